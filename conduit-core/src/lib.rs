@@ -1,1 +1,5 @@
-//! (being laid out)
+//! The Ni contract, which every network implements, and the engine, which is written once on top of it.
+
+pub mod bootstrap;
+pub mod ni;
+pub mod threads;

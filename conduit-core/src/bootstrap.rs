@@ -1,0 +1,46 @@
+//! What a rank needs from whoever started it, before the network works: its place, an exchange, a barrier.
+//!
+//! The facade implements it over PMI; tests implement it in memory.
+
+/// A failure of the launcher's side channel.
+#[derive(Debug, thiserror::Error)]
+#[error("job start: {operation} failed on rank {rank}: {reason}")]
+pub struct BootstrapError {
+    /// The rank that saw the failure.
+    pub rank: u32,
+    /// What was being done: `allgather`, `barrier` …
+    pub operation: &'static str,
+    /// The launcher's or the channel's own words.
+    pub reason: String,
+}
+
+/// The collective operations of job start. All ranks call the same ones in the same order.
+pub trait Bootstrap {
+    /// This rank, `0..size`.
+    fn rank(&self) -> u32;
+    /// The number of ranks in the job, at least 1.
+    fn size(&self) -> u32;
+    /// Gives every rank each rank's bytes, in rank order. Lengths may differ.
+    fn allgather(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, BootstrapError>;
+    /// Returns when all ranks have called it.
+    fn barrier(&mut self) -> Result<(), BootstrapError>;
+}
+
+/// The side channel of a job of one rank.
+#[derive(Debug, Default)]
+pub struct Alone;
+
+impl Bootstrap for Alone {
+    fn rank(&self) -> u32 {
+        0
+    }
+    fn size(&self) -> u32 {
+        1
+    }
+    fn allgather(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, BootstrapError> {
+        Ok(vec![bytes.to_vec()])
+    }
+    fn barrier(&mut self) -> Result<(), BootstrapError> {
+        Ok(())
+    }
+}

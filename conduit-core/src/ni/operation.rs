@@ -1,0 +1,164 @@
+//! Operations and the answers to their submission.
+
+use super::{MdId, PtIndex, Rank};
+
+/// The answer to a submission. Retrying is a status, not an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Submit {
+    /// Taken. The events asked for will come, perhaps they are there already.
+    Posted,
+    /// No room now, nothing happened: poll, then submit again.
+    Again,
+}
+
+/// Which completion of a put is told to its initiator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ack {
+    /// [`Event::Send`](super::Event::Send): the source may be reused; nothing is known of the target.
+    Local,
+    /// [`Event::Ack`](super::Event::Ack): the target has it, or has refused it. Implies the source may be reused.
+    Remote,
+}
+
+/// A put. See [`super::Ni::put`].
+#[derive(Debug, Clone, Copy)]
+pub struct Put {
+    /// The source's descriptor.
+    pub md: MdId,
+    /// First byte within it.
+    pub local_offset: usize,
+    /// Bytes, at most [`super::Reach::max_message`].
+    pub length: usize,
+    /// Which event tells the initiator.
+    pub ack: Ack,
+    /// The target.
+    pub target: Rank,
+    /// Its portal table index.
+    pub index: PtIndex,
+    /// Bits that select the entry and carry the rest.
+    pub match_bits: u64,
+    /// First byte within the entry's memory; ignored by managed entries.
+    pub remote_offset: u64,
+    /// 64 bits that reach the target's event.
+    pub hdr_data: u64,
+    /// The initiator's name for the operation.
+    pub token: u64,
+}
+
+/// A put of bytes given in two pieces, copied before the call returns. See [`super::Ni::inject`].
+#[derive(Debug, Clone, Copy)]
+pub struct Inject<'a> {
+    /// The target.
+    pub target: Rank,
+    /// Its portal table index.
+    pub index: PtIndex,
+    /// Bits that select the entry and carry the rest.
+    pub match_bits: u64,
+    /// 64 bits that reach the target's event.
+    pub hdr_data: u64,
+    /// First piece. A multiple of 16 bytes when the second is not empty, so that the second stays aligned.
+    pub head: &'a [u8],
+    /// Second piece.
+    pub body: &'a [u8],
+}
+
+/// A get. See [`super::Ni::get`].
+#[derive(Debug, Clone, Copy)]
+pub struct Get {
+    /// The destination's descriptor.
+    pub md: MdId,
+    /// First byte within it.
+    pub local_offset: usize,
+    /// Bytes, at most [`super::Reach::max_message`].
+    pub length: usize,
+    /// The target.
+    pub target: Rank,
+    /// Its portal table index.
+    pub index: PtIndex,
+    /// Bits that select the entry and carry the rest.
+    pub match_bits: u64,
+    /// First byte within the entry's memory.
+    pub remote_offset: u64,
+    /// The initiator's name for the operation.
+    pub token: u64,
+}
+
+/// The integer that an atomic works on. Arithmetic wraps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AtomicType {
+    /// Signed 32 bits.
+    I32,
+    /// Unsigned 32 bits.
+    U32,
+    /// Signed 64 bits.
+    I64,
+    /// Unsigned 64 bits.
+    U64,
+}
+
+impl AtomicType {
+    /// Bytes of the integer, which is also its alignment.
+    pub const fn size(self) -> usize {
+        match self {
+            Self::I32 | Self::U32 => 4,
+            Self::I64 | Self::U64 => 8,
+        }
+    }
+}
+
+/// What an atomic does with the old value `x` and its operand `a`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AtomicOp {
+    /// Reads `x`.
+    Get,
+    /// Writes `a` (fetching: swap).
+    Set,
+    /// `x + a`.
+    Add,
+    /// `x - a`.
+    Sub,
+    /// `x * a`.
+    Mult,
+    /// The smaller, by the type's sign.
+    Min,
+    /// The larger, by the type's sign.
+    Max,
+    /// `x & a`.
+    And,
+    /// `x | a`.
+    Or,
+    /// `x ^ a`.
+    Xor,
+    /// Writes `a` if `x` equals the comparand.
+    CompareSwap,
+}
+
+/// An atomic on one integer. See [`super::Ni::atomic`].
+///
+/// Values travel as `u64`; 32-bit types use the low half.
+#[derive(Debug, Clone, Copy)]
+pub struct Atomic {
+    /// What to do.
+    pub op: AtomicOp,
+    /// On what.
+    pub ty: AtomicType,
+    /// The operand `a`.
+    pub operand: u64,
+    /// The comparand of [`AtomicOp::CompareSwap`].
+    pub comparand: u64,
+    /// Whether the old value is wanted.
+    pub fetch: bool,
+    /// The target.
+    pub target: Rank,
+    /// Its portal table index.
+    pub index: PtIndex,
+    /// Bits that select the entry.
+    pub match_bits: u64,
+    /// The integer's offset within the entry's memory, a multiple of its size.
+    pub remote_offset: u64,
+    /// The queue that the event goes to.
+    pub eq: super::EqId,
+    /// The initiator's name for the operation.
+    pub token: u64,
+}

@@ -1,0 +1,110 @@
+//! The three threading modes of GASNet, chosen by type so that the sequential one pays for no lock.
+//!
+//! | mode | who may call | in Rust |
+//! |---|---|---|
+//! | [`Seq`] | one thread only | neither `Send` nor `Sync` |
+//! | [`ParSync`] | any thread, one at a time | `Send`, not `Sync` |
+//! | [`Par`] | any number of threads at once | `Send` and `Sync` |
+//!
+//! State that a mode shares sits in the mode's [`Lock`]: a `RefCell` where one thread is inside at a time, a mutex
+//! in [`Par`]. The compiler then derives `Send` and `Sync` of everything above.
+
+use std::cell::{RefCell, RefMut};
+use std::fmt::Debug;
+use std::marker::PhantomData;
+use std::ops::DerefMut;
+
+/// A threading mode. Sealed: the three below are all there are.
+pub trait Mode: sealed::Sealed + Debug + Default + 'static {
+    /// What the mode keeps shared state in.
+    type Lock<T: Send>: Lock<T>;
+    /// The mode's name as GASNet spells it.
+    const NAME: &'static str;
+    /// True where several threads may be inside at once.
+    const PARALLEL: bool;
+}
+
+/// Mutual exclusion as cheap as the mode allows.
+pub trait Lock<T> {
+    /// Access while held.
+    type Guard<'a>: DerefMut<Target = T>
+    where
+        Self: 'a;
+    /// Wraps a value.
+    fn new(value: T) -> Self;
+    /// Access, or `None` when it is held already: by another thread, or further up this thread's own stack.
+    fn try_lock(&self) -> Option<Self::Guard<'_>>;
+    /// Access, waiting for another thread if need be. Never call it where this thread may hold the lock already.
+    fn lock(&self) -> Self::Guard<'_>;
+}
+
+impl<T> Lock<T> for RefCell<T> {
+    type Guard<'a>
+        = RefMut<'a, T>
+    where
+        T: 'a;
+    #[inline]
+    fn new(value: T) -> Self {
+        RefCell::new(value)
+    }
+    #[inline]
+    fn try_lock(&self) -> Option<RefMut<'_, T>> {
+        self.try_borrow_mut().ok()
+    }
+    #[inline]
+    fn lock(&self) -> RefMut<'_, T> {
+        self.borrow_mut()
+    }
+}
+
+impl<T> Lock<T> for parking_lot::Mutex<T> {
+    type Guard<'a>
+        = parking_lot::MutexGuard<'a, T>
+    where
+        T: 'a;
+    #[inline]
+    fn new(value: T) -> Self {
+        parking_lot::Mutex::new(value)
+    }
+    #[inline]
+    fn try_lock(&self) -> Option<parking_lot::MutexGuard<'_, T>> {
+        parking_lot::Mutex::try_lock(self)
+    }
+    #[inline]
+    fn lock(&self) -> parking_lot::MutexGuard<'_, T> {
+        parking_lot::Mutex::lock(self)
+    }
+}
+
+/// One thread makes every call (GASNET_SEQ).
+#[derive(Debug, Default)]
+pub struct Seq(PhantomData<*const ()>);
+/// Any thread may call, one at a time (GASNET_PARSYNC).
+#[derive(Debug, Default)]
+pub struct ParSync;
+/// Any number of threads call at once (GASNET_PAR).
+#[derive(Debug, Default)]
+pub struct Par;
+
+impl Mode for Seq {
+    type Lock<T: Send> = RefCell<T>;
+    const NAME: &'static str = "SEQ";
+    const PARALLEL: bool = false;
+}
+impl Mode for ParSync {
+    type Lock<T: Send> = RefCell<T>;
+    const NAME: &'static str = "PARSYNC";
+    const PARALLEL: bool = false;
+}
+impl Mode for Par {
+    type Lock<T: Send> = parking_lot::Mutex<T>;
+    const NAME: &'static str = "PAR";
+    const PARALLEL: bool = true;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Seq {}
+    impl Sealed for super::ParSync {}
+    impl Sealed for super::Par {}
+}
