@@ -1,0 +1,236 @@
+//! The header of an AM: 64 match bits and 64 bits of header data.
+//!
+//! | word | bits | field |
+//! |---|---|---|
+//! | match bits | 0..4 | selector ([`select`](crate::select)) |
+//! | | 4..8 | operation ([`op`](crate::op)) |
+//! | | 8..16 | [`Flags`] |
+//! | | 16..24 | handler |
+//! | | 24..32 | argument count |
+//! | | 32..64 | chunk |
+//! | header data | 0..32 | first argument |
+//! | | 32..40 | credit byte |
+//! | | 40..64 | LID |
+//!
+//! The match bits are the original conduit's; the header data gives up its second argument for the LID, so that every
+//! category uses one layout.
+
+use crate::{Category, Flags, MAX_ARGS, Role, op};
+
+/// The value of [`Header::chunk`] for a message with [`Flags::NO_CHUNK`].
+pub const NO_CHUNK: u32 = u32::MAX;
+
+/// The LID of a message that needs none.
+pub const NO_LID: u32 = 0;
+
+/// Width of a LID.
+pub const LID_BITS: u32 = 24;
+
+/// The bits a LID may use.
+pub const LID_MASK: u32 = (1 << LID_BITS) - 1;
+
+/// What goes in front of an AM on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Category, role and how the data travels.
+    pub flags: Flags,
+    /// The handler to run on the receiver; not looked at in an implied reply.
+    pub handler: u8,
+    /// Number of arguments, at most [`MAX_ARGS`].
+    pub nargs: u8,
+    /// The credit byte, as the flow control encoded it.
+    pub credit: u8,
+    /// Offset of the requester's chunk, in units of 64 bytes: where the reply to this request goes, or where this reply
+    /// has gone. Without meaning ([`NO_CHUNK`] by custom) if [`Flags::NO_CHUNK`] is set.
+    pub chunk: u32,
+    /// The first argument; 0 by custom if there is none.
+    pub arg0: u32,
+    /// Pairs a long with its separate data: 24 bits, [`NO_LID`] if there is none.
+    pub lid: u32,
+}
+
+const _: () = assert!(size_of::<Header>() == 16);
+
+/// Why a message from the wire is not an AM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HeaderError {
+    /// The match bits name another operation.
+    #[error("operation {found:#x} in the match bits where {expected:#x} belongs")]
+    Operation {
+        /// Operation in the match bits.
+        found: u8,
+        /// The one this decoder is for.
+        expected: u8,
+    },
+    /// The flags contradict one another.
+    #[error("flags {bits:#04x} of an active message contradict one another")]
+    Flags {
+        /// The flag byte.
+        bits: u8,
+    },
+    /// More than [`MAX_ARGS`] arguments.
+    #[error("active message with {nargs} arguments, the most is {MAX_ARGS}")]
+    TooManyArgs {
+        /// The argument count.
+        nargs: u8,
+    },
+    /// A long with separate data has no LID to pair them by.
+    #[error("long with separate data has no LID")]
+    NoLid,
+    /// The body ends before the arguments (or a long's descriptor) do.
+    #[error("active message with a body of {length} bytes, its header asks for at least {needed}")]
+    BodyTooShort {
+        /// Length of the body in bytes.
+        length: usize,
+        /// What argument count and category ask for.
+        needed: usize,
+    },
+    /// A packed long says that it carries more data than it does.
+    #[error("packed long of {length} bytes carries only {carried}")]
+    PayloadTooShort {
+        /// Length in the descriptor, in bytes.
+        length: u64,
+        /// Bytes behind the descriptor.
+        carried: usize,
+    },
+}
+
+impl Header {
+    /// Match bits and header data of this AM, for the memory descriptor that `select` names.
+    ///
+    /// Only the low four bits of `select` and the low 24 of the LID are used.
+    #[inline]
+    #[must_use]
+    pub const fn encode(&self, select: u8) -> (u64, u64) {
+        debug_assert!(self.lid & !LID_MASK == 0);
+        let match_bits = (select & 0xF) as u64
+            | (op::AM as u64) << 4
+            | (self.flags.bits() as u64) << 8
+            | (self.handler as u64) << 16
+            | (self.nargs as u64) << 24
+            | (self.chunk as u64) << 32;
+        let hdr_data = self.arg0 as u64 | (self.credit as u64) << 32 | (self.lid as u64) << 40;
+        (match_bits, hdr_data)
+    }
+
+    /// The header in these words. The selector is not looked at: the network has matched it.
+    ///
+    /// # Errors
+    /// When the words are not those of an AM, its flags contradict one another, it has too many arguments or lacks a LID.
+    #[inline]
+    pub const fn decode(match_bits: u64, hdr_data: u64) -> Result<Header, HeaderError> {
+        let header = Header {
+            flags: Flags::from_bits_retain((match_bits >> 8) as u8),
+            handler: (match_bits >> 16) as u8,
+            nargs: (match_bits >> 24) as u8,
+            chunk: (match_bits >> 32) as u32,
+            arg0: hdr_data as u32,
+            credit: (hdr_data >> 32) as u8,
+            lid: (hdr_data >> 40) as u32,
+        };
+        // One test for the good case; which rule was broken is found out off the hot path.
+        if op::of(match_bits) == op::AM
+            && header.flags.is_valid()
+            && header.nargs as usize <= MAX_ARGS
+            && (!header.flags.has_separate_data() || header.lid != NO_LID)
+        {
+            Ok(header)
+        } else {
+            Err(header.why_not(op::of(match_bits)))
+        }
+    }
+
+    #[cold]
+    const fn why_not(&self, op: u8) -> HeaderError {
+        if op != op::AM {
+            HeaderError::Operation {
+                found: op,
+                expected: op::AM,
+            }
+        } else if !self.flags.is_valid() {
+            HeaderError::Flags {
+                bits: self.flags.bits(),
+            }
+        } else if self.nargs as usize > MAX_ARGS {
+            HeaderError::TooManyArgs { nargs: self.nargs }
+        } else {
+            HeaderError::NoLid
+        }
+    }
+
+    /// Short, medium or long.
+    #[inline]
+    #[must_use]
+    pub const fn category(&self) -> Category {
+        self.flags.category()
+    }
+
+    /// Request or reply.
+    #[inline]
+    #[must_use]
+    pub const fn role(&self) -> Role {
+        self.flags.role()
+    }
+
+    /// The chunk, if the message belongs to one.
+    #[inline]
+    #[must_use]
+    pub const fn reply_chunk(&self) -> Option<u32> {
+        if self.flags.contains(Flags::NO_CHUNK) {
+            None
+        } else {
+            Some(self.chunk)
+        }
+    }
+}
+
+/// What goes in front of a long's data when that travels apart from its [`Header`].
+///
+/// Same words and same places, as far as there are such fields; the others are zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataHeader {
+    /// Request or reply.
+    pub role: Role,
+    /// Pairs the data with its header: 24 bits, not 0.
+    pub lid: u32,
+}
+
+impl DataHeader {
+    /// Match bits and header data, for the memory descriptor that `select` names (RARAM for requests, RARSRC for
+    /// replies).
+    #[inline]
+    #[must_use]
+    pub const fn encode(&self, select: u8) -> (u64, u64) {
+        debug_assert!(self.lid != NO_LID && self.lid & !LID_MASK == 0);
+        let flags = Flags::of(Category::Long, self.role);
+        let match_bits =
+            (select & 0xF) as u64 | (op::AM_DATA as u64) << 4 | (flags.bits() as u64) << 8;
+        (match_bits, (self.lid as u64) << 40)
+    }
+
+    /// The header in these words.
+    ///
+    /// # Errors
+    /// When the words are not those of a long's data or have no LID.
+    #[inline]
+    pub const fn decode(match_bits: u64, hdr_data: u64) -> Result<DataHeader, HeaderError> {
+        let flags = Flags::from_bits_retain((match_bits >> 8) as u8);
+        let lid = (hdr_data >> 40) as u32;
+        if op::of(match_bits) != op::AM_DATA {
+            return Err(HeaderError::Operation {
+                found: op::of(match_bits),
+                expected: op::AM_DATA,
+            });
+        }
+        if flags.difference(Flags::REQUEST).bits() != Flags::LONG.bits() {
+            return Err(HeaderError::Flags { bits: flags.bits() });
+        }
+        if lid == NO_LID {
+            return Err(HeaderError::NoLid);
+        }
+        Ok(DataHeader {
+            role: flags.role(),
+            lid,
+        })
+    }
+}
