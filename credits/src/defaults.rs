@@ -1,0 +1,110 @@
+//! How many credits a rank lends and banks by default, by the size of the job.
+//!
+//! The tables are those of the original conduit's last release, for chunks of 1 KiB (a full medium costs 4 credits) and
+//! 2 KiB (8). Between rows, and for costs between 4 and 8, the numbers are interpolated linearly.
+
+use crate::Scale;
+
+/// Bytes of a chunk in the original's default build.
+pub const CHUNK: u32 = 1024;
+
+/// Chunks in one request buffer.
+pub const BUFFER_CHUNKS: u32 = 1024;
+
+/// One row: in jobs of `ranks`, lend each rank `per_peer` credits and bank `banked`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Ranks in the job.
+    pub ranks: u32,
+    /// Credits lent to each rank.
+    pub per_peer: u32,
+    /// Credits in the bank.
+    pub banked: u32,
+}
+
+const fn row(ranks: u32, per_peer: u32, banked: u32) -> Row {
+    Row {
+        ranks,
+        per_peer,
+        banked,
+    }
+}
+
+/// For chunks of 1 KiB: a full medium costs 4 credits.
+pub const COST_4: [Row; 10] = [
+    row(1, 200, 400),
+    row(64, 170, 25_600),
+    row(128, 170, 51_200),
+    row(512, 64, 51_200),
+    row(1024, 32, 51_200),
+    row(2048, 16, 51_200),
+    row(3072, 12, 51_200),
+    row(4096, 8, 51_200),
+    row(5120, 4, 51_200),
+    row(20_480, 4, 51_200),
+];
+
+/// For chunks of 2 KiB: a full medium costs 8 credits.
+pub const COST_8: [Row; 9] = [
+    row(1, 200, 200),
+    row(64, 170, 12_800),
+    row(128, 170, 25_600),
+    row(512, 64, 25_600),
+    row(1024, 32, 25_600),
+    row(2048, 16, 25_600),
+    row(3072, 12, 25_600),
+    row(4096, 8, 25_600),
+    row(20_480, 8, 25_600),
+];
+
+/// The default credits per peer and in the bank for a job of `ranks` ranks.
+///
+/// Never fewer per peer than a full medium costs.
+#[must_use]
+pub fn credits(ranks: u32, scale: Scale) -> Row {
+    let (four, eight) = (look_up(&COST_4, ranks), look_up(&COST_8, ranks));
+    let cost = u32::from(scale.full_cost());
+    let per_peer = between((4, four.per_peer), (8, eight.per_peer), cost);
+    let banked = between((4, four.banked), (8, eight.banked), cost);
+    Row {
+        ranks,
+        per_peer: per_peer.max(cost),
+        banked,
+    }
+}
+
+/// The row for `ranks`, interpolated; the first row before the table, the last beyond it.
+fn look_up(table: &[Row], ranks: u32) -> Row {
+    let mut below = table[0];
+    for &above in table {
+        if ranks <= above.ranks {
+            let between = |low, high| {
+                if ranks <= below.ranks {
+                    low
+                } else {
+                    between((below.ranks, low), (above.ranks, high), ranks)
+                }
+            };
+            return Row {
+                ranks,
+                per_peer: between(below.per_peer, above.per_peer),
+                banked: between(below.banked, above.banked),
+            };
+        }
+        below = above;
+    }
+    Row { ranks, ..below }
+}
+
+/// The value at `x` on the straight line through two points, `x0 < x1`, rounded down.
+fn between((x0, y0): (u32, u32), (x1, y1): (u32, u32), x: u32) -> u32 {
+    let (x0, y0, x1, y1, x) = (
+        i64::from(x0),
+        i64::from(y0),
+        i64::from(x1),
+        i64::from(y1),
+        i64::from(x),
+    );
+    // Between two u32, as x lies between x0 and x1.
+    (y0 + ((y1 - y0) * (x - x0)).div_euclid(x1 - x0)) as u32
+}

@@ -1,0 +1,131 @@
+//! The interface between the engine and an algorithm of flow control.
+
+use crate::CreditByte;
+
+/// An algorithm of flow control, for one rank and all its peers. All ranks of a job must use the same, with the same
+/// settings.
+///
+/// Words: a *loan* is what we have lent to a peer; *send credits* are what a peer has lent to us. Apart from messages
+/// under way the peer's loan to us is our send credits: available plus in flight.
+///
+/// Peers are ranks. Where the engine names the peer ([`take`](FlowControl::take) and the queries) it must be one of the
+/// job's, which the engine has checked; where a message comes from the network, an unknown peer is an error.
+pub trait FlowControl {
+    /// Sender: takes `credits` for a request to `peer`, which then carries the byte.
+    ///
+    /// # Errors
+    /// [`Short`] when the peer has lent us too little. Poll and ask again; the stall is recorded, so that the request
+    /// that gets through asks for more in its extra bits. Retry is a status here: nothing has been taken.
+    ///
+    /// # Panics
+    /// When `peer` is not a rank of the job.
+    fn take(&mut self, peer: u32, credits: u8) -> Result<CreditByte, Short>;
+
+    /// Receiver: a request from `peer` carried `byte`; gives the byte that goes back with its reply. To be called once
+    /// for each request, when its handler has run or replies. Only [plain](CreditByte::is_plain) bytes may be coalesced.
+    #[must_use]
+    fn grant(&mut self, peer: u32, byte: CreditByte) -> CreditByte;
+
+    /// Sender: a reply from `peer` brought `byte` back.
+    ///
+    /// # Errors
+    /// When the peer gives back more than it has got, or grants what the algorithm does not provide for; nothing is then
+    /// changed.
+    fn settle(&mut self, peer: u32, byte: CreditByte) -> Result<(), Violation>;
+
+    /// Sender: coalesced replies from `peer` brought `credits` back at once.
+    ///
+    /// # Errors
+    /// As [`settle`](FlowControl::settle).
+    fn settle_many(&mut self, peer: u32, credits: u32) -> Result<(), Violation>;
+
+    /// A system message from `peer` has arrived; gives the one to send back to it, if it needs an answer.
+    ///
+    /// # Errors
+    /// When the message answers nothing or returns more than was lent.
+    fn on_system(&mut self, peer: u32, message: System) -> Result<Option<System>, Violation>;
+
+    /// The next system message that should be sent, and to which peer. To be called when polling and after
+    /// [`grant`](FlowControl::grant), until it gives none. At most one message to a peer is under way until its answer
+    /// has come.
+    fn next_system(&mut self) -> Option<(u32, System)>;
+
+    /// Send credits that could be taken now for requests to `peer`.
+    fn available(&self, peer: u32) -> u32;
+
+    /// Send credits taken and not yet brought back.
+    fn in_flight(&self, peer: u32) -> u32;
+
+    /// How many requests to `peer` had to wait for credits, since the start.
+    fn stalls(&self, peer: u32) -> u64;
+
+    /// Credits in our bank.
+    fn banked(&self) -> u32;
+
+    /// Send credits that `peer` has taken back, since the start.
+    fn revoked(&self, peer: u32) -> u64;
+}
+
+/// A system message about credits: no payload, and each revoke is answered by one return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum System {
+    /// From a lender: give back what you do not need.
+    Revoke {
+        /// The sender has ended an epoch.
+        end_of_epoch: bool,
+    },
+    /// The answer.
+    Return {
+        /// Credits given back, maybe none.
+        credits: u16,
+        /// The sender has ended an epoch.
+        end_of_epoch: bool,
+    },
+}
+
+/// There are too few credits for a request just now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{missing} credits are missing")]
+pub struct Short {
+    /// How many more are needed, at least one.
+    pub missing: u8,
+}
+
+/// A peer has broken the rules. The engine ends the job with it: the credits no longer say how full the buffers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    /// Not a rank of the job.
+    #[error("credits from rank {peer}, the job has {ranks} ranks")]
+    UnknownPeer {
+        /// The rank.
+        peer: u32,
+        /// Ranks in the job.
+        ranks: u32,
+    },
+    /// More credits came back than requests had taken.
+    #[error("rank {peer} gave back {returned} credits, {in_flight} are in flight to it")]
+    TooManyReturned {
+        /// The rank.
+        peer: u32,
+        /// Credits given back.
+        returned: u32,
+        /// Credits it may give back at most.
+        in_flight: u32,
+    },
+    /// Extra credits were granted although the algorithm (or the largest loan) does not allow it.
+    #[error("rank {peer} granted {extra} extra credits that it may not grant")]
+    UnexpectedGrant {
+        /// The rank.
+        peer: u32,
+        /// Extra credits.
+        extra: u8,
+    },
+    /// A system message that answers nothing we asked.
+    #[error("rank {peer} returned {credits} credits without having been asked")]
+    UnexpectedReturn {
+        /// The rank.
+        peer: u32,
+        /// Credits returned.
+        credits: u16,
+    },
+}

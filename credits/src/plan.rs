@@ -1,0 +1,287 @@
+//! What a rank lends, banks and allocates.
+
+use crate::{EVENT_BYTES, Scale, defaults};
+
+/// Settings that replace defaults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overrides {
+    /// Flow control at all (`GASNET_PORTAL_FLOW_CONTROL`, default on).
+    pub flow_control: bool,
+    /// Credits lent to each rank at the start (`GASNET_PORTAL_CRED_PER_NODE`).
+    pub credits_per_peer: Option<u32>,
+    /// Credits banked at the start (`GASNET_PORTAL_BANKED_CREDITS`).
+    pub banked: Option<u32>,
+    /// Bytes for all request buffers (`GASNET_PORTAL_AMRECV_SPACE`), used as far as it makes whole buffers.
+    pub receive_space: Option<u64>,
+    /// Most credits lent to one rank (`GASNET_PORTAL_MAX_CRED_PER_NODE`).
+    pub max_per_peer: Option<u32>,
+    /// Whether the bank moves credits (`GASNET_PORTAL_DYNAMIC_CREDITS`); if not, it is shared out evenly.
+    pub dynamic: bool,
+    /// Chunks in a request buffer.
+    pub buffer_chunks: u32,
+    /// Request buffers that no credit covers: one for each thread that may run request handlers at a time.
+    pub uncovered_buffers: u32,
+}
+
+impl Default for Overrides {
+    fn default() -> Overrides {
+        Overrides {
+            flow_control: true,
+            credits_per_peer: None,
+            banked: None,
+            receive_space: None,
+            max_per_peer: None,
+            dynamic: false,
+            buffer_chunks: defaults::BUFFER_CHUNKS,
+            uncovered_buffers: 1,
+        }
+    }
+}
+
+/// What a rank lends each rank, what it banks and the request buffers behind both.
+///
+/// Of a buffer of `n` chunks, `n − 1` count: it is unlinked as soon as less than a chunk is left. And a buffer is
+/// recycled only when all of its requests are processed, though the credits of the first ones may be back at their
+/// senders by then; so the buffers being worked on are covered by no credits.
+///
+/// A rank lends to itself too, as requests to oneself take the same road.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    scale: Scale,
+    ranks: u32,
+    flow_control: bool,
+    dynamic: bool,
+    credits_per_peer: u16,
+    banked: u32,
+    buffers: u32,
+    buffer_chunks: u32,
+}
+
+/// Settings that make no plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// A job has at least one rank.
+    #[error("a job without ranks")]
+    NoRanks,
+    /// A setting is outside of its range.
+    #[error("{setting} is {value}, must be {min} to {max}")]
+    OutOfRange {
+        /// The setting.
+        setting: &'static str,
+        /// Its value.
+        value: u64,
+        /// Least value.
+        min: u64,
+        /// Greatest value.
+        max: u64,
+    },
+    /// The receive space does not hold what is to be lent and banked.
+    #[error(
+        "GASNET_PORTAL_AMRECV_SPACE is {given} bytes, the credits of {ranks} ranks need {needed}"
+    )]
+    SpaceTooSmall {
+        /// Bytes given.
+        given: u64,
+        /// Bytes needed.
+        needed: u64,
+        /// Ranks in the job.
+        ranks: u32,
+    },
+    /// More credits than can be counted.
+    #[error("{credits} credits in all for {ranks} ranks, at most {max} can be counted")]
+    TooManyCredits {
+        /// Credits in all.
+        credits: u64,
+        /// Ranks in the job.
+        ranks: u32,
+        /// The most.
+        max: u64,
+    },
+}
+
+impl Plan {
+    /// Plans for a job of `ranks` ranks.
+    ///
+    /// The credits to lend and to bank come from [`defaults`] unless overridden, never fewer per peer than a full medium
+    /// costs. Without a given receive space, their total is rounded up to whole buffers; with one, the buffers that fit
+    /// decide: defaults give way to it, overrides do not. What is left over goes to the bank; without dynamic credits the
+    /// bank is then shared out evenly.
+    ///
+    /// # Errors
+    /// When a setting is out of range, or the settings contradict one another.
+    pub fn new(ranks: u32, scale: Scale, overrides: &Overrides) -> Result<Plan, PlanError> {
+        if ranks == 0 {
+            return Err(PlanError::NoRanks);
+        }
+        let least = u64::from(scale.full_cost());
+        let most = u64::from(u16::MAX);
+        in_range(
+            "GASNET_PORTAL_CRED_PER_NODE",
+            overrides.credits_per_peer,
+            least,
+            most,
+        )?;
+        in_range(
+            "GASNET_PORTAL_MAX_CRED_PER_NODE",
+            overrides.max_per_peer,
+            least,
+            most,
+        )?;
+        in_range(
+            "chunks per request buffer",
+            Some(overrides.buffer_chunks),
+            2,
+            u64::from(u32::MAX),
+        )?;
+        in_range(
+            "uncovered request buffers",
+            Some(overrides.uncovered_buffers),
+            1,
+            u64::from(u16::MAX),
+        )?;
+
+        let default = defaults::credits(ranks, scale);
+        let max_per_peer = u64::from(overrides.max_per_peer.unwrap_or(u32::from(u16::MAX)));
+        let mut per_peer =
+            u64::from(overrides.credits_per_peer.unwrap_or(default.per_peer)).min(max_per_peer);
+        let mut banked = u64::from(overrides.banked.unwrap_or(default.banked));
+        let everyone = u64::from(ranks);
+
+        let per_buffer = covered(scale, overrides.buffer_chunks);
+        let uncovered = u64::from(overrides.uncovered_buffers);
+        let buffer_bytes = u64::from(overrides.buffer_chunks) * u64::from(scale.chunk());
+        let buffers = match overrides.receive_space {
+            None => (per_peer * everyone + banked).div_ceil(per_buffer) + uncovered,
+            Some(given) => {
+                let buffers = given / buffer_bytes;
+                let total = buffers.saturating_sub(uncovered).saturating_mul(per_buffer);
+                // Defaults shrink to what there is, the bank first.
+                if overrides.banked.is_none() {
+                    banked = banked.min(total.saturating_sub(per_peer * everyone));
+                }
+                if overrides.credits_per_peer.is_none() {
+                    per_peer = per_peer
+                        .min(total.saturating_sub(banked) / everyone)
+                        .max(least);
+                }
+                let wanted = per_peer * everyone + banked;
+                if wanted > total {
+                    let needed =
+                        (wanted.div_ceil(per_buffer) + uncovered).saturating_mul(buffer_bytes);
+                    return Err(PlanError::SpaceTooSmall {
+                        given,
+                        needed,
+                        ranks,
+                    });
+                }
+                buffers
+            }
+        };
+
+        let total = (buffers - uncovered).saturating_mul(per_buffer);
+        let max = u64::from(u32::MAX);
+        if total > max || buffers > max {
+            return Err(PlanError::TooManyCredits {
+                credits: total,
+                ranks,
+                max,
+            });
+        }
+        if !overrides.dynamic {
+            per_peer = (total / everyone).min(max_per_peer).min(most);
+        }
+        Ok(Plan {
+            scale,
+            ranks,
+            flow_control: overrides.flow_control,
+            dynamic: overrides.dynamic,
+            // All within range by the checks above.
+            credits_per_peer: per_peer as u16,
+            banked: (total - per_peer * everyone) as u32,
+            buffers: buffers as u32,
+            buffer_chunks: overrides.buffer_chunks,
+        })
+    }
+
+    /// What messages cost.
+    #[must_use]
+    pub const fn scale(&self) -> Scale {
+        self.scale
+    }
+
+    /// Ranks in the job.
+    #[must_use]
+    pub const fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    /// Whether requests need credits at all.
+    #[must_use]
+    pub const fn flow_control(&self) -> bool {
+        self.flow_control
+    }
+
+    /// Whether credits move with need.
+    #[must_use]
+    pub const fn dynamic(&self) -> bool {
+        self.dynamic
+    }
+
+    /// Credits lent to each rank at the start.
+    #[must_use]
+    pub const fn credits_per_peer(&self) -> u16 {
+        self.credits_per_peer
+    }
+
+    /// Credits kept in the bank at the start.
+    #[must_use]
+    pub const fn banked(&self) -> u32 {
+        self.banked
+    }
+
+    /// All credits, lent and banked.
+    #[must_use]
+    pub const fn total(&self) -> u32 {
+        self.credits_per_peer as u32 * self.ranks + self.banked
+    }
+
+    /// Number of request buffers (ReqRB).
+    #[must_use]
+    pub const fn buffers(&self) -> u32 {
+        self.buffers
+    }
+
+    /// Bytes of one request buffer.
+    #[must_use]
+    pub const fn buffer_bytes(&self) -> u64 {
+        self.buffer_chunks as u64 * self.scale.chunk() as u64
+    }
+
+    /// Bytes of all request buffers and of the events that the credits stand for.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.buffers as u64 * self.buffer_bytes() + self.total() as u64 * EVENT_BYTES as u64
+    }
+}
+
+/// Credits that one buffer of `chunks` chunks covers.
+fn covered(scale: Scale, chunks: u32) -> u64 {
+    u64::from(chunks - 1) * u64::from(scale.chunk()) / u64::from(scale.bytes_per_credit())
+}
+
+fn in_range(
+    setting: &'static str,
+    value: Option<u32>,
+    min: u64,
+    max: u64,
+) -> Result<(), PlanError> {
+    match value.map(u64::from) {
+        Some(value) if !(min..=max).contains(&value) => Err(PlanError::OutOfRange {
+            setting,
+            value,
+            min,
+            max,
+        }),
+        _ => Ok(()),
+    }
+}

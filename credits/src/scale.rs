@@ -1,0 +1,201 @@
+//! How many bytes a credit is.
+
+/// Bytes of event queue that come with each credit.
+pub const EVENT_BYTES: u32 = 128;
+
+/// Bytes per credit, and what messages cost.
+///
+/// The original's credit is 256 bytes, with chunks of 1 or 2 KiB, so that a full medium costs 4 or 8. Larger chunks make
+/// larger credits: the cost of a full medium always lies in [`Scale::FULL_COSTS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scale {
+    bytes_per_credit: u32,
+    chunk: u32,
+}
+
+/// The sizes do not fit together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScaleError {
+    /// Not a power of two (a cost is a shift on the hot path).
+    #[error("{bytes_per_credit} bytes per credit: must be a power of two")]
+    NotPowerOfTwo {
+        /// Bytes per credit.
+        bytes_per_credit: u32,
+    },
+    /// A full medium would cost too few credits to tell small from large, or more than a message can carry.
+    #[error(
+        "a chunk of {chunk} bytes costs {cost} credits of {bytes_per_credit} bytes, must cost 4 to 8"
+    )]
+    FullCost {
+        /// Bytes per chunk.
+        chunk: u32,
+        /// Bytes per credit.
+        bytes_per_credit: u32,
+        /// Credits per chunk.
+        cost: u32,
+    },
+}
+
+impl Scale {
+    /// What a full medium may cost.
+    pub const FULL_COSTS: std::ops::RangeInclusive<u32> = 4..=8;
+
+    /// Cost of a long whose data travels apart from its header: one for each message's event. Its header and arguments
+    /// fit one credit's bytes.
+    pub const LONG_COST: u8 = 2;
+
+    /// The smallest credit, in bytes: the original's.
+    pub const LEAST_BYTES: u32 = 256;
+
+    /// The scale with these sizes.
+    ///
+    /// # Errors
+    /// When `bytes_per_credit` is no power of two or a chunk does not cost 4 to 8 credits.
+    pub const fn new(chunk: u32, bytes_per_credit: u32) -> Result<Scale, ScaleError> {
+        if !bytes_per_credit.is_power_of_two() {
+            return Err(ScaleError::NotPowerOfTwo { bytes_per_credit });
+        }
+        let cost = chunk.div_ceil(bytes_per_credit);
+        if cost < *Scale::FULL_COSTS.start() || cost > *Scale::FULL_COSTS.end() {
+            return Err(ScaleError::FullCost {
+                chunk,
+                bytes_per_credit,
+                cost,
+            });
+        }
+        Ok(Scale {
+            bytes_per_credit,
+            chunk,
+        })
+    }
+
+    /// The scale for chunks of `chunk` bytes: the smallest credit, from 256 bytes, with which a full medium costs at
+    /// most 8.
+    ///
+    /// # Errors
+    /// When the chunk is too small: a full medium would cost fewer than 4 credits of 256 bytes.
+    pub const fn for_chunk(chunk: u32) -> Result<Scale, ScaleError> {
+        let mut bytes_per_credit = Scale::LEAST_BYTES;
+        while chunk.div_ceil(bytes_per_credit) > *Scale::FULL_COSTS.end() {
+            bytes_per_credit *= 2;
+        }
+        Scale::new(chunk, bytes_per_credit)
+    }
+
+    /// Bytes of request buffer per credit; a power of two.
+    #[inline]
+    #[must_use]
+    pub const fn bytes_per_credit(self) -> u32 {
+        self.bytes_per_credit
+    }
+
+    /// Bytes per chunk: the largest body of a request.
+    #[inline]
+    #[must_use]
+    pub const fn chunk(self) -> u32 {
+        self.chunk
+    }
+
+    /// Credits for a request with a body of `bytes` bytes, at most a chunk: 1..=8. A larger one, which nobody can send,
+    /// costs what a full one does.
+    #[inline]
+    #[must_use]
+    pub const fn cost(self, bytes: usize) -> u8 {
+        let bytes = if bytes > self.chunk as usize {
+            self.chunk as usize
+        } else {
+            bytes
+        };
+        let shift = self.bytes_per_credit.trailing_zeros();
+        let cost = (bytes + (self.bytes_per_credit as usize - 1)) >> shift;
+        if cost == 0 { 1 } else { cost as u8 }
+    }
+
+    /// Credits for a full medium: 4..=8. No rank is ever lent fewer.
+    #[inline]
+    #[must_use]
+    pub const fn full_cost(self) -> u8 {
+        self.cost(self.chunk as usize)
+    }
+
+    /// Memory per credit in bytes: request buffer and event.
+    #[inline]
+    #[must_use]
+    pub const fn space_per_credit(self) -> u32 {
+        self.bytes_per_credit + EVENT_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_original_chunks_cost_four_and_eight() {
+        let small = Scale::for_chunk(1024).unwrap();
+        assert_eq!(
+            (
+                small.bytes_per_credit(),
+                small.full_cost(),
+                small.space_per_credit()
+            ),
+            (256, 4, 384)
+        );
+        let large = Scale::for_chunk(2048).unwrap();
+        assert_eq!((large.bytes_per_credit(), large.full_cost()), (256, 8));
+    }
+
+    #[test]
+    fn credits_grow_with_chunks() {
+        for chunk in (769..=1 << 20).step_by(64) {
+            let scale = Scale::for_chunk(chunk).unwrap();
+            assert!(
+                Scale::FULL_COSTS.contains(&u32::from(scale.full_cost())),
+                "{chunk}"
+            );
+        }
+        assert_eq!(Scale::for_chunk(65536).unwrap().bytes_per_credit(), 8192);
+        assert_eq!(Scale::for_chunk(u32::MAX).unwrap().full_cost(), 8);
+    }
+
+    #[test]
+    fn a_message_never_takes_more_bytes_than_its_credits_stand_for() {
+        let scale = Scale::for_chunk(1024).unwrap();
+        for bytes in 0..=1024 {
+            let cost = usize::from(scale.cost(bytes));
+            assert!(
+                cost >= 1 && cost * 256 >= bytes && (cost == 1 || (cost - 1) * 256 < bytes),
+                "{bytes}"
+            );
+        }
+        assert_eq!(scale.cost(usize::MAX), 4);
+    }
+
+    #[test]
+    fn odd_scales_are_refused() {
+        assert_eq!(
+            Scale::new(1024, 200),
+            Err(ScaleError::NotPowerOfTwo {
+                bytes_per_credit: 200
+            })
+        );
+        assert_eq!(
+            Scale::new(1024, 0),
+            Err(ScaleError::NotPowerOfTwo {
+                bytes_per_credit: 0
+            })
+        );
+        assert!(matches!(
+            Scale::new(1024, 64),
+            Err(ScaleError::FullCost { cost: 16, .. })
+        ));
+        assert!(matches!(
+            Scale::new(1024, 512),
+            Err(ScaleError::FullCost { cost: 2, .. })
+        ));
+        assert!(matches!(
+            Scale::for_chunk(768),
+            Err(ScaleError::FullCost { cost: 3, .. })
+        ));
+    }
+}

@@ -1,0 +1,247 @@
+//! Static credits: each rank lends every rank the same number for the whole job.
+
+use crate::{CreditByte, FlowControl, MAX_EXTRA, Plan, Short, System, Violation};
+
+/// What one rank has lent all others, and they it, once and for all.
+///
+/// It needs 8 bytes per peer: 80 bytes in a job of 10 ranks, 80 kB of 10,000, 8 MB of 1,000,000. (What is lent needs more:
+/// see [`Plan`].) Requests that stalled do ask for more in their extra bits, so that the wire shows the need; nothing is
+/// granted.
+#[derive(Clone, Debug)]
+pub struct Static {
+    peers: Box<[Peer]>,
+    /// What every peer has lent us, and we every peer.
+    loan: u16,
+    /// What could not be shared out evenly; stays there.
+    banked: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Peer {
+    /// Send credits in flight: at most the loan.
+    in_use: u16,
+    /// The most that the request which is stalled was short of; 0 if none is.
+    need: u8,
+    /// Requests that stalled; stays at the maximum.
+    stalls: u32,
+}
+
+const _: () = assert!(size_of::<Peer>() == 8);
+
+impl Static {
+    /// Flow control among `ranks` ranks, each of which has lent `loan` credits to every rank and keeps `banked`.
+    #[must_use]
+    pub fn new(ranks: u32, loan: u16, banked: u32) -> Static {
+        Static {
+            peers: vec![Peer::default(); ranks as usize].into_boxed_slice(),
+            loan,
+            banked,
+        }
+    }
+
+    /// As planned.
+    #[must_use]
+    pub fn from_plan(plan: &Plan) -> Static {
+        Static::new(plan.ranks(), plan.credits_per_peer(), plan.banked())
+    }
+
+    #[inline]
+    fn peer(&mut self, peer: u32) -> Result<&mut Peer, Violation> {
+        let ranks = self.peers.len() as u32;
+        self.peers
+            .get_mut(peer as usize)
+            .ok_or(Violation::UnknownPeer { peer, ranks })
+    }
+
+    #[cold]
+    fn stall(peer: &mut Peer, missing: u8) -> Short {
+        if peer.need == 0 {
+            peer.stalls = peer.stalls.saturating_add(1);
+        }
+        peer.need = peer.need.max(missing.min(MAX_EXTRA));
+        Short { missing }
+    }
+}
+
+impl FlowControl for Static {
+    #[inline]
+    fn take(&mut self, peer: u32, credits: u8) -> Result<CreditByte, Short> {
+        let loan = self.loan;
+        let peer = &mut self.peers[peer as usize];
+        let available = loan - peer.in_use;
+        if u16::from(credits) > available {
+            // Fits: the difference is at most `credits`.
+            return Err(Static::stall(peer, credits - available as u8));
+        }
+        peer.in_use += u16::from(credits);
+        let byte = CreditByte::new(false, peer.need, credits);
+        peer.need = 0;
+        Ok(byte)
+    }
+
+    #[inline]
+    fn grant(&mut self, _peer: u32, byte: CreditByte) -> CreditByte {
+        CreditByte::new(false, 0, byte.credits())
+    }
+
+    #[inline]
+    fn settle(&mut self, peer: u32, byte: CreditByte) -> Result<(), Violation> {
+        if byte.extra() != 0 {
+            return Err(Violation::UnexpectedGrant {
+                peer,
+                extra: byte.extra(),
+            });
+        }
+        self.settle_many(peer, u32::from(byte.credits()))
+    }
+
+    #[inline]
+    fn settle_many(&mut self, peer: u32, credits: u32) -> Result<(), Violation> {
+        let state = self.peer(peer)?;
+        let in_flight = u32::from(state.in_use);
+        if credits > in_flight {
+            return Err(Violation::TooManyReturned {
+                peer,
+                returned: credits,
+                in_flight,
+            });
+        }
+        // Fits: at most `in_use`.
+        state.in_use -= credits as u16;
+        Ok(())
+    }
+
+    fn on_system(&mut self, peer: u32, message: System) -> Result<Option<System>, Violation> {
+        self.peer(peer)?;
+        match message {
+            System::Revoke { .. } => Ok(Some(System::Return {
+                credits: 0,
+                end_of_epoch: false,
+            })),
+            System::Return { credits, .. } => Err(Violation::UnexpectedReturn { peer, credits }),
+        }
+    }
+
+    #[inline]
+    fn next_system(&mut self) -> Option<(u32, System)> {
+        None
+    }
+
+    #[inline]
+    fn available(&self, peer: u32) -> u32 {
+        u32::from(self.loan - self.peers[peer as usize].in_use)
+    }
+
+    #[inline]
+    fn in_flight(&self, peer: u32) -> u32 {
+        u32::from(self.peers[peer as usize].in_use)
+    }
+
+    fn stalls(&self, peer: u32) -> u64 {
+        u64::from(self.peers[peer as usize].stalls)
+    }
+
+    fn banked(&self) -> u32 {
+        self.banked
+    }
+
+    fn revoked(&self, _peer: u32) -> u64 {
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credits_come_back_with_the_reply() {
+        let (mut x, mut y) = (Static::new(2, 10, 0), Static::new(2, 10, 0));
+        let request = x.take(1, 4).unwrap();
+        assert_eq!((x.available(1), x.in_flight(1)), (6, 4));
+        let reply = y.grant(0, request);
+        assert_eq!(reply, CreditByte::new(false, 0, 4));
+        x.settle(1, reply).unwrap();
+        assert_eq!((x.available(1), x.in_flight(1)), (10, 0));
+    }
+
+    #[test]
+    fn a_stalled_request_counts_once_and_asks_for_what_it_lacked() {
+        let mut x = Static::new(2, 4, 0);
+        let first = x.take(1, 3).unwrap();
+        assert_eq!(first.extra(), 0);
+        for _ in 0..5 {
+            assert_eq!(x.take(1, 4), Err(Short { missing: 3 }));
+        }
+        assert_eq!(x.stalls(1), 1);
+        x.settle(1, first).unwrap();
+        assert_eq!(x.take(1, 4), Ok(CreditByte::new(false, 3, 4)));
+        assert_eq!(x.take(1, 1), Err(Short { missing: 1 }));
+        assert_eq!(x.stalls(1), 2);
+        assert_eq!(x.stalls(0), 0);
+    }
+
+    #[test]
+    fn coalesced_replies_settle_at_once() {
+        let mut x = Static::new(2, 100, 0);
+        for _ in 0..60 {
+            let _ = x.take(1, 1).unwrap();
+        }
+        x.settle_many(1, 59).unwrap();
+        assert_eq!(x.in_flight(1), 1);
+    }
+
+    #[test]
+    fn a_peer_that_breaks_the_rules_is_named_and_changes_nothing() {
+        let mut x = Static::new(2, 10, 3);
+        let _ = x.take(1, 2).unwrap();
+        let too_many = Violation::TooManyReturned {
+            peer: 1,
+            returned: 3,
+            in_flight: 2,
+        };
+        assert_eq!(x.settle(1, CreditByte::new(false, 0, 3)), Err(too_many));
+        assert_eq!(
+            x.settle(1, CreditByte::new(false, 1, 2)),
+            Err(Violation::UnexpectedGrant { peer: 1, extra: 1 })
+        );
+        assert!(x.settle_many(1, u32::MAX).is_err());
+        assert_eq!(
+            x.settle_many(2, 0),
+            Err(Violation::UnknownPeer { peer: 2, ranks: 2 })
+        );
+        let unasked = System::Return {
+            credits: 1,
+            end_of_epoch: false,
+        };
+        assert_eq!(
+            x.on_system(1, unasked),
+            Err(Violation::UnexpectedReturn {
+                peer: 1,
+                credits: 1
+            })
+        );
+        assert!(
+            x.on_system(9, System::Revoke { end_of_epoch: true })
+                .is_err()
+        );
+        assert_eq!((x.available(1), x.in_flight(1), x.banked()), (8, 2, 3));
+    }
+
+    #[test]
+    fn static_credits_are_never_revoked() {
+        let mut x = Static::new(2, 10, 0);
+        let answer = x.on_system(1, System::Revoke { end_of_epoch: true });
+        assert_eq!(
+            answer,
+            Ok(Some(System::Return {
+                credits: 0,
+                end_of_epoch: false
+            }))
+        );
+        assert_eq!(
+            (x.next_system(), x.revoked(1), x.available(1)),
+            (None, 0, 10)
+        );
+    }
+}

@@ -1,0 +1,69 @@
+//! No flow control.
+
+use crate::{CreditByte, FlowControl, Short, System, Violation};
+
+/// Flow control switched off (`GASNET_PORTAL_FLOW_CONTROL=0`): every request may go, bytes are zero, and a receiver that
+/// gets too many requests at once loses them in its catch basin, which ends the job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unlimited;
+
+impl FlowControl for Unlimited {
+    #[inline]
+    fn take(&mut self, _peer: u32, _credits: u8) -> Result<CreditByte, Short> {
+        Ok(CreditByte::default())
+    }
+
+    #[inline]
+    fn grant(&mut self, _peer: u32, _byte: CreditByte) -> CreditByte {
+        CreditByte::default()
+    }
+
+    #[inline]
+    fn settle(&mut self, _peer: u32, _byte: CreditByte) -> Result<(), Violation> {
+        Ok(())
+    }
+
+    #[inline]
+    fn settle_many(&mut self, _peer: u32, _credits: u32) -> Result<(), Violation> {
+        Ok(())
+    }
+
+    fn on_system(&mut self, peer: u32, message: System) -> Result<Option<System>, Violation> {
+        match message {
+            System::Revoke { .. } => Ok(Some(System::Return {
+                credits: 0,
+                end_of_epoch: false,
+            })),
+            System::Return { credits, .. } => Err(Violation::UnexpectedReturn { peer, credits }),
+        }
+    }
+
+    #[inline]
+    fn next_system(&mut self) -> Option<(u32, System)> {
+        None
+    }
+
+    /// As many as there are numbers.
+    #[inline]
+    fn available(&self, _peer: u32) -> u32 {
+        u32::MAX
+    }
+
+    /// Not counted: 0.
+    #[inline]
+    fn in_flight(&self, _peer: u32) -> u32 {
+        0
+    }
+
+    fn stalls(&self, _peer: u32) -> u64 {
+        0
+    }
+
+    fn banked(&self) -> u32 {
+        0
+    }
+
+    fn revoked(&self, _peer: u32) -> u64 {
+        0
+    }
+}
