@@ -1,0 +1,16 @@
+//! The rank's side of PMI-1.
+//!
+//! [`Codec`] makes requests and understands answers; it does no I/O. [`Connection`] drives it over the socket that the
+//! launcher left open, blocking, with an optional time limit for each call.
+
+mod allgather;
+mod codec;
+mod connection;
+mod environment;
+mod error;
+mod socket;
+
+pub use allgather::{MAX_BLOB, MAX_TAG};
+pub use codec::{Codec, CodecError, Maxes, Request, Response};
+pub use connection::Connection;
+pub use error::Error;

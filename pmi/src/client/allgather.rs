@@ -1,0 +1,175 @@
+//! Blobs of all ranks to all ranks, through puts, one barrier and gets.
+//!
+//! A blob becomes hex digits (PMI values hold no blanks and are text), preceded by its length in 8 hex digits, and is cut
+//! into values. The key of a value is `<tag>.<allgather>.<rank>.<part>`, numbers in hex. The number of the allgather makes
+//! keys unique also when a tag comes again; the tag makes ranks that disagree about which allgather this is notice.
+
+use std::time::Instant;
+
+use super::{Connection, Error, Request};
+
+/// Bytes that one rank may give to an allgather.
+pub const MAX_BLOB: usize = 1 << 20;
+/// Bytes in a tag.
+pub const MAX_TAG: usize = 24;
+
+/// Hex digits of the length before the blob.
+const LENGTH_DIGITS: usize = 8;
+
+impl Connection {
+    /// Gives `bytes` to all ranks and returns what all ranks gave, by rank. Collective: all ranks call it with the same
+    /// tag, and allgathers and barriers in the same order. Sizes may differ between ranks. A tag names the purpose
+    /// (ASCII letters, digits, `-`, `_`; at most [`MAX_TAG`] bytes) and may be used again.
+    ///
+    /// # Errors
+    /// A bad tag or more than [`MAX_BLOB`] bytes; ranks that disagree on the tag; a launcher whose space is full; any
+    /// failure of the connection. The time limit covers the whole call.
+    pub fn allgather(&mut self, tag: &str, bytes: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+        let bad = |what| Error::Allgather {
+            rank: self.rank(),
+            tag: tag.to_owned(),
+            what,
+        };
+        let word = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if tag.is_empty() || tag.len() > MAX_TAG || !tag.chars().all(word) {
+            return Err(bad("a tag is 1 to 24 letters, digits, '-' and '_'"));
+        }
+        if bytes.len() > MAX_BLOB {
+            return Err(bad("more than 1 MiB from one rank"));
+        }
+        let part = self.maxes().value.saturating_sub(1);
+        if part < LENGTH_DIGITS {
+            return Err(bad("the launcher takes no values of 8 bytes"));
+        }
+
+        let deadline = self.deadline();
+        let number = self.allgathers;
+        self.allgathers += 1;
+        let digits = encode(bytes);
+        let parts = digits.as_bytes().chunks(part);
+        for (index, value) in parts
+            .map(|part| std::str::from_utf8(part).unwrap_or_default())
+            .enumerate()
+        {
+            let key = key(tag, number, self.rank(), index);
+            self.call(Request::Put { key: &key, value }, deadline)?;
+        }
+        self.call(Request::Barrier, deadline)?;
+
+        let mut blobs = Vec::with_capacity(self.size());
+        for peer in 0..self.size() {
+            let blob = if peer == self.rank() {
+                bytes.to_vec()
+            } else {
+                self.fetch(tag, number, peer, deadline)?
+            };
+            blobs.push(blob);
+        }
+        Ok(blobs)
+    }
+
+    fn fetch(
+        &mut self,
+        tag: &str,
+        number: u64,
+        peer: usize,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<u8>, Error> {
+        let broken = |rank| Error::Peer {
+            rank,
+            tag: tag.to_owned(),
+            peer,
+        };
+        let mut digits = self.get_by(&key(tag, number, peer, 0), deadline)?;
+        let length = announced(&digits).ok_or_else(|| broken(self.rank()))?;
+        let mut index = 1;
+        while digits.len() < LENGTH_DIGITS + 2 * length {
+            let more = self.get_by(&key(tag, number, peer, index), deadline)?;
+            if more.is_empty() {
+                return Err(broken(self.rank()));
+            }
+            digits.push_str(&more);
+            index += 1;
+        }
+        decode(&digits, length).ok_or_else(|| broken(self.rank()))
+    }
+}
+
+fn key(tag: &str, number: u64, rank: usize, part: usize) -> String {
+    format!("{tag}.{number:x}.{rank:x}.{part:x}")
+}
+
+fn encode(bytes: &[u8]) -> String {
+    const DIGITS: [u8; 16] = *b"0123456789abcdef";
+    let mut text = format!("{:0LENGTH_DIGITS$x}", bytes.len());
+    text.reserve(2 * bytes.len());
+    for byte in bytes {
+        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+    text
+}
+
+/// The length that the first part of a peer's blob announces, if it is one.
+fn announced(digits: &str) -> Option<usize> {
+    let length = usize::from_str_radix(digits.get(..LENGTH_DIGITS)?, 16).ok()?;
+    (length <= MAX_BLOB).then_some(length)
+}
+
+fn decode(digits: &str, length: usize) -> Option<Vec<u8>> {
+    let digits = digits.as_bytes().get(LENGTH_DIGITS..)?;
+    if digits.len() != 2 * length {
+        return None;
+    }
+    let digit = |byte: u8| {
+        char::from(byte)
+            .to_digit(16)
+            .and_then(|digit| u8::try_from(digit).ok())
+    };
+    digits
+        .chunks_exact(2)
+        .map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_longest_key_fits() {
+        let key = key(
+            &"t".repeat(MAX_TAG),
+            u64::from(u32::MAX),
+            0xff_ffff,
+            2 * MAX_BLOB / 8,
+        );
+        assert!(key.len() < crate::wire::MAX_KEY, "{key}");
+    }
+
+    #[test]
+    fn what_is_no_blob_is_refused() {
+        assert_eq!(announced("0000"), None);
+        assert_eq!(announced("0000000g"), None);
+        assert_eq!(announced("ffffffff"), None);
+        assert_eq!(announced("00000é00"), None);
+        assert_eq!(decode("0000000100", 1), Some(vec![0]));
+        assert_eq!(decode("000000010", 1), None);
+        assert_eq!(decode("00000001zz", 1), None);
+    }
+
+    proptest! {
+        #[test]
+        fn blobs_come_back(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let digits = encode(&bytes);
+            prop_assert_eq!(announced(&digits), Some(bytes.len()));
+            prop_assert_eq!(decode(&digits, bytes.len()), Some(bytes));
+        }
+
+        #[test]
+        fn garbage_never_panics(digits in ".{0,40}", length in 0usize..20) {
+            let _ = (announced(&digits), decode(&digits, length));
+        }
+    }
+}

@@ -1,0 +1,480 @@
+//! Requests and answers, one outstanding at a time.
+
+use crate::wire::{self, Line, MAX_KEY, MAX_KVSNAME, MAX_VALUE, format, quoted};
+
+/// What a rank asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Request<'a> {
+    /// Say hello; the first request.
+    Init,
+    /// Ask for the launcher's limits.
+    Maxes,
+    /// Ask for the name of the key-value space; needed before puts and gets.
+    KvsName,
+    /// Ask for the number of processes that could run at most.
+    UniverseSize,
+    /// Ask for the number of the program among those of one launch.
+    AppNum,
+    /// Store a pair. It is visible to the others after a barrier.
+    Put {
+        /// The key: at most `keylen_max - 1` bytes, never used before in the job.
+        key: &'a str,
+        /// The value: at most `vallen_max - 1` bytes without blanks.
+        value: &'a str,
+    },
+    /// Fetch a pair.
+    Get {
+        /// The key.
+        key: &'a str,
+    },
+    /// Wait until all ranks ask for the same.
+    Barrier,
+    /// Say good-bye; the last request.
+    Finalize,
+}
+
+impl Request<'_> {
+    /// The name in error messages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Request::Init => "init",
+            Request::Maxes => "get_maxes",
+            Request::KvsName => "get_my_kvsname",
+            Request::UniverseSize => "get_universe_size",
+            Request::AppNum => "get_appnum",
+            Request::Put { .. } => "put",
+            Request::Get { .. } => "get",
+            Request::Barrier => "barrier",
+            Request::Finalize => "finalize",
+        }
+    }
+}
+
+/// What the launcher answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Response {
+    /// To [`Request::Init`], [`Request::Put`], [`Request::Barrier`] and [`Request::Finalize`]: done.
+    Done,
+    /// To [`Request::Maxes`].
+    Maxes(Maxes),
+    /// To [`Request::KvsName`].
+    KvsName(String),
+    /// To [`Request::UniverseSize`] and [`Request::AppNum`]; -1 when the launcher doesn't know.
+    Number(i64),
+    /// To [`Request::Get`].
+    Value(String),
+}
+
+/// The launcher's limits in bytes, each with room for the terminating zero of a C string.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Maxes {
+    /// For the name of the key-value space.
+    pub kvsname: usize,
+    /// For a key.
+    pub key: usize,
+    /// For a value.
+    pub value: usize,
+}
+
+/// Why a request can't be made, or what is wrong with an answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CodecError {
+    /// The line can't be formed or read.
+    #[error(transparent)]
+    Line(#[from] wire::Error),
+    /// The launcher answers, but to something else.
+    #[error("the launcher answered with {got} instead of {expected:?}")]
+    Unexpected {
+        /// The command that should have come.
+        expected: &'static str,
+        /// The one that came, quoted and cut.
+        got: String,
+    },
+    /// An answer came that nobody waits for.
+    #[error("the launcher sent {0} unasked")]
+    Unasked(String),
+    /// The launcher's `rc` is not 0.
+    #[error("the launcher refused: {reason} (rc={rc})")]
+    Refused {
+        /// Its code.
+        rc: i64,
+        /// Its message, quoted and cut.
+        reason: String,
+    },
+    /// A request at the wrong time: before init, after finalize, or while an answer is outstanding.
+    #[error("not possible {0}")]
+    OutOfOrder(&'static str),
+    /// A key or value longer than the launcher takes.
+    #[error("a {what} of {length} bytes is longer than the launcher's limit of {limit}")]
+    TooLong {
+        /// `"key"` or `"value"`.
+        what: &'static str,
+        /// Its length in bytes.
+        length: usize,
+        /// The limit in bytes.
+        limit: usize,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    New,
+    Ready,
+    Finalized,
+}
+
+/// What is outstanding; the keys aren't needed for the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Awaited {
+    Init,
+    Maxes,
+    KvsName,
+    UniverseSize,
+    AppNum,
+    Put,
+    Get,
+    Barrier,
+    Finalize,
+}
+
+/// The state machine of one rank's conversation with its launcher.
+///
+/// ```
+/// use pmi::client::{Codec, Request, Response};
+/// let mut codec = Codec::new();
+/// assert_eq!(codec.request(Request::Init)?, "cmd=init pmi_version=1 pmi_subversion=1\n");
+/// let answer = codec.response("cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1")?;
+/// assert_eq!(answer, Response::Done);
+/// # Ok::<(), pmi::client::CodecError>(())
+/// ```
+#[derive(Debug)]
+pub struct Codec {
+    state: State,
+    awaited: Option<Awaited>,
+    maxes: Maxes,
+    kvsname: Option<String>,
+}
+
+impl Default for Codec {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Codec {
+    /// A conversation that has not begun.
+    pub fn new() -> Self {
+        let maxes = Maxes {
+            kvsname: MAX_KVSNAME,
+            key: MAX_KEY,
+            value: MAX_VALUE,
+        };
+        Codec {
+            state: State::New,
+            awaited: None,
+            maxes,
+            kvsname: None,
+        }
+    }
+
+    /// The launcher's limits, or PMI-1's usual ones before it told them. Never above those of [`crate::wire`].
+    pub fn maxes(&self) -> Maxes {
+        self.maxes
+    }
+
+    /// The line to send, newline included, in one write: Slurm takes one request from each read.
+    ///
+    /// # Errors
+    /// A request at the wrong time, or a key or value that can't be carried.
+    pub fn request(&mut self, request: Request<'_>) -> Result<String, CodecError> {
+        if self.awaited.is_some() {
+            return Err(CodecError::OutOfOrder(
+                "while the answer to another request is outstanding",
+            ));
+        }
+        match (self.state, request) {
+            (State::New, Request::Init) | (State::Ready, _) => {}
+            (State::New, _) => return Err(CodecError::OutOfOrder("before init")),
+            (State::Finalized, _) => return Err(CodecError::OutOfOrder("after finalize")),
+        }
+        let (awaited, line) = match request {
+            Request::Init => {
+                let fields = [("pmi_version", "1"), ("pmi_subversion", "1")];
+                (Awaited::Init, format("init", &fields)?)
+            }
+            Request::Maxes => (Awaited::Maxes, format("get_maxes", &[])?),
+            Request::KvsName => (Awaited::KvsName, format("get_my_kvsname", &[])?),
+            Request::UniverseSize => (Awaited::UniverseSize, format("get_universe_size", &[])?),
+            Request::AppNum => (Awaited::AppNum, format("get_appnum", &[])?),
+            Request::Put { key, value } => {
+                fits("key", key, self.maxes.key)?;
+                fits("value", value, self.maxes.value)?;
+                let fields = [("kvsname", self.kvsname()?), ("key", key), ("value", value)];
+                (Awaited::Put, format("put", &fields)?)
+            }
+            Request::Get { key } => {
+                fits("key", key, self.maxes.key)?;
+                (
+                    Awaited::Get,
+                    format("get", &[("kvsname", self.kvsname()?), ("key", key)])?,
+                )
+            }
+            Request::Barrier => (Awaited::Barrier, format("barrier_in", &[])?),
+            Request::Finalize => (Awaited::Finalize, format("finalize", &[])?),
+        };
+        self.awaited = Some(awaited);
+        Ok(line)
+    }
+
+    /// Understands the line that answers the outstanding request.
+    ///
+    /// # Errors
+    /// No request is outstanding, the line is malformed or answers something else, or the launcher refuses.
+    pub fn response(&mut self, line: &str) -> Result<Response, CodecError> {
+        let Some(awaited) = self.awaited.take() else {
+            return Err(CodecError::Unasked(quoted(line)));
+        };
+        let line = Line::parse(line)?;
+        let expected = match awaited {
+            Awaited::Init => "response_to_init",
+            Awaited::Maxes => "maxes",
+            Awaited::KvsName => "my_kvsname",
+            Awaited::UniverseSize => "universe_size",
+            Awaited::AppNum => "appnum",
+            Awaited::Put => "put_result",
+            Awaited::Get => "get_result",
+            Awaited::Barrier => "barrier_out",
+            Awaited::Finalize => "finalize_ack",
+        };
+        if line.command() != expected {
+            return Err(CodecError::Unexpected {
+                expected,
+                got: quoted(line.command()),
+            });
+        }
+        // Not every launcher sends `rc` with every answer; absent means success.
+        let rc = if line.get("rc").is_some() {
+            line.number("rc")?
+        } else {
+            0
+        };
+        if rc != 0 {
+            let reason = quoted(line.get("msg").unwrap_or("no reason given"));
+            return Err(CodecError::Refused { rc, reason });
+        }
+        Ok(match awaited {
+            Awaited::Init => {
+                self.state = State::Ready;
+                Response::Done
+            }
+            Awaited::Maxes => {
+                self.maxes = Maxes {
+                    kvsname: line.number::<usize>("kvsname_max")?.min(MAX_KVSNAME),
+                    key: line.number::<usize>("keylen_max")?.min(MAX_KEY),
+                    value: line.number::<usize>("vallen_max")?.min(MAX_VALUE),
+                };
+                Response::Maxes(self.maxes)
+            }
+            Awaited::KvsName => {
+                let name = line.require("kvsname")?;
+                self.kvsname = Some(name.to_owned());
+                Response::KvsName(name.to_owned())
+            }
+            Awaited::UniverseSize => Response::Number(line.number("size")?),
+            Awaited::AppNum => Response::Number(line.number("appnum")?),
+            Awaited::Get => Response::Value(line.require("value")?.to_owned()),
+            Awaited::Finalize => {
+                self.state = State::Finalized;
+                Response::Done
+            }
+            Awaited::Put | Awaited::Barrier => Response::Done,
+        })
+    }
+
+    /// The line that ends the job with `code`; there is no answer, and no request after it. Blanks and what PMI can't
+    /// carry become `_` in the message, and it is cut to 512 bytes.
+    pub fn abort(&mut self, code: i32, message: &str) -> String {
+        const MAX_MESSAGE: usize = 512;
+        self.state = State::Finalized;
+        let mut line = format!("cmd=abort exitcode={code}");
+        if !message.is_empty() {
+            line.push_str(" message=");
+            let message = message
+                .chars()
+                .map(|c| if c.is_ascii_graphic() { c } else { '_' });
+            line.extend(message.take(MAX_MESSAGE));
+        }
+        line.push('\n');
+        line
+    }
+
+    fn kvsname(&self) -> Result<&str, CodecError> {
+        self.kvsname.as_deref().ok_or(CodecError::OutOfOrder(
+            "before the name of the key-value space is known",
+        ))
+    }
+}
+
+/// Whether a C string of this text fits into `max` bytes.
+fn fits(what: &'static str, text: &str, max: usize) -> Result<(), CodecError> {
+    let (length, limit) = (text.len(), max.saturating_sub(1));
+    if length > limit {
+        Err(CodecError::TooLong {
+            what,
+            length,
+            limit,
+        })
+    } else {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ready() -> Codec {
+        let mut codec = Codec::new();
+        codec.request(Request::Init).unwrap();
+        codec
+            .response("cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0")
+            .unwrap();
+        codec.request(Request::KvsName).unwrap();
+        codec.response("cmd=my_kvsname kvsname=kvs_7_0").unwrap();
+        codec
+    }
+
+    #[test]
+    fn the_requests_have_hydras_form() {
+        let mut codec = ready();
+        let put = codec
+            .request(Request::Put {
+                key: "k",
+                value: "00ff",
+            })
+            .unwrap();
+        assert_eq!(put, "cmd=put kvsname=kvs_7_0 key=k value=00ff\n");
+        assert_eq!(
+            codec.response("cmd=put_result rc=0 msg=success"),
+            Ok(Response::Done)
+        );
+        let get = codec.request(Request::Get { key: "k" }).unwrap();
+        assert_eq!(get, "cmd=get kvsname=kvs_7_0 key=k\n");
+        let answer = codec.response("cmd=get_result rc=0 msg=success value=00ff");
+        assert_eq!(answer, Ok(Response::Value("00ff".into())));
+        assert_eq!(codec.request(Request::Barrier).unwrap(), "cmd=barrier_in\n");
+        assert_eq!(codec.response("cmd=barrier_out"), Ok(Response::Done));
+        assert_eq!(codec.request(Request::Finalize).unwrap(), "cmd=finalize\n");
+        assert_eq!(
+            codec.response("cmd=finalize_ack"),
+            Ok(Response::Done),
+            "rc may be absent"
+        );
+        assert!(matches!(
+            codec.request(Request::Barrier),
+            Err(CodecError::OutOfOrder(_))
+        ));
+    }
+
+    #[test]
+    fn a_refusal_says_why() {
+        let mut codec = ready();
+        codec.request(Request::Get { key: "k" }).unwrap();
+        let refused = codec.response("cmd=get_result rc=-1 msg=key_k_not_found value=unknown");
+        let text = refused.unwrap_err().to_string();
+        assert_eq!(text, "the launcher refused: \"key_k_not_found\" (rc=-1)");
+        assert!(
+            codec.request(Request::Barrier).is_ok(),
+            "the conversation goes on"
+        );
+    }
+
+    #[test]
+    fn the_launchers_limits_hold_but_never_above_ours() {
+        let mut codec = ready();
+        codec.request(Request::Maxes).unwrap();
+        codec
+            .response("cmd=maxes kvsname_max=9999 keylen_max=4 vallen_max=99999")
+            .unwrap();
+        assert_eq!(
+            codec.maxes(),
+            Maxes {
+                kvsname: 256,
+                key: 4,
+                value: 1024
+            }
+        );
+        let put = codec.request(Request::Put {
+            key: "four",
+            value: "",
+        });
+        assert_eq!(
+            put,
+            Err(CodecError::TooLong {
+                what: "key",
+                length: 4,
+                limit: 3
+            })
+        );
+        let value = "v".repeat(1024);
+        let put = codec.request(Request::Put {
+            key: "k",
+            value: &value,
+        });
+        assert!(matches!(
+            put,
+            Err(CodecError::TooLong { what: "value", .. })
+        ));
+        assert!(
+            codec
+                .request(Request::Put {
+                    key: "k",
+                    value: "a b"
+                })
+                .is_err()
+        );
+        assert!(
+            codec
+                .request(Request::Put {
+                    key: "k",
+                    value: "ab"
+                })
+                .is_ok(),
+            "nothing is outstanding"
+        );
+    }
+
+    #[test]
+    fn order_is_kept() {
+        let mut codec = Codec::new();
+        assert!(matches!(
+            codec.request(Request::Barrier),
+            Err(CodecError::OutOfOrder(_))
+        ));
+        assert!(matches!(
+            codec.response("cmd=barrier_out"),
+            Err(CodecError::Unasked(_))
+        ));
+        let mut codec = ready();
+        codec.request(Request::Barrier).unwrap();
+        assert!(matches!(
+            codec.request(Request::Barrier),
+            Err(CodecError::OutOfOrder(_))
+        ));
+        assert!(matches!(
+            codec.response("cmd=put_result rc=0"),
+            Err(CodecError::Unexpected { .. })
+        ));
+    }
+
+    #[test]
+    fn an_abort_carries_any_message_in_one_word() {
+        let line = Codec::new().abort(3, "rank 1: disk full\n");
+        assert_eq!(line, "cmd=abort exitcode=3 message=rank_1:_disk_full_\n");
+        assert_eq!(Codec::new().abort(-1, ""), "cmd=abort exitcode=-1\n");
+        assert!(Codec::new().abort(0, &"x".repeat(9999)).len() < 600);
+    }
+}

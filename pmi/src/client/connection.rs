@@ -1,0 +1,324 @@
+//! The blocking connection of a rank to its launcher.
+
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::environment::{self, Address};
+use super::socket::{Failure, Socket};
+use super::{Codec, CodecError, Error, Maxes, Request, Response};
+use crate::wire::Line;
+
+/// Whether the environment's descriptor has an owner in this process.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// A rank's connection to the launcher that started it.
+///
+/// Every call blocks until the launcher has answered, or until the time limit that [`set_timeout`](Self::set_timeout)
+/// sets. Barriers and allgathers are collective: all ranks call them in the same order. Dropping the connection without
+/// [`finalize`](Self::finalize) closes it, which launchers take for the sign of a broken rank.
+#[derive(Debug)]
+pub struct Connection {
+    codec: Codec,
+    socket: Socket,
+    rank: usize,
+    size: usize,
+    timeout: Option<Duration>,
+    /// Allgathers done so far, part of their keys.
+    pub(super) allgathers: u64,
+}
+
+impl Connection {
+    /// Connects to the launcher that the environment names: `PMI_FD` with `PMI_RANK` and `PMI_SIZE`, else `PMI_PORT`
+    /// (host:port) with `PMI_ID`. `None` when neither is there: the process was started alone.
+    ///
+    /// The descriptor of `PMI_FD` is taken over and marked close-on-exec, so that programs which the rank starts don't
+    /// keep the connection open; hence this succeeds once in a process.
+    ///
+    /// # Errors
+    /// An unusable variable, a second call, or a launcher that does not answer as PMI-1 says.
+    pub fn from_env() -> Result<Option<Self>, Error> {
+        Self::from_env_within(None)
+    }
+
+    /// [`from_env`](Self::from_env) with a time limit from the start, as by [`set_timeout`](Self::set_timeout).
+    ///
+    /// # Errors
+    /// As [`from_env`](Self::from_env), and when the limit is over.
+    pub fn from_env_within(timeout: Option<Duration>) -> Result<Option<Self>, Error> {
+        let lookup = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
+        let Some(address) = environment::read(lookup)? else {
+            return Ok(None);
+        };
+        if TAKEN.swap(true, Ordering::Relaxed) {
+            return Err(Error::AlreadyConnected);
+        }
+        match address {
+            Address::Inherited { fd, rank, size } => {
+                Self::handshake(Socket::new(inherited(fd)?), rank, size, timeout)
+            }
+            Address::Port { address, id } => Self::connect(&address, id, timeout),
+        }
+        .map(Some)
+    }
+
+    /// Speaks PMI-1 over a socket that the caller has, as rank `rank` of `size`.
+    ///
+    /// # Errors
+    /// `rank` is not below `size`, or the other end does not answer as PMI-1 says.
+    pub fn new(
+        fd: OwnedFd,
+        rank: usize,
+        size: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Self, Error> {
+        environment::check(rank, size)?;
+        Self::handshake(Socket::new(fd), rank, size, timeout)
+    }
+
+    fn connect(address: &str, id: usize, timeout: Option<Duration>) -> Result<Self, Error> {
+        let failed = |source| Error::Connect {
+            address: address.to_owned(),
+            source,
+        };
+        let stream = TcpStream::connect(address).map_err(failed)?;
+        stream.set_nodelay(true).map_err(failed)?;
+        let mut socket = Socket::new(stream.into());
+        let deadline = deadline(timeout);
+        let wrap = |failure| wrap(failure, id, "initack", timeout);
+        socket
+            .send(&format!("cmd=initack pmiid={id}\n"), deadline)
+            .map_err(wrap)?;
+        // The answer is four lines: the acknowledgement, then size, rank and a debug flag.
+        let mut line = |command: &'static str, field: &'static str| {
+            let text = socket.receive(deadline).map_err(wrap)?;
+            let read = || {
+                let line = Line::parse(&text)?;
+                if line.command() != command {
+                    let got = crate::wire::quoted(line.command());
+                    return Err(CodecError::Unexpected {
+                        expected: command,
+                        got,
+                    });
+                }
+                Ok(if field.is_empty() {
+                    0
+                } else {
+                    line.number(field)?
+                })
+            };
+            read().map_err(|source| Error::Request {
+                rank: id,
+                operation: "initack",
+                source,
+            })
+        };
+        line("initack", "")?;
+        let size = line("set", "size")?;
+        let rank = line("set", "rank")?;
+        line("set", "debug")?;
+        environment::check(rank, size)?;
+        Self::handshake(socket, rank, size, timeout)
+    }
+
+    fn handshake(
+        socket: Socket,
+        rank: usize,
+        size: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Self, Error> {
+        let codec = Codec::new();
+        let mut connection = Connection {
+            codec,
+            socket,
+            rank,
+            size,
+            timeout,
+            allgathers: 0,
+        };
+        let deadline = connection.deadline();
+        for request in [Request::Init, Request::Maxes, Request::KvsName] {
+            connection.call(request, deadline)?;
+        }
+        Ok(connection)
+    }
+
+    /// This process's rank in `0..size`.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// Ranks in the job.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The launcher's limits for keys and values, never above those of [`crate::wire`].
+    pub fn maxes(&self) -> Maxes {
+        self.codec.maxes()
+    }
+
+    /// Limits the time that each later call may take as a whole; `None` (the default) waits for ever. After a call
+    /// that timed out the connection is of no more use, except for [`abort`](Self::abort).
+    pub fn set_timeout(&mut self, timeout: Option<Duration>) {
+        self.timeout = timeout;
+    }
+
+    /// Stores a pair; other ranks can [`get`](Self::get) it after a [`barrier`](Self::barrier). A key is at most 63
+    /// bytes and used once in a job; a value is at most 1023 bytes and holds no blanks. (Launchers may have smaller
+    /// limits, see [`maxes`](Self::maxes).)
+    ///
+    /// # Errors
+    /// The pair breaks a limit, the launcher refuses it (key in use, space full), or any failure of the connection.
+    pub fn put(&mut self, key: &str, value: &str) -> Result<(), Error> {
+        self.call(Request::Put { key, value }, self.deadline())
+            .map(drop)
+    }
+
+    /// Fetches the value of a key.
+    ///
+    /// # Errors
+    /// No rank has put the key, or any failure of the connection.
+    pub fn get(&mut self, key: &str) -> Result<String, Error> {
+        self.get_by(key, self.deadline())
+    }
+
+    pub(super) fn get_by(&mut self, key: &str, deadline: Option<Instant>) -> Result<String, Error> {
+        match self.call(Request::Get { key }, deadline)? {
+            Response::Value(value) => Ok(value),
+            other => Err(self.unexpected("get", "get_result", &other)),
+        }
+    }
+
+    /// Waits until all ranks have called it.
+    ///
+    /// # Errors
+    /// Any failure of the connection.
+    pub fn barrier(&mut self) -> Result<(), Error> {
+        self.call(Request::Barrier, self.deadline()).map(drop)
+    }
+
+    /// The launcher's idea of how many processes could run; `None` when it has none.
+    ///
+    /// # Errors
+    /// Any failure of the connection.
+    pub fn universe_size(&mut self) -> Result<Option<usize>, Error> {
+        match self.call(Request::UniverseSize, self.deadline())? {
+            Response::Number(number) => Ok(usize::try_from(number).ok()),
+            other => Err(self.unexpected("get_universe_size", "universe_size", &other)),
+        }
+    }
+
+    /// Says good-bye. From now on the end of this process is in order, and no other call is possible.
+    ///
+    /// # Errors
+    /// Any failure of the connection.
+    pub fn finalize(&mut self) -> Result<(), Error> {
+        self.call(Request::Finalize, self.deadline()).map(drop)
+    }
+
+    /// Asks the launcher to end the whole job with exit code `code`, and returns at once: the caller still has to
+    /// exit. In `message`, blanks become `_`.
+    ///
+    /// # Errors
+    /// Any failure of the connection; the caller exits anyway.
+    pub fn abort(&mut self, code: i32, message: &str) -> Result<(), Error> {
+        let line = self.codec.abort(code, message);
+        let sent = self.socket.send(&line, self.deadline());
+        sent.map_err(|failure| wrap(failure, self.rank, "abort", self.timeout))
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        deadline(self.timeout)
+    }
+
+    pub(super) fn call(
+        &mut self,
+        request: Request<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<Response, Error> {
+        let (rank, operation) = (self.rank, request.name());
+        let refused = |source| Error::Request {
+            rank,
+            operation,
+            source,
+        };
+        let line = self.codec.request(request).map_err(refused)?;
+        let answer = match self.socket.send(&line, deadline) {
+            Ok(()) => self.socket.receive(deadline),
+            Err(failure) => Err(failure),
+        }
+        .map_err(|failure| wrap(failure, rank, operation, self.timeout))?;
+        self.codec.response(&answer).map_err(refused)
+    }
+
+    fn unexpected(&self, operation: &'static str, expected: &'static str, got: &Response) -> Error {
+        let source = CodecError::Unexpected {
+            expected,
+            got: format!("{got:?}"),
+        };
+        Error::Request {
+            rank: self.rank,
+            operation,
+            source,
+        }
+    }
+}
+
+impl AsFd for Connection {
+    /// The socket. Between calls it is never readable, so a hang-up (`POLLHUP`, `POLLRDHUP`, or readability) means that
+    /// the launcher has ended.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.fd.as_fd()
+    }
+}
+
+fn deadline(timeout: Option<Duration>) -> Option<Instant> {
+    timeout.and_then(|timeout| Instant::now().checked_add(timeout))
+}
+
+fn wrap(
+    failure: Failure,
+    rank: usize,
+    operation: &'static str,
+    timeout: Option<Duration>,
+) -> Error {
+    match failure {
+        Failure::Closed => Error::LauncherGone { rank, operation },
+        Failure::TimedOut => Error::TimedOut {
+            rank,
+            operation,
+            limit: timeout.unwrap_or_default(),
+        },
+        Failure::Io(source) => Error::Io {
+            rank,
+            operation,
+            source,
+        },
+        Failure::Line(source) => Error::Request {
+            rank,
+            operation,
+            source: source.into(),
+        },
+    }
+}
+
+/// Takes over the descriptor that the launcher left open.
+fn inherited(fd: RawFd) -> Result<OwnedFd, Error> {
+    let unusable = || Error::Variable {
+        name: "PMI_FD",
+        value: fd.to_string(),
+        accepted: "the number of an open socket, other than standard input, output and error",
+    };
+    if fd <= 2 {
+        return Err(unusable());
+    }
+    // SAFETY: the descriptor is only looked at while it is borrowed; a number that is not open gives EBADF.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+    rustix::net::sockopt::socket_type(borrowed).map_err(|_| unusable())?;
+    rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC).map_err(|_| unusable())?;
+    // SAFETY: the descriptor is open, and nobody else in this process owns it: launcher and rank agree by PMI_FD that
+    // it is for PMI alone, and `TAKEN` lets only one connection take it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}

@@ -1,0 +1,446 @@
+//! The launcher's side of PMI-1: a state machine which takes the ranks' lines and returns what to do.
+//!
+//! It does no I/O and keeps no clock. The launcher reads lines from the ranks' sockets ([`crate::wire::LineBuffer`]
+//! bounds them), calls [`Server::on_line`] for each and carries the [`Action`]s out; when a rank's process has ended it
+//! calls [`Server::on_end`]. An [`Error`] names the rank that broke the protocol; the job can't go on after it.
+
+use std::collections::HashMap;
+
+use crate::wire::{self, Line, MAX_KEY, MAX_KVSNAME, MAX_VALUE, carries, format, quoted};
+
+/// What the server holds at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Bytes of all keys and values in the key-value space, with [`Limits::PAIR_OVERHEAD`] for each pair. A put beyond
+    /// it is answered with `rc=-1 msg=kvs_full`.
+    pub kvs_bytes: usize,
+}
+
+impl Limits {
+    /// What a pair is charged beyond its key and value.
+    pub const PAIR_OVERHEAD: usize = 64;
+
+    /// Limits with another size of the key-value space.
+    pub fn with_kvs_bytes(self, kvs_bytes: usize) -> Self {
+        Limits { kvs_bytes }
+    }
+}
+
+impl Default for Limits {
+    /// 64 MiB of keys and values.
+    fn default() -> Self {
+        Limits {
+            kvs_bytes: 64 << 20,
+        }
+    }
+}
+
+/// What the launcher has to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Action {
+    /// Send this line, which ends in a newline, to this rank.
+    Send {
+        /// The rank to send to.
+        rank: usize,
+        /// The line.
+        line: String,
+    },
+    /// The rank said that it is done; its end is now in order.
+    Finalized {
+        /// The rank.
+        rank: usize,
+    },
+    /// The rank asks that the whole job ends.
+    Abort {
+        /// The rank that asks.
+        rank: usize,
+        /// The exit code that it wants for the job.
+        code: i32,
+        /// Its reason, if it gave one.
+        message: Option<String>,
+    },
+}
+
+/// How far a rank is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RankState {
+    /// Has not said `init`: perhaps a program that doesn't use PMI.
+    Started,
+    /// Between `init` and `finalize`.
+    Active,
+    /// Active, and waiting in a barrier.
+    InBarrier,
+    /// Has said `finalize`.
+    Finalized,
+    /// Its process has ended.
+    Ended,
+}
+
+/// A rank broke the protocol, or ranks can't go on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The caller's rank is not in `0..size`.
+    #[error("there is no rank {rank} in a job of {size}")]
+    NoSuchRank {
+        /// The rank given.
+        rank: usize,
+        /// Ranks in the job.
+        size: usize,
+    },
+    /// The line can't be read.
+    #[error("rank {rank}: {source}")]
+    Line {
+        /// The rank that sent it.
+        rank: usize,
+        /// What is wrong.
+        source: wire::Error,
+    },
+    /// A command that this server does not know.
+    #[error("rank {rank} sent the unknown PMI command {command}")]
+    UnknownCommand {
+        /// The rank that sent it.
+        rank: usize,
+        /// The command, quoted and cut.
+        command: String,
+    },
+    /// A known command at the wrong time.
+    #[error("rank {rank} sent the PMI command {command:?} {when}")]
+    OutOfOrder {
+        /// The rank that sent it.
+        rank: usize,
+        /// The command.
+        command: &'static str,
+        /// Why that is wrong.
+        when: &'static str,
+    },
+    /// A barrier that can't complete any more.
+    #[error("rank {waiting} waits in a PMI barrier that rank {missing} can't enter: it has {how}")]
+    BrokenBarrier {
+        /// A rank in the barrier.
+        waiting: usize,
+        /// The rank that will never come.
+        missing: usize,
+        /// `"ended"` or `"finalized"`.
+        how: &'static str,
+    },
+}
+
+impl Error {
+    /// The rank that the error names first.
+    pub fn rank(&self) -> usize {
+        match self {
+            Error::NoSuchRank { rank, .. }
+            | Error::Line { rank, .. }
+            | Error::UnknownCommand { rank, .. }
+            | Error::OutOfOrder { rank, .. }
+            | Error::BrokenBarrier { waiting: rank, .. } => *rank,
+        }
+    }
+}
+
+/// The state of one job.
+#[derive(Debug)]
+pub struct Server {
+    kvsname: String,
+    limits: Limits,
+    ranks: Vec<RankState>,
+    in_barrier: usize,
+    /// The first rank that finalized or ended, if any: no barrier completes after it.
+    departed: Option<usize>,
+    kvs: HashMap<String, String>,
+    kvs_bytes: usize,
+}
+
+impl Server {
+    /// A server for ranks `0..size` whose key-value space is called `kvsname` (characters that PMI can't carry become
+    /// `_`, and what is beyond [`MAX_KVSNAME`] bytes is cut).
+    pub fn new(size: usize, kvsname: &str, limits: Limits) -> Self {
+        let kvsname = kvsname
+            .chars()
+            .map(|c| if c.is_ascii_graphic() { c } else { '_' })
+            .take(MAX_KVSNAME)
+            .collect();
+        Server {
+            kvsname,
+            limits,
+            ranks: vec![RankState::Started; size],
+            in_barrier: 0,
+            departed: None,
+            kvs: HashMap::new(),
+            kvs_bytes: 0,
+        }
+    }
+
+    /// Puts a pair that every rank finds without having been put, such as `PMI_process_mapping`. Returns whether it
+    /// was taken: not if it breaks a limit or the key is there already.
+    pub fn preset(&mut self, key: &str, value: &str) -> bool {
+        self.store(key, value).is_ok()
+    }
+
+    /// How far a rank is; `None` when there is no such rank.
+    pub fn state(&self, rank: usize) -> Option<RankState> {
+        self.ranks.get(rank).copied()
+    }
+
+    /// Takes one line, without or with its newline, that `rank` sent.
+    ///
+    /// # Errors
+    /// The line is no PMI-1 request, comes at the wrong time, or leaves a barrier that can't complete. Requests that
+    /// are well-formed but can't be met (unknown key, full space, too long a value) are no errors here but answers
+    /// with `rc=-1`.
+    pub fn on_line(&mut self, rank: usize, line: &str) -> Result<Vec<Action>, Error> {
+        let state = self.state(rank).ok_or(Error::NoSuchRank {
+            rank,
+            size: self.ranks.len(),
+        })?;
+        let line = Line::parse(line).map_err(|source| Error::Line { rank, source })?;
+        if line.command() == "abort" {
+            return self.abort(rank, &line);
+        }
+        if line.command() == "init" {
+            return match state {
+                RankState::Started => self.init(rank, &line),
+                _ => Err(Error::OutOfOrder {
+                    rank,
+                    command: "init",
+                    when: "twice",
+                }),
+            };
+        }
+        let command = COMMANDS
+            .iter()
+            .find(|(name, _)| *name == line.command())
+            .ok_or_else(|| Error::UnknownCommand {
+                rank,
+                command: quoted(line.command()),
+            })?;
+        let when = match state {
+            RankState::Active => return command.1(self, rank, &line),
+            RankState::Started => "before init",
+            RankState::InBarrier => "while it waits in a barrier",
+            RankState::Finalized => "after finalize",
+            RankState::Ended => "after its end",
+        };
+        Err(Error::OutOfOrder {
+            rank,
+            command: command.0,
+            when,
+        })
+    }
+
+    /// Notes that the process of `rank` has ended. Safe to call twice.
+    ///
+    /// # Errors
+    /// Other ranks wait in a barrier, which can't complete any more.
+    pub fn on_end(&mut self, rank: usize) -> Result<(), Error> {
+        let state = self.state(rank).ok_or(Error::NoSuchRank {
+            rank,
+            size: self.ranks.len(),
+        })?;
+        if state == RankState::InBarrier {
+            self.in_barrier -= 1;
+        }
+        self.ranks[rank] = RankState::Ended;
+        self.depart(rank)
+    }
+
+    fn depart(&mut self, rank: usize) -> Result<(), Error> {
+        self.departed.get_or_insert(rank);
+        self.check_barrier()
+    }
+
+    /// A barrier with somebody in it and somebody gone is broken.
+    fn check_barrier(&self) -> Result<(), Error> {
+        let waiting = self
+            .ranks
+            .iter()
+            .position(|state| *state == RankState::InBarrier);
+        match (waiting, self.departed) {
+            (Some(waiting), Some(missing)) => {
+                let ended = self.ranks[missing] == RankState::Ended;
+                let how = if ended { "ended" } else { "finalized" };
+                Err(Error::BrokenBarrier {
+                    waiting,
+                    missing,
+                    how,
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn init(&mut self, rank: usize, line: &Line<'_>) -> Result<Vec<Action>, Error> {
+        let number = |field| {
+            line.number::<u32>(field)
+                .map_err(|source| Error::Line { rank, source })
+        };
+        let (version, _subversion) = (number("pmi_version")?, number("pmi_subversion")?);
+        // Minor versions only add commands, so the client gets to hear ours and decides.
+        let rc = if version == 1 { "0" } else { "-1" };
+        if version == 1 {
+            self.ranks[rank] = RankState::Active;
+        }
+        let fields = [("pmi_version", "1"), ("pmi_subversion", "1"), ("rc", rc)];
+        answer(rank, "response_to_init", &fields)
+    }
+
+    fn abort(&mut self, rank: usize, line: &Line<'_>) -> Result<Vec<Action>, Error> {
+        let code = match line.get("exitcode") {
+            Some(_) => line
+                .number("exitcode")
+                .map_err(|source| Error::Line { rank, source })?,
+            None => 1,
+        };
+        let message = line
+            .get("message")
+            .filter(|text| !text.is_empty())
+            .map(str::to_owned);
+        Ok(vec![Action::Abort {
+            rank,
+            code,
+            message,
+        }])
+    }
+
+    fn maxes(&mut self, rank: usize, _line: &Line<'_>) -> Result<Vec<Action>, Error> {
+        let (kvsname, key, value) = (
+            MAX_KVSNAME.to_string(),
+            MAX_KEY.to_string(),
+            MAX_VALUE.to_string(),
+        );
+        let fields = [
+            ("kvsname_max", &*kvsname),
+            ("keylen_max", &*key),
+            ("vallen_max", &*value),
+        ];
+        answer(rank, "maxes", &fields)
+    }
+
+    fn appnum(&mut self, rank: usize, _line: &Line<'_>) -> Result<Vec<Action>, Error> {
+        answer(rank, "appnum", &[("appnum", "0")])
+    }
+
+    fn my_kvsname(&mut self, rank: usize, _line: &Line<'_>) -> Result<Vec<Action>, Error> {
+        answer(rank, "my_kvsname", &[("kvsname", &self.kvsname)])
+    }
+
+    fn universe_size(&mut self, rank: usize, _line: &Line<'_>) -> Result<Vec<Action>, Error> {
+        answer(
+            rank,
+            "universe_size",
+            &[("size", &self.ranks.len().to_string())],
+        )
+    }
+
+    fn put(&mut self, rank: usize, line: &Line<'_>) -> Result<Vec<Action>, Error> {
+        let field = |name| {
+            line.require(name)
+                .map_err(|source| Error::Line { rank, source })
+        };
+        let (kvsname, key) = (field("kvsname")?, field("key")?);
+        let stored = if kvsname == self.kvsname {
+            self.store(key, line.get("value").unwrap_or_default())
+        } else {
+            Err("unknown_kvsname")
+        };
+        match stored {
+            Ok(()) => answer(rank, "put_result", &[("rc", "0"), ("msg", "success")]),
+            Err(reason) => answer(rank, "put_result", &[("rc", "-1"), ("msg", reason)]),
+        }
+    }
+
+    fn get(&mut self, rank: usize, line: &Line<'_>) -> Result<Vec<Action>, Error> {
+        let field = |name| {
+            line.require(name)
+                .map_err(|source| Error::Line { rank, source })
+        };
+        let (kvsname, key) = (field("kvsname")?, field("key")?);
+        let reason = if kvsname == self.kvsname {
+            "key_not_found"
+        } else {
+            "unknown_kvsname"
+        };
+        match self.kvs.get(key).filter(|_| kvsname == self.kvsname) {
+            Some(value) => answer(
+                rank,
+                "get_result",
+                &[("rc", "0"), ("msg", "success"), ("value", value)],
+            ),
+            None => answer(
+                rank,
+                "get_result",
+                &[("rc", "-1"), ("msg", reason), ("value", "unknown")],
+            ),
+        }
+    }
+
+    fn barrier_in(&mut self, rank: usize, _line: &Line<'_>) -> Result<Vec<Action>, Error> {
+        self.ranks[rank] = RankState::InBarrier;
+        self.in_barrier += 1;
+        self.check_barrier()?;
+        if self.in_barrier < self.ranks.len() {
+            return Ok(Vec::new());
+        }
+        self.in_barrier = 0;
+        self.ranks.fill(RankState::Active);
+        let release = |rank| Action::Send {
+            rank,
+            line: "cmd=barrier_out\n".to_owned(),
+        };
+        Ok((0..self.ranks.len()).map(release).collect())
+    }
+
+    fn finalize(&mut self, rank: usize, _line: &Line<'_>) -> Result<Vec<Action>, Error> {
+        self.ranks[rank] = RankState::Finalized;
+        self.depart(rank)?;
+        let mut actions = answer(rank, "finalize_ack", &[("rc", "0")])?;
+        actions.push(Action::Finalized { rank });
+        Ok(actions)
+    }
+
+    /// Stores a pair, or says why not in a word that fits into `msg=`.
+    fn store(&mut self, key: &str, value: &str) -> Result<(), &'static str> {
+        let bytes = key.len() + value.len() + Limits::PAIR_OVERHEAD;
+        if key.is_empty() || !carries(key) || !carries(value) {
+            Err("bad_key_or_value")
+        } else if key.len() > MAX_KEY {
+            Err("key_too_long")
+        } else if value.len() > MAX_VALUE {
+            Err("value_too_long")
+        } else if self.kvs.contains_key(key) {
+            Err("duplicate_key")
+        } else if self.limits.kvs_bytes - self.kvs_bytes < bytes {
+            Err("kvs_full")
+        } else {
+            self.kvs_bytes += bytes;
+            self.kvs.insert(key.to_owned(), value.to_owned());
+            Ok(())
+        }
+    }
+}
+
+type Handler = fn(&mut Server, usize, &Line<'_>) -> Result<Vec<Action>, Error>;
+
+/// What an active rank may ask.
+const COMMANDS: [(&str, Handler); 8] = [
+    ("get_maxes", Server::maxes),
+    ("get_appnum", Server::appnum),
+    ("get_my_kvsname", Server::my_kvsname),
+    ("get_universe_size", Server::universe_size),
+    ("put", Server::put),
+    ("get", Server::get),
+    ("barrier_in", Server::barrier_in),
+    ("finalize", Server::finalize),
+];
+
+fn answer(rank: usize, command: &str, fields: &[(&str, &str)]) -> Result<Vec<Action>, Error> {
+    let line = format(command, fields).map_err(|source| Error::Line { rank, source })?;
+    Ok(vec![Action::Send { rank, line }])
+}
+
+#[cfg(test)]
+mod tests;
