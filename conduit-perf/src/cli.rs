@@ -1,0 +1,201 @@
+//! The command line.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{Args, Parser, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::alternate::Plan;
+use crate::companions::{Companions, die_with_parent};
+use crate::limits::{Limit, catalogue};
+use crate::mapping::Mapping;
+use crate::placement::Cores;
+use crate::side::{PATIENCE, Side};
+use crate::survey::{Reading, survey};
+use crate::{area, report, select};
+
+/// Latencies, rates and bandwidths beside this machine's limits, measured in turn.
+#[derive(Debug, Parser)]
+#[command(name = "conduit-perf", version)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print the machine's bare limits alone
+    Limits(LimitOptions),
+    /// Be another side of a measurement; the shared memory is standard input
+    #[command(hide = true)]
+    Side {
+        /// This side
+        #[arg(long)]
+        rank: usize,
+        /// The number of sides
+        #[arg(long)]
+        sides: usize,
+        #[command(flatten)]
+        choice: Choice,
+    },
+}
+
+#[derive(Debug, Args)]
+struct LimitOptions {
+    /// Print one JSON object per limit and line
+    #[arg(long)]
+    json: bool,
+    /// Only name the limits
+    #[arg(long)]
+    list: bool,
+    /// Numbers of processes: all limits with 2, the barrier also with more
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "2,8",
+          value_parser = clap::value_parser!(u16).range(2..=1024))]
+    ranks: Vec<u16>,
+    #[command(flatten)]
+    choice: Choice,
+}
+
+/// What is measured and for how long: the same on all sides.
+#[derive(Clone, Debug, Args)]
+struct Choice {
+    /// Measure less often and more briefly
+    #[arg(long)]
+    quick: bool,
+    /// Only these, by name or the first words of it ("copy" is copy-in and copy-out)
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    figures: Vec<String>,
+}
+
+impl Choice {
+    fn plan(&self) -> Plan {
+        if self.quick { Plan::QUICK } else { Plan::FULL }
+    }
+
+    fn limits(&self, sides: usize) -> Vec<Limit> {
+        let mut limits = catalogue(sides);
+        limits.retain(|limit| select::wanted(&self.figures, limit.name));
+        limits
+    }
+
+    /// As arguments for another side.
+    fn arguments(&self) -> Vec<String> {
+        let mut arguments = Vec::new();
+        if self.quick {
+            arguments.push("--quick".to_owned());
+        }
+        if !self.figures.is_empty() {
+            arguments.extend(["--figures".to_owned(), self.figures.join(",")]);
+        }
+        arguments
+    }
+}
+
+/// Does what the command line says.
+///
+/// # Errors
+/// The measurement failed or the results can't be written.
+pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    match cli.command {
+        Command::Limits(options) => limits(&options)?,
+        Command::Side {
+            rank,
+            sides,
+            choice,
+        } => companion(rank, sides, &choice)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn limits(options: &LimitOptions) -> anyhow::Result<()> {
+    let choice = &options.choice;
+    select::check(&choice.figures, catalogue(2).iter().map(|limit| limit.name))?;
+    let mut out = io::stdout().lock();
+    if options.list {
+        let mut names: Vec<_> = catalogue(2).iter().map(|limit| limit.name).collect();
+        names.dedup();
+        return Ok(writeln!(out, "{}", names.join("\n"))?);
+    }
+    let mut readings = Vec::new();
+    for &sides in &options.ranks {
+        let sides = usize::from(sides);
+        readings.extend(
+            limits_of(sides, choice).with_context(|| format!("limits of {sides} processes"))?,
+        );
+    }
+    if options.json {
+        report::json_lines(&mut out, &readings)?;
+    } else {
+        writeln!(out, "{}", report::readings(&readings))?;
+    }
+    Ok(())
+}
+
+/// Measures the limits as side 0, with processes of its own as the others.
+fn limits_of(sides: usize, choice: &Choice) -> anyhow::Result<Vec<Reading>> {
+    let mut limits = choice.limits(sides);
+    if limits.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mapping = Mapping::anonymous(area::AREA_BYTES)?;
+    let cores = Cores::allowed()?;
+    let _companions = Companions::start(&mapping, sides, |rank| {
+        let mut arguments = [
+            "side",
+            "--rank",
+            &rank.to_string(),
+            "--sides",
+            &sides.to_string(),
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        arguments.extend(choice.arguments());
+        arguments
+    })?;
+    let side = Side::join(mapping.area()?, cores, 0, sides, PATIENCE)?;
+    let plan = choice.plan();
+    let bar = progress(limits.len() * plan.good, sides);
+    let readings = survey(&side, &mut limits, plan.good, plan.time, &mut |done| {
+        bar.set_position(done as u64);
+    })?;
+    bar.finish_and_clear();
+    // Nobody leaves before all have done their part.
+    side.meet()?;
+    Ok(readings)
+}
+
+fn companion(rank: usize, sides: usize, choice: &Choice) -> anyhow::Result<()> {
+    use std::os::fd::AsFd;
+
+    die_with_parent()?;
+    let memory = io::stdin()
+        .as_fd()
+        .try_clone_to_owned()
+        .context("standard input")?;
+    let mapping = Mapping::of_file(memory.into()).context("standard input as shared memory")?;
+    let side = Side::join(mapping.area()?, Cores::allowed()?, rank, sides, PATIENCE)?;
+    let plan = choice.plan();
+    survey(
+        &side,
+        &mut choice.limits(sides),
+        plan.good,
+        plan.time,
+        &mut |_| {},
+    )?;
+    side.meet()?;
+    Ok(())
+}
+
+/// A bar on standard error; nothing is drawn if that is no terminal.
+fn progress(steps: usize, sides: usize) -> ProgressBar {
+    let bar = ProgressBar::new(steps as u64);
+    bar.enable_steady_tick(Duration::from_millis(250));
+    match ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+    .with_message(format!("{sides} processes"))
+}

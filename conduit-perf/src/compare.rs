@@ -1,0 +1,241 @@
+//! Runs a limit and a figure in alternating rounds on all sides.
+
+use std::time::Duration;
+
+use crate::Error;
+use crate::alternate::{Plan, Round, Tally, next_count};
+use crate::figure::{Figure, Subject, Target};
+use crate::limits::Limit;
+use crate::piece::Piece;
+use crate::side::Side;
+
+/// A figure and the limit to set it beside.
+pub struct Comparison<'p> {
+    /// The figure's name.
+    pub name: &'static str,
+    /// Bytes per operation of the figure.
+    pub size: usize,
+    /// The ratio to reach.
+    pub target: Option<Target>,
+    /// The limit; it also says in which unit both are printed and where the sides run.
+    pub limit: Limit,
+    /// The figure's operations.
+    pub figure: Box<dyn Piece + 'p>,
+}
+
+impl<'p> Comparison<'p> {
+    /// Sets `figure` beside `limit`.
+    pub fn new(
+        name: &'static str,
+        size: usize,
+        limit: Limit,
+        target: Option<Target>,
+        figure: impl Piece + 'p,
+    ) -> Self {
+        Self {
+            name,
+            size,
+            target,
+            limit,
+            figure: Box::new(figure),
+        }
+    }
+
+    /// What is measured.
+    #[must_use]
+    pub fn subject(&self) -> Subject {
+        Subject {
+            name: self.name,
+            size: self.size,
+            limit_name: self.limit.name,
+            unit: self.limit.unit,
+            target: self.target,
+        }
+    }
+
+    /// Measures, on every side at once. Side 0 gets the figure, the others `None`. `progress` is told after every
+    /// round how many were done.
+    ///
+    /// # Errors
+    /// Any side's error ends the measurement on all sides.
+    pub fn measure(
+        &mut self,
+        side: &Side<'_>,
+        plan: Plan,
+        progress: &mut dyn FnMut(usize),
+    ) -> Result<Option<Figure>, Error> {
+        side.place(self.limit.placement)?;
+        let tally = alternate(
+            side,
+            plan,
+            &mut *self.limit.piece,
+            &mut *self.figure,
+            progress,
+        )?;
+        let subject = self.subject();
+        let outcome = tally.outcome(subject.unit).filter(|_| side.rank() == 0);
+        Ok(outcome.map(|outcome| Figure::new(&subject, side.sides(), &outcome)))
+    }
+}
+
+/// Runs `limit` and `figure` in turn until side 0's tally is done. Every side must call it; the tally is side 0's to
+/// read, the other sides' clocks see only their part.
+///
+/// # Errors
+/// Any side's error ends the rounds on all sides.
+pub fn alternate(
+    side: &Side<'_>,
+    plan: Plan,
+    limit: &mut (impl Piece + ?Sized),
+    figure: &mut (impl Piece + ?Sized),
+    progress: &mut dyn FnMut(usize),
+) -> Result<Tally, Error> {
+    let limit_count = calibrate(side, limit, plan.time)?;
+    let figure_count = calibrate(side, figure, plan.time)?;
+    let mut tally = Tally::new(plan);
+    let mut before = seconds_each(side, limit, limit_count)?;
+    for rounds in 1.. {
+        let reading = seconds_each(side, figure, figure_count)?;
+        let after = seconds_each(side, limit, limit_count)?;
+        tally.add(Round {
+            before,
+            figure: reading,
+            after,
+        });
+        before = after;
+        progress(rounds);
+        if side.agree(u64::from(tally.done()))? == 1 {
+            break;
+        }
+    }
+    Ok(tally)
+}
+
+/// Finds the number of operations that take about `goal`; the same on all sides.
+///
+/// # Errors
+/// Any side's error ends it on all sides.
+pub fn calibrate(
+    side: &Side<'_>,
+    piece: &mut (impl Piece + ?Sized),
+    goal: Duration,
+) -> Result<u64, Error> {
+    let mut count = 1;
+    loop {
+        let time = run(side, piece, count)?;
+        match side.agree(next_count(count, time, goal).unwrap_or(0))? {
+            0 => return Ok(count),
+            next => count = next,
+        }
+    }
+}
+
+/// Runs `count` operations and gives the seconds of one.
+///
+/// # Errors
+/// Any side's error ends it on all sides.
+pub fn seconds_each(
+    side: &Side<'_>,
+    piece: &mut (impl Piece + ?Sized),
+    count: u64,
+) -> Result<f64, Error> {
+    Ok(run(side, piece, count)?.as_secs_f64() / count as f64)
+}
+
+/// One run, begun together; an error is told to the other sides.
+fn run(side: &Side<'_>, piece: &mut (impl Piece + ?Sized), count: u64) -> Result<Duration, Error> {
+    side.meet()?;
+    piece.run(side, count).inspect_err(|_| side.abort())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figure::Unit;
+    use crate::testing::in_threads;
+
+    const PLAN: Plan = Plan {
+        good: 3,
+        most: 6,
+        tolerance: 0.25,
+        time: Duration::from_micros(50),
+    };
+
+    /// Takes `nanos` per operation by a clock of its own, so that results are exact.
+    fn takes(nanos: u64) -> impl FnMut(&Side<'_>, u64) -> Result<Duration, Error> {
+        move |_, count| Ok(Duration::from_nanos(nanos * count))
+    }
+
+    #[test]
+    fn all_sides_do_the_same_rounds_and_side_0_has_the_ratio() {
+        let tallies = in_threads(3, |side| {
+            let mut runs = Vec::new();
+            // The other sides' clocks would ask for other counts and other rounds; side 0's alone decide.
+            let own = 1 + side.rank() as u64;
+            let mut figure = |_: &Side<'_>, count: u64| {
+                runs.push(count);
+                Ok(Duration::from_nanos(30 * own * count))
+            };
+            let tally = alternate(
+                side,
+                PLAN,
+                &mut takes(20 * own * own),
+                &mut figure,
+                &mut |_| {},
+            );
+            (
+                tally
+                    .expect("rounds")
+                    .outcome(Unit::Nanoseconds)
+                    .expect("rounds"),
+                runs,
+            )
+        });
+        let (outcome, runs) = &tallies[0];
+        assert!((outcome.ratio - 1.5).abs() < 1e-9, "{outcome:?}");
+        assert_eq!((outcome.rounds, outcome.discarded), (3, 0));
+        assert!(
+            tallies.iter().all(|(_, others)| others == runs),
+            "{tallies:?}"
+        );
+    }
+
+    #[test]
+    fn a_changing_limit_stops_at_the_most_rounds() {
+        let tallies = in_threads(2, |side| {
+            let mut run = 0u64;
+            let mut flipping = |_: &Side<'_>, count: u64| {
+                run += 1;
+                Ok(Duration::from_nanos(
+                    count * if run.is_multiple_of(2) { 50 } else { 250 },
+                ))
+            };
+            alternate(side, PLAN, &mut flipping, &mut takes(100), &mut |_| {}).expect("rounds")
+        });
+        let outcome = tallies[0].outcome(Unit::Nanoseconds).expect("rounds");
+        assert_eq!((outcome.rounds, outcome.discarded), (0, PLAN.most));
+    }
+
+    #[test]
+    fn one_sides_error_ends_all() {
+        let errors = in_threads(2, |side| {
+            let mut figure = |side: &Side<'_>, count: u64| match side.rank() {
+                1 => Err(Error::Corrupt {
+                    what: "test",
+                    got: 1,
+                    expected: 2,
+                }),
+                _ => takes(100)(side, count),
+            };
+            alternate(side, PLAN, &mut takes(100), &mut figure, &mut |_| {}).map(drop)
+        });
+        assert!(
+            matches!(errors[0], Err(Error::Aborted { by: 1 })),
+            "{errors:?}"
+        );
+        assert!(
+            matches!(errors[1], Err(Error::Corrupt { .. })),
+            "{errors:?}"
+        );
+    }
+}

@@ -1,0 +1,94 @@
+//! What can go wrong while measuring.
+
+use std::time::Duration;
+
+/// An error of a measurement. One side's error ends the measurement on every side: the others report
+/// [`Error::Aborted`].
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The shared area can't hold what a measurement needs.
+    #[error("the shared area has {have} bytes to work in, {need} are needed")]
+    AreaTooSmall {
+        /// Bytes needed.
+        need: usize,
+        /// Bytes there are.
+        have: usize,
+    },
+    /// The shared area's base address is not aligned to [`crate::area::LINE_SPACING`].
+    #[error(
+        "the shared area must start at a multiple of {} bytes",
+        crate::area::LINE_SPACING
+    )]
+    AreaMisaligned,
+    /// The control block holds something that is no control block: the area was not zeroed.
+    #[error("the shared area was not zeroed before the sides joined it")]
+    AreaNotZeroed,
+    /// More sides joined the area than were announced, or they disagree about their number.
+    #[error("side {rank} of {sides} does not fit the measurement that uses this area")]
+    SideMismatch {
+        /// The side that tried to join.
+        rank: usize,
+        /// The number of sides it expected.
+        sides: usize,
+    },
+    /// Another side did not do its part in time.
+    #[error("side {rank}: no progress for {after:?} while waiting for {what}")]
+    Stalled {
+        /// The side that waited.
+        rank: usize,
+        /// What it waited for.
+        what: &'static str,
+        /// How long it waited.
+        after: Duration,
+    },
+    /// Another side met an error and told so.
+    #[error("side {by} ended the measurement")]
+    Aborted {
+        /// The side with the error.
+        by: usize,
+    },
+    /// The bytes that arrived are not those that were sent.
+    #[error("{what}: received checksum {got:#x}, expected {expected:#x}")]
+    Corrupt {
+        /// The measurement.
+        what: &'static str,
+        /// The checksum of what arrived.
+        got: u64,
+        /// The checksum of what was sent.
+        expected: u64,
+    },
+    /// The placement asks for more cores than this process may use.
+    #[error("{sides} sides on a core each need {sides} cores, this process may use {cores}")]
+    TooFewCores {
+        /// Sides to place.
+        sides: usize,
+        /// Cores there are.
+        cores: usize,
+    },
+    /// A system call failed.
+    #[error("{call}: {source}")]
+    System {
+        /// The call.
+        call: &'static str,
+        /// Its error.
+        source: std::io::Error,
+    },
+    /// A figure's own error.
+    #[error("{name}: {source}")]
+    Figure {
+        /// The figure.
+        name: &'static str,
+        /// Its error.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+impl Error {
+    /// Makes a `map_err` argument for a system call.
+    pub(crate) fn system<E: Into<std::io::Error>>(call: &'static str) -> impl FnOnce(E) -> Self {
+        move |source| Self::System {
+            call,
+            source: source.into(),
+        }
+    }
+}

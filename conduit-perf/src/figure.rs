@@ -1,0 +1,248 @@
+//! A figure: one number of Conduit beside the limit that was measured with it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::alternate::Outcome;
+
+/// What a number counts. Measurements are times per operation; the unit says how that is printed and which way round
+/// a ratio is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Unit {
+    /// Nanoseconds per operation. Ratio: time by time, 1 is as fast as the limit, 2 takes twice as long.
+    #[serde(rename = "ns")]
+    Nanoseconds,
+    /// Million operations per second. Ratio: rate by rate, 1 is as fast as the limit, 0.5 reaches half of it.
+    #[serde(rename = "M/s")]
+    Millions,
+    /// Gigabytes (10⁹ bytes) per second. Ratio: as for rates.
+    #[serde(rename = "GB/s")]
+    Gigabytes,
+}
+
+impl Unit {
+    /// The number to print for `seconds` per operation of `size` bytes.
+    #[must_use]
+    pub fn value(self, seconds: f64, size: usize) -> f64 {
+        match self {
+            Self::Nanoseconds => seconds * 1e9,
+            Self::Millions => 1e-6 / seconds,
+            Self::Gigabytes => size as f64 * 1e-9 / seconds,
+        }
+    }
+
+    /// The ratio of two times per operation.
+    #[must_use]
+    pub fn ratio(self, figure_seconds: f64, limit_seconds: f64) -> f64 {
+        match self {
+            Self::Nanoseconds => figure_seconds / limit_seconds,
+            Self::Millions | Self::Gigabytes => limit_seconds / figure_seconds,
+        }
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nanoseconds => "ns",
+            Self::Millions => "M/s",
+            Self::Gigabytes => "GB/s",
+        })
+    }
+}
+
+/// The ratio that a figure should reach.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// A time at most this many times the limit's.
+    AtMost(f64),
+    /// A rate at least this part of the limit's.
+    AtLeast(f64),
+}
+
+impl Target {
+    /// Whether `ratio` reaches it.
+    #[must_use]
+    pub fn met(self, ratio: f64) -> bool {
+        match self {
+            Self::AtMost(most) => ratio <= most,
+            Self::AtLeast(least) => ratio >= least,
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtMost(most) => write!(f, "≤ {most}"),
+            Self::AtLeast(least) => write!(f, "≥ {least}"),
+        }
+    }
+}
+
+/// How a figure stands to its target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// The target is met.
+    Within,
+    /// It isn't.
+    Outside,
+    /// The limit changed in every round, so that the ratio says nothing.
+    Unsettled,
+}
+
+/// One measured number beside its limit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// What was measured.
+    pub name: String,
+    /// Bytes per operation; 0 if no bytes are carried.
+    pub size: usize,
+    /// Ranks that took part.
+    pub ranks: usize,
+    /// The figure in `unit`: the median over the good rounds.
+    pub value: f64,
+    /// The unit of `value` and `limit`.
+    pub unit: Unit,
+    /// What it was set beside.
+    pub limit_name: String,
+    /// The limit in `unit`: the median over the good rounds.
+    pub limit: f64,
+    /// The median of the good rounds' ratios (not the ratio of the medians).
+    pub ratio: f64,
+    /// The median distance of the rounds' ratios from `ratio`.
+    pub spread: f64,
+    /// The ratio to reach, if one is set.
+    pub target: Option<Target>,
+    /// Rounds that counted. With 0, all numbers are of the discarded rounds.
+    pub rounds: usize,
+    /// Rounds in which the limit changed under the measurement.
+    pub discarded: usize,
+}
+
+/// What is known of a figure before it is measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Subject {
+    /// What is measured.
+    pub name: &'static str,
+    /// Bytes per operation.
+    pub size: usize,
+    /// What it is set beside.
+    pub limit_name: &'static str,
+    /// How numbers are printed.
+    pub unit: Unit,
+    /// The ratio to reach.
+    pub target: Option<Target>,
+}
+
+impl Figure {
+    /// Puts what was measured to what was meant.
+    #[must_use]
+    pub fn new(subject: &Subject, ranks: usize, outcome: &Outcome) -> Self {
+        Self {
+            name: subject.name.to_owned(),
+            size: subject.size,
+            ranks,
+            value: subject.unit.value(outcome.figure, subject.size),
+            unit: subject.unit,
+            limit_name: subject.limit_name.to_owned(),
+            limit: subject.unit.value(outcome.limit, subject.size),
+            ratio: outcome.ratio,
+            spread: outcome.spread,
+            target: subject.target,
+            rounds: outcome.rounds,
+            discarded: outcome.discarded,
+        }
+    }
+
+    /// How the figure stands to its target; `None` without one.
+    #[must_use]
+    pub fn verdict(&self) -> Option<Verdict> {
+        let target = self.target?;
+        Some(match self.rounds {
+            0 => Verdict::Unsettled,
+            _ if target.met(self.ratio) => Verdict::Within,
+            _ => Verdict::Outside,
+        })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn figure(ratio: f64, target: Option<Target>, rounds: usize) -> Figure {
+        let subject = Subject {
+            name: "put",
+            size: 8,
+            limit_name: "copy-in",
+            unit: Unit::Nanoseconds,
+            target,
+        };
+        let outcome = Outcome {
+            figure: ratio * 2e-9,
+            limit: 2e-9,
+            ratio,
+            spread: 0.01,
+            rounds,
+            discarded: 3,
+        };
+        Figure::new(&subject, 2, &outcome)
+    }
+
+    #[test]
+    fn units_turn_seconds_into_numbers() {
+        let close = |a: f64, b: f64| (a - b).abs() < 1e-9 * b;
+        assert!(close(Unit::Nanoseconds.value(250e-9, 0), 250.0));
+        assert!(close(Unit::Millions.value(5e-9, 64), 200.0));
+        assert!(close(Unit::Gigabytes.value(1e-3, 1_000_000), 1.0));
+        assert!(close(Unit::Nanoseconds.ratio(3.0, 2.0), 1.5));
+        assert!(close(Unit::Millions.ratio(4.0, 2.0), 0.5));
+        assert!(close(Unit::Gigabytes.ratio(4.0, 2.0), 0.5));
+    }
+
+    #[test]
+    fn the_verdict_follows_the_target() {
+        let verdict = |ratio, target, rounds| figure(ratio, target, rounds).verdict();
+        assert_eq!(verdict(1.0, None, 9), None);
+        assert_eq!(
+            verdict(1.3, Some(Target::AtMost(1.3)), 9),
+            Some(Verdict::Within)
+        );
+        assert_eq!(
+            verdict(1.31, Some(Target::AtMost(1.3)), 9),
+            Some(Verdict::Outside)
+        );
+        assert_eq!(
+            verdict(0.25, Some(Target::AtLeast(0.25)), 9),
+            Some(Verdict::Within)
+        );
+        assert_eq!(
+            verdict(0.24, Some(Target::AtLeast(0.25)), 9),
+            Some(Verdict::Outside)
+        );
+        assert_eq!(
+            verdict(1.0, Some(Target::AtMost(1.3)), 0),
+            Some(Verdict::Unsettled)
+        );
+    }
+
+    #[test]
+    fn json_has_the_agreed_fields_and_comes_back_equal() {
+        let figure = figure(1.25, Some(Target::AtMost(1.3)), 9);
+        let json = serde_json::to_string(&figure).expect("json");
+        let value: serde_json::Value = serde_json::from_str(&json).expect("parse");
+        for field in ["name", "size", "value", "unit", "limit", "ratio"] {
+            assert!(!value[field].is_null(), "{field} missing in {json}");
+        }
+        assert_eq!(value["unit"], "ns");
+        assert_eq!(value["target"]["at_most"], 1.3);
+        assert_eq!(
+            serde_json::from_str::<Figure>(&json).expect("figure"),
+            figure
+        );
+    }
+}

@@ -1,0 +1,218 @@
+//! Bare limits of this machine, a file per kind: what two processes reach in shared memory without any library.
+//!
+//! Each limit is a [`Piece`] over the sides' [`SharedArea`](crate::area::SharedArea), so it runs in the very ranks and
+//! memory whose figure it is set beside.
+
+pub mod barrier;
+pub mod cache_line;
+pub mod copy;
+pub mod one_core;
+pub mod queue;
+
+use crate::figure::Unit;
+use crate::piece::{Fastest, Piece};
+use crate::placement::Placement;
+
+use barrier::CounterBarrier;
+use cache_line::{CacheLine, Lines};
+use copy::{Copy, Direction};
+use one_core::{FutexRoundTrip, YieldRoundTrip};
+use queue::{LINE, Queue};
+
+/// Payload sizes of the queues that medium floods are set beside, in bytes.
+pub const MEDIUM_SIZES: [usize; 5] = [512, 1 << 10, 4 << 10, 16 << 10, 64 << 10];
+
+/// Sizes of the copies that bandwidths are set beside, in bytes.
+pub const BULK_SIZES: [usize; 4] = [64 << 10, 256 << 10, 1 << 20, 4 << 20];
+
+/// A limit with its name and what its number means.
+pub struct Limit {
+    /// Its name, the same wherever it is printed.
+    pub name: &'static str,
+    /// Bytes per operation; 0 if no bytes are carried.
+    pub size: usize,
+    /// How the time per operation is printed.
+    pub unit: Unit,
+    /// Where its sides run.
+    pub placement: Placement,
+    /// What it does.
+    pub piece: Box<dyn Piece>,
+}
+
+impl Limit {
+    fn new(
+        name: &'static str,
+        size: usize,
+        unit: Unit,
+        placement: Placement,
+        piece: impl Piece + 'static,
+    ) -> Self {
+        Self {
+            name,
+            size,
+            unit,
+            placement,
+            piece: Box::new(piece),
+        }
+    }
+}
+
+/// Round trip of a cache line between two cores, in nanoseconds.
+#[must_use]
+pub fn cache_line(lines: Lines) -> Limit {
+    let name = match lines {
+        Lines::One => "cache-line-one",
+        Lines::Two => "cache-line-two",
+    };
+    Limit::new(
+        name,
+        0,
+        Unit::Nanoseconds,
+        Placement::Apart,
+        CacheLine(lines),
+    )
+}
+
+/// Time of a copy of a few bytes, in nanoseconds.
+#[must_use]
+pub fn small_copy(direction: Direction, size: usize) -> Limit {
+    let copy = Copy::new(direction, size);
+    Limit::new(
+        copy_name(direction),
+        size,
+        Unit::Nanoseconds,
+        Placement::Apart,
+        copy,
+    )
+}
+
+/// Bandwidth of a copy of many bytes.
+#[must_use]
+pub fn bulk_copy(direction: Direction, size: usize) -> Limit {
+    let copy = Copy::new(direction, size);
+    Limit::new(
+        copy_name(direction),
+        size,
+        Unit::Gigabytes,
+        Placement::Apart,
+        copy,
+    )
+}
+
+fn copy_name(direction: Direction) -> &'static str {
+    match direction {
+        Direction::In => "copy-in",
+        Direction::Out => "copy-out",
+    }
+}
+
+/// Rate of a queue of 64-byte slots, the best of three lengths: short rings fall into a step in which each slot is
+/// fetched back at once, and how short that is depends on the machine.
+#[must_use]
+pub fn queue() -> Limit {
+    let rings = [1024, 4096, 16384].map(|slots| Queue::new(slots, 0));
+    Limit::new(
+        "queue",
+        LINE,
+        Unit::Millions,
+        Placement::Apart,
+        Fastest::of(rings),
+    )
+}
+
+/// Bandwidth of a queue whose messages carry `size` bytes, the best of three lengths: the shortest stays in the
+/// nearest caches, the longest lets the sides drift apart.
+#[must_use]
+pub fn payload_queue(size: usize) -> Limit {
+    let slots = |bytes: usize| (bytes / (size + LINE)).max(8) as u64;
+    let rings = [256 << 10, 1 << 20, 4 << 20].map(|bytes| Queue::new(slots(bytes), size));
+    Limit::new(
+        "payload-queue",
+        size,
+        Unit::Gigabytes,
+        Placement::Apart,
+        Fastest::of(rings),
+    )
+}
+
+/// Round trip of two processes on one core that yield to each other, in nanoseconds.
+#[must_use]
+pub fn yield_round_trip() -> Limit {
+    Limit::new(
+        "yield-round-trip",
+        0,
+        Unit::Nanoseconds,
+        Placement::OneCore,
+        YieldRoundTrip,
+    )
+}
+
+/// Round trip of two processes on one core that wake each other, in nanoseconds.
+#[must_use]
+pub fn futex_round_trip() -> Limit {
+    Limit::new(
+        "futex-round-trip",
+        0,
+        Unit::Nanoseconds,
+        Placement::OneCore,
+        FutexRoundTrip,
+    )
+}
+
+/// Time of a barrier of any number of processes, in nanoseconds.
+#[must_use]
+pub fn counter_barrier() -> Limit {
+    Limit::new(
+        "counter-barrier",
+        0,
+        Unit::Nanoseconds,
+        Placement::Dealt,
+        CounterBarrier,
+    )
+}
+
+/// The limits of a job with `sides` ranks: all of them with two, and of a larger job those that more than two sides
+/// take part in.
+#[must_use]
+pub fn catalogue(sides: usize) -> Vec<Limit> {
+    if sides > 2 {
+        return vec![counter_barrier()];
+    }
+    let mut limits = vec![cache_line(Lines::One), cache_line(Lines::Two), queue()];
+    limits.extend(MEDIUM_SIZES.map(payload_queue));
+    for direction in [Direction::In, Direction::Out] {
+        limits.push(small_copy(direction, 8));
+        limits.extend(BULK_SIZES.map(|size| bulk_copy(direction, size)));
+    }
+    limits.extend([yield_round_trip(), futex_round_trip(), counter_barrier()]);
+    limits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::in_threads;
+
+    #[test]
+    fn every_limit_runs_in_the_standard_area() {
+        in_threads(2, |side| {
+            for mut limit in catalogue(2) {
+                // Unpinned threads on a busy machine: enough operations to go round, not enough to measure.
+                limit
+                    .piece
+                    .run(side, 20)
+                    .unwrap_or_else(|error| panic!("{}: {error}", limit.name));
+                side.meet().expect("meet");
+            }
+        });
+    }
+
+    #[test]
+    fn a_crowd_has_the_limits_that_all_take_part_in() {
+        in_threads(5, |side| {
+            for mut limit in catalogue(5) {
+                limit.piece.run(side, 50).expect(limit.name);
+            }
+        });
+    }
+}

@@ -1,0 +1,9 @@
+//! Measures Conduit beside this machine's limits; see `conduit-perf --help`.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> anyhow::Result<ExitCode> {
+    conduit_perf::cli::run(conduit_perf::cli::Cli::parse())
+}

@@ -1,0 +1,101 @@
+//! A mapping of anonymous shared memory for measurements without a job: handed to another process as a file
+//! descriptor, to another thread as a reference.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+
+use rustix::fs::MemfdFlags;
+use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::Error;
+use crate::area::SharedArea;
+
+/// Shared memory, mapped until dropped. It has no name in any file system, so nothing is left behind.
+#[derive(Debug)]
+pub struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+    memory: File,
+}
+
+// SAFETY: the mapping is only memory; it is reached through `SharedArea`, whose users order their accesses.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; a shared reference gives out no more than an owned one.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Makes `len` zero bytes and maps them.
+    ///
+    /// # Errors
+    /// The system refuses the memory.
+    pub fn anonymous(len: usize) -> Result<Self, Error> {
+        let fd = rustix::fs::memfd_create("conduit-perf", MemfdFlags::CLOEXEC)
+            .map_err(Error::system("memfd_create"))?;
+        rustix::fs::ftruncate(&fd, len as u64).map_err(Error::system("ftruncate"))?;
+        Self::map(File::from(fd), len)
+    }
+
+    /// Maps the memory that another process made and handed over as an open file.
+    ///
+    /// # Errors
+    /// The file has no length, as a terminal has none, or can't be mapped.
+    pub fn of_file(memory: File) -> Result<Self, Error> {
+        let len = memory.metadata().map_err(Error::system("fstat"))?.len();
+        let len = usize::try_from(len).unwrap_or(0);
+        if len == 0 {
+            return Err(Error::AreaTooSmall {
+                need: crate::area::CONTROL_BYTES,
+                have: 0,
+            });
+        }
+        Self::map(memory, len)
+    }
+
+    fn map(memory: File, len: usize) -> Result<Self, Error> {
+        // SAFETY: a new mapping at an address of the system's choice disturbs no other memory.
+        let base = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                memory.as_fd(),
+                0,
+            )
+        }
+        .map_err(Error::system("mmap"))?;
+        let base = NonNull::new(base.cast()).ok_or(Error::AreaMisaligned)?;
+        Ok(Self { base, len, memory })
+    }
+
+    /// The open file behind the mapping, to hand over.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.memory
+    }
+
+    /// The first byte, here.
+    #[must_use]
+    pub fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// The whole mapping as an area.
+    ///
+    /// # Errors
+    /// The mapping is too small for one.
+    pub fn area(&self) -> Result<SharedArea<'_>, Error> {
+        // SAFETY: the mapping lives as long as the borrow, is fresh from the system, so zero, and only those who have
+        // this `Mapping` or its file reach it.
+        unsafe { SharedArea::new(self.base, self.len) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: `base` and `len` are the mapping made in `map`, and areas borrow from `self`, so none is left.
+        // An error can only mean that the mapping is gone already.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}

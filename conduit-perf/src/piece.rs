@@ -1,0 +1,57 @@
+//! What is measured: a [`Piece`] runs the same number of operations on all sides at once and tells how long they took.
+
+use std::time::Duration;
+
+use crate::Error;
+use crate::side::Side;
+
+/// Something that the sides of a measurement do together: a bare limit, or the thing set beside it.
+///
+/// A closure `FnMut(&Side, u64) -> Result<Duration, Error>` is a piece. One that calls Conduit captures its rank's
+/// endpoint and maps Conduit's errors to [`Error::Figure`].
+pub trait Piece {
+    /// Does `count` operations and returns the time they took, by this side's clock; only side 0's is used.
+    ///
+    /// All sides call it with the same count, and have [met](Side::meet) since the last piece, so that none of them is
+    /// still in that one. A piece that needs a common start meets again after its preparation. It may use the whole
+    /// work area, and must leave nothing in it that it needs in its next run.
+    ///
+    /// # Errors
+    /// Whatever ends the measurement; the caller tells the other sides.
+    fn run(&mut self, side: &Side<'_>, count: u64) -> Result<Duration, Error>;
+}
+
+impl<F> Piece for F
+where
+    F: FnMut(&Side<'_>, u64) -> Result<Duration, Error>,
+{
+    fn run(&mut self, side: &Side<'_>, count: u64) -> Result<Duration, Error> {
+        self(side, count)
+    }
+}
+
+/// Several ways to do the same, of which each run reports the fastest.
+pub struct Fastest(Vec<Box<dyn Piece>>);
+
+impl Fastest {
+    /// Takes the ways; with none, a run takes no time at all.
+    pub fn of<P: Piece + 'static>(ways: impl IntoIterator<Item = P>) -> Self {
+        Self(
+            ways.into_iter()
+                .map(|way| Box::new(way) as Box<dyn Piece>)
+                .collect(),
+        )
+    }
+}
+
+impl Piece for Fastest {
+    fn run(&mut self, side: &Side<'_>, count: u64) -> Result<Duration, Error> {
+        let mut fastest = None::<Duration>;
+        for way in &mut self.0 {
+            side.meet()?;
+            let time = way.run(side, count)?;
+            fastest = Some(fastest.map_or(time, |fastest| fastest.min(time)));
+        }
+        Ok(fastest.unwrap_or_default())
+    }
+}

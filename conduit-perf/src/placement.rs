@@ -1,0 +1,89 @@
+//! Which core each side runs on.
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde::Serialize;
+
+use crate::Error;
+
+/// Where the sides of a measurement run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// Each side on a core of its own.
+    Apart,
+    /// All sides on one core.
+    OneCore,
+    /// Sides dealt out over the cores, several on each if there are more sides than cores.
+    Dealt,
+}
+
+/// The cores that this process may use, as they were before anything was pinned.
+#[derive(Clone, Debug)]
+pub struct Cores(Vec<usize>);
+
+impl Cores {
+    /// Asks the system.
+    ///
+    /// # Errors
+    /// The system doesn't tell.
+    pub fn allowed() -> Result<Self, Error> {
+        let set = sched_getaffinity(None).map_err(Error::system("sched_getaffinity"))?;
+        Ok(Self(
+            (0..CpuSet::MAX_CPU)
+                .filter(|&core| set.is_set(core))
+                .collect(),
+        ))
+    }
+
+    /// The number of cores.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The core for side `rank` of `sides`.
+    ///
+    /// # Errors
+    /// [`Placement::Apart`] with more sides than cores.
+    pub fn core(&self, placement: Placement, rank: usize, sides: usize) -> Result<usize, Error> {
+        let cores = self.count();
+        let index = match placement {
+            Placement::Apart if sides > cores => return Err(Error::TooFewCores { sides, cores }),
+            Placement::Apart | Placement::Dealt => rank % cores.max(1),
+            Placement::OneCore => 0,
+        };
+        self.0
+            .get(index)
+            .copied()
+            .ok_or(Error::TooFewCores { sides: 1, cores })
+    }
+
+    /// Pins the calling thread to one core.
+    ///
+    /// # Errors
+    /// The system refuses the core.
+    pub fn pin(&self, core: usize) -> Result<(), Error> {
+        let mut set = CpuSet::new();
+        set.set(core);
+        sched_setaffinity(None, &set).map_err(Error::system("sched_setaffinity"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sides_are_dealt_over_the_cores() {
+        let cores = Cores(vec![2, 5]);
+        let at = |placement, sides| -> Vec<_> {
+            (0..sides)
+                .map(|rank| cores.core(placement, rank, sides).ok())
+                .collect()
+        };
+        assert_eq!(at(Placement::Apart, 2), [Some(2), Some(5)]);
+        assert_eq!(at(Placement::Apart, 3), [None, None, None]);
+        assert_eq!(at(Placement::OneCore, 3), [Some(2); 3]);
+        assert_eq!(at(Placement::Dealt, 3), [Some(2), Some(5), Some(2)]);
+    }
+}

@@ -1,0 +1,321 @@
+//! One side of a measurement: a process (or thread) that works in the shared area together with the others.
+//!
+//! The sides keep step through a control block at the start of the area: they [meet](Side::meet), side 0 tells the
+//! others what comes next ([agree](Side::agree)), and a side that meets an error tells all ([abort](Side::abort)).
+//! Nothing waits for ever: every wait has a limit on time without progress.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::time::{Duration, Instant};
+
+use crate::Error;
+use crate::area::{CONTROL_BYTES, SharedArea};
+use crate::placement::{Cores, Placement};
+
+const MAGIC: u64 = u64::from_be_bytes(*b"CndtPrf1");
+
+/// Waits between two looks at the clock: about a millisecond of spinning, less than one of yielding.
+const SPINS_PER_CHECK: u32 = 1 << 20;
+const YIELDS_PER_CHECK: u32 = 1 << 10;
+
+/// How long a side waits for another unless told otherwise.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+#[repr(C, align(256))]
+struct Line(AtomicU64);
+
+#[repr(C)]
+struct Control {
+    magic: Line,
+    sides: Line,
+    /// Sides that have joined.
+    joined: Line,
+    /// Arrivals at meeting points since the start; meeting `n` is over at `n * sides`.
+    arrivals: Line,
+    /// 0, or 1 + the side that ended the measurement.
+    aborted: Line,
+    /// What side 0 said last, by the meeting's parity.
+    said: [Line; 2],
+}
+
+const _: () = assert!(size_of::<Control>() <= CONTROL_BYTES);
+const _: () = assert!(align_of::<Control>() <= crate::area::LINE_SPACING);
+
+/// One side of a measurement.
+#[derive(Debug)]
+pub struct Side<'a> {
+    area: SharedArea<'a>,
+    cores: Cores,
+    rank: usize,
+    sides: usize,
+    patience: Duration,
+    /// Meetings so far. Every side takes part in every meeting, so this is the same number on all of them.
+    meetings: Cell<u64>,
+    /// Sides share cores: give the core away while waiting.
+    crowded: Cell<bool>,
+}
+
+impl<'a> Side<'a> {
+    /// Joins the measurement in `area` as side `rank` of `sides` and waits until all have.
+    ///
+    /// # Errors
+    /// The area holds another measurement, or not all sides come within `patience`.
+    pub fn join(
+        area: SharedArea<'a>,
+        cores: Cores,
+        rank: usize,
+        sides: usize,
+        patience: Duration,
+    ) -> Result<Self, Error> {
+        let side = Self {
+            area,
+            cores,
+            rank,
+            sides,
+            patience,
+            meetings: Cell::new(0),
+            // Until placed, nobody knows where the others run.
+            crowded: Cell::new(true),
+        };
+        let control = side.control();
+        let claim =
+            |word: &Line, value: u64| match word.0.compare_exchange(0, value, AcqRel, Acquire) {
+                Ok(_) => true,
+                Err(found) => found == value,
+            };
+        if !claim(&control.magic, MAGIC) {
+            return Err(Error::AreaNotZeroed);
+        }
+        if rank >= sides
+            || !claim(&control.sides, sides as u64)
+            || control.joined.0.fetch_add(1, AcqRel) >= sides as u64
+        {
+            return Err(Error::SideMismatch { rank, sides });
+        }
+        side.meet()?;
+        Ok(side)
+    }
+
+    /// This side's number; side 0 measures and decides.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// The number of sides.
+    #[must_use]
+    pub fn sides(&self) -> usize {
+        self.sides
+    }
+
+    /// The shared memory.
+    #[must_use]
+    pub fn area(&self) -> &SharedArea<'a> {
+        &self.area
+    }
+
+    /// Moves all sides to their cores. Every side must call it.
+    ///
+    /// # Errors
+    /// There are too few cores, the system refuses, or another side doesn't come.
+    pub fn place(&self, placement: Placement) -> Result<(), Error> {
+        let core = self.cores.core(placement, self.rank, self.sides)?;
+        self.cores.pin(core)?;
+        self.crowded.set(placement != Placement::Apart);
+        self.meet()
+    }
+
+    /// Waits until every side has come here as often as this one. What a side wrote before is visible to all after.
+    ///
+    /// # Errors
+    /// A side doesn't come in time or has aborted.
+    pub fn meet(&self) -> Result<(), Error> {
+        let meeting = self.meetings.get() + 1;
+        self.meetings.set(meeting);
+        let arrivals = &self.control().arrivals.0;
+        let all = meeting * self.sides as u64;
+        // SYNC POINT: the release half publishes this side's writes, the acquire loads below take in the others'; the
+        // additions of all sides form one release sequence.
+        arrivals.fetch_add(1, AcqRel);
+        self.wait("the other sides", || arrivals.load(Acquire) >= all)
+    }
+
+    /// Tells all sides `value` of side 0 and returns it; the other sides' argument is ignored.
+    ///
+    /// # Errors
+    /// As [`Self::meet`].
+    pub fn agree(&self, value: u64) -> Result<u64, Error> {
+        // Two words in turn: side 0 can write a word again only after the next meeting, to which every side comes only
+        // after it has read this one.
+        let word = &self.control().said[(self.meetings.get() & 1) as usize].0;
+        if self.rank == 0 {
+            word.store(value, Relaxed);
+        }
+        self.meet()?;
+        Ok(word.load(Relaxed))
+    }
+
+    /// Ends the measurement on all sides; their waits return [`Error::Aborted`].
+    pub fn abort(&self) {
+        let code = self.rank as u64 + 1;
+        let _ = self
+            .control()
+            .aborted
+            .0
+            .compare_exchange(0, code, AcqRel, Acquire);
+    }
+
+    /// Waits for `done`, spinning if each side has a core of its own and yielding otherwise.
+    ///
+    /// # Errors
+    /// Not done within this side's patience, or a side has aborted.
+    #[inline]
+    pub fn wait(&self, what: &'static str, done: impl FnMut() -> bool) -> Result<(), Error> {
+        if self.crowded.get() {
+            self.yield_until(what, done)
+        } else {
+            self.spin_until(what, done)
+        }
+    }
+
+    /// Spins until `done`, without a pause: what counts here is the shortest time to see a change.
+    ///
+    /// # Errors
+    /// As [`Self::wait`].
+    #[inline(always)]
+    pub fn spin_until(
+        &self,
+        what: &'static str,
+        mut done: impl FnMut() -> bool,
+    ) -> Result<(), Error> {
+        let mut spins = 0u32;
+        let mut since = None;
+        while !done() {
+            spins += 1;
+            if spins == SPINS_PER_CHECK {
+                spins = 0;
+                self.check(what, &mut since)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the core away until `done`.
+    ///
+    /// # Errors
+    /// As [`Self::wait`].
+    #[inline(always)]
+    pub fn yield_until(
+        &self,
+        what: &'static str,
+        mut done: impl FnMut() -> bool,
+    ) -> Result<(), Error> {
+        let mut yields = 0u32;
+        let mut since = None;
+        while !done() {
+            std::thread::yield_now();
+            yields += 1;
+            if yields == YIELDS_PER_CHECK {
+                yields = 0;
+                self.check(what, &mut since)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A wait's look at the clock and at the other sides. `since` is the wait's first look.
+    ///
+    /// # Errors
+    /// As [`Self::wait`].
+    #[cold]
+    pub fn check(&self, what: &'static str, since: &mut Option<Instant>) -> Result<(), Error> {
+        match self.control().aborted.0.load(Acquire) {
+            0 => {}
+            code => {
+                return Err(Error::Aborted {
+                    by: code as usize - 1,
+                });
+            }
+        }
+        if since.get_or_insert_with(Instant::now).elapsed() > self.patience {
+            self.abort();
+            return Err(Error::Stalled {
+                rank: self.rank,
+                what,
+                after: self.patience,
+            });
+        }
+        Ok(())
+    }
+
+    fn control(&self) -> &Control {
+        // SAFETY: the area starts with `CONTROL_BYTES` bytes for this, aligned to `LINE_SPACING`; a control block is
+        // only atomics, for which any bytes are valid; the area outlives `self`.
+        unsafe { self.area.control().cast::<Control>().as_ref() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{in_threads, side_of};
+    use crate::{area::AREA_BYTES, mapping::Mapping};
+
+    #[test]
+    fn all_sides_hear_what_side_0_says() {
+        let heard = in_threads(3, |side| {
+            (0..500)
+                .map(|round| side.agree(round * 10 + side.rank() as u64))
+                .collect()
+        });
+        for heard in heard {
+            let heard: Result<Vec<u64>, Error> = heard;
+            let expected: Vec<u64> = (0..500).map(|round| round * 10).collect();
+            assert_eq!(heard.expect("agree"), expected);
+        }
+    }
+
+    #[test]
+    fn an_abort_ends_the_others_waits() {
+        let errors = in_threads(2, |side| {
+            if side.rank() == 1 {
+                side.abort();
+                return Ok(());
+            }
+            side.spin_until("nothing", || false)
+        });
+        assert!(matches!(errors[0], Err(Error::Aborted { by: 1 })));
+    }
+
+    #[test]
+    fn a_side_that_never_comes_is_an_error() {
+        let mapping = Mapping::anonymous(AREA_BYTES).expect("mapping");
+        let cores = Cores::allowed().expect("cores");
+        let area = mapping.area().expect("area");
+        let joined = Side::join(area, cores, 0, 2, Duration::from_millis(1));
+        assert!(
+            matches!(joined, Err(Error::Stalled { rank: 0, .. })),
+            "{joined:?}"
+        );
+    }
+
+    #[test]
+    fn a_used_or_foreign_area_is_refused() {
+        let mapping = Mapping::anonymous(AREA_BYTES).expect("mapping");
+        let first = side_of(&mapping, 0, 1).expect("first");
+        drop(first);
+        assert!(matches!(
+            side_of(&mapping, 0, 1),
+            Err(Error::SideMismatch { .. })
+        ));
+        assert!(matches!(
+            side_of(&mapping, 0, 2),
+            Err(Error::SideMismatch { .. })
+        ));
+
+        let foreign = Mapping::anonymous(AREA_BYTES).expect("mapping");
+        // SAFETY: the first bytes of a fresh mapping that nobody else uses.
+        unsafe { foreign.base().write_bytes(7, 8) };
+        assert!(matches!(side_of(&foreign, 0, 1), Err(Error::AreaNotZeroed)));
+    }
+}
