@@ -17,10 +17,12 @@
 //!
 //! The suite in `tests` (`conformance`) states all of this as tests, run for every network.
 
+mod apply;
 mod event;
 mod memory;
 mod operation;
 
+pub use apply::apply_atomic;
 pub use event::{Event, Outcome, PutEvent};
 pub use memory::{
     EqId, MatchEntry, MdId, MeEvents, MeId, MeMemory, MeOptions, PtIndex, Region, RegionId, Unlink,

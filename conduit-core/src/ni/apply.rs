@@ -1,0 +1,205 @@
+//! What each [`AtomicOp`] does to an integer in shared memory.
+//!
+//! A network that lets the target's processor do atomics, and the engine where the target's memory is mapped here, call
+//! the same function: both then go through the processor's own atomic instructions, so that either kind is atomic towards
+//! the other.
+
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+use super::{AtomicOp, AtomicType};
+
+/// Does `op` on the integer at `ptr` as one indivisible step and gives its old value.
+///
+/// `operand` and `comparand` are taken modulo the type's size; a 32-bit old value comes back zero-extended. Acts as a
+/// release and an acquire ([`AtomicOp::Get`]: acquire only).
+///
+/// # Safety
+/// `ptr` is aligned to [`AtomicType::size`] and valid for reads and writes of that many bytes; during the call the integer
+/// is accessed by atomic instructions of the same size only, in this and in all other processes.
+#[inline]
+pub unsafe fn apply_atomic(
+    ptr: *mut u8,
+    op: AtomicOp,
+    ty: AtomicType,
+    operand: u64,
+    comparand: u64,
+) -> u64 {
+    /// Minimum and maximum follow the sign, so each type has its own arm; the rest is the same for all.
+    macro_rules! apply {
+        ($atomic:ty, $int:ty, $unsigned:ty) => {{
+            // SAFETY: alignment, validity and atomic-only access are the caller's duty (see above).
+            let cell = unsafe { <$atomic>::from_ptr(ptr.cast::<$int>()) };
+            let a = operand as $int;
+            let old = match op {
+                AtomicOp::Get => cell.load(Ordering::Acquire),
+                AtomicOp::Set => cell.swap(a, Ordering::AcqRel),
+                AtomicOp::Add => cell.fetch_add(a, Ordering::AcqRel),
+                AtomicOp::Sub => cell.fetch_sub(a, Ordering::AcqRel),
+                AtomicOp::Mult => update(
+                    cell.load(Ordering::Relaxed),
+                    |x| x.wrapping_mul(a),
+                    |x, new| {
+                        cell.compare_exchange_weak(x, new, Ordering::AcqRel, Ordering::Relaxed)
+                    },
+                ),
+                AtomicOp::Min => cell.fetch_min(a, Ordering::AcqRel),
+                AtomicOp::Max => cell.fetch_max(a, Ordering::AcqRel),
+                AtomicOp::And => cell.fetch_and(a, Ordering::AcqRel),
+                AtomicOp::Or => cell.fetch_or(a, Ordering::AcqRel),
+                AtomicOp::Xor => cell.fetch_xor(a, Ordering::AcqRel),
+                AtomicOp::CompareSwap => match cell.compare_exchange(
+                    comparand as $int,
+                    a,
+                    Ordering::AcqRel,
+                    Ordering::Acquire,
+                ) {
+                    Ok(old) | Err(old) => old,
+                },
+            };
+            u64::from(old as $unsigned)
+        }};
+    }
+    match ty {
+        AtomicType::I32 => apply!(AtomicI32, i32, u32),
+        AtomicType::U32 => apply!(AtomicU32, u32, u32),
+        AtomicType::I64 => apply!(AtomicI64, i64, u64),
+        AtomicType::U64 => apply!(AtomicU64, u64, u64),
+    }
+}
+
+/// Repeats a compare-and-swap of `next(x)` for `x` until it takes.
+#[inline]
+fn update<T: Copy>(
+    first: T,
+    next: impl Fn(T) -> T,
+    compare_exchange: impl Fn(T, T) -> Result<T, T>,
+) -> T {
+    let mut x = first;
+    loop {
+        match compare_exchange(x, next(x)) {
+            Ok(old) => return old,
+            Err(seen) => x = seen,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const OPS: [AtomicOp; 11] = [
+        AtomicOp::Get,
+        AtomicOp::Set,
+        AtomicOp::Add,
+        AtomicOp::Sub,
+        AtomicOp::Mult,
+        AtomicOp::Min,
+        AtomicOp::Max,
+        AtomicOp::And,
+        AtomicOp::Or,
+        AtomicOp::Xor,
+        AtomicOp::CompareSwap,
+    ];
+    const TYPES: [AtomicType; 4] = [
+        AtomicType::I32,
+        AtomicType::U32,
+        AtomicType::I64,
+        AtomicType::U64,
+    ];
+
+    /// The operations in 128-bit arithmetic: widen by the type's sign, compute, cut.
+    fn model(op: AtomicOp, ty: AtomicType, x: u64, a: u64, c: u64) -> u64 {
+        let widen = |v: u64| -> i128 {
+            match ty {
+                AtomicType::I32 => i128::from(v as u32 as i32),
+                AtomicType::U32 => i128::from(v as u32),
+                AtomicType::I64 => i128::from(v as i64),
+                AtomicType::U64 => i128::from(v),
+            }
+        };
+        let (wx, wa) = (widen(x), widen(a));
+        let new = match op {
+            AtomicOp::Get => wx,
+            AtomicOp::Set => wa,
+            AtomicOp::Add => wx + wa,
+            AtomicOp::Sub => wx - wa,
+            AtomicOp::Mult => wx.wrapping_mul(wa),
+            AtomicOp::Min => wx.min(wa),
+            AtomicOp::Max => wx.max(wa),
+            AtomicOp::And => wx & wa,
+            AtomicOp::Or => wx | wa,
+            AtomicOp::Xor => wx ^ wa,
+            AtomicOp::CompareSwap => {
+                if wx == widen(c) {
+                    wa
+                } else {
+                    wx
+                }
+            }
+        };
+        cut(ty, new as u64)
+    }
+
+    fn cut(ty: AtomicType, value: u64) -> u64 {
+        if ty.size() == 4 {
+            value & 0xffff_ffff
+        } else {
+            value
+        }
+    }
+
+    /// Small values, extremes and anything: so that comparisons meet both equality and every sign.
+    fn value() -> impl Strategy<Value = u64> {
+        prop_oneof![
+            0_u64..4,
+            Just(u64::MAX),
+            Just(i64::MIN as u64),
+            Just(0x8000_0000_u64),
+            Just(0x7fff_ffff_u64),
+            any::<u64>(),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn every_operation_follows_the_model(
+            op in proptest::sample::select(&OPS[..]),
+            ty in proptest::sample::select(&TYPES[..]),
+            x in value(),
+            a in value(),
+            c in value(),
+        ) {
+            // The integer lies between two others that must stay as they are.
+            let mut memory = [u64::MAX, u64::MAX, u64::MAX];
+            memory[1] = if ty.size() == 4 { 0xffff_ffff_0000_0000 | cut(ty, x) } else { x };
+            // SAFETY: an aligned element of a local array, which nobody else can see.
+            let old = unsafe { apply_atomic(memory.as_mut_ptr().add(1).cast(), op, ty, a, c) };
+            prop_assert_eq!(old, cut(ty, x));
+            let expected = model(op, ty, x, a, c);
+            prop_assert_eq!(cut(ty, memory[1]), expected);
+            if ty.size() == 4 {
+                prop_assert_eq!(memory[1] >> 32, 0xffff_ffff);
+            }
+            prop_assert_eq!((memory[0], memory[2]), (u64::MAX, u64::MAX));
+        }
+    }
+
+    #[test]
+    fn threads_lose_no_update() {
+        let cell = AtomicU64::new(1);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..1000 {
+                        let ptr = cell.as_ptr().cast();
+                        // SAFETY: an atomic of the same size, shared by the threads of this scope.
+                        unsafe { apply_atomic(ptr, AtomicOp::Mult, AtomicType::U64, 3, 0) };
+                    }
+                });
+            }
+        });
+        let expected = (0..2000).fold(1_u64, |x, _| x.wrapping_mul(3));
+        assert_eq!(cell.into_inner(), expected);
+    }
+}
