@@ -1,5 +1,7 @@
 //! The Ni contract, which every network implements, and the engine, which is written once on top of it.
 
+pub mod barrier;
 pub mod bootstrap;
 pub mod ni;
+pub mod settings;
 pub mod threads;

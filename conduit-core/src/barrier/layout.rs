@@ -1,0 +1,119 @@
+//! Where a rank's barrier cells lie, and who stores to them.
+
+/// Words in a cache line of 64 bytes. Every round starts a line of its own, so that a waiting rank polls one line.
+const LINE_WORDS: usize = 8;
+
+/// The least radix: each round one message.
+pub const MIN_RADIX: u32 = 2;
+/// The largest radix: each round fifteen messages, whose cells fill two cache lines.
+pub const MAX_RADIX: u32 = 16;
+
+/// One cell of a rank: which message of which round lands there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CellIndex {
+    /// Lowest bit of the epoch.
+    pub parity: u32,
+    /// Round of the dissemination, from 0.
+    pub round: u32,
+    /// Which sender of the round: it is `slot · radix^round` ranks behind the receiver. From 1.
+    pub slot: u32,
+}
+
+/// The shape of a dissemination among `size` ranks: its rounds, and where their cells lie.
+///
+/// Cells are ordered by parity, round, slot. A round takes `radix − 1` words, padded to whole lines of 64 bytes; the
+/// first cell has to be placed on such a line. All ranks need the same size and radix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    size: u32,
+    radix: u32,
+    rounds: u32,
+    round_words: usize,
+}
+
+impl Layout {
+    /// The layout for `size` ranks (0 is taken as 1) and a radix, which is clamped to
+    /// [`MIN_RADIX`]`..=`[`MAX_RADIX`].
+    #[must_use]
+    pub fn new(size: u32, radix: u32) -> Self {
+        let size = size.max(1);
+        let radix = radix.clamp(MIN_RADIX, MAX_RADIX);
+        let mut rounds = 0;
+        let mut reach = 1_u64;
+        while reach < u64::from(size) {
+            reach *= u64::from(radix);
+            rounds += 1;
+        }
+        Self {
+            size,
+            radix,
+            rounds,
+            round_words: (radix as usize - 1).next_multiple_of(LINE_WORDS),
+        }
+    }
+
+    /// Ranks that take part.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// The radix after clamping.
+    #[must_use]
+    pub fn radix(&self) -> u32 {
+        self.radix
+    }
+
+    /// Rounds of one barrier: the least `k` with `radix^k ≥ size`; none for one rank.
+    #[must_use]
+    pub fn rounds(&self) -> u32 {
+        self.rounds
+    }
+
+    /// Number of cells (words of 64 bits) that each rank provides.
+    #[must_use]
+    pub fn cells(&self) -> usize {
+        2 * self.rounds as usize * self.round_words
+    }
+
+    /// Where a cell lies among the rank's cells.
+    #[inline]
+    #[must_use]
+    pub fn position(&self, cell: CellIndex) -> usize {
+        let line = cell.parity as usize * self.rounds as usize + cell.round as usize;
+        line * self.round_words + cell.slot as usize - 1
+    }
+
+    /// Which cell lies at a position; `None` for padding and beyond the end, where no peer has business to store.
+    #[must_use]
+    pub fn at(&self, position: usize) -> Option<CellIndex> {
+        if position >= self.cells() {
+            return None;
+        }
+        let (line, word) = (position / self.round_words, position % self.round_words);
+        let cell = CellIndex {
+            parity: (line / self.rounds as usize) as u32,
+            round: (line % self.rounds as usize) as u32,
+            slot: word as u32 + 1,
+        };
+        (cell.slot <= self.fan_out(self.distance(cell.round))).then_some(cell)
+    }
+
+    /// `radix^round`: how far the nearest partner of a round is.
+    pub(super) fn distance(&self, round: u32) -> u32 {
+        // Only asked for a round that exists, whose distance is below the size; saturation is for any other.
+        self.radix.saturating_pow(round)
+    }
+
+    /// Messages that a rank sends and gets in the round of this distance: all `j < radix` with `j · distance < size`.
+    #[inline]
+    pub(super) fn fan_out(&self, distance: u32) -> u32 {
+        ((self.size - 1) / distance).min(self.radix - 1)
+    }
+}
+
+/// Number of cells (words of 64 bits) that each of `size` ranks provides for barriers of this radix.
+#[must_use]
+pub fn cell_count(size: u32, radix: u32) -> usize {
+    Layout::new(size, radix).cells()
+}

@@ -1,0 +1,104 @@
+//! What can be wrong with the settings that a user gave.
+
+use super::kind::Kind;
+use std::fmt::{self, Display, Formatter};
+
+/// A setting that ends the job before it starts.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// The value is not one, or is out of range.
+    #[error("{name}={} is not valid: accepted is {accepted}", Quoted(.value))]
+    Invalid {
+        /// The variable.
+        name: &'static str,
+        /// Its value, as given.
+        value: String,
+        /// What would be accepted.
+        accepted: String,
+    },
+    /// The name begins as settings do, and is none.
+    #[error("{}={}: there is no such setting{}", Plain(.name), Quoted(.value), Suggestion(*.nearest))]
+    Unknown {
+        /// The variable.
+        name: String,
+        /// Its value, as given.
+        value: String,
+        /// The setting whose name is nearest, if one is near.
+        nearest: Option<&'static str>,
+    },
+    /// Two settings contradict each other.
+    #[error("{name}={value} is not valid: accepted is at most {limit}, the value of {limited_by}")]
+    Above {
+        /// The variable with the larger value.
+        name: &'static str,
+        /// Its value.
+        value: u32,
+        /// The variable that bounds it.
+        limited_by: &'static str,
+        /// That variable's value.
+        limit: u32,
+    },
+}
+
+impl SettingsError {
+    pub(super) fn invalid(name: &'static str, value: String, kind: Kind) -> Self {
+        Self::Invalid {
+            name,
+            value,
+            accepted: kind.to_string(),
+        }
+    }
+}
+
+/// A setting that is accepted and does not do what its name promises.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// The variable.
+    pub name: &'static str,
+    /// What the user should know.
+    pub text: &'static str,
+}
+
+impl Display for Warning {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.text)
+    }
+}
+
+/// Most characters of a user's text that a message repeats.
+const MOST_SHOWN: usize = 80;
+
+/// Text in quotes, on one line, and not too long.
+struct Quoted<'a>(&'a str);
+
+impl Display for Quoted<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", Plain(self.0))
+    }
+}
+
+/// The same without quotes.
+struct Plain<'a>(&'a str);
+
+impl Display for Plain<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars().take(MOST_SHOWN) {
+            write!(f, "{}", c.escape_debug())?;
+        }
+        if self.0.chars().nth(MOST_SHOWN).is_some() {
+            f.write_str("…")?;
+        }
+        Ok(())
+    }
+}
+
+struct Suggestion(Option<&'static str>);
+
+impl Display for Suggestion {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(name) => write!(f, "; did you mean {name}?"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! The kinds of values that settings have: how each is read, checked and printed.
+
+use std::fmt::{self, Display, Formatter};
+
+/// What a setting takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    /// A decimal integer.
+    Integer {
+        least: u32,
+        most: u32,
+        /// 0 is allowed too, below the range; this is what it means.
+        zero: Option<&'static str>,
+    },
+    /// 0 or 1, and the words for them.
+    Bool,
+    /// A number of bytes, with suffixes for powers of 1024.
+    Bytes {
+        least: u64,
+        most: u64,
+        multiple: u64,
+    },
+    /// One or more of these words, with commas between.
+    Words(&'static [&'static str]),
+}
+
+/// A value of one of the kinds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    Integer(u32),
+    Bool(bool),
+    Bytes(u64),
+    Words(Vec<String>),
+}
+
+const TRUE: [&str; 5] = ["1", "y", "yes", "true", "on"];
+const FALSE: [&str; 5] = ["0", "n", "no", "false", "off"];
+/// Powers of 1024 by their letter.
+const UNITS: [(char, u32); 4] = [('T', 40), ('G', 30), ('M', 20), ('K', 10)];
+
+impl Kind {
+    /// An integer from `least` to `most`.
+    pub(super) const fn integer(least: u32, most: u32) -> Self {
+        Self::Integer {
+            least,
+            most,
+            zero: None,
+        }
+    }
+
+    /// The same, or 0 with a meaning of its own.
+    pub(super) const fn integer_or_zero(least: u32, most: u32, zero: &'static str) -> Self {
+        Self::Integer {
+            least,
+            most,
+            zero: Some(zero),
+        }
+    }
+
+    /// Bytes from `least` to `most`, a multiple of `multiple`.
+    pub(super) const fn bytes(least: u64, most: u64, multiple: u64) -> Self {
+        Self::Bytes {
+            least,
+            most,
+            multiple,
+        }
+    }
+
+    /// Reads a value; `None` when the text is not one, or out of range. Blanks around it don't matter.
+    pub(super) fn parse(self, text: &str) -> Option<Value> {
+        let text = text.trim();
+        match self {
+            Self::Integer { least, most, zero } => {
+                let number = digits(text)?.try_into().ok()?;
+                ((least..=most).contains(&number) || (number == 0 && zero.is_some()))
+                    .then_some(Value::Integer(number))
+            }
+            Self::Bool => {
+                let is_one_of =
+                    |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
+                if is_one_of(&TRUE) {
+                    Some(Value::Bool(true))
+                } else {
+                    is_one_of(&FALSE).then_some(Value::Bool(false))
+                }
+            }
+            Self::Bytes {
+                least,
+                most,
+                multiple,
+            } => {
+                let bytes = parse_bytes(text)?;
+                ((least..=most).contains(&bytes) && bytes.is_multiple_of(multiple))
+                    .then_some(Value::Bytes(bytes))
+            }
+            Self::Words(choices) => {
+                let mut words: Vec<String> = Vec::new();
+                for word in text.split(',') {
+                    let word = word.trim().to_ascii_lowercase();
+                    if !choices.contains(&word.as_str()) {
+                        return None;
+                    }
+                    if !words.contains(&word) {
+                        words.push(word);
+                    }
+                }
+                Some(Value::Words(words))
+            }
+        }
+    }
+}
+
+/// What is accepted, as an error message and the documentation say it.
+impl Display for Kind {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Integer { least, most, zero } => {
+                if let Some(zero) = zero {
+                    write!(f, "0 ({zero}), or ")?;
+                }
+                if most == u32::MAX {
+                    write!(f, "an integer from {least}")
+                } else {
+                    write!(f, "an integer from {least} to {most}")
+                }
+            }
+            Self::Bool => f.write_str("0 or 1"),
+            Self::Bytes {
+                least,
+                most,
+                multiple,
+            } => {
+                write!(f, "bytes from {}", Bytes(least))?;
+                if most < i64::MAX as u64 {
+                    write!(f, " to {}", Bytes(most))?;
+                }
+                if multiple > 1 {
+                    write!(f, " in multiples of {}", Bytes(multiple))?;
+                }
+                f.write_str(", suffix K, M, G or T allowed")
+            }
+            Self::Words(choices) => {
+                write!(
+                    f,
+                    "one or more of {}, with commas between",
+                    choices.join(", ")
+                )
+            }
+        }
+    }
+}
+
+/// Prints as [`Kind::parse`] reads it.
+impl Display for Value {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integer(number) => write!(f, "{number}"),
+            Self::Bool(yes) => write!(f, "{}", u8::from(*yes)),
+            Self::Bytes(bytes) => write!(f, "{}", Bytes(*bytes)),
+            Self::Words(words) => f.write_str(&words.join(",")),
+        }
+    }
+}
+
+/// A number of bytes, with the largest suffix that leaves it whole.
+struct Bytes(u64);
+
+impl Display for Bytes {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (letter, shift) in UNITS {
+            if self.0 != 0 && self.0.trailing_zeros() >= shift {
+                return write!(f, "{}{letter}", self.0 >> shift);
+            }
+        }
+        write!(f, "{}", self.0)
+    }
+}
+
+/// A plain number: digits only, no sign.
+fn digits(text: &str) -> Option<u64> {
+    text.bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| text.parse().ok())?
+}
+
+/// A number, blanks, and one of `K`, `KB`, `KiB` … or `B`, in any case; all powers of 1024.
+fn parse_bytes(text: &str) -> Option<u64> {
+    let end = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (number, suffix) = text.split_at(end);
+    let number = digits(number)?;
+    let suffix = suffix.trim_start().to_ascii_uppercase();
+    if suffix.is_empty() || suffix == "B" {
+        return Some(number);
+    }
+    let (_, shift) = UNITS.into_iter().find(|(letter, _)| {
+        suffix
+            .strip_prefix(*letter)
+            .is_some_and(|rest| matches!(rest, "" | "B" | "IB"))
+    })?;
+    number.checked_mul(1 << shift)
+}
+
+/// A field of [`Settings`](super::Settings): how it is set from a value and seen as one.
+pub(super) trait Field: Sized {
+    /// `None` when the value is of another kind, or does not fit.
+    fn from_value(value: Value) -> Option<Self>;
+    /// `None` when the field is unset.
+    fn to_value(&self) -> Option<Value>;
+}
+
+impl Field for u32 {
+    fn from_value(value: Value) -> Option<Self> {
+        match value {
+            Value::Integer(number) => Some(number),
+            _ => None,
+        }
+    }
+    fn to_value(&self) -> Option<Value> {
+        Some(Value::Integer(*self))
+    }
+}
+
+impl Field for bool {
+    fn from_value(value: Value) -> Option<Self> {
+        match value {
+            Value::Bool(yes) => Some(yes),
+            _ => None,
+        }
+    }
+    fn to_value(&self) -> Option<Value> {
+        Some(Value::Bool(*self))
+    }
+}
+
+impl Field for usize {
+    fn from_value(value: Value) -> Option<Self> {
+        match value {
+            Value::Bytes(bytes) => bytes.try_into().ok(),
+            _ => None,
+        }
+    }
+    fn to_value(&self) -> Option<Value> {
+        Some(Value::Bytes(*self as u64))
+    }
+}
+
+impl Field for Vec<String> {
+    fn from_value(value: Value) -> Option<Self> {
+        match value {
+            Value::Words(words) => Some(words),
+            _ => None,
+        }
+    }
+    fn to_value(&self) -> Option<Value> {
+        Some(Value::Words(self.clone()))
+    }
+}
+
+impl<T: Field> Field for Option<T> {
+    fn from_value(value: Value) -> Option<Self> {
+        T::from_value(value).map(Some)
+    }
+    fn to_value(&self) -> Option<Value> {
+        self.as_ref()?.to_value()
+    }
+}

@@ -1,0 +1,150 @@
+//! The table of all settings. A new setting is one entry here and nothing else.
+
+use super::kind::{Field, Kind, Value};
+
+/// One setting, with everything that reading, checking and printing it needs.
+pub(super) struct Row {
+    /// The environment variable.
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    /// What happens while it has no value; empty where the default is a value.
+    pub(super) unset: &'static str,
+    /// Said to the user who sets it; empty for none.
+    pub(super) warning: &'static str,
+    pub(super) meaning: &'static str,
+    /// False when the value does not fit the field.
+    pub(super) put: fn(&mut Settings, Value) -> bool,
+    pub(super) get: fn(&Settings) -> Option<Value>,
+}
+
+/// From the entries: the struct with its documentation, its defaults, and the rows.
+macro_rules! settings {
+    ($(
+        $name:literal $field:ident: $type:ty = $default:expr, $kind:expr,
+        $(unset $unset:literal,)? $(warning $warning:literal,)?
+        $meaning:literal;
+    )*) => {
+        /// The values of all settings of a rank. The variable that sets a field is named in its documentation.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        #[allow(clippy::struct_excessive_bools)]
+        pub struct Settings {
+            $(
+                #[doc = concat!("`", $name, "`: ", $meaning, ".")]
+                $(#[doc = concat!("\n\nUnset: ", $unset, ".")])?
+                pub $field: $type,
+            )*
+            /// Which of the fields the environment has set.
+            pub origins: super::Origins,
+        }
+
+        impl Default for Settings {
+            fn default() -> Self {
+                Self {
+                    $($field: $default,)*
+                    origins: super::Origins::default(),
+                }
+            }
+        }
+
+        /// All settings, in the order in which they are printed.
+        pub(super) static ROWS: &[Row] = &[$(
+            Row {
+                name: $name,
+                kind: $kind,
+                unset: concat!($($unset)?),
+                warning: concat!($($warning)?),
+                meaning: $meaning,
+                put: |settings, value| {
+                    Field::from_value(value).map(|value| settings.$field = value).is_some()
+                },
+                get: |settings| settings.$field.to_value(),
+            },
+        )*];
+    };
+}
+
+/// Address space of a process on the machines supported; a bound for byte counts, far above any use.
+const MOST_BYTES: u64 = i64::MAX as u64;
+/// Most chunks of a send buffer: with the largest chunk they stay within the 4 GiB that match bits can name.
+const MOST_CHUNKS: u32 = 32_768;
+/// A bound for counts of tickets and events, each of which costs memory.
+const MOST_COUNT: u32 = 1 << 20;
+/// Credits of one peer are kept in 16 bits.
+const MOST_CREDITS: u32 = 65_535;
+/// What a full medium costs at least; with less a rank could never send one.
+const LEAST_CREDITS: u32 = 4;
+
+settings! {
+    "GASNET_PORTAL_MSG_LIMIT" msg_limit: u32 = 250,
+        Kind::integer_or_zero(12, MOST_COUNT, "no limit"),
+        "most messages that this rank has in flight at once (send tickets); fewer than 12 could deadlock";
+    "GASNET_PORTAL_NUM_TMPMD" num_tmpmd: u32 = 1024, Kind::integer(1, MOST_COUNT),
+        "temporary memory descriptors, for puts and gets too large for a chunk whose local memory is outside the segment";
+    "GASNET_PORTAL_PACKED_LONG" packed_long: bool = true, Kind::Bool,
+        "send a small long's payload in one message with its header";
+    "GASNET_PORTAL_FLOW_CONTROL" flow_control: bool = true, Kind::Bool,
+        "let requests cost credits; without, a rank flooded with requests can run out of receive buffers and end the job";
+    "GASNET_PORTAL_DYNAMIC_CREDITS" dynamic_credits: bool = true, Kind::Bool,
+        "let credits move to the peers that need them; has no effect yet: credits are static, 1 behaves as 0";
+    "GASNET_PORTAL_SB_CHUNKS" sb_chunks: u32 = 2048, Kind::integer(1, MOST_CHUNKS),
+        "chunks of the request send buffer (ReqSB), one for each request until its reply, and for bounced puts and gets";
+    "GASNET_PORTAL_RPL_CHUNKS" rpl_chunks: u32 = 256, Kind::integer(1, MOST_CHUNKS),
+        "chunks of the reply send buffer (RplSB), one for each reply until it has been sent";
+    "GASNET_PORTAL_SAFE_LIMIT" safe_limit: u32 = 12, Kind::integer(1, MOST_COUNT),
+        "most events that one poll takes from the SAFE queue";
+    "GASNET_PORTAL_AM_LIMIT" am_limit: u32 = 8, Kind::integer(1, MOST_COUNT),
+        "most events that one poll takes from the AM queue";
+    "GASNET_PORTAL_SYS_LIMIT" sys_limit: u32 = 0,
+        Kind::integer_or_zero(1, MOST_COUNT, "no limit"),
+        "most events that one poll takes from the SYS queue";
+    "GASNET_PORTAL_MAX_CRED_PER_NODE" max_cred_per_node: u32 = 400,
+        Kind::integer(LEAST_CREDITS, MOST_CREDITS),
+        "most credits that are lent to one peer";
+    "GASNET_PORTAL_ACCEL" accel: bool = false, Kind::Bool,
+        warning "accelerated Portals exists on Catamount only; the setting has no effect here",
+        "accepted for old job scripts, has no meaning here";
+    "GASNET_PORTAL_EPOCH_DURATION" epoch_duration: u32 = 1024, Kind::integer(1, 1 << 24),
+        "requests that a rank receives before its credit epoch ends";
+    "GASNET_PORTAL_CRED_PER_NODE" cred_per_node: Option<u32> = None,
+        Kind::integer(LEAST_CREDITS, MOST_CREDITS),
+        unset "from a table by job size",
+        "credits that each peer has at the start";
+    "GASNET_PORTAL_BANKED_CREDITS" banked_credits: Option<u32> = None,
+        Kind::integer(0, 1 << 24),
+        unset "from a table by job size",
+        "credits in the bank of each rank at the start";
+    "GASNET_PORTAL_AMRECV_SPACE" amrecv_space: Option<usize> = None,
+        Kind::bytes(4096, MOST_BYTES, 1),
+        unset "from the credits",
+        "bytes of the request receive buffers (ReqRB)";
+    "CONDUIT_CHUNK" chunk: usize = 16_384, Kind::bytes(1024, 65 * 1024, 1024),
+        "bytes of a ReqSB and RplSB chunk, which holds the largest medium with its header; the same on all ranks";
+    "CONDUIT_NETWORK" networks: Option<Vec<String>> = None,
+        Kind::Words(&["shm", "udp", "ofi", "portals4"]),
+        unset "what fits each peer",
+        "networks that may be used";
+    "CONDUIT_WINDOWS" windows: bool = true, Kind::Bool,
+        "load and store directly where a peer's memory is mapped";
+    "CONDUIT_INJECT" inject: bool = true, Kind::Bool,
+        "let the network copy small messages at once, where it can";
+    "CONDUIT_HUGE_PAGES" huge_pages: bool = false, Kind::Bool,
+        "ask for huge pages for segments and buffers";
+    "CONDUIT_MAX_SEGMENT" max_segment: Option<usize> = None,
+        Kind::bytes(4096, MOST_BYTES, 1),
+        unset "0.85 of the available memory, divided by the ranks of the host",
+        "largest segment of a rank, in bytes";
+    "CONDUIT_MAX_OPERATIONS" max_operations: u32 = 65_536,
+        Kind::integer(1, (1 << 24) - 1),
+        "explicit operations of a rank that may be unsynchronised at once";
+    "CONDUIT_SPIN" spin: Option<u32> = None, Kind::integer(0, u32::MAX),
+        unset "from the cores and ranks of the host",
+        "idle polls before a waiting rank begins to yield";
+    "CONDUIT_YIELD" yields: u32 = 64, Kind::integer(0, u32::MAX),
+        "idle polls with a yield before a waiting rank sleeps";
+    "CONDUIT_EXIT_TIMEOUT" exit_timeout: Option<u32> = None, Kind::integer(0, 86_400),
+        unset "3 + ranks/8, at most 360",
+        "seconds that an exiting rank waits for the others";
+    "CONDUIT_BARRIER_RADIX" barrier_radix: u32 = 8,
+        Kind::integer(crate::barrier::MIN_RADIX, crate::barrier::MAX_RADIX),
+        "fan-out of the barrier: each round reaches this many times more ranks; the same on all ranks";
+}
