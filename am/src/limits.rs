@@ -36,3 +36,24 @@ pub const fn max_packed_long(chunk: usize, nargs: usize) -> usize {
 
 const _: () = assert!(max_medium(MIN_CHUNK, MAX_ARGS) >= LEAST_PAYLOAD);
 const _: () = assert!(max_packed_long(MIN_CHUNK, MAX_ARGS) >= LEAST_PAYLOAD);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_do_not_grow_with_the_argument_count_and_start_at_512_bytes() {
+        for chunk in [MIN_CHUNK, 1024, 2048, 65_536] {
+            for limit in [max_medium, max_packed_long] {
+                assert!((0..MAX_ARGS).all(|nargs| limit(chunk, nargs) >= limit(chunk, nargs + 1)));
+                assert!(limit(chunk, MAX_ARGS) >= LEAST_PAYLOAD);
+            }
+            let body = Body::args_len(MAX_ARGS) + max_medium(chunk, MAX_ARGS);
+            assert_eq!(body, chunk);
+        }
+        assert_eq!(
+            (max_medium(0, MAX_ARGS), max_packed_long(79, MAX_ARGS)),
+            (0, 0)
+        );
+    }
+}

@@ -5,11 +5,11 @@
 
 use crate::Scale;
 
-/// Bytes of a chunk in the original's default build.
-pub const CHUNK: u32 = 1024;
-
 /// Chunks in one request buffer.
 pub const BUFFER_CHUNKS: u32 = 1024;
+
+/// Most credits lent to one rank, if credits move with need.
+pub const MAX_PER_PEER: u16 = 400;
 
 /// One row: in jobs of `ranks`, lend each rank `per_peer` credits and bank `banked`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,4 +107,57 @@ fn between((x0, y0): (u32, u32), (x1, y1): (u32, u32), x: u32) -> u32 {
     );
     // Between two u32, as x lies between x0 and x1.
     (y0 + ((y1 - y0) * (x - x0)).div_euclid(x1 - x0)) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(ranks: u32, chunk: u32) -> (u32, u32) {
+        let row = credits(ranks, Scale::for_chunk(chunk).unwrap());
+        (row.per_peer, row.banked)
+    }
+
+    #[test]
+    fn each_row_is_its_own_default() {
+        for (table, chunk) in [(&COST_4[..], 1024), (&COST_8[..], 2048)] {
+            for row in table {
+                assert_eq!(
+                    numbers(row.ranks, chunk),
+                    (row.per_peer, row.banked),
+                    "{row:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn between_rows_lies_a_straight_line_and_beyond_them_the_last_row() {
+        assert_eq!(numbers(320, 1024), (117, 51_200));
+        assert_eq!(numbers(96, 1024), (170, 38_400));
+        assert_eq!(numbers(768, 2048), (48, 25_600));
+        assert_eq!(numbers(1_000_000, 1024), (4, 51_200));
+        assert_eq!(numbers(1_000_000, 2048), (8, 25_600));
+        assert_eq!(numbers(0, 1024), (200, 400));
+    }
+
+    #[test]
+    fn larger_chunks_use_the_column_of_their_cost() {
+        assert_eq!(numbers(64, 65_536), numbers(64, 2048));
+        // 1536 bytes cost 6 credits, half way between the columns.
+        assert_eq!(numbers(64, 1536), (170, 19_200));
+    }
+
+    #[test]
+    fn a_peer_can_always_send_a_full_medium() {
+        for chunk in [1024, 1280, 1536, 1792, 2048, 65_536] {
+            for ranks in (1..30_000).step_by(97) {
+                let least = u32::from(Scale::for_chunk(chunk).unwrap().full_cost());
+                assert!(
+                    numbers(ranks, chunk).0 >= least,
+                    "{ranks} ranks, chunks of {chunk}"
+                );
+            }
+        }
+    }
 }

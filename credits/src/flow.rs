@@ -11,7 +11,8 @@ use crate::CreditByte;
 /// Peers are ranks. Where the engine names the peer ([`take`](FlowControl::take) and the queries) it must be one of the
 /// job's, which the engine has checked; where a message comes from the network, an unknown peer is an error.
 pub trait FlowControl {
-    /// Sender: takes `credits` for a request to `peer`, which then carries the byte.
+    /// Sender: takes `credits`, 1 to [`MAX_CREDITS`](crate::MAX_CREDITS), for a request to `peer`, which then carries the
+    /// byte. More than a full medium costs may be more than the peer ever lends.
     ///
     /// # Errors
     /// [`Short`] when the peer has lent us too little. Poll and ask again; the stall is recorded, so that the request

@@ -1,6 +1,6 @@
 //! Static credits: each rank lends every rank the same number for the whole job.
 
-use crate::{CreditByte, FlowControl, MAX_EXTRA, Plan, Short, System, Violation};
+use crate::{CreditByte, FlowControl, MAX_CREDITS, MAX_EXTRA, Plan, Short, System, Violation};
 
 /// What one rank has lent all others, and they it, once and for all.
 ///
@@ -29,7 +29,8 @@ struct Peer {
 const _: () = assert!(size_of::<Peer>() == 8);
 
 impl Static {
-    /// Flow control among `ranks` ranks, each of which has lent `loan` credits to every rank and keeps `banked`.
+    /// Flow control among `ranks` ranks, each of which has lent `loan` credits to every rank and keeps `banked`. A request
+    /// that costs more than the loan can never be sent; [`Plan`] lends enough for a full medium.
     #[must_use]
     pub fn new(ranks: u32, loan: u16, banked: u32) -> Static {
         Static {
@@ -66,6 +67,7 @@ impl Static {
 impl FlowControl for Static {
     #[inline]
     fn take(&mut self, peer: u32, credits: u8) -> Result<CreditByte, Short> {
+        debug_assert!((1..=MAX_CREDITS).contains(&credits));
         let loan = self.loan;
         let peer = &mut self.peers[peer as usize];
         let available = loan - peer.in_use;
