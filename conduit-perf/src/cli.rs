@@ -140,6 +140,7 @@ fn limits_of(sides: usize, choice: &Choice) -> anyhow::Result<Vec<Reading>> {
     if limits.is_empty() {
         return Ok(Vec::new());
     }
+    let asked = limits.len();
     let mapping = Mapping::anonymous(area::AREA_BYTES)?;
     let cores = Cores::allowed()?;
     let _companions = Companions::start(&mapping, sides, |rank| {
@@ -157,11 +158,15 @@ fn limits_of(sides: usize, choice: &Choice) -> anyhow::Result<Vec<Reading>> {
     })?;
     let side = Side::join(mapping.area()?, cores, 0, sides, PATIENCE)?;
     let plan = choice.plan();
-    let bar = progress(limits.len() * plan.good, sides);
+    let bar = progress(asked * plan.good, sides);
     let readings = survey(&side, &mut limits, plan.good, plan.time, &mut |done| {
         bar.set_position(done as u64);
     })?;
     bar.finish_and_clear();
+    if readings.len() < asked {
+        let left_out = asked - readings.len();
+        eprintln!("{left_out} limits left out: they need a core for each of {sides} processes");
+    }
     // Nobody leaves before all have done their part.
     side.meet()?;
     Ok(readings)

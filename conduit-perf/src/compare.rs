@@ -78,6 +78,29 @@ impl<'p> Comparison<'p> {
     }
 }
 
+/// Measures all `comparisons`, one after the other, on every side at once. Side 0 gets the figures, the others nothing.
+/// Comparisons for which there are too few cores are left out. `progress` is told the figure's name and how many rounds
+/// of it were done.
+///
+/// # Errors
+/// Any side's error ends the measurement on all sides.
+pub fn measure_all(
+    side: &Side<'_>,
+    plan: Plan,
+    comparisons: &mut [Comparison<'_>],
+    progress: &mut dyn FnMut(&str, usize),
+) -> Result<Vec<Figure>, Error> {
+    let mut figures = Vec::new();
+    for comparison in comparisons
+        .iter_mut()
+        .filter(|one| side.fits(one.limit.placement))
+    {
+        let name = comparison.name;
+        figures.extend(comparison.measure(side, plan, &mut |rounds| progress(name, rounds))?);
+    }
+    Ok(figures)
+}
+
 /// Runs `limit` and `figure` in turn until side 0's tally is done. Every side must call it; the tally is side 0's to
 /// read, the other sides' clocks see only their part.
 ///
@@ -152,6 +175,7 @@ fn run(side: &Side<'_>, piece: &mut (impl Piece + ?Sized), count: u64) -> Result
 mod tests {
     use super::*;
     use crate::figure::Unit;
+    use crate::placement::Placement;
     use crate::testing::in_threads;
 
     const PLAN: Plan = Plan {
@@ -214,6 +238,42 @@ mod tests {
         });
         let outcome = tallies[0].outcome(Unit::Nanoseconds).expect("rounds");
         assert_eq!((outcome.rounds, outcome.discarded), (0, PLAN.most));
+    }
+
+    #[test]
+    fn a_list_of_comparisons_gives_side_0_a_figure_each() {
+        let figures = in_threads(2, |side| {
+            let limit = |nanos| Limit {
+                name: "known",
+                size: 8,
+                unit: Unit::Gigabytes,
+                placement: Placement::OneCore,
+                piece: Box::new(takes(nanos)),
+            };
+            let target = Some(Target::AtLeast(0.9));
+            let mut comparisons = [
+                Comparison::new("half", 8, limit(10), target, takes(20)),
+                Comparison::new("equal", 8, limit(10), target, takes(10)),
+                Comparison::new(
+                    "nowhere",
+                    8,
+                    Limit {
+                        placement: Placement::Apart,
+                        ..limit(10)
+                    },
+                    target,
+                    |_: &Side<'_>, _| unreachable!("measured without a core of its own"),
+                ),
+            ];
+            measure_all(side, PLAN, &mut comparisons, &mut |_, _| {}).expect("figures")
+        });
+        let ratios: Vec<_> = figures[0]
+            .iter()
+            .map(|one| (one.name.as_str(), one.ratio))
+            .collect();
+        assert_eq!(ratios, [("half", 0.5), ("equal", 1.0)]);
+        assert_eq!(figures[0][1].value, 0.8);
+        assert!(figures[1].is_empty());
     }
 
     #[test]

@@ -35,6 +35,13 @@ impl Cores {
         ))
     }
 
+    /// At most the first `most` of these.
+    #[must_use]
+    pub fn first(mut self, most: usize) -> Self {
+        self.0.truncate(most);
+        self
+    }
+
     /// The number of cores.
     #[must_use]
     pub fn count(&self) -> usize {

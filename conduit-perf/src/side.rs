@@ -114,13 +114,21 @@ impl<'a> Side<'a> {
         &self.area
     }
 
+    /// Whether [`Self::place`] has cores enough.
+    #[must_use]
+    pub fn fits(&self, placement: Placement) -> bool {
+        self.cores.core(placement, self.rank, self.sides).is_ok()
+    }
+
     /// Moves all sides to their cores. Every side must call it.
     ///
     /// # Errors
     /// There are too few cores, the system refuses, or another side doesn't come.
     pub fn place(&self, placement: Placement) -> Result<(), Error> {
-        let core = self.cores.core(placement, self.rank, self.sides)?;
-        self.cores.pin(core)?;
+        self.cores
+            .core(placement, self.rank, self.sides)
+            .and_then(|core| self.cores.pin(core))
+            .inspect_err(|_| self.abort())?;
         self.crowded.set(placement != Placement::Apart);
         self.meet()
     }

@@ -34,19 +34,21 @@ pub struct Reading {
 }
 
 /// Runs all `limits` `rounds` times over, each run for about `time`. Every side must call it; side 0 gets the
-/// readings, the others nothing. `progress` is told how many runs were done.
+/// readings, the others nothing. Limits for which there are too few cores are taken out of the list. `progress` is told
+/// how many runs were done.
 ///
 /// # Errors
 /// Any side's error ends the survey on all sides.
 pub fn survey(
     side: &Side<'_>,
-    limits: &mut [Limit],
+    limits: &mut Vec<Limit>,
     rounds: usize,
     time: Duration,
     progress: &mut dyn FnMut(usize),
 ) -> Result<Vec<Reading>, Error> {
+    limits.retain(|limit| side.fits(limit.placement));
     let mut runs = Vec::with_capacity(limits.len());
-    for limit in &mut *limits {
+    for limit in limits.iter_mut() {
         side.place(limit.placement)?;
         runs.push((
             calibrate(side, &mut *limit.piece, time)?,

@@ -6,9 +6,15 @@ use crate::mapping::Mapping;
 use crate::placement::Cores;
 use crate::side::{PATIENCE, Side};
 
-/// Joins `mapping` as a side that is not pinned.
+/// Joins `mapping` as a side that is not pinned and believes that the machine has one core, on any machine.
 pub(crate) fn side_of(mapping: &Mapping, rank: usize, sides: usize) -> Result<Side<'_>, Error> {
-    Side::join(mapping.area()?, Cores::allowed()?, rank, sides, PATIENCE)
+    Side::join(
+        mapping.area()?,
+        Cores::allowed()?.first(1),
+        rank,
+        sides,
+        PATIENCE,
+    )
 }
 
 /// Runs `body` as each of `sides` threads over one fresh area and gives what each returned.
