@@ -108,9 +108,7 @@ mod tests {
 
     #[test]
     fn the_layout_of_a_word() {
-        assert_eq!(
-            Value::Named(0x0102_0304).word(0xa_bbcc_ddee),
-            0xbbcc_ddee_0000_0000 & (0xff << 56) | 0xcc_ddee << 40 | 1 << 32 | 0x0102_0304
-        );
+        let word = Value::Named(0x0102_0304).word(0xaabb_ccdd);
+        assert_eq!(word, 0xbbcc_dd01_0102_0304);
     }
 }
