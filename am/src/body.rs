@@ -22,7 +22,8 @@ impl Body {
     #[inline]
     #[must_use]
     pub const fn args_len(nargs: usize) -> usize {
-        (nargs.saturating_sub(1) * 4).next_multiple_of(ALIGN)
+        // Four arguments to a block of 16 bytes, the first block from the second argument on.
+        (nargs + 2) / 4 * ALIGN
     }
 
     /// Where the payload of an AM with these flags and `nargs` arguments starts.
@@ -44,15 +45,23 @@ impl Body {
     /// When `body` is too short for the arguments: the caller has chosen both.
     #[inline]
     pub fn write_args(args: &[u32], body: &mut [u8]) -> usize {
-        if let Some((_, rest)) = args.split_first() {
-            for (to, arg) in body[..rest.len() * 4].chunks_exact_mut(4).zip(rest) {
-                to.copy_from_slice(&arg.to_le_bytes());
+        // Few arguments by hand, as calling memcpy costs more than copying them.
+        match *args {
+            [] | [_] => {}
+            [_, a] => put(body, [a]),
+            [_, a, b] => put(body, [a, b]),
+            [_, a, b, c] => put(body, [a, b, c]),
+            [_, a, b, c, d] => put(body, [a, b, c, d]),
+            [_, ref rest @ ..] => {
+                for (to, arg) in body[..rest.len() * 4].chunks_exact_mut(4).zip(rest) {
+                    to.copy_from_slice(&arg.to_le_bytes());
+                }
             }
         }
         Body::args_len(args.len())
     }
 
-    /// Reads the `header.nargs` arguments to the front of `args` (the others are left as they were) and gives the
+    /// Reads the `header.nargs` arguments to the front of `args` (what the others are then has no meaning) and gives the
     /// [payload's offset](Body::payload_offset), which lies within the body.
     ///
     /// # Errors
@@ -76,15 +85,35 @@ impl Body {
                 needed: offset,
             });
         }
-        if nargs > 0 {
-            args[0] = header.arg0;
-            let (words, _) = body.as_chunks::<4>();
-            for (arg, word) in args[1..nargs].iter_mut().zip(words) {
-                *arg = u32::from_le_bytes(*word);
+        args[0] = header.arg0;
+        match body.first_chunk() {
+            // All in the first block, which is read whole, as calling memcpy costs more than that.
+            Some(block) if nargs <= 5 => args[1..5].copy_from_slice(&get(block)),
+            _ => {
+                let (words, _) = body.as_chunks::<4>();
+                for (arg, word) in args.iter_mut().take(nargs).skip(1).zip(words) {
+                    *arg = u32::from_le_bytes(*word);
+                }
             }
         }
         Ok(offset)
     }
+}
+
+/// Writes `args` to the front of `body`.
+#[inline]
+fn put<const N: usize>(body: &mut [u8], args: [u32; N]) {
+    let (words, _) = body[..N * 4].as_chunks_mut::<4>();
+    for (to, arg) in words.iter_mut().zip(args) {
+        *to = arg.to_le_bytes();
+    }
+}
+
+/// The four arguments in a block.
+#[inline]
+fn get(block: &[u8; ALIGN]) -> [u32; 4] {
+    let (words, _) = block.as_chunks::<4>();
+    std::array::from_fn(|i| u32::from_le_bytes(words[i]))
 }
 
 /// Where a long's data goes and how much there is; in every long's body, behind the arguments.

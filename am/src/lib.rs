@@ -10,6 +10,51 @@
 //!   [`check`](handlers::Entry::check), then a [`Token`] for the handler;
 //! * a long whose data travels by itself: [`lid::LidCache`] tells when both halves are there.
 //!
+//! ```
+//! use am::handlers::{Registration, Table};
+//! use am::{Body, Category, Flags, Header, MAX_ARGS, NO_CHUNK, NO_LID, Role, Token, select};
+//!
+//! type Handler = fn(&Token, &[u32], &[u8]);
+//!
+//! fn greet(token: &Token, args: &[u32], payload: &[u8]) {
+//!     assert_eq!((token.source, args, payload), (3, &[1, 2, 3][..], &b"hello"[..]));
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut table = Table::<Handler>::new();
+//! let mut list = [Registration::new(0, greet as Handler)];
+//! table.register(&mut list)?;
+//! assert_eq!(list[0].id, 255);
+//!
+//! // Rank 3 sends a medium with three arguments ...
+//! let args = [1, 2, 3];
+//! let header = Header {
+//!     flags: Flags::of(Category::Medium, Role::Request) | Flags::NO_CHUNK,
+//!     handler: list[0].id,
+//!     nargs: 3,
+//!     credit: 1,
+//!     chunk: NO_CHUNK,
+//!     arg0: args[0],
+//!     lid: NO_LID,
+//! };
+//! let (match_bits, hdr_data) = header.encode(select::REQ_RB);
+//! let mut body = [0; 64];
+//! let payload = Body::write_args(&args, &mut body);
+//! body[payload..payload + 5].copy_from_slice(b"hello");
+//!
+//! // ... and its handler runs here.
+//! let (header, body) = (Header::decode(match_bits, hdr_data)?, &body[..payload + 5]);
+//! let mut args = [0; MAX_ARGS];
+//! let payload = Body::read_args(&header, body, &mut args)?;
+//! let entry = table.get(header.handler).ok_or("no such handler")?;
+//! entry.check(&header)?;
+//! let token = Token::new(3, &header);
+//! (entry.handler)(&token, &args[..usize::from(header.nargs)], &body[payload..]);
+//! assert!(token.owes_reply());
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Everything that comes from the wire is checked; no bit pattern panics.
 //!
 //! Rules come from the GASNet Portals conduit's notes ("The Implementation of GASNet Active Messages") and the GASNet

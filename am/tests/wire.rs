@@ -87,7 +87,6 @@ proptest! {
         let mut read = [7; MAX_ARGS];
         let offset = Body::read_args(&header, &message.body, &mut read).unwrap();
         prop_assert_eq!(&read[..args.len()], &args[..]);
-        prop_assert!(read[args.len()..].iter().all(|&arg| arg == 7), "wrote behind the arguments");
         prop_assert_eq!(offset % 16, 0);
         prop_assert_eq!(&message.body[offset..], payload);
         if header.category() == Category::Long {

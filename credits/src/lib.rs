@@ -14,6 +14,26 @@
 //! * a reply arrived: [`FlowControl::settle`];
 //! * when polling: [`FlowControl::next_system`], and [`FlowControl::on_system`] for what arrives.
 //!
+//! ```
+//! use credits::{CreditByte, FlowControl, Overrides, Plan, Policy, Scale};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // Every rank computes the same plan, so nothing needs to be sent at the start.
+//! let plan = Plan::new(2, Scale::for_chunk(1024)?, &Overrides::default())?;
+//! let (mut requester, mut lender) = (Policy::from_plan(&plan), Policy::from_plan(&plan));
+//!
+//! // Rank 0 sends rank 1 a medium of 700 bytes: 3 credits of 256 bytes.
+//! let request = requester.take(1, plan.scale().cost(700))?;
+//! assert_eq!(requester.in_flight(1), 3);
+//!
+//! // Rank 1 runs the handler and replies; the reply brings the credits back.
+//! let reply = lender.grant(0, CreditByte::from_bits(request.bits()));
+//! requester.settle(1, reply)?;
+//! assert_eq!(requester.in_flight(1), 0);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! The scheme is the GASNet Portals conduit's ("Scheme for credit balancing and re-distribution").
 
 #![forbid(unsafe_code)]
