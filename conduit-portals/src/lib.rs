@@ -1,1 +1,5 @@
-//! (being laid out)
+//! Portals networks. [`shm`]: software Portals between the processes of one host, in shared memory.
+
+mod bell;
+mod ring;
+mod sync;

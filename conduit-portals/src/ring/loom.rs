@@ -1,0 +1,248 @@
+//! The ring under the model checker: every interleaving, and every value that the orderings allow a load to return.
+//!
+//! A slot is its first word and two cells without synchronisation, for the frame and the payload: the checker reports any
+//! access to them that the ring's own orderings don't separate.
+//!
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p conduit-portals --release --lib loom`.
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+use super::{Consumer, Discipline, Frame, Next, Producer, Slots, tag};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+#[derive(Debug)]
+struct Slot {
+    word: AtomicU32,
+    frame: UnsafeCell<u32>,
+    payload: UnsafeCell<u32>,
+}
+
+#[derive(Debug)]
+struct Memory {
+    head: AtomicU64,
+    tail: AtomicU64,
+    slots: Vec<Slot>,
+}
+
+fn memory(capacity: usize) -> Arc<Memory> {
+    let slot = || Slot {
+        word: AtomicU32::new(0),
+        frame: UnsafeCell::new(0),
+        payload: UnsafeCell::new(0),
+    };
+    Arc::new(Memory {
+        head: AtomicU64::new(0),
+        tail: AtomicU64::new(0),
+        slots: (0..capacity).map(|_| slot()).collect(),
+    })
+}
+
+impl Slots for Arc<Memory> {
+    fn word(&self, slot: usize) -> &AtomicU32 {
+        &self.slots[slot].word
+    }
+    fn head(&self) -> &AtomicU64 {
+        &self.head
+    }
+    fn tail(&self) -> &AtomicU64 {
+        &self.tail
+    }
+    fn set_frame(&self, slot: usize, word: u32) {
+        // SAFETY: the slot is reserved by the caller; the checker watches it.
+        self.slots[slot]
+            .frame
+            .with_mut(|frame| unsafe { *frame = word });
+    }
+    fn frame(&self, slot: usize) -> u32 {
+        // SAFETY: the slot belongs to a message that was found committed; the checker watches it.
+        self.slots[slot].frame.with(|frame| unsafe { *frame })
+    }
+    fn prefetch(&self, _slot: usize) {}
+}
+
+const KIND: u8 = 7;
+
+/// Sends a message of `values.len()` slots. `stale` is left in the first words of all slots but the first.
+fn send(producer: &Producer<Arc<Memory>>, values: &[u32], stale: u32) -> bool {
+    let Some(reserved) = producer.reserve(values.len() as u32) else {
+        return false;
+    };
+    let first = producer.slot(reserved);
+    let frame = Frame {
+        slots: values.len() as u16,
+        kind: KIND,
+        index: 0,
+    };
+    producer.slots().set_frame(first, frame.to_word());
+    for (i, &value) in values.iter().enumerate() {
+        let slot = &producer.slots().slots[first + i];
+        // SAFETY: reserved; the checker watches it.
+        slot.payload.with_mut(|payload| unsafe { *payload = value });
+        if i > 0 {
+            slot.word.store(stale, Ordering::Relaxed);
+        }
+    }
+    producer.commit(reserved);
+    true
+}
+
+fn send_waiting(producer: &Producer<Arc<Memory>>, values: &[u32], stale: u32) {
+    while !send(producer, values, stale) {
+        thread::yield_now();
+    }
+}
+
+fn receive(consumer: &mut Consumer<Arc<Memory>>) -> Option<Vec<u32>> {
+    match consumer.next() {
+        Next::Empty => None,
+        Next::Broken => panic!("a frame that nobody wrote"),
+        Next::Message { slot, frame } => {
+            assert_eq!(frame.kind, KIND);
+            let read = |s: usize| {
+                let slot = &consumer.slots().slots[s];
+                // SAFETY: committed and not yet released; the checker watches it.
+                slot.payload.with(|payload| unsafe { *payload })
+            };
+            let values = (slot..slot + usize::from(frame.slots)).map(read).collect();
+            consumer.release(frame);
+            Some(values)
+        }
+    }
+}
+
+fn receive_waiting(consumer: &mut Consumer<Arc<Memory>>) -> Vec<u32> {
+    loop {
+        match receive(consumer) {
+            Some(values) => return values,
+            None => thread::yield_now(),
+        }
+    }
+}
+
+fn checker(preemptions: usize) -> loom::model::Builder {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder
+}
+
+#[test]
+fn loom_two_processes_share_a_ring_that_wraps() {
+    checker(2).check(|| {
+        let memory = memory(4);
+        // Three of four slots are used up, so one of the two messages meets the end and skips.
+        let first = Producer::new(memory.clone(), 2, Discipline::Shared);
+        let mut consumer = Consumer::new(memory.clone(), 2);
+        for value in 1..=3 {
+            assert!(send(&first, &[value], 0));
+            assert_eq!(receive(&mut consumer), Some(vec![value]));
+        }
+        assert_eq!(receive(&mut consumer), None);
+        let second = Producer::new(memory.clone(), 2, Discipline::Shared);
+        let one = thread::spawn(move || send_waiting(&first, &[10, 11], tag(4, 2)));
+        let two = thread::spawn(move || send_waiting(&second, &[20], 0));
+        let mut got = [
+            receive_waiting(&mut consumer),
+            receive_waiting(&mut consumer),
+        ];
+        got.sort();
+        assert_eq!(got, [vec![10, 11], vec![20]]);
+        one.join().unwrap();
+        two.join().unwrap();
+        assert_eq!(receive(&mut consumer), None);
+    });
+}
+
+#[test]
+fn loom_threads_of_a_process_share_their_tail() {
+    checker(2).check(|| {
+        let memory = memory(4);
+        let producer = Arc::new(Producer::new(memory.clone(), 2, Discipline::Process));
+        let mut consumer = Consumer::new(memory.clone(), 2);
+        let other = producer.clone();
+        // Five slots in all through four: one of the threads may learn of the free slot from the other.
+        let thread = thread::spawn(move || {
+            send_waiting(&other, &[20], 0);
+            send_waiting(&other, &[21], 0);
+        });
+        let consuming = thread::spawn(move || {
+            let mut got = Vec::new();
+            while got.len() < 5 {
+                got.extend(receive_waiting(&mut consumer));
+            }
+            got
+        });
+        for value in 10..13 {
+            send_waiting(&producer, &[value], 0);
+        }
+        thread.join().unwrap();
+        let mut got = consuming.join().unwrap();
+        got.sort();
+        assert_eq!(got, [10, 11, 12, 20, 21]);
+    });
+}
+
+#[test]
+fn loom_stale_words_are_no_commits() {
+    loom::model(|| {
+        let memory = memory(4);
+        let producer = Producer::new(memory.clone(), 2, Discipline::Thread);
+        let mut consumer = Consumer::new(memory.clone(), 2);
+        let sending = thread::spawn(move || {
+            // The second slot of each message holds what the next lap awaits there.
+            send_waiting(&producer, &[1, 2], tag(4, 2));
+            send_waiting(&producer, &[3, 4], tag(4, 2));
+            send_waiting(&producer, &[5], 0);
+            send_waiting(&producer, &[6], 0);
+        });
+        assert_eq!(receive_waiting(&mut consumer), [1, 2]);
+        assert_eq!(receive_waiting(&mut consumer), [3, 4]);
+        assert_eq!(receive_waiting(&mut consumer), [5]);
+        assert_eq!(receive_waiting(&mut consumer), [6]);
+        assert_eq!(receive(&mut consumer), None);
+        sending.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_words_under_a_skip_are_no_commits() {
+    loom::model(|| {
+        let memory = memory(4);
+        let producer = Producer::new(memory.clone(), 2, Discipline::Thread);
+        let mut consumer = Consumer::new(memory.clone(), 2);
+        let sending = thread::spawn(move || {
+            send_waiting(&producer, &[1], 0);
+            // Slots 1 and 2; then slot 3 is skipped.
+            send_waiting(&producer, &[2, 3], tag(4, 2));
+            send_waiting(&producer, &[4, 5], tag(8, 2));
+            send_waiting(&producer, &[6], 0);
+        });
+        assert_eq!(receive_waiting(&mut consumer), [1]);
+        assert_eq!(receive_waiting(&mut consumer), [2, 3]);
+        assert_eq!(receive_waiting(&mut consumer), [4, 5]);
+        assert_eq!(receive_waiting(&mut consumer), [6]);
+        assert_eq!(receive(&mut consumer), None);
+        sending.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_a_full_ring_is_handed_over() {
+    loom::model(|| {
+        let memory = memory(2);
+        let producer = Producer::new(memory.clone(), 1, Discipline::Thread);
+        let mut consumer = Consumer::new(memory.clone(), 1);
+        assert!(send(&producer, &[1], 0));
+        assert!(send(&producer, &[2], 0));
+        assert!(!send(&producer, &[3], 0));
+        let sending = thread::spawn(move || {
+            send_waiting(&producer, &[3], 0);
+            send_waiting(&producer, &[4], 0);
+        });
+        for value in 1..=4 {
+            assert_eq!(receive_waiting(&mut consumer), [value]);
+        }
+        sending.join().unwrap();
+    });
+}

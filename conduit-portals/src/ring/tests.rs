@@ -1,0 +1,268 @@
+//! The ring against a queue as the model, and with real threads.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::{Consumer, Discipline, Frame, KIND_SKIP, Next, Producer, SLOT, Slots, tag};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+const WORDS: usize = SLOT / 4;
+const KIND: u8 = 3;
+
+/// Ring memory of a test. All words are atomics, so that a broken ring shows as wrong values, not as undefined behaviour.
+#[derive(Debug, Clone)]
+struct Memory {
+    head: Arc<AtomicU64>,
+    tail: Arc<AtomicU64>,
+    words: Arc<Vec<AtomicU32>>,
+}
+
+impl Memory {
+    fn new(shift: u32) -> Self {
+        let words = (0..WORDS << shift).map(|_| AtomicU32::new(0)).collect();
+        Self {
+            head: Arc::new(AtomicU64::new(0)),
+            tail: Arc::new(AtomicU64::new(0)),
+            words: Arc::new(words),
+        }
+    }
+}
+
+impl Slots for Memory {
+    fn word(&self, slot: usize) -> &AtomicU32 {
+        &self.words[slot * WORDS]
+    }
+    fn head(&self) -> &AtomicU64 {
+        &self.head
+    }
+    fn tail(&self) -> &AtomicU64 {
+        &self.tail
+    }
+    fn set_frame(&self, slot: usize, word: u32) {
+        self.words[slot * WORDS + 1].store(word, Ordering::Relaxed);
+    }
+    fn frame(&self, slot: usize) -> u32 {
+        self.words[slot * WORDS + 1].load(Ordering::Relaxed)
+    }
+    fn prefetch(&self, slot: usize) {
+        assert!(slot * WORDS < self.words.len());
+    }
+}
+
+/// Sends `payload` after the frame; the words that begin slots are part of it.
+fn send(producer: &Producer<Memory>, slots: u32, payload: &[u32]) -> bool {
+    assert_eq!(payload.len(), slots as usize * WORDS - 2);
+    let Some(reserved) = producer.reserve(slots) else {
+        return false;
+    };
+    let first = producer.slot(reserved);
+    let frame = Frame {
+        slots: slots as u16,
+        kind: KIND,
+        index: 9,
+    };
+    producer.slots().set_frame(first, frame.to_word());
+    for (i, &word) in payload.iter().enumerate() {
+        producer.slots().words[first * WORDS + 2 + i].store(word, Ordering::Relaxed);
+    }
+    producer.commit(reserved);
+    true
+}
+
+fn receive(consumer: &mut Consumer<Memory>) -> Option<Vec<u32>> {
+    match consumer.next() {
+        Next::Empty => None,
+        Next::Broken => panic!("a frame that nobody wrote"),
+        Next::Message { slot, frame } => {
+            assert_eq!((frame.kind, frame.index), (KIND, 9));
+            let end = (slot + usize::from(frame.slots)) * WORDS;
+            let words = &consumer.slots().words[slot * WORDS + 2..end];
+            let payload = words.iter().map(|w| w.load(Ordering::Relaxed)).collect();
+            consumer.release(frame);
+            Some(payload)
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// Slots, and the lap whose tag fills the payload.
+    Send(u32, u32),
+    Abandon(u32),
+    Receive(u32),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (1_u32..=8, 0_u32..6).prop_map(|(n, lap)| Step::Send(n, lap)),
+        1 => (1_u32..=8).prop_map(Step::Abandon),
+        3 => (1_u32..6).prop_map(Step::Receive),
+    ]
+}
+
+fn discipline() -> impl Strategy<Value = Discipline> {
+    prop_oneof![
+        Just(Discipline::Thread),
+        Just(Discipline::Process),
+        Just(Discipline::Shared),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn delivers_what_was_sent_in_order(
+        discipline in discipline(),
+        shift in 2_u32..5,
+        steps in proptest::collection::vec(step(), 1..200),
+    ) {
+        let memory = Memory::new(shift);
+        let producers = [
+            Producer::new(memory.clone(), shift, discipline),
+            Producer::new(memory.clone(), shift, discipline),
+        ];
+        let mut consumer = Consumer::new(memory, shift);
+        let mut model: VecDeque<Vec<u32>> = VecDeque::new();
+        for (i, step) in steps.into_iter().enumerate() {
+            // A second producer only where the ring is for several.
+            let producer = &producers[if discipline == Discipline::Shared { i % 2 } else { 0 }];
+            match step {
+                Step::Send(n, lap) => {
+                    let n = n.min(producer.max_slots());
+                    // A payload that consists of tags of laps about to come.
+                    let lap = lap + (consumer.position >> shift) as u32;
+                    let payload = vec![tag(u64::from(lap) << shift, shift); n as usize * WORDS - 2];
+                    if send(producer, n, &payload) {
+                        model.push_back(payload);
+                    } else {
+                        // Refused only with something to be received or released.
+                        prop_assert!(
+                            !model.is_empty() || consumer.position != consumer.published || consumer.is_ready()
+                        );
+                    }
+                }
+                Step::Abandon(n) => {
+                    let n = n.min(producer.max_slots());
+                    if let Some(reserved) = producer.reserve(n) {
+                        producer.abandon(reserved, n);
+                    }
+                }
+                Step::Receive(n) => {
+                    for _ in 0..n {
+                        prop_assert_eq!(receive(&mut consumer), model.pop_front());
+                    }
+                }
+            }
+        }
+        while let Some(expected) = model.pop_front() {
+            prop_assert_eq!(receive(&mut consumer), Some(expected));
+        }
+        prop_assert_eq!(receive(&mut consumer), None);
+        // Empty and published: the largest message fits, wherever the tail is.
+        let n = producers[0].max_slots();
+        let (fits, again) = (producers[0].reserve(n), producers[1].max_slots());
+        prop_assert!(fits.is_some());
+        prop_assert_eq!(n, again);
+    }
+
+    #[test]
+    fn frames_survive_their_word(slots: u16, kind: u8, index: u8) {
+        let frame = Frame { slots, kind, index };
+        prop_assert_eq!(Frame::from_word(frame.to_word()), frame);
+    }
+
+    #[test]
+    fn tags_of_neighbouring_laps_differ(position: u64, shift in 2_u32..20) {
+        prop_assert_ne!(tag(position, shift), 0);
+        prop_assert_ne!(tag(position, shift), tag(position.wrapping_add(1 << shift), shift));
+    }
+}
+
+#[test]
+fn a_frame_beyond_the_ring_is_broken() {
+    for slots in [0, 5, u16::MAX] {
+        let memory = Memory::new(2);
+        let producer = Producer::new(memory.clone(), 2, Discipline::Thread);
+        let mut consumer = Consumer::new(memory.clone(), 2);
+        let reserved = producer.reserve(1).unwrap();
+        let frame = Frame {
+            slots,
+            kind: KIND_SKIP,
+            index: 0,
+        };
+        memory.set_frame(0, frame.to_word());
+        producer.commit(reserved);
+        assert_eq!(consumer.next(), Next::Broken);
+        assert_eq!(consumer.next(), Next::Broken);
+    }
+}
+
+#[test]
+fn nothing_comes_past_a_hole() {
+    let memory = Memory::new(3);
+    let first = Producer::new(memory.clone(), 3, Discipline::Shared);
+    let second = Producer::new(memory.clone(), 3, Discipline::Shared);
+    let mut consumer = Consumer::new(memory, 3);
+    let hole = first.reserve(1).unwrap();
+    assert!(send(&second, 1, &[5; WORDS - 2]));
+    assert_eq!(receive(&mut consumer), None);
+    first.abandon(hole, 1);
+    assert_eq!(receive(&mut consumer), Some(vec![5; WORDS - 2]));
+}
+
+/// Each producer sends its number and a count, in messages of 1 to 3 slots.
+fn flood(discipline: Discipline, threads: u32, ends: &[Arc<Producer<Memory>>], memory: Memory) {
+    const EACH: u32 = 20_000;
+    let mut consumer = Consumer::new(memory, 4);
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let producer = ends[thread as usize % ends.len()].clone();
+            scope.spawn(move || {
+                for count in 0..EACH {
+                    let slots = 1 + count % 3;
+                    let mut payload = vec![count; slots as usize * WORDS - 2];
+                    payload[0] = thread;
+                    while !send(&producer, slots, &payload) {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+        }
+        let mut next = vec![0; threads as usize];
+        for _ in 0..threads * EACH {
+            let payload = loop {
+                match receive(&mut consumer) {
+                    Some(payload) => break payload,
+                    None => std::thread::yield_now(),
+                }
+            };
+            let count = &mut next[payload[0] as usize];
+            assert_eq!(payload.len(), (1 + *count as usize % 3) * WORDS - 2);
+            assert!(payload[1..].iter().all(|word| word == count), "{discipline:?}");
+            *count += 1;
+        }
+    });
+    assert_eq!(receive(&mut consumer), None);
+}
+
+#[test]
+fn one_thread_floods() {
+    let memory = Memory::new(4);
+    let producer = Arc::new(Producer::new(memory.clone(), 4, Discipline::Thread));
+    flood(Discipline::Thread, 1, &[producer], memory);
+}
+
+#[test]
+fn threads_of_a_process_flood() {
+    let memory = Memory::new(4);
+    let producer = Arc::new(Producer::new(memory.clone(), 4, Discipline::Process));
+    flood(Discipline::Process, 3, &[producer], memory);
+}
+
+#[test]
+fn processes_flood() {
+    let memory = Memory::new(4);
+    let producer = || Arc::new(Producer::new(memory.clone(), 4, Discipline::Shared));
+    flood(Discipline::Shared, 3, &[producer(), producer(), producer()], memory.clone());
+}
