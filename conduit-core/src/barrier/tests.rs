@@ -62,6 +62,7 @@ impl World {
         let epoch = self.ranks[rank].epoch + 1;
         let flying = &mut self.flying;
         self.ranks[rank].notify(value, |target, cell, word| {
+            assert_ne!(target as usize, rank);
             flying.push(Message {
                 target: target as usize,
                 cell,
@@ -77,6 +78,7 @@ impl World {
         let complete = self.ranks[rank].advance(
             |cell| cells[cell],
             |target, cell, word| {
+                assert_ne!(target as usize, rank);
                 flying.push(Message {
                     target: target as usize,
                     cell,

@@ -1,6 +1,6 @@
 //! Settings: environment variables with a meaning for the engine and its networks.
 //!
-//! One [table](table) holds name, kind, range, default and meaning of each. [`Settings`] has a field for each of its
+//! One table holds name, kind, range, default and meaning of each. [`Settings`] has a field for each of its
 //! entries, [`Settings::from_env`] reads it, [`describe`] and [`Table`] print it. The `GASNET_PORTAL_*` names,
 //! defaults and ranges are those of GASNet's Portals conduit, from the seed's section "Recognized environment
 //! variables"; `CONDUIT_*` are Conduit's own.
@@ -19,6 +19,7 @@ pub use error::{SettingsError, Warning};
 pub use print::{Description, Table, describe};
 pub use table::Settings;
 
+use std::time::Duration;
 use table::ROWS;
 
 /// What the names of settings begin with.
@@ -102,6 +103,23 @@ impl Settings {
         }
         settings.check()?;
         Ok((settings, warnings))
+    }
+
+    /// True when the environment has set the variable of this name; false when its default counts.
+    #[must_use]
+    pub fn is_set(&self, name: &str) -> bool {
+        let row = ROWS.iter().position(|row| row.name == name);
+        row.is_some_and(|row| self.origins.contains(row))
+    }
+
+    /// How long an exiting rank of a job of `ranks` waits for the others: [`exit_timeout`](Self::exit_timeout), or
+    /// the original's 3 s and 1/8 s for each rank, at most 360 s.
+    #[must_use]
+    pub fn exit_wait(&self, ranks: u32) -> Duration {
+        match self.exit_timeout {
+            Some(seconds) => Duration::from_secs(seconds.into()),
+            None => Duration::from_millis((3_000 + 125 * u64::from(ranks)).min(360_000)),
+        }
     }
 
     /// Rules that concern more than one setting.

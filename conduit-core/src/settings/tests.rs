@@ -199,6 +199,8 @@ fn values_reach_their_fields() {
     };
     assert_eq!(settings, expected);
     assert_eq!(warnings, []);
+    assert!(settings.is_set("CONDUIT_SPIN") && !settings.is_set("CONDUIT_YIELD"));
+    assert!(!settings.is_set("PATH"));
 }
 
 #[test]
@@ -278,6 +280,17 @@ fn names_of_others_are_left_alone() {
 fn of_a_name_twice_the_first_counts() {
     let (settings, _) = read(&[("CONDUIT_YIELD", "5"), ("CONDUIT_YIELD", "6")]).unwrap();
     assert_eq!(settings.yields, 5);
+}
+
+#[test]
+fn the_wait_at_exit_grows_with_the_job() {
+    let wait = |ranks| Settings::default().exit_wait(ranks).as_millis();
+    assert_eq!(
+        (wait(1), wait(64), wait(u32::MAX)),
+        (3_125, 11_000, 360_000)
+    );
+    let set = one("CONDUIT_EXIT_TIMEOUT", "7").unwrap();
+    assert_eq!(set.exit_wait(64), Duration::from_secs(7));
 }
 
 #[test]
