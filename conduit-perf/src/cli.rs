@@ -140,10 +140,9 @@ fn limits_of(sides: usize, choice: &Choice) -> anyhow::Result<Vec<Reading>> {
     if limits.is_empty() {
         return Ok(Vec::new());
     }
-    let asked = limits.len();
     let mapping = Mapping::anonymous(area::AREA_BYTES)?;
     let cores = Cores::allowed()?;
-    let _companions = Companions::start(&mapping, sides, |rank| {
+    let mut companions = Companions::start(&mapping, sides, |rank| {
         let mut arguments = [
             "side",
             "--rank",
@@ -156,10 +155,27 @@ fn limits_of(sides: usize, choice: &Choice) -> anyhow::Result<Vec<Reading>> {
         arguments.extend(choice.arguments());
         arguments
     })?;
+    let readings = read_with_companions(&mapping, cores, sides, choice, &mut limits);
+    match companions.ended() {
+        Some((rank, status)) if readings.is_err() => {
+            readings.with_context(|| format!("the process of side {rank} ended: {status}"))
+        }
+        _ => readings,
+    }
+}
+
+fn read_with_companions(
+    mapping: &Mapping,
+    cores: Cores,
+    sides: usize,
+    choice: &Choice,
+    limits: &mut Vec<Limit>,
+) -> anyhow::Result<Vec<Reading>> {
+    let asked = limits.len();
     let side = Side::join(mapping.area()?, cores, 0, sides, PATIENCE)?;
     let plan = choice.plan();
     let bar = progress(asked * plan.good, sides);
-    let readings = survey(&side, &mut limits, plan.good, plan.time, &mut |done| {
+    let readings = survey(&side, limits, plan, &mut |done| {
         bar.set_position(done as u64);
     })?;
     bar.finish_and_clear();
@@ -183,13 +199,7 @@ fn companion(rank: usize, sides: usize, choice: &Choice) -> anyhow::Result<()> {
     let mapping = Mapping::of_file(memory.into()).context("standard input as shared memory")?;
     let side = Side::join(mapping.area()?, Cores::allowed()?, rank, sides, PATIENCE)?;
     let plan = choice.plan();
-    survey(
-        &side,
-        &mut choice.limits(sides),
-        plan.good,
-        plan.time,
-        &mut |_| {},
-    )?;
+    survey(&side, &mut choice.limits(sides), plan, &mut |_| {})?;
     side.meet()?;
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The other sides of a measurement without a job: this program again, with the shared memory as its standard input.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use crate::Error;
 use crate::mapping::Mapping;
@@ -31,6 +31,14 @@ impl Companions {
             companions.0.push(child);
         }
         Ok(companions)
+    }
+
+    /// The first side whose process has ended with a failure, and how.
+    pub fn ended(&mut self) -> Option<(usize, ExitStatus)> {
+        self.0.iter_mut().enumerate().find_map(|(index, child)| {
+            let status = child.try_wait().ok().flatten()?;
+            (!status.success()).then_some((index + 1, status))
+        })
     }
 }
 

@@ -1,18 +1,16 @@
 //! The limits alone: every limit in turn, several times over, so that each is seen in whatever states the machine goes
 //! through meanwhile.
 
-use std::time::Duration;
-
 use serde::Serialize;
 
 use crate::Error;
-use crate::alternate::median;
-use crate::compare::{calibrate, seconds_each};
+use crate::alternate::{Plan, median};
+use crate::compare::{calibrate, reading};
 use crate::figure::Unit;
 use crate::limits::Limit;
 use crate::side::Side;
 
-/// A reading of a limit alone, over several runs.
+/// A reading of a limit alone, over several rounds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Reading {
     /// The limit.
@@ -25,25 +23,24 @@ pub struct Reading {
     pub value: f64,
     /// The unit of the numbers.
     pub unit: Unit,
-    /// The fastest run.
+    /// The fastest round.
     pub best: f64,
-    /// The slowest run.
+    /// The slowest round.
     pub worst: f64,
-    /// The number of runs.
+    /// The number of rounds.
     pub rounds: usize,
 }
 
-/// Runs all `limits` `rounds` times over, each run for about `time`. Every side must call it; side 0 gets the
+/// Reads all `limits` as often as `plan` wants good rounds. Every side must call it; side 0 gets the
 /// readings, the others nothing. Limits for which there are too few cores are taken out of the list. `progress` is told
-/// how many runs were done.
+/// how many readings were taken.
 ///
 /// # Errors
 /// Any side's error ends the survey on all sides.
 pub fn survey(
     side: &Side<'_>,
     limits: &mut Vec<Limit>,
-    rounds: usize,
-    time: Duration,
+    plan: Plan,
     progress: &mut dyn FnMut(usize),
 ) -> Result<Vec<Reading>, Error> {
     limits.retain(|limit| side.fits(limit.placement));
@@ -51,15 +48,15 @@ pub fn survey(
     for limit in limits.iter_mut() {
         side.place(limit.placement)?;
         runs.push((
-            calibrate(side, &mut *limit.piece, time)?,
-            Vec::with_capacity(rounds),
+            calibrate(side, &mut *limit.piece, plan.time)?,
+            Vec::with_capacity(plan.good),
         ));
     }
     let mut done = 0;
-    for _ in 0..rounds {
+    for _ in 0..plan.good {
         for (limit, (count, times)) in limits.iter_mut().zip(&mut runs) {
             side.place(limit.placement)?;
-            times.push(seconds_each(side, &mut *limit.piece, *count)?);
+            times.push(reading(side, &mut *limit.piece, *count, plan.runs)?);
             done += 1;
             progress(done);
         }
@@ -70,12 +67,12 @@ pub fn survey(
     Ok(limits
         .iter()
         .zip(&runs)
-        .filter_map(|(limit, (_, times))| reading(limit, side.sides(), times))
+        .filter_map(|(limit, (_, times))| summarize(limit, side.sides(), times))
         .collect())
 }
 
-/// The reading of a limit from its runs, in seconds per operation; `None` without a run.
-fn reading(limit: &Limit, ranks: usize, times: &[f64]) -> Option<Reading> {
+/// The summary of a limit's readings, in seconds per operation; `None` without one.
+fn summarize(limit: &Limit, ranks: usize, times: &[f64]) -> Option<Reading> {
     let value = |seconds: f64| limit.unit.value(seconds, limit.size);
     Some(Reading {
         name: limit.name,
@@ -96,7 +93,7 @@ mod tests {
 
     #[test]
     fn the_best_rate_is_the_shortest_time() {
-        let reading = reading(&limits::queue(), 2, &[10e-9, 5e-9, 20e-9]).expect("runs");
+        let reading = summarize(&limits::queue(), 2, &[10e-9, 5e-9, 20e-9]).expect("runs");
         let close = |a: f64, b: f64| (a - b).abs() < 1e-9 * b;
         assert!(close(reading.value, 100.0), "{reading:?}");
         assert!(
