@@ -1,1 +1,52 @@
-//! (being laid out)
+//! The launcher of Conduit's jobs: starts the ranks of one host, serves them PMI-1 and keeps their processes.
+//!
+//! The program is `conduit-run -n N [options] program args…`; [`cli::main`] is all of it, so another package can have a
+//! launcher of its own in three lines. Tests and tools use [`Launch`], which does the same from within a process:
+//!
+//! ```
+//! use conduit_run::{How, Launch};
+//! # fn main() -> Result<(), conduit_run::Error> {
+//! let outcome = Launch::new(4, "sh").args(["-c", "exit $((PMI_RANK == 2 ? 7 : 0))"]).quiet(true).run()?;
+//! assert_eq!((outcome.exit_code, outcome.failed_rank), (7, Some(2)));
+//! assert!(matches!(outcome.how, How::Exited { rank: 2, code: 7, .. }));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What a rank finds
+//! `PMI_FD` (one end of a socket pair), `PMI_RANK`, `PMI_SIZE`; `CONDUIT_LAUNCHER=1`: the launcher reports dead ranks, so
+//! ranks needn't; `CONDUIT_JOB_ID`: a word unique to the job. It leads its own process group. Standard input is rank
+//! 0's; the others read `/dev/null`.
+//!
+//! # How a job ends
+//! When all ranks have exited with 0, with 0. As soon as one fails (exits with another code, is killed, aborts through
+//! PMI, breaks the PMI protocol), with its code, 128 + signal for a killed one; one message names it, the others get
+//! `SIGTERM` and, after a grace, `SIGKILL`. A rank that exits with 0 after PMI's `init` but without `finalize` ends the
+//! job with 0: in GASNet, returning from `main` on one rank ends the job.
+//!
+//! # What is left behind
+//! Nothing. A rank's process group ends with the rank. If the launcher itself is killed, the kernel kills its ranks
+//! (parent-death signal), and a guard process kills their process groups. The program `conduit-run` also collects
+//! processes that left their rank's group, being the reaper of all its descendants.
+
+pub mod cli;
+
+mod affinity;
+mod control;
+mod error;
+mod guard;
+mod job;
+mod launch;
+mod outcome;
+mod output;
+mod program;
+mod rank;
+mod signals;
+mod strays;
+mod terminal;
+
+pub use error::Error;
+pub use job::{Killer, RunningJob};
+pub use launch::{Bind, Launch};
+pub use outcome::{How, Outcome, Status};
+pub use output::Stream;

@@ -198,7 +198,7 @@ impl Codec {
         match (self.state, request) {
             (State::New, Request::Init) | (State::Ready, _) => {}
             (State::New, _) => return Err(CodecError::OutOfOrder("before init")),
-            (State::Finalized, _) => return Err(CodecError::OutOfOrder("after finalize")),
+            (State::Finalized, _) => return Err(CodecError::OutOfOrder("after finalize or abort")),
         }
         let (awaited, line) = match request {
             Request::Init => {

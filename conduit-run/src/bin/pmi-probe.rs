@@ -1,0 +1,109 @@
+//! `pmi-probe`: shows what a rank can learn from its launcher, under any launcher that speaks PMI-1.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use pmi::client::{Connection, Error};
+
+/// A diagnostic program to be started by a launcher (conduit-run, mpiexec.hydra, srun): talks PMI-1 as a rank does.
+#[derive(Debug, Parser)]
+#[command(name = "pmi-probe", version)]
+struct Options {
+    /// Give up when the launcher does not answer a call within this time
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    limit: u64,
+
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Exchange blobs of different sizes between all ranks and check them (the default)
+    Exchange {
+        /// The most bytes that a rank gives
+        #[arg(default_value_t = 3000)]
+        bytes: usize,
+        /// How often
+        #[arg(default_value_t = 3)]
+        rounds: usize,
+    },
+    /// One rank aborts the job, the others wait in a barrier
+    Abort {
+        /// The rank
+        rank: usize,
+        /// The exit code for the job
+        code: i32,
+    },
+    /// One rank exits before finalize, the others wait in a barrier
+    Leave {
+        /// The rank
+        rank: usize,
+        /// Its exit code
+        code: u8,
+    },
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    match probe(&options) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("pmi-probe: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn probe(options: &Options) -> Result<ExitCode, Error> {
+    let limit = Some(Duration::from_secs(options.limit));
+    let Some(mut launcher) = Connection::from_env_within(limit)? else {
+        println!("no launcher: a job of one rank");
+        return Ok(ExitCode::SUCCESS);
+    };
+    let me = launcher.rank();
+    match options.command {
+        None => exchange(&mut launcher, 3000, 3),
+        Some(Command::Exchange { bytes, rounds }) => exchange(&mut launcher, bytes, rounds),
+        Some(Command::Abort { rank, code }) => {
+            if me == rank {
+                launcher.abort(code, "as told")?;
+                std::process::exit(code);
+            }
+            launcher.barrier()?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Command::Leave { rank, code }) => {
+            if me != rank {
+                launcher.barrier()?;
+            }
+            Ok(ExitCode::from(code))
+        }
+    }
+}
+
+fn exchange(launcher: &mut Connection, bytes: usize, rounds: usize) -> Result<ExitCode, Error> {
+    let (me, size) = (launcher.rank(), launcher.size());
+    // Sizes go from nothing to all, contents tell rank, round and place.
+    let blob = |rank: usize, round: usize| -> Vec<u8> {
+        let length = bytes * rank / size.saturating_sub(1).max(1);
+        (0..length)
+            .map(|at| (at ^ (rank << 3) ^ round) as u8)
+            .collect()
+    };
+    for round in 0..rounds {
+        let all = launcher.allgather("probe", &blob(me, round))?;
+        for (rank, got) in all.iter().enumerate() {
+            if *got != blob(rank, round) {
+                eprintln!("pmi-probe: rank {me}: what rank {rank} gave in round {round} is wrong");
+                return Ok(ExitCode::FAILURE);
+            }
+        }
+    }
+    let universe = launcher.universe_size()?;
+    launcher.finalize()?;
+    let universe = universe.map_or("unknown".to_owned(), |number| number.to_string());
+    println!("rank {me} of {size}: {rounds} exchanges are right (universe size {universe})");
+    Ok(ExitCode::SUCCESS)
+}

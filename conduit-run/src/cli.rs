@@ -1,0 +1,189 @@
+//! The command line of `conduit-run`.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::{Bind, Launch};
+
+/// Starts the ranks of a job on this host and ends when they have ended.
+///
+/// The exit code is 0 if all ranks exit with 0, else that of the first rank that fails (128 + signal if it is killed). As
+/// soon as one fails, a message names it and the others are ended. Signals are forwarded to all ranks.
+#[derive(Debug, Parser)]
+#[command(name = "conduit-run", version, after_help = AFTER_HELP)]
+struct Options {
+    /// Number of ranks
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    ranks: u32,
+
+    /// Put "[rank] " before each line of output, and never mix lines
+    #[arg(short = 'l', long)]
+    prefix: bool,
+
+    /// Where ranks run: anywhere, or rank i on the i-th allowed processor (starting over)
+    #[arg(long, value_enum, default_value_t = BindTo::None)]
+    bind: BindTo,
+
+    /// End the job with exit code 124 if it takes longer
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<Duration>,
+
+    /// Time from SIGTERM to SIGKILL for ranks that have to end [default: 1; 3 after SIGINT or SIGTERM]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    grace: Option<Duration>,
+
+    /// Set a variable of the ranks' environment (may be repeated)
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    env: Vec<(String, String)>,
+
+    /// Tell each start and end of a rank
+    #[arg(short, long)]
+    verbose: bool,
+
+    /// The program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
+    command: Vec<OsString>,
+}
+
+const AFTER_HELP: &str = "\
+Exit codes: 0 all ranks succeeded · 2 bad usage, or the job can't be started · 124 time limit · 126 program not \
+executable · 127 program not found · else that of the first rank that failed.
+
+Ranks find PMI_FD, PMI_RANK and PMI_SIZE (PMI-1), CONDUIT_LAUNCHER=1 and CONDUIT_JOB_ID in their environment. Standard \
+input is rank 0's.";
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum BindTo {
+    None,
+    Core,
+}
+
+/// Runs the command line of this process. A launcher of one's own is
+///
+/// ```no_run
+/// fn main() -> std::process::ExitCode {
+///     conduit_run::cli::main()
+/// }
+/// ```
+pub fn main() -> ExitCode {
+    let options = Options::parse();
+    raise_descriptor_limit(u64::from(options.ranks));
+    match launch(options).run() {
+        Ok(outcome) => ExitCode::from(outcome.exit_code),
+        Err(error) => {
+            // Nowhere to complain about a standard error that can't be written.
+            let _ = writeln!(std::io::stderr(), "conduit-run: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn launch(options: Options) -> Launch {
+    let mut command = options.command.into_iter();
+    let program = command.next().unwrap_or_default();
+    let mut launch = Launch::new(options.ranks as usize, program)
+        .args(command)
+        .prefix_output(options.prefix)
+        .bind(match options.bind {
+            BindTo::None => Bind::None,
+            BindTo::Core => Bind::Core,
+        })
+        .timeout(options.timeout)
+        .verbose(options.verbose)
+        .inherit_stdin(true)
+        .own_process(true);
+    if let Some(grace) = options.grace {
+        launch = launch.grace(grace).signal_grace(grace);
+    }
+    options
+        .env
+        .into_iter()
+        .fold(launch, |launch, (name, value)| launch.env(name, value))
+}
+
+/// Many ranks take many descriptors: use all that the hard limit allows, if there is need.
+fn raise_descriptor_limit(ranks: u64) {
+    let limit = getrlimit(Resource::Nofile);
+    if limit
+        .current
+        .is_some_and(|current| current < 4 * ranks + 128)
+    {
+        // If it is refused, the job may still be small enough; if not, the error says so.
+        let _ = setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current: limit.maximum,
+                ..limit
+            },
+        );
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    const MOST: f64 = 1e9;
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..=MOST).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("a number of seconds from 0 to 1e9 is wanted".to_owned()),
+    }
+}
+
+fn variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("NAME=VALUE is wanted".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<Options, clap::Error> {
+        Options::try_parse_from(std::iter::once(&"conduit-run").chain(args))
+    }
+
+    #[test]
+    fn the_programs_own_options_are_left_alone() {
+        let options = parse(&["-n", "4", "-l", "prog", "-n", "--verbose", "--", "x"]).unwrap();
+        assert_eq!(
+            (options.ranks, options.prefix, options.verbose),
+            (4, true, false)
+        );
+        assert_eq!(options.command, ["prog", "-n", "--verbose", "--", "x"]);
+    }
+
+    #[test]
+    fn bad_input_is_refused() {
+        for args in [
+            &["-n", "0", "prog"][..],
+            &["-n", "-1", "prog"],
+            &["-n", "x", "prog"],
+            &["prog"],
+            &["-n", "1"],
+            &["-n", "1", "--timeout", "-1", "prog"],
+            &["-n", "1", "--timeout", "nan", "prog"],
+            &["-n", "1", "--grace", "1e99", "prog"],
+            &["-n", "1", "--env", "=x", "prog"],
+            &["-n", "1", "--env", "x", "prog"],
+            &["-n", "1", "--bind", "moon", "prog"],
+        ] {
+            assert_eq!(parse(args).unwrap_err().exit_code(), 2, "{args:?}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Options::command().debug_assert();
+    }
+}

@@ -1,0 +1,255 @@
+//! A running job.
+
+mod ending;
+mod turn;
+
+use std::collections::HashSet;
+use std::marker::PhantomData;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use pmi::server::{Limits, Server};
+use rustix::process::{Pid, Signal, getpid, pidfd_send_signal};
+
+use crate::guard::Guard;
+use crate::output::{Output, Stream};
+use crate::rank::{Plan, Rank, await_end, start};
+use crate::signals::Signals;
+use crate::terminal::Terminal;
+use crate::{Error, How, Launch, Outcome, Status, strays};
+use ending::Ending;
+
+/// A job whose ranks run. Dropping it kills them.
+///
+/// It stays on the thread that started it: the kernel ends the ranks when that thread ends.
+#[derive(Debug)]
+#[must_use = "dropping a running job kills it"]
+pub struct RunningJob {
+    ranks: Vec<Rank>,
+    pidfds: Arc<Vec<OwnedFd>>,
+    server: Server,
+    output: Output,
+    terminal: Option<Terminal>,
+    signals: Option<Signals>,
+    guard: Guard,
+    /// Children that this process had before the job, when it adopts orphans.
+    spared: Option<HashSet<Pid>>,
+    deadline: Option<Instant>,
+    /// Why the job has to end, once it has.
+    ending: Option<Ending>,
+    /// Ranks that closed their PMI socket between `init` and `finalize`, and when that becomes an error.
+    closed: Vec<(usize, Instant)>,
+    launch: Launch,
+    /// Not `Send`, see above.
+    _thread: PhantomData<*const ()>,
+}
+
+/// Signals ranks from any thread while their job runs. Ranks that have ended are left alone: their process ids may belong
+/// to others by now, but this goes by process descriptor.
+#[derive(Debug, Clone)]
+pub struct Killer(Arc<Vec<OwnedFd>>);
+
+impl Killer {
+    /// Sends a signal (by its number, `libc::SIGKILL` and the like) to a rank's process. Returns whether the rank was
+    /// there to take it.
+    pub fn kill_rank(&self, rank: usize, signal: i32) -> bool {
+        match (self.0.get(rank), Signal::from_named_raw(signal)) {
+            (Some(pidfd), Some(signal)) => pidfd_send_signal(pidfd, signal).is_ok(),
+            _ => false,
+        }
+    }
+}
+
+impl RunningJob {
+    pub(crate) fn start(
+        launch: Launch,
+        file: &Path,
+        processors: &[usize],
+        output: Output,
+    ) -> Result<Self, Error> {
+        let mut spared = None;
+        if launch.own_process {
+            rustix::process::set_child_subreaper(Some(getpid()))
+                .map_err(Error::system("becoming the reaper of all descendants"))?;
+            spared = Some(strays::children());
+        }
+        // The guard before the signals: it must not have our handlers.
+        let guard = Guard::start(launch.ranks).map_err(Error::system("starting the guard"))?;
+        let signals = match launch.own_process {
+            true => Some(Signals::catch().map_err(Error::system("catching signals"))?),
+            false => None,
+        };
+        if let Some(spared) = &mut spared {
+            spared.insert(guard.pid());
+        }
+        let mut terminal = None;
+        let mut stdin = if launch.inherit_stdin {
+            Stdio::inherit()
+        } else {
+            Stdio::null()
+        };
+        if launch.inherit_stdin {
+            let pump = Terminal::new().map_err(Error::system("reading from the terminal"))?;
+            if let Some((pump, read)) = pump {
+                terminal = Some(pump);
+                stdin = Stdio::from(read);
+            }
+        }
+
+        let job_id = job_id();
+        let mut server = Server::new(launch.ranks, &format!("kvs_{job_id}"), Limits::default());
+        // MPI libraries look here for who shares a node with whom: all ranks are on this one.
+        server.preset(
+            "PMI_process_mapping",
+            &format!("(vector,(0,1,{}))", launch.ranks),
+        );
+        let mut job = RunningJob {
+            ranks: Vec::with_capacity(launch.ranks),
+            pidfds: Arc::default(),
+            server,
+            output,
+            terminal,
+            signals,
+            guard,
+            spared,
+            deadline: None,
+            ending: None,
+            closed: Vec::new(),
+            launch,
+            _thread: PhantomData,
+        };
+        let mut pidfds = Vec::with_capacity(job.launch.ranks);
+        for number in 0..job.launch.ranks {
+            let piped = job.output.piped();
+            let plan = Plan {
+                launch: &job.launch,
+                file,
+                processors,
+                job_id: &job_id,
+                piped,
+            };
+            // On an error the job is dropped, which kills the ranks that are there.
+            let (rank, pidfd) = start(&plan, number, std::mem::replace(&mut stdin, Stdio::null()))?;
+            job.guard.add(rank.pid);
+            if job.launch.verbose {
+                job.output
+                    .message(&format!("rank {number} is pid {}", rank.pid.as_raw_pid()));
+            }
+            job.ranks.push(rank);
+            pidfds.push(pidfd);
+        }
+        job.pidfds = Arc::new(pidfds);
+        job.deadline = job
+            .launch
+            .timeout
+            .and_then(|limit| Instant::now().checked_add(limit));
+        Ok(job)
+    }
+
+    /// The ranks' process ids, by rank. A rank that has ended may have given its to another process: see
+    /// [`kill_rank`](Self::kill_rank).
+    pub fn pids(&self) -> Vec<u32> {
+        self.ranks
+            .iter()
+            .map(|rank| rank.pid.as_raw_pid().cast_unsigned())
+            .collect()
+    }
+
+    /// Sends a signal (by its number) to a rank's process. Returns whether the rank was there to take it.
+    pub fn kill_rank(&self, rank: usize, signal: i32) -> bool {
+        self.killer().kill_rank(rank, signal)
+    }
+
+    /// For other threads, and for the function that takes the output.
+    pub fn killer(&self) -> Killer {
+        Killer(Arc::clone(&self.pidfds))
+    }
+
+    /// Does the launcher's work for at most `time`. Returns whether all ranks have ended, after which
+    /// [`wait`](Self::wait) returns without waiting.
+    ///
+    /// # Errors
+    /// The system refuses to wait.
+    pub fn wait_for(&mut self, time: Duration) -> Result<bool, Error> {
+        let until = Instant::now().checked_add(time);
+        loop {
+            if self.all_ended() {
+                return Ok(true);
+            }
+            if until.is_some_and(|until| until <= Instant::now()) {
+                return Ok(false);
+            }
+            self.turn(until)?;
+        }
+    }
+
+    /// Does the launcher's work until the job has ended and everything is collected.
+    ///
+    /// # Errors
+    /// The system refuses to wait; the ranks are killed then.
+    pub fn wait(mut self) -> Result<Outcome, Error> {
+        while !self.all_ended() {
+            self.turn(None)?;
+        }
+        if let Some(spared) = &self.spared {
+            strays::end_all(spared);
+        }
+        self.finish_output()?;
+        let how = self
+            .ending
+            .as_ref()
+            .map_or(How::Completed, |ending| self.verdict(ending));
+        let ranks: Vec<Status> = self.ranks.iter().filter_map(|rank| rank.status).collect();
+        Ok(Outcome {
+            exit_code: how.exit_code(),
+            failed_rank: how.failed_rank(),
+            how,
+            ranks,
+        })
+    }
+
+    fn all_ended(&self) -> bool {
+        self.ranks.iter().all(|rank| rank.status.is_some())
+    }
+
+    /// Hands on what is left in the ranks' pipes and waits until the readers of the output have taken it.
+    fn finish_output(&mut self) -> Result<(), Error> {
+        for rank in 0..self.ranks.len() {
+            for stream in Stream::BOTH {
+                while self.read_output(rank, stream) {}
+                self.close_output(rank, stream);
+            }
+        }
+        self.deadline = None;
+        while self.output.drains().iter().any(|drain| !drain.is_empty()) {
+            self.turn(None)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for RunningJob {
+    fn drop(&mut self) {
+        for rank in self.ranks.iter().filter(|rank| rank.status.is_none()) {
+            rank.kill_group(Signal::KILL);
+        }
+        for rank in self.ranks.iter().filter(|rank| rank.status.is_none()) {
+            self.guard.retire(rank.pid);
+            await_end(rank.pid);
+        }
+        if let Some(spared) = &self.spared {
+            strays::end_all(spared);
+        }
+    }
+}
+
+/// A word that no other job of this host has: process id and time.
+fn job_id() -> String {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    format!("{}-{:x}", getpid().as_raw_pid(), now.as_nanos())
+}

@@ -1,0 +1,243 @@
+//! When a job has to end, and why.
+
+use std::time::{Duration, Instant};
+
+use pmi::server::RankState;
+use rustix::process::Signal;
+
+use super::RunningJob;
+use crate::outcome::signal_text;
+use crate::{How, Status};
+
+/// A job on its way out.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    how: How,
+    /// When those still there are killed; `None` once they have been.
+    kill_at: Option<Instant>,
+    /// The first rank that failed after the launcher was told by a signal to end the job.
+    failed: Option<How>,
+    /// Whether ranks had to be killed at the end of their grace.
+    forced: bool,
+}
+
+impl RunningJob {
+    /// When the loop has to wake though nothing happens.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        let running = || {
+            let closed = self.closed.iter().map(|(_, when)| *when);
+            closed.chain(self.deadline).min()
+        };
+        self.ending
+            .as_ref()
+            .map_or_else(running, |ending| ending.kill_at)
+    }
+
+    /// Deals with deadlines that are over.
+    pub(super) fn on_time(&mut self, now: Instant) {
+        if let Some(ending) = &mut self.ending {
+            if ending.kill_at.is_some_and(|when| when <= now) {
+                ending.kill_at = None;
+                ending.forced = true;
+                self.kill_remaining();
+            }
+            return;
+        }
+        if let Some(&(rank, _)) = self.closed.iter().find(|(_, when)| *when <= now) {
+            self.fail_protocol(rank, "it has closed its connection without finalize");
+        } else if self.deadline.is_some_and(|when| when <= now) && !self.all_ended() {
+            let limit = self.launch.timeout.unwrap_or_default();
+            self.end(How::TimedOut { limit });
+        }
+    }
+
+    fn kill_remaining(&mut self) {
+        let alive: Vec<String> = self
+            .ranks
+            .iter()
+            .enumerate()
+            .filter(|(_, rank)| rank.status.is_none())
+            .map(|(number, rank)| {
+                rank.kill_group(Signal::KILL);
+                number.to_string()
+            })
+            .collect();
+        if self.launch.verbose && !alive.is_empty() {
+            self.output.message(&format!(
+                "killing what has not ended: rank {}",
+                alive.join(", ")
+            ));
+        }
+    }
+
+    pub(super) fn fail_protocol(&mut self, rank: usize, what: &str) {
+        let what = what.to_owned();
+        self.end(How::Protocol {
+            rank,
+            pid: self.pid(rank),
+            what,
+        });
+    }
+
+    pub(super) fn fail_abort(&mut self, rank: usize, code: i32, message: Option<String>) {
+        self.end(How::Aborted {
+            rank,
+            pid: self.pid(rank),
+            code,
+            message,
+        });
+    }
+
+    fn pid(&self, rank: usize) -> u32 {
+        self.ranks[rank].pid.as_raw_pid().cast_unsigned()
+    }
+
+    /// Draws the consequences of ranks that ended in one turn of the loop. Which of them ended first is not known: a
+    /// killed one rather drew the others along than the other way round, a failed one rather than one that left.
+    pub(super) fn judge(&mut self, ended: Vec<(usize, Status)>) {
+        let mut causes = Vec::new();
+        for (rank, status) in ended {
+            let pid = self.pid(rank);
+            if self.launch.verbose {
+                let how = match status {
+                    Status::Exited(code) => format!("has exited with code {code}"),
+                    Status::Killed { signal, .. } => {
+                        format!("was killed by {}", signal_text(signal))
+                    }
+                };
+                self.output
+                    .message(&format!("rank {rank} (pid {pid}) {how}"));
+            }
+            let state = self.server.state(rank);
+            let broken = self.server.on_end(rank);
+            let active = [Some(RankState::Active), Some(RankState::InBarrier)].contains(&state);
+            match status {
+                Status::Killed { signal, core } => {
+                    causes.push((
+                        0,
+                        How::Killed {
+                            rank,
+                            pid,
+                            signal,
+                            core,
+                        },
+                    ));
+                }
+                Status::Exited(0) if active => causes.push((2, How::Left { rank, pid })),
+                Status::Exited(0) => {
+                    if let Err(error) = broken {
+                        let (rank, what) = (error.rank(), error.to_string());
+                        causes.push((
+                            3,
+                            How::Protocol {
+                                rank,
+                                pid: self.pid(rank),
+                                what,
+                            },
+                        ));
+                    }
+                }
+                Status::Exited(code) => causes.push((1, How::Exited { rank, pid, code })),
+            }
+        }
+        causes.sort_by_key(|(severity, _)| *severity);
+        for (_, how) in causes {
+            self.end(how);
+        }
+    }
+
+    /// Ends the job for this reason, unless it is ending already.
+    fn end(&mut self, how: How) {
+        if let Some(ending) = &mut self.ending {
+            if how.failed_rank().is_some() && matches!(ending.how, How::Signalled { .. }) {
+                ending.failed.get_or_insert(how);
+            }
+            return;
+        }
+        let in_order = how.exit_code() == 0;
+        if if in_order {
+            self.launch.verbose
+        } else {
+            !self.launch.quiet
+        } {
+            self.output.message(&format!("{how}; ending the job"));
+        }
+        self.ending = Some(Ending::new(how, self.launch.grace));
+        self.signal_all(Signal::TERM);
+        // A stopped rank hears SIGTERM only when it goes on.
+        self.signal_all(Signal::CONT);
+    }
+
+    fn signal_all(&self, signal: Signal) {
+        self.ranks.iter().for_each(|rank| rank.kill_group(signal));
+    }
+
+    /// The launcher itself has received a signal.
+    pub(super) fn on_signal(&mut self, signal: i32) {
+        match signal {
+            libc::SIGCHLD => self.reap_strays(),
+            libc::SIGCONT => self.terminal.iter_mut().for_each(|pump| pump.resume()),
+            libc::SIGTSTP => {
+                self.signal_all(Signal::STOP);
+                // Stops this process, until somebody makes it go on: then the ranks go on too.
+                let _ = signal_hook::low_level::raise(libc::SIGSTOP);
+                self.signal_all(Signal::CONT);
+            }
+            libc::SIGINT | libc::SIGTERM => self.on_end_signal(signal),
+            _ => Signal::from_named_raw(signal)
+                .into_iter()
+                .for_each(|s| self.signal_all(s)),
+        }
+    }
+
+    /// The first request to end is forwarded and gives the ranks a grace; the second one ends it.
+    fn on_end_signal(&mut self, signal: i32) {
+        Signal::from_named_raw(signal)
+            .into_iter()
+            .for_each(|s| self.signal_all(s));
+        match &mut self.ending {
+            None => {
+                if self.launch.verbose {
+                    let text = format!("received {}; waiting for the ranks", signal_text(signal));
+                    self.output.message(&text);
+                }
+                let how = How::Signalled { signal };
+                self.ending = Some(Ending::new(how, self.launch.signal_grace));
+                self.signal_all(Signal::CONT);
+            }
+            Some(ending) if matches!(ending.how, How::Signalled { .. }) => {
+                ending.kill_at = Some(Instant::now());
+            }
+            Some(_) => {}
+        }
+        if self.all_ended() {
+            // Nothing is left but output that nobody takes.
+            self.output
+                .drains_mut()
+                .iter_mut()
+                .for_each(crate::output::Drain::give_up);
+        }
+    }
+
+    /// What ended the job, when all ranks have ended.
+    pub(super) fn verdict(&self, ending: &Ending) -> How {
+        match &ending.how {
+            How::Signalled { .. } if ending.forced => ending.how.clone(),
+            // Ranks that took the signal well make the job a success.
+            How::Signalled { .. } => ending.failed.clone().unwrap_or(How::Completed),
+            how => how.clone(),
+        }
+    }
+}
+
+impl Ending {
+    fn new(how: How, grace: Duration) -> Self {
+        let kill_at = Instant::now().checked_add(grace);
+        Ending {
+            how,
+            kill_at,
+            failed: None,
+            forced: false,
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! One turn of the launcher's loop: wait for something to happen, then deal with all of it.
+
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+use pmi::server::{Action, RankState};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
+
+use super::RunningJob;
+use crate::control::Incoming;
+use crate::output::Stream;
+use crate::{Error, Status, strays};
+
+/// What a descriptor of the poll set is.
+#[derive(Debug, Clone, Copy)]
+enum Event {
+    Control(usize),
+    Output(usize, Stream),
+    Ended(usize),
+    Signal,
+    Terminal,
+    Drain(usize),
+}
+
+impl RunningJob {
+    /// Waits until something happens, at most until `until`, and deals with it.
+    pub(super) fn turn(&mut self, until: Option<Instant>) -> Result<(), Error> {
+        let wake = [until, self.next_deadline()].into_iter().flatten().min();
+        let ready = self.poll(wake)?;
+        // Signals first: they must work whatever else is going on.
+        if ready
+            .iter()
+            .any(|(event, _)| matches!(event, Event::Signal))
+        {
+            let came = self.signals.as_mut().map(|signals| signals.take());
+            for signal in came.unwrap_or_default() {
+                self.on_signal(signal);
+            }
+        }
+        let mut ended = Vec::new();
+        for (event, flags) in ready {
+            match event {
+                Event::Control(rank) => {
+                    if flags.contains(PollFlags::OUT) {
+                        self.ranks[rank].control.flush();
+                    }
+                    self.on_control(rank);
+                }
+                Event::Output(rank, stream) => {
+                    self.read_output(rank, stream);
+                }
+                Event::Drain(index) => {
+                    if let Some(drain) = self.output.drains_mut().get_mut(index) {
+                        drain.advance();
+                    }
+                    self.drop_dead_sources();
+                }
+                Event::Terminal => self.terminal.iter_mut().for_each(|pump| pump.advance()),
+                Event::Ended(rank) => ended.push(rank),
+                Event::Signal => {}
+            }
+        }
+        self.on_ended(&ended);
+        self.on_time(Instant::now());
+        Ok(())
+    }
+
+    /// What is ready, with its flags.
+    fn poll(&self, wake: Option<Instant>) -> Result<Vec<(Event, PollFlags)>, Error> {
+        let mut events = Vec::new();
+        let mut fds = Vec::new();
+        for (number, rank) in self.ranks.iter().enumerate() {
+            if let Some((socket, flags)) = rank.control.interest() {
+                events.push(Event::Control(number));
+                fds.push(PollFd::new(socket, flags));
+            }
+            for stream in Stream::BOTH {
+                if let Some(source) = &rank.sources[stream as usize]
+                    && self.output.accepts(stream)
+                {
+                    events.push(Event::Output(number, stream));
+                    fds.push(PollFd::from_borrowed_fd(source.as_fd(), PollFlags::IN));
+                }
+            }
+            if rank.status.is_none() {
+                events.push(Event::Ended(number));
+                fds.push(PollFd::new(&self.pidfds[number], PollFlags::IN));
+            }
+        }
+        if let Some(signals) = &self.signals {
+            events.push(Event::Signal);
+            fds.push(PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN));
+        }
+        if let Some(fd) = self.terminal.as_ref().and_then(|pump| pump.poll_fd()) {
+            events.push(Event::Terminal);
+            fds.push(fd);
+        }
+        for (index, drain) in self.output.drains().iter().enumerate() {
+            if !drain.is_empty() {
+                events.push(Event::Drain(index));
+                fds.push(PollFd::from_borrowed_fd(drain.fd(), PollFlags::OUT));
+            }
+        }
+        let left = wake.map(|wake| wake.saturating_duration_since(Instant::now()));
+        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(Error::system("waiting for the ranks")(error)),
+        }
+        let flags = fds.iter().map(PollFd::revents);
+        Ok(events
+            .into_iter()
+            .zip(flags)
+            .filter(|(_, flags)| !flags.is_empty())
+            .collect())
+    }
+
+    /// Deals with all that a rank has sent over PMI.
+    fn on_control(&mut self, rank: usize) {
+        loop {
+            match self.ranks[rank].control.next() {
+                Incoming::Line(line) => self.on_line(rank, &line),
+                Incoming::Nothing => return,
+                Incoming::Closed => {
+                    let active = [Some(RankState::Active), Some(RankState::InBarrier)];
+                    if active.contains(&self.server.state(rank)) {
+                        // Most likely it is about to end, which says more: wait for that a while.
+                        self.closed.push((rank, Instant::now() + self.launch.grace));
+                    }
+                    return;
+                }
+                Incoming::Broken(error) => return self.fail_protocol(rank, &error.to_string()),
+            }
+        }
+    }
+
+    fn on_line(&mut self, rank: usize, line: &str) {
+        let actions = match self.server.on_line(rank, line) {
+            Ok(actions) => actions,
+            Err(error) => {
+                self.ranks[rank].control.close();
+                return self.fail_protocol(error.rank(), &error.to_string());
+            }
+        };
+        for action in actions {
+            match action {
+                Action::Send { rank, line } => {
+                    let keeps_up = self.ranks[rank].control.send(&line);
+                    if !keeps_up {
+                        self.ranks[rank].control.close();
+                        self.fail_protocol(rank, "it does not read the answers to its requests");
+                    }
+                }
+                Action::Abort {
+                    rank,
+                    code,
+                    message,
+                } => self.fail_abort(rank, code, message),
+                // The server remembers it, and its state is asked when the rank ends.
+                Action::Finalized { .. } => {}
+                _ => {}
+            }
+        }
+    }
+
+    /// Reads a chunk of a rank's output. Returns whether there may be more.
+    pub(super) fn read_output(&mut self, rank: usize, stream: Stream) -> bool {
+        let Some(source) = &mut self.ranks[rank].sources[stream as usize] else {
+            return false;
+        };
+        match source.read(|line| self.output.line(rank, stream, line)) {
+            Ok(more) => more,
+            Err(()) => {
+                self.close_output(rank, stream);
+                false
+            }
+        }
+    }
+
+    pub(super) fn close_output(&mut self, rank: usize, stream: Stream) {
+        if let Some(source) = self.ranks[rank].sources[stream as usize].take() {
+            source.end(|line| self.output.line(rank, stream, line));
+        }
+    }
+
+    /// When nobody reads the launcher's output any more, the ranks get to feel it (SIGPIPE) as they would without the
+    /// launcher between.
+    fn drop_dead_sources(&mut self) {
+        for stream in Stream::BOTH {
+            if self.output.dead(stream) {
+                self.ranks
+                    .iter_mut()
+                    .for_each(|rank| rank.sources[stream as usize] = None);
+            }
+        }
+    }
+
+    /// Collects ranks whose processes have ended, all those of one turn before any is judged.
+    fn on_ended(&mut self, ended: &[usize]) {
+        let mut found = Vec::new();
+        for &rank in ended {
+            // It may have said something before it ended: an abort, for example.
+            self.on_control(rank);
+            self.ranks[rank].control.close();
+            self.closed.retain(|(closed, _)| *closed != rank);
+            let pid = self.ranks[rank].pid;
+            // The order matters: as long as the process is not reaped, its number and its group's are its own.
+            self.ranks[rank].kill_group(Signal::KILL);
+            self.guard.retire(pid);
+            let Ok(Some(status)) = waitid(
+                WaitId::Pid(pid),
+                WaitIdOptions::EXITED | WaitIdOptions::NOHANG,
+            ) else {
+                // Somebody else in this process has reaped it: all that is known is that it has ended.
+                self.ranks[rank].status = Some(Status::Exited(1));
+                found.push((rank, Status::Exited(1)));
+                continue;
+            };
+            let status = Status::from_wait(&status);
+            self.ranks[rank].status = Some(status);
+            found.push((rank, status));
+        }
+        self.judge(found);
+    }
+
+    /// Reaps adopted processes that have ended.
+    pub(super) fn reap_strays(&self) {
+        let Some(spared) = &self.spared else { return };
+        while let Some(child) = strays::peek_ended() {
+            // A rank is collected through its descriptor, the guard when it is dropped; the rest can wait for that.
+            if spared.contains(&child) || self.ranks.iter().any(|rank| rank.pid == child) {
+                return;
+            }
+            strays::reap(child);
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! What to start, and how.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::time::Duration;
+
+use rustix::process::{Resource, getrlimit};
+
+use crate::output::{LineSink, Output, Stream};
+use crate::{Error, Outcome, RunningJob, affinity, program};
+
+/// Variables that the launcher sets for each rank.
+const RESERVED: [&str; 5] = [
+    "PMI_FD",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "CONDUIT_LAUNCHER",
+    "CONDUIT_JOB_ID",
+];
+
+/// Where ranks may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Bind {
+    /// Wherever the launcher may.
+    #[default]
+    None,
+    /// Rank i on the i-th processor that the launcher may use, starting over when there are more ranks.
+    Core,
+}
+
+/// A job to be started. See the [crate's documentation](crate) for what a rank finds and how a job ends.
+#[must_use = "a job starts with run or spawn"]
+pub struct Launch {
+    pub(crate) ranks: usize,
+    pub(crate) program: OsString,
+    pub(crate) args: Vec<OsString>,
+    pub(crate) env: Vec<(OsString, OsString)>,
+    pub(crate) bind: Bind,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) grace: Duration,
+    pub(crate) signal_grace: Duration,
+    pub(crate) quiet: bool,
+    pub(crate) verbose: bool,
+    pub(crate) inherit_stdin: bool,
+    pub(crate) own_process: bool,
+    prefix_output: bool,
+    sink: Option<LineSink>,
+}
+
+impl fmt::Debug for Launch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Launch")
+            .field("ranks", &self.ranks)
+            .field("program", &self.program)
+            .field("args", &self.args)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Launch {
+    /// `ranks` processes of `program`, which is looked up in `PATH` if it has no slash.
+    pub fn new(ranks: usize, program: impl AsRef<OsStr>) -> Self {
+        Launch {
+            ranks,
+            program: program.as_ref().to_owned(),
+            args: Vec::new(),
+            env: Vec::new(),
+            bind: Bind::None,
+            timeout: None,
+            grace: Duration::from_secs(1),
+            signal_grace: Duration::from_secs(3),
+            quiet: false,
+            verbose: false,
+            inherit_stdin: false,
+            own_process: false,
+            prefix_output: false,
+            sink: None,
+        }
+    }
+
+    /// Adds arguments for the program.
+    pub fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
+        self.args
+            .extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self
+    }
+
+    /// Sets a variable of the ranks' environment, which is otherwise the launcher's.
+    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.env
+            .push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// Whether each line of the ranks' output gets `[rank] ` before it. Lines are then never mixed. Default: no, the ranks
+    /// write to the launcher's streams directly.
+    pub fn prefix_output(mut self, prefix: bool) -> Self {
+        self.prefix_output = prefix;
+        self
+    }
+
+    /// Gives each line of the ranks' output (rank, stream, the line without its newline) to a function, instead of to the
+    /// launcher's streams. It is called by the thread that waits for the job. Lines above 64 KiB come in pieces.
+    pub fn output(mut self, sink: impl FnMut(usize, Stream, &[u8]) + Send + 'static) -> Self {
+        self.sink = Some(Box::new(sink));
+        self
+    }
+
+    /// Where ranks may run.
+    pub fn bind(mut self, bind: Bind) -> Self {
+        self.bind = bind;
+        self
+    }
+
+    /// Ends the job with exit code 124 if it takes longer. Default: no limit.
+    pub fn timeout(mut self, timeout: Option<Duration>) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// The time between `SIGTERM` and `SIGKILL` for ranks that have to end because another has failed. Default: 1 s.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// The time between a forwarded `SIGINT` or `SIGTERM` and `SIGKILL`. Default: 3 s.
+    pub fn signal_grace(mut self, grace: Duration) -> Self {
+        self.signal_grace = grace;
+        self
+    }
+
+    /// Whether the message that names a failed rank is left out; [`Outcome::how`] says the same. Default: no.
+    pub fn quiet(mut self, quiet: bool) -> Self {
+        self.quiet = quiet;
+        self
+    }
+
+    /// Whether each start and end of a rank is told on standard error. Default: no.
+    pub fn verbose(mut self, verbose: bool) -> Self {
+        self.verbose = verbose;
+        self
+    }
+
+    /// Whether rank 0 reads the launcher's standard input. Default: no, it reads `/dev/null` as the others do.
+    pub fn inherit_stdin(mut self, inherit: bool) -> Self {
+        self.inherit_stdin = inherit;
+        self
+    }
+
+    /// For a process that does nothing else: signals are caught and forwarded to the ranks, and descendants that left
+    /// their rank's process group are adopted and ended with the job. Default: no.
+    pub fn own_process(mut self, own: bool) -> Self {
+        self.own_process = own;
+        self
+    }
+
+    /// Starts the job and waits for its end.
+    ///
+    /// # Errors
+    /// The job can't be started: no ranks, too many for this process, no such program, a reserved variable, or the
+    /// system refuses a process. No rank is left running. A job that fails is no error but an [`Outcome`].
+    pub fn run(self) -> Result<Outcome, Error> {
+        self.spawn()?.wait()
+    }
+
+    /// Starts the job. The launcher's work (PMI, output, noticing failures) is done while
+    /// [`RunningJob::wait`] or [`RunningJob::wait_for`] runs.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn spawn(mut self) -> Result<RunningJob, Error> {
+        let output = match self.sink.take() {
+            Some(sink) => Output::Captured(sink),
+            None if self.prefix_output => Output::prefixed(),
+            None => Output::Inherited,
+        };
+        self.check(output.piped())?;
+        let path = self
+            .env
+            .iter()
+            .rev()
+            .find(|(name, _)| name == "PATH")
+            .map(|(_, v)| v.clone());
+        let path = path.or_else(|| std::env::var_os("PATH"));
+        let file = program::find(&self.program, path.as_deref())?;
+        let processors = match self.bind {
+            Bind::None => Vec::new(),
+            Bind::Core => affinity::allowed()?,
+        };
+        RunningJob::start(self, &file, &processors, output)
+    }
+
+    fn check(&self, piped: bool) -> Result<(), Error> {
+        if self.ranks == 0 {
+            return Err(Error::NoRanks);
+        }
+        let reserved = |name: &OsStr| RESERVED.iter().any(|reserved| *reserved == name);
+        if let Some((name, _)) = self.env.iter().find(|(name, _)| reserved(name)) {
+            return Err(Error::ReservedVariable {
+                name: name.to_string_lossy().into_owned(),
+            });
+        }
+        // A rank takes a socket and a pidfd, and two pipes; starting one takes some more for a moment.
+        let open = std::fs::read_dir("/proc/self/fd").map_or(64, Iterator::count) as u64;
+        let each = if piped { 4 } else { 2 };
+        let needed = (self.ranks as u64)
+            .saturating_mul(each)
+            .saturating_add(open + 32);
+        match getrlimit(Resource::Nofile).current {
+            Some(limit) if needed > limit => Err(Error::TooManyRanks {
+                ranks: self.ranks,
+                needed,
+                limit,
+            }),
+            _ => Ok(()),
+        }
+    }
+}

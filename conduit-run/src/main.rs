@@ -1,0 +1,7 @@
+//! `conduit-run`: starts the ranks of a job on this host.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    conduit_run::cli::main()
+}

@@ -1,0 +1,272 @@
+//! How ranks and jobs end.
+
+use std::fmt;
+use std::time::Duration;
+
+use rustix::process::WaitIdStatus;
+
+/// How a rank's process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Status {
+    /// It exited with this code.
+    Exited(u8),
+    /// This signal killed it.
+    Killed {
+        /// The signal's number.
+        signal: i32,
+        /// Whether it left a core file.
+        core: bool,
+    },
+}
+
+impl Status {
+    pub(crate) fn from_wait(status: &WaitIdStatus) -> Self {
+        match status.terminating_signal() {
+            Some(signal) => Status::Killed {
+                signal,
+                core: status.dumped(),
+            },
+            // An exit status has 8 bits.
+            None => Status::Exited((status.exit_status().unwrap_or(1) & 0xff) as u8),
+        }
+    }
+
+    /// The code as shells give it: 128 + signal for a killed process.
+    pub fn code(self) -> u8 {
+        match self {
+            Status::Exited(code) => code,
+            Status::Killed { signal, .. } => code_of_signal(signal),
+        }
+    }
+}
+
+/// 128 + signal, within 8 bits: signals are below 65.
+pub(crate) fn code_of_signal(signal: i32) -> u8 {
+    u8::try_from(signal.saturating_add(128)).unwrap_or(u8::MAX)
+}
+
+/// What ended a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum How {
+    /// All ranks exited with 0.
+    Completed,
+    /// A rank exited with 0 between PMI's `init` and `finalize`, which ends the job in order.
+    Left {
+        /// The rank.
+        rank: usize,
+        /// Its process id.
+        pid: u32,
+    },
+    /// A rank exited with another code than 0.
+    Exited {
+        /// The rank.
+        rank: usize,
+        /// Its process id.
+        pid: u32,
+        /// Its exit code.
+        code: u8,
+    },
+    /// A rank was killed by a signal.
+    Killed {
+        /// The rank.
+        rank: usize,
+        /// Its process id.
+        pid: u32,
+        /// The signal's number.
+        signal: i32,
+        /// Whether it left a core file.
+        core: bool,
+    },
+    /// A rank ended the job through PMI's `abort`.
+    Aborted {
+        /// The rank.
+        rank: usize,
+        /// Its process id.
+        pid: u32,
+        /// The code that it gave.
+        code: i32,
+        /// Its reason, if it gave one.
+        message: Option<String>,
+    },
+    /// A rank broke the PMI protocol, or waits in a barrier that can't complete.
+    Protocol {
+        /// The rank.
+        rank: usize,
+        /// Its process id.
+        pid: u32,
+        /// What is wrong.
+        what: String,
+    },
+    /// The time limit was over.
+    TimedOut {
+        /// The limit.
+        limit: Duration,
+    },
+    /// The launcher was told to end the job by this signal.
+    Signalled {
+        /// The signal's number.
+        signal: i32,
+    },
+}
+
+impl How {
+    /// The rank to blame: none when the job ended in order or from outside.
+    pub fn failed_rank(&self) -> Option<usize> {
+        match self {
+            How::Aborted { code: 0, .. } => None,
+            How::Exited { rank, .. }
+            | How::Killed { rank, .. }
+            | How::Aborted { rank, .. }
+            | How::Protocol { rank, .. } => Some(*rank),
+            How::Completed | How::Left { .. } | How::TimedOut { .. } | How::Signalled { .. } => {
+                None
+            }
+        }
+    }
+
+    /// The job's exit code.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            How::Completed | How::Left { .. } => 0,
+            How::Exited { code, .. } => *code,
+            How::Killed { signal, .. } | How::Signalled { signal } => code_of_signal(*signal),
+            // What exit() would make of the code, except that a failure never looks like success.
+            How::Aborted { code, .. } => match (*code & 0xff) as u8 {
+                0 if *code != 0 => 1,
+                low => low,
+            },
+            How::Protocol { .. } => 1,
+            How::TimedOut { .. } => 124,
+        }
+    }
+}
+
+impl fmt::Display for How {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            How::Completed => write!(f, "all ranks have exited with 0"),
+            How::Left { rank, pid } => {
+                write!(
+                    f,
+                    "rank {rank} (pid {pid}) exited with 0 without PMI finalize"
+                )
+            }
+            How::Exited { rank, pid, code } => {
+                write!(f, "rank {rank} (pid {pid}) exited with code {code}")
+            }
+            How::Killed {
+                rank,
+                pid,
+                signal,
+                core,
+            } => {
+                let core = if *core { ", core dumped" } else { "" };
+                let signal = signal_text(*signal);
+                write!(f, "rank {rank} (pid {pid}) was killed by {signal}{core}")
+            }
+            How::Aborted {
+                rank,
+                pid,
+                code,
+                message,
+            } => {
+                write!(
+                    f,
+                    "rank {rank} (pid {pid}) aborted the job with code {code}"
+                )?;
+                message
+                    .iter()
+                    .try_for_each(|message| write!(f, ": {message}"))
+            }
+            How::Protocol { rank, pid, what } => {
+                write!(f, "rank {rank} (pid {pid}) broke the PMI protocol: {what}")
+            }
+            How::TimedOut { limit } => {
+                write!(f, "the job has not ended within {} s", limit.as_secs_f64())
+            }
+            How::Signalled { signal } => write!(f, "received {}", signal_text(*signal)),
+        }
+    }
+}
+
+/// `signal 9 (SIGKILL)`.
+pub(crate) fn signal_text(signal: i32) -> String {
+    match signal_hook::low_level::signal_name(signal) {
+        Some(name) => format!("signal {signal} ({name})"),
+        None => format!("signal {signal}"),
+    }
+}
+
+/// The end of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// 0 if all ranks exited with 0 or one [left](How::Left); the code of the first rank that failed, 128 + signal if
+    /// killed; 124 for the time limit.
+    pub exit_code: u8,
+    /// The first rank that failed.
+    pub failed_rank: Option<usize>,
+    /// What ended the job.
+    pub how: How,
+    /// How each rank's process ended, by rank; those that the launcher ended included.
+    pub ranks: Vec<Status>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_are_those_of_shells() {
+        assert_eq!(Status::Exited(3).code(), 3);
+        assert_eq!(
+            Status::Killed {
+                signal: 9,
+                core: false
+            }
+            .code(),
+            137
+        );
+        assert_eq!(
+            How::TimedOut {
+                limit: Duration::ZERO
+            }
+            .exit_code(),
+            124
+        );
+        assert_eq!(How::Signalled { signal: 2 }.exit_code(), 130);
+        assert_eq!(How::Left { rank: 1, pid: 5 }.exit_code(), 0);
+    }
+
+    #[test]
+    fn an_abort_that_failed_never_looks_like_success() {
+        let abort = |code| How::Aborted {
+            rank: 0,
+            pid: 1,
+            code,
+            message: None,
+        };
+        let codes = [0, 1, 255, 256, -1].map(|code| abort(code).exit_code());
+        assert_eq!(codes, [0, 1, 255, 1, 255]);
+        assert_eq!(
+            (abort(0).failed_rank(), abort(256).failed_rank()),
+            (None, Some(0))
+        );
+    }
+
+    #[test]
+    fn messages_name_rank_and_signal() {
+        let how = How::Killed {
+            rank: 2,
+            pid: 123,
+            signal: 9,
+            core: false,
+        };
+        assert_eq!(
+            how.to_string(),
+            "rank 2 (pid 123) was killed by signal 9 (SIGKILL)"
+        );
+    }
+}

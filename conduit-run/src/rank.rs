@@ -1,0 +1,163 @@
+//! Starting one rank's process.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, getppid, kill_process_group,
+    pidfd_open, set_parent_process_death_signal, waitid,
+};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use crate::control::Control;
+use crate::output::Source;
+use crate::{Error, Launch, Status, affinity, program};
+
+/// A rank as its launcher has it.
+#[derive(Debug)]
+pub(crate) struct Rank {
+    pub(crate) pid: Pid,
+    pub(crate) control: Control,
+    /// Standard output and error, when they come through pipes.
+    pub(crate) sources: [Option<Source>; 2],
+    /// Set once the process has ended and has been reaped: its number means nothing any more.
+    pub(crate) status: Option<Status>,
+}
+
+/// What all ranks have in common.
+pub(crate) struct Plan<'a> {
+    pub(crate) launch: &'a Launch,
+    pub(crate) file: &'a Path,
+    pub(crate) processors: &'a [usize],
+    pub(crate) job_id: &'a str,
+    pub(crate) piped: bool,
+}
+
+/// Starts a rank. Its process leads its own group, and dies when this thread ends.
+pub(crate) fn start(plan: &Plan<'_>, rank: usize, stdin: Stdio) -> Result<(Rank, OwnedFd), Error> {
+    let spawn_error = |source: io::Error| Error::Spawn { rank, source };
+    let (ours, theirs) = UnixStream::pair().map_err(spawn_error)?;
+
+    let launch = plan.launch;
+    let mut command = Command::new(plan.file);
+    command
+        .arg0(&launch.program)
+        .args(&launch.args)
+        .stdin(stdin)
+        .process_group(0);
+    // Of an outer launcher: this rank isn't that one's.
+    for stale in ["PMI_PORT", "PMI_ID", "PMI_SPAWNED"] {
+        command.env_remove(stale);
+    }
+    command.envs(launch.env.iter().map(|(name, value)| (name, value)));
+    command
+        .env("PMI_FD", theirs.as_raw_fd().to_string())
+        .env("PMI_RANK", rank.to_string())
+        .env("PMI_SIZE", launch.ranks.to_string())
+        .env("CONDUIT_LAUNCHER", "1")
+        .env("CONDUIT_JOB_ID", plan.job_id);
+
+    let mut sources = [None, None];
+    if plan.piped {
+        let (read, write) = pipe().map_err(spawn_error)?;
+        sources[0] = Some(Source::new(read));
+        command.stdout(write);
+        let (read, write) = pipe().map_err(spawn_error)?;
+        sources[1] = Some(Source::new(read));
+        command.stderr(write);
+    }
+
+    let setup = Setup {
+        launcher: getpid(),
+        pmi: theirs.as_raw_fd(),
+        processor: affinity::of_rank(plan.processors, rank).map(only),
+    };
+    // SAFETY: between fork and exec, `Setup::apply` makes system calls only: no allocation, no locks.
+    unsafe { command.pre_exec(move || setup.apply()) };
+    let child = command.spawn().map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
+            program::error(plan.file.to_owned(), source)
+        }
+        _ if source.raw_os_error() == Some(libc::ENOEXEC) => {
+            program::error(plan.file.to_owned(), source)
+        }
+        _ => spawn_error(source),
+    })?;
+
+    let no_pid = || spawn_error(io::Error::from(io::ErrorKind::InvalidData));
+    let pid = Pid::from_raw(child.id().cast_signed()).ok_or_else(no_pid)?;
+    let rank = Rank {
+        pid,
+        control: Control::new(ours.into()),
+        sources,
+        status: None,
+    };
+    match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(pidfd) => Ok((rank, pidfd)),
+        Err(error) => {
+            rank.kill_group(Signal::KILL);
+            await_end(pid);
+            Err(spawn_error(error.into()))
+        }
+    }
+}
+
+impl Rank {
+    /// Signals the rank and all of its process group, unless it has been reaped.
+    pub(crate) fn kill_group(&self, signal: Signal) {
+        if self.status.is_none() {
+            let _ = kill_process_group(self.pid, signal);
+        }
+    }
+}
+
+/// Waits until a child ends, and reaps it.
+pub(crate) fn await_end(child: Pid) {
+    while matches!(
+        waitid(WaitId::Pid(child), WaitIdOptions::EXITED),
+        Err(Errno::INTR)
+    ) {}
+}
+
+/// A pipe whose reading end does not block.
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+    rustix::io::ioctl_fionbio(&read, true)?;
+    Ok((read, write))
+}
+
+fn only(processor: usize) -> CpuSet {
+    let mut set = CpuSet::new();
+    set.set(processor);
+    set
+}
+
+/// What the new process does to itself before it becomes the program.
+struct Setup {
+    launcher: Pid,
+    pmi: RawFd,
+    processor: Option<CpuSet>,
+}
+
+impl Setup {
+    fn apply(&self) -> io::Result<()> {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // The launcher may have died before the request for its death signal.
+        if getppid() != Some(self.launcher) {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+        // SAFETY: the descriptor is open in this copy of the launcher's table, where `theirs` owns it until exec.
+        let pmi = unsafe { BorrowedFd::borrow_raw(self.pmi) };
+        fcntl_setfd(pmi, FdFlags::empty())?;
+        if let Some(processor) = &self.processor {
+            sched_setaffinity(None, processor)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,84 @@
+//! Standard input of rank 0 when it is a terminal.
+//!
+//! Ranks lead their own process groups, and a process of another group than the terminal's is stopped when it reads from
+//! the terminal. So the launcher, whose group is the terminal's, reads it and passes it on through a pipe.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::getpgrp;
+use rustix::termios::{isatty, tcgetpgrp};
+
+/// Passes the terminal's input on to rank 0.
+#[derive(Debug)]
+pub(crate) struct Terminal {
+    /// The pipe to rank 0; closed at the end of input, or when rank 0 doesn't read any more.
+    pipe: Option<OwnedFd>,
+    /// Read from the terminal, not yet taken by rank 0.
+    pending: Vec<u8>,
+    /// The launcher is in the background: to read would stop it.
+    background: bool,
+    input: io::Stdin,
+}
+
+impl Terminal {
+    /// If standard input is a terminal: the pump and rank 0's end of the pipe.
+    pub(crate) fn new() -> io::Result<Option<(Self, OwnedFd)>> {
+        let input = io::stdin();
+        if !isatty(&input) {
+            return Ok(None);
+        }
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+        rustix::io::ioctl_fionbio(&write, true)?;
+        let pipe = Some(write);
+        Ok(Some((
+            Terminal {
+                pipe,
+                pending: Vec::new(),
+                background: false,
+                input,
+            },
+            read,
+        )))
+    }
+
+    /// What to wait for, if anything.
+    pub(crate) fn poll_fd(&self) -> Option<PollFd<'_>> {
+        match &self.pipe {
+            Some(pipe) if !self.pending.is_empty() => Some(PollFd::new(pipe, PollFlags::OUT)),
+            Some(_) if !self.background => Some(PollFd::new(&self.input, PollFlags::IN)),
+            _ => None,
+        }
+    }
+
+    /// The launcher may have come to the foreground.
+    pub(crate) fn resume(&mut self) {
+        self.background = false;
+    }
+
+    /// Moves what can be moved; to be called when what [`poll_fd`](Self::poll_fd) asked for is there.
+    pub(crate) fn advance(&mut self) {
+        let Some(pipe) = &self.pipe else { return };
+        if self.pending.is_empty() {
+            if tcgetpgrp(self.input.as_fd()).ok() != Some(getpgrp()) {
+                self.background = true;
+                return;
+            }
+            let mut chunk = [0; 4096];
+            match rustix::io::read(&self.input, &mut chunk) {
+                Ok(0) => self.pipe = None,
+                Ok(count) => self.pending.extend_from_slice(&chunk[..count]),
+                Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+                Err(_) => self.pipe = None,
+            }
+            return;
+        }
+        match rustix::io::write(pipe, &self.pending) {
+            Ok(count) => drop(self.pending.drain(..count)),
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+            Err(_) => self.pipe = None,
+        }
+    }
+}
