@@ -2,6 +2,7 @@
 
 pub mod barrier;
 pub mod bootstrap;
+pub mod engine;
 pub mod ni;
 pub mod settings;
 pub mod threads;

@@ -1,0 +1,140 @@
+//! Remote atomics on 32- and 64-bit integers of a segment.
+//!
+//! On mapped memory the processor does them, which is atomic with what the network does at its owner.
+
+use super::rma::{Blocking, Handle};
+use super::token::{Role, Token};
+use super::{Engine, Error, Result, index};
+use crate::ni::{Atomic, AtomicOp, AtomicType, Ni, Rank, Submit, apply_atomic};
+use crate::threads::Mode;
+
+/// What an atomic does: see [`AtomicOp`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AtomicRequest {
+    /// The operation.
+    pub op: AtomicOp,
+    /// The integer's type.
+    pub ty: AtomicType,
+    /// The operand; the low half for 32-bit types.
+    pub operand: u64,
+    /// The comparand of [`AtomicOp::CompareSwap`].
+    pub comparand: u64,
+}
+
+impl<N: Ni, M: Mode> Engine<N, M> {
+    /// Does an atomic and gives the value from before it.
+    #[inline]
+    pub fn atomic_fetch(&self, target: Rank, offset: usize, request: AtomicRequest) -> Result<u64> {
+        match self.atomic_start(
+            "atomic_fetch",
+            target,
+            offset,
+            request,
+            true,
+            Blocking::Wait,
+        )? {
+            Started::Done(value) => Ok(value),
+            Started::Going(handle) => {
+                match super::operations::OpId::from_bits(handle.into_bits()) {
+                    Some(op) => self.wait_op("atomic_fetch", op),
+                    None => Ok(0),
+                }
+            }
+            // Only an immediate atomic is not started.
+            Started::Refused => Ok(0),
+        }
+    }
+
+    /// Does an atomic and waits until it has been done.
+    #[inline]
+    pub fn atomic(&self, target: Rank, offset: usize, request: AtomicRequest) -> Result<()> {
+        match self.atomic_start("atomic", target, offset, request, false, Blocking::Wait)? {
+            Started::Going(handle) => self.wait(handle),
+            Started::Done(_) | Started::Refused => Ok(()),
+        }
+    }
+
+    /// Starts an atomic that doesn't fetch. `None`: not started.
+    pub fn atomic_nb(
+        &self,
+        target: Rank,
+        offset: usize,
+        request: AtomicRequest,
+        blocking: Blocking,
+    ) -> Result<Option<Handle>> {
+        Ok(
+            match self.atomic_start("atomic_nb", target, offset, request, false, blocking)? {
+                Started::Done(_) => Some(Handle::DONE),
+                Started::Going(handle) => Some(handle),
+                Started::Refused => None,
+            },
+        )
+    }
+
+    #[inline]
+    fn atomic_start(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        offset: usize,
+        request: AtomicRequest,
+        fetch: bool,
+        blocking: Blocking,
+    ) -> Result<Started> {
+        let size = request.ty.size();
+        let segment = self.remote(operation, target, offset, size)?;
+        if !offset.is_multiple_of(size) {
+            return Err(Error::Misaligned {
+                operation,
+                rank: target,
+                offset,
+                size,
+            });
+        }
+        let AtomicRequest {
+            op,
+            ty,
+            operand,
+            comparand,
+        } = request;
+        if !segment.window.0.is_null() {
+            // SAFETY: the range lies in the window (`remote`), a window starts at a page and `offset` is a multiple of
+            // the size. Others access it at the same time by atomics, or race by the program's own choice.
+            let old =
+                unsafe { apply_atomic(segment.window.0.add(offset), op, ty, operand, comparand) };
+            return Ok(Started::Done(old));
+        }
+        self.check_context(operation, am::Operation::Request)?;
+        self.check_fault()?;
+        if blocking == Blocking::Immediate && self.tickets.free() == 0 {
+            return Ok(Started::Refused);
+        }
+        self.take_ticket(operation)?;
+        let id = self.begin(operation, None)?;
+        let atomic = Atomic {
+            op,
+            ty,
+            operand,
+            comparand,
+            fetch,
+            target,
+            index: index::RAR,
+            match_bits: am::select::RAR.into(),
+            remote_offset: offset as u64,
+            eq: self.safe_eq,
+            token: Token::new(Role::Atomic, Some(id)).bits(),
+        };
+        self.wait_for(operation, |engine| {
+            Ok((engine.ni.atomic(&atomic)? == Submit::Posted).then_some(()))
+        })?;
+        Ok(Started::Going(Self::handle_of(id)))
+    }
+}
+
+/// What became of an atomic.
+enum Started {
+    Done(u64),
+    Going(Handle),
+    /// It would have blocked.
+    Refused,
+}

@@ -1,0 +1,391 @@
+//! Arrival of active messages: from an event to the handler's call.
+
+use std::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Release};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use am::handlers::{RegisterError, Registration, Table};
+use am::lid::Pairing;
+use am::{Body, Category, DataHeader, Flags, Header, Long, MAX_ARGS};
+use credits::{CreditByte, FlowControl};
+
+use super::poll::{Hand, Inbox};
+use super::{Engine, Error, Result};
+use crate::ni::{Capabilities, Ni, PutEvent, Rank};
+use crate::threads::{Lock, Mode};
+
+/// What a client registers: called with each message for its id, on whatever thread polls.
+pub type Handler<N, M> = Arc<dyn Fn(&Call<'_, N, M>) + Send + Sync>;
+
+/// What a message carries besides its arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Payload<'a> {
+    /// A short carries nothing.
+    None,
+    /// A medium's bytes, in place, aligned to 16, only as long as the handler runs.
+    Medium(&'a [u8]),
+    /// A long's bytes lie in this rank's segment. Peers may write there at any time, so they are not lent as a slice.
+    Long {
+        /// First byte, from the segment's start.
+        offset: usize,
+        /// Bytes.
+        length: usize,
+    },
+}
+
+/// A message in its handler's hands.
+pub struct Call<'a, N: Ni, M: Mode> {
+    pub(super) engine: &'a Engine<N, M>,
+    pub(super) token: &'a am::Token,
+    pub(super) hand: Option<&'a Hand>,
+    args: &'a [u32],
+    payload: Payload<'a>,
+}
+
+impl<N: Ni, M: Mode> std::fmt::Debug for Call<'_, N, M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Call")
+            .field("token", &self.token)
+            .field("args", &self.args)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
+    /// The rank that sent the message.
+    #[inline]
+    pub fn source(&self) -> Rank {
+        self.token.source
+    }
+
+    /// Its arguments.
+    #[inline]
+    pub fn args(&self) -> &'a [u32] {
+        self.args
+    }
+
+    /// Its payload.
+    #[inline]
+    pub fn payload(&self) -> Payload<'a> {
+        self.payload
+    }
+
+    /// Whether it is a request, which may be replied to.
+    #[inline]
+    pub fn is_request(&self) -> bool {
+        self.token.role == am::Role::Request
+    }
+
+    /// The engine that runs the handler. What a handler may not do with it is refused in debug builds.
+    #[inline]
+    pub fn engine(&self) -> &'a Engine<N, M> {
+        self.engine
+    }
+}
+
+/// Which handler, if any, this thread is in (debug builds check it).
+pub(super) mod context {
+    use std::cell::Cell;
+
+    use am::{Context, ContextError, Operation};
+
+    thread_local! {
+        static CONTEXT: Cell<Context> = const { Cell::new(Context::Outside) };
+    }
+
+    pub(crate) fn check(what: Operation) -> Result<(), ContextError> {
+        let context = CONTEXT.get();
+        match what {
+            Operation::Request => context.may_request(),
+            Operation::Reply => context.may_reply(false),
+            Operation::Block => context.may_block(),
+            Operation::Poll => context.may_poll(),
+            Operation::Commit => context.may_commit(),
+        }
+    }
+
+    /// Enters a context until dropped.
+    pub(crate) struct Entered(Context);
+
+    impl Entered {
+        pub(crate) fn new(context: Context) -> Self {
+            Self(CONTEXT.replace(context))
+        }
+    }
+
+    impl Drop for Entered {
+        fn drop(&mut self) {
+            CONTEXT.set(self.0);
+        }
+    }
+}
+
+type Tables<N, M> = Vec<Box<Table<Handler<N, M>>>>;
+
+/// The table of handlers, replaced as a whole by each registration so that a call reads it without a lock.
+///
+/// Replaced tables are kept until the end, as a handler may be running out of one. A registration is a rare event (once,
+/// or a few times in GASNet-EX), a table has 256 entries.
+pub(super) struct Handlers<N: Ni, M: Mode> {
+    current: AtomicPtr<Table<Handler<N, M>>>,
+    /// Boxes, as `current` points at them: they must not move.
+    all: Mutex<Tables<N, M>>,
+}
+
+impl<N: Ni, M: Mode> Handlers<N, M> {
+    pub(super) fn new() -> Self {
+        Self {
+            current: AtomicPtr::new(std::ptr::null_mut()),
+            all: Mutex::new(Vec::new()),
+        }
+    }
+
+    #[inline]
+    fn table(&self) -> Option<&Table<Handler<N, M>>> {
+        let table = self.current.load(Acquire);
+        // SAFETY: null, or one of the boxes in `all`, which are neither moved nor dropped nor changed while `self` lives.
+        unsafe { table.as_ref() }
+    }
+
+    fn register(&self, list: &mut [Registration<Handler<N, M>>]) -> Result<(), RegisterError> {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = all.last().map_or_else(Table::new, |last| (**last).clone());
+        table.register(list)?;
+        let mut table = Box::new(table);
+        self.current.store(&raw mut *table, Release);
+        all.push(table);
+        Ok(())
+    }
+}
+
+/// A long request's header, kept until its data is there.
+#[derive(Clone, Debug)]
+pub(crate) struct PendingLong {
+    header: Header,
+    args: [u32; MAX_ARGS],
+    long: Long,
+}
+
+impl<N: Ni, M: Mode> Engine<N, M> {
+    /// Registers more handlers; ids that were [`am::handlers::AUTOMATIC`] are written back. Local, does not poll.
+    pub fn register(&self, list: &mut [Registration<Handler<N, M>>]) -> Result<()> {
+        self.handlers
+            .register(list)
+            .map_err(|reason| Error::Register {
+                rank: self.rank,
+                reason,
+            })
+    }
+
+    /// A message in a request buffer.
+    #[inline]
+    pub(super) fn on_request(&self, put: &PutEvent<'_>, inbox: &mut Inbox, hand: &Hand) {
+        if let Err(reason) = self.request_arrived(put, inbox, hand) {
+            self.fail(self.bad_message(put.source, reason));
+        }
+    }
+
+    #[inline]
+    fn request_arrived(
+        &self,
+        put: &PutEvent<'_>,
+        inbox: &mut Inbox,
+        hand: &Hand,
+    ) -> Result<(), String> {
+        let header =
+            Header::decode(put.match_bits, put.hdr_data).map_err(|error| error.to_string())?;
+        let mut args = [0; MAX_ARGS];
+        let at =
+            Body::read_args(&header, put.data, &mut args).map_err(|error| error.to_string())?;
+        let payload = match header.category() {
+            Category::Short => Payload::None,
+            Category::Medium => Payload::Medium(&put.data[at..]),
+            Category::Long => {
+                let long = Long::read(&header, put.data).map_err(|error| error.to_string())?;
+                if header.flags.has_separate_data() {
+                    let pending = PendingLong { header, args, long };
+                    return self.pair(put.source, header.lid, Some(pending), inbox, hand);
+                }
+                self.place_long(&header, &long, &put.data[at..])?
+            }
+        };
+        self.run_request(put.source, &header, &args, payload, inbox, hand)
+    }
+
+    /// The data of a long request has been placed.
+    pub(super) fn on_long_data(&self, put: &PutEvent<'_>, inbox: &mut Inbox, hand: &Hand) {
+        let paired = DataHeader::decode(put.match_bits, put.hdr_data)
+            .map_err(|error| error.to_string())
+            .and_then(|header| self.pair(put.source, header.lid, None, inbox, hand));
+        if let Err(reason) = paired {
+            self.fail(self.bad_message(put.source, reason));
+        }
+    }
+
+    /// One half of a long request; runs the handler when it is the second.
+    fn pair(
+        &self,
+        source: Rank,
+        lid: u32,
+        header: Option<PendingLong>,
+        inbox: &mut Inbox,
+        hand: &Hand,
+    ) -> Result<(), String> {
+        let pairing = match header {
+            Some(header) => inbox.longs.arrive_header(source, lid, header),
+            None => inbox.longs.arrive_data(source, lid),
+        };
+        match pairing {
+            Pairing::Wait => Ok(()),
+            Pairing::Ready(PendingLong { header, args, long }) => {
+                let payload = self.place_long(&header, &long, &[])?;
+                self.run_request(source, &header, &args, payload, inbox, hand)
+            }
+            Pairing::Full(_) => Err("more longs under way than its credits allow".to_owned()),
+            Pairing::Duplicate(_) => Err(format!("two halves of the same kind for long {lid}")),
+        }
+    }
+
+    /// Checks a long's destination and, when it is packed, puts its data there.
+    pub(super) fn place_long<'a>(
+        &self,
+        header: &Header,
+        long: &Long,
+        packed: &[u8],
+    ) -> Result<Payload<'a>, String> {
+        let segments = self.segments("long").map_err(|error| error.to_string())?;
+        let own = segments.of[self.rank as usize].len as u64;
+        let (offset, length) = (long.dest, long.length);
+        if length > own || offset > own - length {
+            return Err(format!(
+                "{length} bytes at offset {offset} do not lie in this rank's segment of {own} bytes"
+            ));
+        }
+        let (offset, length) = (offset as usize, length as usize);
+        if header.flags.contains(Flags::PACKED) {
+            // `Long::read` has checked that a packed long carries its data.
+            let data = &packed[..length];
+            // SAFETY: the range lies in this rank's segment, as just checked; `data` is a message's body, which never
+            // overlaps a segment. Others may access the range at the same time: that is a race of the program's own
+            // making, as with every put.
+            unsafe {
+                std::ptr::copy_nonoverlapping(data.as_ptr(), segments.own.0.add(offset), length)
+            };
+        }
+        Ok(Payload::Long { offset, length })
+    }
+
+    #[inline]
+    fn run_request(
+        &self,
+        source: Rank,
+        header: &Header,
+        args: &[u32; MAX_ARGS],
+        payload: Payload<'_>,
+        inbox: &mut Inbox,
+        hand: &Hand,
+    ) -> Result<(), String> {
+        let token = am::Token::new(source, header);
+        self.run(header, &token, args, payload, Some(hand))?;
+        if token.owes_reply() {
+            let back = self
+                .flow
+                .lock()
+                .policy
+                .grant(source, CreditByte::from_bits(header.credit));
+            let coalesced = back.is_plain()
+                && header.flags.contains(Flags::NO_CHUNK)
+                && self
+                    .ni
+                    .reach(source)
+                    .capabilities
+                    .contains(Capabilities::WINDOW);
+            if coalesced {
+                inbox.give_back(source, back.credits());
+            } else {
+                self.reply_implied(&token, back, hand);
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn run(
+        &self,
+        header: &Header,
+        token: &am::Token,
+        args: &[u32; MAX_ARGS],
+        payload: Payload<'_>,
+        hand: Option<&Hand>,
+    ) -> Result<(), String> {
+        let entry = self
+            .handlers
+            .table()
+            .and_then(|table| table.get(header.handler))
+            .ok_or_else(|| format!("no handler is registered with id {}", header.handler))?;
+        entry.check(header).map_err(|error| error.to_string())?;
+        let _entered = cfg!(debug_assertions).then(|| context::Entered::new(token.context()));
+        let args = &args[..usize::from(header.nargs)];
+        (entry.handler)(&Call {
+            engine: self,
+            token,
+            hand,
+            args,
+            payload,
+        });
+        Ok(())
+    }
+
+    /// A message in a reply buffer or in the chunk of its request.
+    #[inline]
+    pub(super) fn on_reply(&self, put: &PutEvent<'_>) {
+        if let Err(reason) = self.reply_arrived(put) {
+            self.fail(self.bad_message(put.source, reason));
+        }
+    }
+
+    #[inline]
+    fn reply_arrived(&self, put: &PutEvent<'_>) -> Result<(), String> {
+        let header =
+            Header::decode(put.match_bits, put.hdr_data).map_err(|error| error.to_string())?;
+        if header.role() != am::Role::Reply {
+            return Err("a request where replies arrive".to_owned());
+        }
+        let settled = self
+            .flow
+            .lock()
+            .settle(put.source, CreditByte::from_bits(header.credit));
+        settled.map_err(|violation| violation.to_string())?;
+        if !header.flags.contains(Flags::IMPLIED) {
+            let data = self
+                .body(put)
+                .ok_or("a reply outside of its request's chunk")?;
+            let mut args = [0; MAX_ARGS];
+            let at =
+                Body::read_args(&header, data, &mut args).map_err(|error| error.to_string())?;
+            let payload = match header.category() {
+                Category::Short => Payload::None,
+                Category::Medium => Payload::Medium(&data[at..]),
+                Category::Long => {
+                    let long = Long::read(&header, data).map_err(|error| error.to_string())?;
+                    self.place_long(&header, &long, &data[at..])?
+                }
+            };
+            let token = am::Token::new(put.source, &header);
+            self.run(&header, &token, &args, payload, None)?;
+        }
+        if let Some(offset) = header.reply_chunk() {
+            self.free_chunk(&self.req_sb, self.chunk_number(offset));
+        }
+        Ok(())
+    }
+
+    /// A chunk's number from its offset in units of 64 bytes; a wrong one from a peer gives a number that isn't held.
+    fn chunk_number(&self, offset: u32) -> u32 {
+        (offset as usize * 64 / self.chunk) as u32
+    }
+
+    /// A ReqSB chunk's offset in units of 64 bytes.
+    pub(super) fn chunk_offset(&self, chunk: u32) -> u32 {
+        (chunk as usize * self.chunk / 64) as u32
+    }
+}

@@ -1,0 +1,244 @@
+//! What the engine's calls can refuse, and what ends a job.
+
+use crate::bootstrap::BootstrapError;
+use crate::ni::{NiError, Rank};
+
+/// The result of an engine call.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Everything that can go wrong above the network. Each names the operation, and the rank or setting it concerns.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The network refused.
+    #[error(transparent)]
+    Network(#[from] NiError),
+    /// The launcher's side channel failed.
+    #[error("job start: {0}")]
+    Bootstrap(String),
+    /// A rank that the job doesn't have.
+    #[error("{operation}: rank {rank} is not in a job of {size} ranks")]
+    NoSuchRank {
+        /// The call.
+        operation: &'static str,
+        /// The rank given.
+        rank: Rank,
+        /// Ranks in the job.
+        size: u32,
+    },
+    /// A remote range that does not lie in the target's segment.
+    #[error(
+        "{operation}: {length} bytes at offset {offset} do not lie in the segment of rank {rank} ({segment} bytes)"
+    )]
+    OutOfSegment {
+        /// The call.
+        operation: &'static str,
+        /// The target.
+        rank: Rank,
+        /// Offset given, bytes.
+        offset: usize,
+        /// Length given, bytes.
+        length: usize,
+        /// The target's segment, bytes.
+        segment: usize,
+    },
+    /// An atomic's address is not a multiple of its size.
+    #[error("{operation}: offset {offset} on rank {rank} is not a multiple of {size}")]
+    Misaligned {
+        /// The call.
+        operation: &'static str,
+        /// The target.
+        rank: Rank,
+        /// Offset given, bytes.
+        offset: usize,
+        /// The integer's size, bytes.
+        size: usize,
+    },
+    /// A value call with a width that no register has.
+    #[error("{operation}: {bytes} bytes do not fit a register value (1 to 8)")]
+    ValueWidth {
+        /// The call.
+        operation: &'static str,
+        /// Bytes given.
+        bytes: usize,
+    },
+    /// Too many arguments for an AM.
+    #[error("{operation}: {count} arguments, the most is {limit}")]
+    TooManyArgs {
+        /// The call.
+        operation: &'static str,
+        /// Arguments given.
+        count: usize,
+        /// [`am::MAX_ARGS`].
+        limit: usize,
+    },
+    /// A payload beyond the category's limit.
+    #[error("{operation} to rank {rank}: payload of {length} bytes, the limit is {limit}")]
+    PayloadTooLong {
+        /// The call.
+        operation: &'static str,
+        /// The target.
+        rank: Rank,
+        /// Bytes given.
+        length: usize,
+        /// What the limit functions say.
+        limit: usize,
+    },
+    /// An AM named a handler that is not registered, or not for this kind of message. Ends the job.
+    #[error("active message from rank {source_rank} on rank {rank}: {reason}")]
+    BadMessage {
+        /// The rank that received it.
+        rank: Rank,
+        /// The rank that sent it.
+        source_rank: Rank,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A handler id that is reserved or a table that doesn't hold.
+    #[error("registration of handlers on rank {rank}: {reason}")]
+    Register {
+        /// This rank.
+        rank: Rank,
+        /// What is wrong.
+        reason: am::handlers::RegisterError,
+    },
+    /// A call that needs a segment came before attach.
+    #[error("{operation} on rank {rank} before a segment is attached")]
+    NotAttached {
+        /// The call.
+        operation: &'static str,
+        /// This rank.
+        rank: Rank,
+    },
+    /// Attach was called again.
+    #[error("attach on rank {rank}: a segment is attached already")]
+    AlreadyAttached {
+        /// This rank.
+        rank: Rank,
+    },
+    /// A segment size that is not a whole number of pages.
+    #[error(
+        "attach on rank {rank}: a segment of {bytes} bytes is not a multiple of the page size {page}"
+    )]
+    SegmentSize {
+        /// This rank.
+        rank: Rank,
+        /// Bytes asked for.
+        bytes: usize,
+        /// The page size.
+        page: usize,
+    },
+    /// A call that is not allowed where it was made: from a handler, a second reply, … (debug builds).
+    #[error("{operation} on rank {rank}: {reason}")]
+    Context {
+        /// The call.
+        operation: &'static str,
+        /// This rank.
+        rank: Rank,
+        /// The rule.
+        reason: am::ContextError,
+    },
+    /// All of something are in use and waiting would not help.
+    #[error("{operation} on rank {rank}: all {limit} {what} are in use (setting {setting})")]
+    Exhausted {
+        /// The call.
+        operation: &'static str,
+        /// This rank.
+        rank: Rank,
+        /// Of what.
+        what: &'static str,
+        /// How many there are.
+        limit: u64,
+        /// The setting that holds the limit.
+        setting: &'static str,
+    },
+    /// A handle that was synchronised before, or is of another kind.
+    #[error("{operation} on rank {rank}: the handle has been synchronised already")]
+    StaleHandle {
+        /// The call.
+        operation: &'static str,
+        /// This rank.
+        rank: Rank,
+    },
+    /// Access regions do not nest, and allow no implicit synchronisation inside.
+    #[error("{operation} on rank {rank}: {rule}")]
+    AccessRegion {
+        /// The call.
+        operation: &'static str,
+        /// This rank.
+        rank: Rank,
+        /// The rule that was broken.
+        rule: &'static str,
+    },
+    /// A barrier call out of order.
+    #[error("{operation} on rank {rank}: {reason}")]
+    Barrier {
+        /// The call.
+        operation: &'static str,
+        /// This rank.
+        rank: Rank,
+        /// The rule that was broken.
+        reason: String,
+    },
+    /// An operation was refused at its target although it had been checked here.
+    #[error("operation on rank {rank}: a target answered {outcome}")]
+    Refused {
+        /// This rank.
+        rank: Rank,
+        /// The network's word.
+        outcome: &'static str,
+    },
+    /// A peer broke the flow-control or message protocol. Ends the job.
+    #[error("rank {rank}: protocol violation by rank {peer}: {reason}")]
+    Protocol {
+        /// This rank.
+        rank: Rank,
+        /// The peer.
+        peer: Rank,
+        /// What it did.
+        reason: String,
+    },
+    /// Requests overran the receive buffers. Ends the job.
+    #[error(
+        "rank {rank}: a request of rank {peer} fell into the catch basin: receive buffers are too small \
+         (GASNET_PORTAL_AMRECV_SPACE) or flow control is off (GASNET_PORTAL_FLOW_CONTROL)"
+    )]
+    CatchBasin {
+        /// This rank.
+        rank: Rank,
+        /// The sender.
+        peer: Rank,
+    },
+    /// A peer died.
+    #[error("{operation} on rank {rank}: rank {peer} has died")]
+    PeerFailed {
+        /// What this rank was doing.
+        operation: &'static str,
+        /// This rank.
+        rank: Rank,
+        /// The dead rank.
+        peer: Rank,
+    },
+    /// A rank has ended the job by `exit`.
+    #[error("rank {by} has ended the job with code {code}")]
+    Exited {
+        /// Who.
+        by: Rank,
+        /// The exit code.
+        code: i32,
+    },
+    /// A setting that this job can't run with.
+    #[error("setting {name}: {reason}")]
+    Setting {
+        /// Its name.
+        name: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl From<BootstrapError> for Error {
+    fn from(error: BootstrapError) -> Self {
+        Self::Bootstrap(error.to_string())
+    }
+}

@@ -1,0 +1,201 @@
+//! Implicit handles: operations that belong to the thread that started them, synchronised together; access regions.
+//!
+//! A thread's implicit puts and its implicit gets are a group of operations each, an access region is one more. Operations
+//! on mapped memory have ended when they return and never come here.
+
+use std::cell::RefCell;
+
+use super::operations::OpId;
+use super::rma::Handle;
+use super::{Engine, Error, Result};
+use crate::ni::Ni;
+use crate::threads::{Lock, Mode};
+
+/// Which implicit operations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    Puts,
+    Gets,
+}
+
+/// One thread's implicit operations with one engine.
+#[derive(Debug, Default)]
+struct Implicit {
+    engine: u64,
+    puts: Option<OpId>,
+    gets: Option<OpId>,
+    region: Region,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+enum Region {
+    #[default]
+    Closed,
+    /// Open; the group exists once an operation needs it.
+    Open(Option<OpId>),
+}
+
+thread_local! {
+    static IMPLICIT: RefCell<Vec<Implicit>> = const { RefCell::new(Vec::new()) };
+}
+
+fn with<R>(engine: u64, f: impl FnOnce(&mut Implicit) -> R) -> R {
+    IMPLICIT.with_borrow_mut(|all| {
+        let at = all
+            .iter()
+            .position(|implicit| implicit.engine == engine)
+            .unwrap_or_else(|| {
+                all.push(Implicit {
+                    engine,
+                    ..Implicit::default()
+                });
+                all.len() - 1
+            });
+        f(&mut all[at])
+    })
+}
+
+/// Forgets what this thread keeps for an engine that is gone.
+pub(super) fn forget(engine: u64) {
+    // A thread that is being torn down has forgotten already.
+    let _ = IMPLICIT.try_with(|all| {
+        if let Ok(mut all) = all.try_borrow_mut() {
+            all.retain(|implicit| implicit.engine != engine);
+        }
+    });
+}
+
+impl<N: Ni, M: Mode> Engine<N, M> {
+    /// The group that an implicit operation of this thread joins.
+    pub(super) fn implicit_group(&self, operation: &'static str, class: Class) -> Result<OpId> {
+        self.check_context(operation, am::Operation::Request)?;
+        let existing = with(self.identity, |implicit| match implicit.region {
+            Region::Open(group) => group,
+            Region::Closed => match class {
+                Class::Puts => implicit.puts,
+                Class::Gets => implicit.gets,
+            },
+        });
+        if let Some(group) = existing {
+            return Ok(group);
+        }
+        let open = with(self.identity, |implicit| {
+            matches!(implicit.region, Region::Open(_))
+        });
+        let group = self
+            .operations
+            .lock()
+            .begin_group(open)
+            .ok_or_else(|| Error::Exhausted {
+                operation,
+                rank: self.rank,
+                what: "operation ids",
+                limit: self.settings.max_operations.into(),
+                setting: "CONDUIT_MAX_OPERATIONS",
+            })?;
+        with(self.identity, |implicit| {
+            match (&mut implicit.region, class) {
+                (Region::Open(region), _) => *region = Some(group),
+                (Region::Closed, Class::Puts) => implicit.puts = Some(group),
+                (Region::Closed, Class::Gets) => implicit.gets = Some(group),
+            }
+        });
+        Ok(group)
+    }
+
+    /// From here on, this thread's implicit operations belong to the region and not to its implicit set.
+    ///
+    /// Regions do not nest.
+    pub fn begin_region(&self) -> Result<()> {
+        with(self.identity, |implicit| match implicit.region {
+            Region::Open(_) => Err(self.region_error(
+                "begin_region",
+                "access regions do not nest, and one is open on this thread",
+            )),
+            Region::Closed => {
+                implicit.region = Region::Open(None);
+                Ok(())
+            }
+        })
+    }
+
+    /// Ends this thread's region and gives one handle for all its operations.
+    pub fn end_region(&self) -> Result<Handle> {
+        let group = with(self.identity, |implicit| {
+            match std::mem::take(&mut implicit.region) {
+                Region::Open(group) => Ok(group),
+                Region::Closed => {
+                    Err(self.region_error("end_region", "no access region is open on this thread"))
+                }
+            }
+        })?;
+        let Some(group) = group else {
+            return Ok(Handle::DONE);
+        };
+        self.operations.lock().close(group);
+        Ok(Self::handle_of(group))
+    }
+
+    fn region_error(&self, operation: &'static str, rule: &'static str) -> Error {
+        Error::AccessRegion {
+            operation,
+            rank: self.rank,
+            rule,
+        }
+    }
+
+    /// The groups that a call on implicit puts and/or gets is about.
+    fn implicit_groups(
+        &self,
+        operation: &'static str,
+        puts: bool,
+        gets: bool,
+    ) -> Result<[Option<OpId>; 2]> {
+        with(self.identity, |implicit| match implicit.region {
+            Region::Open(_) => Err(self.region_error(
+                operation,
+                "no implicit synchronisation while an access region is open",
+            )),
+            Region::Closed => Ok([
+                implicit.puts.filter(|_| puts),
+                implicit.gets.filter(|_| gets),
+            ]),
+        })
+    }
+
+    fn implicit_done(&self, groups: [Option<OpId>; 2]) -> bool {
+        let mut operations = self.operations.lock();
+        groups
+            .into_iter()
+            .flatten()
+            .all(|group| operations.outstanding(group) == 0)
+    }
+
+    /// Waits for this thread's implicit puts and/or gets.
+    pub fn wait_implicit(&self, puts: bool, gets: bool) -> Result<()> {
+        let groups = self.implicit_groups("wait_implicit", puts, gets)?;
+        if groups == [None, None] {
+            return self.check_fault();
+        }
+        self.wait_for("wait_implicit", |engine| {
+            Ok(engine.implicit_done(groups).then_some(()))
+        })
+    }
+
+    /// Have this thread's implicit puts and/or gets ended? Polls once.
+    pub fn try_implicit(&self, puts: bool, gets: bool) -> Result<bool> {
+        self.poll()?;
+        self.test_implicit(puts, gets)
+    }
+
+    /// As [`Engine::try_implicit`], without polling.
+    pub fn test_implicit(&self, puts: bool, gets: bool) -> Result<bool> {
+        Ok(self.implicit_done(self.implicit_groups("test_implicit", puts, gets)?))
+    }
+}
+
+impl<N: Ni, M: Mode> Drop for Engine<N, M> {
+    fn drop(&mut self) {
+        forget(self.identity);
+    }
+}

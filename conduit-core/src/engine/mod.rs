@@ -1,0 +1,264 @@
+//! The engine: GASNet's operations over the Ni contract. Written once, for every network.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `start` | memory, queues and lists of a rank; attach |
+//! | `poll` | poll order and limits, what each event means |
+//! | `waiting` | spin, yield, sleep |
+//! | `rma`, `transfer` | puts and gets: to mapped memory, and by messages |
+//! | `implicit` | implicit handles and access regions, per thread |
+//! | `atomic` | remote atomics |
+//! | `request`, `reply`, `deliver`, `prepared` | active messages |
+//! | `flow` | credits, the budget of outstanding requests, coalesced returns |
+//! | `collective` | the split-phase barrier |
+//! | `system` | system messages, the end of a job |
+//! | `resources`, `operations` | tickets, chunks, operation ids |
+//!
+//! Where a peer's memory is mapped, the roles of the seed collapse: a put is a copy, a short or medium is one injected
+//! message, a long is a copy and a message. Where it is not, every operation goes the seed's way: ticket, source role,
+//! operation id, message, completion event.
+
+mod atomic;
+mod collective;
+mod deliver;
+mod error;
+mod flow;
+mod implicit;
+mod operations;
+mod poll;
+mod prepared;
+mod reply;
+mod request;
+mod resources;
+mod rma;
+mod start;
+mod system;
+mod token;
+mod transfer;
+mod waiting;
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+pub use collective::BarrierOutcome;
+pub use deliver::{Call, Handler, Payload};
+pub use error::{Error, Result};
+pub use prepared::Prepared;
+pub use rma::{Blocking, Handle};
+
+use crate::barrier::Barrier;
+use crate::ni::{EqId, MdId, Ni, PtIndex, Rank};
+use crate::settings::Settings;
+use crate::threads::{Lock, Mode};
+use flow::Flow;
+use operations::{OpId, Operations};
+use poll::AmSide;
+use resources::{ChunkPool, Tickets};
+use start::{Control, Segments};
+
+/// The portal table: one index per queue (`facts`: a target's queue belongs to its index).
+mod index {
+    use super::PtIndex;
+    /// The segment, for puts and gets. No queue.
+    pub(super) const RAR: PtIndex = PtIndex(0);
+    /// Requests, and the data of long requests.
+    pub(super) const AM: PtIndex = PtIndex(1);
+    /// Replies.
+    pub(super) const SAFE: PtIndex = PtIndex(2);
+    /// System messages.
+    pub(super) const SYS: PtIndex = PtIndex(3);
+}
+
+/// Names of match entries, given back in their events.
+mod tag {
+    pub(super) const RAR: u64 = 0;
+    pub(super) const RARAM: u64 = 1;
+    pub(super) const CATCH_BASIN: u64 = 2;
+    pub(super) const REQ_SB: u64 = 3;
+    pub(super) const SYS: u64 = 4;
+    /// A request buffer; each has the same name, as each is appended again in the same way.
+    pub(super) const REQ_RB: u64 = 5;
+    /// A reply buffer.
+    pub(super) const RPL_RB: u64 = 6;
+}
+
+/// The selector of the locally managed buffers that injected replies arrive in. The seed's conduit has no such role: its
+/// replies always go to the requester's chunk. Here that is so only where a network cannot inject.
+const SELECT_RPL_RB: u8 = 6;
+
+/// One rank's engine over one network.
+///
+/// Every call may poll and run handlers, unless it says that it doesn't.
+pub struct Engine<N: Ni, M: Mode> {
+    ni: N,
+    rank: Rank,
+    size: u32,
+    settings: Settings,
+    chunk: usize,
+    scale: credits::Scale,
+    sys_eq: EqId,
+    safe_eq: EqId,
+    am_eq: EqId,
+    req_md: MdId,
+    rpl_md: MdId,
+    control: Control,
+    /// First byte of the ReqSB chunks; the RplSB chunks follow.
+    chunks: crate::ni::Region,
+    req_sb: M::Lock<ChunkPool>,
+    rpl_sb: M::Lock<ChunkPool>,
+    tickets: Tickets,
+    tmpmd: Tickets,
+    operations: M::Lock<Operations>,
+    /// Collects operations that nobody waits for (long-async data).
+    detached: OpId,
+    flow: M::Lock<Flow>,
+    am: M::Lock<AmSide>,
+    handlers: deliver::Handlers<N, M>,
+    lids: M::Lock<am::lid::LidGenerator>,
+    barrier: M::Lock<Barrier>,
+    barrier_running: AtomicBool,
+    system: M::Lock<system::Outbox>,
+    segments: OnceLock<Segments>,
+    /// Something has gone wrong for good; says so in `fault`.
+    failed: AtomicBool,
+    fault: OnceLock<Error>,
+    exit_answers: AtomicU64,
+    /// Tells engines of one process apart, for the state that threads keep.
+    identity: u64,
+    spin: u32,
+    yields: u32,
+    _mode: M,
+}
+
+static IDENTITY: AtomicU64 = AtomicU64::new(0);
+
+impl<N: Ni, M: Mode> std::fmt::Debug for Engine<N, M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine")
+            .field("rank", &self.rank)
+            .field("size", &self.size)
+            .field("mode", &M::NAME)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<N: Ni, M: Mode> Engine<N, M> {
+    /// This rank.
+    #[inline]
+    pub fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    /// Ranks in the job.
+    #[inline]
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// The network below.
+    pub fn network(&self) -> &N {
+        &self.ni
+    }
+
+    /// What this rank was started with.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    #[inline]
+    fn check_rank(&self, operation: &'static str, rank: Rank) -> Result<()> {
+        if rank < self.size {
+            Ok(())
+        } else {
+            Err(Error::NoSuchRank {
+                operation,
+                rank,
+                size: self.size,
+            })
+        }
+    }
+
+    /// In debug builds: may this thread do that where it is?
+    #[inline]
+    fn check_context(&self, operation: &'static str, what: am::Operation) -> Result<()> {
+        if cfg!(debug_assertions) {
+            deliver::context::check(what).map_err(|reason| Error::Context {
+                operation,
+                rank: self.rank,
+                reason,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Records what ends the job; the first reason stays.
+    #[cold]
+    fn fail(&self, error: Error) {
+        let _ = self.fault.set(error);
+        self.failed.store(true, Relaxed);
+    }
+
+    /// The reason for which this rank can't go on, if there is one.
+    pub fn fault(&self) -> Option<&Error> {
+        self.fault.get()
+    }
+
+    #[inline]
+    fn check_fault(&self) -> Result<()> {
+        if self.failed.load(Relaxed) {
+            self.fault_error()
+        } else {
+            Ok(())
+        }
+    }
+
+    #[cold]
+    fn fault_error(&self) -> Result<()> {
+        match self.fault.get() {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// Address of a ReqSB chunk.
+    fn req_chunk(&self, chunk: u32) -> *mut u8 {
+        // In bounds: chunk numbers come from a pool of `sb_chunks`, and `start` made the region for all of them.
+        self.chunks.base.wrapping_add(chunk as usize * self.chunk)
+    }
+
+    /// Address of an RplSB chunk.
+    fn rpl_chunk(&self, chunk: u32) -> *mut u8 {
+        self.chunks
+            .base
+            .wrapping_add((self.settings.sb_chunks + chunk) as usize * self.chunk)
+    }
+
+    /// Send credits that `peer` has granted this rank and that are free now.
+    pub fn send_credits(&self, peer: Rank) -> Result<u32> {
+        self.check_rank("send_credits", peer)?;
+        Ok(credits::FlowControl::available(
+            &self.flow.lock().policy,
+            peer,
+        ))
+    }
+
+    /// How often a request to `peer` had to wait for credits.
+    pub fn credit_stalls(&self, peer: Rank) -> Result<u64> {
+        self.check_rank("credit_stalls", peer)?;
+        Ok(credits::FlowControl::stalls(&self.flow.lock().policy, peer))
+    }
+
+    /// Credits that this rank has in its bank.
+    pub fn banked_credits(&self) -> u32 {
+        credits::FlowControl::banked(&self.flow.lock().policy)
+    }
+
+    /// Credits that `peer` has taken back from this rank.
+    pub fn revoked_credits(&self, peer: Rank) -> Result<u64> {
+        self.check_rank("revoked_credits", peer)?;
+        Ok(credits::FlowControl::revoked(
+            &self.flow.lock().policy,
+            peer,
+        ))
+    }
+}

@@ -1,0 +1,324 @@
+//! The poll: all of SYS, some of SAFE, and AM only while what a reply needs is in hand.
+
+use std::cell::Cell;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use am::lid::LidCache;
+
+use super::deliver::PendingLong;
+use super::flow::Returned;
+use super::operations::OpId;
+use super::reply::Deferred;
+use super::token::{Role, Token};
+use super::{Engine, Error, Result, index, tag};
+use crate::ni::{Event, Ni, Outcome, PutEvent, Rank, Unlink};
+use crate::threads::{Lock, Mode};
+
+/// What a handler's reply may use: taken before the request is looked at, so that a reply never has to wait.
+///
+/// The seed asks for two send tickets, a TMPMD ticket and a RplSB chunk. A reply here is always one message (a long reply
+/// is a copy and a message, or packed), so it is one ticket and one chunk.
+#[derive(Debug, Default)]
+pub(crate) struct Hand {
+    pub(crate) chunk: Cell<Option<u32>>,
+    pub(crate) ticket: Cell<bool>,
+    /// A reply that the network would not take yet.
+    pub(crate) deferred: Cell<Option<Deferred>>,
+}
+
+/// The request side of the poll; one thread at a time has it.
+#[derive(Debug)]
+pub(crate) struct AmSide {
+    hand: Hand,
+    pub(crate) inbox: Inbox,
+}
+
+/// What arriving requests change.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    /// Longs of which one half is still under way.
+    pub(crate) longs: LidCache<PendingLong>,
+    /// What this rank has given back to each peer by counter, and which peers have yet to be told.
+    returned: Box<[Returned]>,
+    untold: Vec<Rank>,
+    /// Drained request buffers to link again.
+    drained: u32,
+    buffer_bytes: usize,
+}
+
+impl AmSide {
+    /// `longs`: most longs of which one half may be under way; `buffer_bytes`: the size of a request buffer.
+    pub(crate) fn new(size: u32, longs: usize, buffer_bytes: usize, am_limit: u32) -> Self {
+        let inbox = Inbox {
+            longs: LidCache::new(longs),
+            returned: vec![Returned::default(); size as usize].into(),
+            untold: Vec::with_capacity(am_limit as usize + 1),
+            drained: 0,
+            buffer_bytes,
+        };
+        Self {
+            hand: Hand::default(),
+            inbox,
+        }
+    }
+}
+
+impl Inbox {
+    /// Coalesces an implied reply. Told at the end of the poll.
+    #[inline]
+    pub(crate) fn give_back(&mut self, peer: Rank, credits: u8) {
+        let counter = &mut self.returned[peer as usize];
+        *counter = counter.add(credits);
+        if self.untold.last() != Some(&peer) && !self.untold.contains(&peer) {
+            self.untold.push(peer);
+        }
+    }
+}
+
+/// `0` means no limit.
+fn limit(setting: u32) -> u32 {
+    if setting == 0 { u32::MAX } else { setting }
+}
+
+impl<N: Ni, M: Mode> Engine<N, M> {
+    /// Serves the network once: system messages, completions and replies, requests. Runs handlers.
+    ///
+    /// Not in a handler.
+    #[inline]
+    pub fn poll(&self) -> Result<()> {
+        self.check_context("poll", am::Operation::Poll)?;
+        self.poll_once();
+        self.check_fault()
+    }
+
+    /// One poll; the number of events.
+    #[inline]
+    pub(super) fn poll_once(&self) -> u32 {
+        self.ni.progress();
+        let mut events = self
+            .ni
+            .poll(self.sys_eq, limit(self.settings.sys_limit), |event| {
+                self.on_system_event(&event)
+            });
+        events += self.poll_safe();
+        events += self.poll_am();
+        if self.barrier_running.load(Relaxed) {
+            events += u32::from(self.advance_barrier());
+        }
+        if self.system_waits() {
+            self.flush_system();
+        }
+        events
+    }
+
+    /// Completions and replies, up to the limit.
+    #[inline]
+    fn poll_safe(&self) -> u32 {
+        let mut drained = 0;
+        let events = self
+            .ni
+            .poll(self.safe_eq, limit(self.settings.safe_limit), |event| {
+                self.on_safe(&event, &mut drained)
+            });
+        for _ in 0..drained {
+            self.relink(index::SAFE, self.reply_buffer());
+        }
+        events
+    }
+
+    /// Requests, up to the limit, each only with a hand ready for its reply.
+    #[inline]
+    fn poll_am(&self) -> u32 {
+        let Some(mut side) = self.am.try_lock() else {
+            return 0;
+        };
+        let AmSide { hand, inbox } = &mut *side;
+        let mut events = 0;
+        while events < limit(self.settings.am_limit) {
+            if !self.fill_hand(hand) {
+                break;
+            }
+            // One at a time, as the hand has to be full for each.
+            let got = self
+                .ni
+                .poll(self.am_eq, 1, |event| self.on_am(&event, inbox, hand));
+            if got == 0 {
+                break;
+            }
+            events += got;
+            while inbox.drained > 0 {
+                inbox.drained -= 1;
+                self.relink(index::AM, self.request_buffer(inbox.buffer_bytes));
+            }
+        }
+        if !inbox.untold.is_empty() {
+            self.tell_returns(inbox);
+        }
+        events
+    }
+
+    /// Writes the counters of coalesced returns where their peers will look.
+    #[inline]
+    fn tell_returns(&self, inbox: &mut Inbox) {
+        while let Some(peer) = inbox.untold.pop() {
+            if let Some(word) = self.control.returned_to(peer) {
+                // SYNC: Release, so that a peer that sees its credits back may rely on its request being handled.
+                word.store(inbox.returned[peer as usize].bits(), Release);
+                self.ni.notify(peer);
+            }
+        }
+    }
+
+    /// Makes sure that the next reply can be sent without waiting.
+    #[inline]
+    fn fill_hand(&self, hand: &Hand) -> bool {
+        if let Some(deferred) = hand.deferred.take()
+            && !self.send_deferred(deferred, hand)
+        {
+            return false;
+        }
+        if hand.chunk.get().is_none() {
+            let Some(chunk) = self.rpl_sb.lock().take() else {
+                return false;
+            };
+            hand.chunk.set(Some(chunk));
+        }
+        if !hand.ticket.get() {
+            if !self.tickets.take(1) {
+                return false;
+            }
+            hand.ticket.set(true);
+        }
+        true
+    }
+
+    fn relink(&self, index: crate::ni::PtIndex, entry: crate::ni::MatchEntry) {
+        if let Err(error) = self.ni.me_append(index, entry) {
+            self.fail(error.into());
+        }
+    }
+
+    #[inline]
+    fn on_am(&self, event: &Event<'_>, inbox: &mut Inbox, hand: &Hand) {
+        match *event {
+            Event::Put(ref put) if put.tag == tag::REQ_RB => self.on_request(put, inbox, hand),
+            Event::Put(ref put) if put.tag == tag::RARAM => self.on_long_data(put, inbox, hand),
+            Event::Put(ref put) if put.tag == tag::CATCH_BASIN => {
+                self.fail(Error::CatchBasin {
+                    rank: self.rank,
+                    peer: put.source,
+                });
+            }
+            Event::Free { tag: tag::REQ_RB } => inbox.drained += 1,
+            _ => {}
+        }
+    }
+
+    /// Completions and replies: may be handled at any time, as they never need what isn't there.
+    #[inline]
+    fn on_safe(&self, event: &Event<'_>, drained: &mut u32) {
+        match *event {
+            Event::Put(ref put) => self.on_reply(put),
+            Event::Send { token } => self.completed(token, Outcome::Done, 0),
+            Event::Ack { token, outcome, .. } => self.completed(token, outcome, 0),
+            Event::Reply {
+                token,
+                outcome,
+                value,
+                ..
+            } => self.completed(token, outcome, value),
+            Event::Free { tag: tag::RPL_RB } => *drained += 1,
+            _ => {}
+        }
+    }
+
+    /// A network operation has ended: frees what it held and tells its operation.
+    fn completed(&self, token: u64, outcome: Outcome, value: u64) {
+        let Some(token) = Token::from_bits(token) else {
+            return self.fail(
+                self.bad_message(self.rank, "a completion with an unknown token".to_owned()),
+            );
+        };
+        if outcome != Outcome::Done {
+            let outcome = if outcome == Outcome::NoMatch {
+                "that nothing matched"
+            } else {
+                "out of range"
+            };
+            self.fail(Error::Refused {
+                rank: self.rank,
+                outcome,
+            });
+        }
+        match token.role {
+            Role::Ticket | Role::Direct => {}
+            Role::Reply(chunk) => self.free_chunk(&self.rpl_sb, chunk),
+            Role::BouncedPut(chunk) => self.free_chunk(&self.req_sb, chunk),
+            Role::BouncedGet(chunk) => {
+                let bounce = self.req_sb.lock().bounce(chunk);
+                // SAFETY: the chunk was held by this get, which has ended, so its first `length` bytes are initialised and
+                // nobody writes them; `length` is at most a chunk; the caller of the get keeps the destination valid until
+                // the get is synchronised, which happens only after `finish` below.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(
+                        self.req_chunk(chunk),
+                        bounce.destination,
+                        bounce.length,
+                    );
+                }
+                self.free_chunk(&self.req_sb, chunk);
+            }
+            Role::Atomic => {
+                if let Some(op) = token.op {
+                    self.operations.lock().set_value(op, value);
+                }
+            }
+        }
+        self.tickets.give(1);
+        if let Some(op) = token.op {
+            self.finish(op);
+        }
+    }
+
+    pub(super) fn free_chunk(&self, pool: &M::Lock<super::ChunkPool>, chunk: u32) {
+        if !pool.lock().give(chunk) {
+            self.fail(self.bad_message(self.rank, format!("chunk {chunk} was freed twice")));
+        }
+    }
+
+    /// One piece of an operation has ended.
+    pub(super) fn finish(&self, op: OpId) {
+        let ended = self.operations.lock().finish(op);
+        if let Some(md) = ended.and_then(|ended| ended.md) {
+            match self.ni.md_release(md) {
+                Ok(Unlink::Done) => self.tmpmd.give(1),
+                // Nothing of it is under way any more, so this is the network's delay: the next poll asks again.
+                Ok(Unlink::InUse) => self.system.lock().unreleased.push(md),
+                Err(error) => self.fail(error.into()),
+            }
+        }
+    }
+
+    pub(super) fn bad_message(&self, source_rank: Rank, reason: String) -> Error {
+        Error::BadMessage {
+            rank: self.rank,
+            source_rank,
+            reason,
+        }
+    }
+
+    /// A put event's bytes as a body: in place, or in the chunk that it came to.
+    pub(super) fn body<'a>(&'a self, put: &PutEvent<'a>) -> Option<&'a [u8]> {
+        if put.tag == tag::RPL_RB {
+            return Some(put.data);
+        }
+        let (offset, length) = (usize::try_from(put.offset).ok()?, put.length);
+        let bytes = self.settings.sb_chunks as usize * self.chunk;
+        let in_one_chunk = offset < bytes && length <= self.chunk - offset % self.chunk;
+        // SAFETY: inside the ReqSB chunks, as just checked. The network has written these bytes before this event; the
+        // chunk belongs to the request that this reply answers and is freed after the handler, so nobody writes it while
+        // the slice lives (a peer that does breaks the protocol and the job with it).
+        in_one_chunk
+            .then(|| unsafe { std::slice::from_raw_parts(self.chunks.base.add(offset), length) })
+    }
+}

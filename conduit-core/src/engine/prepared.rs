@@ -1,0 +1,181 @@
+//! Negotiated payload (GASNet-EX): a medium's payload is written where it is sent from, then committed or cancelled.
+//!
+//! The payload lies in a ReqSB chunk, which a mapped peer reads in place: no copy at all. Between preparing and the end
+//! the thread is restricted as in a reply handler.
+
+use am::{Body, Category, Context, Flags, Header, MAX_ARGS, NO_LID, Role as AmRole};
+use credits::CreditByte;
+
+use super::deliver::context::Entered;
+use super::rma::Blocking;
+use super::{Engine, Error, Result};
+use crate::ni::{Ni, Rank};
+use crate::threads::{Lock, Mode};
+
+/// Room before the payload for the arguments, whose number is known at commit only.
+const ROOM: usize = Body::args_len(MAX_ARGS);
+
+/// A medium request's payload being written. Dropping it cancels it.
+#[must_use = "a prepared payload is sent by commit"]
+pub struct Prepared<'a, N: Ni, M: Mode> {
+    engine: &'a Engine<N, M>,
+    target: Rank,
+    chunk: u32,
+    size: usize,
+    byte: CreditByte,
+    ended: bool,
+    entered: Option<Entered>,
+}
+
+impl<N: Ni, M: Mode> std::fmt::Debug for Prepared<'_, N, M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Prepared")
+            .field("target", &self.target)
+            .field("size", &self.size)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<N: Ni, M: Mode> Engine<N, M> {
+    /// Prepares a medium request of at least `least` and at most `most` bytes; the size granted lies between.
+    ///
+    /// `None`: it would have blocked ([`Blocking::Immediate`]).
+    pub fn prepare_medium(
+        &self,
+        target: Rank,
+        least: usize,
+        most: usize,
+        blocking: Blocking,
+    ) -> Result<Option<Prepared<'_, N, M>>> {
+        const OPERATION: &str = "prepare_medium";
+        self.check_context(OPERATION, am::Operation::Request)?;
+        self.check_rank(OPERATION, target)?;
+        self.check_fault()?;
+        let limit = self.max_medium(MAX_ARGS);
+        if least > limit {
+            return Err(Error::PayloadTooLong {
+                operation: OPERATION,
+                rank: target,
+                length: least,
+                limit,
+            });
+        }
+        let size = most.clamp(least, limit.max(least));
+        let cost = self.scale.cost(ROOM + size);
+        let Some(byte) = self.take_credits(OPERATION, target, cost, blocking)? else {
+            return Ok(None);
+        };
+        let chunk = self.req_sb.lock().take();
+        let chunk = match (chunk, blocking) {
+            (Some(chunk), _) => chunk,
+            (None, Blocking::Immediate) => {
+                self.return_credits(target, byte)?;
+                return Ok(None);
+            }
+            (None, Blocking::Wait) => {
+                self.wait_for(OPERATION, |engine| Ok(engine.req_sb.lock().take()))?
+            }
+        };
+        let entered = cfg!(debug_assertions).then(|| Entered::new(Context::Prepared));
+        Ok(Some(Prepared {
+            engine: self,
+            target,
+            chunk,
+            size,
+            byte,
+            ended: false,
+            entered,
+        }))
+    }
+
+    /// Credits that were taken and not used go back as if a reply had brought them.
+    fn return_credits(&self, target: Rank, byte: CreditByte) -> Result<()> {
+        let plain = CreditByte::new(false, 0, byte.credits());
+        self.flow
+            .lock()
+            .settle(target, plain)
+            .map_err(|violation| Error::Protocol {
+                rank: self.rank,
+                peer: target,
+                reason: violation.to_string(),
+            })
+    }
+}
+
+impl<N: Ni, M: Mode> Prepared<'_, N, M> {
+    /// Where the payload goes. Aligned to 16; what it holds before is unspecified but initialised.
+    pub fn payload(&mut self) -> &mut [u8] {
+        // SAFETY: the chunk is held by `self` alone and ROOM + size fit it (`max_medium`). It is zeroed network memory, so
+        // initialised; peers read it only after commit.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.engine.req_chunk(self.chunk).add(ROOM), self.size)
+        }
+    }
+
+    /// Sends the first `len` bytes of the payload to `handler`.
+    pub fn commit(mut self, handler: u8, args: &[u32], len: usize) -> Result<()> {
+        const OPERATION: &str = "commit_medium";
+        let (engine, target) = (self.engine, self.target);
+        if args.len() > MAX_ARGS {
+            return Err(Error::TooManyArgs {
+                operation: OPERATION,
+                count: args.len(),
+                limit: MAX_ARGS,
+            });
+        }
+        if len > self.size {
+            let (length, limit) = (len, self.size);
+            return Err(Error::PayloadTooLong {
+                operation: OPERATION,
+                rank: target,
+                length,
+                limit,
+            });
+        }
+        self.entered = None;
+        let mut head = [0; ROOM];
+        let head_len = Body::write_args(args, &mut head);
+        let start = ROOM - head_len;
+        // SAFETY: before the payload, within the chunk that `self` holds.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                head.as_ptr(),
+                engine.req_chunk(self.chunk).add(start),
+                head_len,
+            );
+        }
+        let header = Header {
+            flags: Flags::of(Category::Medium, AmRole::Request),
+            handler,
+            nargs: args.len() as u8,
+            credit: self.byte.bits(),
+            chunk: engine.chunk_offset(self.chunk),
+            arg0: args.first().copied().unwrap_or(0),
+            lid: NO_LID,
+        };
+        // From here on the chunk belongs to the request, whose reply frees it.
+        self.ended = true;
+        engine.put_request(
+            OPERATION,
+            target,
+            &header,
+            self.chunk,
+            start,
+            head_len + len,
+        )
+    }
+
+    /// Gives everything back without sending.
+    pub fn cancel(self) {}
+}
+
+impl<N: Ni, M: Mode> Drop for Prepared<'_, N, M> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.engine.free_chunk(&self.engine.req_sb, self.chunk);
+            if let Err(error) = self.engine.return_credits(self.target, self.byte) {
+                self.engine.fail(error);
+            }
+        }
+    }
+}

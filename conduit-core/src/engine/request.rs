@@ -1,0 +1,576 @@
+//! Requests: credits first, then the message in the cheapest way that the network offers.
+//!
+//! | peer | short, medium | long |
+//! |---|---|---|
+//! | mapped | one injected message | copy into the segment, then one injected message |
+//! | not mapped, network injects | one injected message if it fits, else from a chunk | packed if it fits, else a put of the data and a message |
+//! | network without inject | from a ReqSB chunk, which the reply frees | the same, from chunks |
+
+use am::{
+    Body, Category, DataHeader, Flags, Header, Long, MAX_ARGS, NO_CHUNK, NO_LID, Role as AmRole,
+    limits, select,
+};
+use credits::{CreditByte, Scale};
+
+use super::flow::Returned;
+use super::rma::Blocking;
+use super::start::Segment;
+use super::token::{Role, Token};
+use super::{Engine, Error, Result, index};
+use crate::ni::{Ack, Capabilities, Inject, Ni, Put, Rank, Reach, Submit};
+use crate::threads::{Lock, Mode};
+use std::sync::atomic::Ordering::Acquire;
+
+/// Arguments after the first, padded, and a long's descriptor: what goes before a payload.
+pub(super) const MOST_HEAD: usize = Body::args_len(MAX_ARGS) + Long::LEN;
+
+/// A payload as the engine hands it on.
+#[derive(Clone, Copy)]
+pub(super) struct Source {
+    pub(super) base: *const u8,
+    pub(super) len: usize,
+}
+
+impl Source {
+    const EMPTY: Self = Self {
+        base: std::ptr::NonNull::<u8>::dangling().as_ptr(),
+        len: 0,
+    };
+
+    pub(super) fn of(bytes: &[u8]) -> Self {
+        Self {
+            base: bytes.as_ptr(),
+            len: bytes.len(),
+        }
+    }
+
+    /// # Safety
+    /// The source is valid for reads and not written while the slice lives.
+    unsafe fn slice<'a>(self) -> &'a [u8] {
+        // SAFETY: the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.base, self.len) }
+    }
+}
+
+/// A request being put together.
+struct Request<'a> {
+    operation: &'static str,
+    target: Rank,
+    handler: u8,
+    args: &'a [u32],
+    blocking: Blocking,
+}
+
+impl<N: Ni, M: Mode> Engine<N, M> {
+    /// Most payload bytes of a medium with `nargs` arguments, request or reply, to any rank.
+    pub fn max_medium(&self, nargs: usize) -> usize {
+        limits::max_medium(self.chunk, nargs)
+    }
+
+    /// Most bytes of a long request to `target`.
+    pub fn max_long_request(&self, _target: Rank) -> usize {
+        limits::MAX_LONG
+    }
+
+    /// Most bytes of a long reply to `target`: a reply may not wait, so where the requester is not mapped its data has
+    /// to fit the message.
+    pub fn max_long_reply(&self, target: Rank) -> usize {
+        if target < self.size && self.is_mapped(self.ni.reach(target)) {
+            limits::MAX_LONG
+        } else {
+            limits::max_packed_long(self.chunk, MAX_ARGS)
+        }
+    }
+
+    /// Whether replies from this peer need no chunk and implied ones are coalesced.
+    #[inline]
+    pub(super) fn is_mapped(&self, reach: &Reach) -> bool {
+        reach.capabilities.contains(Capabilities::WINDOW) && reach.inject_size >= self.chunk
+    }
+
+    #[inline]
+    fn check_request(&self, request: &Request<'_>) -> Result<()> {
+        self.check_context(request.operation, am::Operation::Request)?;
+        self.check_rank(request.operation, request.target)?;
+        if request.args.len() > MAX_ARGS {
+            let count = request.args.len();
+            return Err(Error::TooManyArgs {
+                operation: request.operation,
+                count,
+                limit: MAX_ARGS,
+            });
+        }
+        self.check_fault()
+    }
+
+    fn check_payload(&self, request: &Request<'_>, length: usize, limit: usize) -> Result<()> {
+        if length > limit {
+            let (operation, rank) = (request.operation, request.target);
+            return Err(Error::PayloadTooLong {
+                operation,
+                rank,
+                length,
+                limit,
+            });
+        }
+        Ok(())
+    }
+
+    /// Runs handler `handler` at `target` with these arguments.
+    ///
+    /// `false`: not sent, as that would have blocked ([`Blocking::Immediate`]).
+    #[inline]
+    pub fn request_short(
+        &self,
+        target: Rank,
+        handler: u8,
+        args: &[u32],
+        blocking: Blocking,
+    ) -> Result<bool> {
+        let request = Request {
+            operation: "request_short",
+            target,
+            handler,
+            args,
+            blocking,
+        };
+        self.check_request(&request)?;
+        self.send_request(&request, Category::Short, None, Source::EMPTY)
+    }
+
+    /// As [`Engine::request_short`], with a payload of at most [`Engine::max_medium`] bytes, which may be reused on return.
+    #[inline]
+    pub fn request_medium(
+        &self,
+        target: Rank,
+        handler: u8,
+        args: &[u32],
+        payload: &[u8],
+        blocking: Blocking,
+    ) -> Result<bool> {
+        let request = Request {
+            operation: "request_medium",
+            target,
+            handler,
+            args,
+            blocking,
+        };
+        self.check_request(&request)?;
+        self.check_payload(&request, payload.len(), self.max_medium(args.len()))?;
+        self.send_request(&request, Category::Medium, None, Source::of(payload))
+    }
+
+    /// As [`Engine::request_short`], after placing the payload at `offset` of the target's segment. The payload may be
+    /// reused on return.
+    #[inline]
+    pub fn request_long(
+        &self,
+        target: Rank,
+        handler: u8,
+        args: &[u32],
+        payload: &[u8],
+        offset: usize,
+        blocking: Blocking,
+    ) -> Result<bool> {
+        let request = Request {
+            operation: "request_long",
+            target,
+            handler,
+            args,
+            blocking,
+        };
+        // SAFETY: the borrow keeps the payload valid and unchanged until this call returns; `wait` makes the call last
+        // until the bytes have been read.
+        unsafe { self.long(&request, Source::of(payload), offset, true) }
+    }
+
+    /// As [`Engine::request_long`], returning before the payload has been read.
+    ///
+    /// # Safety
+    /// `[base, base + len)` is valid for reads and not written until the request's reply has arrived (which its handler
+    /// therefore has to send).
+    pub unsafe fn request_long_async(
+        &self,
+        target: Rank,
+        handler: u8,
+        args: &[u32],
+        (base, len): (*const u8, usize),
+        offset: usize,
+        blocking: Blocking,
+    ) -> Result<bool> {
+        let request = Request {
+            operation: "request_long_async",
+            target,
+            handler,
+            args,
+            blocking,
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.long(&request, Source { base, len }, offset, false) }
+    }
+
+    /// # Safety
+    /// The source is valid and unchanged: until return if `wait`, otherwise until the reply.
+    #[inline]
+    unsafe fn long(
+        &self,
+        request: &Request<'_>,
+        source: Source,
+        offset: usize,
+        wait: bool,
+    ) -> Result<bool> {
+        self.check_request(request)?;
+        self.check_payload(request, source.len, self.max_long_request(request.target))?;
+        let segment = self.remote(request.operation, request.target, offset, source.len)?;
+        let long = Long {
+            dest: offset as u64,
+            length: source.len as u64,
+        };
+        if !segment.window.0.is_null() || source.len == 0 {
+            // The copy must not be seen before the credits are there: a refused request has no effect.
+            let reach = self.ni.reach(request.target);
+            let Some(byte) = self.credits(request, 1)? else {
+                return Ok(false);
+            };
+            if source.len > 0 {
+                // SAFETY: `remote` has checked the range against the window, which is valid for writes; the source is
+                // the caller's promise. Overlap and races are the program's own, as for a put.
+                unsafe { std::ptr::copy(source.base, segment.window.0.add(offset), source.len) };
+            }
+            return self.send(
+                request,
+                Flags::DEST_IN_PLACE,
+                Category::Long,
+                Some(long),
+                Source::EMPTY,
+                byte,
+                reach,
+            );
+        }
+        if self.settings.packed_long
+            && source.len <= limits::max_packed_long(self.chunk, request.args.len())
+        {
+            return self.send_request(request, Category::Long, Some(long), source);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.long_in_two(request, segment, source, long, wait) }
+    }
+
+    /// Credits, then the message.
+    #[inline]
+    fn send_request(
+        &self,
+        request: &Request<'_>,
+        category: Category,
+        long: Option<Long>,
+        payload: Source,
+    ) -> Result<bool> {
+        let reach = self.ni.reach(request.target);
+        let head = Body::args_len(request.args.len()) + if long.is_some() { Long::LEN } else { 0 };
+        let Some(byte) = self.credits(request, self.scale.cost(head + payload.len))? else {
+            return Ok(false);
+        };
+        let flags = if long.is_some() {
+            Flags::PACKED
+        } else {
+            Flags::empty()
+        };
+        self.send(request, flags, category, long, payload, byte, reach)
+    }
+
+    #[inline]
+    fn credits(&self, request: &Request<'_>, cost: u8) -> Result<Option<CreditByte>> {
+        self.take_credits(request.operation, request.target, cost, request.blocking)
+    }
+
+    /// Takes credits for a request; `None`: there are none and it may not wait.
+    #[inline]
+    pub(super) fn take_credits(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        cost: u8,
+        blocking: Blocking,
+    ) -> Result<Option<CreditByte>> {
+        if let Some(byte) = self.flow.lock().take(target, cost) {
+            return Ok(Some(byte));
+        }
+        self.wait_for_credits(operation, target, cost, blocking)
+    }
+
+    #[cold]
+    fn wait_for_credits(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        cost: u8,
+        blocking: Blocking,
+    ) -> Result<Option<CreditByte>> {
+        self.collect_returns(target)?;
+        if blocking == Blocking::Immediate {
+            return Ok(self.flow.lock().take(target, cost));
+        }
+        let byte = self.wait_for(operation, |engine| {
+            engine.collect_returns(target)?;
+            Ok(engine.flow.lock().take(target, cost))
+        })?;
+        Ok(Some(byte))
+    }
+
+    /// Reads what `target` has given back by counter; all peers' counters if it is the budget that is spent.
+    fn collect_returns(&self, target: Rank) -> Result<()> {
+        let mut flow = self.flow.lock();
+        let peers = if flow.budget_is_spent() {
+            0..self.size
+        } else {
+            target..target + 1
+        };
+        for peer in peers {
+            if let Some(word) = self.control.returned_by(peer) {
+                // SYNC: Acquire, pairs with the Release in `tell_returns`.
+                let counter = Returned::from_bits(word.load(Acquire));
+                flow.collect(peer, counter)
+                    .map_err(|violation| Error::Protocol {
+                        rank: self.rank,
+                        peer,
+                        reason: violation.to_string(),
+                    })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the message of a request that has its credits. Blocks for the network's sake only, except when a chunk is
+    /// needed.
+    #[inline]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "all parts of one message, inlined into three callers"
+    )]
+    fn send(
+        &self,
+        request: &Request<'_>,
+        flags: Flags,
+        category: Category,
+        long: Option<Long>,
+        payload: Source,
+        byte: CreditByte,
+        reach: &Reach,
+    ) -> Result<bool> {
+        let (first, _) = request.args.split_first().unwrap_or((&0, &[]));
+        let mut head = [0; MOST_HEAD];
+        let mut head_len = Body::write_args(request.args, &mut head);
+        if let Some(long) = long {
+            head_len = long.write(request.args.len(), &mut head);
+        }
+        let mut header = Header {
+            flags: Flags::of(category, AmRole::Request) | flags,
+            handler: request.handler,
+            nargs: request.args.len() as u8,
+            credit: byte.bits(),
+            chunk: NO_CHUNK,
+            arg0: *first,
+            lid: NO_LID,
+        };
+        if self.is_mapped(reach) {
+            header.flags |= Flags::NO_CHUNK;
+            // SAFETY: the payload is the caller's, valid until the call returns, and `inject` copies it.
+            self.inject(request, &header, &head[..head_len], unsafe {
+                payload.slice()
+            })?;
+            return Ok(true);
+        }
+        self.send_from_chunk(request, header, &head[..head_len], payload, reach)?;
+        Ok(true)
+    }
+
+    #[inline]
+    fn inject(
+        &self,
+        request: &Request<'_>,
+        header: &Header,
+        head: &[u8],
+        body: &[u8],
+    ) -> Result<()> {
+        let (match_bits, hdr_data) = header.encode(select::REQ_RB);
+        let inject = Inject {
+            target: request.target,
+            index: index::AM,
+            match_bits,
+            hdr_data,
+            head,
+            body,
+        };
+        if self.ni.inject(&inject)? == Submit::Posted {
+            return Ok(());
+        }
+        self.inject_slowly(request, &inject)
+    }
+
+    /// The target's queue is full for the moment. Credits are spent already, so also an immediate request stays until the
+    /// network takes it: the target makes room without waiting for anybody.
+    #[cold]
+    fn inject_slowly(&self, request: &Request<'_>, inject: &Inject<'_>) -> Result<()> {
+        self.wait_for(request.operation, |engine| {
+            Ok((engine.ni.inject(inject)? == Submit::Posted).then_some(()))
+        })
+    }
+
+    /// The seed's way: a chunk holds the request until its reply arrives there.
+    #[cold]
+    fn send_from_chunk(
+        &self,
+        request: &Request<'_>,
+        mut header: Header,
+        head: &[u8],
+        payload: Source,
+        reach: &Reach,
+    ) -> Result<()> {
+        let chunk = self.wait_for(request.operation, |engine| Ok(engine.req_sb.lock().take()))?;
+        header.chunk = self.chunk_offset(chunk);
+        let length = head.len() + payload.len;
+        if length <= reach.inject_size {
+            // SAFETY: as in `send`.
+            return self.inject(request, &header, head, unsafe { payload.slice() });
+        }
+        // SAFETY: the chunk is held, and `length` fits a chunk: heads are at most `MOST_HEAD`, payloads are checked
+        // against `max_medium` and `max_packed_long`, which leave room for it. The payload is valid (caller).
+        unsafe {
+            let at = self.req_chunk(chunk);
+            std::ptr::copy_nonoverlapping(head.as_ptr(), at, head.len());
+            std::ptr::copy_nonoverlapping(payload.base, at.add(head.len()), payload.len);
+        }
+        self.put_request(request.operation, request.target, &header, chunk, 0, length)
+    }
+
+    /// Puts a request that lies in a chunk, from `start`.
+    pub(super) fn put_request(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        header: &Header,
+        chunk: u32,
+        start: usize,
+        length: usize,
+    ) -> Result<()> {
+        let (match_bits, hdr_data) = header.encode(select::REQ_RB);
+        self.take_ticket(operation)?;
+        let put = Put {
+            md: self.req_md,
+            local_offset: chunk as usize * self.chunk + start,
+            length,
+            ack: Ack::Local,
+            target,
+            index: index::AM,
+            match_bits,
+            remote_offset: 0,
+            hdr_data,
+            token: Token::new(Role::Ticket, None).bits(),
+        };
+        self.post_put(operation, &put)
+    }
+
+    /// Submits a put until the network takes it.
+    pub(super) fn post_put(&self, operation: &'static str, put: &Put) -> Result<()> {
+        self.wait_for(operation, |engine| {
+            // SAFETY: whoever has made `put` keeps its source unchanged until the event: chunks are held until then,
+            // other memory is the caller's promise.
+            let submit = unsafe { engine.ni.put(put)? };
+            Ok((submit == Submit::Posted).then_some(()))
+        })
+    }
+
+    /// A long whose data travels by itself: a put to the target's segment and a header, paired there by their LID.
+    ///
+    /// # Safety
+    /// As for [`Engine::long`].
+    unsafe fn long_in_two(
+        &self,
+        request: &Request<'_>,
+        segment: &Segment,
+        source: Source,
+        long: Long,
+        wait: bool,
+    ) -> Result<bool> {
+        let reach = self.ni.reach(request.target);
+        if source.len > reach.max_message {
+            // More than one put: the data goes first, as a put that is waited for, and the message says that it is there.
+            // SAFETY: the caller's promise; waiting makes it hold for either kind.
+            return unsafe { self.long_after_put(request, segment, source, long, reach) };
+        }
+        let Some(byte) = self.credits(request, Scale::LONG_COST)? else {
+            return Ok(false);
+        };
+        let lid = self.lids.lock().generate();
+        let (match_bits, hdr_data) = DataHeader {
+            role: AmRole::Request,
+            lid,
+        }
+        .encode(select::RARAM);
+        let group = (!wait).then_some(self.detached);
+        // SAFETY: the caller's promise.
+        let op = unsafe {
+            self.send_long_data(
+                request.operation,
+                request.target,
+                source,
+                long.dest,
+                (match_bits, hdr_data),
+                group,
+            )?
+        };
+        let mut head = [0; MOST_HEAD];
+        Body::write_args(request.args, &mut head);
+        let head_len = long.write(request.args.len(), &mut head);
+        let header = Header {
+            flags: Flags::of(Category::Long, AmRole::Request),
+            handler: request.handler,
+            nargs: request.args.len() as u8,
+            credit: byte.bits(),
+            chunk: NO_CHUNK,
+            arg0: request.args.first().copied().unwrap_or(0),
+            lid,
+        };
+        self.send_from_chunk(request, header, &head[..head_len], Source::EMPTY, reach)?;
+        if wait {
+            self.wait_for(request.operation, |engine| {
+                Ok(engine.operations.lock().take(op))
+            })?;
+        }
+        Ok(true)
+    }
+
+    /// # Safety
+    /// The source is valid and unchanged until return.
+    unsafe fn long_after_put(
+        &self,
+        request: &Request<'_>,
+        segment: &Segment,
+        source: Source,
+        long: Long,
+        reach: &Reach,
+    ) -> Result<bool> {
+        let Some(byte) = self.credits(request, 1)? else {
+            return Ok(false);
+        };
+        // SAFETY: the caller's promise; the range was checked when `segment` was found.
+        unsafe {
+            self.put_pieces_and_wait(
+                request.operation,
+                request.target,
+                segment,
+                long.dest as usize,
+                source,
+            )?
+        };
+        self.send(
+            request,
+            Flags::DEST_IN_PLACE,
+            Category::Long,
+            Some(long),
+            Source::EMPTY,
+            byte,
+            reach,
+        )
+    }
+}

@@ -1,0 +1,610 @@
+//! Puts and gets. A mapped peer's segment is stored to and loaded from here, in three steps: find the peer, check the
+//! range, copy. Everything else is in `transfer`.
+//!
+//! Remote places are given as offsets from the start of the target's segment.
+
+use super::operations::OpId;
+use super::request::Source;
+use super::start::Segment;
+use super::transfer::{Local, Transfer};
+use super::{Engine, Error, Result, implicit};
+use crate::ni::{Ni, Rank};
+use crate::threads::{Lock, Mode};
+
+/// Whether an initiation may wait for resources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Blocking {
+    /// Poll until it can start.
+    #[default]
+    Wait,
+    /// Don't start if that would block (GASNet-EX's immediate flag).
+    Immediate,
+}
+
+/// An operation under way. Has to be synchronised: until then it keeps an operation id, and memory that it uses is not
+/// the caller's.
+///
+/// Dropping it does neither harm nor good: the operation goes on, and its id stays in use.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "an operation is complete only when its handle has been synchronised"]
+pub struct Handle(Option<OpId>);
+
+impl Handle {
+    /// The handle of an operation that has ended.
+    pub const DONE: Self = Self(None);
+
+    /// Whether it is the handle of an operation that had ended when it was started.
+    #[inline]
+    pub fn is_done(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The handle as a number for foreign interfaces; 0 is done.
+    pub fn into_bits(self) -> u32 {
+        self.0.map_or(0, OpId::bits)
+    }
+
+    /// The handle of a number from [`Handle::into_bits`]. Another number gives a stale handle, which is an error when it
+    /// is synchronised.
+    pub fn from_bits(bits: u32) -> Self {
+        Self(OpId::from_bits(bits))
+    }
+}
+
+/// Widest value of a value call, bytes.
+const VALUE: usize = size_of::<u64>();
+
+impl<N: Ni, M: Mode> Engine<N, M> {
+    /// Finds a remote range: rank in the job, attached, inside the segment.
+    #[inline]
+    pub(super) fn remote(
+        &self,
+        operation: &'static str,
+        rank: Rank,
+        offset: usize,
+        length: usize,
+    ) -> Result<&Segment> {
+        let segments = self.segments(operation)?;
+        let Some(segment) = segments.of.get(rank as usize) else {
+            return Err(Error::NoSuchRank {
+                operation,
+                rank,
+                size: self.size,
+            });
+        };
+        if length > segment.len || offset > segment.len - length {
+            return Err(Error::OutOfSegment {
+                operation,
+                rank,
+                offset,
+                length,
+                segment: segment.len,
+            });
+        }
+        Ok(segment)
+    }
+
+    /// This rank's segment: first byte and length.
+    pub fn segment(&self) -> Result<(*mut u8, usize)> {
+        let segments = self.segments("segment")?;
+        Ok((segments.own.0, segments.of[self.rank as usize].len))
+    }
+
+    /// A peer's segment: its length, its address at the peer, and where it is mapped here (null: it is not).
+    pub fn segment_of(&self, rank: Rank) -> Result<(usize, u64, *mut u8)> {
+        let segment = self.remote("segment_of", rank, 0, 0)?;
+        Ok((segment.len, segment.address, segment.window.0))
+    }
+
+    /// Copies `source` to `offset` of the target's segment; it is there when the call returns.
+    #[inline]
+    pub fn put(&self, target: Rank, offset: usize, source: &[u8]) -> Result<()> {
+        let segment = self.remote("put", target, offset, source.len())?;
+        if !segment.window.0.is_null() {
+            // SAFETY: the range lies in the window (`remote`), which is valid for writes as long as the network lives.
+            // The source may lie in the same segment, hence `copy`. Other ranks may access the range at the same time:
+            // GASNet leaves the result of such races open; no reference to it exists here.
+            unsafe { std::ptr::copy(source.as_ptr(), segment.window.0.add(offset), source.len()) };
+            return Ok(());
+        }
+        // SAFETY: the borrow outlives the call, which waits.
+        unsafe { self.put_pieces_and_wait("put", target, segment, offset, Source::of(source)) }
+    }
+
+    /// Copies from `offset` of the target's segment to `destination`.
+    #[inline]
+    pub fn get(&self, destination: &mut [u8], target: Rank, offset: usize) -> Result<()> {
+        let segment = self.remote("get", target, offset, destination.len())?;
+        if !segment.window.0.is_null() {
+            // SAFETY: as in `put`, with the window valid for reads.
+            unsafe {
+                std::ptr::copy(
+                    segment.window.0.add(offset),
+                    destination.as_mut_ptr(),
+                    destination.len(),
+                )
+            };
+            return Ok(());
+        }
+        self.check_context("get", am::Operation::Request)?;
+        let local = Local::Destination {
+            base: destination.as_mut_ptr(),
+            len: destination.len(),
+        };
+        // SAFETY: the borrow outlives the call, which waits.
+        let started =
+            unsafe { self.transfer("get", target, segment, offset, local, None, Blocking::Wait)? };
+        self.wait_transfer("get", started)
+    }
+
+    /// Starts a put whose source may be reused on return. `None`: not started, it would have blocked.
+    #[inline]
+    pub fn put_nb(
+        &self,
+        target: Rank,
+        offset: usize,
+        source: &[u8],
+        blocking: Blocking,
+    ) -> Result<Option<Handle>> {
+        let segment = self.remote("put_nb", target, offset, source.len())?;
+        if !segment.window.0.is_null() {
+            // SAFETY: as in `put`.
+            unsafe { std::ptr::copy(source.as_ptr(), segment.window.0.add(offset), source.len()) };
+            return Ok(Some(Handle::DONE));
+        }
+        self.put_copied("put_nb", target, segment, offset, source, None, blocking)
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the put calls' own arguments, passed on"
+    )]
+    fn put_copied(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        segment: &Segment,
+        offset: usize,
+        source: &[u8],
+        group: Option<OpId>,
+        blocking: Blocking,
+    ) -> Result<Option<Handle>> {
+        self.check_context(operation, am::Operation::Request)?;
+        let local = Local::Source(Source::of(source));
+        // SAFETY: the source is valid during this call; if the transfer still reads it at its return, `wait_local` waits.
+        let started =
+            unsafe { self.transfer(operation, target, segment, offset, local, group, blocking)? };
+        if let Transfer::Started { op, copied: false } = started {
+            self.wait_for(operation, |engine| {
+                Ok((engine.operations.lock().is_done(op) != Some(false)).then_some(()))
+            })?;
+        }
+        Ok(started.handle())
+    }
+
+    /// Starts a put that reads its source until it is synchronised.
+    ///
+    /// # Safety
+    /// `[source, source + len)` is valid for reads and not written until the handle has been synchronised.
+    #[inline]
+    pub unsafe fn put_nb_bulk(
+        &self,
+        target: Rank,
+        offset: usize,
+        source: *const u8,
+        len: usize,
+        blocking: Blocking,
+    ) -> Result<Option<Handle>> {
+        let segment = self.remote("put_nb_bulk", target, offset, len)?;
+        if !segment.window.0.is_null() {
+            // SAFETY: window as in `put`; the source is the caller's promise.
+            unsafe { std::ptr::copy(source, segment.window.0.add(offset), len) };
+            return Ok(Some(Handle::DONE));
+        }
+        self.check_context("put_nb_bulk", am::Operation::Request)?;
+        let local = Local::Source(Source { base: source, len });
+        // SAFETY: the caller's promise.
+        Ok(unsafe {
+            self.transfer(
+                "put_nb_bulk",
+                target,
+                segment,
+                offset,
+                local,
+                None,
+                blocking,
+            )?
+        }
+        .handle())
+    }
+
+    /// Starts a get.
+    ///
+    /// # Safety
+    /// `[destination, destination + len)` is valid for writes and neither read nor written until the handle has been
+    /// synchronised.
+    #[inline]
+    pub unsafe fn get_nb(
+        &self,
+        destination: *mut u8,
+        target: Rank,
+        offset: usize,
+        len: usize,
+        blocking: Blocking,
+    ) -> Result<Option<Handle>> {
+        let segment = self.remote("get_nb", target, offset, len)?;
+        if !segment.window.0.is_null() {
+            // SAFETY: window as in `put`; the destination is the caller's promise.
+            unsafe { std::ptr::copy(segment.window.0.add(offset), destination, len) };
+            return Ok(Some(Handle::DONE));
+        }
+        self.check_context("get_nb", am::Operation::Request)?;
+        let local = Local::Destination {
+            base: destination,
+            len,
+        };
+        // SAFETY: the caller's promise.
+        Ok(
+            unsafe { self.transfer("get_nb", target, segment, offset, local, None, blocking)? }
+                .handle(),
+        )
+    }
+
+    /// As [`Engine::put_nb`], belonging to this thread's implicit puts. `false`: not started.
+    #[inline]
+    pub fn put_nbi(
+        &self,
+        target: Rank,
+        offset: usize,
+        source: &[u8],
+        blocking: Blocking,
+    ) -> Result<bool> {
+        let segment = self.remote("put_nbi", target, offset, source.len())?;
+        if !segment.window.0.is_null() {
+            // SAFETY: as in `put`.
+            unsafe { std::ptr::copy(source.as_ptr(), segment.window.0.add(offset), source.len()) };
+            return Ok(true);
+        }
+        let group = self.implicit_group("put_nbi", implicit::Class::Puts)?;
+        Ok(self
+            .put_copied(
+                "put_nbi",
+                target,
+                segment,
+                offset,
+                source,
+                Some(group),
+                blocking,
+            )?
+            .is_some())
+    }
+
+    /// As [`Engine::put_nb_bulk`], belonging to this thread's implicit puts.
+    ///
+    /// # Safety
+    /// As for [`Engine::put_nb_bulk`], until the implicit puts (or the access region) have been synchronised.
+    #[inline]
+    pub unsafe fn put_nbi_bulk(
+        &self,
+        target: Rank,
+        offset: usize,
+        source: *const u8,
+        len: usize,
+        blocking: Blocking,
+    ) -> Result<bool> {
+        let segment = self.remote("put_nbi_bulk", target, offset, len)?;
+        if !segment.window.0.is_null() {
+            // SAFETY: window as in `put`; the source is the caller's promise.
+            unsafe { std::ptr::copy(source, segment.window.0.add(offset), len) };
+            return Ok(true);
+        }
+        self.check_context("put_nbi_bulk", am::Operation::Request)?;
+        let group = Some(self.implicit_group("put_nbi_bulk", implicit::Class::Puts)?);
+        let local = Local::Source(Source { base: source, len });
+        // SAFETY: the caller's promise.
+        let started = unsafe {
+            self.transfer(
+                "put_nbi_bulk",
+                target,
+                segment,
+                offset,
+                local,
+                group,
+                blocking,
+            )?
+        };
+        Ok(started.handle().is_some())
+    }
+
+    /// As [`Engine::get_nb`], belonging to this thread's implicit gets.
+    ///
+    /// # Safety
+    /// As for [`Engine::get_nb`], until the implicit gets (or the access region) have been synchronised.
+    #[inline]
+    pub unsafe fn get_nbi(
+        &self,
+        destination: *mut u8,
+        target: Rank,
+        offset: usize,
+        len: usize,
+        blocking: Blocking,
+    ) -> Result<bool> {
+        let segment = self.remote("get_nbi", target, offset, len)?;
+        if !segment.window.0.is_null() {
+            // SAFETY: window as in `put`; the destination is the caller's promise.
+            unsafe { std::ptr::copy(segment.window.0.add(offset), destination, len) };
+            return Ok(true);
+        }
+        self.check_context("get_nbi", am::Operation::Request)?;
+        let group = Some(self.implicit_group("get_nbi", implicit::Class::Gets)?);
+        let local = Local::Destination {
+            base: destination,
+            len,
+        };
+        // SAFETY: the caller's promise.
+        let started =
+            unsafe { self.transfer("get_nbi", target, segment, offset, local, group, blocking)? };
+        Ok(started.handle().is_some())
+    }
+
+    /// Writes the low `bytes` (1 to 8) bytes of `value`, in this machine's byte order, and waits.
+    #[inline]
+    pub fn put_value(&self, target: Rank, offset: usize, value: u64, bytes: usize) -> Result<()> {
+        self.put(
+            target,
+            offset,
+            self.value_bytes("put_value", &value.to_ne_bytes(), bytes)?,
+        )
+    }
+
+    /// As [`Engine::put_value`], without waiting.
+    #[inline]
+    pub fn put_value_nb(
+        &self,
+        target: Rank,
+        offset: usize,
+        value: u64,
+        bytes: usize,
+        blocking: Blocking,
+    ) -> Result<Option<Handle>> {
+        self.put_nb(
+            target,
+            offset,
+            self.value_bytes("put_value_nb", &value.to_ne_bytes(), bytes)?,
+            blocking,
+        )
+    }
+
+    /// As [`Engine::put_value`], belonging to this thread's implicit puts.
+    #[inline]
+    pub fn put_value_nbi(
+        &self,
+        target: Rank,
+        offset: usize,
+        value: u64,
+        bytes: usize,
+        blocking: Blocking,
+    ) -> Result<bool> {
+        self.put_nbi(
+            target,
+            offset,
+            self.value_bytes("put_value_nbi", &value.to_ne_bytes(), bytes)?,
+            blocking,
+        )
+    }
+
+    /// The low-order bytes of a register value.
+    #[inline]
+    fn value_bytes<'a>(
+        &self,
+        operation: &'static str,
+        value: &'a [u8; VALUE],
+        bytes: usize,
+    ) -> Result<&'a [u8]> {
+        if bytes == 0 || bytes > VALUE {
+            return Err(Error::ValueWidth { operation, bytes });
+        }
+        Ok(if cfg!(target_endian = "little") {
+            &value[..bytes]
+        } else {
+            &value[VALUE - bytes..]
+        })
+    }
+
+    /// Reads `bytes` (1 to 8) bytes, zero-extended, and waits.
+    #[inline]
+    pub fn get_value(&self, target: Rank, offset: usize, bytes: usize) -> Result<u64> {
+        let mut value = [0; VALUE];
+        if bytes == 0 || bytes > VALUE {
+            return Err(Error::ValueWidth {
+                operation: "get_value",
+                bytes,
+            });
+        }
+        let part = if cfg!(target_endian = "little") {
+            &mut value[..bytes]
+        } else {
+            &mut value[VALUE - bytes..]
+        };
+        self.get(part, target, offset)?;
+        Ok(u64::from_ne_bytes(value))
+    }
+
+    /// Sets `len` bytes at `offset` of the target's segment, and waits.
+    pub fn memset(&self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<()> {
+        let handle = self.memset_in("memset", target, offset, byte, len, None, Blocking::Wait)?;
+        self.wait(handle.unwrap_or(Handle::DONE))
+    }
+
+    /// Starts setting `len` bytes.
+    pub fn memset_nb(
+        &self,
+        target: Rank,
+        offset: usize,
+        byte: u8,
+        len: usize,
+        blocking: Blocking,
+    ) -> Result<Option<Handle>> {
+        self.memset_in("memset_nb", target, offset, byte, len, None, blocking)
+    }
+
+    /// As [`Engine::memset_nb`], belonging to this thread's implicit puts.
+    pub fn memset_nbi(
+        &self,
+        target: Rank,
+        offset: usize,
+        byte: u8,
+        len: usize,
+        blocking: Blocking,
+    ) -> Result<bool> {
+        let group = self.implicit_group("memset_nbi", implicit::Class::Puts)?;
+        Ok(self
+            .memset_in(
+                "memset_nbi",
+                target,
+                offset,
+                byte,
+                len,
+                Some(group),
+                blocking,
+            )?
+            .is_some())
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the memset calls' own arguments, passed on"
+    )]
+    fn memset_in(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        offset: usize,
+        byte: u8,
+        len: usize,
+        group: Option<OpId>,
+        blocking: Blocking,
+    ) -> Result<Option<Handle>> {
+        let segment = self.remote(operation, target, offset, len)?;
+        if !segment.window.0.is_null() {
+            // SAFETY: the range lies in the window, as in `put`.
+            unsafe { std::ptr::write_bytes(segment.window.0.add(offset), byte, len) };
+            return Ok(Some(Handle::DONE));
+        }
+        self.check_context(operation, am::Operation::Request)?;
+        // SAFETY: a fill reads no memory.
+        Ok(unsafe {
+            self.transfer(
+                operation,
+                target,
+                segment,
+                offset,
+                Local::Fill { byte, len },
+                group,
+                blocking,
+            )?
+        }
+        .handle())
+    }
+
+    /// Waits for an operation.
+    #[inline]
+    pub fn wait(&self, handle: Handle) -> Result<()> {
+        match handle.0 {
+            None => Ok(()),
+            Some(op) => self.wait_op("wait", op).map(drop),
+        }
+    }
+
+    /// Waits for an operation, and gives its value (a fetching atomic's; otherwise 0).
+    pub(super) fn wait_op(&self, operation: &'static str, op: OpId) -> Result<u64> {
+        self.wait_for(operation, |engine| engine.take_op(operation, op))
+    }
+
+    /// Ends an operation if it is done.
+    pub(super) fn take_op(&self, operation: &'static str, op: OpId) -> Result<Option<u64>> {
+        let mut operations = self.operations.lock();
+        match operations.is_done(op) {
+            Some(true) => Ok(operations.take(op)),
+            Some(false) => Ok(None),
+            None => Err(Error::StaleHandle {
+                operation,
+                rank: self.rank,
+            }),
+        }
+    }
+
+    /// Ends an operation if it is done; gives the handle back if not. Polls once unless it is done already.
+    #[inline]
+    pub fn try_wait(&self, handle: Handle) -> Result<Option<Handle>> {
+        let Some(op) = handle.0 else {
+            return Ok(None);
+        };
+        if self.take_op("try_wait", op)?.is_some() {
+            return Ok(None);
+        }
+        self.poll()?;
+        self.test(Handle(Some(op)))
+    }
+
+    /// As [`Engine::try_wait`], without polling (GASNet-EX's test).
+    #[inline]
+    pub fn test(&self, handle: Handle) -> Result<Option<Handle>> {
+        let Some(op) = handle.0 else {
+            return Ok(None);
+        };
+        Ok(if self.take_op("test", op)?.is_some() {
+            None
+        } else {
+            Some(Handle(Some(op)))
+        })
+    }
+
+    /// Waits for all of them; each becomes [`Handle::DONE`].
+    pub fn wait_all(&self, handles: &mut [Handle]) -> Result<()> {
+        self.wait_for("wait_all", |engine| {
+            Ok(engine.sweep("wait_all", handles)?.1.then_some(()))
+        })
+    }
+
+    /// Waits for at least one that was under way, unless none was; those that have ended become [`Handle::DONE`]. Gives
+    /// how many have ended.
+    pub fn wait_some(&self, handles: &mut [Handle]) -> Result<usize> {
+        self.wait_for("wait_some", |engine| {
+            let (ended, all) = engine.sweep("wait_some", handles)?;
+            Ok((ended > 0 || all).then_some(ended))
+        })
+    }
+
+    /// As [`Engine::wait_all`] without waiting, after one poll: have all ended?
+    pub fn try_wait_all(&self, handles: &mut [Handle]) -> Result<bool> {
+        self.poll()?;
+        Ok(self.sweep("try_wait_all", handles)?.1)
+    }
+
+    /// As [`Engine::wait_some`] without waiting, after one poll.
+    pub fn try_wait_some(&self, handles: &mut [Handle]) -> Result<usize> {
+        self.poll()?;
+        Ok(self.sweep("try_wait_some", handles)?.0)
+    }
+
+    /// Ends those that are done: how many that were under way have ended, and whether none is under way any more.
+    fn sweep(&self, operation: &'static str, handles: &mut [Handle]) -> Result<(usize, bool)> {
+        let (mut ended, mut all) = (0, true);
+        for handle in handles {
+            if let Some(op) = handle.0 {
+                if self.take_op(operation, op)?.is_some() {
+                    *handle = Handle::DONE;
+                    ended += 1;
+                } else {
+                    all = false;
+                }
+            }
+        }
+        Ok((ended, all))
+    }
+
+    pub(super) fn handle_of(op: OpId) -> Handle {
+        Handle(Some(op))
+    }
+}

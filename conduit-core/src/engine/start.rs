@@ -1,0 +1,557 @@
+//! Start of a rank's engine: its memory, queues, match lists and descriptors; and attach.
+//!
+//! Regions are created in the same order on all ranks, so their numbers are known without exchange: control, chunks,
+//! segment.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use am::handlers::Registration;
+use am::select;
+use credits::{Overrides, Plan, Policy, Scale};
+
+use super::flow::Flow;
+use super::operations::Operations;
+use super::poll::AmSide;
+use super::resources::{ChunkPool, Tickets};
+use super::{Engine, Error, Handler, IDENTITY, Result, SELECT_RPL_RB, deliver, index, system, tag};
+use crate::barrier::Barrier;
+use crate::bootstrap::Bootstrap;
+use crate::ni::{
+    Capabilities, MatchEntry, MdId, MeEvents, MeMemory, MeOptions, Ni, NiError, Rank, RegionId,
+};
+use crate::settings::Settings;
+use crate::threads::{Lock, Mode};
+
+const CONTROL: RegionId = RegionId(0);
+const CHUNKS: RegionId = RegionId(1);
+const SEGMENT: RegionId = RegionId(2);
+
+/// Match entries are selected by the low four bits; the others carry the operation.
+const IGNORE: u64 = !select::MASK;
+
+/// Slots of the queue that requests arrive in: enough for the pipelining of a flood, small enough for the cache.
+const AM_SLOTS: usize = 4096;
+/// Slots of the queue of replies and completions.
+const SAFE_SLOTS: usize = 1024;
+/// Size of a request buffer, as far as chunks allow; the original's with its chunks of 1 KiB.
+const BUFFER_BYTES: u32 = 1 << 20;
+/// Reply buffers that injected replies fill in turn.
+const REPLY_BUFFERS: u32 = 3;
+
+/// Memory shared with other processes, as an address that may cross threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shared(pub(crate) *mut u8);
+// SAFETY: only an address; whoever dereferences it argues for the access.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+/// A rank's control region, and those of the peers that are mapped here: the barrier's cells, then for each rank the
+/// counter of what it has given back ([`super::flow::Returned`]).
+///
+/// 8 bytes a rank, and the cells.
+#[derive(Debug)]
+pub(crate) struct Control {
+    own: Shared,
+    peers: Box<[Option<Shared>]>,
+    cells: usize,
+    rank: Rank,
+}
+
+impl Control {
+    fn word(base: Shared, index: usize) -> &'static AtomicU64 {
+        // SAFETY: `base` is a control region, which lives as long as the network and is only ever accessed as atomic
+        // words; both callers keep `index` within the words that `start` has made (cells + ranks), and the region is
+        // page-aligned. The lifetime is that of the engine, which owns the network and hands no reference out.
+        unsafe { AtomicU64::from_ptr(base.0.cast::<u64>().add(index)) }
+    }
+
+    /// This rank's barrier cell.
+    pub(crate) fn cell(&self, cell: usize) -> &AtomicU64 {
+        assert!(cell < self.cells, "the barrier asks for its own cells only");
+        Self::word(self.own, cell)
+    }
+
+    /// A peer's barrier cell, if the peer is mapped.
+    pub(crate) fn peer_cell(&self, peer: Rank, cell: usize) -> Option<&AtomicU64> {
+        assert!(cell < self.cells, "the barrier asks for its own cells only");
+        Some(Self::word(self.peers[peer as usize]?, cell))
+    }
+
+    /// What `peer` has given back to this rank.
+    pub(crate) fn returned_by(&self, peer: Rank) -> Option<&AtomicU64> {
+        self.peers[peer as usize]?;
+        Some(Self::word(self.own, self.cells + peer as usize))
+    }
+
+    /// What this rank has given back to `peer`.
+    pub(crate) fn returned_to(&self, peer: Rank) -> Option<&AtomicU64> {
+        let base = self.peers[peer as usize]?;
+        Some(Self::word(base, self.cells + self.rank as usize))
+    }
+
+    /// Number of barrier cells.
+    pub(crate) fn cells(&self) -> usize {
+        self.cells
+    }
+}
+
+/// A rank's segment as seen from here.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Segment {
+    /// Where it is mapped here; null where it is not.
+    pub(crate) window: Shared,
+    /// Its bytes.
+    pub(crate) len: usize,
+    /// Its address at its owner.
+    pub(crate) address: u64,
+}
+
+/// All segments, and the descriptor of one's own. 24 bytes a rank.
+#[derive(Debug)]
+pub(crate) struct Segments {
+    pub(crate) of: Box<[Segment]>,
+    /// This rank's segment in this process.
+    pub(crate) own: Shared,
+    /// RARSRC: the initiating side of this rank's segment. `None` for an empty segment.
+    pub(crate) md: Option<MdId>,
+}
+
+/// What a rank tells the others when it attaches.
+struct Announcement {
+    ok: bool,
+    len: u64,
+    address: u64,
+}
+
+impl Announcement {
+    fn encode(&self) -> [u8; 17] {
+        let mut bytes = [0; 17];
+        bytes[0] = self.ok.into();
+        bytes[1..9].copy_from_slice(&self.len.to_le_bytes());
+        bytes[9..17].copy_from_slice(&self.address.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (ok, rest) = bytes.split_first()?;
+        let (len, rest) = rest.split_first_chunk::<8>()?;
+        let (address, _) = rest.split_first_chunk::<8>()?;
+        Some(Self {
+            ok: *ok == 1,
+            len: u64::from_le_bytes(*len),
+            address: u64::from_le_bytes(*address),
+        })
+    }
+}
+
+fn plan(size: u32, scale: Scale, settings: &Settings) -> Result<Plan> {
+    let overrides = Overrides {
+        flow_control: settings.flow_control,
+        credits_per_peer: settings.cred_per_node,
+        banked: settings.banked_credits,
+        receive_space: settings.amrecv_space.map(|bytes| bytes as u64),
+        // A limit of the dynamic algorithm's loans; of static ones only if somebody asks for it.
+        max_per_peer: settings
+            .is_set("GASNET_PORTAL_MAX_CRED_PER_NODE")
+            .then_some(settings.max_cred_per_node),
+        buffer_chunks: (BUFFER_BYTES / scale.chunk()).clamp(8, credits::defaults::BUFFER_CHUNKS),
+        ..Overrides::default()
+    };
+    Plan::new(size, scale, &overrides).map_err(|error| Error::Setting {
+        name: "GASNET_PORTAL_CRED_PER_NODE",
+        reason: error.to_string(),
+    })
+}
+
+impl<N: Ni, M: Mode> Engine<N, M> {
+    /// Sets up this rank on a network that has started. Collective: returns when all ranks can be sent to.
+    pub fn start(ni: N, bootstrap: &mut dyn Bootstrap, settings: &Settings) -> Result<Self> {
+        let (rank, size) = (ni.rank(), ni.size());
+        let chunk = settings.chunk.next_multiple_of(64);
+        let scale = u32::try_from(chunk)
+            .map_err(|_| "larger than 4 GiB".to_owned())
+            .and_then(|chunk| Scale::for_chunk(chunk).map_err(|error| error.to_string()))
+            .map_err(|reason| Error::Setting {
+                name: "CONDUIT_CHUNK",
+                reason,
+            })?;
+        for peer in [0, size - 1] {
+            let most = ni.reach(peer).max_managed;
+            if chunk > most {
+                let reason = format!("chunks of {chunk} bytes, the network carries {most}");
+                return Err(Error::Setting {
+                    name: "CONDUIT_CHUNK",
+                    reason,
+                });
+            }
+        }
+        let plan = plan(size, scale, settings)?;
+
+        let barrier = Barrier::new(rank, size, settings.barrier_radix);
+        let cells = barrier.cells();
+        let control = ni.region_create((cells + size as usize) * size_of::<u64>())?;
+        let chunks =
+            ni.region_create((settings.sb_chunks + settings.rpl_chunks) as usize * chunk)?;
+
+        let sys_eq = ni.eq_create(2 * size as usize + 10)?;
+        let safe_eq = ni.eq_create(SAFE_SLOTS)?;
+        let am_eq = ni.eq_create(AM_SLOTS)?;
+        ni.pt_open(index::RAR, None)?;
+        ni.pt_open(index::AM, Some(am_eq))?;
+        ni.pt_open(index::SAFE, Some(safe_eq))?;
+        ni.pt_open(index::SYS, Some(sys_eq))?;
+
+        // SAFETY: the chunk region is network memory that lives as long as `ni`; chunks are accessed only by who holds
+        // them (`ChunkPool`).
+        let (req_md, rpl_md) = unsafe {
+            let req_len = settings.sb_chunks as usize * chunk;
+            (
+                ni.md_bind(chunks.base, req_len, safe_eq)?,
+                ni.md_bind(
+                    chunks.base.add(req_len),
+                    settings.rpl_chunks as usize * chunk,
+                    safe_eq,
+                )?,
+            )
+        };
+
+        let mut operations = Operations::new(settings.max_operations);
+        let Some(detached) = operations.begin_group(true) else {
+            let reason = "at least one operation is needed".to_owned();
+            return Err(Error::Setting {
+                name: "CONDUIT_MAX_OPERATIONS",
+                reason,
+            });
+        };
+        let budget = settings.sb_chunks;
+        let most_longs = (plan.total() / 2).max(64) as usize;
+        let engine = Self {
+            rank,
+            size,
+            settings: settings.clone(),
+            chunk,
+            sys_eq,
+            safe_eq,
+            am_eq,
+            req_md,
+            rpl_md,
+            control: Control {
+                own: Shared(control.base),
+                peers: Box::default(),
+                cells,
+                rank,
+            },
+            chunks,
+            req_sb: Lock::new(ChunkPool::new(settings.sb_chunks)),
+            rpl_sb: Lock::new(ChunkPool::new(settings.rpl_chunks)),
+            tickets: Tickets::new(if settings.msg_limit == 0 {
+                u32::MAX / 2
+            } else {
+                settings.msg_limit
+            }),
+            tmpmd: Tickets::new(settings.num_tmpmd),
+            operations: Lock::new(operations),
+            detached,
+            flow: Lock::new(Flow::new(Policy::from_plan(&plan), size, budget)),
+            am: Lock::new(AmSide::new(
+                size,
+                most_longs,
+                plan.buffer_bytes() as usize,
+                settings.am_limit,
+            )),
+            handlers: deliver::Handlers::new(),
+            lids: Lock::new(am::lid::LidGenerator::new()),
+            barrier: Lock::new(barrier),
+            barrier_running: AtomicBool::new(false),
+            system: Lock::new(system::Outbox::new(2 * size as usize + 2 * cells + 16)),
+            segments: OnceLock::new(),
+            failed: AtomicBool::new(false),
+            fault: OnceLock::new(),
+            exit_answers: AtomicU64::new(0),
+            identity: IDENTITY.fetch_add(1, Relaxed),
+            spin: settings.spin.unwrap_or(super::waiting::DEFAULT_SPIN),
+            yields: settings.yields,
+            scale,
+            ni,
+            _mode: M::default(),
+        };
+        engine.link_lists(&plan)?;
+        engine.compare_settings(bootstrap)?;
+        engine.map_controls()
+    }
+
+    /// Ranks can work together only if they agree on some settings. Also the barrier after which all can be sent to.
+    fn compare_settings(&self, bootstrap: &mut dyn Bootstrap) -> Result<()> {
+        let own = self.agreement();
+        let bytes: Vec<u8> = own
+            .iter()
+            .flat_map(|(_, value)| value.to_le_bytes())
+            .collect();
+        for (peer, theirs) in (0..).zip(bootstrap.allgather(&bytes)?) {
+            let theirs: &[u8] = &theirs;
+            for (at, (name, value)) in own.iter().enumerate() {
+                if theirs.get(at * 4..at * 4 + 4) != Some(&value.to_le_bytes()) {
+                    let reason = format!(
+                        "{value} on rank {}, something else on rank {peer}",
+                        self.rank
+                    );
+                    return Err(Error::Setting { name, reason });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Settings that all ranks must have the same.
+    fn agreement(&self) -> [(&'static str, u32); 8] {
+        let settings = &self.settings;
+        [
+            ("CONDUIT_CHUNK", self.chunk as u32),
+            ("CONDUIT_BARRIER_RADIX", settings.barrier_radix),
+            ("CONDUIT_WINDOWS", settings.windows.into()),
+            ("CONDUIT_INJECT", settings.inject.into()),
+            ("GASNET_PORTAL_SB_CHUNKS", settings.sb_chunks),
+            ("GASNET_PORTAL_FLOW_CONTROL", settings.flow_control.into()),
+            (
+                "GASNET_PORTAL_CRED_PER_NODE",
+                settings.cred_per_node.unwrap_or(0),
+            ),
+            (
+                "GASNET_PORTAL_BANKED_CREDITS",
+                settings.banked_credits.unwrap_or(u32::MAX),
+            ),
+        ]
+    }
+
+    /// Fills the match lists. `facts`: system messages, request buffers with the catch basin behind them, reply chunks.
+    fn link_lists(&self, plan: &Plan) -> Result<()> {
+        let entry = MatchEntry {
+            memory: MeMemory::Nothing,
+            match_bits: 0,
+            ignore_bits: IGNORE,
+            source: None,
+            options: MeOptions::PUT,
+            events: MeEvents::OPERATION,
+            tag: tag::SYS,
+        };
+        let system = MatchEntry {
+            match_bits: select::SYS.into(),
+            ..entry
+        };
+        self.ni.me_append(index::SYS, system)?;
+        for _ in 0..plan.buffers().max(2) {
+            self.ni
+                .me_append(index::AM, self.request_buffer(plan.buffer_bytes() as usize))?;
+        }
+        let basin = MatchEntry {
+            match_bits: select::CB.into(),
+            options: MeOptions::PUT | MeOptions::TRUNCATE | MeOptions::OVERFLOW,
+            tag: tag::CATCH_BASIN,
+            ..entry
+        };
+        self.ni.me_append(index::AM, basin)?;
+        for _ in 0..REPLY_BUFFERS {
+            self.ni.me_append(index::SAFE, self.reply_buffer())?;
+        }
+        let chunks = MatchEntry {
+            memory: MeMemory::Region {
+                region: CHUNKS,
+                offset: 0,
+                len: self.settings.sb_chunks as usize * self.chunk,
+            },
+            match_bits: select::REQ_SB.into(),
+            tag: tag::REQ_SB,
+            ..entry
+        };
+        self.ni.me_append(index::SAFE, chunks)?;
+        Ok(())
+    }
+
+    /// A ReqRB, as it is linked at start and again each time it has been drained.
+    pub(super) fn request_buffer(&self, bytes: usize) -> MatchEntry {
+        self.managed(bytes, select::REQ_RB, tag::REQ_RB)
+    }
+
+    /// A buffer for injected replies.
+    pub(super) fn reply_buffer(&self) -> MatchEntry {
+        // A rank has at most `sb_chunks` requests outstanding, each with one reply; a buffer holds them all, and the next
+        // is linked while it drains.
+        let bytes = self.settings.sb_chunks as usize * 128 + self.chunk;
+        self.managed(bytes, SELECT_RPL_RB, tag::RPL_RB)
+    }
+
+    fn managed(&self, bytes: usize, select: u8, tag: u64) -> MatchEntry {
+        MatchEntry {
+            memory: MeMemory::Managed {
+                bytes,
+                min_free: self.chunk,
+            },
+            match_bits: select.into(),
+            ignore_bits: IGNORE,
+            source: None,
+            options: MeOptions::PUT,
+            events: MeEvents::OPERATION | MeEvents::LINK,
+            tag,
+        }
+    }
+
+    /// Finds the control regions of the peers that are mapped here. All ranks have created theirs.
+    fn map_controls(mut self) -> Result<Self> {
+        self.control.peers = (0..self.size)
+            .map(|peer| {
+                self.ni
+                    .reach(peer)
+                    .capabilities
+                    .contains(Capabilities::WINDOW)
+                    .then(|| self.ni.window(peer, CONTROL))
+                    .flatten()
+                    .map(|window| Shared(window.base))
+            })
+            .collect();
+        Ok(self)
+    }
+
+    /// Registers handlers and attaches a segment of `bytes` (rounded up to whole pages). Collective, once.
+    ///
+    /// A rank that cannot attach makes all ranks fail, each with an error.
+    pub fn attach(
+        &self,
+        bootstrap: &mut dyn Bootstrap,
+        handlers: &mut [Registration<Handler<N, M>>],
+        bytes: usize,
+    ) -> Result<()> {
+        if self.segments.get().is_some() {
+            return Err(Error::AlreadyAttached { rank: self.rank });
+        }
+        let made = self
+            .register(handlers)
+            .and_then(|()| self.make_segment(bytes));
+        let announcement = match &made {
+            Ok(segment) => Announcement {
+                ok: true,
+                len: segment.len as u64,
+                address: segment
+                    .base
+                    .map_or(0, |base| base.0.expose_provenance() as u64),
+            },
+            Err(_) => Announcement {
+                ok: false,
+                len: 0,
+                address: 0,
+            },
+        };
+        let all = bootstrap.allgather(&announcement.encode())?;
+        let made = made?;
+        let mut of = Vec::with_capacity(all.len());
+        for (peer, bytes) in (0..).zip(&all) {
+            let announced = Announcement::decode(bytes)
+                .filter(|announced| announced.ok)
+                .ok_or_else(|| {
+                    Error::Bootstrap(format!("attach: rank {peer} could not attach its segment"))
+                })?;
+            of.push(self.locate(peer, &announced)?);
+        }
+        let segments = Segments {
+            of: of.into(),
+            own: made.base.unwrap_or(Shared(std::ptr::null_mut())),
+            md: made.md,
+        };
+        self.segments
+            .set(segments)
+            .map_err(|_| Error::AlreadyAttached { rank: self.rank })?;
+        bootstrap.barrier()?;
+        Ok(())
+    }
+
+    fn make_segment(&self, bytes: usize) -> Result<Made> {
+        if bytes == 0 {
+            return Ok(Made {
+                base: None,
+                len: 0,
+                md: None,
+            });
+        }
+        let region = self.ni.region_create(bytes)?;
+        debug_assert_eq!(
+            region.id, SEGMENT,
+            "regions are created in the same order on all ranks"
+        );
+        let entry = MatchEntry {
+            memory: MeMemory::Region {
+                region: region.id,
+                offset: 0,
+                len: region.len,
+            },
+            match_bits: select::RAR.into(),
+            ignore_bits: IGNORE,
+            source: None,
+            options: MeOptions::PUT | MeOptions::GET | MeOptions::ATOMIC,
+            events: MeEvents::empty(),
+            tag: tag::RAR,
+        };
+        self.ni.me_append(index::RAR, entry)?;
+        let raram = MatchEntry {
+            match_bits: select::RARAM.into(),
+            options: MeOptions::PUT,
+            events: MeEvents::OPERATION,
+            tag: tag::RARAM,
+            ..entry
+        };
+        self.ni.me_append(index::AM, raram)?;
+        // SAFETY: the segment is network memory that lives as long as the network. That local code doesn't change bytes
+        // under way is the contract of the calls that use this descriptor.
+        let md = unsafe { self.ni.md_bind(region.base, region.len, self.safe_eq)? };
+        Ok(Made {
+            base: Some(Shared(region.base)),
+            len: region.len,
+            md: Some(md),
+        })
+    }
+
+    /// Where a peer's segment is, from here.
+    fn locate(&self, peer: Rank, announced: &Announcement) -> Result<Segment> {
+        let len = announced.len as usize;
+        let mut window = Shared(std::ptr::null_mut());
+        if len > 0
+            && let Some(found) = self.ni.window(peer, SEGMENT)
+        {
+            if found.len < len {
+                let reason = format!(
+                    "announced a segment of {len} bytes, mapped are {}",
+                    found.len
+                );
+                return Err(NiError::BadPeer {
+                    operation: "attach",
+                    rank: peer,
+                    reason,
+                }
+                .into());
+            }
+            window = Shared(found.base);
+        }
+        Ok(Segment {
+            window,
+            len,
+            address: announced.address,
+        })
+    }
+
+    pub(super) fn segments(&self, operation: &'static str) -> Result<&Segments> {
+        match self.segments.get() {
+            Some(segments) => Ok(segments),
+            None => Err(Error::NotAttached {
+                operation,
+                rank: self.rank,
+            }),
+        }
+    }
+}
+
+/// This rank's segment, before the others know of it.
+struct Made {
+    base: Option<Shared>,
+    len: usize,
+    md: Option<MdId>,
+}

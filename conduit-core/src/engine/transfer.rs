@@ -1,0 +1,393 @@
+//! Puts and gets by messages: a send ticket and a source role for each piece, one operation id for all.
+//!
+//! The local memory's role is the seed's: RARSRC when it lies in this rank's segment, a ReqSB chunk when it fits one, a
+//! temporary descriptor (TMPMD) otherwise, or when all chunks are in use.
+
+use am::select;
+
+use super::operations::OpId;
+use super::request::Source;
+use super::resources::Bounce;
+use super::rma::{Blocking, Handle};
+use super::start::Segment;
+use super::token::{Role, Token};
+use super::{Engine, Error, Result, index};
+use crate::ni::{Ack, Get, MdId, Ni, NiError, Put, Rank, Submit};
+use crate::threads::{Lock, Mode};
+
+/// The local side of a transfer.
+#[derive(Clone, Copy)]
+pub(super) enum Local {
+    /// A put's source.
+    Source(Source),
+    /// A memset.
+    Fill { byte: u8, len: usize },
+    /// A get's destination.
+    Destination { base: *mut u8, len: usize },
+}
+
+impl Local {
+    fn len(&self) -> usize {
+        match *self {
+            Self::Source(source) => source.len,
+            Self::Fill { len, .. } | Self::Destination { len, .. } => len,
+        }
+    }
+
+    /// First address of the caller's memory.
+    fn base(&self) -> Option<*mut u8> {
+        match *self {
+            Self::Source(source) => Some(source.base.cast_mut()),
+            Self::Destination { base, .. } => Some(base),
+            Self::Fill { .. } => None,
+        }
+    }
+}
+
+/// What became of a transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Transfer {
+    /// It would have blocked.
+    NotStarted,
+    /// It is under way; `copied`: its local memory is not used any more (a put from chunks).
+    Started { op: OpId, copied: bool },
+    /// It is under way as a member of a group, and nothing of it has to be waited for by itself.
+    Member,
+}
+
+impl Transfer {
+    pub(super) fn handle(self) -> Option<Handle> {
+        match self {
+            Self::NotStarted => None,
+            Self::Started { op, .. } => Some(Handle::from_bits(op.bits())),
+            Self::Member => Some(Handle::DONE),
+        }
+    }
+}
+
+/// Where one piece is sent from, or received into.
+enum Place {
+    /// A descriptor over the caller's memory, with the memory's offset in it.
+    Direct(MdId, usize),
+    Chunk(u32),
+}
+
+impl<N: Ni, M: Mode> Engine<N, M> {
+    /// Starts a put, a get or a fill of a range that `remote` has checked.
+    ///
+    /// # Safety
+    /// The local memory is valid until the operation (or its group) has been synchronised: a source is not written, a
+    /// destination neither read nor written.
+    #[expect(clippy::too_many_arguments, reason = "a transfer is all of these")]
+    pub(super) unsafe fn transfer(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        segment: &Segment,
+        offset: usize,
+        local: Local,
+        group: Option<OpId>,
+        blocking: Blocking,
+    ) -> Result<Transfer> {
+        debug_assert!(offset + local.len() <= segment.len, "checked by `remote`");
+        self.check_fault()?;
+        let piece = self.ni.reach(target).max_message.min(match local {
+            Local::Fill { .. } => self.chunk,
+            _ => usize::MAX,
+        });
+        let pieces = local.len().div_ceil(piece.max(1)).max(1);
+        if blocking == Blocking::Immediate {
+            // All its tickets at once, or all there are if it needs more: then it polls for the rest.
+            let needed = u32::try_from(pieces)
+                .unwrap_or(u32::MAX)
+                .min(self.most_tickets());
+            self.poll_once();
+            if self.tickets.free() < needed {
+                return Ok(Transfer::NotStarted);
+            }
+        }
+        let op = self.begin(operation, group)?;
+        let mut copied = true;
+        let mut start = 0;
+        let mut md = None;
+        for _ in 0..pieces {
+            let length = piece.min(local.len() - start);
+            let place = self.place(operation, &local, start, length, &mut md, op)?;
+            copied &= matches!(place, Place::Chunk(_));
+            // SAFETY: the caller's promise; the piece lies within the local memory.
+            unsafe {
+                self.post_piece(
+                    operation,
+                    target,
+                    offset + start,
+                    length,
+                    &local,
+                    start,
+                    &place,
+                    op,
+                )?
+            };
+            start += length;
+        }
+        // The initiation itself was a piece, so that the operation could not end before all others were counted.
+        self.finish(op);
+        Ok(match group {
+            Some(_) if copied => Transfer::Member,
+            _ => Transfer::Started { op, copied },
+        })
+    }
+
+    fn most_tickets(&self) -> u32 {
+        if self.settings.msg_limit == 0 {
+            u32::MAX
+        } else {
+            self.settings.msg_limit / 2
+        }
+    }
+
+    /// A new operation id; waits for one while operations are under way.
+    pub(super) fn begin(&self, operation: &'static str, group: Option<OpId>) -> Result<OpId> {
+        let begun = self.operations.lock().begin(group);
+        begun.ok_or_else(|| Error::Exhausted {
+            operation,
+            rank: self.rank,
+            what: "operation ids",
+            limit: self.operations.lock().limit().into(),
+            setting: "CONDUIT_MAX_OPERATIONS",
+        })
+    }
+
+    pub(super) fn take_ticket(&self, operation: &'static str) -> Result<()> {
+        if self.tickets.take(1) {
+            return Ok(());
+        }
+        self.wait_for(operation, |engine| Ok(engine.tickets.take(1).then_some(())))
+    }
+
+    /// Chooses the role of a piece's local memory and takes its ticket.
+    fn place(
+        &self,
+        operation: &'static str,
+        local: &Local,
+        start: usize,
+        length: usize,
+        md: &mut Option<MdId>,
+        op: OpId,
+    ) -> Result<Place> {
+        self.take_ticket(operation)?;
+        let Some(base) = local.base() else {
+            let chunk = self.wait_for(operation, |engine| Ok(engine.req_sb.lock().take()))?;
+            return Ok(Place::Chunk(chunk));
+        };
+        let segments = self.segments(operation)?;
+        let own = segments.of[self.rank as usize].len;
+        let within = base.addr().wrapping_sub(segments.own.0.addr());
+        if let Some(rarsrc) = segments.md
+            && within < own
+            && local.len() <= own - within
+        {
+            return Ok(Place::Direct(rarsrc, within + start));
+        }
+        if let Some(md) = *md {
+            return Ok(Place::Direct(md, start));
+        }
+        if length <= self.chunk
+            && let Some(chunk) = self.req_sb.lock().take()
+        {
+            return Ok(Place::Chunk(chunk));
+        }
+        self.wait_for(operation, |engine| Ok(engine.tmpmd.take(1).then_some(())))?;
+        // One descriptor over all of the memory serves every piece; it ends with the operation.
+        // SAFETY: valid until the operation is synchronised (the transfer's contract), which is after its last piece; the
+        // descriptor is released at the last piece.
+        let bound = self.wait_for(operation, |engine| unsafe {
+            match engine.ni.md_bind(base, local.len(), engine.safe_eq) {
+                Ok(bound) => Ok(Some(bound)),
+                Err(NiError::Exhausted { .. }) => Ok(None),
+                Err(error) => Err(error.into()),
+            }
+        })?;
+        self.operations.lock().set_md(op, bound);
+        *md = Some(bound);
+        Ok(Place::Direct(bound, start))
+    }
+
+    /// Submits one piece until the network takes it.
+    ///
+    /// # Safety
+    /// As for [`Engine::transfer`].
+    #[expect(clippy::too_many_arguments, reason = "a piece is all of these")]
+    unsafe fn post_piece(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        remote: usize,
+        length: usize,
+        local: &Local,
+        start: usize,
+        place: &Place,
+        op: OpId,
+    ) -> Result<()> {
+        self.operations.lock().add(op);
+        let (md, local_offset) = match *place {
+            Place::Direct(md, offset) => (md, offset),
+            Place::Chunk(chunk) => (self.req_md, chunk as usize * self.chunk),
+        };
+        let match_bits = u64::from(select::RAR);
+        match *local {
+            Local::Destination { base, .. } => {
+                let role = match *place {
+                    Place::Direct(..) => Role::Direct,
+                    Place::Chunk(chunk) => {
+                        // In bounds: a piece of the destination.
+                        let destination = base.wrapping_add(start);
+                        self.req_sb.lock().set_bounce(
+                            chunk,
+                            Bounce {
+                                destination,
+                                length,
+                            },
+                        );
+                        Role::BouncedGet(chunk)
+                    }
+                };
+                let get = Get {
+                    md,
+                    local_offset,
+                    length,
+                    target,
+                    index: index::RAR,
+                    match_bits,
+                    remote_offset: remote as u64,
+                    token: Token::new(role, Some(op)).bits(),
+                };
+                // SAFETY: a held chunk, or the caller's promise.
+                self.wait_for(operation, |engine| unsafe {
+                    Ok((engine.ni.get(&get)? == Submit::Posted).then_some(()))
+                })
+            }
+            Local::Source(_) | Local::Fill { .. } => {
+                let role = match *place {
+                    Place::Direct(..) => Role::Direct,
+                    Place::Chunk(chunk) => {
+                        let at = self.req_chunk(chunk);
+                        // SAFETY: the chunk is held and `length` at most a chunk; the source is the caller's promise.
+                        unsafe {
+                            match *local {
+                                Local::Source(source) => {
+                                    std::ptr::copy_nonoverlapping(
+                                        source.base.add(start),
+                                        at,
+                                        length,
+                                    );
+                                }
+                                Local::Fill { byte, .. } => std::ptr::write_bytes(at, byte, length),
+                                Local::Destination { .. } => {}
+                            }
+                        }
+                        Role::BouncedPut(chunk)
+                    }
+                };
+                self.post_put(
+                    operation,
+                    &Put {
+                        md,
+                        local_offset,
+                        length,
+                        ack: Ack::Remote,
+                        target,
+                        index: index::RAR,
+                        match_bits,
+                        remote_offset: remote as u64,
+                        hdr_data: 0,
+                        token: Token::new(role, Some(op)).bits(),
+                    },
+                )
+            }
+        }
+    }
+
+    /// Waits for a transfer that was started without a group.
+    pub(super) fn wait_transfer(&self, operation: &'static str, started: Transfer) -> Result<()> {
+        match started {
+            Transfer::Started { op, .. } => self.wait_op(operation, op).map(drop),
+            Transfer::NotStarted | Transfer::Member => Ok(()),
+        }
+    }
+
+    /// A blocking put by messages.
+    ///
+    /// # Safety
+    /// The source is valid and unchanged until return.
+    pub(super) unsafe fn put_pieces_and_wait(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        segment: &Segment,
+        offset: usize,
+        source: Source,
+    ) -> Result<()> {
+        self.check_context(operation, am::Operation::Request)?;
+        // SAFETY: the caller's promise.
+        let started = unsafe {
+            self.transfer(
+                operation,
+                target,
+                segment,
+                offset,
+                Local::Source(source),
+                None,
+                Blocking::Wait,
+            )?
+        };
+        self.wait_transfer(operation, started)
+    }
+
+    /// Sends the data of a long to the target's RARAM. Ends, as an operation, when the source may be reused.
+    ///
+    /// # Safety
+    /// The source is valid and unchanged until the operation has ended.
+    pub(super) unsafe fn send_long_data(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        source: Source,
+        remote_offset: u64,
+        (match_bits, hdr_data): (u64, u64),
+        group: Option<OpId>,
+    ) -> Result<OpId> {
+        let op = self.begin(operation, group)?;
+        let local = Local::Source(source);
+        let place = self.place(operation, &local, 0, source.len, &mut None, op)?;
+        self.operations.lock().add(op);
+        let (md, local_offset, role) = match place {
+            Place::Direct(md, offset) => (md, offset, Role::Direct),
+            Place::Chunk(chunk) => {
+                // SAFETY: the chunk is held, the length fits it (`place`), the source is the caller's promise.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(source.base, self.req_chunk(chunk), source.len)
+                };
+                (
+                    self.req_md,
+                    chunk as usize * self.chunk,
+                    Role::BouncedPut(chunk),
+                )
+            }
+        };
+        let put = Put {
+            md,
+            local_offset,
+            length: source.len,
+            ack: Ack::Local,
+            target,
+            index: index::AM,
+            match_bits,
+            remote_offset,
+            hdr_data,
+            token: Token::new(role, Some(op)).bits(),
+        };
+        self.post_put(operation, &put)?;
+        self.finish(op);
+        Ok(op)
+    }
+}

@@ -1,0 +1,98 @@
+//! How a rank waits: it spins, then yields, then sleeps, polling all the while.
+//!
+//! Spinning is the fastest where every rank has a core of its own; where there are more ranks than cores the settings
+//! make it yield at once. Sleeping is for long waits: an arriving message wakes the rank.
+
+use std::time::Duration;
+
+use super::{Engine, Error, Result};
+use crate::ni::Ni;
+use crate::threads::Mode;
+
+/// Idle polls before the first yield, unless set: some hundred microseconds.
+pub(super) const DEFAULT_SPIN: u32 = 10_000;
+
+/// Idle polls between two looks for a dead peer, so that traffic of others doesn't hide it.
+const LOOK_FOR_THE_DEAD: u32 = 1 << 14;
+
+/// Longest sleep between two polls.
+const SLEEP: Duration = Duration::from_millis(10);
+
+/// The state of one wait.
+#[derive(Debug, Default)]
+pub(super) struct Waiter {
+    idle: u32,
+    polls: u32,
+}
+
+impl<N: Ni, M: Mode> Engine<N, M> {
+    /// Polls until `ready` gives a value. Refused in handlers (debug builds).
+    #[inline]
+    pub(super) fn wait_for<T>(
+        &self,
+        operation: &'static str,
+        mut ready: impl FnMut(&Self) -> Result<Option<T>>,
+    ) -> Result<T> {
+        let mut waiter = Waiter::default();
+        loop {
+            if let Some(value) = ready(self)? {
+                return Ok(value);
+            }
+            self.check_fault()?;
+            self.check_context(operation, am::Operation::Block)?;
+            if self.poll_once() > 0 {
+                waiter.idle = 0;
+            } else {
+                self.idle(&mut waiter, operation)?;
+            }
+        }
+    }
+
+    /// Polls, and waits in between, until the condition holds. For conditions that handlers or peers' puts make true.
+    pub fn wait_until(&self, mut condition: impl FnMut() -> bool) -> Result<()> {
+        self.wait_for("wait_until", |_| Ok(condition().then_some(())))
+    }
+
+    #[inline]
+    fn idle(&self, waiter: &mut Waiter, operation: &'static str) -> Result<()> {
+        waiter.idle += 1;
+        waiter.polls = waiter.polls.wrapping_add(1);
+        if waiter.idle <= self.spin {
+            // Without a pause at first: an answer is often only nanoseconds away.
+            if waiter.idle > 64 {
+                std::hint::spin_loop();
+            }
+            if waiter.polls.is_multiple_of(LOOK_FOR_THE_DEAD) {
+                return self.look_for_the_dead(operation);
+            }
+            return Ok(());
+        }
+        self.idle_long(waiter, operation)
+    }
+
+    #[cold]
+    fn idle_long(&self, waiter: &mut Waiter, operation: &'static str) -> Result<()> {
+        if waiter.idle <= self.spin.saturating_add(self.yields) {
+            std::thread::yield_now();
+            return Ok(());
+        }
+        self.ni.wait(SLEEP);
+        // A sleeper that was woken is likely to be needed again soon: it yields a while before it sleeps again.
+        waiter.idle = self.spin.saturating_add(self.yields / 2);
+        self.look_for_the_dead(operation)
+    }
+
+    fn look_for_the_dead(&self, operation: &'static str) -> Result<()> {
+        match self.ni.failed_peer() {
+            Some(peer) => {
+                self.fail(Error::PeerFailed {
+                    operation,
+                    rank: self.rank,
+                    peer,
+                });
+                self.check_fault()
+            }
+            None => Ok(()),
+        }
+    }
+}
