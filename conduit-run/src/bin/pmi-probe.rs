@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use pmi::client::{Connection, Error};
 
 /// A diagnostic program to be started by a launcher (conduit-run, mpiexec.hydra, srun): talks PMI-1 as a rank does.
@@ -43,6 +43,26 @@ enum Command {
         /// Its exit code
         code: u8,
     },
+    /// One rank breaks the protocol, the others wait in a barrier: see what the launcher makes of it
+    Misbehave {
+        /// How
+        #[arg(value_enum)]
+        way: Way,
+        /// The rank
+        rank: usize,
+    },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Way {
+    /// Send a line that is no request
+    Garbage,
+    /// Send a line without an end
+    Endless,
+    /// Send requests for ever and never read the answers
+    Flood,
+    /// Close the connection and go on
+    Close,
 }
 
 fn main() -> ExitCode {
@@ -80,6 +100,27 @@ fn probe(options: &Options) -> Result<ExitCode, Error> {
             }
             Ok(ExitCode::from(code))
         }
+        Some(Command::Misbehave { way, rank }) => {
+            if me == rank {
+                misbehave(launcher, way);
+            }
+            launcher.barrier()?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Breaks the protocol and then waits to be ended.
+fn misbehave(launcher: Connection, way: Way) -> ! {
+    let send = |bytes: &[u8]| rustix::io::write(&launcher, bytes).is_ok_and(|count| count > 0);
+    match way {
+        Way::Garbage => drop(send(b"\x00\xffgarbage\n")),
+        Way::Endless => while send(&[b'x'; 1000]) {},
+        Way::Flood => while send(b"cmd=get_maxes\n") {},
+        Way::Close => drop(launcher),
+    }
+    loop {
+        std::thread::park();
     }
 }
 

@@ -1,0 +1,205 @@
+//! How jobs end from within and from outside, and that nothing is left behind.
+
+mod support;
+
+use rustix::process::Signal;
+use support::{PROBE, Process, Running, conduit_run, run};
+
+/// Every rank starts a process of its own, tells both process ids, and waits.
+const FAMILY: &str = "sleep 1000 & echo $PMI_RANK $$ $!; wait";
+
+fn family(options: &[&str]) -> (Running, Vec<Process>) {
+    let ranks = 3;
+    let mut args = vec!["-n", "3"];
+    args.extend(options);
+    args.extend(["sh", "-c", FAMILY]);
+    let mut job = Running::start(conduit_run(&args));
+    let mut processes = Vec::new();
+    for _ in 0..ranks {
+        let line = job.line();
+        processes.extend(line.split(' ').skip(1).map(Process::new));
+    }
+    (job, processes)
+}
+
+#[test]
+fn a_job_whose_launcher_is_killed_leaves_nothing() {
+    let (mut job, processes) = family(&[]);
+    job.signal(Signal::KILL);
+    assert_eq!(job.wait(), 137);
+    processes.iter().for_each(Process::await_end);
+}
+
+#[test]
+fn a_rank_that_is_killed_from_outside_takes_all_with_it() {
+    let mut job = Running::start(conduit_run(&["-n", "3", "sh", "-c", FAMILY]));
+    let lines: Vec<String> = (0..3).map(|_| job.line()).collect();
+    let fields: Vec<Vec<&str>> = lines.iter().map(|line| line.split(' ').collect()).collect();
+    let victim = fields.iter().find(|fields| fields[0] == "1").unwrap();
+    let processes: Vec<_> = fields
+        .iter()
+        .flat_map(|f| &f[1..])
+        .map(|p| Process::new(p))
+        .collect();
+    let pid = rustix::process::Pid::from_raw(victim[1].parse().unwrap()).unwrap();
+    rustix::process::kill_process(pid, Signal::KILL).unwrap();
+    assert_eq!(job.wait(), 137);
+    // The launcher has collected all before it ended: no waiting here.
+    assert!(processes.iter().all(Process::ended));
+    let expected = format!(
+        "conduit-run: rank 1 (pid {}) was killed by signal 9 (SIGKILL); ending the job\n",
+        victim[1]
+    );
+    assert_eq!(job.stderr(), expected);
+}
+
+#[test]
+fn interrupting_the_launcher_ends_the_ranks_without_a_message() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        // The shell of each rank dies of the signal (SIGINT is ignored by what it has in the background).
+        let (mut job, processes) = family(&["--grace", "30"]);
+        job.signal(signal);
+        assert_eq!(job.wait(), code);
+        assert!(processes.iter().all(Process::ended));
+        assert_eq!(job.stderr(), "");
+    }
+}
+
+#[test]
+fn a_hangup_is_forwarded_and_the_job_goes_on() {
+    // The loop starts a new process to wait for when SIGHUP has killed the one before.
+    let script = "trap 'echo hup' HUP; trap 'exit 0' USR1; echo ready; \
+        while :; do sleep 1000 & wait; done";
+    let mut job = Running::start(conduit_run(&["-n", "2", "sh", "-c", script]));
+    assert!((0..2).all(|_| job.line() == "ready"));
+    job.signal(Signal::HUP);
+    assert!((0..2).all(|_| job.line() == "hup"));
+    job.signal(Signal::USR1);
+    assert_eq!(job.wait(), 0);
+}
+
+#[test]
+fn a_user_signal_reaches_every_rank() {
+    let script = "trap 'echo got; exit 0' USR2; sleep 1000 & echo ready; wait";
+    let mut job = Running::start(conduit_run(&["-n", "3", "sh", "-c", script]));
+    assert!((0..3).all(|_| job.line() == "ready"));
+    job.signal(Signal::USR2);
+    assert!((0..3).all(|_| job.line() == "got"));
+    assert_eq!(job.wait(), 0);
+}
+
+#[test]
+fn ranks_that_take_the_signal_well_make_a_success() {
+    let script = "trap 'exit 0' TERM; sleep 1000 & echo ready; wait";
+    let mut job = Running::start(conduit_run(&["-n", "2", "sh", "-c", script]));
+    assert!((0..2).all(|_| job.line() == "ready"));
+    job.signal(Signal::TERM);
+    assert_eq!((job.wait(), job.stderr().as_str()), (0, ""));
+}
+
+#[test]
+fn ranks_that_ignore_the_signal_are_killed_after_the_grace() {
+    let script = "trap '' TERM; echo ready $$; while :; do sleep 1000; done";
+    let args = ["-n", "2", "--grace", "0.1", "sh", "-c", script];
+    let mut job = Running::start(conduit_run(&args));
+    let ranks: Vec<_> = (0..2).map(|_| Process::new(&job.line()[6..])).collect();
+    job.signal(Signal::TERM);
+    assert_eq!(job.wait(), 143);
+    assert!(ranks.iter().all(Process::ended));
+}
+
+#[test]
+fn a_second_interrupt_ends_the_grace() {
+    let script = "trap 'echo heard' INT; echo ready; while :; do sleep 1000 & wait; done";
+    let args = ["-n", "1", "--grace", "1000", "sh", "-c", script];
+    let mut job = Running::start(conduit_run(&args));
+    assert_eq!(job.line(), "ready");
+    job.signal(Signal::INT);
+    assert_eq!(job.line(), "heard");
+    job.signal(Signal::INT);
+    assert_eq!(job.wait(), 130);
+}
+
+#[test]
+fn processes_that_left_their_rank_end_with_the_job() {
+    let script = "setsid sleep 1000 > /dev/null 2>&1 & echo $!";
+    let mut job = Running::start(conduit_run(&["-n", "2", "sh", "-c", script]));
+    let strays: Vec<_> = (0..2).map(|_| Process::new(&job.line())).collect();
+    assert_eq!(job.wait(), 0);
+    assert!(strays.iter().all(Process::ended));
+}
+
+#[test]
+fn children_that_the_launcher_had_before_are_left_alone() {
+    // The shell becomes the launcher, with a child of the shell's.
+    let mut command = std::process::Command::new("sh");
+    let launcher = env!("CARGO_BIN_EXE_conduit-run");
+    command.args([
+        "-c",
+        "sleep 1000 & echo $!; exec \"$0\" -n 1 true",
+        launcher,
+    ]);
+    let mut job = Running::start(command);
+    let pid = job.line();
+    let before = Process::new(&pid);
+    assert_eq!(job.wait(), 0);
+    let alive = !before.ended();
+    let pid = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
+    rustix::process::kill_process(pid, Signal::KILL).unwrap();
+    assert!(alive);
+}
+
+#[test]
+fn an_abort_ends_the_job_with_its_code_and_message() {
+    let finished = run(conduit_run(&["-n", "4", PROBE, "abort", "2", "9"]));
+    assert_eq!(finished.code, 9);
+    assert!(
+        finished.stderr.contains("conduit-run: rank 2 (pid "),
+        "{}",
+        finished.stderr
+    );
+    let message = ") aborted the job with code 9: as_told; ending the job\n";
+    assert!(finished.stderr.contains(message), "{}", finished.stderr);
+}
+
+#[test]
+fn a_rank_that_leaves_before_finalize_ends_the_job_in_order() {
+    let finished = run(conduit_run(&["-n", "4", PROBE, "leave", "1", "0"]));
+    assert_eq!((finished.code, finished.stderr.as_str()), (0, ""));
+    let finished = run(conduit_run(&["-n", "4", PROBE, "leave", "3", "6"]));
+    assert_eq!(finished.code, 6);
+    assert!(
+        finished.stderr.contains("rank 3 (pid "),
+        "{}",
+        finished.stderr
+    );
+}
+
+#[test]
+fn a_rank_that_breaks_the_protocol_is_named() {
+    for (way, message) in [
+        ("garbage", "a PMI line is not text"),
+        ("endless", "a PMI line is longer than 4096 bytes"),
+        ("flood", "it does not read the answers to its requests"),
+        ("close", "it has closed its connection without finalize"),
+    ] {
+        let args = ["-n", "3", "--grace", "0.3", PROBE, "misbehave", way, "1"];
+        let finished = run(conduit_run(&args));
+        assert_eq!(finished.code, 1, "{way}: {}", finished.stderr);
+        let named = finished.stderr.contains("conduit-run: rank 1 (pid ");
+        assert!(
+            named && finished.stderr.contains(message),
+            "{way}: {}",
+            finished.stderr
+        );
+    }
+}
+
+#[test]
+fn a_barrier_that_cannot_complete_is_noticed() {
+    let script = format!("[ $PMI_RANK = 0 ] && exit 0; exec {PROBE}");
+    let finished = run(conduit_run(&["-n", "2", "sh", "-c", &script]));
+    assert_eq!(finished.code, 1);
+    let message = "rank 1 waits in a PMI barrier that rank 0 can't enter: it has ended";
+    assert!(finished.stderr.contains(message), "{}", finished.stderr);
+}

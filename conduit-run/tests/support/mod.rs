@@ -1,0 +1,169 @@
+//! Running `conduit-run` with a hard time limit, and watching processes.
+
+#![allow(dead_code, unreachable_pub, reason = "each test program uses its part")]
+
+use std::io::{BufRead, BufReader, Read, Seek};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+
+/// No test takes longer; what is still there then is killed.
+pub const LIMIT: Duration = Duration::from_secs(60);
+
+pub const PROBE: &str = env!("CARGO_BIN_EXE_pmi-probe");
+
+/// `conduit-run` with arguments, nothing on standard input.
+pub fn conduit_run(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_conduit-run"));
+    command.args(args).stdin(Stdio::null());
+    command
+}
+
+pub struct Finished {
+    /// As shells give it.
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// Runs a command to its end.
+pub fn run(mut command: Command) -> Finished {
+    // Files, not pipes: a process left behind can't keep the test waiting.
+    let (mut stdout, mut stderr) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+    command
+        .stdout(stdout.try_clone().unwrap())
+        .stderr(stderr.try_clone().unwrap());
+    let mut guard = Killed(command.spawn().unwrap());
+    let code = guard.wait();
+    let read = |file: &mut std::fs::File| {
+        let mut text = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut text).unwrap();
+        text
+    };
+    Finished {
+        code,
+        stdout: read(&mut stdout),
+        stderr: read(&mut stderr),
+    }
+}
+
+/// A running command whose standard output the test reads line by line.
+pub struct Running {
+    child: Killed,
+    lines: BufReader<ChildStdout>,
+    stderr: std::fs::File,
+}
+
+impl Running {
+    pub fn start(mut command: Command) -> Self {
+        let stderr = tempfile::tempfile().unwrap();
+        command
+            .stdout(Stdio::piped())
+            .stderr(stderr.try_clone().unwrap());
+        let mut child = Killed(command.spawn().unwrap());
+        let lines = BufReader::new(child.0.stdout.take().unwrap());
+        Running {
+            child,
+            lines,
+            stderr,
+        }
+    }
+
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        while self.lines.buffer().is_empty() {
+            await_readable(self.lines.get_ref());
+            if self.lines.fill_buf().unwrap().is_empty() {
+                panic!("output ended: {}", self.stderr());
+            }
+        }
+        self.lines.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.child.pid(), signal).unwrap();
+    }
+
+    pub fn wait(&mut self) -> i32 {
+        self.child.wait()
+    }
+
+    pub fn stderr(&mut self) -> String {
+        let mut text = String::new();
+        self.stderr.rewind().unwrap();
+        self.stderr.read_to_string(&mut text).unwrap();
+        text
+    }
+}
+
+/// Kills the child when the test is over, also when it failed.
+struct Killed(Child);
+
+impl Killed {
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.0)
+    }
+
+    fn wait(&mut self) -> i32 {
+        use std::os::unix::process::ExitStatusExt;
+        let pidfd = pidfd_open(self.pid(), PidfdFlags::empty()).unwrap();
+        assert!(await_readable(&pidfd), "the command does not end");
+        let status = self.0.wait().unwrap();
+        status
+            .code()
+            .unwrap_or_else(|| 128 + status.signal().unwrap())
+    }
+}
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // Fails when the child has been waited for.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A process that the test didn't start itself.
+pub struct Process(Option<rustix::fd::OwnedFd>);
+
+impl Process {
+    pub fn new(pid: &str) -> Self {
+        let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
+        // A process that has gone already is gone.
+        Process(pidfd_open(pid, PidfdFlags::empty()).ok())
+    }
+
+    /// Waits until it has ended.
+    pub fn await_end(&self) {
+        if let Some(pidfd) = &self.0 {
+            assert!(await_readable(pidfd), "a process is left behind");
+        }
+    }
+
+    /// Whether it has ended, without waiting.
+    pub fn ended(&self) -> bool {
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let Some(pidfd) = &self.0 else { return true };
+        poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&now)).unwrap() == 1
+    }
+}
+
+fn await_readable(fd: &impl rustix::fd::AsFd) -> bool {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).unwrap();
+        match poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&timeout)) {
+            Ok(ready) => return ready == 1,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
