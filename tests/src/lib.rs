@@ -1,1 +1,11 @@
-//! (being laid out)
+//! What needs a whole job to be tested: the suite that states the Ni contract, a chaotic network, jobs of processes.
+//!
+//! - [`conformance`]: the contract as cases, generic over the network. A new network implements
+//!   [`conformance::Network`] and passes, or says which cases it is excused from and why.
+//! - [`reference`]: the simplest network that keeps the contract; it proves that the suite fits more than one.
+//! - [`chaos`]: a wrapper that makes any network as weak as the contract allows.
+
+pub mod chaos;
+pub mod conformance;
+mod held;
+pub mod reference;

@@ -1,0 +1,127 @@
+//! Operations that were taken and that the inner network has not seen yet.
+
+use conduit_core::ni::{Atomic, Get, Inject, MdId, Ni, NiError, PtIndex, Put, Rank, Submit};
+
+use super::State;
+
+/// Operations deferred per target at most, so that one that doesn't take any holds up no other.
+const PER_TARGET: usize = 4;
+
+/// An operation, with the bytes of an injected one.
+#[derive(Debug)]
+pub(super) enum Operation {
+    Put(Put),
+    Get(Get),
+    Atomic(Atomic),
+    Inject {
+        target: Rank,
+        index: PtIndex,
+        match_bits: u64,
+        hdr_data: u64,
+        head: Vec<u8>,
+        body: Vec<u8>,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct Deferred {
+    operation: Operation,
+}
+
+impl Operation {
+    pub(super) fn inject(inject: &Inject<'_>) -> Self {
+        Self::Inject {
+            target: inject.target,
+            index: inject.index,
+            match_bits: inject.match_bits,
+            hdr_data: inject.hdr_data,
+            head: inject.head.to_vec(),
+            body: inject.body.to_vec(),
+        }
+    }
+
+    pub(super) fn target(&self) -> Rank {
+        match self {
+            Self::Put(put) => put.target,
+            Self::Get(get) => get.target,
+            Self::Atomic(atomic) => atomic.target,
+            Self::Inject { target, .. } => *target,
+        }
+    }
+
+    pub(super) fn index(&self) -> PtIndex {
+        match self {
+            Self::Put(put) => put.index,
+            Self::Get(get) => get.index,
+            Self::Atomic(atomic) => atomic.index,
+            Self::Inject { index, .. } => *index,
+        }
+    }
+
+    fn md(&self) -> Option<MdId> {
+        match self {
+            Self::Put(put) => Some(put.md),
+            Self::Get(get) => Some(get.md),
+            Self::Atomic(_) | Self::Inject { .. } => None,
+        }
+    }
+
+    /// Hands it to the network.
+    pub(super) fn submit<N: Ni>(&self, inner: &N) -> Result<Submit, NiError> {
+        match self {
+            // SAFETY: the caller of `Chaos::put` leaves the source alone until the operation's event, which comes later.
+            Self::Put(put) => unsafe { inner.put(put) },
+            // SAFETY: the caller of `Chaos::get` leaves the destination alone until the operation's event.
+            Self::Get(get) => unsafe { inner.get(get) },
+            Self::Atomic(atomic) => inner.atomic(atomic),
+            Self::Inject {
+                target,
+                index,
+                match_bits,
+                hdr_data,
+                head,
+                body,
+            } => inner.inject(&Inject {
+                target: *target,
+                index: *index,
+                match_bits: *match_bits,
+                hdr_data: *hdr_data,
+                head,
+                body,
+            }),
+        }
+    }
+}
+
+impl State {
+    pub(super) fn has_room_for(&self, target: Rank) -> bool {
+        let same = |deferred: &&Deferred| deferred.operation.target() == target;
+        self.deferred.iter().filter(same).count() < PER_TARGET
+    }
+
+    pub(super) fn defer(&mut self, operation: Operation) {
+        self.deferred.push(Deferred { operation });
+    }
+
+    /// Whether an operation on this descriptor waits.
+    pub(super) fn defers(&self, md: MdId) -> bool {
+        let mut all = self.deferred.iter();
+        all.any(|deferred| deferred.operation.md() == Some(md))
+    }
+
+    /// Submits some of what waits, in any order.
+    pub(super) fn flush<N: Ni>(&mut self, inner: &N) {
+        self.random.shuffle(&mut self.deferred);
+        let random = &mut self.random;
+        self.deferred.retain(|deferred| {
+            if random.bool() {
+                return true;
+            }
+            match deferred.operation.submit(inner) {
+                Ok(answer) => answer == Submit::Again,
+                // It was checked before it was taken; a network that refuses it now breaks the contract.
+                Err(error) => panic!("refused after it was taken: {error}"),
+            }
+        });
+    }
+}

@@ -1,0 +1,315 @@
+//! A network as weak as the contract allows, made of any other.
+//!
+//! [`Chaos`] wraps one rank's end. By a seed it refuses submissions that had room, takes submissions at once that the
+//! network sees later and in another order, withholds and reorders events between polls, answers "in use" for no reason,
+//! and can take windows and inject away. What the contract promises it keeps: nothing is lost or doubled, an entry is free
+//! after its last message, and every refusal ends. So whatever passes on a network and fails under chaos has assumed
+//! more than the contract says.
+
+mod deferred;
+mod waiting;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use conduit_core::ni::{
+    Atomic, Capabilities, EqId, Event, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni, NiError,
+    PtIndex, Put, Rank, Reach, Region, RegionId, Submit, Unlink, Window,
+};
+
+use crate::held::Held;
+use deferred::{Deferred, Operation};
+use waiting::Waiting;
+
+/// How much disorder there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Disorder {
+    /// The same seed gives the same disorder, as long as calls come in the same order.
+    pub seed: u64,
+    /// Percentage of submissions that are refused with [`Submit::Again`] although there is room. Below 100.
+    pub again: u8,
+    /// Percentage of unlinks and releases answered with [`Unlink::InUse`] although nothing is under way. Below 100.
+    pub in_use: u8,
+    /// Percentage of submissions that take effect later.
+    pub defer: u8,
+    /// Polls that an event is withheld at most; each event's number is drawn. 0 still reorders what one poll brings.
+    pub withhold: u32,
+    /// Whether peers' windows may be used.
+    pub windows: bool,
+    /// Whether inject may be used.
+    pub inject: bool,
+}
+
+impl Disorder {
+    /// A good deal of everything, by this seed.
+    pub fn seeded(seed: u64) -> Self {
+        Self {
+            seed,
+            again: 25,
+            in_use: 30,
+            defer: 30,
+            withhold: 6,
+            windows: true,
+            inject: true,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    random: fastrand::Rng,
+    queues: HashMap<u8, Waiting>,
+    deferred: Vec<Deferred>,
+    /// Bytes of each descriptor: what is deferred must be known to be right.
+    mds: HashMap<MdId, usize>,
+    /// Entries that have not been unlinked by their owner.
+    entries: HashSet<MeId>,
+}
+
+/// One rank's end of a network, made weak. See the [module](self).
+#[derive(Debug)]
+pub struct Chaos<N> {
+    inner: N,
+    disorder: Disorder,
+    /// One per rank, and a last one for ranks outside of the job.
+    reaches: Vec<Reach>,
+    state: Mutex<State>,
+}
+
+impl<N: Ni> Chaos<N> {
+    /// Wraps one rank's end; ranks of a job may share a seed, each draws its own numbers from it.
+    pub fn new(inner: N, disorder: Disorder) -> Self {
+        let reaches = (0..=inner.size())
+            .map(|peer| {
+                let mut reach = inner.reach(peer).clone();
+                if !disorder.windows {
+                    reach.capabilities.remove(Capabilities::WINDOW);
+                }
+                if !disorder.inject {
+                    reach.inject_size = 0;
+                }
+                reach
+            })
+            .collect();
+        let seed = disorder
+            .seed
+            .wrapping_mul(0x9E37_79B9)
+            .wrapping_add(inner.rank().into());
+        Self {
+            inner,
+            disorder,
+            reaches,
+            state: Mutex::new(State {
+                random: fastrand::Rng::with_seed(seed),
+                queues: HashMap::new(),
+                deferred: Vec::new(),
+                mds: HashMap::new(),
+                entries: HashSet::new(),
+            }),
+        }
+    }
+
+    /// Wraps all ranks of a job.
+    pub fn job(ranks: Vec<N>, disorder: Disorder) -> Vec<Self> {
+        ranks
+            .into_iter()
+            .map(|inner| Self::new(inner, disorder))
+            .collect()
+    }
+
+    /// Never held while a sink runs, nor during a poll of the inner network.
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic in a failing case must not hide behind a second one.
+        self.state.lock().unwrap_or_else(|held| held.into_inner())
+    }
+
+    /// Refuses, defers or submits.
+    fn submit(&self, operation: Operation) -> Result<Submit, NiError> {
+        let mut state = self.state();
+        state.flush(&self.inner);
+        let right = self.is_right(&state, &operation);
+        if !right {
+            // The inner network says what is wrong with it.
+            return operation.submit(&self.inner);
+        }
+        if state.draw(self.disorder.again) {
+            return Ok(Submit::Again);
+        }
+        if state.draw(self.disorder.defer) && state.has_room_for(operation.target()) {
+            state.defer(operation);
+            return Ok(Submit::Posted);
+        }
+        operation.submit(&self.inner)
+    }
+
+    /// Whether an operation will be accepted sooner or later, so that it may be deferred.
+    fn is_right(&self, state: &State, operation: &Operation) -> bool {
+        let (target, index) = (operation.target(), operation.index());
+        if target >= self.inner.size() || index.0 >= self.inner.limits().pt_indices {
+            return false;
+        }
+        let reach = self.reach(target);
+        let in_descriptor = |md: MdId, offset: usize, length: usize| {
+            length <= reach.max_message
+                && (state.mds.get(&md))
+                    .is_some_and(|len| offset.checked_add(length).is_some_and(|end| end <= *len))
+        };
+        match operation {
+            Operation::Put(put) => in_descriptor(put.md, put.local_offset, put.length),
+            Operation::Get(get) => in_descriptor(get.md, get.local_offset, get.length),
+            Operation::Atomic(atomic) => state.queues.contains_key(&atomic.eq.0),
+            Operation::Inject { head, body, .. } => {
+                head.len() + body.len() <= reach.inject_size
+                    && (body.is_empty() || head.len().is_multiple_of(16))
+            }
+        }
+    }
+}
+
+impl State {
+    /// True with this probability in percent.
+    fn draw(&mut self, percent: u8) -> bool {
+        self.random.u8(0..100) < percent
+    }
+}
+
+impl<N: Ni> Ni for Chaos<N> {
+    fn rank(&self) -> Rank {
+        self.inner.rank()
+    }
+    fn size(&self) -> u32 {
+        self.inner.size()
+    }
+    fn limits(&self) -> &Limits {
+        self.inner.limits()
+    }
+    fn reach(&self, peer: Rank) -> &Reach {
+        &self.reaches[peer.min(self.inner.size()) as usize]
+    }
+    fn region_create(&self, len: usize) -> Result<Region, NiError> {
+        self.inner.region_create(len)
+    }
+    fn window(&self, peer: Rank, region: RegionId) -> Option<Window> {
+        if self.disorder.windows {
+            self.inner.window(peer, region)
+        } else {
+            None
+        }
+    }
+
+    fn eq_create(&self, slots: usize) -> Result<EqId, NiError> {
+        let eq = self.inner.eq_create(slots)?;
+        self.state().queues.insert(eq.0, Waiting::default());
+        Ok(eq)
+    }
+    fn pt_open(&self, index: PtIndex, eq: Option<EqId>) -> Result<(), NiError> {
+        self.inner.pt_open(index, eq)
+    }
+    fn me_append(&self, index: PtIndex, entry: MatchEntry) -> Result<MeId, NiError> {
+        let me = self.inner.me_append(index, entry)?;
+        self.state().entries.insert(me);
+        Ok(me)
+    }
+    fn me_unlink(&self, me: MeId) -> Result<Unlink, NiError> {
+        let mut state = self.state();
+        if state.entries.contains(&me) && state.draw(self.disorder.in_use) {
+            return Ok(Unlink::InUse);
+        }
+        let answer = self.inner.me_unlink(me);
+        if answer != Ok(Unlink::InUse) {
+            state.entries.remove(&me);
+        }
+        answer
+    }
+    unsafe fn md_bind(&self, base: *mut u8, len: usize, eq: EqId) -> Result<MdId, NiError> {
+        // SAFETY: the caller's promise is the same; what is deferred keeps the descriptor from being released.
+        let md = unsafe { self.inner.md_bind(base, len, eq) }?;
+        self.state().mds.insert(md, len);
+        Ok(md)
+    }
+    fn md_release(&self, md: MdId) -> Result<Unlink, NiError> {
+        let mut state = self.state();
+        state.flush(&self.inner);
+        let known = state.mds.contains_key(&md);
+        if known && (state.defers(md) || state.draw(self.disorder.in_use)) {
+            return Ok(Unlink::InUse);
+        }
+        let answer = self.inner.md_release(md);
+        if answer == Ok(Unlink::Done) {
+            state.mds.remove(&md);
+        }
+        answer
+    }
+
+    unsafe fn put(&self, put: &Put) -> Result<Submit, NiError> {
+        self.submit(Operation::Put(*put))
+    }
+    fn inject(&self, inject: &Inject<'_>) -> Result<Submit, NiError> {
+        let length = inject.head.len() + inject.body.len();
+        if !self.disorder.inject && inject.target < self.size() && length > 0 {
+            return Err(NiError::OverLimit {
+                operation: "inject",
+                what: "length",
+                value: length as u64,
+                limit: 0,
+            });
+        }
+        self.submit(Operation::inject(inject))
+    }
+    unsafe fn get(&self, get: &Get) -> Result<Submit, NiError> {
+        self.submit(Operation::Get(*get))
+    }
+    fn atomic(&self, atomic: &Atomic) -> Result<Submit, NiError> {
+        self.submit(Operation::Atomic(*atomic))
+    }
+
+    fn poll<S: FnMut(Event<'_>)>(&self, eq: EqId, limit: u32, mut sink: S) -> u32 {
+        let most = {
+            let mut state = self.state();
+            state.flush(&self.inner);
+            match state.queues.get_mut(&eq.0) {
+                Some(waiting) => match waiting.begin() {
+                    Some(most) => most,
+                    None => return 0,
+                },
+                None => return 0,
+            }
+        };
+        let mut fresh = Vec::new();
+        self.inner
+            .poll(eq, most, |event| fresh.push(Held::of(event)));
+        self.state().keep(eq, fresh, self.disorder.withhold);
+        let mut count = 0;
+        while count < limit {
+            let Some(held) = self.state().take(eq) else {
+                break;
+            };
+            sink(held.event());
+            count += 1;
+        }
+        if let Some(waiting) = self.state().queues.get_mut(&eq.0) {
+            waiting.end();
+        }
+        count
+    }
+    fn progress(&self) {
+        self.state().flush(&self.inner);
+        self.inner.progress();
+    }
+    fn wait(&self, limit: Duration) {
+        let idle = {
+            let state = self.state();
+            state.deferred.is_empty() && state.queues.values().all(Waiting::is_empty)
+        };
+        if idle {
+            self.inner.wait(limit);
+        }
+    }
+    fn notify(&self, peer: Rank) {
+        self.inner.notify(peer);
+    }
+    fn failed_peer(&self) -> Option<Rank> {
+        self.inner.failed_peer()
+    }
+}

@@ -1,0 +1,90 @@
+//! The conformance suite: the Ni contract as cases, run for every network.
+//!
+//! A case is a scenario in a [`World`]: all ranks inside one thread, polled in turn. It assumes only what the contract
+//! promises: no order between operations or their events, submission that takes effect at once or later, any call that
+//! may answer "again" or "in use" doing so. [`crate::chaos`] holds the suite to that.
+//!
+//! To plug in a network, implement [`Network`] and run [`run_all`], or a [`run_case`] per case of [`cases`].
+
+pub mod entry;
+mod memory;
+mod network;
+mod seen;
+mod world;
+
+mod atomics;
+mod errors;
+mod gets;
+mod inject;
+mod lifetime;
+mod managed;
+mod many;
+mod matching;
+mod puts;
+mod queues;
+mod regions;
+mod sinks;
+mod truncation;
+
+pub use memory::Peek;
+pub use network::{
+    Applies, Case, Exclusion, Network, Patience, Verdict, run_all, run_case, unknown_exclusions,
+};
+pub use seen::{Record, Seen, SeenPut};
+pub use world::{End, Md, World};
+
+use conduit_core::ni::Ni;
+
+/// The cases of one theme: name, ranks, and the sentence of the contract.
+macro_rules! theme {
+    ($theme:literal: $( $name:ident ($ranks:literal) $states:literal; )+) => {
+        pub(super) fn cases<N: conduit_core::ni::Ni>() -> Vec<super::Case<N>> {
+            vec![ $( super::Case {
+                name: concat!($theme, "/", stringify!($name)),
+                states: $states,
+                ranks: $ranks,
+                run: |world| super::Verdicts::into_applies($name(world)),
+            } ),+ ]
+        }
+    };
+}
+use theme;
+
+/// What a case's function may return: nothing when it always applies.
+trait Verdicts {
+    fn into_applies(self) -> Applies;
+}
+
+impl Verdicts for () {
+    fn into_applies(self) -> Applies {
+        Applies::Yes
+    }
+}
+
+impl Verdicts for Applies {
+    fn into_applies(self) -> Applies {
+        self
+    }
+}
+
+/// All cases, by theme.
+pub fn cases<N: Ni>() -> Vec<Case<N>> {
+    [
+        matching::cases(),
+        managed::cases(),
+        truncation::cases(),
+        puts::cases(),
+        gets::cases(),
+        inject::cases(),
+        atomics::cases(),
+        regions::cases(),
+        queues::cases(),
+        sinks::cases(),
+        lifetime::cases(),
+        many::cases(),
+        errors::cases(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}

@@ -1,0 +1,160 @@
+//! What a network gives to be tested, what a case is, and the runner.
+
+use std::any::Any;
+use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use conduit_core::ni::Ni;
+
+use super::{World, cases};
+
+/// How long a world polls before it says that something doesn't come.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// Rounds in which every rank is polled once. A case fails when what it waits for has not come after so many.
+    pub rounds: u32,
+    /// Rounds after which nothing more is expected; used by "does not happen" statements.
+    pub settle: u32,
+    /// How long a round without events sleeps in [`Ni::wait`]: for networks whose progress needs time to pass.
+    pub pause: Option<Duration>,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            rounds: 20_000,
+            settle: 50,
+            pause: None,
+        }
+    }
+}
+
+/// A case that a network is excused from.
+#[derive(Debug, Clone, Copy)]
+pub struct Exclusion {
+    /// The case's name.
+    pub case: &'static str,
+    /// Which limit of the network makes it impossible.
+    pub reason: &'static str,
+}
+
+/// A network under test: how its worlds are started, and what it can't do.
+pub trait Network {
+    /// A rank's end of it.
+    type Ni: Ni;
+    /// Its name in reports, with the settings that differ from others.
+    fn name(&self) -> String;
+    /// A job of `ranks` ranks inside this process, in rank order.
+    fn start(&self, ranks: u32) -> Result<Vec<Self::Ni>, String>;
+    /// Cases it is excused from.
+    fn exclusions(&self) -> &[Exclusion] {
+        &[]
+    }
+    /// How long to wait for its events.
+    fn patience(&self) -> Patience {
+        Patience::default()
+    }
+}
+
+/// One statement of the contract and the scenario that shows it.
+pub struct Case<N: Ni> {
+    /// `theme/behaviour`; the theme is the file.
+    pub name: &'static str,
+    /// The sentence of the contract.
+    pub states: &'static str,
+    /// Ranks that it needs.
+    pub ranks: u32,
+    /// The scenario. Panics where the contract is broken; answers [`Applies::No`] where it can't be tried.
+    pub run: fn(&mut World<N>) -> Applies,
+}
+
+/// Whether a case could be tried on a network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Applies {
+    /// It was.
+    Yes,
+    /// Not within the network's limits or capabilities.
+    No(String),
+}
+
+/// How a case ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// The contract was kept.
+    Passed,
+    /// The network doesn't offer what the case is about.
+    NotApplicable(String),
+    /// The network is excused.
+    Excluded(&'static str),
+    /// The contract was broken, or the network did not start.
+    Failed(String),
+}
+
+/// Runs one case in a world of its own.
+pub fn run_case<W: Network>(network: &W, case: &Case<W::Ni>) -> Verdict {
+    if let Some(excused) = network.exclusions().iter().find(|e| e.case == case.name) {
+        return Verdict::Excluded(excused.reason);
+    }
+    let ranks = match network.start(case.ranks) {
+        Ok(ranks) => ranks,
+        Err(reason) => return Verdict::Failed(format!("the network did not start: {reason}")),
+    };
+    let mut world = World::new(ranks, network.patience());
+    // The world is dropped right after a panic and nothing of it is looked at again.
+    match catch_unwind(AssertUnwindSafe(|| (case.run)(&mut world))) {
+        Ok(Applies::Yes) => Verdict::Passed,
+        Ok(Applies::No(reason)) => Verdict::NotApplicable(reason),
+        Err(panic) => Verdict::Failed(format!(
+            "{}\n  the contract: {}\n  the network: {}\n{}",
+            message(&*panic),
+            case.states,
+            network.name(),
+            world.history(40)
+        )),
+    }
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    if let Some(text) = panic.downcast_ref::<String>() {
+        text.clone()
+    } else if let Some(text) = panic.downcast_ref::<&str>() {
+        (*text).to_owned()
+    } else {
+        "panicked".to_owned()
+    }
+}
+
+/// Runs all cases, a line each to `out`, and says how many failed. An exclusion that names no case is a failure too: it
+/// would hide a case that was renamed.
+pub fn run_all<W: Network>(network: &W, out: &mut impl Write) -> io::Result<usize> {
+    let cases = cases::<W::Ni>();
+    let mut failed = 0;
+    for case in &cases {
+        match run_case(network, case) {
+            Verdict::Passed => writeln!(out, "pass      {}", case.name)?,
+            Verdict::NotApplicable(reason) => writeln!(out, "n/a       {}: {reason}", case.name)?,
+            Verdict::Excluded(reason) => writeln!(out, "excluded  {}: {reason}", case.name)?,
+            Verdict::Failed(reason) => {
+                failed += 1;
+                writeln!(out, "FAIL      {}: {reason}", case.name)?;
+            }
+        }
+    }
+    for unknown in unknown_exclusions(network) {
+        failed += 1;
+        writeln!(out, "FAIL      the exclusion of {unknown} names no case")?;
+    }
+    Ok(failed)
+}
+
+/// Exclusions that name no case.
+pub fn unknown_exclusions<W: Network>(network: &W) -> Vec<&'static str> {
+    let cases = cases::<W::Ni>();
+    network
+        .exclusions()
+        .iter()
+        .map(|e| e.case)
+        .filter(|name| cases.iter().all(|case| case.name != *name))
+        .collect()
+}

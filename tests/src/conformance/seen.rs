@@ -1,0 +1,168 @@
+//! Events as they were seen: owned, so that a case can look at them after their delivery.
+
+use conduit_core::ni::{EqId, Event, Outcome, PtIndex, PutEvent, Rank};
+
+/// A put that an entry took; the fields are those of [`PutEvent`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeenPut {
+    /// The index it came to.
+    pub index: PtIndex,
+    /// The entry's name.
+    pub tag: u64,
+    /// Who sent it.
+    pub source: Rank,
+    /// As sent.
+    pub match_bits: u64,
+    /// As sent.
+    pub hdr_data: u64,
+    /// Where it was placed within the entry's memory.
+    pub offset: u64,
+    /// Bytes placed.
+    pub length: usize,
+    /// Bytes sent.
+    pub requested: usize,
+    /// A copy of the bytes that were shown during delivery.
+    pub data: Vec<u8>,
+    /// Whether those bytes began at a multiple of 16 (true when there were none).
+    pub aligned: bool,
+}
+
+impl From<PutEvent<'_>> for SeenPut {
+    fn from(put: PutEvent<'_>) -> Self {
+        Self {
+            index: put.index,
+            tag: put.tag,
+            source: put.source,
+            match_bits: put.match_bits,
+            hdr_data: put.hdr_data,
+            offset: put.offset,
+            length: put.length,
+            requested: put.requested,
+            data: put.data.to_vec(),
+            aligned: put.data.is_empty() || put.data.as_ptr().addr().is_multiple_of(16),
+        }
+    }
+}
+
+/// An owned [`Event`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    missing_docs,
+    reason = "the fields are those of `Event`, where they are documented"
+)]
+pub enum Seen {
+    /// A peer's put.
+    Put(SeenPut),
+    /// A peer's get.
+    Get {
+        tag: u64,
+        source: Rank,
+        match_bits: u64,
+        offset: u64,
+        length: usize,
+    },
+    /// A peer's atomic.
+    Atomic {
+        tag: u64,
+        source: Rank,
+        match_bits: u64,
+        offset: u64,
+    },
+    /// An entry has left its list by itself.
+    Unlinked { tag: u64 },
+    /// An unlinked managed entry has been drained.
+    Free { tag: u64 },
+    /// A put's source may be reused.
+    Send { token: u64 },
+    /// A put or a plain atomic has ended at its target.
+    Ack {
+        token: u64,
+        outcome: Outcome,
+        length: usize,
+    },
+    /// A get or a fetching atomic has brought its data.
+    Reply {
+        token: u64,
+        outcome: Outcome,
+        length: usize,
+        value: u64,
+    },
+}
+
+impl From<Event<'_>> for Seen {
+    fn from(event: Event<'_>) -> Self {
+        match event {
+            Event::Put(put) => Self::Put(put.into()),
+            Event::Get {
+                tag,
+                source,
+                match_bits,
+                offset,
+                length,
+            } => Self::Get {
+                tag,
+                source,
+                match_bits,
+                offset,
+                length,
+            },
+            Event::Atomic {
+                tag,
+                source,
+                match_bits,
+                offset,
+            } => Self::Atomic {
+                tag,
+                source,
+                match_bits,
+                offset,
+            },
+            Event::Unlinked { tag } => Self::Unlinked { tag },
+            Event::Free { tag } => Self::Free { tag },
+            Event::Send { token } => Self::Send { token },
+            Event::Ack {
+                token,
+                outcome,
+                length,
+            } => Self::Ack {
+                token,
+                outcome,
+                length,
+            },
+            Event::Reply {
+                token,
+                outcome,
+                length,
+                value,
+            } => Self::Reply {
+                token,
+                outcome,
+                length,
+                value,
+            },
+        }
+    }
+}
+
+impl Seen {
+    /// The operation that an initiator's event ends; `None` for a target's event.
+    pub fn token(&self) -> Option<u64> {
+        match *self {
+            Self::Send { token } | Self::Ack { token, .. } | Self::Reply { token, .. } => {
+                Some(token)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// One event, and where it was delivered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// At which rank.
+    pub rank: Rank,
+    /// From which of its queues.
+    pub eq: EqId,
+    /// What.
+    pub event: Seen,
+}

@@ -1,0 +1,268 @@
+//! What may be done from within a poll's sink: handlers run there.
+
+use std::cell::{Cell, RefCell};
+
+use conduit_core::ni::{Event, Get, Inject, Ni, Put, Region, Submit};
+
+use super::entry::{PT, get_from, managed, over, pattern, put_to};
+use super::{Applies, Md, Peek, Seen, World, theme};
+
+theme! { "sinks":
+    poll_within_a_sink_gives_nothing(2)
+        "A poll of a queue from within a sink of the same queue delivers nothing, and loses nothing.";
+    poll_of_another_queue_within_a_sink(2)
+        "A sink may poll another queue.";
+    submission_within_a_sink(2)
+        "A sink may submit puts, gets and injects; Again there is the caller's to remember.";
+    append_within_a_sink(2)
+        "A sink may append an entry again as soon as it hears Free.";
+    data_outlives_a_sinks_own_submissions(2)
+        "A message's bytes stay as they are during their delivery, whatever the sink submits meanwhile.";
+}
+
+fn poll_within_a_sink_gives_nothing<N: Ni>(w: &mut World<N>) {
+    let eq = w.listen(1);
+    w.append(1, managed(1 << 16, 64));
+    let md = w.source(0, &[4; 16]);
+    w.freeze(1);
+    for token in 0..50 {
+        let put = Put {
+            token,
+            hdr_data: token,
+            ..put_to(1, &md)
+        };
+        w.put(0, &put);
+    }
+    let seen = RefCell::new(Vec::new());
+    w.until("all are delivered", |w| {
+        let net = w.net(1);
+        net.progress();
+        net.poll(eq, 7, |event| {
+            let inner = net.poll(eq, 7, |_| panic!("delivered within a delivery"));
+            assert_eq!(inner, 0);
+            if let Event::Put(put) = event {
+                assert_eq!(put.data, [4; 16]);
+                seen.borrow_mut().push(put.hdr_data);
+            }
+        });
+        seen.borrow().len() == 50
+    });
+    let mut seen = seen.into_inner();
+    seen.sort_unstable();
+    assert!(seen.into_iter().eq(0..50));
+}
+
+fn poll_of_another_queue_within_a_sink<N: Ni>(w: &mut World<N>) {
+    let eq = w.listen(1);
+    w.append(1, managed(1 << 16, 64));
+    let md = w.source(0, &[4; 16]);
+    let own = w.source(1, &[5; 16]);
+    let region = w.region(0, 4096);
+    w.listen(0);
+    w.append(0, over(&region));
+    w.freeze(1);
+    w.put(1, &put_to(0, &own));
+    w.put(0, &put_to(1, &md));
+    let (outer, inner) = (Cell::new(0), Cell::new(0));
+    w.until("both are delivered", |w| {
+        let net = w.net(1);
+        net.progress();
+        net.poll(eq, 1, |_| {
+            outer.set(outer.get() + 1);
+            inner.set(inner.get() + net.poll(own.eq, 4, |_| ()));
+        });
+        inner.set(inner.get() + net.poll(own.eq, 4, |_| ()));
+        (outer.get(), inner.get()) == (1, 1)
+    });
+}
+
+/// What a rank submits for message `n`: 0 a put, 1 a get, 2 an inject.
+fn submit_reply<N: Ni>(net: &N, kind: usize, n: u64, reply: &Md, fetched: &Md) -> Submit {
+    let answer = match kind {
+        0 => {
+            let put = Put {
+                remote_offset: n * 8,
+                token: n,
+                hdr_data: n,
+                ..put_to(0, reply)
+            };
+            // SAFETY: the source is not written.
+            unsafe { net.put(&put) }
+        }
+        1 => {
+            let get = Get {
+                local_offset: n as usize * 40,
+                length: 40,
+                remote_offset: 4096 + n * 40,
+                token: 100 + n,
+                ..get_from(0, fetched)
+            };
+            // SAFETY: the destination is looked at when its operation has ended.
+            unsafe { net.get(&get) }
+        }
+        _ if net.reach(0).inject_size == 0 => Ok(Submit::Posted),
+        _ => net.inject(&Inject {
+            target: 0,
+            index: PT,
+            match_bits: 0,
+            hdr_data: 1000 + n,
+            head: &[],
+            body: &[],
+        }),
+    };
+    answer.expect("a right operation")
+}
+
+fn submission_within_a_sink<N: Ni>(w: &mut World<N>) {
+    let eq = w.listen(1);
+    w.listen(0);
+    let region = w.region(0, 8192);
+    region.poke(4096, &pattern(1, 4096));
+    w.append(0, over(&region));
+    w.append(1, managed(1 << 16, 64));
+    let md = w.source(0, &[1; 8]);
+    let reply = w.source(1, &[2; 8]);
+    let fetched = w.space(1, 800);
+    w.freeze(1);
+    for token in 0..20 {
+        let put = Put {
+            token,
+            hdr_data: token,
+            ..put_to(1, &md)
+        };
+        w.put(0, &put);
+    }
+    // What is refused within the sink is remembered, and submitted again outside of it.
+    let refused = RefCell::new(Vec::new());
+    let heard = Cell::new(0);
+    w.until("all are heard", |w| {
+        let net = w.net(1);
+        net.progress();
+        net.poll(eq, 8, |event| {
+            if let Event::Put(put) = event {
+                heard.set(heard.get() + 1);
+                for kind in 0..3 {
+                    if submit_reply(net, kind, put.hdr_data, &reply, &fetched) == Submit::Again {
+                        refused.borrow_mut().push((kind, put.hdr_data));
+                    }
+                }
+            }
+        });
+        heard.get() == 20
+    });
+    w.thaw(1);
+    for (kind, n) in refused.into_inner() {
+        w.until("the reply is taken", |w| {
+            submit_reply(w.net(1), kind, n, &reply, &fetched) == Submit::Posted
+        });
+    }
+    let inject_size = w.net(1).reach(0).inject_size;
+    finish_submissions(w, &region, &fetched, inject_size);
+}
+
+fn finish_submissions<N: Ni>(w: &mut World<N>, region: &Region, fetched: &Md, inject: usize) {
+    for n in 0..20 {
+        w.end_of(1, n);
+        assert_eq!(w.end_of(1, 100 + n).length, 40);
+    }
+    let expected = if inject == 0 { 20 } else { 40 };
+    w.wait_puts(0, expected);
+    assert_eq!(region.peek(0, 160), [2; 160]);
+    assert_eq!(fetched.bytes(), region.peek(4096, 800));
+}
+
+fn append_within_a_sink<N: Ni>(w: &mut World<N>) -> Applies {
+    let eq = w.listen(1);
+    for _ in 0..2 {
+        w.append(1, managed(512, 128));
+    }
+    let md = w.source(0, &[6; 128]);
+    w.freeze(1);
+    let (heard, sent) = (Cell::new(0), Cell::new(0_u64));
+    let turn = |w: &mut World<N>| {
+        let net = w.net(1);
+        net.progress();
+        net.poll(eq, 4, |event| match event {
+            Event::Put(put) => {
+                assert_eq!(put.data, [6; 128]);
+                heard.set(heard.get() + 1);
+            }
+            Event::Free { .. } => {
+                net.me_append(PT, managed(512, 128)).expect("me_append");
+            }
+            _ => (),
+        });
+        w.turn_of(0);
+    };
+    while sent.get() < 200 {
+        let token = sent.get();
+        let put = Put {
+            token,
+            ..put_to(1, &md)
+        };
+        w.until("it is taken", |w| {
+            turn(w);
+            w.try_put(0, &put)
+        });
+        w.until("it ends", |w| {
+            turn(w);
+            w.count(0, |event| event.token() == Some(token)) == 1
+        });
+        let end = w.end_of(0, token);
+        if end.outcome == conduit_core::ni::Outcome::Done {
+            sent.set(token + 1);
+        }
+    }
+    w.until("all are heard", |w| {
+        turn(w);
+        heard.get() == 200
+    });
+    Applies::Yes
+}
+
+fn data_outlives_a_sinks_own_submissions<N: Ni>(w: &mut World<N>) {
+    let eq = w.listen(1);
+    w.append(1, managed(4096, 256));
+    w.append(1, managed(1 << 16, 256));
+    let bytes = pattern(2, 256);
+    let md = w.source(0, &bytes);
+    let own = w.source(1, &[0xFF; 256]);
+    w.freeze(1);
+    for token in 0..10 {
+        let put = Put {
+            token,
+            ..put_to(1, &md)
+        };
+        w.put(0, &put);
+    }
+    let (heard, own_sent) = (Cell::new(0), Cell::new(0));
+    w.until("all are delivered", |w| {
+        let net = w.net(1);
+        net.progress();
+        net.poll(eq, 3, |event| {
+            if let Event::Put(put) = event {
+                if put.source == 1 {
+                    return;
+                }
+                heard.set(heard.get() + 1);
+                // More messages to the same list, from within: their place must be another.
+                for _ in 0..4 {
+                    let again = Put {
+                        token: own_sent.get(),
+                        ..put_to(1, &own)
+                    };
+                    // SAFETY: the source is not written.
+                    if unsafe { net.put(&again) }.expect("put") == Submit::Posted {
+                        own_sent.set(own_sent.get() + 1);
+                    }
+                }
+                assert_eq!(put.data, bytes);
+            }
+        });
+        heard.get() == 10
+    });
+    w.thaw(1);
+    w.until("its own operations end", |w| {
+        w.count(1, |event| matches!(event, Seen::Ack { .. })) as u64 == own_sent.get()
+    });
+}

@@ -1,0 +1,443 @@
+//! A job inside one thread: the ends of all ranks, polled in turn, everything that was delivered, and memory to use.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use conduit_core::ni::{
+    Atomic, EqId, Get, Inject, MatchEntry, MdId, MeId, Ni, NiError, Outcome, PtIndex, Put, Rank,
+    Region, Submit, Unlink,
+};
+
+use super::entry::PT;
+use super::memory::Buffer;
+use super::network::Patience;
+use super::seen::{Record, Seen, SeenPut};
+
+/// Events taken from a queue per poll; small, so that a round gives every queue its turn.
+const POLL_LIMIT: u32 = 16;
+/// Slots of the queues that cases make without a wish of their own.
+const SLOTS: usize = 256;
+
+/// A memory descriptor over memory that the world owns or over a region.
+#[derive(Debug, Clone, Copy)]
+pub struct Md {
+    /// Whose.
+    pub rank: Rank,
+    /// Its name there.
+    pub id: MdId,
+    /// Where its completions go.
+    pub eq: EqId,
+    /// Its bytes.
+    pub len: usize,
+    pub(super) base: *mut u8,
+}
+
+/// How an operation ended at its initiator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct End {
+    /// [`Outcome::Done`] for a plain [`Seen::Send`].
+    pub outcome: Outcome,
+    /// Bytes moved; 0 for a [`Seen::Send`], which doesn't tell.
+    pub length: usize,
+    /// A fetching atomic's old value.
+    pub value: u64,
+}
+
+struct Seat<N> {
+    net: N,
+    queues: Vec<EqId>,
+    completions: Option<EqId>,
+    frozen: bool,
+}
+
+/// All ranks of a job. Every wait is bounded by the network's [`Patience`].
+pub struct World<N: Ni> {
+    // Before the buffers: a network may touch bound memory until it is dropped.
+    seats: Vec<Seat<N>>,
+    buffers: Vec<Buffer>,
+    log: Vec<Record>,
+    patience: Patience,
+}
+
+impl<N: Ni> World<N> {
+    /// A world of these ends, in rank order.
+    pub fn new(ranks: Vec<N>, patience: Patience) -> Self {
+        let seats = ranks
+            .into_iter()
+            .map(|net| Seat {
+                net,
+                queues: Vec::new(),
+                completions: None,
+                frozen: false,
+            })
+            .collect();
+        Self {
+            seats,
+            buffers: Vec::new(),
+            log: Vec::new(),
+            patience,
+        }
+    }
+
+    /// A rank's end.
+    pub fn net(&self, rank: Rank) -> &N {
+        &self.seats[rank as usize].net
+    }
+
+    /// The job's ranks.
+    pub fn size(&self) -> u32 {
+        self.seats.len() as u32
+    }
+
+    // ---- setting up ------------------------------------------------------------------------------------------------
+
+    /// A new event queue, polled in every round from now on.
+    pub fn queue(&mut self, rank: Rank, slots: usize) -> EqId {
+        let eq = self.net(rank).eq_create(slots).expect("eq_create");
+        self.seats[rank as usize].queues.push(eq);
+        eq
+    }
+
+    /// The queue that a rank's descriptors share, made at first use: networks may have few queues.
+    pub fn completions(&mut self, rank: Rank) -> EqId {
+        if let Some(eq) = self.seats[rank as usize].completions {
+            return eq;
+        }
+        let eq = self.queue(rank, SLOTS);
+        self.seats[rank as usize].completions = Some(eq);
+        eq
+    }
+
+    /// Opens [`PT`] with a queue of its own.
+    pub fn listen(&mut self, rank: Rank) -> EqId {
+        let eq = self.queue(rank, SLOTS);
+        self.open(rank, PT, Some(eq));
+        eq
+    }
+
+    /// Opens an index.
+    pub fn open(&self, rank: Rank, index: PtIndex, eq: Option<EqId>) {
+        self.net(rank).pt_open(index, eq).expect("pt_open");
+    }
+
+    /// A new region.
+    pub fn region(&self, rank: Rank, len: usize) -> Region {
+        self.net(rank).region_create(len).expect("region_create")
+    }
+
+    /// Appends an entry to an index's list.
+    pub fn append_at(&self, rank: Rank, index: PtIndex, entry: MatchEntry) -> MeId {
+        self.net(rank).me_append(index, entry).expect("me_append")
+    }
+
+    /// Appends an entry to the list of [`PT`].
+    pub fn append(&self, rank: Rank, entry: MatchEntry) -> MeId {
+        self.append_at(rank, PT, entry)
+    }
+
+    /// A descriptor over new private memory with these bytes, completing to [`World::completions`].
+    pub fn source(&mut self, rank: Rank, bytes: &[u8]) -> Md {
+        let eq = self.completions(rank);
+        self.source_on(rank, bytes, eq)
+    }
+
+    /// The same, its completions going to `eq`.
+    pub fn source_on(&mut self, rank: Rank, bytes: &[u8], eq: EqId) -> Md {
+        let buffer = Buffer::new(bytes);
+        let md = self.bind(rank, buffer.base(), bytes.len(), eq);
+        self.buffers.push(buffer);
+        md
+    }
+
+    /// A descriptor over `len` zeroed private bytes that are not touched here (they may be many).
+    pub fn space(&mut self, rank: Rank, len: usize) -> Md {
+        let eq = self.completions(rank);
+        let buffer = Buffer::zeroed(len);
+        let md = self.bind(rank, buffer.base(), len, eq);
+        self.buffers.push(buffer);
+        md
+    }
+
+    /// A descriptor over a piece of one of the rank's own regions.
+    pub fn source_in(&mut self, rank: Rank, region: &Region, offset: usize, len: usize) -> Md {
+        assert!(offset + len <= region.len, "the piece lies in the region");
+        let eq = self.completions(rank);
+        self.bind(rank, region.base.wrapping_add(offset), len, eq)
+    }
+
+    fn bind(&self, rank: Rank, base: *mut u8, len: usize, eq: EqId) -> Md {
+        // SAFETY: the memory is a buffer of this world or a region of the network; both outlive the network's last access,
+        // since `seats` is dropped before `buffers` and a region lives as long as its network.
+        let id = unsafe { self.net(rank).md_bind(base, len, eq) }.expect("md_bind");
+        Md {
+            rank,
+            id,
+            eq,
+            len,
+            base,
+        }
+    }
+
+    // ---- driving ---------------------------------------------------------------------------------------------------
+
+    /// Leaves a rank alone from now on: neither polled nor given progress.
+    pub fn freeze(&mut self, rank: Rank) {
+        self.seats[rank as usize].frozen = true;
+    }
+
+    /// Ends [`World::freeze`].
+    pub fn thaw(&mut self, rank: Rank) {
+        self.seats[rank as usize].frozen = false;
+    }
+
+    /// One rank's turn: progress, then each of its queues. Says how many events came.
+    pub fn turn_of(&mut self, rank: Rank) -> u32 {
+        let Self { seats, log, .. } = self;
+        let seat = &seats[rank as usize];
+        if seat.frozen {
+            return 0;
+        }
+        seat.net.progress();
+        let mut count = 0;
+        for &eq in &seat.queues {
+            count += seat.net.poll(eq, POLL_LIMIT, |event| {
+                log.push(Record {
+                    rank,
+                    eq,
+                    event: event.into(),
+                });
+            });
+        }
+        count
+    }
+
+    /// Everybody's turn.
+    pub fn turn(&mut self) {
+        let mut count = 0;
+        for rank in 0..self.size() {
+            count += self.turn_of(rank);
+        }
+        if count == 0
+            && let Some(pause) = self.patience.pause
+        {
+            self.pause(pause);
+        }
+    }
+
+    fn pause(&self, pause: Duration) {
+        // Any rank's sleep lets time pass for all.
+        if let Some(seat) = self.seats.iter().find(|seat| !seat.frozen) {
+            seat.net.wait(pause);
+        }
+    }
+
+    /// Takes turns until `condition`, which is `what` in words.
+    #[track_caller]
+    pub fn until(&mut self, what: &str, mut condition: impl FnMut(&mut Self) -> bool) {
+        for _ in 0..self.patience.rounds {
+            if condition(self) {
+                return;
+            }
+            self.turn();
+        }
+        panic!("not within {} rounds: {what}", self.patience.rounds);
+    }
+
+    /// Takes turns until nothing more is expected to come by itself.
+    pub fn settle(&mut self) {
+        for _ in 0..self.patience.settle {
+            self.turn();
+        }
+    }
+
+    /// Submits until it is taken or refused, taking turns between.
+    #[track_caller]
+    pub fn submit(
+        &mut self,
+        rank: Rank,
+        mut call: impl FnMut(&N) -> Result<Submit, NiError>,
+    ) -> Result<(), NiError> {
+        for _ in 0..self.patience.rounds {
+            match call(self.net(rank))? {
+                Submit::Posted => return Ok(()),
+                Submit::Again => self.turn(),
+            }
+        }
+        panic!(
+            "submission refused with Again for {} rounds",
+            self.patience.rounds
+        );
+    }
+
+    /// Submits once, and says whether it was taken.
+    #[track_caller]
+    pub fn try_put(&mut self, rank: Rank, put: &Put) -> bool {
+        // SAFETY: cases write a source only after its operation has ended.
+        let answer = unsafe { self.net(rank).put(put) };
+        answer.expect("put") == Submit::Posted
+    }
+
+    /// A put by `rank`, submitted but not waited for.
+    #[track_caller]
+    pub fn put(&mut self, rank: Rank, put: &Put) {
+        // SAFETY: cases write a source only after its operation has ended.
+        self.submit(rank, |net| unsafe { net.put(put) })
+            .expect("put");
+    }
+
+    /// A put by the descriptor's rank, waited for.
+    #[track_caller]
+    pub fn put_and_wait(&mut self, md: &Md, put: &Put) -> End {
+        self.put(md.rank, put);
+        self.end_of(md.rank, put.token)
+    }
+
+    /// A get by `rank`, submitted but not waited for.
+    #[track_caller]
+    pub fn get(&mut self, rank: Rank, get: &Get) {
+        // SAFETY: cases touch a destination only after its operation has ended.
+        self.submit(rank, |net| unsafe { net.get(get) })
+            .expect("get");
+    }
+
+    /// A get by the descriptor's rank, waited for.
+    #[track_caller]
+    pub fn get_and_wait(&mut self, md: &Md, get: &Get) -> End {
+        self.get(md.rank, get);
+        self.end_of(md.rank, get.token)
+    }
+
+    /// An atomic by `rank`, submitted but not waited for.
+    #[track_caller]
+    pub fn atomic(&mut self, rank: Rank, atomic: &Atomic) {
+        self.submit(rank, |net| net.atomic(atomic)).expect("atomic");
+    }
+
+    /// An atomic by `rank`, waited for.
+    #[track_caller]
+    pub fn atomic_and_wait(&mut self, rank: Rank, atomic: &Atomic) -> End {
+        self.atomic(rank, atomic);
+        self.end_of(rank, atomic.token)
+    }
+
+    /// An inject by `rank`.
+    #[track_caller]
+    pub fn inject(&mut self, rank: Rank, inject: &Inject<'_>) {
+        self.submit(rank, |net| net.inject(inject)).expect("inject");
+    }
+
+    /// Unlinks, asking again while the entry is in use.
+    #[track_caller]
+    pub fn unlink(&mut self, rank: Rank, me: MeId) {
+        self.until("the entry can be unlinked", |w| {
+            w.net(rank).me_unlink(me).expect("me_unlink") == Unlink::Done
+        });
+    }
+
+    /// Releases, asking again while the descriptor is in use.
+    #[track_caller]
+    pub fn release(&mut self, md: &Md) {
+        let md = *md;
+        self.until("the descriptor can be released", |w| {
+            w.net(md.rank).md_release(md.id).expect("md_release") == Unlink::Done
+        });
+    }
+
+    // ---- what was seen ---------------------------------------------------------------------------------------------
+
+    /// Waits for an operation's end and takes its event out of the log, so that a token can be used again.
+    #[track_caller]
+    pub fn end_of(&mut self, rank: Rank, token: u64) -> End {
+        self.until(&format!("operation {token} of rank {rank} ends"), |w| {
+            w.find_end(rank, token).is_some()
+        });
+        let at = self.find_end(rank, token).expect("just seen");
+        match self.log.remove(at).event {
+            Seen::Send { .. } => End {
+                outcome: Outcome::Done,
+                length: 0,
+                value: 0,
+            },
+            Seen::Ack {
+                outcome, length, ..
+            } => End {
+                outcome,
+                length,
+                value: 0,
+            },
+            Seen::Reply {
+                outcome,
+                length,
+                value,
+                ..
+            } => End {
+                outcome,
+                length,
+                value,
+            },
+            _ => unreachable!("find_end finds initiator events only"),
+        }
+    }
+
+    fn find_end(&self, rank: Rank, token: u64) -> Option<usize> {
+        self.log
+            .iter()
+            .position(|r| r.rank == rank && r.event.token() == Some(token))
+    }
+
+    /// Everything delivered so far and not taken by [`World::end_of`], in order of delivery.
+    pub fn log(&self) -> &[Record] {
+        &self.log
+    }
+
+    /// Forgets what was delivered.
+    pub fn clear_log(&mut self) {
+        self.log.clear();
+    }
+
+    /// The events delivered at a rank.
+    pub fn events(&self, rank: Rank) -> impl Iterator<Item = &Seen> {
+        self.log
+            .iter()
+            .filter(move |r| r.rank == rank)
+            .map(|r| &r.event)
+    }
+
+    /// The puts delivered at a rank, in order of delivery.
+    pub fn puts(&self, rank: Rank) -> Vec<&SeenPut> {
+        self.events(rank)
+            .filter_map(|event| match event {
+                Seen::Put(put) => Some(put),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// How many events like this a rank has got.
+    pub fn count(&self, rank: Rank, like: impl Fn(&Seen) -> bool) -> usize {
+        self.events(rank).filter(|event| like(event)).count()
+    }
+
+    /// Waits until a rank has got `number` puts, and gives them in order of delivery.
+    #[track_caller]
+    pub fn wait_puts(&mut self, rank: Rank, number: usize) -> Vec<SeenPut> {
+        self.until(&format!("{number} puts arrive at rank {rank}"), |w| {
+            w.puts(rank).len() >= number
+        });
+        self.puts(rank).into_iter().cloned().collect()
+    }
+
+    /// The last events, for a failure's message.
+    pub fn history(&self, last: usize) -> String {
+        let mut text = String::from("  the last events:\n");
+        for record in &self.log[self.log.len().saturating_sub(last)..] {
+            let event: String = format!("{:?}", record.event).chars().take(240).collect();
+            let _ = writeln!(
+                text,
+                "    rank {} queue {}: {event}",
+                record.rank, record.eq.0
+            );
+        }
+        text
+    }
+}

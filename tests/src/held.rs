@@ -1,0 +1,102 @@
+//! An event that is kept to be delivered later, with a copy of its data.
+
+use conduit_core::ni::{Event, PutEvent};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// Sixteen bytes at a multiple of sixteen, as the contract wants a managed entry's data.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable)]
+#[repr(C, align(16))]
+struct Block([u8; 16]);
+
+/// An owned copy of an event.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// The event, its data left out.
+    event: Event<'static>,
+    blocks: Vec<Block>,
+    len: usize,
+}
+
+impl Held {
+    pub(crate) fn of(event: Event<'_>) -> Self {
+        let Event::Put(put) = event else {
+            return Self {
+                event: without_data(event),
+                blocks: Vec::new(),
+                len: 0,
+            };
+        };
+        let len = put.data.len();
+        let mut blocks = vec![Block([0; 16]); len.div_ceil(16)];
+        blocks.as_mut_bytes()[..len].copy_from_slice(put.data);
+        Self {
+            event: without_data(event),
+            blocks,
+            len,
+        }
+    }
+
+    /// The event as it was, its data for as long as this lives.
+    pub(crate) fn event(&self) -> Event<'_> {
+        match self.event {
+            Event::Put(put) => Event::Put(PutEvent {
+                data: &self.blocks.as_bytes()[..self.len],
+                ..put
+            }),
+            other => other,
+        }
+    }
+}
+
+fn without_data(event: Event<'_>) -> Event<'static> {
+    match event {
+        Event::Put(put) => Event::Put(PutEvent { data: &[], ..put }),
+        Event::Get {
+            tag,
+            source,
+            match_bits,
+            offset,
+            length,
+        } => Event::Get {
+            tag,
+            source,
+            match_bits,
+            offset,
+            length,
+        },
+        Event::Atomic {
+            tag,
+            source,
+            match_bits,
+            offset,
+        } => Event::Atomic {
+            tag,
+            source,
+            match_bits,
+            offset,
+        },
+        Event::Unlinked { tag } => Event::Unlinked { tag },
+        Event::Free { tag } => Event::Free { tag },
+        Event::Send { token } => Event::Send { token },
+        Event::Ack {
+            token,
+            outcome,
+            length,
+        } => Event::Ack {
+            token,
+            outcome,
+            length,
+        },
+        Event::Reply {
+            token,
+            outcome,
+            length,
+            value,
+        } => Event::Reply {
+            token,
+            outcome,
+            length,
+            value,
+        },
+    }
+}

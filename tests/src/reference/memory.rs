@@ -1,0 +1,86 @@
+//! Regions of the reference network, and arithmetic on them.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+
+use conduit_core::ni::{Atomic, AtomicOp, AtomicType};
+
+pub(super) const PAGE: usize = 4096;
+
+/// Zeroed pages.
+#[derive(Debug)]
+pub(super) struct Pages {
+    pub(super) base: *mut u8,
+    pub(super) len: usize,
+}
+
+impl Pages {
+    /// `len` bytes, a multiple of the page and not 0.
+    pub(super) fn new(len: usize) -> Self {
+        // SAFETY: `layout` has refused a length of 0.
+        let base = unsafe { alloc_zeroed(layout(len)) };
+        if base.is_null() {
+            handle_alloc_error(layout(len));
+        }
+        Self { base, len }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: `base` came from the allocator with this layout, and only this value frees it.
+        unsafe { dealloc(self.base, layout(self.len)) }
+    }
+}
+
+fn layout(len: usize) -> Layout {
+    assert!(len > 0, "a region has a page at least");
+    Layout::from_size_align(len, PAGE).expect("a length within the limits")
+}
+
+/// Copies bytes that may overlap: a rank may put to itself.
+pub(super) fn copy(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: both sides were checked against their region or descriptor, whose memory is live (`Ni::md_bind`).
+    unsafe { from.copy_to(to, len) }
+}
+
+/// A copy of `len` bytes.
+pub(super) fn read(from: *const u8, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    copy(from, bytes.as_mut_ptr(), len);
+    bytes
+}
+
+macro_rules! apply {
+    ($ty:ty, $at:expr, $atomic:expr) => {{
+        let bytes: [u8; size_of::<$ty>()] = read($at, size_of::<$ty>())
+            .try_into()
+            .expect("as many as were read");
+        let (x, a) = (<$ty>::from_ne_bytes(bytes), $atomic.operand as $ty);
+        let new = match $atomic.op {
+            AtomicOp::Get => x,
+            AtomicOp::Set => a,
+            AtomicOp::Add => x.wrapping_add(a),
+            AtomicOp::Sub => x.wrapping_sub(a),
+            AtomicOp::Mult => x.wrapping_mul(a),
+            AtomicOp::Min => x.min(a),
+            AtomicOp::Max => x.max(a),
+            AtomicOp::And => x & a,
+            AtomicOp::Or => x | a,
+            AtomicOp::Xor => x ^ a,
+            AtomicOp::CompareSwap if x == $atomic.comparand as $ty => a,
+            AtomicOp::CompareSwap => x,
+        };
+        copy(new.to_ne_bytes().as_ptr(), $at, size_of::<$ty>());
+        x as u64
+    }};
+}
+
+/// Does an atomic at a checked, aligned place, and gives the old value.
+pub(super) fn apply(at: *mut u8, atomic: &Atomic) -> u64 {
+    match atomic.ty {
+        AtomicType::I32 => apply!(i32, at, atomic),
+        AtomicType::U32 => apply!(u32, at, atomic),
+        AtomicType::I64 => apply!(i64, at, atomic),
+        AtomicType::U64 => apply!(u64, at, atomic),
+    }
+}
