@@ -1,10 +1,13 @@
 //! The launcher as a library, within a process of several threads.
 
+mod support;
+
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use conduit_run::{Bind, Error, How, Killer, Launch, Status, Stream};
+use support::Process;
 
 /// No job of these tests takes longer.
 const LIMIT: Option<Duration> = Some(Duration::from_secs(60));
@@ -132,8 +135,7 @@ fn jobs_run_side_by_side_in_one_process() {
                 let (launch, lines) = captured(Launch::new(3, probe).timeout(LIMIT));
                 let outcome = launch.env("JOB", job.to_string()).run().unwrap();
                 assert_eq!(outcome.exit_code, 0, "{:?}", lines.lock().unwrap());
-                let count = lines.lock().unwrap().len();
-                count
+                lines.lock().unwrap().len()
             })
         })
         .collect();
@@ -159,22 +161,24 @@ fn dropping_a_job_ends_it_with_all_that_its_ranks_started() {
         assert!(!job.wait_for(Duration::from_millis(10)).unwrap());
         pids.extend(receive.try_iter().map(|line| line.parse::<u32>().unwrap()));
     }
-    let open = |pid: &u32| {
-        let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
-        rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
-    };
-    let processes: Vec<_> = pids.iter().filter_map(open).collect();
-    assert_eq!(processes.len(), 4);
+    let processes: Vec<_> = pids
+        .iter()
+        .map(|pid| Process::new(&pid.to_string()))
+        .collect();
+    assert!(!processes.iter().any(Process::ended));
     drop(job);
-    for process in &processes {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let limit = Timespec {
-            tv_sec: 60,
-            tv_nsec: 0,
-        };
-        let ended = poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&limit)).unwrap();
-        assert_eq!(ended, 1, "a process is left behind");
-    }
+    processes.iter().for_each(Process::await_end);
+}
+
+#[test]
+fn what_a_rank_leaves_in_its_process_group_ends_with_it() {
+    let (launch, lines) = captured(shell(2, "sleep 1000 > /dev/null 2>&1 & echo $!"));
+    assert_eq!(launch.run().unwrap().exit_code, 0);
+    let lines = lines.lock().unwrap();
+    assert_eq!(lines.len(), 2);
+    lines
+        .iter()
+        .for_each(|(_, _, pid)| Process::new(pid).await_end());
 }
 
 #[test]

@@ -92,8 +92,7 @@ impl RunningJob {
         self.ranks[rank].pid.as_raw_pid().cast_unsigned()
     }
 
-    /// Draws the consequences of ranks that ended in one turn of the loop. Which of them ended first is not known: a
-    /// killed one rather drew the others along than the other way round, a failed one rather than one that left.
+    /// Draws the consequences of ranks that ended in one turn of the loop.
     pub(super) fn judge(&mut self, ended: Vec<(usize, Status)>) {
         let mut causes = Vec::new();
         for (rank, status) in ended {
@@ -111,39 +110,31 @@ impl RunningJob {
             let state = self.server.state(rank);
             let broken = self.server.on_end(rank);
             let active = [Some(RankState::Active), Some(RankState::InBarrier)].contains(&state);
-            match status {
-                Status::Killed { signal, core } => {
-                    causes.push((
-                        0,
-                        How::Killed {
-                            rank,
-                            pid,
-                            signal,
-                            core,
-                        },
-                    ));
-                }
-                Status::Exited(0) if active => causes.push((2, How::Left { rank, pid })),
-                Status::Exited(0) => {
-                    if let Err(error) = broken {
+            let cause = match status {
+                Status::Killed { signal, core } => How::Killed {
+                    rank,
+                    pid,
+                    signal,
+                    core,
+                },
+                Status::Exited(0) if active => How::Left { rank, pid },
+                Status::Exited(0) => match broken {
+                    Ok(()) => continue,
+                    Err(error) => {
                         let (rank, what) = (error.rank(), error.to_string());
-                        causes.push((
-                            3,
-                            How::Protocol {
-                                rank,
-                                pid: self.pid(rank),
-                                what,
-                            },
-                        ));
+                        How::Protocol {
+                            rank,
+                            pid: self.pid(rank),
+                            what,
+                        }
                     }
-                }
-                Status::Exited(code) => causes.push((1, How::Exited { rank, pid, code })),
-            }
+                },
+                Status::Exited(code) => How::Exited { rank, pid, code },
+            };
+            causes.push(cause);
         }
-        causes.sort_by_key(|(severity, _)| *severity);
-        for (_, how) in causes {
-            self.end(how);
-        }
+        causes.sort_by_key(precedence);
+        causes.into_iter().for_each(|how| self.end(how));
     }
 
     /// Ends the job for this reason, unless it is ending already.
@@ -230,6 +221,18 @@ impl RunningJob {
     }
 }
 
+/// Which of several ranks that ended in one turn is the cause. Who ended first is not known: a killed one rather drew
+/// the others along than the other way round, a failed one rather than one that left, and a broken barrier is a
+/// consequence.
+fn precedence(how: &How) -> u8 {
+    match how {
+        How::Killed { .. } => 0,
+        How::Exited { .. } => 1,
+        How::Left { .. } => 2,
+        _ => 3,
+    }
+}
+
 impl Ending {
     fn new(how: How, grace: Duration) -> Self {
         let kill_at = Instant::now().checked_add(grace);
@@ -239,5 +242,43 @@ impl Ending {
             failed: None,
             forced: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_killed_rank_is_the_cause_before_those_that_failed_with_it() {
+        let pid = 1;
+        let mut causes = [
+            How::Protocol {
+                rank: 0,
+                pid,
+                what: String::new(),
+            },
+            How::Left { rank: 1, pid },
+            How::Exited {
+                rank: 2,
+                pid,
+                code: 1,
+            },
+            How::Exited {
+                rank: 3,
+                pid,
+                code: 1,
+            },
+            How::Killed {
+                rank: 4,
+                pid,
+                signal: 9,
+                core: false,
+            },
+        ];
+        causes.sort_by_key(precedence);
+        assert_eq!(causes[0].failed_rank(), Some(4));
+        assert_eq!(causes[1].failed_rank(), Some(2));
+        assert!(matches!(causes[3], How::Left { .. }));
     }
 }
