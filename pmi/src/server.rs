@@ -4,9 +4,13 @@
 //! bounds them), calls [`Server::on_line`] for each and carries the [`Action`]s out; when a rank's process has ended it
 //! calls [`Server::on_end`]. An [`Error`] names the rank that broke the protocol; the job can't go on after it.
 
+mod error;
+
 use std::collections::HashMap;
 
-use crate::wire::{self, Line, MAX_KEY, MAX_KVSNAME, MAX_VALUE, carries, format, quoted};
+pub use error::Error;
+
+use crate::wire::{Line, MAX_KEY, MAX_KVSNAME, MAX_VALUE, carries, format, quoted};
 
 /// What the server holds at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,69 +81,6 @@ pub enum RankState {
     Finalized,
     /// Its process has ended.
     Ended,
-}
-
-/// A rank broke the protocol, or ranks can't go on.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The caller's rank is not in `0..size`.
-    #[error("there is no rank {rank} in a job of {size}")]
-    NoSuchRank {
-        /// The rank given.
-        rank: usize,
-        /// Ranks in the job.
-        size: usize,
-    },
-    /// The line can't be read.
-    #[error("rank {rank}: {source}")]
-    Line {
-        /// The rank that sent it.
-        rank: usize,
-        /// What is wrong.
-        source: wire::Error,
-    },
-    /// A command that this server does not know.
-    #[error("rank {rank} sent the unknown PMI command {command}")]
-    UnknownCommand {
-        /// The rank that sent it.
-        rank: usize,
-        /// The command, quoted and cut.
-        command: String,
-    },
-    /// A known command at the wrong time.
-    #[error("rank {rank} sent the PMI command {command:?} {when}")]
-    OutOfOrder {
-        /// The rank that sent it.
-        rank: usize,
-        /// The command.
-        command: &'static str,
-        /// Why that is wrong.
-        when: &'static str,
-    },
-    /// A barrier that can't complete any more.
-    #[error("rank {waiting} waits in a PMI barrier that rank {missing} can't enter: it has {how}")]
-    BrokenBarrier {
-        /// A rank in the barrier.
-        waiting: usize,
-        /// The rank that will never come.
-        missing: usize,
-        /// `"ended"` or `"finalized"`.
-        how: &'static str,
-    },
-}
-
-impl Error {
-    /// The rank that the error names first.
-    pub fn rank(&self) -> usize {
-        match self {
-            Error::NoSuchRank { rank, .. }
-            | Error::Line { rank, .. }
-            | Error::UnknownCommand { rank, .. }
-            | Error::OutOfOrder { rank, .. }
-            | Error::BrokenBarrier { waiting: rank, .. } => *rank,
-        }
-    }
 }
 
 /// The state of one job.

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::wire;
 
 const INIT: &str = "cmd=init pmi_version=1 pmi_subversion=1";
 
