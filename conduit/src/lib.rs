@@ -1,1 +1,75 @@
-//! (being laid out)
+//! Conduit: the communication layer under a PGAS language runtime.
+//!
+//! The ranks of a job each attach a *segment*; any rank puts to and gets from any segment, and sends *active messages*
+//! that run a handler on another rank. Buffers are bounded at any job size by credits.
+//!
+//! # A first program
+//!
+//! ```
+//! use conduit::{Handlers, start};
+//!
+//! fn main() -> conduit::Result<()> {
+//!     let job = start()?;
+//!     let mut handlers = Handlers::new();
+//!     let hello = handlers.short(|call, (number,): (u64,)| {
+//!         println!("rank {} sent {number}", call.source());
+//!     });
+//!     // A segment of 1 MiB on every rank.
+//!     let conduit = job.attach(handlers, 1 << 20)?;
+//!     let right = (conduit.rank() + 1) % conduit.size();
+//!     conduit.put(right, 0, &42u64)?;
+//!     conduit.request(right, hello, (7,))?;
+//!     conduit.barrier()?;
+//!     let mut value = 0u64;
+//!     conduit.get(&mut value, conduit.rank(), 0)?;
+//!     assert_eq!(value, 42);
+//!     conduit.finish()
+//! }
+//! ```
+//!
+//! Started alone it is a job of one rank; `conduit-run -n 4 program` makes it four.
+//!
+//! # Where to read on
+//!
+//! - [`start`] and [`Job`]: joining a job, attaching; [`Conduit`]: everything else.
+//! - [`Handlers`], [`Call`]: active messages with typed arguments.
+//! - [`Handle`], [`Conduit::scope`]: operations that overlap.
+//! - [`threads`]: the three threading modes, chosen by type.
+//! - [`settings`]: every setting with default and meaning.
+//!
+//! # What is safe
+//!
+//! Puts, gets and messages with borrowed buffers are safe calls: they return when the buffer is the caller's again, or the
+//! borrow lasts as long as the operation ([`Conduit::scope`]). Calls that leave a raw buffer with the network are `unsafe`
+//! and say until when. Two ranks that access the same bytes of a segment at the same time, one of them writing, leave
+//! unspecified bytes there (never more harm than that): the program orders them by barriers, messages or atomics.
+
+mod args;
+mod atomics;
+mod call;
+mod conduit;
+mod error;
+mod handlers;
+mod job;
+mod messages;
+mod network;
+mod rma;
+mod scope;
+mod segment;
+mod start;
+
+pub use args::{Args, Word};
+pub use atomics::Atom;
+pub use call::{Call, Landed};
+pub use conduit::Conduit;
+pub use conduit_core::engine::{BarrierOutcome, Blocking, Handle};
+pub use conduit_core::ni::{AtomicOp, AtomicType, Rank};
+pub use conduit_core::threads::{Par, ParSync, Seq};
+pub use conduit_core::{settings, threads};
+pub use error::{Error, Result};
+pub use handlers::{Handlers, Long, Medium, Short};
+pub use job::Job;
+pub use messages::PreparedMedium;
+pub use network::available_networks;
+pub use scope::Scope;
+pub use start::{start, start_as};

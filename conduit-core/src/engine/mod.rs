@@ -40,6 +40,7 @@ mod waiting;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+pub use atomic::AtomicRequest;
 pub use collective::BarrierOutcome;
 pub use deliver::{Call, Handler, Payload};
 pub use error::{Error, Result};

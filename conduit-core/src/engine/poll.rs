@@ -94,6 +94,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// One poll; the number of events.
     #[inline]
     pub(super) fn poll_once(&self) -> u32 {
+        if self.failed.load(Relaxed) {
+            return self.poll_after_fault();
+        }
         self.ni.progress();
         let mut events = self
             .ni
@@ -109,6 +112,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             self.flush_system();
         }
         events
+    }
+
+    /// After a fault only system messages are served. A call that fails gives its caller's buffers back although
+    /// operations on them may be under way, so no completion may touch them any more.
+    #[cold]
+    fn poll_after_fault(&self) -> u32 {
+        self.ni
+            .poll(self.sys_eq, u32::MAX, |event| self.on_system_event(&event))
     }
 
     /// Completions and replies, up to the limit.

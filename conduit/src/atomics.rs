@@ -1,0 +1,129 @@
+//! Remote atomics on the integers of a segment.
+
+use conduit_core::engine::AtomicRequest;
+use conduit_core::ni::{AtomicOp, AtomicType, Rank};
+use conduit_core::threads::Mode;
+
+use crate::{Blocking, Conduit, Handle, Result};
+
+/// An integer that remote atomics work on.
+pub trait Atom: Copy + sealed::Sealed {
+    /// Its type on the network.
+    const TYPE: AtomicType;
+    /// As it travels.
+    fn to_bits(self) -> u64;
+    /// From how it travels.
+    fn from_bits(bits: u64) -> Self;
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+macro_rules! atom {
+    ($($type:ty, $name:ident, $unsigned:ty;)*) => {$(
+        impl sealed::Sealed for $type {}
+        impl Atom for $type {
+            const TYPE: AtomicType = AtomicType::$name;
+            #[inline]
+            fn to_bits(self) -> u64 {
+                u64::from(self as $unsigned)
+            }
+            #[inline]
+            fn from_bits(bits: u64) -> Self {
+                bits as $unsigned as Self
+            }
+        }
+    )*};
+}
+atom! {
+    i32, I32, u32;
+    u32, U32, u32;
+    i64, I64, u64;
+    u64, U64, u64;
+}
+
+fn request<T: Atom>(op: AtomicOp, operand: T, comparand: T) -> AtomicRequest {
+    AtomicRequest {
+        op,
+        ty: T::TYPE,
+        operand: operand.to_bits(),
+        comparand: comparand.to_bits(),
+    }
+}
+
+/// Offsets are multiples of the integer's size. Atomics of all ranks on the same integer are atomic with each other.
+impl<M: Mode> Conduit<M> {
+    /// Does `op` with `operand` on the integer at `offset` of `target`'s segment, and gives the value from before.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// use conduit::AtomicOp;
+    /// let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// let ticket = conduit.atomic_fetch(0, 8, AtomicOp::Add, 1u64)?;
+    /// assert!(ticket < u64::from(conduit.size()));
+    /// conduit.finish()
+    /// # }
+    /// ```
+    #[inline]
+    pub fn atomic_fetch<T: Atom>(
+        &self,
+        target: Rank,
+        offset: usize,
+        op: AtomicOp,
+        operand: T,
+    ) -> Result<T> {
+        let old = self.done(self.engine.atomic_fetch(
+            target,
+            offset,
+            request(op, operand, operand),
+        ))?;
+        Ok(T::from_bits(old))
+    }
+
+    /// As [`Conduit::atomic_fetch`], without the value from before.
+    #[inline]
+    pub fn atomic<T: Atom>(
+        &self,
+        target: Rank,
+        offset: usize,
+        op: AtomicOp,
+        operand: T,
+    ) -> Result<()> {
+        self.done(
+            self.engine
+                .atomic(target, offset, request(op, operand, operand)),
+        )
+    }
+
+    /// Starts an atomic without the value from before.
+    #[inline]
+    pub fn atomic_nb<T: Atom>(
+        &self,
+        target: Rank,
+        offset: usize,
+        op: AtomicOp,
+        operand: T,
+    ) -> Result<Handle> {
+        let request = request(op, operand, operand);
+        let handle = self.done(
+            self.engine
+                .atomic_nb(target, offset, request, Blocking::Wait),
+        )?;
+        Ok(handle.unwrap_or(Handle::DONE))
+    }
+
+    /// Writes `new` if the integer is `expected`; gives the value from before either way.
+    #[inline]
+    pub fn compare_swap<T: Atom>(
+        &self,
+        target: Rank,
+        offset: usize,
+        expected: T,
+        new: T,
+    ) -> Result<T> {
+        let request = request(AtomicOp::CompareSwap, new, expected);
+        let old = self.done(self.engine.atomic_fetch(target, offset, request))?;
+        Ok(T::from_bits(old))
+    }
+}

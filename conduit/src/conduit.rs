@@ -1,0 +1,206 @@
+//! The attached rank: what everything is called on.
+
+use std::sync::{Mutex, PoisonError};
+
+use conduit_core::barrier::Value;
+use conduit_core::engine::{BarrierOutcome, Engine, Error as EngineError};
+use conduit_core::ni::Rank;
+use conduit_core::settings::Settings;
+use conduit_core::threads::{Mode, Seq};
+
+use crate::network::Network;
+use crate::start::Launcher;
+use crate::{Error, Result};
+
+/// An attached rank of a job.
+///
+/// Any call may poll and so run handlers. In [`crate::Par`] it can be shared between threads by reference.
+///
+/// When another rank ends the job ([`Conduit::exit`]), the next call that polls ends this process with the same code.
+pub struct Conduit<M: Mode = Seq> {
+    pub(crate) engine: Engine<Network<M>, M>,
+    launcher: Mutex<Launcher>,
+}
+
+impl<M: Mode> std::fmt::Debug for Conduit<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Conduit")
+            .field("rank", &self.rank())
+            .field("size", &self.size())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Ends the job: tells the others, waits for them for a bounded time, and ends this process.
+pub(crate) fn exit<M: Mode>(
+    engine: &Engine<Network<M>, M>,
+    launcher: &mut Launcher,
+    code: i32,
+) -> ! {
+    let all_know = engine.announce_exit(code, engine.settings().exit_wait(engine.size()));
+    if code == 0 && all_know {
+        // All end with the same code, each on its own; the launcher need not step in.
+        let _ = launcher.finalize();
+    }
+    std::process::exit(code)
+}
+
+impl<M: Mode> Conduit<M> {
+    pub(crate) fn new(engine: Engine<Network<M>, M>, launcher: Launcher) -> Self {
+        Self {
+            engine,
+            launcher: Mutex::new(launcher),
+        }
+    }
+
+    /// This rank, `0..size`.
+    #[inline]
+    pub fn rank(&self) -> Rank {
+        self.engine.rank()
+    }
+
+    /// Ranks in the job.
+    #[inline]
+    pub fn size(&self) -> u32 {
+        self.engine.size()
+    }
+
+    /// The settings that this rank runs with.
+    pub fn settings(&self) -> &Settings {
+        self.engine.settings()
+    }
+
+    /// Translates an engine's result. Where another rank has ended the job, this one ends here.
+    #[inline]
+    pub(crate) fn done<T>(&self, result: Result<T, EngineError>) -> Result<T> {
+        match result {
+            Ok(value) => Ok(value),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    #[cold]
+    fn failed(&self, error: EngineError) -> Error {
+        if let EngineError::Exited { code, .. } = error {
+            // The answer to the rank that ends the job may still be waiting to go out.
+            self.engine.drain(std::time::Duration::from_millis(100));
+            if code == 0 {
+                let _ = self
+                    .launcher
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .finalize();
+            }
+            std::process::exit(code);
+        }
+        Error::Engine(error)
+    }
+
+    /// Serves the network once: completions, messages. Runs handlers.
+    #[inline]
+    pub fn poll(&self) -> Result<()> {
+        self.done(self.engine.poll())
+    }
+
+    /// Polls until the condition holds; waits in between as is best on this host. For conditions that handlers or other
+    /// ranks' puts make true.
+    #[inline]
+    pub fn wait_until(&self, condition: impl FnMut() -> bool) -> Result<()> {
+        self.done(self.engine.wait_until(condition))
+    }
+
+    /// Waits until all ranks have called it. What any rank has stored, put or sent before is there after it: puts have
+    /// reached their targets if they have been synchronised, messages may still wait to be handled.
+    #[inline]
+    pub fn barrier(&self) -> Result<()> {
+        let outcome = self.done(self.engine.barrier(Value::Anonymous))?;
+        self.matched("barrier", outcome)
+    }
+
+    /// A barrier with a name: an error if ranks give different ones (or one that no rank gave).
+    pub fn barrier_named(&self, id: u32) -> Result<()> {
+        let outcome = self.done(self.engine.barrier(Value::Named(id)))?;
+        self.matched("barrier_named", outcome)
+    }
+
+    /// First half of a barrier, named or anonymous (`None`): this rank has arrived. Then [`Conduit::barrier_wait`] or
+    /// [`Conduit::barrier_try`].
+    pub fn barrier_notify(&self, id: Option<u32>) -> Result<()> {
+        self.done(self.engine.barrier_notify(value(id)))
+    }
+
+    /// Second half of a barrier: waits for all others.
+    pub fn barrier_wait(&self, id: Option<u32>) -> Result<()> {
+        let outcome = self.done(self.engine.barrier_wait(value(id)))?;
+        self.matched("barrier_wait", outcome)
+    }
+
+    /// As [`Conduit::barrier_wait`] without waiting: has the barrier ended?
+    pub fn barrier_try(&self, id: Option<u32>) -> Result<bool> {
+        match self.done(self.engine.barrier_try(value(id)))? {
+            Some(outcome) => self.matched("barrier_try", outcome).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    fn matched(&self, operation: &'static str, outcome: BarrierOutcome) -> Result<()> {
+        match outcome {
+            BarrierOutcome::Match(_) => Ok(()),
+            BarrierOutcome::Mismatch => Err(Error::BarrierMismatch {
+                operation,
+                rank: self.rank(),
+            }),
+        }
+    }
+
+    /// Leaves the job in good order: waits for all ranks, then tells the launcher. Collective.
+    pub fn finish(self) -> Result<()> {
+        self.barrier()?;
+        self.launcher
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .finalize()
+    }
+
+    /// Ends the whole job with this exit code: tells the other ranks, waits for them for a bounded time
+    /// (`CONDUIT_EXIT_TIMEOUT`), ends this process. May be called at any time, also while others compute: the launcher
+    /// ends those that do not notice.
+    pub fn exit(&self, code: i32) -> ! {
+        exit(
+            &self.engine,
+            &mut self.launcher.lock().unwrap_or_else(PoisonError::into_inner),
+            code,
+        )
+    }
+
+    /// Credits for requests to `peer` that are free now (`gasnet_send_credits`).
+    pub fn send_credits(&self, peer: Rank) -> Result<u32> {
+        self.done(self.engine.send_credits(peer))
+    }
+
+    /// How often a request to `peer` had to wait for credits (`gasnet_credit_stalls`).
+    pub fn credit_stalls(&self, peer: Rank) -> Result<u64> {
+        self.done(self.engine.credit_stalls(peer))
+    }
+
+    /// Credits in this rank's bank (`gasnet_banked_credits`).
+    pub fn banked_credits(&self) -> u32 {
+        self.engine.banked_credits()
+    }
+
+    /// Credits that `peer` has taken back from this rank (`gasnet_revoked_credits`).
+    pub fn revoked_credits(&self, peer: Rank) -> Result<u64> {
+        self.done(self.engine.revoked_credits(peer))
+    }
+}
+
+fn value(id: Option<u32>) -> Value {
+    id.map_or(Value::Anonymous, Value::Named)
+}
+
+const _: () = {
+    const fn shared<T: Sync + Send>() {}
+    const fn moved<T: Send>() {}
+    shared::<Conduit<conduit_core::threads::Par>>();
+    moved::<Conduit<conduit_core::threads::ParSync>>();
+};

@@ -1,0 +1,228 @@
+//! Sending active messages.
+
+use conduit_core::engine::{Blocking, Prepared};
+use conduit_core::ni::Rank;
+use conduit_core::threads::{Mode, Seq};
+
+use crate::network::Network;
+use crate::{Args, Conduit, Long, Medium, Result, Short};
+
+/// Requests wait for credits, polling, if the target is behind; the `try_` forms give `false` instead.
+impl<M: Mode> Conduit<M> {
+    /// Most payload bytes of a medium, request or reply.
+    pub fn max_medium(&self) -> usize {
+        self.engine.max_medium(am::MAX_ARGS)
+    }
+
+    /// Most bytes of a long request to `target`.
+    pub fn max_long_request(&self, target: Rank) -> usize {
+        self.engine.max_long_request(target)
+    }
+
+    /// Most bytes of a long reply to `target`.
+    pub fn max_long_reply(&self, target: Rank) -> usize {
+        self.engine.max_long_reply(target)
+    }
+
+    /// Runs a handler of shorts on `target`.
+    #[inline]
+    pub fn request<A: Args>(&self, target: Rank, handler: Short<A>, args: A) -> Result<()> {
+        let mut words = [0; am::MAX_ARGS];
+        let words = args.write(&mut words);
+        self.done(
+            self.engine
+                .request_short(target, handler.id, words, Blocking::Wait),
+        )
+        .map(drop)
+    }
+
+    /// As [`Conduit::request`] if that doesn't have to wait; was it sent?
+    #[inline]
+    pub fn try_request<A: Args>(&self, target: Rank, handler: Short<A>, args: A) -> Result<bool> {
+        let mut words = [0; am::MAX_ARGS];
+        let words = args.write(&mut words);
+        self.done(
+            self.engine
+                .request_short(target, handler.id, words, Blocking::Immediate),
+        )
+    }
+
+    /// Runs a handler of mediums on `target` with this payload, at most [`Conduit::max_medium`] bytes. The payload may be
+    /// reused on return.
+    #[inline]
+    pub fn request_medium<A: Args>(
+        &self,
+        target: Rank,
+        handler: Medium<A>,
+        args: A,
+        payload: &[u8],
+    ) -> Result<()> {
+        let mut words = [0; am::MAX_ARGS];
+        let words = args.write(&mut words);
+        self.done(
+            self.engine
+                .request_medium(target, handler.id, words, payload, Blocking::Wait),
+        )
+        .map(drop)
+    }
+
+    /// As [`Conduit::request_medium`] if that doesn't have to wait; was it sent?
+    #[inline]
+    pub fn try_request_medium<A: Args>(
+        &self,
+        target: Rank,
+        handler: Medium<A>,
+        args: A,
+        payload: &[u8],
+    ) -> Result<bool> {
+        let mut words = [0; am::MAX_ARGS];
+        let words = args.write(&mut words);
+        self.done(self.engine.request_medium(
+            target,
+            handler.id,
+            words,
+            payload,
+            Blocking::Immediate,
+        ))
+    }
+
+    /// Places the payload at `offset` of `target`'s segment, then runs a handler of longs there. The payload may be reused
+    /// on return.
+    #[inline]
+    pub fn request_long<A: Args>(
+        &self,
+        target: Rank,
+        handler: Long<A>,
+        args: A,
+        payload: &[u8],
+        offset: usize,
+    ) -> Result<()> {
+        let mut words = [0; am::MAX_ARGS];
+        let words = args.write(&mut words);
+        self.done(self.engine.request_long(
+            target,
+            handler.id,
+            words,
+            payload,
+            offset,
+            Blocking::Wait,
+        ))
+        .map(drop)
+    }
+
+    /// As [`Conduit::request_long`], returning before the payload has been read.
+    ///
+    /// # Safety
+    /// `[base, base + len)` stays valid and unwritten until the request's reply has run its handler here (so the request's
+    /// handler has to send one).
+    #[inline]
+    pub unsafe fn request_long_async<A: Args>(
+        &self,
+        target: Rank,
+        handler: Long<A>,
+        args: A,
+        base: *const u8,
+        len: usize,
+        offset: usize,
+    ) -> Result<()> {
+        let mut words = [0; am::MAX_ARGS];
+        let words = args.write(&mut words);
+        // SAFETY: the caller's promise.
+        let sent = unsafe {
+            self.engine.request_long_async(
+                target,
+                handler.id,
+                words,
+                (base, len),
+                offset,
+                Blocking::Wait,
+            )
+        };
+        self.done(sent).map(drop)
+    }
+
+    /// Prepares a medium whose payload is written in place: at least `least`, at most `most` bytes.
+    ///
+    /// Until it is committed or dropped, this thread may not communicate (debug builds refuse it).
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// use std::sync::{Arc, atomic::{AtomicUsize, Ordering::Relaxed}};
+    /// let got = Arc::new(AtomicUsize::new(0));
+    /// let mut handlers = conduit::Handlers::new();
+    /// let count = handlers.medium({
+    ///     let got = got.clone();
+    ///     move |_, (), bytes| got.store(bytes.iter().filter(|&&byte| byte == 5).count(), Relaxed)
+    /// });
+    /// let conduit = conduit::start()?.attach(handlers, 0)?;
+    /// let mut medium = conduit.prepare_medium(conduit.rank(), 10, 1000)?;
+    /// medium.payload()[..10].fill(5);
+    /// medium.commit(count, (), 10)?;
+    /// conduit.wait_until(|| got.load(Relaxed) == 10)?;
+    /// conduit.finish()
+    /// # }
+    /// ```
+    pub fn prepare_medium(
+        &self,
+        target: Rank,
+        least: usize,
+        most: usize,
+    ) -> Result<PreparedMedium<'_, M>> {
+        let prepared =
+            self.done(
+                self.engine
+                    .prepare_medium(target, least, most, Blocking::Wait),
+            )?;
+        Ok(PreparedMedium {
+            prepared,
+            conduit: self,
+        })
+    }
+
+    /// As [`Conduit::prepare_medium`] if that doesn't have to wait.
+    pub fn try_prepare_medium(
+        &self,
+        target: Rank,
+        least: usize,
+        most: usize,
+    ) -> Result<Option<PreparedMedium<'_, M>>> {
+        let prepared =
+            self.done(
+                self.engine
+                    .prepare_medium(target, least, most, Blocking::Immediate),
+            )?;
+        Ok(prepared.is_some().then_some(PreparedMedium {
+            prepared,
+            conduit: self,
+        }))
+    }
+}
+
+/// A medium being written. Dropping it cancels it.
+#[must_use = "a prepared medium is sent by commit"]
+#[derive(Debug)]
+pub struct PreparedMedium<'a, M: Mode = Seq> {
+    /// Always there: an immediate prepare that gives none never makes this.
+    prepared: Option<Prepared<'a, Network<M>, M>>,
+    conduit: &'a Conduit<M>,
+}
+
+impl<M: Mode> PreparedMedium<'_, M> {
+    /// Where the payload is written, aligned to 16. What it holds before is unspecified.
+    pub fn payload(&mut self) -> &mut [u8] {
+        self.prepared.as_mut().map_or(&mut [], Prepared::payload)
+    }
+
+    /// Sends the first `len` bytes.
+    pub fn commit<A: Args>(self, handler: Medium<A>, args: A, len: usize) -> Result<()> {
+        let mut words = [0; am::MAX_ARGS];
+        let words = args.write(&mut words);
+        match self.prepared {
+            Some(prepared) => self.conduit.done(prepared.commit(handler.id, words, len)),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives it up.
+    pub fn cancel(self) {}
+}

@@ -1,0 +1,327 @@
+//! Puts and gets.
+
+use conduit_core::engine::{Blocking, Handle};
+use conduit_core::ni::Rank;
+use conduit_core::threads::Mode;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::{Conduit, Result};
+
+/// Remote places are offsets in bytes from the start of the target's segment. Values are copied as they lie in memory, so
+/// all ranks run on machines of the same kind.
+impl<M: Mode> Conduit<M> {
+    /// Copies `source` (bytes, a number, a slice of numbers …) to `offset` of `target`'s segment. It is there when the call
+    /// returns.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// let right = (conduit.rank() + 1) % conduit.size();
+    /// conduit.put(right, 64, &[1.5f64, 2.5])?;
+    /// conduit.barrier()?;
+    /// let mut back = [0f64; 2];
+    /// conduit.get(&mut back, conduit.rank(), 64)?;
+    /// assert_eq!(back, [1.5, 2.5]);
+    /// conduit.finish()
+    /// # }
+    /// ```
+    #[inline]
+    pub fn put<T: IntoBytes + Immutable + ?Sized>(
+        &self,
+        target: Rank,
+        offset: usize,
+        source: &T,
+    ) -> Result<()> {
+        self.done(self.engine.put(target, offset, source.as_bytes()))
+    }
+
+    /// Copies from `offset` of `target`'s segment to `destination`.
+    #[inline]
+    pub fn get<T: FromBytes + IntoBytes + ?Sized>(
+        &self,
+        destination: &mut T,
+        target: Rank,
+        offset: usize,
+    ) -> Result<()> {
+        self.done(self.engine.get(destination.as_mut_bytes(), target, offset))
+    }
+
+    /// Starts a put; the source may be reused when the call returns, the data is at the target when the handle has been
+    /// waited for.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// let peer = conduit.rank();
+    /// let handle = conduit.put_nb(peer, 0, &7u32)?;
+    /// // ... compute ...
+    /// conduit.wait(handle)?;
+    /// conduit.finish()
+    /// # }
+    /// ```
+    #[inline]
+    pub fn put_nb<T: IntoBytes + Immutable + ?Sized>(
+        &self,
+        target: Rank,
+        offset: usize,
+        source: &T,
+    ) -> Result<Handle> {
+        let handle =
+            self.done(
+                self.engine
+                    .put_nb(target, offset, source.as_bytes(), Blocking::Wait),
+            )?;
+        Ok(handle.unwrap_or(Handle::DONE))
+    }
+
+    /// As [`Conduit::put_nb`], but `None` instead of waiting for resources.
+    #[inline]
+    pub fn put_nb_immediate<T: IntoBytes + Immutable + ?Sized>(
+        &self,
+        target: Rank,
+        offset: usize,
+        source: &T,
+    ) -> Result<Option<Handle>> {
+        self.done(
+            self.engine
+                .put_nb(target, offset, source.as_bytes(), Blocking::Immediate),
+        )
+    }
+
+    /// Starts a put that reads its source until the handle has been waited for. [`Conduit::scope`] is the safe form.
+    ///
+    /// # Safety
+    /// `[source, source + len)` stays valid and unwritten until then.
+    #[inline]
+    pub unsafe fn put_nb_bulk(
+        &self,
+        target: Rank,
+        offset: usize,
+        source: *const u8,
+        len: usize,
+    ) -> Result<Handle> {
+        // SAFETY: the caller's promise.
+        let handle = self.done(unsafe {
+            self.engine
+                .put_nb_bulk(target, offset, source, len, Blocking::Wait)
+        })?;
+        Ok(handle.unwrap_or(Handle::DONE))
+    }
+
+    /// Starts a get. [`Conduit::scope`] is the safe form.
+    ///
+    /// # Safety
+    /// `[destination, destination + len)` stays valid and is neither read nor written until the handle has been waited for.
+    #[inline]
+    pub unsafe fn get_nb(
+        &self,
+        destination: *mut u8,
+        target: Rank,
+        offset: usize,
+        len: usize,
+    ) -> Result<Handle> {
+        // SAFETY: the caller's promise.
+        let handle = self.done(unsafe {
+            self.engine
+                .get_nb(destination, target, offset, len, Blocking::Wait)
+        })?;
+        Ok(handle.unwrap_or(Handle::DONE))
+    }
+
+    /// Starts a put that belongs to this thread's implicit operations; the source may be reused on return.
+    #[inline]
+    pub fn put_nbi<T: IntoBytes + Immutable + ?Sized>(
+        &self,
+        target: Rank,
+        offset: usize,
+        source: &T,
+    ) -> Result<()> {
+        self.done(
+            self.engine
+                .put_nbi(target, offset, source.as_bytes(), Blocking::Wait),
+        )
+        .map(drop)
+    }
+
+    /// As [`Conduit::put_nb_bulk`], belonging to this thread's implicit operations.
+    ///
+    /// # Safety
+    /// As [`Conduit::put_nb_bulk`], until the implicit puts, or the access region, have been waited for.
+    #[inline]
+    pub unsafe fn put_nbi_bulk(
+        &self,
+        target: Rank,
+        offset: usize,
+        source: *const u8,
+        len: usize,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        self.done(unsafe {
+            self.engine
+                .put_nbi_bulk(target, offset, source, len, Blocking::Wait)
+        })
+        .map(drop)
+    }
+
+    /// As [`Conduit::get_nb`], belonging to this thread's implicit operations.
+    ///
+    /// # Safety
+    /// As [`Conduit::get_nb`], until the implicit gets, or the access region, have been waited for.
+    #[inline]
+    pub unsafe fn get_nbi(
+        &self,
+        destination: *mut u8,
+        target: Rank,
+        offset: usize,
+        len: usize,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        self.done(unsafe {
+            self.engine
+                .get_nbi(destination, target, offset, len, Blocking::Wait)
+        })
+        .map(drop)
+    }
+
+    /// Writes the low `bytes` (1 to 8) bytes of `value`.
+    #[inline]
+    pub fn put_value(&self, target: Rank, offset: usize, value: u64, bytes: usize) -> Result<()> {
+        self.done(self.engine.put_value(target, offset, value, bytes))
+    }
+
+    /// Starts writing the low `bytes` (1 to 8) bytes of `value`.
+    #[inline]
+    pub fn put_value_nb(
+        &self,
+        target: Rank,
+        offset: usize,
+        value: u64,
+        bytes: usize,
+    ) -> Result<Handle> {
+        let handle =
+            self.done(
+                self.engine
+                    .put_value_nb(target, offset, value, bytes, Blocking::Wait),
+            )?;
+        Ok(handle.unwrap_or(Handle::DONE))
+    }
+
+    /// As [`Conduit::put_value_nb`], belonging to this thread's implicit operations.
+    #[inline]
+    pub fn put_value_nbi(
+        &self,
+        target: Rank,
+        offset: usize,
+        value: u64,
+        bytes: usize,
+    ) -> Result<()> {
+        self.done(
+            self.engine
+                .put_value_nbi(target, offset, value, bytes, Blocking::Wait),
+        )
+        .map(drop)
+    }
+
+    /// Reads `bytes` (1 to 8) bytes, zero-extended.
+    #[inline]
+    pub fn get_value(&self, target: Rank, offset: usize, bytes: usize) -> Result<u64> {
+        self.done(self.engine.get_value(target, offset, bytes))
+    }
+
+    /// Sets `len` bytes at `offset` of `target`'s segment.
+    pub fn memset(&self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<()> {
+        self.done(self.engine.memset(target, offset, byte, len))
+    }
+
+    /// Starts setting `len` bytes.
+    pub fn memset_nb(&self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<Handle> {
+        let handle = self.done(
+            self.engine
+                .memset_nb(target, offset, byte, len, Blocking::Wait),
+        )?;
+        Ok(handle.unwrap_or(Handle::DONE))
+    }
+
+    /// As [`Conduit::memset_nb`], belonging to this thread's implicit operations.
+    pub fn memset_nbi(&self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<()> {
+        self.done(
+            self.engine
+                .memset_nbi(target, offset, byte, len, Blocking::Wait),
+        )
+        .map(drop)
+    }
+
+    /// Waits for an operation.
+    #[inline]
+    pub fn wait(&self, handle: Handle) -> Result<()> {
+        self.done(self.engine.wait(handle))
+    }
+
+    /// Polls once; gives the handle back if the operation has not ended.
+    #[inline]
+    pub fn try_wait(&self, handle: Handle) -> Result<Option<Handle>> {
+        self.done(self.engine.try_wait(handle))
+    }
+
+    /// Waits for all of them; each becomes [`Handle::DONE`].
+    pub fn wait_all(&self, handles: &mut [Handle]) -> Result<()> {
+        self.done(self.engine.wait_all(handles))
+    }
+
+    /// Waits until at least one of those under way has ended, if any is; gives how many have. They become
+    /// [`Handle::DONE`].
+    pub fn wait_some(&self, handles: &mut [Handle]) -> Result<usize> {
+        self.done(self.engine.wait_some(handles))
+    }
+
+    /// Polls once: have all ended?
+    pub fn try_wait_all(&self, handles: &mut [Handle]) -> Result<bool> {
+        self.done(self.engine.try_wait_all(handles))
+    }
+
+    /// Polls once; gives how many of those under way have ended.
+    pub fn try_wait_some(&self, handles: &mut [Handle]) -> Result<usize> {
+        self.done(self.engine.try_wait_some(handles))
+    }
+
+    /// Waits for this thread's implicit puts.
+    pub fn wait_puts(&self) -> Result<()> {
+        self.done(self.engine.wait_implicit(true, false))
+    }
+
+    /// Waits for this thread's implicit gets.
+    pub fn wait_gets(&self) -> Result<()> {
+        self.done(self.engine.wait_implicit(false, true))
+    }
+
+    /// Waits for all of this thread's implicit operations.
+    pub fn wait_implicit(&self) -> Result<()> {
+        self.done(self.engine.wait_implicit(true, true))
+    }
+
+    /// Polls once: have this thread's implicit puts ended?
+    pub fn try_puts(&self) -> Result<bool> {
+        self.done(self.engine.try_implicit(true, false))
+    }
+
+    /// Polls once: have this thread's implicit gets ended?
+    pub fn try_gets(&self) -> Result<bool> {
+        self.done(self.engine.try_implicit(false, true))
+    }
+
+    /// Polls once: have all of this thread's implicit operations ended?
+    pub fn try_implicit(&self) -> Result<bool> {
+        self.done(self.engine.try_implicit(true, true))
+    }
+
+    /// Opens an access region: this thread's implicit operations from here on get one handle, at its end. Regions do not
+    /// nest.
+    pub fn begin_region(&self) -> Result<()> {
+        self.done(self.engine.begin_region())
+    }
+
+    /// Closes the access region.
+    pub fn end_region(&self) -> Result<Handle> {
+        self.done(self.engine.end_region())
+    }
+}

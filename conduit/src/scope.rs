@@ -1,0 +1,111 @@
+//! Overlapping puts and gets on borrowed buffers, safely: all have ended when the scope does.
+
+use std::marker::PhantomData;
+
+use conduit_core::ni::Rank;
+use conduit_core::threads::Mode;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::{Conduit, Result};
+
+/// Where operations are started that end together. See [`Conduit::scope`].
+#[derive(Debug)]
+pub struct Scope<'scope, 'env, M: Mode> {
+    conduit: &'env Conduit<M>,
+    /// Invariant in both, as in `std::thread::Scope`.
+    borrows: PhantomData<(&'scope mut &'scope (), &'env mut &'env ())>,
+}
+
+/// Ends the access region, also when the scope's closure panics.
+struct Region<'a, M: Mode> {
+    conduit: &'a Conduit<M>,
+    ended: bool,
+}
+
+impl<M: Mode> Region<'_, M> {
+    fn end(&mut self) -> Result<()> {
+        self.ended = true;
+        let handle = self.conduit.end_region()?;
+        self.conduit.wait(handle)
+    }
+}
+
+impl<M: Mode> Drop for Region<'_, M> {
+    fn drop(&mut self) {
+        if !self.ended {
+            // Panicking already. If this fails the job has failed, and the engine doesn't touch the buffers again.
+            let _ = self.end();
+        }
+    }
+}
+
+impl<M: Mode> Conduit<M> {
+    /// Runs `f`, which starts puts and gets on borrowed buffers; returns when all of them have ended.
+    ///
+    /// A scope is an access region: scopes do not nest, and implicit operations started inside belong to it.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// let (left, right) = (conduit.rank(), conduit.rank());
+    /// let row = vec![1.0f64; 100];
+    /// let mut other = vec![0.0f64; 100];
+    /// conduit.scope(|scope| {
+    ///     scope.put(left, 0, &row[..])?;
+    ///     scope.get(&mut other[..], right, 1024)
+    /// })?;
+    /// conduit.finish()
+    /// # }
+    /// ```
+    pub fn scope<'env, R>(
+        &'env self,
+        f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env, M>) -> Result<R>,
+    ) -> Result<R> {
+        self.begin_region()?;
+        let mut region = Region {
+            conduit: self,
+            ended: false,
+        };
+        let scope = Scope {
+            conduit: self,
+            borrows: PhantomData,
+        };
+        let result = f(&scope);
+        region.end()?;
+        result
+    }
+}
+
+impl<'scope, M: Mode> Scope<'scope, '_, M> {
+    /// Starts a put of a borrowed source.
+    #[inline]
+    pub fn put<T: IntoBytes + Immutable + ?Sized>(
+        &'scope self,
+        target: Rank,
+        offset: usize,
+        source: &'scope T,
+    ) -> Result<()> {
+        let bytes = source.as_bytes();
+        // SAFETY: borrowed until the scope ends, which waits for the operation.
+        unsafe {
+            self.conduit
+                .put_nbi_bulk(target, offset, bytes.as_ptr(), bytes.len())
+        }
+    }
+
+    /// Starts a get into a borrowed destination.
+    #[inline]
+    pub fn get<T: FromBytes + IntoBytes + ?Sized>(
+        &'scope self,
+        destination: &'scope mut T,
+        target: Rank,
+        offset: usize,
+    ) -> Result<()> {
+        let bytes = destination.as_mut_bytes();
+        // SAFETY: mutably borrowed until the scope ends, which waits for the operation.
+        unsafe {
+            self.conduit
+                .get_nbi(bytes.as_mut_ptr(), target, offset, bytes.len())
+        }
+    }
+}

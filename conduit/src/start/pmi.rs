@@ -1,0 +1,67 @@
+//! The launcher's side channel by PMI-1.
+
+use conduit_core::bootstrap::{Bootstrap, BootstrapError};
+use pmi::client::Connection;
+
+use crate::{Error, Result};
+
+/// A connection to a PMI-1 server.
+#[derive(Debug)]
+pub(crate) struct Pmi {
+    connection: Connection,
+    /// Allgathers so far: each needs keys of its own.
+    rounds: u32,
+}
+
+impl Pmi {
+    /// `None`: this process was not started by a PMI launcher.
+    pub(crate) fn from_env() -> Result<Option<Self>> {
+        let connection = Connection::from_env().map_err(|error| Error::Start(error.to_string()))?;
+        Ok(connection.map(|connection| Self {
+            connection,
+            rounds: 0,
+        }))
+    }
+
+    pub(crate) fn finalize(&mut self) -> Result<()> {
+        self.connection
+            .finalize()
+            .map_err(|error| Error::Start(error.to_string()))
+    }
+
+    fn failed<T>(
+        &self,
+        operation: &'static str,
+        result: Result<T, pmi::client::Error>,
+    ) -> Result<T, BootstrapError> {
+        let rank = self.connection.rank() as u32;
+        result.map_err(|error| BootstrapError {
+            rank,
+            operation,
+            reason: error.to_string(),
+        })
+    }
+}
+
+impl Bootstrap for Pmi {
+    fn rank(&self) -> u32 {
+        self.connection.rank() as u32
+    }
+
+    fn size(&self) -> u32 {
+        self.connection.size() as u32
+    }
+
+    fn allgather(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, BootstrapError> {
+        self.rounds += 1;
+        let gathered = self
+            .connection
+            .allgather(&format!("conduit{}", self.rounds), bytes);
+        self.failed("allgather", gathered)
+    }
+
+    fn barrier(&mut self) -> Result<(), BootstrapError> {
+        let passed = self.connection.barrier();
+        self.failed("barrier", passed)
+    }
+}
