@@ -241,9 +241,8 @@ fn limits_are_usable<N: Ni>(w: &mut World<N>) {
         assert!(limits.region_bytes >= 1 << 20);
         for peer in 0..2 {
             let reach = w.net(rank).reach(peer);
-            assert!(reach.max_message >= 4096);
+            assert!(reach.max_message >= 64 << 10, "other cases send as much");
             assert!(reach.max_managed >= 1024);
-            assert!(reach.max_message >= reach.max_managed);
             assert!(reach.inject_size <= reach.max_managed);
         }
     }

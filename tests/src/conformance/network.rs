@@ -20,6 +20,18 @@ pub struct Patience {
     pub pause: Option<Duration>,
 }
 
+impl Patience {
+    /// For a world of one seat, whose peers are other processes: a round without events lets them run. Who starts the job
+    /// limits its time.
+    pub fn of_processes() -> Self {
+        Self {
+            rounds: u32::MAX,
+            settle: 50,
+            pause: Some(Duration::from_millis(1)),
+        }
+    }
+}
+
 impl Default for Patience {
     fn default() -> Self {
         Self {

@@ -47,7 +47,7 @@ theme! { "puts":
     maximum_length(2)
         "A put of max_message bytes arrives.";
     beyond_the_maximum_is_refused(2)
-        "A put of more than max_message bytes is refused with OverLimit, and nothing happens.";
+        "A put of more bytes than any entry takes (max_message, max_managed) is refused with OverLimit, and nothing happens.";
 }
 
 fn bytes_are_placed<N: Ni>(w: &mut World<N>) {
@@ -314,7 +314,9 @@ fn maximum_length<N: Ni>(w: &mut World<N>) -> Applies {
 fn beyond_the_maximum_is_refused<N: Ni>(w: &mut World<N>) -> Applies {
     // The memory is only reserved, never touched.
     const TRIED: usize = 1 << 32;
-    let largest = w.net(0).reach(1).max_message;
+    let reach = w.net(0).reach(1);
+    // The initiator doesn't know which kind of entry will match.
+    let largest = reach.max_message.max(reach.max_managed);
     if largest > TRIED {
         return Applies::No(format!("max_message is {largest}, more than is tried here"));
     }

@@ -253,14 +253,15 @@ fn index_without_a_queue<N: Ni>(w: &mut World<N>) {
             ..over(&region)
         },
     );
-    let bytes = pattern(2, 100_000);
+    let length = w.net(0).reach(1).max_message.min(100_000);
+    let bytes = pattern(2, length);
     let md = w.source(0, &bytes);
     for round in 0..3 {
         let end = w.put_and_wait(&md, &put_to(1, &md));
-        assert_eq!(end.length, 100_000, "put {round}");
-        assert!(region.peek(0, 100_000) == bytes);
-        let back = w.space(0, 100_000);
-        assert_eq!(w.get_and_wait(&back, &get_from(1, &back)).length, 100_000);
+        assert_eq!(end.length, length, "put {round}");
+        assert!(region.peek(0, length) == bytes);
+        let back = w.space(0, length);
+        assert_eq!(w.get_and_wait(&back, &get_from(1, &back)).length, length);
         assert!(back.bytes() == bytes);
         w.release(&back);
     }

@@ -54,14 +54,17 @@ struct Seat<N> {
 pub struct World<N: Ni> {
     // Before the buffers: a network may touch bound memory until it is dropped.
     seats: Vec<Seat<N>>,
+    /// The rank of the first seat.
+    first: Rank,
     buffers: Vec<Buffer>,
     log: Vec<Record>,
     patience: Patience,
 }
 
 impl<N: Ni> World<N> {
-    /// A world of these ends, in rank order.
+    /// A world of these ends, in rank order: all ranks of a job, or the one that is this process.
     pub fn new(ranks: Vec<N>, patience: Patience) -> Self {
+        let first = ranks.first().map_or(0, Ni::rank);
         let seats = ranks
             .into_iter()
             .map(|net| Seat {
@@ -73,6 +76,7 @@ impl<N: Ni> World<N> {
             .collect();
         Self {
             seats,
+            first,
             buffers: Vec::new(),
             log: Vec::new(),
             patience,
@@ -81,12 +85,21 @@ impl<N: Ni> World<N> {
 
     /// A rank's end.
     pub fn net(&self, rank: Rank) -> &N {
-        &self.seats[rank as usize].net
+        &self.seats[self.seat(rank)].net
+    }
+
+    fn seat(&self, rank: Rank) -> usize {
+        (rank - self.first) as usize
+    }
+
+    /// The rank of the first seat: this process's own, where it is the only one.
+    pub fn own_rank(&self) -> Rank {
+        self.first
     }
 
     /// The job's ranks.
     pub fn size(&self) -> u32 {
-        self.seats.len() as u32
+        self.seats.first().map_or(0, |seat| seat.net.size())
     }
 
     // ---- setting up ------------------------------------------------------------------------------------------------
@@ -94,17 +107,19 @@ impl<N: Ni> World<N> {
     /// A new event queue, polled in every round from now on.
     pub fn queue(&mut self, rank: Rank, slots: usize) -> EqId {
         let eq = self.net(rank).eq_create(slots).expect("eq_create");
-        self.seats[rank as usize].queues.push(eq);
+        let seat = self.seat(rank);
+        self.seats[seat].queues.push(eq);
         eq
     }
 
     /// The queue that a rank's descriptors share, made at first use: networks may have few queues.
     pub fn completions(&mut self, rank: Rank) -> EqId {
-        if let Some(eq) = self.seats[rank as usize].completions {
+        let seat = self.seat(rank);
+        if let Some(eq) = self.seats[seat].completions {
             return eq;
         }
         let eq = self.queue(rank, SLOTS);
-        self.seats[rank as usize].completions = Some(eq);
+        self.seats[seat].completions = Some(eq);
         eq
     }
 
@@ -182,18 +197,21 @@ impl<N: Ni> World<N> {
 
     /// Leaves a rank alone from now on: neither polled nor given progress.
     pub fn freeze(&mut self, rank: Rank) {
-        self.seats[rank as usize].frozen = true;
+        let seat = self.seat(rank);
+        self.seats[seat].frozen = true;
     }
 
     /// Ends [`World::freeze`].
     pub fn thaw(&mut self, rank: Rank) {
-        self.seats[rank as usize].frozen = false;
+        let seat = self.seat(rank);
+        self.seats[seat].frozen = false;
     }
 
     /// One rank's turn: progress, then each of its queues. Says how many events came.
     pub fn turn_of(&mut self, rank: Rank) -> u32 {
+        let at = self.seat(rank);
         let Self { seats, log, .. } = self;
-        let seat = &seats[rank as usize];
+        let seat = &seats[at];
         if seat.frozen {
             return 0;
         }
@@ -214,7 +232,7 @@ impl<N: Ni> World<N> {
     /// Everybody's turn.
     pub fn turn(&mut self) {
         let mut count = 0;
-        for rank in 0..self.size() {
+        for rank in (self.first..).take(self.seats.len()) {
             count += self.turn_of(rank);
         }
         if count == 0
@@ -393,6 +411,11 @@ impl<N: Ni> World<N> {
     /// Forgets what was delivered.
     pub fn clear_log(&mut self) {
         self.log.clear();
+    }
+
+    /// Forgets events like these.
+    pub fn forget(&mut self, like: impl Fn(&Seen) -> bool) {
+        self.log.retain(|record| !like(&record.event));
     }
 
     /// The events delivered at a rank.

@@ -1,0 +1,258 @@
+//! Jobs of real processes: started with the launcher, limited in time, and swept away whatever happens.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
+
+/// Time for a job that should end by itself.
+pub const LIMIT: Duration = Duration::from_secs(60);
+/// Time for what a job leaves behind to vanish.
+const SWEEP: Duration = Duration::from_secs(5);
+/// Every process of a job has this in its environment, and so can be found.
+const MARK: &str = "CONDUIT_TEST_JOB";
+
+/// A job to be started.
+#[derive(Debug)]
+pub struct Job {
+    command: Command,
+    mark: String,
+    limit: Duration,
+}
+
+/// How a job ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// The launcher's exit code (128 + signal if it was killed), or `None` where the time limit ended it.
+    pub code: Option<i32>,
+    /// What its ranks and the launcher wrote.
+    pub stdout: String,
+    /// Likewise.
+    pub stderr: String,
+    /// How long it took.
+    pub time: Duration,
+}
+
+impl Job {
+    /// `launcher -n ranks program arguments…`.
+    pub fn new(
+        launcher: impl AsRef<Path>,
+        ranks: u32,
+        program: impl AsRef<Path>,
+        arguments: &[&str],
+    ) -> Self {
+        static JOBS: AtomicU32 = AtomicU32::new(0);
+        let number = JOBS.fetch_add(1, Ordering::Relaxed);
+        let mark = format!("{}-{number}", std::process::id());
+        let mut command = Command::new(launcher.as_ref());
+        command
+            .arg("-n")
+            .arg(ranks.to_string())
+            .arg(program.as_ref())
+            .args(arguments)
+            .env(MARK, &mark)
+            .stdin(Stdio::null())
+            .process_group(0);
+        Self {
+            command,
+            mark,
+            limit: LIMIT,
+        }
+    }
+
+    /// Sets a variable of the job's environment.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Another time limit than [`LIMIT`].
+    #[must_use]
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Starts it.
+    pub fn start(mut self) -> Result<Running> {
+        // Files, not pipes: a process left behind can't keep the test waiting.
+        let (stdout, stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
+        self.command
+            .stdout(stdout.try_clone()?)
+            .stderr(stderr.try_clone()?);
+        let before = shared_memory();
+        let begun = Instant::now();
+        let child = self
+            .command
+            .spawn()
+            .context("the launcher can't be started")?;
+        Ok(Running {
+            child,
+            begun,
+            limit: self.limit,
+            mark: self.mark,
+            stdout,
+            stderr,
+            before,
+        })
+    }
+
+    /// Starts it and waits for its end.
+    pub fn run(self) -> Result<Finished> {
+        self.start()?.wait()
+    }
+}
+
+/// A job under way. Dropping it ends all its processes.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    begun: Instant,
+    limit: Duration,
+    mark: String,
+    stdout: File,
+    stderr: File,
+    before: BTreeSet<OsString>,
+}
+
+impl Running {
+    /// The launcher's process id.
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Waits for the launcher's end, at most to the limit; then nothing of the job may be left: no process, no file in
+    /// `/dev/shm`.
+    ///
+    /// # Errors
+    /// Something was left behind, or the system failed.
+    pub fn wait(mut self) -> Result<Finished> {
+        let ended = await_end(self.pid(), self.limit)?;
+        let code = if ended {
+            let status = self.child.wait()?;
+            let signal = status.signal().map(|signal| 128 + signal);
+            status.code().or(signal)
+        } else {
+            None
+        };
+        let time = self.begun.elapsed();
+        if ended {
+            self.check_sweep()?;
+        } else {
+            self.sweep();
+        }
+        Ok(Finished {
+            code,
+            stdout: text(&mut self.stdout)?,
+            stderr: text(&mut self.stderr)?,
+            time,
+        })
+    }
+
+    /// What is left of the job after its launcher has ended.
+    fn check_sweep(&self) -> Result<()> {
+        for pid in marked(&self.mark) {
+            // Its end may be a moment away: the launcher doesn't wait for processes that its ranks started.
+            let ended = await_end(pid, SWEEP)?;
+            ensure!(ended, "process {} is left behind", pid.as_raw_nonzero());
+        }
+        let left: Vec<_> = shared_memory().difference(&self.before).cloned().collect();
+        ensure!(left.is_empty(), "left in /dev/shm: {left:?}");
+        Ok(())
+    }
+
+    /// Kills every process of the job.
+    fn sweep(&mut self) {
+        // All of these may have ended already, which is what is wanted.
+        let _ = kill_process_group(self.pid(), Signal::KILL);
+        let begun = Instant::now();
+        loop {
+            let left = marked(&self.mark);
+            if left.is_empty() || begun.elapsed() > SWEEP {
+                break;
+            }
+            for pid in left {
+                let _ = kill_process(pid, Signal::KILL);
+                let _ = await_end(pid, SWEEP);
+            }
+        }
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !matches!(self.child.try_wait(), Ok(Some(_))) || !marked(&self.mark).is_empty() {
+            self.sweep();
+        }
+    }
+}
+
+/// Waits until a process has ended, at most `limit`; false if it is still there.
+fn await_end(pid: Pid, limit: Duration) -> Result<bool> {
+    let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(pidfd) => pidfd,
+        Err(rustix::io::Errno::SRCH) => return Ok(true),
+        Err(error) => return Err(error).context("pidfd_open"),
+    };
+    let deadline = Instant::now() + limit;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).context("time limit")?;
+        match poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&timeout)) {
+            Ok(ready) => return Ok(ready == 1),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error).context("poll"),
+        }
+    }
+}
+
+/// The processes that carry a job's mark. Ended ones that wait for their parent have no environment and don't count.
+fn marked(mark: &str) -> Vec<Pid> {
+    let wanted = format!("{MARK}={mark}").into_bytes();
+    let Ok(processes) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    processes
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid: &i32| {
+            // Gone in the meantime, or another user's: not ours.
+            let path = PathBuf::from(format!("/proc/{pid}/environ"));
+            let environment = std::fs::read(path).unwrap_or_default();
+            environment
+                .split(|byte| *byte == 0)
+                .any(|one| one == wanted)
+        })
+        .filter_map(Pid::from_raw)
+        .collect()
+}
+
+/// Names in `/dev/shm` that could be this project's.
+fn shared_memory() -> BTreeSet<OsString> {
+    let Ok(entries) = std::fs::read_dir("/dev/shm") else {
+        return BTreeSet::new();
+    };
+    entries
+        .flatten()
+        .map(|entry| entry.file_name())
+        .filter(|name| name.to_string_lossy().contains("conduit"))
+        .collect()
+}
+
+fn text(file: &mut File) -> Result<String> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
