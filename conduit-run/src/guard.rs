@@ -1,39 +1,45 @@
 //! The guard: a small process that outlives a killed launcher for a moment and kills the ranks' process groups.
 //!
 //! The kernel's parent-death signal ends the ranks themselves when the launcher dies, but not what they started. The guard
-//! holds one end of a socket pair, learns every rank's group through it, and when the other end closes without the
-//! groups having been retired, it kills them. It is forked without `exec`, so that the library needs no helper program.
+//! holds one end of a socket pair, learns every rank's group through it, and when the other end closes it kills those that
+//! have not been retired. It is forked without `exec`, so that the library needs no helper program.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use rustix::net::{SendFlags, send};
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal, getpid, kill_process};
 
-/// The launcher's hold on its guard; dropping it ends the guard, which then kills the groups not retired.
+/// How long a message to the guard may take when its socket is full.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The launcher's hold on its guard. Dropping it ends the guard without any effect on groups: the launcher has ended them.
 #[derive(Debug)]
 pub(crate) struct Guard {
     pid: Pid,
-    socket: Option<OwnedFd>,
+    socket: OwnedFd,
 }
 
 impl Guard {
     /// Starts a guard for at most `ranks` process groups.
     pub(crate) fn start(ranks: usize) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
+        ours.set_write_timeout(Some(PATIENCE))?;
         let mut groups = vec![0; ranks];
         // SAFETY: the child runs only `watch`, which makes async-signal-safe calls alone and never returns, so whatever
         // locks other threads of this process hold at the fork don't matter.
         match unsafe { libc::fork() } {
             0 => watch(theirs.as_raw_fd(), &mut groups),
-            child => match Pid::from_raw(child) {
-                Some(pid) if child > 0 => Ok(Guard {
+            child @ 1.. => match Pid::from_raw(child) {
+                Some(pid) => Ok(Guard {
                     pid,
-                    socket: Some(ours.into()),
+                    socket: ours.into(),
                 }),
-                _ => Err(io::Error::last_os_error()),
+                None => Err(io::Error::from(io::ErrorKind::InvalidData)),
             },
+            _ => Err(io::Error::last_os_error()),
         }
     }
 
@@ -42,33 +48,34 @@ impl Guard {
         self.pid
     }
 
-    /// Tells the guard of a rank's process group.
-    pub(crate) fn add(&self, group: Pid) {
-        self.tell(group.as_raw_pid());
+    /// For [`enlist`], in the processes that this one forks.
+    pub(crate) fn socket(&self) -> RawFd {
+        self.socket.as_raw_fd()
     }
 
     /// Tells the guard that a group has ended and its number may be used by others.
     pub(crate) fn retire(&self, group: Pid) {
-        self.tell(-group.as_raw_pid());
-    }
-
-    /// A guard that is gone or stuck is no reason to fail: it only matters if the launcher is killed as well.
-    fn tell(&self, message: i32) {
-        if let Some(socket) = &self.socket {
-            let _ = send(
-                socket,
-                &message.to_ne_bytes(),
-                SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
-            );
-        }
+        tell(self.socket.as_fd(), -group.as_raw_pid());
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.socket = None;
+        // Before the socket closes, which would make it act. The guard is a child not yet reaped: no stranger is hit.
+        let _ = kill_process(self.pid, Signal::KILL);
         crate::rank::await_end(self.pid);
     }
+}
+
+/// Tells the guard of the process group that the calling process leads. A rank does so itself, before its program can
+/// start others: the launcher might be killed before it gets to it. Async-signal-safe.
+pub(crate) fn enlist(guard: BorrowedFd<'_>) {
+    tell(guard, getpid().as_raw_pid());
+}
+
+/// A guard that is gone or stuck is no reason to fail: it only matters if the launcher is killed as well.
+fn tell(guard: BorrowedFd<'_>, message: i32) {
+    let _ = send(guard, &message.to_ne_bytes(), SendFlags::NOSIGNAL);
 }
 
 /// The guard's whole life. Only async-signal-safe calls from here on: no allocation, no locks.

@@ -130,10 +130,10 @@ impl RunningJob {
                 processors,
                 job_id: &job_id,
                 piped,
+                guard: job.guard.socket(),
             };
             // On an error the job is dropped, which kills the ranks that are there.
             let (rank, pidfd) = start(&plan, number, std::mem::replace(&mut stdin, Stdio::null()))?;
-            job.guard.add(rank.pid);
             if job.launch.verbose {
                 job.output
                     .message(&format!("rank {number} is pid {}", rank.pid.as_raw_pid()));

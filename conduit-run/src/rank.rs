@@ -17,7 +17,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::control::Control;
 use crate::output::Source;
-use crate::{Error, Launch, Status, affinity, program};
+use crate::{Error, Launch, Status, affinity, guard, program};
 
 /// A rank as its launcher has it.
 #[derive(Debug)]
@@ -37,6 +37,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) processors: &'a [usize],
     pub(crate) job_id: &'a str,
     pub(crate) piped: bool,
+    /// The socket to the guard.
+    pub(crate) guard: RawFd,
 }
 
 /// Starts a rank. Its process leads its own group, and dies when this thread ends.
@@ -76,6 +78,7 @@ pub(crate) fn start(plan: &Plan<'_>, rank: usize, stdin: Stdio) -> Result<(Rank,
     let setup = Setup {
         launcher: getpid(),
         pmi: theirs.as_raw_fd(),
+        guard: plan.guard,
         processor: affinity::of_rank(plan.processors, rank).map(only),
     };
     // SAFETY: between fork and exec, `Setup::apply` makes system calls only: no allocation, no locks.
@@ -142,6 +145,7 @@ fn only(processor: usize) -> CpuSet {
 struct Setup {
     launcher: Pid,
     pmi: RawFd,
+    guard: RawFd,
     processor: Option<CpuSet>,
 }
 
@@ -152,8 +156,15 @@ impl Setup {
         if getppid() != Some(self.launcher) {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         }
-        // SAFETY: the descriptor is open in this copy of the launcher's table, where `theirs` owns it until exec.
-        let pmi = unsafe { BorrowedFd::borrow_raw(self.pmi) };
+        // SAFETY: both descriptors are open in this copy of the launcher's table until exec: `theirs` and the job's guard,
+        // which live longer than the call that starts this process, own them.
+        let (pmi, guard) = unsafe {
+            (
+                BorrowedFd::borrow_raw(self.pmi),
+                BorrowedFd::borrow_raw(self.guard),
+            )
+        };
+        guard::enlist(guard);
         fcntl_setfd(pmi, FdFlags::empty())?;
         if let Some(processor) = &self.processor {
             sched_setaffinity(None, processor)?;
