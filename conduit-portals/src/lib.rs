@@ -2,4 +2,6 @@
 
 mod bell;
 mod ring;
+#[cfg(not(loom))]
+pub mod shm;
 mod sync;

@@ -239,7 +239,10 @@ fn flood(discipline: Discipline, threads: u32, ends: &[Arc<Producer<Memory>>], m
             };
             let count = &mut next[payload[0] as usize];
             assert_eq!(payload.len(), (1 + *count as usize % 3) * WORDS - 2);
-            assert!(payload[1..].iter().all(|word| word == count), "{discipline:?}");
+            assert!(
+                payload[1..].iter().all(|word| word == count),
+                "{discipline:?}"
+            );
             *count += 1;
         }
     });
@@ -264,5 +267,10 @@ fn threads_of_a_process_flood() {
 fn processes_flood() {
     let memory = Memory::new(4);
     let producer = || Arc::new(Producer::new(memory.clone(), 4, Discipline::Shared));
-    flood(Discipline::Shared, 3, &[producer(), producer(), producer()], memory.clone());
+    flood(
+        Discipline::Shared,
+        3,
+        &[producer(), producer(), producer()],
+        memory.clone(),
+    );
 }

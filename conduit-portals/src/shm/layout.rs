@@ -1,0 +1,174 @@
+//! What lies where in a rank's memory. Offsets count from the start of the mapping; there are no pointers in it.
+//!
+//! ```text
+//! Control | event queues: (RingControl, slots) per ring | staging: states, pieces | regions
+//! ```
+//!
+//! All ranks run with the same settings, so everything but the queues' and regions' own sizes is known without asking.
+
+use std::mem::{align_of, offset_of, size_of};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use crossbeam_utils::CachePadded;
+
+use crate::ring::SLOT;
+
+use super::config::ShmConfig;
+
+/// First word of every mapping.
+pub(super) const MAGIC: u64 = 0x4d48_535f_5544_4e43;
+/// Changes with any change of this file or of [`super::message`].
+pub(super) const VERSION: u32 = 1;
+
+/// Portal table indices.
+pub(super) const PT_INDICES: usize = 16;
+/// Event queues of the network's user.
+pub(super) const USER_QUEUES: usize = 16;
+/// The queue of indices that were opened without one.
+pub(super) const QUIET_QUEUE: usize = USER_QUEUES;
+/// All queues.
+pub(super) const QUEUES: usize = USER_QUEUES + 1;
+/// Regions of a rank.
+pub(super) const REGIONS: usize = 32;
+
+/// Most processors' unit of mapping; regions are whole pages.
+pub(super) const PAGE: usize = 4096;
+/// A huge page.
+pub(super) const HUGE_PAGE: usize = 2 << 20;
+
+/// [`Control::state`]: the owner uses the network.
+pub(super) const STATE_OPEN: u32 = 1;
+/// [`Control::state`]: the owner has left it in order; its process may end.
+pub(super) const STATE_CLOSED: u32 = 2;
+
+/// An event queue as its senders find it.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct QueueEntry {
+    /// Where its first [`RingControl`] is. The others follow at [`ring_stride`]. 0: there is no such queue yet. Stored
+    /// last, with release.
+    pub(super) offset: AtomicU64,
+    /// Slots of each ring, as a power of two.
+    pub(super) shift: AtomicU32,
+    pub(super) reserved: AtomicU32,
+}
+
+/// A region as its peers find it.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct RegionEntry {
+    pub(super) offset: AtomicU64,
+    pub(super) len: AtomicU64,
+}
+
+/// The words of [`crate::bell::Bell`].
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct BellWords {
+    pub(super) sleeping: AtomicU32,
+    pub(super) notified: AtomicU32,
+}
+
+/// The start of every mapping.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Control {
+    pub(super) magic: AtomicU64,
+    pub(super) version: AtomicU32,
+    pub(super) rank: AtomicU32,
+    /// [`settings_hash`] of the owner.
+    pub(super) settings: AtomicU64,
+    pub(super) state: AtomicU32,
+    /// Regions that can be looked up. Stored last, with release.
+    pub(super) region_count: AtomicU32,
+    /// Bytes of all regions, for the sum over ranks that [`super::memory_limit`] checks.
+    pub(super) region_bytes: AtomicU64,
+    /// On a line of its own: every sender reads it with every message.
+    pub(super) bell: CachePadded<BellWords>,
+    /// For each portal table index the queue it goes to, plus 1; 0 while it is not open. Stored with release.
+    pub(super) pt: CachePadded<[AtomicU32; PT_INDICES]>,
+    pub(super) queues: [QueueEntry; QUEUES],
+    pub(super) regions: [RegionEntry; REGIONS],
+}
+
+/// The shared words of one ring, before its slots.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct RingControl {
+    /// See [`crate::ring::Slots::head`].
+    pub(super) head: CachePadded<AtomicU64>,
+    /// See [`crate::ring::Slots::tail`].
+    pub(super) tail: CachePadded<AtomicU64>,
+}
+
+/// One piece's state, alone on its line: 0 free, 1 in use. The initiator takes it, the target frees it.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(super) struct PieceState(pub(super) AtomicU32);
+
+// The layout is the protocol between processes: it may not depend on anything but this file.
+const _: () = {
+    assert!(size_of::<AtomicU64>() == 8 && align_of::<AtomicU64>() == 8);
+    assert!(size_of::<AtomicU32>() == 4 && align_of::<AtomicU32>() == 4);
+    assert!(cfg!(target_has_atomic = "64") && cfg!(target_has_atomic = "32"));
+    assert!(cfg!(target_pointer_width = "64"));
+    assert!(size_of::<RingControl>() == 256 && size_of::<RingControl>() % SLOT == 0);
+    assert!(size_of::<QueueEntry>() == 16 && size_of::<RegionEntry>() == 16);
+    assert!(size_of::<PieceState>() == 64);
+    assert!(offset_of!(Control, magic) == 0);
+    assert!(offset_of!(Control, bell) % 128 == 0 && offset_of!(Control, pt) % 128 == 0);
+    assert!(size_of::<Control>() <= PAGE);
+};
+
+/// Bytes from one ring of a queue to the next.
+pub(super) const fn ring_stride(shift: u32) -> usize {
+    size_of::<RingControl>() + (SLOT << shift)
+}
+
+/// The fixed offsets of a mapping.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) queue_offset: usize,
+    pub(super) queue_end: usize,
+    pub(super) piece_states: usize,
+    pub(super) piece_offset: usize,
+    pub(super) piece_bytes: usize,
+    pub(super) pieces: usize,
+    pub(super) region_offset: usize,
+    /// Bytes of the whole mapping.
+    pub(super) total: usize,
+}
+
+impl Layout {
+    /// The layout that settings give. They have been checked, so nothing overflows.
+    pub(super) fn new(config: &ShmConfig) -> Self {
+        let queue_offset = PAGE;
+        let queue_end = queue_offset + config.queue_bytes.next_multiple_of(PAGE);
+        let piece_states = queue_end;
+        let pieces = config.staging_pieces;
+        let piece_offset = (piece_states + pieces * size_of::<PieceState>()).next_multiple_of(PAGE);
+        let piece_bytes = config.put_limit().next_multiple_of(PAGE);
+        let region_offset = (piece_offset + pieces * piece_bytes).next_multiple_of(HUGE_PAGE);
+        Self {
+            queue_offset,
+            queue_end,
+            piece_states,
+            piece_offset,
+            piece_bytes,
+            pieces,
+            region_offset,
+            total: region_offset + config.region_bytes.next_multiple_of(HUGE_PAGE),
+        }
+    }
+}
+
+/// A number that differs when settings do (FNV-1a over names and values).
+pub(super) fn settings_hash(config: &ShmConfig, ranks: u32) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut add = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    for (name, value) in config.entries() {
+        name.bytes().chain(value.to_le_bytes()).for_each(&mut add);
+    }
+    ranks.to_le_bytes().into_iter().for_each(&mut add);
+    hash
+}

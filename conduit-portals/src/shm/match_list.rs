@@ -1,0 +1,351 @@
+//! The match list of one portal table index. Knows nothing of shared memory: places are offsets.
+//!
+//! Rules beyond those of [`conduit_core::ni::MatchEntry`], which a message meets in this order:
+//!
+//! 1. kind, source and bits decide whether an entry is looked at;
+//! 2. an offset outside a region entry ends the message with [`Outcome::OutOfRange`]: the entry has matched, is not used
+//!    up and raises nothing. Outside is beyond the end, or at the end with bytes to move;
+//! 3. a message that doesn't fit is cut if the entry says so, and passes the entry otherwise. An atomic can't be cut.
+
+use conduit_core::ni::{MeEvents, MeMemory, MeOptions, Outcome, Rank};
+
+/// No entry.
+const NIL: u16 = u16::MAX;
+/// Entries that one list can hold, by the width of [`EntryId`].
+pub(super) const MAX_ENTRIES: usize = 4096;
+
+/// What a message wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Want {
+    Put,
+    Get,
+    Atomic,
+}
+
+impl Want {
+    #[inline]
+    fn option(self) -> MeOptions {
+        match self {
+            Self::Put => MeOptions::PUT,
+            Self::Get => MeOptions::GET,
+            Self::Atomic => MeOptions::ATOMIC,
+        }
+    }
+}
+
+/// What of a message decides which entry takes it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Incoming {
+    pub(super) want: Want,
+    pub(super) source: Rank,
+    pub(super) match_bits: u64,
+    pub(super) offset: u64,
+    pub(super) length: usize,
+}
+
+/// What an entry's messages go to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Memory {
+    Managed { bytes: usize, min_free: usize },
+    Region { base: usize, len: usize },
+    Nothing,
+}
+
+impl Memory {
+    /// As the caller of `me_append` gave it; `base` is where a region entry begins.
+    pub(super) fn new(memory: MeMemory, base: usize) -> Self {
+        match memory {
+            MeMemory::Managed { bytes, min_free } => Self::Managed { bytes, min_free },
+            MeMemory::Region { len, .. } => Self::Region { base, len },
+            MeMemory::Nothing => Self::Nothing,
+        }
+    }
+}
+
+/// An element of the list.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) memory: Memory,
+    pub(super) match_bits: u64,
+    pub(super) ignore_bits: u64,
+    pub(super) source: Option<Rank>,
+    pub(super) options: MeOptions,
+    pub(super) events: MeEvents,
+    pub(super) tag: u64,
+}
+
+/// An entry's name within its list. A slot that is used again has another generation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct EntryId {
+    pub(super) slot: u16,
+    pub(super) generation: u16,
+}
+
+/// Where a message's bytes belong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// They stay where they are.
+    Managed,
+    /// At this offset of the mapping.
+    Region(usize),
+    /// Nowhere.
+    Nothing,
+}
+
+/// The entry that took a message, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Hit {
+    pub(super) id: EntryId,
+    pub(super) tag: u64,
+    pub(super) events: MeEvents,
+    pub(super) place: Place,
+    /// Within the entry.
+    pub(super) offset: u64,
+    /// Bytes to move.
+    pub(super) length: usize,
+    /// [`Outcome::Done`], or nothing is to be moved or told to this rank.
+    pub(super) outcome: Outcome,
+    /// The entry has left the list.
+    pub(super) unlinked: bool,
+}
+
+#[derive(Debug)]
+struct Node {
+    entry: Entry,
+    /// Bytes of a managed entry that are used up.
+    fill: usize,
+    previous: u16,
+    next: u16,
+    generation: u16,
+    linked: bool,
+}
+
+/// An ordered list of entries.
+#[derive(Debug)]
+pub(super) struct MatchList {
+    nodes: Vec<Node>,
+    free: Vec<u16>,
+    first: u16,
+    last: u16,
+}
+
+/// How an entry would take a message.
+enum Fit {
+    Takes {
+        place: Place,
+        offset: u64,
+        length: usize,
+    },
+    Outside,
+    Passes,
+}
+
+impl MatchList {
+    pub(super) fn new() -> Self {
+        Self {
+            nodes: Vec::new(),
+            free: Vec::new(),
+            first: NIL,
+            last: NIL,
+        }
+    }
+
+    /// Appends an entry, before those of the overflow list unless it belongs to them; `None` if the list is full.
+    pub(super) fn append(&mut self, entry: Entry) -> Option<EntryId> {
+        let mut previous = self.last;
+        if !entry.options.contains(MeOptions::OVERFLOW) {
+            while previous != NIL && self.is_overflow(previous) {
+                previous = self.nodes[usize::from(previous)].previous;
+            }
+        }
+        let next = match previous {
+            NIL => self.first,
+            previous => self.nodes[usize::from(previous)].next,
+        };
+        let mut node = Node {
+            entry,
+            fill: 0,
+            previous,
+            next,
+            generation: 0,
+            linked: true,
+        };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                let old = &mut self.nodes[usize::from(slot)];
+                node.generation = old.generation;
+                *old = node;
+                slot
+            }
+            None if self.nodes.len() < MAX_ENTRIES => {
+                self.nodes.push(node);
+                (self.nodes.len() - 1) as u16
+            }
+            None => return None,
+        };
+        match previous {
+            NIL => self.first = slot,
+            previous => self.nodes[usize::from(previous)].next = slot,
+        }
+        match next {
+            NIL => self.last = slot,
+            next => self.nodes[usize::from(next)].previous = slot,
+        }
+        Some(EntryId {
+            slot,
+            generation: self.nodes[usize::from(slot)].generation,
+        })
+    }
+
+    fn is_overflow(&self, slot: u16) -> bool {
+        let node = &self.nodes[usize::from(slot)];
+        node.entry.options.contains(MeOptions::OVERFLOW)
+    }
+
+    /// Takes an entry out; false if it isn't (or no longer) in the list.
+    pub(super) fn unlink(&mut self, id: EntryId) -> bool {
+        let known = self.contains(id);
+        if known {
+            self.remove(id.slot);
+        }
+        known
+    }
+
+    /// Whether an entry is in the list.
+    pub(super) fn contains(&self, id: EntryId) -> bool {
+        let node = self.nodes.get(usize::from(id.slot));
+        node.is_some_and(|node| node.linked && node.generation == id.generation)
+    }
+
+    fn remove(&mut self, slot: u16) {
+        let node = &mut self.nodes[usize::from(slot)];
+        let (previous, next) = (node.previous, node.next);
+        node.linked = false;
+        node.generation = node.generation.wrapping_add(1);
+        match previous {
+            NIL => self.first = next,
+            previous => self.nodes[usize::from(previous)].next = next,
+        }
+        match next {
+            NIL => self.last = previous,
+            next => self.nodes[usize::from(next)].previous = previous,
+        }
+        self.free.push(slot);
+    }
+
+    /// Finds the first entry that takes a message, and accounts for it.
+    #[inline]
+    pub(super) fn accept(&mut self, incoming: &Incoming) -> Option<Hit> {
+        let mut slot = self.first;
+        while slot != NIL {
+            let node = &mut self.nodes[usize::from(slot)];
+            let entry = &node.entry;
+            let bits = (entry.match_bits ^ incoming.match_bits) & !entry.ignore_bits;
+            if bits == 0
+                && entry.options.contains(incoming.want.option())
+                && entry.source.is_none_or(|source| source == incoming.source)
+            {
+                let mut hit = Hit {
+                    id: EntryId {
+                        slot,
+                        generation: node.generation,
+                    },
+                    tag: entry.tag,
+                    events: entry.events,
+                    place: Place::Nothing,
+                    offset: incoming.offset,
+                    length: 0,
+                    outcome: Outcome::OutOfRange,
+                    unlinked: false,
+                };
+                match node.fit(incoming) {
+                    Fit::Passes => {}
+                    Fit::Outside => return Some(hit),
+                    Fit::Takes {
+                        place,
+                        offset,
+                        length,
+                    } => {
+                        hit.place = place;
+                        hit.offset = offset;
+                        hit.length = length;
+                        hit.outcome = Outcome::Done;
+                        hit.unlinked = node.charge(length);
+                        if hit.unlinked {
+                            self.remove(slot);
+                        }
+                        return Some(hit);
+                    }
+                }
+            }
+            slot = node.next;
+        }
+        None
+    }
+}
+
+impl Node {
+    #[inline]
+    fn fit(&self, incoming: &Incoming) -> Fit {
+        let cut = self.entry.options.contains(MeOptions::TRUNCATE) && incoming.want != Want::Atomic;
+        let limited = |room: usize| match incoming.length <= room {
+            true => Some(incoming.length),
+            false if cut => Some(room),
+            false => None,
+        };
+        match self.entry.memory {
+            Memory::Managed { bytes, .. } => {
+                if incoming.want != Want::Put {
+                    return Fit::Passes;
+                }
+                match limited(bytes - self.fill) {
+                    None => Fit::Passes,
+                    Some(length) => Fit::Takes {
+                        place: Place::Managed,
+                        offset: self.fill as u64,
+                        length,
+                    },
+                }
+            }
+            Memory::Region { base, len } => {
+                let room = (len as u64).checked_sub(incoming.offset);
+                let Some(room) = room.filter(|&room| room > 0 || incoming.length == 0) else {
+                    return Fit::Outside;
+                };
+                match limited(room as usize) {
+                    None => Fit::Passes,
+                    Some(length) => Fit::Takes {
+                        place: Place::Region(base + incoming.offset as usize),
+                        offset: incoming.offset,
+                        length,
+                    },
+                }
+            }
+            Memory::Nothing => match limited(0) {
+                Some(_) if incoming.want != Want::Atomic => Fit::Takes {
+                    place: Place::Nothing,
+                    offset: incoming.offset,
+                    length: 0,
+                },
+                _ => Fit::Passes,
+            },
+        }
+    }
+
+    /// Accounts for a message; true if it was the entry's last.
+    #[inline]
+    fn charge(&mut self, length: usize) -> bool {
+        let full = match self.entry.memory {
+            Memory::Managed { bytes, min_free } => {
+                self.fill = bytes.min(self.fill + length.next_multiple_of(64));
+                bytes - self.fill < min_free
+            }
+            _ => false,
+        };
+        full || self.entry.options.contains(MeOptions::USE_ONCE)
+    }
+}
+
+#[cfg(test)]
+#[path = "match_list_tests.rs"]
+mod tests;

@@ -1,0 +1,265 @@
+//! The list against a plain vector that is searched from the start, and the rules one by one.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn entry(memory: Memory) -> Entry {
+    Entry {
+        memory,
+        match_bits: 0,
+        ignore_bits: 0,
+        source: None,
+        options: MeOptions::PUT | MeOptions::GET | MeOptions::ATOMIC,
+        events: MeEvents::all(),
+        tag: 0,
+    }
+}
+
+fn incoming(want: Want, offset: u64, length: usize) -> Incoming {
+    Incoming {
+        want,
+        source: 0,
+        match_bits: 0,
+        offset,
+        length,
+    }
+}
+
+const REGION: Memory = Memory::Region {
+    base: 1000,
+    len: 100,
+};
+
+#[test]
+fn an_offset_outside_is_told_and_uses_nothing_up() {
+    let mut list = MatchList::new();
+    let mut once = entry(REGION);
+    once.options |= MeOptions::USE_ONCE;
+    list.append(once).unwrap();
+    for (offset, length) in [(100, 1), (101, 0), (u64::MAX, 1)] {
+        let hit = list.accept(&incoming(Want::Put, offset, length)).unwrap();
+        assert_eq!((hit.outcome, hit.unlinked), (Outcome::OutOfRange, false));
+    }
+    let hit = list.accept(&incoming(Want::Put, 100, 0)).unwrap();
+    assert_eq!(
+        (hit.outcome, hit.place),
+        (Outcome::Done, Place::Region(1100))
+    );
+    assert!(hit.unlinked);
+    assert!(list.accept(&incoming(Want::Put, 0, 0)).is_none());
+}
+
+#[test]
+fn what_does_not_fit_passes_or_is_cut() {
+    let mut list = MatchList::new();
+    list.append(entry(REGION)).unwrap();
+    let mut cutting = entry(REGION);
+    cutting.tag = 1;
+    cutting.options |= MeOptions::TRUNCATE;
+    let cutting = list.append(cutting).unwrap();
+    let hit = list.accept(&incoming(Want::Get, 90, 10)).unwrap();
+    assert_eq!((hit.tag, hit.length), (0, 10));
+    let hit = list.accept(&incoming(Want::Get, 90, 11)).unwrap();
+    assert_eq!((hit.tag, hit.length), (1, 10));
+    assert!(list.accept(&incoming(Want::Atomic, 96, 8)).is_none());
+    assert!(list.unlink(cutting));
+    assert!(list.accept(&incoming(Want::Get, 90, 11)).is_none());
+    assert!(!list.unlink(cutting));
+}
+
+#[test]
+fn a_managed_entry_fills_up_by_cache_lines() {
+    let mut list = MatchList::new();
+    list.append(entry(Memory::Managed {
+        bytes: 256,
+        min_free: 64,
+    }))
+    .unwrap();
+    for (length, offset, unlinked) in [
+        (1, 0, false),
+        (0, 64, false),
+        (65, 64, false),
+        (3, 192, true),
+    ] {
+        let hit = list.accept(&incoming(Want::Put, 7777, length)).unwrap();
+        assert_eq!((hit.offset, hit.length), (offset, length));
+        assert_eq!((hit.place, hit.unlinked), (Place::Managed, unlinked));
+    }
+    assert!(list.accept(&incoming(Want::Put, 0, 0)).is_none());
+}
+
+#[test]
+fn nothing_takes_headers_only() {
+    let mut list = MatchList::new();
+    list.append(entry(Memory::Nothing)).unwrap();
+    assert!(list.accept(&incoming(Want::Put, 0, 1)).is_none());
+    assert!(list.accept(&incoming(Want::Atomic, 0, 8)).is_none());
+    let hit = list.accept(&incoming(Want::Put, 12345, 0)).unwrap();
+    assert_eq!((hit.outcome, hit.place), (Outcome::Done, Place::Nothing));
+    let mut catch_basin = entry(Memory::Nothing);
+    catch_basin.options |= MeOptions::TRUNCATE;
+    list.append(catch_basin).unwrap();
+    let hit = list.accept(&incoming(Want::Put, 0, 1)).unwrap();
+    assert_eq!((hit.length, hit.outcome), (0, Outcome::Done));
+}
+
+#[test]
+fn the_list_has_an_end() {
+    let mut list = MatchList::new();
+    let ids: Vec<_> = (0..MAX_ENTRIES)
+        .map(|_| list.append(entry(REGION)).unwrap())
+        .collect();
+    assert!(list.append(entry(REGION)).is_none());
+    assert!(list.unlink(ids[17]));
+    let again = list.append(entry(REGION)).unwrap();
+    assert_eq!(again.slot, ids[17].slot);
+    assert!(!list.contains(ids[17]));
+    assert!(list.contains(again));
+}
+
+/// The same, written as the contract says it, without regard to time.
+#[derive(Debug, Default)]
+struct Model(Vec<(u64, Entry, usize)>);
+
+impl Model {
+    /// Gives tag, outcome, place, offset, length and whether the entry went.
+    fn accept(&mut self, m: &Incoming) -> Option<(u64, Outcome, Place, u64, usize, bool)> {
+        for i in 0..self.0.len() {
+            let (_, e, fill) = self.0[i];
+            let allowed = match m.want {
+                Want::Put => e.options.contains(MeOptions::PUT),
+                Want::Get => {
+                    e.options.contains(MeOptions::GET)
+                        && !matches!(e.memory, Memory::Managed { .. })
+                }
+                Want::Atomic => {
+                    e.options.contains(MeOptions::ATOMIC)
+                        && matches!(e.memory, Memory::Region { .. })
+                }
+            };
+            if !allowed
+                || (e.match_bits | e.ignore_bits) != (m.match_bits | e.ignore_bits)
+                || !(e.source.is_none() || e.source == Some(m.source))
+            {
+                continue;
+            }
+            let (room, offset, place) = match e.memory {
+                Memory::Managed { bytes, .. } => (bytes - fill, fill as u64, Place::Managed),
+                Memory::Region { base, len } => {
+                    let o = m.offset as usize;
+                    if o > len || (o == len && m.length > 0) {
+                        return Some((
+                            e.tag,
+                            Outcome::OutOfRange,
+                            Place::Nothing,
+                            m.offset,
+                            0,
+                            false,
+                        ));
+                    }
+                    (len - o, m.offset, Place::Region(base + o))
+                }
+                Memory::Nothing => (0, m.offset, Place::Nothing),
+            };
+            let cut = e.options.contains(MeOptions::TRUNCATE) && m.want != Want::Atomic;
+            if m.length > room && !cut {
+                continue;
+            }
+            let length = m.length.min(room);
+            let mut gone = e.options.contains(MeOptions::USE_ONCE);
+            if let Memory::Managed { bytes, min_free } = e.memory {
+                self.0[i].2 = (fill + length.div_ceil(64) * 64).min(bytes);
+                gone |= bytes - self.0[i].2 < min_free;
+            }
+            if gone {
+                self.0.remove(i);
+            }
+            return Some((e.tag, Outcome::Done, place, offset, length, gone));
+        }
+        None
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Append(Entry),
+    Unlink(prop::sample::Index),
+    Accept(Incoming),
+}
+
+fn memory() -> impl Strategy<Value = Memory> {
+    prop_oneof![
+        (64_usize..400, 0_usize..64)
+            .prop_map(|(bytes, min_free)| Memory::Managed { bytes, min_free }),
+        (0_usize..10, 0_usize..100).prop_map(|(base, len)| Memory::Region { base, len }),
+        Just(Memory::Nothing),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let entry = (
+        memory(),
+        0_u64..4,
+        0_u64..4,
+        prop::option::of(0_u32..2),
+        0_u8..32,
+    )
+        .prop_map(|(memory, match_bits, ignore_bits, source, options)| Entry {
+            memory,
+            match_bits,
+            ignore_bits,
+            source,
+            options: MeOptions::from_bits_truncate(options),
+            events: MeEvents::all(),
+            tag: 0,
+        });
+    let want = prop_oneof![Just(Want::Put), Just(Want::Get), Just(Want::Atomic)];
+    let incoming = (want, 0_u32..2, 0_u64..4, 0_u64..120, 0_usize..120).prop_map(
+        |(want, source, match_bits, offset, length)| Incoming {
+            want,
+            source,
+            match_bits,
+            offset,
+            length,
+        },
+    );
+    prop_oneof![
+        2 => entry.prop_map(Step::Append),
+        1 => any::<prop::sample::Index>().prop_map(Step::Unlink),
+        6 => incoming.prop_map(Step::Accept),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn finds_what_a_search_from_the_start_finds(steps in prop::collection::vec(step(), 1..120)) {
+        let mut list = MatchList::new();
+        let mut model = Model::default();
+        let mut ids = Vec::new();
+        for (i, step) in steps.into_iter().enumerate() {
+            match step {
+                Step::Append(mut entry) => {
+                    entry.tag = i as u64;
+                    ids.push((i as u64, list.append(entry).unwrap()));
+                    model.0.push((i as u64, entry, 0));
+                }
+                Step::Unlink(index) if !ids.is_empty() => {
+                    let (tag, id) = *index.get(&ids);
+                    let before = model.0.len();
+                    model.0.retain(|e| e.0 != tag);
+                    prop_assert_eq!(list.unlink(id), model.0.len() < before);
+                }
+                Step::Unlink(_) => {}
+                Step::Accept(incoming) => {
+                    let hit = list.accept(&incoming);
+                    let hit = hit.map(|h| (h.tag, h.outcome, h.place, h.offset, h.length, h.unlinked));
+                    prop_assert_eq!(hit, model.accept(&incoming));
+                }
+            }
+            for (tag, id) in &ids {
+                prop_assert_eq!(list.contains(*id), model.0.iter().any(|e| e.0 == *tag));
+            }
+        }
+    }
+}

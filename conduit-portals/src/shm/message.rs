@@ -1,0 +1,258 @@
+//! What a message looks like in its slots.
+//!
+//! | byte | compact and full | full only |
+//! |---|---|---|
+//! | 0 | tag (the ring's) | |
+//! | 4 | slots u16, kind u8, index u8 ([`crate::ring::Frame`]) | |
+//! | 8 | length u32 | |
+//! | 12 | source u32 | |
+//! | 16 | match bits u64 | |
+//! | 24 | header data u64 | |
+//! | 32 | *payload of a compact put* | remote offset u64 |
+//! | 40 | | token u64 |
+//! | 48 | | reference u64: an offset into the initiator's mapping |
+//! | 56 | | md u32 |
+//! | 60 | | piece u16 |
+//! | 62 | | eq u8, flags u8 |
+//! | 64 | | *payload* |
+//!
+//! | kind | uses |
+//! |---|---|
+//! | [`PUT_COMPACT`] | remote offset 0, no completion from the target |
+//! | [`PUT`] | payload in the slots |
+//! | [`PUT_REFERENCE`] | payload at the reference |
+//! | [`GET`] | header data: offset within the initiator's descriptor; reference: where to write, unless [`REPLY_INLINE`] |
+//! | [`ATOMIC`] | header data: operand; reference: comparand; md: operation and type |
+//! | [`SEND`], [`ACK`], [`REPLY`] | index: outcome; match bits: old value of an atomic; header data, token, reference, md, piece, flags: those of the operation |
+//!
+//! Integers are in the host's order: both ends are the same host.
+
+use std::mem::{offset_of, size_of};
+use std::ptr;
+
+use conduit_core::ni::{AtomicOp, AtomicType, Outcome};
+
+use crate::ring::SLOT;
+
+pub(super) const PUT_COMPACT: u8 = 1;
+pub(super) const PUT: u8 = 2;
+pub(super) const PUT_REFERENCE: u8 = 3;
+pub(super) const GET: u8 = 4;
+pub(super) const ATOMIC: u8 = 5;
+pub(super) const SEND: u8 = 6;
+pub(super) const ACK: u8 = 7;
+pub(super) const REPLY: u8 = 8;
+
+/// Flag: the target posts [`ACK`].
+pub(super) const WANT_ACK: u8 = 1;
+/// Flag: the target posts [`SEND`].
+pub(super) const WANT_SEND: u8 = 2;
+/// Flag: the reference is a staging piece of the initiator, number `piece`.
+pub(super) const STAGED: u8 = 4;
+/// Flag: the get's data travels in the reply.
+pub(super) const REPLY_INLINE: u8 = 8;
+/// Flag: the atomic's old value is wanted.
+pub(super) const FETCH: u8 = 16;
+
+/// No memory descriptor belongs to the operation.
+pub(super) const NO_MD: u32 = u32::MAX;
+
+/// Bytes before the payload of a compact message.
+pub(super) const COMPACT: usize = 32;
+/// Bytes before the payload of any other.
+pub(super) const FULL: usize = size_of::<Header>();
+
+/// A full header. Its first word belongs to the ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(C, align(64))]
+pub(super) struct Header {
+    pub(super) tag: u32,
+    pub(super) frame: u32,
+    pub(super) length: u32,
+    pub(super) source: u32,
+    pub(super) match_bits: u64,
+    pub(super) hdr_data: u64,
+    pub(super) remote_offset: u64,
+    pub(super) token: u64,
+    pub(super) reference: u64,
+    pub(super) md: u32,
+    pub(super) piece: u16,
+    pub(super) eq: u8,
+    pub(super) flags: u8,
+}
+
+const _: () = {
+    assert!(size_of::<Header>() == SLOT);
+    assert!(offset_of!(Header, frame) == 4 && offset_of!(Header, remote_offset) == COMPACT);
+};
+
+/// Slots of a message with `header` bytes before `payload` bytes.
+#[inline]
+pub(super) const fn slots_for(header: usize, payload: usize) -> u32 {
+    (header + payload).div_ceil(SLOT) as u32
+}
+
+impl Header {
+    /// Writes all but the tag.
+    ///
+    /// # Safety
+    /// `slot` is the first of a reservation of the caller.
+    #[inline]
+    pub(super) unsafe fn write(&self, slot: *mut u8) {
+        let from: *const u8 = ptr::from_ref(self).cast();
+        // SAFETY: 60 bytes within both the header and the slot, which is the caller's alone until it commits.
+        unsafe { ptr::copy_nonoverlapping(from.add(4), slot.add(4), FULL - 4) }
+    }
+
+    /// Writes the compact half, all but the tag.
+    ///
+    /// # Safety
+    /// As for [`Self::write`].
+    #[inline]
+    pub(super) unsafe fn write_compact(&self, slot: *mut u8) {
+        let from: *const u8 = ptr::from_ref(self).cast();
+        // SAFETY: 28 bytes within both the header and the slot, which is the caller's alone until it commits.
+        unsafe { ptr::copy_nonoverlapping(from.add(4), slot.add(4), COMPACT - 4) }
+    }
+
+    /// Reads a full header; the tag is left 0.
+    ///
+    /// # Safety
+    /// `slot` is the first of a message found committed and not yet released.
+    #[inline]
+    pub(super) unsafe fn read(slot: *const u8) -> Self {
+        let mut header = Self::default();
+        let to: *mut u8 = ptr::from_mut(&mut header).cast();
+        // SAFETY: 60 bytes within both; every bit pattern is a header, and nobody writes the slot before its release.
+        unsafe { ptr::copy_nonoverlapping(slot.add(4), to.add(4), FULL - 4) }
+        header
+    }
+
+    /// Reads a compact header; the other fields are 0.
+    ///
+    /// # Safety
+    /// As for [`Self::read`].
+    #[inline]
+    pub(super) unsafe fn read_compact(slot: *const u8) -> Self {
+        let mut header = Self::default();
+        let to: *mut u8 = ptr::from_mut(&mut header).cast();
+        // SAFETY: as in `read`.
+        unsafe { ptr::copy_nonoverlapping(slot.add(4), to.add(4), COMPACT - 4) }
+        header
+    }
+}
+
+pub(super) fn outcome_code(outcome: Outcome) -> u8 {
+    match outcome {
+        Outcome::Done => 0,
+        Outcome::NoMatch => 1,
+        Outcome::OutOfRange => 2,
+    }
+}
+
+pub(super) fn outcome(code: u8) -> Option<Outcome> {
+    Some(match code {
+        0 => Outcome::Done,
+        1 => Outcome::NoMatch,
+        2 => Outcome::OutOfRange,
+        _ => return None,
+    })
+}
+
+const OPS: [AtomicOp; 11] = [
+    AtomicOp::Get,
+    AtomicOp::Set,
+    AtomicOp::Add,
+    AtomicOp::Sub,
+    AtomicOp::Mult,
+    AtomicOp::Min,
+    AtomicOp::Max,
+    AtomicOp::And,
+    AtomicOp::Or,
+    AtomicOp::Xor,
+    AtomicOp::CompareSwap,
+];
+const TYPES: [AtomicType; 4] = [
+    AtomicType::I32,
+    AtomicType::U32,
+    AtomicType::I64,
+    AtomicType::U64,
+];
+
+/// Operation and type in one word.
+pub(super) fn atomic_code(op: AtomicOp, ty: AtomicType) -> u32 {
+    let op = OPS.iter().position(|&o| o == op).unwrap_or_default();
+    let ty = TYPES.iter().position(|&t| t == ty).unwrap_or_default();
+    (op << 8 | ty) as u32
+}
+
+/// The inverse of [`atomic_code`].
+pub(super) fn atomic(code: u32) -> Option<(AtomicOp, AtomicType)> {
+    Some((
+        *OPS.get((code >> 8) as usize)?,
+        *TYPES.get((code & 0xff) as usize)?,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_survives_its_slot() {
+        let header = Header {
+            tag: 0,
+            frame: 0x0807_0005,
+            length: 1,
+            source: 2,
+            match_bits: 3,
+            hdr_data: 4,
+            remote_offset: 5,
+            token: 6,
+            reference: 7,
+            md: 8,
+            piece: 9,
+            eq: 10,
+            flags: 11,
+        };
+        let mut slot = [0xff_u8; SLOT];
+        // SAFETY: a slot of our own.
+        let read = unsafe {
+            header.write(slot.as_mut_ptr());
+            Header::read(slot.as_ptr())
+        };
+        assert_eq!(read, header);
+        assert_eq!(slot[..4], [0xff; 4]);
+        let mut slot = [0xff_u8; SLOT];
+        // SAFETY: as above.
+        let read = unsafe {
+            header.write_compact(slot.as_mut_ptr());
+            Header::read_compact(slot.as_ptr())
+        };
+        let expected = Header {
+            frame: header.frame,
+            length: 1,
+            source: 2,
+            match_bits: 3,
+            hdr_data: 4,
+            ..Header::default()
+        };
+        assert_eq!(read, expected);
+        assert_eq!(slot[COMPACT..], [0xff; SLOT - COMPACT]);
+    }
+
+    #[test]
+    fn codes_are_inverse() {
+        for op in OPS {
+            for ty in TYPES {
+                assert_eq!(atomic(atomic_code(op, ty)), Some((op, ty)));
+            }
+        }
+        assert_eq!(atomic(OPS.len() as u32 * 256), None);
+        assert_eq!(atomic(TYPES.len() as u32), None);
+        for o in [Outcome::Done, Outcome::NoMatch, Outcome::OutOfRange] {
+            assert_eq!(outcome(outcome_code(o)), Some(o));
+        }
+        assert_eq!(outcome(3), None);
+    }
+}

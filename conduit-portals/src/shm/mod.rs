@@ -1,0 +1,157 @@
+//! Software Portals in shared memory: the ranks of a job on one host, each a process (or, in tests, a part of one).
+//!
+//! Start with [`Shm::start`]; a whole world inside one process is [`in_process`]. Everything else is
+//! [`Ni`](conduit_core::ni::Ni).
+//!
+//! Every rank has one nameless file, mapped by all ranks, which holds its event queues, staging pieces and regions
+//! (`layout`). A message is a reservation and a write in a ring of the target's queue (`crate::ring`, `send`), matched when
+//! the target polls that queue (`receive`, `match_list`); completions come back the same way. No process ever waits for
+//! another's lock. Nothing has a name in any file system, so nothing is left behind however a rank ends.
+//!
+//! Waiting for room has one answer, [`Submit::Again`](conduit_core::ni::Submit::Again). Where the answer would have to come
+//! from the target's side (a completion finds its queue full), the target keeps that one completion and takes nothing
+//! more from the same ring until it is posted.
+
+mod config;
+mod descriptors;
+mod error;
+mod failure;
+mod layout;
+mod mapping;
+mod match_list;
+mod memory_limit;
+mod message;
+mod network;
+mod receive;
+mod send;
+mod setup;
+mod staging;
+mod start;
+mod statistics;
+#[cfg(test)]
+mod tests;
+mod wait;
+
+pub use config::ShmConfig;
+pub use error::ShmError;
+pub use start::in_process;
+pub use statistics::Statistics;
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU8, AtomicU32};
+use std::sync::{Arc, OnceLock};
+
+use conduit_core::ni::{Limits, MeId, Rank, Reach};
+use conduit_core::threads::Mode;
+
+use crate::ring::{Discipline, Producer};
+
+use descriptors::Descriptors;
+use failure::Failures;
+use layout::QUEUES;
+use mapping::{Mapping, RingView};
+use match_list::{EntryId, MatchList};
+use receive::Queue;
+use setup::Allocated;
+use staging::Staging;
+use statistics::Counters;
+
+/// The shared-memory network of one rank.
+///
+/// `Send` in [`ParSync`](conduit_core::threads::ParSync) and [`Par`](conduit_core::threads::Par), `Sync` in the latter.
+pub struct Shm<M: Mode> {
+    rank: Rank,
+    size: u32,
+    config: ShmConfig,
+    /// Whether a queue is one ring for all sources.
+    shared_rings: bool,
+    limits: Limits,
+    reach: Reach,
+    unreachable: Reach,
+    /// By rank, this one's own too.
+    peers: Box<[Peer]>,
+    queues: Box<[OnceLock<Queue<M>>]>,
+    /// The portal table.
+    indices: Box<[Index<M>]>,
+    /// Match entries linked, over all indices.
+    entries: AtomicU32,
+    descriptors: Descriptors<M>,
+    staging: Staging,
+    allocated: M::Lock<Allocated>,
+    failures: Failures,
+    /// Threads in [`wait`](conduit_core::ni::Ni::wait).
+    waiting: AtomicU32,
+    statistics: Counters,
+    mode: PhantomData<M>,
+}
+
+/// A rank as this one sees it.
+struct Peer {
+    mapping: Arc<Mapping>,
+    /// This rank's ends of the rings to each of its queues, made when first used.
+    producers: Box<[OnceLock<Producer<RingView>>]>,
+}
+
+impl Peer {
+    fn new(mapping: Arc<Mapping>) -> Self {
+        Self {
+            mapping,
+            producers: (0..QUEUES).map(|_| OnceLock::new()).collect(),
+        }
+    }
+}
+
+/// A portal table index.
+struct Index<M: Mode> {
+    /// The queue that its messages come by, plus 1; 0 while it is not open.
+    queue: AtomicU8,
+    /// Held for a look at the list, never while events are delivered.
+    list: M::Lock<MatchList>,
+}
+
+/// An entry's name for the network's user: index in 4 bits, slot in 12, generation in 16.
+#[inline]
+fn me_id(index: u8, id: EntryId) -> MeId {
+    MeId(u32::from(index) << 28 | u32::from(id.slot) << 16 | u32::from(id.generation))
+}
+
+/// The inverse of [`me_id`].
+fn entry_id(me: MeId) -> (u8, EntryId) {
+    let id = EntryId {
+        slot: (me.0 >> 16) as u16 & 0xfff,
+        generation: me.0 as u16,
+    };
+    ((me.0 >> 28) as u8, id)
+}
+
+impl<M: Mode> Shm<M> {
+    /// What has gone wrong so far.
+    pub fn statistics(&self) -> Statistics {
+        self.statistics.read()
+    }
+
+    /// This rank's own memory.
+    #[inline]
+    fn own(&self) -> &Mapping {
+        &self.peers[self.rank as usize].mapping
+    }
+
+    fn discipline(&self) -> Discipline {
+        match (self.shared_rings, M::PARALLEL) {
+            (true, _) => Discipline::Shared,
+            (false, true) => Discipline::Process,
+            (false, false) => Discipline::Thread,
+        }
+    }
+}
+
+impl<M: Mode> fmt::Debug for Shm<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shm")
+            .field("rank", &self.rank)
+            .field("size", &self.size)
+            .field("mode", &M::NAME)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,116 @@
+//! The Ni contract, each call handed to the file that keeps it.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use conduit_core::ni::{
+    Atomic, EqId, Event, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni, NiError, PtIndex, Put,
+    Rank, Reach, Region, RegionId, Submit, Unlink, Window,
+};
+use conduit_core::threads::Mode;
+
+use super::Shm;
+use super::layout::{QUIET_QUEUE, STATE_CLOSED, USER_QUEUES};
+
+/// Messages that [`Ni::progress`] handles at most; more wait for its next call.
+const QUIET_LIMIT: u32 = 64;
+
+impl<M: Mode> Ni for Shm<M> {
+    #[inline]
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+    #[inline]
+    fn size(&self) -> u32 {
+        self.size
+    }
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+    #[inline]
+    fn reach(&self, peer: Rank) -> &Reach {
+        match peer < self.size {
+            true => &self.reach,
+            false => &self.unreachable,
+        }
+    }
+
+    fn region_create(&self, len: usize) -> Result<Region, NiError> {
+        self.create_region(len)
+    }
+    #[inline]
+    fn window(&self, peer: Rank, region: RegionId) -> Option<Window> {
+        self.find_window(peer, region)
+    }
+    fn eq_create(&self, slots: usize) -> Result<EqId, NiError> {
+        self.create_queue(slots)
+    }
+    fn pt_open(&self, index: PtIndex, eq: Option<EqId>) -> Result<(), NiError> {
+        self.open_index(index, eq)
+    }
+    fn me_append(&self, index: PtIndex, entry: MatchEntry) -> Result<MeId, NiError> {
+        self.append_entry(index, entry)
+    }
+    fn me_unlink(&self, me: MeId) -> Result<Unlink, NiError> {
+        self.unlink_entry(me)
+    }
+    unsafe fn md_bind(&self, base: *mut u8, len: usize, eq: EqId) -> Result<MdId, NiError> {
+        self.queue("md_bind", eq)?;
+        self.descriptors.bind(base, len, eq)
+    }
+    fn md_release(&self, md: MdId) -> Result<Unlink, NiError> {
+        self.descriptors.release(md)
+    }
+
+    #[inline]
+    unsafe fn put(&self, put: &Put) -> Result<Submit, NiError> {
+        // SAFETY: the caller keeps the contract of `Ni::put`.
+        unsafe { self.submit_put(put) }
+    }
+    #[inline]
+    fn inject(&self, inject: &Inject<'_>) -> Result<Submit, NiError> {
+        self.submit_inject(inject)
+    }
+    #[inline]
+    unsafe fn get(&self, get: &Get) -> Result<Submit, NiError> {
+        // SAFETY: the caller keeps the contract of `Ni::get`.
+        unsafe { self.submit_get(get) }
+    }
+    fn atomic(&self, atomic: &Atomic) -> Result<Submit, NiError> {
+        self.submit_atomic(atomic)
+    }
+
+    #[inline]
+    fn poll<S: FnMut(Event<'_>)>(&self, eq: EqId, limit: u32, mut sink: S) -> u32 {
+        match usize::from(eq.0) < USER_QUEUES {
+            true => self.poll_queue(usize::from(eq.0), limit, &mut sink),
+            false => 0,
+        }
+    }
+    #[inline]
+    fn progress(&self) {
+        self.poll_queue(QUIET_QUEUE, QUIET_LIMIT, &mut |_: Event<'_>| ());
+    }
+    fn wait(&self, limit: Duration) {
+        self.sleep(limit);
+    }
+    fn notify(&self, peer: Rank) {
+        self.notify_peer(peer);
+    }
+    fn failed_peer(&self) -> Option<Rank> {
+        self.failures.first(|peer| {
+            let control = self.peers[peer as usize].mapping.control();
+            control.state.load(Ordering::Acquire) == STATE_CLOSED
+        })
+    }
+}
+
+impl<M: Mode> Drop for Shm<M> {
+    fn drop(&mut self) {
+        // A process that ends after this has not failed.
+        self.own()
+            .control()
+            .state
+            .store(STATE_CLOSED, Ordering::Release);
+    }
+}

@@ -1,0 +1,438 @@
+//! The initiator's half of every operation: checks, a reservation in the target's queue, and the message.
+//!
+//! | operation | the bytes travel |
+//! |---|---|
+//! | inject | in the queue |
+//! | put, short | in the queue |
+//! | put, from a region | not at all: the target reads them where they are |
+//! | put, other | through a staging piece |
+//! | get, short | in the reply |
+//! | get, into a region | not at all: the target writes them where they belong |
+//! | get, other | through a staging piece |
+
+use std::ptr;
+use std::sync::atomic::Ordering;
+
+use conduit_core::ni::{Ack, Atomic, EqId, Get, Inject, MdId, NiError, PtIndex, Put, Rank, Submit};
+use conduit_core::threads::Mode;
+
+use crate::ring::{Frame, Producer};
+
+use super::descriptors::Bound;
+use super::layout::{PT_INDICES, QUEUES};
+use super::mapping::RingView;
+use super::message::{
+    ATOMIC, COMPACT, FETCH, FULL, GET, Header, NO_MD, PUT, PUT_COMPACT, PUT_REFERENCE,
+    REPLY_INLINE, SEND, STAGED, WANT_ACK, WANT_SEND, atomic_code, slots_for,
+};
+use super::{Peer, Shm, staging};
+
+/// Where an operation goes.
+struct Route<'a> {
+    peer: &'a Peer,
+    producer: &'a Producer<RingView>,
+}
+
+/// The first four bytes after the tag.
+#[inline]
+fn frame(slots: u32, kind: u8, index: PtIndex) -> u32 {
+    Frame {
+        slots: slots as u16,
+        kind,
+        index: index.0,
+    }
+    .to_word()
+}
+
+impl<M: Mode> Shm<M> {
+    /// This rank's end of a ring of a peer's queue, `None` as long as the peer has no such queue.
+    #[inline]
+    pub(super) fn producer<'a>(
+        &'a self,
+        peer: &'a Peer,
+        queue: usize,
+    ) -> Option<&'a Producer<RingView>> {
+        let place = peer.producers.get(queue)?;
+        match place.get() {
+            Some(producer) => Some(producer),
+            None => self.find_producer(peer, queue),
+        }
+    }
+
+    #[cold]
+    fn find_producer<'a>(&self, peer: &'a Peer, queue: usize) -> Option<&'a Producer<RingView>> {
+        let entry = peer.mapping.control().queues.get(queue)?;
+        let ring = if self.shared_rings {
+            0
+        } else {
+            self.rank as usize
+        };
+        let (view, shift) = peer.mapping.ring(entry, ring)?;
+        let end = Producer::new(view, shift, self.discipline());
+        Some(peer.producers[queue].get_or_init(|| end))
+    }
+
+    /// The peer and the ring for an index of it; `None` while the index is not open there.
+    #[inline]
+    fn route(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        index: PtIndex,
+    ) -> Result<Option<Route<'_>>, NiError> {
+        let Some(peer) = self.peers.get(target as usize) else {
+            return Err(self.no_such_rank(operation, target));
+        };
+        let Some(queue) = peer.mapping.control().pt.get(usize::from(index.0)) else {
+            return Err(no_such_index(operation, index));
+        };
+        // SYNC (pt): pairs with the release store in `pt_open`: the queue is published before an index leads to it.
+        let queue = queue.load(Ordering::Acquire) as usize;
+        if queue == 0 || queue > QUEUES {
+            return Ok(None);
+        }
+        let producer = self.producer(peer, queue - 1);
+        Ok(producer.map(|producer| Route { peer, producer }))
+    }
+
+    #[cold]
+    fn no_such_rank(&self, operation: &'static str, rank: Rank) -> NiError {
+        NiError::NoSuchRank {
+            operation,
+            rank,
+            size: self.size,
+        }
+    }
+
+    /// A descriptor, after a check that the range lies within it.
+    #[inline]
+    fn bound(
+        &self,
+        operation: &'static str,
+        md: MdId,
+        offset: usize,
+        length: usize,
+        limit: usize,
+    ) -> Result<Bound, NiError> {
+        let bound = self.descriptors.get(operation, md)?;
+        let end = offset.checked_add(length);
+        if length > limit || end.is_none_or(|end| end > bound.len) {
+            return Err(range_error(operation, offset, length, limit, bound.len));
+        }
+        Ok(bound)
+    }
+
+    #[inline]
+    pub(super) fn submit_inject(&self, inject: &Inject<'_>) -> Result<Submit, NiError> {
+        let length = inject.head.len() + inject.body.len();
+        if length > self.config.inject_size {
+            return Err(over_limit(
+                "inject",
+                "length",
+                length as u64,
+                self.config.inject_size as u64,
+            ));
+        }
+        let Some(route) = self.route("inject", inject.target, inject.index)? else {
+            return Ok(Submit::Again);
+        };
+        let slots = slots_for(COMPACT, length);
+        let Some(reserved) = route.producer.reserve(slots) else {
+            return Ok(Submit::Again);
+        };
+        let header = Header {
+            frame: frame(slots, PUT_COMPACT, inject.index),
+            length: length as u32,
+            source: self.rank,
+            match_bits: inject.match_bits,
+            hdr_data: inject.hdr_data,
+            ..Header::default()
+        };
+        let slot = route
+            .producer
+            .slots()
+            .address(route.producer.slot(reserved));
+        // SAFETY: the reservation covers header and payload.
+        unsafe {
+            header.write_compact(slot);
+            let payload = slot.add(COMPACT);
+            ptr::copy_nonoverlapping(inject.head.as_ptr(), payload, inject.head.len());
+            let body = payload.add(inject.head.len());
+            ptr::copy_nonoverlapping(inject.body.as_ptr(), body, inject.body.len());
+        }
+        route.producer.commit(reserved);
+        self.ring_bell(route.peer);
+        Ok(Submit::Posted)
+    }
+
+    /// # Safety
+    /// As for [`conduit_core::ni::Ni::put`].
+    pub(super) unsafe fn submit_put(&self, put: &Put) -> Result<Submit, NiError> {
+        let limit = self.config.put_limit();
+        let bound = self.bound("put", put.md, put.local_offset, put.length, limit)?;
+        let Some(route) = self.route("put", put.target, put.index)? else {
+            return Ok(Submit::Again);
+        };
+        // SAFETY: within the descriptor, as `bound` has checked.
+        let source = unsafe { bound.base.add(put.local_offset) };
+        let header = Header {
+            length: put.length as u32,
+            source: self.rank,
+            match_bits: put.match_bits,
+            hdr_data: put.hdr_data,
+            remote_offset: put.remote_offset,
+            token: put.token,
+            md: put.md.0,
+            eq: bound.eq.0,
+            flags: if put.ack == Ack::Remote { WANT_ACK } else { 0 },
+            ..Header::default()
+        };
+        if put.length <= self.config.inline_size {
+            return Ok(self.put_inline(put, &route, header, source));
+        }
+        // A managed entry hands the bytes out where they are, aligned to 16.
+        let own = self.own();
+        if let Some(offset) = own.region_offset_of(source, put.length)
+            && source.addr() % 16 == 0
+        {
+            let header = Header {
+                frame: frame(1, PUT_REFERENCE, put.index),
+                reference: offset as u64,
+                flags: match put.ack {
+                    Ack::Remote => WANT_ACK,
+                    Ack::Local => WANT_SEND,
+                },
+                ..header
+            };
+            self.descriptors.start(put.md);
+            if !self.post(&route, &header) {
+                self.descriptors.finish(put.md.0);
+                return Ok(Submit::Again);
+            }
+            return Ok(Submit::Posted);
+        }
+        let Some(piece) = self.staging.take(own) else {
+            return Ok(Submit::Again);
+        };
+        let offset = staging::offset(own, piece);
+        // SAFETY: a piece holds the largest put, and is ours; the source is valid by the caller's promise.
+        unsafe { ptr::copy_nonoverlapping(source, own.at(offset), put.length) };
+        let header = Header {
+            frame: frame(1, PUT_REFERENCE, put.index),
+            reference: offset as u64,
+            piece,
+            flags: header.flags | STAGED,
+            ..header
+        };
+        let posted = self.put_copied(put, &route, &header, 1, |_| ());
+        if posted == Submit::Again {
+            staging::give_back(own, piece);
+        }
+        Ok(posted)
+    }
+
+    /// A put whose payload follows its header.
+    #[inline]
+    fn put_inline(&self, put: &Put, route: &Route<'_>, header: Header, source: *mut u8) -> Submit {
+        let compact = put.ack == Ack::Local && put.remote_offset == 0;
+        let (kind, before) = if compact {
+            (PUT_COMPACT, COMPACT)
+        } else {
+            (PUT, FULL)
+        };
+        let slots = slots_for(before, put.length);
+        let header = Header {
+            frame: frame(slots, kind, put.index),
+            ..header
+        };
+        self.put_copied(put, route, &header, slots, |slot| {
+            // SAFETY: the reservation covers header and payload; the source is valid by the caller's promise. The
+            // payload of a compact message overwrites the second half of its header.
+            unsafe { ptr::copy_nonoverlapping(source, slot.add(before), put.length) }
+        })
+    }
+
+    /// Posts a put whose source is copied before the call returns, so that its local completion is raised here.
+    #[inline]
+    fn put_copied(
+        &self,
+        put: &Put,
+        route: &Route<'_>,
+        header: &Header,
+        slots: u32,
+        payload: impl FnOnce(*mut u8),
+    ) -> Submit {
+        let Some(reserved) = route.producer.reserve(slots) else {
+            return Submit::Again;
+        };
+        self.descriptors.start(put.md);
+        if put.ack == Ack::Local && !self.post_send(put, EqId(header.eq)) {
+            self.descriptors.finish(put.md.0);
+            route.producer.abandon(reserved, slots);
+            return Submit::Again;
+        }
+        let slot = route
+            .producer
+            .slots()
+            .address(route.producer.slot(reserved));
+        // SAFETY: the first slot of our reservation.
+        unsafe { header.write(slot) };
+        payload(slot);
+        route.producer.commit(reserved);
+        self.ring_bell(route.peer);
+        Submit::Posted
+    }
+
+    /// Raises [`conduit_core::ni::Event::Send`] at this rank; false if its own queue has no room.
+    #[inline]
+    fn post_send(&self, put: &Put, eq: EqId) -> bool {
+        let peer = &self.peers[self.rank as usize];
+        let Some(producer) = self.producer(peer, usize::from(eq.0)) else {
+            return false;
+        };
+        let header = Header {
+            frame: frame(1, SEND, put.index),
+            source: self.rank,
+            token: put.token,
+            md: put.md.0,
+            ..Header::default()
+        };
+        self.post(&Route { peer, producer }, &header)
+    }
+
+    /// Posts a message of one slot; false if there is no room.
+    #[inline]
+    fn post(&self, route: &Route<'_>, header: &Header) -> bool {
+        let Some(reserved) = route.producer.reserve(1) else {
+            return false;
+        };
+        let slot = route
+            .producer
+            .slots()
+            .address(route.producer.slot(reserved));
+        // SAFETY: the slot of our reservation.
+        unsafe { header.write(slot) };
+        route.producer.commit(reserved);
+        self.ring_bell(route.peer);
+        true
+    }
+
+    /// Posts a completion to a queue of its operation's initiator. `None`: the initiator has no such queue.
+    #[inline]
+    pub(super) fn post_completion(&self, header: &Header, to: Rank) -> Option<bool> {
+        let peer = self.peers.get(to as usize)?;
+        let producer = self.producer(peer, usize::from(header.eq))?;
+        Some(self.post(&Route { peer, producer }, header))
+    }
+
+    /// # Safety
+    /// As for [`conduit_core::ni::Ni::get`].
+    pub(super) unsafe fn submit_get(&self, get: &Get) -> Result<Submit, NiError> {
+        let limit = self.config.max_message;
+        let bound = self.bound("get", get.md, get.local_offset, get.length, limit)?;
+        let Some(route) = self.route("get", get.target, get.index)? else {
+            return Ok(Submit::Again);
+        };
+        let mut header = Header {
+            frame: frame(1, GET, get.index),
+            length: get.length as u32,
+            source: self.rank,
+            match_bits: get.match_bits,
+            hdr_data: get.local_offset as u64,
+            remote_offset: get.remote_offset,
+            token: get.token,
+            md: get.md.0,
+            eq: bound.eq.0,
+            ..Header::default()
+        };
+        let own = self.own();
+        // SAFETY: within the descriptor, as `bound` has checked.
+        let destination = unsafe { bound.base.add(get.local_offset) };
+        if get.length <= self.config.inline_size {
+            header.flags = REPLY_INLINE;
+        } else if let Some(offset) = own.region_offset_of(destination, get.length) {
+            header.reference = offset as u64;
+        } else if let Some(piece) = self.staging.take(own) {
+            header.reference = staging::offset(own, piece) as u64;
+            header.piece = piece;
+            header.flags = STAGED;
+        } else {
+            return Ok(Submit::Again);
+        }
+        self.descriptors.start(get.md);
+        if self.post(&route, &header) {
+            return Ok(Submit::Posted);
+        }
+        self.descriptors.finish(get.md.0);
+        if header.flags & STAGED != 0 {
+            staging::give_back(own, header.piece);
+        }
+        Ok(Submit::Again)
+    }
+
+    pub(super) fn submit_atomic(&self, atomic: &Atomic) -> Result<Submit, NiError> {
+        self.queue("atomic", atomic.eq)?;
+        let Some(route) = self.route("atomic", atomic.target, atomic.index)? else {
+            return Ok(Submit::Again);
+        };
+        let header = Header {
+            frame: frame(1, ATOMIC, atomic.index),
+            length: atomic_code(atomic.op, atomic.ty),
+            source: self.rank,
+            match_bits: atomic.match_bits,
+            hdr_data: atomic.operand,
+            remote_offset: atomic.remote_offset,
+            token: atomic.token,
+            reference: atomic.comparand,
+            md: NO_MD,
+            eq: atomic.eq.0,
+            flags: if atomic.fetch { FETCH } else { 0 },
+            ..Header::default()
+        };
+        Ok(match self.post(&route, &header) {
+            true => Submit::Posted,
+            false => Submit::Again,
+        })
+    }
+}
+
+#[cold]
+fn over_limit(operation: &'static str, what: &'static str, value: u64, limit: u64) -> NiError {
+    NiError::OverLimit {
+        operation,
+        what,
+        value,
+        limit,
+    }
+}
+
+#[cold]
+fn range_error(
+    operation: &'static str,
+    offset: usize,
+    length: usize,
+    limit: usize,
+    len: usize,
+) -> NiError {
+    if length > limit {
+        return over_limit(operation, "length", length as u64, limit as u64);
+    }
+    let end = (offset as u64).saturating_add(length as u64);
+    over_limit(
+        operation,
+        "end within the memory descriptor",
+        end,
+        len as u64,
+    )
+}
+
+/// The answer to an index beyond the table.
+#[cold]
+pub(super) fn no_such_index(operation: &'static str, index: PtIndex) -> NiError {
+    debug_assert!(usize::from(index.0) >= PT_INDICES);
+    NiError::NoSuchObject {
+        operation,
+        what: "portal table index",
+        value: u64::from(index.0),
+    }
+}

@@ -1,0 +1,349 @@
+//! Everything that is made rather than moved: regions, queues, indices, entries.
+
+use std::mem::size_of;
+use std::sync::atomic::Ordering;
+
+use conduit_core::ni::{
+    EqId, MatchEntry, MeId, MeMemory, NiError, PtIndex, Rank, Region, RegionId, Unlink, Window,
+};
+use conduit_core::threads::{Lock, Mode};
+use rustix::mm::Advice;
+
+use crate::ring::{Consumer, SLOT};
+
+use super::layout::{HUGE_PAGE, PAGE, QUIET_QUEUE, REGIONS, RingControl, USER_QUEUES, ring_stride};
+use super::match_list::{Entry, Memory};
+use super::message::{COMPACT, FULL, slots_for};
+use super::receive::{Inbound, Inbox, Queue, mark};
+use super::send::no_such_index;
+use super::{Shm, entry_id, me_id, memory_limit};
+
+/// Slots of each ring of the quiet queue, at least.
+const QUIET_SLOTS: usize = 256;
+/// Match entries that can be linked at once.
+pub(super) const ENTRIES: u32 = 4096;
+
+/// How much of the mapping is given out.
+#[derive(Debug)]
+pub(super) struct Allocated {
+    queues: u8,
+    queue_next: usize,
+    regions: u32,
+    region_next: usize,
+}
+
+impl Allocated {
+    pub(super) fn new(layout: &super::layout::Layout) -> Self {
+        Self {
+            queues: 0,
+            queue_next: layout.queue_offset,
+            regions: 0,
+            region_next: layout.region_offset,
+        }
+    }
+}
+
+impl<M: Mode> Shm<M> {
+    pub(super) fn create_region(&self, len: usize) -> Result<Region, NiError> {
+        const OPERATION: &str = "region_create";
+        let own = self.own();
+        let unit = if self.config.huge_pages {
+            HUGE_PAGE
+        } else {
+            PAGE
+        };
+        let mut allocated = self.allocated.lock();
+        if allocated.regions as usize == REGIONS {
+            return Err(exhausted(OPERATION, "regions", REGIONS as u64));
+        }
+        let room = own.layout().total - allocated.region_next;
+        let Some(rounded) = len
+            .max(1)
+            .checked_next_multiple_of(unit)
+            .filter(|&l| l <= room)
+        else {
+            return Err(NiError::OverLimit {
+                operation: OPERATION,
+                what: "bytes beside the regions that exist (setting region_bytes)",
+                value: len as u64,
+                limit: room as u64,
+            });
+        };
+        self.promise(rounded as u64)?;
+        let (id, offset) = (allocated.regions, allocated.region_next);
+        let base = own.at(offset);
+        // Regions belong into core files, unlike the addresses around them.
+        // SAFETY: within the mapping; the advice changes no contents.
+        if let Err(error) =
+            unsafe { rustix::mm::madvise(base.cast(), rounded, Advice::LinuxDoDump) }
+        {
+            tracing::debug!(%error, "the region stays out of core files");
+        }
+        allocated.regions += 1;
+        allocated.region_next += rounded;
+        let entry = &own.control().regions[id as usize];
+        entry.offset.store(offset as u64, Ordering::Relaxed);
+        entry.len.store(rounded as u64, Ordering::Relaxed);
+        // SYNC (region): the entry is there before it is counted. Pairs with the load in `find_window`.
+        own.control().region_count.store(id + 1, Ordering::Release);
+        Ok(Region {
+            id: RegionId(id),
+            base,
+            len: rounded,
+        })
+    }
+
+    /// Adds bytes to those that all ranks together may come to touch; refuses what isn't there.
+    fn promise(&self, bytes: u64) -> Result<(), NiError> {
+        let promised = &self.own().control().region_bytes;
+        let memory = memory_limit::memory();
+        // Added before the sum is made, so that of two ranks that ask at once not both pass unseen.
+        promised.fetch_add(bytes, Ordering::SeqCst);
+        let all = self.peers.iter().fold(0_u64, |sum, peer| {
+            sum.saturating_add(peer.mapping.control().region_bytes.load(Ordering::SeqCst))
+        });
+        if bytes <= memory.available && all <= memory.total {
+            return Ok(());
+        }
+        promised.fetch_sub(bytes, Ordering::SeqCst);
+        Err(NiError::System {
+            operation: "region_create",
+            rank: self.rank,
+            reason: format!(
+                "{bytes} bytes were asked for; {} are available, and all ranks together would have \
+                 {all} of this host's {}",
+                memory.available, memory.total
+            ),
+        })
+    }
+
+    #[inline]
+    pub(super) fn find_window(&self, peer: Rank, region: RegionId) -> Option<Window> {
+        if !self.config.windows && peer != self.rank {
+            return None;
+        }
+        let mapping = &self.peers.get(peer as usize)?.mapping;
+        let control = mapping.control();
+        // SYNC (region): pairs with the store in `create_region`.
+        if region.0 >= control.region_count.load(Ordering::Acquire) {
+            return None;
+        }
+        let entry = control.regions.get(region.0 as usize)?;
+        let len = usize::try_from(entry.len.load(Ordering::Relaxed)).ok()?;
+        let base = mapping.range(entry.offset.load(Ordering::Relaxed), len)?;
+        Some(Window { base, len })
+    }
+
+    pub(super) fn create_queue(&self, slots: usize) -> Result<EqId, NiError> {
+        let mut allocated = self.allocated.lock();
+        let number = allocated.queues;
+        if usize::from(number) == USER_QUEUES {
+            return Err(exhausted("eq_create", "event queues", USER_QUEUES as u64));
+        }
+        self.make_queue(&mut allocated, usize::from(number), slots)?;
+        allocated.queues += 1;
+        Ok(EqId(number))
+    }
+
+    /// The queue of indices without one; part of start.
+    pub(super) fn create_quiet_queue(&self) -> Result<(), NiError> {
+        self.make_queue(&mut self.allocated.lock(), QUIET_QUEUE, QUIET_SLOTS)
+    }
+
+    fn make_queue(
+        &self,
+        allocated: &mut Allocated,
+        number: usize,
+        slots: usize,
+    ) -> Result<(), NiError> {
+        let own = self.own();
+        // Any message must fit, whatever Skip comes before it; a few more, so that it doesn't have to wait for the ring to
+        // become empty.
+        let longest = slots_for(COMPACT, self.config.inject_size)
+            .max(slots_for(FULL, self.config.inline_size)) as usize;
+        let room = own.layout().queue_end - allocated.queue_next;
+        let rings = if self.shared_rings {
+            1
+        } else {
+            self.size as usize
+        };
+        let each = (room / rings).saturating_sub(size_of::<RingControl>()) / SLOT;
+        let wanted = slots.max(4 * longest).max(64);
+        let capacity = wanted.checked_next_power_of_two().filter(|&c| c <= each);
+        let Some(capacity) = capacity else {
+            return Err(NiError::OverLimit {
+                operation: "eq_create",
+                what: "slots per ring, rounded up to a power of two (setting queue_bytes)",
+                value: wanted as u64,
+                limit: each as u64,
+            });
+        };
+        let shift = capacity.trailing_zeros();
+        let offset = allocated.queue_next;
+        allocated.queue_next += rings * ring_stride(shift);
+        let entry = &own.control().queues[number];
+        entry.shift.store(shift, Ordering::Relaxed);
+        // SYNC (queue): pairs with the load in `Mapping::ring`.
+        entry.offset.store(offset as u64, Ordering::Release);
+        let inbound = (0..rings).map(|ring| {
+            let (view, shift) = own.ring(entry, ring)?;
+            let source = (!self.shared_rings).then_some(ring as Rank);
+            Some(Inbound::new(source, Consumer::new(view, shift)))
+        });
+        let Some(inbound) = inbound.collect::<Option<Box<[_]>>>() else {
+            return Err(NiError::System {
+                operation: "eq_create",
+                rank: self.rank,
+                reason: "this rank's own queue table was overwritten".to_owned(),
+            });
+        };
+        self.queues[number].get_or_init(|| Queue {
+            inbox: M::Lock::new(Inbox::new(inbound)),
+            delivering: 0.into(),
+        });
+        Ok(())
+    }
+
+    /// A queue of this rank's user.
+    #[inline]
+    pub(super) fn queue(&self, operation: &'static str, eq: EqId) -> Result<&Queue<M>, NiError> {
+        self.queues[..USER_QUEUES]
+            .get(usize::from(eq.0))
+            .and_then(|queue| queue.get())
+            .ok_or(NiError::NoSuchObject {
+                operation,
+                what: "event queue",
+                value: u64::from(eq.0),
+            })
+    }
+
+    pub(super) fn open_index(&self, index: PtIndex, eq: Option<EqId>) -> Result<(), NiError> {
+        const OPERATION: &str = "pt_open";
+        let entry = self
+            .indices
+            .get(usize::from(index.0))
+            .ok_or_else(|| no_such_index(OPERATION, index))?;
+        let queue = match eq {
+            Some(eq) => {
+                self.queue(OPERATION, eq)?;
+                eq.0
+            }
+            None => QUIET_QUEUE as u8,
+        } + 1;
+        let opened = entry
+            .queue
+            .compare_exchange(0, queue, Ordering::AcqRel, Ordering::Relaxed);
+        if opened.is_err() {
+            return Err(NiError::NoSuchObject {
+                operation: OPERATION,
+                what: "unopened portal table index",
+                value: u64::from(index.0),
+            });
+        }
+        // SYNC (pt): pairs with the load in `route`.
+        self.own().control().pt[usize::from(index.0)].store(u32::from(queue), Ordering::Release);
+        Ok(())
+    }
+
+    pub(super) fn append_entry(&self, index: PtIndex, entry: MatchEntry) -> Result<MeId, NiError> {
+        const OPERATION: &str = "me_append";
+        let place = self
+            .indices
+            .get(usize::from(index.0))
+            .ok_or_else(|| no_such_index(OPERATION, index))?;
+        let base = self.entry_base(entry.memory)?;
+        let entry = Entry {
+            memory: Memory::new(entry.memory, base),
+            match_bits: entry.match_bits,
+            ignore_bits: entry.ignore_bits,
+            source: entry.source,
+            options: entry.options,
+            events: entry.events,
+            tag: entry.tag,
+        };
+        if self.entries.fetch_add(1, Ordering::AcqRel) >= ENTRIES {
+            self.entries.fetch_sub(1, Ordering::AcqRel);
+            return Err(exhausted(OPERATION, "match entries", u64::from(ENTRIES)));
+        }
+        match place.list.lock().append(entry) {
+            Some(id) => Ok(me_id(index.0, id)),
+            None => {
+                self.entries.fetch_sub(1, Ordering::AcqRel);
+                Err(exhausted(OPERATION, "match entries", u64::from(ENTRIES)))
+            }
+        }
+    }
+
+    /// Checks an entry's memory; where it begins in the mapping, if it is in a region.
+    fn entry_base(&self, memory: MeMemory) -> Result<usize, NiError> {
+        let over = |what, value: usize, limit: usize| NiError::OverLimit {
+            operation: "me_append",
+            what,
+            value: value as u64,
+            limit: limit as u64,
+        };
+        match memory {
+            MeMemory::Managed { bytes, min_free } if min_free > bytes => {
+                Err(over("min_free", min_free, bytes))
+            }
+            MeMemory::Managed { .. } | MeMemory::Nothing => Ok(0),
+            MeMemory::Region {
+                region,
+                offset,
+                len,
+            } => {
+                let window = self
+                    .find_window(self.rank, region)
+                    .ok_or(NiError::NoSuchObject {
+                        operation: "me_append",
+                        what: "region",
+                        value: u64::from(region.0),
+                    })?;
+                match offset.checked_add(len) {
+                    Some(end) if end <= window.len => {
+                        Ok(window.base.addr() - self.own().at(0).addr() + offset)
+                    }
+                    end => Err(over(
+                        "end within the region",
+                        end.unwrap_or(usize::MAX),
+                        window.len,
+                    )),
+                }
+            }
+        }
+    }
+
+    pub(super) fn unlink_entry(&self, me: MeId) -> Result<Unlink, NiError> {
+        let unknown = NiError::NoSuchObject {
+            operation: "me_unlink",
+            what: "match entry",
+            value: u64::from(me.0),
+        };
+        let (number, id) = entry_id(me);
+        let Some(index) = self.indices.get(usize::from(number)) else {
+            return Err(unknown);
+        };
+        let mut list = index.list.lock();
+        let queue = usize::from(index.queue.load(Ordering::Acquire));
+        let queue = queue.checked_sub(1).and_then(|q| self.queues[q].get());
+        if let Some(queue) = queue
+            && queue.delivering.load(Ordering::Acquire) == mark(me.0)
+        {
+            return Ok(Unlink::InUse);
+        }
+        if !list.unlink(id) {
+            return Err(unknown);
+        }
+        self.entries.fetch_sub(1, Ordering::AcqRel);
+        Ok(Unlink::Done)
+    }
+}
+
+fn exhausted(operation: &'static str, what: &'static str, limit: u64) -> NiError {
+    NiError::Exhausted {
+        operation,
+        what,
+        limit,
+        setting: "none: a constant of the shared-memory network",
+    }
+}

@@ -1,0 +1,59 @@
+//! Pieces of a rank's own memory for messages whose bytes peers can't see where they are.
+//!
+//! A put that is too long to travel in a queue is copied into a piece, which the target reads and then frees by a store
+//! into the piece's state: no message is needed for that. A get's piece is written by the target and freed by the
+//! initiator.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::mapping::Mapping;
+
+/// Gives out this rank's pieces.
+#[derive(Debug, Default)]
+pub(super) struct Staging {
+    /// Where the next search begins: pieces come back about in the order in which they went.
+    next: AtomicUsize,
+}
+
+impl Staging {
+    /// A free piece, now in use.
+    pub(super) fn take(&self, own: &Mapping) -> Option<u16> {
+        let pieces = own.layout().pieces;
+        let mut piece = self.next.load(Ordering::Relaxed);
+        for _ in 0..pieces {
+            if piece >= pieces {
+                piece = 0;
+            }
+            let state = own.piece_state(piece)?;
+            // SYNC (piece): what the last user read or wrote in the piece comes before our use. Pairs with `give_back`.
+            if state.load(Ordering::Relaxed) == 0
+                && state
+                    .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+            {
+                self.next.store(piece + 1, Ordering::Relaxed);
+                return Some(piece as u16);
+            }
+            piece += 1;
+        }
+        None
+    }
+}
+
+/// Where a piece of a rank begins in its mapping.
+#[inline]
+pub(super) fn offset(owner: &Mapping, piece: u16) -> usize {
+    owner.layout().piece_offset + usize::from(piece) * owner.layout().piece_bytes
+}
+
+/// Ends the use of a piece. False: the rank has no such piece.
+pub(super) fn give_back(owner: &Mapping, piece: u16) -> bool {
+    match owner.piece_state(usize::from(piece)) {
+        Some(state) => {
+            // SYNC (piece): our last access comes before the next user's first. Pairs with `Staging::take`.
+            state.store(0, Ordering::Release);
+            true
+        }
+        None => false,
+    }
+}

@@ -1,0 +1,58 @@
+//! What a rank has seen that it should not have.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use conduit_core::ni::Rank;
+
+const NONE: u32 = u32::MAX;
+
+/// Counts since start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Statistics {
+    /// Messages that no entry took.
+    pub dropped: u64,
+    /// Messages that made no sense and were passed over.
+    pub bad_messages: u64,
+    /// The source of the first of these, where it is known.
+    pub bad_peer: Option<Rank>,
+}
+
+#[derive(Debug)]
+pub(super) struct Counters {
+    dropped: AtomicU64,
+    bad_messages: AtomicU64,
+    bad_peer: AtomicU32,
+}
+
+impl Counters {
+    pub(super) fn new() -> Self {
+        Self {
+            dropped: AtomicU64::new(0),
+            bad_messages: AtomicU64::new(0),
+            bad_peer: AtomicU32::new(NONE),
+        }
+    }
+
+    pub(super) fn note_dropped(&self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    #[cold]
+    pub(super) fn note_bad(&self, peer: Option<Rank>) {
+        self.bad_messages.fetch_add(1, Ordering::Relaxed);
+        let peer = peer.unwrap_or(NONE);
+        // The first stays.
+        let _ = self
+            .bad_peer
+            .compare_exchange(NONE, peer, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    pub(super) fn read(&self) -> Statistics {
+        let peer = self.bad_peer.load(Ordering::Relaxed);
+        Statistics {
+            dropped: self.dropped.load(Ordering::Relaxed),
+            bad_messages: self.bad_messages.load(Ordering::Relaxed),
+            bad_peer: (peer != NONE).then_some(peer),
+        }
+    }
+}

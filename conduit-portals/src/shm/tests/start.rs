@@ -1,0 +1,131 @@
+//! Start through the exchange, with ranks that are threads: the same calls as with processes, but for the process id.
+
+use std::sync::{Arc, Barrier, Mutex};
+
+use conduit_core::bootstrap::{Alone, Bootstrap, BootstrapError};
+use conduit_core::threads::ParSync;
+
+use super::super::ShmError;
+use super::*;
+
+type Table = Arc<Mutex<Vec<Vec<u8>>>>;
+
+struct Threads {
+    rank: u32,
+    barrier: Arc<Barrier>,
+    table: Table,
+}
+
+impl Bootstrap for Threads {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+    fn size(&self) -> u32 {
+        self.table.lock().unwrap().len() as u32
+    }
+    fn allgather(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, BootstrapError> {
+        self.table.lock().unwrap()[self.rank as usize] = bytes.to_vec();
+        self.barrier.wait();
+        let all = self.table.lock().unwrap().clone();
+        self.barrier.wait();
+        Ok(all)
+    }
+    fn barrier(&mut self) -> Result<(), BootstrapError> {
+        self.barrier.wait();
+        Ok(())
+    }
+}
+
+/// Starts all ranks, each with its own settings.
+fn start(configs: Vec<ShmConfig>) -> Vec<Result<Shm<ParSync>, ShmError>> {
+    let ranks = configs.len();
+    let barrier = Arc::new(Barrier::new(ranks));
+    let table: Table = Arc::new(Mutex::new(vec![Vec::new(); ranks]));
+    let threads: Vec<_> = (0..)
+        .zip(configs)
+        .map(|(rank, config)| {
+            let (barrier, table) = (barrier.clone(), table.clone());
+            std::thread::spawn(move || {
+                let mut bootstrap = Threads {
+                    rank,
+                    barrier,
+                    table,
+                };
+                Shm::start(&mut bootstrap, &config)
+            })
+        })
+        .collect();
+    threads.into_iter().map(|t| t.join().unwrap()).collect()
+}
+
+#[test]
+fn a_rank_can_be_alone() {
+    let shm = Shm::<Seq>::start(&mut Alone, &small()).unwrap();
+    assert_eq!((shm.rank(), shm.size()), (0, 1));
+    assert!(shm.window(0, RegionId(0)).is_none());
+    assert_eq!(shm.failed_peer(), None);
+}
+
+#[test]
+fn ranks_map_each_other() {
+    let ends: Vec<_> = start(vec![small(); 3])
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
+    let regions: Vec<_> = ends
+        .iter()
+        .map(|end| end.region_create(4096).unwrap())
+        .collect();
+    for end in &ends {
+        for (peer, region) in (0..).zip(&regions) {
+            let window = end.window(peer, region.id).unwrap();
+            // SAFETY: within windows of one process, one thread.
+            unsafe {
+                window.base.write(peer as u8 + 1);
+                assert_eq!(region.base.read(), peer as u8 + 1);
+            }
+        }
+    }
+    assert_eq!(ends[0].failed_peer(), None);
+}
+
+#[test]
+fn other_settings_are_told_on_every_rank() {
+    let other = ShmConfig {
+        inject_size: 64,
+        ..small()
+    };
+    let errors: Vec<_> = start(vec![small(), small(), other])
+        .into_iter()
+        .map(|started| started.unwrap_err().to_string())
+        .collect();
+    assert_eq!(
+        errors[0],
+        "shm start: inject_size is 256 on rank 0 and 64 on rank 2"
+    );
+    assert_eq!(
+        errors[1],
+        "shm start: inject_size is 256 on rank 1 and 64 on rank 2"
+    );
+    assert_eq!(
+        errors[2],
+        "shm start: inject_size is 64 on rank 2 and 256 on rank 0"
+    );
+}
+
+#[test]
+fn a_bad_setting_ends_all_ranks() {
+    let bad = ShmConfig {
+        staging_pieces: 0,
+        ..small()
+    };
+    let errors: Vec<_> = start(vec![small(), bad])
+        .into_iter()
+        .map(|started| started.unwrap_err().to_string())
+        .collect();
+    assert!(
+        errors[0].contains("rank 1") && errors[0].contains("staging_pieces"),
+        "{errors:?}"
+    );
+    assert!(errors[1].contains("staging_pieces is 0"), "{errors:?}");
+}

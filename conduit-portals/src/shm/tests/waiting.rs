@@ -1,0 +1,72 @@
+//! Sleep and wake. What is asserted is that everything arrives; how soon is nobody's promise.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use conduit_core::threads::{Par, ParSync};
+
+use super::*;
+
+#[test]
+fn a_sleeper_gets_its_messages() {
+    let mut ends = world::<ParSync>(2, &small());
+    let (b, a) = (ends.pop().unwrap(), ends.pop().unwrap());
+    let server = std::thread::spawn(move || {
+        b.append(MANAGED, MeOptions::PUT);
+        let mut got = 0;
+        while got < 200 {
+            let before = got;
+            b.ni.poll(b.eq, 8, |_| got += 1);
+            if got == before {
+                b.ni.wait(Duration::from_secs(1));
+            }
+            if got > before {
+                while b.ni.inject(&inject(0, b"back")) != Ok(Submit::Posted) {}
+            }
+        }
+        b
+    });
+    for _ in 0..200 {
+        while a.ni.inject(&inject(1, b"")) != Ok(Submit::Posted) {}
+        a.ni.wait(Duration::from_millis(1));
+    }
+    let b = server.join().unwrap();
+    assert_eq!(b.ni.statistics().dropped, 0);
+}
+
+#[test]
+fn waiting_returns_at_once_when_something_is_there() {
+    let (a, b) = pair(&small());
+    assert_eq!(a.ni.inject(&inject(1, b"")), Ok(Submit::Posted));
+    // Nothing takes the message away, so this would be long if any of it slept its time out.
+    for _ in 0..1000 {
+        b.ni.wait(Duration::from_secs(3600));
+    }
+}
+
+#[test]
+fn stores_into_a_window_are_announced() {
+    let ends = world::<Par>(2, &small());
+    let (a, b) = (&ends[0], &ends[1]);
+    let window = a.ni.window(1, b.region.id).unwrap();
+    // SAFETY: aligned, within the region, atomics only.
+    let (there, here) = unsafe {
+        (
+            AtomicBool::from_ptr(window.base.cast()),
+            AtomicBool::from_ptr(b.region.base.cast()),
+        )
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !here.load(Ordering::Acquire) {
+                    b.ni.wait(Duration::from_secs(1));
+                }
+            });
+        }
+        there.store(true, Ordering::Release);
+        a.ni.notify(1);
+        a.ni.notify(7);
+    });
+    assert_eq!(a.ni.failed_peer(), None);
+}

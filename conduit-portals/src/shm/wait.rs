@@ -1,0 +1,74 @@
+//! Sleeping until a message comes, and waking those who sleep. The protocol is [`crate::bell`]'s.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use conduit_core::ni::{Ni, Rank};
+use conduit_core::threads::{Lock, Mode};
+use rustix::thread::futex;
+
+use crate::bell::{Bell, MAX_SLEEP};
+
+use super::{Peer, Shm};
+
+fn bell(peer: &Peer) -> Bell<'_> {
+    let words = &peer.mapping.control().bell;
+    Bell {
+        sleeping: &words.sleeping,
+        notified: &words.notified,
+    }
+}
+
+/// Wakes all threads of a rank that sleep.
+#[cold]
+fn wake(peer: &Peer) {
+    let woken = futex::wake(bell(peer).sleeping, futex::Flags::empty(), i32::MAX as u32);
+    if let Err(error) = woken {
+        tracing::warn!(%error, "waking a peer");
+    }
+}
+
+impl<M: Mode> Shm<M> {
+    /// After a commit into a ring of `peer`.
+    #[inline]
+    pub(super) fn ring_bell(&self, peer: &Peer) {
+        if bell(peer).ring_after_message() {
+            wake(peer);
+        }
+    }
+
+    pub(super) fn notify_peer(&self, peer: Rank) {
+        if let Some(peer) = self.peers.get(peer as usize)
+            && bell(peer).notify()
+        {
+            wake(peer);
+        }
+    }
+
+    pub(super) fn sleep(&self, limit: Duration) {
+        if self.failed_peer().is_some() {
+            return;
+        }
+        let own = &self.peers[self.rank as usize];
+        let stretch = limit.min(MAX_SLEEP);
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        if bell(own).announce() && !self.is_anything_ready() {
+            let timeout = futex::Timespec {
+                tv_sec: 0,
+                tv_nsec: stretch.as_nanos() as i64,
+            };
+            // Woken, interrupted, late or no longer asleep: the caller looks again in any case.
+            let _ = futex::wait(bell(own).sleeping, futex::Flags::empty(), 1, Some(&timeout));
+        }
+        // The last one out says so. Should it take away the announcement of one who comes just now, that one returns early.
+        if self.waiting.fetch_sub(1, Ordering::AcqRel) == 1 {
+            bell(own).retire();
+        }
+    }
+
+    /// Whether a poll of any queue would find something. A queue that another thread polls now counts.
+    fn is_anything_ready(&self) -> bool {
+        let mut queues = self.queues.iter().filter_map(|queue| queue.get());
+        queues.any(|queue| queue.inbox.try_lock().is_none_or(|inbox| inbox.is_ready()))
+    }
+}
