@@ -2,7 +2,7 @@
 //!
 //! - [`conformance`]: the contract as cases, generic over the network. A new network implements
 //!   [`conformance::Network`] and passes, or says which cases it is excused from and why.
-//! - [`reference`]: the simplest network that keeps the contract; it proves that the suite fits more than one.
+//! - [`mod@reference`]: the simplest network that keeps the contract; it proves that the suite fits more than one.
 //! - [`chaos`]: a wrapper that makes any network as weak as the contract allows.
 //! - [`programs`] and [`job`]: what ranks do in processes of their own, and how such jobs are run and swept away.
 

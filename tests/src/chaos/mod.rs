@@ -82,7 +82,7 @@ impl<N: Ni> Chaos<N> {
     pub fn new(inner: N, disorder: Disorder) -> Self {
         let reaches = (0..=inner.size())
             .map(|peer| {
-                let mut reach = inner.reach(peer).clone();
+                let mut reach = *inner.reach(peer);
                 if !disorder.windows {
                     reach.capabilities.remove(Capabilities::WINDOW);
                 }

@@ -139,17 +139,19 @@ fn offset_outside_brings_nothing<N: Ni>(w: &mut World<N>) {
     );
     let md = w.source(0, &[0xEE; 16]);
     for remote_offset in [1001, 1 << 32, u64::MAX - 15, u64::MAX] {
-        for (match_bits, outcome) in [(0, Outcome::NoMatch), (1, Outcome::OutOfRange)] {
+        // Without TRUNCATE the contract can be read both ways: the message doesn't fit, so the entry doesn't match; or it
+        // matches, and the offset is outside. Nothing moves in either.
+        let either: &[Outcome] = &[Outcome::NoMatch, Outcome::OutOfRange];
+        for (match_bits, outcomes) in [(0, either), (1, &[Outcome::OutOfRange])] {
             let get = Get {
                 remote_offset,
                 match_bits,
                 ..get_from(1, &md)
             };
             let end = w.get_and_wait(&md, &get);
-            assert_eq!(
-                (end.outcome, end.length),
-                (outcome, 0),
-                "bits {match_bits} at {remote_offset}"
+            assert!(
+                outcomes.contains(&end.outcome) && end.length == 0,
+                "bits {match_bits} at {remote_offset}: {end:?}"
             );
         }
     }

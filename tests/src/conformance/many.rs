@@ -179,7 +179,7 @@ fn sizes_and_kinds_mixed<N: Ni>(w: &mut World<N>) {
         // One operation per rank is under way at a time, in pieces of memory that don't meet: no order is assumed.
         let piece = BYTES / 4;
         let mut gets = Vec::new();
-        for from in 0..4 {
+        for (from, &md) in mds.iter().enumerate() {
             let to = random.usize(0..4);
             let most = largest.min(piece);
             let length = if random.bool() {
@@ -189,7 +189,6 @@ fn sizes_and_kinds_mixed<N: Ni>(w: &mut World<N>) {
             };
             let length = length.min(most);
             let at = from * piece + random.usize(0..=piece - length);
-            let md = mds[from];
             if random.bool() {
                 md.poke(0, &pattern(random.u64(..), length));
                 models[to][at..at + length].copy_from_slice(&md.peek(0, length));

@@ -6,13 +6,16 @@
 //!
 //! To plug in a network, implement [`Network`] and run [`run_all`], or a [`run_case`] per case of [`cases`].
 
+mod arithmetic;
 pub mod entry;
+mod log;
 mod memory;
 mod network;
 mod seen;
 mod world;
 
 mod atomics;
+mod entries;
 mod errors;
 mod gets;
 mod inject;
@@ -71,6 +74,7 @@ impl Verdicts for Applies {
 pub fn cases<N: Ni>() -> Vec<Case<N>> {
     [
         matching::cases(),
+        entries::cases(),
         managed::cases(),
         truncation::cases(),
         puts::cases(),

@@ -203,12 +203,12 @@ fn peers_stores_are_seen_after_a_message<N: Ni>(w: &mut World<N>) -> Applies {
         w.append(rank, managed(8192, 64));
     }
     for round in 1..40_u8 {
-        for from in 0..2_usize {
+        for (from, md) in mds.iter().enumerate() {
             let to = 1 - from;
             let window = w.net(from as u32).window(to as u32, regions[to].id);
             let window = window.expect("a region that was there before a message");
             window.poke(usize::from(round) * 8, &[round; 8]);
-            w.put_and_wait(&mds[from], &put_to(to as u32, &mds[from]));
+            w.put_and_wait(md, &put_to(to as u32, md));
             w.wait_puts(to as u32, usize::from(round));
             assert_eq!(regions[to].peek(usize::from(round) * 8, 8), [round; 8]);
         }

@@ -1,6 +1,5 @@
 //! A job inside one thread: the ends of all ranks, polled in turn, everything that was delivered, and memory to use.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use conduit_core::ni::{
@@ -11,7 +10,7 @@ use conduit_core::ni::{
 use super::entry::PT;
 use super::memory::Buffer;
 use super::network::Patience;
-use super::seen::{Record, Seen, SeenPut};
+use super::seen::Record;
 
 /// Events taken from a queue per poll; small, so that a round gives every queue its turn.
 const POLL_LIMIT: u32 = 16;
@@ -35,9 +34,9 @@ pub struct Md {
 /// How an operation ended at its initiator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct End {
-    /// [`Outcome::Done`] for a plain [`Seen::Send`].
+    /// [`Outcome::Done`] for a plain [`Event::Send`](conduit_core::ni::Event::Send).
     pub outcome: Outcome,
-    /// Bytes moved; 0 for a [`Seen::Send`], which doesn't tell.
+    /// Bytes moved; 0 for a [`Event::Send`](conduit_core::ni::Event::Send), which doesn't tell.
     pub length: usize,
     /// A fetching atomic's old value.
     pub value: u64,
@@ -57,7 +56,7 @@ pub struct World<N: Ni> {
     /// The rank of the first seat.
     first: Rank,
     buffers: Vec<Buffer>,
-    log: Vec<Record>,
+    pub(super) log: Vec<Record>,
     patience: Patience,
 }
 
@@ -359,108 +358,5 @@ impl<N: Ni> World<N> {
         self.until("the descriptor can be released", |w| {
             w.net(md.rank).md_release(md.id).expect("md_release") == Unlink::Done
         });
-    }
-
-    // ---- what was seen ---------------------------------------------------------------------------------------------
-
-    /// Waits for an operation's end and takes its event out of the log, so that a token can be used again.
-    #[track_caller]
-    pub fn end_of(&mut self, rank: Rank, token: u64) -> End {
-        self.until(&format!("operation {token} of rank {rank} ends"), |w| {
-            w.find_end(rank, token).is_some()
-        });
-        let at = self.find_end(rank, token).expect("just seen");
-        match self.log.remove(at).event {
-            Seen::Send { .. } => End {
-                outcome: Outcome::Done,
-                length: 0,
-                value: 0,
-            },
-            Seen::Ack {
-                outcome, length, ..
-            } => End {
-                outcome,
-                length,
-                value: 0,
-            },
-            Seen::Reply {
-                outcome,
-                length,
-                value,
-                ..
-            } => End {
-                outcome,
-                length,
-                value,
-            },
-            _ => unreachable!("find_end finds initiator events only"),
-        }
-    }
-
-    fn find_end(&self, rank: Rank, token: u64) -> Option<usize> {
-        self.log
-            .iter()
-            .position(|r| r.rank == rank && r.event.token() == Some(token))
-    }
-
-    /// Everything delivered so far and not taken by [`World::end_of`], in order of delivery.
-    pub fn log(&self) -> &[Record] {
-        &self.log
-    }
-
-    /// Forgets what was delivered.
-    pub fn clear_log(&mut self) {
-        self.log.clear();
-    }
-
-    /// Forgets events like these.
-    pub fn forget(&mut self, like: impl Fn(&Seen) -> bool) {
-        self.log.retain(|record| !like(&record.event));
-    }
-
-    /// The events delivered at a rank.
-    pub fn events(&self, rank: Rank) -> impl Iterator<Item = &Seen> {
-        self.log
-            .iter()
-            .filter(move |r| r.rank == rank)
-            .map(|r| &r.event)
-    }
-
-    /// The puts delivered at a rank, in order of delivery.
-    pub fn puts(&self, rank: Rank) -> Vec<&SeenPut> {
-        self.events(rank)
-            .filter_map(|event| match event {
-                Seen::Put(put) => Some(put),
-                _ => None,
-            })
-            .collect()
-    }
-
-    /// How many events like this a rank has got.
-    pub fn count(&self, rank: Rank, like: impl Fn(&Seen) -> bool) -> usize {
-        self.events(rank).filter(|event| like(event)).count()
-    }
-
-    /// Waits until a rank has got `number` puts, and gives them in order of delivery.
-    #[track_caller]
-    pub fn wait_puts(&mut self, rank: Rank, number: usize) -> Vec<SeenPut> {
-        self.until(&format!("{number} puts arrive at rank {rank}"), |w| {
-            w.puts(rank).len() >= number
-        });
-        self.puts(rank).into_iter().cloned().collect()
-    }
-
-    /// The last events, for a failure's message.
-    pub fn history(&self, last: usize) -> String {
-        let mut text = String::from("  the last events:\n");
-        for record in &self.log[self.log.len().saturating_sub(last)..] {
-            let event: String = format!("{:?}", record.event).chars().take(240).collect();
-            let _ = writeln!(
-                text,
-                "    rank {} queue {}: {event}",
-                record.rank, record.eq.0
-            );
-        }
-        text
     }
 }

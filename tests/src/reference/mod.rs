@@ -2,6 +2,7 @@
 //!
 //! It is the suite's oracle: being obviously right is all it is for. A case that fails here is a wrong case.
 
+mod arrive;
 mod fabric;
 mod memory;
 
