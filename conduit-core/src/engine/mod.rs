@@ -114,11 +114,15 @@ pub struct Engine<N: Ni, M: Mode> {
     detached: OpId,
     flow: M::Lock<Flow>,
     am: M::Lock<AmSide>,
+    /// A reply that the network would not take is in hand.
+    reply_waiting: AtomicBool,
     handlers: deliver::Handlers<N, M>,
     lids: M::Lock<am::lid::LidGenerator>,
     barrier: M::Lock<Barrier>,
     barrier_running: AtomicBool,
     system: M::Lock<system::Outbox>,
+    /// The outbox is not empty.
+    system_waiting: AtomicBool,
     segments: OnceLock<Segments>,
     /// Something has gone wrong for good; says so in `fault`.
     failed: AtomicBool,

@@ -91,20 +91,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.check_fault()
     }
 
-    /// One poll; the number of events.
+    /// One poll; the number of events. Most polls find nothing, so that is found out first.
     #[inline]
     pub(super) fn poll_once(&self) -> u32 {
-        if self.failed.load(Relaxed) {
-            return self.poll_after_fault();
+        let mut events = 0;
+        if !self.ni.is_idle() || self.reply_waiting.load(Relaxed) {
+            events += self.poll_queues();
         }
-        self.ni.progress();
-        let mut events = self
-            .ni
-            .poll(self.sys_eq, limit(self.settings.sys_limit), |event| {
-                self.on_system_event(&event)
-            });
-        events += self.poll_safe();
-        events += self.poll_am();
         if self.barrier_running.load(Relaxed) {
             events += u32::from(self.advance_barrier());
         }
@@ -112,6 +105,25 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             self.flush_system();
         }
         events
+    }
+
+    #[inline(never)]
+    fn poll_queues(&self) -> u32 {
+        if self.failed.load(Relaxed) {
+            return self.poll_after_fault();
+        }
+        self.ni.progress();
+        let mut events = self.poll_sys();
+        events += self.poll_safe();
+        events + self.poll_am()
+    }
+
+    #[inline]
+    fn poll_sys(&self) -> u32 {
+        self.ni
+            .poll(self.sys_eq, limit(self.settings.sys_limit), |event| {
+                self.on_system_event(&event)
+            })
     }
 
     /// After a fault only system messages are served. A call that fails gives its caller's buffers back although
@@ -183,10 +195,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Makes sure that the next reply can be sent without waiting.
     #[inline]
     fn fill_hand(&self, hand: &Hand) -> bool {
-        if let Some(deferred) = hand.deferred.take()
-            && !self.send_deferred(deferred, hand)
-        {
-            return false;
+        if self.reply_waiting.load(Relaxed) {
+            if let Some(deferred) = hand.deferred.take()
+                && !self.send_deferred(deferred, hand)
+            {
+                return false;
+            }
+            self.reply_waiting.store(false, Relaxed);
         }
         if hand.chunk.get().is_none() {
             let Some(chunk) = self.rpl_sb.lock().take() else {
@@ -304,7 +319,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             match self.ni.md_release(md) {
                 Ok(Unlink::Done) => self.tmpmd.give(1),
                 // Nothing of it is under way any more, so this is the network's delay: the next poll asks again.
-                Ok(Unlink::InUse) => self.system.lock().unreleased.push(md),
+                Ok(Unlink::InUse) => self.release_later(md),
                 Err(error) => self.fail(error.into()),
             }
         }

@@ -3,6 +3,8 @@
 use am::{Body, Category, Flags, Header, Long, MAX_ARGS, NO_LID, Role as AmRole, select};
 use credits::{CreditByte, FlowControl};
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::deliver::Call;
 use super::poll::Hand;
 use super::request::MOST_HEAD;
@@ -255,6 +257,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(())
     }
 
+    fn defer(&self, reply: Deferred, hand: &Hand) {
+        hand.deferred.set(Some(reply));
+        self.reply_waiting.store(true, Relaxed);
+    }
+
     /// Puts a reply out of its chunk. `false`: not yet, it is in hand again.
     pub(super) fn send_deferred(&self, reply: Deferred, hand: &Hand) -> bool {
         let Deferred {
@@ -264,7 +271,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             length,
         } = reply;
         if !hand.ticket.get() && !self.tickets.take(1) {
-            hand.deferred.set(Some(reply));
+            self.defer(reply, hand);
             return false;
         }
         hand.ticket.set(true);
@@ -297,7 +304,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 true
             }
             Ok(Submit::Again) => {
-                hand.deferred.set(Some(reply));
+                self.defer(reply, hand);
                 false
             }
             Err(error) => {

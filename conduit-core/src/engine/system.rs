@@ -60,7 +60,7 @@ pub(super) struct Outbox {
     messages: VecDeque<(Rank, Message)>,
     limit: usize,
     /// Descriptors whose release the network delays. At most as many as there are TMPMD tickets.
-    pub(super) unreleased: Vec<MdId>,
+    unreleased: Vec<MdId>,
 }
 
 impl Outbox {
@@ -100,7 +100,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             });
         } else {
             outbox.messages.push_back((target, message));
+            self.system_waiting.store(true, Relaxed);
         }
+    }
+
+    /// Releases a descriptor that the network still holds, with the next polls.
+    pub(super) fn release_later(&self, md: MdId) {
+        self.system.lock().unreleased.push(md);
+        self.system_waiting.store(true, Relaxed);
     }
 
     /// Tries again what waits in the outbox.

@@ -204,6 +204,12 @@ pub trait Ni {
     /// it fetches, otherwise with [`Event::Ack`].
     fn atomic(&self, atomic: &Atomic) -> Result<Submit, NiError>;
 
+    /// A quick look before polling: `true` if no poll of any queue and no [`Ni::progress`] would find anything to do.
+    /// `false` promises nothing.
+    #[inline]
+    fn is_idle(&self) -> bool {
+        false
+    }
     /// Delivers up to `limit` events of a queue to `sink`, and says how many. A call from within a sink of the same queue
     /// delivers nothing.
     fn poll<S: FnMut(Event<'_>)>(&self, eq: EqId, limit: u32, sink: S) -> u32;
