@@ -317,6 +317,12 @@ impl<S: Slots> Consumer<S> {
         self.slots.word(self.slot()).load(Ordering::Acquire) == tag(self.position, self.shift)
     }
 
+    /// Whether [`Self::next`] would find something or publish something.
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
+        self.is_ready() || self.published != self.position
+    }
+
     /// The message at the head, if there is one.
     #[inline]
     pub(crate) fn next(&mut self) -> Next {

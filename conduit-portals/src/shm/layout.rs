@@ -112,11 +112,14 @@ const _: () = {
     assert!(size_of::<AtomicU32>() == 4 && align_of::<AtomicU32>() == 4);
     assert!(cfg!(target_has_atomic = "64") && cfg!(target_has_atomic = "32"));
     assert!(cfg!(target_pointer_width = "64"));
-    assert!(size_of::<RingControl>() == 256 && size_of::<RingControl>() % SLOT == 0);
+    assert!(size_of::<RingControl>() == 256 && size_of::<RingControl>().is_multiple_of(SLOT));
     assert!(size_of::<QueueEntry>() == 16 && size_of::<RegionEntry>() == 16);
     assert!(size_of::<PieceState>() == 64);
     assert!(offset_of!(Control, magic) == 0);
-    assert!(offset_of!(Control, bell) % 128 == 0 && offset_of!(Control, pt) % 128 == 0);
+    assert!(
+        offset_of!(Control, bell).is_multiple_of(128)
+            && offset_of!(Control, pt).is_multiple_of(128)
+    );
     assert!(size_of::<Control>() <= PAGE);
 };
 

@@ -155,7 +155,7 @@ impl Mapping {
         // SYNC (queue): pairs with the release store in `eq_create`: the shift is there with the offset.
         let offset = queue.offset.load(Ordering::Acquire);
         let shift = queue.shift.load(Ordering::Relaxed);
-        if offset == 0 || !(1..=40).contains(&shift) || offset as usize % SLOT != 0 {
+        if offset == 0 || !(1..=40).contains(&shift) || !(offset as usize).is_multiple_of(SLOT) {
             return None;
         }
         let stride = ring_stride(shift);
@@ -185,10 +185,10 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        let (base, len) = (self.base.as_ptr().cast(), self.layout.total);
         // SAFETY: mapped by `new` with this length. Whoever holds pointers into it holds the network, which holds this.
-        if let Err(error) =
-            unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.layout.total) }
-        {
+        let unmapped = unsafe { rustix::mm::munmap(base, len) };
+        if let Err(error) = unmapped {
             tracing::debug!(%error, "unmapping a rank's memory");
         }
     }

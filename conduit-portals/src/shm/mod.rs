@@ -12,7 +12,11 @@
 //! from the target's side (a completion finds its queue full), the target keeps that one completion and takes nothing
 //! more from the same ring until it is posted.
 
+mod answer;
+mod card;
+mod completion;
 mod config;
+mod deliver;
 mod descriptors;
 mod error;
 mod failure;

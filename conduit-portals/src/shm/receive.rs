@@ -4,20 +4,18 @@
 //! source remembered ([`super::Statistics`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::{ptr, slice};
 
-use conduit_core::ni::{Event, MeEvents, Outcome, PtIndex, PutEvent, Rank, apply_atomic};
+use conduit_core::ni::{Event, MeEvents, Rank};
 use conduit_core::threads::{Lock, Mode};
 
 use crate::ring::{Consumer, Frame, Next, SLOT};
 
 use super::mapping::RingView;
-use super::match_list::{Hit, Incoming, Place, Want};
+use super::match_list::{Hit, Incoming, Place};
 use super::message::{
-    ACK, ATOMIC, COMPACT, FETCH, FULL, GET, Header, NO_MD, PUT, PUT_COMPACT, PUT_REFERENCE, REPLY,
-    REPLY_INLINE, SEND, STAGED, WANT_ACK, WANT_SEND, atomic, outcome, outcome_code, slots_for,
+    ACK, ATOMIC, COMPACT, GET, Header, PUT, PUT_COMPACT, PUT_REFERENCE, REPLY, SEND,
 };
-use super::{Shm, me_id, staging};
+use super::{Shm, me_id};
 
 /// Messages of one ring that a poll takes at most before it looks at the next: those that raise no event don't count
 /// against the caller's limit.
@@ -70,20 +68,38 @@ impl Inbox {
     }
 
     /// Whether a poll would find anything to do.
+    #[inline]
     pub(super) fn is_ready(&self) -> bool {
-        self.later != Later::default()
+        self.later.is_owed()
             || self
                 .rings
                 .iter()
-                .any(|inbound| inbound.pending.is_some() || inbound.ring.is_ready())
+                .any(|inbound| inbound.ring.is_ready() || inbound.pending.is_some())
+    }
+
+    /// Whether a poll would change anything at all: the short way out of most polls.
+    #[inline]
+    fn has_work(&self) -> bool {
+        self.later.is_owed()
+            || self
+                .rings
+                .iter()
+                .any(|inbound| inbound.ring.has_work() || inbound.pending.is_some())
     }
 }
 
 /// Events that follow one that was delivered already.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Later {
+pub(super) struct Later {
     unlinked: Option<u64>,
     free: Option<u64>,
+}
+
+impl Later {
+    #[inline]
+    fn is_owed(&self) -> bool {
+        self.unlinked.is_some() || self.free.is_some()
+    }
 }
 
 /// An entry as [`Queue::delivering`] holds it.
@@ -93,7 +109,7 @@ pub(super) fn mark(me: u32) -> u64 {
 }
 
 /// Where a poll's events go, and how many may.
-struct Out<'s, S> {
+pub(super) struct Out<'s, S> {
     sink: &'s mut S,
     count: u32,
     limit: u32,
@@ -101,7 +117,7 @@ struct Out<'s, S> {
 
 impl<S: FnMut(Event<'_>)> Out<'_, S> {
     #[inline]
-    fn event(&mut self, event: Event<'_>) {
+    pub(super) fn event(&mut self, event: Event<'_>) {
         self.count += 1;
         (self.sink)(event);
     }
@@ -122,7 +138,7 @@ impl<S: FnMut(Event<'_>)> Out<'_, S> {
 }
 
 /// What became of a message.
-enum Taken {
+pub(super) enum Taken {
     /// Its slots can be released.
     Done,
     /// The same, and this completion is to be posted.
@@ -134,16 +150,16 @@ enum Taken {
 }
 
 /// A message in its slots.
-struct Message {
-    slot: *const u8,
-    frame: Frame,
-    source: Rank,
+pub(super) struct Message {
+    pub(super) slot: *const u8,
+    pub(super) frame: Frame,
+    pub(super) source: Rank,
 }
 
 impl Message {
     /// The payload behind `before` bytes of header, if `length` bytes lie within the message.
     #[inline]
-    fn payload(&self, before: usize, length: u32) -> Option<*const u8> {
+    pub(super) fn payload(&self, before: usize, length: u32) -> Option<*const u8> {
         let room = usize::from(self.frame.slots) * SLOT - before;
         // SAFETY: the message has at least one slot, which holds the header.
         (length as usize <= room).then(|| unsafe { self.slot.add(before) })
@@ -166,12 +182,27 @@ impl<M: Mode> Shm<M> {
             return 0;
         };
         let inbox = &mut *inbox;
+        if !inbox.has_work() {
+            return 0;
+        }
+        self.poll_inbox(number, queue, inbox, limit, sink)
+    }
+
+    /// As [`Self::poll_queue`], where there may be something.
+    fn poll_inbox<S: FnMut(Event<'_>)>(
+        &self,
+        number: usize,
+        queue: &Queue<M>,
+        inbox: &mut Inbox,
+        limit: u32,
+        sink: &mut S,
+    ) -> u32 {
         let mut out = Out {
             sink,
             count: 0,
             limit,
         };
-        if !out.settle(&mut inbox.later) {
+        if inbox.later.is_owed() && !out.settle(&mut inbox.later) {
             return out.count;
         }
         let rings = inbox.rings.len();
@@ -304,7 +335,7 @@ impl<M: Mode> Shm<M> {
 
     /// Finds the entry for a message. The outer `None`: the index doesn't belong to the queue it came by.
     #[inline]
-    fn find(
+    pub(super) fn find(
         &self,
         number: usize,
         queue: &Queue<M>,
@@ -337,7 +368,7 @@ impl<M: Mode> Shm<M> {
 
     /// Ends what [`Self::find`] began, and puts off the events of an entry that has left its list.
     #[inline]
-    fn found(&self, queue: &Queue<M>, hit: &Hit, later: &mut Later) {
+    pub(super) fn found(&self, queue: &Queue<M>, hit: &Hit, later: &mut Later) {
         // Our accesses to the entry's memory come before the load in `me_unlink` that finds no mark.
         queue.delivering.store(0, Ordering::Release);
         if hit.unlinked && hit.events.contains(MeEvents::LINK) {
@@ -347,293 +378,5 @@ impl<M: Mode> Shm<M> {
                 later.free = Some(hit.tag);
             }
         }
-    }
-
-    /// Places and delivers a put. Gives how it ended and the bytes placed.
-    #[inline]
-    #[allow(clippy::too_many_arguments)]
-    fn take_put<S: FnMut(Event<'_>)>(
-        &self,
-        number: usize,
-        queue: &Queue<M>,
-        message: &Message,
-        header: &Header,
-        payload: *const u8,
-        later: &mut Later,
-        out: &mut Out<'_, S>,
-    ) -> Option<(Outcome, usize)> {
-        let incoming = Incoming {
-            want: Want::Put,
-            source: message.source,
-            match_bits: header.match_bits,
-            offset: header.remote_offset,
-            length: header.length as usize,
-        };
-        let Some(hit) = self.find(number, queue, message, &incoming)? else {
-            return Some((Outcome::NoMatch, 0));
-        };
-        let mut data: &[u8] = &[];
-        match hit.place {
-            // SAFETY: the bytes lie in the slots, or in memory that its owner doesn't write before the completion; neither
-            // has happened before the sink returns.
-            Place::Managed => data = unsafe { slice::from_raw_parts(payload, hit.length) },
-            // SAFETY: `length` bytes there lie within the entry, which `me_append` has found within a region. A put to
-            // oneself may overlap.
-            Place::Region(offset) => unsafe {
-                ptr::copy(payload, self.own().at(offset), hit.length);
-            },
-            Place::Nothing => {}
-        }
-        if hit.outcome == Outcome::Done && hit.events.contains(MeEvents::OPERATION) {
-            out.event(Event::Put(PutEvent {
-                index: PtIndex(message.frame.index),
-                tag: hit.tag,
-                source: message.source,
-                match_bits: header.match_bits,
-                hdr_data: header.hdr_data,
-                offset: hit.offset,
-                length: hit.length,
-                requested: incoming.length,
-                data,
-            }));
-        }
-        self.found(queue, &hit, later);
-        Some((hit.outcome, hit.length))
-    }
-
-    fn take_full_put<S: FnMut(Event<'_>)>(
-        &self,
-        number: usize,
-        queue: &Queue<M>,
-        message: &Message,
-        header: &Header,
-        later: &mut Later,
-        out: &mut Out<'_, S>,
-    ) -> Option<Taken> {
-        let initiator = &self.peers.get(message.source as usize)?.mapping;
-        let payload = match message.frame.kind {
-            PUT => message.payload(FULL, header.length)?,
-            _ => initiator.range(header.reference, header.length as usize)?,
-        };
-        let (outcome, length) =
-            self.take_put(number, queue, message, header, payload, later, out)?;
-        if header.flags & STAGED != 0 && !staging::give_back(initiator, header.piece) {
-            return None;
-        }
-        let kind = match header.flags & (WANT_ACK | WANT_SEND) {
-            0 => return Some(Taken::Done),
-            WANT_SEND => SEND,
-            _ => ACK,
-        };
-        Some(Taken::Completed(
-            self.completion(kind, header, outcome, length, 0, 1),
-        ))
-    }
-
-    /// The completion of an operation that `asked` describes.
-    #[inline]
-    fn completion(
-        &self,
-        kind: u8,
-        asked: &Header,
-        outcome: Outcome,
-        length: usize,
-        value: u64,
-        slots: u32,
-    ) -> Header {
-        let frame = Frame {
-            slots: slots as u16,
-            kind,
-            index: outcome_code(outcome),
-        };
-        Header {
-            frame: frame.to_word(),
-            length: length as u32,
-            source: self.rank,
-            match_bits: value,
-            remote_offset: 0,
-            ..*asked
-        }
-    }
-
-    /// Room for the reply is found first, and the reply leaves before the event: nothing is left over if there is none.
-    fn take_get<S: FnMut(Event<'_>)>(
-        &self,
-        number: usize,
-        queue: &Queue<M>,
-        message: &Message,
-        header: &Header,
-        later: &mut Later,
-        out: &mut Out<'_, S>,
-    ) -> Option<Taken> {
-        let initiator = self.peers.get(message.source as usize)?;
-        let length = header.length as usize;
-        let inline = header.flags & REPLY_INLINE != 0;
-        let destination = match inline {
-            true if length > self.config.inline_size => return None,
-            true => ptr::null_mut(),
-            false => initiator.mapping.range(header.reference, length)?,
-        };
-        let slots = slots_for(FULL, if inline { length } else { 0 });
-        let producer = self.producer(initiator, usize::from(header.eq))?;
-        if slots > producer.max_slots() {
-            return None;
-        }
-        let Some(reserved) = producer.reserve(slots) else {
-            return Some(Taken::Stalled);
-        };
-        let incoming = Incoming {
-            want: Want::Get,
-            source: message.source,
-            match_bits: header.match_bits,
-            offset: header.remote_offset,
-            length,
-        };
-        let Some(found) = self.find(number, queue, message, &incoming) else {
-            producer.abandon(reserved, slots);
-            return None;
-        };
-        let slot = producer.slots().address(producer.slot(reserved));
-        let (outcome, moved) = found.map_or((Outcome::NoMatch, 0), |hit| (hit.outcome, hit.length));
-        if let Some(Place::Region(offset)) = found.map(|hit| hit.place) {
-            // SAFETY: the source lies within the entry, the destination within the reservation or within the initiator's
-            // memory, and neither holds less than `length` bytes. A get from oneself may overlap.
-            unsafe {
-                let to = if inline { slot.add(FULL) } else { destination };
-                ptr::copy(self.own().at(offset), to, moved);
-            }
-        }
-        let reply = self.completion(REPLY, header, outcome, moved, 0, slots);
-        // SAFETY: the first slot of our reservation.
-        unsafe { reply.write(slot) };
-        producer.commit(reserved);
-        self.ring_bell(initiator);
-        if let Some(hit) = found {
-            if hit.outcome == Outcome::Done && hit.events.contains(MeEvents::OPERATION) {
-                out.event(Event::Get {
-                    tag: hit.tag,
-                    source: message.source,
-                    match_bits: header.match_bits,
-                    offset: hit.offset,
-                    length: hit.length,
-                });
-            }
-            self.found(queue, &hit, later);
-        }
-        Some(Taken::Done)
-    }
-
-    fn take_atomic<S: FnMut(Event<'_>)>(
-        &self,
-        number: usize,
-        queue: &Queue<M>,
-        message: &Message,
-        header: &Header,
-        later: &mut Later,
-        out: &mut Out<'_, S>,
-    ) -> Option<Taken> {
-        let (op, ty) = atomic(header.length)?;
-        let incoming = Incoming {
-            want: Want::Atomic,
-            source: message.source,
-            match_bits: header.match_bits,
-            offset: header.remote_offset,
-            length: ty.size(),
-        };
-        let found = self.find(number, queue, message, &incoming)?;
-        let (mut outcome, mut value, mut done) = (Outcome::NoMatch, 0, 0);
-        if let Some(hit) = found {
-            outcome = hit.outcome;
-            if let Place::Region(offset) = hit.place {
-                let address = self.own().at(offset);
-                if address.addr() % ty.size() == 0 {
-                    // SAFETY: aligned (just checked), and within the entry, which lies in a region; that others touch it
-                    // by atomics only is what a program promises that uses atomics on it.
-                    value =
-                        unsafe { apply_atomic(address, op, ty, header.hdr_data, header.reference) };
-                    done = ty.size();
-                } else {
-                    outcome = Outcome::OutOfRange;
-                }
-            }
-            if outcome == Outcome::Done && hit.events.contains(MeEvents::OPERATION) {
-                out.event(Event::Atomic {
-                    tag: hit.tag,
-                    source: message.source,
-                    match_bits: header.match_bits,
-                    offset: hit.offset,
-                });
-            }
-            self.found(queue, &hit, later);
-        }
-        let kind = if header.flags & FETCH != 0 {
-            REPLY
-        } else {
-            ACK
-        };
-        Some(Taken::Completed(
-            self.completion(kind, header, outcome, done, value, 1),
-        ))
-    }
-
-    /// A completion of this rank's own operation.
-    fn take_completion<S: FnMut(Event<'_>)>(
-        &self,
-        message: &Message,
-        header: &Header,
-        out: &mut Out<'_, S>,
-    ) -> Option<Taken> {
-        let outcome = outcome(message.frame.index);
-        let (token, length) = (header.token, header.length as usize);
-        if message.frame.kind == REPLY && header.md != NO_MD {
-            self.bring_home(message, header)?;
-        }
-        if header.md != NO_MD {
-            self.descriptors.finish(header.md)?;
-        }
-        out.event(match message.frame.kind {
-            SEND => Event::Send { token },
-            ACK => Event::Ack {
-                token,
-                outcome: outcome?,
-                length,
-            },
-            _ => Event::Reply {
-                token,
-                outcome: outcome?,
-                length,
-                value: header.match_bits,
-            },
-        });
-        Some(Taken::Done)
-    }
-
-    /// Moves a get's data to the descriptor, unless the target has written it there.
-    fn bring_home(&self, message: &Message, header: &Header) -> Option<()> {
-        let length = header.length as usize;
-        let own = self.own();
-        let bound = self.descriptors.bound(header.md)?;
-        let end = usize::try_from(header.hdr_data).ok()?.checked_add(length)?;
-        let from = if header.flags & REPLY_INLINE != 0 {
-            message.payload(FULL, header.length)?
-        } else if header.flags & STAGED != 0 {
-            own.piece_state(usize::from(header.piece))?;
-            if length > own.layout().piece_bytes {
-                return None;
-            }
-            own.at(staging::offset(own, header.piece))
-        } else {
-            return Some(());
-        };
-        if end > bound.len {
-            return None;
-        }
-        // SAFETY: the destination lies within the descriptor (just checked), which stays valid until its operations have
-        // ended; the source within the message or the piece.
-        unsafe { ptr::copy(from, bound.base.add(end - length), length) };
-        if header.flags & STAGED != 0 {
-            staging::give_back(own, header.piece);
-        }
-        Some(())
     }
 }

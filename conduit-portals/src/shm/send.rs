@@ -193,7 +193,7 @@ impl<M: Mode> Shm<M> {
         // A managed entry hands the bytes out where they are, aligned to 16.
         let own = self.own();
         if let Some(offset) = own.region_offset_of(source, put.length)
-            && source.addr() % 16 == 0
+            && source.addr().is_multiple_of(16)
         {
             let header = Header {
                 frame: frame(1, PUT_REFERENCE, put.index),

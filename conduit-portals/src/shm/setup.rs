@@ -74,9 +74,8 @@ impl<M: Mode> Shm<M> {
         let base = own.at(offset);
         // Regions belong into core files, unlike the addresses around them.
         // SAFETY: within the mapping; the advice changes no contents.
-        if let Err(error) =
-            unsafe { rustix::mm::madvise(base.cast(), rounded, Advice::LinuxDoDump) }
-        {
+        let shown = unsafe { rustix::mm::madvise(base.cast(), rounded, Advice::LinuxDoDump) };
+        if let Err(error) = shown {
             tracing::debug!(%error, "the region stays out of core files");
         }
         allocated.regions += 1;

@@ -1,9 +1,7 @@
 //! Job start: every rank makes its memory, says where it is, and maps everybody's.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::fs::{self, File, OpenOptions};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::fs::{File, OpenOptions};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
@@ -12,6 +10,7 @@ use conduit_core::ni::{Capabilities, Limits, NiError, Rank, Reach};
 use conduit_core::threads::{Lock, Mode};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use super::card::{Card, compare, start_time};
 use super::descriptors::{DESCRIPTORS, Descriptors};
 use super::failure::Failures;
 use super::layout::{
@@ -39,16 +38,21 @@ impl<M: Mode> Shm<M> {
             Err(error) => format!("failed={error}"),
         };
         let cards = bootstrap.allgather(card.as_bytes())?;
-        let started = prepared.and_then(|(fd, own, card)| {
-            let (peers, processes) = meet(rank, config, own, &card, &cards)?;
-            let shm = Self::assemble(rank, config, peers, processes)?;
-            Ok((fd, shm))
-        });
-        // Nobody goes on, or closes its file, before all have mapped it; and if one could not, all hear of it.
+        // The file stays open until all have mapped it, also where this rank has failed: others then fail for the true
+        // reason.
+        let (file, started) = match prepared {
+            Ok((fd, own, card)) => {
+                let met = meet(rank, config, own, &card, &cards);
+                let shm = met
+                    .and_then(|(peers, processes)| Self::assemble(rank, config, peers, processes));
+                (Some(fd), shm)
+            }
+            Err(error) => (None, Err(error)),
+        };
         let verdict = started.as_ref().err().map(|error| error.to_string());
         let verdicts = bootstrap.allgather(verdict.unwrap_or_default().as_bytes())?;
-        let (fd, shm) = started?;
-        drop(fd);
+        drop(file);
+        let shm = started?;
         for (peer, verdict) in (0..).zip(verdicts) {
             if !verdict.is_empty() {
                 return Err(ShmError::PeerFailed {
@@ -168,85 +172,6 @@ fn prepare(
     Ok((fd, Arc::new(own), card))
 }
 
-/// What a rank tells the others: `name=value` lines.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Card {
-    host: String,
-    pid: i32,
-    /// When the process started, in the kernel's clock ticks: a process that got the same id later differs.
-    start_time: u64,
-    fd: i32,
-    inode: u64,
-    settings: BTreeMap<String, String>,
-}
-
-impl Card {
-    fn of_this_process(fd: &OwnedFd, config: &ShmConfig) -> std::io::Result<Self> {
-        let pid = rustix::process::getpid().as_raw_nonzero().get();
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-        let name = rustix::system::uname();
-        let settings = config.entries().into_iter();
-        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_string()));
-        let version = ("version".to_owned(), VERSION.to_string());
-        Ok(Self {
-            host: format!("{}/{}", name.nodename().to_string_lossy(), boot.trim()),
-            pid,
-            start_time: start_time(pid).unwrap_or_default(),
-            fd: fd.as_raw_fd(),
-            inode: rustix::fs::fstat(fd)?.st_ino,
-            settings: settings.chain([version]).collect(),
-        })
-    }
-
-    fn to_text(&self) -> String {
-        let mut text = format!(
-            "host={}\npid={}\nstart={}\nfd={}\ninode={}\n",
-            self.host, self.pid, self.start_time, self.fd, self.inode
-        );
-        for (name, value) in &self.settings {
-            // Writing to a string can't fail.
-            let _ = writeln!(text, "set.{name}={value}");
-        }
-        text
-    }
-
-    /// The inverse, or what is wrong with it.
-    fn parse(text: &[u8]) -> Result<Self, String> {
-        let text = str::from_utf8(text).map_err(|e| e.to_string())?;
-        let mut lines = BTreeMap::new();
-        for line in text.lines() {
-            let (name, value) = line.split_once('=').ok_or("a line without '='")?;
-            lines.insert(name, value);
-        }
-        if let Some(error) = lines.get("failed") {
-            return Err(format!("it could not start: {error}"));
-        }
-        let take = |name: &str| lines.get(name).copied().ok_or(format!("no {name}"));
-        fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
-            text.parse().map_err(|_| format!("{text} is no number"))
-        }
-        let settings = lines.iter().filter_map(|(name, value)| {
-            let name = name.strip_prefix("set.")?;
-            Some((name.to_owned(), (*value).to_owned()))
-        });
-        Ok(Self {
-            host: take("host")?.to_owned(),
-            pid: number(take("pid")?)?,
-            start_time: number(take("start")?)?,
-            fd: number(take("fd")?)?,
-            inode: number(take("inode")?)?,
-            settings: settings.collect(),
-        })
-    }
-}
-
-/// Field 22 of a process's status line; the command's name before it may hold anything.
-fn start_time(pid: i32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, after) = stat.rsplit_once(')')?;
-    after.split_ascii_whitespace().nth(19)?.parse().ok()
-}
-
 /// All ranks' memory, and the processes to look after.
 type Met = (Vec<Arc<Mapping>>, Vec<(Rank, OwnedFd)>);
 
@@ -277,32 +202,6 @@ fn meet(
         }
     }
     Ok((mappings, processes))
-}
-
-fn compare(rank: Rank, ours: &Card, peer: Rank, theirs: &Card) -> Result<(), ShmError> {
-    if ours.host != theirs.host {
-        return Err(ShmError::OtherHost {
-            rank,
-            ours: ours.host.clone(),
-            peer,
-            theirs: theirs.host.clone(),
-        });
-    }
-    let names = ours.settings.keys().chain(theirs.settings.keys());
-    for name in names {
-        let of = |card: &Card| card.settings.get(name).cloned();
-        if of(ours) != of(theirs) {
-            let shown = |card| of(card).unwrap_or_else(|| "missing".to_owned());
-            return Err(ShmError::SettingDiffers {
-                setting: name.clone(),
-                rank,
-                ours: shown(ours),
-                peer,
-                theirs: shown(theirs),
-            });
-        }
-    }
-    Ok(())
 }
 
 /// Maps a peer's memory through its process.
@@ -355,50 +254,6 @@ mod tests {
         let layout = Layout::new(&ShmConfig::default());
         let fd = create_file(&layout).unwrap();
         Card::of_this_process(&fd, &ShmConfig::default()).unwrap()
-    }
-
-    #[test]
-    fn a_card_survives_the_exchange() {
-        let card = card();
-        assert_eq!(Card::parse(card.to_text().as_bytes()), Ok(card));
-    }
-
-    #[test]
-    fn a_bad_card_is_an_error() {
-        for text in [
-            "",
-            "host",
-            "host=a\npid=x\nstart=1\nfd=1\ninode=1",
-            "failed=why",
-        ] {
-            assert!(Card::parse(text.as_bytes()).is_err(), "{text}");
-        }
-        assert!(Card::parse(&[0xff, 0xfe]).is_err());
-    }
-
-    #[test]
-    fn hosts_and_settings_are_compared() {
-        let ours = card();
-        assert!(compare(0, &ours, 1, &ours).is_ok());
-        let mut theirs = ours.clone();
-        theirs.host = "elsewhere/1".to_owned();
-        let error = compare(0, &ours, 1, &theirs).unwrap_err().to_string();
-        assert!(
-            error.contains("rank 0") && error.contains("rank 1 on elsewhere"),
-            "{error}"
-        );
-        let mut theirs = ours.clone();
-        theirs
-            .settings
-            .insert("max_message".to_owned(), "1".to_owned());
-        let error = compare(0, &ours, 1, &theirs).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "shm start: max_message is 65536 on rank 0 and 1 on rank 1"
-        );
-        theirs.settings.remove("max_message");
-        let error = compare(0, &ours, 1, &theirs).unwrap_err().to_string();
-        assert!(error.contains("missing"), "{error}");
     }
 
     #[test]

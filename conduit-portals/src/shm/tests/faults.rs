@@ -102,7 +102,7 @@ fn completions_wait_for_room_and_none_is_lost() {
             }));
         }
         assert_eq!(tokens, (0..posted).collect::<Vec<_>>());
-        assert!(posted > 100);
+        assert!(posted > 80, "{posted}");
         assert_eq!(b.bytes(8192, 8), (posted / 4).to_ne_bytes());
         assert_eq!(a.ni.md_release(md), Ok(Unlink::Done));
     }

@@ -26,7 +26,9 @@ fn a_sleeper_gets_its_messages() {
         }
         b
     });
+    a.append(MANAGED, MeOptions::PUT);
     for _ in 0..200 {
+        a.poll();
         while a.ni.inject(&inject(1, b"")) != Ok(Submit::Posted) {}
         a.ni.wait(Duration::from_millis(1));
     }

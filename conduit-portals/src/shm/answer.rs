@@ -1,0 +1,163 @@
+//! What a poll does with gets and atomics, and what it sends back.
+
+use std::ptr;
+
+use conduit_core::ni::{Event, MeEvents, Outcome, apply_atomic};
+use conduit_core::threads::Mode;
+
+use crate::ring::Frame;
+
+use super::Shm;
+use super::match_list::{Incoming, Place, Want};
+use super::message::{
+    ACK, FETCH, FULL, Header, REPLY, REPLY_INLINE, atomic, outcome_code, slots_for,
+};
+use super::receive::{Later, Message, Out, Queue, Taken};
+
+impl<M: Mode> Shm<M> {
+    /// The completion of an operation that `asked` describes.
+    #[inline]
+    pub(super) fn completion(
+        &self,
+        kind: u8,
+        asked: &Header,
+        outcome: Outcome,
+        length: usize,
+        value: u64,
+        slots: u32,
+    ) -> Header {
+        let frame = Frame {
+            slots: slots as u16,
+            kind,
+            index: outcome_code(outcome),
+        };
+        Header {
+            frame: frame.to_word(),
+            length: length as u32,
+            source: self.rank,
+            match_bits: value,
+            remote_offset: 0,
+            ..*asked
+        }
+    }
+
+    /// Room for the reply is found first, and the reply leaves before the event: nothing is left over if there is none.
+    pub(super) fn take_get<S: FnMut(Event<'_>)>(
+        &self,
+        number: usize,
+        queue: &Queue<M>,
+        message: &Message,
+        header: &Header,
+        later: &mut Later,
+        out: &mut Out<'_, S>,
+    ) -> Option<Taken> {
+        let initiator = self.peers.get(message.source as usize)?;
+        let length = header.length as usize;
+        let inline = header.flags & REPLY_INLINE != 0;
+        let destination = match inline {
+            true if length > self.config.inline_size => return None,
+            true => ptr::null_mut(),
+            false => initiator.mapping.range(header.reference, length)?,
+        };
+        let slots = slots_for(FULL, if inline { length } else { 0 });
+        let producer = self.producer(initiator, usize::from(header.eq))?;
+        if slots > producer.max_slots() {
+            return None;
+        }
+        let Some(reserved) = producer.reserve(slots) else {
+            return Some(Taken::Stalled);
+        };
+        let incoming = Incoming {
+            want: Want::Get,
+            source: message.source,
+            match_bits: header.match_bits,
+            offset: header.remote_offset,
+            length,
+        };
+        let Some(found) = self.find(number, queue, message, &incoming) else {
+            producer.abandon(reserved, slots);
+            return None;
+        };
+        let slot = producer.slots().address(producer.slot(reserved));
+        let (outcome, moved) = found.map_or((Outcome::NoMatch, 0), |hit| (hit.outcome, hit.length));
+        if let Some(Place::Region(offset)) = found.map(|hit| hit.place) {
+            // SAFETY: the source lies within the entry, the destination within the reservation or within the initiator's
+            // memory, and neither holds less than `length` bytes. A get from oneself may overlap.
+            unsafe {
+                let to = if inline { slot.add(FULL) } else { destination };
+                ptr::copy(self.own().at(offset), to, moved);
+            }
+        }
+        let reply = self.completion(REPLY, header, outcome, moved, 0, slots);
+        // SAFETY: the first slot of our reservation.
+        unsafe { reply.write(slot) };
+        producer.commit(reserved);
+        self.ring_bell(initiator);
+        if let Some(hit) = found {
+            if hit.outcome == Outcome::Done && hit.events.contains(MeEvents::OPERATION) {
+                out.event(Event::Get {
+                    tag: hit.tag,
+                    source: message.source,
+                    match_bits: header.match_bits,
+                    offset: hit.offset,
+                    length: hit.length,
+                });
+            }
+            self.found(queue, &hit, later);
+        }
+        Some(Taken::Done)
+    }
+
+    pub(super) fn take_atomic<S: FnMut(Event<'_>)>(
+        &self,
+        number: usize,
+        queue: &Queue<M>,
+        message: &Message,
+        header: &Header,
+        later: &mut Later,
+        out: &mut Out<'_, S>,
+    ) -> Option<Taken> {
+        let (op, ty) = atomic(header.length)?;
+        let incoming = Incoming {
+            want: Want::Atomic,
+            source: message.source,
+            match_bits: header.match_bits,
+            offset: header.remote_offset,
+            length: ty.size(),
+        };
+        let found = self.find(number, queue, message, &incoming)?;
+        let (mut outcome, mut value, mut done) = (Outcome::NoMatch, 0, 0);
+        if let Some(hit) = found {
+            outcome = hit.outcome;
+            if let Place::Region(offset) = hit.place {
+                let address = self.own().at(offset);
+                if address.addr().is_multiple_of(ty.size()) {
+                    // SAFETY: aligned (just checked), and within the entry, which lies in a region; that others touch it
+                    // by atomics only is what a program promises that uses atomics on it.
+                    value =
+                        unsafe { apply_atomic(address, op, ty, header.hdr_data, header.reference) };
+                    done = ty.size();
+                } else {
+                    outcome = Outcome::OutOfRange;
+                }
+            }
+            if outcome == Outcome::Done && hit.events.contains(MeEvents::OPERATION) {
+                out.event(Event::Atomic {
+                    tag: hit.tag,
+                    source: message.source,
+                    match_bits: header.match_bits,
+                    offset: hit.offset,
+                });
+            }
+            self.found(queue, &hit, later);
+        }
+        let kind = if header.flags & FETCH != 0 {
+            REPLY
+        } else {
+            ACK
+        };
+        Some(Taken::Completed(
+            self.completion(kind, header, outcome, done, value, 1),
+        ))
+    }
+}

@@ -1,0 +1,73 @@
+//! What a poll does with completions: the last step of an operation, at its initiator.
+
+use std::ptr;
+
+use conduit_core::ni::Event;
+use conduit_core::threads::Mode;
+
+use super::message::{ACK, FULL, Header, NO_MD, REPLY, REPLY_INLINE, SEND, STAGED, outcome};
+use super::receive::{Message, Out, Taken};
+use super::{Shm, staging};
+
+impl<M: Mode> Shm<M> {
+    /// A completion of this rank's own operation.
+    pub(super) fn take_completion<S: FnMut(Event<'_>)>(
+        &self,
+        message: &Message,
+        header: &Header,
+        out: &mut Out<'_, S>,
+    ) -> Option<Taken> {
+        let outcome = outcome(message.frame.index);
+        let (token, length) = (header.token, header.length as usize);
+        if message.frame.kind == REPLY && header.md != NO_MD {
+            self.bring_home(message, header)?;
+        }
+        if header.md != NO_MD {
+            self.descriptors.finish(header.md)?;
+        }
+        out.event(match message.frame.kind {
+            SEND => Event::Send { token },
+            ACK => Event::Ack {
+                token,
+                outcome: outcome?,
+                length,
+            },
+            _ => Event::Reply {
+                token,
+                outcome: outcome?,
+                length,
+                value: header.match_bits,
+            },
+        });
+        Some(Taken::Done)
+    }
+
+    /// Moves a get's data to the descriptor, unless the target has written it there.
+    fn bring_home(&self, message: &Message, header: &Header) -> Option<()> {
+        let length = header.length as usize;
+        let own = self.own();
+        let bound = self.descriptors.bound(header.md)?;
+        let end = usize::try_from(header.hdr_data).ok()?.checked_add(length)?;
+        let from = if header.flags & REPLY_INLINE != 0 {
+            message.payload(FULL, header.length)?
+        } else if header.flags & STAGED != 0 {
+            own.piece_state(usize::from(header.piece))?;
+            if length > own.layout().piece_bytes {
+                return None;
+            }
+            own.at(staging::offset(own, header.piece))
+        } else {
+            return Some(());
+        };
+        if end > bound.len {
+            return None;
+        }
+        // SAFETY: the destination lies within the descriptor (just checked), which stays valid until its operations have
+        // ended; the source within the message or the piece.
+        unsafe { ptr::copy(from, bound.base.add(end - length), length) };
+        if header.flags & STAGED != 0 {
+            staging::give_back(own, header.piece);
+        }
+        Some(())
+    }
+}
