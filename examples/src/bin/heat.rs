@@ -1,0 +1,37 @@
+//! Heat on a plate, distributed over the ranks of the job and compared with one rank alone. `conduit-run -n 4 heat`.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use conduit_examples::heat::{Plate, run};
+
+/// Computes how heat spreads over a plate, its rows distributed over the ranks
+#[derive(Debug, Parser)]
+#[command(name = "heat", version)]
+struct Options {
+    /// Rows of the plate
+    #[arg(long, default_value_t = 512, value_parser = positive)]
+    rows: usize,
+    /// Columns of the plate
+    #[arg(long, default_value_t = 512, value_parser = positive)]
+    columns: usize,
+    /// Time steps
+    #[arg(long, default_value_t = 400)]
+    steps: usize,
+}
+
+fn positive(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number @ 1..=100_000) => Ok(number),
+        _ => Err("a number from 1 to 100000 is wanted".to_owned()),
+    }
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let Options { rows, columns, steps } = Options::parse();
+    let Some(report) = run(Plate { rows, columns, steps })? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    println!("{report}");
+    Ok(if report.different == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

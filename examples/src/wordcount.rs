@@ -1,0 +1,199 @@
+//! Counting words with a distributed hash table: each word has an owner among the ranks, which keeps its count.
+//!
+//! A rank reads its share of the lines and sends each word to its owner as a *medium* active message; the handler there
+//! adds it to the table. In the end every rank sends its table to rank 0, which counts all words alone and compares.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+use conduit::{AtomicOp, Conduit, Handlers, Medium, Rank};
+
+/// What is read when no file is named: this project's own README.
+const README: &str = include_str!("../../README.md");
+
+/// Longer words are cut here, so that every word fits into a message.
+const LONGEST: usize = 128;
+
+/// Counts by word.
+pub type Counts = HashMap<String, u64>;
+
+/// What rank 0 knows at the end.
+#[derive(Debug)]
+pub struct Report {
+    /// Ranks that shared the work.
+    pub ranks: u32,
+    /// The counts from all ranks.
+    pub counts: Counts,
+    /// The counts of rank 0 alone.
+    pub serial: Counts,
+}
+
+/// A rank's part of a table that is filled by messages. Handlers may run on any thread, so it is behind a lock.
+#[derive(Debug, Default)]
+struct Table {
+    counts: Counts,
+    /// Messages that have been handled.
+    handled: u64,
+}
+
+/// A table as handlers and the program share it.
+type Shared = Arc<Mutex<Table>>;
+
+/// Registers the handler that adds to a table: its argument is the number, its payload the word.
+fn adder(handlers: &mut Handlers, table: &Shared) -> Medium<(u64,)> {
+    let table = Arc::clone(table);
+    handlers.medium(move |_call, (number,): (u64,), word| {
+        let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
+        let word = String::from_utf8_lossy(word).into_owned();
+        *table.counts.entry(word).or_default() += number;
+        table.handled += 1;
+    })
+}
+
+/// Counts the words of these files, or of the README if there are none. Collective; rank 0 gets the report.
+pub fn run(files: &[PathBuf]) -> Result<Option<Report>> {
+    let job = conduit::start()?;
+    // All ranks register the same handlers in the same order.
+    let mut handlers = Handlers::new();
+    let (owned, collected) = (Shared::default(), Shared::default());
+    let count = adder(&mut handlers, &owned);
+    let collect = adder(&mut handlers, &collected);
+    // The segment holds two numbers: how many messages each of the tables has to expect.
+    let conduit = job.attach(handlers, 2 * size_of::<u64>())?;
+    let (rank, size) = (conduit.rank(), conduit.size());
+
+    // Every line is some rank's; every word of it goes to its owner.
+    let text = read(files)?;
+    let mut sent = vec![0; size as usize];
+    for line in text.lines().skip(rank as usize).step_by(size as usize) {
+        for word in words(line) {
+            let owner = owner(&word, size);
+            conduit.request_medium(owner, count, (1,), word.as_bytes())?;
+            sent[owner as usize] += 1;
+        }
+    }
+    all_handled(&conduit, &sent, 0, &owned)?;
+
+    // Each rank sends what it owns to rank 0. Handlers of `count` can't run any more, so the table can be taken.
+    let table = std::mem::take(&mut *owned.lock().unwrap_or_else(PoisonError::into_inner));
+    for (word, &number) in &table.counts {
+        conduit.request_medium(0, collect, (number,), word.as_bytes())?;
+    }
+    let mut sent = vec![0; size as usize];
+    sent[0] = table.counts.len() as u64;
+    all_handled(&conduit, &sent, 8, &collected)?;
+    conduit.finish()?;
+
+    let table = std::mem::take(&mut *collected.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok((rank == 0).then(|| Report {
+        ranks: size,
+        counts: table.counts,
+        serial: serial(&text),
+    }))
+}
+
+/// Waits until all messages of all ranks to this one have been handled.
+///
+/// A barrier alone doesn't say that: messages may still be on their way. So each rank adds what it has sent to the
+/// number at `offset` of the receiver's segment; after a barrier, that number is the one to wait for.
+fn all_handled(conduit: &Conduit, sent: &[u64], offset: usize, table: &Shared) -> Result<()> {
+    for (to, &messages) in sent.iter().enumerate() {
+        conduit.atomic(to as Rank, offset, AtomicOp::Add, messages)?;
+    }
+    conduit.barrier()?;
+    let expected = conduit.get_value(conduit.rank(), offset, size_of::<u64>())?;
+    let handled = || table.lock().unwrap_or_else(PoisonError::into_inner).handled;
+    // Waiting polls the network, and polling is what runs handlers.
+    conduit.wait_until(|| handled() == expected)?;
+    Ok(())
+}
+
+/// The rank that keeps the count of a word: any function that is the same on all ranks.
+fn owner(word: &str, ranks: u32) -> Rank {
+    let mut hasher = DefaultHasher::new();
+    word.hash(&mut hasher);
+    (hasher.finish() % u64::from(ranks)) as Rank
+}
+
+/// The words of a text: runs of letters and digits, in lower case.
+fn words(text: &str) -> impl Iterator<Item = String> {
+    text.split(|letter: char| !letter.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .map(|word| word.chars().take(LONGEST).collect::<String>().to_lowercase())
+}
+
+/// All files in one text. Bytes that are no UTF-8 separate words.
+fn read(files: &[PathBuf]) -> Result<String> {
+    if files.is_empty() {
+        return Ok(README.to_owned());
+    }
+    let mut text = String::new();
+    for file in files {
+        let bytes = std::fs::read(file).with_context(|| format!("{}", file.display()))?;
+        text.push_str(&String::from_utf8_lossy(&bytes));
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+/// The same counts by one rank alone.
+fn serial(text: &str) -> Counts {
+    let mut counts = Counts::new();
+    for word in words(text) {
+        *counts.entry(word).or_default() += 1;
+    }
+    counts
+}
+
+impl Report {
+    /// Whether the ranks together have counted what one alone has.
+    pub fn equal(&self) -> bool {
+        self.counts == self.serial
+    }
+
+    /// The `number` most frequent words; of words as frequent as each other the first in the alphabet.
+    pub fn top(&self, number: usize) -> Vec<(&str, u64)> {
+        let mut all: Vec<_> = self.counts.iter().map(|(word, &count)| (word.as_str(), count)).collect();
+        all.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+        all.truncate(number);
+        all
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words: u64 = self.counts.values().sum();
+        let different = self.counts.len();
+        write!(f, "wordcount: {words} words, {different} different, on {} ranks; ", self.ranks)?;
+        match self.equal() {
+            true => write!(f, "all counts equal to a serial count")?,
+            false => write!(f, "COUNTS DIFFER from a serial count")?,
+        }
+        write!(f, "; most frequent:")?;
+        for (word, count) in self.top(5) {
+            write!(f, " {word} {count}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_runs_of_letters_and_digits_in_lower_case() {
+        let found: Vec<_> = words("The `put` of 8 bytes, the-END. Größe").collect();
+        assert_eq!(found, ["the", "put", "of", "8", "bytes", "the", "end", "größe"]);
+    }
+
+    #[test]
+    fn endless_words_are_cut() {
+        let found: Vec<_> = words(&"x".repeat(10 * LONGEST)).collect();
+        assert_eq!(found, ["x".repeat(LONGEST)]);
+    }
+}
