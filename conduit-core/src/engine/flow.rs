@@ -92,8 +92,8 @@ impl Flow {
         self.outstanding >= self.limit
     }
 
-    #[cfg(test)]
-    fn outstanding(&self) -> u32 {
+    /// Requests without a reply yet.
+    pub(crate) fn outstanding(&self) -> u32 {
         self.outstanding
     }
 }

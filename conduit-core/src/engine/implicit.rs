@@ -163,12 +163,25 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         })
     }
 
+    /// Whether these groups have ended. If so they are gone: a thread that has synchronised holds no operation id.
     fn implicit_done(&self, groups: [Option<OpId>; 2]) -> bool {
         let mut operations = self.operations.lock();
-        groups
-            .into_iter()
-            .flatten()
-            .all(|group| operations.outstanding(group) == 0)
+        let mut all = groups.iter().flatten();
+        if !all.all(|&group| operations.outstanding(group) == 0) {
+            return false;
+        }
+        for &group in groups.iter().flatten() {
+            // A group of implicit operations is never open, so one without members has ended.
+            let _ = operations.take(group);
+        }
+        drop(operations);
+        with(self.identity, |implicit| {
+            for ended in groups {
+                implicit.puts = implicit.puts.filter(|_| implicit.puts != ended);
+                implicit.gets = implicit.gets.filter(|_| implicit.gets != ended);
+            }
+        });
+        true
     }
 
     /// Waits for this thread's implicit puts and/or gets.

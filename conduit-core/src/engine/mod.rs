@@ -12,7 +12,7 @@
 //! | `flow` | credits, the budget of outstanding requests, coalesced returns |
 //! | `collective` | the split-phase barrier |
 //! | `system` | system messages, the end of a job |
-//! | `resources`, `operations` | tickets, chunks, operation ids |
+//! | `resources`, `operations`, `in_use` | tickets, chunks, operation ids; what is held |
 //!
 //! Where a peer's memory is mapped, the roles of the seed collapse: a put is a copy, a short or medium is one injected
 //! message, a long is a copy and a message. Where it is not, every operation goes the seed's way: ticket, source role,
@@ -24,6 +24,7 @@ mod deliver;
 mod error;
 mod flow;
 mod implicit;
+mod in_use;
 mod operations;
 mod poll;
 mod prepared;
@@ -44,6 +45,7 @@ pub use atomic::AtomicRequest;
 pub use collective::BarrierOutcome;
 pub use deliver::{Call, Handler, Payload};
 pub use error::{Error, Result};
+pub use in_use::InUse;
 pub use prepared::Prepared;
 pub use rma::{Blocking, Handle};
 
@@ -241,6 +243,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Send credits that `peer` has granted this rank and that are free now.
     pub fn send_credits(&self, peer: Rank) -> Result<u32> {
         self.check_rank("send_credits", peer)?;
+        self.collect_returns(peer)?;
         Ok(credits::FlowControl::available(
             &self.flow.lock().policy,
             peer,

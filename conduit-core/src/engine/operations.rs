@@ -187,6 +187,12 @@ impl Operations {
         Some(slot.outstanding == 0 && slot.kind != Kind::Group { open: true })
     }
 
+    /// Operations and groups that exist.
+    pub(crate) fn live(&self) -> u32 {
+        let free = |slot: &&Slot| !matches!(slot.kind, Kind::Free { .. });
+        self.slots.iter().filter(free).count() as u32
+    }
+
     /// Pieces of a group that are outstanding, 0 for a stale id.
     pub(crate) fn outstanding(&mut self, op: OpId) -> u32 {
         self.slot(op).map_or(0, |slot| slot.outstanding)

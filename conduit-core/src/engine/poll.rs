@@ -1,6 +1,6 @@
 //! The poll: all of SYS, some of SAFE, and AM only while what a reply needs is in hand.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use am::lid::LidCache;
@@ -14,16 +14,60 @@ use super::{Engine, Error, Result, index, tag};
 use crate::ni::{Event, Ni, Outcome, PutEvent, Rank, Unlink};
 use crate::threads::{Lock, Mode};
 
-/// What a handler's reply may use: taken before the request is looked at, so that a reply never has to wait.
+/// Requests that one look at the queue may bring: for each, what its reply needs is in hand.
+const MOST_IN_HAND: u32 = 8;
+
+/// What handlers' replies may use: taken before the requests are looked at, so that a reply never has to wait.
 ///
-/// The seed asks for two send tickets, a TMPMD ticket and a RplSB chunk. A reply here is always one message (a long reply
-/// is a copy and a message, or packed), so it is one ticket and one chunk.
+/// The seed asks for two send tickets, a TMPMD ticket and a RplSB chunk for each request. A reply here is always one
+/// message (a long reply is a copy and a message, or packed), so it is one ticket and one chunk.
 #[derive(Debug, Default)]
 pub(crate) struct Hand {
-    pub(crate) chunk: Cell<Option<u32>>,
-    pub(crate) ticket: Cell<bool>,
-    /// A reply that the network would not take yet.
-    pub(crate) deferred: Cell<Option<Deferred>>,
+    chunks: [Cell<u32>; MOST_IN_HAND as usize],
+    count: Cell<u32>,
+    tickets: Cell<u32>,
+    /// Replies that the network would not take yet; at most one for each request of a look.
+    deferred: RefCell<Vec<Deferred>>,
+}
+
+impl Hand {
+    fn new() -> Self {
+        Self {
+            deferred: RefCell::new(Vec::with_capacity(MOST_IN_HAND as usize)),
+            ..Self::default()
+        }
+    }
+
+    /// A chunk for a reply.
+    #[inline]
+    pub(crate) fn take_chunk(&self) -> Option<u32> {
+        let left = self.count.get().checked_sub(1)?;
+        self.count.set(left);
+        Some(self.chunks[left as usize].get())
+    }
+
+    fn add_chunk(&self, chunk: u32) {
+        let count = self.count.get();
+        self.chunks[count as usize].set(chunk);
+        self.count.set(count + 1);
+    }
+
+    /// A ticket for a reply.
+    #[inline]
+    pub(crate) fn take_ticket(&self) -> bool {
+        let left = self.tickets.get().checked_sub(1);
+        self.tickets.set(left.unwrap_or(0));
+        left.is_some()
+    }
+
+    /// A ticket that was not needed.
+    pub(crate) fn give_ticket(&self) {
+        self.tickets.set(self.tickets.get() + 1);
+    }
+
+    pub(crate) fn defer(&self, reply: Deferred) {
+        self.deferred.borrow_mut().push(reply);
+    }
 }
 
 /// The request side of the poll; one thread at a time has it.
@@ -57,9 +101,20 @@ impl AmSide {
             buffer_bytes,
         };
         Self {
-            hand: Hand::default(),
+            hand: Hand::new(),
             inbox,
         }
+    }
+}
+
+impl AmSide {
+    /// Tickets and chunks that are ready for the next replies, and longs of which one half is there.
+    pub(crate) fn held(&self) -> (u32, u32, u32) {
+        (
+            self.hand.tickets.get(),
+            self.hand.count.get(),
+            self.inbox.longs.len() as u32,
+        )
     }
 }
 
@@ -156,22 +211,23 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return 0;
         };
         let AmSide { hand, inbox } = &mut *side;
+        let most = limit(self.settings.am_limit);
         let mut events = 0;
-        while events < limit(self.settings.am_limit) {
-            if !self.fill_hand(hand) {
+        while events < most {
+            let ready = self.fill_hand(hand).min(most - events);
+            if ready == 0 {
                 break;
             }
-            // One at a time, as the hand has to be full for each.
             let got = self
                 .ni
-                .poll(self.am_eq, 1, |event| self.on_am(&event, inbox, hand));
-            if got == 0 {
-                break;
-            }
+                .poll(self.am_eq, ready, |event| self.on_am(&event, inbox, hand));
             events += got;
             while inbox.drained > 0 {
                 inbox.drained -= 1;
                 self.relink(index::AM, self.request_buffer(inbox.buffer_bytes));
+            }
+            if got < ready {
+                break;
             }
         }
         if !inbox.untold.is_empty() {
@@ -192,30 +248,48 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// Makes sure that the next reply can be sent without waiting.
+    /// Fills the hand as far as there are chunks and tickets; how many replies it can now send without waiting.
     #[inline]
-    fn fill_hand(&self, hand: &Hand) -> bool {
-        if self.reply_waiting.load(Relaxed) {
-            if let Some(deferred) = hand.deferred.take()
-                && !self.send_deferred(deferred, hand)
+    fn fill_hand(&self, hand: &Hand) -> u32 {
+        if hand.count.get() >= MOST_IN_HAND
+            && hand.tickets.get() >= MOST_IN_HAND
+            && !self.reply_waiting.load(Relaxed)
+        {
+            return MOST_IN_HAND;
+        }
+        self.refill_hand(hand)
+    }
+
+    #[cold]
+    fn refill_hand(&self, hand: &Hand) -> u32 {
+        if self.reply_waiting.load(Relaxed) && !self.send_all_deferred(hand) {
+            return 0;
+        }
+        if hand.count.get() < MOST_IN_HAND {
+            let mut pool = self.rpl_sb.lock();
+            while hand.count.get() < MOST_IN_HAND
+                && let Some(chunk) = pool.take()
             {
-                return false;
+                hand.add_chunk(chunk);
             }
-            self.reply_waiting.store(false, Relaxed);
         }
-        if hand.chunk.get().is_none() {
-            let Some(chunk) = self.rpl_sb.lock().take() else {
-                return false;
+        while hand.tickets.get() < MOST_IN_HAND && self.tickets.take(1) {
+            hand.give_ticket();
+        }
+        hand.count.get().min(hand.tickets.get())
+    }
+
+    /// Sends the replies that are still in hand; false if the network doesn't take them yet.
+    fn send_all_deferred(&self, hand: &Hand) -> bool {
+        loop {
+            let Some(reply) = hand.deferred.borrow_mut().pop() else {
+                self.reply_waiting.store(false, Relaxed);
+                return true;
             };
-            hand.chunk.set(Some(chunk));
-        }
-        if !hand.ticket.get() {
-            if !self.tickets.take(1) {
+            if !self.send_deferred(reply, hand) {
                 return false;
             }
-            hand.ticket.set(true);
         }
-        true
     }
 
     fn relink(&self, index: crate::ni::PtIndex, entry: crate::ni::MatchEntry) {

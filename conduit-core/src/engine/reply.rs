@@ -199,7 +199,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         hand: &Hand,
     ) -> Result<()> {
         let length = head.len() + payload.len();
-        if length <= INLINE.min(self.ni.reach(target).inject_size) {
+        let most = INLINE.min(self.ni.reach(target).inject_size);
+        if most > 0 && length <= most {
             let (match_bits, hdr_data) = header.encode(SELECT_RPL_RB);
             let inject = Inject {
                 target,
@@ -224,7 +225,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         payload: &[u8],
         hand: &Hand,
     ) -> Result<()> {
-        let Some(chunk) = hand.chunk.take() else {
+        let Some(chunk) = hand.take_chunk() else {
             // One reply per request, and the hand is filled before each request: this cannot be.
             let limit = self.settings.rpl_chunks.into();
             return Err(NiError::Exhausted {
@@ -258,7 +259,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     fn defer(&self, reply: Deferred, hand: &Hand) {
-        hand.deferred.set(Some(reply));
+        hand.defer(reply);
         self.reply_waiting.store(true, Relaxed);
     }
 
@@ -270,11 +271,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             chunk,
             length,
         } = reply;
-        if !hand.ticket.get() && !self.tickets.take(1) {
+        if !hand.take_ticket() && !self.tickets.take(1) {
             self.defer(reply, hand);
             return false;
         }
-        hand.ticket.set(true);
         let to_buffer = header.flags.contains(Flags::NO_CHUNK);
         let (match_bits, hdr_data) = header.encode(if to_buffer {
             SELECT_RPL_RB
@@ -299,11 +299,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         };
         // SAFETY: the chunk is held until the put's event, and nobody writes a held RplSB chunk.
         match unsafe { self.ni.put(&put) } {
-            Ok(Submit::Posted) => {
-                hand.ticket.set(false);
-                true
-            }
+            Ok(Submit::Posted) => true,
             Ok(Submit::Again) => {
+                hand.give_ticket();
                 self.defer(reply, hand);
                 false
             }

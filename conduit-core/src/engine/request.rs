@@ -318,7 +318,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// Reads what `target` has given back by counter; all peers' counters if it is the budget that is spent.
-    fn collect_returns(&self, target: Rank) -> Result<()> {
+    pub(super) fn collect_returns(&self, target: Rank) -> Result<()> {
         let mut flow = self.flow.lock();
         let peers = if flow.budget_is_spent() {
             0..self.size
@@ -429,7 +429,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let chunk = self.wait_for(request.operation, |engine| Ok(engine.req_sb.lock().take()))?;
         header.chunk = self.chunk_offset(chunk);
         let length = head.len() + payload.len;
-        if length <= reach.inject_size {
+        if reach.inject_size > 0 && length <= reach.inject_size {
             // SAFETY: as in `send`.
             return self.inject(request, &header, head, unsafe { payload.slice() });
         }

@@ -97,9 +97,9 @@ impl ChunkPool {
         self.bounce[chunk as usize]
     }
 
-    #[cfg(test)]
-    fn free(&self) -> usize {
-        self.free.len()
+    /// Chunks that are not free.
+    pub(crate) fn held(&self) -> u32 {
+        (self.held.len() - self.free.len()) as u32
     }
 }
 
@@ -128,6 +128,6 @@ mod tests {
         assert!(!pool.give(first));
         assert!(!pool.give(77));
         assert_eq!(pool.take(), Some(first));
-        assert_eq!(pool.free(), 0);
+        assert_eq!(pool.held(), 2);
     }
 }

@@ -14,7 +14,9 @@ use super::flow::Flow;
 use super::operations::Operations;
 use super::poll::AmSide;
 use super::resources::{ChunkPool, Tickets};
-use super::{Engine, Error, Handler, IDENTITY, Result, SELECT_RPL_RB, deliver, index, system, tag};
+use super::{
+    Engine, Error, Handler, IDENTITY, Result, SELECT_RPL_RB, deliver, in_use, index, system, tag,
+};
 use crate::barrier::Barrier;
 use crate::bootstrap::Bootstrap;
 use crate::ni::{
@@ -246,11 +248,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             chunks,
             req_sb: Lock::new(ChunkPool::new(settings.sb_chunks)),
             rpl_sb: Lock::new(ChunkPool::new(settings.rpl_chunks)),
-            tickets: Tickets::new(if settings.msg_limit == 0 {
-                u32::MAX / 2
-            } else {
-                settings.msg_limit
-            }),
+            tickets: Tickets::new(in_use::most_send_tickets(settings)),
             tmpmd: Tickets::new(settings.num_tmpmd),
             operations: Lock::new(operations),
             detached,

@@ -1,0 +1,72 @@
+//! What an engine holds at the moment, for diagnosis: after all is synchronised and answered, nothing.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{Engine, Result};
+use crate::ni::Ni;
+use crate::settings::Settings;
+use crate::threads::{Lock, Mode};
+
+/// What operations and messages under way hold. What a rank always keeps ready for its next reply is not counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct InUse {
+    /// Send tickets (`GASNET_PORTAL_MSG_LIMIT`).
+    pub tickets: u32,
+    /// Temporary memory descriptors (`GASNET_PORTAL_NUM_TMPMD`).
+    pub descriptors: u32,
+    /// ReqSB chunks (`GASNET_PORTAL_SB_CHUNKS`).
+    pub request_chunks: u32,
+    /// RplSB chunks (`GASNET_PORTAL_RPL_CHUNKS`).
+    pub reply_chunks: u32,
+    /// Operations that have not ended or not been synchronised (`CONDUIT_MAX_OPERATIONS`).
+    pub operations: u32,
+    /// Requests without a reply yet.
+    pub requests: u32,
+    /// Longs to this rank of which one half has arrived.
+    pub half_longs: u32,
+}
+
+impl<N: Ni, M: Mode> Engine<N, M> {
+    /// What is in use now. Reads what peers have given back; does not poll.
+    ///
+    /// # Errors
+    /// A peer has given back what it never had.
+    pub fn in_use(&self) -> Result<InUse> {
+        for peer in 0..self.size {
+            self.collect_returns(peer)?;
+        }
+        // Another thread, or a handler's caller further up this thread's stack, may be serving requests.
+        let (ready_ticket, ready_chunk, half_longs) = match self.am.try_lock() {
+            Some(side) => side.held(),
+            None => (0, 0, 0),
+        };
+        let all = most_send_tickets(&self.settings);
+        Ok(InUse {
+            tickets: (all - self.tickets.free()).saturating_sub(ready_ticket),
+            descriptors: self.settings.num_tmpmd - self.tmpmd.free(),
+            request_chunks: self.req_sb.lock().held(),
+            reply_chunks: self.rpl_sb.lock().held().saturating_sub(ready_chunk),
+            // One is the engine's own, for operations that nobody waits for.
+            operations: self.operations.lock().live().saturating_sub(1),
+            requests: self.flow.lock().outstanding(),
+            half_longs,
+        })
+    }
+
+    /// Whether the engine holds nothing and owes nothing.
+    ///
+    /// # Errors
+    /// As [`Engine::in_use`].
+    pub fn is_quiet(&self) -> Result<bool> {
+        let waits = self.system_waiting.load(Relaxed) || self.reply_waiting.load(Relaxed);
+        Ok(!waits && self.in_use()? == InUse::default())
+    }
+}
+
+/// Send tickets there are; without a limit, as many as are counted.
+pub(super) fn most_send_tickets(settings: &Settings) -> u32 {
+    match settings.msg_limit {
+        0 => u32::MAX / 2,
+        limit => limit,
+    }
+}
