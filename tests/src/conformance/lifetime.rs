@@ -30,11 +30,19 @@ theme! { "lifetime":
         "Not more than limits().event_queues can be created.";
 }
 
+/// How often a case with lengths goes over them.
+const ROUNDS: usize = 8;
+
 fn released_source_is_not_read<N: Ni>(w: &mut World<N>) {
     w.listen(1);
     let region = w.region(1, 1 << 16);
     w.append(1, over(&region));
-    for (i, length) in [8, 100, 2000, 50_000].into_iter().enumerate() {
+    // Several times: whether a release meets an operation under way is a matter of luck.
+    for (i, length) in [8, 100, 2000, 50_000]
+        .repeat(ROUNDS)
+        .into_iter()
+        .enumerate()
+    {
         for ack in [Ack::Local, Ack::Remote] {
             let bytes = pattern(i as u64, length);
             let md = w.source(0, &bytes);
@@ -58,7 +66,7 @@ fn released_destination_is_not_written<N: Ni>(w: &mut World<N>) {
     let region = w.region(1, 1 << 16);
     region.poke(0, &pattern(1, 1 << 16));
     w.append(1, over(&region));
-    for length in [8, 100, 2000, 50_000] {
+    for length in [8, 100, 2000, 50_000].repeat(ROUNDS) {
         let md = w.space(0, length);
         w.get(0, &get_from(1, &md));
         w.release(&md);
