@@ -40,9 +40,18 @@ pub struct Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Plate { rows, columns, steps } = self.plate;
+        let Plate {
+            rows,
+            columns,
+            steps,
+        } = self.plate;
         write!(f, "heat: {rows} x {columns} cells, {steps} steps, ")?;
-        write!(f, "{:.0} ms on {} ranks, ", self.distributed.as_secs_f64() * 1e3, self.ranks)?;
+        write!(
+            f,
+            "{:.0} ms on {} ranks, ",
+            self.distributed.as_secs_f64() * 1e3,
+            self.ranks
+        )?;
         write!(f, "{:.0} ms on one; ", self.serial.as_secs_f64() * 1e3)?;
         match self.different {
             0 => write!(f, "all {} cells equal, bit by bit", rows * columns),
@@ -64,7 +73,11 @@ const CELL: usize = size_of::<f64>();
 pub fn run(plate: Plate) -> Result<Option<Report>> {
     let job = conduit::start()?;
     let ranks = job.size() as usize;
-    ensure!(ranks <= plate.rows, "{ranks} ranks are too many for {} rows", plate.rows);
+    ensure!(
+        ranks <= plate.rows,
+        "{ranks} ranks are too many for {} rows",
+        plate.rows
+    );
     let halos = 4 * plate.columns * CELL;
     // Every rank receives halo rows; rank 0 also collects the plate, behind its halos. Segments may differ in size.
     let collected = match job.rank() {
@@ -132,7 +145,13 @@ fn distributed_step(
     conduit.barrier_notify(None)?;
     let mut next = block.to_vec();
     for row in 1..last {
-        next[row] = next_row(plate, first + row, &block[row - 1], &block[row], &block[row + 1]);
+        next[row] = next_row(
+            plate,
+            first + row,
+            &block[row - 1],
+            &block[row],
+            &block[row + 1],
+        );
     }
     conduit.barrier_wait(None)?;
     // Now the neighbours' rows are here, in this rank's own segment. Rows at the plate's edge have none and need none.
@@ -185,19 +204,22 @@ fn serial(plate: Plate) -> Vec<Row> {
         // Above the first row (the index wraps) and below the last there is nothing that counts.
         let row_at = |row: usize| rows.get(row).unwrap_or(&edge);
         rows = (0..plate.rows)
-            .map(|row| next_row(plate, row, row_at(row.wrapping_sub(1)), row_at(row), row_at(row + 1)))
+            .map(|row| {
+                next_row(
+                    plate,
+                    row,
+                    row_at(row.wrapping_sub(1)),
+                    row_at(row),
+                    row_at(row + 1),
+                )
+            })
             .collect();
     }
     rows
 }
 
 /// Compares the plate that rank 0 collected with the serial one, bit by bit.
-fn compare(
-    conduit: &Conduit,
-    plate: Plate,
-    halos: usize,
-    distributed: Duration,
-) -> Result<Report> {
+fn compare(conduit: &Conduit, plate: Plate, halos: usize, distributed: Duration) -> Result<Report> {
     let start = Instant::now();
     let expected = serial(plate);
     let serial = start.elapsed();

@@ -4,4 +4,5 @@
 //! a program of its own as well; [`tour`] is what `cargo run` starts.
 
 pub mod heat;
+pub mod tour;
 pub mod wordcount;

@@ -16,7 +16,7 @@ use conduit::{AtomicOp, Conduit, Handlers, Medium, Rank};
 const README: &str = include_str!("../../README.md");
 
 /// Longer words are cut here, so that every word fits into a message.
-const LONGEST: usize = 128;
+const LONGEST: usize = 64;
 
 /// Counts by word.
 pub type Counts = HashMap<String, u64>;
@@ -123,7 +123,12 @@ fn owner(word: &str, ranks: u32) -> Rank {
 fn words(text: &str) -> impl Iterator<Item = String> {
     text.split(|letter: char| !letter.is_alphanumeric())
         .filter(|word| !word.is_empty())
-        .map(|word| word.chars().take(LONGEST).collect::<String>().to_lowercase())
+        .map(|word| {
+            word.chars()
+                .take(LONGEST)
+                .collect::<String>()
+                .to_lowercase()
+        })
 }
 
 /// All files in one text. Bytes that are no UTF-8 separate words.
@@ -157,7 +162,11 @@ impl Report {
 
     /// The `number` most frequent words; of words as frequent as each other the first in the alphabet.
     pub fn top(&self, number: usize) -> Vec<(&str, u64)> {
-        let mut all: Vec<_> = self.counts.iter().map(|(word, &count)| (word.as_str(), count)).collect();
+        let mut all: Vec<_> = self
+            .counts
+            .iter()
+            .map(|(word, &count)| (word.as_str(), count))
+            .collect();
         all.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
         all.truncate(number);
         all
@@ -168,7 +177,11 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words: u64 = self.counts.values().sum();
         let different = self.counts.len();
-        write!(f, "wordcount: {words} words, {different} different, on {} ranks; ", self.ranks)?;
+        write!(
+            f,
+            "wordcount: {words} words, {different} different, on {} ranks; ",
+            self.ranks
+        )?;
         match self.equal() {
             true => write!(f, "all counts equal to a serial count")?,
             false => write!(f, "COUNTS DIFFER from a serial count")?,
@@ -188,7 +201,10 @@ mod tests {
     #[test]
     fn words_are_runs_of_letters_and_digits_in_lower_case() {
         let found: Vec<_> = words("The `put` of 8 bytes, the-END. Größe").collect();
-        assert_eq!(found, ["the", "put", "of", "8", "bytes", "the", "end", "größe"]);
+        assert_eq!(
+            found,
+            ["the", "put", "of", "8", "bytes", "the", "end", "größe"]
+        );
     }
 
     #[test]

@@ -27,11 +27,31 @@ fn positive(text: &str) -> Result<usize, String> {
     }
 }
 
-fn main() -> anyhow::Result<ExitCode> {
-    let Options { rows, columns, steps } = Options::parse();
-    let Some(report) = run(Plate { rows, columns, steps })? else {
+fn main() -> ExitCode {
+    main_or_error().unwrap_or_else(|error| {
+        eprintln!("heat: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn main_or_error() -> anyhow::Result<ExitCode> {
+    let Options {
+        rows,
+        columns,
+        steps,
+    } = Options::parse();
+    let Some(report) = run(Plate {
+        rows,
+        columns,
+        steps,
+    })?
+    else {
         return Ok(ExitCode::SUCCESS);
     };
     println!("{report}");
-    Ok(if report.different == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if report.different == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

@@ -17,7 +17,14 @@ struct Options {
     top: usize,
 }
 
-fn main() -> anyhow::Result<ExitCode> {
+fn main() -> ExitCode {
+    main_or_error().unwrap_or_else(|error| {
+        eprintln!("wordcount: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn main_or_error() -> anyhow::Result<ExitCode> {
     let options = Options::parse();
     let Some(report) = run(&options.files)? else {
         return Ok(ExitCode::SUCCESS);
@@ -26,5 +33,9 @@ fn main() -> anyhow::Result<ExitCode> {
         println!("{count:8} {word}");
     }
     println!("{report}");
-    Ok(if report.equal() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if report.equal() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

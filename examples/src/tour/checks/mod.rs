@@ -1,0 +1,124 @@
+//! The checks of one rank: the operations, done by all ranks to all ranks, and every result compared.
+
+mod atomics;
+mod barriers;
+mod flood;
+mod messages;
+mod overlap;
+mod rma;
+mod stage;
+
+use anyhow::{Context, Result};
+use conduit::AtomicOp;
+
+use stage::{SEGMENT_FIXED, SLOT, Stage, TOTALS};
+
+/// What leads a line that says what begins, for whoever shows progress.
+pub(super) const BEGINS: &str = "> ";
+
+/// A check gives the number of operations of this rank whose results it has compared.
+type Check = fn(&Stage) -> Result<u64>;
+
+const CHECKS: [(&str, Check); 12] = [
+    ("puts and gets, blocking", rma::blocking),
+    ("puts and gets of register values, memset", rma::values),
+    ("puts and gets with explicit handles", overlap::explicit),
+    (
+        "implicit puts and gets, access regions, scopes",
+        overlap::implicit,
+    ),
+    (
+        "shorts with 0 to 16 arguments, and their replies",
+        messages::shorts,
+    ),
+    (
+        "mediums of 0 bytes to the largest, and their replies",
+        messages::mediums,
+    ),
+    (
+        "mediums written in place: prepared, committed, cancelled",
+        messages::prepared,
+    ),
+    (
+        "longs, longs sent asynchronously, and their replies",
+        messages::longs,
+    ),
+    (
+        "requests that nobody replies to, immediate requests",
+        messages::implied,
+    ),
+    (
+        "a flood of shorts and mediums from all ranks to one",
+        flood::flood,
+    ),
+    (
+        "barriers: anonymous, named, split-phase, mismatch detected",
+        barriers::barriers,
+    ),
+    (
+        "remote atomics: fetching and not, 32 and 64 bits",
+        atomics::atomics,
+    ),
+];
+
+/// Joins the job and does all checks; rank 0 writes a line for each to standard output. An error names what failed and
+/// ends the job.
+pub(super) fn run() -> Result<()> {
+    let job = conduit::start()?;
+    let (handlers, messages, inbox) = stage::handlers();
+    let bytes = SEGMENT_FIXED + 2 * job.size() as usize * SLOT;
+    let conduit = job.attach(handlers, bytes)?;
+    let stage = Stage {
+        conduit,
+        messages,
+        inbox,
+    };
+    let (rank, size) = (stage.rank(), stage.size());
+    if rank == 0 {
+        let windows = if stage.conduit.window(size - 1)?.is_some() {
+            "mapped"
+        } else {
+            "not mapped"
+        };
+        println!("{size} ranks, segments of {} KiB, {windows}", bytes >> 10);
+    }
+    for (index, (name, check)) in CHECKS.iter().enumerate() {
+        if rank == 0 {
+            println!("{BEGINS}{name}");
+        }
+        stage.conduit.barrier()?;
+        let operations = check(&stage).with_context(|| format!("rank {rank}: {name}"))?;
+        let total = TOTALS + index * size_of::<u64>();
+        stage.conduit.atomic(0, total, AtomicOp::Add, operations)?;
+        stage.conduit.barrier()?;
+        if rank == 0 {
+            let operations = stage.conduit.get_value(0, total, size_of::<u64>())?;
+            println!("{:>12} verified: {name}", grouped(operations));
+        }
+    }
+    Ok(stage.conduit.finish()?)
+}
+
+/// A number with a comma after every three digits.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::grouped;
+
+    #[test]
+    fn digits_are_grouped_by_three() {
+        let text: Vec<_> = [0, 12, 999, 1000, 1_234_567].map(grouped).into();
+        assert_eq!(text, ["0", "12", "999", "1,000", "1,234,567"]);
+    }
+}

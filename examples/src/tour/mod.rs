@@ -1,0 +1,94 @@
+//! The tour: what `cargo run` shows of Conduit.
+//!
+//! Started by hand it starts this same program as the ranks of several jobs, one after the other, and reports what they
+//! found. Started by a launcher (it finds PMI's variables), it is a rank and does the checks at once.
+
+mod checks;
+mod jobs;
+mod show;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, ValueEnum};
+
+use crate::{heat, wordcount};
+
+/// Starts four ranks on this machine that verify every operation of Conduit, measures its latencies, rates and bandwidths
+/// beside this machine's limits, and runs two example programs
+#[derive(Debug, Parser)]
+#[command(name = "tour", version)]
+struct Options {
+    /// Ranks of the jobs that verify
+    #[arg(short = 'n', long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
+    ranks: u16,
+    /// Leave out the measurements
+    #[arg(long)]
+    no_figures: bool,
+    /// What this rank does (set by the tour for the ranks that it starts)
+    #[arg(long, value_enum, hide = true)]
+    part: Option<Part>,
+}
+
+/// What a rank does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    Checks,
+    Figures,
+    Heat,
+    Wordcount,
+}
+
+impl Part {
+    /// As on the command line.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Checks => "checks",
+            Self::Figures => "figures",
+            Self::Heat => "heat",
+            Self::Wordcount => "wordcount",
+        }
+    }
+}
+
+/// The program. Its exit code is 0 only if everything was verified.
+pub fn main() -> ExitCode {
+    let options = Options::parse();
+    let launched = std::env::var_os("PMI_RANK").is_some();
+    let ended = match options.part {
+        None if !launched => jobs::run(usize::from(options.ranks), !options.no_figures),
+        part => rank(part.unwrap_or(Part::Checks)),
+    };
+    match ended {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("tour: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A rank's part; whether all was as it should be.
+fn rank(part: Part) -> Result<bool> {
+    let plate = heat::Plate {
+        rows: 512,
+        columns: 512,
+        steps: 400,
+    };
+    Ok(match part {
+        Part::Checks => {
+            checks::run()?;
+            true
+        }
+        Part::Figures => true,
+        Part::Heat => heat::run(plate)?.is_none_or(|report| {
+            println!("{report}");
+            report.different == 0
+        }),
+        Part::Wordcount => wordcount::run(&[])?.is_none_or(|report| {
+            println!("{report}");
+            report.equal()
+        }),
+    })
+}
