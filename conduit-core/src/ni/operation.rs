@@ -28,7 +28,7 @@ pub struct Put {
     pub md: MdId,
     /// First byte within it.
     pub local_offset: usize,
-    /// Bytes, at most [`super::Reach::max_message`].
+    /// Bytes, at most [`super::Reach::max_message`], or [`super::Reach::max_managed`] to a managed entry.
     pub length: usize,
     /// Which event tells the initiator.
     pub ack: Ack,

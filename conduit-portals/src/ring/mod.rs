@@ -317,10 +317,11 @@ impl<S: Slots> Consumer<S> {
         self.slots.word(self.slot()).load(Ordering::Acquire) == tag(self.position, self.shift)
     }
 
-    /// Whether [`Self::next`] would find something or publish something.
+    /// The word and the tag that will publish the next message; `None` if [`Self::next`] has something to publish itself.
     #[inline]
-    pub(crate) fn has_work(&self) -> bool {
-        self.is_ready() || self.published != self.position
+    pub(crate) fn awaited(&self) -> Option<(&AtomicU32, u32)> {
+        (self.published == self.position)
+            .then(|| (self.slots.word(self.slot()), tag(self.position, self.shift)))
     }
 
     /// The message at the head, if there is one.

@@ -1,16 +1,71 @@
 //! What a poll does with puts.
 
+use std::sync::atomic::Ordering;
 use std::{ptr, slice};
 
-use conduit_core::ni::{Event, MeEvents, Outcome, PtIndex, PutEvent};
-use conduit_core::threads::Mode;
+use conduit_core::ni::{Event, MeEvents, Outcome, PtIndex, PutEvent, Rank};
+use conduit_core::threads::{Lock, Mode};
+
+use crate::ring::{Frame, SLOT};
 
 use super::match_list::{Incoming, Place, Want};
-use super::message::{ACK, FULL, Header, PUT, SEND, STAGED, WANT_ACK, WANT_SEND};
-use super::receive::{Later, Message, Out, Queue, Taken};
-use super::{Shm, staging};
+use super::message::{ACK, COMPACT, Compact, FULL, Header, PUT, SEND, STAGED, WANT_ACK, WANT_SEND};
+use super::receive::{Later, Message, Out, Queue, Taken, mark};
+use super::{Shm, me_id, staging};
 
 impl<M: Mode> Shm<M> {
+    /// Delivers a compact put in the common case: see [`MatchList::accept_quickly`](super::match_list::MatchList). False
+    /// if it isn't one; nothing has happened then.
+    #[inline]
+    pub(super) fn take_quickly<S: FnMut(Event<'_>)>(
+        &self,
+        number: usize,
+        queue: &Queue<M>,
+        only_source: Option<Rank>,
+        slot: *const u8,
+        frame: Frame,
+        out: &mut Out<'_, S>,
+    ) -> bool {
+        // SAFETY: the first slot of a message that was found committed and is not released before we return; aligned to
+        // 64, and any bits are a `Compact`. The tag, which only its producer writes, is not used.
+        let header = unsafe { &*slot.cast::<Compact>() };
+        let length = header.length as usize;
+        let Some(index) = self.indices.get(usize::from(frame.index)) else {
+            return false;
+        };
+        if length > usize::from(frame.slots) * SLOT - COMPACT
+            || only_source.is_some_and(|source| source != header.source)
+            || header.source >= self.size
+            || index.queue.load(Ordering::Relaxed) as usize != number + 1
+        {
+            return false;
+        }
+        let quick = {
+            let mut list = index.list.lock();
+            let Some(quick) = list.accept_quickly(header.source, header.match_bits, length) else {
+                return false;
+            };
+            // Under the list's lock: see `find`.
+            let me = me_id(frame.index, quick.id);
+            queue.delivering.store(mark(me.0), Ordering::Relaxed);
+            quick
+        };
+        out.event(Event::Put(PutEvent {
+            index: PtIndex(frame.index),
+            tag: quick.tag,
+            source: header.source,
+            match_bits: header.match_bits,
+            hdr_data: header.hdr_data,
+            offset: quick.offset,
+            length,
+            requested: length,
+            // SAFETY: the payload lies within the message, as just checked, which stays until the sink has returned.
+            data: unsafe { slice::from_raw_parts(slot.add(COMPACT), length) },
+        }));
+        queue.delivering.store(0, Ordering::Release);
+        true
+    }
+
     /// Places and delivers a put. Gives how it ended and the bytes placed.
     #[inline]
     #[allow(clippy::too_many_arguments)]

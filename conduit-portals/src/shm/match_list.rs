@@ -109,6 +109,14 @@ pub(super) struct Hit {
     pub(super) unlinked: bool,
 }
 
+/// What [`MatchList::accept_quickly`] found: a managed entry that takes the whole message, tells of it, and stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Quick {
+    pub(super) id: EntryId,
+    pub(super) tag: u64,
+    pub(super) offset: u64,
+}
+
 #[derive(Debug)]
 struct Node {
     entry: Entry,
@@ -231,6 +239,45 @@ impl MatchList {
             next => self.nodes[usize::from(next)].previous = previous,
         }
         self.free.push(slot);
+    }
+
+    /// The short way for most messages: the first entry is managed, takes the whole put and stays linked. `None` says
+    /// nothing, and [`Self::accept`] must be asked.
+    #[inline]
+    pub(super) fn accept_quickly(
+        &mut self,
+        source: Rank,
+        match_bits: u64,
+        length: usize,
+    ) -> Option<Quick> {
+        let slot = self.first;
+        let node = self.nodes.get_mut(usize::from(slot))?;
+        let entry = &node.entry;
+        let Memory::Managed { bytes, min_free } = entry.memory else {
+            return None;
+        };
+        let fill = node.fill + length.next_multiple_of(64);
+        let takes = (entry.match_bits ^ match_bits) & !entry.ignore_bits == 0
+            && entry
+                .options
+                .intersection(MeOptions::PUT | MeOptions::USE_ONCE)
+                == MeOptions::PUT
+            && entry.events.contains(MeEvents::OPERATION)
+            && entry.source.is_none_or(|only| only == source)
+            && fill + min_free <= bytes;
+        if !takes {
+            return None;
+        }
+        let quick = Quick {
+            id: EntryId {
+                slot,
+                generation: node.generation,
+            },
+            tag: entry.tag,
+            offset: node.fill as u64,
+        };
+        node.fill = fill;
+        Some(quick)
     }
 
     /// Finds the first entry that takes a message, and accounts for it.

@@ -81,7 +81,22 @@ pub(super) struct Header {
     pub(super) flags: u8,
 }
 
+/// The first half of a header, all that a compact message has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub(super) struct Compact {
+    tag: u32,
+    frame: u32,
+    pub(super) length: u32,
+    pub(super) source: u32,
+    pub(super) match_bits: u64,
+    pub(super) hdr_data: u64,
+}
+
 const _: () = {
+    assert!(size_of::<Compact>() == COMPACT && align_of::<Compact>() <= SLOT);
+    assert!(offset_of!(Compact, length) == offset_of!(Header, length));
+    assert!(offset_of!(Compact, hdr_data) == offset_of!(Header, hdr_data));
     assert!(size_of::<Header>() == SLOT);
     assert!(offset_of!(Header, frame) == 4 && offset_of!(Header, remote_offset) == COMPACT);
 };

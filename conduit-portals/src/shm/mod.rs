@@ -35,6 +35,7 @@ mod statistics;
 #[cfg(test)]
 mod tests;
 mod wait;
+mod watch;
 
 pub use config::ShmConfig;
 pub use error::ShmError;
@@ -60,6 +61,7 @@ use receive::Queue;
 use setup::Allocated;
 use staging::Staging;
 use statistics::Counters;
+use watch::Watches;
 
 /// The shared-memory network of one rank.
 ///
@@ -84,6 +86,7 @@ pub struct Shm<M: Mode> {
     staging: Staging,
     allocated: M::Lock<Allocated>,
     failures: Failures,
+    watches: Watches,
     /// Threads in [`wait`](conduit_core::ni::Ni::wait).
     waiting: AtomicU32,
     statistics: Counters,

@@ -81,6 +81,10 @@ impl<M: Mode> Ni for Shm<M> {
     }
 
     #[inline]
+    fn is_idle(&self) -> bool {
+        self.watches.is_idle()
+    }
+    #[inline]
     fn poll<S: FnMut(Event<'_>)>(&self, eq: EqId, limit: u32, mut sink: S) -> u32 {
         match usize::from(eq.0) < USER_QUEUES {
             true => self.poll_queue(usize::from(eq.0), limit, &mut sink),

@@ -3,7 +3,7 @@
 //! What a peer wrote is not trusted to be in range: a message that makes no sense is counted and passed over, and its
 //! source remembered ([`super::Statistics`]).
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use conduit_core::ni::{Event, MeEvents, Rank};
 use conduit_core::threads::{Lock, Mode};
@@ -26,6 +26,9 @@ pub(super) struct Queue<M: Mode> {
     pub(super) inbox: M::Lock<Inbox>,
     /// The entry whose message is being delivered, as [`mark`] gives it; 0 for none.
     pub(super) delivering: AtomicU64,
+    /// The first of its entries in the table of watches, and how many.
+    pub(super) watch: usize,
+    pub(super) rings: usize,
 }
 
 /// What one thread at a time works on.
@@ -56,6 +59,15 @@ impl Inbound {
             pending: None,
         }
     }
+
+    /// Where and by which tag the ring's next message will show; `None` if there is work without one.
+    #[inline]
+    pub(super) fn awaited(&self) -> Option<(&AtomicU32, u32)> {
+        match self.pending {
+            None => self.ring.awaited(),
+            Some(_) => None,
+        }
+    }
 }
 
 impl Inbox {
@@ -77,14 +89,10 @@ impl Inbox {
                 .any(|inbound| inbound.ring.is_ready() || inbound.pending.is_some())
     }
 
-    /// Whether a poll would change anything at all: the short way out of most polls.
+    /// Whether events are to be delivered that no message announces.
     #[inline]
-    fn has_work(&self) -> bool {
+    pub(super) fn is_owing(&self) -> bool {
         self.later.is_owed()
-            || self
-                .rings
-                .iter()
-                .any(|inbound| inbound.ring.has_work() || inbound.pending.is_some())
     }
 }
 
@@ -178,14 +186,13 @@ impl<M: Mode> Shm<M> {
         let Some(queue) = self.queues.get(number).and_then(|queue| queue.get()) else {
             return 0;
         };
+        if self.watches.are_idle(queue.watch, queue.rings) {
+            return 0;
+        }
         let Some(mut inbox) = queue.inbox.try_lock() else {
             return 0;
         };
-        let inbox = &mut *inbox;
-        if !inbox.has_work() {
-            return 0;
-        }
-        self.poll_inbox(number, queue, inbox, limit, sink)
+        self.poll_inbox(number, queue, &mut inbox, limit, sink)
     }
 
     /// As [`Self::poll_queue`], where there may be something.
@@ -197,13 +204,18 @@ impl<M: Mode> Shm<M> {
         limit: u32,
         sink: &mut S,
     ) -> u32 {
+        if limit == 0 {
+            return 0;
+        }
         let mut out = Out {
             sink,
             count: 0,
             limit,
         };
         if inbox.later.is_owed() && !out.settle(&mut inbox.later) {
-            return out.count;
+            let count = out.count;
+            self.watch(queue.watch, inbox);
+            return count;
         }
         let rings = inbox.rings.len();
         let mut at = inbox.next;
@@ -218,7 +230,9 @@ impl<M: Mode> Shm<M> {
             }
         }
         inbox.next = at;
-        out.count
+        let count = out.count;
+        self.watch(queue.watch, inbox);
+        count
     }
 
     /// Takes what a ring has; false if the limit is reached.
@@ -244,6 +258,15 @@ impl<M: Mode> Shm<M> {
                 }
             };
             let slot = inbound.ring.slots().address(slot);
+            if frame.kind == PUT_COMPACT
+                && self.take_quickly(number, queue, inbound.source, slot, frame, out)
+            {
+                inbound.ring.release(frame);
+                if out.count >= out.limit {
+                    return false;
+                }
+                continue;
+            }
             // SAFETY: found committed, and released only below.
             let header = unsafe { Header::read_compact(slot) };
             let message = Message {

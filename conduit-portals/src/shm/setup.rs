@@ -196,10 +196,13 @@ impl<M: Mode> Shm<M> {
                 reason: "this rank's own queue table was overwritten".to_owned(),
             });
         };
-        self.queues[number].get_or_init(|| Queue {
+        let queue = self.queues[number].get_or_init(|| Queue {
             inbox: M::Lock::new(Inbox::new(inbound)),
             delivering: 0.into(),
+            watch: self.watches.add(rings),
+            rings,
         });
+        self.watch(queue.watch, &queue.inbox.lock());
         Ok(())
     }
 

@@ -20,6 +20,7 @@ use super::mapping::{Mapping, create_file, identity};
 use super::match_list::MatchList;
 use super::setup::{Allocated, ENTRIES};
 use super::statistics::Counters;
+use super::watch::Watches;
 use super::{Index, Peer, Shm, ShmConfig, ShmError};
 
 impl<M: Mode> Shm<M> {
@@ -111,6 +112,14 @@ impl<M: Mode> Shm<M> {
             staging: Default::default(),
             allocated: M::Lock::new(Allocated::new(&layout)),
             failures: Failures::new(processes),
+            watches: Watches::new(
+                QUEUES
+                    * if config.shared_rings(size) {
+                        1
+                    } else {
+                        size as usize
+                    },
+            ),
             waiting: 0.into(),
             statistics: Counters::new(),
             mode: Default::default(),
