@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
@@ -15,14 +14,33 @@ use crate::mapping::Mapping;
 use crate::placement::Cores;
 use crate::side::{PATIENCE, Side};
 use crate::survey::{Reading, survey};
-use crate::{area, report, select};
+use crate::{Event, Options, area, figures, report, run_all, select};
 
-/// Latencies, rates and bandwidths beside this machine's limits, measured in turn.
+/// Latencies, rates and bandwidths of Conduit beside this machine's limits, measured in turn.
+///
+/// Starts jobs of its own: two ranks on two cores, two on one, eight on two.
 #[derive(Debug, Parser)]
-#[command(name = "conduit-perf", version)]
+#[command(name = "conduit-perf", version, args_conflicts_with_subcommands = true)]
 pub struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
+    #[command(flatten)]
+    options: FigureOptions,
+}
+
+#[derive(Debug, Args)]
+struct FigureOptions {
+    /// Print one JSON object per figure and line
+    #[arg(long)]
+    json: bool,
+    /// Only name the figures
+    #[arg(long)]
+    list: bool,
+    /// Exit with 1 unless every figure with a target meets it
+    #[arg(long)]
+    check: bool,
+    #[command(flatten)]
+    choice: Choice,
 }
 
 #[derive(Debug, Subcommand)]
@@ -100,25 +118,70 @@ impl Choice {
 /// The measurement failed or the results can't be written.
 pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
-        Command::Limits(options) => limits(&options)?,
-        Command::Side {
+        None => return figures(&cli.options),
+        Some(Command::Limits(options)) => limits(&options)?,
+        Some(Command::Side {
             rank,
             sides,
             choice,
-        } => companion(rank, sides, &choice)?,
+        }) => companion(rank, sides, &choice)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Measures Conduit.
+fn figures(options: &FigureOptions) -> anyhow::Result<ExitCode> {
+    if options.list {
+        print_names(figures::names())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let asked = Options {
+        quick: options.choice.quick,
+        figures: options.choice.figures.clone(),
+    };
+    let bar = bar(0);
+    let mut left_out = 0;
+    let figures = run_all(&asked, |event| match event {
+        Event::Started { job, done, of } => {
+            bar.set_length(*of as u64);
+            bar.set_position(*done as u64);
+            bar.set_message(format!("{} ranks", job.ranks()));
+        }
+        Event::Figure(figure) => {
+            bar.inc(1);
+            bar.set_message(figure.name.clone());
+        }
+        Event::LeftOut { name, size, reason } => {
+            bar.inc(1);
+            left_out += 1;
+            bar.suspend(|| eprintln!("{name} of {size} bytes left out: {reason}"));
+        }
+    })?;
+    bar.finish_and_clear();
+    let summary = report::Summary::of(&figures);
+    let mut out = io::stdout().lock();
+    if options.json {
+        report::json_lines(&mut out, &figures)?;
+    } else {
+        writeln!(out, "{}\n{summary}", report::figures(&figures))?;
+    }
+    let failed = options.check && (!summary.all_within() || left_out > 0);
+    Ok(ExitCode::from(u8::from(failed)))
+}
+
+fn print_names<'n>(names: impl Iterator<Item = &'n str>) -> io::Result<()> {
+    let mut names: Vec<_> = names.collect();
+    names.dedup();
+    writeln!(io::stdout(), "{}", names.join("\n"))
 }
 
 fn limits(options: &LimitOptions) -> anyhow::Result<()> {
     let choice = &options.choice;
     select::check(&choice.figures, catalogue(2).iter().map(|limit| limit.name))?;
-    let mut out = io::stdout().lock();
     if options.list {
-        let mut names: Vec<_> = catalogue(2).iter().map(|limit| limit.name).collect();
-        names.dedup();
-        return Ok(writeln!(out, "{}", names.join("\n"))?);
+        return Ok(print_names(catalogue(2).iter().map(|limit| limit.name))?);
     }
+    let mut out = io::stdout().lock();
     let mut readings = Vec::new();
     for &sides in &options.ranks {
         let sides = usize::from(sides);
@@ -174,7 +237,7 @@ fn read_with_companions(
     let asked = limits.len();
     let side = Side::join(mapping.area()?, cores, 0, sides, PATIENCE)?;
     let plan = choice.plan();
-    let bar = progress(asked * plan.good, sides);
+    let bar = bar(asked * plan.good).with_message(format!("{sides} processes"));
     let readings = survey(&side, limits, plan, &mut |done| {
         bar.set_position(done as u64);
     })?;
@@ -205,12 +268,10 @@ fn companion(rank: usize, sides: usize, choice: &Choice) -> anyhow::Result<()> {
 }
 
 /// A bar on standard error; nothing is drawn if that is no terminal.
-fn progress(steps: usize, sides: usize) -> ProgressBar {
+fn bar(steps: usize) -> ProgressBar {
     let bar = ProgressBar::new(steps as u64);
-    bar.enable_steady_tick(Duration::from_millis(250));
     match ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}") {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
     }
-    .with_message(format!("{sides} processes"))
 }

@@ -65,6 +65,14 @@ pub enum Error {
         /// Cores there are.
         cores: usize,
     },
+    /// A rank's segment is not mapped in another rank, so that there is no memory for limits.
+    #[error("rank {rank} has no mapping of rank {home}'s segment (CONDUIT_WINDOWS)")]
+    NoWindow {
+        /// The rank without the mapping.
+        rank: u32,
+        /// The rank with the segment.
+        home: u32,
+    },
     /// A system call failed.
     #[error("{call}: {source}")]
     System {

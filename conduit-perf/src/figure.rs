@@ -52,7 +52,7 @@ impl fmt::Display for Unit {
     }
 }
 
-/// The ratio that a figure should reach.
+/// What a figure should reach.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
@@ -60,15 +60,18 @@ pub enum Target {
     AtMost(f64),
     /// A rate at least this part of the limit's.
     AtLeast(f64),
+    /// A time of at most this many nanoseconds, whatever the limit's.
+    Nanoseconds(f64),
 }
 
 impl Target {
-    /// Whether `ratio` reaches it.
+    /// Whether a figure with this ratio and value reaches it.
     #[must_use]
-    pub fn met(self, ratio: f64) -> bool {
+    pub fn met(self, ratio: f64, value: f64) -> bool {
         match self {
             Self::AtMost(most) => ratio <= most,
             Self::AtLeast(least) => ratio >= least,
+            Self::Nanoseconds(most) => value <= most,
         }
     }
 }
@@ -78,6 +81,7 @@ impl fmt::Display for Target {
         match self {
             Self::AtMost(most) => write!(f, "≤ {most}"),
             Self::AtLeast(least) => write!(f, "≥ {least}"),
+            Self::Nanoseconds(most) => write!(f, "≤ {most} ns"),
         }
     }
 }
@@ -164,7 +168,7 @@ impl Figure {
         let target = self.target?;
         Some(match self.rounds {
             0 => Verdict::Unsettled,
-            _ if target.met(self.ratio) => Verdict::Within,
+            _ if target.met(self.ratio, self.value) => Verdict::Within,
             _ => Verdict::Outside,
         })
     }

@@ -44,11 +44,14 @@
 
 pub mod alternate;
 pub mod area;
+mod bench;
 pub mod cli;
 pub mod companions;
 pub mod compare;
 mod error;
 pub mod figure;
+pub mod figures;
+pub mod job;
 pub mod limits;
 pub mod mapping;
 pub mod piece;
@@ -63,6 +66,7 @@ mod testing;
 pub use compare::Comparison;
 pub use error::Error;
 pub use figure::{Figure, Target};
+pub use job::{Event, Options, rank_main, run_all};
 pub use mapping::Mapping;
 pub use piece::Piece;
 pub use side::Side;

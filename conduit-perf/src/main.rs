@@ -5,5 +5,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> anyhow::Result<ExitCode> {
+    if let Some(code) = conduit_perf::rank_main() {
+        return Ok(code);
+    }
     conduit_perf::cli::run(conduit_perf::cli::Cli::parse())
 }

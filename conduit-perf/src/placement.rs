@@ -65,6 +65,18 @@ impl Cores {
             .ok_or(Error::TooFewCores { sides: 1, cores })
     }
 
+    /// Lets the calling thread, and what it starts, run on these cores only.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn confine(&self) -> Result<(), Error> {
+        let mut set = CpuSet::new();
+        for &core in &self.0 {
+            set.set(core);
+        }
+        sched_setaffinity(None, &set).map_err(Error::system("sched_setaffinity"))
+    }
+
     /// Pins the calling thread to one core.
     ///
     /// # Errors

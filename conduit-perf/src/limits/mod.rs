@@ -6,6 +6,7 @@
 pub mod barrier;
 pub mod cache_line;
 pub mod copy;
+pub mod fetch_add;
 pub mod one_core;
 pub mod queue;
 
@@ -16,6 +17,7 @@ use crate::placement::Placement;
 use barrier::CounterBarrier;
 use cache_line::{CacheLine, Lines};
 use copy::{Copy, Direction};
+use fetch_add::FetchAdd;
 use one_core::{FutexRoundTrip, YieldRoundTrip};
 use queue::{LINE, Queue};
 
@@ -106,6 +108,18 @@ fn copy_name(direction: Direction) -> &'static str {
     }
 }
 
+/// Time of an atomic addition to a word in the core's own cache, in nanoseconds.
+#[must_use]
+pub fn fetch_add() -> Limit {
+    Limit::new(
+        "bare-fetch-add",
+        8,
+        Unit::Nanoseconds,
+        Placement::Apart,
+        FetchAdd,
+    )
+}
+
 /// Rate of a queue of 64-byte slots, the best of three lengths: short rings fall into a step in which each slot is
 /// fetched back at once, and how short that is depends on the machine.
 #[must_use]
@@ -184,7 +198,12 @@ pub fn catalogue(sides: usize) -> Vec<Limit> {
         limits.push(small_copy(direction, 8));
         limits.extend(BULK_SIZES.map(|size| bulk_copy(direction, size)));
     }
-    limits.extend([yield_round_trip(), futex_round_trip(), counter_barrier()]);
+    limits.extend([
+        fetch_add(),
+        yield_round_trip(),
+        futex_round_trip(),
+        counter_barrier(),
+    ]);
     limits
 }
 

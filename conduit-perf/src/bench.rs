@@ -1,0 +1,158 @@
+//! A rank of a measured job: Conduit attached, with the handlers that the figures' messages run, and the memory that
+//! figures and limits share.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use conduit::{Conduit, Handlers, Long, Medium, Rank, Short};
+use zerocopy::FromBytes;
+
+use crate::Error;
+use crate::area::{AREA_BYTES, CONTROL_BYTES, SharedArea};
+use crate::limits::queue::checksum;
+
+/// What this rank's handlers have seen. They run on the rank's only thread, so they add without a locked instruction.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct Seen {
+    /// Requests.
+    pub(crate) requests: AtomicU64,
+    /// Sum of what the requests carried.
+    pub(crate) sum: AtomicU64,
+    /// Replies, and the words of [`Messages::finished`].
+    pub(crate) answers: AtomicU64,
+}
+
+impl Seen {
+    /// Forgets everything, before a run.
+    pub(crate) fn reset(&self) {
+        for word in [&self.requests, &self.sum, &self.answers] {
+            word.store(0, Relaxed);
+        }
+    }
+
+    #[inline]
+    fn request(&self, value: u64) {
+        add(&self.sum, value);
+        add(&self.requests, 1);
+    }
+}
+
+#[inline]
+fn add(word: &AtomicU64, value: u64) {
+    word.store(word.load(Relaxed).wrapping_add(value), Relaxed);
+}
+
+/// The handlers' names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Messages {
+    /// Counts its argument and replies.
+    pub(crate) ping: Short<(u64,)>,
+    /// Counts its argument; no reply.
+    pub(crate) count: Short<(u64,)>,
+    /// Counts the words of its payload; no reply.
+    pub(crate) medium: Medium<()>,
+    /// Counts the bytes that landed; no reply.
+    pub(crate) long: Long<()>,
+    /// The other rank has seen a whole flood.
+    pub(crate) finished: Short<()>,
+}
+
+impl Messages {
+    fn register(handlers: &mut Handlers, seen: &Arc<Seen>) -> Self {
+        let see = || Arc::clone(seen);
+        let answered = |seen: Arc<Seen>| move |_: &conduit::Call<'_>, ()| add(&seen.answers, 1);
+        let pong = handlers.short(answered(see()));
+        let ping = handlers.short({
+            let seen = see();
+            move |call, (value,): (u64,)| {
+                seen.request(value);
+                // A refused reply leaves the requester waiting, and the launcher's time limit ends the job; it can't
+                // be: this is the first reply to a request.
+                let _ = call.reply(pong, ());
+            }
+        });
+        let count = handlers.short({
+            let seen = see();
+            move |_, (value,): (u64,)| seen.request(value)
+        });
+        let medium = handlers.medium({
+            let seen = see();
+            // The payload is aligned to 16 and whole words are sent; anything else is seen as a wrong sum.
+            move |_, (), bytes| seen.request(<[u64]>::ref_from_bytes(bytes).map_or(0, checksum))
+        });
+        let long = handlers.long({
+            let seen = see();
+            move |_, (), landed| seen.request(landed.length as u64)
+        });
+        Self {
+            ping,
+            count,
+            medium,
+            long,
+            finished: handlers.short(answered(see())),
+        }
+    }
+}
+
+/// A rank that measures.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    pub(crate) conduit: Conduit,
+    pub(crate) seen: Arc<Seen>,
+    pub(crate) messages: Messages,
+    /// The rank in whose segment the shared area lies, and at which rank 0's operations aim: the last.
+    pub(crate) home: Rank,
+}
+
+impl Bench {
+    /// Joins the job. Collective.
+    ///
+    /// # Errors
+    /// The job can't be joined, or there isn't the memory.
+    pub(crate) fn start() -> conduit::Result<Self> {
+        let job = conduit::start()?;
+        let seen = Arc::<Seen>::default();
+        let mut handlers = Handlers::new();
+        let messages = Messages::register(&mut handlers, &seen);
+        let home = job.size() - 1;
+        let bytes = if job.rank() == home { AREA_BYTES } else { 0 };
+        let conduit = job.attach(handlers, bytes)?;
+        Ok(Self {
+            conduit,
+            seen,
+            messages,
+            home,
+        })
+    }
+
+    /// The shared area: all of the home rank's segment, through this rank's own mapping of it.
+    ///
+    /// # Errors
+    /// This rank has no mapping of it.
+    pub(crate) fn area(&self) -> Result<SharedArea<'_>, Error> {
+        let window = self.conduit.window(self.home).map_err(failed("window"))?;
+        let window = window.and_then(NonNull::new).ok_or(Error::NoWindow {
+            rank: self.conduit.rank(),
+            home: self.home,
+        })?;
+        // SAFETY: the segment is mapped as long as the borrow of `self` lasts, zeroed by `attach`, `AREA_BYTES` long
+        // (`start`), and reached only through this and through the figures' own operations, which keep to the work area
+        // while it is theirs.
+        unsafe { SharedArea::new(window, AREA_BYTES) }
+    }
+
+    /// Where the work area starts in the home rank's segment.
+    pub(crate) fn work(&self) -> usize {
+        CONTROL_BYTES
+    }
+}
+
+/// Makes a `map_err` argument for a call of Conduit in a figure.
+pub(crate) fn failed(name: &'static str) -> impl Fn(conduit::Error) -> Error {
+    move |source| Error::Figure {
+        name,
+        source: Box::new(source),
+    }
+}

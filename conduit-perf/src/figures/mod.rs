@@ -1,0 +1,119 @@
+//! Conduit's figures, each with the limit that it is set beside: a table of what is measured in which job.
+
+pub(crate) mod collective;
+pub(crate) mod messages;
+pub(crate) mod rma;
+
+use serde::{Deserialize, Serialize};
+
+use crate::bench::Bench;
+use crate::compare::Comparison;
+use crate::limits::BULK_SIZES;
+
+/// The jobs that figures are measured in. What Conduit does while it waits depends on whether ranks share cores, and it
+/// decides that when the job starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Job {
+    /// Two ranks on two cores.
+    Pair,
+    /// Two ranks on one core.
+    OneCore,
+    /// Eight ranks on two cores.
+    Crowd,
+}
+
+impl Job {
+    /// All jobs, in the order in which they run.
+    pub const ALL: [Self; 3] = [Self::Pair, Self::OneCore, Self::Crowd];
+
+    /// Ranks.
+    #[must_use]
+    pub fn ranks(self) -> usize {
+        match self {
+            Self::Pair | Self::OneCore => 2,
+            Self::Crowd => 8,
+        }
+    }
+
+    /// Cores that its ranks may use; they use fewer if the machine has fewer.
+    #[must_use]
+    pub fn cores(self) -> usize {
+        match self {
+            Self::Pair | Self::Crowd => 2,
+            Self::OneCore => 1,
+        }
+    }
+}
+
+/// Builds a comparison for a size in bytes; `None` if Conduit's settings don't allow the size.
+type Build = for<'b> fn(&'b Bench, usize) -> Option<Comparison<'b>>;
+
+/// A line of the table.
+pub(crate) struct Entry {
+    pub(crate) name: &'static str,
+    pub(crate) job: Job,
+    /// Bytes per operation, a figure each.
+    pub(crate) sizes: &'static [usize],
+    pub(crate) build: Build,
+}
+
+const fn pair(name: &'static str, sizes: &'static [usize], build: Build) -> Entry {
+    Entry {
+        name,
+        job: Job::Pair,
+        sizes,
+        build,
+    }
+}
+
+const WORD: &[usize] = &[8];
+const NONE: &[usize] = &[0];
+
+/// Payloads of medium floods, in bytes.
+const MEDIUM: &[usize] = &[512, 1 << 10, 4 << 10, 16 << 10];
+
+/// Everything that is measured, in this order.
+pub(crate) const ENTRIES: &[Entry] = &[
+    pair("put", WORD, rma::put),
+    pair("put-u64", WORD, rma::put_u64),
+    pair("put-nb", WORD, rma::put_nb),
+    pair("put-nbi", WORD, rma::put_nbi),
+    pair("put-nbi-rate", WORD, rma::put_nbi_rate),
+    pair("put-value", WORD, rma::put_value),
+    pair("get", WORD, rma::get),
+    pair("get-u64", WORD, rma::get_u64),
+    pair("get-value", WORD, rma::get_value),
+    pair("fetch-add", WORD, rma::fetch_add),
+    pair("am-short-round-trip", NONE, messages::round_trip),
+    pair("am-short-round-trip", NONE, messages::round_trip_one_line),
+    pair("am-short-flood", NONE, messages::short_flood),
+    pair("am-medium-flood", MEDIUM, messages::medium_flood),
+    pair("am-long", &BULK_SIZES, messages::long_bandwidth),
+    pair("put-bandwidth", &BULK_SIZES, rma::put_bandwidth),
+    pair("get-bandwidth", &BULK_SIZES, rma::get_bandwidth),
+    pair("barrier", NONE, collective::barrier),
+    Entry {
+        name: "one-core-am-round-trip",
+        job: Job::OneCore,
+        sizes: NONE,
+        build: messages::one_core_round_trip,
+    },
+    Entry {
+        name: "one-core-barrier",
+        job: Job::OneCore,
+        sizes: NONE,
+        build: collective::one_core_barrier,
+    },
+    Entry {
+        name: "crowd-barrier",
+        job: Job::Crowd,
+        sizes: NONE,
+        build: collective::crowd_barrier,
+    },
+];
+
+/// The names of all figures.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ENTRIES.iter().map(|entry| entry.name)
+}

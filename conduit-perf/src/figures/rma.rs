@@ -1,0 +1,246 @@
+//! Puts, gets and atomics by rank 0 on the home rank's segment, which is mapped: they are set beside what the same core
+//! does with the same bytes without Conduit. The other ranks stand by, as in the limits.
+
+use std::hint::black_box;
+use std::sync::atomic::{Ordering::SeqCst, compiler_fence};
+use std::time::Instant;
+
+use conduit::{AtomicOp, Result};
+
+use crate::bench::{Bench, failed};
+use crate::compare::Comparison;
+use crate::figure::{Target, Unit};
+use crate::limits::copy::Direction;
+use crate::limits::{self, Limit};
+use crate::piece::Piece;
+use crate::side::Side;
+
+/// Time of a small blocking put or get.
+const SMALL: Option<Target> = Some(Target::AtMost(1.3));
+/// Bandwidth.
+const BULK: Option<Target> = Some(Target::AtLeast(0.9));
+
+/// Does an operation so many times with this private memory.
+pub(crate) type Repeat = fn(&Bench, &mut [u8], u64) -> Result<()>;
+
+/// Operations on 8 bytes by name, for [`crate::count`].
+pub(crate) const SMALL_OPERATIONS: &[(&str, Repeat)] = &[
+    ("put", repeat_put),
+    ("put-u64", repeat_put_u64),
+    ("put-nb", repeat_put_nb),
+    ("put-nbi", repeat_put_nbi),
+    ("put-value", repeat_put_value),
+    ("get", repeat_get),
+    ("get-u64", repeat_get_u64),
+    ("get-value", repeat_get_value),
+    ("fetch-add", repeat_fetch_add),
+];
+
+/// Rank 0 repeats the operation, between its private memory of `size` bytes and the start of the work area.
+fn piece<'b>(
+    bench: &'b Bench,
+    name: &'static str,
+    size: usize,
+    repeat: Repeat,
+) -> impl Piece + use<'b> {
+    let mut private = vec![1u8; size];
+    move |side: &Side<'_>, count| {
+        side.meet()?;
+        let start = Instant::now();
+        if side.rank() == 0 {
+            repeat(bench, &mut private, count).map_err(failed(name))?;
+        }
+        Ok(start.elapsed())
+    }
+}
+
+fn comparison<'b>(
+    bench: &'b Bench,
+    name: &'static str,
+    size: usize,
+    (limit, target): (Limit, Option<Target>),
+    repeat: Repeat,
+) -> Option<Comparison<'b>> {
+    let piece = piece(bench, name, size, repeat);
+    Some(Comparison::new(name, size, limit, target, piece))
+}
+
+fn copy_in(size: usize) -> Limit {
+    limits::small_copy(Direction::In, size)
+}
+
+fn copy_out(size: usize) -> Limit {
+    limits::small_copy(Direction::Out, size)
+}
+
+/// A blocking put whose length is known at run time only, as the limit's.
+pub(super) fn put(bench: &Bench, size: usize) -> Option<Comparison<'_>> {
+    comparison(bench, "put", size, (copy_in(size), SMALL), repeat_put)
+}
+
+/// A blocking put of a number.
+pub(super) fn put_u64(bench: &Bench, size: usize) -> Option<Comparison<'_>> {
+    let limit = (copy_in(size), SMALL);
+    comparison(bench, "put-u64", size, limit, repeat_put_u64)
+}
+
+/// A put with a handle, waited for at once.
+pub(super) fn put_nb(bench: &Bench, size: usize) -> Option<Comparison<'_>> {
+    comparison(bench, "put-nb", size, (copy_in(size), None), repeat_put_nb)
+}
+
+/// An implicit put, waited for at once.
+pub(super) fn put_nbi(bench: &Bench, size: usize) -> Option<Comparison<'_>> {
+    let limit = (copy_in(size), None);
+    comparison(bench, "put-nbi", size, limit, repeat_put_nbi)
+}
+
+/// Implicit puts one after the other, waited for together at the end.
+pub(super) fn put_nbi_rate(bench: &Bench, size: usize) -> Option<Comparison<'_>> {
+    let limit = Limit {
+        unit: Unit::Millions,
+        ..copy_in(size)
+    };
+    comparison(
+        bench,
+        "put-nbi-rate",
+        size,
+        (limit, None),
+        repeat_put_nbi_rate,
+    )
+}
+
+/// A put of a value in a register.
+pub(super) fn put_value(bench: &Bench, size: usize) -> Option<Comparison<'_>> {
+    let limit = (copy_in(size), None);
+    comparison(bench, "put-value", size, limit, repeat_put_value)
+}
+
+/// A blocking get whose length is known at run time only, as the limit's.
+pub(super) fn get(bench: &Bench, size: usize) -> Option<Comparison<'_>> {
+    comparison(bench, "get", size, (copy_out(size), SMALL), repeat_get)
+}
+
+/// A blocking get of a number.
+pub(super) fn get_u64(bench: &Bench, size: usize) -> Option<Comparison<'_>> {
+    let limit = (copy_out(size), SMALL);
+    comparison(bench, "get-u64", size, limit, repeat_get_u64)
+}
+
+/// A get of a value into a register.
+pub(super) fn get_value(bench: &Bench, size: usize) -> Option<Comparison<'_>> {
+    let limit = (copy_out(size), None);
+    comparison(bench, "get-value", size, limit, repeat_get_value)
+}
+
+/// A remote atomic addition that fetches.
+pub(super) fn fetch_add(bench: &Bench, size: usize) -> Option<Comparison<'_>> {
+    let limit = (limits::fetch_add(), None);
+    comparison(bench, "fetch-add", size, limit, repeat_fetch_add)
+}
+
+/// Blocking puts of many bytes.
+pub(super) fn put_bandwidth(bench: &Bench, size: usize) -> Option<Comparison<'_>> {
+    let limit = (limits::bulk_copy(Direction::In, size), BULK);
+    comparison(bench, "put-bandwidth", size, limit, repeat_put)
+}
+
+/// Blocking gets of many bytes.
+pub(super) fn get_bandwidth(bench: &Bench, size: usize) -> Option<Comparison<'_>> {
+    let limit = (limits::bulk_copy(Direction::Out, size), BULK);
+    comparison(bench, "get-bandwidth", size, limit, repeat_get)
+}
+
+/// Repeats `operation(target, offset)`. Each has to happen, none may be merged with the next: the fence costs no
+/// instruction, and the limits have it too.
+#[inline(always)]
+fn repeat(
+    bench: &Bench,
+    count: u64,
+    mut operation: impl FnMut(conduit::Rank, usize) -> Result<()>,
+) -> Result<()> {
+    let (target, offset) = black_box((bench.home, bench.work()));
+    for _ in 0..count {
+        operation(target, offset)?;
+        compiler_fence(SeqCst);
+    }
+    Ok(())
+}
+
+fn repeat_put(bench: &Bench, private: &mut [u8], count: u64) -> Result<()> {
+    let source: &[u8] = black_box(private);
+    repeat(bench, count, |target, offset| {
+        bench.conduit.put(target, offset, source)
+    })
+}
+
+fn repeat_put_u64(bench: &Bench, _: &mut [u8], count: u64) -> Result<()> {
+    let mut value = black_box(1u64);
+    repeat(bench, count, |target, offset| {
+        value += 1;
+        bench.conduit.put(target, offset, &value)
+    })
+}
+
+fn repeat_put_nb(bench: &Bench, private: &mut [u8], count: u64) -> Result<()> {
+    let source: &[u8] = black_box(private);
+    repeat(bench, count, |target, offset| {
+        let handle = bench.conduit.put_nb(target, offset, source)?;
+        bench.conduit.wait(handle)
+    })
+}
+
+fn repeat_put_nbi(bench: &Bench, private: &mut [u8], count: u64) -> Result<()> {
+    let source: &[u8] = black_box(private);
+    repeat(bench, count, |target, offset| {
+        bench.conduit.put_nbi(target, offset, source)?;
+        bench.conduit.wait_puts()
+    })
+}
+
+fn repeat_put_nbi_rate(bench: &Bench, private: &mut [u8], count: u64) -> Result<()> {
+    let source: &[u8] = black_box(private);
+    repeat(bench, count, |target, offset| {
+        bench.conduit.put_nbi(target, offset, source)
+    })?;
+    bench.conduit.wait_puts()
+}
+
+fn repeat_put_value(bench: &Bench, _: &mut [u8], count: u64) -> Result<()> {
+    let mut value = black_box(1u64);
+    repeat(bench, count, |target, offset| {
+        value += 1;
+        bench.conduit.put_value(target, offset, value, 8)
+    })
+}
+
+fn repeat_get(bench: &Bench, private: &mut [u8], count: u64) -> Result<()> {
+    let destination = black_box(private);
+    repeat(bench, count, |target, offset| {
+        bench.conduit.get(destination, target, offset)
+    })
+}
+
+fn repeat_get_u64(bench: &Bench, _: &mut [u8], count: u64) -> Result<()> {
+    repeat(bench, count, |target, offset| {
+        let mut value = 0u64;
+        bench.conduit.get(&mut value, target, offset)?;
+        black_box(value);
+        Ok(())
+    })
+}
+
+fn repeat_get_value(bench: &Bench, _: &mut [u8], count: u64) -> Result<()> {
+    repeat(bench, count, |target, offset| {
+        black_box(bench.conduit.get_value(target, offset, 8)?);
+        Ok(())
+    })
+}
+
+fn repeat_fetch_add(bench: &Bench, _: &mut [u8], count: u64) -> Result<()> {
+    repeat(bench, count, |target, offset| {
+        let conduit = &bench.conduit;
+        black_box(conduit.atomic_fetch(target, offset, AtomicOp::Add, 1u64)?);
+        Ok(())
+    })
+}
