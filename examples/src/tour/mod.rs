@@ -4,6 +4,7 @@
 //! found. Started by a launcher (it finds PMI's variables), it is a rank and does the checks at once.
 
 mod checks;
+mod figures;
 mod jobs;
 mod show;
 
@@ -34,7 +35,6 @@ struct Options {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
     Checks,
-    Figures,
     Heat,
     Wordcount,
 }
@@ -44,7 +44,6 @@ impl Part {
     fn name(self) -> &'static str {
         match self {
             Self::Checks => "checks",
-            Self::Figures => "figures",
             Self::Heat => "heat",
             Self::Wordcount => "wordcount",
         }
@@ -53,6 +52,10 @@ impl Part {
 
 /// The program. Its exit code is 0 only if everything was verified.
 pub fn main() -> ExitCode {
+    // The measurements start this program as ranks too, in a way of their own.
+    if let Some(ended) = conduit_perf::rank_main() {
+        return ended;
+    }
     let options = Options::parse();
     let launched = std::env::var_os("PMI_RANK").is_some();
     let ended = match options.part {
@@ -81,7 +84,6 @@ fn rank(part: Part) -> Result<bool> {
             checks::run()?;
             true
         }
-        Part::Figures => true,
         Part::Heat => heat::run(plate)?.is_none_or(|report| {
             println!("{report}");
             report.different == 0

@@ -1,0 +1,30 @@
+//! The measurements: those of `conduit-perf`, the quick ones.
+
+use anyhow::Result;
+use conduit_perf::report;
+use conduit_perf::{Event, Options, run_all};
+
+use super::show::Show;
+
+/// Measures and shows the table. What it shows depends on the machine, so it says nothing of success; an error does.
+pub(super) fn run(show: &mut Show) -> Result<()> {
+    let options = Options {
+        quick: true,
+        figures: Vec::new(),
+    };
+    let (mut done, mut total) = (0, 0);
+    let figures = run_all(&options, |event| {
+        match event {
+            Event::Started { of, .. } => total = *of,
+            Event::Figure(_) => done += 1,
+            Event::LeftOut { name, reason, .. } => {
+                done += 1;
+                show.line(&format!("{name} left out: {reason}"));
+            }
+        }
+        show.begin(&format!("figure {done} of {total}"));
+    })?;
+    show.line(&report::figures(&figures).to_string());
+    show.line(&report::Summary::of(&figures).to_string());
+    Ok(())
+}
