@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use crate::figure::Unit;
+use crate::placement::Placement;
 
 /// How long and how often to measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,6 +43,20 @@ impl Plan {
         time: Duration::from_micros(300),
         runs: 3,
     };
+
+    /// The plan for sides that run there: those that share cores take turns, so that more turns have to go into a run
+    /// until its start no longer counts.
+    #[must_use]
+    pub fn placed(self, placement: Placement) -> Self {
+        let turns = match placement {
+            Placement::Apart => 1,
+            Placement::OneCore | Placement::Dealt => 5,
+        };
+        Self {
+            time: self.time * turns,
+            ..self
+        }
+    }
 }
 
 /// One reading of the figure between two of the limit, in seconds per operation.

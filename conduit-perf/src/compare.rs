@@ -67,7 +67,7 @@ impl<'p> Comparison<'p> {
         side.place(self.limit.placement)?;
         let tally = alternate(
             side,
-            plan,
+            plan.placed(self.limit.placement),
             &mut *self.limit.piece,
             &mut *self.figure,
             progress,
@@ -134,7 +134,7 @@ pub fn alternate(
     Ok(tally)
 }
 
-/// Finds the number of operations that take about `goal`; the same on all sides.
+/// Finds the number of operations that take about `goal`, undisturbed; the same on all sides.
 ///
 /// # Errors
 /// Any side's error ends it on all sides.
@@ -143,9 +143,15 @@ pub fn calibrate(
     piece: &mut (impl Piece + ?Sized),
     goal: Duration,
 ) -> Result<u64, Error> {
+    /// One run alone may be slow for its surroundings: a core that was taken away for a while would look like a long
+    /// operation, and so few operations be run that only their start is measured.
+    const RUNS: usize = 3;
     let mut count = 1;
     loop {
-        let time = run(side, piece, count)?;
+        let mut time = Duration::MAX;
+        for _ in 0..RUNS {
+            time = time.min(run(side, piece, count)?);
+        }
         match side.agree(next_count(count, time, goal).unwrap_or(0))? {
             0 => return Ok(count),
             next => count = next,

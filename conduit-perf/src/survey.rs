@@ -48,7 +48,7 @@ pub fn survey(
     for limit in limits.iter_mut() {
         side.place(limit.placement)?;
         runs.push((
-            calibrate(side, &mut *limit.piece, plan.time)?,
+            calibrate(side, &mut *limit.piece, plan.placed(limit.placement).time)?,
             Vec::with_capacity(plan.good),
         ));
     }
