@@ -15,7 +15,11 @@ pub(super) fn run(show: &mut Show) -> Result<()> {
     let (mut done, mut total) = (0, 0);
     let figures = run_all(&options, |event| {
         match event {
-            Event::Started { of, .. } => total = *of,
+            Event::Started { job, of, .. } => {
+                total = *of;
+                let (ranks, cores) = (job.ranks(), job.cores());
+                show.line(&format!("measuring {ranks} ranks, cores: {cores}"));
+            }
             Event::Figure(_) => done += 1,
             Event::LeftOut { name, reason, .. } => {
                 done += 1;

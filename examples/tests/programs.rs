@@ -1,0 +1,128 @@
+//! The example programs and the tour, as jobs.
+
+use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use conduit_run::Launch;
+
+const HEAT: &str = env!("CARGO_BIN_EXE_heat");
+const WORDCOUNT: &str = env!("CARGO_BIN_EXE_wordcount");
+const TOUR: &str = env!("CARGO_BIN_EXE_tour");
+
+/// Runs a job; gives its exit code and what its ranks wrote.
+fn job(ranks: usize, program: &str, arguments: &[&str], settings: &[(&str, &str)]) -> (u8, String) {
+    let text = Arc::new(Mutex::new(String::new()));
+    let sink = Arc::clone(&text);
+    let launch = Launch::new(ranks, program)
+        .args(arguments)
+        .quiet(true)
+        .timeout(Some(Duration::from_secs(60)))
+        .output(move |_, _, line| {
+            let mut text = sink.lock().unwrap();
+            text.push_str(&String::from_utf8_lossy(line));
+            text.push('\n');
+        });
+    let launch = settings
+        .iter()
+        .fold(launch, |launch, (name, value)| launch.env(name, value));
+    let outcome = launch.run().expect("the job starts");
+    let text = text.lock().unwrap().clone();
+    (outcome.exit_code, text)
+}
+
+const UNMAPPED: [(&str, &str); 2] = [("CONDUIT_WINDOWS", "0"), ("CONDUIT_INJECT", "0")];
+
+#[test]
+fn heat_equals_the_serial_plate() {
+    for (ranks, settings) in [(1, &[][..]), (2, &[]), (5, &[]), (3, &UNMAPPED)] {
+        let arguments = ["--rows", "23", "--columns", "40", "--steps", "31"];
+        let (code, text) = job(ranks, HEAT, &arguments, settings);
+        assert_eq!(code, 0, "{ranks} ranks: {text}");
+        assert!(text.contains("all 920 cells equal"), "{text}");
+    }
+}
+
+#[test]
+fn heat_manages_the_smallest_plates() {
+    for (rows, columns) in [("4", "1"), ("4", "2"), ("9", "3")] {
+        let (code, text) = job(
+            4,
+            HEAT,
+            &["--rows", rows, "--columns", columns, "--steps", "5"],
+            &[],
+        );
+        assert_eq!(code, 0, "{rows} x {columns}: {text}");
+    }
+    let (code, text) = job(4, HEAT, &["--rows", "3"], &[]);
+    assert_eq!(code, 1);
+    assert!(text.contains("4 ranks are too many for 3 rows"), "{text}");
+}
+
+#[test]
+fn words_are_counted_as_by_one() {
+    let sources = [
+        concat!(env!("CARGO_MANIFEST_DIR"), "/src/heat.rs"),
+        WORDCOUNT,
+    ];
+    for (ranks, files, settings) in [
+        (1, &[][..], &[][..]),
+        (4, &[], &[]),
+        (3, &sources[..1], &UNMAPPED),
+        (2, &sources[..1], &[]),
+    ] {
+        let (code, text) = job(ranks, WORDCOUNT, files, settings);
+        assert_eq!(code, 0, "{ranks} ranks: {text}");
+        assert!(
+            text.contains("all counts equal to a serial count"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let (code, text) = job(2, WORDCOUNT, &["no-such-file"], &[]);
+    assert_eq!(code, 1);
+    assert!(text.contains("no-such-file"), "{text}");
+}
+
+/// The tour as a user starts it, without measurements.
+fn tour(settings: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(TOUR);
+    command
+        .args(["-n", "3", "--no-figures"])
+        .envs(settings.iter().copied());
+    command.output().expect("the tour starts")
+}
+
+#[test]
+fn the_tour_verifies_everything() {
+    let output = tour(&[]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{text}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let verified = text
+        .lines()
+        .filter(|line| line.starts_with(" ") && line.contains(" verified: "))
+        .count();
+    assert_eq!(
+        verified, 24,
+        "12 checks with memory mapped and 12 without: {text}"
+    );
+    assert!(text.contains("both examples right"), "{text}");
+}
+
+#[test]
+fn the_tour_fails_when_its_ranks_do() {
+    let output = tour(&[("GASNET_PORTAL_AM_LIMIT", "many")]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(
+        errors.contains("GASNET_PORTAL_AM_LIMIT") && errors.contains("many"),
+        "{errors}"
+    );
+}

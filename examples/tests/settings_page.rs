@@ -1,0 +1,54 @@
+//! `docs/settings.md` says what the settings table says. After a change of the table,
+//! `CONDUIT_TEST_WRITE=1 cargo test -p conduit-examples --test settings_page` writes the page anew.
+
+use std::fmt::Write;
+
+use conduit::settings::{Settings, describe};
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/settings.md");
+
+const HEAD: &str = "\
+# Settings
+
+Each setting is an environment variable of the ranks (`conduit-run --env NAME=VALUE …`, or the launcher's own
+environment). A value that does not parse or is out of range ends the job with a message that names the setting, the value
+and what is accepted; so does an unknown name that begins with `CONDUIT_` or `GASNET_PORTAL_`. The `GASNET_PORTAL_`
+names and defaults are those of GASNet's original Portals conduit.
+
+Numbers of bytes may end in `K`, `M`, `G` or `T`, powers of 1024. A default in parentheses says what happens while the
+variable is not set.
+
+This page is made from the table in `conduit-core/src/settings/table.rs`, and a test keeps it equal to it.
+
+| setting | default | accepted | meaning |
+|---|---|---|---|
+";
+
+fn page() -> String {
+    let mut page = HEAD.to_owned();
+    for row in describe(&Settings::default()) {
+        let cell = |text: &str| text.replace('|', "\\|");
+        let (default, accepted, meaning) =
+            (cell(&row.default), cell(&row.accepted), cell(row.meaning));
+        writeln!(
+            page,
+            "| `{}` | {default} | {accepted} | {meaning} |",
+            row.name
+        )
+        .expect("a string grows");
+    }
+    page
+}
+
+#[test]
+fn the_page_is_the_tables() {
+    let page = page();
+    if std::env::var_os("CONDUIT_TEST_WRITE").is_some() {
+        std::fs::write(PAGE, &page).expect("the page can be written");
+    }
+    let found = std::fs::read_to_string(PAGE).expect("docs/settings.md");
+    assert!(
+        found == page,
+        "docs/settings.md is not what the settings table gives; see this test's source"
+    );
+}
