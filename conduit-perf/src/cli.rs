@@ -14,7 +14,7 @@ use crate::mapping::Mapping;
 use crate::placement::Cores;
 use crate::side::{PATIENCE, Side};
 use crate::survey::{Reading, survey};
-use crate::{Event, Options, area, figures, report, run_all, select};
+use crate::{Event, Options, area, count, figures, report, run_all, select};
 
 /// Latencies, rates and bandwidths of Conduit beside this machine's limits, measured in turn.
 ///
@@ -47,6 +47,22 @@ struct FigureOptions {
 enum Command {
     /// Print the machine's bare limits alone
     Limits(LimitOptions),
+    /// Count the instructions of operations of one rank on itself (needs valgrind)
+    ///
+    /// Unlike times, these numbers do not depend on the machine's load: for comparing versions of Conduit. The
+    /// operations are also there for other profilers: `conduit-perf repeat OPERATION COUNT`.
+    Count {
+        /// Operations; all if none is named
+        operations: Vec<String>,
+    },
+    /// Repeat an operation in a job of one rank
+    #[command(hide = true)]
+    Repeat {
+        /// The operation
+        operation: String,
+        /// How often
+        count: u64,
+    },
     /// Be another side of a measurement; the shared memory is standard input
     #[command(hide = true)]
     Side {
@@ -120,6 +136,8 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         None => return figures(&cli.options),
         Some(Command::Limits(options)) => limits(&options)?,
+        Some(Command::Count { operations }) => count_instructions(&operations)?,
+        Some(Command::Repeat { operation, count }) => count::repeat(&operation, count)?,
         Some(Command::Side {
             rank,
             sides,
@@ -167,6 +185,15 @@ fn figures(options: &FigureOptions) -> anyhow::Result<ExitCode> {
     }
     let failed = options.check && (!summary.all_within() || left_out > 0);
     Ok(ExitCode::from(u8::from(failed)))
+}
+
+fn count_instructions(operations: &[String]) -> anyhow::Result<()> {
+    select::check(operations, count::names())?;
+    for name in count::names().filter(|name| select::wanted(operations, name)) {
+        let instructions = count::instructions(name)?;
+        writeln!(io::stdout(), "{name:<22}{instructions:>10.1} instructions")?;
+    }
+    Ok(())
 }
 
 fn print_names<'n>(names: impl Iterator<Item = &'n str>) -> io::Result<()> {

@@ -48,6 +48,7 @@ mod bench;
 pub mod cli;
 pub mod companions;
 pub mod compare;
+pub mod count;
 mod error;
 pub mod figure;
 pub mod figures;
