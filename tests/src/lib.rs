@@ -4,11 +4,13 @@
 //!   [`conformance::Network`] and passes, or says which cases it is excused from and why.
 //! - [`mod@reference`]: the simplest network that keeps the contract; it proves that the suite fits more than one.
 //! - [`chaos`]: a wrapper that makes any network as weak as the contract allows.
+//! - [`model`]: random schedules on the engine, against a byte array for each rank.
 //! - [`programs`] and [`job`]: what ranks do in processes of their own, and how such jobs are run and swept away.
 
 pub mod chaos;
 pub mod conformance;
 mod held;
 pub mod job;
+pub mod model;
 pub mod programs;
 pub mod reference;

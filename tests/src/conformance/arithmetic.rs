@@ -38,7 +38,7 @@ const VALUES: [u64; 8] = [
 ];
 
 /// What an operation makes of `x`, in the type's low bits.
-pub(super) fn model(op: AtomicOp, ty: AtomicType, x: u64, a: u64, comparand: u64) -> u64 {
+pub(crate) fn model(op: AtomicOp, ty: AtomicType, x: u64, a: u64, comparand: u64) -> u64 {
     let narrow = |value: u64| match ty {
         AtomicType::I32 => value as u32 as i32 as i128,
         AtomicType::U32 => value as u32 as i128,

@@ -6,7 +6,7 @@
 //!
 //! To plug in a network, implement [`Network`] and run [`run_all`], or a [`run_case`] per case of [`cases`].
 
-mod arithmetic;
+pub(crate) mod arithmetic;
 pub mod entry;
 mod log;
 mod memory;

@@ -1,0 +1,188 @@
+//! The handlers of a rank under test: they check each message against the plan and note it.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use am::Category;
+use am::handlers::{Entry, Registration};
+use conduit_core::engine::{Call, Handler, Payload};
+use conduit_core::ni::Ni;
+use conduit_core::threads::Mode;
+
+use super::plan::{Part, Plan};
+
+/// Runs with each request.
+pub(super) const REQUEST: u8 = 200;
+/// Runs with each reply.
+pub(super) const REPLY: u8 = 131;
+
+/// What has come to a rank.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// How often each request has come.
+    pub(super) requests: Vec<u8>,
+    /// How often each reply has come.
+    pub(super) replies: Vec<u8>,
+    /// Requests without arguments, which can't be told apart.
+    pub(super) bare: u32,
+    /// All requests and replies.
+    pub(super) handled: (u32, u32),
+    /// What was wrong.
+    pub(super) wrong: Vec<String>,
+}
+
+/// Shared between a rank and its handlers.
+#[derive(Debug, Clone)]
+pub(super) struct Log(Arc<Mutex<Seen>>);
+
+impl Log {
+    pub(super) fn new(messages: usize) -> Self {
+        Self(Arc::new(Mutex::new(Seen {
+            requests: vec![0; messages],
+            replies: vec![0; messages],
+            ..Seen::default()
+        })))
+    }
+
+    pub(super) fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().unwrap_or_else(|held| held.into_inner())
+    }
+}
+
+/// The handlers of `rank`.
+pub(super) fn handlers<N: Ni + 'static, M: Mode>(
+    rank: u32,
+    plan: &Arc<Plan>,
+    log: &Log,
+) -> Vec<Registration<Handler<N, M>>> {
+    let make = |id: u8, check: fn(&Call<'_, N, M>, u32, &Plan, &mut Seen) -> Result<(), String>| {
+        let (plan, log) = (plan.clone(), log.clone());
+        let handler: Handler<N, M> = Arc::new(move |call| {
+            let mut seen = log.seen();
+            if let Err(reason) = check(call, rank, &plan, &mut seen) {
+                seen.wrong.push(format!("rank {rank}, {call:?}: {reason}"));
+            }
+        });
+        Registration {
+            id,
+            entry: Entry::new(handler),
+        }
+    };
+    vec![make(REQUEST, request), make(REPLY, reply)]
+}
+
+fn request<N: Ni, M: Mode>(
+    call: &Call<'_, N, M>,
+    rank: u32,
+    plan: &Plan,
+    seen: &mut Seen,
+) -> Result<(), String> {
+    seen.handled.0 += 1;
+    let Some(&number) = call.args().first() else {
+        seen.bare += 1;
+        return Ok(());
+    };
+    let message = plan
+        .messages
+        .get(number as usize)
+        .ok_or("no such message")?;
+    seen.requests[number as usize] += 1;
+    if (message.from, message.to) != (call.source(), rank) || !call.is_request() {
+        return Err(format!("the plan says {message:?}"));
+    }
+    check(call, &message.request, number, false)?;
+    let Some(answer) = message.answer else {
+        return Ok(());
+    };
+    let (args, payload) = (answer.args(number, true), answer.payload(number, true));
+    match answer.category {
+        Category::Short => call.reply_short(REPLY, &args),
+        Category::Medium => call.reply_medium(REPLY, &args, &payload),
+        Category::Long => call.reply_long(REPLY, &args, &payload, answer.at),
+    }
+    .map_err(|error| error.to_string())?;
+    match call.reply_short(REPLY, &args) {
+        Err(conduit_core::engine::Error::Context { .. }) => Ok(()),
+        other => Err(format!("a second reply: {other:?}")),
+    }
+}
+
+fn reply<N: Ni, M: Mode>(
+    call: &Call<'_, N, M>,
+    rank: u32,
+    plan: &Plan,
+    seen: &mut Seen,
+) -> Result<(), String> {
+    seen.handled.1 += 1;
+    let number = *call.args().first().ok_or("no arguments")? & !(1 << 31);
+    let message = plan
+        .messages
+        .get(number as usize)
+        .ok_or("no such message")?;
+    seen.replies[number as usize] += 1;
+    let answer = message.answer.ok_or("the plan has no reply")?;
+    if (message.from, message.to) != (rank, call.source()) || call.is_request() {
+        return Err(format!("the plan says {message:?}"));
+    }
+    check(call, &answer, number, true)?;
+    match call.reply_short(REPLY, &[0]) {
+        Err(conduit_core::engine::Error::Context { .. }) => Ok(()),
+        other => Err(format!("a reply from a reply's handler: {other:?}")),
+    }
+}
+
+fn check<N: Ni, M: Mode>(
+    call: &Call<'_, N, M>,
+    part: &Part,
+    number: u32,
+    is_reply: bool,
+) -> Result<(), String> {
+    if call.args() != part.args(number, is_reply) {
+        return Err(format!("wrong arguments: {:?}", call.args()));
+    }
+    let expected = part.payload(number, is_reply);
+    match (part.category, call.payload()) {
+        (Category::Short, Payload::None) => Ok(()),
+        (Category::Medium, Payload::Medium(bytes)) => {
+            if !bytes.as_ptr().addr().is_multiple_of(16) {
+                return Err(format!("payload at {:p}", bytes.as_ptr()));
+            }
+            same("medium", &expected, bytes)
+        }
+        (Category::Long, Payload::Long { offset, length }) => {
+            if (offset, length) != (part.at, part.len) {
+                return Err(format!(
+                    "{length} bytes at {offset}, the plan says {part:?}"
+                ));
+            }
+            let (base, _) = call.engine().segment().map_err(|error| error.to_string())?;
+            // SAFETY: the engine has checked the range against the segment; ranks take turns, and the plan lets nobody
+            // else write there in this round.
+            let bytes = unsafe { std::slice::from_raw_parts(base.add(offset), length) };
+            same("long", &expected, bytes)
+        }
+        (category, payload) => Err(format!("{category} expected, not {payload:?}")),
+    }
+}
+
+/// Says where bytes differ.
+pub(super) fn same(what: &str, expected: &[u8], found: &[u8]) -> Result<(), String> {
+    if expected == found {
+        return Ok(());
+    }
+    if expected.len() != found.len() {
+        return Err(format!(
+            "{what}: {} bytes instead of {}",
+            found.len(),
+            expected.len()
+        ));
+    }
+    let differ = |at: &usize| expected[*at] != found[*at];
+    let first = (0..found.len()).find(differ).unwrap_or(0);
+    let last = (0..found.len()).rfind(differ).unwrap_or(0);
+    Err(format!(
+        "{what}: bytes {first}..={last} of {} differ: {} instead of {} first",
+        found.len(),
+        found[first],
+        expected[first]
+    ))
+}

@@ -1,0 +1,134 @@
+//! Random schedules of all operations over several ranks, against a reference model: a byte array for each rank.
+//!
+//! - [`schedule`]: what is drawn. [`plan`]: what of it has one outcome, and that outcome.
+//! - [`turns`]: ranks as threads that take turns, so that a schedule runs the same way each time.
+//! - [`check`]: runs a schedule over a network and says what was wrong.
+
+mod claims;
+mod handlers;
+pub mod plan;
+mod rank;
+pub mod schedule;
+pub mod turns;
+
+use std::sync::Arc;
+
+use conduit_core::engine::Engine;
+use conduit_core::ni::{Capabilities, Ni};
+use conduit_core::settings::Settings;
+use conduit_core::threads::ParSync;
+
+use handlers::{Log, handlers};
+use plan::{Allowed, Plan};
+use rank::Rank;
+use schedule::Schedule;
+use turns::{InTurn, Meeting, Turns};
+
+/// Bytes of a segment: more than the longest operation, few enough for operations to meet.
+const SEGMENT: usize = 16 << 10;
+/// Turns that all ranks of a schedule may take together, far above what any needs.
+const TURNS: u64 = 3_000_000;
+
+/// Runs a schedule on a network, whose ends come by rank.
+///
+/// # Errors
+/// What is not as the model has it: bytes, messages, barriers, or resources that don't come back.
+pub fn check<N: Ni + Send + 'static>(
+    schedule: &Schedule,
+    settings: &Settings,
+    ends: Vec<N>,
+) -> Result<(), String> {
+    let chunk = settings.chunk.next_multiple_of(64);
+    let mapped = ends[0].reach(0).capabilities.contains(Capabilities::WINDOW)
+        && ends[0].reach(0).inject_size >= chunk;
+    let allowed = Allowed {
+        segment: SEGMENT,
+        chunk,
+        long_reply: match mapped {
+            true => SEGMENT,
+            false => am::limits::max_packed_long(chunk, am::MAX_ARGS),
+        },
+    };
+    let plan = Arc::new(Plan::new(schedule, allowed));
+    let turns = Arc::new(Turns::new(schedule.ranks, schedule.seed, TURNS));
+    turns::run(&turns, ends, |end, meeting| {
+        one_rank(end, meeting, &plan, settings)
+    })?;
+    Ok(())
+}
+
+fn one_rank<N: Ni + 'static>(
+    end: InTurn<N>,
+    mut meeting: Meeting<'_>,
+    plan: &Arc<Plan>,
+    settings: &Settings,
+) -> Result<(), String> {
+    let text = |error: conduit_core::engine::Error| error.to_string();
+    let engine = Engine::<_, ParSync>::start(end, &mut meeting, settings).map_err(text)?;
+    let log = Log::new(plan.messages.len());
+    let mut registrations = handlers(engine.rank(), plan, &log);
+    engine
+        .attach(&mut meeting, &mut registrations, SEGMENT)
+        .map_err(text)?;
+    let credits = || {
+        (0..engine.size())
+            .map(|peer| engine.send_credits(peer))
+            .collect()
+    };
+    let at_first: Result<Vec<u32>, _> = credits();
+    let at_first = at_first.map_err(text)?;
+    let mut rank = Rank::new(&engine, plan, &log);
+    for (number, round) in plan.rounds.iter().enumerate() {
+        rank.round(round)
+            .map_err(|reason| format!("round {number}: {reason}"))?;
+    }
+    each_once(&engine, plan, &log)?;
+    // What is still under way comes back by itself, and nothing else is left.
+    engine
+        .wait_until(|| matches!(engine.is_quiet(), Ok(true)))
+        .map_err(|error| format!("{error}: {:?}", engine.in_use()))?;
+    let at_last: Result<Vec<u32>, _> = credits();
+    let at_last = at_last.map_err(text)?;
+    if at_first != at_last {
+        return Err(format!("credits {at_last:?}, at first {at_first:?}"));
+    }
+    // Others may still wait for what this rank has to pass on.
+    use conduit_core::bootstrap::Bootstrap as _;
+    let leave = |engine: &Engine<InTurn<N>, ParSync>| engine.poll().map_err(text);
+    leave(&engine)?;
+    engine
+        .barrier(conduit_core::barrier::Value::Anonymous)
+        .map_err(text)?;
+    meeting.barrier().map_err(|error| error.to_string())
+}
+
+/// Every message has come to its rank once, and no other.
+fn each_once<N: Ni>(
+    engine: &Engine<InTurn<N>, ParSync>,
+    plan: &Plan,
+    log: &Log,
+) -> Result<(), String> {
+    let rank = engine.rank();
+    let seen = log.seen();
+    let mut bare = 0;
+    for (number, message) in plan.messages.iter().enumerate() {
+        let here = message.to == rank;
+        let is_bare = here && message.request.nargs == 0;
+        bare += u32::from(is_bare);
+        let requests = u8::from(here && !is_bare);
+        let replies = u8::from(message.from == rank && message.answer.is_some());
+        if (seen.requests[number], seen.replies[number]) != (requests, replies) {
+            return Err(format!(
+                "message {number} {message:?}: request came {} times, reply {} times",
+                seen.requests[number], seen.replies[number]
+            ));
+        }
+    }
+    if seen.bare != bare {
+        return Err(format!(
+            "{} messages without arguments, not {bare}",
+            seen.bare
+        ));
+    }
+    Ok(())
+}

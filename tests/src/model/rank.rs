@@ -1,0 +1,441 @@
+//! One rank's part of a plan, carried out and checked.
+
+use am::Category;
+use conduit_core::engine::{Blocking, Engine, Error, Handle};
+use conduit_core::ni::Ni;
+use conduit_core::threads::Mode;
+
+use super::handlers::{Log, REQUEST, same};
+use super::plan::{Plan, Planned, Source, Task};
+use super::schedule::{Fetch, Sending, Sync, Way};
+
+/// What an operation under way keeps alive, and what a get should bring.
+#[derive(Debug)]
+struct Kept {
+    memory: Vec<u8>,
+    expected: Option<Vec<u8>>,
+}
+
+impl Kept {
+    fn nothing() -> Self {
+        Self::source(Vec::new())
+    }
+
+    fn source(memory: Vec<u8>) -> Self {
+        Self {
+            memory,
+            expected: None,
+        }
+    }
+
+    fn check(self) -> Result<(), String> {
+        match self.expected {
+            Some(expected) => same("get", &expected, &self.memory),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A rank at work.
+pub(super) struct Rank<'a, N: Ni, M: Mode> {
+    engine: &'a Engine<N, M>,
+    plan: &'a Plan,
+    log: &'a Log,
+    handles: Vec<Handle>,
+    kept: Vec<Kept>,
+    puts: Vec<Kept>,
+    gets: Vec<Kept>,
+    /// Operations of the access region, while one is open.
+    region: Option<Vec<Kept>>,
+    /// Sources of longs in place, until the round ends.
+    longs: Vec<Vec<u8>>,
+    /// Whether the round's split barrier has been notified, and waited for.
+    barrier: (bool, bool),
+}
+
+type Done<T = ()> = Result<T, String>;
+
+fn text(error: Error) -> String {
+    format!("{error} ({error:?})")
+}
+
+impl<'a, N: Ni, M: Mode> Rank<'a, N, M> {
+    pub(super) fn new(engine: &'a Engine<N, M>, plan: &'a Plan, log: &'a Log) -> Self {
+        Self {
+            engine,
+            plan,
+            log,
+            handles: Vec::new(),
+            kept: Vec::new(),
+            puts: Vec::new(),
+            gets: Vec::new(),
+            region: None,
+            longs: Vec::new(),
+            barrier: (false, false),
+        }
+    }
+
+    /// A round, from its first task to the barrier after its check.
+    pub(super) fn round(&mut self, round: &Planned) -> Done {
+        let rank = self.engine.rank() as usize;
+        self.barrier = (false, false);
+        for task in &round.tasks[rank] {
+            self.task(task, round)
+                .map_err(|reason| format!("{task:?}: {reason}"))?;
+        }
+        while self.barrier != (true, true) {
+            self.split_barrier(round)?;
+        }
+        if self.region.is_some() {
+            self.end_region()?;
+        }
+        self.sync(Sync::All)?;
+        self.sync(Sync::Implicit {
+            puts: true,
+            gets: true,
+        })?;
+        let expected = (round.requests[rank], round.replies[rank]);
+        let log = self.log;
+        self.engine
+            .wait_until(|| {
+                let (requests, replies) = log.seen().handled;
+                requests >= expected.0 && replies >= expected.1
+            })
+            .map_err(|error| {
+                format!("{}: {:?} of {expected:?}", text(error), log.seen().handled)
+            })?;
+        self.longs.clear();
+        self.meet()?;
+        let (base, len) = self.engine.segment().map_err(text)?;
+        // SAFETY: the rank's own segment; ranks take turns, and nobody writes to it between these two barriers.
+        let segment = unsafe { std::slice::from_raw_parts(base, len) };
+        same(
+            "segment",
+            &round.memory[rank],
+            &segment[..round.memory[rank].len()],
+        )?;
+        self.meet()?;
+        let seen = self.log.seen();
+        if seen.handled != expected {
+            return Err(format!(
+                "{:?} messages handled, not {expected:?}",
+                seen.handled
+            ));
+        }
+        match seen.wrong.first() {
+            Some(wrong) => Err(wrong.clone()),
+            None => Ok(()),
+        }
+    }
+
+    fn meet(&self) -> Done {
+        let anonymous = conduit_core::barrier::Value::Anonymous;
+        self.engine.barrier(anonymous).map(drop).map_err(text)
+    }
+
+    fn split_barrier(&mut self, round: &Planned) -> Done {
+        let value = round.values[self.engine.rank() as usize];
+        if !self.barrier.0 {
+            self.barrier.0 = true;
+            return self.engine.barrier_notify(value).map_err(text);
+        }
+        // Every other time by asking.
+        let outcome = if self.handles.len().is_multiple_of(2) {
+            self.engine.barrier_wait(value).map_err(text)?
+        } else {
+            loop {
+                if let Some(outcome) = self.engine.barrier_try(value).map_err(text)? {
+                    break outcome;
+                }
+            }
+        };
+        self.barrier.1 = true;
+        if Some(outcome) == round.outcome {
+            Ok(())
+        } else {
+            Err(format!("barrier: {outcome:?}, not {:?}", round.outcome))
+        }
+    }
+
+    /// Asks until something has been started.
+    fn ask<T>(&self, mut ask: impl FnMut() -> Result<Option<T>, Error>) -> Done<T> {
+        loop {
+            if let Some(started) = ask().map_err(text)? {
+                return Ok(started);
+            }
+            self.engine.poll().map_err(text)?;
+        }
+    }
+
+    fn keep(&mut self, handle: Option<Handle>, kept: Kept) -> Done {
+        self.handles
+            .push(handle.ok_or("not started, and allowed to wait")?);
+        self.kept.push(kept);
+        Ok(())
+    }
+
+    fn keep_implicit(&mut self, started: bool, kept: Kept, is_get: bool) -> Done {
+        match &mut self.region {
+            Some(region) => region.push(kept),
+            None if is_get => self.gets.push(kept),
+            None => self.puts.push(kept),
+        }
+        started
+            .then_some(())
+            .ok_or("not started, and allowed to wait".to_owned())
+    }
+
+    fn task(&mut self, task: &Task, round: &Planned) -> Done {
+        let engine = self.engine;
+        match *task {
+            Task::Put {
+                way,
+                target,
+                at,
+                ref source,
+            } => self.put(way, target, at, source),
+            Task::PutValue {
+                way,
+                target,
+                at,
+                value,
+                bytes,
+            } => match way {
+                Way::Blocking | Way::Bulk => {
+                    engine.put_value(target, at, value, bytes).map_err(text)
+                }
+                Way::Implicit | Way::ImplicitBulk => {
+                    let started = engine.put_value_nbi(target, at, value, bytes, Blocking::Wait);
+                    self.keep_implicit(started.map_err(text)?, Kept::nothing(), false)
+                }
+                Way::Handle => {
+                    let handle = engine.put_value_nb(target, at, value, bytes, Blocking::Wait);
+                    self.keep(handle.map_err(text)?, Kept::nothing())
+                }
+                Way::Immediate => {
+                    let handle = self.ask(|| {
+                        engine.put_value_nb(target, at, value, bytes, Blocking::Immediate)
+                    })?;
+                    self.keep(Some(handle), Kept::nothing())
+                }
+            },
+            Task::Fill {
+                way,
+                target,
+                at,
+                byte,
+                len,
+            } => match way {
+                Way::Blocking | Way::Bulk => engine.memset(target, at, byte, len).map_err(text),
+                Way::Implicit | Way::ImplicitBulk => {
+                    let started = engine.memset_nbi(target, at, byte, len, Blocking::Wait);
+                    self.keep_implicit(started.map_err(text)?, Kept::nothing(), false)
+                }
+                Way::Handle | Way::Immediate => {
+                    let handle = engine.memset_nb(target, at, byte, len, Blocking::Wait);
+                    self.keep(handle.map_err(text)?, Kept::nothing())
+                }
+            },
+            Task::Get {
+                way,
+                target,
+                at,
+                ref expected,
+                own,
+            } => self.get(way, target, at, expected, own),
+            Task::GetValue {
+                target,
+                at,
+                expected,
+                bytes,
+            } => {
+                let value = engine.get_value(target, at, bytes).map_err(text)?;
+                (value == expected)
+                    .then_some(())
+                    .ok_or(format!("{value:#x} came"))
+            }
+            Task::Atomic {
+                target,
+                at,
+                request,
+                fetch,
+                expected,
+            } => match fetch {
+                Fetch::Value => {
+                    let old = engine.atomic_fetch(target, at, request).map_err(text)?;
+                    let mask = u64::MAX >> (64 - 8 * request.ty.size());
+                    match expected {
+                        Some(expected) if expected & mask != old & mask => {
+                            Err(format!("{old:#x} came"))
+                        }
+                        _ => Ok(()),
+                    }
+                }
+                Fetch::No => engine.atomic(target, at, request).map_err(text),
+                Fetch::Handle => {
+                    let handle = engine.atomic_nb(target, at, request, Blocking::Wait);
+                    self.keep(handle.map_err(text)?, Kept::nothing())
+                }
+            },
+            Task::Request { message, sending } => self.request(message, sending),
+            Task::Cancelled { target, len } => {
+                let prepared = engine.prepare_medium(target, len, len, Blocking::Wait);
+                let mut prepared = prepared.map_err(text)?.ok_or("not prepared")?;
+                prepared.payload().fill(0xEE);
+                prepared.cancel();
+                Ok(())
+            }
+            Task::Region if self.region.is_some() => self.end_region(),
+            Task::Region => {
+                self.region = Some(Vec::new());
+                engine.begin_region().map_err(text)?;
+                match engine.begin_region() {
+                    Err(Error::AccessRegion { .. }) => Ok(()),
+                    other => Err(format!("a region in a region: {other:?}")),
+                }
+            }
+            Task::Sync(sync) => self.sync(sync),
+            Task::Barrier if self.barrier != (true, true) => self.split_barrier(round),
+            Task::Barrier | Task::Poll => engine.poll().map_err(text),
+        }
+    }
+
+    fn end_region(&mut self) -> Done {
+        let kept = self.region.take().unwrap_or_default();
+        let handle = self.engine.end_region().map_err(text)?;
+        self.engine.wait(handle).map_err(text)?;
+        kept.into_iter().try_for_each(Kept::check)
+    }
+
+    fn put(&mut self, way: Way, target: u32, at: usize, source: &Source) -> Done {
+        let engine = self.engine;
+        let (own, memory) = match *source {
+            Source::Own { at, len } => {
+                let (base, _) = engine.segment().map_err(text)?;
+                (Some((base.wrapping_add(at), len)), Vec::new())
+            }
+            Source::Private(ref bytes) => (None, bytes.clone()),
+        };
+        let (base, len) = own.unwrap_or((memory.as_ptr().cast_mut(), memory.len()));
+        // SAFETY: the segment, of which nobody writes these bytes in this round, or private memory that is kept.
+        let bytes = unsafe { std::slice::from_raw_parts(base, len) };
+        // SAFETY, of all bulk calls: the same memory, kept until the operation has been synchronised.
+        match way {
+            Way::Blocking => engine.put(target, at, bytes).map_err(text),
+            Way::Handle => {
+                let handle = engine.put_nb(target, at, bytes, Blocking::Wait);
+                // The source is free already.
+                self.keep(handle.map_err(text)?, Kept::nothing())
+            }
+            Way::Immediate => {
+                let handle = self.ask(|| engine.put_nb(target, at, bytes, Blocking::Immediate))?;
+                self.keep(Some(handle), Kept::nothing())
+            }
+            Way::Bulk => {
+                // SAFETY: see above.
+                let handle = unsafe { engine.put_nb_bulk(target, at, base, len, Blocking::Wait) };
+                self.keep(handle.map_err(text)?, Kept::source(memory))
+            }
+            Way::Implicit => {
+                let started = engine.put_nbi(target, at, bytes, Blocking::Wait);
+                self.keep_implicit(started.map_err(text)?, Kept::nothing(), false)
+            }
+            Way::ImplicitBulk => {
+                // SAFETY: see above.
+                let started = unsafe { engine.put_nbi_bulk(target, at, base, len, Blocking::Wait) };
+                self.keep_implicit(started.map_err(text)?, Kept::source(memory), false)
+            }
+        }
+    }
+
+    fn get(
+        &mut self,
+        way: Way,
+        target: u32,
+        at: usize,
+        expected: &[u8],
+        own: Option<usize>,
+    ) -> Done {
+        let engine = self.engine;
+        let len = expected.len();
+        let mut memory = if own.is_some() {
+            Vec::new()
+        } else {
+            vec![0x55; len]
+        };
+        let base = match own {
+            Some(at) => engine.segment().map_err(text)?.0.wrapping_add(at),
+            None => memory.as_mut_ptr(),
+        };
+        let kept = |memory| Kept {
+            memory,
+            // What comes to the segment is looked at when the round ends.
+            expected: own.is_none().then(|| expected.to_vec()),
+        };
+        // SAFETY, of all: the segment, of which nobody else uses these bytes in this round, or private memory that is
+        // kept until the operation has been synchronised.
+        match way {
+            Way::Blocking => {
+                // SAFETY: see above.
+                let bytes = unsafe { std::slice::from_raw_parts_mut(base, len) };
+                engine.get(bytes, target, at).map_err(text)?;
+                kept(memory).check()
+            }
+            Way::Handle | Way::Bulk => {
+                // SAFETY: see above.
+                let handle = unsafe { engine.get_nb(base, target, at, len, Blocking::Wait) };
+                self.keep(handle.map_err(text)?, kept(memory))
+            }
+            Way::Immediate => {
+                // SAFETY: see above.
+                let handle = self
+                    .ask(|| unsafe { engine.get_nb(base, target, at, len, Blocking::Immediate) })?;
+                self.keep(Some(handle), kept(memory))
+            }
+            Way::Implicit | Way::ImplicitBulk => {
+                // SAFETY: see above.
+                let started = unsafe { engine.get_nbi(base, target, at, len, Blocking::Wait) };
+                self.keep_implicit(started.map_err(text)?, kept(memory), true)
+            }
+        }
+    }
+
+    fn request(&mut self, number: u32, sending: Sending) -> Done {
+        let engine = self.engine;
+        let message = &self.plan.messages[number as usize];
+        let (to, request) = (message.to, message.request);
+        let (args, payload) = (request.args(number, false), request.payload(number, false));
+        let blocking = match sending {
+            Sending::Immediate => Blocking::Immediate,
+            _ => Blocking::Wait,
+        };
+        if sending == Sending::InPlace && request.category == Category::Medium {
+            let prepared =
+                engine.prepare_medium(to, payload.len(), payload.len() + 100, Blocking::Wait);
+            let mut prepared = prepared.map_err(text)?.ok_or("not prepared")?;
+            prepared.payload()[..payload.len()].copy_from_slice(&payload);
+            return prepared.commit(REQUEST, &args, payload.len()).map_err(text);
+        }
+        if sending == Sending::InPlace {
+            let source = (payload.as_ptr(), payload.len());
+            // SAFETY: kept until the round ends, which is after the reply, which the plan has for each of these.
+            let sent = unsafe {
+                engine.request_long_async(to, REQUEST, &args, source, request.at, blocking)
+            };
+            self.longs.push(payload);
+            return sent.map(drop).map_err(text);
+        }
+        self.ask(|| {
+            let sent = match request.category {
+                Category::Short => engine.request_short(to, REQUEST, &args, blocking),
+                Category::Medium => engine.request_medium(to, REQUEST, &args, &payload, blocking),
+                Category::Long => {
+                    engine.request_long(to, REQUEST, &args, &payload, request.at, blocking)
+                }
+            };
+            Ok(sent?.then_some(()))
+        })
+    }
+}
+
+mod sync;

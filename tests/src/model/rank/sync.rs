@@ -1,0 +1,113 @@
+//! The ways to synchronise.
+
+use conduit_core::engine::{Error, Handle};
+use conduit_core::ni::Ni;
+use conduit_core::threads::Mode;
+
+use super::{Done, Kept, Rank, Sync, text};
+
+impl<N: Ni, M: Mode> Rank<'_, N, M> {
+    pub(super) fn sync(&mut self, sync: Sync) -> Done {
+        let engine = self.engine;
+        match sync {
+            Sync::One | Sync::TryOne if self.handles.is_empty() => engine.poll().map_err(text),
+            Sync::One => {
+                engine.wait(self.handles.remove(0)).map_err(text)?;
+                self.kept.remove(0).check()
+            }
+            Sync::TryOne => match engine.try_wait(self.handles.remove(0)).map_err(text)? {
+                Some(handle) => {
+                    self.handles.insert(0, handle);
+                    Ok(())
+                }
+                None => self.kept.remove(0).check(),
+            },
+            Sync::Some => {
+                let under_way = self.under_way();
+                let ended = engine.wait_some(&mut self.handles).map_err(text)?;
+                self.count("wait_some", ended, under_way)?;
+                if under_way > 0 && ended == 0 {
+                    return Err("wait_some: none has ended".to_owned());
+                }
+                self.drop_ended()
+            }
+            Sync::TrySome => {
+                let under_way = self.under_way();
+                let ended = engine.try_wait_some(&mut self.handles).map_err(text)?;
+                self.count("try_wait_some", ended, under_way)?;
+                self.drop_ended()
+            }
+            Sync::All => {
+                engine.wait_all(&mut self.handles).map_err(text)?;
+                self.count("wait_all", 0, 0)?;
+                self.drop_ended()
+            }
+            Sync::TryAll => {
+                let all = engine.try_wait_all(&mut self.handles).map_err(text)?;
+                if all != (self.under_way() == 0) {
+                    return Err(format!(
+                        "try_wait_all: {all}, {} under way",
+                        self.under_way()
+                    ));
+                }
+                self.drop_ended()
+            }
+            Sync::Implicit { puts, gets } => {
+                let ended = engine.wait_implicit(puts, gets);
+                self.implicit(ended.map(|()| true), puts, gets)
+            }
+            Sync::TryImplicit => {
+                let ended = engine.try_implicit(true, true);
+                self.implicit(ended, true, true)
+            }
+        }
+    }
+
+    fn implicit(&mut self, ended: Result<bool, Error>, puts: bool, gets: bool) -> Done {
+        if self.region.is_some() {
+            return match ended {
+                Err(Error::AccessRegion { .. }) => Ok(()),
+                other => Err(format!("synchronised in a region: {other:?}")),
+            };
+        }
+        if !ended.map_err(text)? {
+            return Ok(());
+        }
+        let puts = puts.then(|| std::mem::take(&mut self.puts));
+        let gets = gets.then(|| std::mem::take(&mut self.gets));
+        let mut all = puts.into_iter().chain(gets).flatten();
+        all.try_for_each(Kept::check)
+    }
+
+    fn under_way(&self) -> usize {
+        self.handles
+            .iter()
+            .filter(|handle| !handle.is_done())
+            .count()
+    }
+
+    /// Handles that have ended are done, and no others.
+    fn count(&self, call: &str, ended: usize, before: usize) -> Done {
+        let left = self.under_way();
+        if left + ended == before || before == 0 && left == 0 {
+            return Ok(());
+        }
+        Err(format!(
+            "{call}: {ended} of {before} have ended, {left} are left"
+        ))
+    }
+
+    fn drop_ended(&mut self) -> Done {
+        let kept = std::mem::take(&mut self.kept);
+        let handles = std::mem::take(&mut self.handles);
+        for (handle, kept) in handles.into_iter().zip(kept) {
+            if handle == Handle::DONE {
+                kept.check()?;
+            } else {
+                self.handles.push(handle);
+                self.kept.push(kept);
+            }
+        }
+        Ok(())
+    }
+}

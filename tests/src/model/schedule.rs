@@ -1,0 +1,316 @@
+//! Random schedules: what each rank does, in rounds that end with a barrier.
+
+use am::Category;
+use conduit_core::ni::{AtomicOp, AtomicType};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// How an operation is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// The call returns when it has ended.
+    Blocking,
+    /// A handle; the source may be reused.
+    Handle,
+    /// A handle; the source is read until it is synchronised.
+    Bulk,
+    /// One of the thread's implicit operations.
+    Implicit,
+    /// The same, with a source that is read until it is synchronised.
+    ImplicitBulk,
+    /// A handle, asked again until starting it doesn't block.
+    Immediate,
+}
+
+/// The other side of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answer {
+    /// The reply's category.
+    pub category: Category,
+    /// Its arguments, 1 to 16.
+    pub nargs: u8,
+    /// Payload bytes, as far as the limits allow.
+    pub len: u16,
+    /// Where a long lands at the requester.
+    pub place: u16,
+}
+
+/// How a request is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sending {
+    /// Waits for credits.
+    Plain,
+    /// Asked again until it doesn't block.
+    Immediate,
+    /// A long that returns before its payload has been read; a medium written in place.
+    InPlace,
+    /// A medium that is prepared and then given up.
+    Cancelled,
+}
+
+/// How operations are synchronised in the middle of a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sync {
+    /// The oldest.
+    One,
+    /// As many as have ended, one at least.
+    Some,
+    /// All of them.
+    All,
+    /// The oldest, if it has ended.
+    TryOne,
+    /// Those that have ended.
+    TrySome,
+    /// All, if they have ended.
+    TryAll,
+    /// Implicit puts and/or gets.
+    Implicit {
+        /// Puts.
+        puts: bool,
+        /// Gets.
+        gets: bool,
+    },
+    /// All implicit ones, if they have ended.
+    TryImplicit,
+}
+
+/// What a rank does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Puts private memory.
+    Put(Way),
+    /// Puts a part of the rank's own segment.
+    PutOwn(Way),
+    /// Puts 1 to 8 bytes of a register.
+    PutValue(Way),
+    /// Memset.
+    Fill(Way),
+    /// Gets into private memory.
+    Get(Way),
+    /// Gets into the rank's own segment.
+    GetOwn(Way),
+    /// Gets 1 to 8 bytes into a register.
+    GetValue,
+    /// A remote atomic.
+    Atomic(AtomicOp, AtomicType, Fetch),
+    /// A request.
+    Request {
+        /// Its category.
+        category: Category,
+        /// Its arguments.
+        nargs: u8,
+        /// How it is sent.
+        sending: Sending,
+        /// What its handler answers.
+        answer: Option<Answer>,
+    },
+    /// Opens an access region, or closes the one that is open.
+    Region,
+    /// Synchronises.
+    Sync(Sync),
+    /// Notifies the round's split barrier, or waits for it.
+    Barrier,
+    /// Polls.
+    Poll,
+}
+
+/// What an atomic gives back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fetch {
+    /// The old value.
+    Value,
+    /// Nothing; waits.
+    No,
+    /// Nothing; a handle.
+    Handle,
+}
+
+/// An action with its numbers, which are fitted to what there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// What.
+    pub action: Action,
+    /// The target.
+    pub target: u8,
+    /// Where in a segment.
+    pub place: u16,
+    /// Where in the own segment.
+    pub own: u16,
+    /// Bytes.
+    pub len: u16,
+}
+
+/// The ids that ranks give to a split barrier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ids {
+    /// None has one.
+    Anonymous,
+    /// All have this one.
+    Named(u32),
+    /// Rank 0 has none, all others this one.
+    Mixed(u32),
+    /// Each has its own.
+    Mismatch,
+}
+
+/// What happens between two barriers.
+#[derive(Debug, Clone)]
+pub struct Round {
+    /// By rank.
+    pub steps: Vec<Vec<Step>>,
+    /// Of the split barrier in it.
+    pub ids: Ids,
+}
+
+/// A schedule.
+#[derive(Debug, Clone)]
+pub struct Schedule {
+    /// Ranks in the job.
+    pub ranks: u32,
+    /// Decides whose turn it is.
+    pub seed: u64,
+    /// One after the other.
+    pub rounds: Vec<Round>,
+}
+
+fn way() -> impl Strategy<Value = Way> {
+    prop::sample::select(vec![
+        Way::Blocking,
+        Way::Handle,
+        Way::Bulk,
+        Way::Implicit,
+        Way::ImplicitBulk,
+        Way::Immediate,
+    ])
+}
+
+fn category() -> impl Strategy<Value = Category> {
+    prop::sample::select(vec![Category::Short, Category::Medium, Category::Long])
+}
+
+fn length() -> impl Strategy<Value = u16> {
+    prop_oneof![3 => 0u16..64, 3 => 0u16..1200, 1 => 0u16..6000]
+}
+
+fn answer() -> impl Strategy<Value = Option<Answer>> {
+    let answer =
+        (category(), 1u8..=16, length(), any::<u16>()).prop_map(|(category, nargs, len, place)| {
+            Answer {
+                category,
+                nargs,
+                len,
+                place,
+            }
+        });
+    prop::option::of(answer)
+}
+
+fn request() -> impl Strategy<Value = Action> {
+    use Sending::{Cancelled, Immediate, InPlace, Plain};
+    let sending = prop::sample::select(vec![Plain, Plain, Immediate, InPlace, Cancelled]);
+    (category(), 0u8..=16, sending, answer()).prop_map(|(category, nargs, sending, answer)| {
+        Action::Request {
+            category,
+            nargs,
+            sending,
+            answer,
+        }
+    })
+}
+
+fn atomic() -> impl Strategy<Value = Action> {
+    use AtomicOp::{Add, And, CompareSwap, Max, Min, Mult, Or, Set, Sub, Xor};
+    use AtomicType::{I32, I64, U32, U64};
+    (
+        prop::sample::select(vec![
+            AtomicOp::Get,
+            Set,
+            Add,
+            Sub,
+            Mult,
+            Min,
+            Max,
+            And,
+            Or,
+            Xor,
+            CompareSwap,
+        ]),
+        prop::sample::select(vec![I32, U32, I64, U64]),
+        prop::sample::select(vec![Fetch::Value, Fetch::No, Fetch::Handle]),
+    )
+        .prop_map(|(op, ty, fetch)| Action::Atomic(op, ty, fetch))
+}
+
+fn sync() -> impl Strategy<Value = Action> {
+    let all = vec![
+        Sync::One,
+        Sync::Some,
+        Sync::All,
+        Sync::TryOne,
+        Sync::TrySome,
+        Sync::TryAll,
+        Sync::TryImplicit,
+        Sync::Implicit {
+            puts: true,
+            gets: true,
+        },
+        Sync::Implicit {
+            puts: true,
+            gets: false,
+        },
+        Sync::Implicit {
+            puts: false,
+            gets: true,
+        },
+    ];
+    prop::sample::select(all).prop_map(Action::Sync)
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let action = prop_oneof![
+        3 => way().prop_map(Action::Put),
+        1 => way().prop_map(Action::PutOwn),
+        1 => way().prop_map(Action::PutValue),
+        1 => way().prop_map(Action::Fill),
+        3 => way().prop_map(Action::Get),
+        1 => way().prop_map(Action::GetOwn),
+        1 => Just(Action::GetValue),
+        2 => atomic(),
+        8 => request(),
+        1 => Just(Action::Region),
+        2 => sync(),
+        1 => Just(Action::Barrier),
+        1 => Just(Action::Poll),
+    ];
+    (action, any::<u8>(), any::<u16>(), any::<u16>(), length()).prop_map(
+        |(action, target, place, own, len)| Step {
+            action,
+            target,
+            place,
+            own,
+            len,
+        },
+    )
+}
+
+fn ids() -> impl Strategy<Value = Ids> {
+    prop_oneof![
+        Just(Ids::Anonymous),
+        any::<u32>().prop_map(Ids::Named),
+        any::<u32>().prop_map(Ids::Mixed),
+        Just(Ids::Mismatch)
+    ]
+}
+
+/// Schedules for 2 to 4 ranks, of up to `rounds` rounds with up to `steps` steps of each rank.
+pub fn schedules(rounds: usize, steps: usize) -> impl Strategy<Value = Schedule> {
+    (2u32..=4).prop_flat_map(move |ranks| {
+        let of_rank = vec(vec(step(), 0..=steps), ranks as usize);
+        let round = (of_rank, ids()).prop_map(|(steps, ids)| Round { steps, ids });
+        (vec(round, 1..=rounds), any::<u64>()).prop_map(move |(rounds, seed)| Schedule {
+            ranks,
+            seed,
+            rounds,
+        })
+    })
+}

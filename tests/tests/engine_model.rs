@@ -1,0 +1,149 @@
+//! Random schedules against the reference model, in every configuration that changes how the engine works.
+//!
+//! `PROPTEST_CASES=5000 cargo test -p conduit-tests --release --test engine_model` is the long run.
+
+use conduit_core::settings::Settings;
+use conduit_core::threads::ParSync;
+use conduit_portals::shm::{Shm, ShmConfig, in_process};
+use conduit_tests::chaos::{Chaos, Disorder};
+use conduit_tests::model::check;
+use conduit_tests::model::schedule::{Schedule, schedules};
+use proptest::prelude::*;
+
+/// Schedules per configuration, unless `PROPTEST_CASES` says otherwise.
+const CASES: u32 = 64;
+/// The same under chaos, where each takes longer.
+const CHAOS_CASES: u32 = 32;
+
+/// Small, so that a schedule meets the limits.
+fn settings() -> Settings {
+    Settings {
+        chunk: 1024,
+        sb_chunks: 64,
+        rpl_chunks: 16,
+        spin: Some(0),
+        ..Settings::default()
+    }
+}
+
+fn network() -> ShmConfig {
+    ShmConfig {
+        region_bytes: 8 << 20,
+        queue_bytes: 64 << 20,
+        inject_size: 1024,
+        max_managed: 1024,
+        ..ShmConfig::default()
+    }
+}
+
+fn cases(most: u32) -> ProptestConfig {
+    let default = ProptestConfig::default();
+    ProptestConfig {
+        cases: if std::env::var_os("PROPTEST_CASES").is_some() {
+            default.cases
+        } else {
+            most
+        },
+        max_shrink_iters: 2_000,
+        failure_persistence: None,
+        ..default
+    }
+}
+
+fn ends(schedule: &Schedule, config: &ShmConfig) -> Vec<Shm<ParSync>> {
+    in_process(schedule.ranks, config).expect("the network starts")
+}
+
+/// Runs schedules as they are, and under chaos.
+fn run(settings: &Settings, config: &ShmConfig, chaos: Option<Disorder>) {
+    let most = if chaos.is_some() { CHAOS_CASES } else { CASES };
+    let mut runner = proptest::test_runner::TestRunner::new(cases(most));
+    let result = runner.run(&schedules(3, 40), |schedule| {
+        let ends = ends(&schedule, config);
+        let checked = match chaos {
+            None => check(&schedule, settings, ends),
+            Some(disorder) => {
+                let disorder = Disorder {
+                    seed: schedule.seed,
+                    ..disorder
+                };
+                check(&schedule, settings, Chaos::job(ends, disorder))
+            }
+        };
+        checked.map_err(TestCaseError::fail)
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+}
+
+macro_rules! configurations {
+    ($( $(#[$about:meta])* $name:ident: $settings:expr, $network:expr; )+) => { $(
+        mod $name {
+            use super::*;
+
+            $(#[$about])*
+            #[test]
+            fn as_it_is() {
+                run(&$settings, &$network, None);
+            }
+
+            #[test]
+            fn under_chaos() {
+                run(&$settings, &$network, Some(Disorder::seeded(0)));
+            }
+        }
+    )+ };
+}
+
+configurations! {
+    windows: settings(), network();
+    no_windows: Settings { windows: false, ..settings() }, ShmConfig { windows: false, ..network() };
+    no_inject: Settings { inject: false, ..settings() }, ShmConfig { inject_size: 0, ..network() };
+    bare: Settings { windows: false, inject: false, ..settings() },
+        ShmConfig { windows: false, inject_size: 0, ..network() };
+    /// Every long of some size in two halves.
+    longs_in_two: Settings { windows: false, packed_long: false, ..settings() },
+        ShmConfig { windows: false, ..network() };
+    /// Puts and gets in many pieces.
+    small_messages: Settings { windows: false, ..settings() },
+        ShmConfig { windows: false, max_message: 192, ..network() };
+    /// Both: a long's data does not fit one put.
+    small_messages_longs_in_two: Settings { windows: false, packed_long: false, ..settings() },
+        ShmConfig { windows: false, max_message: 192, inline_size: 64, ..network() };
+    /// As few of everything as settings allow.
+    least: Settings {
+            windows: false,
+            inject: false,
+            msg_limit: 12,
+            num_tmpmd: 1,
+            sb_chunks: 2,
+            rpl_chunks: 1,
+            safe_limit: 1,
+            am_limit: 1,
+            sys_limit: 1,
+            cred_per_node: Some(4),
+            banked_credits: Some(0),
+            ..settings()
+        },
+        ShmConfig { windows: false, inject_size: 0, staging_pieces: 1, ..network() };
+    least_with_windows: Settings {
+            msg_limit: 12,
+            num_tmpmd: 1,
+            sb_chunks: 1,
+            rpl_chunks: 1,
+            cred_per_node: Some(4),
+            banked_credits: Some(0),
+            ..settings()
+        },
+        network();
+    /// As many events in a poll as there are.
+    greedy: Settings { safe_limit: 1 << 20, am_limit: 1 << 20, msg_limit: 0, sb_chunks: 16, ..settings() }, network();
+    greedy_without_windows:
+        Settings { windows: false, safe_limit: 1 << 20, am_limit: 1 << 20, msg_limit: 0, ..settings() },
+        ShmConfig { windows: false, ..network() };
+    no_flow_control: Settings { flow_control: false, ..settings() }, network();
+    shared_rings: settings(), ShmConfig { shared_ring_above: 0, ..network() };
+    shared_rings_without_windows: Settings { windows: false, ..settings() },
+        ShmConfig { windows: false, shared_ring_above: 0, ..network() };
+}
