@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use am::handlers::{RegisterError, Registration, Table};
+use am::handlers::{CallError, RegisterError, Registration, Table};
 use am::lid::Pairing;
-use am::{Body, Category, DataHeader, Flags, Header, Long, MAX_ARGS};
-use credits::{CreditByte, FlowControl};
+use am::{Body, Category, DataHeader, Flags, Header, HeaderError, Long, MAX_ARGS};
+use credits::{CreditByte, FlowControl, Violation};
 
 use super::poll::{Hand, Inbox};
 use super::{Engine, Error, Result};
@@ -157,6 +157,31 @@ impl<N: Ni, M: Mode> Handlers<N, M> {
     }
 }
 
+/// What is wrong with a message that has arrived. All of it is the sender's fault, and ends the job.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+pub(super) enum Bad {
+    #[error(transparent)]
+    Header(#[from] HeaderError),
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error(transparent)]
+    Violation(#[from] Violation),
+    #[error("no handler is registered with id {id}")]
+    NoHandler { id: u8 },
+    #[error("a long before this rank has a segment")]
+    NotAttached,
+    #[error("{length} bytes at offset {offset} do not lie in this rank's segment of {own} bytes")]
+    OutOfSegment { offset: u64, length: u64, own: u64 },
+    #[error("more longs under way than its credits allow")]
+    TooManyLongs,
+    #[error("two halves of the same kind for long {lid}")]
+    SameHalf { lid: u32 },
+    #[error("a request where replies arrive")]
+    RequestAmongReplies,
+    #[error("a reply outside of its request's chunk")]
+    OutsideOfChunk,
+}
+
 /// A long request's header, kept until its data is there.
 #[derive(Clone, Debug)]
 pub(crate) struct PendingLong {
@@ -177,47 +202,61 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// A message in a request buffer.
-    #[inline]
+    #[inline(always)]
     pub(super) fn on_request(&self, put: &PutEvent<'_>, inbox: &mut Inbox, hand: &Hand) {
-        if let Err(reason) = self.request_arrived(put, inbox, hand) {
-            self.fail(self.bad_message(put.source, reason));
+        if let Err(bad) = self.request_arrived(put, inbox, hand) {
+            self.bad(put.source, bad);
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn request_arrived(
         &self,
         put: &PutEvent<'_>,
         inbox: &mut Inbox,
         hand: &Hand,
-    ) -> Result<(), String> {
-        let header =
-            Header::decode(put.match_bits, put.hdr_data).map_err(|error| error.to_string())?;
+    ) -> Result<(), Bad> {
+        let header = Header::decode(put.match_bits, put.hdr_data)?;
         let mut args = [0; MAX_ARGS];
-        let at =
-            Body::read_args(&header, put.data, &mut args).map_err(|error| error.to_string())?;
+        let at = Body::read_args(&header, put.data, &mut args)?;
         let payload = match header.category() {
             Category::Short => Payload::None,
             Category::Medium => Payload::Medium(&put.data[at..]),
-            Category::Long => {
-                let long = Long::read(&header, put.data).map_err(|error| error.to_string())?;
-                if header.flags.has_separate_data() {
-                    let pending = PendingLong { header, args, long };
-                    return self.pair(put.source, header.lid, Some(pending), inbox, hand);
-                }
-                self.place_long(&header, &long, &put.data[at..])?
-            }
+            Category::Long => return self.long_arrived(put, &header, &args, at, inbox, hand),
         };
         self.run_request(put.source, &header, &args, payload, inbox, hand)
+    }
+
+    #[inline(never)]
+    fn long_arrived(
+        &self,
+        put: &PutEvent<'_>,
+        header: &Header,
+        args: &[u32; MAX_ARGS],
+        at: usize,
+        inbox: &mut Inbox,
+        hand: &Hand,
+    ) -> Result<(), Bad> {
+        let long = Long::read(header, put.data)?;
+        if header.flags.has_separate_data() {
+            let pending = PendingLong {
+                header: *header,
+                args: *args,
+                long,
+            };
+            return self.pair(put.source, header.lid, Some(pending), inbox, hand);
+        }
+        let payload = self.place_long(header, &long, &put.data[at..])?;
+        self.run_request(put.source, header, args, payload, inbox, hand)
     }
 
     /// The data of a long request has been placed.
     pub(super) fn on_long_data(&self, put: &PutEvent<'_>, inbox: &mut Inbox, hand: &Hand) {
         let paired = DataHeader::decode(put.match_bits, put.hdr_data)
-            .map_err(|error| error.to_string())
+            .map_err(Bad::from)
             .and_then(|header| self.pair(put.source, header.lid, None, inbox, hand));
-        if let Err(reason) = paired {
-            self.fail(self.bad_message(put.source, reason));
+        if let Err(bad) = paired {
+            self.bad(put.source, bad);
         }
     }
 
@@ -229,7 +268,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         header: Option<PendingLong>,
         inbox: &mut Inbox,
         hand: &Hand,
-    ) -> Result<(), String> {
+    ) -> Result<(), Bad> {
         let pairing = match header {
             Some(header) => inbox.longs.arrive_header(source, lid, header),
             None => inbox.longs.arrive_data(source, lid),
@@ -240,8 +279,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 let payload = self.place_long(&header, &long, &[])?;
                 self.run_request(source, &header, &args, payload, inbox, hand)
             }
-            Pairing::Full(_) => Err("more longs under way than its credits allow".to_owned()),
-            Pairing::Duplicate(_) => Err(format!("two halves of the same kind for long {lid}")),
+            Pairing::Full(_) => Err(Bad::TooManyLongs),
+            Pairing::Duplicate(_) => Err(Bad::SameHalf { lid }),
         }
     }
 
@@ -251,14 +290,16 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         header: &Header,
         long: &Long,
         packed: &[u8],
-    ) -> Result<Payload<'a>, String> {
-        let segments = self.segments("long").map_err(|error| error.to_string())?;
+    ) -> Result<Payload<'a>, Bad> {
+        let segments = self.segments("long").map_err(|_| Bad::NotAttached)?;
         let own = segments.of[self.rank as usize].len as u64;
         let (offset, length) = (long.dest, long.length);
         if length > own || offset > own - length {
-            return Err(format!(
-                "{length} bytes at offset {offset} do not lie in this rank's segment of {own} bytes"
-            ));
+            return Err(Bad::OutOfSegment {
+                offset,
+                length,
+                own,
+            });
         }
         let (offset, length) = (offset as usize, length as usize);
         if header.flags.contains(Flags::PACKED) {
@@ -283,7 +324,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         payload: Payload<'_>,
         inbox: &mut Inbox,
         hand: &Hand,
-    ) -> Result<(), String> {
+    ) -> Result<(), Bad> {
         let token = am::Token::new(source, header);
         self.run(header, &token, args, payload, Some(hand))?;
         if token.owes_reply() {
@@ -316,13 +357,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         args: &[u32; MAX_ARGS],
         payload: Payload<'_>,
         hand: Option<&Hand>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Bad> {
         let entry = self
             .handlers
             .table()
             .and_then(|table| table.get(header.handler))
-            .ok_or_else(|| format!("no handler is registered with id {}", header.handler))?;
-        entry.check(header).map_err(|error| error.to_string())?;
+            .ok_or(Bad::NoHandler { id: header.handler })?;
+        entry.check(header)?;
         let _entered = cfg!(debug_assertions).then(|| context::Entered::new(token.context()));
         let args = &args[..usize::from(header.nargs)];
         (entry.handler)(&Call {
@@ -336,38 +377,31 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// A message in a reply buffer or in the chunk of its request.
-    #[inline]
+    #[inline(always)]
     pub(super) fn on_reply(&self, put: &PutEvent<'_>) {
-        if let Err(reason) = self.reply_arrived(put) {
-            self.fail(self.bad_message(put.source, reason));
+        if let Err(bad) = self.reply_arrived(put) {
+            self.bad(put.source, bad);
         }
     }
 
-    #[inline]
-    fn reply_arrived(&self, put: &PutEvent<'_>) -> Result<(), String> {
-        let header =
-            Header::decode(put.match_bits, put.hdr_data).map_err(|error| error.to_string())?;
+    #[inline(always)]
+    fn reply_arrived(&self, put: &PutEvent<'_>) -> Result<(), Bad> {
+        let header = Header::decode(put.match_bits, put.hdr_data)?;
         if header.role() != am::Role::Reply {
-            return Err("a request where replies arrive".to_owned());
+            return Err(Bad::RequestAmongReplies);
         }
-        let settled = self
-            .flow
+        self.flow
             .lock()
-            .settle(put.source, CreditByte::from_bits(header.credit));
-        settled.map_err(|violation| violation.to_string())?;
+            .settle(put.source, CreditByte::from_bits(header.credit))?;
         if !header.flags.contains(Flags::IMPLIED) {
-            let data = self
-                .body(put)
-                .ok_or("a reply outside of its request's chunk")?;
+            let data = self.body(put).ok_or(Bad::OutsideOfChunk)?;
             let mut args = [0; MAX_ARGS];
-            let at =
-                Body::read_args(&header, data, &mut args).map_err(|error| error.to_string())?;
+            let at = Body::read_args(&header, data, &mut args)?;
             let payload = match header.category() {
                 Category::Short => Payload::None,
                 Category::Medium => Payload::Medium(&data[at..]),
                 Category::Long => {
-                    let long = Long::read(&header, data).map_err(|error| error.to_string())?;
-                    self.place_long(&header, &long, &data[at..])?
+                    self.place_long(&header, &Long::read(&header, data)?, &data[at..])?
                 }
             };
             let token = am::Token::new(put.source, &header);
@@ -377,6 +411,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             self.free_chunk(&self.req_sb, self.chunk_number(offset));
         }
         Ok(())
+    }
+
+    #[cold]
+    fn bad(&self, source: Rank, bad: Bad) {
+        self.fail(self.bad_message(source, bad.to_string()));
     }
 
     /// A chunk's number from its offset in units of 64 bytes; a wrong one from a peer gives a number that isn't held.

@@ -298,10 +298,18 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    #[inline]
+    /// Small, so that it is inlined into the network's poll with the common case.
+    #[inline(always)]
     fn on_am(&self, event: &Event<'_>, inbox: &mut Inbox, hand: &Hand) {
         match *event {
             Event::Put(ref put) if put.tag == tag::REQ_RB => self.on_request(put, inbox, hand),
+            _ => self.on_rare_am(event, inbox, hand),
+        }
+    }
+
+    #[inline(never)]
+    fn on_rare_am(&self, event: &Event<'_>, inbox: &mut Inbox, hand: &Hand) {
+        match *event {
             Event::Put(ref put) if put.tag == tag::RARAM => self.on_long_data(put, inbox, hand),
             Event::Put(ref put) if put.tag == tag::CATCH_BASIN => {
                 self.fail(Error::CatchBasin {
@@ -315,10 +323,17 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// Completions and replies: may be handled at any time, as they never need what isn't there.
-    #[inline]
+    #[inline(always)]
     fn on_safe(&self, event: &Event<'_>, drained: &mut u32) {
         match *event {
             Event::Put(ref put) => self.on_reply(put),
+            _ => self.on_completion(event, drained),
+        }
+    }
+
+    #[inline(never)]
+    fn on_completion(&self, event: &Event<'_>, drained: &mut u32) {
+        match *event {
             Event::Send { token } => self.completed(token, Outcome::Done, 0),
             Event::Ack { token, outcome, .. } => self.completed(token, outcome, 0),
             Event::Reply {

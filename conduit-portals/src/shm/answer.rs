@@ -42,7 +42,7 @@ impl<M: Mode> Shm<M> {
     }
 
     /// Room for the reply is found first, and the reply leaves before the event: nothing is left over if there is none.
-    pub(super) fn take_get<S: FnMut(Event<'_>)>(
+    pub(super) fn take_get<S: FnMut(Event<'_>) + ?Sized>(
         &self,
         number: usize,
         queue: &Queue<M>,
@@ -108,7 +108,7 @@ impl<M: Mode> Shm<M> {
         Some(Taken::Done)
     }
 
-    pub(super) fn take_atomic<S: FnMut(Event<'_>)>(
+    pub(super) fn take_atomic<S: FnMut(Event<'_>) + ?Sized>(
         &self,
         number: usize,
         queue: &Queue<M>,

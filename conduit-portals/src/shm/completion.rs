@@ -11,7 +11,7 @@ use super::{Shm, staging};
 
 impl<M: Mode> Shm<M> {
     /// A completion of this rank's own operation.
-    pub(super) fn take_completion<S: FnMut(Event<'_>)>(
+    pub(super) fn take_completion<S: FnMut(Event<'_>) + ?Sized>(
         &self,
         message: &Message,
         header: &Header,

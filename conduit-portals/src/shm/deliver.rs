@@ -50,7 +50,8 @@ impl<M: Mode> Shm<M> {
             queue.delivering.store(mark(me.0), Ordering::Relaxed);
             quick
         };
-        out.event(Event::Put(PutEvent {
+        out.count += 1;
+        (out.sink)(Event::Put(PutEvent {
             index: PtIndex(frame.index),
             tag: quick.tag,
             source: header.source,
@@ -69,7 +70,7 @@ impl<M: Mode> Shm<M> {
     /// Places and delivers a put. Gives how it ended and the bytes placed.
     #[inline]
     #[allow(clippy::too_many_arguments)]
-    pub(super) fn take_put<S: FnMut(Event<'_>)>(
+    pub(super) fn take_put<S: FnMut(Event<'_>) + ?Sized>(
         &self,
         number: usize,
         queue: &Queue<M>,
@@ -118,7 +119,7 @@ impl<M: Mode> Shm<M> {
         Some((hit.outcome, hit.length))
     }
 
-    pub(super) fn take_full_put<S: FnMut(Event<'_>)>(
+    pub(super) fn take_full_put<S: FnMut(Event<'_>) + ?Sized>(
         &self,
         number: usize,
         queue: &Queue<M>,

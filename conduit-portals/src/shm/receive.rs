@@ -3,6 +3,7 @@
 //! What a peer wrote is not trusted to be in range: a message that makes no sense is counted and passed over, and its
 //! source remembered ([`super::Statistics`]).
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use conduit_core::ni::{Event, MeEvents, Rank};
@@ -117,13 +118,13 @@ pub(super) fn mark(me: u32) -> u64 {
 }
 
 /// Where a poll's events go, and how many may.
-pub(super) struct Out<'s, S> {
-    sink: &'s mut S,
-    count: u32,
+pub(super) struct Out<'s, S: ?Sized> {
+    pub(super) sink: &'s mut S,
+    pub(super) count: u32,
     limit: u32,
 }
 
-impl<S: FnMut(Event<'_>)> Out<'_, S> {
+impl<S: FnMut(Event<'_>) + ?Sized> Out<'_, S> {
     #[inline]
     pub(super) fn event(&mut self, event: Event<'_>) {
         self.count += 1;
@@ -267,43 +268,72 @@ impl<M: Mode> Shm<M> {
                 }
                 continue;
             }
-            // SAFETY: found committed, and released only below.
-            let header = unsafe { Header::read_compact(slot) };
-            let message = Message {
-                slot,
-                frame,
-                source: header.source,
+            // Everything else goes by one copy of the code for all sinks, so that a sink is inlined above.
+            let mut slow = Out {
+                sink: &mut *out.sink as &mut dyn FnMut(Event<'_>),
+                count: out.count,
+                limit: out.limit,
             };
-            let known = match inbound.source {
-                Some(source) => source == header.source,
-                None => header.source < self.size,
-            };
-            let taken = match known {
-                true => self.take(number, queue, &message, &header, later, out),
-                false => Taken::Bad,
-            };
-            match taken {
-                Taken::Done => inbound.ring.release(frame),
-                Taken::Completed(completion) => {
-                    inbound.ring.release(frame);
-                    match self.post_completion(&completion, message.source) {
-                        Some(true) => {}
-                        Some(false) => inbound.pending = Some((message.source, completion)),
-                        None => self.statistics.note_bad(Some(message.source)),
-                    }
-                }
-                Taken::Stalled => return true,
-                Taken::Bad => {
-                    self.statistics
-                        .note_bad(inbound.source.or(Some(message.source)));
-                    inbound.ring.release(frame);
-                }
-            }
-            if !out.settle(later) {
-                return false;
+            let go_on = self.visit_slowly(number, queue, inbound, slot, frame, later, &mut slow);
+            out.count = slow.count;
+            match go_on {
+                ControlFlow::Continue(()) => {}
+                ControlFlow::Break(more) => return more,
             }
         }
         true
+    }
+
+    /// Takes one message of any kind. Breaks with false if the limit is reached, with true if the ring has no more for
+    /// now.
+    #[inline(never)]
+    #[allow(clippy::too_many_arguments)]
+    fn visit_slowly(
+        &self,
+        number: usize,
+        queue: &Queue<M>,
+        inbound: &mut Inbound,
+        slot: *const u8,
+        frame: Frame,
+        later: &mut Later,
+        out: &mut Out<'_, dyn FnMut(Event<'_>) + '_>,
+    ) -> ControlFlow<bool> {
+        // SAFETY: found committed, and released only below.
+        let header = unsafe { Header::read_compact(slot) };
+        let message = Message {
+            slot,
+            frame,
+            source: header.source,
+        };
+        let known = match inbound.source {
+            Some(source) => source == header.source,
+            None => header.source < self.size,
+        };
+        let taken = match known {
+            true => self.take(number, queue, &message, &header, later, out),
+            false => Taken::Bad,
+        };
+        match taken {
+            Taken::Done => inbound.ring.release(frame),
+            Taken::Completed(completion) => {
+                inbound.ring.release(frame);
+                match self.post_completion(&completion, message.source) {
+                    Some(true) => {}
+                    Some(false) => inbound.pending = Some((message.source, completion)),
+                    None => self.statistics.note_bad(Some(message.source)),
+                }
+            }
+            Taken::Stalled => return ControlFlow::Break(true),
+            Taken::Bad => {
+                self.statistics
+                    .note_bad(inbound.source.or(Some(message.source)));
+                inbound.ring.release(frame);
+            }
+        }
+        match out.settle(later) {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(false),
+        }
     }
 
     #[cold]
@@ -325,7 +355,7 @@ impl<M: Mode> Shm<M> {
     }
 
     #[inline]
-    fn take<S: FnMut(Event<'_>)>(
+    fn take<S: FnMut(Event<'_>) + ?Sized>(
         &self,
         number: usize,
         queue: &Queue<M>,
