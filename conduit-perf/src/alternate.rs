@@ -37,8 +37,8 @@ impl Plan {
     };
     /// A first look, in a fraction of the time.
     pub const QUICK: Self = Self {
-        good: 5,
-        most: 20,
+        good: 9,
+        most: 30,
         tolerance: 0.25,
         time: Duration::from_micros(300),
         runs: 3,

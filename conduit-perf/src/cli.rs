@@ -14,11 +14,12 @@ use crate::mapping::Mapping;
 use crate::placement::Cores;
 use crate::side::{PATIENCE, Side};
 use crate::survey::{Reading, survey};
-use crate::{Event, Options, area, count, figures, report, run_all, select};
+use crate::{Event, Options, area, count, figures, job, report, run_all, select};
 
 /// Latencies, rates and bandwidths of Conduit beside this machine's limits, measured in turn.
 ///
-/// Starts jobs of its own: two ranks on two cores, two on one, eight on two.
+/// Starts jobs of its own: two ranks on two cores, two on one, eight on two. As a rank of a job that a launcher has
+/// started it measures in that job.
 #[derive(Debug, Parser)]
 #[command(name = "conduit-perf", version, args_conflicts_with_subcommands = true)]
 pub struct Cli {
@@ -159,7 +160,7 @@ fn figures(options: &FigureOptions) -> anyhow::Result<ExitCode> {
     };
     let bar = bar(0);
     let mut left_out = 0;
-    let figures = run_all(&asked, |event| match event {
+    let progress = |event: &Event| match event {
         Event::Started { job, done, of } => {
             bar.set_length(*of as u64);
             bar.set_position(*done as u64);
@@ -174,7 +175,16 @@ fn figures(options: &FigureOptions) -> anyhow::Result<ExitCode> {
             left_out += 1;
             bar.suspend(|| eprintln!("{name} of {size} bytes left out: {reason}"));
         }
-    })?;
+    };
+    let figures = if job::launched() {
+        match job::measure_here(&asked, progress)? {
+            Some(figures) => figures,
+            // Rank 0 prints them.
+            None => return Ok(ExitCode::SUCCESS),
+        }
+    } else {
+        run_all(&asked, progress)?
+    };
     bar.finish_and_clear();
     let summary = report::Summary::of(&figures);
     let mut out = io::stdout().lock();

@@ -235,6 +235,14 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_time_to_reach_is_independent_of_the_limit() {
+        // `figure` makes 2 ns times the ratio.
+        let verdict = |ratio| figure(ratio, Some(Target::Nanoseconds(100.0)), 9).verdict();
+        assert_eq!(verdict(49.0), Some(Verdict::Within));
+        assert_eq!(verdict(51.0), Some(Verdict::Outside));
+    }
+
+    #[test]
     fn json_has_the_agreed_fields_and_comes_back_equal() {
         let figure = figure(1.25, Some(Target::AtMost(1.3)), 9);
         let json = serde_json::to_string(&figure).expect("json");

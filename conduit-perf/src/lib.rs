@@ -6,11 +6,54 @@
 //! cores and in the same memory; rounds in which the limit changed are discarded, and what is reported first is the
 //! ratio.
 //!
-//! The parts, from the bottom up:
+//! # From a program
+//!
+//! [`run_all`] starts the jobs, which are this very program again, and gives the figures; [`rank_main`] is what such a
+//! rank does, and has to come first in `main`:
+//!
+//! ```no_run
+//! use std::process::ExitCode;
+//! use conduit_perf::{Options, rank_main, report, run_all};
+//!
+//! fn main() -> Result<ExitCode, conduit_perf::RunError> {
+//!     if let Some(code) = rank_main() {
+//!         return Ok(code);
+//!     }
+//!     let figures = run_all(&Options { quick: true, ..Options::default() }, |event| eprintln!("{event:?}"))?;
+//!     println!("{}\n{}", report::figures(&figures), report::Summary::of(&figures));
+//!     Ok(ExitCode::SUCCESS)
+//! }
+//! ```
+//!
+//! # Which figures
+//!
+//! | figure | beside | to reach |
+//! |---|---|---|
+//! | `put`, `get`: blocking, 8 bytes, length known at run time; `put-u64`, `get-u64`: of a number | a copy (`memcpy`) through the same mapping | 1.3 × its time |
+//! | `put-nb`, `put-nbi`, `put-value`, `get-value`: started and waited for; `put-nbi-rate`: waited for at the end | the same | |
+//! | `fetch-add`: remote atomic | a `fetch_add` on the same word | |
+//! | `am-short-round-trip` | a cache line's round trip, by a line per direction and by one line | 1.5 × the former |
+//! | `am-short-flood`: one way, counted in the handler, under flow control | a queue of 64-byte slots | 0.25 of its rate |
+//! | `am-medium-flood`: the same, payload read in the handler | a queue whose slots carry the payload, read too | 0.77 of its rate |
+//! | `put-bandwidth`, `get-bandwidth`, `am-long` from 64 KiB | a copy of as many bytes to the same place | 0.9 of its bandwidth |
+//! | `barrier` of two ranks | a cache line's round trip by two lines | 1.5 × its time |
+//! | `one-core-am-round-trip`, `one-core-barrier`: both ranks on one core | two processes that yield to each other | 1.5 × its time |
+//! | `crowd-barrier`: eight ranks on two cores | a counter that eight processes watch, yielding | 100 µs |
+//!
+//! Limits and figures work on the same bytes: those of the last rank's segment, which rank 0 has mapped. In puts, gets
+//! and atomics, as in copies, the last rank stands by; in messages and barriers all wait as programs do, by Conduit's own
+//! waits.
+//!
+//! Noise: a reading is the fastest of a few runs of half a millisecond or more, a figure the median of its rounds. For
+//! numbers that do not depend on the machine's load at all, [`count`] counts instructions.
+//!
+//! # The parts, from the bottom up
+//!
 //! - [`area::SharedArea`]: the memory that the sides share, handed over by whoever mapped it;
 //! - [`side::Side`]: a process that takes part; the sides keep step through the area, and no wait is for ever;
 //! - [`piece::Piece`]: operations that all sides do together; a limit is one, and so is a closure that calls Conduit;
 //! - [`compare::Comparison`]: a figure's piece beside its limit, measured in rounds to a [`Figure`];
+//! - [`figures`]: what is measured of Conduit, in which job; [`job`]: the jobs;
 //! - [`report`]: tables, JSON lines, and whether targets are met.
 //!
 //! ```
@@ -67,7 +110,7 @@ mod testing;
 pub use compare::Comparison;
 pub use error::Error;
 pub use figure::{Figure, Target};
-pub use job::{Event, Options, rank_main, run_all};
+pub use job::{Event, Options, RunError, rank_main, run_all};
 pub use mapping::Mapping;
 pub use piece::Piece;
 pub use side::Side;

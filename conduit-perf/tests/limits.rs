@@ -1,54 +1,8 @@
 //! The program itself: processes of its own, real limits, no number asserted beyond that it is one.
 
-use std::io::Read;
-use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+mod support;
 
-/// Runs the program with a hard limit on its time.
-fn conduit_perf(arguments: &[&str]) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_conduit-perf"))
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("start");
-    let deadline = Instant::now() + Duration::from_secs(120);
-    let status = loop {
-        if let Some(status) = child.try_wait().expect("wait") {
-            break status;
-        }
-        if Instant::now() > deadline {
-            child.kill().expect("kill");
-            child.wait().expect("reap");
-            panic!("conduit-perf {arguments:?} did not end");
-        }
-        // Only so as not to take a core from what is measured.
-        std::thread::sleep(Duration::from_millis(20));
-    };
-    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    child
-        .stdout
-        .take()
-        .expect("stdout")
-        .read_to_end(&mut stdout)
-        .expect("read");
-    child
-        .stderr
-        .take()
-        .expect("stderr")
-        .read_to_end(&mut stderr)
-        .expect("read");
-    Output {
-        status,
-        stdout,
-        stderr,
-    }
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("text")
-}
+use support::{conduit_perf, text};
 
 #[test]
 fn limits_of_processes_on_one_core_and_of_a_crowd_are_json_objects() {

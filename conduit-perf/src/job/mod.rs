@@ -16,7 +16,7 @@ use crate::figures::{Job, names};
 use crate::placement::Cores;
 use crate::select::{self, UnknownFigure};
 
-pub use rank::rank_main;
+pub use rank::{launched, measure_here, rank_main};
 
 /// The environment variable that makes a process a rank of a measurement. Not one of Conduit's settings, of whose
 /// prefix no other names are allowed.
@@ -43,6 +43,14 @@ struct Order {
 }
 
 impl Order {
+    fn new(job: Job, options: &Options) -> Self {
+        Self {
+            job,
+            quick: options.quick,
+            figures: options.figures.clone(),
+        }
+    }
+
     fn plan(&self) -> Plan {
         if self.quick { Plan::QUICK } else { Plan::FULL }
     }
@@ -107,11 +115,7 @@ pub fn run_all(
     mut progress: impl FnMut(&Event),
 ) -> Result<Vec<Figure>, RunError> {
     select::check(&options.figures, names())?;
-    let orders = Job::ALL.map(|job| Order {
-        job,
-        quick: options.quick,
-        figures: options.figures.clone(),
-    });
+    let orders = Job::ALL.map(|job| Order::new(job, options));
     let of = orders.iter().map(|order| order.entries().count()).sum();
     let (mut figures, mut done) = (Vec::new(), 0);
     for order in &orders {

@@ -1,20 +1,21 @@
-//! A rank of a measured job: this very program, started again by [`super::run`].
+//! A rank of a measured job: this very program, started again by [`super::run_all`].
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 
-use super::{Event, ORDER, Order};
-use crate::area::SharedArea;
+use super::{Event, ORDER, Options, Order};
+use crate::Error;
 use crate::bench::Bench;
-use crate::figures::{ENTRIES, Entry};
+use crate::figure::Figure;
+use crate::figures::{ENTRIES, Entry, Job, names};
 use crate::placement::Cores;
 use crate::select;
 use crate::side::{PATIENCE, Side};
 
-/// Does a rank's part if this process is a rank that [`super::run`] has started; `None` if it is not. To be called at
-/// the start of `main` by every program that calls [`super::run`], which starts the program itself as ranks.
+/// Does a rank's part if this process is a rank that [`super::run_all`] has started; `None` if it is not. To be called at
+/// the start of `main` by every program that calls [`super::run_all`], which starts the program itself as ranks.
 #[must_use]
 pub fn rank_main() -> Option<ExitCode> {
     let order = std::env::var(ORDER).ok()?;
@@ -29,53 +30,104 @@ pub fn rank_main() -> Option<ExitCode> {
 
 fn serve(order: &str) -> anyhow::Result<()> {
     let order: Order = serde_json::from_str(order).context(ORDER)?;
-    // Before Conduit starts, which may not change it, and before the sides are placed, which does.
-    let cores = Cores::allowed()?;
     let bench = Bench::start()?;
-    measure(&order, &bench, bench.area()?, cores)
-        .with_context(|| format!("rank {}", bench.conduit.rank()))?;
+    measure(&order, bench, &mut |event| {
+        let mut out = std::io::stdout().lock();
+        serde_json::to_writer(&mut out, &event)?;
+        Ok(writeln!(out)?)
+    })
+}
+
+/// Whether a launcher has started this process as a rank of a job, and not [`super::run_all`].
+#[must_use]
+pub fn launched() -> bool {
+    // As PMI-1 says it.
+    std::env::var_os("PMI_RANK").is_some() && std::env::var_os("PMI_SIZE").is_some()
+}
+
+/// As a rank of a job that a launcher has started: measures those of `options`' figures that are made for two ranks on
+/// two cores if it has two, and those for many if it has more. Collective. `progress` is called on rank 0 only; the
+/// figures are rank 0's, the others get `None`.
+///
+/// # Errors
+/// An unknown figure, or what ends the job.
+pub fn measure_here(
+    options: &Options,
+    mut progress: impl FnMut(&Event),
+) -> anyhow::Result<Option<Vec<Figure>>> {
+    select::check(&options.figures, names())?;
+    let bench = Bench::start()?;
+    let rank = bench.conduit.rank();
+    let job = match bench.conduit.size() {
+        1 => bail!("nothing is measured with one rank: start two, or more for barriers"),
+        2 => Job::Pair,
+        _ => Job::Crowd,
+    };
+    let mut figures = Vec::new();
+    measure(&Order::new(job, options), bench, &mut |event| {
+        progress(&event);
+        if let Event::Figure(figure) = event {
+            figures.push(figure);
+        }
+        Ok(())
+    })?;
+    Ok((rank == 0).then_some(figures))
+}
+
+/// Measures on all ranks, tells rank 0's caller, and leaves the job.
+fn measure(
+    order: &Order,
+    bench: Bench,
+    tell: &mut dyn FnMut(Event) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    // Before the sides are placed, which changes it.
+    let cores = Cores::allowed()?;
+    let rank = bench.conduit.rank() as usize;
+    let in_turn = || -> anyhow::Result<()> {
+        let ranks = bench.conduit.size() as usize;
+        let side = Side::join(bench.area()?, cores, rank, ranks, PATIENCE)?;
+        for (entry, size) in order.entries() {
+            let event = one(order, &bench, &side, entry, size)?;
+            if let Some(event) = event.filter(|_| rank == 0) {
+                tell(event)?;
+            }
+        }
+        // Nobody leaves before all have done their part.
+        Ok(side.meet()?)
+    };
+    in_turn().with_context(|| format!("rank {rank}"))?;
     Ok(bench.conduit.finish()?)
 }
 
-fn measure(order: &Order, bench: &Bench, area: SharedArea<'_>, cores: Cores) -> anyhow::Result<()> {
-    let (rank, size) = (bench.conduit.rank() as usize, bench.conduit.size() as usize);
-    let side = Side::join(area, cores, rank, size, PATIENCE)?;
-    for (entry, size) in order.entries() {
-        let event = one(order, bench, &side, entry, size)?;
-        if rank == 0 {
-            let mut out = std::io::stdout().lock();
-            serde_json::to_writer(&mut out, &event)?;
-            writeln!(out)?;
-        }
-    }
-    // Nobody leaves before all have done their part.
-    Ok(side.meet()?)
-}
-
+/// One figure; rank 0 has something to tell of it.
 fn one(
     order: &Order,
     bench: &Bench,
     side: &Side<'_>,
     entry: &Entry,
     size: usize,
-) -> anyhow::Result<Event> {
-    let left_out = |reason: &str| Event::LeftOut {
-        name: entry.name.to_owned(),
-        size,
-        reason: reason.to_owned(),
+) -> Result<Option<Event>, Error> {
+    let left_out = |reason: &str| {
+        Some(Event::LeftOut {
+            name: entry.name.to_owned(),
+            size,
+            reason: reason.to_owned(),
+        })
     };
     let Some(mut comparison) = (entry.build)(bench, size) else {
         return Ok(left_out(
             "Conduit's settings allow no messages of this size",
         ));
     };
-    if !side.fits(comparison.limit.placement) {
-        return Ok(left_out("it needs a core for each rank"));
+    // Ranks that a launcher has bound see different cores.
+    let fits = side.fits(comparison.limit.placement);
+    if side.agree(u64::from(fits))? == 0 {
+        return Ok(left_out(
+            "each rank needs a core, and rank 0 may not use as many",
+        ));
     }
-    Ok(match comparison.measure(side, order.plan(), &mut |_| {})? {
-        Some(figure) => Event::Figure(figure),
-        None => left_out("it was measured by rank 0"),
-    })
+    let figure = comparison.measure(side, order.plan(), &mut |_| {})?;
+    Ok(figure.map(Event::Figure))
 }
 
 impl Order {

@@ -1,0 +1,99 @@
+//! The program itself measuring Conduit: its jobs run and say what they should; no number is asserted beyond that it is
+//! one.
+
+mod support;
+
+use std::collections::HashSet;
+
+use support::{conduit_perf, conduit_perf_with, text};
+
+#[test]
+fn every_figure_is_measured_or_said_to_be_left_out() {
+    let list = conduit_perf(&["--list"]);
+    let names: HashSet<_> = text(&list.stdout).lines().collect();
+    let output = conduit_perf(&["--quick", "--json"]);
+    let complaints = text(&output.stderr);
+    assert!(output.status.success(), "{complaints}");
+    let mut seen = HashSet::new();
+    for line in text(&output.stdout).lines() {
+        let figure: serde_json::Value = serde_json::from_str(line).expect("an object per line");
+        for number in ["value", "limit", "ratio"] {
+            assert!(
+                figure[number].as_f64().is_some_and(|it| it > 0.0),
+                "{number} of {line}"
+            );
+        }
+        let name = figure["name"].as_str().expect("name");
+        let name = names.get(name).expect("a name from the list");
+        let ranks = if *name == "crowd-barrier" { 8 } else { 2 };
+        assert_eq!(figure["ranks"], ranks, "{line}");
+        seen.insert(*name);
+    }
+    for name in names.difference(&seen) {
+        let said = complaints
+            .lines()
+            .any(|line| line.starts_with(&format!("{name} ")) && line.contains("left out"));
+        assert!(said, "{name}: {complaints}");
+    }
+    // These need no more than one core.
+    for name in [
+        "one-core-am-round-trip",
+        "one-core-barrier",
+        "crowd-barrier",
+    ] {
+        assert!(seen.contains(name), "{name}: {complaints}");
+    }
+}
+
+#[test]
+fn figures_are_selected_by_name_and_without_a_target_there_is_nothing_to_check() {
+    let output = conduit_perf(&["--quick", "--check", "--figures", "one-core-barrier"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let table = text(&output.stdout);
+    assert!(
+        table.contains("one-core-barrier") && !table.contains("round-trip  "),
+        "{table}"
+    );
+    assert!(table.contains("0 of 0 targets met"), "{table}");
+}
+
+#[test]
+fn an_unknown_figure_is_refused_by_name() {
+    let output = conduit_perf(&["--figures", "warp-drive"]);
+    assert!(!output.status.success());
+    let message = text(&output.stderr);
+    assert!(
+        message.contains("warp-drive") && message.contains("am-short-flood"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_job_that_fails_says_why() {
+    let output = conduit_perf_with(
+        &["--quick", "--figures", "one-core-barrier"],
+        &[("CONDUIT_NETWORK", "tin-cans")],
+    );
+    assert!(!output.status.success());
+    let message = text(&output.stderr);
+    assert!(
+        message.contains("tin-cans") && message.contains("the job of 2 ranks failed"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_rank_with_an_unreadable_order_says_so() {
+    let output = conduit_perf_with(&[], &[("RANK_OF_CONDUIT_PERF", "make it so")]);
+    assert!(!output.status.success());
+    let message = text(&output.stderr);
+    assert!(message.contains("RANK_OF_CONDUIT_PERF"), "{message}");
+}
+
+#[test]
+fn every_operation_that_can_be_counted_can_be_repeated() {
+    for name in conduit_perf::count::names() {
+        let output = conduit_perf(&["repeat", name, "300"]);
+        assert!(output.status.success(), "{name}: {}", text(&output.stderr));
+    }
+}
