@@ -238,20 +238,16 @@ mod tests {
 
     #[test]
     fn a_changing_limit_stops_at_the_most_rounds() {
+        // A reading is one run, so that every one differs from the one before.
+        let plan = Plan { runs: 1, ..PLAN };
         let tallies = in_threads(2, |side| {
             let mut run = 0u64;
             let mut flipping = |_: &Side<'_>, count: u64| {
                 run += 1;
-                Ok(Duration::from_nanos(
-                    count
-                        * if (run / PLAN.runs as u64).is_multiple_of(2) {
-                            50
-                        } else {
-                            250
-                        },
-                ))
+                let nanos = if run.is_multiple_of(2) { 50 } else { 250 };
+                Ok(Duration::from_nanos(count * nanos))
             };
-            alternate(side, PLAN, &mut flipping, &mut takes(100), &mut |_| {}).expect("rounds")
+            alternate(side, plan, &mut flipping, &mut takes(100), &mut |_| {}).expect("rounds")
         });
         let outcome = tallies[0].outcome(Unit::Nanoseconds).expect("rounds");
         assert_eq!((outcome.rounds, outcome.discarded), (0, PLAN.most));
