@@ -26,9 +26,10 @@ impl<M: Mode> Shm<M> {
         frame: Frame,
         out: &mut Out<'_, S>,
     ) -> bool {
+        // A copy, not a reference: what is checked below is what is used, whatever a broken peer writes meanwhile.
         // SAFETY: the first slot of a message that was found committed and is not released before we return; aligned to
         // 64, and any bits are a `Compact`. The tag, which only its producer writes, is not used.
-        let header = unsafe { &*slot.cast::<Compact>() };
+        let header = unsafe { slot.cast::<Compact>().read() };
         let length = header.length as usize;
         let Some(index) = self.indices.get(usize::from(frame.index)) else {
             return false;

@@ -203,7 +203,7 @@ fn step() -> impl Strategy<Value = Step> {
         0_u64..4,
         0_u64..4,
         prop::option::of(0_u32..2),
-        0_u8..32,
+        0_u8..64,
     )
         .prop_map(|(memory, match_bits, ignore_bits, source, options)| Entry {
             memory,
@@ -242,7 +242,11 @@ proptest! {
                 Step::Append(mut entry) => {
                     entry.tag = i as u64;
                     ids.push((i as u64, list.append(entry).unwrap()));
-                    model.0.push((i as u64, entry, 0));
+                    // The overflow list is the tail; an entry of neither kind overtakes its own.
+                    let overflow = |e: &Entry| e.options.contains(MeOptions::OVERFLOW);
+                    let behind = model.0.iter().position(|e| overflow(&e.1));
+                    let at = behind.filter(|_| !overflow(&entry));
+                    model.0.insert(at.unwrap_or(model.0.len()), (i as u64, entry, 0));
                 }
                 Step::Unlink(index) if !ids.is_empty() => {
                     let (tag, id) = *index.get(&ids);
@@ -252,8 +256,25 @@ proptest! {
                 }
                 Step::Unlink(_) => {}
                 Step::Accept(incoming) => {
-                    let hit = list.accept(&incoming);
-                    let hit = hit.map(|h| (h.tag, h.outcome, h.place, h.offset, h.length, h.unlinked));
+                    // The short way where it answers: it must be what the long one would have done.
+                    let (source, bits) = (incoming.source, incoming.match_bits);
+                    let quick = match incoming.want {
+                        Want::Put => list.accept_quickly(source, bits, incoming.length),
+                        _ => None,
+                    };
+                    let hit = match quick {
+                        Some(q) => Some((
+                            q.tag,
+                            Outcome::Done,
+                            Place::Managed,
+                            q.offset,
+                            incoming.length,
+                            false,
+                        )),
+                        None => list.accept(&incoming).map(|h| {
+                            (h.tag, h.outcome, h.place, h.offset, h.length, h.unlinked)
+                        }),
+                    };
                     prop_assert_eq!(hit, model.accept(&incoming));
                 }
             }

@@ -192,6 +192,7 @@ fn every_event_counts_against_the_limit() {
         assert_eq!(a.ni.inject(&inject(1, &[1])), Ok(Submit::Posted));
     }
     for expected in ["Put", "Unlinked", "Free", "Put", "Unlinked", "Free"] {
+        assert_eq!(b.ni.poll(b.eq, 0, |event| panic!("{event:?}")), 0);
         let mut name = String::new();
         assert_eq!(b.ni.poll(b.eq, 1, |event| name = format!("{event:?}")), 1);
         assert!(name.starts_with(expected), "{name} instead of {expected}");

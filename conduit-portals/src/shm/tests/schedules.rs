@@ -111,7 +111,12 @@ proptest! {
                     prop_assert_eq!(got, &model[to as usize][at as usize..][..length]);
                 }
                 Step::Poll(rank) => {
-                    ends[rank as usize].poll();
+                    // One thread: what is idle now stays so, and what was polled until nothing came is idle.
+                    let end = &ends[rank as usize];
+                    let idle = end.ni.is_idle();
+                    let events = end.poll();
+                    prop_assert!(!idle || events.is_empty(), "{events:?}");
+                    prop_assert!(end.ni.is_idle());
                 }
             }
         }
