@@ -315,7 +315,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(Payload::Long { offset, length })
     }
 
-    #[inline]
+    #[inline(always)]
     fn run_request(
         &self,
         source: Rank,
@@ -349,7 +349,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn run(
         &self,
         header: &Header,

@@ -11,7 +11,7 @@ use super::operations::OpId;
 use super::reply::Deferred;
 use super::token::{Role, Token};
 use super::{Engine, Error, Result, index, tag};
-use crate::ni::{Event, Ni, Outcome, PutEvent, Rank, Unlink};
+use crate::ni::{Event, Ni, Outcome, PutEvent, Rank, Sink, Unlink};
 use crate::threads::{Lock, Mode};
 
 /// Requests that one look at the queue may bring: for each, what its reply needs is in hand.
@@ -130,6 +130,34 @@ impl Inbox {
     }
 }
 
+/// Where the events of the request queue go. A type of its own, and not a closure, so that the common case is inlined
+/// into the network's loop.
+struct Requests<'a, N: Ni, M: Mode> {
+    engine: &'a Engine<N, M>,
+    inbox: &'a mut Inbox,
+    hand: &'a Hand,
+}
+
+impl<N: Ni, M: Mode> Sink for Requests<'_, N, M> {
+    #[inline(always)]
+    fn event(&mut self, event: Event<'_>) {
+        self.engine.on_am(&event, self.inbox, self.hand);
+    }
+}
+
+/// Where the events of the queue of replies and completions go.
+struct Replies<'a, N: Ni, M: Mode> {
+    engine: &'a Engine<N, M>,
+    drained: u32,
+}
+
+impl<N: Ni, M: Mode> Sink for Replies<'_, N, M> {
+    #[inline(always)]
+    fn event(&mut self, event: Event<'_>) {
+        self.engine.on_safe(&event, &mut self.drained);
+    }
+}
+
 /// `0` means no limit.
 fn limit(setting: u32) -> u32 {
     if setting == 0 { u32::MAX } else { setting }
@@ -192,12 +220,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Completions and replies, up to the limit.
     #[inline]
     fn poll_safe(&self) -> u32 {
-        let mut drained = 0;
+        let mut replies = Replies {
+            engine: self,
+            drained: 0,
+        };
         let events = self
             .ni
-            .poll(self.safe_eq, limit(self.settings.safe_limit), |event| {
-                self.on_safe(&event, &mut drained)
-            });
+            .poll_into(self.safe_eq, limit(self.settings.safe_limit), &mut replies);
+        let drained = replies.drained;
         for _ in 0..drained {
             self.relink(index::SAFE, self.reply_buffer());
         }
@@ -218,9 +248,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             if ready == 0 {
                 break;
             }
-            let got = self
-                .ni
-                .poll(self.am_eq, ready, |event| self.on_am(&event, inbox, hand));
+            let got = self.ni.poll_into(
+                self.am_eq,
+                ready,
+                &mut Requests {
+                    engine: self,
+                    inbox: &mut *inbox,
+                    hand,
+                },
+            );
             events += got;
             while inbox.drained > 0 {
                 inbox.drained -= 1;

@@ -23,7 +23,7 @@ mod memory;
 mod operation;
 
 pub use apply::apply_atomic;
-pub use event::{Event, Outcome, PutEvent};
+pub use event::{Event, Outcome, PutEvent, Sink};
 pub use memory::{
     EqId, MatchEntry, MdId, MeEvents, MeId, MeMemory, MeOptions, PtIndex, Region, RegionId, Unlink,
     Window,
@@ -213,11 +213,17 @@ pub trait Ni {
     /// Delivers up to `limit` events of a queue to `sink`, and says how many. A call from within a sink of the same queue
     /// delivers nothing.
     fn poll<S: FnMut(Event<'_>)>(&self, eq: EqId, limit: u32, sink: S) -> u32;
+    /// [`Ni::poll`] for a [`Sink`], which can ask to be inlined into the network's loop.
+    #[inline]
+    fn poll_into<S: Sink>(&self, eq: EqId, limit: u32, sink: &mut S) -> u32 {
+        self.poll(eq, limit, |event| sink.event(event))
+    }
     /// Does what a network has to do unasked: answers gets, completes operations on indices without a queue.
     fn progress(&self);
     /// Sleeps until something may have arrived, at most `limit`. May return early.
     fn wait(&self, limit: Duration);
-    /// Wakes a peer that sleeps in [`Ni::wait`], after stores into its window that it waits for.
+    /// Wakes a peer that sleeps in [`Ni::wait`], after stores into its window that it waits for. Cheap, and therefore not
+    /// certain: a peer that falls asleep at the same moment may be woken by its own time limit only.
     fn notify(&self, peer: Rank);
     /// The first peer found dead, where the network can know it (see the module's contract: it need not).
     fn failed_peer(&self) -> Option<Rank>;

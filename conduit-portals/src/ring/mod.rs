@@ -325,11 +325,25 @@ impl<S: Slots> Consumer<S> {
     }
 
     /// The message at the head, if there is one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next(&mut self) -> Next {
+        // SYNC (tag): with the awaited tag comes all that the producer wrote before it. Pairs with `Producer::commit`.
+        if self.is_ready() {
+            let slot = self.slot();
+            let frame = Frame::from_word(self.slots.frame(slot));
+            let to_end = (1_u64 << self.shift) - slot as u64;
+            if frame.kind != KIND_SKIP && frame.slots != 0 && u64::from(frame.slots) <= to_end {
+                return Next::Message { slot, frame };
+            }
+        }
+        self.next_slowly()
+    }
+
+    /// [`Self::next`] where the head is not simply a message.
+    #[inline(never)]
+    fn next_slowly(&mut self) -> Next {
         loop {
-            // SYNC (tag): with the awaited tag comes all that the producer wrote before it. Pairs with
-            // `Producer::commit`.
+            // SYNC (tag): as in `next`.
             if !self.is_ready() {
                 if self.published != self.position {
                     self.publish_head();

@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use conduit_core::ni::{Event, MeEvents, Outcome, apply_atomic};
+use conduit_core::ni::{Event, MeEvents, Outcome, Sink, apply_atomic};
 use conduit_core::threads::Mode;
 
 use crate::ring::Frame;
@@ -42,7 +42,7 @@ impl<M: Mode> Shm<M> {
     }
 
     /// Room for the reply is found first, and the reply leaves before the event: nothing is left over if there is none.
-    pub(super) fn take_get<S: FnMut(Event<'_>) + ?Sized>(
+    pub(super) fn take_get<S: Sink + ?Sized>(
         &self,
         number: usize,
         queue: &Queue<M>,
@@ -108,7 +108,7 @@ impl<M: Mode> Shm<M> {
         Some(Taken::Done)
     }
 
-    pub(super) fn take_atomic<S: FnMut(Event<'_>) + ?Sized>(
+    pub(super) fn take_atomic<S: Sink + ?Sized>(
         &self,
         number: usize,
         queue: &Queue<M>,

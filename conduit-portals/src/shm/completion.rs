@@ -3,6 +3,7 @@
 use std::ptr;
 
 use conduit_core::ni::Event;
+use conduit_core::ni::Sink;
 use conduit_core::threads::Mode;
 
 use super::message::{ACK, FULL, Header, NO_MD, REPLY, REPLY_INLINE, SEND, STAGED, outcome};
@@ -11,7 +12,7 @@ use super::{Shm, staging};
 
 impl<M: Mode> Shm<M> {
     /// A completion of this rank's own operation.
-    pub(super) fn take_completion<S: FnMut(Event<'_>) + ?Sized>(
+    pub(super) fn take_completion<S: Sink + ?Sized>(
         &self,
         message: &Message,
         header: &Header,

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::{ptr, slice};
 
-use conduit_core::ni::{Event, MeEvents, Outcome, PtIndex, PutEvent, Rank};
+use conduit_core::ni::{Event, MeEvents, Outcome, PtIndex, PutEvent, Rank, Sink};
 use conduit_core::threads::{Lock, Mode};
 
 use crate::ring::{Frame, SLOT};
@@ -17,7 +17,7 @@ impl<M: Mode> Shm<M> {
     /// Delivers a compact put in the common case: see [`MatchList::accept_quickly`](super::match_list::MatchList). False
     /// if it isn't one; nothing has happened then.
     #[inline]
-    pub(super) fn take_quickly<S: FnMut(Event<'_>)>(
+    pub(super) fn take_quickly<S: Sink>(
         &self,
         number: usize,
         queue: &Queue<M>,
@@ -52,7 +52,7 @@ impl<M: Mode> Shm<M> {
             quick
         };
         out.count += 1;
-        (out.sink)(Event::Put(PutEvent {
+        out.sink.event(Event::Put(PutEvent {
             index: PtIndex(frame.index),
             tag: quick.tag,
             source: header.source,
@@ -71,7 +71,7 @@ impl<M: Mode> Shm<M> {
     /// Places and delivers a put. Gives how it ended and the bytes placed.
     #[inline]
     #[allow(clippy::too_many_arguments)]
-    pub(super) fn take_put<S: FnMut(Event<'_>) + ?Sized>(
+    pub(super) fn take_put<S: Sink + ?Sized>(
         &self,
         number: usize,
         queue: &Queue<M>,
@@ -120,7 +120,7 @@ impl<M: Mode> Shm<M> {
         Some((hit.outcome, hit.length))
     }
 
-    pub(super) fn take_full_put<S: FnMut(Event<'_>) + ?Sized>(
+    pub(super) fn take_full_put<S: Sink + ?Sized>(
         &self,
         number: usize,
         queue: &Queue<M>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use conduit_core::ni::{
     Atomic, EqId, Event, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni, NiError, PtIndex, Put,
-    Rank, Reach, Region, RegionId, Submit, Unlink, Window,
+    Rank, Reach, Region, RegionId, Sink, Submit, Unlink, Window,
 };
 use conduit_core::threads::Mode;
 
@@ -14,6 +14,16 @@ use super::layout::{QUIET_QUEUE, STATE_CLOSED, USER_QUEUES};
 
 /// Messages that [`Ni::progress`] handles at most; more wait for its next call.
 const QUIET_LIMIT: u32 = 64;
+
+/// A closure as a sink.
+struct Closure<F>(F);
+
+impl<F: FnMut(Event<'_>)> Sink for Closure<F> {
+    #[inline]
+    fn event(&mut self, event: Event<'_>) {
+        (self.0)(event);
+    }
+}
 
 impl<M: Mode> Ni for Shm<M> {
     #[inline]
@@ -67,7 +77,7 @@ impl<M: Mode> Ni for Shm<M> {
         // SAFETY: the caller keeps the contract of `Ni::put`.
         unsafe { self.submit_put(put) }
     }
-    #[inline]
+    #[inline(always)]
     fn inject(&self, inject: &Inject<'_>) -> Result<Submit, NiError> {
         self.submit_inject(inject)
     }
@@ -85,15 +95,19 @@ impl<M: Mode> Ni for Shm<M> {
         self.watches.is_idle()
     }
     #[inline]
-    fn poll<S: FnMut(Event<'_>)>(&self, eq: EqId, limit: u32, mut sink: S) -> u32 {
+    fn poll<S: FnMut(Event<'_>)>(&self, eq: EqId, limit: u32, sink: S) -> u32 {
+        self.poll_into(eq, limit, &mut Closure(sink))
+    }
+    #[inline]
+    fn poll_into<S: Sink>(&self, eq: EqId, limit: u32, sink: &mut S) -> u32 {
         match usize::from(eq.0) < USER_QUEUES {
-            true => self.poll_queue(usize::from(eq.0), limit, &mut sink),
+            true => self.poll_queue(usize::from(eq.0), limit, sink),
             false => 0,
         }
     }
     #[inline]
     fn progress(&self) {
-        self.poll_queue(QUIET_QUEUE, QUIET_LIMIT, &mut |_: Event<'_>| ());
+        self.poll_queue(QUIET_QUEUE, QUIET_LIMIT, &mut Closure(|_: Event<'_>| ()));
     }
     fn wait(&self, limit: Duration) {
         self.sleep(limit);

@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use conduit_core::ni::{Event, MeEvents, Rank};
+use conduit_core::ni::{Event, MeEvents, Rank, Sink};
 use conduit_core::threads::{Lock, Mode};
 
 use crate::ring::{Consumer, Frame, Next, SLOT};
@@ -124,11 +124,11 @@ pub(super) struct Out<'s, S: ?Sized> {
     limit: u32,
 }
 
-impl<S: FnMut(Event<'_>) + ?Sized> Out<'_, S> {
+impl<S: Sink + ?Sized> Out<'_, S> {
     #[inline]
     pub(super) fn event(&mut self, event: Event<'_>) {
         self.count += 1;
-        (self.sink)(event);
+        self.sink.event(event);
     }
 
     /// Delivers what was put off; false if the limit is reached.
@@ -178,12 +178,7 @@ impl Message {
 impl<M: Mode> Shm<M> {
     /// See [`conduit_core::ni::Ni::poll`].
     #[inline]
-    pub(super) fn poll_queue<S: FnMut(Event<'_>)>(
-        &self,
-        number: usize,
-        limit: u32,
-        sink: &mut S,
-    ) -> u32 {
+    pub(super) fn poll_queue<S: Sink>(&self, number: usize, limit: u32, sink: &mut S) -> u32 {
         let Some(queue) = self.queues.get(number).and_then(|queue| queue.get()) else {
             return 0;
         };
@@ -197,7 +192,7 @@ impl<M: Mode> Shm<M> {
     }
 
     /// As [`Self::poll_queue`], where there may be something.
-    fn poll_inbox<S: FnMut(Event<'_>)>(
+    fn poll_inbox<S: Sink>(
         &self,
         number: usize,
         queue: &Queue<M>,
@@ -238,7 +233,7 @@ impl<M: Mode> Shm<M> {
 
     /// Takes what a ring has; false if the limit is reached.
     #[inline]
-    fn visit<S: FnMut(Event<'_>)>(
+    fn visit<S: Sink>(
         &self,
         number: usize,
         queue: &Queue<M>,
@@ -270,7 +265,7 @@ impl<M: Mode> Shm<M> {
             }
             // Everything else goes by one copy of the code for all sinks, so that a sink is inlined above.
             let mut slow = Out {
-                sink: &mut *out.sink as &mut dyn FnMut(Event<'_>),
+                sink: &mut *out.sink as &mut dyn Sink,
                 count: out.count,
                 limit: out.limit,
             };
@@ -296,7 +291,7 @@ impl<M: Mode> Shm<M> {
         slot: *const u8,
         frame: Frame,
         later: &mut Later,
-        out: &mut Out<'_, dyn FnMut(Event<'_>) + '_>,
+        out: &mut Out<'_, dyn Sink + '_>,
     ) -> ControlFlow<bool> {
         // SAFETY: found committed, and released only below.
         let header = unsafe { Header::read_compact(slot) };
@@ -355,7 +350,7 @@ impl<M: Mode> Shm<M> {
     }
 
     #[inline]
-    fn take<S: FnMut(Event<'_>) + ?Sized>(
+    fn take<S: Sink + ?Sized>(
         &self,
         number: usize,
         queue: &Queue<M>,

@@ -122,7 +122,7 @@ impl<M: Mode> Shm<M> {
         Ok(bound)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn submit_inject(&self, inject: &Inject<'_>) -> Result<Submit, NiError> {
         let length = inject.head.len() + inject.body.len();
         if length > self.config.inject_size {
@@ -156,9 +156,22 @@ impl<M: Mode> Shm<M> {
         unsafe {
             header.write_compact(slot);
             let payload = slot.add(COMPACT);
-            ptr::copy_nonoverlapping(inject.head.as_ptr(), payload, inject.head.len());
-            let body = payload.add(inject.head.len());
-            ptr::copy_nonoverlapping(inject.body.as_ptr(), body, inject.body.len());
+            // A call of `memcpy` costs more than most heads are long; they come in pieces of 16 bytes.
+            let (pieces, rest) = inject.head.as_chunks::<16>();
+            for (at, piece) in pieces.iter().enumerate() {
+                payload
+                    .add(at * 16)
+                    .cast::<[u8; 16]>()
+                    .write_unaligned(*piece);
+            }
+            if !rest.is_empty() {
+                let at = payload.add(pieces.len() * 16);
+                ptr::copy_nonoverlapping(rest.as_ptr(), at, rest.len());
+            }
+            if !inject.body.is_empty() {
+                let body = payload.add(inject.head.len());
+                ptr::copy_nonoverlapping(inject.body.as_ptr(), body, inject.body.len());
+            }
         }
         route.producer.commit(reserved);
         self.ring_bell(route.peer);
