@@ -3,7 +3,7 @@
 //! `PROPTEST_CASES=5000 cargo test -p conduit-tests --release --test engine_model` is the long run.
 
 use conduit_core::settings::Settings;
-use conduit_core::threads::ParSync;
+use conduit_core::threads::Seq;
 use conduit_portals::shm::{Shm, ShmConfig, in_process};
 use conduit_tests::chaos::{Chaos, Disorder};
 use conduit_tests::model::check;
@@ -50,7 +50,7 @@ fn cases(most: u32) -> ProptestConfig {
     }
 }
 
-fn ends(schedule: &Schedule, config: &ShmConfig) -> Vec<Shm<ParSync>> {
+fn ends(schedule: &Schedule, config: &ShmConfig) -> Vec<Shm<Seq>> {
     in_process(schedule.ranks, config).expect("the network starts")
 }
 

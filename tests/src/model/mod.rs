@@ -1,7 +1,7 @@
 //! Random schedules of all operations over several ranks, against a reference model: a byte array for each rank.
 //!
 //! - [`schedule`]: what is drawn. [`plan`]: what of it has one outcome, and that outcome.
-//! - [`turns`]: ranks as threads that take turns, so that a schedule runs the same way each time.
+//! - [`turns`]: ranks that take turns, so that a schedule runs the same way each time.
 //! - [`check`]: runs a schedule over a network and says what was wrong.
 
 mod claims;
@@ -13,16 +13,17 @@ pub mod turns;
 
 use std::sync::Arc;
 
+use conduit_core::bootstrap::Bootstrap as _;
 use conduit_core::engine::Engine;
 use conduit_core::ni::{Capabilities, Ni};
 use conduit_core::settings::Settings;
-use conduit_core::threads::ParSync;
+use conduit_core::threads::Seq;
 
 use handlers::{Log, handlers};
 use plan::{Allowed, Plan};
 use rank::Rank;
 use schedule::Schedule;
-use turns::{InTurn, Meeting, Turns};
+use turns::{InTurn, Meeting};
 
 /// Bytes of a segment: more than the longest operation, few enough for operations to meet.
 const SEGMENT: usize = 16 << 10;
@@ -33,7 +34,7 @@ const TURNS: u64 = 3_000_000;
 ///
 /// # Errors
 /// What is not as the model has it: bytes, messages, barriers, or resources that don't come back.
-pub fn check<N: Ni + Send + 'static>(
+pub fn check<N: Ni + 'static>(
     schedule: &Schedule,
     settings: &Settings,
     ends: Vec<N>,
@@ -50,21 +51,20 @@ pub fn check<N: Ni + Send + 'static>(
         },
     };
     let plan = Arc::new(Plan::new(schedule, allowed));
-    let turns = Arc::new(Turns::new(schedule.ranks, schedule.seed, TURNS));
-    turns::run(&turns, ends, |end, meeting| {
-        one_rank(end, meeting, &plan, settings)
-    })?;
-    Ok(())
+    let settings = settings.clone();
+    turns::run(ends, schedule.seed, TURNS, move |end, meeting| {
+        one_rank(end, meeting, &plan, &settings)
+    })
 }
 
 fn one_rank<N: Ni + 'static>(
     end: InTurn<N>,
-    mut meeting: Meeting<'_>,
+    mut meeting: Meeting,
     plan: &Arc<Plan>,
     settings: &Settings,
 ) -> Result<(), String> {
     let text = |error: conduit_core::engine::Error| error.to_string();
-    let engine = Engine::<_, ParSync>::start(end, &mut meeting, settings).map_err(text)?;
+    let engine = Engine::<_, Seq>::start(end, &mut meeting, settings).map_err(text)?;
     let log = Log::new(plan.messages.len());
     let mut registrations = handlers(engine.rank(), plan, &log);
     engine
@@ -92,10 +92,7 @@ fn one_rank<N: Ni + 'static>(
     if at_first != at_last {
         return Err(format!("credits {at_last:?}, at first {at_first:?}"));
     }
-    // Others may still wait for what this rank has to pass on.
-    use conduit_core::bootstrap::Bootstrap as _;
-    let leave = |engine: &Engine<InTurn<N>, ParSync>| engine.poll().map_err(text);
-    leave(&engine)?;
+    // Others may still need this rank's polls.
     engine
         .barrier(conduit_core::barrier::Value::Anonymous)
         .map_err(text)?;
@@ -103,11 +100,7 @@ fn one_rank<N: Ni + 'static>(
 }
 
 /// Every message has come to its rank once, and no other.
-fn each_once<N: Ni>(
-    engine: &Engine<InTurn<N>, ParSync>,
-    plan: &Plan,
-    log: &Log,
-) -> Result<(), String> {
+fn each_once<N: Ni>(engine: &Engine<InTurn<N>, Seq>, plan: &Plan, log: &Log) -> Result<(), String> {
     let rank = engine.rank();
     let seen = log.seen();
     let mut bare = 0;

@@ -114,7 +114,12 @@ impl<'a, N: Ni, M: Mode> Rank<'a, N, M> {
             &round.memory[rank],
             &segment[..round.memory[rank].len()],
         )?;
-        self.meet()?;
+        // Before the next barrier: after it, others may have begun the next round.
+        self.all_handled(expected)?;
+        self.meet()
+    }
+
+    fn all_handled(&self, expected: (u32, u32)) -> Done {
         let seen = self.log.seen();
         if seen.handled != expected {
             return Err(format!(

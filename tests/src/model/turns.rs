@@ -1,8 +1,8 @@
-//! Ranks as threads that take turns: one runs at a time, and a seeded draw says who is next. So a schedule of blocking
-//! calls runs the same way each time, and a job that can't go on is found by counting turns instead of by a clock.
+//! Ranks that take turns on one thread: each is a coroutine, and a seeded draw says who goes on. So a schedule of
+//! blocking calls runs the same way each time, and a job that can't go on is found by counting turns instead of by a clock.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use conduit_core::bootstrap::{Bootstrap, BootstrapError};
@@ -10,183 +10,107 @@ use conduit_core::ni::{
     Atomic, EqId, Event, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni, NiError, PtIndex, Put,
     Rank, Reach, Region, RegionId, Submit, Unlink, Window,
 };
+use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-/// Who runs, and what they tell each other while they start.
-#[derive(Debug)]
-pub struct Turns {
-    state: Mutex<State>,
-    changed: Vec<Condvar>,
-    limit: u64,
+/// For each collective call of the start: what the ranks have brought.
+type Board = Rc<RefCell<Vec<Vec<Option<Vec<u8>>>>>>;
+
+/// A rank's place among those that take turns.
+#[derive(Debug, Clone, Copy)]
+struct Seat {
+    yielder: *const Yielder<(), ()>,
 }
 
-#[derive(Debug)]
-struct State {
-    turn: usize,
-    running: Vec<bool>,
-    random: fastrand::Rng,
-    taken: u64,
-    failure: Option<String>,
-    /// For each collective call of the start: what the ranks have brought.
-    board: Vec<Vec<Option<Vec<u8>>>>,
-}
-
-/// Unwinds a rank because another has failed.
-struct Abandoned;
-
-impl Turns {
-    /// For `ranks`, which may take `limit` turns together.
-    pub fn new(ranks: u32, seed: u64, limit: u64) -> Self {
-        Self {
-            state: Mutex::new(State {
-                turn: 0,
-                running: vec![true; ranks as usize],
-                random: fastrand::Rng::with_seed(seed),
-                taken: 0,
-                failure: None,
-                board: Vec::new(),
-            }),
-            changed: (0..ranks).map(|_| Condvar::new()).collect(),
-            limit,
-        }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // A rank's panic is reported by itself, not by a poisoned lock.
-        self.state.lock().unwrap_or_else(|held| held.into_inner())
-    }
-
-    /// Lets another rank run, perhaps; returns when it is this one's turn again.
-    pub fn pass(&self, rank: Rank) {
-        let mut state = self.state();
-        state.taken += 1;
-        if state.taken > self.limit && state.failure.is_none() {
-            state.failure = Some(format!("no end after {} turns", self.limit));
-        }
-        self.choose(&mut state);
-        self.await_turn(state, rank);
-    }
-
-    fn choose(&self, state: &mut State) {
-        let running: Vec<_> = (0..state.running.len())
-            .filter(|&rank| state.running[rank])
-            .collect();
-        if let Some(&next) = state.random.choice(&running) {
-            state.turn = next;
-            self.changed[next].notify_one();
-        }
-    }
-
-    fn await_turn(&self, mut state: MutexGuard<'_, State>, rank: Rank) {
-        while state.turn != rank as usize {
-            state = self.changed[rank as usize]
-                .wait(state)
-                .unwrap_or_else(|held| held.into_inner());
-        }
-        if state.failure.is_some() {
-            drop(state);
-            panic_any(Abandoned);
-        }
-    }
-
-    /// Runs `rank` on this thread, from its first turn to its end.
-    fn run<R>(&self, rank: Rank, f: impl FnOnce() -> Result<R, String>) -> Option<R> {
-        let result = catch_unwind(AssertUnwindSafe(|| {
-            self.await_turn(self.state(), rank);
-            f()
-        }));
-        let mut state = self.state();
-        let (value, failure) = match result {
-            Ok(Ok(value)) => (Some(value), None),
-            Ok(Err(reason)) => (None, Some(reason)),
-            Err(panic) => (None, what(&*panic)),
-        };
-        if let Some(reason) = failure {
-            state
-                .failure
-                .get_or_insert(format!("rank {rank}: {reason}"));
-        }
-        state.running[rank as usize] = false;
-        self.choose(&mut state);
-        value
+impl Seat {
+    /// Lets another rank go on, perhaps; returns when it is this one's turn again.
+    fn pass(self) {
+        // SAFETY: the yielder lives as long as its coroutine's body runs, and a seat is used in there only: `run` gives it
+        // to nobody else, and neither `InTurn` nor `Meeting` can leave the body (they are its arguments, and not `Send`).
+        unsafe { (*self.yielder).suspend(()) };
     }
 }
 
-/// What a panic says, unless it is the echo of another rank's failure.
-fn what(panic: &(dyn std::any::Any + Send)) -> Option<String> {
-    if panic.is::<Abandoned>() {
-        return None;
-    }
-    let text = panic.downcast_ref::<String>().cloned();
-    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-    Some(text.unwrap_or_else(|| "a panic without words".to_owned()))
-}
-
-/// Runs `f` once for each rank's end of a network; all results, or the first failure.
-pub fn run<N: Ni + Send, R: Send>(
-    turns: &Arc<Turns>,
+/// Runs `f` once for each rank's end of a network, in turns, at most `limit` of them together.
+///
+/// # Errors
+/// The first rank's failure, or that there was no end. The others are unwound then.
+pub fn run<N: Ni + 'static>(
     ends: Vec<N>,
-    f: impl Fn(InTurn<N>, Meeting<'_>) -> Result<R, String> + Sync,
-) -> Result<Vec<R>, String> {
-    let results = std::thread::scope(|scope| {
-        let f = &f;
-        let threads: Vec<_> = (0..)
-            .zip(ends)
-            .map(|(rank, inner)| {
-                scope.spawn(move || {
-                    turns.run(rank, || {
-                        let meeting = Meeting {
-                            turns,
-                            rank,
-                            round: 0,
-                        };
-                        let turns = turns.clone();
-                        f(InTurn { inner, turns }, meeting)
-                    })
-                })
-            })
-            .collect();
-        let results = threads.into_iter().map(|thread| thread.join().ok());
-        results.map(Option::flatten).collect::<Option<Vec<_>>>()
-    });
-    match (turns.state().failure.take(), results) {
-        (Some(failure), _) => Err(failure),
-        (None, Some(results)) => Ok(results),
-        (None, None) => Err("a rank ended without a word".to_owned()),
+    seed: u64,
+    limit: u64,
+    f: impl Fn(InTurn<N>, Meeting) -> Result<(), String> + 'static,
+) -> Result<(), String> {
+    let (size, f, board) = (ends.len() as u32, Rc::new(f), Board::default());
+    let mut running: Vec<_> = (0..)
+        .zip(ends)
+        .map(|(rank, inner)| {
+            let (f, board) = (f.clone(), board.clone());
+            let body = move |yielder: &Yielder<(), ()>, ()| {
+                let seat = Seat { yielder };
+                let meeting = Meeting {
+                    board,
+                    rank,
+                    size,
+                    round: 0,
+                    seat,
+                };
+                f(InTurn { inner, seat }, meeting)
+            };
+            (rank, Coroutine::<(), (), Result<(), String>>::new(body))
+        })
+        .collect();
+    let mut random = fastrand::Rng::with_seed(seed);
+    for _ in 0..limit {
+        if running.is_empty() {
+            return Ok(());
+        }
+        let next = random.usize(..running.len());
+        let (rank, coroutine) = &mut running[next];
+        match coroutine.resume(()) {
+            CoroutineResult::Yield(()) => {}
+            CoroutineResult::Return(Ok(())) => {
+                running.swap_remove(next);
+            }
+            CoroutineResult::Return(Err(reason)) => return Err(format!("rank {rank}: {reason}")),
+        }
     }
+    let ranks: Vec<_> = running.iter().map(|(rank, _)| rank).collect();
+    Err(format!("ranks {ranks:?}: no end after {limit} turns"))
 }
 
 /// Job start among ranks that take turns.
 #[derive(Debug)]
-pub struct Meeting<'a> {
-    turns: &'a Turns,
+pub struct Meeting {
+    board: Board,
     rank: Rank,
+    size: u32,
     round: usize,
+    seat: Seat,
 }
 
-impl Bootstrap for Meeting<'_> {
+impl Bootstrap for Meeting {
     fn rank(&self) -> u32 {
         self.rank
     }
     fn size(&self) -> u32 {
-        self.turns.changed.len() as u32
+        self.size
     }
     fn allgather(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, BootstrapError> {
         let round = self.round;
         self.round += 1;
-        let size = self.size() as usize;
         {
-            let mut state = self.turns.state();
-            if state.board.len() == round {
-                state.board.push(vec![None; size]);
+            let mut board = self.board.borrow_mut();
+            if board.len() == round {
+                board.push(vec![None; self.size as usize]);
             }
-            state.board[round][self.rank as usize] = Some(bytes.to_vec());
+            board[round][self.rank as usize] = Some(bytes.to_vec());
         }
         loop {
-            let all = self.turns.state().board[round].iter().cloned().collect();
+            let all = self.board.borrow()[round].iter().cloned().collect();
             if let Some(all) = all {
                 return Ok(all);
             }
-            self.turns.pass(self.rank);
+            self.seat.pass();
         }
     }
     fn barrier(&mut self) -> Result<(), BootstrapError> {
@@ -198,7 +122,7 @@ impl Bootstrap for Meeting<'_> {
 #[derive(Debug)]
 pub struct InTurn<N> {
     inner: N,
-    turns: Arc<Turns>,
+    seat: Seat,
 }
 
 impl<N: Ni> Ni for InTurn<N> {
@@ -255,7 +179,7 @@ impl<N: Ni> Ni for InTurn<N> {
     }
     fn is_idle(&self) -> bool {
         // The engine asks with each poll.
-        self.turns.pass(self.inner.rank());
+        self.seat.pass();
         self.inner.is_idle()
     }
     fn poll<S: FnMut(Event<'_>)>(&self, eq: EqId, limit: u32, sink: S) -> u32 {
@@ -265,7 +189,7 @@ impl<N: Ni> Ni for InTurn<N> {
         self.inner.progress();
     }
     fn wait(&self, _limit: Duration) {
-        self.turns.pass(self.inner.rank());
+        self.seat.pass();
     }
     fn notify(&self, peer: Rank) {
         self.inner.notify(peer);
