@@ -173,7 +173,8 @@ fn figures(options: &FigureOptions) -> anyhow::Result<ExitCode> {
         Event::LeftOut { name, size, reason } => {
             bar.inc(1);
             left_out += 1;
-            bar.suspend(|| eprintln!("{name} of {size} bytes left out: {reason}"));
+            let size = report::bytes(*size);
+            bar.suspend(|| eprintln!("{name} {size} left out: {reason}"));
         }
     };
     let figures = if job::launched() {

@@ -146,7 +146,9 @@ pub fn calibrate(
     /// One run alone may be slow for its surroundings: a core that was taken away for a while would look like a long
     /// operation, and so few operations be run that only their start is measured.
     const RUNS: usize = 3;
-    let mut count = 1;
+    /// However long an operation takes: of a few, what is measured is mostly how a run starts and ends.
+    const LEAST: u64 = 16;
+    let mut count = LEAST;
     loop {
         let mut time = Duration::MAX;
         for _ in 0..RUNS {

@@ -59,7 +59,7 @@
 //! ```
 //! use std::time::{Duration, Instant};
 //! use conduit_perf::alternate::Plan;
-//! use conduit_perf::limits::copy::Direction;
+//! use conduit_perf::limits::copy::{Direction, Private};
 //! use conduit_perf::placement::Cores;
 //! use conduit_perf::{Comparison, Mapping, Side, Target, area::AREA_BYTES, limits};
 //!
@@ -70,7 +70,7 @@
 //! let mut comparison = Comparison::new(
 //!     "store",
 //!     8,
-//!     limits::small_copy(Direction::In, 8),
+//!     limits::small_copy(Direction::In, Private::new(8)),
 //!     Some(Target::AtMost(1.3)),
 //!     |_: &Side<'_>, count| {
 //!         let start = Instant::now();

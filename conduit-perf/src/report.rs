@@ -164,7 +164,7 @@ fn number(value: f64) -> String {
 }
 
 /// A size in bytes with the binary prefix that divides it, nothing for 0.
-fn bytes(size: usize) -> String {
+pub(crate) fn bytes(size: usize) -> String {
     match size {
         0 => String::new(),
         mebi if mebi.is_multiple_of(1 << 20) => format!("{} MiB", mebi >> 20),

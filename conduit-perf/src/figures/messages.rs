@@ -10,7 +10,7 @@ use crate::bench::{Bench, failed};
 use crate::compare::Comparison;
 use crate::figure::Target;
 use crate::limits::cache_line::Lines;
-use crate::limits::copy::Direction;
+use crate::limits::copy::{Direction, Private};
 use crate::limits::queue::checksum;
 use crate::limits::{self, Limit};
 use crate::piece::Piece;
@@ -120,19 +120,22 @@ pub(super) fn long_bandwidth(bench: &Bench, size: usize) -> Option<Comparison<'_
     if size > bench.conduit.max_long_request(bench.home) {
         return None;
     }
-    let payload = vec![1u8; size];
+    let private = Private::new(size);
+    let payload = private.clone();
     let flood = Flood {
         bench,
         name: "am-long",
         expected: move |count: u64| count.wrapping_mul(size as u64),
         send: move |bench: &Bench, _| {
             let (long, offset) = (bench.messages.long, bench.work());
-            bench
-                .conduit
-                .request_long(bench.home, long, (), &payload, offset)
+            payload.with(|payload| {
+                bench
+                    .conduit
+                    .request_long(bench.home, long, (), payload, offset)
+            })
         },
     };
-    Some(flood.beside(size, limits::bulk_copy(Direction::In, size), LONG))
+    Some(flood.beside(size, limits::bulk_copy(Direction::In, private), LONG))
 }
 
 /// Requests in one direction; over when the last has been handled and the home rank has said so.

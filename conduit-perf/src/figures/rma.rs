@@ -10,7 +10,7 @@ use conduit::{AtomicOp, Result};
 use crate::bench::{Bench, failed};
 use crate::compare::Comparison;
 use crate::figure::{Target, Unit};
-use crate::limits::copy::Direction;
+use crate::limits::copy::{Direction, Private};
 use crate::limits::{self, Limit};
 use crate::piece::Piece;
 use crate::side::Side;
@@ -36,119 +36,110 @@ pub(crate) const SMALL_OPERATIONS: &[(&str, Repeat)] = &[
     ("fetch-add", repeat_fetch_add),
 ];
 
-/// Rank 0 repeats the operation, between its private memory of `size` bytes and the start of the work area.
+/// Rank 0 repeats the operation between its private memory and the start of the work area, as the limit's copies.
 fn piece<'b>(
     bench: &'b Bench,
     name: &'static str,
-    size: usize,
+    private: Private,
     repeat: Repeat,
 ) -> impl Piece + use<'b> {
-    let mut private = vec![1u8; size];
     move |side: &Side<'_>, count| {
         side.meet()?;
         let start = Instant::now();
         if side.rank() == 0 {
-            repeat(bench, &mut private, count).map_err(failed(name))?;
+            private
+                .with(|private| repeat(bench, private, count))
+                .map_err(failed(name))?;
         }
         Ok(start.elapsed())
     }
 }
 
-fn comparison<'b>(
-    bench: &'b Bench,
+/// A figure beside the limit that is made for the same private memory.
+struct Row {
     name: &'static str,
-    size: usize,
-    (limit, target): (Limit, Option<Target>),
+    limit: fn(Private) -> Limit,
+    target: Option<Target>,
     repeat: Repeat,
-) -> Option<Comparison<'b>> {
-    let piece = piece(bench, name, size, repeat);
-    Some(Comparison::new(name, size, limit, target, piece))
 }
 
-fn copy_in(size: usize) -> Limit {
-    limits::small_copy(Direction::In, size)
+impl Row {
+    fn of(self, bench: &Bench, size: usize) -> Option<Comparison<'_>> {
+        let Self {
+            name,
+            limit,
+            target,
+            repeat,
+        } = self;
+        let private = Private::new(size);
+        let limit = limit(private.clone());
+        let piece = piece(bench, name, private, repeat);
+        Some(Comparison::new(name, size, limit, target, piece))
+    }
 }
 
-fn copy_out(size: usize) -> Limit {
-    limits::small_copy(Direction::Out, size)
+fn copy_in(private: Private) -> Limit {
+    limits::small_copy(Direction::In, private)
 }
 
-/// A blocking put whose length is known at run time only, as the limit's.
-pub(super) fn put(bench: &Bench, size: usize) -> Option<Comparison<'_>> {
-    comparison(bench, "put", size, (copy_in(size), SMALL), repeat_put)
+fn copy_out(private: Private) -> Limit {
+    limits::small_copy(Direction::Out, private)
 }
 
-/// A blocking put of a number.
-pub(super) fn put_u64(bench: &Bench, size: usize) -> Option<Comparison<'_>> {
-    let limit = (copy_in(size), SMALL);
-    comparison(bench, "put-u64", size, limit, repeat_put_u64)
-}
-
-/// A put with a handle, waited for at once.
-pub(super) fn put_nb(bench: &Bench, size: usize) -> Option<Comparison<'_>> {
-    comparison(bench, "put-nb", size, (copy_in(size), None), repeat_put_nb)
-}
-
-/// An implicit put, waited for at once.
-pub(super) fn put_nbi(bench: &Bench, size: usize) -> Option<Comparison<'_>> {
-    let limit = (copy_in(size), None);
-    comparison(bench, "put-nbi", size, limit, repeat_put_nbi)
-}
-
-/// Implicit puts one after the other, waited for together at the end.
-pub(super) fn put_nbi_rate(bench: &Bench, size: usize) -> Option<Comparison<'_>> {
-    let limit = Limit {
+fn rate_in(private: Private) -> Limit {
+    Limit {
         unit: Unit::Millions,
-        ..copy_in(size)
-    };
-    comparison(
-        bench,
-        "put-nbi-rate",
-        size,
-        (limit, None),
-        repeat_put_nbi_rate,
-    )
+        ..copy_in(private)
+    }
 }
 
-/// A put of a value in a register.
-pub(super) fn put_value(bench: &Bench, size: usize) -> Option<Comparison<'_>> {
-    let limit = (copy_in(size), None);
-    comparison(bench, "put-value", size, limit, repeat_put_value)
+fn bulk_in(private: Private) -> Limit {
+    limits::bulk_copy(Direction::In, private)
 }
 
-/// A blocking get whose length is known at run time only, as the limit's.
-pub(super) fn get(bench: &Bench, size: usize) -> Option<Comparison<'_>> {
-    comparison(bench, "get", size, (copy_out(size), SMALL), repeat_get)
+fn bulk_out(private: Private) -> Limit {
+    limits::bulk_copy(Direction::Out, private)
 }
 
-/// A blocking get of a number.
-pub(super) fn get_u64(bench: &Bench, size: usize) -> Option<Comparison<'_>> {
-    let limit = (copy_out(size), SMALL);
-    comparison(bench, "get-u64", size, limit, repeat_get_u64)
+fn add(_: Private) -> Limit {
+    limits::fetch_add()
 }
 
-/// A get of a value into a register.
-pub(super) fn get_value(bench: &Bench, size: usize) -> Option<Comparison<'_>> {
-    let limit = (copy_out(size), None);
-    comparison(bench, "get-value", size, limit, repeat_get_value)
+macro_rules! rows {
+    ($($(#[$doc:meta])* $function:ident: $name:literal, $limit:ident, $target:expr, $repeat:ident;)*) => {$(
+        $(#[$doc])*
+        pub(super) fn $function(bench: &Bench, size: usize) -> Option<Comparison<'_>> {
+            let row = Row { name: $name, limit: $limit, target: $target, repeat: $repeat };
+            row.of(bench, size)
+        }
+    )*};
 }
 
-/// A remote atomic addition that fetches.
-pub(super) fn fetch_add(bench: &Bench, size: usize) -> Option<Comparison<'_>> {
-    let limit = (limits::fetch_add(), None);
-    comparison(bench, "fetch-add", size, limit, repeat_fetch_add)
-}
-
-/// Blocking puts of many bytes.
-pub(super) fn put_bandwidth(bench: &Bench, size: usize) -> Option<Comparison<'_>> {
-    let limit = (limits::bulk_copy(Direction::In, size), BULK);
-    comparison(bench, "put-bandwidth", size, limit, repeat_put)
-}
-
-/// Blocking gets of many bytes.
-pub(super) fn get_bandwidth(bench: &Bench, size: usize) -> Option<Comparison<'_>> {
-    let limit = (limits::bulk_copy(Direction::Out, size), BULK);
-    comparison(bench, "get-bandwidth", size, limit, repeat_get)
+rows! {
+    /// A blocking put whose length is known at run time only, as the limit's.
+    put: "put", copy_in, SMALL, repeat_put;
+    /// A blocking put of a number.
+    put_u64: "put-u64", copy_in, SMALL, repeat_put_u64;
+    /// A put with a handle, waited for at once.
+    put_nb: "put-nb", copy_in, None, repeat_put_nb;
+    /// An implicit put, waited for at once.
+    put_nbi: "put-nbi", copy_in, None, repeat_put_nbi;
+    /// Implicit puts one after the other, waited for together at the end.
+    put_nbi_rate: "put-nbi-rate", rate_in, None, repeat_put_nbi_rate;
+    /// A put of a value in a register.
+    put_value: "put-value", copy_in, None, repeat_put_value;
+    /// A blocking get whose length is known at run time only, as the limit's.
+    get: "get", copy_out, SMALL, repeat_get;
+    /// A blocking get of a number.
+    get_u64: "get-u64", copy_out, SMALL, repeat_get_u64;
+    /// A get of a value into a register.
+    get_value: "get-value", copy_out, None, repeat_get_value;
+    /// A remote atomic addition that fetches.
+    fetch_add: "fetch-add", add, None, repeat_fetch_add;
+    /// Blocking puts of many bytes.
+    put_bandwidth: "put-bandwidth", bulk_in, BULK, repeat_put;
+    /// Blocking gets of many bytes.
+    get_bandwidth: "get-bandwidth", bulk_out, BULK, repeat_get;
 }
 
 /// Repeats `operation(target, offset)`. Each has to happen, none may be merged with the next: the fence costs no

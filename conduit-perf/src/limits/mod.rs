@@ -16,7 +16,7 @@ use crate::placement::Placement;
 
 use barrier::CounterBarrier;
 use cache_line::{CacheLine, Lines};
-use copy::{Copy, Direction};
+use copy::{Copy, Direction, Private};
 use fetch_add::FetchAdd;
 use one_core::{FutexRoundTrip, YieldRoundTrip};
 use queue::{LINE, Queue};
@@ -75,30 +75,22 @@ pub fn cache_line(lines: Lines) -> Limit {
     )
 }
 
-/// Time of a copy of a few bytes, in nanoseconds.
+/// Time of copies of a few private bytes, in nanoseconds.
 #[must_use]
-pub fn small_copy(direction: Direction, size: usize) -> Limit {
-    let copy = Copy::new(direction, size);
-    Limit::new(
-        copy_name(direction),
-        size,
-        Unit::Nanoseconds,
-        Placement::Apart,
-        copy,
-    )
+pub fn small_copy(direction: Direction, private: Private) -> Limit {
+    copy(direction, private, Unit::Nanoseconds)
 }
 
-/// Bandwidth of a copy of many bytes.
+/// Bandwidth of copies of many private bytes.
 #[must_use]
-pub fn bulk_copy(direction: Direction, size: usize) -> Limit {
-    let copy = Copy::new(direction, size);
-    Limit::new(
-        copy_name(direction),
-        size,
-        Unit::Gigabytes,
-        Placement::Apart,
-        copy,
-    )
+pub fn bulk_copy(direction: Direction, private: Private) -> Limit {
+    copy(direction, private, Unit::Gigabytes)
+}
+
+fn copy(direction: Direction, private: Private, unit: Unit) -> Limit {
+    let (name, size) = (copy_name(direction), private.size());
+    let copy = Copy::new(direction, private);
+    Limit::new(name, size, unit, Placement::Apart, copy)
 }
 
 fn copy_name(direction: Direction) -> &'static str {
@@ -195,8 +187,8 @@ pub fn catalogue(sides: usize) -> Vec<Limit> {
     let mut limits = vec![cache_line(Lines::One), cache_line(Lines::Two), queue()];
     limits.extend(MEDIUM_SIZES.map(payload_queue));
     for direction in [Direction::In, Direction::Out] {
-        limits.push(small_copy(direction, 8));
-        limits.extend(BULK_SIZES.map(|size| bulk_copy(direction, size)));
+        limits.push(small_copy(direction, Private::new(8)));
+        limits.extend(BULK_SIZES.map(|size| bulk_copy(direction, Private::new(size))));
     }
     limits.extend([
         fetch_add(),
