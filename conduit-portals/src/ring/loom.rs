@@ -184,6 +184,28 @@ fn loom_threads_of_a_process_share_their_tail() {
 }
 
 #[test]
+fn loom_a_thread_learns_of_free_slots_from_another() {
+    checker(4).check(|| {
+        let memory = memory(2);
+        let producer = Arc::new(Producer::new(memory.clone(), 1, Discipline::Process));
+        let mut consumer = Consumer::new(memory.clone(), 1);
+        assert!(send(&producer, &[1], 0));
+        assert!(send(&producer, &[2], 0));
+        // The ring is full. Both slots come free at some time; whichever thread looks first, the other may write the
+        // second slot without having looked at the head itself.
+        let other = producer.clone();
+        let thread = thread::spawn(move || send(&other, &[20], 0));
+        let consuming = thread::spawn(move || {
+            assert_eq!(receive(&mut consumer), Some(vec![1]));
+            assert_eq!(receive(&mut consumer), Some(vec![2]));
+        });
+        send(&producer, &[10], 0);
+        thread.join().unwrap();
+        consuming.join().unwrap();
+    });
+}
+
+#[test]
 fn loom_stale_words_are_no_commits() {
     loom::model(|| {
         let memory = memory(4);
