@@ -147,7 +147,7 @@ pub fn calibrate(
     /// operation, and so few operations be run that only their start is measured.
     const RUNS: usize = 3;
     /// However long an operation takes: of a few, what is measured is mostly how a run starts and ends.
-    const LEAST: u64 = 16;
+    const LEAST: u64 = 4;
     let mut count = LEAST;
     loop {
         let mut time = Duration::MAX;
