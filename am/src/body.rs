@@ -66,7 +66,7 @@ impl Body {
     ///
     /// # Errors
     /// When the header has more than [`MAX_ARGS`] arguments or the body ends before the payload would start.
-    #[inline]
+    #[inline(always)]
     pub fn read_args(
         header: &Header,
         body: &[u8],

@@ -93,7 +93,7 @@ impl<H> Entry<H> {
     ///
     /// # Errors
     /// When its category, role or argument count is not what the handler was registered for.
-    #[inline]
+    #[inline(always)]
     pub fn check(&self, header: &Header) -> Result<(), CallError> {
         if !self.accepts.contains(Accepts::needed_by(header.flags)) {
             return Err(CallError::Accepts {

@@ -117,7 +117,8 @@ impl Header {
     ///
     /// # Errors
     /// When the words are not those of an AM, its flags contradict one another, it has too many arguments or lacks a LID.
-    #[inline]
+    // Always: returned by memory, its bytes are written one by one and read back as words, and that stalls the processor.
+    #[inline(always)]
     pub const fn decode(match_bits: u64, hdr_data: u64) -> Result<Header, HeaderError> {
         let header = Header {
             flags: Flags::from_bits_retain((match_bits >> 8) as u8),

@@ -120,7 +120,7 @@ impl AmSide {
 
 impl Inbox {
     /// Coalesces an implied reply. Told at the end of the poll.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn give_back(&mut self, peer: Rank, credits: u8) {
         let counter = &mut self.returned[peer as usize];
         *counter = counter.add(credits);

@@ -60,6 +60,7 @@ impl Slots for Arc<Memory> {
         self.slots[slot].frame.with(|frame| unsafe { *frame })
     }
     fn prefetch(&self, _slot: usize) {}
+    fn prefetch_read(&self, _slot: usize) {}
 }
 
 const KIND: u8 = 7;

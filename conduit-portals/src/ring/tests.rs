@@ -46,6 +46,9 @@ impl Slots for Memory {
     fn frame(&self, slot: usize) -> u32 {
         self.words[slot * WORDS + 1].load(Ordering::Relaxed)
     }
+    fn prefetch_read(&self, slot: usize) {
+        self.prefetch(slot);
+    }
     fn prefetch(&self, slot: usize) {
         assert!(slot * WORDS < self.words.len());
     }

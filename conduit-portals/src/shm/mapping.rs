@@ -258,6 +258,18 @@ impl Slots for RingView {
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         let _ = slot;
     }
+    #[inline]
+    fn prefetch_read(&self, slot: usize) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: a hint without effect on memory or flags, in the base instruction set of x86-64.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
+                self.address(slot).cast(),
+            );
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        let _ = slot;
+    }
 }
 
 /// The bytes of a file's identity that tell it from any other on this host.

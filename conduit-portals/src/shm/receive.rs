@@ -258,6 +258,7 @@ impl<M: Mode> Shm<M> {
                 && self.take_quickly(number, queue, inbound.source, slot, frame, out)
             {
                 inbound.ring.release(frame);
+                inbound.ring.prefetch();
                 if out.count >= out.limit {
                     return false;
                 }
