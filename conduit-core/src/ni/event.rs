@@ -9,7 +9,8 @@ pub enum Outcome {
     Done,
     /// No entry matched; nothing was moved.
     NoMatch,
-    /// The offset lies outside the entry that matched, or an atomic's address is not aligned; nothing was moved.
+    /// The offset lies outside the region entry that matches otherwise, or an atomic's address is not aligned; nothing
+    /// was moved, the entry is not used up, and no other one is tried.
     OutOfRange,
 }
 

@@ -117,7 +117,7 @@ settings! {
         Kind::bytes(4096, MOST_BYTES, 1),
         unset "from the credits",
         "bytes of the request receive buffers (ReqRB)";
-    "CONDUIT_CHUNK" chunk: usize = 16_384, Kind::bytes(1024, 65 * 1024, 1024),
+    "CONDUIT_CHUNK" chunk: usize = 17 * 1024, Kind::bytes(1024, 65 * 1024, 1024),
         "bytes of a ReqSB and RplSB chunk, which holds the largest medium with its header; the same on all ranks";
     "CONDUIT_NETWORK" networks: Option<Vec<String>> = None,
         Kind::Words(&["shm", "udp", "ofi", "portals4"]),
