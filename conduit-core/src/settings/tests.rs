@@ -321,11 +321,11 @@ fn the_table_prints_values_defaults_and_origins() {
     let chunk = rows.iter().find(|row| row.name == "CONDUIT_CHUNK").unwrap();
     assert_eq!(
         (&chunk.value[..], &chunk.default[..], chunk.origin),
-        ("2K", "16K", "environment")
+        ("2K", "17K", "environment")
     );
     let table = Table(&settings).to_string();
     assert!(
-        table.contains("CONDUIT_CHUNK=2K  [environment; default 16K]\n"),
+        table.contains("CONDUIT_CHUNK=2K  [environment; default 17K]\n"),
         "{table}"
     );
     assert!(
