@@ -1,4 +1,4 @@
-//! The licences of all packages that this workspace builds or tests with are those that `deny.toml` allows.
+//! The licences of all packages that this workspace is built and tested with here are those that `deny.toml` allows.
 
 use std::process::Command;
 
@@ -20,10 +20,20 @@ fn allowed() -> Vec<String> {
         .collect()
 }
 
-/// Every package that `Cargo.lock` names: `(name, licence)`.
+/// This machine's name as a target of the compiler.
+fn host() -> String {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc).arg("-vV").output().expect("rustc runs");
+    let text = String::from_utf8(output.stdout).expect("rustc writes text");
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    host.expect("rustc names its host").to_owned()
+}
+
+/// Every package that is built here: `(name, licence)`. Those of other platforms need not have been downloaded.
 fn packages() -> Vec<(String, String)> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--locked", "--offline"])
+        .args(["--filter-platform", &host()])
         .current_dir(MANIFEST)
         .output()
         .expect("cargo runs");
