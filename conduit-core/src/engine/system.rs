@@ -80,9 +80,7 @@ impl Outbox {
 
 impl<N: Ni, M: Mode> Engine<N, M> {
     pub(super) fn system_waits(&self) -> bool {
-        self.system
-            .try_lock()
-            .is_some_and(|outbox| !outbox.is_empty())
+        self.system_waiting.load(Relaxed)
     }
 
     /// Sends a message now, or puts it into the outbox.
@@ -134,6 +132,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                     false
                 }
             });
+        // A flag that is set after this by a thread which has put something in costs one more look.
+        self.system_waiting.store(!outbox.is_empty(), Relaxed);
     }
 
     /// `false`: the network has no room now.
