@@ -5,6 +5,7 @@
 //! - [`mod@reference`]: the simplest network that keeps the contract; it proves that the suite fits more than one.
 //! - [`chaos`]: a wrapper that makes any network as weak as the contract allows.
 //! - [`model`]: random schedules on the engine, against a byte array for each rank.
+//! - [`ranks`]: programs on the Rust API that ranks run in processes of their own.
 //! - [`programs`] and [`job`]: what ranks do in processes of their own, and how such jobs are run and swept away.
 
 pub mod chaos;
@@ -13,4 +14,5 @@ mod held;
 pub mod job;
 pub mod model;
 pub mod programs;
+pub mod ranks;
 pub mod reference;

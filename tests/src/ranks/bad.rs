@@ -1,0 +1,201 @@
+//! What has to be refused, and how.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use anyhow::{Context, Result, ensure};
+use conduit::{AtomicOp, Conduit, Error, Handlers, Par, Seq};
+
+use super::{SHARE, attached};
+
+/// An error whose text has all of these words.
+fn refused<T: std::fmt::Debug>(result: Result<T, Error>, words: &[&str]) -> Result<()> {
+    let error = match result {
+        Err(error) => error.to_string(),
+        Ok(value) => anyhow::bail!("not refused: {value:?} (expected: {words:?})"),
+    };
+    for word in words {
+        ensure!(error.contains(word), "no {word:?} in {error:?}");
+    }
+    Ok(())
+}
+
+/// Calls with arguments that are wrong. The job goes on after each.
+pub(super) fn calls() -> Result<()> {
+    let mut handlers = Handlers::<Seq>::new();
+    let short = handlers.short(|_, ()| {});
+    let medium = handlers.medium(|_, (), _| {});
+    let long = handlers.long(|_, (), _| {});
+    let conduit = attached(handlers)?;
+    let (rank, size) = (conduit.rank(), conduit.size());
+    let nobody = size.to_string();
+    let len = conduit.segment_len(rank)?;
+    let end = len.to_string();
+
+    for wrong in [size, u32::MAX] {
+        let name = wrong.to_string();
+        let words = ["rank", name.as_str(), nobody.as_str()];
+        refused(conduit.put(wrong, 0, &1u8), &words)?;
+        refused(conduit.get(&mut 1u8, wrong, 0), &words)?;
+        refused(conduit.put_nb(wrong, 0, &1u8), &words)?;
+        refused(conduit.put_nbi(wrong, 0, &1u8), &words)?;
+        refused(conduit.memset(wrong, 0, 0, 1), &words)?;
+        refused(conduit.put_value(wrong, 0, 0, 1), &words)?;
+        refused(conduit.get_value(wrong, 0, 1), &words)?;
+        refused(conduit.atomic(wrong, 0, AtomicOp::Add, 1u64), &words)?;
+        refused(conduit.request(wrong, short, ()), &words)?;
+        refused(conduit.request_medium(wrong, medium, (), &[]), &words)?;
+        refused(conduit.request_long(wrong, long, (), &[], 0), &words)?;
+        refused(conduit.prepare_medium(wrong, 0, 1), &words)?;
+        refused(conduit.send_credits(wrong), &words)?;
+        refused(conduit.credit_stalls(wrong), &words)?;
+        refused(conduit.revoked_credits(wrong), &words)?;
+        refused(conduit.segment_len(wrong), &words)?;
+        refused(conduit.window(wrong), &words)?;
+        ensure!(conduit.max_long_reply(wrong) > 0);
+    }
+    for to in 0..size {
+        for offset in [len, len - 7, len + 1, usize::MAX, usize::MAX - 7] {
+            let at = offset.to_string();
+            let words = ["segment", &at, &end];
+            refused(conduit.put(to, offset, &1u64), &words)?;
+            refused(conduit.get(&mut 1u64, to, offset), &words)?;
+            refused(conduit.put_nb(to, offset, &1u64), &words)?;
+            refused(conduit.put_nbi(to, offset, &1u64), &words)?;
+            refused(conduit.put_value_nb(to, offset, 1, 8), &words)?;
+            refused(conduit.memset_nb(to, offset, 0, 8), &words)?;
+            refused(
+                conduit.atomic_fetch(to, offset, AtomicOp::Add, 1u64),
+                &words,
+            )?;
+            refused(conduit.request_long(to, long, (), &[0; 8], offset), &words)?;
+        }
+        refused(conduit.memset(to, 1, 0, usize::MAX), &["segment"])?;
+        refused(
+            conduit.memset(to, len, 0, usize::MAX - len + 1),
+            &["segment"],
+        )?;
+        refused(
+            conduit.atomic(to, 4, AtomicOp::Add, 1u64),
+            &["multiple of 8"],
+        )?;
+        refused(
+            conduit.atomic(to, 2, AtomicOp::Add, 1u32),
+            &["multiple of 4"],
+        )?;
+        for bytes in [0, 9, usize::MAX] {
+            refused(conduit.put_value(to, 0, 0, bytes), &["1 to 8"])?;
+            refused(conduit.get_value(to, 0, bytes), &["1 to 8"])?;
+        }
+        let most = conduit.max_medium();
+        let limit = most.to_string();
+        let long_one = vec![0; most + 200];
+        refused(
+            conduit.request_medium(to, medium, (), &long_one),
+            &["payload"],
+        )?;
+        refused(
+            conduit.prepare_medium(to, most + 1, most + 1),
+            &["payload", &limit],
+        )?;
+        let prepared = conduit.prepare_medium(to, 1, 10)?;
+        refused(prepared.commit(medium, (), 11), &["payload", "10"])?;
+    }
+    // SAFETY: refused all.
+    unsafe {
+        refused(conduit.segment_slice::<u64>(4, 1), &["aligned"])?;
+        refused(conduit.segment_slice::<u64>(0, usize::MAX), &["segment"])?;
+        refused(conduit.segment_slice::<u8>(usize::MAX, 1), &["segment"])?;
+    }
+    refused(conduit.end_region(), &["region"])?;
+    // None of it has left anything behind.
+    conduit.put(0, rank as usize * SHARE, &1u64)?;
+    conduit.barrier()?;
+    Ok(conduit.finish()?)
+}
+
+/// Rank 0 sends to a handler that the others have not registered.
+pub(super) fn unregistered() -> Result<()> {
+    let job = conduit::start()?;
+    let mut handlers = Handlers::<Seq>::new();
+    let _first = handlers.short(|_, ()| {});
+    let mut second = None;
+    if job.rank() == 0 {
+        second = Some(handlers.short(|_, ()| {}));
+    }
+    let conduit = job.attach(handlers, 0)?;
+    if let Some(second) = second {
+        conduit.request(1, second, ())?;
+    }
+    conduit.wait_until(|| false)?;
+    Ok(())
+}
+
+/// A segment larger than memory: on all ranks, or on the last one only.
+pub(super) fn too_large(who: &str) -> Result<()> {
+    let job = conduit::start()?;
+    let most = job.max_segment();
+    let too_large = job.rank() == job.size() - 1 || who == "all";
+    let bytes = match (too_large, job.settings().max_segment) {
+        (false, _) => 4096,
+        // As large as the setting allows.
+        (true, Some(_)) => most,
+        (true, None) => most + 1,
+    };
+    job.attach(Handlers::<Seq>::new(), bytes)
+        .context("as it should")?;
+    Ok(())
+}
+
+/// A second start in the same process.
+pub(super) fn start_twice() -> Result<()> {
+    let conduit = attached(Handlers::<Seq>::new())?;
+    refused(conduit::start(), &["start"])?;
+    conduit.barrier()?;
+    Ok(conduit.finish()?)
+}
+
+/// What a handler may not do, tried in handlers.
+pub(super) fn in_handlers() -> Result<()> {
+    static CONDUIT: OnceLock<Conduit<Par>> = OnceLock::new();
+    let mut handlers = Handlers::<Par>::new();
+    let tried = Arc::new(AtomicU32::new(0));
+    let wrong = Arc::new(OnceLock::new());
+    let reply = handlers.short(|_, ()| {});
+    let request = handlers.short({
+        let (tried, wrong) = (tried.clone(), wrong.clone());
+        move |call, ()| {
+            let Some(conduit) = CONDUIT.get() else { return };
+            let handler = ["handler"];
+            let all = [
+                refused(conduit.request(0, reply, ()), &handler),
+                refused(conduit.poll(), &handler),
+                refused(conduit.barrier(), &handler),
+                refused(conduit.wait_until(|| false), &handler),
+                refused(conduit.prepare_medium(0, 0, 1), &handler),
+                refused(conduit.put(0, 0, &1u8), &handler),
+                refused(conduit.put_nb(0, 0, &1u8), &handler),
+                refused(conduit.get(&mut 1u8, 0, 0), &handler),
+                refused(conduit.memset(0, 0, 1, 1), &handler),
+                refused(conduit.atomic(0, 0, AtomicOp::Add, 1u64), &handler),
+                call.reply(reply, ()).map_err(Into::into),
+                refused(call.reply(reply, ()), &["repl"]),
+            ];
+            if let Err(error) = all.into_iter().collect::<Result<()>>() {
+                let _ = wrong.set(error.to_string());
+            }
+            tried.fetch_add(1, Relaxed);
+        }
+    });
+    let conduit =
+        CONDUIT.get_or_init(|| attached(handlers).unwrap_or_else(|error| panic!("start: {error}")));
+    conduit.barrier()?;
+    for to in 0..conduit.size() {
+        conduit.request(to, request, ())?;
+    }
+    conduit.wait_until(|| tried.load(Relaxed) == conduit.size())?;
+    ensure!(wrong.get().is_none(), "{wrong:?}");
+    conduit.barrier()?;
+    Ok(())
+}

@@ -1,0 +1,263 @@
+//! Every call of the API, between all ranks, with its result checked.
+
+use anyhow::{Result, ensure};
+use conduit::threads::Mode;
+use conduit::{AtomicOp, Conduit, Handle};
+
+use super::{SHARE, attached, messages, pattern, same};
+
+/// Everything.
+pub(super) fn all<M: Mode>() -> Result<()> {
+    let (handlers, seen) = messages::handlers();
+    let conduit = attached::<M>(handlers)?;
+    about(&conduit)?;
+    blocking(&conduit)?;
+    handles(&conduit)?;
+    implicit(&conduit)?;
+    values(&conduit)?;
+    atomics(&conduit)?;
+    barriers(&conduit)?;
+    messages::all(&conduit, &seen)?;
+    credits(&conduit)?;
+    Ok(conduit.finish()?)
+}
+
+/// Where `from` puts for others, in their segments.
+fn share<M: Mode>(conduit: &Conduit<M>) -> usize {
+    conduit.rank() as usize * SHARE
+}
+
+fn about<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
+    let (rank, size) = (conduit.rank(), conduit.size());
+    ensure!(rank < size);
+    for peer in 0..size {
+        ensure!(conduit.segment_len(peer)? >= size as usize * SHARE);
+        ensure!(conduit.segment_address(peer)? != 0);
+        let expected = conduit.settings().windows;
+        ensure!(conduit.window(peer)?.is_some() == expected);
+        ensure!(conduit.max_long_request(peer) >= 512 && conduit.max_long_reply(peer) >= 512);
+    }
+    ensure!(conduit.segment_ptr()?.addr().is_multiple_of(4096));
+    ensure!(conduit.max_medium() >= 512);
+    // SAFETY: nobody accesses it yet.
+    let own = unsafe { conduit.segment_slice::<u8>(0, SHARE)? };
+    ensure!(own.iter().all(|&byte| byte == 0), "a segment begins zeroed");
+    conduit.barrier()?;
+    Ok(())
+}
+
+fn blocking<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
+    let (rank, size) = (conduit.rank(), conduit.size());
+    for peer in 0..size {
+        conduit.put(peer, share(conduit), &pattern(rank, peer, SHARE)[..])?;
+    }
+    conduit.barrier()?;
+    let mut got = vec![0; SHARE];
+    for peer in 0..size {
+        // What this rank's neighbour has put there.
+        let from = (rank + 1) % size;
+        conduit.get(&mut got[..], peer, from as usize * SHARE)?;
+        same("get", &got, &pattern(from, peer, SHARE))?;
+    }
+    // Zero bytes, also at the very end.
+    let len = conduit.segment_len(0)?;
+    conduit.put(0, len, &[0u8; 0])?;
+    conduit.get(&mut [0u8; 0][..], 0, len)?;
+    conduit.barrier()?;
+    for peer in 0..size {
+        conduit.memset(peer, share(conduit), rank as u8 + 1, SHARE)?;
+    }
+    conduit.barrier()?;
+    // SAFETY: between barriers, and nobody puts.
+    let own = unsafe { conduit.segment_slice::<u8>(0, size as usize * SHARE)? };
+    for (from, bytes) in (1..).zip(own.chunks(SHARE)) {
+        ensure!(bytes.iter().all(|&byte| byte == from), "memset");
+    }
+    conduit.barrier()?;
+    Ok(())
+}
+
+fn handles<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
+    let (rank, size) = (conduit.rank(), conduit.size());
+    let at = share(conduit);
+    let sources: Vec<_> = (0..size).map(|peer| pattern(rank, peer, 4096)).collect();
+    let mut handles = Vec::new();
+    for (peer, source) in (0..).zip(&sources) {
+        handles.push(conduit.put_nb(peer, at, &source[..1024])?);
+        let immediate = loop {
+            if let Some(handle) = conduit.put_nb_immediate(peer, at + 1024, &source[1024..2048])? {
+                break handle;
+            }
+            conduit.poll()?;
+        };
+        handles.push(immediate);
+        // SAFETY: `sources` lives until all handles have been waited for.
+        handles
+            .push(unsafe { conduit.put_nb_bulk(peer, at + 2048, source[2048..].as_ptr(), 2048)? });
+        handles.push(conduit.memset_nb(peer, at + 4096, 9, 100)?);
+        handles.push(conduit.put_value_nb(peer, at + 4200, 0x0102, 2)?);
+    }
+    while conduit.wait_some(&mut handles)? > 0 {}
+    ensure!(conduit.try_wait_all(&mut handles)? && conduit.try_wait_some(&mut handles)? == 0);
+    conduit.wait_all(&mut handles)?;
+    ensure!(handles.iter().all(Handle::is_done));
+    conduit.barrier()?;
+
+    let mut got = vec![vec![0; 4096]; size as usize];
+    let mut under_way = Vec::new();
+    for (peer, got) in (0..).zip(&mut got) {
+        // SAFETY: `got` is neither moved nor looked at until the handle has been waited for.
+        under_way.push(unsafe { conduit.get_nb(got.as_mut_ptr(), peer, at, 4096)? });
+    }
+    for handle in under_way {
+        match conduit.try_wait(handle)? {
+            None => {}
+            Some(handle) => conduit.wait(handle)?,
+        }
+    }
+    for (peer, got) in (0..).zip(&got) {
+        same("get_nb", got, &pattern(rank, peer, 4096))?;
+        ensure!(conduit.get_value(peer, at + 4200, 2)? == 0x0102);
+        ensure!(conduit.get_value(peer, at + 4096, 8)? == 0x0909_0909_0909_0909);
+    }
+    conduit.barrier()?;
+    Ok(())
+}
+
+fn implicit<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
+    let (rank, size) = (conduit.rank(), conduit.size());
+    let at = share(conduit);
+    let sources: Vec<_> = (0..size)
+        .map(|peer| pattern(rank, peer + 100, 2048))
+        .collect();
+    for (peer, source) in (0..).zip(&sources) {
+        conduit.put_nbi(peer, at, &source[..1024])?;
+        // SAFETY: `sources` lives until the implicit puts have been waited for.
+        unsafe { conduit.put_nbi_bulk(peer, at + 1024, source[1024..].as_ptr(), 1024)? };
+        conduit.memset_nbi(peer, at + 2048, 3, 8)?;
+        conduit.put_value_nbi(peer, at + 2056, 77, 8)?;
+    }
+    while !conduit.try_puts()? {}
+    conduit.wait_puts()?;
+    let mut got = vec![vec![0; 2048]; size as usize];
+    for (peer, got) in (0..).zip(&mut got) {
+        // SAFETY: `got` is left alone until the implicit gets have been waited for.
+        unsafe { conduit.get_nbi(got.as_mut_ptr(), peer, at, 2048)? };
+    }
+    conduit.try_gets()?;
+    conduit.wait_gets()?;
+    conduit.wait_implicit()?;
+    ensure!(conduit.try_implicit()?);
+    for (got, source) in got.iter().zip(&sources) {
+        same("get_nbi", got, source)?;
+    }
+
+    conduit.begin_region()?;
+    ensure!(conduit.begin_region().is_err() && conduit.wait_puts().is_err());
+    for peer in 0..size {
+        conduit.put_nbi(peer, at, &[5u8; 64])?;
+    }
+    let handle = conduit.end_region()?;
+    conduit.wait(handle)?;
+    ensure!(conduit.end_region().is_err());
+
+    let source = [6u8; 300];
+    let mut got = vec![[0u8; 64]; size as usize];
+    conduit.scope(|scope| {
+        for (peer, got) in (0..).zip(&mut got) {
+            scope.put(peer, at + 512, &source[..])?;
+            scope.get(&mut got[..], peer, at)?;
+        }
+        Ok(())
+    })?;
+    ensure!(got.iter().all(|got| got == &[5; 64]), "scope");
+    conduit.barrier()?;
+    Ok(())
+}
+
+fn values<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
+    let at = share(conduit);
+    for peer in 0..conduit.size() {
+        for bytes in 1..=8 {
+            let value = 0xF1F2_F3F4_F5F6_F7F8u64;
+            conduit.memset(peer, at, 0, 16)?;
+            conduit.put_value(peer, at + 1, value, bytes)?;
+            let mask = u64::MAX >> (64 - 8 * bytes);
+            ensure!(conduit.get_value(peer, at + 1, bytes)? == value & mask);
+            ensure!(
+                conduit.get_value(peer, at + 1 + bytes, 1)? == 0,
+                "written too far"
+            );
+        }
+    }
+    conduit.barrier()?;
+    Ok(())
+}
+
+fn atomics<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
+    let size = conduit.size();
+    let own = share(conduit);
+    conduit.put(conduit.rank(), own, &[0u64; 8])?;
+    conduit.barrier()?;
+    for peer in 0..size {
+        let at = peer as usize * SHARE;
+        for _ in 0..10 {
+            ensure!(conduit.atomic_fetch(peer, at, AtomicOp::Add, 1u64)? < 20 * u64::from(size));
+            conduit.atomic(peer, at, AtomicOp::Add, 1u64)?;
+            let handle = conduit.atomic_nb(peer, at + 8, AtomicOp::Sub, 1i32)?;
+            conduit.wait(handle)?;
+            conduit.atomic(peer, at + 16, AtomicOp::Max, i64::from(conduit.rank()) - 5)?;
+            conduit.atomic(peer, at + 24, AtomicOp::Or, 1u32 << conduit.rank())?;
+        }
+        while conduit.compare_swap(peer, at + 32, 0u32, 1)? != 0 {}
+        // A lock of the plainest kind: what it protects is not atomic.
+        let count = conduit.get_value(peer, at + 40, 8)?;
+        conduit.put_value(peer, at + 40, count + 1, 8)?;
+        ensure!(conduit.atomic_fetch(peer, at + 32, AtomicOp::Set, 0u32)? == 1);
+    }
+    conduit.barrier()?;
+    let own_at = own;
+    let rank = conduit.rank();
+    ensure!(conduit.get_value(rank, own_at, 8)? == 20 * u64::from(size));
+    ensure!(conduit.get_value(rank, own_at + 8, 4)? as i32 == -10 * size as i32);
+    let most = conduit.get_value(rank, own_at + 16, 8)?.cast_signed();
+    ensure!(most == (i64::from(size) - 6).max(0));
+    ensure!(conduit.get_value(rank, own_at + 24, 4)? == (1u64 << size) - 1);
+    ensure!(
+        conduit.get_value(rank, own_at + 40, 8)? == u64::from(size),
+        "the lock did not hold"
+    );
+    conduit.barrier()?;
+    Ok(())
+}
+
+fn barriers<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
+    for id in 0..50 {
+        conduit.barrier_named(id)?;
+        conduit.barrier_notify(Some(id))?;
+        if id % 2 == 0 {
+            conduit.barrier_wait(Some(id))?;
+        } else {
+            while !conduit.barrier_try(Some(id))? {}
+        }
+    }
+    if conduit.size() > 1 {
+        ensure!(conduit.barrier_named(conduit.rank()).is_err(), "a mismatch");
+    }
+    ensure!(conduit.barrier_wait(None).is_err(), "a wait without notify");
+    conduit.barrier_notify(None)?;
+    ensure!(conduit.barrier_notify(None).is_err(), "a second notify");
+    conduit.barrier_wait(None)?;
+    Ok(())
+}
+
+fn credits<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
+    for peer in 0..conduit.size() {
+        ensure!(conduit.send_credits(peer)? > 0);
+        ensure!(conduit.revoked_credits(peer)? == 0);
+        conduit.credit_stalls(peer)?;
+    }
+    conduit.banked_credits();
+    conduit.barrier()?;
+    Ok(())
+}

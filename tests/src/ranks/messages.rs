@@ -1,0 +1,201 @@
+//! Active messages of all categories, between all ranks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use anyhow::{Result, ensure};
+use conduit::threads::Mode;
+use conduit::{Call, Conduit, Handlers, Long, Medium, Seq, Short};
+
+use super::{SHARE, attached, pattern};
+
+/// What has come to this rank, and the handlers' names.
+#[derive(Debug, Clone)]
+pub(super) struct Seen {
+    count: Arc<Counts>,
+    short: Short<(u32, u64)>,
+    medium: Medium<(u32,)>,
+    long: Long<(u32, u32)>,
+    silent: Short<(u32,)>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    requests: AtomicU64,
+    replies: AtomicU64,
+    wrong: AtomicU64,
+}
+
+impl Counts {
+    fn check(&self, right: bool) {
+        self.wrong.fetch_add(u64::from(!right), Relaxed);
+    }
+}
+
+/// Handlers that reply in kind, and one that doesn't.
+pub(super) fn handlers<M: Mode>() -> (Handlers<M>, Seen) {
+    let count = Arc::new(Counts::default());
+    let mut handlers = Handlers::new();
+    let reply_short = handlers.short({
+        let count = count.clone();
+        move |call: &Call<'_, M>, (number, wide): (u32, u64)| {
+            count.check(wide == u64::from(number) << 33 && !call.is_request());
+            count.replies.fetch_add(1, Relaxed);
+        }
+    });
+    let reply_medium = handlers.medium({
+        let count = count.clone();
+        move |call: &Call<'_, M>, (number,): (u32,), bytes: &[u8]| {
+            count.check(bytes == pattern(number, call.source(), bytes.len()));
+            count.replies.fetch_add(1, Relaxed);
+        }
+    });
+    let reply_long = handlers.long({
+        let count = count.clone();
+        move |call: &Call<'_, M>, (len,): (u64,), landed| {
+            count.check(landed.length as u64 == len && !call.is_request());
+            count.replies.fetch_add(1, Relaxed);
+        }
+    });
+    let short = handlers.short({
+        let count = count.clone();
+        move |call: &Call<'_, M>, (number, wide): (u32, u64)| {
+            count.check(wide == u64::from(number) << 33 && call.is_request());
+            count.check(call.reply(reply_short, (number, wide)).is_ok());
+            count.check(call.reply(reply_short, (number, wide)).is_err());
+            count.requests.fetch_add(1, Relaxed);
+        }
+    });
+    let medium = handlers.medium({
+        let count = count.clone();
+        move |call: &Call<'_, M>, (to,): (u32,), bytes: &[u8]| {
+            count.check(bytes == pattern(call.source(), to, bytes.len()));
+            let back = pattern(call.source(), to, bytes.len());
+            count.check(
+                call.reply_medium(reply_medium, (call.source(),), &back)
+                    .is_ok(),
+            );
+            count.requests.fetch_add(1, Relaxed);
+        }
+    });
+    let long = handlers.long({
+        let count = count.clone();
+        move |call: &Call<'_, M>, (to, number): (u32, u32), landed| {
+            count.check(landed.offset == call.source() as usize * SHARE);
+            let back = pattern(number, to, 500);
+            // To the second half of what the requester has for this rank.
+            let at = to as usize * SHARE + SHARE / 2;
+            count.check(call.reply_long(reply_long, (500,), &back, at).is_ok());
+            count.requests.fetch_add(1, Relaxed);
+        }
+    });
+    let silent = handlers.short({
+        let count = count.clone();
+        move |_: &Call<'_, M>, (_,): (u32,)| {
+            count.requests.fetch_add(1, Relaxed);
+        }
+    });
+    let seen = Seen {
+        count,
+        short,
+        medium,
+        long,
+        silent,
+    };
+    (handlers, seen)
+}
+
+/// Requests of each kind to every rank.
+pub(super) fn all<M: Mode>(conduit: &Conduit<M>, seen: &Seen) -> Result<()> {
+    const ROUNDS: u32 = 30;
+    let (rank, size) = (conduit.rank(), conduit.size());
+    let at = rank as usize * SHARE;
+    let mut payloads = Vec::new();
+    for number in 0..ROUNDS {
+        for to in 0..size {
+            conduit.request(to, seen.short, (number, u64::from(number) << 33))?;
+            while !conduit.try_request(to, seen.silent, (number,))? {
+                conduit.poll()?;
+            }
+            let len = (number as usize * 97) % conduit.max_medium();
+            let bytes = pattern(rank, to, len);
+            conduit.request_medium(to, seen.medium, (to,), &bytes)?;
+            while !conduit.try_request_medium(to, seen.medium, (to,), &bytes)? {
+                conduit.poll()?;
+            }
+            let mut prepared = conduit.prepare_medium(to, len, conduit.max_medium())?;
+            prepared.payload()[..len].copy_from_slice(&bytes);
+            prepared.commit(seen.medium, (to,), len)?;
+            conduit.prepare_medium(to, 0, 10)?.cancel();
+            if let Some(prepared) = conduit.try_prepare_medium(to, 1, 10)? {
+                drop(prepared);
+            }
+            conduit.request_long(to, seen.long, (to, number), &bytes[..len.min(4096)], at)?;
+            payloads.push(pattern(rank, to, 2000));
+            let source = payloads.last().map_or(&[][..], Vec::as_slice);
+            // SAFETY: `payloads` lives until all replies have come.
+            unsafe {
+                conduit.request_long_async(
+                    to,
+                    seen.long,
+                    (to, number),
+                    source.as_ptr(),
+                    source.len(),
+                    at,
+                )?;
+            }
+        }
+    }
+    let expected = u64::from(ROUNDS * size);
+    let count = &seen.count;
+    conduit.wait_until(|| {
+        count.requests.load(Relaxed) == 7 * expected && count.replies.load(Relaxed) == 6 * expected
+    })?;
+    drop(payloads);
+    conduit.barrier()?;
+    ensure!(count.wrong.load(Relaxed) == 0, "messages were not as sent");
+    let mut got = vec![0; 500];
+    for to in 0..size {
+        conduit.get(&mut got[..], rank, to as usize * SHARE + SHARE / 2)?;
+        super::same("long reply", &got, &pattern(ROUNDS - 1, to, 500))?;
+    }
+    conduit.barrier()?;
+    Ok(())
+}
+
+/// All ranks send to rank 0 what they can, shorts and full mediums, while it is slow.
+pub(super) fn flood() -> Result<()> {
+    const EACH: u64 = 20_000;
+    let mut handlers = Handlers::<Seq>::new();
+    let count = Arc::new(AtomicU64::new(0));
+    let short = handlers.short({
+        let count = count.clone();
+        move |_, (number,): (u64,)| {
+            // Busy now and then, so that requests pile up.
+            for _ in 0..if number % 64 == 0 { 20_000 } else { 0 } {
+                std::hint::spin_loop();
+            }
+            count.fetch_add(1, Relaxed);
+        }
+    });
+    let medium = handlers.medium({
+        let count = count.clone();
+        move |_, (_,): (u64,), bytes| {
+            count.fetch_add(u64::from(bytes.len() > 1), Relaxed);
+        }
+    });
+    let conduit = attached(handlers)?;
+    let payload = vec![1; conduit.max_medium()];
+    for number in 0..EACH {
+        if number % 100 == 99 {
+            conduit.request_medium(0, medium, (number,), &payload)?;
+        } else {
+            conduit.request(0, short, (number,))?;
+        }
+    }
+    if conduit.rank() == 0 {
+        let expected = EACH * u64::from(conduit.size());
+        conduit.wait_until(|| count.load(Relaxed) == expected)?;
+    }
+    Ok(conduit.finish()?)
+}

@@ -1,0 +1,69 @@
+//! Programs on the Rust API that each rank of a job runs: what every call does, what is refused, how jobs end.
+//!
+//! A program gets the rest of the command line and says by an error, or a panic, what is wrong.
+
+mod bad;
+mod calls;
+mod ends;
+mod messages;
+mod storm;
+mod threads;
+
+use anyhow::{Result, bail, ensure};
+use conduit::{Conduit, Par, ParSync, Seq, threads::Mode};
+
+/// Bytes that each rank has for each rank in its segment.
+const SHARE: usize = 8 << 10;
+
+/// Runs a program: its name, the threading mode (`seq`, `parsync`, `par`) where it is for all, and arguments.
+pub fn run(arguments: &[String]) -> Result<()> {
+    let Some((name, rest)) = arguments.split_first() else {
+        bail!("usage: facade PROGRAM [MODE] [ARGUMENT]");
+    };
+    let argument = rest.last().map_or("", String::as_str);
+    match name.as_str() {
+        "calls" => match argument {
+            "seq" => calls::all::<Seq>(),
+            "parsync" => calls::all::<ParSync>(),
+            "par" => calls::all::<Par>(),
+            other => bail!("no threading mode {other}"),
+        },
+        "threads" => threads::all_at_once(),
+        "flood" => messages::flood(),
+        "bad_calls" => bad::calls(),
+        "unregistered" => bad::unregistered(),
+        "too_large" => bad::too_large(argument),
+        "start_twice" => bad::start_twice(),
+        "in_handlers" => bad::in_handlers(),
+        "exit" => ends::exit(argument),
+        "exit_in_handler" => ends::exit_in_handler(),
+        "return_early" => ends::return_early(),
+        "panic_in_handler" => ends::panic_in_handler(argument),
+        "storm" => storm::storm(argument),
+        other => bail!("no program named {other}"),
+    }
+}
+
+/// A job with nothing special, attached.
+fn attached<M: Mode>(handlers: conduit::Handlers<M>) -> Result<Conduit<M>> {
+    let job = conduit::start_as::<M>()?;
+    let bytes = job.size() as usize * SHARE;
+    Ok(job.attach(handlers, bytes)?)
+}
+
+/// The bytes that one rank writes for another.
+fn pattern(from: u32, to: u32, len: usize) -> Vec<u8> {
+    let seed = u64::from(from) << 32 | u64::from(to);
+    let mut random = fastrand::Rng::with_seed(seed);
+    std::iter::repeat_with(|| random.u8(..)).take(len).collect()
+}
+
+/// Two sequences of bytes that have to be the same.
+fn same(what: &str, found: &[u8], expected: &[u8]) -> Result<()> {
+    ensure!(
+        found == expected,
+        "{what}: {} bytes differ",
+        found.iter().zip(expected).filter(|(a, b)| a != b).count()
+    );
+    Ok(())
+}

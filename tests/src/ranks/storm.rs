@@ -1,0 +1,51 @@
+//! Everything at once, until somebody dies.
+
+use anyhow::{Result, bail};
+use conduit::{AtomicOp, Handlers, Seq};
+
+use super::{SHARE, attached};
+
+/// A storm of puts, gets, requests, atomics and barriers, by a seed; `only` one of them if it is named. Never ends.
+pub(super) fn storm(only: &str) -> Result<()> {
+    let mut handlers = Handlers::<Seq>::new();
+    let reply = handlers.medium(|_, (), _| {});
+    let request = handlers.medium(move |call, (answer,): (u32,), bytes| {
+        if answer == 1 {
+            // A reply that fails ends the job, which the next call says.
+            let _ = call.reply_medium(reply, (), bytes);
+        }
+    });
+    let conduit = attached(handlers)?;
+    let (rank, size) = (conduit.rank(), conduit.size());
+    let mut random = fastrand::Rng::with_seed(u64::from(rank));
+    let payload = vec![7; conduit.max_medium().max(SHARE)];
+    let at = rank as usize * SHARE;
+    println!("ready");
+    loop {
+        let what = match only {
+            "puts" => 0,
+            "flood" => 1,
+            "barriers" => 2,
+            "all" => random.u8(0..5),
+            other => bail!("no storm of {other}"),
+        };
+        let to = random.u32(..size);
+        let len = random.usize(..SHARE);
+        match what {
+            0 => conduit.put(to, at, &payload[..len])?,
+            1 => {
+                let len = len.min(conduit.max_medium());
+                conduit.request_medium(to, request, (random.u32(..2),), &payload[..len])?;
+            }
+            2 => conduit.barrier()?,
+            3 => {
+                let mut got = vec![0u8; len];
+                conduit.get(&mut got[..], to, at)?;
+            }
+            _ => conduit.atomic(to, at, AtomicOp::Add, 1u64)?,
+        }
+        if only == "puts" {
+            conduit.poll()?;
+        }
+    }
+}
