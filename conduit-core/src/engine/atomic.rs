@@ -2,11 +2,12 @@
 //!
 //! On mapped memory the processor does them, which is atomic with what the network does at its owner.
 
+use super::operations::OpId;
 use super::rma::{Blocking, Handle};
 use super::token::{Role, Token};
 use super::{Engine, Error, Result, index};
 use crate::ni::{Atomic, AtomicOp, AtomicType, Ni, Rank, Submit, apply_atomic};
-use crate::threads::Mode;
+use crate::threads::{Lock, Mode};
 
 /// What an atomic does: see [`AtomicOp`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,12 +35,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             Blocking::Wait,
         )? {
             Started::Done(value) => Ok(value),
-            Started::Going(handle) => {
-                match super::operations::OpId::from_bits(handle.into_bits()) {
-                    Some(op) => self.wait_op("atomic_fetch", op),
-                    None => Ok(0),
-                }
-            }
+            Started::Going(handle) => match OpId::from_bits(handle.into_bits()) {
+                Some(op) => self.wait_op("atomic_fetch", op),
+                None => Ok(0),
+            },
             // Only an immediate atomic is not started.
             Started::Refused => Ok(0),
         }
@@ -106,11 +105,16 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
         self.check_context(operation, am::Operation::Request)?;
         self.check_fault()?;
-        if blocking == Blocking::Immediate && self.tickets.free() == 0 {
-            return Ok(Started::Refused);
-        }
-        self.take_ticket(operation)?;
+        // The id first: to have none is an error that the caller may recover from, and then nothing else may be held.
         let id = self.begin(operation, None)?;
+        match blocking {
+            Blocking::Wait => self.take_ticket(operation)?,
+            Blocking::Immediate if self.tickets.take(1) => {}
+            Blocking::Immediate => {
+                self.forget_op(id);
+                return Ok(Started::Refused);
+            }
+        }
         let atomic = Atomic {
             op,
             ty,
@@ -124,10 +128,26 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             eq: self.safe_eq,
             token: Token::new(Role::Atomic, Some(id)).bits(),
         };
-        self.wait_for(operation, |engine| {
-            Ok((engine.ni.atomic(&atomic)? == Submit::Posted).then_some(()))
-        })?;
+        match blocking {
+            Blocking::Wait => self.wait_for(operation, |engine| {
+                Ok((engine.ni.atomic(&atomic)? == Submit::Posted).then_some(()))
+            })?,
+            Blocking::Immediate => {
+                if self.ni.atomic(&atomic)? == Submit::Again {
+                    self.tickets.give(1);
+                    self.forget_op(id);
+                    return Ok(Started::Refused);
+                }
+            }
+        }
         Ok(Started::Going(Self::handle_of(id)))
+    }
+
+    /// Gives back the id of an operation of which nothing has been started.
+    fn forget_op(&self, id: OpId) {
+        let mut operations = self.operations.lock();
+        let _ = operations.finish(id);
+        let _ = operations.take(id);
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 
+use super::deliver::context::Entered;
 use super::operations::OpId;
 use super::rma::Handle;
 use super::{Engine, Error, Result};
@@ -32,7 +33,11 @@ enum Region {
     #[default]
     Closed,
     /// Open; the group exists once an operation needs it.
-    Open(Option<OpId>),
+    Open {
+        group: Option<OpId>,
+        /// Belongs to a scope, which alone may end it.
+        scoped: bool,
+    },
 }
 
 thread_local! {
@@ -70,7 +75,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     pub(super) fn implicit_group(&self, operation: &'static str, class: Class) -> Result<OpId> {
         self.check_context(operation, am::Operation::Request)?;
         let existing = with(self.identity, |implicit| match implicit.region {
-            Region::Open(group) => group,
+            Region::Open { group, .. } => group,
             Region::Closed => match class {
                 Class::Puts => implicit.puts,
                 Class::Gets => implicit.gets,
@@ -80,7 +85,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return Ok(group);
         }
         let open = with(self.identity, |implicit| {
-            matches!(implicit.region, Region::Open(_))
+            matches!(implicit.region, Region::Open { .. })
         });
         let group = self
             .operations
@@ -95,7 +100,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             })?;
         with(self.identity, |implicit| {
             match (&mut implicit.region, class) {
-                (Region::Open(region), _) => *region = Some(group),
+                (Region::Open { group: region, .. }, _) => *region = Some(group),
                 (Region::Closed, Class::Puts) => implicit.puts = Some(group),
                 (Region::Closed, Class::Gets) => implicit.gets = Some(group),
             }
@@ -107,13 +112,26 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     ///
     /// Regions do not nest.
     pub fn begin_region(&self) -> Result<()> {
+        self.open_region("begin_region", false)
+    }
+
+    /// As [`Engine::begin_region`], for a region that only [`Engine::end_scope`] ends. So its operations can't be taken
+    /// from whoever relies on having waited for them.
+    pub fn begin_scope(&self) -> Result<()> {
+        self.open_region("begin_scope", true)
+    }
+
+    fn open_region(&self, operation: &'static str, scoped: bool) -> Result<()> {
         with(self.identity, |implicit| match implicit.region {
-            Region::Open(_) => Err(self.region_error(
-                "begin_region",
+            Region::Open { .. } => Err(self.region_error(
+                operation,
                 "access regions do not nest, and one is open on this thread",
             )),
             Region::Closed => {
-                implicit.region = Region::Open(None);
+                implicit.region = Region::Open {
+                    group: None,
+                    scoped,
+                };
                 Ok(())
             }
         })
@@ -121,12 +139,20 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Ends this thread's region and gives one handle for all its operations.
     pub fn end_region(&self) -> Result<Handle> {
-        let group = with(self.identity, |implicit| {
-            match std::mem::take(&mut implicit.region) {
-                Region::Open(group) => Ok(group),
-                Region::Closed => {
-                    Err(self.region_error("end_region", "no access region is open on this thread"))
-                }
+        let group = with(self.identity, |implicit| match implicit.region {
+            Region::Open {
+                group,
+                scoped: false,
+            } => {
+                implicit.region = Region::Closed;
+                Ok(group)
+            }
+            Region::Open { scoped: true, .. } => Err(self.region_error(
+                "end_region",
+                "the access region that is open on this thread is that of a scope",
+            )),
+            Region::Closed => {
+                Err(self.region_error("end_region", "no access region is open on this thread"))
             }
         })?;
         let Some(group) = group else {
@@ -134,6 +160,25 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         };
         self.operations.lock().close(group);
         Ok(Self::handle_of(group))
+    }
+
+    /// Ends this thread's region, also that of a scope, and waits for all its operations. After an error none of them
+    /// touches its local memory any more, as the job has failed.
+    pub fn end_scope(&self) -> Result<()> {
+        let region = with(self.identity, |implicit| {
+            std::mem::take(&mut implicit.region)
+        });
+        let Region::Open {
+            group: Some(group), ..
+        } = region
+        else {
+            return Ok(());
+        };
+        self.operations.lock().close(group);
+        // A payload that was prepared and is still open would have the wait refused (debug builds). This one may not be:
+        // the caller's buffers are the network's until it is over.
+        let _outside = cfg!(debug_assertions).then(|| Entered::new(am::Context::Outside));
+        self.wait(Self::handle_of(group))
     }
 
     fn region_error(&self, operation: &'static str, rule: &'static str) -> Error {
@@ -152,7 +197,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         gets: bool,
     ) -> Result<[Option<OpId>; 2]> {
         with(self.identity, |implicit| match implicit.region {
-            Region::Open(_) => Err(self.region_error(
+            Region::Open { .. } => Err(self.region_error(
                 operation,
                 "no implicit synchronisation while an access region is open",
             )),

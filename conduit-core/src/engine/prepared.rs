@@ -3,6 +3,8 @@
 //! The payload lies in a ReqSB chunk, which a mapped peer reads in place: no copy at all. Between preparing and the end
 //! the thread is restricted as in a reply handler.
 
+use std::marker::PhantomData;
+
 use am::{Body, Category, Context, Flags, Header, MAX_ARGS, NO_LID, Role as AmRole};
 use credits::CreditByte;
 
@@ -25,6 +27,8 @@ pub struct Prepared<'a, N: Ni, M: Mode> {
     byte: CreditByte,
     ended: bool,
     entered: Option<Entered>,
+    /// Stays on the thread that is restricted meanwhile.
+    thread: PhantomData<*const ()>,
 }
 
 impl<N: Ni, M: Mode> std::fmt::Debug for Prepared<'_, N, M> {
@@ -85,6 +89,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             byte,
             ended: false,
             entered,
+            thread: PhantomData,
         }))
     }
 

@@ -33,7 +33,7 @@ const SEGMENT: RegionId = RegionId(2);
 const IGNORE: u64 = !select::MASK;
 
 /// Slots of the queue that requests arrive in: enough for the pipelining of a flood, small enough for the cache.
-const AM_SLOTS: usize = 4096;
+const AM_SLOTS: usize = 16_384;
 /// Slots of the queue of replies and completions.
 const SAFE_SLOTS: usize = 1024;
 /// Size of a request buffer, as far as chunks allow; the original's with its chunks of 1 KiB.

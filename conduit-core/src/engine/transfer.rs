@@ -51,7 +51,7 @@ pub(super) enum Transfer {
     NotStarted,
     /// It is under way; `copied`: its local memory is not used any more (a put from chunks).
     Started { op: OpId, copied: bool },
-    /// It is under way as a member of a group, and nothing of it has to be waited for by itself.
+    /// It is under way as a member of a group, or was empty: nothing of it has to be waited for by itself.
     Member,
 }
 
@@ -91,11 +91,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     ) -> Result<Transfer> {
         debug_assert!(offset + local.len() <= segment.len, "checked by `remote`");
         self.check_fault()?;
+        if local.len() == 0 {
+            // Nothing to move, and a rank without a segment has no entry that would take it.
+            return Ok(Transfer::Member);
+        }
         let piece = self.ni.reach(target).max_message.min(match local {
             Local::Fill { .. } => self.chunk,
             _ => usize::MAX,
         });
-        let pieces = local.len().div_ceil(piece.max(1)).max(1);
+        let pieces = local.len().div_ceil(piece.max(1));
         if blocking == Blocking::Immediate {
             // All its tickets at once, or all there are if it needs more: then it polls for the rest.
             let needed = u32::try_from(pieces)
@@ -145,7 +149,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// A new operation id; waits for one while operations are under way.
+    /// A new operation id. It is an error if all are in use: they come back when their owner synchronises them, which
+    /// waiting here would not bring about.
     pub(super) fn begin(&self, operation: &'static str, group: Option<OpId>) -> Result<OpId> {
         let begun = self.operations.lock().begin(group);
         begun.ok_or_else(|| Error::Exhausted {

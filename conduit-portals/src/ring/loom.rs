@@ -59,6 +59,7 @@ impl Slots for Arc<Memory> {
         // SAFETY: the slot belongs to a message that was found committed; the checker watches it.
         self.slots[slot].frame.with(|frame| unsafe { *frame })
     }
+    fn warm(&self, _count: usize) {}
     fn prefetch(&self, _slot: usize) {}
     fn prefetch_read(&self, _slot: usize) {}
 }

@@ -82,6 +82,8 @@ pub(crate) trait Slots {
     fn set_frame(&self, slot: usize, word: u32);
     /// Reads the second word of a slot.
     fn frame(&self, slot: usize) -> u32;
+    /// Maps `count` slots from the first now instead of one page at a time at each first touch.
+    fn warm(&self, count: usize);
     /// Asks for a slot's cache line, to write it.
     fn prefetch(&self, slot: usize);
     /// Asks for a slot's cache line, to read it.
@@ -127,6 +129,7 @@ pub(crate) struct Reserved {
 impl<S: Slots> Producer<S> {
     /// An end for a ring of `2^shift` slots of which nothing has been sent by this process.
     pub(crate) fn new(slots: S, shift: u32, discipline: Discipline) -> Self {
+        slots.warm(1 << shift);
         Self {
             slots,
             shift,
@@ -405,6 +408,10 @@ impl<S: Slots> Consumer<S> {
 
     #[inline]
     fn publish_head(&mut self) {
+        if self.published == 0 {
+            // The first messages of a producer, who has made the pages.
+            self.slots.warm(1 << self.shift);
+        }
         self.published = self.position;
         // SYNC (head): our reads of the released slots, and our zeros, come before a producer's stores into them. Pairs
         // with `Producer::refresh_head`.

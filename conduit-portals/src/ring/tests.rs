@@ -46,6 +46,9 @@ impl Slots for Memory {
     fn frame(&self, slot: usize) -> u32 {
         self.words[slot * WORDS + 1].load(Ordering::Relaxed)
     }
+    fn warm(&self, count: usize) {
+        assert_eq!(count * WORDS, self.words.len());
+    }
     fn prefetch_read(&self, slot: usize) {
         self.prefetch(slot);
     }

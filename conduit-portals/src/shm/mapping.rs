@@ -244,6 +244,19 @@ impl Slots for RingView {
         // SAFETY: aligned, within the mapping; the message is committed and not released.
         unsafe { self.address(slot).cast::<u32>().add(1).read() }
     }
+    #[cold]
+    fn warm(&self, count: usize) {
+        let page = rustix::param::page_size();
+        let start = self.address(0).map_addr(|address| address & !(page - 1));
+        let end = self.address(0).addr() + count * SLOT;
+        let len = (end - start.addr()).next_multiple_of(page);
+        // SAFETY: pages of the mapping, whose contents stay as they are.
+        let warmed = unsafe { rustix::mm::madvise(start.cast(), len, Advice::LinuxPopulateWrite) };
+        if let Err(error) = warmed {
+            // Before Linux 5.14: the pages are mapped one by one, as they are touched.
+            tracing::debug!(%error, "mapping the pages of a ring ahead");
+        }
+    }
     #[inline]
     fn prefetch(&self, slot: usize) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
