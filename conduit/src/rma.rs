@@ -325,3 +325,24 @@ impl<M: Mode> Conduit<M> {
         self.done(self.engine.end_region())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{Handlers, start};
+
+    #[test]
+    fn nothing_can_be_moved_to_and_from_a_rank_without_a_segment() {
+        let conduit = start().unwrap().attach(Handlers::new(), 0).unwrap();
+        let none: [u8; 0] = [];
+        conduit.put(0, 0, &none).unwrap();
+        conduit.get(&mut [0_u8; 0], 0, 0).unwrap();
+        conduit.memset(0, 0, 1, 0).unwrap();
+        conduit.put_nbi(0, 0, &none).unwrap();
+        conduit.wait_implicit().unwrap();
+        let handle = conduit.put_nb(0, 0, &none).unwrap();
+        conduit.wait(handle).unwrap();
+        conduit.barrier().unwrap();
+        assert!(conduit.put(0, 0, &1_u8).is_err());
+        conduit.finish().unwrap();
+    }
+}
