@@ -14,6 +14,8 @@ pub struct Scope<'scope, 'env, M: Mode> {
     conduit: &'env Conduit<M>,
     /// Invariant in both, as in `std::thread::Scope`.
     borrows: PhantomData<(&'scope mut &'scope (), &'env mut &'env ())>,
+    /// Stays on its thread: the region is that of the thread, so another's operations would not be waited for.
+    thread: PhantomData<*const ()>,
 }
 
 /// Ends the access region, also when the scope's closure panics.
@@ -25,8 +27,7 @@ struct Region<'a, M: Mode> {
 impl<M: Mode> Region<'_, M> {
     fn end(&mut self) -> Result<()> {
         self.ended = true;
-        let handle = self.conduit.end_region()?;
-        self.conduit.wait(handle)
+        self.conduit.done(self.conduit.engine.end_scope())
     }
 }
 
@@ -42,7 +43,16 @@ impl<M: Mode> Drop for Region<'_, M> {
 impl<M: Mode> Conduit<M> {
     /// Runs `f`, which starts puts and gets on borrowed buffers; returns when all of them have ended.
     ///
-    /// A scope is an access region: scopes do not nest, and implicit operations started inside belong to it.
+    /// A scope is an access region: scopes do not nest, and implicit operations started inside belong to it. It is its
+    /// thread's own: other threads use scopes of their own.
+    ///
+    /// ```compile_fail,E0277
+    /// # fn shared(conduit: &conduit::Conduit<conduit::Par>, row: &[f64]) -> conduit::Result<()> {
+    /// conduit.scope(|scope| {
+    ///     std::thread::scope(|threads| threads.spawn(|| scope.put(0, 0, row)).join().unwrap())
+    /// })
+    /// # }
+    /// ```
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -61,7 +71,7 @@ impl<M: Mode> Conduit<M> {
         &'env self,
         f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env, M>) -> Result<R>,
     ) -> Result<R> {
-        self.begin_region()?;
+        self.done(self.engine.begin_scope())?;
         let mut region = Region {
             conduit: self,
             ended: false,
@@ -69,6 +79,7 @@ impl<M: Mode> Conduit<M> {
         let scope = Scope {
             conduit: self,
             borrows: PhantomData,
+            thread: PhantomData,
         };
         let result = f(&scope);
         region.end()?;
@@ -107,5 +118,27 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
             self.conduit
                 .get_nbi(bytes.as_mut_ptr(), target, offset, bytes.len())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Handlers, start};
+
+    #[test]
+    fn a_region_cannot_be_taken_from_its_scope() {
+        let conduit = start().unwrap().attach(Handlers::new(), 4096).unwrap();
+        let row = [1_u8; 8];
+        conduit
+            .scope(|scope| {
+                scope.put(0, 0, &row)?;
+                assert!(conduit.end_region().is_err());
+                assert!(conduit.begin_region().is_err());
+                Ok(())
+            })
+            .unwrap();
+        conduit.begin_region().unwrap();
+        conduit.wait(conduit.end_region().unwrap()).unwrap();
+        conduit.finish().unwrap();
     }
 }
