@@ -13,7 +13,6 @@ pub mod turns;
 
 use std::sync::Arc;
 
-use conduit_core::bootstrap::Bootstrap as _;
 use conduit_core::engine::Engine;
 use conduit_core::ni::{Capabilities, Ni};
 use conduit_core::settings::Settings;
@@ -99,11 +98,10 @@ fn one_rank<N: Ni + 'static>(
     if at_first != at_last {
         return Err(format!("credits {at_last:?}, at first {at_first:?}"));
     }
-    // Others may still need this rank's polls.
-    engine
-        .barrier(conduit_core::barrier::Value::Anonymous)
-        .map_err(text)?;
-    meeting.barrier().map_err(|error| error.to_string())
+    engine.network().note("the end".to_owned());
+    let mut fault = Ok(());
+    meeting.leave(|| fault = engine.poll().map_err(text));
+    fault
 }
 
 /// Every message has come to its rank once, and no other.

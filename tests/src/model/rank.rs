@@ -8,6 +8,7 @@ use conduit_core::threads::Mode;
 use super::handlers::{Log, REQUEST, same};
 use super::plan::{Plan, Planned, Source, Task};
 use super::schedule::{Fetch, Sending, Sync, Way};
+use super::turns::InTurn;
 
 /// What an operation under way keeps alive, and what a get should bring.
 #[derive(Debug)]
@@ -38,7 +39,7 @@ impl Kept {
 
 /// A rank at work.
 pub(super) struct Rank<'a, N: Ni, M: Mode> {
-    engine: &'a Engine<N, M>,
+    engine: &'a Engine<InTurn<N>, M>,
     plan: &'a Plan,
     log: &'a Log,
     handles: Vec<Handle>,
@@ -60,7 +61,7 @@ fn text(error: Error) -> String {
 }
 
 impl<'a, N: Ni, M: Mode> Rank<'a, N, M> {
-    pub(super) fn new(engine: &'a Engine<N, M>, plan: &'a Plan, log: &'a Log) -> Self {
+    pub(super) fn new(engine: &'a Engine<InTurn<N>, M>, plan: &'a Plan, log: &'a Log) -> Self {
         Self {
             engine,
             plan,
@@ -80,21 +81,25 @@ impl<'a, N: Ni, M: Mode> Rank<'a, N, M> {
         let rank = self.engine.rank() as usize;
         self.barrier = (false, false);
         for task in &round.tasks[rank] {
+            self.note(&format!("{task:?}"));
             self.task(task, round)
                 .map_err(|reason| format!("{task:?}: {reason}"))?;
         }
+        self.note("the split barrier");
         while self.barrier != (true, true) {
             self.split_barrier(round)?;
         }
         if self.region.is_some() {
             self.end_region()?;
         }
+        self.note("synchronisation");
         self.sync(Sync::All)?;
         self.sync(Sync::Implicit {
             puts: true,
             gets: true,
         })?;
         let expected = (round.requests[rank], round.replies[rank]);
+        self.note(&format!("waiting for {expected:?} messages"));
         let log = self.log;
         self.engine
             .wait_until(|| {
@@ -105,6 +110,7 @@ impl<'a, N: Ni, M: Mode> Rank<'a, N, M> {
                 format!("{}: {:?} of {expected:?}", text(error), log.seen().handled)
             })?;
         self.longs.clear();
+        self.note("the barrier before the check");
         self.meet()?;
         let (base, len) = self.engine.segment().map_err(text)?;
         // SAFETY: the rank's own segment; ranks take turns, and nobody writes to it between these two barriers.
@@ -116,6 +122,7 @@ impl<'a, N: Ni, M: Mode> Rank<'a, N, M> {
         )?;
         // Before the next barrier: after it, others may have begun the next round.
         self.all_handled(expected)?;
+        self.note("the barrier after the check");
         self.meet()
     }
 
@@ -131,6 +138,11 @@ impl<'a, N: Ni, M: Mode> Rank<'a, N, M> {
             Some(wrong) => Err(wrong.clone()),
             None => Ok(()),
         }
+    }
+
+    fn note(&self, what: &str) {
+        let what = format!("{what}, with {:?}", self.engine.in_use());
+        self.engine.network().note(what);
     }
 
     fn meet(&self) -> Done {

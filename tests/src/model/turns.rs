@@ -15,6 +15,9 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 /// For each collective call of the start: what the ranks have brought.
 type Board = Rc<RefCell<Vec<Vec<Option<Vec<u8>>>>>>;
 
+/// What each rank is doing.
+type Doing = Rc<RefCell<Vec<String>>>;
+
 /// A rank's place among those that take turns.
 #[derive(Debug, Clone, Copy)]
 struct Seat {
@@ -41,10 +44,11 @@ pub fn run<N: Ni + 'static>(
     f: impl Fn(InTurn<N>, Meeting) -> Result<(), String> + 'static,
 ) -> Result<(), String> {
     let (size, f, board) = (ends.len() as u32, Rc::new(f), Board::default());
+    let doing = Doing::new(RefCell::new(vec![String::new(); ends.len()]));
     let mut running: Vec<_> = (0..)
         .zip(ends)
         .map(|(rank, inner)| {
-            let (f, board) = (f.clone(), board.clone());
+            let (f, board, doing) = (f.clone(), board.clone(), doing.clone());
             let body = move |yielder: &Yielder<(), ()>, ()| {
                 let seat = Seat { yielder };
                 let meeting = Meeting {
@@ -54,7 +58,7 @@ pub fn run<N: Ni + 'static>(
                     round: 0,
                     seat,
                 };
-                f(InTurn { inner, seat }, meeting)
+                f(InTurn { inner, seat, doing }, meeting)
             };
             (rank, Coroutine::<(), (), Result<(), String>>::new(body))
         })
@@ -74,8 +78,11 @@ pub fn run<N: Ni + 'static>(
             CoroutineResult::Return(Err(reason)) => return Err(format!("rank {rank}: {reason}")),
         }
     }
-    let ranks: Vec<_> = running.iter().map(|(rank, _)| rank).collect();
-    Err(format!("ranks {ranks:?}: no end after {limit} turns"))
+    let ranks: Vec<_> = running
+        .iter()
+        .map(|(rank, _)| format!("rank {rank} in {}", doing.borrow()[*rank as usize]))
+        .collect();
+    Err(format!("no end after {limit} turns: {}", ranks.join("; ")))
 }
 
 /// Job start among ranks that take turns.
@@ -96,6 +103,20 @@ impl Bootstrap for Meeting {
         self.size
     }
     fn allgather(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, BootstrapError> {
+        Ok(self.gather(bytes, |seat| seat.pass()))
+    }
+    fn barrier(&mut self) -> Result<(), BootstrapError> {
+        self.allgather(&[]).map(drop)
+    }
+}
+
+impl Meeting {
+    /// Returns when all ranks have called it. `poll` has to poll: others may need what this rank has yet to pass on.
+    pub fn leave(&mut self, mut poll: impl FnMut()) {
+        self.gather(&[], |_| poll());
+    }
+
+    fn gather(&mut self, bytes: &[u8], mut idle: impl FnMut(Seat)) -> Vec<Vec<u8>> {
         let round = self.round;
         self.round += 1;
         {
@@ -108,13 +129,10 @@ impl Bootstrap for Meeting {
         loop {
             let all = self.board.borrow()[round].iter().cloned().collect();
             if let Some(all) = all {
-                return Ok(all);
+                return all;
             }
-            self.seat.pass();
+            idle(self.seat);
         }
-    }
-    fn barrier(&mut self) -> Result<(), BootstrapError> {
-        self.allgather(&[]).map(drop)
     }
 }
 
@@ -123,6 +141,14 @@ impl Bootstrap for Meeting {
 pub struct InTurn<N> {
     inner: N,
     seat: Seat,
+    doing: Doing,
+}
+
+impl<N: Ni> InTurn<N> {
+    /// What this rank does from here on, for the message that says that a job has no end.
+    pub fn note(&self, what: String) {
+        self.doing.borrow_mut()[self.inner.rank() as usize] = what;
+    }
 }
 
 impl<N: Ni> Ni for InTurn<N> {
