@@ -226,3 +226,36 @@ impl<M: Mode> PreparedMedium<'_, M> {
     /// Gives it up.
     pub fn cancel(self) {}
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use crate::{Handlers, start};
+
+    #[test]
+    fn no_reply_of_the_largest_size_is_lost_in_a_flood() {
+        let got = Arc::new(AtomicUsize::new(0));
+        let mut handlers = Handlers::new();
+        let answer = handlers.medium({
+            let got = got.clone();
+            move |_, (), bytes| {
+                got.fetch_add(bytes.len(), Relaxed);
+            }
+        });
+        let ask = handlers.short(move |call, (bytes,): (usize,)| {
+            call.reply_medium(answer, (), &vec![7; bytes])
+                .expect("the first reply to a request");
+        });
+        let conduit = start().unwrap().attach(handlers, 0).unwrap();
+        let bytes = conduit.max_medium();
+        for _ in 0..200 {
+            conduit.request(0, ask, (bytes,)).unwrap();
+        }
+        conduit
+            .wait_until(|| got.load(Relaxed) == 200 * bytes)
+            .unwrap();
+        conduit.finish().unwrap();
+    }
+}

@@ -148,16 +148,20 @@ impl Announcement {
     }
 }
 
+/// A limit of the dynamic algorithm's loans; of static ones only if somebody asks for it.
+fn most_credits(settings: &Settings) -> Option<u32> {
+    settings
+        .is_set("GASNET_PORTAL_MAX_CRED_PER_NODE")
+        .then_some(settings.max_cred_per_node)
+}
+
 fn plan(size: u32, scale: Scale, settings: &Settings) -> Result<Plan> {
     let overrides = Overrides {
         flow_control: settings.flow_control,
         credits_per_peer: settings.cred_per_node,
         banked: settings.banked_credits,
         receive_space: settings.amrecv_space.map(|bytes| bytes as u64),
-        // A limit of the dynamic algorithm's loans; of static ones only if somebody asks for it.
-        max_per_peer: settings
-            .is_set("GASNET_PORTAL_MAX_CRED_PER_NODE")
-            .then_some(settings.max_cred_per_node),
+        max_per_peer: most_credits(settings),
         buffer_chunks: (BUFFER_BYTES / scale.chunk()).clamp(8, credits::defaults::BUFFER_CHUNKS),
         ..Overrides::default()
     };
@@ -292,7 +296,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         for (peer, theirs) in (0..).zip(bootstrap.allgather(&bytes)?) {
             let theirs: &[u8] = &theirs;
             for (at, (name, value)) in own.iter().enumerate() {
-                if theirs.get(at * 4..at * 4 + 4) != Some(&value.to_le_bytes()) {
+                if theirs.get(at * 8..at * 8 + 8) != Some(&value.to_le_bytes()) {
                     let reason = format!(
                         "{value} on rank {}, something else on rank {peer}",
                         self.rank
@@ -305,22 +309,31 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// Settings that all ranks must have the same.
-    fn agreement(&self) -> [(&'static str, u32); 8] {
+    fn agreement(&self) -> [(&'static str, u64); 10] {
         let settings = &self.settings;
         [
-            ("CONDUIT_CHUNK", self.chunk as u32),
-            ("CONDUIT_BARRIER_RADIX", settings.barrier_radix),
+            ("CONDUIT_CHUNK", self.chunk as u64),
+            ("CONDUIT_BARRIER_RADIX", settings.barrier_radix.into()),
             ("CONDUIT_WINDOWS", settings.windows.into()),
             ("CONDUIT_INJECT", settings.inject.into()),
-            ("GASNET_PORTAL_SB_CHUNKS", settings.sb_chunks),
+            ("GASNET_PORTAL_SB_CHUNKS", settings.sb_chunks.into()),
             ("GASNET_PORTAL_FLOW_CONTROL", settings.flow_control.into()),
             (
                 "GASNET_PORTAL_CRED_PER_NODE",
-                settings.cred_per_node.unwrap_or(0),
+                settings.cred_per_node.unwrap_or(0).into(),
             ),
             (
                 "GASNET_PORTAL_BANKED_CREDITS",
-                settings.banked_credits.unwrap_or(u32::MAX),
+                settings.banked_credits.unwrap_or(u32::MAX).into(),
+            ),
+            // What a rank may send to a peer follows from its own settings: they have to be the peer's.
+            (
+                "GASNET_PORTAL_AMRECV_SPACE",
+                settings.amrecv_space.unwrap_or(0) as u64,
+            ),
+            (
+                "GASNET_PORTAL_MAX_CRED_PER_NODE",
+                most_credits(settings).unwrap_or(0).into(),
             ),
         ]
     }
@@ -376,9 +389,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// A buffer for injected replies.
     pub(super) fn reply_buffer(&self) -> MatchEntry {
-        // A rank has at most `sb_chunks` requests outstanding, each with one reply; a buffer holds them all, and the next
-        // is linked while it drains.
-        let bytes = self.settings.sb_chunks as usize * 128 + self.chunk;
+        // A rank has at most `sb_chunks` requests outstanding, each with one reply: mostly small ones, of which a buffer
+        // holds about as many. But drained buffers are linked again after a poll only, and a reply that finds none is
+        // lost: so one also holds the largest replies that a poll may take, and the others are there meanwhile.
+        let outstanding = self.settings.sb_chunks;
+        let at_once = match self.settings.safe_limit {
+            0 => outstanding,
+            limit => outstanding.min(limit),
+        };
+        let bytes = (outstanding as usize * 128).max(at_once as usize * self.chunk) + self.chunk;
         self.managed(bytes, SELECT_RPL_RB, tag::RPL_RB)
     }
 
@@ -399,17 +418,25 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Finds the control regions of the peers that are mapped here. All ranks have created theirs.
     fn map_controls(mut self) -> Result<Self> {
-        self.control.peers = (0..self.size)
-            .map(|peer| {
-                self.ni
-                    .reach(peer)
-                    .capabilities
-                    .contains(Capabilities::WINDOW)
-                    .then(|| self.ni.window(peer, CONTROL))
-                    .flatten()
-                    .map(|window| Shared(window.base))
-            })
-            .collect();
+        let bytes = (self.control.cells + self.size as usize) * size_of::<u64>();
+        let find = |peer| {
+            let capabilities = self.ni.reach(peer).capabilities;
+            if !capabilities.contains(Capabilities::WINDOW) {
+                return Ok(None);
+            }
+            match self.ni.window(peer, CONTROL) {
+                Some(window) if window.len >= bytes => Ok(Some(Shared(window.base))),
+                found => Err(NiError::BadPeer {
+                    operation: "start",
+                    rank: peer,
+                    reason: format!(
+                        "shows {} bytes of control region, there must be {bytes}",
+                        found.map_or(0, |window| window.len)
+                    ),
+                }),
+            }
+        };
+        self.control.peers = (0..self.size).map(find).collect::<Result<_, _>>()?;
         Ok(self)
     }
 
