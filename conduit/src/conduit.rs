@@ -156,6 +156,10 @@ impl<M: Mode> Conduit<M> {
     /// Leaves the job in good order: waits for all ranks, then tells the launcher. Collective.
     pub fn finish(self) -> Result<()> {
         self.barrier()?;
+        // The barrier is over here when the others' messages are in; this rank's own may still have to go out, and
+        // nobody sends them once it is gone.
+        let limit = self.engine.settings().exit_wait(self.size());
+        self.engine.drain(limit);
         self.launcher
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
