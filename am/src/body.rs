@@ -87,6 +87,7 @@ impl Body {
         }
         args[0] = header.arg0;
         match body.first_chunk() {
+            _ if nargs <= 1 => {}
             // All in the first block, which is read whole, as calling memcpy costs more than that.
             Some(block) if nargs <= 5 => args[1..5].copy_from_slice(&get(block)),
             _ => {

@@ -44,6 +44,9 @@ impl Scale {
     /// fit one credit's bytes.
     pub const LONG_COST: u8 = 2;
 
+    /// Cost of a short: with all its arguments it fits one credit's bytes.
+    pub const SHORT_COST: u8 = 1;
+
     /// The smallest credit, in bytes: the original's.
     pub const LEAST_BYTES: u32 = 256;
 

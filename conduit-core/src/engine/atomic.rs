@@ -81,7 +81,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         blocking: Blocking,
     ) -> Result<Started> {
         let size = request.ty.size();
-        let segment = self.remote(operation, target, offset, size)?;
+        let segment = self.remote_access(operation, target, offset, size)?;
         if !offset.is_multiple_of(size) {
             return Err(Error::Misaligned {
                 operation,

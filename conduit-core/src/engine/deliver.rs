@@ -119,6 +119,21 @@ pub(super) mod context {
     }
 }
 
+/// Dropped only by a handler's panic, which ends the job: nobody may run the same message again, and threads that wait
+/// for what it should have brought must hear of it.
+struct Panicking<'a, N: Ni, M: Mode>(&'a Engine<N, M>, u8);
+
+impl<N: Ni, M: Mode> Drop for Panicking<'_, N, M> {
+    #[cold]
+    fn drop(&mut self) {
+        let Self(engine, handler) = *self;
+        engine.fail(Error::HandlerPanicked {
+            rank: engine.rank,
+            handler,
+        });
+    }
+}
+
 type Tables<N, M> = Vec<Box<Table<Handler<N, M>>>>;
 
 /// The table of handlers, replaced as a whole by each registration so that a call reads it without a lock.
@@ -222,7 +237,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let payload = match header.category() {
             Category::Short => Payload::None,
             Category::Medium => Payload::Medium(&put.data[at..]),
-            Category::Long => return self.long_arrived(put, &header, &args, at, inbox, hand),
+            Category::Long => return self.long_arrived(*put, &header, &args, at, inbox, hand),
         };
         self.run_request(put.source, &header, &args, payload, inbox, hand)
     }
@@ -230,7 +245,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     #[inline(never)]
     fn long_arrived(
         &self,
-        put: &PutEvent<'_>,
+        put: PutEvent<'_>,
         header: &Header,
         args: &[u32; MAX_ARGS],
         at: usize,
@@ -366,6 +381,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         entry.check(header)?;
         let _entered = cfg!(debug_assertions).then(|| context::Entered::new(token.context()));
         let args = &args[..usize::from(header.nargs)];
+        let panicking = Panicking(self, header.handler);
         (entry.handler)(&Call {
             engine: self,
             token,
@@ -373,6 +389,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             args,
             payload,
         });
+        std::mem::forget(panicking);
         Ok(())
     }
 

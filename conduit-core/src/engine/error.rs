@@ -94,6 +94,14 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
+    /// A handler panicked, in this call or on another thread. Ends the job.
+    #[error("handler {handler} has panicked on rank {rank}")]
+    HandlerPanicked {
+        /// This rank.
+        rank: Rank,
+        /// The handler's id.
+        handler: u8,
+    },
     /// A handler id that is reserved or a table that doesn't hold.
     #[error("registration of handlers on rank {rank}: {reason}")]
     Register {

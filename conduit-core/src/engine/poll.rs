@@ -339,13 +339,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     fn on_am(&self, event: &Event<'_>, inbox: &mut Inbox, hand: &Hand) {
         match *event {
             Event::Put(ref put) if put.tag == tag::REQ_RB => self.on_request(put, inbox, hand),
-            _ => self.on_rare_am(event, inbox, hand),
+            _ => self.on_rare_am(*event, inbox, hand),
         }
     }
 
     #[inline(never)]
-    fn on_rare_am(&self, event: &Event<'_>, inbox: &mut Inbox, hand: &Hand) {
-        match *event {
+    fn on_rare_am(&self, event: Event<'_>, inbox: &mut Inbox, hand: &Hand) {
+        match event {
             Event::Put(ref put) if put.tag == tag::RARAM => self.on_long_data(put, inbox, hand),
             Event::Put(ref put) if put.tag == tag::CATCH_BASIN => {
                 self.fail(Error::CatchBasin {
@@ -363,13 +363,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     fn on_safe(&self, event: &Event<'_>, drained: &mut u32) {
         match *event {
             Event::Put(ref put) => self.on_reply(put),
-            _ => self.on_completion(event, drained),
+            _ => self.on_completion(*event, drained),
         }
     }
 
     #[inline(never)]
-    fn on_completion(&self, event: &Event<'_>, drained: &mut u32) {
-        match *event {
+    fn on_completion(&self, event: Event<'_>, drained: &mut u32) {
+        match event {
             Event::Send { token } => self.completed(token, Outcome::Done, 0),
             Event::Ack { token, outcome, .. } => self.completed(token, outcome, 0),
             Event::Reply {

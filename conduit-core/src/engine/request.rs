@@ -19,7 +19,7 @@ use super::token::{Role, Token};
 use super::{Engine, Error, Result, index};
 use crate::ni::{Ack, Capabilities, Inject, Ni, Put, Rank, Reach, Submit};
 use crate::threads::{Lock, Mode};
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// Arguments after the first, padded, and a long's descriptor: what goes before a payload.
 pub(super) const MOST_HEAD: usize = Body::args_len(MAX_ARGS) + Long::LEN;
@@ -121,6 +121,69 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// `false`: not sent, as that would have blocked ([`Blocking::Immediate`]).
     #[inline]
     pub fn request_short(
+        &self,
+        target: Rank,
+        handler: u8,
+        args: &[u32],
+        blocking: Blocking,
+    ) -> Result<bool> {
+        // The common case by itself, without anything that only the others need: a mapped peer, credits at hand, room in
+        // its queue. Refusals and checks of the context are in the general way.
+        if !cfg!(debug_assertions)
+            && target < self.size
+            && args.len() <= MAX_ARGS
+            && !self.failed.load(Relaxed)
+            && self.is_mapped(self.ni.reach(target))
+        {
+            // A statement of its own, so that the lock is not held while the message is sent, which may poll.
+            let byte = self.flow.lock().take(target, Scale::SHORT_COST);
+            if let Some(byte) = byte {
+                return self.short_to_mapped(target, handler, args, byte);
+            }
+        }
+        self.request_short_generally(target, handler, args, blocking)
+    }
+
+    #[inline]
+    fn short_to_mapped(
+        &self,
+        target: Rank,
+        handler: u8,
+        args: &[u32],
+        byte: CreditByte,
+    ) -> Result<bool> {
+        let header = Header {
+            flags: Flags::SHORT | Flags::REQUEST | Flags::NO_CHUNK,
+            handler,
+            nargs: args.len() as u8,
+            credit: byte.bits(),
+            chunk: NO_CHUNK,
+            arg0: args.first().copied().unwrap_or(0),
+            lid: NO_LID,
+        };
+        let mut room = [0; Body::args_len(MAX_ARGS)];
+        let head_len = if args.len() > 1 {
+            Body::write_args(args, &mut room)
+        } else {
+            0
+        };
+        let (match_bits, hdr_data) = header.encode(select::REQ_RB);
+        let inject = Inject {
+            target,
+            index: index::AM,
+            match_bits,
+            hdr_data,
+            head: &room[..head_len],
+            body: &[],
+        };
+        if self.ni.inject(&inject)? == Submit::Again {
+            self.inject_slowly("request_short", &inject)?;
+        }
+        Ok(true)
+    }
+
+    #[inline(never)]
+    fn request_short_generally(
         &self,
         target: Rank,
         handler: u8,
@@ -404,14 +467,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if self.ni.inject(&inject)? == Submit::Posted {
             return Ok(());
         }
-        self.inject_slowly(request, &inject)
+        self.inject_slowly(request.operation, &inject)
     }
 
     /// The target's queue is full for the moment. Credits are spent already, so also an immediate request stays until the
     /// network takes it: the target makes room without waiting for anybody.
     #[cold]
-    fn inject_slowly(&self, request: &Request<'_>, inject: &Inject<'_>) -> Result<()> {
-        self.wait_for(request.operation, |engine| {
+    fn inject_slowly(&self, operation: &'static str, inject: &Inject<'_>) -> Result<()> {
+        self.wait_for(operation, |engine| {
             Ok((engine.ni.inject(inject)? == Submit::Posted).then_some(()))
         })
     }

@@ -84,6 +84,19 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(segment)
     }
 
+    /// As [`Engine::remote`], for a put, get or atomic: not in a handler (debug builds), also where it is only a copy.
+    #[inline]
+    pub(super) fn remote_access(
+        &self,
+        operation: &'static str,
+        rank: Rank,
+        offset: usize,
+        length: usize,
+    ) -> Result<&Segment> {
+        self.check_context(operation, am::Operation::Request)?;
+        self.remote(operation, rank, offset, length)
+    }
+
     /// This rank's segment: first byte and length.
     pub fn segment(&self) -> Result<(*mut u8, usize)> {
         let segments = self.segments("segment")?;
@@ -99,7 +112,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Copies `source` to `offset` of the target's segment; it is there when the call returns.
     #[inline]
     pub fn put(&self, target: Rank, offset: usize, source: &[u8]) -> Result<()> {
-        let segment = self.remote("put", target, offset, source.len())?;
+        let segment = self.remote_access("put", target, offset, source.len())?;
         if !segment.window.0.is_null() {
             // SAFETY: the range lies in the window (`remote`), which is valid for writes as long as the network lives.
             // The source may lie in the same segment, hence `copy`. Other ranks may access the range at the same time:
@@ -114,7 +127,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Copies from `offset` of the target's segment to `destination`.
     #[inline]
     pub fn get(&self, destination: &mut [u8], target: Rank, offset: usize) -> Result<()> {
-        let segment = self.remote("get", target, offset, destination.len())?;
+        let segment = self.remote_access("get", target, offset, destination.len())?;
         if !segment.window.0.is_null() {
             // SAFETY: as in `put`, with the window valid for reads.
             unsafe {
@@ -146,7 +159,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         source: &[u8],
         blocking: Blocking,
     ) -> Result<Option<Handle>> {
-        let segment = self.remote("put_nb", target, offset, source.len())?;
+        let segment = self.remote_access("put_nb", target, offset, source.len())?;
         if !segment.window.0.is_null() {
             // SAFETY: as in `put`.
             unsafe { std::ptr::copy(source.as_ptr(), segment.window.0.add(offset), source.len()) };
@@ -195,7 +208,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         len: usize,
         blocking: Blocking,
     ) -> Result<Option<Handle>> {
-        let segment = self.remote("put_nb_bulk", target, offset, len)?;
+        let segment = self.remote_access("put_nb_bulk", target, offset, len)?;
         if !segment.window.0.is_null() {
             // SAFETY: window as in `put`; the source is the caller's promise.
             unsafe { std::ptr::copy(source, segment.window.0.add(offset), len) };
@@ -232,7 +245,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         len: usize,
         blocking: Blocking,
     ) -> Result<Option<Handle>> {
-        let segment = self.remote("get_nb", target, offset, len)?;
+        let segment = self.remote_access("get_nb", target, offset, len)?;
         if !segment.window.0.is_null() {
             // SAFETY: window as in `put`; the destination is the caller's promise.
             unsafe { std::ptr::copy(segment.window.0.add(offset), destination, len) };
@@ -259,7 +272,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         source: &[u8],
         blocking: Blocking,
     ) -> Result<bool> {
-        let segment = self.remote("put_nbi", target, offset, source.len())?;
+        let segment = self.remote_access("put_nbi", target, offset, source.len())?;
         if !segment.window.0.is_null() {
             // SAFETY: as in `put`.
             unsafe { std::ptr::copy(source.as_ptr(), segment.window.0.add(offset), source.len()) };
@@ -292,7 +305,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         len: usize,
         blocking: Blocking,
     ) -> Result<bool> {
-        let segment = self.remote("put_nbi_bulk", target, offset, len)?;
+        let segment = self.remote_access("put_nbi_bulk", target, offset, len)?;
         if !segment.window.0.is_null() {
             // SAFETY: window as in `put`; the source is the caller's promise.
             unsafe { std::ptr::copy(source, segment.window.0.add(offset), len) };
@@ -329,7 +342,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         len: usize,
         blocking: Blocking,
     ) -> Result<bool> {
-        let segment = self.remote("get_nbi", target, offset, len)?;
+        let segment = self.remote_access("get_nbi", target, offset, len)?;
         if !segment.window.0.is_null() {
             // SAFETY: window as in `put`; the destination is the caller's promise.
             unsafe { std::ptr::copy(segment.window.0.add(offset), destination, len) };
@@ -485,7 +498,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         group: Option<OpId>,
         blocking: Blocking,
     ) -> Result<Option<Handle>> {
-        let segment = self.remote(operation, target, offset, len)?;
+        let segment = self.remote_access(operation, target, offset, len)?;
         if !segment.window.0.is_null() {
             // SAFETY: the range lies in the window, as in `put`.
             unsafe { std::ptr::write_bytes(segment.window.0.add(offset), byte, len) };
