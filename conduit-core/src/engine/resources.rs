@@ -51,6 +51,14 @@ pub(crate) struct Bounce {
     pub(crate) length: usize,
 }
 
+impl Bounce {
+    /// Nothing to copy.
+    const NONE: Self = Self {
+        destination: std::ptr::null_mut(),
+        length: 0,
+    };
+}
+
 // SAFETY: the pointer is only a note; who stores it has promised (`get` is unsafe) that it stays valid until the get has
 // completed, whichever thread completes it.
 unsafe impl Send for Bounce {}
@@ -59,13 +67,7 @@ impl ChunkPool {
     pub(crate) fn new(count: u32) -> Self {
         Self {
             free: (0..count).rev().collect(),
-            bounce: vec![
-                Bounce {
-                    destination: std::ptr::null_mut(),
-                    length: 0
-                };
-                count as usize
-            ],
+            bounce: vec![Bounce::NONE; count as usize],
             held: vec![false; count as usize],
         }
     }
@@ -93,8 +95,11 @@ impl ChunkPool {
         self.bounce[chunk as usize] = bounce;
     }
 
-    pub(crate) fn bounce(&self, chunk: u32) -> Bounce {
-        self.bounce[chunk as usize]
+    /// Ends the get that bounces through a chunk: where its data is to be copied. [`Bounce::NONE`] if there is no such get:
+    /// the number has been at the peer, and must not lead to memory that is the caller's again.
+    pub(crate) fn bounce(&mut self, chunk: u32) -> Bounce {
+        let noted = self.bounce.get_mut(chunk as usize);
+        noted.map_or(Bounce::NONE, |noted| std::mem::replace(noted, Bounce::NONE))
     }
 
     /// Chunks that are not free.
@@ -129,5 +134,22 @@ mod tests {
         assert!(!pool.give(77));
         assert_eq!(pool.take(), Some(first));
         assert_eq!(pool.held(), 2);
+    }
+
+    #[test]
+    fn a_bounced_get_is_copied_once() {
+        let mut pool = ChunkPool::new(2);
+        let chunk = pool.take().unwrap();
+        let mut byte = 0_u8;
+        pool.set_bounce(
+            chunk,
+            Bounce {
+                destination: &raw mut byte,
+                length: 1,
+            },
+        );
+        assert_eq!(pool.bounce(chunk).length, 1);
+        assert_eq!(pool.bounce(chunk).length, 0);
+        assert_eq!(pool.bounce(77).length, 0);
     }
 }
