@@ -1,0 +1,130 @@
+//! What users get wrong: each time one clear message, an end of all ranks, and an exit code that says so.
+
+use conduit_tests::job::{Finished, Job};
+
+const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
+const FACADE: &str = env!("CARGO_BIN_EXE_facade");
+
+fn run(ranks: u32, arguments: &[&str], settings: &[(&str, &str)]) -> Finished {
+    let mut job = Job::new(LAUNCH, ranks, FACADE, arguments);
+    for (name, value) in settings {
+        job = job.env(name, value);
+    }
+    job.run().expect("nothing is left behind")
+}
+
+#[track_caller]
+fn ends(finished: &Finished, code: i32, words: &[&str]) {
+    assert_eq!(finished.code, Some(code), "{finished:#?}");
+    for word in words {
+        assert!(finished.stderr.contains(word), "no {word:?}: {finished:#?}");
+    }
+}
+
+#[test]
+fn calls_with_wrong_arguments_are_refused_and_the_job_goes_on() {
+    for ranks in [1, 3] {
+        ends(&run(ranks, &["bad_calls"], &[]), 0, &[]);
+        ends(
+            &run(ranks, &["bad_calls"], &[("CONDUIT_WINDOWS", "0")]),
+            0,
+            &[],
+        );
+    }
+}
+
+#[test]
+fn a_setting_that_is_wrong_ends_all_ranks() {
+    let table = [
+        ("GASNET_PORTAL_MSG_LIMIT", "5", "12 to"),
+        ("GASNET_PORTAL_MSG_LIMIT", "many", "12 to"),
+        ("GASNET_PORTAL_MSG_LIMIT", "-1", "12 to"),
+        ("GASNET_PORTAL_NUM_TMPMD", "0", "1 to"),
+        ("GASNET_PORTAL_PACKED_LONG", "perhaps", "0"),
+        ("GASNET_PORTAL_SB_CHUNKS", "99999999999999999999", "1 to"),
+        ("GASNET_PORTAL_CRED_PER_NODE", "1", "4 to"),
+        ("GASNET_PORTAL_AMRECV_SPACE", "1", ""),
+        ("GASNET_PORTAL_SB_CHUNK", "8", "GASNET_PORTAL_SB_CHUNKS"),
+        ("CONDUIT_CHUNK", "1000000", ""),
+        ("CONDUIT_NETWORK", "carrier-pigeon", "shm"),
+        ("CONDUIT_NETWORK", "udp", "UDP"),
+    ];
+    for (name, value, word) in table {
+        let finished = run(2, &["calls", "seq"], &[(name, value)]);
+        ends(&finished, 1, &[name, value, word]);
+    }
+}
+
+#[test]
+fn credits_that_do_not_fit_the_receive_space_are_an_error() {
+    let settings = [
+        ("GASNET_PORTAL_CRED_PER_NODE", "60000"),
+        ("GASNET_PORTAL_MAX_CRED_PER_NODE", "65535"),
+        ("GASNET_PORTAL_AMRECV_SPACE", "65536"),
+    ];
+    let finished = run(2, &["calls", "seq"], &settings);
+    ends(&finished, 1, &["GASNET_PORTAL_AMRECV_SPACE", "65536"]);
+}
+
+#[test]
+fn a_segment_larger_than_memory_is_an_error_on_every_rank() {
+    let finished = run(3, &["too_large", "all"], &[]);
+    ends(&finished, 1, &["attach on rank", "the most is"]);
+    // One rank alone: the others can't go on either.
+    let finished = run(3, &["too_large", "last"], &[]);
+    ends(&finished, 1, &["attach on rank 2", "the most is"]);
+    // Allowed by the setting, and still not there.
+    for size in ["1T", "9223372036854775807"] {
+        let finished = run(2, &["too_large", "all"], &[("CONDUIT_MAX_SEGMENT", size)]);
+        ends(&finished, 1, &[]);
+    }
+}
+
+#[test]
+fn a_message_for_a_handler_that_is_not_there_ends_the_job() {
+    let finished = run(3, &["unregistered"], &[]);
+    ends(
+        &finished,
+        1,
+        &["rank 0 on rank 1", "no handler is registered with id 254"],
+    );
+}
+
+#[test]
+fn a_process_starts_once() {
+    ends(&run(2, &["start_twice"], &[]), 0, &[]);
+}
+
+/// Debug builds know what a handler may not do.
+#[cfg(debug_assertions)]
+#[test]
+fn handlers_are_refused_what_they_may_not_do() {
+    for settings in [&[][..], &[("CONDUIT_WINDOWS", "0")]] {
+        ends(&run(2, &["in_handlers"], settings), 0, &[]);
+    }
+}
+
+#[test]
+fn a_handler_that_panics_ends_the_job_with_its_words() {
+    for who in ["main", "threads"] {
+        let finished = run(3, &["panic_in_handler", who], &[]);
+        ends(&finished, 101, &["a handler's last words"]);
+        let times = finished.stderr.matches("last words").count();
+        assert_eq!(times, 1, "the message ran once: {finished:#?}");
+    }
+}
+
+#[test]
+fn any_rank_may_end_the_job() {
+    // While one rank computes, one waits in a barrier and one for a condition.
+    let quick = [("CONDUIT_EXIT_TIMEOUT", "1")];
+    for (code, expected) in [("7", 7), ("0", 0), ("255", 255)] {
+        ends(&run(4, &["exit", code], &quick), expected, &[]);
+    }
+    ends(&run(3, &["exit_in_handler"], &[]), 9, &[]);
+}
+
+#[test]
+fn returning_from_main_ends_the_job() {
+    ends(&run(3, &["return_early"], &[]), 0, &[]);
+}

@@ -1,0 +1,101 @@
+//! Every call of the Rust API in jobs of real processes: all threading modes, one rank to more ranks than processors.
+
+use conduit_tests::job::{Finished, Job};
+
+const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
+const FACADE: &str = env!("CARGO_BIN_EXE_facade");
+
+#[track_caller]
+fn succeeds(ranks: u32, arguments: &[&str], settings: &[(&str, &str)]) -> Finished {
+    let mut job = Job::new(LAUNCH, ranks, FACADE, arguments);
+    for (name, value) in settings {
+        job = job.env(name, value);
+    }
+    let finished = job.run().expect("nothing is left behind");
+    assert_eq!(
+        finished.code,
+        Some(0),
+        "{ranks} ranks, {arguments:?}, {settings:?}: {finished:#?}"
+    );
+    finished
+}
+
+/// Settings that change the way that operations go.
+const WAYS: [&[(&str, &str)]; 5] = [
+    &[("CONDUIT_WINDOWS", "0")],
+    &[("CONDUIT_INJECT", "0")],
+    &[("CONDUIT_WINDOWS", "0"), ("CONDUIT_INJECT", "0")],
+    &[("CONDUIT_WINDOWS", "0"), ("GASNET_PORTAL_PACKED_LONG", "0")],
+    &[
+        ("CONDUIT_WINDOWS", "0"),
+        ("CONDUIT_CHUNK", "1024"),
+        ("GASNET_PORTAL_MSG_LIMIT", "12"),
+        ("GASNET_PORTAL_NUM_TMPMD", "1"),
+        ("GASNET_PORTAL_SB_CHUNKS", "4"),
+        ("GASNET_PORTAL_RPL_CHUNKS", "1"),
+        ("GASNET_PORTAL_CRED_PER_NODE", "4"),
+        ("GASNET_PORTAL_BANKED_CREDITS", "0"),
+    ],
+];
+
+#[test]
+fn every_call_in_every_mode() {
+    for mode in ["seq", "parsync", "par"] {
+        for ranks in [1, 2, 4] {
+            succeeds(ranks, &["calls", mode], &[]);
+        }
+    }
+}
+
+#[test]
+fn every_call_with_more_ranks_than_processors() {
+    succeeds(16, &["calls", "seq"], &[]);
+    succeeds(16, &["calls", "par"], &[]);
+}
+
+#[test]
+fn every_call_every_way() {
+    for settings in WAYS {
+        for (ranks, mode) in [(1, "seq"), (2, "par"), (3, "seq")] {
+            succeeds(ranks, &["calls", mode], settings);
+        }
+    }
+}
+
+#[test]
+fn a_program_started_alone_is_a_job_of_one() {
+    let status = std::process::Command::new(FACADE)
+        .args(["calls", "seq"])
+        .status();
+    assert!(status.expect("the program starts").success());
+}
+
+#[test]
+fn several_threads_at_once() {
+    for ranks in [1, 2, 4] {
+        succeeds(ranks, &["threads"], &[]);
+    }
+    for settings in WAYS {
+        succeeds(2, &["threads"], settings);
+    }
+}
+
+/// With flow control requests never fall into the catch basin, which would end the job. Without it the receive buffers
+/// hold here too, as the network takes no more than it has room for.
+#[test]
+fn a_flood_from_all_to_one() {
+    for settings in [
+        &[][..],
+        &[("CONDUIT_WINDOWS", "0")],
+        &[("GASNET_PORTAL_FLOW_CONTROL", "0")],
+    ] {
+        for ranks in [2, 8] {
+            succeeds(ranks, &["flood"], settings);
+        }
+    }
+    let tight = [
+        ("GASNET_PORTAL_CRED_PER_NODE", "8"),
+        ("GASNET_PORTAL_BANKED_CREDITS", "0"),
+    ];
+    succeeds(4, &["flood"], &tight);
+}

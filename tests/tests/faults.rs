@@ -1,0 +1,156 @@
+//! Ranks that are killed: all others end soon, one message names the dead, and nothing is left behind.
+//!
+//! `CONDUIT_TEST_KILLS=1000 cargo test -p conduit-tests --test faults random -- --nocapture` is the long run; with
+//! `CONDUIT_TEST_SEED` the same kills come again.
+
+use std::time::{Duration, Instant};
+
+use conduit_run::{How, Launch};
+use conduit_tests::job::{Job, Running};
+use rustix::process::{Signal, kill_process};
+
+const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
+const FACADE: &str = env!("CARGO_BIN_EXE_facade");
+/// Between a rank's death and the end of all.
+const END: Duration = Duration::from_secs(5);
+const STORMS: [&str; 4] = ["puts", "flood", "barriers", "all"];
+
+/// What a run is to be.
+#[derive(Debug, Clone, Copy)]
+struct Kill {
+    ranks: usize,
+    storm: &'static str,
+    victim: usize,
+    after: Duration,
+    windows: bool,
+}
+
+/// Runs a job, kills a rank of it, and says what was wrong with the end.
+fn kill(kill: Kill) -> Result<(), String> {
+    let before = shared_memory();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let job = Launch::new(kill.ranks, FACADE)
+        .args(["storm", kill.storm])
+        .env("CONDUIT_WINDOWS", if kill.windows { "1" } else { "0" })
+        .env("RUST_BACKTRACE", "0")
+        .grace(Duration::from_millis(500))
+        .timeout(Some(Duration::from_secs(30)))
+        .quiet(true)
+        .output(move |rank, stream, line| {
+            let line = String::from_utf8_lossy(line).into_owned();
+            // The receiver is there until the job has ended.
+            let _ = sender.send((rank, stream, line));
+        });
+    let mut job = job.spawn().map_err(|error| error.to_string())?;
+    let ended = job.wait_for(kill.after);
+    if ended.map_err(|error| error.to_string())? {
+        let lines: Vec<_> = receiver.try_iter().collect();
+        return Err(format!("ended before: {lines:?}"));
+    }
+    if !job.killer().kill_rank(kill.victim, 9) {
+        return Err("the victim was not there".to_owned());
+    }
+    let killed = Instant::now();
+    let outcome = job.wait().map_err(|error| error.to_string())?;
+    let time = killed.elapsed();
+    let lines: Vec<_> = receiver.try_iter().collect();
+    if time > END {
+        return Err(format!("the end took {time:?}"));
+    }
+    match outcome.how {
+        How::Killed {
+            rank, signal: 9, ..
+        } if rank == kill.victim => {}
+        how => return Err(format!("{how}; {lines:?}")),
+    }
+    // The launcher's message names the dead rank; the ranks add none.
+    let words: Vec<_> = lines
+        .iter()
+        .filter(|(_, _, line)| line != "ready" && !line.is_empty())
+        .collect();
+    if !words.is_empty() {
+        return Err(format!("more messages than the launcher's: {words:?}"));
+    }
+    let left: Vec<_> = shared_memory()
+        .into_iter()
+        .filter(|name| !before.contains(name))
+        .collect();
+    if !left.is_empty() {
+        return Err(format!("left in /dev/shm: {left:?}"));
+    }
+    Ok(())
+}
+
+/// Names in `/dev/shm` that could be this project's.
+fn shared_memory() -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir("/dev/shm") else {
+        return Vec::new();
+    };
+    let names = entries.flatten().map(|entry| entry.file_name());
+    names
+        .map(|name| name.to_string_lossy().into_owned())
+        .filter(|name| name.contains("conduit"))
+        .collect()
+}
+
+#[test]
+fn a_rank_killed_in_each_storm() {
+    for storm in STORMS {
+        for windows in [true, false] {
+            let run = Kill {
+                ranks: 4,
+                storm,
+                victim: 2,
+                after: Duration::from_millis(200),
+                windows,
+            };
+            if let Err(reason) = kill(run) {
+                panic!("{run:?}: {reason}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_random_rank_at_a_random_moment() {
+    let number = |name: &str, default: u64| match std::env::var(name) {
+        Ok(text) => text.parse().expect("a number"),
+        Err(_) => default,
+    };
+    let runs = number("CONDUIT_TEST_KILLS", 15);
+    let seed = number("CONDUIT_TEST_SEED", fastrand::u64(..));
+    println!("CONDUIT_TEST_SEED={seed}, {runs} runs");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut failed = 0;
+    for at in 0..runs {
+        let ranks = random.usize(2..=6);
+        let run = Kill {
+            ranks,
+            storm: STORMS[random.usize(..STORMS.len())],
+            victim: random.usize(..ranks),
+            // From the middle of the start to the middle of the work.
+            after: Duration::from_micros(random.u64(..200_000)),
+            windows: random.bool(),
+        };
+        if let Err(reason) = kill(run) {
+            failed += 1;
+            println!("run {at}, {run:?}: {reason}");
+        }
+    }
+    assert_eq!(failed, 0, "of {runs} runs; seed {seed}");
+}
+
+/// The harness finds what is left behind, processes and files.
+#[test]
+fn a_killed_launcher_takes_its_ranks_with_it() {
+    for storm in ["all", "barriers"] {
+        let job = Job::new(LAUNCH, 4, FACADE, &["storm", storm]).limit(END);
+        let running: Running = job.start().expect("the job starts");
+        let pid = running.pid();
+        // Somewhere in its start or work; which makes no difference to what must be left.
+        std::thread::sleep(Duration::from_millis(150));
+        kill_process(pid, Signal::KILL).expect("the launcher is there");
+        let finished = running.wait().expect("nothing is left behind");
+        assert_eq!(finished.code, Some(128 + 9), "{finished:#?}");
+    }
+}
