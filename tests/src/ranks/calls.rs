@@ -209,7 +209,10 @@ fn atomics<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
             conduit.atomic(peer, at + 16, AtomicOp::Max, i64::from(conduit.rank()) - 5)?;
             conduit.atomic(peer, at + 24, AtomicOp::Or, 1u32 << conduit.rank())?;
         }
-        while conduit.compare_swap(peer, at + 32, 0u32, 1)? != 0 {}
+        while conduit.compare_swap(peer, at + 32, 0u32, 1)? != 0 {
+            // An atomic on one's own memory need not poll, and the holder's may need this rank's polls.
+            conduit.poll()?;
+        }
         // A lock of the plainest kind: what it protects is not atomic.
         let count = conduit.get_value(peer, at + 40, 8)?;
         conduit.put_value(peer, at + 40, count + 1, 8)?;
