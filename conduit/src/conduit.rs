@@ -1,6 +1,7 @@
 //! The attached rank: what everything is called on.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use conduit_core::barrier::Value;
 use conduit_core::engine::{BarrierOutcome, Engine, Error as EngineError};
@@ -29,6 +30,14 @@ impl<M: Mode> std::fmt::Debug for Conduit<M> {
             .field("size", &self.size())
             .finish_non_exhaustive()
     }
+}
+
+/// Time in which the launcher ends a rank after another has died, with its grace.
+const LAUNCHER_ENDS_RANKS: Duration = Duration::from_secs(3);
+
+/// Whether the launcher reports dead ranks, as `conduit-run` does, so that the others needn't.
+fn launcher_reports() -> bool {
+    std::env::var_os("CONDUIT_LAUNCHER").is_some_and(|value| value == "1")
 }
 
 /// Ends the job: tells the others, waits for them for a bounded time, and ends this process.
@@ -83,7 +92,7 @@ impl<M: Mode> Conduit<M> {
     fn failed(&self, error: EngineError) -> Error {
         if let EngineError::Exited { code, .. } = error {
             // The answer to the rank that ends the job may still be waiting to go out.
-            self.engine.drain(std::time::Duration::from_millis(100));
+            self.engine.drain(Duration::from_millis(100));
             if code == 0 {
                 let _ = self
                     .launcher
@@ -92,6 +101,11 @@ impl<M: Mode> Conduit<M> {
                     .finalize();
             }
             std::process::exit(code);
+        }
+        if matches!(error, EngineError::PeerFailed { .. }) && launcher_reports() {
+            // The launcher names the rank that died first, and is about to end this one; the one that this rank has found
+            // may have been ended by it already.
+            std::thread::sleep(LAUNCHER_ENDS_RANKS);
         }
         Error::Engine(error)
     }
