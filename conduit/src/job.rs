@@ -68,18 +68,11 @@ impl<M: Mode> Job<M> {
         let Handlers {
             mut list, error, ..
         } = handlers;
-        let fits = bytes <= self.most_segment;
-        if let Some(error) = error {
+        let (rank, limit) = (self.rank(), self.most_segment);
+        let too_large = (bytes > limit).then_some(Error::SegmentTooLarge { rank, bytes, limit });
+        if let Some(error) = error.or(too_large) {
+            self.engine.decline_attach(self.launcher.bootstrap())?;
             return Err(error);
-        }
-        if !fits {
-            // The others are told by the launcher, as this rank ends with the error.
-            let limit = self.most_segment;
-            return Err(Error::SegmentTooLarge {
-                rank: self.rank(),
-                bytes,
-                limit,
-            });
         }
         self.engine
             .attach(self.launcher.bootstrap(), &mut list, bytes)?;

@@ -39,7 +39,7 @@ mod transfer;
 mod waiting;
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 pub use atomic::AtomicRequest;
 pub use collective::BarrierOutcome;
@@ -128,6 +128,8 @@ pub struct Engine<N: Ni, M: Mode> {
     segments: OnceLock<Segments>,
     /// Something has gone wrong for good; says so in `fault`.
     failed: AtomicBool,
+    /// Who is inside a poll, in PAR.
+    polling: poll::Polling,
     fault: OnceLock<Error>,
     exit_answers: AtomicU64,
     /// Tells engines of one process apart, for the state that threads keep.
@@ -202,7 +204,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     #[cold]
     fn fail(&self, error: Error) {
         let _ = self.fault.set(error);
-        self.failed.store(true, Relaxed);
+        self.failed.store(true, SeqCst);
     }
 
     /// The reason for which this rank can't go on, if there is one.
@@ -221,6 +223,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     #[cold]
     fn fault_error(&self) -> Result<()> {
+        if M::PARALLEL {
+            self.polling.wait_until_out();
+        }
         match self.fault.get() {
             Some(error) => Err(error.clone()),
             None => Ok(()),

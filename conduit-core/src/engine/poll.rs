@@ -1,7 +1,8 @@
 //! The poll: all of SYS, some of SAFE, and AM only while what a reply needs is in hand.
 
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 
 use am::lid::LidCache;
 
@@ -13,6 +14,46 @@ use super::token::{Role, Token};
 use super::{Engine, Error, Result, index, tag};
 use crate::ni::{Event, Ni, Outcome, PutEvent, Rank, Sink, Unlink};
 use crate::threads::{Lock, Mode};
+
+/// Counts the threads that are inside a poll, in [`crate::threads::Par`].
+///
+/// A call that fails gives its caller's buffers back, so no completion may touch them any more. A thread that polls has
+/// either seen the fault and touches none, or is counted here, and the failing call waits until it is out. (SYNC: the
+/// count goes up before the look at the fault, the fault is recorded before the look at the count, all sequentially
+/// consistent: one of the two is seen.)
+#[derive(Debug, Default)]
+pub(crate) struct Polling {
+    threads: AtomicU32,
+}
+
+thread_local! {
+    /// Polls of any engine that this thread is inside of: a handler may make calls that fail.
+    static INSIDE: Cell<u32> = const { Cell::new(0) };
+}
+
+pub(crate) struct Inside<'a>(&'a Polling);
+
+impl Polling {
+    fn enter(&self) -> Inside<'_> {
+        self.threads.fetch_add(1, SeqCst);
+        INSIDE.set(INSIDE.get() + 1);
+        Inside(self)
+    }
+
+    /// Waits until no other thread is inside.
+    pub(crate) fn wait_until_out(&self) {
+        while self.threads.load(SeqCst) > INSIDE.get() {
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        INSIDE.set(INSIDE.get() - 1);
+        self.0.threads.fetch_sub(1, SeqCst);
+    }
+}
 
 /// Requests that one look at the queue may bring: for each, what its reply needs is in hand.
 const MOST_IN_HAND: u32 = 8;
@@ -148,13 +189,12 @@ impl<N: Ni, M: Mode> Sink for Requests<'_, N, M> {
 /// Where the events of the queue of replies and completions go.
 struct Replies<'a, N: Ni, M: Mode> {
     engine: &'a Engine<N, M>,
-    drained: u32,
 }
 
 impl<N: Ni, M: Mode> Sink for Replies<'_, N, M> {
     #[inline(always)]
     fn event(&mut self, event: Event<'_>) {
-        self.engine.on_safe(&event, &mut self.drained);
+        self.engine.on_safe(&event);
     }
 }
 
@@ -192,7 +232,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     #[inline(never)]
     fn poll_queues(&self) -> u32 {
-        if self.failed.load(Relaxed) {
+        let _polling = M::PARALLEL.then(|| self.polling.enter());
+        // After `enter`, see `Polling`.
+        if self.failed.load(SeqCst) {
             return self.poll_after_fault();
         }
         self.ni.progress();
@@ -220,18 +262,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Completions and replies, up to the limit.
     #[inline]
     fn poll_safe(&self) -> u32 {
-        let mut replies = Replies {
-            engine: self,
-            drained: 0,
-        };
-        let events = self
-            .ni
-            .poll_into(self.safe_eq, limit(self.settings.safe_limit), &mut replies);
-        let drained = replies.drained;
-        for _ in 0..drained {
-            self.relink(index::SAFE, self.reply_buffer());
-        }
-        events
+        let most = limit(self.settings.safe_limit);
+        self.ni
+            .poll_into(self.safe_eq, most, &mut Replies { engine: self })
     }
 
     /// Requests, up to the limit, each only with a hand ready for its reply.
@@ -360,15 +393,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Completions and replies: may be handled at any time, as they never need what isn't there.
     #[inline(always)]
-    fn on_safe(&self, event: &Event<'_>, drained: &mut u32) {
+    fn on_safe(&self, event: &Event<'_>) {
         match *event {
-            Event::Put(ref put) => self.on_reply(put),
-            _ => self.on_completion(*event, drained),
+            Event::Put(ref put) if put.tag != tag::CATCH_BASIN => self.on_reply(put),
+            _ => self.on_completion(*event),
         }
     }
 
     #[inline(never)]
-    fn on_completion(&self, event: Event<'_>, drained: &mut u32) {
+    fn on_completion(&self, event: Event<'_>) {
         match event {
             Event::Send { token } => self.completed(token, Outcome::Done, 0),
             Event::Ack { token, outcome, .. } => self.completed(token, outcome, 0),
@@ -378,7 +411,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 value,
                 ..
             } => self.completed(token, outcome, value),
-            Event::Free { tag: tag::RPL_RB } => *drained += 1,
+            // At once: another thread may be polling already, and the other buffers may be full.
+            Event::Free { tag: tag::RPL_RB } => self.relink(index::SAFE, self.reply_buffer()),
+            Event::Put(put) => {
+                let reason = "a reply found no buffer".to_owned();
+                self.fail(self.bad_message(put.source, reason));
+            }
             _ => {}
         }
     }

@@ -94,7 +94,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// Credits that were taken and not used go back as if a reply had brought them.
-    fn return_credits(&self, target: Rank, byte: CreditByte) -> Result<()> {
+    pub(super) fn return_credits(&self, target: Rank, byte: CreditByte) -> Result<()> {
         let plain = CreditByte::new(false, 0, byte.credits());
         self.flow
             .lock()

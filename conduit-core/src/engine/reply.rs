@@ -73,6 +73,7 @@ impl<N: Ni, M: Mode> Call<'_, N, M> {
             );
         }
         // A refused reply must have no effect, so the rules come before the copy.
+        self.check_args("reply_long", args)?;
         self.may_reply("reply_long")?;
         // SAFETY: `remote` has checked the range against the window, which is valid for writes.
         unsafe {
@@ -105,6 +106,19 @@ impl<N: Ni, M: Mode> Call<'_, N, M> {
         Ok(())
     }
 
+    #[inline]
+    fn check_args(&self, operation: &'static str, args: &[u32]) -> Result<()> {
+        let count = args.len();
+        if count > MAX_ARGS {
+            return Err(Error::TooManyArgs {
+                operation,
+                count,
+                limit: MAX_ARGS,
+            });
+        }
+        Ok(())
+    }
+
     fn may_reply(&self, operation: &'static str) -> Result<()> {
         let rank = self.engine.rank;
         self.token.may_reply().map_err(|reason| Error::Context {
@@ -125,13 +139,7 @@ impl<N: Ni, M: Mode> Call<'_, N, M> {
         long: Option<(Long, Flags)>,
     ) -> Result<()> {
         let (engine, token) = (self.engine, self.token);
-        if args.len() > MAX_ARGS {
-            return Err(Error::TooManyArgs {
-                operation,
-                count: args.len(),
-                limit: MAX_ARGS,
-            });
-        }
+        self.check_args(operation, args)?;
         self.may_reply(operation)?;
         let Some(hand) = self.hand else {
             // Only reply handlers run without a hand, and `may_reply` has refused those.

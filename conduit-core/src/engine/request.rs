@@ -138,7 +138,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             // A statement of its own, so that the lock is not held while the message is sent, which may poll.
             let byte = self.flow.lock().take(target, Scale::SHORT_COST);
             if let Some(byte) = byte {
-                return self.short_to_mapped(target, handler, args, byte);
+                return self.short_to_mapped(target, handler, args, byte, blocking);
             }
         }
         self.request_short_generally(target, handler, args, blocking)
@@ -151,6 +151,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         handler: u8,
         args: &[u32],
         byte: CreditByte,
+        blocking: Blocking,
     ) -> Result<bool> {
         let header = Header {
             flags: Flags::SHORT | Flags::REQUEST | Flags::NO_CHUNK,
@@ -177,7 +178,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             body: &[],
         };
         if self.ni.inject(&inject)? == Submit::Again {
-            self.inject_slowly("request_short", &inject)?;
+            return self.inject_slowly("request_short", &inject, byte, blocking);
         }
         Ok(true)
     }
@@ -438,10 +439,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if self.is_mapped(reach) {
             header.flags |= Flags::NO_CHUNK;
             // SAFETY: the payload is the caller's, valid until the call returns, and `inject` copies it.
-            self.inject(request, &header, &head[..head_len], unsafe {
+            return self.inject(request, &header, &head[..head_len], unsafe {
                 payload.slice()
-            })?;
-            return Ok(true);
+            });
         }
         self.send_from_chunk(request, header, &head[..head_len], payload, reach)?;
         Ok(true)
@@ -454,7 +454,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         header: &Header,
         head: &[u8],
         body: &[u8],
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let (match_bits, hdr_data) = header.encode(select::REQ_RB);
         let inject = Inject {
             target: request.target,
@@ -465,17 +465,27 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             body,
         };
         if self.ni.inject(&inject)? == Submit::Posted {
-            return Ok(());
+            return Ok(true);
         }
-        self.inject_slowly(request.operation, &inject)
+        let byte = CreditByte::from_bits(header.credit);
+        self.inject_slowly(request.operation, &inject, byte, request.blocking)
     }
 
-    /// The target's queue is full for the moment. Credits are spent already, so also an immediate request stays until the
-    /// network takes it: the target makes room without waiting for anybody.
+    /// The target's queue is full for the moment. An immediate request is given up, with its credits.
     #[cold]
-    fn inject_slowly(&self, operation: &'static str, inject: &Inject<'_>) -> Result<()> {
+    fn inject_slowly(
+        &self,
+        operation: &'static str,
+        inject: &Inject<'_>,
+        byte: CreditByte,
+        blocking: Blocking,
+    ) -> Result<bool> {
+        if blocking == Blocking::Immediate {
+            self.return_credits(inject.target, byte)?;
+            return Ok(false);
+        }
         self.wait_for(operation, |engine| {
-            Ok((engine.ni.inject(inject)? == Submit::Posted).then_some(()))
+            Ok((engine.ni.inject(inject)? == Submit::Posted).then_some(true))
         })
     }
 
@@ -493,8 +503,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         header.chunk = self.chunk_offset(chunk);
         let length = head.len() + payload.len;
         if reach.inject_size > 0 && length <= reach.inject_size {
+            let waiting = Request {
+                blocking: Blocking::Wait,
+                ..*request
+            };
             // SAFETY: as in `send`.
-            return self.inject(request, &header, head, unsafe { payload.slice() });
+            let payload = unsafe { payload.slice() };
+            return self.inject(&waiting, &header, head, payload).map(drop);
         }
         // SAFETY: the chunk is held, and `length` fits a chunk: heads are at most `MOST_HEAD`, payloads are checked
         // against `max_medium` and `max_packed_long`, which leave room for it. The payload is valid (caller).
@@ -580,7 +595,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 long.dest,
                 (match_bits, hdr_data),
                 group,
-            )?
+            )
+        };
+        let op = match op {
+            Ok(op) => op,
+            Err(error) => {
+                self.return_credits(request.target, byte)?;
+                return Err(error);
+            }
         };
         let mut head = [0; MOST_HEAD];
         Body::write_args(request.args, &mut head);

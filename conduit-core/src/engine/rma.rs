@@ -17,7 +17,9 @@ pub enum Blocking {
     /// Poll until it can start.
     #[default]
     Wait,
-    /// Don't start if that would block (GASNet-EX's immediate flag).
+    /// Don't start if that would block (GASNet-EX's immediate flag). Exact for everything on mapped memory. Where
+    /// operations are messages, what is looked at is credits and send tickets; a chunk, or a piece of a transfer that needs
+    /// more pieces than there are tickets, may still be waited for, which ends as soon as operations under way do.
     Immediate,
 }
 
@@ -44,8 +46,8 @@ impl Handle {
         self.0.map_or(0, OpId::bits)
     }
 
-    /// The handle of a number from [`Handle::into_bits`]. Another number gives a stale handle, which is an error when it
-    /// is synchronised.
+    /// The handle of a number from [`Handle::into_bits`], used once. Another number gives a stale handle, which is an error
+    /// when it is synchronised, or somebody else's operation, which is then lost to its owner.
     pub fn from_bits(bits: u32) -> Self {
         Self(OpId::from_bits(bits))
     }

@@ -32,10 +32,12 @@ const SEGMENT: RegionId = RegionId(2);
 /// Match entries are selected by the low four bits; the others carry the operation.
 const IGNORE: u64 = !select::MASK;
 
-/// Slots of the queue that requests arrive in: enough for the pipelining of a flood, small enough for the cache.
-const AM_SLOTS: usize = 16_384;
-/// Slots of the queue of replies and completions.
-const SAFE_SLOTS: usize = 1024;
+/// Slots of the queue that requests arrive in, over all sources: for each of a few, enough for the bandwidth of mediums.
+const AM_SLOTS: usize = 65_536;
+/// For each source at least, and at most.
+const AM_SLOTS_EACH: (usize, usize) = (4096, 16_384);
+/// Ranks up to which a network may give each source a queue of its own ([`Ni::eq_create`] leaves that to it).
+const OWN_QUEUES: u32 = 16;
 /// Size of a request buffer, as far as chunks allow; the original's with its chunks of 1 KiB.
 const BUFFER_BYTES: u32 = 1 << 20;
 /// Reply buffers that injected replies fill in turn.
@@ -171,6 +173,24 @@ fn plan(size: u32, scale: Scale, settings: &Settings) -> Result<Plan> {
     })
 }
 
+/// Slots of the queue of replies and completions. Its room is this rank's own affair (the Ni contract), as a target that
+/// finds it full takes nothing more from this rank: so there is room for all that this rank can have under way. That is
+/// for each request a reply (at most four slots in the queue, otherwise one), for each reply sent a completion, and for
+/// each send ticket one.
+fn safe_slots(size: u32, plan: &Plan, settings: &Settings) -> usize {
+    let requests = if plan.flow_control() && size <= OWN_QUEUES {
+        u32::from(plan.credits_per_peer()).min(settings.sb_chunks)
+    } else {
+        settings.sb_chunks
+    };
+    let tickets = if settings.msg_limit == 0 {
+        1024
+    } else {
+        settings.msg_limit
+    };
+    4 * requests as usize + settings.rpl_chunks as usize + tickets as usize
+}
+
 impl<N: Ni, M: Mode> Engine<N, M> {
     /// Sets up this rank on a network that has started. Collective: returns when all ranks can be sent to.
     pub fn start(ni: N, bootstrap: &mut dyn Bootstrap, settings: &Settings) -> Result<Self> {
@@ -202,8 +222,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             ni.region_create((settings.sb_chunks + settings.rpl_chunks) as usize * chunk)?;
 
         let sys_eq = ni.eq_create(2 * size as usize + 10)?;
-        let safe_eq = ni.eq_create(SAFE_SLOTS)?;
-        let am_eq = ni.eq_create(AM_SLOTS)?;
+        let safe_eq = ni.eq_create(safe_slots(size, &plan, settings))?;
+        let (least, most) = AM_SLOTS_EACH;
+        let am_eq = ni.eq_create((AM_SLOTS / size as usize).clamp(least, most))?;
         ni.pt_open(index::RAR, None)?;
         ni.pt_open(index::AM, Some(am_eq))?;
         ni.pt_open(index::SAFE, Some(safe_eq))?;
@@ -272,6 +293,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             system_waiting: AtomicBool::new(false),
             segments: OnceLock::new(),
             failed: AtomicBool::new(false),
+            polling: super::poll::Polling::default(),
             fault: OnceLock::new(),
             exit_answers: AtomicU64::new(0),
             identity: IDENTITY.fetch_add(1, Relaxed),
@@ -365,6 +387,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             ..entry
         };
         self.ni.me_append(index::AM, basin)?;
+        // A reply that finds no buffer would be lost and its requester wait for ever, so that is to be seen.
+        let no_buffer = MatchEntry {
+            match_bits: SELECT_RPL_RB.into(),
+            ..basin
+        };
+        self.ni.me_append(index::SAFE, no_buffer)?;
         for _ in 0..REPLY_BUFFERS {
             self.ni.me_append(index::SAFE, self.reply_buffer())?;
         }
@@ -489,6 +517,17 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             .set(segments)
             .map_err(|_| Error::AlreadyAttached { rank: self.rank })?;
         bootstrap.barrier()?;
+        Ok(())
+    }
+
+    /// Takes part in the others' attach without one of its own: all of them fail.
+    pub fn decline_attach(&self, bootstrap: &mut dyn Bootstrap) -> Result<()> {
+        let declined = Announcement {
+            ok: false,
+            len: 0,
+            address: 0,
+        };
+        bootstrap.allgather(&declined.encode())?;
         Ok(())
     }
 

@@ -111,12 +111,48 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             }
         }
         let op = self.begin(operation, group)?;
+        let posted =
+            // SAFETY: the caller's promise.
+            unsafe { self.post_pieces(operation, target, offset, &local, piece, pieces, op) };
+        let copied = match posted {
+            Ok(copied) => copied,
+            Err(error) => {
+                // Pieces are under way that the caller, who gets the error, does not wait for: nothing may touch its memory
+                // any more, which is what a fault brings about.
+                self.fail(error.clone());
+                self.check_fault()?;
+                return Err(error);
+            }
+        };
+        // The initiation itself was a piece, so that the operation could not end before all others were counted.
+        self.finish(op);
+        Ok(match group {
+            Some(_) if copied => Transfer::Member,
+            _ => Transfer::Started { op, copied },
+        })
+    }
+
+    /// All pieces of a transfer, one after the other. Says whether the local memory is not used any more.
+    ///
+    /// # Safety
+    /// As for [`Engine::transfer`].
+    #[expect(clippy::too_many_arguments, reason = "a transfer is all of these")]
+    unsafe fn post_pieces(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        offset: usize,
+        local: &Local,
+        piece: usize,
+        pieces: usize,
+        op: OpId,
+    ) -> Result<bool> {
         let mut copied = true;
         let mut start = 0;
         let mut md = None;
         for _ in 0..pieces {
             let length = piece.min(local.len() - start);
-            let place = self.place(operation, &local, start, length, &mut md, op)?;
+            let place = self.place(operation, local, start, length, &mut md, op)?;
             copied &= matches!(place, Place::Chunk(_));
             // SAFETY: the caller's promise; the piece lies within the local memory.
             unsafe {
@@ -125,7 +161,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                     target,
                     offset + start,
                     length,
-                    &local,
+                    local,
                     start,
                     &place,
                     op,
@@ -133,12 +169,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             };
             start += length;
         }
-        // The initiation itself was a piece, so that the operation could not end before all others were counted.
-        self.finish(op);
-        Ok(match group {
-            Some(_) if copied => Transfer::Member,
-            _ => Transfer::Started { op, copied },
-        })
+        Ok(copied)
     }
 
     fn most_tickets(&self) -> u32 {

@@ -352,9 +352,7 @@ impl<S: Slots> Consumer<S> {
         loop {
             // SYNC (tag): as in `next`.
             if !self.is_ready() {
-                if self.published != self.position {
-                    self.publish_head();
-                }
+                self.publish();
                 return Next::Empty;
             }
             let slot = self.slot();
@@ -403,6 +401,14 @@ impl<S: Slots> Consumer<S> {
             if word.load(Ordering::Relaxed) == feared {
                 word.store(0, Ordering::Relaxed);
             }
+        }
+    }
+
+    /// Frees the slots of all messages that were released.
+    #[cold]
+    pub(crate) fn publish(&mut self) {
+        if self.published != self.position {
+            self.publish_head();
         }
     }
 

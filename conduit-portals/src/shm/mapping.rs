@@ -155,7 +155,10 @@ impl Mapping {
         // SYNC (queue): pairs with the release store in `eq_create`: the shift is there with the offset.
         let offset = queue.offset.load(Ordering::Acquire);
         let shift = queue.shift.load(Ordering::Relaxed);
-        if offset == 0 || !(1..=40).contains(&shift) || !(offset as usize).is_multiple_of(SLOT) {
+        if offset == 0
+            || !(1..=40).contains(&shift)
+            || !(offset as usize).is_multiple_of(align_of::<RingControl>())
+        {
             return None;
         }
         let stride = ring_stride(shift);

@@ -125,7 +125,10 @@ impl<M: Mode> Ni for Shm<M> {
 
 impl<M: Mode> Drop for Shm<M> {
     fn drop(&mut self) {
-        // A process that ends after this has not failed.
+        // A process that ends after this has not failed; one that is panicking has.
+        if std::thread::panicking() {
+            return;
+        }
         self.own()
             .control()
             .state

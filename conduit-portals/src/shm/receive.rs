@@ -243,6 +243,8 @@ impl<M: Mode> Shm<M> {
     ) -> bool {
         for _ in 0..BATCH {
             if inbound.pending.is_some() && !self.post_pending(inbound) {
+                // What was taken before is free all the same.
+                inbound.ring.publish();
                 return true;
             }
             let (slot, frame) = match inbound.ring.next() {

@@ -47,8 +47,7 @@ pub fn start_as<M: Mode>() -> Result<Job<M>> {
     host.adapt(&mut settings);
     let most_segment = host.segment_limit(&settings);
     let config = shm_config(&settings, bootstrap.size(), most_segment);
-    let shm = Shm::<M>::start(bootstrap, &config)
-    .map_err(|error| Error::Shm(error.to_string()))?;
+    let shm = Shm::<M>::start(bootstrap, &config).map_err(|error| Error::Shm(error.to_string()))?;
     let engine = Engine::start(shm, bootstrap, &settings)?;
     Ok(Job::new(engine, launcher, most_segment))
 }
