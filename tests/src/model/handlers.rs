@@ -48,13 +48,16 @@ impl Log {
     }
 }
 
+/// What a message is checked by.
+type Check<N, M> = fn(&Call<'_, N, M>, u32, &Plan, &mut Seen) -> Result<(), String>;
+
 /// The handlers of `rank`.
 pub(super) fn handlers<N: Ni + 'static, M: Mode>(
     rank: u32,
     plan: &Arc<Plan>,
     log: &Log,
 ) -> Vec<Registration<Handler<N, M>>> {
-    let make = |id: u8, check: fn(&Call<'_, N, M>, u32, &Plan, &mut Seen) -> Result<(), String>| {
+    let make = |id: u8, check: Check<N, M>| {
         let (plan, log) = (plan.clone(), log.clone());
         let handler: Handler<N, M> = Arc::new(move |call| {
             let mut seen = log.seen();

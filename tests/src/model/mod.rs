@@ -7,6 +7,7 @@
 mod claims;
 mod handlers;
 pub mod plan;
+mod planner;
 mod rank;
 pub mod schedule;
 pub mod turns;

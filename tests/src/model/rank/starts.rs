@@ -1,0 +1,140 @@
+//! The ways to start puts, gets and requests.
+
+use am::Category;
+use conduit_core::engine::Blocking;
+use conduit_core::ni::Ni;
+use conduit_core::threads::Mode;
+
+use super::{Done, Kept, REQUEST, Rank, Sending, Source, Way, text};
+
+impl<N: Ni, M: Mode> Rank<'_, N, M> {
+    pub(super) fn put(&mut self, way: Way, target: u32, at: usize, source: &Source) -> Done {
+        let engine = self.engine;
+        let (own, memory) = match *source {
+            Source::Own { at, len } => {
+                let (base, _) = engine.segment().map_err(text)?;
+                (Some((base.wrapping_add(at), len)), Vec::new())
+            }
+            Source::Private(ref bytes) => (None, bytes.clone()),
+        };
+        let (base, len) = own.unwrap_or((memory.as_ptr().cast_mut(), memory.len()));
+        // SAFETY: the segment, of which nobody writes these bytes in this round, or private memory that is kept.
+        let bytes = unsafe { std::slice::from_raw_parts(base, len) };
+        // SAFETY, of all bulk calls: the same memory, kept until the operation has been synchronised.
+        match way {
+            Way::Blocking => engine.put(target, at, bytes).map_err(text),
+            Way::Handle => {
+                let handle = engine.put_nb(target, at, bytes, Blocking::Wait);
+                // The source is free already.
+                self.keep(handle.map_err(text)?, Kept::nothing())
+            }
+            Way::Immediate => {
+                let handle = self.ask(|| engine.put_nb(target, at, bytes, Blocking::Immediate))?;
+                self.keep(Some(handle), Kept::nothing())
+            }
+            Way::Bulk => {
+                // SAFETY: see above.
+                let handle = unsafe { engine.put_nb_bulk(target, at, base, len, Blocking::Wait) };
+                self.keep(handle.map_err(text)?, Kept::source(memory))
+            }
+            Way::Implicit => {
+                let started = engine.put_nbi(target, at, bytes, Blocking::Wait);
+                self.keep_implicit(started.map_err(text)?, Kept::nothing(), false)
+            }
+            Way::ImplicitBulk => {
+                // SAFETY: see above.
+                let started = unsafe { engine.put_nbi_bulk(target, at, base, len, Blocking::Wait) };
+                self.keep_implicit(started.map_err(text)?, Kept::source(memory), false)
+            }
+        }
+    }
+
+    pub(super) fn get(
+        &mut self,
+        way: Way,
+        target: u32,
+        at: usize,
+        expected: &[u8],
+        own: Option<usize>,
+    ) -> Done {
+        let engine = self.engine;
+        let len = expected.len();
+        let mut memory = if own.is_some() {
+            Vec::new()
+        } else {
+            vec![0x55; len]
+        };
+        let base = match own {
+            Some(at) => engine.segment().map_err(text)?.0.wrapping_add(at),
+            None => memory.as_mut_ptr(),
+        };
+        let kept = |memory| Kept {
+            memory,
+            // What comes to the segment is looked at when the round ends.
+            expected: own.is_none().then(|| expected.to_vec()),
+        };
+        // SAFETY, of all: the segment, of which nobody else uses these bytes in this round, or private memory that is
+        // kept until the operation has been synchronised.
+        match way {
+            Way::Blocking => {
+                // SAFETY: see above.
+                let bytes = unsafe { std::slice::from_raw_parts_mut(base, len) };
+                engine.get(bytes, target, at).map_err(text)?;
+                kept(memory).check()
+            }
+            Way::Handle | Way::Bulk => {
+                // SAFETY: see above.
+                let handle = unsafe { engine.get_nb(base, target, at, len, Blocking::Wait) };
+                self.keep(handle.map_err(text)?, kept(memory))
+            }
+            Way::Immediate => {
+                // SAFETY: see above.
+                let handle = self
+                    .ask(|| unsafe { engine.get_nb(base, target, at, len, Blocking::Immediate) })?;
+                self.keep(Some(handle), kept(memory))
+            }
+            Way::Implicit | Way::ImplicitBulk => {
+                // SAFETY: see above.
+                let started = unsafe { engine.get_nbi(base, target, at, len, Blocking::Wait) };
+                self.keep_implicit(started.map_err(text)?, kept(memory), true)
+            }
+        }
+    }
+
+    pub(super) fn request(&mut self, number: u32, sending: Sending) -> Done {
+        let engine = self.engine;
+        let message = &self.plan.messages[number as usize];
+        let (to, request) = (message.to, message.request);
+        let (args, payload) = (request.args(number, false), request.payload(number, false));
+        let blocking = match sending {
+            Sending::Immediate => Blocking::Immediate,
+            _ => Blocking::Wait,
+        };
+        if sending == Sending::InPlace && request.category == Category::Medium {
+            let prepared =
+                engine.prepare_medium(to, payload.len(), payload.len() + 100, Blocking::Wait);
+            let mut prepared = prepared.map_err(text)?.ok_or("not prepared")?;
+            prepared.payload()[..payload.len()].copy_from_slice(&payload);
+            return prepared.commit(REQUEST, &args, payload.len()).map_err(text);
+        }
+        if sending == Sending::InPlace {
+            let source = (payload.as_ptr(), payload.len());
+            // SAFETY: kept until the round ends, which is after the reply, which the plan has for each of these.
+            let sent = unsafe {
+                engine.request_long_async(to, REQUEST, &args, source, request.at, blocking)
+            };
+            self.longs.push(payload);
+            return sent.map(drop).map_err(text);
+        }
+        self.ask(|| {
+            let sent = match request.category {
+                Category::Short => engine.request_short(to, REQUEST, &args, blocking),
+                Category::Medium => engine.request_medium(to, REQUEST, &args, &payload, blocking),
+                Category::Long => {
+                    engine.request_long(to, REQUEST, &args, &payload, request.at, blocking)
+                }
+            };
+            Ok(sent?.then_some(()))
+        })
+    }
+}
