@@ -51,6 +51,7 @@ pub(crate) fn exit<M: Mode>(
         // All end with the same code, each on its own; the launcher need not step in.
         let _ = launcher.finalize();
     }
+    engine.network().leave();
     std::process::exit(code)
 }
 
@@ -100,6 +101,7 @@ impl<M: Mode> Conduit<M> {
                     .unwrap_or_else(PoisonError::into_inner)
                     .finalize();
             }
+            self.engine.network().leave();
             std::process::exit(code);
         }
         if matches!(error, EngineError::PeerFailed { .. }) && launcher_reports() {

@@ -39,7 +39,7 @@ mod transfer;
 mod waiting;
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 pub use atomic::AtomicRequest;
 pub use collective::BarrierOutcome;
@@ -134,6 +134,8 @@ pub struct Engine<N: Ni, M: Mode> {
     exit_answers: AtomicU64,
     /// Tells engines of one process apart, for the state that threads keep.
     identity: u64,
+    /// Polls that found nothing, for [`Engine::poll`].
+    idle_polls: AtomicU32,
     spin: u32,
     yields: u32,
     _mode: M,

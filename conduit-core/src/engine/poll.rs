@@ -210,7 +210,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     #[inline]
     pub fn poll(&self) -> Result<()> {
         self.check_context("poll", am::Operation::Poll)?;
-        self.poll_once();
+        if self.poll_once() == 0 {
+            self.polled_idly();
+        }
         self.check_fault()
     }
 

@@ -4,7 +4,7 @@
 //! segment.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use am::handlers::Registration;
 use am::select;
@@ -297,6 +297,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             fault: OnceLock::new(),
             exit_answers: AtomicU64::new(0),
             identity: IDENTITY.fetch_add(1, Relaxed),
+            idle_polls: AtomicU32::new(0),
             spin: settings.spin.unwrap_or(super::waiting::DEFAULT_SPIN),
             yields: settings.yields,
             scale,

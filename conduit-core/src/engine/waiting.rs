@@ -3,6 +3,7 @@
 //! Spinning is the fastest where every rank has a core of its own; where there are more ranks than cores the settings
 //! make it yield at once. Sleeping is for long waits: an arriving message wakes the rank.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::{Engine, Error, Result};
@@ -82,17 +83,32 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.look_for_the_dead(operation)
     }
 
-    fn look_for_the_dead(&self, operation: &'static str) -> Result<()> {
-        match self.ni.failed_peer() {
-            Some(peer) => {
-                self.fail(Error::PeerFailed {
-                    operation,
-                    rank: self.rank,
-                    peer,
-                });
-                self.check_fault()
-            }
-            None => Ok(()),
+    /// What a program that only polls is owed as well: now and then a look for dead peers.
+    #[inline]
+    pub(super) fn polled_idly(&self) {
+        let polls = self.idle_polls.load(Relaxed).wrapping_add(1);
+        self.idle_polls.store(polls, Relaxed);
+        if polls.is_multiple_of(LOOK_FOR_THE_DEAD) {
+            // Told by the fault, which the poll looks at next.
+            let _ = self.look_for_the_dead("poll");
         }
+    }
+
+    /// Is there a peer that has died, or that writes what makes no sense? Either ends the job.
+    #[cold]
+    fn look_for_the_dead(&self, operation: &'static str) -> Result<()> {
+        let rank = self.rank;
+        if let Some(peer) = self.ni.failed_peer() {
+            self.fail(Error::PeerFailed {
+                operation,
+                rank,
+                peer,
+            });
+        }
+        if let Some(peer) = self.ni.bad_peer() {
+            let reason = "it has written messages that make no sense".to_owned();
+            self.fail(Error::Protocol { rank, peer, reason });
+        }
+        self.check_fault()
     }
 }

@@ -227,4 +227,8 @@ pub trait Ni {
     fn notify(&self, peer: Rank);
     /// The first peer found dead, where the network can know it (see the module's contract: it need not).
     fn failed_peer(&self) -> Option<Rank>;
+    /// The first peer that was found to write what makes no sense: nothing it sends is certain to arrive any more.
+    fn bad_peer(&self) -> Option<Rank> {
+        None
+    }
 }

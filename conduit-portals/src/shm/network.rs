@@ -115,6 +115,9 @@ impl<M: Mode> Ni for Shm<M> {
     fn notify(&self, peer: Rank) {
         self.notify_peer(peer);
     }
+    fn bad_peer(&self) -> Option<Rank> {
+        self.statistics.read().bad_peer
+    }
     fn failed_peer(&self) -> Option<Rank> {
         self.failures.first(|peer| {
             let control = self.peers[peer as usize].mapping.control();
@@ -123,15 +126,22 @@ impl<M: Mode> Ni for Shm<M> {
     }
 }
 
-impl<M: Mode> Drop for Shm<M> {
-    fn drop(&mut self) {
-        // A process that ends after this has not failed; one that is panicking has.
-        if std::thread::panicking() {
-            return;
-        }
+impl<M: Mode> Shm<M> {
+    /// Says that this rank's process is about to end as it should: peers then don't take it for dead. What they send from
+    /// here on may never be looked at.
+    pub fn leave(&self) {
         self.own()
             .control()
             .state
             .store(STATE_CLOSED, Ordering::Release);
+    }
+}
+
+impl<M: Mode> Drop for Shm<M> {
+    fn drop(&mut self) {
+        // A process that ends after this has not failed; one that is panicking has.
+        if !std::thread::panicking() {
+            self.leave();
+        }
     }
 }
