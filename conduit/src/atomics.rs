@@ -52,7 +52,8 @@ fn request<T: Atom>(op: AtomicOp, operand: T, comparand: T) -> AtomicRequest {
     }
 }
 
-/// Offsets are multiples of the integer's size. Atomics of all ranks on the same integer are atomic with each other.
+/// Offsets are multiples of the integer's size. Atomics of all ranks on the same integer are atomic with each other. A
+/// program that waits for a change polls meanwhile ([`Conduit::wait_until`]): an atomic on mapped memory doesn't.
 impl<M: Mode> Conduit<M> {
     /// Does `op` with `operand` on the integer at `offset` of `target`'s segment, and gives the value from before.
     ///
