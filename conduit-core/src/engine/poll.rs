@@ -56,7 +56,7 @@ impl Drop for Inside<'_> {
 }
 
 /// Requests that one look at the queue may bring: for each, what its reply needs is in hand.
-const MOST_IN_HAND: u32 = 8;
+pub(crate) const MOST_IN_HAND: u32 = 8;
 
 /// What handlers' replies may use: taken before the requests are looked at, so that a reply never has to wait.
 ///

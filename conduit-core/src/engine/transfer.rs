@@ -173,10 +173,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     fn most_tickets(&self) -> u32 {
-        if self.settings.msg_limit == 0 {
-            u32::MAX
-        } else {
-            self.settings.msg_limit / 2
+        match self.settings.msg_limit {
+            0 => u32::MAX,
+            // Some are always held for replies.
+            limit => (limit.saturating_sub(super::poll::MOST_IN_HAND) / 2).max(1),
         }
     }
 
