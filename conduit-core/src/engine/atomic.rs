@@ -2,8 +2,9 @@
 //!
 //! On mapped memory the processor does them, which is atomic with what the network does at its owner.
 
+use super::handle::Handle;
 use super::operations::OpId;
-use super::rma::{Blocking, Handle};
+use super::rma::Blocking;
 use super::token::{Role, Token};
 use super::{Engine, Error, Result, index};
 use crate::ni::{Atomic, AtomicOp, AtomicType, Ni, Rank, Submit, apply_atomic};

@@ -8,7 +8,8 @@ use am::lid::Pairing;
 use am::{Body, Category, DataHeader, Flags, Header, HeaderError, Long, MAX_ARGS};
 use credits::{CreditByte, FlowControl, Violation};
 
-use super::poll::{Hand, Inbox};
+use super::hand::Hand;
+use super::poll::Inbox;
 use super::{Engine, Error, Result};
 use crate::ni::{Capabilities, Ni, PutEvent, Rank};
 use crate::threads::{Lock, Mode};

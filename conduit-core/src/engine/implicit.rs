@@ -6,8 +6,8 @@
 use std::cell::RefCell;
 
 use super::deliver::context::Entered;
+use super::handle::Handle;
 use super::operations::OpId;
-use super::rma::Handle;
 use super::{Engine, Error, Result};
 use crate::ni::Ni;
 use crate::threads::{Lock, Mode};

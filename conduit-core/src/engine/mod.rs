@@ -2,13 +2,13 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `start` | memory, queues and lists of a rank; attach |
-//! | `poll` | poll order and limits, what each event means |
+//! | `start`, `attach` | memory, queues and lists of a rank; its segment |
+//! | `poll`, `hand`, `polling` | poll order and limits, what each event means; what replies need; who is polling |
 //! | `waiting` | spin, yield, sleep |
-//! | `rma`, `transfer` | puts and gets: to mapped memory, and by messages |
+//! | `rma`, `transfer`, `handle` | puts and gets: to mapped memory, and by messages; waiting for them |
 //! | `implicit` | implicit handles and access regions, per thread |
 //! | `atomic` | remote atomics |
-//! | `request`, `reply`, `deliver`, `prepared` | active messages |
+//! | `request`, `request_long`, `reply`, `deliver`, `prepared` | active messages |
 //! | `flow` | credits, the budget of outstanding requests, coalesced returns |
 //! | `collective` | the split-phase barrier |
 //! | `system` | system messages, the end of a job |
@@ -19,17 +19,22 @@
 //! operation id, message, completion event.
 
 mod atomic;
+mod attach;
 mod collective;
 mod deliver;
 mod error;
 mod flow;
+mod hand;
+mod handle;
 mod implicit;
 mod in_use;
 mod operations;
 mod poll;
+mod polling;
 mod prepared;
 mod reply;
 mod request;
+mod request_long;
 mod resources;
 mod rma;
 mod start;
@@ -45,19 +50,21 @@ pub use atomic::AtomicRequest;
 pub use collective::BarrierOutcome;
 pub use deliver::{Call, Handler, Payload};
 pub use error::{Error, Result};
+pub use handle::Handle;
 pub use in_use::InUse;
 pub use prepared::Prepared;
-pub use rma::{Blocking, Handle};
+pub use rma::Blocking;
 
 use crate::barrier::Barrier;
 use crate::ni::{EqId, MdId, Ni, PtIndex, Rank};
 use crate::settings::Settings;
 use crate::threads::{Lock, Mode};
+use attach::Segments;
 use flow::Flow;
 use operations::{OpId, Operations};
 use poll::AmSide;
 use resources::{ChunkPool, Tickets};
-use start::{Control, Segments};
+use start::Control;
 
 /// The portal table: one index per queue (`facts`: a target's queue belongs to its index).
 mod index {
@@ -129,7 +136,7 @@ pub struct Engine<N: Ni, M: Mode> {
     /// Something has gone wrong for good; says so in `fault`.
     failed: AtomicBool,
     /// Who is inside a poll, in PAR.
-    polling: poll::Polling,
+    polling: polling::Polling,
     fault: OnceLock<Error>,
     exit_answers: AtomicU64,
     /// Tells engines of one process apart, for the state that threads keep.

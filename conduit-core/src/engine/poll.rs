@@ -1,115 +1,17 @@
 //! The poll: all of SYS, some of SAFE, and AM only while what a reply needs is in hand.
 
-use std::cell::{Cell, RefCell};
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 
 use am::lid::LidCache;
 
 use super::deliver::PendingLong;
 use super::flow::Returned;
+use super::hand::{Hand, MOST_IN_HAND};
 use super::operations::OpId;
-use super::reply::Deferred;
 use super::token::{Role, Token};
 use super::{Engine, Error, Result, index, tag};
 use crate::ni::{Event, Ni, Outcome, PutEvent, Rank, Sink, Unlink};
 use crate::threads::{Lock, Mode};
-
-/// Counts the threads that are inside a poll, in [`crate::threads::Par`].
-///
-/// A call that fails gives its caller's buffers back, so no completion may touch them any more. A thread that polls has
-/// either seen the fault and touches none, or is counted here, and the failing call waits until it is out. (SYNC: the
-/// count goes up before the look at the fault, the fault is recorded before the look at the count, all sequentially
-/// consistent: one of the two is seen.)
-#[derive(Debug, Default)]
-pub(crate) struct Polling {
-    threads: AtomicU32,
-}
-
-thread_local! {
-    /// Polls of any engine that this thread is inside of: a handler may make calls that fail.
-    static INSIDE: Cell<u32> = const { Cell::new(0) };
-}
-
-pub(crate) struct Inside<'a>(&'a Polling);
-
-impl Polling {
-    fn enter(&self) -> Inside<'_> {
-        self.threads.fetch_add(1, SeqCst);
-        INSIDE.set(INSIDE.get() + 1);
-        Inside(self)
-    }
-
-    /// Waits until no other thread is inside.
-    pub(crate) fn wait_until_out(&self) {
-        while self.threads.load(SeqCst) > INSIDE.get() {
-            std::thread::yield_now();
-        }
-    }
-}
-
-impl Drop for Inside<'_> {
-    fn drop(&mut self) {
-        INSIDE.set(INSIDE.get() - 1);
-        self.0.threads.fetch_sub(1, SeqCst);
-    }
-}
-
-/// Requests that one look at the queue may bring: for each, what its reply needs is in hand.
-pub(crate) const MOST_IN_HAND: u32 = 8;
-
-/// What handlers' replies may use: taken before the requests are looked at, so that a reply never has to wait.
-///
-/// The seed asks for two send tickets, a TMPMD ticket and a RplSB chunk for each request. A reply here is always one
-/// message (a long reply is a copy and a message, or packed), so it is one ticket and one chunk.
-#[derive(Debug, Default)]
-pub(crate) struct Hand {
-    chunks: [Cell<u32>; MOST_IN_HAND as usize],
-    count: Cell<u32>,
-    tickets: Cell<u32>,
-    /// Replies that the network would not take yet; at most one for each request of a look.
-    deferred: RefCell<Vec<Deferred>>,
-}
-
-impl Hand {
-    fn new() -> Self {
-        Self {
-            deferred: RefCell::new(Vec::with_capacity(MOST_IN_HAND as usize)),
-            ..Self::default()
-        }
-    }
-
-    /// A chunk for a reply.
-    #[inline]
-    pub(crate) fn take_chunk(&self) -> Option<u32> {
-        let left = self.count.get().checked_sub(1)?;
-        self.count.set(left);
-        Some(self.chunks[left as usize].get())
-    }
-
-    fn add_chunk(&self, chunk: u32) {
-        let count = self.count.get();
-        self.chunks[count as usize].set(chunk);
-        self.count.set(count + 1);
-    }
-
-    /// A ticket for a reply.
-    #[inline]
-    pub(crate) fn take_ticket(&self) -> bool {
-        let left = self.tickets.get().checked_sub(1);
-        self.tickets.set(left.unwrap_or(0));
-        left.is_some()
-    }
-
-    /// A ticket that was not needed.
-    pub(crate) fn give_ticket(&self) {
-        self.tickets.set(self.tickets.get() + 1);
-    }
-
-    pub(crate) fn defer(&self, reply: Deferred) {
-        self.deferred.borrow_mut().push(reply);
-    }
-}
 
 /// The request side of the poll; one thread at a time has it.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use credits::{CreditByte, FlowControl};
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::deliver::Call;
-use super::poll::Hand;
+use super::hand::Hand;
 use super::request::MOST_HEAD;
 use super::token::{Role, Token};
 use super::{Engine, Error, Result, SELECT_RPL_RB, index};

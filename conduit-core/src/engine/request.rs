@@ -7,14 +7,12 @@
 //! | network without inject | from a ReqSB chunk, which the reply frees | the same, from chunks |
 
 use am::{
-    Body, Category, DataHeader, Flags, Header, Long, MAX_ARGS, NO_CHUNK, NO_LID, Role as AmRole,
-    limits, select,
+    Body, Category, Flags, Header, Long, MAX_ARGS, NO_CHUNK, NO_LID, Role as AmRole, limits, select,
 };
 use credits::{CreditByte, Scale};
 
 use super::flow::Returned;
 use super::rma::Blocking;
-use super::start::Segment;
 use super::token::{Role, Token};
 use super::{Engine, Error, Result, index};
 use crate::ni::{Ack, Capabilities, Inject, Ni, Put, Rank, Reach, Submit};
@@ -32,7 +30,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    const EMPTY: Self = Self {
+    pub(super) const EMPTY: Self = Self {
         base: std::ptr::NonNull::<u8>::dangling().as_ptr(),
         len: 0,
     };
@@ -53,12 +51,12 @@ impl Source {
 }
 
 /// A request being put together.
-struct Request<'a> {
-    operation: &'static str,
-    target: Rank,
-    handler: u8,
-    args: &'a [u32],
-    blocking: Blocking,
+pub(super) struct Request<'a> {
+    pub(super) operation: &'static str,
+    pub(super) target: Rank,
+    pub(super) handler: u8,
+    pub(super) args: &'a [u32],
+    pub(super) blocking: Blocking,
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
@@ -89,7 +87,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     #[inline]
-    fn check_request(&self, request: &Request<'_>) -> Result<()> {
+    pub(super) fn check_request(&self, request: &Request<'_>) -> Result<()> {
         self.check_context(request.operation, am::Operation::Request)?;
         self.check_rank(request.operation, request.target)?;
         if request.args.len() > MAX_ARGS {
@@ -103,7 +101,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.check_fault()
     }
 
-    fn check_payload(&self, request: &Request<'_>, length: usize, limit: usize) -> Result<()> {
+    pub(super) fn check_payload(
+        &self,
+        request: &Request<'_>,
+        length: usize,
+        limit: usize,
+    ) -> Result<()> {
         if length > limit {
             let (operation, rank) = (request.operation, request.target);
             return Err(Error::PayloadTooLong {
@@ -224,105 +227,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.send_request(&request, Category::Medium, None, Source::of(payload))
     }
 
-    /// As [`Engine::request_short`], after placing the payload at `offset` of the target's segment. The payload may be
-    /// reused on return.
-    #[inline]
-    pub fn request_long(
-        &self,
-        target: Rank,
-        handler: u8,
-        args: &[u32],
-        payload: &[u8],
-        offset: usize,
-        blocking: Blocking,
-    ) -> Result<bool> {
-        let request = Request {
-            operation: "request_long",
-            target,
-            handler,
-            args,
-            blocking,
-        };
-        // SAFETY: the borrow keeps the payload valid and unchanged until this call returns; `wait` makes the call last
-        // until the bytes have been read.
-        unsafe { self.long(&request, Source::of(payload), offset, true) }
-    }
-
-    /// As [`Engine::request_long`], returning before the payload has been read.
-    ///
-    /// # Safety
-    /// `[base, base + len)` is valid for reads and not written until the request's reply has arrived (which its handler
-    /// therefore has to send).
-    pub unsafe fn request_long_async(
-        &self,
-        target: Rank,
-        handler: u8,
-        args: &[u32],
-        (base, len): (*const u8, usize),
-        offset: usize,
-        blocking: Blocking,
-    ) -> Result<bool> {
-        let request = Request {
-            operation: "request_long_async",
-            target,
-            handler,
-            args,
-            blocking,
-        };
-        // SAFETY: the caller's promise.
-        unsafe { self.long(&request, Source { base, len }, offset, false) }
-    }
-
-    /// # Safety
-    /// The source is valid and unchanged: until return if `wait`, otherwise until the reply.
-    #[inline]
-    unsafe fn long(
-        &self,
-        request: &Request<'_>,
-        source: Source,
-        offset: usize,
-        wait: bool,
-    ) -> Result<bool> {
-        self.check_request(request)?;
-        self.check_payload(request, source.len, self.max_long_request(request.target))?;
-        let segment = self.remote(request.operation, request.target, offset, source.len)?;
-        let long = Long {
-            dest: offset as u64,
-            length: source.len as u64,
-        };
-        if !segment.window.0.is_null() || source.len == 0 {
-            // The copy must not be seen before the credits are there: a refused request has no effect.
-            let reach = self.ni.reach(request.target);
-            let Some(byte) = self.credits(request, 1)? else {
-                return Ok(false);
-            };
-            if source.len > 0 {
-                // SAFETY: `remote` has checked the range against the window, which is valid for writes; the source is
-                // the caller's promise. Overlap and races are the program's own, as for a put.
-                unsafe { std::ptr::copy(source.base, segment.window.0.add(offset), source.len) };
-            }
-            return self.send(
-                request,
-                Flags::DEST_IN_PLACE,
-                Category::Long,
-                Some(long),
-                Source::EMPTY,
-                byte,
-                reach,
-            );
-        }
-        if self.settings.packed_long
-            && source.len <= limits::max_packed_long(self.chunk, request.args.len())
-        {
-            return self.send_request(request, Category::Long, Some(long), source);
-        }
-        // SAFETY: the caller's promise.
-        unsafe { self.long_in_two(request, segment, source, long, wait) }
-    }
-
     /// Credits, then the message.
     #[inline]
-    fn send_request(
+    pub(super) fn send_request(
         &self,
         request: &Request<'_>,
         category: Category,
@@ -343,7 +250,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     #[inline]
-    fn credits(&self, request: &Request<'_>, cost: u8) -> Result<Option<CreditByte>> {
+    pub(super) fn credits(&self, request: &Request<'_>, cost: u8) -> Result<Option<CreditByte>> {
         self.take_credits(request.operation, request.target, cost, request.blocking)
     }
 
@@ -411,7 +318,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         clippy::too_many_arguments,
         reason = "all parts of one message, inlined into three callers"
     )]
-    fn send(
+    pub(super) fn send(
         &self,
         request: &Request<'_>,
         flags: Flags,
@@ -491,7 +398,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// The seed's way: a chunk holds the request until its reply arrives there.
     #[cold]
-    fn send_from_chunk(
+    pub(super) fn send_from_chunk(
         &self,
         request: &Request<'_>,
         mut header: Header,
@@ -556,106 +463,5 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             let submit = unsafe { engine.ni.put(put)? };
             Ok((submit == Submit::Posted).then_some(()))
         })
-    }
-
-    /// A long whose data travels by itself: a put to the target's segment and a header, paired there by their LID.
-    ///
-    /// # Safety
-    /// As for [`Engine::long`].
-    unsafe fn long_in_two(
-        &self,
-        request: &Request<'_>,
-        segment: &Segment,
-        source: Source,
-        long: Long,
-        wait: bool,
-    ) -> Result<bool> {
-        let reach = self.ni.reach(request.target);
-        if source.len > reach.max_message {
-            // More than one put: the data goes first, as a put that is waited for, and the message says that it is there.
-            // SAFETY: the caller's promise; waiting makes it hold for either kind.
-            return unsafe { self.long_after_put(request, segment, source, long, reach) };
-        }
-        let Some(byte) = self.credits(request, Scale::LONG_COST)? else {
-            return Ok(false);
-        };
-        let lid = self.lids.lock().generate();
-        let (match_bits, hdr_data) = DataHeader {
-            role: AmRole::Request,
-            lid,
-        }
-        .encode(select::RARAM);
-        let group = (!wait).then_some(self.detached);
-        // SAFETY: the caller's promise.
-        let op = unsafe {
-            self.send_long_data(
-                request.operation,
-                request.target,
-                source,
-                long.dest,
-                (match_bits, hdr_data),
-                group,
-            )
-        };
-        let op = match op {
-            Ok(op) => op,
-            Err(error) => {
-                self.return_credits(request.target, byte)?;
-                return Err(error);
-            }
-        };
-        let mut head = [0; MOST_HEAD];
-        Body::write_args(request.args, &mut head);
-        let head_len = long.write(request.args.len(), &mut head);
-        let header = Header {
-            flags: Flags::of(Category::Long, AmRole::Request),
-            handler: request.handler,
-            nargs: request.args.len() as u8,
-            credit: byte.bits(),
-            chunk: NO_CHUNK,
-            arg0: request.args.first().copied().unwrap_or(0),
-            lid,
-        };
-        self.send_from_chunk(request, header, &head[..head_len], Source::EMPTY, reach)?;
-        if wait {
-            self.wait_for(request.operation, |engine| {
-                Ok(engine.operations.lock().take(op))
-            })?;
-        }
-        Ok(true)
-    }
-
-    /// # Safety
-    /// The source is valid and unchanged until return.
-    unsafe fn long_after_put(
-        &self,
-        request: &Request<'_>,
-        segment: &Segment,
-        source: Source,
-        long: Long,
-        reach: &Reach,
-    ) -> Result<bool> {
-        let Some(byte) = self.credits(request, 1)? else {
-            return Ok(false);
-        };
-        // SAFETY: the caller's promise; the range was checked when `segment` was found.
-        unsafe {
-            self.put_pieces_and_wait(
-                request.operation,
-                request.target,
-                segment,
-                long.dest as usize,
-                source,
-            )?
-        };
-        self.send(
-            request,
-            Flags::DEST_IN_PLACE,
-            Category::Long,
-            Some(long),
-            Source::EMPTY,
-            byte,
-            reach,
-        )
     }
 }

@@ -1,4 +1,4 @@
-//! Start of a rank's engine: its memory, queues, match lists and descriptors; and attach.
+//! Start of a rank's engine: its memory, queues, match lists and descriptors.
 //!
 //! Regions are created in the same order on all ranks, so their numbers are known without exchange: control, chunks,
 //! segment.
@@ -6,7 +6,6 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use am::handlers::Registration;
 use am::select;
 use credits::{Overrides, Plan, Policy, Scale};
 
@@ -14,23 +13,21 @@ use super::flow::Flow;
 use super::operations::Operations;
 use super::poll::AmSide;
 use super::resources::{ChunkPool, Tickets};
-use super::{
-    Engine, Error, Handler, IDENTITY, Result, SELECT_RPL_RB, deliver, in_use, index, system, tag,
-};
+use super::{Engine, Error, IDENTITY, Result, SELECT_RPL_RB, deliver, in_use, index, system, tag};
 use crate::barrier::Barrier;
 use crate::bootstrap::Bootstrap;
 use crate::ni::{
-    Capabilities, MatchEntry, MdId, MeEvents, MeMemory, MeOptions, Ni, NiError, Rank, RegionId,
+    Capabilities, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, NiError, Rank, RegionId,
 };
 use crate::settings::Settings;
 use crate::threads::{Lock, Mode};
 
 const CONTROL: RegionId = RegionId(0);
 const CHUNKS: RegionId = RegionId(1);
-const SEGMENT: RegionId = RegionId(2);
+pub(super) const SEGMENT: RegionId = RegionId(2);
 
 /// Match entries are selected by the low four bits; the others carry the operation.
-const IGNORE: u64 = !select::MASK;
+pub(super) const IGNORE: u64 = !select::MASK;
 
 /// Slots of the queue that requests arrive in, over all sources: for each of a few, enough for the bandwidth of mediums.
 const AM_SLOTS: usize = 65_536;
@@ -98,55 +95,6 @@ impl Control {
     /// Number of barrier cells.
     pub(crate) fn cells(&self) -> usize {
         self.cells
-    }
-}
-
-/// A rank's segment as seen from here.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Segment {
-    /// Where it is mapped here; null where it is not.
-    pub(crate) window: Shared,
-    /// Its bytes.
-    pub(crate) len: usize,
-    /// Its address at its owner.
-    pub(crate) address: u64,
-}
-
-/// All segments, and the descriptor of one's own. 24 bytes a rank.
-#[derive(Debug)]
-pub(crate) struct Segments {
-    pub(crate) of: Box<[Segment]>,
-    /// This rank's segment in this process.
-    pub(crate) own: Shared,
-    /// RARSRC: the initiating side of this rank's segment. `None` for an empty segment.
-    pub(crate) md: Option<MdId>,
-}
-
-/// What a rank tells the others when it attaches.
-struct Announcement {
-    ok: bool,
-    len: u64,
-    address: u64,
-}
-
-impl Announcement {
-    fn encode(&self) -> [u8; 17] {
-        let mut bytes = [0; 17];
-        bytes[0] = self.ok.into();
-        bytes[1..9].copy_from_slice(&self.len.to_le_bytes());
-        bytes[9..17].copy_from_slice(&self.address.to_le_bytes());
-        bytes
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let (ok, rest) = bytes.split_first()?;
-        let (len, rest) = rest.split_first_chunk::<8>()?;
-        let (address, _) = rest.split_first_chunk::<8>()?;
-        Some(Self {
-            ok: *ok == 1,
-            len: u64::from_le_bytes(*len),
-            address: u64::from_le_bytes(*address),
-        })
     }
 }
 
@@ -293,7 +241,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             system_waiting: AtomicBool::new(false),
             segments: OnceLock::new(),
             failed: AtomicBool::new(false),
-            polling: super::poll::Polling::default(),
+            polling: super::polling::Polling::default(),
             fault: OnceLock::new(),
             exit_answers: AtomicU64::new(0),
             identity: IDENTITY.fetch_add(1, Relaxed),
@@ -468,157 +416,4 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.control.peers = (0..self.size).map(find).collect::<Result<_, _>>()?;
         Ok(self)
     }
-
-    /// Registers handlers and attaches a segment of `bytes` (rounded up to whole pages). Collective, once.
-    ///
-    /// A rank that cannot attach makes all ranks fail, each with an error.
-    pub fn attach(
-        &self,
-        bootstrap: &mut dyn Bootstrap,
-        handlers: &mut [Registration<Handler<N, M>>],
-        bytes: usize,
-    ) -> Result<()> {
-        if self.segments.get().is_some() {
-            return Err(Error::AlreadyAttached { rank: self.rank });
-        }
-        let made = self
-            .register(handlers)
-            .and_then(|()| self.make_segment(bytes));
-        let announcement = match &made {
-            Ok(segment) => Announcement {
-                ok: true,
-                len: segment.len as u64,
-                address: segment
-                    .base
-                    .map_or(0, |base| base.0.expose_provenance() as u64),
-            },
-            Err(_) => Announcement {
-                ok: false,
-                len: 0,
-                address: 0,
-            },
-        };
-        let all = bootstrap.allgather(&announcement.encode())?;
-        let made = made?;
-        let mut of = Vec::with_capacity(all.len());
-        for (peer, bytes) in (0..).zip(&all) {
-            let announced = Announcement::decode(bytes)
-                .filter(|announced| announced.ok)
-                .ok_or_else(|| {
-                    Error::Bootstrap(format!("attach: rank {peer} could not attach its segment"))
-                })?;
-            of.push(self.locate(peer, &announced)?);
-        }
-        let segments = Segments {
-            of: of.into(),
-            own: made.base.unwrap_or(Shared(std::ptr::null_mut())),
-            md: made.md,
-        };
-        self.segments
-            .set(segments)
-            .map_err(|_| Error::AlreadyAttached { rank: self.rank })?;
-        bootstrap.barrier()?;
-        Ok(())
-    }
-
-    /// Takes part in the others' attach without one of its own: all of them fail.
-    pub fn decline_attach(&self, bootstrap: &mut dyn Bootstrap) -> Result<()> {
-        let declined = Announcement {
-            ok: false,
-            len: 0,
-            address: 0,
-        };
-        bootstrap.allgather(&declined.encode())?;
-        Ok(())
-    }
-
-    fn make_segment(&self, bytes: usize) -> Result<Made> {
-        if bytes == 0 {
-            return Ok(Made {
-                base: None,
-                len: 0,
-                md: None,
-            });
-        }
-        let region = self.ni.region_create(bytes)?;
-        debug_assert_eq!(
-            region.id, SEGMENT,
-            "regions are created in the same order on all ranks"
-        );
-        let entry = MatchEntry {
-            memory: MeMemory::Region {
-                region: region.id,
-                offset: 0,
-                len: region.len,
-            },
-            match_bits: select::RAR.into(),
-            ignore_bits: IGNORE,
-            source: None,
-            options: MeOptions::PUT | MeOptions::GET | MeOptions::ATOMIC,
-            events: MeEvents::empty(),
-            tag: tag::RAR,
-        };
-        self.ni.me_append(index::RAR, entry)?;
-        let raram = MatchEntry {
-            match_bits: select::RARAM.into(),
-            options: MeOptions::PUT,
-            events: MeEvents::OPERATION,
-            tag: tag::RARAM,
-            ..entry
-        };
-        self.ni.me_append(index::AM, raram)?;
-        // SAFETY: the segment is network memory that lives as long as the network. That local code doesn't change bytes
-        // under way is the contract of the calls that use this descriptor.
-        let md = unsafe { self.ni.md_bind(region.base, region.len, self.safe_eq)? };
-        Ok(Made {
-            base: Some(Shared(region.base)),
-            len: region.len,
-            md: Some(md),
-        })
-    }
-
-    /// Where a peer's segment is, from here.
-    fn locate(&self, peer: Rank, announced: &Announcement) -> Result<Segment> {
-        let len = announced.len as usize;
-        let mut window = Shared(std::ptr::null_mut());
-        if len > 0
-            && let Some(found) = self.ni.window(peer, SEGMENT)
-        {
-            if found.len < len {
-                let reason = format!(
-                    "announced a segment of {len} bytes, mapped are {}",
-                    found.len
-                );
-                return Err(NiError::BadPeer {
-                    operation: "attach",
-                    rank: peer,
-                    reason,
-                }
-                .into());
-            }
-            window = Shared(found.base);
-        }
-        Ok(Segment {
-            window,
-            len,
-            address: announced.address,
-        })
-    }
-
-    pub(super) fn segments(&self, operation: &'static str) -> Result<&Segments> {
-        match self.segments.get() {
-            Some(segments) => Ok(segments),
-            None => Err(Error::NotAttached {
-                operation,
-                rank: self.rank,
-            }),
-        }
-    }
-}
-
-/// This rank's segment, before the others know of it.
-struct Made {
-    base: Option<Shared>,
-    len: usize,
-    md: Option<MdId>,
 }

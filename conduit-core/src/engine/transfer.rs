@@ -5,11 +5,12 @@
 
 use am::select;
 
+use super::attach::Segment;
+use super::handle::Handle;
 use super::operations::OpId;
 use super::request::Source;
 use super::resources::Bounce;
-use super::rma::{Blocking, Handle};
-use super::start::Segment;
+use super::rma::Blocking;
 use super::token::{Role, Token};
 use super::{Engine, Error, Result, index};
 use crate::ni::{Ack, Get, MdId, Ni, NiError, Put, Rank, Submit};
@@ -176,7 +177,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         match self.settings.msg_limit {
             0 => u32::MAX,
             // Some are always held for replies.
-            limit => (limit.saturating_sub(super::poll::MOST_IN_HAND) / 2).max(1),
+            limit => (limit.saturating_sub(super::hand::MOST_IN_HAND) / 2).max(1),
         }
     }
 

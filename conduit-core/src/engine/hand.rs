@@ -1,0 +1,61 @@
+//! What replies need, taken before the requests are looked at.
+
+use std::cell::{Cell, RefCell};
+
+use super::reply::Deferred;
+
+/// Requests that one look at the queue may bring: for each, what its reply needs is in hand.
+pub(crate) const MOST_IN_HAND: u32 = 8;
+
+/// What handlers' replies may use: taken before the requests are looked at, so that a reply never has to wait.
+///
+/// The seed asks for two send tickets, a TMPMD ticket and a RplSB chunk for each request. A reply here is always one
+/// message (a long reply is a copy and a message, or packed), so it is one ticket and one chunk.
+#[derive(Debug, Default)]
+pub(crate) struct Hand {
+    chunks: [Cell<u32>; MOST_IN_HAND as usize],
+    pub(super) count: Cell<u32>,
+    pub(super) tickets: Cell<u32>,
+    /// Replies that the network would not take yet; at most one for each request of a look.
+    pub(super) deferred: RefCell<Vec<Deferred>>,
+}
+
+impl Hand {
+    pub(super) fn new() -> Self {
+        Self {
+            deferred: RefCell::new(Vec::with_capacity(MOST_IN_HAND as usize)),
+            ..Self::default()
+        }
+    }
+
+    /// A chunk for a reply.
+    #[inline]
+    pub(crate) fn take_chunk(&self) -> Option<u32> {
+        let left = self.count.get().checked_sub(1)?;
+        self.count.set(left);
+        Some(self.chunks[left as usize].get())
+    }
+
+    pub(super) fn add_chunk(&self, chunk: u32) {
+        let count = self.count.get();
+        self.chunks[count as usize].set(chunk);
+        self.count.set(count + 1);
+    }
+
+    /// A ticket for a reply.
+    #[inline]
+    pub(crate) fn take_ticket(&self) -> bool {
+        let left = self.tickets.get().checked_sub(1);
+        self.tickets.set(left.unwrap_or(0));
+        left.is_some()
+    }
+
+    /// A ticket that was not needed.
+    pub(crate) fn give_ticket(&self) {
+        self.tickets.set(self.tickets.get() + 1);
+    }
+
+    pub(crate) fn defer(&self, reply: Deferred) {
+        self.deferred.borrow_mut().push(reply);
+    }
+}
