@@ -20,6 +20,39 @@ pub(crate) struct Segment {
     pub(crate) address: u64,
 }
 
+impl Segment {
+    /// Stores to the segment if it is mapped here. `false`: it is not, and nothing has happened.
+    ///
+    /// # Safety
+    /// `[offset, offset + len)` lies in the segment (`Engine::remote` has checked it) and `source` is valid for reads of
+    /// `len` bytes.
+    #[inline(always)]
+    pub(super) unsafe fn store(&self, offset: usize, source: *const u8, len: usize) -> bool {
+        if self.window.0.is_null() {
+            return false;
+        }
+        // SAFETY: the range lies in the window, which is valid for writes as long as the network lives. The source may lie
+        // in the same segment, hence `copy`. Other ranks may access the range at the same time: GASNet leaves the result of
+        // such races open; no reference to it exists here.
+        unsafe { std::ptr::copy(source, self.window.0.add(offset), len) };
+        true
+    }
+
+    /// Loads from the segment if it is mapped here. `false`: it is not, and nothing has happened.
+    ///
+    /// # Safety
+    /// As for [`Segment::store`], with `destination` valid for writes.
+    #[inline(always)]
+    pub(super) unsafe fn load(&self, offset: usize, destination: *mut u8, len: usize) -> bool {
+        if self.window.0.is_null() {
+            return false;
+        }
+        // SAFETY: as in `store`, with the window valid for reads.
+        unsafe { std::ptr::copy(self.window.0.add(offset), destination, len) };
+        true
+    }
+}
+
 /// All segments, and the descriptor of one's own. 24 bytes a rank.
 #[derive(Debug)]
 pub(crate) struct Segments {

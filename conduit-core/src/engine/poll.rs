@@ -48,9 +48,7 @@ impl AmSide {
             inbox,
         }
     }
-}
 
-impl AmSide {
     /// Tickets and chunks that are ready for the next replies, and longs of which one half is there.
     pub(crate) fn held(&self) -> (u32, u32, u32) {
         (

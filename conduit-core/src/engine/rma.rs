@@ -86,11 +86,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     #[inline]
     pub fn put(&self, target: Rank, offset: usize, source: &[u8]) -> Result<()> {
         let segment = self.remote_access("put", target, offset, source.len())?;
-        if !segment.window.0.is_null() {
-            // SAFETY: the range lies in the window (`remote`), which is valid for writes as long as the network lives.
-            // The source may lie in the same segment, hence `copy`. Other ranks may access the range at the same time:
-            // GASNet leaves the result of such races open; no reference to it exists here.
-            unsafe { std::ptr::copy(source.as_ptr(), segment.window.0.add(offset), source.len()) };
+        // SAFETY: the range was checked by `remote`; the source is borrowed.
+        if unsafe { segment.store(offset, source.as_ptr(), source.len()) } {
             return Ok(());
         }
         // SAFETY: the borrow outlives the call, which waits.
@@ -101,15 +98,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     #[inline]
     pub fn get(&self, destination: &mut [u8], target: Rank, offset: usize) -> Result<()> {
         let segment = self.remote_access("get", target, offset, destination.len())?;
-        if !segment.window.0.is_null() {
-            // SAFETY: as in `put`, with the window valid for reads.
-            unsafe {
-                std::ptr::copy(
-                    segment.window.0.add(offset),
-                    destination.as_mut_ptr(),
-                    destination.len(),
-                )
-            };
+        // SAFETY: the range was checked by `remote`; the destination is mutably borrowed.
+        if unsafe { segment.load(offset, destination.as_mut_ptr(), destination.len()) } {
             return Ok(());
         }
         self.check_context("get", am::Operation::Request)?;
@@ -133,9 +123,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         blocking: Blocking,
     ) -> Result<Option<Handle>> {
         let segment = self.remote_access("put_nb", target, offset, source.len())?;
-        if !segment.window.0.is_null() {
-            // SAFETY: as in `put`.
-            unsafe { std::ptr::copy(source.as_ptr(), segment.window.0.add(offset), source.len()) };
+        // SAFETY: as in `put`.
+        if unsafe { segment.store(offset, source.as_ptr(), source.len()) } {
             return Ok(Some(Handle::DONE));
         }
         self.put_copied("put_nb", target, segment, offset, source, None, blocking)
@@ -157,7 +146,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     ) -> Result<Option<Handle>> {
         self.check_context(operation, am::Operation::Request)?;
         let local = Local::Source(Source::of(source));
-        // SAFETY: the source is valid during this call; if the transfer still reads it at its return, `wait_local` waits.
+        // SAFETY: the source is valid during this call; while the transfer still reads it, the wait below goes on.
         let started =
             unsafe { self.transfer(operation, target, segment, offset, local, group, blocking)? };
         if let Transfer::Started { op, copied: false } = started {
@@ -182,9 +171,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         blocking: Blocking,
     ) -> Result<Option<Handle>> {
         let segment = self.remote_access("put_nb_bulk", target, offset, len)?;
-        if !segment.window.0.is_null() {
-            // SAFETY: window as in `put`; the source is the caller's promise.
-            unsafe { std::ptr::copy(source, segment.window.0.add(offset), len) };
+        // SAFETY: range as in `put`; the source is the caller's promise.
+        if unsafe { segment.store(offset, source, len) } {
             return Ok(Some(Handle::DONE));
         }
         self.check_context("put_nb_bulk", am::Operation::Request)?;
@@ -219,9 +207,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         blocking: Blocking,
     ) -> Result<Option<Handle>> {
         let segment = self.remote_access("get_nb", target, offset, len)?;
-        if !segment.window.0.is_null() {
-            // SAFETY: window as in `put`; the destination is the caller's promise.
-            unsafe { std::ptr::copy(segment.window.0.add(offset), destination, len) };
+        // SAFETY: range as in `get`; the destination is the caller's promise.
+        if unsafe { segment.load(offset, destination, len) } {
             return Ok(Some(Handle::DONE));
         }
         self.check_context("get_nb", am::Operation::Request)?;
@@ -246,9 +233,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         blocking: Blocking,
     ) -> Result<bool> {
         let segment = self.remote_access("put_nbi", target, offset, source.len())?;
-        if !segment.window.0.is_null() {
-            // SAFETY: as in `put`.
-            unsafe { std::ptr::copy(source.as_ptr(), segment.window.0.add(offset), source.len()) };
+        // SAFETY: as in `put`.
+        if unsafe { segment.store(offset, source.as_ptr(), source.len()) } {
             return Ok(true);
         }
         let group = self.implicit_group("put_nbi", implicit::Class::Puts)?;
@@ -279,9 +265,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         blocking: Blocking,
     ) -> Result<bool> {
         let segment = self.remote_access("put_nbi_bulk", target, offset, len)?;
-        if !segment.window.0.is_null() {
-            // SAFETY: window as in `put`; the source is the caller's promise.
-            unsafe { std::ptr::copy(source, segment.window.0.add(offset), len) };
+        // SAFETY: range as in `put`; the source is the caller's promise.
+        if unsafe { segment.store(offset, source, len) } {
             return Ok(true);
         }
         self.check_context("put_nbi_bulk", am::Operation::Request)?;
@@ -316,9 +301,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         blocking: Blocking,
     ) -> Result<bool> {
         let segment = self.remote_access("get_nbi", target, offset, len)?;
-        if !segment.window.0.is_null() {
-            // SAFETY: window as in `put`; the destination is the caller's promise.
-            unsafe { std::ptr::copy(segment.window.0.add(offset), destination, len) };
+        // SAFETY: range as in `get`; the destination is the caller's promise.
+        if unsafe { segment.load(offset, destination, len) } {
             return Ok(true);
         }
         self.check_context("get_nbi", am::Operation::Request)?;
