@@ -11,6 +11,18 @@ pub const BUFFER_CHUNKS: u32 = 1024;
 /// Most credits lent to one rank, if credits move with need.
 pub const MAX_PER_PEER: u16 = 400;
 
+/// Requests received that make an epoch.
+pub const EPOCH: u32 = 1024;
+
+/// Most credits that a rank gives back to one lender within an epoch.
+pub const REVOKE_LIMIT: u16 = 32;
+
+/// Most credits that a rank lends one peer within an epoch.
+pub const LENDER_LIMIT: u16 = 32;
+
+/// Peers that are being asked for credits at a time.
+pub const SCAVENGE: u32 = 6;
+
 /// One row: in jobs of `ranks`, lend each rank `per_peer` credits and bank `banked`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {

@@ -51,6 +51,20 @@ pub trait FlowControl {
     /// has come.
     fn next_system(&mut self) -> Option<(u32, System)>;
 
+    /// Whether [`next_system`](FlowControl::next_system) should be called: a cheap question for every poll.
+    #[inline]
+    fn has_system(&self) -> bool {
+        false
+    }
+
+    /// Sender: whether credits that have come back without a message of their own should be
+    /// [settled](FlowControl::settle_many) before `credits` are taken: the request would stall, or look like more use than
+    /// there is.
+    #[inline]
+    fn is_stale(&self, peer: u32, credits: u8) -> bool {
+        self.available(peer) < u32::from(credits)
+    }
+
     /// Send credits that could be taken now for requests to `peer`.
     fn available(&self, peer: u32) -> u32;
 
@@ -120,6 +134,16 @@ pub enum Violation {
         peer: u32,
         /// Extra credits.
         extra: u8,
+    },
+    /// A revoke was answered with more than the peer may give: what it has above the minimum.
+    #[error("rank {peer} returned {returned} credits, it could spare {most} at most")]
+    ReturnBelowMinimum {
+        /// The rank.
+        peer: u32,
+        /// Credits returned.
+        returned: u16,
+        /// Credits it may return at most.
+        most: u16,
     },
     /// A system message that answers nothing we asked.
     #[error("rank {peer} returned {credits} credits without having been asked")]

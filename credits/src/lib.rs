@@ -20,7 +20,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // Every rank computes the same plan, so nothing needs to be sent at the start.
 //! let plan = Plan::new(2, Scale::for_chunk(1024)?, &Overrides::default())?;
-//! let (mut requester, mut lender) = (Policy::from_plan(&plan), Policy::from_plan(&plan));
+//! let (mut requester, mut lender) = (Policy::from_plan(&plan, 0), Policy::from_plan(&plan, 1));
 //!
 //! // Rank 0 sends rank 1 a medium of 700 bytes: 3 credits of 256 bytes.
 //! let request = requester.take(1, plan.scale().cost(700))?;
@@ -38,19 +38,25 @@
 
 #![forbid(unsafe_code)]
 
+mod bank;
 mod byte;
 pub mod defaults;
+mod dynamic;
 mod flow;
 mod plan;
 mod policy;
 mod scale;
 mod static_credits;
+mod store;
 mod unlimited;
 
+pub use bank::{Bank, OwnBank, SharedBank};
 pub use byte::{CreditByte, MAX_CREDITS, MAX_EXTRA};
+pub use dynamic::{Dynamic, Growth, Peer, PeerState, Tuning};
 pub use flow::{FlowControl, Short, System, Violation};
 pub use plan::{Overrides, Plan, PlanError};
 pub use policy::Policy;
 pub use scale::{EVENT_BYTES, Scale, ScaleError};
-pub use static_credits::Static;
+pub use static_credits::{Loan, Static};
+pub use store::{Dense, Part, Sparse, Store};
 pub use unlimited::Unlimited;

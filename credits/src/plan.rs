@@ -1,6 +1,6 @@
 //! What a rank lends, banks and allocates.
 
-use crate::{EVENT_BYTES, Scale, defaults};
+use crate::{EVENT_BYTES, Scale, Tuning, defaults};
 
 /// Settings that replace defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +21,9 @@ pub struct Overrides {
     pub dynamic: bool,
     /// Chunks in a request buffer.
     pub buffer_chunks: u32,
+    /// The knobs of the dynamic algorithm. The minimum and the most per peer are not taken from here: the first is what a
+    /// full medium costs, the second [`Overrides::max_per_peer`].
+    pub tuning: Tuning,
     /// Request buffers that no credit covers: one for each thread that may run request handlers at a time. (The
     /// original has one, as one thread at a time works through its queue of requests.)
     pub uncovered_buffers: u32,
@@ -36,6 +39,7 @@ impl Default for Overrides {
             max_per_peer: None,
             dynamic: false,
             buffer_chunks: defaults::BUFFER_CHUNKS,
+            tuning: Tuning::default(),
             uncovered_buffers: 1,
         }
     }
@@ -55,7 +59,7 @@ pub struct Plan {
     flow_control: bool,
     dynamic: bool,
     credits_per_peer: u16,
-    max_per_peer: u16,
+    tuning: Tuning,
     banked: u32,
     buffers: u32,
     buffer_chunks: u32,
@@ -145,6 +149,13 @@ impl Plan {
             most,
         )?;
 
+        in_range(
+            "GASNET_PORTAL_EPOCH_DURATION",
+            Some(overrides.tuning.epoch),
+            1,
+            u64::from(u32::MAX),
+        )?;
+
         let default = defaults::credits(ranks, scale);
         let mut per_peer =
             u64::from(overrides.credits_per_peer.unwrap_or(default.per_peer)).min(limit);
@@ -205,7 +216,11 @@ impl Plan {
             dynamic: overrides.dynamic,
             // All within range by the checks above.
             credits_per_peer: per_peer as u16,
-            max_per_peer: max_per_peer as u16,
+            tuning: Tuning {
+                minimum: scale.full_cost().into(),
+                max_per_peer: max_per_peer as u16,
+                ..overrides.tuning
+            },
             banked: (total - per_peer * everyone) as u32,
             buffers: buffers as u32,
             buffer_chunks: overrides.buffer_chunks,
@@ -245,7 +260,13 @@ impl Plan {
     /// Most credits that may be lent to one rank.
     #[must_use]
     pub const fn max_per_peer(&self) -> u16 {
-        self.max_per_peer
+        self.tuning.max_per_peer
+    }
+
+    /// The knobs of the dynamic algorithm.
+    #[must_use]
+    pub const fn tuning(&self) -> &Tuning {
+        &self.tuning
     }
 
     /// Credits kept in the bank at the start.

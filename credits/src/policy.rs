@@ -1,24 +1,53 @@
 //! The choice of an algorithm at run time.
 
-use crate::{CreditByte, FlowControl, Plan, Short, Static, System, Unlimited, Violation};
+use crate::{
+    Bank, CreditByte, Dense, Dynamic, FlowControl, OwnBank, Peer, Plan, Short, Static, System,
+    Unlimited, Violation,
+};
 
 /// The flow control that the settings ask for. A `match` per call, no dynamic dispatch.
 #[derive(Clone, Debug)]
-pub enum Policy {
+pub enum Policy<B = OwnBank> {
     /// The same credits for the whole job.
     Static(Static),
+    /// Credits that move with need.
+    Dynamic(Dynamic<Dense<Peer>, B>),
     /// No flow control.
     Unlimited(Unlimited),
 }
 
 impl Policy {
-    /// The algorithm and the numbers that were planned.
+    /// The algorithm and the numbers that were planned, for all peers of rank `rank`.
     #[must_use]
-    pub fn from_plan(plan: &Plan) -> Policy {
-        if plan.flow_control() {
-            Policy::Static(Static::from_plan(plan))
+    pub fn from_plan(plan: &Plan, rank: u32) -> Policy {
+        Policy::parts(plan, rank, 1).remove(0)
+    }
+}
+
+impl<B: Bank> Policy<B> {
+    /// The same in `parts` [parts](crate::Part), so that threads which talk to different peers need not share a lock.
+    ///
+    /// # Panics
+    /// When the number of parts is no power of two, or more than [`Bank::MOST_PARTS`].
+    #[must_use]
+    pub fn parts(plan: &Plan, rank: u32, parts: u32) -> Vec<Policy<B>> {
+        if !plan.flow_control() {
+            (0..parts).map(|_| Policy::Unlimited(Unlimited)).collect()
+        } else if plan.dynamic() {
+            Dynamic::from_plan(plan, rank, parts)
+                .map(Policy::Dynamic)
+                .collect()
         } else {
-            Policy::Unlimited(Unlimited)
+            Static::from_plan(plan, parts).map(Policy::Static).collect()
+        }
+    }
+
+    /// The dynamic algorithm, if it is that.
+    #[must_use]
+    pub const fn as_dynamic(&self) -> Option<&Dynamic<Dense<Peer>, B>> {
+        match self {
+            Policy::Dynamic(dynamic) => Some(dynamic),
+            _ => None,
         }
     }
 }
@@ -28,12 +57,13 @@ macro_rules! each {
     ($policy:expr, $flow:ident => $call:expr) => {
         match $policy {
             Policy::Static($flow) => $call,
+            Policy::Dynamic($flow) => $call,
             Policy::Unlimited($flow) => $call,
         }
     };
 }
 
-impl FlowControl for Policy {
+impl<B: Bank> FlowControl for Policy<B> {
     #[inline]
     fn take(&mut self, peer: u32, credits: u8) -> Result<CreditByte, Short> {
         each!(self, flow => flow.take(peer, credits))
@@ -61,6 +91,16 @@ impl FlowControl for Policy {
     #[inline]
     fn next_system(&mut self) -> Option<(u32, System)> {
         each!(self, flow => flow.next_system())
+    }
+
+    #[inline]
+    fn has_system(&self) -> bool {
+        each!(self, flow => flow.has_system())
+    }
+
+    #[inline]
+    fn is_stale(&self, peer: u32, credits: u8) -> bool {
+        each!(self, flow => flow.is_stale(peer, credits))
     }
 
     #[inline]

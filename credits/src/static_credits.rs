@@ -1,6 +1,9 @@
 //! Static credits: each rank lends every rank the same number for the whole job.
 
-use crate::{CreditByte, FlowControl, MAX_CREDITS, MAX_EXTRA, Plan, Short, System, Violation};
+use crate::{
+    CreditByte, Dense, FlowControl, MAX_CREDITS, MAX_EXTRA, Part, Plan, Short, Store, System,
+    Violation,
+};
 
 /// What one rank has lent all others, and they it, once and for all.
 ///
@@ -8,16 +11,19 @@ use crate::{CreditByte, FlowControl, MAX_CREDITS, MAX_EXTRA, Plan, Short, System
 /// see [`Plan`].) Requests that stalled do ask for more in their extra bits, so that the wire shows the need; nothing is
 /// granted.
 #[derive(Clone, Debug)]
-pub struct Static {
-    peers: Box<[Peer]>,
+pub struct Static<S = Dense<Loan>> {
+    peers: S,
+    part: Part,
+    ranks: u32,
     /// What every peer has lent us, and we every peer.
     loan: u16,
     /// What could not be shared out evenly; stays there.
     banked: u32,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Peer {
+/// The state between a rank and one peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Loan {
     /// Send credits in flight: at most the loan.
     in_use: u16,
     /// The most that the request which is stalled was short of; 0 if none is.
@@ -26,36 +32,48 @@ struct Peer {
     stalls: u32,
 }
 
-const _: () = assert!(size_of::<Peer>() == 8);
+const _: () = assert!(size_of::<Loan>() == 8);
 
-impl Static {
+impl<S: Store<Value = Loan>> Static<S> {
     /// Flow control among `ranks` ranks, each of which has lent `loan` credits to every rank and keeps `banked`. A request
     /// that costs more than the loan can never be sent; [`Plan`] lends enough for a full medium.
     #[must_use]
-    pub fn new(ranks: u32, loan: u16, banked: u32) -> Static {
+    pub fn new(ranks: u32, loan: u16, banked: u32) -> Self {
+        Self::part(ranks, loan, banked, Part::WHOLE)
+    }
+
+    /// As planned, in parts.
+    pub fn from_plan(plan: &Plan, parts: u32) -> impl Iterator<Item = Self> {
+        let (ranks, loan, banked) = (plan.ranks(), plan.credits_per_peer(), plan.banked());
+        Part::all(parts).map(move |part| Self::part(ranks, loan, banked, part))
+    }
+
+    fn part(ranks: u32, loan: u16, banked: u32, part: Part) -> Self {
         Static {
-            peers: vec![Peer::default(); ranks as usize].into_boxed_slice(),
+            peers: S::new(part.len(ranks), Loan::default()),
+            part,
+            ranks,
             loan,
             banked,
         }
     }
 
-    /// As planned.
-    #[must_use]
-    pub fn from_plan(plan: &Plan) -> Static {
-        Static::new(plan.ranks(), plan.credits_per_peer(), plan.banked())
+    #[inline]
+    fn peer(&self, peer: u32) -> Loan {
+        self.peers.get(self.part.place(peer))
     }
 
     #[inline]
-    fn peer(&mut self, peer: u32) -> Result<&mut Peer, Violation> {
-        let ranks = self.peers.len() as u32;
-        self.peers
-            .get_mut(peer as usize)
-            .ok_or(Violation::UnknownPeer { peer, ranks })
+    fn known(&self, peer: u32) -> Result<u32, Violation> {
+        if peer < self.ranks {
+            return Ok(self.part.place(peer));
+        }
+        let ranks = self.ranks;
+        Err(Violation::UnknownPeer { peer, ranks })
     }
 
     #[cold]
-    fn stall(peer: &mut Peer, missing: u8) -> Short {
+    fn stall(peer: &mut Loan, missing: u8) -> Short {
         if peer.need == 0 {
             peer.stalls = peer.stalls.saturating_add(1);
         }
@@ -64,16 +82,16 @@ impl Static {
     }
 }
 
-impl FlowControl for Static {
+impl<S: Store<Value = Loan>> FlowControl for Static<S> {
     #[inline]
     fn take(&mut self, peer: u32, credits: u8) -> Result<CreditByte, Short> {
         debug_assert!((1..=MAX_CREDITS).contains(&credits));
         let loan = self.loan;
-        let peer = &mut self.peers[peer as usize];
+        let peer = self.peers.get_mut(self.part.place(peer));
         let available = loan - peer.in_use;
         if u16::from(credits) > available {
             // Fits: the difference is at most `credits`.
-            return Err(Static::stall(peer, credits - available as u8));
+            return Err(Self::stall(peer, credits - available as u8));
         }
         peer.in_use += u16::from(credits);
         let byte = CreditByte::new(false, peer.need, credits);
@@ -99,7 +117,8 @@ impl FlowControl for Static {
 
     #[inline]
     fn settle_many(&mut self, peer: u32, credits: u32) -> Result<(), Violation> {
-        let state = self.peer(peer)?;
+        let place = self.known(peer)?;
+        let state = self.peers.get_mut(place);
         let in_flight = u32::from(state.in_use);
         if credits > in_flight {
             return Err(Violation::TooManyReturned {
@@ -114,7 +133,7 @@ impl FlowControl for Static {
     }
 
     fn on_system(&mut self, peer: u32, message: System) -> Result<Option<System>, Violation> {
-        self.peer(peer)?;
+        self.known(peer)?;
         match message {
             System::Revoke { .. } => Ok(Some(System::Return {
                 credits: 0,
@@ -131,16 +150,16 @@ impl FlowControl for Static {
 
     #[inline]
     fn available(&self, peer: u32) -> u32 {
-        u32::from(self.loan - self.peers[peer as usize].in_use)
+        u32::from(self.loan - self.peer(peer).in_use)
     }
 
     #[inline]
     fn in_flight(&self, peer: u32) -> u32 {
-        u32::from(self.peers[peer as usize].in_use)
+        u32::from(self.peer(peer).in_use)
     }
 
     fn stalls(&self, peer: u32) -> u64 {
-        u64::from(self.peers[peer as usize].stalls)
+        u64::from(self.peer(peer).stalls)
     }
 
     fn banked(&self) -> u32 {
@@ -155,6 +174,8 @@ impl FlowControl for Static {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    type Static = super::Static<Dense<Loan>>;
 
     #[test]
     fn credits_come_back_with_the_reply() {

@@ -105,8 +105,8 @@ struct World {
 impl World {
     fn new(plan: Plan, threads: usize) -> World {
         let ranks = (0..plan.ranks())
-            .map(|_| Rank {
-                flow: Policy::from_plan(&plan),
+            .map(|rank| Rank {
+                flow: Policy::from_plan(&plan, rank),
                 buffers: Buffers::new(&plan),
                 travelling: Vec::new(),
                 arrived: VecDeque::new(),

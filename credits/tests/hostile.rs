@@ -40,7 +40,7 @@ proptest! {
         loan in 8u16..=40,
         events in prop::collection::vec(event(), 1..300),
     ) {
-        let mut flow = Policy::Static(Static::new(RANKS, loan, 5));
+        let mut flow: Policy = Policy::Static(Static::new(RANKS, loan, 5));
         let mut in_flight = [0i64; RANKS as usize];
         let mut need = [0u8; RANKS as usize];
         let mut stalls = [0u64; RANKS as usize];
@@ -123,7 +123,7 @@ proptest! {
         };
         let overrides = Overrides {
             credits_per_peer, banked, receive_space, max_per_peer, dynamic, buffer_chunks, uncovered_buffers,
-            flow_control: true,
+            flow_control: true, ..Overrides::default()
         };
         let Ok(plan) = Plan::new(ranks, scale, &overrides) else { return Ok(()) };
         let wide = u128::from;

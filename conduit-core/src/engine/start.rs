@@ -225,7 +225,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             tmpmd: Tickets::new(settings.num_tmpmd),
             operations: Lock::new(operations),
             detached,
-            flow: Lock::new(Flow::new(Policy::from_plan(&plan), size, budget)),
+            flow: Lock::new(Flow::new(Policy::from_plan(&plan, rank), size, budget)),
             am: Lock::new(AmSide::new(
                 size,
                 most_longs,

@@ -1,0 +1,322 @@
+//! What all peers of a rank share: the credits in the bank, the epoch, and how many peers are being asked for credits.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// A rank's bank and its epoch.
+///
+/// Behind a trait because the state machine is the same whether one thread has it whole, or several threads each lock a
+/// [part](crate::Part) of the peers and share the bank.
+pub trait Bank: Debug + Sized {
+    /// Most parts that can share a bank.
+    const MOST_PARTS: u32;
+
+    /// Opens a bank with `credits`, as seen by each of `parts` parts.
+    ///
+    /// # Panics
+    /// When that is more than [`MOST_PARTS`](Self::MOST_PARTS), or none.
+    fn open(credits: u32, parts: u32) -> Vec<Self>;
+
+    /// Credits in the bank.
+    fn credits(&self) -> u32;
+
+    /// Takes up to `most` credits out; gives how many.
+    fn withdraw(&mut self, most: u32) -> u32;
+
+    /// Puts credits in.
+    fn deposit(&mut self, credits: u32);
+
+    /// Epochs ended so far. Wraps.
+    fn epoch(&self) -> u32;
+
+    /// A request has been received, one of `length` that make an epoch.
+    fn note_request(&mut self, length: u32);
+
+    /// The bank was short: up to `peers` peers should be asked at a time.
+    fn want(&mut self, peers: u32);
+
+    /// Whether more peers should be asked now.
+    fn is_wanting(&self) -> bool;
+
+    /// One more peer is to be asked. False: not now, there are enough already, or `most` have been asked in this epoch.
+    fn begin_revoke(&mut self, most: u32) -> bool;
+
+    /// A peer has answered.
+    fn end_revoke(&mut self);
+}
+
+/// The bank of a state machine that has it for itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct OwnBank {
+    credits: u32,
+    epoch: u32,
+    received: u32,
+    /// Peers still to be asked.
+    wanted: u32,
+    under_way: u32,
+    /// Peers asked in this epoch.
+    asked: u32,
+}
+
+impl Bank for OwnBank {
+    const MOST_PARTS: u32 = 1;
+
+    fn open(credits: u32, parts: u32) -> Vec<Self> {
+        assert_eq!(parts, 1, "a bank that is not shared");
+        vec![OwnBank {
+            credits,
+            ..OwnBank::default()
+        }]
+    }
+
+    #[inline]
+    fn credits(&self) -> u32 {
+        self.credits
+    }
+
+    #[inline]
+    fn withdraw(&mut self, most: u32) -> u32 {
+        let taken = most.min(self.credits);
+        self.credits -= taken;
+        taken
+    }
+
+    #[inline]
+    fn deposit(&mut self, credits: u32) {
+        self.credits += credits;
+    }
+
+    #[inline]
+    fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    #[inline]
+    fn note_request(&mut self, length: u32) {
+        self.received += 1;
+        if self.received >= length {
+            self.received = 0;
+            self.asked = 0;
+            self.epoch = self.epoch.wrapping_add(1);
+        }
+    }
+
+    #[inline]
+    fn want(&mut self, peers: u32) {
+        self.wanted = peers.saturating_sub(self.under_way);
+    }
+
+    #[inline]
+    fn is_wanting(&self) -> bool {
+        self.wanted > 0
+    }
+
+    fn begin_revoke(&mut self, most: u32) -> bool {
+        if self.wanted == 0 || self.asked >= most {
+            self.wanted = 0;
+            return false;
+        }
+        self.wanted -= 1;
+        self.asked += 1;
+        self.under_way += 1;
+        true
+    }
+
+    #[inline]
+    fn end_revoke(&mut self) {
+        self.under_way = self.under_way.saturating_sub(1);
+    }
+}
+
+/// A bank that several parts share, each under a lock of its own.
+///
+/// No part waits for another: every method is a few atomic operations. Each counter is right by itself; nothing depends
+/// on the order in which changes of different counters are seen, so relaxed operations are enough. (How many peers are
+/// asked at a time is a limit that may be exceeded by a part's worth when two find the bank short at once.)
+#[derive(Debug, Default)]
+pub struct SharedBank {
+    credits: AtomicU32,
+    epoch: AtomicU32,
+    received: AtomicU64,
+    wanted: AtomicU32,
+    under_way: AtomicU32,
+    asked: AtomicU32,
+}
+
+/// Subtracts one unless the counter is zero; whether it did.
+fn decrement(counter: &AtomicU32) -> bool {
+    counter
+        .fetch_update(Relaxed, Relaxed, |count| count.checked_sub(1))
+        .is_ok()
+}
+
+impl Bank for Arc<SharedBank> {
+    const MOST_PARTS: u32 = 64;
+
+    fn open(credits: u32, parts: u32) -> Vec<Self> {
+        assert!(
+            (1..=Self::MOST_PARTS).contains(&parts),
+            "{parts} parts share a bank"
+        );
+        let bank = Arc::new(SharedBank {
+            credits: credits.into(),
+            ..SharedBank::default()
+        });
+        vec![bank; parts as usize]
+    }
+
+    #[inline]
+    fn credits(&self) -> u32 {
+        self.credits.load(Relaxed)
+    }
+
+    #[inline]
+    fn withdraw(&mut self, most: u32) -> u32 {
+        let before = self.credits.fetch_update(Relaxed, Relaxed, |credits| {
+            Some(credits - most.min(credits))
+        });
+        before.map_or(0, |before| most.min(before))
+    }
+
+    #[inline]
+    fn deposit(&mut self, credits: u32) {
+        self.credits.fetch_add(credits, Relaxed);
+    }
+
+    #[inline]
+    fn epoch(&self) -> u32 {
+        self.epoch.load(Relaxed)
+    }
+
+    #[inline]
+    fn note_request(&mut self, length: u32) {
+        let received = self.received.fetch_add(1, Relaxed) + 1;
+        if received.is_multiple_of(u64::from(length)) {
+            self.asked.store(0, Relaxed);
+            self.epoch.fetch_add(1, Relaxed);
+        }
+    }
+
+    #[inline]
+    fn want(&mut self, peers: u32) {
+        let under_way = self.under_way.load(Relaxed);
+        self.wanted.store(peers.saturating_sub(under_way), Relaxed);
+    }
+
+    #[inline]
+    fn is_wanting(&self) -> bool {
+        self.wanted.load(Relaxed) > 0
+    }
+
+    fn begin_revoke(&mut self, most: u32) -> bool {
+        if self.asked.load(Relaxed) >= most {
+            self.wanted.store(0, Relaxed);
+            return false;
+        }
+        if !decrement(&self.wanted) {
+            return false;
+        }
+        self.asked.fetch_add(1, Relaxed);
+        self.under_way.fetch_add(1, Relaxed);
+        true
+    }
+
+    #[inline]
+    fn end_revoke(&mut self) {
+        decrement(&self.under_way);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Withdraw(u32),
+        Deposit(u32),
+        Request,
+        Want(u32),
+        Begin,
+        End,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            (0u32..50).prop_map(Step::Withdraw),
+            (0u32..50).prop_map(Step::Deposit),
+            Just(Step::Request),
+            (0u32..5).prop_map(Step::Want),
+            Just(Step::Begin),
+            Just(Step::End),
+        ];
+        prop::collection::vec(step, 0..200)
+    }
+
+    proptest! {
+        #[test]
+        fn a_shared_bank_does_what_an_own_one_does(credits in 0u32..100, length in 1u32..9, most in 1u32..9, steps in steps()) {
+            let mut own = OwnBank::open(credits, 1).remove(0);
+            let mut shared = <Arc<SharedBank>>::open(credits, 2);
+            for (at, step) in steps.into_iter().enumerate() {
+                let part = &mut shared[at % 2];
+                match step {
+                    Step::Withdraw(most) => prop_assert_eq!(own.withdraw(most), part.withdraw(most)),
+                    Step::Deposit(credits) => {
+                        own.deposit(credits);
+                        part.deposit(credits);
+                    }
+                    Step::Request => {
+                        own.note_request(length);
+                        part.note_request(length);
+                    }
+                    Step::Want(peers) => {
+                        own.want(peers);
+                        part.want(peers);
+                    }
+                    Step::Begin => prop_assert_eq!(own.begin_revoke(most), part.begin_revoke(most)),
+                    Step::End => {
+                        own.end_revoke();
+                        part.end_revoke();
+                    }
+                }
+                let other = &shared[(at + 1) % 2];
+                prop_assert_eq!(own.credits(), other.credits());
+                prop_assert_eq!(own.epoch(), other.epoch());
+                prop_assert_eq!(own.is_wanting(), other.is_wanting());
+            }
+        }
+    }
+
+    #[test]
+    fn threads_neither_make_nor_lose_credits() {
+        let bank = <Arc<SharedBank>>::open(1000, 4);
+        let held: u32 = std::thread::scope(|scope| {
+            let threads: Vec<_> = bank
+                .iter()
+                .cloned()
+                .map(|mut part| {
+                    scope.spawn(move || {
+                        let mut held = 0;
+                        for round in 0..10_000 {
+                            held += part.withdraw(round % 7);
+                            let back = held.min(round % 5);
+                            held -= back;
+                            part.deposit(back);
+                            part.note_request(100);
+                        }
+                        held
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .sum()
+        });
+        assert_eq!(held + bank[0].credits(), 1000);
+        assert_eq!(bank[0].epoch(), 400);
+    }
+}

@@ -1,0 +1,128 @@
+//! The list of peers that can be asked for credits: only those with more than the minimum.
+//!
+//! A ring through the peers' own state, walked round and round, so that all are asked equally often. A peer that has
+//! fallen to the minimum is taken off when the walk next comes by; it costs one step of one walk. That saves links
+//! backwards.
+
+use super::peer::{Flags, Peer};
+use crate::Store;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct List {
+    /// Places in all.
+    len: u32,
+    /// On the list.
+    listed: u32,
+    /// The place that the walk has looked at last.
+    last: u32,
+}
+
+impl List {
+    /// Of all places, in order, or of none.
+    pub(super) fn new(len: u32, all: bool) -> List {
+        List {
+            len,
+            listed: if all { len } else { 0 },
+            last: len.saturating_sub(1),
+        }
+    }
+
+    pub(super) fn listed(&self) -> u32 {
+        self.listed
+    }
+
+    fn after<S: Store<Value = Peer>>(&self, peers: &S, place: u32) -> u32 {
+        // In u64: both are below 2^32.
+        let next = u64::from(place) + 1 + u64::from(peers.get(place).skip);
+        (next % u64::from(self.len)) as u32
+    }
+
+    fn link<S: Store<Value = Peer>>(&self, peers: &mut S, place: u32, next: u32) {
+        let skip = u64::from(next) + u64::from(self.len) - u64::from(place) - 1;
+        peers.get_mut(place).skip = (skip % u64::from(self.len)) as u32;
+    }
+
+    /// The next place of the walk, without moving.
+    pub(super) fn peek<S: Store<Value = Peer>>(&self, peers: &S) -> Option<u32> {
+        (self.listed > 0).then(|| self.after(peers, self.last))
+    }
+
+    /// Moves on.
+    pub(super) fn advance<S: Store<Value = Peer>>(&mut self, peers: &S) {
+        self.last = self.after(peers, self.last);
+    }
+
+    /// Puts a place on the list; the walk comes to it last.
+    pub(super) fn insert<S: Store<Value = Peer>>(&mut self, peers: &mut S, place: u32) {
+        let flags = &mut peers.get_mut(place).flags;
+        if flags.contains(Flags::LISTED) {
+            return;
+        }
+        flags.insert(Flags::LISTED);
+        if self.listed == 0 {
+            self.link(peers, place, place);
+        } else {
+            let next = self.after(peers, self.last);
+            self.link(peers, place, next);
+            self.link(peers, self.last, place);
+        }
+        self.last = place;
+        self.listed += 1;
+    }
+
+    /// Takes the next place of the walk off.
+    pub(super) fn remove_next<S: Store<Value = Peer>>(&mut self, peers: &mut S) {
+        let Some(place) = self.peek(peers) else {
+            return;
+        };
+        let next = self.after(peers, place);
+        self.link(peers, self.last, next);
+        peers.get_mut(place).flags.remove(Flags::LISTED);
+        self.listed -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Dense;
+
+    proptest! {
+        /// Against a queue whose front is the next place of the walk.
+        #[test]
+        fn the_ring_is_a_queue(len in 1u32..20, all in any::<bool>(), steps in prop::collection::vec((0u8..3, 0u32..20), 0..200)) {
+            let mut peers = Dense::new(len, Peer::new(4, all));
+            let mut list = List::new(len, all);
+            let mut queue: VecDeque<u32> = if all { (0..len).collect() } else { VecDeque::new() };
+            for (step, place) in steps {
+                match step {
+                    0 => {
+                        let place = place % len;
+                        list.insert(&mut peers, place);
+                        if !queue.contains(&place) {
+                            queue.push_back(place);
+                        }
+                    }
+                    1 => {
+                        list.remove_next(&mut peers);
+                        queue.pop_front();
+                    }
+                    _ if queue.is_empty() => {}
+                    _ => {
+                        list.advance(&peers);
+                        queue.rotate_left(1);
+                    }
+                }
+                prop_assert_eq!(list.peek(&peers), queue.front().copied());
+                prop_assert_eq!(list.listed() as usize, queue.len());
+                for place in 0..len {
+                    prop_assert_eq!(peers.get(place).flags.contains(Flags::LISTED), queue.contains(&place));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! Dynamic credits: loans that follow the traffic.
+//!
+//! * A request that has stalled for credits asks its receiver for more; the receiver lends from its bank.
+//! * When the bank is short, its owner asks peers that have more than the minimum to give back what they don't use.
+//! * What counts as use is recent use: at the end of each epoch, a number of requests received, it is divided by four.
+//!
+//! A pattern that does not stall moves nothing; one that lasts comes to rest. The scheme is the original conduit's (seed,
+//! "Scheme for credit balancing and re-distribution"). Where its text and its code differ, or leave something open:
+//!
+//! | question | here |
+//! |---|---|
+//! | the bank has less than asked for | gives what it has (as the code) |
+//! | the lender limit has less room than asked for | gives what fits |
+//! | when to ask peers for credits | when the bank could not give what the limits allowed |
+//! | the end of an epoch | peers catch up when they are next looked at, instead of all at once |
+//! | credits in flight at a decay | count as used, so that a revoke never takes them |
+//! | nobody has anything to spare | nobody is asked again before the next epoch |
+
+mod list;
+mod peer;
+#[cfg(test)]
+mod tests;
+mod tuning;
+
+use crate::{
+    Bank, CreditByte, Dense, FlowControl, OwnBank, Part, Plan, Short, Store, System, Violation,
+};
+use list::List;
+use peer::Flags;
+pub use peer::Peer;
+pub use tuning::{Growth, Tuning};
+
+/// Most peers that one look for somebody to ask passes by.
+const WALK: u32 = 64;
+
+/// Dynamic credits of one rank, for all its peers or a [part](Part) of them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Dynamic<S = Dense<Peer>, B = OwnBank> {
+    peers: S,
+    bank: B,
+    list: List,
+    part: Part,
+    ranks: u32,
+    rank: u32,
+    tuning: Tuning,
+    /// Peers looked at in vain since somebody was asked last.
+    fruitless: u32,
+    /// The epoch in which nobody was found on the whole list.
+    barren: Option<u32>,
+}
+
+/// The state between a rank and one peer, as numbers to look at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PeerState {
+    /// Credits of ours that the peer has.
+    pub loan: u16,
+    /// Credits of the peer's that we have.
+    pub send: u16,
+    /// Of these, in flight.
+    pub in_use: u16,
+    /// The most in flight recently.
+    pub max: u16,
+    /// Requests to the peer that stalled recently.
+    pub stalls: u8,
+    /// Credits given back to it recently.
+    pub revoked: u16,
+    /// Requests from it that asked for more recently.
+    pub requested: u8,
+    /// Credits given to it recently.
+    pub given: u16,
+    /// A revoke is under way to it.
+    pub asked: bool,
+    /// It had nothing to return in this epoch.
+    pub zero_reply: bool,
+}
+
+impl<S: Store<Value = Peer>> Dynamic<S> {
+    /// Dynamic credits of rank `rank` of `ranks`, each of which has lent `loan` credits to every rank and banked
+    /// `banked`.
+    ///
+    /// A loan below the minimum can never be what a full medium costs; [`Plan`] sees to that.
+    #[must_use]
+    pub fn new(ranks: u32, rank: u32, loan: u16, banked: u32, tuning: Tuning) -> Self {
+        let bank = OwnBank::open(banked, 1).remove(0);
+        Self::part(ranks, rank, loan, bank, Part::WHOLE, tuning)
+    }
+}
+
+impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
+    /// As planned, in `parts` parts that share the bank.
+    pub fn from_plan(plan: &Plan, rank: u32, parts: u32) -> impl Iterator<Item = Self> {
+        Part::all(parts)
+            .zip(B::open(plan.banked(), parts))
+            .map(move |(part, bank)| {
+                let tuning = *plan.tuning();
+                Self::part(
+                    plan.ranks(),
+                    rank,
+                    plan.credits_per_peer(),
+                    bank,
+                    part,
+                    tuning,
+                )
+            })
+    }
+
+    fn part(ranks: u32, rank: u32, loan: u16, bank: B, part: Part, tuning: Tuning) -> Self {
+        let len = part.len(ranks);
+        let listed = loan > tuning.minimum;
+        Dynamic {
+            peers: S::new(len, Peer::new(loan, listed)),
+            bank,
+            list: List::new(len, listed),
+            part,
+            ranks,
+            rank,
+            tuning,
+            fruitless: 0,
+            barren: None,
+        }
+    }
+
+    /// The state between us and `peer`.
+    #[must_use]
+    pub fn peer_state(&self, peer: u32) -> PeerState {
+        let mut state = self.peers.get(self.part.place(peer));
+        state.catch_up(self.bank.epoch());
+        PeerState {
+            loan: state.loan,
+            send: state.send,
+            in_use: state.in_use,
+            max: state.max,
+            stalls: state.stalls,
+            revoked: state.revoked,
+            requested: state.requested,
+            given: state.given,
+            asked: state.flags.contains(Flags::ASKED),
+            zero_reply: state.flags.contains(Flags::ZERO_REPLY),
+        }
+    }
+
+    /// Epochs ended.
+    #[must_use]
+    pub fn epoch(&self) -> u32 {
+        self.bank.epoch()
+    }
+
+    /// The state of all peers.
+    #[must_use]
+    pub fn store(&self) -> &S {
+        &self.peers
+    }
+
+    #[inline]
+    fn place(&self, peer: u32) -> Result<u32, Violation> {
+        if peer < self.ranks {
+            Ok(self.part.place(peer))
+        } else {
+            let ranks = self.ranks;
+            Err(Violation::UnknownPeer { peer, ranks })
+        }
+    }
+
+    /// Lends what the limits and the bank allow of what was asked for; the code of how much.
+    #[cold]
+    fn lend(&mut self, place: u32, code: u8) -> u8 {
+        let state = self.peers.get_mut(place);
+        state.requested = state.requested.saturating_add(1);
+        let growth = self.tuning.growth;
+        let wanted = state.may_lend(growth.credits(code), &self.tuning);
+        let withdrawn = self.bank.withdraw(u32::from(wanted));
+        if withdrawn < u32::from(wanted) {
+            self.bank.want(self.tuning.scavenge);
+        }
+        // Fits: at most `wanted`.
+        let code = growth.at_most(withdrawn as u16);
+        let given = growth.credits(code);
+        if u32::from(given) < withdrawn {
+            self.bank.deposit(withdrawn - u32::from(given));
+        }
+        state.loan += given;
+        state.given = state.given.saturating_add(given);
+        if state.loan > self.tuning.minimum {
+            self.list.insert(&mut self.peers, place);
+        }
+        code
+    }
+
+    /// Gives back to a lender what is not needed.
+    fn on_revoke(&mut self, place: u32, end_of_epoch: bool) -> System {
+        let state = self.peers.get_mut(place);
+        state.catch_up(self.bank.epoch());
+        if end_of_epoch {
+            state.decay_send();
+        }
+        System::Return {
+            credits: state.give_back(&self.tuning),
+            end_of_epoch: state.tell_epoch(),
+        }
+    }
+
+    /// Banks what a peer gives back.
+    fn on_return(
+        &mut self,
+        peer: u32,
+        place: u32,
+        credits: u16,
+        end_of_epoch: bool,
+    ) -> Result<(), Violation> {
+        let state = self.peers.get_mut(place);
+        if !state.flags.contains(Flags::ASKED) {
+            return Err(Violation::UnexpectedReturn { peer, credits });
+        }
+        let most = state.loan.saturating_sub(self.tuning.minimum);
+        if credits > most {
+            return Err(Violation::ReturnBelowMinimum {
+                peer,
+                returned: credits,
+                most,
+            });
+        }
+        state.catch_up(self.bank.epoch());
+        state.flags.remove(Flags::ASKED);
+        if end_of_epoch {
+            state.decay_send();
+        }
+        if credits == 0 {
+            state.flags.insert(Flags::ZERO_REPLY);
+        } else {
+            state.loan -= credits;
+            self.barren = None;
+        }
+        self.bank.deposit(credits.into());
+        self.bank.end_revoke();
+        Ok(())
+    }
+
+    /// The next peer to ask, if there is one among the next few.
+    #[cold]
+    fn find_lender(&mut self) -> Option<(u32, System)> {
+        let epoch = self.bank.epoch();
+        for _ in 0..WALK {
+            let place = self.list.peek(&self.peers)?;
+            let state = self.peers.get(place);
+            if state.loan <= self.tuning.minimum {
+                self.list.remove_next(&mut self.peers);
+                continue;
+            }
+            let state = self.peers.get_mut(place);
+            state.catch_up(epoch);
+            let peer = self.part.rank(place);
+            if peer != self.rank && state.may_ask(&self.tuning) {
+                if !self.bank.begin_revoke(self.tuning.revokes_per_epoch) {
+                    return None;
+                }
+                state.flags.insert(Flags::ASKED);
+                let end_of_epoch = state.tell_epoch();
+                self.list.advance(&self.peers);
+                self.fruitless = 0;
+                return Some((peer, System::Revoke { end_of_epoch }));
+            }
+            self.list.advance(&self.peers);
+            self.fruitless += 1;
+            if self.fruitless >= self.list.listed() {
+                self.fruitless = 0;
+                self.barren = Some(epoch);
+                return None;
+            }
+        }
+        None
+    }
+}
+
+impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
+    #[inline]
+    fn take(&mut self, peer: u32, credits: u8) -> Result<CreditByte, Short> {
+        debug_assert!((1..=crate::MAX_CREDITS).contains(&credits));
+        let epoch = self.bank.epoch();
+        let state = self.peers.get_mut(self.part.place(peer));
+        state.catch_up(epoch);
+        let extra = state.take(credits, self.tuning.growth)?;
+        Ok(CreditByte::new(state.tell_epoch(), extra, credits))
+    }
+
+    #[inline]
+    fn grant(&mut self, peer: u32, byte: CreditByte) -> CreditByte {
+        self.bank.note_request(self.tuning.epoch);
+        let Ok(place) = self.place(peer) else {
+            return CreditByte::new(false, 0, byte.credits());
+        };
+        let state = self.peers.get_mut(place);
+        state.catch_up(self.bank.epoch());
+        if byte.end_of_epoch() {
+            state.decay_send();
+        }
+        let end_of_epoch = state.tell_epoch();
+        let extra = match byte.extra() {
+            0 => 0,
+            code => self.lend(place, code),
+        };
+        CreditByte::new(end_of_epoch, extra, byte.credits())
+    }
+
+    #[inline]
+    fn settle(&mut self, peer: u32, byte: CreditByte) -> Result<(), Violation> {
+        if byte.is_plain() {
+            return self.settle_many(peer, u32::from(byte.credits()));
+        }
+        let place = self.place(peer)?;
+        let extra = self.tuning.growth.credits(byte.extra());
+        let send = self.peers.get(place).send;
+        if extra > self.tuning.max_per_peer.saturating_sub(send) {
+            return Err(Violation::UnexpectedGrant {
+                peer,
+                extra: byte.extra(),
+            });
+        }
+        self.settle_many(peer, u32::from(byte.credits()))?;
+        let state = self.peers.get_mut(place);
+        state.send += extra;
+        if byte.end_of_epoch() {
+            state.decay_send();
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn settle_many(&mut self, peer: u32, credits: u32) -> Result<(), Violation> {
+        let place = self.place(peer)?;
+        let state = self.peers.get_mut(place);
+        let in_flight = u32::from(state.in_use);
+        if credits > in_flight {
+            return Err(Violation::TooManyReturned {
+                peer,
+                returned: credits,
+                in_flight,
+            });
+        }
+        // Fits: at most `in_use`.
+        state.in_use -= credits as u16;
+        Ok(())
+    }
+
+    fn on_system(&mut self, peer: u32, message: System) -> Result<Option<System>, Violation> {
+        let place = self.place(peer)?;
+        match message {
+            System::Revoke { end_of_epoch } => Ok(Some(self.on_revoke(place, end_of_epoch))),
+            System::Return {
+                credits,
+                end_of_epoch,
+            } => self
+                .on_return(peer, place, credits, end_of_epoch)
+                .map(|()| None),
+        }
+    }
+
+    #[inline]
+    fn next_system(&mut self) -> Option<(u32, System)> {
+        if self.has_system() {
+            self.find_lender()
+        } else {
+            None
+        }
+    }
+
+    #[inline]
+    fn has_system(&self) -> bool {
+        self.bank.is_wanting() && self.list.listed() > 0 && self.barren != Some(self.bank.epoch())
+    }
+
+    #[inline]
+    fn is_stale(&self, peer: u32, credits: u8) -> bool {
+        let state = self.peers.get(self.part.place(peer));
+        // `max` is at most `send`: a new high, or a stall.
+        state.in_use + u16::from(credits) > state.max
+    }
+
+    fn available(&self, peer: u32) -> u32 {
+        let state = self.peers.get(self.part.place(peer));
+        u32::from(state.send - state.in_use)
+    }
+
+    fn in_flight(&self, peer: u32) -> u32 {
+        u32::from(self.peers.get(self.part.place(peer)).in_use)
+    }
+
+    fn stalls(&self, peer: u32) -> u64 {
+        u64::from(self.peers.get(self.part.place(peer)).all_stalls)
+    }
+
+    fn banked(&self) -> u32 {
+        self.bank.credits()
+    }
+
+    fn revoked(&self, peer: u32) -> u64 {
+        u64::from(self.peers.get(self.part.place(peer)).all_revoked)
+    }
+}

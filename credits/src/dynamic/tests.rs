@@ -1,0 +1,370 @@
+//! The rules one by one, between two or three ranks by hand.
+
+use super::*;
+use crate::Sparse;
+
+type Rank = Dynamic<Dense<Peer>>;
+
+fn tuning() -> Tuning {
+    Tuning {
+        epoch: 8,
+        ..Tuning::default()
+    }
+}
+
+fn rank(rank: u32, loan: u16, banked: u32) -> Rank {
+    Rank::new(3, rank, loan, banked, tuning())
+}
+
+/// A request from `x` (rank 0) to `y` (rank 1) and its reply, without anything else under way.
+fn round_trip(x: &mut Rank, y: &mut Rank, credits: u8) {
+    let byte = x.take(1, credits).unwrap();
+    let back = y.grant(0, byte);
+    x.settle(1, back).unwrap();
+}
+
+/// Fills `x`'s credits to `y`, so that the next request stalls by `missing`; gives the requests' bytes.
+fn fill(x: &mut Rank) -> Vec<CreditByte> {
+    let mut bytes = Vec::new();
+    while x.available(1) > 0 {
+        bytes.push(x.take(1, x.available(1).min(4) as u8).unwrap());
+    }
+    bytes
+}
+
+/// Has `x` stall by 4 credits at `y`, come through, and what `y` says to that.
+fn stall(x: &mut Rank, y: &mut Rank) -> CreditByte {
+    let bytes = fill(x);
+    assert_eq!(x.take(1, 4), Err(Short { missing: 4 }));
+    for byte in bytes {
+        let back = y.grant(0, byte);
+        x.settle(1, back).unwrap();
+    }
+    let byte = x.take(1, 4).unwrap();
+    assert_eq!(byte.extra(), 4);
+    let back = y.grant(0, byte);
+    x.settle(1, back).unwrap();
+    back
+}
+
+#[test]
+fn a_peer_takes_32_bytes() {
+    assert_eq!(size_of::<Peer>(), 32);
+}
+
+#[test]
+fn nothing_moves_without_demand() {
+    let (mut x, mut y) = (rank(0, 8, 100), rank(1, 8, 100));
+    for _ in 0..100 {
+        round_trip(&mut x, &mut y, 4);
+        assert_eq!((x.next_system(), y.next_system()), (None, None));
+    }
+    assert_eq!((x.available(1), y.banked()), (8, 100));
+}
+
+#[test]
+fn a_stalled_request_brings_credits_from_the_bank() {
+    let (mut x, mut y) = (rank(0, 8, 100), rank(1, 8, 100));
+    let back = stall(&mut x, &mut y);
+    assert_eq!(back.extra(), 4);
+    assert_eq!((x.available(1), y.banked()), (12, 96));
+    assert_eq!(y.peer_state(0).loan, 12);
+    assert_eq!(x.stalls(1), 1);
+    assert!(!y.has_system(), "the bank was not short");
+}
+
+#[test]
+fn a_bank_that_is_short_gives_what_it_has_and_asks_others() {
+    let (mut x, mut y, mut z) = (rank(0, 8, 3), rank(1, 8, 3), rank(2, 8, 3));
+    assert_eq!(stall(&mut x, &mut y).extra(), 3);
+    assert_eq!(y.banked(), 0);
+    // Not itself, and not the rank that wants more.
+    let (peer, revoke) = y.next_system().unwrap();
+    assert_eq!(peer, 2);
+    assert_eq!(y.next_system(), None, "one message to a peer at a time");
+    let answer = z.on_system(1, revoke).unwrap().unwrap();
+    assert_eq!(
+        answer,
+        System::Return {
+            credits: 4,
+            end_of_epoch: false
+        },
+        "all above the minimum"
+    );
+    assert_eq!(y.on_system(2, answer), Ok(None));
+    assert_eq!((y.banked(), y.peer_state(2).loan), (4, 4));
+    assert_eq!((z.available(1), z.revoked(1)), (4, 4));
+    assert_eq!(stall(&mut x, &mut y).extra(), 4);
+    assert!(
+        y.next_system().is_none(),
+        "nobody is left with more than the minimum"
+    );
+}
+
+#[test]
+fn what_was_used_recently_is_not_given_back() {
+    let (mut z, mut y) = (rank(0, 20, 0), rank(1, 20, 0));
+    let bytes: Vec<_> = (0..3).map(|_| z.take(1, 4).unwrap()).collect();
+    for byte in bytes {
+        let back = y.grant(0, byte);
+        z.settle(1, back).unwrap();
+    }
+    assert_eq!(z.peer_state(1).max, 12);
+    let revoke = System::Revoke {
+        end_of_epoch: false,
+    };
+    let returned = |answer: Option<System>| match answer {
+        Some(System::Return { credits, .. }) => credits,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(returned(z.on_system(1, revoke).unwrap()), 8);
+    assert_eq!(returned(z.on_system(1, revoke).unwrap()), 0);
+    // The lender's epoch ends: a quarter counts, but never less than the minimum.
+    let revoke = System::Revoke { end_of_epoch: true };
+    assert_eq!(returned(z.on_system(1, revoke).unwrap()), 8);
+    assert_eq!(z.available(1), 4);
+}
+
+#[test]
+fn credits_in_flight_are_never_given_back() {
+    let mut z = rank(0, 20, 0);
+    let _ = (0..4).map(|_| z.take(1, 4).unwrap()).count();
+    for _ in 0..5 {
+        let answer = z.on_system(1, System::Revoke { end_of_epoch: true });
+        assert!(matches!(answer, Ok(Some(System::Return { .. }))));
+    }
+    assert_eq!((z.available(1), z.in_flight(1)), (0, 16));
+}
+
+#[test]
+fn who_stalled_recently_gives_nothing_back() {
+    let (mut x, mut y) = (rank(0, 8, 100), rank(1, 8, 100));
+    let _ = stall(&mut x, &mut y);
+    let answer = x.on_system(
+        1,
+        System::Revoke {
+            end_of_epoch: false,
+        },
+    );
+    assert_eq!(
+        answer,
+        Ok(Some(System::Return {
+            credits: 0,
+            end_of_epoch: false
+        }))
+    );
+}
+
+#[test]
+fn a_rank_gives_back_no_more_than_the_limit_in_an_epoch() {
+    let mut z = Rank::new(
+        2,
+        0,
+        100,
+        0,
+        Tuning {
+            revoke_limit: 30,
+            ..tuning()
+        },
+    );
+    for (end_of_epoch, returned) in [(false, 30), (false, 0), (true, 23), (true, 23)] {
+        let answer = z.on_system(1, System::Revoke { end_of_epoch });
+        let expected = System::Return {
+            credits: returned,
+            end_of_epoch: false,
+        };
+        assert_eq!(answer, Ok(Some(expected)));
+    }
+}
+
+#[test]
+fn a_lender_lends_no_more_than_the_limits() {
+    let limits = Tuning {
+        lender_limit: 10,
+        max_per_peer: 22,
+        ..tuning()
+    };
+    let mut y = Rank::new(2, 1, 8, 1000, limits);
+    let mut ask = |requests| {
+        let one = CreditByte::new(false, 7, 1);
+        (0..requests).map(|_| y.grant(0, one).extra()).sum::<u8>()
+    };
+    assert_eq!(ask(7), 10, "the epoch's limit");
+    assert_eq!(ask(8), 4, "then all that a peer may have");
+    assert_eq!(ask(20), 0);
+    assert_eq!((y.peer_state(0).loan, y.banked()), (22, 986));
+    assert!(!y.has_system(), "the bank was never short");
+}
+
+#[test]
+fn the_end_of_an_epoch_is_told_once_to_each_peer_by_whatever_goes_there() {
+    let mut y = rank(1, 8, 100);
+    for _ in 0..7 {
+        assert!(!y.grant(0, CreditByte::new(false, 0, 1)).end_of_epoch());
+    }
+    assert!(y.grant(0, CreditByte::new(false, 0, 1)).end_of_epoch());
+    assert!(!y.grant(0, CreditByte::new(false, 0, 1)).end_of_epoch());
+    assert!(y.take(2, 1).unwrap().end_of_epoch());
+    assert!(!y.take(2, 1).unwrap().end_of_epoch());
+    let answer = y.on_system(
+        1,
+        System::Revoke {
+            end_of_epoch: false,
+        },
+    );
+    assert!(matches!(
+        answer,
+        Ok(Some(System::Return {
+            end_of_epoch: true,
+            ..
+        }))
+    ));
+    assert_eq!(y.epoch(), 1);
+}
+
+#[test]
+fn who_had_nothing_to_spare_is_asked_again_in_the_next_epoch_only() {
+    let mut y = rank(1, 8, 0);
+    let ask = CreditByte::new(false, 7, 1);
+    let _ = y.grant(0, ask);
+    let (peer, _) = y.next_system().unwrap();
+    assert_eq!(peer, 2);
+    let nothing = System::Return {
+        credits: 0,
+        end_of_epoch: false,
+    };
+    assert_eq!(y.on_system(2, nothing), Ok(None));
+    for _ in 0..6 {
+        let _ = y.grant(0, ask);
+        assert_eq!(y.next_system(), None);
+    }
+    let _ = y.grant(0, ask);
+    assert_eq!(y.epoch(), 1);
+    assert_eq!(y.next_system().map(|(peer, _)| peer), Some(2));
+}
+
+#[test]
+fn peers_are_asked_in_turn_and_so_many_at_a_time() {
+    let mut y = Dynamic::<Sparse<Peer>>::new(
+        100,
+        0,
+        6,
+        0,
+        Tuning {
+            scavenge: 3,
+            ..tuning()
+        },
+    );
+    let ask = CreditByte::new(false, 7, 1);
+    let _ = y.grant(50, ask);
+    let asked: Vec<_> = std::iter::from_fn(|| y.next_system().map(|(peer, _)| peer)).collect();
+    assert_eq!(asked, [1, 2, 3]);
+    let _ = y.grant(50, ask);
+    assert_eq!(y.next_system(), None, "three are under way");
+    let two = System::Return {
+        credits: 2,
+        end_of_epoch: false,
+    };
+    y.on_system(2, two).unwrap();
+    assert_eq!(y.grant(50, ask).extra(), 2);
+    assert_eq!(y.next_system().map(|(peer, _)| peer), Some(4));
+    assert_eq!(y.next_system(), None);
+    assert!(y.store().used() < 10, "memory for those that were touched");
+}
+
+#[test]
+fn a_pace_limits_how_many_are_asked_in_an_epoch() {
+    let pace = Tuning {
+        revokes_per_epoch: 2,
+        ..tuning()
+    };
+    let mut y = Rank::new(50, 0, 6, 0, pace);
+    let mut asked = 0;
+    for _ in 0..16 {
+        let _ = y.grant(40, CreditByte::new(false, 7, 1));
+        while let Some((peer, _)) = y.next_system() {
+            asked += 1;
+            let answer = System::Return {
+                credits: 2,
+                end_of_epoch: false,
+            };
+            y.on_system(peer, answer).unwrap();
+        }
+        assert!(!y.has_system());
+    }
+    assert!(
+        (4..=6).contains(&asked),
+        "{asked} in two epochs and a beginning"
+    );
+}
+
+#[test]
+fn doubling_reaches_what_is_needed_in_few_requests() {
+    let doubling = Tuning {
+        growth: Growth::Doubling,
+        lender_limit: 1000,
+        ..tuning()
+    };
+    let (mut x, mut y) = (
+        Rank::new(3, 0, 4, 1000, doubling),
+        Rank::new(3, 1, 4, 1000, doubling),
+    );
+    let mut loans = Vec::new();
+    for _ in 0..5 {
+        let bytes = fill(&mut x);
+        assert!(x.take(1, 4).is_err());
+        for byte in bytes {
+            let back = y.grant(0, byte);
+            x.settle(1, back).unwrap();
+        }
+        round_trip(&mut x, &mut y, 4);
+        loans.push(x.available(1));
+    }
+    assert_eq!(loans, [8, 16, 32, 64, 128]);
+    assert_eq!(y.banked() + 128 + 4 + 4, 1000 + 3 * 4);
+}
+
+#[test]
+fn a_peer_that_breaks_the_rules_is_named_and_changes_nothing() {
+    let mut x = rank(0, 8, 10);
+    let returned = |credits| System::Return {
+        credits,
+        end_of_epoch: true,
+    };
+    let before = x.clone();
+    assert_eq!(
+        x.on_system(1, returned(1)),
+        Err(Violation::UnexpectedReturn {
+            peer: 1,
+            credits: 1
+        })
+    );
+    assert!(x.on_system(7, returned(1)).is_err());
+    assert!(x.settle(1, CreditByte::new(false, 0, 1)).is_err());
+    assert!(x.settle(7, CreditByte::new(true, 3, 0)).is_err());
+    assert_eq!(x, before);
+    let mut x = Rank::new(
+        3,
+        0,
+        8,
+        0,
+        Tuning {
+            max_per_peer: 9,
+            ..tuning()
+        },
+    );
+    let before = x.clone();
+    assert_eq!(
+        x.settle(1, CreditByte::new(false, 2, 0)),
+        Err(Violation::UnexpectedGrant { peer: 1, extra: 2 })
+    );
+    assert_eq!(x, before);
+    let _ = x.grant(1, CreditByte::new(false, 1, 1));
+    let (peer, _) = x.next_system().unwrap();
+    let before = x.clone();
+    assert!(matches!(
+        x.on_system(peer, returned(5)),
+        Err(Violation::ReturnBelowMinimum { most: 4, .. })
+    ));
+    assert_eq!(x, before);
+}
