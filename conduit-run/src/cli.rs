@@ -1,13 +1,14 @@
 //! The command line of `conduit-run`.
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::settings::Report;
 use crate::{Bind, Launch};
 
 /// Starts the ranks of a job on this host and ends when they have ended.
@@ -18,8 +19,14 @@ use crate::{Bind, Launch};
 #[command(name = "conduit-run", version, after_help = AFTER_HELP)]
 struct Options {
     /// Number of ranks
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    ranks: u32,
+    #[arg(
+        short = 'n',
+        long,
+        value_name = "N",
+        required_unless_present = "print_settings",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
+    ranks: Option<u32>,
 
     /// Put "[rank] " before each line of output, and never mix lines
     #[arg(short = 'l', long)]
@@ -45,9 +52,18 @@ struct Options {
     #[arg(short, long)]
     verbose: bool,
 
+    /// Print the settings that ranks would find, where each comes from and what it means, and start nothing; with -n
+    /// also the values that depend on the job's size
+    #[arg(long, conflicts_with = "command")]
+    print_settings: bool,
+
+    /// Print them as JSON
+    #[arg(long, requires = "print_settings", conflicts_with = "command")]
+    json: bool,
+
     /// The program and its arguments
     #[arg(
-        required = true,
+        required_unless_present = "print_settings",
         trailing_var_arg = true,
         allow_hyphen_values = true,
         value_name = "PROGRAM"
@@ -77,7 +93,10 @@ enum BindTo {
 /// ```
 pub fn main() -> ExitCode {
     let options = Options::parse();
-    raise_descriptor_limit(u64::from(options.ranks));
+    if options.print_settings {
+        return print_settings(&options);
+    }
+    raise_descriptor_limit(options.ranks.unwrap_or(0).into());
     match launch(options).run() {
         Ok(outcome) => ExitCode::from(outcome.exit_code),
         Err(error) => {
@@ -88,10 +107,42 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// Exit code 2 if the settings are wrong.
+fn print_settings(options: &Options) -> ExitCode {
+    // As a rank reads them: what is lost in a setting's own text stays visible as U+FFFD.
+    let environment = std::env::vars_os().map(|(name, value)| {
+        let text = |text: OsString| text.to_string_lossy().into_owned();
+        (text(name), text(value))
+    });
+    let complain = |what: &dyn std::fmt::Display| {
+        let _ = writeln!(std::io::stderr(), "conduit-run: {what}");
+    };
+    let report = match Report::new(environment, &options.env, options.ranks) {
+        Ok(report) => report,
+        Err(error) => {
+            complain(&error);
+            return ExitCode::from(2);
+        }
+    };
+    for warning in report.warnings() {
+        complain(&format_args!("warning: {warning}"));
+    }
+    match report.print(options.json) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read it has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&format_args!("the settings can't be written: {error}"));
+            ExitCode::from(2)
+        }
+    }
+}
+
 fn launch(options: Options) -> Launch {
     let mut command = options.command.into_iter();
     let program = command.next().unwrap_or_default();
-    let mut launch = Launch::new(options.ranks as usize, program)
+    // Clap wants a number of ranks unless only settings are printed.
+    let mut launch = Launch::new(options.ranks.unwrap_or(0) as usize, program)
         .args(command)
         .prefix_output(options.prefix)
         .bind(match options.bind {
@@ -157,7 +208,7 @@ mod tests {
         let options = parse(&["-n", "4", "-l", "prog", "-n", "--verbose", "--", "x"]).unwrap();
         assert_eq!(
             (options.ranks, options.prefix, options.verbose),
-            (4, true, false)
+            (Some(4), true, false)
         );
         assert_eq!(options.command, ["prog", "-n", "--verbose", "--", "x"]);
     }
@@ -176,6 +227,10 @@ mod tests {
             &["-n", "1", "--env", "=x", "prog"],
             &["-n", "1", "--env", "x", "prog"],
             &["-n", "1", "--bind", "moon", "prog"],
+            &["-n", "0", "--print-settings"],
+            &["-n", "1", "--print-settings", "prog"],
+            &["-n", "1", "--json", "prog"],
+            &["-n", "1", "--json"],
         ] {
             assert_eq!(parse(args).unwrap_err().exit_code(), 2, "{args:?}");
         }

@@ -41,6 +41,7 @@ mod outcome;
 mod output;
 mod program;
 mod rank;
+mod settings;
 mod signals;
 mod strays;
 mod terminal;

@@ -249,6 +249,86 @@ fn bad_input_gives_a_clear_message_and_its_exit_code() {
 }
 
 #[test]
+fn settings_are_printed_as_ranks_would_find_them() {
+    let printed = |args: &[&str], variables: &[(&str, &str)]| {
+        let mut command = conduit_run(args);
+        command.envs(variables.iter().copied());
+        run(command)
+    };
+    let limit = ("GASNET_PORTAL_AM_LIMIT", "3");
+    let finished = printed(&["--print-settings"], &[limit]);
+    assert_eq!((finished.code, finished.stderr.as_str()), (0, ""));
+    let line = finished
+        .stdout
+        .lines()
+        .find(|line| line.starts_with(limit.0))
+        .unwrap();
+    let words: Vec<_> = line.split_whitespace().collect();
+    assert_eq!(words, [limit.0, "3", "8", "environment"]);
+
+    let args = [
+        "--print-settings",
+        "--json",
+        "-n",
+        "100",
+        "--env",
+        "GASNET_PORTAL_AM_LIMIT=4",
+    ];
+    let finished = printed(&args, &[limit]);
+    let json: serde_json::Value = serde_json::from_str(&finished.stdout).unwrap();
+    let rows = json["settings"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["name"] == limit.0).unwrap();
+    assert_eq!((&row["value"], &row["from"]), (&4.into(), &"--env".into()));
+    assert_eq!(json["ranks"], 100);
+}
+
+#[test]
+fn wrong_settings_are_not_printed_but_named() {
+    for (variable, value, args, message) in [
+        (
+            "GASNET_PORTAL_AM_LIMIT",
+            "0",
+            &["--print-settings"][..],
+            "accepted is an integer from 1",
+        ),
+        (
+            "CONDUIT_CHUNKS",
+            "1K",
+            &["--print-settings"],
+            "did you mean CONDUIT_CHUNK?",
+        ),
+        (
+            "GASNET_PORTAL_AMRECV_SPACE",
+            "4K",
+            &["--print-settings", "-n", "2"],
+            "in a job of 2 ranks",
+        ),
+    ] {
+        let mut command = conduit_run(args);
+        command.env(variable, value);
+        let finished = run(command);
+        assert_eq!((finished.code, finished.stdout.as_str()), (2, ""));
+        assert!(
+            finished.stderr.starts_with("conduit-run: "),
+            "{}",
+            finished.stderr
+        );
+        assert!(finished.stderr.contains(variable), "{}", finished.stderr);
+        assert!(finished.stderr.contains(message), "{}", finished.stderr);
+        assert_eq!(finished.stderr.lines().count(), 1);
+    }
+    let mut command = conduit_run(&["--print-settings"]);
+    command.env("GASNET_PORTAL_ACCEL", "1");
+    let finished = run(command);
+    assert_eq!(finished.code, 0);
+    assert!(
+        finished
+            .stderr
+            .starts_with("conduit-run: warning: GASNET_PORTAL_ACCEL: ")
+    );
+}
+
+#[test]
 fn verbose_tells_starts_and_ends() {
     let finished = script("2", &["-v"], "exit 0");
     for rank in 0..2 {

@@ -15,6 +15,9 @@ environment). A value that does not parse or is out of range ends the job with a
 and what is accepted; so does an unknown name that begins with `CONDUIT_` or `GASNET_PORTAL_`. The `GASNET_PORTAL_`
 names and defaults are those of GASNet's original Portals conduit.
 
+`conduit-run --print-settings` prints all settings with the values that ranks would find and where each comes from;
+with `-n N` also what those come to that depend on the size of the job: credits, bank, receive buffers.
+
 Numbers of bytes may end in `K`, `M`, `G` or `T`, powers of 1024. A default in parentheses says what happens while the
 variable is not set.
 
@@ -26,10 +29,13 @@ This page is made from the table in `conduit-core/src/settings/table.rs`, and a 
 
 fn page() -> String {
     let mut page = HEAD.to_owned();
-    for row in describe(&Settings::default()) {
+    for row in describe(&Settings::default(), None) {
         let cell = |text: &str| text.replace('|', "\\|");
-        let (default, accepted, meaning) =
-            (cell(&row.default), cell(&row.accepted), cell(row.meaning));
+        let default = match row.default {
+            Some(value) => value.to_string(),
+            None => format!("({})", row.unset),
+        };
+        let (default, accepted, meaning) = (cell(&default), cell(&row.accepted), cell(row.meaning));
         writeln!(
             page,
             "| `{}` | {default} | {accepted} | {meaning} |",

@@ -2,6 +2,7 @@
 
 use crate::bootstrap::BootstrapError;
 use crate::ni::{NiError, Rank};
+use crate::settings::InJobError;
 
 /// The result of an engine call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -243,6 +244,12 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
+}
+
+impl From<InJobError> for Error {
+    fn from(InJobError { name, reason, .. }: InJobError) -> Self {
+        Self::Setting { name, reason }
+    }
 }
 
 impl From<BootstrapError> for Error {

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use am::select;
-use credits::{Overrides, Plan, Policy, Scale};
+use credits::{Plan, Policy};
 
 use super::flow::Flow;
 use super::operations::Operations;
@@ -35,8 +35,6 @@ const AM_SLOTS: usize = 65_536;
 const AM_SLOTS_EACH: (usize, usize) = (4096, 16_384);
 /// Ranks up to which a network may give each source a queue of its own ([`Ni::eq_create`] leaves that to it).
 const OWN_QUEUES: u32 = 16;
-/// Size of a request buffer, as far as chunks allow; the original's with its chunks of 1 KiB.
-const BUFFER_BYTES: u32 = 1 << 20;
 /// Reply buffers that injected replies fill in turn.
 const REPLY_BUFFERS: u32 = 3;
 
@@ -98,29 +96,6 @@ impl Control {
     }
 }
 
-/// A limit of the dynamic algorithm's loans; of static ones only if somebody asks for it.
-fn most_credits(settings: &Settings) -> Option<u32> {
-    settings
-        .is_set("GASNET_PORTAL_MAX_CRED_PER_NODE")
-        .then_some(settings.max_cred_per_node)
-}
-
-fn plan(size: u32, scale: Scale, settings: &Settings) -> Result<Plan> {
-    let overrides = Overrides {
-        flow_control: settings.flow_control,
-        credits_per_peer: settings.cred_per_node,
-        banked: settings.banked_credits,
-        receive_space: settings.amrecv_space.map(|bytes| bytes as u64),
-        max_per_peer: most_credits(settings),
-        buffer_chunks: (BUFFER_BYTES / scale.chunk()).clamp(8, credits::defaults::BUFFER_CHUNKS),
-        ..Overrides::default()
-    };
-    Plan::new(size, scale, &overrides).map_err(|error| Error::Setting {
-        name: "GASNET_PORTAL_CRED_PER_NODE",
-        reason: error.to_string(),
-    })
-}
-
 /// Slots of the queue of replies and completions. Its room is this rank's own affair (the Ni contract), as a target that
 /// finds it full takes nothing more from this rank: so there is room for all that this rank can have under way. That is
 /// for each request a reply (at most four slots in the queue, otherwise one), for each reply sent a completion, and for
@@ -143,14 +118,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Sets up this rank on a network that has started. Collective: returns when all ranks can be sent to.
     pub fn start(ni: N, bootstrap: &mut dyn Bootstrap, settings: &Settings) -> Result<Self> {
         let (rank, size) = (ni.rank(), ni.size());
-        let chunk = settings.chunk.next_multiple_of(64);
-        let scale = u32::try_from(chunk)
-            .map_err(|_| "larger than 4 GiB".to_owned())
-            .and_then(|chunk| Scale::for_chunk(chunk).map_err(|error| error.to_string()))
-            .map_err(|reason| Error::Setting {
-                name: "CONDUIT_CHUNK",
-                reason,
-            })?;
+        let chunk = settings.chunk_bytes();
+        let plan = settings.credit_plan(size)?;
+        let scale = plan.scale();
         for peer in [0, size - 1] {
             let most = ni.reach(peer).max_managed;
             if chunk > most {
@@ -161,7 +131,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 });
             }
         }
-        let plan = plan(size, scale, settings)?;
 
         let barrier = Barrier::new(rank, size, settings.barrier_radix);
         let cells = barrier.cells();
@@ -304,7 +273,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             ),
             (
                 "GASNET_PORTAL_MAX_CRED_PER_NODE",
-                most_credits(settings).unwrap_or(0).into(),
+                settings.most_credits().unwrap_or(0).into(),
             ),
         ]
     }

@@ -1,6 +1,7 @@
 //! The kinds of values that settings have: how each is read, checked and printed.
 
 use std::fmt::{self, Display, Formatter};
+use std::path::PathBuf;
 
 /// What a setting takes.
 #[derive(Clone, Copy, Debug)]
@@ -22,15 +23,23 @@ pub(super) enum Kind {
     },
     /// One or more of these words, with commas between.
     Words(&'static [&'static str]),
+    /// The path of a file or directory, taken as it is.
+    Path,
 }
 
-/// A value of one of the kinds.
+/// A setting's value. It prints as the variable could be given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Value {
+pub enum Value {
+    /// A count.
     Integer(u32),
+    /// 1 or 0.
     Bool(bool),
+    /// A number of bytes.
     Bytes(u64),
+    /// Words from a list.
     Words(Vec<String>),
+    /// A path, which is UTF-8.
+    Path(String),
 }
 
 const TRUE: [&str; 5] = ["1", "y", "yes", "true", "on"];
@@ -66,8 +75,9 @@ impl Kind {
         }
     }
 
-    /// Reads a value; `None` when the text is not one, or out of range. Blanks around it don't matter.
+    /// Reads a value; `None` when the text is not one, or out of range. Blanks around it don't matter, but to a path.
     pub(super) fn parse(self, text: &str) -> Option<Value> {
+        let given = text;
         let text = text.trim();
         match self {
             Self::Integer { least, most, zero } => {
@@ -106,6 +116,10 @@ impl Kind {
                 }
                 Some(Value::Words(words))
             }
+            // The replacement character stands where a variable was not UTF-8.
+            Self::Path => (!text.is_empty()
+                && !given.contains(['\0', char::REPLACEMENT_CHARACTER]))
+            .then(|| Value::Path(given.to_owned())),
         }
     }
 }
@@ -146,11 +160,12 @@ impl Display for Kind {
                     choices.join(", ")
                 )
             }
+            Self::Path => f.write_str("a path in UTF-8"),
         }
     }
 }
 
-/// Prints as [`Kind::parse`] reads it.
+/// Prints as it is read.
 impl Display for Value {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
@@ -158,6 +173,7 @@ impl Display for Value {
             Self::Bool(yes) => write!(f, "{}", u8::from(*yes)),
             Self::Bytes(bytes) => write!(f, "{}", Bytes(*bytes)),
             Self::Words(words) => f.write_str(&words.join(",")),
+            Self::Path(path) => f.write_str(path),
         }
     }
 }
@@ -255,6 +271,18 @@ impl Field for Vec<String> {
     }
     fn to_value(&self) -> Option<Value> {
         Some(Value::Words(self.clone()))
+    }
+}
+
+impl Field for PathBuf {
+    fn from_value(value: Value) -> Option<Self> {
+        match value {
+            Value::Path(path) => Some(path.into()),
+            _ => None,
+        }
+    }
+    fn to_value(&self) -> Option<Value> {
+        Some(Value::Path(self.to_string_lossy().into_owned()))
     }
 }
 

@@ -2,20 +2,23 @@
 //!
 //! One table holds name, kind, range, default and meaning of each. [`Settings`] has a field for each of its
 //! entries, [`Settings::from_env`] reads it, [`describe`] and [`Table`] print it. The `GASNET_PORTAL_*` names,
-//! defaults and ranges are those of GASNet's Portals conduit, from the seed's section "Recognized environment
-//! variables"; `CONDUIT_*` are Conduit's own.
+//! defaults and ranges are those of GASNet's Portals conduit ("Recognized environment variables"), and of what its
+//! source kept as constants of the credit scheme; `CONDUIT_*` are Conduit's own.
 //!
 //! A name that begins with one of the two prefixes and is not in the table is an error, so that a misspelt setting
 //! does not go unnoticed.
 
 mod error;
+mod in_job;
 mod kind;
 mod print;
 mod table;
 #[cfg(test)]
 mod tests;
 
-pub use error::{SettingsError, Warning};
+pub use error::{InJobError, SettingsError, Warning};
+pub use in_job::InJob;
+pub use kind::Value;
 pub use print::{Description, Table, describe};
 pub use table::Settings;
 

@@ -1,7 +1,7 @@
 //! The settings as people read them.
 
-use super::Settings;
 use super::table::ROWS;
+use super::{InJob, Settings, Value};
 use std::fmt::{self, Display, Formatter};
 
 /// One setting with its value here, for printing.
@@ -9,56 +9,121 @@ use std::fmt::{self, Display, Formatter};
 pub struct Description {
     /// The environment variable.
     pub name: &'static str,
-    /// Its value, written as it could be given; or what happens without one, in parentheses.
-    pub value: String,
-    /// The default, written likewise.
-    pub default: String,
+    /// Its value; `None` while it is unset and has no default.
+    pub value: Option<Value>,
+    /// The default, likewise.
+    pub default: Option<Value>,
+    /// The value in a job of a given size, where that matters and the size is given.
+    pub in_job: Option<Value>,
+    /// What happens while it has no value; empty where the default is a value.
+    pub unset: &'static str,
     /// What values are accepted.
     pub accepted: String,
-    /// Where the value comes from: `environment` or `default`.
-    pub origin: &'static str,
+    /// Whether the environment has set it.
+    pub is_set: bool,
     /// One line of meaning.
     pub meaning: &'static str,
 }
 
-/// All settings with their values here, in the table's order.
-pub fn describe(settings: &Settings) -> impl Iterator<Item = Description> {
+/// All settings with their values here, in the table's order; with those in a job if one is given.
+pub fn describe(settings: &Settings, job: Option<&InJob>) -> impl Iterator<Item = Description> {
     let defaults = Settings::default();
-    ROWS.iter().enumerate().map(move |(index, row)| {
-        let text = |settings: &Settings| match (row.get)(settings) {
-            Some(value) => value.to_string(),
-            None => format!("({})", row.unset),
-        };
-        Description {
+    ROWS.iter()
+        .enumerate()
+        .map(move |(index, row)| Description {
             name: row.name,
-            value: text(settings),
-            default: text(&defaults),
+            value: (row.get)(settings),
+            default: (row.get)(&defaults),
+            in_job: job.and_then(|job| job.value(row.name)),
+            unset: row.unset,
             accepted: row.kind.to_string(),
-            origin: if settings.origins.contains(index) {
-                "environment"
-            } else {
-                "default"
-            },
+            is_set: settings.origins.contains(index),
             meaning: row.meaning,
-        }
-    })
+        })
 }
 
-/// Prints all settings: a line with name, value, default and origin, and below it the meaning and what is accepted.
-#[derive(Clone, Copy, Debug)]
-pub struct Table<'a>(pub &'a Settings);
+/// Prints all settings: a head, and for each an aligned line with name, value, default, where the value comes from and,
+/// with a job, the value there; below it, indented, the meaning and what happens while it is unset.
+#[derive(Clone, Copy)]
+pub struct Table<'a> {
+    /// The settings.
+    pub settings: &'a Settings,
+    /// For a column with the values in a job of this size.
+    pub job: Option<&'a InJob>,
+    /// Where a value that is set comes from, by the setting's name.
+    pub origin: &'a dyn Fn(&str) -> &'static str,
+    /// Columns of the terminal, at which meanings are wrapped; `None` for none.
+    pub width: Option<usize>,
+}
+
+/// What meanings are indented by.
+const INDENT: &str = "    ";
+/// Lines of meaning are not made narrower.
+const LEAST_WIDTH: usize = 40;
 
 impl Display for Table<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        for row in describe(self.0) {
-            write!(f, "{}={}", row.name, row.value)?;
-            if row.value == row.default {
-                writeln!(f, "  [{}]", row.origin)?;
-            } else {
-                writeln!(f, "  [{}; default {}]", row.origin, row.default)?;
+        let text = |value: &Option<Value>| value.as_ref().map_or("-".to_owned(), Value::to_string);
+        let head = |words: [&str; 5]| words.map(str::to_owned);
+        let in_job = self
+            .job
+            .map_or_else(String::new, |job| match job.plan.ranks() {
+                1 => "1 RANK".to_owned(),
+                ranks => format!("{ranks} RANKS"),
+            });
+        let mut lines = vec![head(["SETTING", "VALUE", "DEFAULT", &in_job, "FROM"])];
+        let mut below = vec![String::new()];
+        for row in describe(self.settings, self.job) {
+            let origin = match row.is_set {
+                true => (self.origin)(row.name),
+                false => "default",
+            };
+            lines.push([
+                row.name.to_owned(),
+                text(&row.value),
+                text(&row.default),
+                row.in_job
+                    .as_ref()
+                    .map_or_else(String::new, Value::to_string),
+                origin.to_owned(),
+            ]);
+            below.push(match row.unset {
+                "" => row.meaning.to_owned(),
+                unset => format!("{}; default: {unset}", row.meaning),
+            });
+        }
+        let widths: [usize; 5] = std::array::from_fn(|column| {
+            let cells = lines.iter().map(|line| line[column].chars().count());
+            cells.max().unwrap_or(0)
+        });
+        let most = self
+            .width
+            .map(|width| width.saturating_sub(INDENT.len()).max(LEAST_WIDTH));
+        for (line, meaning) in lines.iter().zip(below) {
+            let mut text = String::new();
+            for (cell, width) in line.iter().zip(widths).filter(|(_, width)| *width > 0) {
+                text.push_str(&format!("{cell:width$}  "));
             }
-            writeln!(f, "    {}; {}", row.meaning, row.accepted)?;
+            writeln!(f, "{}", text.trim_end())?;
+            for part in wrapped(&meaning, most.unwrap_or(usize::MAX)) {
+                writeln!(f, "{INDENT}{part}")?;
+            }
         }
         Ok(())
     }
+}
+
+/// The text in lines of at most `most` characters, broken at blanks; a longer word has a line of its own.
+fn wrapped(text: &str, most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= most => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }

@@ -1,5 +1,7 @@
 //! The table of all settings. A new setting is one entry here and nothing else.
 
+use std::path::PathBuf;
+
 use super::kind::{Field, Kind, Value};
 
 /// One setting, with everything that reading, checking and printing it needs.
@@ -73,6 +75,8 @@ const MOST_COUNT: u32 = 1 << 20;
 const MOST_CREDITS: u32 = 65_535;
 /// What a full medium costs at least; with less a rank could never send one.
 const LEAST_CREDITS: u32 = 4;
+/// A bound for the bank and the epoch; a plan whose credits can't be counted is refused by its sum.
+const MOST_BANKED: u32 = 1 << 24;
 
 settings! {
     "GASNET_PORTAL_MSG_LIMIT" msg_limit: u32 = 250,
@@ -99,18 +103,28 @@ settings! {
         "most events that one poll takes from the SYS queue";
     "GASNET_PORTAL_MAX_CRED_PER_NODE" max_cred_per_node: u32 = 400,
         Kind::integer(LEAST_CREDITS, MOST_CREDITS),
-        "most credits that are lent to one peer";
+        "most credits that are lent to one peer; where credits are static, a limit only if it is set";
     "GASNET_PORTAL_ACCEL" accel: bool = false, Kind::Bool,
         warning "accelerated Portals exists on Catamount only; the setting has no effect here",
         "accepted for old job scripts, has no meaning here";
-    "GASNET_PORTAL_EPOCH_DURATION" epoch_duration: u32 = 1024, Kind::integer(1, 1 << 24),
+    "GASNET_PORTAL_CREDIT_STATS" credit_stats: bool = false, Kind::Bool,
+        "write where the credits are to a file for each rank, at each end of an epoch; not for measurements";
+    "CONDUIT_CREDIT_STATS_DIR" credit_stats_dir: PathBuf = PathBuf::from("."), Kind::Path,
+        "the existing directory that credit statistics are written to";
+    "GASNET_PORTAL_EPOCH_DURATION" epoch_duration: u32 = 1024, Kind::integer(1, MOST_BANKED),
         "requests that a rank receives before its credit epoch ends";
+    "GASNET_PORTAL_REVOKE_LIMIT" revoke_limit: u32 = 32, Kind::integer(1, MOST_CREDITS),
+        "credits that a rank gives back to one peer in an epoch before it refuses to";
+    "GASNET_PORTAL_LENDER_LIMIT" lender_limit: u32 = 32, Kind::integer(1, MOST_CREDITS),
+        "most credits that a rank lends to one peer in an epoch";
+    "GASNET_PORTAL_NUM_SCAVENGE" num_scavenge: u32 = 6, Kind::integer(1, MOST_COUNT),
+        "peers that are asked for credits at once when the bank is low";
     "GASNET_PORTAL_CRED_PER_NODE" cred_per_node: Option<u32> = None,
         Kind::integer(LEAST_CREDITS, MOST_CREDITS),
         unset "from a table by job size",
         "credits that each peer has at the start";
     "GASNET_PORTAL_BANKED_CREDITS" banked_credits: Option<u32> = None,
-        Kind::integer(0, 1 << 24),
+        Kind::integer(0, MOST_BANKED),
         unset "from a table by job size",
         "credits in the bank of each rank at the start";
     "GASNET_PORTAL_AMRECV_SPACE" amrecv_space: Option<usize> = None,

@@ -56,7 +56,11 @@ fn the_defaults_of_the_original() {
     );
     assert_eq!((s.safe_limit, s.am_limit, s.sys_limit), (12, 8, 0));
     assert_eq!((s.max_cred_per_node, s.epoch_duration), (400, 1024));
-    assert!(s.packed_long && s.flow_control && s.dynamic_credits && !s.accel);
+    assert_eq!(
+        (s.revoke_limit, s.lender_limit, s.num_scavenge),
+        (32, 32, 6)
+    );
+    assert!(s.packed_long && s.flow_control && s.dynamic_credits && !s.accel && !s.credit_stats);
     assert_eq!(
         (s.cred_per_node, s.banked_credits, s.amrecv_space),
         (None, None, None)
@@ -169,6 +173,14 @@ fn ranges_hold_at_their_ends() {
                     refused(text);
                 }
             }
+            Kind::Path => {
+                for text in [".", "/tmp", "a b/c", " leading", "ä"] {
+                    accepted(text);
+                }
+                for text in ["", "  ", "a\0b", "\u{fffd}"] {
+                    refused(text);
+                }
+            }
         }
     }
 }
@@ -184,6 +196,12 @@ fn values_reach_their_fields() {
         ("CONDUIT_CHUNK", "64K"),
         ("CONDUIT_NETWORK", "UDP, shm,udp"),
         ("CONDUIT_SPIN", "0"),
+        ("GASNET_PORTAL_CREDIT_STATS", "1"),
+        ("CONDUIT_CREDIT_STATS_DIR", "a folder/"),
+        ("GASNET_PORTAL_EPOCH_DURATION", "17"),
+        ("GASNET_PORTAL_REVOKE_LIMIT", "18"),
+        ("GASNET_PORTAL_LENDER_LIMIT", "19"),
+        ("GASNET_PORTAL_NUM_SCAVENGE", "20"),
     ])
     .unwrap();
     let expected = Settings {
@@ -194,6 +212,12 @@ fn values_reach_their_fields() {
         chunk: 65_536,
         networks: Some(vec!["udp".to_owned(), "shm".to_owned()]),
         spin: Some(0),
+        credit_stats: true,
+        credit_stats_dir: "a folder/".into(),
+        epoch_duration: 17,
+        revoke_limit: 18,
+        lender_limit: 19,
+        num_scavenge: 20,
         origins: settings.origins,
         ..Settings::default()
     };
@@ -316,23 +340,156 @@ fn credits_at_the_start_stay_within_what_may_be_lent() {
 #[test]
 fn the_table_prints_values_defaults_and_origins() {
     let settings = one("CONDUIT_CHUNK", "2048").unwrap();
-    let rows: Vec<_> = describe(&settings).collect();
+    let rows: Vec<_> = describe(&settings, None).collect();
     assert_eq!(rows.len(), ROWS.len());
     let chunk = rows.iter().find(|row| row.name == "CONDUIT_CHUNK").unwrap();
     assert_eq!(
-        (&chunk.value[..], &chunk.default[..], chunk.origin),
-        ("2K", "17K", "environment")
+        (&chunk.value, &chunk.default, chunk.is_set),
+        (
+            &Some(Value::Bytes(2048)),
+            &Some(Value::Bytes(17 << 10)),
+            true
+        )
     );
-    let table = Table(&settings).to_string();
+    let table = Table {
+        settings: &settings,
+        job: None,
+        origin: &|_| "environment",
+        width: None,
+    };
+    let table = table.to_string();
+    let lines: Vec<Vec<_>> = table
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
     assert!(
-        table.contains("CONDUIT_CHUNK=2K  [environment; default 17K]\n"),
+        lines.contains(&vec!["CONDUIT_CHUNK", "2K", "17K", "environment"]),
         "{table}"
     );
     assert!(
-        table.contains("GASNET_PORTAL_CRED_PER_NODE=(from a table by job size)  [default]\n"),
+        lines.contains(&vec!["GASNET_PORTAL_CRED_PER_NODE", "-", "-", "default"]),
         "{table}"
     );
-    assert_eq!(table.lines().count(), 2 * ROWS.len());
+    assert!(
+        table.contains("default: from a table by job size\n"),
+        "{table}"
+    );
+    assert_eq!(lines.len(), 1 + 2 * ROWS.len());
+}
+
+#[test]
+fn meanings_are_wrapped_at_the_terminals_width() {
+    let settings = Settings::default();
+    let job = settings.in_job(1000).unwrap();
+    for (job, width) in [(None, 80), (Some(&job), 80), (None, 120)] {
+        let table = Table {
+            settings: &settings,
+            job,
+            origin: &|_| "",
+            width: Some(width),
+        };
+        let table = table.to_string();
+        let longest = table
+            .lines()
+            .map(|line| line.chars().count())
+            .max()
+            .unwrap();
+        assert!(longest <= width, "{table}");
+        let words = |text: &str| {
+            text.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        for row in ROWS {
+            // A semicolon may stand at the last.
+            let mut meaning = words(row.meaning);
+            meaning.pop();
+            let found = words(&table)
+                .windows(meaning.len())
+                .any(|part| part == meaning);
+            assert!(found, "{}: {table}", row.name);
+        }
+    }
+}
+
+#[test]
+fn a_job_of_some_size_gives_unset_settings_their_values() {
+    let settings = one("CONDUIT_CHUNK", "1024").unwrap();
+    let job = settings.in_job(1024).unwrap();
+    let plan = settings.credit_plan(1024).unwrap();
+    let integer = |name| match job.value(name) {
+        Some(Value::Integer(value)) => value,
+        other => panic!("{name}: {other:?}"),
+    };
+    assert_eq!(
+        integer("GASNET_PORTAL_CRED_PER_NODE"),
+        plan.credits_per_peer().into()
+    );
+    assert_eq!(integer("GASNET_PORTAL_BANKED_CREDITS"), plan.banked());
+    assert_eq!(integer("CONDUIT_EXIT_TIMEOUT"), 131);
+    let space = u64::from(plan.buffers()) * plan.buffer_bytes();
+    assert_eq!(
+        job.value("GASNET_PORTAL_AMRECV_SPACE"),
+        Some(Value::Bytes(space))
+    );
+    assert_eq!(job.value("GASNET_PORTAL_MSG_LIMIT"), None);
+}
+
+#[test]
+fn settings_of_credits_reach_the_plan() {
+    let plan = |vars: &[(&str, &str)]| read(vars).unwrap().0.credit_plan(8).unwrap();
+    let chunk = ("CONDUIT_CHUNK", "1024");
+    let default = plan(&[chunk]);
+    assert_eq!(
+        (default.scale().chunk(), default.flow_control()),
+        (1024, true)
+    );
+    assert!(!plan(&[("GASNET_PORTAL_FLOW_CONTROL", "0")]).flow_control());
+    assert_eq!(plan(&[("CONDUIT_CHUNK", "2048")]).scale().chunk(), 2048);
+    let few = [
+        chunk,
+        ("GASNET_PORTAL_CRED_PER_NODE", "4"),
+        ("GASNET_PORTAL_BANKED_CREDITS", "0"),
+    ];
+    let more = [
+        chunk,
+        ("GASNET_PORTAL_CRED_PER_NODE", "4"),
+        ("GASNET_PORTAL_BANKED_CREDITS", "50000"),
+    ];
+    let most = [chunk, ("GASNET_PORTAL_CRED_PER_NODE", "400")];
+    assert!(plan(&few).total() < plan(&more).total());
+    assert!(plan(&most).credits_per_peer() >= 400);
+    let limited = [chunk, ("GASNET_PORTAL_MAX_CRED_PER_NODE", "20")];
+    assert_eq!(plan(&limited).credits_per_peer(), 20);
+    let space = plan(&[chunk, ("GASNET_PORTAL_AMRECV_SPACE", "7M")]);
+    assert_eq!(u64::from(space.buffers()) * space.buffer_bytes(), 7 << 20);
+}
+
+#[test]
+fn what_a_job_can_not_run_with_is_named() {
+    let refused = |vars: &[(&str, &str)], ranks| {
+        let error = read(vars).unwrap().0.credit_plan(ranks).unwrap_err();
+        assert_eq!(error.ranks, ranks);
+        error.name
+    };
+    assert_eq!(
+        refused(&[("GASNET_PORTAL_AMRECV_SPACE", "4K")], 2),
+        "GASNET_PORTAL_AMRECV_SPACE"
+    );
+    // A full medium costs 5 with the default chunk.
+    assert_eq!(
+        refused(&[("GASNET_PORTAL_CRED_PER_NODE", "4")], 2),
+        "GASNET_PORTAL_CRED_PER_NODE"
+    );
+    assert_eq!(refused(&[], u32::MAX), "GASNET_PORTAL_CRED_PER_NODE");
+    let mut settings = Settings {
+        chunk: 100,
+        ..Settings::default()
+    };
+    assert_eq!(settings.credit_plan(2).unwrap_err().name, "CONDUIT_CHUNK");
+    settings.chunk = 5 << 30;
+    assert_eq!(settings.credit_plan(2).unwrap_err().name, "CONDUIT_CHUNK");
+    assert!(Settings::default().credit_plan(0).is_err());
 }
 
 proptest! {
@@ -346,7 +503,7 @@ proptest! {
     #[test]
     fn no_value_panics_and_what_is_accepted_prints_as_itself(
         row in 0..ROWS.len(),
-        value in prop_oneof![any::<String>(), "-?[0-9]{0,22} ?[kKmMgGtT]?(i?[bB])?", "(shm|udp|ofi|,| ){0,6}"],
+        value in prop_oneof![any::<String>(), "[a-z/. ]{0,9}", "-?[0-9]{0,22} ?[kKmMgGtT]?(i?[bB])?", "(shm|udp|ofi|,| ){0,6}"],
     ) {
         let row = &ROWS[row];
         match one(row.name, &value) {

@@ -1,0 +1,107 @@
+//! What a job of some size makes of the settings.
+
+use std::time::Duration;
+
+use credits::{Overrides, Plan, PlanError, Scale};
+
+use super::{InJobError, Settings, Value};
+
+/// Size of a request buffer, as far as chunks allow; the original's with its chunks of 1 KiB.
+const BUFFER_BYTES: u32 = 1 << 20;
+/// Chunks of a request buffer at least.
+const LEAST_CHUNKS: u32 = 8;
+
+/// The values in a job of some size of those settings that depend on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InJob {
+    /// What each rank lends, banks and allocates.
+    pub plan: Plan,
+    /// How long an exiting rank waits for the others.
+    pub exit_wait: Duration,
+}
+
+impl Settings {
+    /// What they come to in a job of `ranks` ranks.
+    ///
+    /// # Errors
+    /// As [`credit_plan`](Self::credit_plan).
+    pub fn in_job(&self, ranks: u32) -> Result<InJob, InJobError> {
+        Ok(InJob {
+            plan: self.credit_plan(ranks)?,
+            exit_wait: self.exit_wait(ranks),
+        })
+    }
+
+    /// What each rank of a job of `ranks` ranks lends, banks and allocates. All ranks compute it from settings that are
+    /// the same everywhere.
+    ///
+    /// # Errors
+    /// No ranks, chunks that make no credits, or settings of credits that contradict one
+    /// another in a job of this size.
+    pub fn credit_plan(&self, ranks: u32) -> Result<Plan, InJobError> {
+        let refused = |name, reason| InJobError {
+            name,
+            ranks,
+            reason,
+        };
+        let scale = u32::try_from(self.chunk_bytes())
+            .map_err(|_| "larger than 4 GiB".to_owned())
+            .and_then(|chunk| Scale::for_chunk(chunk).map_err(|error| error.to_string()))
+            .map_err(|reason| refused("CONDUIT_CHUNK", reason))?;
+        let overrides = Overrides {
+            flow_control: self.flow_control,
+            credits_per_peer: self.cred_per_node,
+            banked: self.banked_credits,
+            receive_space: self.amrecv_space.map(|bytes| bytes as u64),
+            max_per_peer: self.most_credits(),
+            buffer_chunks: (BUFFER_BYTES / scale.chunk())
+                .clamp(LEAST_CHUNKS, credits::defaults::BUFFER_CHUNKS),
+            ..Overrides::default()
+        };
+        Plan::new(ranks, scale, &overrides).map_err(|error| {
+            let name = match error {
+                PlanError::OutOfRange { setting, .. } if setting.starts_with("GASNET_") => setting,
+                PlanError::SpaceTooSmall { .. } => "GASNET_PORTAL_AMRECV_SPACE",
+                _ => "GASNET_PORTAL_CRED_PER_NODE",
+            };
+            refused(name, error.to_string())
+        })
+    }
+
+    /// Bytes of a ReqSB or RplSB chunk: [`chunk`](Self::chunk) rounded up to whole cache lines.
+    #[must_use]
+    pub fn chunk_bytes(&self) -> usize {
+        self.chunk.next_multiple_of(64)
+    }
+
+    /// The most credits lent to one peer: a limit of the dynamic algorithm's loans; of static ones only if somebody asks
+    /// for it.
+    #[must_use]
+    pub fn most_credits(&self) -> Option<u32> {
+        self.is_set("GASNET_PORTAL_MAX_CRED_PER_NODE")
+            .then_some(self.max_cred_per_node)
+    }
+}
+
+impl InJob {
+    /// The value that the setting of this name has in the job; `None` where the job's size does not matter.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Option<Value> {
+        let plan = &self.plan;
+        let value = match name {
+            "GASNET_PORTAL_CRED_PER_NODE" => Value::Integer(plan.credits_per_peer().into()),
+            "GASNET_PORTAL_MAX_CRED_PER_NODE" => Value::Integer(plan.max_per_peer().into()),
+            "GASNET_PORTAL_BANKED_CREDITS" => Value::Integer(plan.banked()),
+            "GASNET_PORTAL_AMRECV_SPACE" => {
+                Value::Bytes(u64::from(plan.buffers()).saturating_mul(plan.buffer_bytes()))
+            }
+            // Whole seconds are how the setting is given; a part of one counts as one.
+            "CONDUIT_EXIT_TIMEOUT" => {
+                let seconds = self.exit_wait.as_millis().div_ceil(1000);
+                Value::Integer(u32::try_from(seconds).unwrap_or(u32::MAX))
+            }
+            _ => return None,
+        };
+        Some(value)
+    }
+}
