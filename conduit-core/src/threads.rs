@@ -18,6 +18,8 @@ use std::ops::DerefMut;
 pub trait Mode: sealed::Sealed + Debug + Default + 'static {
     /// What the mode keeps shared state in.
     type Lock<T: Send>: Lock<T>;
+    /// How the parts of its flow control share what a rank lends ([`credits::Bank`]).
+    type Bank: credits::Bank + Send;
     /// The mode's name as GASNet spells it.
     const NAME: &'static str;
     /// True where several threads may be inside at once.
@@ -88,16 +90,19 @@ pub struct Par;
 
 impl Mode for Seq {
     type Lock<T: Send> = RefCell<T>;
+    type Bank = credits::OwnBank;
     const NAME: &'static str = "SEQ";
     const PARALLEL: bool = false;
 }
 impl Mode for ParSync {
     type Lock<T: Send> = RefCell<T>;
+    type Bank = credits::OwnBank;
     const NAME: &'static str = "PARSYNC";
     const PARALLEL: bool = false;
 }
 impl Mode for Par {
     type Lock<T: Send> = parking_lot::Mutex<T>;
+    type Bank = std::sync::Arc<credits::SharedBank>;
     const NAME: &'static str = "PAR";
     const PARALLEL: bool = true;
 }

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use am::handlers::{CallError, RegisterError, Registration, Table};
 use am::lid::Pairing;
 use am::{Body, Category, DataHeader, Flags, Header, HeaderError, Long, MAX_ARGS};
-use credits::{CreditByte, FlowControl, Violation};
+use credits::{CreditByte, Violation};
 
 use super::hand::Hand;
 use super::poll::Inbox;
 use super::{Engine, Error, Result};
 use crate::ni::{Capabilities, Ni, PutEvent, Rank};
-use crate::threads::{Lock, Mode};
+use crate::threads::Mode;
 
 /// What a client registers: called with each message for its id, on whatever thread polls.
 pub type Handler<N, M> = Arc<dyn Fn(&Call<'_, N, M>) + Send + Sync>;
@@ -344,11 +344,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let token = am::Token::new(source, header);
         self.run(header, &token, args, payload, Some(hand))?;
         if token.owes_reply() {
-            let back = self
-                .flow
-                .lock()
-                .policy
-                .grant(source, CreditByte::from_bits(header.credit));
+            let back = self.grant(source, header.credit);
             let coalesced = back.is_plain()
                 && header.flags.contains(Flags::NO_CHUNK)
                 && self
@@ -409,7 +405,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return Err(Bad::RequestAmongReplies);
         }
         self.flow
-            .lock()
             .settle(put.source, CreditByte::from_bits(header.credit))?;
         if !header.flags.contains(Flags::IMPLIED) {
             let data = self.body(put).ok_or(Bad::OutsideOfChunk)?;

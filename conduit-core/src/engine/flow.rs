@@ -4,9 +4,12 @@
 //! is coalesced: the target adds the credits to a counter in the requester's control region, which it alone writes, and
 //! the requester reads the counter when it runs short. The algorithm sees the same credits as with a message for each.
 
-use credits::{CreditByte, FlowControl, Policy, Violation};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use credits::{Bank, CreditByte, FlowControl, Plan, Policy, System, Violation};
 
 use crate::ni::Rank;
+use crate::threads::{Lock, Mode};
 
 /// A running count of what a peer has given back: credits in the low half, requests in the high one. Both wrap.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -36,71 +39,191 @@ impl Returned {
     }
 }
 
-/// The requesting side.
+/// What this rank lends its peers and they lend it.
+///
+/// In PAR the peers are dealt out to parts with a lock each, so that threads which talk to different peers seldom meet.
 #[derive(Debug)]
-pub(crate) struct Flow {
-    pub(crate) policy: Policy,
+pub(crate) struct Flow<M: Mode> {
+    parts: Box<[M::Lock<Part<M>>]>,
+    /// Number of parts, a power of two, less one.
+    mask: u32,
     /// Requests without a reply yet, to all peers.
-    outstanding: u32,
+    outstanding: AtomicU32,
     limit: u32,
-    /// What has been read from each peer's counter. 8 bytes per rank.
+}
+
+#[derive(Debug)]
+struct Part<M: Mode> {
+    policy: Policy<M::Bank>,
+    /// What has been read from each peer's counter, by the peer's place in the part. 8 bytes per rank.
     seen: Box<[Returned]>,
 }
 
-impl Flow {
-    pub(crate) fn new(policy: Policy, size: u32, limit: u32) -> Self {
+impl<M: Mode> Flow<M> {
+    /// `limit`: most requests outstanding to all peers.
+    pub(crate) fn new(plan: &Plan, rank: Rank, limit: u32) -> Self {
+        let most = if M::PARALLEL { M::Bank::MOST_PARTS } else { 1 };
+        let parts = most.min(plan.ranks().next_power_of_two());
+        Self::with(Policy::parts(plan, rank, parts), plan.ranks(), limit)
+    }
+
+    fn with(policies: Vec<Policy<M::Bank>>, ranks: u32, limit: u32) -> Self {
+        let count = policies.len() as u32;
+        let parts = policies.into_iter().zip(credits::Part::all(count));
+        let parts = parts.map(|(policy, part)| {
+            let seen = vec![Returned::default(); part.len(ranks) as usize].into();
+            Lock::new(Part { policy, seen })
+        });
         Self {
-            policy,
-            outstanding: 0,
+            parts: parts.collect(),
+            mask: count - 1,
+            outstanding: AtomicU32::new(0),
             limit,
-            seen: vec![Returned::default(); size as usize].into(),
         }
     }
 
-    /// Credits and a place in the budget, or neither.
     #[inline]
-    pub(crate) fn take(&mut self, peer: Rank, credits: u8) -> Option<CreditByte> {
-        if self.outstanding >= self.limit {
+    fn part(&self, peer: Rank) -> impl std::ops::DerefMut<Target = Part<M>> {
+        self.parts[(peer & self.mask) as usize].lock()
+    }
+
+    /// A place in the budget.
+    #[inline]
+    fn begin_request(&self) -> bool {
+        let outstanding = self.outstanding.load(Relaxed);
+        if !M::PARALLEL {
+            // One thread at a time: no need for a locked operation, which would wait for all stores before it.
+            if outstanding < self.limit {
+                self.outstanding.store(outstanding + 1, Relaxed);
+            }
+            return outstanding < self.limit;
+        }
+        let more = |outstanding| (outstanding < self.limit).then_some(outstanding + 1);
+        self.outstanding
+            .fetch_update(Relaxed, Relaxed, more)
+            .is_ok()
+    }
+
+    #[inline]
+    fn end_requests(&self, count: u32) {
+        let less = |outstanding: u32| outstanding.saturating_sub(count);
+        if M::PARALLEL {
+            let _ = self
+                .outstanding
+                .fetch_update(Relaxed, Relaxed, |outstanding| Some(less(outstanding)));
+        } else {
+            let outstanding = self.outstanding.load(Relaxed);
+            self.outstanding.store(less(outstanding), Relaxed);
+        }
+    }
+
+    /// Credits and a place in the budget, or neither. `None` may also mean that the peer's counter ought to be read
+    /// first, see [`Flow::take_collected`].
+    #[inline]
+    pub(crate) fn take(&self, peer: Rank, credits: u8) -> Option<CreditByte> {
+        let mut part = self.part(peer);
+        if part.policy.is_stale(peer, credits) {
             return None;
         }
-        let byte = self.policy.take(peer, credits).ok()?;
-        self.outstanding += 1;
-        Some(byte)
+        self.take_from(&mut part, peer, credits)
+    }
+
+    /// The same, after the peer's counter has been read. A request that gets no credits has stalled.
+    #[inline]
+    pub(crate) fn take_collected(&self, peer: Rank, credits: u8) -> Option<CreditByte> {
+        self.take_from(&mut self.part(peer), peer, credits)
+    }
+
+    #[inline]
+    fn take_from(&self, part: &mut Part<M>, peer: Rank, credits: u8) -> Option<CreditByte> {
+        if !self.begin_request() {
+            return None;
+        }
+        let byte = part.policy.take(peer, credits).ok();
+        if byte.is_none() {
+            self.end_requests(1);
+        }
+        byte
+    }
+
+    /// A request from `peer` has been handled: the byte for its reply, and whether system messages are to be sent.
+    #[inline]
+    pub(crate) fn grant(&self, peer: Rank, byte: CreditByte) -> (CreditByte, bool) {
+        let mut part = self.part(peer);
+        let back = part.policy.grant(peer, byte);
+        (back, part.policy.has_system())
     }
 
     /// A reply has come.
     #[inline]
-    pub(crate) fn settle(&mut self, peer: Rank, byte: CreditByte) -> Result<(), Violation> {
-        self.policy.settle(peer, byte)?;
-        self.outstanding = self.outstanding.saturating_sub(1);
+    pub(crate) fn settle(&self, peer: Rank, byte: CreditByte) -> Result<(), Violation> {
+        self.part(peer).policy.settle(peer, byte)?;
+        self.end_requests(1);
         Ok(())
     }
 
     /// A peer's counter has been read.
-    pub(crate) fn collect(&mut self, peer: Rank, counter: Returned) -> Result<(), Violation> {
-        let (credits, requests) = counter.since(self.seen[peer as usize]);
+    pub(crate) fn collect(
+        &self,
+        peer: Rank,
+        counter: impl FnOnce() -> Returned,
+    ) -> Result<(), Violation> {
+        let mut part = self.part(peer);
+        // Read under the lock, so that no thread brings an older value after a newer one.
+        let counter = counter();
+        let place = (peer >> self.mask.count_ones()) as usize;
+        let (credits, requests) = counter.since(part.seen[place]);
         if requests > 0 {
-            self.policy.settle_many(peer, credits)?;
-            self.seen[peer as usize] = counter;
-            self.outstanding = self.outstanding.saturating_sub(requests);
+            part.policy.settle_many(peer, credits)?;
+            part.seen[place] = counter;
+            self.end_requests(requests);
         }
         Ok(())
     }
 
+    /// A system message about credits has come; the answer, if it needs one.
+    pub(crate) fn on_system(
+        &self,
+        peer: Rank,
+        message: System,
+    ) -> Result<Option<System>, Violation> {
+        self.part(peer).policy.on_system(peer, message)
+    }
+
+    /// The next system message to send.
+    pub(crate) fn next_system(&self) -> Option<(Rank, System)> {
+        self.parts
+            .iter()
+            .find_map(|part| part.lock().policy.next_system())
+    }
+
+    /// Whether there may be one.
+    pub(crate) fn has_system(&self) -> bool {
+        self.parts
+            .iter()
+            .any(|part| part.lock().policy.has_system())
+    }
+
+    /// Looks at the flow control that is responsible for `peer`.
+    pub(crate) fn look<T>(&self, peer: Rank, look: impl FnOnce(&Policy<M::Bank>) -> T) -> T {
+        look(&self.part(peer).policy)
+    }
+
     /// Is it the budget, not a peer's credits, that stands in the way?
     pub(crate) fn budget_is_spent(&self) -> bool {
-        self.outstanding >= self.limit
+        self.outstanding() >= self.limit
     }
 
     /// Requests without a reply yet.
     pub(crate) fn outstanding(&self) -> u32 {
-        self.outstanding
+        self.outstanding.load(Relaxed)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::threads::{Par, Seq};
 
     #[test]
     fn counters_wrap() {
@@ -110,16 +233,48 @@ mod tests {
         assert_eq!(after.bits() as u32, 5);
     }
 
-    #[test]
-    fn the_budget_limits_requests_and_collect_gives_it_back() {
-        let mut flow = Flow::new(Policy::Unlimited(credits::Unlimited), 2, 2);
+    fn the_budget_limits_requests_and_collect_gives_it_back<M: Mode>() {
+        let unlimited = || Policy::Unlimited(credits::Unlimited);
+        let flow: Flow<M> = Flow::with(vec![unlimited(), unlimited()], 5, 2);
         assert!(flow.take(1, 1).is_some());
-        assert!(flow.take(1, 1).is_some());
+        assert!(flow.take(4, 1).is_some());
         assert!(flow.take(1, 1).is_none());
         assert!(flow.budget_is_spent());
-        flow.collect(1, Returned::default().add(0)).unwrap();
+        flow.collect(4, || Returned::default().add(0)).unwrap();
         assert_eq!(flow.outstanding(), 1);
-        flow.collect(1, Returned::default().add(0)).unwrap();
+        flow.collect(4, || Returned::default().add(0)).unwrap();
         assert_eq!(flow.outstanding(), 1, "the same counter brings nothing");
+        flow.settle(1, CreditByte::default()).unwrap();
+        assert_eq!(flow.outstanding(), 0);
+    }
+
+    #[test]
+    fn budget() {
+        the_budget_limits_requests_and_collect_gives_it_back::<Seq>();
+        the_budget_limits_requests_and_collect_gives_it_back::<Par>();
+    }
+
+    #[test]
+    fn a_request_has_not_stalled_before_the_counter_was_read() {
+        let overrides = credits::Overrides {
+            credits_per_peer: Some(8),
+            banked: Some(0),
+            dynamic: true,
+            ..credits::Overrides::default()
+        };
+        let scale = credits::Scale::for_chunk(1024).unwrap();
+        let plan = Plan::new(3, scale, &overrides).unwrap();
+        let flow: Flow<Par> = Flow::new(&plan, 0, 100);
+        for _ in 0..2 {
+            assert!(flow.take(2, 4).is_none(), "more than ever before");
+            assert!(flow.take_collected(2, 4).is_some());
+        }
+        assert!(flow.take(2, 1).is_none());
+        assert_eq!(flow.look(2, |policy| policy.stalls(2)), 0);
+        flow.collect(2, || Returned::default().add(4)).unwrap();
+        assert!(flow.take(2, 1).is_some());
+        assert!(flow.take_collected(2, 4).is_none());
+        assert_eq!(flow.look(2, |policy| policy.stalls(2)), 1);
+        assert_eq!(flow.outstanding(), 2);
     }
 }

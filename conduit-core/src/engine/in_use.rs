@@ -48,7 +48,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             reply_chunks: self.rpl_sb.lock().held().saturating_sub(ready_chunk),
             // One is the engine's own, for operations that nobody waits for.
             operations: self.operations.lock().live().saturating_sub(1),
-            requests: self.flow.lock().outstanding(),
+            requests: self.flow.outstanding(),
             half_longs,
         })
     }

@@ -58,8 +58,9 @@ pub use rma::Blocking;
 use crate::barrier::Barrier;
 use crate::ni::{EqId, MdId, Ni, PtIndex, Rank};
 use crate::settings::Settings;
-use crate::threads::{Lock, Mode};
+use crate::threads::Mode;
 use attach::Segments;
+use credits::FlowControl;
 use flow::Flow;
 use operations::{OpId, Operations};
 use poll::AmSide;
@@ -121,7 +122,7 @@ pub struct Engine<N: Ni, M: Mode> {
     operations: M::Lock<Operations>,
     /// Collects operations that nobody waits for (long-async data).
     detached: OpId,
-    flow: M::Lock<Flow>,
+    flow: Flow<M>,
     am: M::Lock<AmSide>,
     /// A reply that the network would not take is in hand.
     reply_waiting: AtomicBool,
@@ -258,29 +259,23 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     pub fn send_credits(&self, peer: Rank) -> Result<u32> {
         self.check_rank("send_credits", peer)?;
         self.collect_returns(peer)?;
-        Ok(credits::FlowControl::available(
-            &self.flow.lock().policy,
-            peer,
-        ))
+        Ok(self.flow.look(peer, |policy| policy.available(peer)))
     }
 
     /// How often a request to `peer` had to wait for credits.
     pub fn credit_stalls(&self, peer: Rank) -> Result<u64> {
         self.check_rank("credit_stalls", peer)?;
-        Ok(credits::FlowControl::stalls(&self.flow.lock().policy, peer))
+        Ok(self.flow.look(peer, |policy| policy.stalls(peer)))
     }
 
     /// Credits that this rank has in its bank.
     pub fn banked_credits(&self) -> u32 {
-        credits::FlowControl::banked(&self.flow.lock().policy)
+        self.flow.look(self.rank, FlowControl::banked)
     }
 
     /// Credits that `peer` has taken back from this rank.
     pub fn revoked_credits(&self, peer: Rank) -> Result<u64> {
         self.check_rank("revoked_credits", peer)?;
-        Ok(credits::FlowControl::revoked(
-            &self.flow.lock().policy,
-            peer,
-        ))
+        Ok(self.flow.look(peer, |policy| policy.revoked(peer)))
     }
 }

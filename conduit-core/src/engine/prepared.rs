@@ -97,7 +97,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     pub(super) fn return_credits(&self, target: Rank, byte: CreditByte) -> Result<()> {
         let plain = CreditByte::new(false, 0, byte.credits());
         self.flow
-            .lock()
             .settle(target, plain)
             .map_err(|violation| Error::Protocol {
                 rank: self.rank,

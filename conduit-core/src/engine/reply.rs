@@ -1,7 +1,7 @@
 //! Replies: sent with what is in hand, never waiting.
 
 use am::{Body, Category, Flags, Header, Long, MAX_ARGS, NO_LID, Role as AmRole, select};
-use credits::{CreditByte, FlowControl};
+use credits::CreditByte;
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,7 +11,7 @@ use super::request::MOST_HEAD;
 use super::token::{Role, Token};
 use super::{Engine, Error, Result, SELECT_RPL_RB, index};
 use crate::ni::{Ack, Inject, Ni, NiError, Put, Rank, Submit};
-use crate::threads::{Lock, Mode};
+use crate::threads::Mode;
 
 /// Bodies up to this size are injected; larger ones are read from the replier's chunk.
 const INLINE: usize = MOST_HEAD + 112;
@@ -153,11 +153,7 @@ impl<N: Ni, M: Mode> Call<'_, N, M> {
             });
         };
         token.replied.set(true);
-        let back = engine
-            .flow
-            .lock()
-            .policy
-            .grant(token.source, CreditByte::from_bits(token.credit));
+        let back = engine.grant(token.source, token.credit);
         let mut head = [0; MOST_HEAD];
         let mut head_len = Body::write_args(args, &mut head);
         let mut flags = Flags::of(category, AmRole::Reply);

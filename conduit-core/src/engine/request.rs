@@ -137,12 +137,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             && args.len() <= MAX_ARGS
             && !self.failed.load(Relaxed)
             && self.is_mapped(self.ni.reach(target))
+            && let Some(byte) = self.flow.take(target, Scale::SHORT_COST)
         {
-            // A statement of its own, so that the lock is not held while the message is sent, which may poll.
-            let byte = self.flow.lock().take(target, Scale::SHORT_COST);
-            if let Some(byte) = byte {
-                return self.short_to_mapped(target, handler, args, byte, blocking);
-            }
+            return self.short_to_mapped(target, handler, args, byte, blocking);
         }
         self.request_short_generally(target, handler, args, blocking)
     }
@@ -263,7 +260,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         cost: u8,
         blocking: Blocking,
     ) -> Result<Option<CreditByte>> {
-        if let Some(byte) = self.flow.lock().take(target, cost) {
+        if let Some(byte) = self.flow.take(target, cost) {
             return Ok(Some(byte));
         }
         self.wait_for_credits(operation, target, cost, blocking)
@@ -279,18 +276,18 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     ) -> Result<Option<CreditByte>> {
         self.collect_returns(target)?;
         if blocking == Blocking::Immediate {
-            return Ok(self.flow.lock().take(target, cost));
+            return Ok(self.flow.take_collected(target, cost));
         }
         let byte = self.wait_for(operation, |engine| {
             engine.collect_returns(target)?;
-            Ok(engine.flow.lock().take(target, cost))
+            Ok(engine.flow.take_collected(target, cost))
         })?;
         Ok(Some(byte))
     }
 
     /// Reads what `target` has given back by counter; all peers' counters if it is the budget that is spent.
     pub(super) fn collect_returns(&self, target: Rank) -> Result<()> {
-        let mut flow = self.flow.lock();
+        let flow = &self.flow;
         let peers = if flow.budget_is_spent() {
             0..self.size
         } else {
@@ -299,8 +296,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         for peer in peers {
             if let Some(word) = self.control.returned_by(peer) {
                 // SYNC: Acquire, pairs with the Release in `tell_returns`.
-                let counter = Returned::from_bits(word.load(Acquire));
-                flow.collect(peer, counter)
+                flow.collect(peer, || Returned::from_bits(word.load(Acquire)))
                     .map_err(|violation| Error::Protocol {
                         rank: self.rank,
                         peer,

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use am::select;
-use credits::{Plan, Policy};
+use credits::Plan;
 
 use super::flow::Flow;
 use super::operations::Operations;
@@ -102,7 +102,12 @@ impl Control {
 /// each send ticket one.
 fn safe_slots(size: u32, plan: &Plan, settings: &Settings) -> usize {
     let requests = if plan.flow_control() && size <= OWN_QUEUES {
-        u32::from(plan.credits_per_peer()).min(settings.sb_chunks)
+        let most = if plan.dynamic() {
+            plan.max_per_peer()
+        } else {
+            plan.credits_per_peer()
+        };
+        u32::from(most).min(settings.sb_chunks)
     } else {
         settings.sb_chunks
     };
@@ -194,7 +199,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             tmpmd: Tickets::new(settings.num_tmpmd),
             operations: Lock::new(operations),
             detached,
-            flow: Lock::new(Flow::new(Policy::from_plan(&plan, rank), size, budget)),
+            flow: Flow::new(&plan, rank, budget),
             am: Lock::new(AmSide::new(
                 size,
                 most_longs,
@@ -206,7 +211,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             lids: Lock::new(am::lid::LidGenerator::new()),
             barrier: Lock::new(barrier),
             barrier_running: AtomicBool::new(false),
-            system: Lock::new(system::Outbox::new(2 * size as usize + 2 * cells + 16)),
+            system: Lock::new(system::Outbox::new(4 * size as usize + 2 * cells + 16)),
             system_waiting: AtomicBool::new(false),
             segments: OnceLock::new(),
             failed: AtomicBool::new(false),
@@ -249,7 +254,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// Settings that all ranks must have the same.
-    fn agreement(&self) -> [(&'static str, u64); 10] {
+    fn agreement(&self) -> [(&'static str, u64); 11] {
         let settings = &self.settings;
         [
             ("CONDUIT_CHUNK", self.chunk as u64),
@@ -258,6 +263,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             ("CONDUIT_INJECT", settings.inject.into()),
             ("GASNET_PORTAL_SB_CHUNKS", settings.sb_chunks.into()),
             ("GASNET_PORTAL_FLOW_CONTROL", settings.flow_control.into()),
+            (
+                "GASNET_PORTAL_DYNAMIC_CREDITS",
+                settings.dynamic_credits.into(),
+            ),
             (
                 "GASNET_PORTAL_CRED_PER_NODE",
                 settings.cred_per_node.unwrap_or(0).into(),

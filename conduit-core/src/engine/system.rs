@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use am::select;
+use credits::{CreditByte, System};
 
 use super::token::{Role, Token};
 use super::{Engine, Error, index};
@@ -23,6 +24,8 @@ pub(super) enum Message {
     ExitSeen,
     /// A word for a barrier cell.
     BarrierCell { cell: u32, word: u64 },
+    /// SYS_CREDIT_REVOKE or SYS_CREDIT_RETURN.
+    Credit(System),
 }
 
 impl Message {
@@ -31,6 +34,11 @@ impl Message {
             Self::Exit { code } => (1, code as u32, 0),
             Self::ExitSeen => (2, 0, 0),
             Self::BarrierCell { cell, word } => (3, cell, word),
+            Self::Credit(System::Revoke { end_of_epoch }) => (4, 0, end_of_epoch.into()),
+            Self::Credit(System::Return {
+                credits,
+                end_of_epoch,
+            }) => (5, credits.into(), end_of_epoch.into()),
         };
         (
             u64::from(select::SYS) | message << 8 | u64::from(argument) << 32,
@@ -49,6 +57,13 @@ impl Message {
                 cell: argument,
                 word: hdr_data,
             }),
+            4 => Some(Self::Credit(System::Revoke {
+                end_of_epoch: hdr_data != 0,
+            })),
+            5 => Some(Self::Credit(System::Return {
+                credits: argument.try_into().ok()?,
+                end_of_epoch: hdr_data != 0,
+            })),
             _ => None,
         }
     }
@@ -64,7 +79,7 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// `limit`: a barrier's messages, and an exit message and its answer for each rank.
+    /// `limit`: a barrier's messages; for each rank an exit message and its answer, a revoke of credits and a return.
     pub(super) fn new(limit: usize) -> Self {
         Self {
             messages: VecDeque::new(),
@@ -134,6 +149,50 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             });
         // A flag that is set after this by a thread which has put something in costs one more look.
         self.system_waiting.store(!outbox.is_empty(), Relaxed);
+        let is_free = outbox.messages.is_empty();
+        drop(outbox);
+        if is_free {
+            self.send_revokes();
+        }
+    }
+
+    /// Asks peers for credits as far as flow control wants it. What is not wanted or possible now comes up again with the
+    /// next request that is short of credits.
+    fn send_revokes(&self) {
+        while let Some((peer, message)) = self.flow.next_system() {
+            self.send_system(peer, Message::Credit(message));
+        }
+        if self.flow.has_system() {
+            self.system_waiting.store(true, Relaxed);
+        }
+    }
+
+    /// What goes back with the reply to a request that came with these credits.
+    #[inline]
+    pub(super) fn grant(&self, source: Rank, credit: u8) -> CreditByte {
+        let (back, has_system) = self.flow.grant(source, CreditByte::from_bits(credit));
+        if has_system {
+            self.system_waiting.store(true, Relaxed);
+        }
+        back
+    }
+
+    fn on_credit_message(&self, source: Rank, message: System) {
+        // What has come back by counter first: a revoke takes only what is not in use.
+        let answered = self.collect_returns(source).and_then(|()| {
+            self.flow
+                .on_system(source, message)
+                .map_err(|violation| Error::Protocol {
+                    rank: self.rank,
+                    peer: source,
+                    reason: violation.to_string(),
+                })
+        });
+        match answered {
+            Ok(Some(answer)) => self.send_system(source, Message::Credit(answer)),
+            Ok(None) => {}
+            Err(error) => self.fail(error),
+        }
     }
 
     /// `false`: the network has no room now.
@@ -194,6 +253,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 self.exit_answers.fetch_add(1, Relaxed);
             }
             Some(Message::BarrierCell { cell, word }) => self.receive_cell(put.source, cell, word),
+            Some(Message::Credit(message)) => self.on_credit_message(put.source, message),
             None => {
                 self.fail(self.bad_message(
                     put.source,
@@ -253,8 +313,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_survive(code in any::<i32>(), cell in any::<u32>(), word in any::<u64>()) {
-            for message in [Message::Exit { code }, Message::ExitSeen, Message::BarrierCell { cell, word }] {
+        fn messages_survive(
+            code in any::<i32>(), cell in any::<u32>(), word in any::<u64>(), credits in any::<u16>(), end_of_epoch: bool,
+        ) {
+            for message in [
+                Message::Exit { code }, Message::ExitSeen, Message::BarrierCell { cell, word },
+                Message::Credit(System::Revoke { end_of_epoch }), Message::Credit(System::Return { credits, end_of_epoch }),
+            ] {
                 let (match_bits, hdr_data) = message.encode();
                 prop_assert_eq!(am::select::of(match_bits), select::SYS);
                 prop_assert_eq!(Message::decode(match_bits, hdr_data), Some(message));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use credits::{Overrides, Plan, PlanError, Scale};
+use credits::{Overrides, Plan, PlanError, Scale, Tuning};
 
 use super::{InJobError, Settings, Value};
 
@@ -56,6 +56,15 @@ impl Settings {
             max_per_peer: self.most_credits(),
             buffer_chunks: (BUFFER_BYTES / scale.chunk())
                 .clamp(LEAST_CHUNKS, credits::defaults::BUFFER_CHUNKS),
+            dynamic: self.dynamic_credits,
+            tuning: Tuning {
+                epoch: self.epoch_duration,
+                // Fit: in the table's range.
+                revoke_limit: self.revoke_limit as u16,
+                lender_limit: self.lender_limit as u16,
+                scavenge: self.num_scavenge,
+                ..Tuning::default()
+            },
             ..Overrides::default()
         };
         Plan::new(ranks, scale, &overrides).map_err(|error| {

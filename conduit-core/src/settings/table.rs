@@ -89,7 +89,7 @@ settings! {
     "GASNET_PORTAL_FLOW_CONTROL" flow_control: bool = true, Kind::Bool,
         "let requests cost credits; without, a rank flooded with requests can run out of receive buffers and end the job";
     "GASNET_PORTAL_DYNAMIC_CREDITS" dynamic_credits: bool = true, Kind::Bool,
-        "let credits move to the peers that need them; has no effect yet: credits are static, 1 behaves as 0";
+        "let credits move to the peers that need them; the same on all ranks";
     "GASNET_PORTAL_SB_CHUNKS" sb_chunks: u32 = 2048, Kind::integer(1, MOST_CHUNKS),
         "chunks of the request send buffer (ReqSB), one for each request until its reply, and for bounced puts and gets";
     "GASNET_PORTAL_RPL_CHUNKS" rpl_chunks: u32 = 256, Kind::integer(1, MOST_CHUNKS),
