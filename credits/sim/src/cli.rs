@@ -1,0 +1,274 @@
+//! The command line.
+
+use std::io::{self, IsTerminal, Write};
+
+use anyhow::Context;
+use clap::{Args, Parser};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::{Config, Load, Observer, Pattern, Scheme, Timing, equal_static, run, show};
+
+/// Simulates flow control by credits in a job of many ranks, beside the same job without flow control.
+#[derive(Debug, Parser)]
+#[command(name = "credit-sim", version)]
+pub struct Cli {
+    #[command(flatten)]
+    options: RunOptions,
+}
+
+#[derive(Debug, Args)]
+struct RunOptions {
+    /// Ranks in the job
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    ranks: u32,
+    /// Who sends to whom
+    #[arg(long, value_enum, default_value_t = Pattern::Ghost)]
+    pattern: Pattern,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    credits: CreditOptions,
+    #[command(flatten)]
+    run: Repetition,
+    #[command(flatten)]
+    load: LoadOptions,
+    #[command(flatten)]
+    timing: TimingOptions,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Credits")]
+struct CreditOptions {
+    /// Credits lent to each rank [default: by the table for the number of ranks]
+    #[arg(long, value_name = "K")]
+    credits: Option<u16>,
+    /// Static credits: the same for the whole job
+    #[arg(long = "static")]
+    fixed: bool,
+    /// No flow control
+    #[arg(long, conflicts_with_all = ["fixed", "credits"])]
+    unlimited: bool,
+    /// Look for the fewest static credits that are as fast
+    #[arg(long)]
+    equal_static: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Run")]
+struct Repetition {
+    /// Sets of partners, one after the other
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    rotations: u32,
+    /// Steps with each of them
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    steps: u32,
+    /// Of all that is random
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Threads [default: as many as processors]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Don't simulate the same without flow control
+    #[arg(long)]
+    no_reference: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Load [default: by the pattern]")]
+struct LoadOptions {
+    /// Requests to each partner in a step
+    #[arg(long, value_name = "N")]
+    messages: Option<u32>,
+    /// Credits for a request
+    #[arg(long, value_name = "CREDITS")]
+    cost: Option<u8>,
+    /// Partners of a rank (alltoall, chain, oddpoll)
+    #[arg(long, value_name = "N")]
+    fan: Option<u32>,
+    /// Distance between partners (chain, oddpoll)
+    #[arg(long, value_name = "N")]
+    gap: Option<u32>,
+    /// Ranks that all send to (hotspot)
+    #[arg(long, value_name = "N")]
+    hot: Option<u32>,
+    /// Collectives in a step (tree)
+    #[arg(long, value_name = "N")]
+    repeat: Option<u32>,
+    /// One request to each partner in turn, instead of all to the first, then all to the second
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    interleave: Option<bool>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Network and processors (times in nanoseconds)")]
+struct TimingOptions {
+    /// From a network interface to another
+    #[arg(long, value_name = "NS", default_value_t = Timing::default().latency)]
+    latency: u64,
+    /// Of a network interface, in GB/s
+    #[arg(long, value_name = "GB/S", default_value_t = Timing::default().bandwidth)]
+    bandwidth: f64,
+    /// To send a request
+    #[arg(long, value_name = "NS", default_value_t = Timing::default().send)]
+    send: u64,
+    /// To serve a request and reply, whatever its size
+    #[arg(long, value_name = "NS", default_value_t = Timing::default().serve)]
+    serve: u64,
+    /// The same, for each credit
+    #[arg(long, value_name = "NS", default_value_t = Timing::default().serve_credit)]
+    serve_credit: u64,
+    /// For a reply that arrives
+    #[arg(long, value_name = "NS", default_value_t = Timing::default().reply)]
+    reply: u64,
+    /// For a system message, at each side
+    #[arg(long, value_name = "NS", default_value_t = Timing::default().system)]
+    system: u64,
+    /// For a poll
+    #[arg(long, value_name = "NS", default_value_t = Timing::default().poll)]
+    poll: u64,
+    /// Requests sent between two polls
+    #[arg(long, value_name = "N", default_value_t = Timing::default().poll_every)]
+    poll_every: u32,
+    /// A waiting rank polls so often; 0 is all the time
+    #[arg(long, value_name = "NS", default_value_t = Timing::default().poll_gap)]
+    poll_gap: u64,
+    /// Replies taken by one poll
+    #[arg(long, value_name = "N", default_value_t = Timing::default().safe_limit)]
+    safe_limit: u8,
+    /// Requests served by one poll
+    #[arg(long, value_name = "N", default_value_t = Timing::default().am_limit)]
+    am_limit: u8,
+    /// Requests of a rank without reply, at most
+    #[arg(long, value_name = "N", default_value_t = Timing::default().chunks)]
+    chunks: u32,
+    /// Computing at the start of each step, without polling
+    #[arg(long, value_name = "NS", default_value_t = Timing::default().compute)]
+    compute: u64,
+    /// Up to so much longer, as a part of it, at random
+    #[arg(long, value_name = "PART", default_value_t = Timing::default().skew)]
+    skew: f64,
+    /// Polls while computing
+    #[arg(long, value_name = "N", default_value_t = Timing::default().compute_polls)]
+    compute_polls: u32,
+    /// Ranks begin a step up to so much later, at random
+    #[arg(long, value_name = "NS", default_value_t = Timing::default().jitter)]
+    jitter: u64,
+}
+
+impl RunOptions {
+    fn config(&self) -> Config {
+        let default = Config::new(self.ranks, self.pattern);
+        let scheme = match (self.credits.unlimited, self.credits.credits) {
+            (true, _) => Scheme::Unlimited,
+            (false, Some(credits)) => Scheme::Static { credits },
+            (false, None) => default.scheme,
+        };
+        let load = Load {
+            messages: self.load.messages.unwrap_or(default.load.messages),
+            cost: self.load.cost.unwrap_or(default.load.cost),
+            fan: self.load.fan.unwrap_or(default.load.fan),
+            gap: self.load.gap.unwrap_or(default.load.gap),
+            hot: self.load.hot.unwrap_or(default.load.hot),
+            repeat: self.load.repeat.unwrap_or(default.load.repeat),
+            interleave: self.load.interleave.unwrap_or(default.load.interleave),
+        };
+        Config {
+            scheme,
+            load,
+            timing: self.timing.timing(),
+            rotations: self.run.rotations,
+            steps: self.run.steps,
+            seed: self.run.seed,
+            reference: !self.run.no_reference,
+            threads: self.run.threads.unwrap_or_else(processors),
+            ..default
+        }
+    }
+}
+
+impl TimingOptions {
+    fn timing(&self) -> Timing {
+        Timing {
+            latency: self.latency,
+            bandwidth: self.bandwidth,
+            send: self.send,
+            serve: self.serve,
+            serve_credit: self.serve_credit,
+            reply: self.reply,
+            system: self.system,
+            poll: self.poll,
+            poll_every: self.poll_every,
+            poll_gap: self.poll_gap,
+            safe_limit: self.safe_limit,
+            am_limit: self.am_limit,
+            chunks: self.chunks,
+            compute: self.compute,
+            skew: self.skew,
+            compute_polls: self.compute_polls,
+            jitter: self.jitter,
+        }
+    }
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// A bar of steps, on a terminal.
+struct Bar(ProgressBar);
+
+impl Bar {
+    fn new() -> Bar {
+        if !io::stderr().is_terminal() {
+            return Bar(ProgressBar::hidden());
+        }
+        let bar = ProgressBar::new(0);
+        let style =
+            ProgressStyle::with_template("{bar:40} {pos}/{len} steps {elapsed} ({eta} left)");
+        if let Ok(style) = style {
+            bar.set_style(style);
+        }
+        Bar(bar)
+    }
+}
+
+impl Observer for Bar {
+    fn expect(&mut self, steps: u64) {
+        self.0.inc_length(steps);
+    }
+
+    fn step(&mut self) {
+        self.0.inc(1);
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// Does what the command line says.
+///
+/// # Errors
+/// When it can't be simulated, the flow control breaks its rules, or standard output can't be written.
+pub fn main(cli: &Cli) -> anyhow::Result<()> {
+    let options = &cli.options;
+    let config = options.config();
+    let mut bar = Bar::new();
+    let mut report = run(&config, &mut bar)?;
+    if options.credits.equal_static {
+        let speed = report.summary.speed.unwrap_or(1.0);
+        report.equal_static = equal_static(&config, speed.min(0.99), &mut bar)?;
+    }
+    drop(bar);
+    let mut out = io::stdout().lock();
+    if options.json {
+        serde_json::to_writer(&mut out, &report)?;
+        writeln!(out)
+    } else {
+        show::report(&mut out, &report)
+    }
+    .context("can't write standard output")
+}

@@ -1,0 +1,248 @@
+//! What is to be simulated.
+
+use credits::{FlowControl, Overrides, Plan, Scale};
+use serde::Serialize;
+
+use crate::{Load, Pattern, Timing};
+
+/// Most ranks of a simulated job.
+pub const MAX_RANKS: u32 = 1_000_000;
+
+/// Bytes of a chunk: the body of a full medium.
+pub const CHUNK: u32 = 1024;
+
+/// How credits are lent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "name", rename_all = "lowercase")]
+pub enum Scheme {
+    /// No flow control.
+    Unlimited,
+    /// The same for all peers and for ever.
+    Static {
+        /// Credits lent to each rank.
+        credits: u16,
+    },
+}
+
+impl Scheme {
+    /// Credits of a rank in all, in a job of `ranks` ranks; `None` without flow control.
+    #[must_use]
+    pub fn total(&self, ranks: u32) -> Option<u64> {
+        match *self {
+            Scheme::Unlimited => None,
+            Scheme::Static { credits } => Some(u64::from(credits) * u64::from(ranks)),
+        }
+    }
+}
+
+/// A run of the simulator. The same configuration gives the same result, with any number of threads.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Config {
+    /// Ranks in the job.
+    pub ranks: u32,
+    /// How credits are lent.
+    pub scheme: Scheme,
+    /// Who sends to whom.
+    pub pattern: Pattern,
+    /// How much.
+    pub load: Load,
+    /// How long things take.
+    pub timing: Timing,
+    /// Sets of partners, one after the other.
+    pub rotations: u32,
+    /// Steps with each of them.
+    pub steps: u32,
+    /// Of all that is random.
+    pub seed: u64,
+    /// Simulate the same without flow control too, for comparison.
+    pub reference: bool,
+    /// Threads of the simulation.
+    #[serde(skip)]
+    pub threads: usize,
+}
+
+/// A configuration that can't be simulated.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ConfigError {
+    /// A number is out of its range.
+    #[error("{setting} is {value}, must be {must}")]
+    OutOfRange {
+        /// What it is.
+        setting: &'static str,
+        /// Its value.
+        value: f64,
+        /// What it must be.
+        must: &'static str,
+    },
+    /// Fewer credits than one request needs: it could never be sent.
+    #[error(
+        "{credits} credits per peer are too few: a request of this pattern needs {cost}, a full medium {full}"
+    )]
+    TooFewCredits {
+        /// Credits lent to each rank.
+        credits: u16,
+        /// Credits for a request.
+        cost: u8,
+        /// Credits for a full medium.
+        full: u8,
+    },
+    /// More than can be counted.
+    #[error("{total} credits in all, at most {} can be counted", u32::MAX)]
+    TooManyCredits {
+        /// Credits in all.
+        total: u64,
+    },
+    /// The credits make no plan of buffers.
+    #[error(transparent)]
+    Plan(#[from] credits::PlanError),
+}
+
+impl Config {
+    /// The pattern as it is by default, with the default number of credits for a job of this size.
+    #[must_use]
+    pub fn new(ranks: u32, pattern: Pattern) -> Config {
+        let credits = credits::defaults::credits(ranks, scale()).per_peer;
+        Config {
+            ranks,
+            scheme: Scheme::Static {
+                credits: credits as u16,
+            },
+            pattern,
+            load: Load::default_for(pattern, ranks),
+            timing: Timing::default(),
+            rotations: 2,
+            steps: 10,
+            seed: 1,
+            reference: true,
+            threads: 1,
+        }
+    }
+
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let in_range = |setting, value: u64, most: u64, must| {
+            if (1..=most).contains(&value) {
+                return Ok(());
+            }
+            Err(ConfigError::OutOfRange {
+                setting,
+                value: value as f64,
+                must,
+            })
+        };
+        in_range(
+            "the number of ranks",
+            self.ranks.into(),
+            MAX_RANKS.into(),
+            "1 to 1000000",
+        )?;
+        in_range(
+            "the number of rotations",
+            self.rotations.into(),
+            10_000,
+            "1 to 10000",
+        )?;
+        in_range(
+            "the number of steps",
+            self.steps.into(),
+            100_000,
+            "1 to 100000",
+        )?;
+        in_range(
+            "the number of threads",
+            self.threads as u64,
+            1024,
+            "1 to 1024",
+        )?;
+        self.timing.check()?;
+        self.load.check(self.ranks)?;
+        let full = scale().full_cost();
+        let least = match self.scheme {
+            Scheme::Unlimited => return Ok(()),
+            Scheme::Static { credits } => credits,
+        };
+        if least < u16::from(full.max(self.load.cost)) {
+            return Err(ConfigError::TooFewCredits {
+                credits: least,
+                cost: self.load.cost,
+                full,
+            });
+        }
+        let total = self.scheme.total(self.ranks).unwrap_or(0);
+        if total > u64::from(u32::MAX) {
+            return Err(ConfigError::TooManyCredits { total });
+        }
+        Ok(())
+    }
+}
+
+/// Chunks of [`CHUNK`] bytes, 256 bytes per credit.
+#[must_use]
+pub fn scale() -> Scale {
+    Scale::for_chunk(CHUNK).expect("the original's chunk makes a scale")
+}
+
+/// Bytes of request buffers and events behind credits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Space {
+    /// Credits of a rank in all.
+    pub credits: u64,
+    /// Their bytes: 256 of buffer and an event of 128 each.
+    pub bytes: u64,
+    /// With what makes whole buffers and the one that no credit covers; none if a job could not have so much.
+    pub allocated: Option<u64>,
+}
+
+impl Space {
+    /// Of a rank in a job of `ranks` ranks that lends `per_peer` and banks `banked`.
+    #[must_use]
+    pub fn new(ranks: u32, per_peer: u16, banked: u32) -> Space {
+        let scale = scale();
+        let credits = u64::from(per_peer) * u64::from(ranks) + u64::from(banked);
+        let overrides = Overrides {
+            credits_per_peer: Some(per_peer.into()),
+            banked: Some(banked),
+            max_per_peer: Some(u16::MAX.into()),
+            dynamic: true,
+            ..Overrides::default()
+        };
+        Space {
+            credits,
+            bytes: credits * u64::from(scale.space_per_credit()),
+            allocated: Plan::new(ranks, scale, &overrides)
+                .ok()
+                .map(|plan| plan.bytes()),
+        }
+    }
+}
+
+/// A flow control that can be simulated: it tells what it has lent.
+pub(crate) trait Subject: FlowControl + Send {
+    /// Credits lent to a peer; `None` without flow control.
+    fn loan(&self, peer: u32) -> Option<u32>;
+
+    /// Bytes that its state takes here.
+    fn bytes(&self) -> u64;
+}
+
+impl Subject for credits::Unlimited {
+    fn loan(&self, _peer: u32) -> Option<u32> {
+        None
+    }
+
+    fn bytes(&self) -> u64 {
+        0
+    }
+}
+
+impl Subject for credits::Static {
+    fn loan(&self, peer: u32) -> Option<u32> {
+        // The same for all, both ways.
+        Some(self.available(peer) + self.in_flight(peer))
+    }
+
+    fn bytes(&self) -> u64 {
+        0
+    }
+}

@@ -1,0 +1,35 @@
+//! Simulates flow control by credits, with the state machines of the crate [`credits`] themselves, in jobs of up to a
+//! million ranks.
+//!
+//! ```
+//! use credit_sim::{Config, Pattern, Scheme, run};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut config = Config::new(8, Pattern::Ghost);
+//! config.scheme = Scheme::Static { credits: 8 };
+//! config.steps = 2;
+//! let report = run(&config, &mut ())?;
+//! assert!(report.summary.speed.is_some_and(|speed| speed < 1.0));
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod cli;
+mod config;
+mod part;
+mod pattern;
+mod queue;
+mod report;
+mod run;
+mod show;
+mod timing;
+mod world;
+
+pub use config::{CHUNK, Config, ConfigError, MAX_RANKS, Scheme, Space, scale};
+pub use pattern::{Load, Pattern};
+pub use report::{Effort, EqualStatic, Report, Rotation, Step, Summary};
+pub use run::{Observer, equal_static, run};
+pub use timing::Timing;
+pub use world::SimError;

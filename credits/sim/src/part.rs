@@ -1,0 +1,601 @@
+//! Some of the ranks, and what they do within a window of time.
+
+use credits::{CreditByte, System, Violation};
+
+use crate::config::{Config, Subject};
+use crate::pattern::{Op, Programs};
+use crate::queue::{Item, Queue};
+use crate::report::Counts;
+
+/// Kinds of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Request,
+    Reply,
+    System,
+}
+
+/// A message to a rank of another part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Envelope {
+    item: Item,
+    target: u32,
+    kind: Kind,
+}
+
+const _: () = assert!(size_of::<Envelope>() == 24);
+
+/// What a rank has broken, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) time: u64,
+    pub(crate) rank: u32,
+    pub(crate) what: Broken,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Broken {
+    /// The flow control says so.
+    Rules(Violation),
+    /// More requests under way to a rank than it has credits.
+    Occupancy { credits: u64 },
+}
+
+/// The times of the model, ready for use.
+#[derive(Clone, Debug)]
+pub(crate) struct Costs {
+    timing: crate::Timing,
+    /// Of a message of so many credits.
+    wire: [u64; 9],
+    slice: u64,
+    slices: u32,
+    cost: u8,
+    seed: u64,
+    /// Credits of a rank in all.
+    total: u64,
+}
+
+impl Costs {
+    pub(crate) fn latency(&self) -> u64 {
+        self.timing.latency
+    }
+
+    pub(crate) fn new(config: &Config, total: Option<u64>) -> Costs {
+        let timing = config.timing.clone();
+        let per_credit = crate::config::scale().bytes_per_credit();
+        let slices = if timing.compute > 0 {
+            timing.compute_polls + 1
+        } else {
+            0
+        };
+        Costs {
+            wire: std::array::from_fn(|credits| timing.wire(credits as u32 * per_credit)),
+            slice: timing.compute / u64::from(slices.max(1)),
+            slices,
+            cost: config.load.cost,
+            seed: config.seed,
+            total: total.unwrap_or(u64::MAX),
+            timing,
+        }
+    }
+}
+
+/// What a rank does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Polls: system messages.
+    System,
+    /// Polls: so many replies more.
+    Replies(u8),
+    /// Polls: so many requests more.
+    Requests(u8),
+    /// Goes on with its program.
+    Program,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Rank {
+    /// It has done what it did until then.
+    clock: u64,
+    /// Its network interface is busy until then.
+    interface: u64,
+    /// Since when the next request has been waiting for credits.
+    since: u64,
+    /// The present operation and the last.
+    op: u32,
+    end: u32,
+    /// Requests of the present operation sent.
+    sent: u32,
+    /// Requests without reply.
+    outstanding: u32,
+    /// Requests served in this step.
+    received: u32,
+    /// And since the pattern changed.
+    served: u32,
+    unpolled: u32,
+    slices: u32,
+    /// How much longer than others it computes.
+    slower: u64,
+    stage: Stage,
+    /// Waits for something to arrive.
+    idle: bool,
+    /// The next request waits for credits.
+    stalled: bool,
+    /// Credits may have come since it was tried.
+    retry: bool,
+    finished: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Inbox {
+    system: Queue,
+    replies: Queue,
+    requests: Queue,
+}
+
+impl Inbox {
+    fn sort(&mut self) {
+        self.system.sort();
+        self.replies.sort();
+        self.requests.sort();
+    }
+
+    fn first(&self) -> u64 {
+        let replies = self.replies.first().min(self.requests.first());
+        replies.min(self.system.first())
+    }
+}
+
+/// Consecutive ranks that one thread simulates.
+pub(crate) struct Part<F> {
+    /// The first one's number.
+    first: u32,
+    /// Ranks in every part (in the last maybe fewer).
+    size: u32,
+    flows: Vec<F>,
+    ranks: Vec<Rank>,
+    inboxes: Vec<Inbox>,
+    /// When a rank has something to do.
+    next: Vec<u64>,
+    /// Credits' worth of requests on their way to a rank or waiting there.
+    reserved: Vec<u64>,
+    /// Messages to each of the parts, to be taken at the end of a window.
+    pub(crate) outboxes: Vec<Vec<Envelope>>,
+    pub(crate) counts: Counts,
+    /// Ranks that have ended the step.
+    pub(crate) finished: u32,
+    /// When the last one did.
+    pub(crate) finished_at: u64,
+    /// The first fault.
+    pub(crate) fault: Option<Fault>,
+}
+
+impl<F: Subject> Part<F> {
+    /// The ranks `first..end`, with `size` ranks in every one of `parts` parts.
+    pub(crate) fn new(
+        first: u32,
+        end: u32,
+        size: u32,
+        parts: usize,
+        flow: impl Fn(u32) -> F,
+    ) -> Part<F> {
+        let len = (end - first) as usize;
+        let rank = Rank {
+            clock: 0,
+            interface: 0,
+            since: 0,
+            op: 0,
+            end: 0,
+            sent: 0,
+            outstanding: 0,
+            received: 0,
+            served: 0,
+            unpolled: 0,
+            slices: 0,
+            slower: 0,
+            stage: Stage::Program,
+            idle: false,
+            stalled: false,
+            retry: false,
+            finished: true,
+        };
+        Part {
+            first,
+            size,
+            flows: (first..end).map(flow).collect(),
+            ranks: vec![rank; len],
+            inboxes: vec![Inbox::default(); len],
+            next: vec![u64::MAX; len],
+            reserved: vec![0; len],
+            outboxes: vec![Vec::new(); parts],
+            counts: Counts::default(),
+            finished: 0,
+            finished_at: 0,
+            fault: None,
+        }
+    }
+
+    pub(crate) fn flow(&self, rank: u32) -> &F {
+        &self.flows[(rank - self.first) as usize]
+    }
+
+    pub(crate) fn flows(&self) -> impl Iterator<Item = &F> {
+        self.flows.iter()
+    }
+
+    /// A rank that has not ended the step, and whether it waits for credits.
+    pub(crate) fn unfinished(&self) -> Option<(u32, bool)> {
+        let index = self.ranks.iter().position(|rank| !rank.finished)?;
+        Some((self.first + index as u32, self.ranks[index].stalled))
+    }
+
+    /// Requests that the ranks have served since the pattern changed.
+    pub(crate) fn served(&self) -> impl Iterator<Item = u32> {
+        self.ranks.iter().map(|rank| rank.served)
+    }
+
+    pub(crate) fn change_pattern(&mut self) {
+        self.ranks.iter_mut().for_each(|rank| rank.served = 0);
+    }
+
+    /// All begin a step at `start`, or a little later.
+    pub(crate) fn begin(&mut self, programs: &Programs, costs: &Costs, start: u64, step: u64) {
+        self.finished = 0;
+        self.finished_at = start;
+        self.counts = Counts::default();
+        let timing = &costs.timing;
+        for (index, rank) in self.ranks.iter_mut().enumerate() {
+            let number = self.first + index as u32;
+            let mut random = fastrand::Rng::with_seed(
+                costs.seed ^ step << 32 ^ u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            );
+            let program = programs.ranks[number as usize];
+            let late = random.u64(0..=timing.jitter);
+            let slower = random.f64() * timing.skew;
+            *rank = Rank {
+                clock: start + late,
+                op: program.start,
+                end: program.end,
+                sent: 0,
+                received: 0,
+                unpolled: 0,
+                slices: costs.slices,
+                slower: (slower * costs.slice as f64) as u64,
+                stage: Stage::Program,
+                idle: false,
+                stalled: false,
+                retry: false,
+                finished: false,
+                ..*rank
+            };
+            self.next[index] = rank.clock;
+        }
+    }
+
+    /// The first time at which a rank has something to do.
+    pub(crate) fn next(&self) -> u64 {
+        self.next.iter().copied().min().unwrap_or(u64::MAX)
+    }
+
+    /// All that ranks begin before `end`. Messages of other ranks must arrive then or later.
+    pub(crate) fn advance(&mut self, programs: &Programs, costs: &Costs, end: u64) {
+        for index in 0..self.ranks.len() {
+            if self.next[index] < end {
+                self.advance_rank(index, programs, costs, end);
+            }
+        }
+    }
+
+    /// Messages of other parts.
+    pub(crate) fn receive(&mut self, messages: &[Envelope], costs: &Costs) {
+        for message in messages {
+            let index = (message.target - self.first) as usize;
+            self.deliver(index, message.kind, message.item, costs);
+        }
+    }
+
+    #[inline]
+    fn deliver(&mut self, index: usize, kind: Kind, item: Item, costs: &Costs) {
+        let inbox = &mut self.inboxes[index];
+        match kind {
+            Kind::System => inbox.system.push(item),
+            Kind::Reply => inbox.replies.push(item),
+            Kind::Request => {
+                inbox.requests.push(item);
+                self.reserved[index] += u64::from(item.cost);
+                if self.reserved[index] > costs.total {
+                    let what = Broken::Occupancy {
+                        credits: self.reserved[index],
+                    };
+                    self.break_at(item.time, index, what);
+                }
+            }
+        }
+        let due = item.time.max(self.ranks[index].clock);
+        self.next[index] = self.next[index].min(due);
+    }
+
+    #[cold]
+    fn break_at(&mut self, time: u64, index: usize, what: Broken) {
+        let rank = self.first + index as u32;
+        let fault = Fault { time, rank, what };
+        let earlier = |known: &Fault| (known.time, known.rank) <= (time, rank);
+        if !self.fault.as_ref().is_some_and(earlier) {
+            self.fault = Some(fault);
+        }
+    }
+
+    /// Sends a message of the rank at `index`, which is `rank`, at `now`.
+    #[inline]
+    #[expect(clippy::too_many_arguments, reason = "the fields of a message")]
+    fn send(
+        &mut self,
+        index: usize,
+        rank: &mut Rank,
+        costs: &Costs,
+        now: u64,
+        kind: Kind,
+        target: u32,
+        body: (u8, u16, u8),
+    ) {
+        let (byte, value, cost) = body;
+        let carried = if kind == Kind::Request { cost } else { 0 };
+        rank.interface = rank.interface.max(now) + costs.wire[usize::from(carried)];
+        let item = Item {
+            time: rank.interface + costs.timing.latency,
+            source: self.first + index as u32,
+            value,
+            byte,
+            cost,
+        };
+        let local = target.wrapping_sub(self.first) as usize;
+        if local < self.ranks.len() {
+            self.deliver(local, kind, item, costs);
+        } else {
+            let part = (target / self.size) as usize;
+            self.outboxes[part].push(Envelope { item, target, kind });
+        }
+    }
+
+    fn send_system(
+        &mut self,
+        index: usize,
+        rank: &mut Rank,
+        costs: &Costs,
+        now: u64,
+        to: (u32, System),
+    ) {
+        let (target, message) = to;
+        let (byte, credits) = match message {
+            System::Revoke { end_of_epoch } => (u8::from(end_of_epoch) * Item::END, 0),
+            System::Return {
+                credits,
+                end_of_epoch,
+            } => (Item::RETURN | (u8::from(end_of_epoch) * Item::END), credits),
+        };
+        self.counts.system += 1;
+        self.counts.returned += u64::from(credits);
+        self.send(
+            index,
+            rank,
+            costs,
+            now,
+            Kind::System,
+            target,
+            (byte, credits, 0),
+        );
+    }
+
+    fn advance_rank(&mut self, index: usize, programs: &Programs, costs: &Costs, end: u64) {
+        let timing = &costs.timing;
+        let mut rank = self.ranks[index];
+        let mut now = rank.clock;
+        if rank.idle {
+            now = timing.wake(now, self.next[index]);
+            if now >= end {
+                self.next[index] = now;
+                return;
+            }
+            rank.idle = false;
+        }
+        self.inboxes[index].sort();
+        while now < end {
+            match rank.stage {
+                Stage::System => {
+                    if let Some(item) = self.inboxes[index].system.pop(now) {
+                        now += timing.system;
+                        self.take_system(index, &mut rank, costs, &mut now, item);
+                    } else {
+                        self.send_revokes(index, &mut rank, costs, &mut now);
+                        rank.stage = Stage::Replies(timing.safe_limit);
+                    }
+                }
+                Stage::Replies(left) => {
+                    let reply = match left {
+                        0 => None,
+                        _ => self.inboxes[index].replies.pop(now),
+                    };
+                    if let Some(item) = reply {
+                        let byte = CreditByte::from_bits(item.byte);
+                        if let Err(violation) = self.flows[index].settle(item.source, byte) {
+                            self.break_at(now, index, Broken::Rules(violation));
+                        }
+                        rank.outstanding -= 1;
+                        rank.retry = true;
+                        now += timing.reply;
+                        self.counts.replies += 1;
+                        rank.stage = Stage::Replies(left - 1);
+                    } else {
+                        let waiting = self.inboxes[index].requests.waiting(now);
+                        self.counts.waiting = self.counts.waiting.max(waiting.into());
+                        rank.stage = Stage::Requests(timing.am_limit);
+                    }
+                }
+                Stage::Requests(left) => {
+                    let request = match left {
+                        0 => None,
+                        _ => self.inboxes[index].requests.pop(now),
+                    };
+                    if let Some(item) = request {
+                        self.serve(index, &mut rank, costs, &mut now, item);
+                        rank.stage = Stage::Requests(left - 1);
+                    } else {
+                        rank.stage = Stage::Program;
+                    }
+                }
+                Stage::Program => {
+                    if self.go_on(index, &mut rank, programs, costs, &mut now) {
+                        continue;
+                    }
+                    let first = self.inboxes[index].first();
+                    rank.stage = Stage::System;
+                    if first <= now {
+                        now += timing.poll;
+                        continue;
+                    }
+                    let wake = timing.wake(now, first);
+                    if wake >= end {
+                        rank.idle = true;
+                        rank.clock = now;
+                        self.ranks[index] = rank;
+                        self.next[index] = first;
+                        return;
+                    }
+                    now = wake;
+                }
+            }
+        }
+        rank.clock = now;
+        self.ranks[index] = rank;
+        self.next[index] = now;
+    }
+
+    fn take_system(
+        &mut self,
+        index: usize,
+        rank: &mut Rank,
+        costs: &Costs,
+        now: &mut u64,
+        item: Item,
+    ) {
+        let end_of_epoch = item.byte & Item::END != 0;
+        let message = if item.byte & Item::RETURN != 0 {
+            System::Return {
+                credits: item.value,
+                end_of_epoch,
+            }
+        } else {
+            System::Revoke { end_of_epoch }
+        };
+        self.counts.events += 1;
+        rank.retry = true;
+        match self.flows[index].on_system(item.source, message) {
+            Ok(Some(answer)) => {
+                *now += costs.timing.system;
+                self.send_system(index, rank, costs, *now, (item.source, answer));
+            }
+            Ok(None) => {}
+            Err(violation) => self.break_at(*now, index, Broken::Rules(violation)),
+        }
+    }
+
+    fn send_revokes(&mut self, index: usize, rank: &mut Rank, costs: &Costs, now: &mut u64) {
+        while let Some(message) = self.flows[index].next_system() {
+            *now += costs.timing.system;
+            self.send_system(index, rank, costs, *now, message);
+        }
+    }
+
+    /// Serves a request and replies.
+    fn serve(&mut self, index: usize, rank: &mut Rank, costs: &Costs, now: &mut u64, item: Item) {
+        let timing = &costs.timing;
+        *now += timing.serve + timing.serve_credit * u64::from(item.cost);
+        let byte = CreditByte::from_bits(item.byte);
+        let reply = self.flows[index].grant(item.source, byte);
+        if reply.extra() > 0 {
+            self.counts.granted += u64::from(reply.extra());
+            let loan = self.flows[index].loan(item.source).unwrap_or(0);
+            self.counts.loan = self.counts.loan.max(loan.into());
+        }
+        self.counts.served += 1;
+        self.reserved[index] -= u64::from(item.cost);
+        rank.received += 1;
+        rank.served = rank.served.saturating_add(1);
+        let body = (reply.bits(), 0, 0);
+        self.send(index, rank, costs, *now, Kind::Reply, item.source, body);
+        self.send_revokes(index, rank, costs, now);
+    }
+
+    /// Does the next thing of the program; false if it has to wait, or has ended.
+    fn go_on(
+        &mut self,
+        index: usize,
+        rank: &mut Rank,
+        programs: &Programs,
+        costs: &Costs,
+        now: &mut u64,
+    ) -> bool {
+        let timing = &costs.timing;
+        if rank.slices > 0 {
+            rank.slices -= 1;
+            *now += costs.slice + rank.slower;
+            rank.stage = Stage::System;
+            return true;
+        }
+        while rank.op < rank.end {
+            match programs.ops[rank.op as usize] {
+                Op::Await(received) => {
+                    if rank.received < received {
+                        return false;
+                    }
+                    rank.op += 1;
+                }
+                Op::Send { partners, rounds } => {
+                    let len = partners.end - partners.start;
+                    if rank.sent == len * rounds {
+                        rank.op += 1;
+                        rank.sent = 0;
+                        continue;
+                    }
+                    if rank.outstanding >= timing.chunks || (rank.stalled && !rank.retry) {
+                        return false;
+                    }
+                    let number = if len == 1 { 0 } else { rank.sent % len };
+                    let target = programs.targets[(partners.start + number) as usize];
+                    let Ok(byte) = self.flows[index].take(target, costs.cost) else {
+                        if !rank.stalled {
+                            rank.stalled = true;
+                            rank.since = *now;
+                            self.counts.stalls += 1;
+                        }
+                        rank.retry = false;
+                        return false;
+                    };
+                    if rank.stalled {
+                        rank.stalled = false;
+                        self.counts.stalled_ns += *now - rank.since;
+                    }
+                    *now += timing.send;
+                    let body = (byte.bits(), 0, costs.cost);
+                    self.send(index, rank, costs, *now, Kind::Request, target, body);
+                    self.counts.requests += 1;
+                    rank.outstanding += 1;
+                    rank.sent += 1;
+                    rank.unpolled += 1;
+                    if rank.unpolled >= timing.poll_every {
+                        rank.unpolled = 0;
+                        *now += timing.poll;
+                        rank.stage = Stage::System;
+                    }
+                    return true;
+                }
+            }
+        }
+        if !rank.finished && rank.outstanding == 0 {
+            rank.finished = true;
+            self.finished += 1;
+            self.finished_at = self.finished_at.max(*now);
+        }
+        false
+    }
+}

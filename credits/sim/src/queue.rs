@@ -1,0 +1,153 @@
+//! What is under way to a rank, in the order in which it arrives.
+
+/// A message on its way to a rank or waiting there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Item {
+    /// When it arrives, in nanoseconds.
+    pub(crate) time: u64,
+    pub(crate) source: u32,
+    /// Credits returned, in a system message.
+    pub(crate) value: u16,
+    /// The credit byte; in a system message [`Item::RETURN`] and [`Item::END`].
+    pub(crate) byte: u8,
+    /// Size of a request in credits (which the bytes of unlimited flow control do not say).
+    pub(crate) cost: u8,
+}
+
+const _: () = assert!(size_of::<Item>() == 16);
+
+impl Item {
+    /// The system message is a return, not a revoke.
+    pub(crate) const RETURN: u8 = 1;
+    /// The system message says that its sender has ended an epoch.
+    pub(crate) const END: u8 = 2;
+
+    fn key(&self) -> (u64, u32) {
+        (self.time, self.source)
+    }
+}
+
+/// Messages of one class to one rank, ordered by arrival and source; those of one source that arrive together in the
+/// order in which they were put in. So the order does not depend on when which part of the simulation put them in.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Queue {
+    items: Vec<Item>,
+    /// What was before here has been taken out.
+    head: usize,
+    /// What is before here is sorted.
+    sorted: usize,
+    /// What is before here has arrived.
+    arrived: usize,
+    /// Credits' worth of what has arrived and was not taken out.
+    waiting: u32,
+}
+
+impl Queue {
+    #[inline]
+    pub(crate) fn push(&mut self, item: Item) {
+        self.items.push(item);
+    }
+
+    /// Sorts in what was put in since the last time; all of it arrives later than what was asked for so far.
+    #[inline]
+    pub(crate) fn sort(&mut self) {
+        if self.sorted < self.items.len() {
+            self.sort_new();
+        }
+    }
+
+    fn sort_new(&mut self) {
+        if self.head > 32 && self.head * 2 > self.items.len() {
+            self.items.drain(..self.head);
+            self.sorted -= self.head;
+            self.arrived -= self.head;
+            self.head = 0;
+        }
+        let new = self.items[self.sorted..].iter().map(Item::key);
+        let first = new.min().expect("there is something new");
+        // Usually few: what arrives at about the same time.
+        let behind = self.items[self.head..self.sorted]
+            .iter()
+            .rev()
+            .take_while(|item| item.key() > first)
+            .count();
+        // Stable, and quick with runs that are sorted already.
+        self.items[self.sorted - behind..].sort_by_key(Item::key);
+        self.sorted = self.items.len();
+    }
+
+    /// When the first one arrives; needs [`sort`](Queue::sort) before.
+    #[inline]
+    pub(crate) fn first(&self) -> u64 {
+        debug_assert_eq!(self.sorted, self.items.len());
+        self.items.get(self.head).map_or(u64::MAX, |item| item.time)
+    }
+
+    /// Takes out the first one if it has arrived by `now`; needs [`sort`](Queue::sort) before.
+    #[inline]
+    pub(crate) fn pop(&mut self, now: u64) -> Option<Item> {
+        let item = *self.items.get(self.head)?;
+        if item.time > now {
+            return None;
+        }
+        self.head += 1;
+        if self.arrived >= self.head {
+            self.waiting -= u32::from(item.cost);
+        } else {
+            self.arrived = self.head;
+        }
+        if self.head == self.items.len() {
+            self.items.clear();
+            (self.head, self.sorted, self.arrived) = (0, 0, 0);
+        }
+        Some(item)
+    }
+
+    /// Credits' worth of what has arrived by `now` and still waits; needs [`sort`](Queue::sort) before.
+    #[inline]
+    pub(crate) fn waiting(&mut self, now: u64) -> u32 {
+        while let Some(item) = self.items.get(self.arrived)
+            && item.time <= now
+        {
+            self.waiting += u32::from(item.cost);
+            self.arrived += 1;
+        }
+        self.waiting
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn messages_come_out_as_from_a_sorted_list(
+            windows in prop::collection::vec((prop::collection::vec((0u64..30, 0u32..4), 0..12), 0u64..10), 1..60)
+        ) {
+            let (mut queue, mut list) = (Queue::default(), Vec::<Item>::new());
+            let (mut number, mut now) = (0u16, 0);
+            for (new, advance) in windows {
+                for (delay, source) in new {
+                    let item = Item { time: now + 1 + delay, source, value: number, byte: 0, cost: 1 + (number % 8) as u8 };
+                    number += 1;
+                    queue.push(item);
+                    list.push(item);
+                }
+                queue.sort();
+                now += advance;
+                list.sort_by_key(|item| (item.time, item.source, item.value));
+                let due = list.iter().take_while(|item| item.time <= now).count();
+                let waiting: u32 = list[..due].iter().map(|item| u32::from(item.cost)).sum();
+                prop_assert_eq!(queue.first(), list.first().map_or(u64::MAX, |item| item.time));
+                prop_assert_eq!(queue.waiting(now), waiting);
+                // Not all that is due needs to be taken.
+                for item in list.drain(..due - due / 3) {
+                    prop_assert_eq!(queue.pop(now), Some(item));
+                }
+                prop_assert_eq!(queue.items.len() - queue.head, list.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! A run with everything it is compared to.
+
+use std::time::Instant;
+
+use credits::{Static, Unlimited};
+
+use crate::config::{Config, Scheme, Space, Subject};
+use crate::report::{Effort, EqualStatic, Report, Rotation, Step, Summary, mean};
+use crate::world::{SimError, World};
+
+/// Steps of each rotation without flow control, where all are nearly alike.
+const REFERENCE_STEPS: u32 = 3;
+
+/// Requests in an epoch, for flow control that has none: the original's.
+const EPOCH: u32 = 1024;
+
+/// Is told after each step.
+pub trait Observer {
+    /// So many steps more are to come.
+    fn expect(&mut self, steps: u64) {
+        let _ = steps;
+    }
+
+    /// One step is done.
+    fn step(&mut self) {}
+}
+
+impl Observer for () {}
+
+/// What one simulation of all rotations gave.
+struct Outcome {
+    rotations: Vec<Vec<Step>>,
+    largest_loan: u64,
+    events: u64,
+    state_bytes: u64,
+    seconds: f64,
+}
+
+/// Simulates what the configuration says.
+///
+/// # Errors
+/// When it can't be simulated, or the flow control breaks its own rules.
+pub fn run(config: &Config, observer: &mut dyn Observer) -> Result<Report, SimError> {
+    config.check()?;
+    let outcome = simulate(config, config.scheme, config.steps, observer)?;
+    let reference = match config.scheme {
+        Scheme::Unlimited => Some(times(&outcome)),
+        _ if config.reference => Some(reference(config, observer)?),
+        _ => None,
+    };
+    let rotations: Vec<Rotation> = outcome
+        .rotations
+        .iter()
+        .enumerate()
+        .map(|(number, steps)| {
+            let reference = reference.as_ref().map(|times| times[number]);
+            Rotation::new(steps, reference, EPOCH)
+        })
+        .collect();
+    let steps: Vec<Step> = outcome.rotations.into_iter().flatten().collect();
+    let largest_loan = match config.scheme {
+        Scheme::Unlimited => None,
+        Scheme::Static { credits } => Some(outcome.largest_loan.max(credits.into())),
+    };
+    Ok(Report {
+        space: space(config.scheme, config.ranks),
+        summary: Summary::new(&rotations, &steps, largest_loan),
+        rotations,
+        steps,
+        equal_static: None,
+        effort: Effort {
+            threads: config.threads,
+            seconds: outcome.seconds,
+            events: outcome.events,
+            events_per_second: outcome.events as f64 / outcome.seconds.max(1e-9),
+            state_bytes: outcome.state_bytes,
+        },
+        config: config.clone(),
+    })
+}
+
+/// The memory behind a scheme's credits.
+fn space(scheme: Scheme, ranks: u32) -> Option<Space> {
+    match scheme {
+        Scheme::Unlimited => None,
+        Scheme::Static { credits } => Some(Space::new(ranks, credits, 0)),
+    }
+}
+
+/// Mean time of a step of each rotation without flow control.
+fn reference(config: &Config, observer: &mut dyn Observer) -> Result<Vec<f64>, SimError> {
+    let random = config.timing.compute > 0 && config.timing.skew > 0.0;
+    let steps = if random {
+        config.steps
+    } else {
+        config.steps.min(REFERENCE_STEPS)
+    };
+    simulate(config, Scheme::Unlimited, steps, observer).map(|outcome| times(&outcome))
+}
+
+fn times(outcome: &Outcome) -> Vec<f64> {
+    let of = |steps: &Vec<Step>| mean(steps.iter().map(|step| step.time_ns as f64));
+    let times = outcome.rotations.iter().map(of);
+    times.map(|time| time.unwrap_or(0.0)).collect()
+}
+
+/// About the fewest static credits per peer with which the first rotation is at least as fast as `speed` times no flow
+/// control.
+///
+/// # Errors
+/// As [`run`].
+pub fn equal_static(
+    config: &Config,
+    speed: f64,
+    observer: &mut dyn Observer,
+) -> Result<Option<EqualStatic>, SimError> {
+    config.check()?;
+    let config = Config {
+        rotations: 1,
+        steps: config.steps.min(REFERENCE_STEPS),
+        ..config.clone()
+    };
+    let steps = config.steps;
+    let reference = reference(&config, observer)?[0];
+    let mut with = |credits: u16| -> Result<f64, SimError> {
+        let scheme = Scheme::Static { credits };
+        let outcome = simulate(&config, scheme, steps, observer)?;
+        Ok(reference / times(&outcome)[0].max(1.0))
+    };
+    let least = crate::config::scale()
+        .full_cost()
+        .max(config.load.cost)
+        .into();
+    // More than are ever in flight to one peer are of no use.
+    let burst = u64::from(config.load.messages) * u64::from(config.load.cost);
+    let burst = burst.min(u64::from(config.timing.chunks) * u64::from(config.load.cost));
+    let most = u16::try_from(burst).unwrap_or(u16::MAX).max(least);
+
+    // Speed does not always grow with credits: a rank that may send more is served later by those it floods. So from
+    // below, in growing strides, and then within the last one.
+    let (mut below, mut credits) = (least - 1, least);
+    let mut fastest = with(credits)?;
+    while fastest < speed {
+        if credits == most {
+            return Ok(None);
+        }
+        below = credits;
+        credits = (credits + (credits / 4).max(1)).min(most);
+        fastest = with(credits)?;
+    }
+    while credits - below > 1 {
+        let middle = below + (credits - below) / 2;
+        let speed_there = with(middle)?;
+        if speed_there >= speed {
+            (credits, fastest) = (middle, speed_there);
+        } else {
+            below = middle;
+        }
+    }
+    Ok(Some(EqualStatic {
+        credits,
+        speed: fastest,
+        space: Some(Space::new(config.ranks, credits, 0)),
+    }))
+}
+
+fn simulate(
+    config: &Config,
+    scheme: Scheme,
+    steps: u32,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, SimError> {
+    let total = scheme.total(config.ranks);
+    match scheme {
+        Scheme::Unlimited => simulate_with(config, total, steps, observer, |_| Unlimited),
+        Scheme::Static { credits } => simulate_with(config, total, steps, observer, |_| {
+            Static::new(config.ranks, credits, 0)
+        }),
+    }
+}
+
+fn simulate_with<F: Subject>(
+    config: &Config,
+    total: Option<u64>,
+    steps: u32,
+    observer: &mut dyn Observer,
+    flow: impl Fn(u32) -> F + Sync,
+) -> Result<Outcome, SimError> {
+    observer.expect(u64::from(config.rotations) * u64::from(steps));
+    let start = Instant::now();
+    let mut world = World::new(config, total, flow)?;
+    let mut rotations = Vec::new();
+    for rotation in 0..config.rotations {
+        rotations.push(world.rotation(rotation, steps, || observer.step())?);
+    }
+    Ok(Outcome {
+        rotations,
+        largest_loan: world.largest_loan,
+        events: world.events,
+        state_bytes: world.state_bytes(),
+        seconds: start.elapsed().as_secs_f64(),
+    })
+}

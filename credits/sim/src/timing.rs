@@ -1,0 +1,139 @@
+//! How long things take.
+
+use serde::Serialize;
+
+use crate::ConfigError;
+
+/// Bytes of a message's header on the wire: match bits, header data, addresses.
+const HEADER_BYTES: f64 = 64.0;
+
+/// The network and the processors of the model. Times are in nanoseconds.
+///
+/// A rank does one thing at a time. Between two of its requests it polls; while it waits for credits or has nothing to do
+/// it polls all the time; while it computes it does not poll. A message leaves through the rank's network interface, which
+/// sends one at a time, and arrives after the latency. Receivers' interfaces are not a limit of their own.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Timing {
+    /// From interface to interface; at least 1.
+    pub latency: u64,
+    /// Of a network interface, in bytes per nanosecond (GB/s).
+    pub bandwidth: f64,
+    /// Of the processor, to send a request.
+    pub send: u64,
+    /// Of the processor, to serve a request and to send its reply, whatever its size.
+    pub serve: u64,
+    /// The same, for each of the request's credits.
+    pub serve_credit: u64,
+    /// Of the processor, for a reply that arrives.
+    pub reply: u64,
+    /// Of the processor, for a system message that arrives or is sent.
+    pub system: u64,
+    /// Of the processor, for each poll of a rank that is not just waiting.
+    pub poll: u64,
+    /// Requests that are sent between two polls; at least 1.
+    pub poll_every: u32,
+    /// A waiting rank polls only so often: 0 is all the time.
+    pub poll_gap: u64,
+    /// Replies taken by one poll (`GASNET_PORTAL_SAFE_LIMIT`).
+    pub safe_limit: u8,
+    /// Requests served by one poll (`GASNET_PORTAL_AM_LIMIT`).
+    pub am_limit: u8,
+    /// Requests of a rank for which replies are missing: its chunks (`GASNET_PORTAL_SB_CHUNKS`).
+    pub chunks: u32,
+    /// Computing at the start of each step.
+    pub compute: u64,
+    /// Up to so much longer, as a part of `compute`: a random number for each rank and step.
+    pub skew: f64,
+    /// Polls during the computation.
+    pub compute_polls: u32,
+    /// Ranks leave the barrier before a step up to so much later than others, at random.
+    pub jitter: u64,
+}
+
+impl Default for Timing {
+    /// An InfiniBand-like network: 1.5 µs, 10 GB/s; half a microsecond to serve a full medium of 1 KiB.
+    fn default() -> Timing {
+        Timing {
+            latency: 1_500,
+            bandwidth: 10.0,
+            send: 200,
+            serve: 300,
+            serve_credit: 50,
+            reply: 100,
+            system: 100,
+            poll: 30,
+            poll_every: 1,
+            poll_gap: 0,
+            safe_limit: 12,
+            am_limit: 8,
+            chunks: 2048,
+            compute: 0,
+            skew: 0.0,
+            compute_polls: 0,
+            jitter: 500,
+        }
+    }
+}
+
+impl Timing {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        let bad = |setting, value: f64, must| {
+            Err(ConfigError::OutOfRange {
+                setting,
+                value,
+                must,
+            })
+        };
+        if self.latency == 0 {
+            return bad("the latency", 0.0, "at least 1 ns");
+        }
+        if !(self.bandwidth > 0.0 && self.bandwidth.is_finite()) {
+            return bad("the bandwidth", self.bandwidth, "positive");
+        }
+        if !(0.0..=1000.0).contains(&self.skew) {
+            return bad("the skew", self.skew, "0 to 1000");
+        }
+        if self.poll_every == 0 {
+            return bad("requests between polls", 0.0, "at least 1");
+        }
+        if self.safe_limit == 0 || self.am_limit == 0 {
+            return bad("a poll limit", 0.0, "at least 1");
+        }
+        if self.chunks == 0 {
+            return bad("the number of chunks", 0.0, "at least 1");
+        }
+        for (setting, value) in [
+            ("the latency", self.latency),
+            ("the time to send", self.send),
+            ("the time to serve", self.serve),
+            ("the time to serve a credit", self.serve_credit),
+            ("the time for a reply", self.reply),
+            ("the time for a system message", self.system),
+            ("the time to poll", self.poll),
+            ("the time between polls", self.poll_gap),
+            ("the time to compute", self.compute),
+            ("the jitter", self.jitter),
+        ] {
+            // Ten seconds: sums stay far from the end of 64 bits.
+            if value > 10_000_000_000 {
+                return bad(setting, value as f64, "at most 10 s");
+            }
+        }
+        Ok(())
+    }
+
+    /// When a rank that waits since `since` sees what arrives at `arrival`, not before that.
+    pub(crate) fn wake(&self, since: u64, arrival: u64) -> u64 {
+        let waited = arrival - since;
+        since
+            + match self.poll_gap {
+                0 => waited,
+                gap => waited.next_multiple_of(gap),
+            }
+    }
+
+    /// How long a message with a body of `bytes` bytes occupies the interface.
+    pub(crate) fn wire(&self, bytes: u32) -> u64 {
+        ((f64::from(bytes) + HEADER_BYTES) / self.bandwidth).ceil() as u64
+    }
+}

@@ -1,0 +1,511 @@
+//! All ranks of a job, and time.
+//!
+//! Ranks act on one another by messages alone, and a message takes at least the latency. So within a window as long as
+//! the latency no rank can notice what another does in it: the ranks are simulated one after the other, or at the same
+//! time, without any common queue of events, and what they send is exchanged at the end of the window.
+
+use credits::Violation;
+use rayon::prelude::*;
+
+use crate::config::{Config, ConfigError, Subject};
+use crate::part::{Broken, Costs, Part};
+use crate::pattern::Programs;
+use crate::report::{Counts, Step};
+
+/// Why a simulation ended early.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SimError {
+    /// It could not begin.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The threads could not be started.
+    #[error("can't start {threads} threads: {reason}")]
+    Threads {
+        /// How many.
+        threads: usize,
+        /// Why not.
+        reason: String,
+    },
+    /// The flow control refused a message of its own kind.
+    #[error("rank {rank} at {time} ns: {violation}")]
+    Violation {
+        /// The rank that refused it.
+        rank: u32,
+        /// When.
+        time: u64,
+        /// Why.
+        violation: Violation,
+    },
+    /// More requests were under way to a rank than its buffers hold.
+    #[error(
+        "rank {rank} at {time} ns: requests worth {credits} credits are under way to it, it has {total}"
+    )]
+    Overflow {
+        /// The rank.
+        rank: u32,
+        /// When.
+        time: u64,
+        /// What is under way.
+        credits: u64,
+        /// What it has.
+        total: u64,
+    },
+    /// Nothing moves any more.
+    #[error("rank {rank} waits for {} for ever, {ranks} ranks do", if *credits { "credits" } else { "messages" })]
+    Deadlock {
+        /// A rank that waits.
+        rank: u32,
+        /// Whether it waits for credits.
+        credits: bool,
+        /// Ranks that wait.
+        ranks: u32,
+    },
+    /// The ranks have ended the step but go on moving credits.
+    #[error(
+        "rotation {rotation}, step {step}: credits still move after {messages} messages, with nothing to send"
+    )]
+    Restless {
+        /// The rotation.
+        rotation: u32,
+        /// The step.
+        step: u32,
+        /// Messages so far.
+        messages: u64,
+    },
+    /// Two ranks at rest disagree about a loan.
+    #[error("rank {lender} has lent rank {borrower} {lent} credits, which has {borrowed}")]
+    Unbalanced {
+        /// Who lent.
+        lender: u32,
+        /// To whom.
+        borrower: u32,
+        /// What the lender says.
+        lent: u32,
+        /// What the borrower has.
+        borrowed: u32,
+    },
+    /// A rank's credits are not all there.
+    #[error("rank {rank} has {credits} credits, banked and lent, it had {total}")]
+    Lost {
+        /// The rank.
+        rank: u32,
+        /// Those that are there.
+        credits: u64,
+        /// What it began with.
+        total: u64,
+    },
+}
+
+/// Windows after a step's end within which credits must come to rest: a message each way takes two of them.
+const REST: u64 = 100_000;
+
+/// Ranks in jobs in which every loan is added up after each rotation; in larger ones those to the partners are compared.
+const ADD_UP: u32 = 2048;
+
+/// A job in progress.
+pub(crate) struct World<'a, F> {
+    config: &'a Config,
+    costs: Costs,
+    parts: Vec<Part<F>>,
+    /// Ranks in each part.
+    size: u32,
+    pool: Option<rayon::ThreadPool>,
+    now: u64,
+    total: Option<u64>,
+    pub(crate) events: u64,
+    pub(crate) largest_loan: u64,
+}
+
+impl<'a, F: Subject> World<'a, F> {
+    /// Ranks with flow control by `flow`, each with `total` credits.
+    pub(crate) fn new(
+        config: &'a Config,
+        total: Option<u64>,
+        flow: impl Fn(u32) -> F + Sync,
+    ) -> Result<World<'a, F>, SimError> {
+        let threads = config.threads.min(config.ranks as usize).max(1);
+        let size = config.ranks.div_ceil(threads as u32);
+        let count = config.ranks.div_ceil(size) as usize;
+        let pool = if count > 1 {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(count).build();
+            Some(pool.map_err(|error| SimError::Threads {
+                threads: count,
+                reason: error.to_string(),
+            })?)
+        } else {
+            None
+        };
+        let parts = (0..count as u32).map(|part| {
+            let first = part * size;
+            Part::new(first, (first + size).min(config.ranks), size, count, &flow)
+        });
+        Ok(World {
+            costs: Costs::new(config, total),
+            parts: parts.collect(),
+            size,
+            pool,
+            now: 0,
+            total,
+            events: 0,
+            largest_loan: 0,
+            config,
+        })
+    }
+
+    /// Simulates the steps of a rotation, and looks whether no credit was lost.
+    pub(crate) fn rotation(
+        &mut self,
+        rotation: u32,
+        steps: u32,
+        mut after: impl FnMut(),
+    ) -> Result<Vec<Step>, SimError> {
+        let programs = Programs::new(self.config, rotation);
+        self.parts.iter_mut().for_each(Part::change_pattern);
+        let mut done = Vec::new();
+        for step in 0..steps {
+            done.push(self.step(&programs, rotation, step)?);
+            after();
+        }
+        self.check(&programs)?;
+        Ok(done)
+    }
+
+    fn step(&mut self, programs: &Programs, rotation: u32, step: u32) -> Result<Step, SimError> {
+        let start = self.now;
+        let number = u64::from(rotation) * u64::from(self.config.steps) + u64::from(step);
+        for part in &mut self.parts {
+            part.begin(programs, &self.costs, start, number);
+        }
+        let mut ended = false;
+        let mut windows = 0;
+        loop {
+            let next = self.parts.iter().map(Part::next).min();
+            let Some(next) = next.filter(|&next| next < u64::MAX) else {
+                break;
+            };
+            self.window(programs, next + self.costs.latency())?;
+            if ended {
+                windows += 1;
+                if windows > REST {
+                    return Err(SimError::Restless {
+                        rotation,
+                        step,
+                        messages: self.counts().system,
+                    });
+                }
+            } else {
+                ended = self.finished() == self.config.ranks;
+            }
+            self.now = next;
+        }
+        if let Some((rank, credits)) = self.parts.iter().find_map(Part::unfinished) {
+            return Err(SimError::Deadlock {
+                rank,
+                credits,
+                ranks: self.config.ranks - self.finished(),
+            });
+        }
+        let end = self.parts.iter().map(|part| part.finished_at).max();
+        let end = end.unwrap_or(start);
+        self.now = self.now.max(end) + self.barrier();
+        let counts = self.counts();
+        debug_assert_eq!(counts.requests, programs.requests());
+        debug_assert_eq!(counts.requests, counts.served);
+        self.events += counts.all_events();
+        self.largest_loan = self.largest_loan.max(counts.loan);
+        let served = || self.parts.iter().flat_map(Part::served);
+        Ok(Step {
+            rotation,
+            step,
+            time_ns: end - start,
+            requests: counts.requests,
+            system: counts.system,
+            granted: counts.granted,
+            returned: counts.returned,
+            stalls: counts.stalls,
+            stalled_ns: counts.stalled_ns as f64 / f64::from(self.config.ranks),
+            waiting: counts.waiting,
+            served: (
+                served().max().unwrap_or(0),
+                crate::report::mean(served().map(f64::from)).unwrap_or(0.0),
+            ),
+        })
+    }
+
+    /// Simulates all that begins before `end`, and exchanges the messages.
+    fn window(&mut self, programs: &Programs, end: u64) -> Result<(), SimError> {
+        let costs = &self.costs;
+        let parts = &mut self.parts;
+        let work = |part: &mut Part<F>| part.advance(programs, costs, end);
+        match &self.pool {
+            None => parts.iter_mut().for_each(work),
+            Some(pool) => pool.install(|| parts.par_iter_mut().for_each(work)),
+        }
+        if parts.len() > 1 {
+            let mut sent: Vec<_> = parts
+                .iter_mut()
+                .map(|part| std::mem::take(&mut part.outboxes))
+                .collect();
+            for (number, part) in parts.iter_mut().enumerate() {
+                for outboxes in &mut sent {
+                    part.receive(&outboxes[number], costs);
+                    outboxes[number].clear();
+                }
+            }
+            for (part, outboxes) in parts.iter_mut().zip(sent) {
+                part.outboxes = outboxes;
+            }
+        }
+        let faults = self.parts.iter().filter_map(|part| part.fault);
+        match faults.min_by_key(|fault| (fault.time, fault.rank)) {
+            None => Ok(()),
+            Some(fault) => Err(match fault.what {
+                Broken::Rules(violation) => SimError::Violation {
+                    rank: fault.rank,
+                    time: fault.time,
+                    violation,
+                },
+                Broken::Occupancy { credits } => SimError::Overflow {
+                    rank: fault.rank,
+                    time: fault.time,
+                    credits,
+                    total: self.total.unwrap_or(0),
+                },
+            }),
+        }
+    }
+
+    /// How long a barrier between steps takes: a round of messages for each doubling of the ranks.
+    fn barrier(&self) -> u64 {
+        u64::from(u32::BITS - self.config.ranks.leading_zeros()) * self.costs.latency()
+    }
+
+    fn finished(&self) -> u32 {
+        self.parts.iter().map(|part| part.finished).sum()
+    }
+
+    fn counts(&self) -> Counts {
+        let mut sum = Counts::default();
+        self.parts.iter().for_each(|part| sum.add(&part.counts));
+        sum
+    }
+
+    fn flow(&self, rank: u32) -> &F {
+        self.parts[(rank / self.size) as usize].flow(rank)
+    }
+
+    pub(crate) fn state_bytes(&self) -> u64 {
+        let flows = self.parts.iter().flat_map(Part::flows);
+        flows.map(|flow| flow.bytes()).sum()
+    }
+
+    /// Nothing is under way: what is lent must be what is borrowed, and all credits must be there.
+    fn check(&self, programs: &Programs) -> Result<(), SimError> {
+        let Some(total) = self.total else {
+            return Ok(());
+        };
+        let pair = |lender: u32, borrower: u32| -> Result<u64, SimError> {
+            let lent = self.flow(lender).loan(borrower).unwrap_or(0);
+            let flow = self.flow(borrower);
+            let borrowed = flow.available(lender);
+            if lent != borrowed || flow.in_flight(lender) != 0 {
+                return Err(SimError::Unbalanced {
+                    lender,
+                    borrower,
+                    lent,
+                    borrowed,
+                });
+            }
+            Ok(lent.into())
+        };
+        for rank in 0..self.config.ranks {
+            for partner in programs.partners(rank) {
+                pair(partner, rank)?;
+            }
+            if self.config.ranks <= ADD_UP {
+                let mut credits = u64::from(self.flow(rank).banked());
+                for borrower in 0..self.config.ranks {
+                    credits += pair(rank, borrower)?;
+                }
+                if credits != total {
+                    return Err(SimError::Lost {
+                        rank,
+                        credits,
+                        total,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Pattern, Scheme};
+    use credits::{CreditByte, FlowControl, Short, Static, System};
+
+    /// How the test's flow control breaks the rules.
+    #[derive(Clone, Copy, PartialEq)]
+    enum How {
+        NotAtAll,
+        TakesNothing,
+        LosesReplies,
+        GivesTooMuchBack,
+        Asks,
+        MiscountsLoans,
+        MiscountsBank,
+    }
+
+    /// Static credits, with a fault at rank 3.
+    struct Faulty {
+        flow: Static,
+        how: How,
+    }
+
+    impl FlowControl for Faulty {
+        fn take(&mut self, peer: u32, credits: u8) -> Result<CreditByte, Short> {
+            let taken = self.flow.take(peer, credits);
+            if self.how == How::TakesNothing {
+                return Ok(CreditByte::new(false, 0, credits));
+            }
+            taken
+        }
+
+        fn grant(&mut self, peer: u32, byte: CreditByte) -> CreditByte {
+            let byte = self.flow.grant(peer, byte);
+            if self.how == How::GivesTooMuchBack {
+                return CreditByte::new(false, 0, 15);
+            }
+            byte
+        }
+
+        fn settle(&mut self, peer: u32, byte: CreditByte) -> Result<(), Violation> {
+            match self.how {
+                How::LosesReplies | How::TakesNothing => Ok(()),
+                _ => self.flow.settle(peer, byte),
+            }
+        }
+
+        fn settle_many(&mut self, peer: u32, credits: u32) -> Result<(), Violation> {
+            self.flow.settle_many(peer, credits)
+        }
+
+        fn on_system(&mut self, _: u32, message: System) -> Result<Option<System>, Violation> {
+            let end_of_epoch = false;
+            Ok(match message {
+                System::Revoke { .. } => Some(System::Return {
+                    credits: 0,
+                    end_of_epoch,
+                }),
+                // Asks again and again.
+                System::Return { .. } => Some(System::Revoke { end_of_epoch }),
+            })
+        }
+
+        fn next_system(&mut self) -> Option<(u32, System)> {
+            if self.how != How::Asks {
+                return None;
+            }
+            self.how = How::NotAtAll;
+            let end_of_epoch = false;
+            Some((1, System::Revoke { end_of_epoch }))
+        }
+
+        fn available(&self, peer: u32) -> u32 {
+            self.flow.available(peer)
+        }
+
+        fn in_flight(&self, peer: u32) -> u32 {
+            self.flow.in_flight(peer)
+        }
+
+        fn stalls(&self, peer: u32) -> u64 {
+            self.flow.stalls(peer)
+        }
+
+        fn banked(&self) -> u32 {
+            u32::from(self.how == How::MiscountsBank)
+        }
+
+        fn revoked(&self, _: u32) -> u64 {
+            0
+        }
+    }
+
+    impl Subject for Faulty {
+        fn loan(&self, _: u32) -> Option<u32> {
+            Some(if self.how == How::MiscountsLoans {
+                9
+            } else {
+                8
+            })
+        }
+
+        fn bytes(&self) -> u64 {
+            0
+        }
+    }
+
+    fn simulate(how: How) -> Result<Vec<Step>, SimError> {
+        let config = Config {
+            scheme: Scheme::Static { credits: 8 },
+            ..Config::new(12, Pattern::Ghost)
+        };
+        let flow = |rank| Faulty {
+            flow: Static::new(12, 8, 0),
+            how: if rank == 3 { how } else { How::NotAtAll },
+        };
+        World::new(&config, Some(96), flow)?.rotation(0, 1, || {})
+    }
+
+    #[test]
+    fn a_flow_control_that_keeps_the_rules_passes() {
+        assert!(simulate(How::NotAtAll).is_ok());
+    }
+
+    #[test]
+    fn faults_of_a_flow_control_are_found() {
+        let overflow = simulate(How::TakesNothing);
+        assert!(
+            matches!(overflow, Err(SimError::Overflow { total: 96, .. })),
+            "{overflow:?}"
+        );
+        let deadlock = simulate(How::LosesReplies);
+        let waiting = SimError::Deadlock {
+            rank: 3,
+            credits: true,
+            ranks: 1,
+        };
+        assert_eq!(deadlock, Err(waiting));
+        let violation = simulate(How::GivesTooMuchBack);
+        assert!(
+            matches!(
+                violation,
+                Err(SimError::Violation {
+                    violation: Violation::TooManyReturned { peer: 3, .. },
+                    ..
+                })
+            ),
+            "{violation:?}"
+        );
+        let restless = simulate(How::Asks);
+        assert!(
+            matches!(restless, Err(SimError::Restless { .. })),
+            "{restless:?}"
+        );
+        let unbalanced = simulate(How::MiscountsLoans);
+        assert!(
+            matches!(unbalanced, Err(SimError::Unbalanced { lender: 3, .. })),
+            "{unbalanced:?}"
+        );
+        let lost = simulate(How::MiscountsBank);
+        let one_too_many = SimError::Lost {
+            rank: 3,
+            credits: 97,
+            total: 96,
+        };
+        assert_eq!(lost, Err(one_too_many));
+    }
+}
