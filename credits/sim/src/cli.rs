@@ -3,7 +3,8 @@
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::Context;
-use clap::{Args, Parser};
+use clap::{Args, Parser, ValueEnum};
+use credits::{Growth, Tuning};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{Config, Load, Observer, Pattern, Scheme, Timing, equal_static, run, show};
@@ -43,15 +44,87 @@ struct CreditOptions {
     /// Credits lent to each rank [default: by the table for the number of ranks]
     #[arg(long, value_name = "K")]
     credits: Option<u16>,
-    /// Static credits: the same for the whole job
-    #[arg(long = "static")]
+    /// Credits banked [default: by the table for the number of ranks]
+    #[arg(long, value_name = "B")]
+    bank: Option<u32>,
+    /// Static credits: what --credits says for the whole job, or bank and loans shared out evenly
+    #[arg(long = "static", conflicts_with = "bank")]
     fixed: bool,
     /// No flow control
-    #[arg(long, conflicts_with_all = ["fixed", "credits"])]
+    #[arg(long, conflicts_with_all = ["fixed", "credits", "bank"])]
     unlimited: bool,
+    /// Requests received that make an epoch
+    #[arg(long, value_name = "N", default_value_t = Tuning::default().epoch)]
+    epoch: u32,
+    /// Most credits given back to one lender within an epoch
+    #[arg(long, value_name = "CREDITS", default_value_t = Tuning::default().revoke_limit)]
+    revoke_limit: u16,
+    /// Most credits lent to one peer within an epoch
+    #[arg(long, value_name = "CREDITS", default_value_t = Tuning::default().lender_limit)]
+    lender_limit: u16,
+    /// Most credits lent to one peer
+    #[arg(long, value_name = "CREDITS", default_value_t = Tuning::default().max_per_peer)]
+    max_per_peer: u16,
+    /// Credits that are left to every peer
+    #[arg(long, value_name = "CREDITS", default_value_t = Tuning::default().minimum)]
+    min: u16,
+    /// Peers that are being asked for credits at a time
+    #[arg(long, value_name = "N", default_value_t = Tuning::default().scavenge)]
+    scavenge: u32,
+    /// Most peers asked within an epoch
+    #[arg(long, value_name = "N", default_value_t = Tuning::default().revokes_per_epoch)]
+    revokes_per_epoch: u32,
+    /// How much a stalled request asks for
+    #[arg(long, value_enum, default_value_t = GrowthName::Missing)]
+    growth: GrowthName,
     /// Look for the fewest static credits that are as fast
     #[arg(long)]
     equal_static: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum GrowthName {
+    /// What it was short of, up to 7 credits
+    Missing,
+    /// As much as the sender has, up to 64 credits
+    Doubling,
+}
+
+impl CreditOptions {
+    fn scheme(&self, default: Scheme, ranks: u32) -> Scheme {
+        if self.unlimited {
+            return Scheme::Unlimited;
+        }
+        if self.fixed {
+            let even = default.total(ranks).unwrap_or(0) / u64::from(ranks.max(1));
+            let credits = self.credits.unwrap_or(even.min(u16::MAX.into()) as u16);
+            return Scheme::Static { credits };
+        }
+        let Scheme::Dynamic {
+            credits, banked, ..
+        } = default
+        else {
+            return default;
+        };
+        let credits = self.credits.unwrap_or(credits);
+        Scheme::Dynamic {
+            credits,
+            banked: self.bank.unwrap_or(banked),
+            tuning: Tuning {
+                epoch: self.epoch,
+                revoke_limit: self.revoke_limit,
+                lender_limit: self.lender_limit,
+                max_per_peer: self.max_per_peer.max(credits),
+                minimum: self.min,
+                scavenge: self.scavenge,
+                revokes_per_epoch: self.revokes_per_epoch,
+                growth: match self.growth {
+                    GrowthName::Missing => Growth::Missing,
+                    GrowthName::Doubling => Growth::Doubling,
+                },
+            },
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -159,11 +232,6 @@ struct TimingOptions {
 impl RunOptions {
     fn config(&self) -> Config {
         let default = Config::new(self.ranks, self.pattern);
-        let scheme = match (self.credits.unlimited, self.credits.credits) {
-            (true, _) => Scheme::Unlimited,
-            (false, Some(credits)) => Scheme::Static { credits },
-            (false, None) => default.scheme,
-        };
         let load = Load {
             messages: self.load.messages.unwrap_or(default.load.messages),
             cost: self.load.cost.unwrap_or(default.load.cost),
@@ -174,7 +242,7 @@ impl RunOptions {
             interleave: self.load.interleave.unwrap_or(default.load.interleave),
         };
         Config {
-            scheme,
+            scheme: self.credits.scheme(default.scheme, self.ranks),
             load,
             timing: self.timing.timing(),
             rotations: self.run.rotations,

@@ -1,6 +1,6 @@
 //! What is to be simulated.
 
-use credits::{FlowControl, Overrides, Plan, Scale};
+use credits::{Dynamic, FlowControl, Growth, Overrides, Peer, Plan, Scale, Sparse, Static, Tuning};
 use serde::Serialize;
 
 use crate::{Load, Pattern, Timing};
@@ -22,15 +22,77 @@ pub enum Scheme {
         /// Credits lent to each rank.
         credits: u16,
     },
+    /// Credits that move with need.
+    Dynamic {
+        /// Credits lent to each rank at the start.
+        credits: u16,
+        /// Credits banked at the start.
+        banked: u32,
+        /// The knobs.
+        #[serde(with = "TuningFields")]
+        tuning: Tuning,
+    },
+}
+
+#[derive(Serialize)]
+#[serde(remote = "Tuning")]
+struct TuningFields {
+    minimum: u16,
+    max_per_peer: u16,
+    epoch: u32,
+    revoke_limit: u16,
+    lender_limit: u16,
+    scavenge: u32,
+    revokes_per_epoch: u32,
+    #[serde(with = "GrowthNames")]
+    growth: Growth,
+}
+
+#[derive(Serialize)]
+#[serde(remote = "Growth", rename_all = "lowercase")]
+enum GrowthNames {
+    Missing,
+    Doubling,
 }
 
 impl Scheme {
+    /// Credits lent to each rank at the start; `None` without flow control.
+    #[must_use]
+    pub fn credits(&self) -> Option<u16> {
+        match *self {
+            Scheme::Unlimited => None,
+            Scheme::Static { credits } | Scheme::Dynamic { credits, .. } => Some(credits),
+        }
+    }
+
+    /// The memory behind the credits of a rank, in a job of `ranks` ranks.
+    #[must_use]
+    pub fn space(&self, ranks: u32) -> Option<Space> {
+        match *self {
+            Scheme::Unlimited => None,
+            Scheme::Static { credits } => Some(Space::new(ranks, credits, 0)),
+            Scheme::Dynamic {
+                credits, banked, ..
+            } => Some(Space::new(ranks, credits, banked)),
+        }
+    }
+
+    pub(crate) fn tuning(&self) -> Tuning {
+        match *self {
+            Scheme::Dynamic { tuning, .. } => tuning,
+            _ => Tuning::default(),
+        }
+    }
+
     /// Credits of a rank in all, in a job of `ranks` ranks; `None` without flow control.
     #[must_use]
     pub fn total(&self, ranks: u32) -> Option<u64> {
         match *self {
             Scheme::Unlimited => None,
             Scheme::Static { credits } => Some(u64::from(credits) * u64::from(ranks)),
+            Scheme::Dynamic {
+                credits, banked, ..
+            } => Some(u64::from(credits) * u64::from(ranks) + u64::from(banked)),
         }
     }
 }
@@ -98,14 +160,17 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// The pattern as it is by default, with the default number of credits for a job of this size.
+    /// The pattern as it is by default, with the default credits of a job of this size, which move.
     #[must_use]
     pub fn new(ranks: u32, pattern: Pattern) -> Config {
-        let credits = credits::defaults::credits(ranks, scale()).per_peer;
+        let default = credits::defaults::credits(ranks, scale());
         Config {
             ranks,
-            scheme: Scheme::Static {
-                credits: credits as u16,
+            scheme: Scheme::Dynamic {
+                // At most 200.
+                credits: default.per_peer as u16,
+                banked: default.banked,
+                tuning: Tuning::default(),
             },
             pattern,
             load: Load::default_for(pattern, ranks),
@@ -157,17 +222,39 @@ impl Config {
         )?;
         self.timing.check()?;
         self.load.check(self.ranks)?;
-        let full = scale().full_cost();
-        let least = match self.scheme {
-            Scheme::Unlimited => return Ok(()),
-            Scheme::Static { credits } => credits,
+        let Some(credits) = self.scheme.credits() else {
+            return Ok(());
         };
-        if least < u16::from(full.max(self.load.cost)) {
+        let (full, cost) = (scale().full_cost(), self.load.cost);
+        if credits < u16::from(full.max(cost)) {
             return Err(ConfigError::TooFewCredits {
-                credits: least,
-                cost: self.load.cost,
+                credits,
+                cost,
                 full,
             });
+        }
+        if let Scheme::Dynamic { tuning, .. } = self.scheme {
+            let least = u16::from(full.max(cost));
+            in_range(
+                "the epoch",
+                tuning.epoch.into(),
+                u32::MAX.into(),
+                "at least 1 request",
+            )?;
+            if tuning.minimum < least || tuning.minimum > credits {
+                return Err(ConfigError::OutOfRange {
+                    setting: "the minimum per peer",
+                    value: tuning.minimum.into(),
+                    must: "what a request costs to what is lent at the start",
+                });
+            }
+            if tuning.max_per_peer < credits {
+                return Err(ConfigError::OutOfRange {
+                    setting: "the maximum per peer",
+                    value: tuning.max_per_peer.into(),
+                    must: "at least what is lent at the start",
+                });
+            }
         }
         let total = self.scheme.total(self.ranks).unwrap_or(0);
         if total > u64::from(u32::MAX) {
@@ -222,8 +309,8 @@ pub(crate) trait Subject: FlowControl + Send {
     /// Credits lent to a peer; `None` without flow control.
     fn loan(&self, peer: u32) -> Option<u32>;
 
-    /// Bytes that its state takes here.
-    fn bytes(&self) -> u64;
+    /// Peers of which it keeps state; `None` if it does not tell.
+    fn peers_kept(&self) -> Option<u64>;
 }
 
 impl Subject for credits::Unlimited {
@@ -231,18 +318,28 @@ impl Subject for credits::Unlimited {
         None
     }
 
-    fn bytes(&self) -> u64 {
-        0
+    fn peers_kept(&self) -> Option<u64> {
+        Some(0)
     }
 }
 
-impl Subject for credits::Static {
+impl Subject for Static<Sparse<credits::Loan>> {
     fn loan(&self, peer: u32) -> Option<u32> {
         // The same for all, both ways.
         Some(self.available(peer) + self.in_flight(peer))
     }
 
-    fn bytes(&self) -> u64 {
-        0
+    fn peers_kept(&self) -> Option<u64> {
+        None
+    }
+}
+
+impl Subject for Dynamic<Sparse<Peer>> {
+    fn loan(&self, peer: u32) -> Option<u32> {
+        Some(self.peer_state(peer).loan.into())
+    }
+
+    fn peers_kept(&self) -> Option<u64> {
+        Some(self.store().used() as u64)
     }
 }

@@ -1,6 +1,6 @@
 //! Some of the ranks, and what they do within a window of time.
 
-use credits::{CreditByte, System, Violation};
+use credits::{CreditByte, Growth, System, Violation};
 
 use crate::config::{Config, Subject};
 use crate::pattern::{Op, Programs};
@@ -53,6 +53,8 @@ pub(crate) struct Costs {
     seed: u64,
     /// Credits of a rank in all.
     total: u64,
+    /// What the extra bits mean.
+    growth: Growth,
 }
 
 impl Costs {
@@ -75,6 +77,7 @@ impl Costs {
             cost: config.load.cost,
             seed: config.seed,
             total: total.unwrap_or(u64::MAX),
+            growth: config.scheme.tuning().growth,
             timing,
         }
     }
@@ -513,7 +516,7 @@ impl<F: Subject> Part<F> {
         let byte = CreditByte::from_bits(item.byte);
         let reply = self.flows[index].grant(item.source, byte);
         if reply.extra() > 0 {
-            self.counts.granted += u64::from(reply.extra());
+            self.counts.granted += u64::from(costs.growth.credits(reply.extra()));
             let loan = self.flows[index].loan(item.source).unwrap_or(0);
             self.counts.loan = self.counts.loan.max(loan.into());
         }

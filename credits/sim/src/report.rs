@@ -86,7 +86,7 @@ pub struct Rotation {
     pub rotation: u32,
     /// Steps before the first one from which on all are at rest; none if the last one isn't.
     pub steps_until_rest: Option<u32>,
-    /// Requests that the busiest rank served until then, in epochs of the flow control (of 1,024 requests if it has none).
+    /// Requests that the busiest rank served until then, in epochs of the flow control (of the default length if it has none).
     pub epochs_until_rest: Option<f64>,
     /// Mean time of the steps at rest, or of the last one if none is.
     pub time_ns: f64,
@@ -147,7 +147,7 @@ pub struct EqualStatic {
     /// With them, as a part of the speed without flow control.
     pub speed: f64,
     /// Their memory.
-    pub space: Option<Space>,
+    pub space: Space,
 }
 
 /// What the simulation itself took.
@@ -161,8 +161,8 @@ pub struct Effort {
     pub events: u64,
     /// Per second.
     pub events_per_second: f64,
-    /// State of the flow control of all ranks, in bytes.
-    pub state_bytes: u64,
+    /// Peers of which a rank keeps state in the simulation, the mean of all ranks, if the flow control tells.
+    pub peers_kept: Option<f64>,
 }
 
 /// The result of a run.

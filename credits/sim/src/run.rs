@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use credits::{Static, Unlimited};
+use credits::{Dynamic, Peer, Sparse, Static, Unlimited};
 
 use crate::config::{Config, Scheme, Space, Subject};
 use crate::report::{Effort, EqualStatic, Report, Rotation, Step, Summary, mean};
@@ -10,9 +10,6 @@ use crate::world::{SimError, World};
 
 /// Steps of each rotation without flow control, where all are nearly alike.
 const REFERENCE_STEPS: u32 = 3;
-
-/// Requests in an epoch, for flow control that has none: the original's.
-const EPOCH: u32 = 1024;
 
 /// Is told after each step.
 pub trait Observer {
@@ -32,7 +29,7 @@ struct Outcome {
     rotations: Vec<Vec<Step>>,
     largest_loan: u64,
     events: u64,
-    state_bytes: u64,
+    peers_kept: Option<f64>,
     seconds: f64,
 }
 
@@ -48,22 +45,21 @@ pub fn run(config: &Config, observer: &mut dyn Observer) -> Result<Report, SimEr
         _ if config.reference => Some(reference(config, observer)?),
         _ => None,
     };
+    let epoch = config.scheme.tuning().epoch;
     let rotations: Vec<Rotation> = outcome
         .rotations
         .iter()
         .enumerate()
         .map(|(number, steps)| {
             let reference = reference.as_ref().map(|times| times[number]);
-            Rotation::new(steps, reference, EPOCH)
+            Rotation::new(steps, reference, epoch)
         })
         .collect();
     let steps: Vec<Step> = outcome.rotations.into_iter().flatten().collect();
-    let largest_loan = match config.scheme {
-        Scheme::Unlimited => None,
-        Scheme::Static { credits } => Some(outcome.largest_loan.max(credits.into())),
-    };
+    let lent = config.scheme.credits();
+    let largest_loan = lent.map(|credits| outcome.largest_loan.max(credits.into()));
     Ok(Report {
-        space: space(config.scheme, config.ranks),
+        space: config.scheme.space(config.ranks),
         summary: Summary::new(&rotations, &steps, largest_loan),
         rotations,
         steps,
@@ -73,18 +69,10 @@ pub fn run(config: &Config, observer: &mut dyn Observer) -> Result<Report, SimEr
             seconds: outcome.seconds,
             events: outcome.events,
             events_per_second: outcome.events as f64 / outcome.seconds.max(1e-9),
-            state_bytes: outcome.state_bytes,
+            peers_kept: outcome.peers_kept,
         },
         config: config.clone(),
     })
-}
-
-/// The memory behind a scheme's credits.
-fn space(scheme: Scheme, ranks: u32) -> Option<Space> {
-    match scheme {
-        Scheme::Unlimited => None,
-        Scheme::Static { credits } => Some(Space::new(ranks, credits, 0)),
-    }
 }
 
 /// Mean time of a step of each rotation without flow control.
@@ -160,7 +148,7 @@ pub fn equal_static(
     Ok(Some(EqualStatic {
         credits,
         speed: fastest,
-        space: Some(Space::new(config.ranks, credits, 0)),
+        space: Space::new(config.ranks, credits, 0),
     }))
 }
 
@@ -174,7 +162,14 @@ fn simulate(
     match scheme {
         Scheme::Unlimited => simulate_with(config, total, steps, observer, |_| Unlimited),
         Scheme::Static { credits } => simulate_with(config, total, steps, observer, |_| {
-            Static::new(config.ranks, credits, 0)
+            Static::<Sparse<_>>::new(config.ranks, credits, 0)
+        }),
+        Scheme::Dynamic {
+            credits,
+            banked,
+            tuning,
+        } => simulate_with(config, total, steps, observer, |rank| {
+            Dynamic::<Sparse<Peer>>::new(config.ranks, rank, credits, banked, tuning)
         }),
     }
 }
@@ -197,7 +192,7 @@ fn simulate_with<F: Subject>(
         rotations,
         largest_loan: world.largest_loan,
         events: world.events,
-        state_bytes: world.state_bytes(),
+        peers_kept: world.peers_kept(),
         seconds: start.elapsed().as_secs_f64(),
     })
 }

@@ -67,21 +67,21 @@ pub(crate) fn report(out: &mut impl Write, report: &Report) -> io::Result<()> {
             "static credits as fast: {} per peer (speed {:.3})",
             equal.credits, equal.speed
         )?;
-        if let Some(space) = equal.space {
-            write!(out, ": {}", memory(space))?;
-        }
-        writeln!(out)?;
+        writeln!(out, ": {}", memory(equal.space))?;
     }
     let effort = &report.effort;
-    writeln!(
+    write!(
         out,
-        "{:.1} s for {:.1} M events, {:.1} M per second with {} threads; state {}",
+        "{:.1} s for {:.1} M events, {:.1} M per second with {} threads",
         effort.seconds,
         effort.events as f64 / 1e6,
         effort.events_per_second / 1e6,
-        effort.threads,
-        bytes(effort.state_bytes)
-    )
+        effort.threads
+    )?;
+    match effort.peers_kept {
+        Some(peers) => writeln!(out, "; state of {peers:.1} peers per rank"),
+        None => writeln!(out),
+    }
 }
 
 fn memory(space: Space) -> String {

@@ -294,9 +294,11 @@ impl<'a, F: Subject> World<'a, F> {
         self.parts[(rank / self.size) as usize].flow(rank)
     }
 
-    pub(crate) fn state_bytes(&self) -> u64 {
+    /// Peers of which a rank keeps state, on average.
+    pub(crate) fn peers_kept(&self) -> Option<f64> {
         let flows = self.parts.iter().flat_map(Part::flows);
-        flows.map(|flow| flow.bytes()).sum()
+        let sum: Option<u64> = flows.map(Subject::peers_kept).sum();
+        sum.map(|sum| sum as f64 / f64::from(self.config.ranks))
     }
 
     /// Nothing is under way: what is lent must be what is borrowed, and all credits must be there.
@@ -443,8 +445,8 @@ mod tests {
             })
         }
 
-        fn bytes(&self) -> u64 {
-            0
+        fn peers_kept(&self) -> Option<u64> {
+            None
         }
     }
 

@@ -73,5 +73,8 @@ fn bad_input_is_named() {
     fails_with(&["--pattern", "spiral"], "ghost");
     fails_with(&["--latency", "0"], "latency is 0");
     fails_with(&["--unlimited", "--credits", "8"], "cannot be used with");
+    fails_with(&["--static", "--bank", "8"], "cannot be used with");
+    fails_with(&["--min", "3"], "minimum per peer is 3");
+    fails_with(&["--epoch", "0"], "epoch is 0");
     fails_with(&["--rotation", "3"], "--rotations");
 }
