@@ -47,6 +47,7 @@ mod plan;
 mod policy;
 mod scale;
 mod static_credits;
+pub mod statistics;
 mod store;
 mod unlimited;
 

@@ -466,6 +466,28 @@ fn settings_of_credits_reach_the_plan() {
 }
 
 #[test]
+fn the_knobs_of_credits_that_move_reach_the_plan() {
+    let knobs = |vars: &[_]| {
+        let plan = read(vars).unwrap().0.credit_plan(8).unwrap();
+        let tuning = *plan.tuning();
+        (
+            tuning.epoch,
+            tuning.revoke_limit,
+            tuning.lender_limit,
+            tuning.scavenge,
+        )
+    };
+    assert_eq!(knobs(&[]), (1024, 32, 32, 6), "the original's constants");
+    let set = [
+        ("GASNET_PORTAL_EPOCH_DURATION", "17"),
+        ("GASNET_PORTAL_REVOKE_LIMIT", "18"),
+        ("GASNET_PORTAL_LENDER_LIMIT", "65535"),
+        ("GASNET_PORTAL_NUM_SCAVENGE", "20"),
+    ];
+    assert_eq!(knobs(&set), (17, 18, 65_535, 20));
+}
+
+#[test]
 fn what_a_job_can_not_run_with_is_named() {
     let refused = |vars: &[(&str, &str)], ranks| {
         let error = read(vars).unwrap().0.credit_plan(ranks).unwrap_err();

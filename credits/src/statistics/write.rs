@@ -1,0 +1,142 @@
+//! Rows as text.
+
+use std::fmt::{self, Write};
+
+use super::{AND, ASKED, COLUMNS, Header, MAGIC, PeerRow, RankRow, ZERO_REPLY, word};
+
+impl Header {
+    /// Writes the first two lines of a file: the facts, the names of the columns.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_csv(&self, out: &mut impl Write) -> fmt::Result {
+        writeln!(
+            out,
+            "{MAGIC}job={} rank={} ranks={} loan={} banked={} epoch={}",
+            word(&self.job),
+            self.rank,
+            self.ranks,
+            self.loan,
+            self.banked,
+            self.epoch
+        )?;
+        writeln!(out, "{}", COLUMNS.join(","))
+    }
+}
+
+impl RankRow {
+    /// Writes the line of the rank.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_csv(&self, out: &mut impl Write) -> fmt::Result {
+        self.write_time(out)?;
+        writeln!(
+            out,
+            ",,{},{},{},{},{},{},{},{},,,,,,,",
+            self.received,
+            self.banked,
+            self.lent,
+            self.system_sent,
+            self.system_received,
+            self.returned,
+            self.stalls,
+            self.revoked
+        )
+    }
+
+    /// Writes the cells that all rows of an epoch begin with.
+    fn write_time(&self, out: &mut impl Write) -> fmt::Result {
+        write!(out, "{},", self.epoch)?;
+        match self.time_us {
+            Some(time_us) => write!(out, "{time_us}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl PeerRow {
+    /// Writes the line of a peer of `rank`, after that rank's own.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_csv(&self, rank: &RankRow, out: &mut impl Write) -> fmt::Result {
+        rank.write_time(out)?;
+        write!(
+            out,
+            ",{},,,,,,,{},{},{},{},{},{},{},{},",
+            self.peer,
+            self.stalls,
+            self.revoked,
+            self.loan,
+            self.send,
+            self.in_use,
+            self.max_in_use,
+            self.requested,
+            self.given
+        )?;
+        let flags = [(self.asked, ASKED), (self.zero_reply, ZERO_REPLY)];
+        let mut first = true;
+        for (_, name) in flags.into_iter().filter(|(set, _)| *set) {
+            if !first {
+                out.write_char(AND)?;
+            }
+            out.write_str(name)?;
+            first = false;
+        }
+        out.write_char('\n')
+    }
+}
+
+/// Writes a rank's file row by row, leaving out the peers that have nothing to tell. It needs a bit for each rank of the
+/// job.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    loan: u16,
+    /// For each peer, whether its last row was not that of the start.
+    moved: Box<[u64]>,
+}
+
+impl Recorder {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn begin(header: &Header, out: &mut impl Write) -> Result<Self, fmt::Error> {
+        header.write_csv(out)?;
+        let words = header.ranks.div_ceil(u64::BITS) as usize;
+        Ok(Recorder {
+            loan: header.loan,
+            moved: vec![0; words].into_boxed_slice(),
+        })
+    }
+
+    /// Writes the rows of an epoch, of those of `peers` that have to have one. Each peer comes at most once; one that is
+    /// not a rank of the job is left out.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn epoch(
+        &mut self,
+        rank: &RankRow,
+        peers: impl IntoIterator<Item = PeerRow>,
+        out: &mut impl Write,
+    ) -> fmt::Result {
+        rank.write_csv(out)?;
+        for row in peers {
+            let Some(word) = self.moved.get_mut((row.peer / u64::BITS) as usize) else {
+                continue;
+            };
+            let bit = 1 << (row.peer % u64::BITS);
+            let moved = row != PeerRow::initial(row.peer, self.loan);
+            if moved || *word & bit != 0 {
+                row.write_csv(rank, out)?;
+            }
+            match moved {
+                true => *word |= bit,
+                false => *word &= !bit,
+            }
+        }
+        Ok(())
+    }
+}
