@@ -2,12 +2,15 @@
 //!
 //! | part | bytes | in |
 //! |---|---|---|
-//! | arguments 1.. | 4 each, little endian (argument 0 is in the header) | all categories |
-//! | padding | up to a multiple of 16, contents of no meaning | all categories |
+//! | arguments, if there are two or more (a single one is in the header) | 4 each, in the byte order of the ranks | all categories |
+//! | padding | up to a multiple of 16, contents of no meaning; a short may end before it | all categories |
 //! | [`Long`] | 16 | long |
 //! | payload | the rest | medium, packed long |
 //!
-//! So a payload is aligned for every type as soon as the body is (16 bytes).
+//! So a payload is aligned for every type as soon as the body is (16 bytes), and the arguments are one piece, which a
+//! handler reads where they have arrived.
+
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::{Flags, Header, HeaderError, MAX_ARGS};
 
@@ -22,8 +25,18 @@ impl Body {
     #[inline]
     #[must_use]
     pub const fn args_len(nargs: usize) -> usize {
-        // Four arguments to a block of 16 bytes, the first block from the second argument on.
-        (nargs + 2) / 4 * ALIGN
+        if nargs > 1 {
+            (nargs * 4).next_multiple_of(ALIGN)
+        } else {
+            0
+        }
+    }
+
+    /// What a short with these arguments has as its body: the arguments themselves, without a copy.
+    #[inline]
+    #[must_use]
+    pub fn of_short(args: &[u32]) -> &[u8] {
+        if args.len() > 1 { args.as_bytes() } else { &[] }
     }
 
     /// Where the payload of an AM with these flags and `nargs` arguments starts.
@@ -38,40 +51,33 @@ impl Body {
         Body::args_len(nargs) + long
     }
 
-    /// Writes all of `args` but the first to the front of `body` and gives [`args_len`](Body::args_len), where the next
-    /// part starts. Padding is left as it was.
+    /// Writes `args` to the front of `body` and gives [`args_len`](Body::args_len), where the next part starts. Padding
+    /// is left as it was.
     ///
     /// # Panics
     /// When `body` is too short for the arguments: the caller has chosen both.
     #[inline]
     pub fn write_args(args: &[u32], body: &mut [u8]) -> usize {
-        // Few arguments by hand, as calling memcpy costs more than copying them.
-        match *args {
-            [] | [_] => {}
-            [_, a] => put(body, [a]),
-            [_, a, b] => put(body, [a, b]),
-            [_, a, b, c] => put(body, [a, b, c]),
-            [_, a, b, c, d] => put(body, [a, b, c, d]),
-            [_, ref rest @ ..] => {
-                for (to, arg) in body[..rest.len() * 4].chunks_exact_mut(4).zip(rest) {
-                    to.copy_from_slice(&arg.to_le_bytes());
-                }
-            }
-        }
+        let bytes = Body::of_short(args);
+        body[..bytes.len()].copy_from_slice(bytes);
         Body::args_len(args.len())
     }
 
-    /// Reads the `header.nargs` arguments to the front of `args` (what the others are then has no meaning) and gives the
-    /// [payload's offset](Body::payload_offset), which lies within the body.
+    /// The `header.nargs` arguments, in place, and what comes behind them and a long's descriptor: the payload. A single
+    /// argument is in the header: `single` is where it is then found.
+    ///
+    /// In place, as an argument of 64 bits that had been put together of halves would be read as one word before the
+    /// halves have left the store buffer, and wait for all that is in front of them there.
     ///
     /// # Errors
-    /// When the header has more than [`MAX_ARGS`] arguments or the body ends before the payload would start.
+    /// When the header has more than [`MAX_ARGS`] arguments, the body ends before the payload would start (a short's:
+    /// before the arguments end) or isn't aligned to 4.
     #[inline(always)]
-    pub fn read_args(
+    pub fn read_args<'a>(
         header: &Header,
-        body: &[u8],
-        args: &mut [u32; MAX_ARGS],
-    ) -> Result<usize, HeaderError> {
+        body: &'a [u8],
+        single: &'a mut u32,
+    ) -> Result<(&'a [u32], &'a [u8]), HeaderError> {
         let nargs = usize::from(header.nargs);
         if nargs > MAX_ARGS {
             return Err(HeaderError::TooManyArgs {
@@ -79,42 +85,25 @@ impl Body {
             });
         }
         let offset = Body::payload_offset(header.flags, nargs);
-        if body.len() < offset {
+        let needed = match header.flags.contains(Flags::SHORT) {
+            true if nargs > 1 => nargs * 4,
+            true => 0,
+            false => offset,
+        };
+        if body.len() < needed {
             return Err(HeaderError::BodyTooShort {
                 length: body.len(),
-                needed: offset,
+                needed,
             });
         }
-        args[0] = header.arg0;
-        match body.first_chunk() {
-            _ if nargs <= 1 => {}
-            // All in the first block, which is read whole, as calling memcpy costs more than that.
-            Some(block) if nargs <= 5 => args[1..5].copy_from_slice(&get(block)),
-            _ => {
-                let (words, _) = body.as_chunks::<4>();
-                for (arg, word) in args.iter_mut().take(nargs).skip(1).zip(words) {
-                    *arg = u32::from_le_bytes(*word);
-                }
-            }
-        }
-        Ok(offset)
+        let args = if nargs > 1 {
+            <[u32]>::ref_from_bytes(&body[..nargs * 4]).map_err(|_| HeaderError::Misaligned)?
+        } else {
+            *single = header.arg0;
+            &std::slice::from_ref(single)[..nargs]
+        };
+        Ok((args, body.get(offset..).unwrap_or(&[])))
     }
-}
-
-/// Writes `args` to the front of `body`.
-#[inline]
-fn put<const N: usize>(body: &mut [u8], args: [u32; N]) {
-    let (words, _) = body[..N * 4].as_chunks_mut::<4>();
-    for (to, arg) in words.iter_mut().zip(args) {
-        *to = arg.to_le_bytes();
-    }
-}
-
-/// The four arguments in a block.
-#[inline]
-fn get(block: &[u8; ALIGN]) -> [u32; 4] {
-    let (words, _) = block.as_chunks::<4>();
-    std::array::from_fn(|i| u32::from_le_bytes(words[i]))
 }
 
 /// Where a long's data goes and how much there is; in every long's body, behind the arguments.

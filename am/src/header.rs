@@ -8,7 +8,7 @@
 //! | | 16..24 | handler |
 //! | | 24..32 | argument count |
 //! | | 32..64 | chunk |
-//! | header data | 0..32 | first argument |
+//! | header data | 0..32 | the argument, where there is one only |
 //! | | 32..40 | credit byte |
 //! | | 40..64 | LID |
 //!
@@ -43,7 +43,7 @@ pub struct Header {
     /// Offset of the requester's chunk, in units of 64 bytes: where the reply to this request goes, or where this reply
     /// has gone. Without meaning ([`NO_CHUNK`] by custom) if [`Flags::NO_CHUNK`] is set.
     pub chunk: u32,
-    /// The first argument; 0 by custom if there is none.
+    /// The only argument; where there are several they are in the body, and this is one of them or 0 by custom.
     pub arg0: u32,
     /// Pairs a long with its separate data: 24 bits, [`NO_LID`] if there is none.
     pub lid: u32,
@@ -85,6 +85,9 @@ pub enum HeaderError {
         /// What argument count and category ask for.
         needed: usize,
     },
+    /// The body lies at an address that is no multiple of 4: the network's fault.
+    #[error("body of an active message at an address that is no multiple of 4")]
+    Misaligned,
     /// A packed long says that it carries more data than it does.
     #[error("packed long of {length} bytes carries only {carried}")]
     PayloadTooShort {
@@ -120,25 +123,48 @@ impl Header {
     // Always: returned by memory, its bytes are written one by one and read back as words, and that stalls the processor.
     #[inline(always)]
     pub const fn decode(match_bits: u64, hdr_data: u64) -> Result<Header, HeaderError> {
-        let header = Header {
-            flags: Flags::from_bits_retain((match_bits >> 8) as u8),
+        let flags = Flags::from_bits_retain((match_bits >> 8) as u8);
+        let header = Header::with_flags(flags, match_bits, hdr_data);
+        // One test for the good case; which rule was broken is found out off the hot path.
+        if op::of(match_bits) == op::AM && header.is_sound() {
+            Ok(header)
+        } else {
+            Err(header.why_not(op::of(match_bits)))
+        }
+    }
+
+    /// The header in these words if it is a sound one with exactly these flags. Where they are a constant, so is all
+    /// that follows from them.
+    #[inline(always)]
+    #[must_use]
+    pub const fn decode_as(flags: Flags, match_bits: u64, hdr_data: u64) -> Option<Header> {
+        let expected = (op::AM as u64) << 4 | (flags.bits() as u64) << 8;
+        let header = Header::with_flags(flags, match_bits, hdr_data);
+        if match_bits & 0xFFF0 == expected && header.is_sound() {
+            Some(header)
+        } else {
+            None
+        }
+    }
+
+    #[inline(always)]
+    const fn with_flags(flags: Flags, match_bits: u64, hdr_data: u64) -> Header {
+        Header {
+            flags,
             handler: (match_bits >> 16) as u8,
             nargs: (match_bits >> 24) as u8,
             chunk: (match_bits >> 32) as u32,
             arg0: hdr_data as u32,
             credit: (hdr_data >> 32) as u8,
             lid: (hdr_data >> 40) as u32,
-        };
-        // One test for the good case; which rule was broken is found out off the hot path.
-        if op::of(match_bits) == op::AM
-            && header.flags.is_valid()
-            && header.nargs as usize <= MAX_ARGS
-            && (!header.flags.has_separate_data() || header.lid != NO_LID)
-        {
-            Ok(header)
-        } else {
-            Err(header.why_not(op::of(match_bits)))
         }
+    }
+
+    #[inline(always)]
+    const fn is_sound(&self) -> bool {
+        self.flags.is_valid()
+            && self.nargs as usize <= MAX_ARGS
+            && (!self.flags.has_separate_data() || self.lid != NO_LID)
     }
 
     #[cold]

@@ -12,7 +12,7 @@
 //!
 //! ```
 //! use am::handlers::{Registration, Table};
-//! use am::{Body, Category, Flags, Header, MAX_ARGS, NO_CHUNK, NO_LID, Role, Token, select};
+//! use am::{Body, Category, Flags, Header, NO_CHUNK, NO_LID, Role, Token, select};
 //!
 //! type Handler = fn(&Token, &[u32], &[u8]);
 //!
@@ -38,18 +38,20 @@
 //!     lid: NO_LID,
 //! };
 //! let (match_bits, hdr_data) = header.encode(select::REQ_RB);
-//! let mut body = [0; 64];
+//! # #[repr(align(16))]
+//! # struct Aligned([u8; 64]);
+//! # let Aligned(mut body) = Aligned([0; 64]);
 //! let payload = Body::write_args(&args, &mut body);
 //! body[payload..payload + 5].copy_from_slice(b"hello");
 //!
 //! // ... and its handler runs here.
 //! let (header, body) = (Header::decode(match_bits, hdr_data)?, &body[..payload + 5]);
-//! let mut args = [0; MAX_ARGS];
-//! let payload = Body::read_args(&header, body, &mut args)?;
+//! let mut single = 0;
+//! let (args, payload) = Body::read_args(&header, body, &mut single)?;
 //! let entry = table.get(header.handler).ok_or("no such handler")?;
 //! entry.check(&header)?;
 //! let token = Token::new(3, &header);
-//! (entry.handler)(&token, &args[..usize::from(header.nargs)], &body[payload..]);
+//! (entry.handler)(&token, args, payload);
 //! assert!(token.owes_reply());
 //! # Ok(())
 //! # }

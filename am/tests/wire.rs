@@ -84,19 +84,24 @@ proptest! {
         let message = send(header, &args, long, payload);
 
         let header = Header::decode(message.match_bits, message.hdr_data).unwrap();
-        let mut read = [7; MAX_ARGS];
-        let offset = Body::read_args(&header, &message.body, &mut read).unwrap();
-        prop_assert_eq!(&read[..args.len()], &args[..]);
+        let mut single = 7;
+        let (read, rest) = Body::read_args(&header, &message.body, &mut single).unwrap();
+        prop_assert_eq!(read, &args[..]);
+        prop_assert_eq!(rest, payload);
+        let offset = Body::payload_offset(header.flags, args.len());
         prop_assert_eq!(offset % 16, 0);
-        prop_assert_eq!(&message.body[offset..], payload);
         if header.category() == Category::Long {
             prop_assert_eq!(Long::read(&header, &message.body), Ok(long));
         }
 
-        // Cut anywhere in front of the payload, it is refused.
-        for length in 0..offset {
-            let error = HeaderError::BodyTooShort { length, needed: offset };
-            prop_assert_eq!(Body::read_args(&header, &message.body[..length], &mut read), Err(error));
+        // Cut anywhere in front of the payload, or within a short's arguments, it is refused.
+        let needed = match header.category() {
+            Category::Short => Body::of_short(&args).len(),
+            _ => offset,
+        };
+        for length in 0..needed {
+            let error = HeaderError::BodyTooShort { length, needed };
+            prop_assert_eq!(Body::read_args(&header, &message.body[..length], &mut single), Err(error));
             if header.category() == Category::Long {
                 prop_assert_eq!(Long::read(&header, &message.body[..length]), Err(error));
             }
@@ -121,9 +126,9 @@ proptest! {
         if let Ok(header) = Header::decode(match_bits, hdr_data) {
             prop_assert_eq!(header.encode(select::of(match_bits)), (match_bits, hdr_data));
             prop_assert!(header.flags.is_valid() && usize::from(header.nargs) <= MAX_ARGS);
-            let mut args = [0; MAX_ARGS];
-            if let Ok(offset) = Body::read_args(&header, &body, &mut args) {
-                prop_assert!(offset <= body.len());
+            if let Ok((args, rest)) = Body::read_args(&header, &body, &mut 0) {
+                prop_assert_eq!(args.len(), usize::from(header.nargs));
+                prop_assert!(rest.len() <= body.len());
             }
             if let Ok(long) = Long::read(&header, &body) {
                 prop_assert!(!header.flags.contains(Flags::PACKED) || long.length <= body.len() as u64);
@@ -138,7 +143,8 @@ proptest! {
     fn headers_made_by_hand_do_not_panic_either(bits: u8, nargs: u8, body in prop::collection::vec(any::<u8>(), 0..160)) {
         let flags = Flags::from_bits_retain(bits);
         let header = Header { flags, handler: 0, nargs, credit: 0, chunk: 0, arg0: 0, lid: 0 };
-        let read = Body::read_args(&header, &body, &mut [0; MAX_ARGS]);
+        let mut single = 0;
+        let read = Body::read_args(&header, &body, &mut single);
         prop_assert!(read.is_err() || usize::from(nargs) <= MAX_ARGS);
         let _ = Long::read(&header, &body);
     }
@@ -177,7 +183,8 @@ fn the_layout_is_the_documented_one() {
 
     let mut body = [0; 48];
     assert_eq!(Body::write_args(&[1, 2, 0x0403_0201, 4], &mut body), 16);
-    assert_eq!(body[..12], [2, 0, 0, 0, 1, 2, 3, 4, 4, 0, 0, 0]);
+    let words = [1_u32, 2, 0x0403_0201, 4].map(u32::to_ne_bytes);
+    assert_eq!(body[..16], *words.as_flattened());
     assert_eq!(
         Long {
             dest: 0x11,
@@ -195,7 +202,7 @@ fn arguments_take_as_much_room_as_documented() {
     assert_eq!(
         lens,
         [
-            0, 0, 16, 16, 16, 16, 32, 32, 32, 32, 48, 48, 48, 48, 64, 64, 64
+            0, 0, 16, 16, 16, 32, 32, 32, 32, 48, 48, 48, 48, 64, 64, 64, 64
         ]
     );
 }

@@ -198,6 +198,15 @@ pub(super) enum Bad {
     OutsideOfChunk,
 }
 
+/// A message that lies in a request buffer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arrived<'a> {
+    pub(super) source: Rank,
+    pub(super) match_bits: u64,
+    pub(super) hdr_data: u64,
+    pub(super) data: &'a [u8],
+}
+
 /// A long request's header, kept until its data is there.
 #[derive(Clone, Debug)]
 pub(crate) struct PendingLong {
@@ -219,60 +228,120 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// A message in a request buffer.
     #[inline(always)]
-    pub(super) fn on_request(&self, put: &PutEvent<'_>, inbox: &mut Inbox, hand: &Hand) {
-        if let Err(bad) = self.request_arrived(put, inbox, hand) {
-            self.bad(put.source, bad);
+    pub(super) fn on_request(&self, message: Arrived<'_>, inbox: &mut Inbox, hand: &Hand) {
+        // Nearly all requests have one of these flags. With the flags for a constant, most questions about the message are
+        // answered when the program is compiled.
+        const SHORT: Flags = Flags::SHORT.union(Flags::REQUEST).union(Flags::NO_CHUNK);
+        const MEDIUM: Flags = Flags::MEDIUM.union(Flags::REQUEST).union(Flags::NO_CHUNK);
+        let Arrived {
+            match_bits,
+            hdr_data,
+            ..
+        } = message;
+        let done = if let Some(header) = Header::decode_as(SHORT, match_bits, hdr_data) {
+            self.request_arrived(message, &header, inbox, hand)
+        } else if let Some(header) = Header::decode_as(MEDIUM, match_bits, hdr_data) {
+            self.request_arrived(message, &header, inbox, hand)
+        } else {
+            self.rare_request(
+                message.source,
+                match_bits,
+                hdr_data,
+                message.data,
+                inbox,
+                hand,
+            )
+        };
+        if let Err(bad) = done {
+            self.bad(message.source, bad);
         }
+    }
+
+    #[inline(never)]
+    fn rare_request(
+        &self,
+        source: Rank,
+        match_bits: u64,
+        hdr_data: u64,
+        data: &[u8],
+        inbox: &mut Inbox,
+        hand: &Hand,
+    ) -> Result<(), Bad> {
+        let header = Header::decode(match_bits, hdr_data)?;
+        let message = Arrived {
+            source,
+            match_bits,
+            hdr_data,
+            data,
+        };
+        self.request_arrived(message, &header, inbox, hand)
     }
 
     #[inline(always)]
     fn request_arrived(
         &self,
-        put: &PutEvent<'_>,
+        message: Arrived<'_>,
+        header: &Header,
         inbox: &mut Inbox,
         hand: &Hand,
     ) -> Result<(), Bad> {
-        let header = Header::decode(put.match_bits, put.hdr_data)?;
-        let mut args = [0; MAX_ARGS];
-        let at = Body::read_args(&header, put.data, &mut args)?;
+        let Arrived { source, data, .. } = message;
+        let mut single = 0;
+        let (args, rest) = Body::read_args(header, data, &mut single)?;
         let payload = match header.category() {
             Category::Short => Payload::None,
-            Category::Medium => Payload::Medium(&put.data[at..]),
-            Category::Long => return self.long_arrived(*put, &header, &args, at, inbox, hand),
+            Category::Medium => Payload::Medium(rest),
+            Category::Long => {
+                return self.long_arrived(source, data, header, args, rest, inbox, hand);
+            }
         };
-        self.run_request(put.source, &header, &args, payload, inbox, hand)
+        self.run_request(source, header, args, payload, inbox, hand)
     }
 
     #[inline(never)]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "by register: a struct would have to be in memory for every message"
+    )]
     fn long_arrived(
         &self,
-        put: PutEvent<'_>,
+        source: Rank,
+        data: &[u8],
         header: &Header,
-        args: &[u32; MAX_ARGS],
-        at: usize,
+        args: &[u32],
+        rest: &[u8],
         inbox: &mut Inbox,
         hand: &Hand,
     ) -> Result<(), Bad> {
-        let long = Long::read(header, put.data)?;
+        let long = Long::read(header, data)?;
         if header.flags.has_separate_data() {
+            let mut kept = [0; MAX_ARGS];
+            kept[..args.len()].copy_from_slice(args);
             let pending = PendingLong {
                 header: *header,
-                args: *args,
+                args: kept,
                 long,
             };
-            return self.pair(put.source, header.lid, Some(pending), inbox, hand);
+            return self.pair(source, header.lid, Some(pending), inbox, hand);
         }
-        let payload = self.place_long(header, &long, &put.data[at..])?;
-        self.run_request(put.source, header, args, payload, inbox, hand)
+        let payload = self.place_long(header, &long, rest)?;
+        self.run_request(source, header, args, payload, inbox, hand)
     }
 
     /// The data of a long request has been placed.
-    pub(super) fn on_long_data(&self, put: &PutEvent<'_>, inbox: &mut Inbox, hand: &Hand) {
-        let paired = DataHeader::decode(put.match_bits, put.hdr_data)
+    pub(super) fn on_long_data(
+        &self,
+        source: Rank,
+        match_bits: u64,
+        hdr_data: u64,
+        inbox: &mut Inbox,
+        hand: &Hand,
+    ) {
+        let paired = DataHeader::decode(match_bits, hdr_data)
             .map_err(Bad::from)
-            .and_then(|header| self.pair(put.source, header.lid, None, inbox, hand));
+            .and_then(|header| self.pair(source, header.lid, None, inbox, hand));
         if let Err(bad) = paired {
-            self.bad(put.source, bad);
+            self.bad(source, bad);
         }
     }
 
@@ -293,7 +362,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             Pairing::Wait => Ok(()),
             Pairing::Ready(PendingLong { header, args, long }) => {
                 let payload = self.place_long(&header, &long, &[])?;
-                self.run_request(source, &header, &args, payload, inbox, hand)
+                let args = &args[..usize::from(header.nargs)];
+                self.run_request(source, &header, args, payload, inbox, hand)
             }
             Pairing::Full(_) => Err(Bad::TooManyLongs),
             Pairing::Duplicate(_) => Err(Bad::SameHalf { lid }),
@@ -336,7 +406,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         &self,
         source: Rank,
         header: &Header,
-        args: &[u32; MAX_ARGS],
+        args: &[u32],
         payload: Payload<'_>,
         inbox: &mut Inbox,
         hand: &Hand,
@@ -366,7 +436,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         &self,
         header: &Header,
         token: &am::Token,
-        args: &[u32; MAX_ARGS],
+        args: &[u32],
         payload: Payload<'_>,
         hand: Option<&Hand>,
     ) -> Result<(), Bad> {
@@ -377,7 +447,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             .ok_or(Bad::NoHandler { id: header.handler })?;
         entry.check(header)?;
         let _entered = cfg!(debug_assertions).then(|| context::Entered::new(token.context()));
-        let args = &args[..usize::from(header.nargs)];
         let panicking = Panicking(self, header.handler);
         (entry.handler)(&Call {
             engine: self,
@@ -408,17 +477,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             .settle(put.source, CreditByte::from_bits(header.credit))?;
         if !header.flags.contains(Flags::IMPLIED) {
             let data = self.body(put).ok_or(Bad::OutsideOfChunk)?;
-            let mut args = [0; MAX_ARGS];
-            let at = Body::read_args(&header, data, &mut args)?;
+            let mut single = 0;
+            let (args, rest) = Body::read_args(&header, data, &mut single)?;
             let payload = match header.category() {
                 Category::Short => Payload::None,
-                Category::Medium => Payload::Medium(&data[at..]),
-                Category::Long => {
-                    self.place_long(&header, &Long::read(&header, data)?, &data[at..])?
-                }
+                Category::Medium => Payload::Medium(rest),
+                Category::Long => self.place_long(&header, &Long::read(&header, data)?, rest)?,
             };
             let token = am::Token::new(put.source, &header);
-            self.run(&header, &token, &args, payload, None)?;
+            self.run(&header, &token, args, payload, None)?;
         }
         if let Some(offset) = header.reply_chunk() {
             self.free_chunk(&self.req_sb, self.chunk_number(offset));

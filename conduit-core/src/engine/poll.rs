@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 
 use am::lid::LidCache;
 
-use super::deliver::PendingLong;
+use super::deliver::{Arrived, PendingLong};
 use super::flow::Returned;
 use super::hand::{Hand, MOST_IN_HAND};
 use super::operations::OpId;
@@ -82,7 +82,7 @@ struct Requests<'a, N: Ni, M: Mode> {
 impl<N: Ni, M: Mode> Sink for Requests<'_, N, M> {
     #[inline(always)]
     fn event(&mut self, event: Event<'_>) {
-        self.engine.on_am(&event, self.inbox, self.hand);
+        self.engine.on_am(event, self.inbox, self.hand);
     }
 }
 
@@ -269,26 +269,51 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// Small, so that it is inlined into the network's poll with the common case.
+    /// Small, so that it is inlined into the network's poll with the common case. An event that is not handed on by
+    /// reference from there never has to be in memory.
     #[inline(always)]
-    fn on_am(&self, event: &Event<'_>, inbox: &mut Inbox, hand: &Hand) {
-        match *event {
-            Event::Put(ref put) if put.tag == tag::REQ_RB => self.on_request(put, inbox, hand),
-            _ => self.on_rare_am(*event, inbox, hand),
+    fn on_am(&self, event: Event<'_>, inbox: &mut Inbox, hand: &Hand) {
+        match event {
+            Event::Put(put) if put.tag == tag::REQ_RB => {
+                let message = Arrived {
+                    source: put.source,
+                    match_bits: put.match_bits,
+                    hdr_data: put.hdr_data,
+                    data: put.data,
+                };
+                self.on_request(message, inbox, hand);
+            }
+            Event::Put(put) => {
+                self.on_rare_put(
+                    put.tag,
+                    put.source,
+                    (put.match_bits, put.hdr_data),
+                    inbox,
+                    hand,
+                );
+            }
+            Event::Free { tag: tag::REQ_RB } => inbox.drained += 1,
+            _ => {}
         }
     }
 
     #[inline(never)]
-    fn on_rare_am(&self, event: Event<'_>, inbox: &mut Inbox, hand: &Hand) {
-        match event {
-            Event::Put(ref put) if put.tag == tag::RARAM => self.on_long_data(put, inbox, hand),
-            Event::Put(ref put) if put.tag == tag::CATCH_BASIN => {
+    fn on_rare_put(
+        &self,
+        tag: u64,
+        source: Rank,
+        (match_bits, hdr_data): (u64, u64),
+        inbox: &mut Inbox,
+        hand: &Hand,
+    ) {
+        match tag {
+            tag::RARAM => self.on_long_data(source, match_bits, hdr_data, inbox, hand),
+            tag::CATCH_BASIN => {
                 self.fail(Error::CatchBasin {
                     rank: self.rank,
-                    peer: put.source,
+                    peer: source,
                 });
             }
-            Event::Free { tag: tag::REQ_RB } => inbox.drained += 1,
             _ => {}
         }
     }

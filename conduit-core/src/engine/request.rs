@@ -19,7 +19,7 @@ use crate::ni::{Ack, Capabilities, Inject, Ni, Put, Rank, Reach, Submit};
 use crate::threads::{Lock, Mode};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-/// Arguments after the first, padded, and a long's descriptor: what goes before a payload.
+/// Arguments, padded, and a long's descriptor: what goes before a payload.
 pub(super) const MOST_HEAD: usize = Body::args_len(MAX_ARGS) + Long::LEN;
 
 /// A payload as the engine hands it on.
@@ -162,19 +162,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             arg0: args.first().copied().unwrap_or(0),
             lid: NO_LID,
         };
-        let mut room = [0; Body::args_len(MAX_ARGS)];
-        let head_len = if args.len() > 1 {
-            Body::write_args(args, &mut room)
-        } else {
-            0
-        };
         let (match_bits, hdr_data) = header.encode(select::REQ_RB);
         let inject = Inject {
             target,
             index: index::AM,
             match_bits,
             hdr_data,
-            head: &room[..head_len],
+            head: Body::of_short(args),
             body: &[],
         };
         if self.ni.inject(&inject)? == Submit::Again {

@@ -156,18 +156,7 @@ impl<M: Mode> Shm<M> {
         unsafe {
             header.write_compact(slot);
             let payload = slot.add(COMPACT);
-            // A call of `memcpy` costs more than most heads are long; they come in pieces of 16 bytes.
-            let (pieces, rest) = inject.head.as_chunks::<16>();
-            for (at, piece) in pieces.iter().enumerate() {
-                payload
-                    .add(at * 16)
-                    .cast::<[u8; 16]>()
-                    .write_unaligned(*piece);
-            }
-            if !rest.is_empty() {
-                let at = payload.add(pieces.len() * 16);
-                ptr::copy_nonoverlapping(rest.as_ptr(), at, rest.len());
-            }
+            copy_words(inject.head, payload);
             if !inject.body.is_empty() {
                 let body = payload.add(inject.head.len());
                 ptr::copy_nonoverlapping(inject.body.as_ptr(), body, inject.body.len());
@@ -406,6 +395,24 @@ impl<M: Mode> Shm<M> {
             true => Submit::Posted,
             false => Submit::Again,
         })
+    }
+}
+
+/// Copies the few words of a head. A call of `memcpy` costs more than that, and wider pieces than those in which the words
+/// were written would wait until these have left the store buffer.
+///
+/// # Safety
+/// As for [`ptr::copy_nonoverlapping`].
+#[inline(always)]
+unsafe fn copy_words(head: &[u8], to: *mut u8) {
+    let (words, rest) = head.as_chunks::<4>();
+    for (at, word) in words.iter().enumerate() {
+        // SAFETY: the caller's promise.
+        unsafe { to.add(at * 4).cast::<[u8; 4]>().write(*word) };
+    }
+    if !rest.is_empty() {
+        // SAFETY: the caller's promise.
+        unsafe { ptr::copy_nonoverlapping(rest.as_ptr(), to.add(words.len() * 4), rest.len()) };
     }
 }
 
