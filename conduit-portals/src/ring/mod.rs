@@ -42,7 +42,7 @@ const TAG: u32 = 1 << 31;
 /// How many slots ahead of a message its producer asks for the cache line.
 const PREFETCH: u64 = 8;
 /// How many slots ahead of a message its consumer does.
-const READ_AHEAD: u64 = 6;
+const READ_AHEAD: usize = 6;
 
 /// The second word of a message: how far it reaches, and two bytes of its user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -291,6 +291,9 @@ pub(crate) enum Next {
 pub(crate) struct Consumer<S> {
     slots: S,
     shift: u32,
+    /// The slot at the head, and the tag that is awaited there: both follow from the position.
+    slot: u32,
+    tag: u32,
     position: u64,
     published: u64,
 }
@@ -301,6 +304,8 @@ impl<S: Slots> Consumer<S> {
         Self {
             slots,
             shift,
+            slot: 0,
+            tag: tag(0, shift),
             position: 0,
             published: 0,
         }
@@ -314,21 +319,20 @@ impl<S: Slots> Consumer<S> {
 
     #[inline]
     fn slot(&self) -> usize {
-        (self.position & ((1 << self.shift) - 1)) as usize
+        self.slot as usize
     }
 
     /// Whether anything (also a Skip) is there. Changes nothing.
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
         // SYNC (tag): see `next`.
-        self.slots.word(self.slot()).load(Ordering::Acquire) == tag(self.position, self.shift)
+        self.slots.word(self.slot()).load(Ordering::Acquire) == self.tag
     }
 
     /// The word and the tag that will publish the next message; `None` if [`Self::next`] has something to publish itself.
     #[inline]
     pub(crate) fn awaited(&self) -> Option<(&AtomicU32, u32)> {
-        (self.published == self.position)
-            .then(|| (self.slots.word(self.slot()), tag(self.position, self.shift)))
+        (self.published == self.position).then(|| (self.slots.word(self.slot()), self.tag))
     }
 
     /// The message at the head, if there is one.
@@ -372,8 +376,8 @@ impl<S: Slots> Consumer<S> {
     /// producer that is not ahead, it would only take the line away from it.
     #[inline]
     pub(crate) fn prefetch(&self) {
-        let ahead = self.position.wrapping_add(READ_AHEAD) & ((1 << self.shift) - 1);
-        self.slots.prefetch_read(ahead as usize);
+        let ahead = (self.slot() + READ_AHEAD) & ((1 << self.shift) - 1);
+        self.slots.prefetch_read(ahead);
     }
 
     /// Ends the use of the message that [`Self::next`] gave.
@@ -383,6 +387,11 @@ impl<S: Slots> Consumer<S> {
             self.defuse(frame.slots);
         }
         self.position = self.position.wrapping_add(u64::from(frame.slots));
+        self.slot += u32::from(frame.slots);
+        if self.slot == 1 << self.shift {
+            self.slot = 0;
+            self.tag = tag(self.position, self.shift);
+        }
         if self.position.wrapping_sub(self.published) >= (1 << self.shift) / 8 {
             self.publish_head();
         }

@@ -74,6 +74,22 @@ pub(super) struct Entry {
     pub(super) tag: u64,
 }
 
+impl Entry {
+    /// Managed, for puts, to be told of, and not used up by one.
+    fn is_usual(&self) -> bool {
+        let put = MeOptions::PUT | MeOptions::USE_ONCE;
+        matches!(self.memory, Memory::Managed { .. })
+            && self.options.intersection(put) == MeOptions::PUT
+            && self.events.contains(MeEvents::OPERATION)
+    }
+
+    /// Whether no bits match both.
+    fn excludes(&self, other: &Self) -> bool {
+        let compared = !self.ignore_bits & !other.ignore_bits;
+        (self.match_bits ^ other.match_bits) & compared != 0
+    }
+}
+
 /// An entry's name within its list. A slot that is used again has another generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct EntryId {
@@ -135,6 +151,10 @@ pub(super) struct MatchList {
     free: Vec<u16>,
     first: u16,
     last: u16,
+    /// The first managed entry that most messages may go to, if no message can match both it and one before it; else NIL.
+    /// Found anew after each change.
+    front: u16,
+    front_known: bool,
 }
 
 /// How an entry would take a message.
@@ -155,6 +175,8 @@ impl MatchList {
             free: Vec::new(),
             first: NIL,
             last: NIL,
+            front: NIL,
+            front_known: false,
         }
     }
 
@@ -191,6 +213,7 @@ impl MatchList {
             }
             None => return None,
         };
+        self.front_known = false;
         match previous {
             NIL => self.first = slot,
             previous => self.nodes[usize::from(previous)].next = slot,
@@ -226,6 +249,7 @@ impl MatchList {
     }
 
     fn remove(&mut self, slot: u16) {
+        self.front_known = false;
         let node = &mut self.nodes[usize::from(slot)];
         let (previous, next) = (node.previous, node.next);
         node.linked = false;
@@ -241,8 +265,8 @@ impl MatchList {
         self.free.push(slot);
     }
 
-    /// The short way for most messages: the first entry is managed, takes the whole put and stays linked. `None` says
-    /// nothing, and [`Self::accept`] must be asked.
+    /// The short way for most messages: the first entry that matches is managed, takes the whole put and stays linked.
+    /// `None` says nothing, and [`Self::accept`] must be asked.
     #[inline]
     pub(super) fn accept_quickly(
         &mut self,
@@ -250,7 +274,10 @@ impl MatchList {
         match_bits: u64,
         length: usize,
     ) -> Option<Quick> {
-        let slot = self.first;
+        if !self.front_known {
+            self.find_front();
+        }
+        let slot = self.front;
         let node = self.nodes.get_mut(usize::from(slot))?;
         let entry = &node.entry;
         let Memory::Managed { bytes, min_free } = entry.memory else {
@@ -258,11 +285,6 @@ impl MatchList {
         };
         let fill = node.fill + length.next_multiple_of(64);
         let takes = (entry.match_bits ^ match_bits) & !entry.ignore_bits == 0
-            && entry
-                .options
-                .intersection(MeOptions::PUT | MeOptions::USE_ONCE)
-                == MeOptions::PUT
-            && entry.events.contains(MeEvents::OPERATION)
             && entry.source.is_none_or(|only| only == source)
             && fill + min_free <= bytes;
         if !takes {
@@ -278,6 +300,31 @@ impl MatchList {
         };
         node.fill = fill;
         Some(quick)
+    }
+
+    /// Looks for [`Self::front`]. Managed entries are seldom the first: they move behind the others as they are used up and
+    /// appended again.
+    #[cold]
+    fn find_front(&mut self) {
+        self.front_known = true;
+        self.front = NIL;
+        let mut slot = self.first;
+        while let Some(Node { entry, next, .. }) = self.nodes.get(usize::from(slot)) {
+            if entry.is_usual() {
+                let usual = entry;
+                let mut before = self.first;
+                while before != slot {
+                    let Node { entry, next, .. } = &self.nodes[usize::from(before)];
+                    if !entry.excludes(usual) {
+                        return;
+                    }
+                    before = *next;
+                }
+                self.front = slot;
+                return;
+            }
+            slot = *next;
+        }
     }
 
     /// Finds the first entry that takes a message, and accounts for it.
