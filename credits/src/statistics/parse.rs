@@ -25,6 +25,9 @@ pub enum Problem {
     /// The first line is another.
     #[error("these are no credit statistics: they begin with \"{}\"", MAGIC.trim_end())]
     NotStatistics,
+    /// The file ends within its first two lines, as that of a rank does that was killed early.
+    #[error("the file ends within its first two lines")]
+    CutOff,
     /// The first line lacks a fact.
     #[error("{0}= is missing")]
     Missing(&'static str),
@@ -85,8 +88,7 @@ impl Log {
     /// Reads a file's text. The last line is left out if it has no end.
     ///
     /// # Errors
-    /// The first thing that is wrong; `file` is named in it and is not opened. A file that ends within its first two
-    /// lines is no statistics.
+    /// The first thing that is wrong; `file` is named in it and is not opened.
     pub fn parse(file: &str, text: &str) -> Result<Self, ParseError> {
         let mut log = Log::default();
         let mut number = 0;
@@ -105,18 +107,22 @@ impl Log {
             })?;
         }
         let lines = number - usize::from(log.cut_off.is_some());
-        if lines < 2 {
-            return Err(ParseError {
-                file: file.to_owned(),
-                line: lines + 1,
-                column: 1,
-                problem: match lines {
-                    0 => Problem::NotStatistics,
-                    _ => Problem::Columns,
-                },
-            });
+        if lines >= 2 {
+            return Ok(log);
         }
-        Ok(log)
+        let rest = text.rsplit('\n').next().unwrap_or(text);
+        let problem = match lines {
+            0 if MAGIC.starts_with(rest) || rest.starts_with(MAGIC) => Problem::CutOff,
+            0 => Problem::NotStatistics,
+            _ if COLUMNS.join(",").starts_with(rest) => Problem::CutOff,
+            _ => Problem::Columns,
+        };
+        Err(ParseError {
+            file: file.to_owned(),
+            line: lines + 1,
+            column: 1,
+            problem,
+        })
     }
 
     /// Takes a line in. What is wrong, and at which byte of the line.

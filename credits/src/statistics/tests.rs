@@ -95,7 +95,8 @@ fn a_last_line_that_is_cut_off_is_left_out() {
     assert_eq!((log.cut_off, log.epochs.len()), (None, 1));
     let second: usize = text.lines().take(2).map(|line| line.len() + 1).sum();
     for end in 0..second {
-        assert!(Log::parse("x.csv", &text[..end]).is_err());
+        let error = Log::parse("x.csv", &text[..end]).unwrap_err();
+        assert_eq!(error.problem, Problem::CutOff, "{end}");
     }
     assert_eq!(Log::parse("x.csv", &text[..second]).unwrap().epochs, []);
 }
@@ -176,7 +177,9 @@ fn what_is_wrong_is_named_with_its_place() {
     }
     let again = format!("{good}{}\n", good.lines().nth(2).unwrap());
     assert_eq!(error(&again), "x.csv:5:1: epoch 1 after epoch 1");
-    assert!(error("").starts_with("x.csv:1:1: these are no"));
+    assert!(error("hello").starts_with("x.csv:1:1: these are no"));
+    let first = good.lines().next().unwrap();
+    assert!(error(&format!("{first}\nepocx")).starts_with("x.csv:2:1: the columns"));
     let long = "9".repeat(10_000);
     assert!(with(",1024,", &format!(",{long},")).len() < 200);
 }

@@ -1,0 +1,253 @@
+//! Finding and reading the files of a job.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use credits::statistics::{Log, ParseError, Problem};
+
+use crate::Job;
+use crate::job::Track;
+
+/// Why there is no picture.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file or directory can't be read.
+    #[error("{} can't be read: {source}", path.display())]
+    Read {
+        /// Its path.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The picture can't be written.
+    #[error("{} can't be written: {source}", path.display())]
+    Write {
+        /// Its path.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// There is nothing to draw.
+    #[error(
+        "no credit statistics in {place}: expected files credits-{job}-<rank>.csv, which ranks write with \
+         GASNET_PORTAL_CREDIT_STATS=1"
+    )]
+    NoFiles {
+        /// Where they were looked for.
+        place: String,
+        /// The job that was asked for, or a placeholder.
+        job: String,
+    },
+    /// A file is not as it should be.
+    #[error(transparent)]
+    Parse(#[from] ParseError),
+    /// The files are of more than one job.
+    #[error("files of {} jobs, one can be drawn: choose with --job ({})", jobs.len(), some(jobs))]
+    SeveralJobs {
+        /// Their names.
+        jobs: Vec<String>,
+    },
+    /// Two files of a job say different things of it.
+    #[error("{} and {} contradict each other: their first lines should differ in the rank only", one.display(), other.display())]
+    Contradiction {
+        /// One file.
+        one: PathBuf,
+        /// The other.
+        other: PathBuf,
+    },
+    /// Two files of a job are of the same rank.
+    #[error("{} and {} are both of rank {rank}", one.display(), other.display())]
+    SameRank {
+        /// The rank.
+        rank: u32,
+        /// One file.
+        one: PathBuf,
+        /// The other.
+        other: PathBuf,
+    },
+    /// The rank that is to be drawn has no file.
+    #[error("there is no file of rank {rank}")]
+    NoSuchRank {
+        /// The rank.
+        rank: u32,
+    },
+    /// The drawing library refuses.
+    #[error("the picture can't be drawn: {0}")]
+    Draw(String),
+}
+
+/// Something to be known about a picture that is drawn all the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// The last line of a file was cut off and is left out.
+    CutOff {
+        /// The file.
+        path: PathBuf,
+        /// The line.
+        line: usize,
+    },
+    /// A file ends before its first row and is left out.
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Some ranks have no file.
+    Missing {
+        /// How many ranks.
+        missing: u32,
+        /// Ranks in the job.
+        ranks: u32,
+        /// The first of them.
+        first: u32,
+    },
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Warning::CutOff { path, line } => write!(
+                f,
+                "{}:{line}: the last line is cut off and left out; was the rank killed?",
+                path.display()
+            ),
+            Warning::Empty { path } => write!(
+                f,
+                "{} ends before its first row and is left out",
+                path.display()
+            ),
+            Warning::Missing {
+                missing,
+                ranks,
+                first,
+            } => write!(
+                f,
+                "{missing} of {ranks} ranks have no file, rank {first} is the first"
+            ),
+        }
+    }
+}
+
+/// The first names of a list.
+fn some(names: &[String]) -> String {
+    const MOST: usize = 5;
+    let mut text = names
+        .iter()
+        .take(MOST)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
+    if names.len() > MOST {
+        text.push_str(", …");
+    }
+    text
+}
+
+/// Reads the statistics of a job from files, and from all such files of directories; with `job` those of that job only.
+///
+/// # Errors
+/// No files, files that can't be read or are not as they should be, files of several jobs.
+pub fn read(paths: &[PathBuf], job: Option<&str>) -> Result<(Job, Vec<Warning>), Error> {
+    let mut warnings = Vec::new();
+    let mut logs = Vec::new();
+    for path in find(paths, job)? {
+        let text = std::fs::read_to_string(&path).map_err(|source| Error::Read {
+            path: path.clone(),
+            source,
+        })?;
+        match Log::parse(&path.display().to_string(), &text) {
+            Ok(log) => {
+                let line = log.cut_off;
+                if job.is_none_or(|job| log.header.job == job) {
+                    warnings.extend(line.map(|line| Warning::CutOff {
+                        path: path.clone(),
+                        line,
+                    }));
+                    logs.push((path, log.header.clone(), Track::new(&log)));
+                }
+            }
+            Err(error) if error.problem == Problem::CutOff => {
+                warnings.push(Warning::Empty { path });
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let Some((first, header, _)) = logs.first().cloned() else {
+        let place: Vec<_> = paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        return Err(Error::NoFiles {
+            place: some(&place),
+            job: job.unwrap_or("<job>").to_owned(),
+        });
+    };
+    let mut jobs: Vec<_> = logs.iter().map(|(_, log, _)| log.job.clone()).collect();
+    jobs.sort_unstable();
+    jobs.dedup();
+    if jobs.len() > 1 {
+        return Err(Error::SeveralJobs { jobs });
+    }
+    let mut by_rank = BTreeMap::new();
+    for (path, mut log, track) in logs {
+        let rank = std::mem::replace(&mut log.rank, header.rank);
+        if log != header {
+            return Err(Error::Contradiction {
+                one: first,
+                other: path,
+            });
+        }
+        if let Some((one, _)) = by_rank.insert(rank, (path.clone(), track)) {
+            return Err(Error::SameRank {
+                rank,
+                one,
+                other: path,
+            });
+        }
+    }
+    let missing = header.ranks - by_rank.len() as u32;
+    if missing > 0 {
+        let first = (0..).find(|rank| !by_rank.contains_key(rank)).unwrap_or(0);
+        let ranks = header.ranks;
+        warnings.push(Warning::Missing {
+            missing,
+            ranks,
+            first,
+        });
+    }
+    let tracks = by_rank.into_values().map(|(_, track)| track).collect();
+    Ok((Job::new(header, tracks), warnings))
+}
+
+/// The files, in order; of directories those that are named as such files are.
+fn find(paths: &[PathBuf], job: Option<&str>) -> Result<Vec<PathBuf>, Error> {
+    let begins = match job {
+        Some(job) => format!("credits-{job}-"),
+        None => "credits-".to_owned(),
+    };
+    let refused = |path: &Path| {
+        let path = path.to_owned();
+        move |source| Error::Read { path, source }
+    };
+    let mut files = Vec::new();
+    for path in paths {
+        if !path.metadata().map_err(refused(path))?.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        for entry in path.read_dir().map_err(refused(path))? {
+            let entry = entry.map_err(refused(path))?;
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if name.starts_with(&begins) && name.ends_with(".csv") {
+                files.push(entry.path());
+            }
+        }
+    }
+    files.sort_unstable();
+    files.dedup();
+    Ok(files)
+}

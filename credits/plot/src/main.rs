@@ -1,0 +1,7 @@
+//! `credit-plot`: a picture of a job's credit statistics.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    credit_plot::cli::main()
+}

@@ -1,0 +1,267 @@
+//! Curves over time: a line for each rank if there are few, else quantiles over the ranks.
+
+use credits::statistics::RankRow;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, VPos};
+
+use super::colour::RANKS;
+use super::{Area, DrawResult, FRAME, GREY, INK, Unit, heading, short, style, text};
+use crate::Job;
+
+/// Times at which curves are computed, besides 0.
+const SAMPLES: usize = 60;
+/// Columns and rows of charts.
+const CHARTS: (usize, usize) = (3, 2);
+
+/// The charts of a job.
+#[derive(Debug)]
+pub(super) struct Curves<'a> {
+    job: &'a Job,
+    unit: &'a Unit,
+    /// Sampled times.
+    times: Vec<f64>,
+}
+
+/// One chart.
+struct Chart {
+    title: String,
+    /// What the vertical axis counts.
+    axis: String,
+    /// For each rank its value at each time.
+    values: Vec<Vec<f64>>,
+}
+
+impl<'a> Curves<'a> {
+    pub(super) fn new(job: &'a Job, unit: &'a Unit) -> Self {
+        let times = (0..=SAMPLES).map(|sample| job.end * sample as f64 / SAMPLES as f64);
+        Curves {
+            job,
+            unit,
+            times: times.collect(),
+        }
+    }
+
+    fn few(&self) -> bool {
+        self.job.tracks.len() <= RANKS.len()
+    }
+
+    /// A heading that says what lines and areas mean.
+    pub(super) fn legend(&self, area: &Area<'_>, (x, y): (i32, i32)) -> DrawResult {
+        heading(area, (x, y), "Over time")?;
+        let mut x = x + 130;
+        let mut label = |words: &str, draw: &dyn Fn(i32) -> DrawResult| {
+            draw(x)?;
+            text(
+                area,
+                (x + 32, y),
+                words,
+                14,
+                INK,
+                (HPos::Left, VPos::Center),
+            )?;
+            x += 60 + 7 * words.chars().count() as i32;
+            Ok::<_, Box<dyn std::error::Error>>(())
+        };
+        let line = |colour: RGBColor| {
+            move |x: i32| {
+                area.draw(&PathElement::new(
+                    [(x, y), (x + 26, y)],
+                    colour.stroke_width(2),
+                ))?;
+                Ok(())
+            }
+        };
+        let block = |opacity: f64| {
+            move |x: i32| {
+                let colour = RANKS[0].mix(opacity).filled();
+                area.draw(&Rectangle::new([(x, y - 7), (x + 26, y + 7)], colour))?;
+                Ok(())
+            }
+        };
+        if self.few() {
+            for (track, colour) in self.job.tracks.iter().zip(RANKS) {
+                label(&format!("rank {}", track.rank), &line(colour))?;
+            }
+            return Ok(());
+        }
+        label("median of the ranks", &line(RANKS[0]))?;
+        label("a tenth to nine tenths of them", &block(0.4))?;
+        label("all", &block(0.15))
+    }
+
+    /// Draws all charts.
+    pub(super) fn draw(&self, area: &Area<'_>) -> DrawResult {
+        let per = self.unit.name;
+        let sum = |column: fn(&RankRow) -> u64| -> u64 {
+            let each = self.job.tracks.iter().map(|track| track.last(column));
+            each.fold(0, u64::saturating_add)
+        };
+        let charts = [
+            Chart {
+                title: "Credits in the bank".to_owned(),
+                axis: "credits".to_owned(),
+                values: self.level(|row| f64::from(row.banked)),
+            },
+            Chart {
+                title: format!(
+                    "Requests received ({} in all)",
+                    short(sum(|row| row.received) as f64)
+                ),
+                axis: format!("per {per}"),
+                values: self.rate(|row| row.received as f64),
+            },
+            Chart {
+                title: format!(
+                    "Requests that stalled ({} in all)",
+                    short(sum(|row| row.stalls) as f64)
+                ),
+                axis: format!("per {per}"),
+                values: self.rate(|row| row.stalls as f64),
+            },
+            Chart {
+                title: "Largest loan to one rank".to_owned(),
+                axis: "credits".to_owned(),
+                values: self.largest(),
+            },
+            Chart {
+                title: format!(
+                    "Credits given back ({} in all)",
+                    short(sum(|row| row.revoked) as f64)
+                ),
+                axis: format!("per {per}"),
+                values: self.rate(|row| row.revoked as f64),
+            },
+            Chart {
+                title: format!(
+                    "System messages sent ({} in all)",
+                    short(sum(|row| row.system_sent) as f64)
+                ),
+                axis: format!("per {per}"),
+                values: self.rate(|row| row.system_sent as f64),
+            },
+        ];
+        for (area, chart) in area.split_evenly((CHARTS.1, CHARTS.0)).iter().zip(&charts) {
+            self.chart(area, chart)?;
+        }
+        Ok(())
+    }
+
+    fn level(&self, column: fn(&RankRow) -> f64) -> Vec<Vec<f64>> {
+        let tracks = self.job.tracks.iter();
+        tracks
+            .map(|track| {
+                let times = self.times.iter();
+                times
+                    .map(|at| track.value(self.job.clock, *at, column))
+                    .collect()
+            })
+            .collect()
+    }
+
+    /// How fast a counter rises, by unit of time: at each time its mean over the part of time that ends there.
+    fn rate(&self, column: fn(&RankRow) -> f64) -> Vec<Vec<f64>> {
+        let step = self.times[1] / self.unit.length;
+        let mut values = self.level(column);
+        for values in &mut values {
+            for at in (1..values.len()).rev() {
+                values[at] = ((values[at] - values[at - 1]) / step).max(0.0);
+            }
+            // Before the first part of time there is none: as in it.
+            values[0] = values[1];
+        }
+        values
+    }
+
+    fn largest(&self) -> Vec<Vec<f64>> {
+        let start = self.job.header.loan;
+        let tracks = self.job.tracks.iter();
+        tracks
+            .map(|track| {
+                let mut values = vec![0.0; self.times.len()];
+                track.loans_at(self.job.clock, &self.times, |number, loans| {
+                    let most = loans.values().copied().max().unwrap_or(start);
+                    // Loans that have never changed are those of the start.
+                    let all = loans.len() >= self.job.header.ranks as usize;
+                    let most = if all { most } else { most.max(start) };
+                    values[number] = most.into();
+                });
+                values
+            })
+            .collect()
+    }
+
+    fn chart(&self, area: &Area<'_>, chart: &Chart) -> DrawResult {
+        let times = || self.times.iter().map(|time| time / self.unit.length);
+        let most = chart.values.iter().flatten().copied().fold(0.0, f64::max);
+        let end = self.job.end / self.unit.length;
+        let mut context = ChartBuilder::on(area)
+            .margin(10)
+            .caption(&chart.title, style(16, INK))
+            .x_label_area_size(44)
+            .y_label_area_size(64)
+            .build_cartesian_2d(0.0..end, 0.0..if most > 0.0 { most * 1.08 } else { 1.0 })?;
+        context
+            .configure_mesh()
+            .disable_x_mesh()
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(FRAME.mix(0.5))
+            .axis_style(FRAME)
+            .x_labels(6)
+            .y_labels(5)
+            .x_label_formatter(&|time| short(*time))
+            .y_label_formatter(&|value| short(*value))
+            .label_style(style(12, GREY))
+            .axis_desc_style(style(13, INK))
+            .x_desc(&self.unit.axis)
+            .y_desc(&chart.axis)
+            .draw()?;
+        if self.few() {
+            for (values, colour) in chart.values.iter().zip(RANKS) {
+                let points = times().zip(values.iter().copied());
+                context.draw_series(LineSeries::new(points, colour.stroke_width(2)))?;
+            }
+            return Ok(());
+        }
+        let quantile = quantiles(&chart.values);
+        for ((low, high), opacity) in [((0.0, 1.0), 0.15), ((0.1, 0.9), 0.4)] {
+            let upper = times().zip(quantile(high));
+            let lower: Vec<_> = times().zip(quantile(low)).collect();
+            let outline = upper.chain(lower.into_iter().rev()).collect::<Vec<_>>();
+            context.draw_series([Polygon::new(outline, RANKS[0].mix(opacity))])?;
+        }
+        let middle = times().zip(quantile(0.5));
+        context.draw_series(LineSeries::new(middle, RANKS[0].stroke_width(2)))?;
+        Ok(())
+    }
+}
+
+/// For a part of the ranks, at each time the least value that so many ranks don't exceed.
+fn quantiles(values: &[Vec<f64>]) -> impl Fn(f64) -> Vec<f64> {
+    let times = values.first().map_or(0, Vec::len);
+    let sorted: Vec<Vec<f64>> = (0..times)
+        .map(|time| {
+            let mut at: Vec<_> = values.iter().map(|values| values[time]).collect();
+            at.sort_unstable_by(f64::total_cmp);
+            at
+        })
+        .collect();
+    move |part| {
+        let pick = |values: &Vec<f64>| values[((values.len() - 1) as f64 * part).round() as usize];
+        sorted.iter().map(pick).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_over_ranks_at_each_time() {
+        let values: Vec<Vec<f64>> = (0..11).map(|rank| vec![f64::from(rank), 5.0]).collect();
+        let quantile = quantiles(&values);
+        assert_eq!(quantile(0.0), [0.0, 5.0]);
+        assert_eq!(quantile(0.5), [5.0, 5.0]);
+        assert_eq!(quantile(0.9), [9.0, 5.0]);
+        assert_eq!(quantile(1.0), [10.0, 5.0]);
+    }
+}
