@@ -1,0 +1,316 @@
+//! Where a job stands, and the steps from there.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+
+use credits::{CreditByte, Dynamic, FlowControl, PeerState, System};
+
+use crate::World;
+
+/// A flow control that can be checked: it can be copied, compared and looked into.
+pub trait Flow: FlowControl + Clone + Eq + Hash + Debug + Send + Sync + 'static {
+    /// That of rank `rank`, at the start.
+    fn of(world: &World, rank: u32) -> Self;
+
+    /// The state between it and a peer.
+    fn state(&self, peer: u32) -> PeerState;
+
+    /// Epochs ended.
+    fn epochs(&self) -> u32;
+}
+
+impl Flow for Dynamic {
+    fn of(world: &World, rank: u32) -> Self {
+        Dynamic::new(world.ranks, rank, world.loan, world.banked, world.tuning)
+    }
+
+    fn state(&self, peer: u32) -> PeerState {
+        self.peer_state(peer)
+    }
+
+    fn epochs(&self) -> u32 {
+        self.epoch()
+    }
+}
+
+/// What travels between ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Content {
+    /// A request's credit byte. It counts as under way until it is replied to.
+    Request(u8),
+    /// A reply's credit byte.
+    Reply(u8),
+    /// [`System::Revoke`].
+    Revoke {
+        /// The sender has ended an epoch.
+        end_of_epoch: bool,
+    },
+    /// [`System::Return`].
+    Return {
+        /// Credits given back.
+        credits: u16,
+        /// The sender has ended an epoch.
+        end_of_epoch: bool,
+    },
+}
+
+impl From<System> for Content {
+    fn from(message: System) -> Content {
+        match message {
+            System::Revoke { end_of_epoch } => Content::Revoke { end_of_epoch },
+            System::Return {
+                credits,
+                end_of_epoch,
+            } => Content::Return {
+                credits,
+                end_of_epoch,
+            },
+        }
+    }
+}
+
+/// A message under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Message {
+    /// The rank that sent it.
+    pub from: u32,
+    /// The rank that it is for.
+    pub to: u32,
+    /// What it says.
+    pub content: Content,
+}
+
+/// What can happen next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A rank sends its next request of a list (by number), or finds that it lacks credits.
+    Send(usize),
+    /// A message arrives; a request is also handled and replied to.
+    Deliver(Message),
+    /// A rank looks whom to ask for credits.
+    Poll(u32),
+}
+
+/// A rule that a step broke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Broken {
+    /// A rank refused what an honest peer sent.
+    Refused,
+    /// A rank was asked for credits although no request of anybody was short of them.
+    NoDemand,
+    /// Extra credits were granted to a request that had not stalled.
+    NoStall,
+    /// The step led to a state that is no closer to the end.
+    Endless,
+}
+
+/// Progress of one list of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Progress {
+    /// Requests sent.
+    pub sent: u8,
+    /// What the next one was found to be short of, the most so far.
+    pub missing: u8,
+}
+
+/// Where a job stands.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State<F> {
+    /// The flow control of each rank.
+    pub ranks: Vec<F>,
+    /// How far each list of requests has come.
+    pub progress: Vec<Progress>,
+    /// All messages under way, in the order of their values: any can arrive next.
+    pub under_way: Vec<Message>,
+    /// For each rank, how many peers it may still ask because of requests that asked it for more.
+    pub wanted: Vec<u32>,
+    /// The rule that the last step broke.
+    pub broken: Option<Broken>,
+}
+
+impl<F: Flow> State<F> {
+    pub(crate) fn start(world: &World) -> State<F> {
+        State {
+            ranks: (0..world.ranks).map(|rank| F::of(world, rank)).collect(),
+            progress: vec![Progress::default(); world.requests.len()],
+            under_way: Vec::new(),
+            wanted: vec![0; world.ranks as usize],
+            broken: None,
+        }
+    }
+
+    /// All steps that lead on. Trying a request again that lacks as many credits as before, or looking for somebody to
+    /// ask when there is no need, leads nowhere.
+    pub(crate) fn steps(&self, world: &World) -> impl Iterator<Item = Step> {
+        let sends = (0..world.requests.len()).filter(|&list| {
+            let Progress { sent, missing } = self.progress[list];
+            let requests = &world.requests[list];
+            requests.costs.get(usize::from(sent)).is_some_and(|&cost| {
+                let available = self.ranks[requests.from as usize].available(requests.to);
+                u32::from(cost) <= available || u32::from(cost) - available > u32::from(missing)
+            })
+        });
+        let messages = self.under_way.iter().enumerate();
+        let distinct =
+            messages.filter(|&(at, message)| at == 0 || self.under_way[at - 1] != *message);
+        let polls = (0..world.ranks).filter(|&rank| self.ranks[rank as usize].has_system());
+        sends
+            .map(Step::Send)
+            .chain(distinct.map(|(_, &message)| Step::Deliver(message)))
+            .chain(polls.map(Step::Poll))
+    }
+
+    /// Whether all requests were sent and replied to, and nothing is under way.
+    pub(crate) fn is_done(&self, world: &World) -> bool {
+        let all_sent = |(requests, progress): (&crate::Requests, &Progress)| {
+            usize::from(progress.sent) == requests.costs.len()
+        };
+        self.under_way.is_empty() && world.requests.iter().zip(&self.progress).all(all_sent)
+    }
+
+    /// The state after a step.
+    pub(crate) fn after(&self, world: &World, step: Step) -> State<F> {
+        let mut next = self.clone();
+        next.broken = match step {
+            Step::Send(list) => next.send(world, list),
+            Step::Deliver(message) => next.deliver(world, message),
+            Step::Poll(rank) => next.poll(rank),
+        };
+        if next.broken.is_none() && next.distance(world) >= self.distance(world) {
+            next.broken = Some(Broken::Endless);
+        }
+        next
+    }
+
+    fn put(&mut self, from: u32, to: u32, content: Content) {
+        let message = Message { from, to, content };
+        let at = self.under_way.partition_point(|other| *other < message);
+        self.under_way.insert(at, message);
+    }
+
+    fn send(&mut self, world: &World, list: usize) -> Option<Broken> {
+        let requests = &world.requests[list];
+        let progress = &mut self.progress[list];
+        let cost = requests.costs[usize::from(progress.sent)];
+        match self.ranks[requests.from as usize].take(requests.to, cost) {
+            Ok(byte) => {
+                let stalled = std::mem::take(&mut progress.missing) > 0;
+                progress.sent += 1;
+                self.put(requests.from, requests.to, Content::Request(byte.bits()));
+                (byte.extra() > 0 && !stalled).then_some(Broken::NoStall)
+            }
+            Err(short) => {
+                progress.missing = progress.missing.max(short.missing);
+                None
+            }
+        }
+    }
+
+    fn deliver(&mut self, world: &World, message: Message) -> Option<Broken> {
+        let at = self
+            .under_way
+            .binary_search(&message)
+            .expect("the message is under way");
+        self.under_way.remove(at);
+        let Message { from, to, content } = message;
+        let rank = &mut self.ranks[to as usize];
+        let system = match content {
+            Content::Request(bits) => {
+                let byte = CreditByte::from_bits(bits);
+                let back = rank.grant(from, byte);
+                self.put(to, from, Content::Reply(back.bits()));
+                if byte.extra() > 0 {
+                    let asked = self.asked(to);
+                    self.wanted[to as usize] = world.tuning.scavenge.saturating_sub(asked);
+                }
+                return (back.extra() > 0 && byte.extra() == 0).then_some(Broken::NoStall);
+            }
+            Content::Reply(bits) => {
+                return rank
+                    .settle(from, CreditByte::from_bits(bits))
+                    .err()
+                    .map(|_| Broken::Refused);
+            }
+            Content::Revoke { end_of_epoch } => System::Revoke { end_of_epoch },
+            Content::Return {
+                credits,
+                end_of_epoch,
+            } => System::Return {
+                credits,
+                end_of_epoch,
+            },
+        };
+        match rank.on_system(from, system) {
+            Err(_) => Some(Broken::Refused),
+            Ok(answer) => {
+                if let Some(answer) = answer {
+                    self.put(to, from, answer.into());
+                }
+                None
+            }
+        }
+    }
+
+    fn poll(&mut self, rank: u32) -> Option<Broken> {
+        let (peer, message) = self.ranks[rank as usize].next_system()?;
+        self.put(rank, peer, message.into());
+        let wanted = &mut self.wanted[rank as usize];
+        match wanted.checked_sub(1) {
+            Some(left) => {
+                *wanted = left;
+                None
+            }
+            None => Some(Broken::NoDemand),
+        }
+    }
+
+    /// How many peers a rank has asked that have not answered.
+    fn asked(&self, rank: u32) -> u32 {
+        let count = self
+            .under_way
+            .iter()
+            .filter(|message| match message.content {
+                Content::Revoke { .. } => message.from == rank,
+                Content::Return { .. } => message.to == rank,
+                _ => false,
+            });
+        count.count() as u32
+    }
+
+    /// A number that every step makes smaller. So there is no run without an end.
+    fn distance(&self, world: &World) -> u32 {
+        // A return may make its receiver look for somebody to ask; a revoke is answered by a return; a rank that may ask
+        // somebody may send a revoke; a request may let its receiver ask as many as there may be, and be replied to.
+        const LOOK: u32 = 1;
+        const RETURN: u32 = LOOK + 1;
+        const REVOKE: u32 = RETURN + 1;
+        const WANTED: u32 = REVOKE + 1;
+        const REPLY: u32 = 1;
+        let request = REPLY + LOOK + world.tuning.scavenge * WANTED + 1;
+        let messages = self.under_way.iter().map(|message| match message.content {
+            Content::Request(_) => request,
+            Content::Reply(_) => REPLY,
+            Content::Revoke { .. } => REVOKE,
+            Content::Return { .. } => RETURN,
+        });
+        let wanted = self.wanted.iter().map(|wanted| wanted * WANTED);
+        let looks = self
+            .ranks
+            .iter()
+            .map(|rank| if rank.has_system() { LOOK } else { 0 });
+        let unsent = world
+            .requests
+            .iter()
+            .zip(&self.progress)
+            .map(|(requests, progress)| {
+                let unsent = &requests.costs[usize::from(progress.sent)..];
+                // Once sent, and found short by one more as often as it costs credits.
+                let all: u32 = unsent
+                    .iter()
+                    .map(|&cost| request + 1 + u32::from(cost))
+                    .sum();
+                all - u32::from(progress.missing)
+            });
+        messages.chain(wanted).chain(looks).chain(unsent).sum()
+    }
+}
