@@ -198,6 +198,11 @@ impl<M: Mode> Conduit<M> {
         self.done(self.engine.send_credits(peer))
     }
 
+    /// Credits that this rank has lent to `peer`.
+    pub fn lent_credits(&self, peer: Rank) -> Result<u32> {
+        self.done(self.engine.lent_credits(peer))
+    }
+
     /// How often a request to `peer` had to wait for credits (`gasnet_credit_stalls`).
     pub fn credit_stalls(&self, peer: Rank) -> Result<u64> {
         self.done(self.engine.credit_stalls(peer))

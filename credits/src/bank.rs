@@ -44,6 +44,9 @@ pub trait Bank: Debug + Sized {
 
     /// A peer has answered.
     fn end_revoke(&mut self);
+
+    /// Peers that have been asked and have not answered.
+    fn revokes(&self) -> u32;
 }
 
 /// The bank of a state machine that has it for itself.
@@ -126,6 +129,10 @@ impl Bank for OwnBank {
     #[inline]
     fn end_revoke(&mut self) {
         self.under_way = self.under_way.saturating_sub(1);
+    }
+
+    fn revokes(&self) -> u32 {
+        self.under_way
     }
 }
 
@@ -225,6 +232,10 @@ impl Bank for Arc<SharedBank> {
     #[inline]
     fn end_revoke(&mut self) {
         decrement(&self.under_way);
+    }
+
+    fn revokes(&self) -> u32 {
+        self.under_way.load(Relaxed)
     }
 }
 

@@ -71,6 +71,14 @@ pub trait FlowControl {
     /// Send credits taken and not yet brought back.
     fn in_flight(&self, peer: u32) -> u32;
 
+    /// Credits of ours that `peer` has, as far as we know: what it gives back counts when it has arrived.
+    fn lent(&self, peer: u32) -> u32;
+
+    /// Peers that have been asked to give credits back and have not answered yet.
+    fn asked(&self) -> u32 {
+        0
+    }
+
     /// How many requests to `peer` had to wait for credits, since the start.
     fn stalls(&self, peer: u32) -> u64;
 

@@ -113,6 +113,14 @@ impl<B: Bank> FlowControl for Policy<B> {
         each!(self, flow => flow.in_flight(peer))
     }
 
+    fn lent(&self, peer: u32) -> u32 {
+        each!(self, flow => flow.lent(peer))
+    }
+
+    fn asked(&self) -> u32 {
+        each!(self, flow => flow.asked())
+    }
+
     fn stalls(&self, peer: u32) -> u64 {
         each!(self, flow => flow.stalls(peer))
     }

@@ -158,6 +158,10 @@ impl<S: Store<Value = Loan>> FlowControl for Static<S> {
         u32::from(self.peer(peer).in_use)
     }
 
+    fn lent(&self, _peer: u32) -> u32 {
+        self.loan.into()
+    }
+
     fn stalls(&self, peer: u32) -> u64 {
         u64::from(self.peer(peer).stalls)
     }

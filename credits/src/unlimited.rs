@@ -55,6 +55,11 @@ impl FlowControl for Unlimited {
         0
     }
 
+    /// As many as there are numbers.
+    fn lent(&self, _peer: u32) -> u32 {
+        u32::MAX
+    }
+
     fn stalls(&self, _peer: u32) -> u64 {
         0
     }

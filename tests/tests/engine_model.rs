@@ -143,6 +143,23 @@ configurations! {
     greedy_without_windows:
         Settings { windows: false, safe_limit: 1 << 20, am_limit: 1 << 20, msg_limit: 0, ..settings() },
         ShmConfig { windows: false, ..network() };
+    /// Credits that move all the time.
+    restless: Settings {
+            cred_per_node: Some(6),
+            banked_credits: Some(0),
+            epoch_duration: 5,
+            ..settings()
+        },
+        network();
+    restless_without_windows: Settings {
+            windows: false,
+            cred_per_node: Some(6),
+            banked_credits: Some(0),
+            epoch_duration: 5,
+            ..settings()
+        },
+        ShmConfig { windows: false, ..network() };
+    static_credits: Settings { dynamic_credits: false, cred_per_node: Some(6), ..settings() }, network();
     no_flow_control: Settings { flow_control: false, ..settings() }, network();
     shared_rings: settings(), ShmConfig { shared_ring_above: 0, ..network() };
     shared_rings_without_windows: Settings { windows: false, ..settings() },

@@ -22,6 +22,8 @@ pub struct InUse {
     pub operations: u32,
     /// Requests without a reply yet.
     pub requests: u32,
+    /// Peers that have been asked for credits and have not answered.
+    pub revokes: u32,
     /// Longs to this rank of which one half has arrived.
     pub half_longs: u32,
 }
@@ -49,6 +51,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             // One is the engine's own, for operations that nobody waits for.
             operations: self.operations.lock().live().saturating_sub(1),
             requests: self.flow.outstanding(),
+            revokes: self.flow.look(self.rank, credits::FlowControl::asked),
             half_longs,
         })
     }

@@ -262,6 +262,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(self.flow.look(peer, |policy| policy.available(peer)))
     }
 
+    /// Credits that this rank has lent to `peer`.
+    pub fn lent_credits(&self, peer: Rank) -> Result<u32> {
+        self.check_rank("lent_credits", peer)?;
+        Ok(self.flow.look(peer, |policy| policy.lent(peer)))
+    }
+
     /// How often a request to `peer` had to wait for credits.
     pub fn credit_stalls(&self, peer: Rank) -> Result<u64> {
         self.check_rank("credit_stalls", peer)?;

@@ -384,6 +384,14 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
         u32::from(self.peers.get(self.part.place(peer)).in_use)
     }
 
+    fn lent(&self, peer: u32) -> u32 {
+        u32::from(self.peers.get(self.part.place(peer)).loan)
+    }
+
+    fn asked(&self) -> u32 {
+        self.bank.revokes()
+    }
+
     fn stalls(&self, peer: u32) -> u64 {
         u64::from(self.peers.get(self.part.place(peer)).all_stalls)
     }

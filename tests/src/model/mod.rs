@@ -14,6 +14,7 @@ pub mod turns;
 
 use std::sync::Arc;
 
+use conduit_core::bootstrap::Bootstrap as _;
 use conduit_core::engine::Engine;
 use conduit_core::ni::{Capabilities, Ni};
 use conduit_core::settings::Settings;
@@ -72,37 +73,98 @@ fn one_rank<N: Ni + 'static>(
     engine
         .attach(&mut meeting, &mut registrations, SEGMENT)
         .map_err(text)?;
-    let credits = || {
-        (0..engine.size())
-            .map(|peer| engine.send_credits(peer))
-            .collect()
-    };
-    let at_first: Result<Vec<u32>, _> = credits();
-    let at_first = at_first.map_err(text)?;
+    let at_first = Credits::of(&engine).map_err(text)?;
     let mut rank = Rank::new(&engine, plan, &log);
     for (number, round) in plan.rounds.iter().enumerate() {
         rank.round(round)
             .map_err(|reason| format!("round {number}: {reason}"))?;
     }
     each_once(&engine, plan, &log)?;
-    // What is still under way comes back by itself, and nothing else is left.
-    let mut polls = 0;
-    while !engine.is_quiet().map_err(text)? {
-        engine.poll().map_err(text)?;
-        polls += 1;
-        if polls > MOST_POLLS {
-            return Err(format!("in use for ever: {:?}", engine.in_use()));
+    // What is still under way comes back by itself, and nothing else is left. Two rounds: in the first a rank may still ask
+    // others for credits, though they are quiet already.
+    for _ in 0..2 {
+        let mut polls = 0;
+        while !engine.is_quiet().map_err(text)? {
+            engine.poll().map_err(text)?;
+            polls += 1;
+            if polls > MOST_POLLS {
+                return Err(format!("in use for ever: {:?}", engine.in_use()));
+            }
         }
+        let mut fault = Ok(());
+        meeting.leave(|| fault = engine.poll().map_err(text));
+        fault?;
     }
-    let at_last: Result<Vec<u32>, _> = credits();
-    let at_last = at_last.map_err(text)?;
-    if at_first != at_last {
-        return Err(format!("credits {at_last:?}, at first {at_first:?}"));
-    }
+    let at_last = Credits::of(&engine).map_err(text)?;
+    at_last.check(&at_first, engine.rank(), &mut meeting, settings)?;
     engine.network().note("the end".to_owned());
     let mut fault = Ok(());
     meeting.leave(|| fault = engine.poll().map_err(text));
     fault
+}
+
+/// Where a rank's credits are.
+#[derive(Debug)]
+struct Credits {
+    banked: u32,
+    /// Lent to each peer, and lent by each peer.
+    lent: Vec<u32>,
+    send: Vec<u32>,
+}
+
+impl Credits {
+    fn of<N: Ni>(engine: &Engine<InTurn<N>, Seq>) -> conduit_core::engine::Result<Credits> {
+        let peers = 0..engine.size();
+        let send = peers.clone().map(|peer| engine.send_credits(peer));
+        let lent = peers.map(|peer| engine.lent_credits(peer));
+        Ok(Credits {
+            banked: engine.banked_credits(),
+            send: send.collect::<Result<_, _>>()?,
+            lent: lent.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Now that all are quiet: what a rank has lent is what the other has at hand, no credit is lost or made, and without
+    /// dynamic credits none has moved.
+    fn check(
+        &self,
+        at_first: &Credits,
+        rank: u32,
+        meeting: &mut Meeting,
+        settings: &Settings,
+    ) -> Result<(), String> {
+        let wrong = || Err(format!("rank {rank}: {self:?}, at first {at_first:?}"));
+        let bytes: Vec<u8> = self
+            .lent
+            .iter()
+            .flat_map(|lent| lent.to_le_bytes())
+            .collect();
+        let all = meeting
+            .allgather(&bytes)
+            .map_err(|error| error.to_string())?;
+        for (lender, lent) in all.iter().enumerate() {
+            let at = 4 * rank as usize;
+            if lent[at..at + 4] != self.send[lender].to_le_bytes() {
+                return wrong();
+            }
+        }
+        let moved = self.lent != at_first.lent || self.banked != at_first.banked;
+        if moved && !(settings.dynamic_credits && settings.flow_control) {
+            return wrong();
+        }
+        let all = |credits: &Credits| {
+            credits
+                .lent
+                .iter()
+                .map(|&lent| u64::from(lent))
+                .sum::<u64>()
+                + u64::from(credits.banked)
+        };
+        if all(self) != all(at_first) {
+            return wrong();
+        }
+        Ok(())
+    }
 }
 
 /// Every message has come to its rank once, and no other.
