@@ -30,6 +30,9 @@ pub trait Bank: Debug + Sized {
     /// Epochs ended so far. Wraps.
     fn epoch(&self) -> u32;
 
+    /// Requests received since the start, epochs being of `length`.
+    fn received(&self, length: u32) -> u64;
+
     /// A request has been received, one of `length` that make an epoch.
     fn note_request(&mut self, length: u32);
 
@@ -93,6 +96,10 @@ impl Bank for OwnBank {
     #[inline]
     fn epoch(&self) -> u32 {
         self.epoch
+    }
+
+    fn received(&self, length: u32) -> u64 {
+        u64::from(self.epoch) * u64::from(length) + u64::from(self.received)
     }
 
     #[inline]
@@ -196,6 +203,10 @@ impl Bank for Arc<SharedBank> {
         self.epoch.load(Relaxed)
     }
 
+    fn received(&self, _length: u32) -> u64 {
+        self.received.load(Relaxed)
+    }
+
     #[inline]
     fn note_request(&mut self, length: u32) {
         let received = self.received.fetch_add(1, Relaxed) + 1;
@@ -295,6 +306,7 @@ mod tests {
                 }
                 let other = &shared[(at + 1) % 2];
                 prop_assert_eq!(own.credits(), other.credits());
+                prop_assert_eq!(own.received(length), other.received(length));
                 prop_assert_eq!(own.epoch(), other.epoch());
                 prop_assert_eq!(own.is_wanting(), other.is_wanting());
             }

@@ -9,6 +9,7 @@
 //! | `implicit` | implicit handles and access regions, per thread |
 //! | `atomic` | remote atomics |
 //! | `request`, `request_long`, `reply`, `deliver`, `prepared` | active messages |
+//! | `credit_statistics` | the file that tells where the credits are |
 //! | `flow` | credits, the budget of outstanding requests, coalesced returns |
 //! | `collective` | the split-phase barrier |
 //! | `system` | system messages, the end of a job |
@@ -21,6 +22,7 @@
 mod atomic;
 mod attach;
 mod collective;
+mod credit_statistics;
 mod deliver;
 mod error;
 mod flow;
@@ -123,6 +125,7 @@ pub struct Engine<N: Ni, M: Mode> {
     /// Collects operations that nobody waits for (long-async data).
     detached: OpId,
     flow: Flow<M>,
+    credit_statistics: Option<M::Lock<credit_statistics::CreditStatistics>>,
     am: M::Lock<AmSide>,
     /// A reply that the network would not take is in hand.
     reply_waiting: AtomicBool,

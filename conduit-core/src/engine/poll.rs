@@ -142,7 +142,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.ni.progress();
         let mut events = self.poll_sys();
         events += self.poll_safe();
-        events + self.poll_am()
+        events += self.poll_am();
+        if self.credit_statistics.is_some() {
+            self.write_credit_statistics(super::credit_statistics::When::Epoch);
+        }
+        events
     }
 
     #[inline]

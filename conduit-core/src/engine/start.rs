@@ -7,8 +7,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use am::select;
+use std::time::SystemTime;
+
 use credits::Plan;
 
+use super::credit_statistics::{CreditStatistics, When};
 use super::flow::Flow;
 use super::operations::Operations;
 use super::poll::AmSide;
@@ -119,6 +122,13 @@ fn safe_slots(size: u32, plan: &Plan, settings: &Settings) -> usize {
     4 * requests as usize + settings.rpl_chunks as usize + tickets as usize
 }
 
+/// A number that no other job on this host, now or earlier, is likely to have.
+fn name() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let seconds = now.map_or(0, |now| now.as_secs());
+    seconds << 24 | u64::from(std::process::id() & 0x00FF_FFFF)
+}
+
 impl<N: Ni, M: Mode> Engine<N, M> {
     /// Sets up this rank on a network that has started. Collective: returns when all ranks can be sent to.
     pub fn start(ni: N, bootstrap: &mut dyn Bootstrap, settings: &Settings) -> Result<Self> {
@@ -176,7 +186,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         };
         let budget = settings.sb_chunks;
         let most_longs = (plan.total() / 2).max(64) as usize;
-        let engine = Self {
+        let mut engine = Self {
             rank,
             size,
             settings: settings.clone(),
@@ -200,6 +210,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             operations: Lock::new(operations),
             detached,
             flow: Flow::new(&plan, rank, budget),
+            credit_statistics: None,
             am: Lock::new(AmSide::new(
                 size,
                 most_longs,
@@ -227,19 +238,31 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             _mode: M::default(),
         };
         engine.link_lists(&plan)?;
-        engine.compare_settings(bootstrap)?;
+        let job = engine.compare_settings(bootstrap)?;
+        if settings.credit_stats {
+            let statistics = CreditStatistics::open(settings, &plan, rank, job)?;
+            engine.credit_statistics = Some(Lock::new(statistics));
+            engine.write_credit_statistics(When::Start);
+        }
         engine.map_controls()
     }
 
-    /// Ranks can work together only if they agree on some settings. Also the barrier after which all can be sent to.
-    fn compare_settings(&self, bootstrap: &mut dyn Bootstrap) -> Result<()> {
+    /// Ranks can work together only if they agree on some settings. Also the barrier after which all can be sent to. Gives
+    /// a name for the job, which is rank 0's word.
+    fn compare_settings(&self, bootstrap: &mut dyn Bootstrap) -> Result<u64> {
         let own = self.agreement();
-        let bytes: Vec<u8> = own
+        let mut bytes: Vec<u8> = own
             .iter()
             .flat_map(|(_, value)| value.to_le_bytes())
             .collect();
+        let name_at = bytes.len();
+        bytes.extend(name().to_le_bytes());
+        let mut job = 0;
         for (peer, theirs) in (0..).zip(bootstrap.allgather(&bytes)?) {
             let theirs: &[u8] = &theirs;
+            if let (0, Some(name)) = (peer, theirs.get(name_at..).and_then(<[u8]>::first_chunk)) {
+                job = u64::from_le_bytes(*name);
+            }
             for (at, (name, value)) in own.iter().enumerate() {
                 if theirs.get(at * 8..at * 8 + 8) != Some(&value.to_le_bytes()) {
                     let reason = format!(
@@ -250,7 +273,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 }
             }
         }
-        Ok(())
+        Ok(job)
     }
 
     /// Settings that all ranks must have the same.

@@ -160,6 +160,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// next request that is short of credits.
     fn send_revokes(&self) {
         while let Some((peer, message)) = self.flow.next_system() {
+            self.count_credit_message(message, true);
             self.send_system(peer, Message::Credit(message));
         }
         if self.flow.has_system() {
@@ -178,6 +179,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     fn on_credit_message(&self, source: Rank, message: System) {
+        self.count_credit_message(message, false);
         // What has come back by counter first: a revoke takes only what is not in use.
         let answered = self.collect_returns(source).and_then(|()| {
             self.flow
@@ -189,7 +191,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 })
         });
         match answered {
-            Ok(Some(answer)) => self.send_system(source, Message::Credit(answer)),
+            Ok(Some(answer)) => {
+                self.count_credit_message(answer, true);
+                self.send_system(source, Message::Credit(answer));
+            }
             Ok(None) => {}
             Err(error) => self.fail(error),
         }
@@ -266,6 +271,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Tells all other ranks that the job ends with `code`, and waits until they know, at most `timeout`. Their calls end
     /// with [`Error::Exited`]. May be called at any time, from handlers too. True: all have answered.
     pub fn announce_exit(&self, code: i32, timeout: Duration) -> bool {
+        self.write_credit_statistics(super::credit_statistics::When::End);
         let end = Instant::now() + timeout;
         let others = u64::from(self.size - 1);
         for peer in (0..self.size).filter(|&peer| peer != self.rank) {

@@ -61,6 +61,10 @@ impl<const FAULT: u8> Flow for Faulty<FAULT> {
 }
 
 impl<const FAULT: u8> FlowControl for Faulty<FAULT> {
+    fn lent(&self, peer: u32) -> u32 {
+        self.inner.lent(peer)
+    }
+
     fn take(&mut self, peer: u32, credits: u8) -> Result<CreditByte, Short> {
         self.inner.take(peer, credits)
     }

@@ -367,6 +367,10 @@ mod tests {
     }
 
     impl FlowControl for Faulty {
+        fn lent(&self, peer: u32) -> u32 {
+            self.flow.lent(peer)
+        }
+
         fn take(&mut self, peer: u32, credits: u8) -> Result<CreditByte, Short> {
             let taken = self.flow.take(peer, credits);
             if self.how == How::TakesNothing {

@@ -145,6 +145,12 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         self.bank.epoch()
     }
 
+    /// Requests received since the start.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.bank.received(self.tuning.epoch)
+    }
+
     /// The state of all peers.
     #[must_use]
     pub fn store(&self) -> &S {
