@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::alternate::Plan;
 use crate::companions::{Companions, die_with_parent};
+use crate::credits;
 use crate::limits::{Limit, catalogue};
 use crate::mapping::Mapping;
 use crate::placement::Cores;
@@ -56,6 +57,10 @@ enum Command {
         /// Operations; all if none is named
         operations: Vec<String>,
     },
+    /// Show whether credits go where they are needed: patterns that change, with few credits
+    ///
+    /// Each job with credits that move, with the same credits shared out once, and without flow control, in turn.
+    Credits(credits::Options),
     /// Repeat an operation in a job of one rank
     #[command(hide = true)]
     Repeat {
@@ -138,6 +143,10 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         None => return figures(&cli.options),
         Some(Command::Limits(options)) => limits(&options)?,
         Some(Command::Count { operations }) => count_instructions(&operations)?,
+        Some(Command::Credits(options)) => {
+            let good = credits::run(&options)?;
+            return Ok(ExitCode::from(u8::from(!good)));
+        }
         Some(Command::Repeat { operation, count }) => count::repeat(&operation, count)?,
         Some(Command::Side {
             rank,

@@ -92,6 +92,7 @@ pub mod cli;
 pub mod companions;
 pub mod compare;
 pub mod count;
+pub mod credits;
 mod error;
 pub mod figure;
 pub mod figures;

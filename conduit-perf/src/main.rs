@@ -8,5 +8,8 @@ fn main() -> anyhow::Result<ExitCode> {
     if let Some(code) = conduit_perf::rank_main() {
         return Ok(code);
     }
+    if let Some(done) = conduit_perf::credits::rank_main() {
+        return done.map(|()| ExitCode::SUCCESS);
+    }
     conduit_perf::cli::run(conduit_perf::cli::Cli::parse())
 }

@@ -277,10 +277,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// Settings that all ranks must have the same.
-    fn agreement(&self) -> [(&'static str, u64); 11] {
+    fn agreement(&self) -> [(&'static str, u64); 12] {
         let settings = &self.settings;
         [
             ("CONDUIT_CHUNK", self.chunk as u64),
+            ("CONDUIT_REQUEST_BUFFER", settings.request_buffer as u64),
             ("CONDUIT_BARRIER_RADIX", settings.barrier_radix.into()),
             ("CONDUIT_WINDOWS", settings.windows.into()),
             ("CONDUIT_INJECT", settings.inject.into()),

@@ -6,8 +6,6 @@ use credits::{Overrides, Plan, PlanError, Scale, Tuning};
 
 use super::{InJobError, Settings, Value};
 
-/// Size of a request buffer, as far as chunks allow; the original's with its chunks of 1 KiB.
-const BUFFER_BYTES: u32 = 1 << 20;
 /// Chunks of a request buffer at least.
 const LEAST_CHUNKS: u32 = 8;
 
@@ -54,7 +52,8 @@ impl Settings {
             banked: self.banked_credits,
             receive_space: self.amrecv_space.map(|bytes| bytes as u64),
             max_per_peer: self.most_credits(),
-            buffer_chunks: (BUFFER_BYTES / scale.chunk())
+            // Fits: in the table's range.
+            buffer_chunks: (self.request_buffer as u32 / scale.chunk())
                 .clamp(LEAST_CHUNKS, credits::defaults::BUFFER_CHUNKS),
             dynamic: self.dynamic_credits,
             tuning: Tuning {

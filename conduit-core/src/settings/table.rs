@@ -133,6 +133,8 @@ settings! {
         "bytes of the request receive buffers (ReqRB)";
     "CONDUIT_CHUNK" chunk: usize = 17 * 1024, Kind::bytes(1024, 65 * 1024, 1024),
         "bytes of a ReqSB and RplSB chunk, which holds the largest medium with its header; the same on all ranks";
+    "CONDUIT_REQUEST_BUFFER" request_buffer: usize = 1 << 20, Kind::bytes(8 * 1024, 1 << 30, 1024),
+        "bytes of a request receive buffer (ReqRB), of which there are as many as the credits need; at least 8 chunks";
     "CONDUIT_NETWORK" networks: Option<Vec<String>> = None,
         Kind::Words(&["shm", "udp", "ofi", "portals4"]),
         unset "what fits each peer",
