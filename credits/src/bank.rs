@@ -1,8 +1,17 @@
 //! What all peers of a rank share: the credits in the bank, the epoch, and how many peers are being asked for credits.
 
+#[cfg(all(test, loom))]
+mod loom;
+
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+// The model checker's.
+#[cfg(loom)]
+use ::loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use Ordering::Relaxed;
 
 /// A rank's bank and its epoch.
 ///
@@ -52,17 +61,60 @@ pub trait Bank: Debug + Sized {
     fn revokes(&self) -> u32;
 }
 
+/// How many peers are asked for credits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Asking {
+    /// Still to be asked. With those under way at most `u16::MAX`.
+    wanted: u16,
+    /// Asked, and have not answered.
+    under_way: u16,
+    /// Asked in this epoch.
+    asked: u32,
+}
+
+impl Asking {
+    fn want(&mut self, peers: u32) {
+        let peers = u16::try_from(peers).unwrap_or(u16::MAX);
+        self.wanted = peers.saturating_sub(self.under_way);
+    }
+
+    fn begin(&mut self, most: u32) -> bool {
+        if self.wanted == 0 || self.asked >= most {
+            self.wanted = 0;
+            return false;
+        }
+        self.wanted -= 1;
+        self.asked += 1;
+        self.under_way += 1;
+        true
+    }
+
+    fn end(&mut self) {
+        self.under_way = self.under_way.saturating_sub(1);
+    }
+
+    /// In one word, to be changed at once.
+    const fn pack(self) -> u64 {
+        (self.asked as u64) << 32 | (self.under_way as u64) << 16 | self.wanted as u64
+    }
+
+    /// What was packed.
+    const fn unpack(word: u64) -> Asking {
+        Asking {
+            wanted: word as u16,
+            under_way: (word >> 16) as u16,
+            asked: (word >> 32) as u32,
+        }
+    }
+}
+
 /// The bank of a state machine that has it for itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OwnBank {
     credits: u32,
     epoch: u32,
     received: u32,
-    /// Peers still to be asked.
-    wanted: u32,
-    under_way: u32,
-    /// Peers asked in this epoch.
-    asked: u32,
+    asking: Asking,
 }
 
 impl Bank for OwnBank {
@@ -107,62 +159,69 @@ impl Bank for OwnBank {
         self.received += 1;
         if self.received >= length {
             self.received = 0;
-            self.asked = 0;
+            self.asking.asked = 0;
             self.epoch = self.epoch.wrapping_add(1);
         }
     }
 
     #[inline]
     fn want(&mut self, peers: u32) {
-        self.wanted = peers.saturating_sub(self.under_way);
+        self.asking.want(peers);
     }
 
     #[inline]
     fn is_wanting(&self) -> bool {
-        self.wanted > 0
+        self.asking.wanted > 0
     }
 
     fn begin_revoke(&mut self, most: u32) -> bool {
-        if self.wanted == 0 || self.asked >= most {
-            self.wanted = 0;
-            return false;
-        }
-        self.wanted -= 1;
-        self.asked += 1;
-        self.under_way += 1;
-        true
+        self.asking.begin(most)
     }
 
     #[inline]
     fn end_revoke(&mut self) {
-        self.under_way = self.under_way.saturating_sub(1);
+        self.asking.end();
     }
 
     fn revokes(&self) -> u32 {
-        self.under_way
+        self.asking.under_way.into()
     }
 }
 
 /// A bank that several parts share, each under a lock of its own.
 ///
-/// No part waits for another: every method is a few atomic operations. Each counter is right by itself; nothing depends
-/// on the order in which changes of different counters are seen, so relaxed operations are enough. (How many peers are
-/// asked at a time is a limit that may be exceeded by a part's worth when two find the bank short at once.)
+/// No part waits for another: every method is a few atomic operations. Each word is right by itself; nothing depends on
+/// the order in which changes of different words are seen, so relaxed operations are enough. A part may be late to see
+/// that an epoch has ended; its peers then decay a little later.
 #[derive(Debug, Default)]
 pub struct SharedBank {
     credits: AtomicU32,
     epoch: AtomicU32,
     received: AtomicU64,
-    wanted: AtomicU32,
-    under_way: AtomicU32,
-    asked: AtomicU32,
+    /// [`Asking`].
+    asking: AtomicU64,
 }
 
-/// Subtracts one unless the counter is zero; whether it did.
-fn decrement(counter: &AtomicU32) -> bool {
-    counter
-        .fetch_update(Relaxed, Relaxed, |count| count.checked_sub(1))
-        .is_ok()
+impl SharedBank {
+    fn asking(&self) -> Asking {
+        Asking::unpack(self.asking.load(Relaxed))
+    }
+
+    /// Changes it in one step.
+    fn change<T>(&self, mut change: impl FnMut(&mut Asking) -> T) -> T {
+        let mut before = self.asking.load(Relaxed);
+        loop {
+            let mut asking = Asking::unpack(before);
+            let result = change(&mut asking);
+            match self
+                .asking
+                .compare_exchange_weak(before, asking.pack(), Relaxed, Relaxed)
+            {
+                Ok(_) => return result,
+                Err(now) => before = now,
+            }
+        }
+    }
 }
 
 impl Bank for Arc<SharedBank> {
@@ -211,46 +270,34 @@ impl Bank for Arc<SharedBank> {
     fn note_request(&mut self, length: u32) {
         let received = self.received.fetch_add(1, Relaxed) + 1;
         if received.is_multiple_of(u64::from(length)) {
-            self.asked.store(0, Relaxed);
+            self.change(|asking| asking.asked = 0);
             self.epoch.fetch_add(1, Relaxed);
         }
     }
 
-    #[inline]
     fn want(&mut self, peers: u32) {
-        let under_way = self.under_way.load(Relaxed);
-        self.wanted.store(peers.saturating_sub(under_way), Relaxed);
+        self.change(|asking| asking.want(peers));
     }
 
     #[inline]
     fn is_wanting(&self) -> bool {
-        self.wanted.load(Relaxed) > 0
+        self.asking().wanted > 0
     }
 
     fn begin_revoke(&mut self, most: u32) -> bool {
-        if self.asked.load(Relaxed) >= most {
-            self.wanted.store(0, Relaxed);
-            return false;
-        }
-        if !decrement(&self.wanted) {
-            return false;
-        }
-        self.asked.fetch_add(1, Relaxed);
-        self.under_way.fetch_add(1, Relaxed);
-        true
+        self.change(|asking| asking.begin(most))
     }
 
-    #[inline]
     fn end_revoke(&mut self) {
-        decrement(&self.under_way);
+        self.change(Asking::end);
     }
 
     fn revokes(&self) -> u32 {
-        self.under_way.load(Relaxed)
+        self.asking().under_way.into()
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -1,0 +1,117 @@
+//! The shared bank under the model checker: every interleaving of its parts, and every value that the orderings allow a
+//! load to return.
+//!
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p credits --release --lib loom`.
+
+use std::sync::Arc;
+
+use loom::thread;
+
+use super::{Asking, Bank, SharedBank};
+
+type Part = Arc<SharedBank>;
+
+/// Runs `run` in two parts at once; gives what they give, and the bank afterwards.
+fn two<T: 'static>(
+    credits: u32,
+    run: impl Fn(&mut Part) -> T + Clone + Send + 'static,
+) -> ([T; 2], Part) {
+    let mut parts = Part::open(credits, 3);
+    let [mut first, mut second] = [parts.remove(0), parts.remove(0)];
+    let other = run.clone();
+    let thread = thread::spawn(move || other(&mut second));
+    let mine = run(&mut first);
+    ([mine, thread.join().unwrap()], parts.remove(0))
+}
+
+#[test]
+fn loom_parts_neither_make_nor_lose_credits() {
+    loom::model(|| {
+        let (held, bank) = two(4, |part| {
+            let mut held = part.withdraw(3);
+            let back = held.min(2);
+            part.deposit(back);
+            held -= back;
+            held + part.withdraw(2)
+        });
+        assert!(bank.credits() <= 4, "overdrawn");
+        assert_eq!(held[0] + held[1] + bank.credits(), 4);
+    });
+}
+
+#[test]
+fn loom_a_bank_gives_all_that_it_has() {
+    loom::model(|| {
+        let (held, bank) = two(3, |part| part.withdraw(2));
+        assert_eq!(bank.credits(), 0);
+        assert!(held == [2, 1] || held == [1, 2], "{held:?}");
+    });
+}
+
+#[test]
+fn loom_each_epoch_has_as_many_requests() {
+    loom::model(|| {
+        let (seen, bank) = two(0, |part| {
+            [(); 3].map(|()| {
+                part.note_request(2);
+                part.epoch()
+            })
+        });
+        assert_eq!(bank.epoch(), 3);
+        for seen in seen {
+            assert!(seen.is_sorted(), "{seen:?}");
+        }
+    });
+}
+
+#[test]
+fn loom_no_more_peers_are_asked_at_a_time_than_are_wanted() {
+    const AT_A_TIME: u32 = 2;
+    loom::model(|| {
+        let (begun, bank) = two(0, |part| {
+            part.want(AT_A_TIME);
+            let begun = (0..=AT_A_TIME).filter(|_| part.begin_revoke(u32::MAX));
+            u32::try_from(begun.count()).unwrap()
+        });
+        assert_eq!(begun[0] + begun[1], AT_A_TIME);
+        let expected = Asking {
+            wanted: 0,
+            under_way: 2,
+            asked: 2,
+        };
+        assert_eq!(bank.asking(), expected);
+    });
+}
+
+#[test]
+fn loom_answers_are_counted_once() {
+    loom::model(|| {
+        let (begun, bank) = two(0, |part| {
+            part.want(1);
+            let begun = part.begin_revoke(u32::MAX);
+            if begun {
+                part.end_revoke();
+            }
+            u32::from(begun)
+        });
+        assert_eq!(bank.asking().under_way, 0);
+        assert_eq!(bank.asking().asked, begun[0] + begun[1]);
+    });
+}
+
+#[test]
+fn loom_a_pace_is_kept_and_begins_anew_with_each_epoch() {
+    const PACE: u32 = 1;
+    loom::model(|| {
+        let (begun, mut bank) = two(0, |part| {
+            part.want(3);
+            part.note_request(2);
+            (0..2).filter(|_| part.begin_revoke(PACE)).count()
+        });
+        // One epoch ends, maybe between two.
+        assert!((1..=2).contains(&(begun[0] + begun[1])), "{begun:?}");
+        bank.note_request(1);
+        bank.want(9);
+        assert!(bank.begin_revoke(PACE) && !bank.begin_revoke(PACE));
+    });
+}
