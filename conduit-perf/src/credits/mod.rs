@@ -70,8 +70,8 @@ pub struct Options {
     /// Credits lent to each peer at the start
     #[arg(long, default_value_t = 6)]
     credits: u32,
-    /// Credits banked for each peer; without dynamic credits, shared out as well
-    #[arg(long, default_value_t = 8)]
+    /// Credits that each rank banks; without dynamic credits they are shared out as well
+    #[arg(long, default_value_t = 640)]
     bank: u32,
     /// Jobs of each kind; the median counts
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
@@ -80,13 +80,13 @@ pub struct Options {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rotations: u32,
     /// Steps of a rotation in which credits may move
-    #[arg(long, default_value_t = 12)]
+    #[arg(long, default_value_t = 300)]
     warm: u32,
     /// Steps of a rotation that are measured
-    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     steps: u32,
     /// Full mediums of 1 KiB to each partner in a step
-    #[arg(long, default_value_t = 160, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..))]
     messages: u32,
 }
 
@@ -166,8 +166,12 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
     } else {
         println!("{}", table(&figures));
         println!(
-            "{} credits a peer and {} banked for each; full mediums of 1 KiB cost 4; medians of {} jobs.",
-            options.credits, options.bank, options.rounds
+            "{} credits a peer and {} banked by each rank; {} full mediums of 1 KiB at a time cost {}; medians of {} jobs.",
+            options.credits,
+            options.bank,
+            options.messages,
+            4 * options.messages,
+            options.rounds
         );
     }
     let good = |figure: &Figure| figure.policy != Policy::Dynamic || figure.ratio >= 0.9;
@@ -186,7 +190,7 @@ fn table(figures: &[Figure]) -> Table {
         "first step M/s",
         "lent: active",
         "idle",
-        "stalls/1000",
+        "stalls/1000: adapting, then",
         "revoked/1000",
     ]);
     for figure in figures {
@@ -197,8 +201,8 @@ fn table(figures: &[Figure]) -> Table {
             format!("{:.2}", found.first_rate / 1e6),
             credits(figure, found.active),
             credits(figure, found.idle),
-            format!("{:.1}", found.stalls),
-            format!("{:.1}", found.revoked),
+            pair(found.stalls),
+            pair(found.revoked),
         ];
         let mut row = vec![
             Cell::new(format!("{:?}", figure.pattern).to_lowercase()),
@@ -213,6 +217,11 @@ fn table(figures: &[Figure]) -> Table {
         table.add_row(row);
     }
     table
+}
+
+/// While credits may move, and then.
+fn pair([first, then]: [f64; 2]) -> String {
+    format!("{first:.1} {then:6.1}")
 }
 
 fn credits(figure: &Figure, credits: f64) -> String {
@@ -238,11 +247,9 @@ fn job(options: &Options, pattern: Pattern, ranks: u32, policy: Policy) -> anyho
         .env("CONDUIT_CHUNK", "1K")
         // Small, so that little is added when the credits are rounded up to whole buffers.
         .env("CONDUIT_REQUEST_BUFFER", "8K")
+        .env("GASNET_PORTAL_MAX_CRED_PER_NODE", "640")
         .env("GASNET_PORTAL_CRED_PER_NODE", options.credits.to_string())
-        .env(
-            "GASNET_PORTAL_BANKED_CREDITS",
-            (options.bank * ranks).to_string(),
-        )
+        .env("GASNET_PORTAL_BANKED_CREDITS", options.bank.to_string())
         .timeout(Some(std::time::Duration::from_secs(120)))
         .quiet(true)
         .output(

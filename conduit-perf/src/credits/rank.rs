@@ -25,7 +25,7 @@ pub(super) struct Work {
 /// What a job has found.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Found {
-    /// Mediums per second of all ranks together in the measured steps of all rotations.
+    /// Mediums per second of all ranks together in the median of the measured steps.
     pub(super) rate: f64,
     /// The same in the first step of the rotations.
     pub(super) first_rate: f64,
@@ -33,14 +33,15 @@ pub(super) struct Found {
     pub(super) active: f64,
     /// And to one that does not.
     pub(super) idle: f64,
-    /// Stalls per 1,000 requests.
-    pub(super) stalls: f64,
-    /// Credits taken back per 1,000 requests.
-    pub(super) revoked: f64,
+    /// Stalls per 1,000 requests while credits may move, and in the measured steps.
+    pub(super) stalls: [f64; 2],
+    /// Credits taken back per 1,000 requests, likewise.
+    pub(super) revoked: [f64; 2],
 }
 
-/// Sums over all ranks, sent to rank 0.
-type Sums = (u32, u32, u32, u32, u32, u32);
+/// Of one rank, sent to rank 0: credits lent to peers that send to it and their number, the same of the other peers; in
+/// the steps until the credits have moved and in the measured ones: stalls and credits taken back.
+type Counts = (u32, u32, u32, u32, u32, u32, u32, u32);
 
 /// Runs the pattern; rank 0 gives what was found.
 pub(super) fn run(work: &Work) -> conduit::Result<Option<Found>> {
@@ -52,13 +53,13 @@ pub(super) fn run(work: &Work) -> conduit::Result<Option<Found>> {
         // One thread runs handlers: no need for a locked addition.
         seen.store(seen.load(Relaxed) + 1, Relaxed);
     });
-    let sums = Arc::new(std::sync::Mutex::new((0, [0u64; 6])));
+    let sums = Arc::new(std::sync::Mutex::new((0, [0u64; 8])));
     let collected = Arc::clone(&sums);
-    let report = handlers.short(move |_, (a, b, c, d, e, f): Sums| {
+    let report = handlers.short(move |_, (a, b, c, d, e, f, g, h): Counts| {
         // Nobody panics while the lock is held.
         if let Ok(mut sums) = collected.lock() {
             sums.0 += 1;
-            for (sum, value) in sums.1.iter_mut().zip([a, b, c, d, e, f]) {
+            for (sum, value) in sums.1.iter_mut().zip([a, b, c, d, e, f, g, h]) {
                 *sum += u64::from(value);
             }
         }
@@ -67,12 +68,18 @@ pub(super) fn run(work: &Work) -> conduit::Result<Option<Found>> {
     let (rank, ranks) = (conduit.rank(), conduit.size());
     let payload = vec![7u8; conduit.max_medium()];
     let mut expected = 0;
-    let (mut slow, mut fast) = (0.0, 0.0);
+    let mut slow = 0.0;
+    let mut fast = Vec::with_capacity((work.rotations * work.measured) as usize);
     let mut lent = [(0u32, 0u32); 2];
+    let mut phases = [(0, 0); 2];
     for rotation in 0..work.rotations {
         let partners = work.pattern.partners(rank, ranks, rotation);
         let arriving = work.pattern.senders(rank, ranks, rotation) * u64::from(work.messages);
+        let mut before = counts(&conduit)?;
         for step in 0..work.warm + work.measured {
+            if step == work.warm {
+                add(&mut phases[0], &mut before, &conduit)?;
+            }
             conduit.barrier()?;
             let start = Instant::now();
             for _ in 0..work.messages {
@@ -87,9 +94,10 @@ pub(super) fn run(work: &Work) -> conduit::Result<Option<Found>> {
             if step == 0 {
                 slow += seconds;
             } else if step >= work.warm {
-                fast += seconds;
+                fast.push(seconds);
             }
         }
+        add(&mut phases[1], &mut before, &conduit)?;
         for peer in (0..ranks).filter(|&peer| peer != rank) {
             let active = work.pattern.partners(peer, ranks, rotation).contains(&rank);
             let (credits, peers) = &mut lent[usize::from(active)];
@@ -97,13 +105,9 @@ pub(super) fn run(work: &Work) -> conduit::Result<Option<Found>> {
             *peers += 1;
         }
     }
-    let (mut stalls, mut revoked) = (0, 0);
-    for peer in 0..ranks {
-        stalls += conduit.credit_stalls(peer)?;
-        revoked += conduit.revoked_credits(peer)?;
-    }
     let narrow = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
     let [(idle, idle_peers), (active, active_peers)] = lent;
+    let [(stalls, revoked), (late_stalls, late_revoked)] = phases;
     conduit.request(
         0,
         report,
@@ -114,13 +118,15 @@ pub(super) fn run(work: &Work) -> conduit::Result<Option<Found>> {
             idle_peers,
             narrow(stalls),
             narrow(revoked),
+            narrow(late_stalls),
+            narrow(late_revoked),
         ),
     )?;
     conduit.wait_until(|| rank != 0 || sums.lock().is_ok_and(|sums| sums.0 == ranks))?;
     conduit.barrier()?;
     let sums = sums
         .lock()
-        .map_or([0; 6], |sums| sums.1)
+        .map_or([0; 8], |sums| sums.1)
         .map(|sum| sum as f64);
     conduit.finish()?;
     if rank != 0 {
@@ -131,13 +137,48 @@ pub(super) fn run(work: &Work) -> conduit::Result<Option<Found>> {
         .sum();
     let of_a_step = of_a_step as f64 * f64::from(work.messages);
     let rotations = f64::from(work.rotations);
-    let all = of_a_step * rotations * f64::from(work.warm + work.measured);
+    let per_1000 =
+        |count: f64, steps: u32| count * 1000.0 / (of_a_step * rotations * f64::from(steps));
     Ok(Some(Found {
-        rate: of_a_step * rotations * f64::from(work.measured) / fast,
+        rate: of_a_step / median(&mut fast),
         first_rate: of_a_step * rotations / slow,
         active: sums[0] / sums[1].max(1.0),
         idle: sums[2] / sums[3].max(1.0),
-        stalls: sums[4] / all * 1000.0,
-        revoked: sums[5] / all * 1000.0,
+        stalls: [
+            per_1000(sums[4], work.warm),
+            per_1000(sums[6], work.measured),
+        ],
+        revoked: [
+            per_1000(sums[5], work.warm),
+            per_1000(sums[7], work.measured),
+        ],
     }))
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Stalls and credits taken back so far, of all peers.
+fn counts(conduit: &conduit::Conduit) -> conduit::Result<(u64, u64)> {
+    let mut sums = (0, 0);
+    for peer in 0..conduit.size() {
+        sums.0 += conduit.credit_stalls(peer)?;
+        sums.1 += u64::from(conduit.revoked_credits(peer)?);
+    }
+    Ok(sums)
+}
+
+/// Adds what has been counted since `before`, which is brought up to date.
+fn add(
+    sums: &mut (u64, u64),
+    before: &mut (u64, u64),
+    conduit: &conduit::Conduit,
+) -> conduit::Result<()> {
+    let now = counts(conduit)?;
+    sums.0 += now.0 - before.0;
+    sums.1 += now.1 - before.1;
+    *before = now;
+    Ok(())
 }
