@@ -60,7 +60,9 @@ enum Command {
     /// Show whether credits go where they are needed: patterns that change, with few credits
     ///
     /// Each job with credits that move, with the same credits shared out once, and without flow control, in turn.
-    Credits(credits::Options),
+    Credits(credits::patterns::Options),
+    /// Show what flow control costs where it holds nobody up: a flood of shorts with it and without, in turn
+    FlowControl(credits::cost::Options),
     /// Repeat an operation in a job of one rank
     #[command(hide = true)]
     Repeat {
@@ -144,7 +146,11 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Limits(options)) => limits(&options)?,
         Some(Command::Count { operations }) => count_instructions(&operations)?,
         Some(Command::Credits(options)) => {
-            let good = credits::run(&options)?;
+            let good = credits::patterns::run(&options)?;
+            return Ok(ExitCode::from(u8::from(!good)));
+        }
+        Some(Command::FlowControl(options)) => {
+            let good = credits::cost::run(&options)?;
             return Ok(ExitCode::from(u8::from(!good)));
         }
         Some(Command::Repeat { operation, count }) => count::repeat(&operation, count)?,

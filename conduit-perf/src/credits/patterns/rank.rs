@@ -7,11 +7,11 @@ use std::time::Instant;
 use conduit::Handlers;
 use serde::{Deserialize, Serialize};
 
-use super::{Pattern, Policy};
+use super::{Pattern, Policy, median};
 
 /// What a job does.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Work {
+pub(in crate::credits) struct Work {
     pub(super) pattern: Pattern,
     pub(super) policy: Policy,
     pub(super) rotations: u32,
@@ -24,15 +24,15 @@ pub(super) struct Work {
 
 /// What a job has found.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Found {
+pub(in crate::credits) struct Found {
     /// Mediums per second of all ranks together in the median of the measured steps.
     pub(super) rate: f64,
     /// The same in the first step of the rotations.
     pub(super) first_rate: f64,
     /// Credits that a rank has lent to a peer which sends to it, on average at the ends of rotations.
-    pub(super) active: f64,
-    /// And to one that does not.
-    pub(super) idle: f64,
+    pub(super) active: Option<f64>,
+    /// And to one that does not. Neither without flow control.
+    pub(super) idle: Option<f64>,
     /// Stalls per 1,000 requests while credits may move, and in the measured steps.
     pub(super) stalls: [f64; 2],
     /// Credits taken back per 1,000 requests, likewise.
@@ -44,7 +44,7 @@ pub(super) struct Found {
 type Counts = (u32, u32, u32, u32, u32, u32, u32, u32);
 
 /// Runs the pattern; rank 0 gives what was found.
-pub(super) fn run(work: &Work) -> conduit::Result<Option<Found>> {
+pub(in crate::credits) fn run(work: &Work) -> conduit::Result<Option<Found>> {
     let job = conduit::start()?;
     let mut handlers = Handlers::new();
     let received = Arc::new(AtomicU64::new(0));
@@ -132,6 +132,7 @@ pub(super) fn run(work: &Work) -> conduit::Result<Option<Found>> {
     if rank != 0 {
         return Ok(None);
     }
+    let limited = work.policy != Policy::Unlimited;
     let of_a_step: usize = (0..ranks)
         .map(|rank| work.pattern.partners(rank, ranks, 0).len())
         .sum();
@@ -142,8 +143,8 @@ pub(super) fn run(work: &Work) -> conduit::Result<Option<Found>> {
     Ok(Some(Found {
         rate: of_a_step / median(&mut fast),
         first_rate: of_a_step * rotations / slow,
-        active: sums[0] / sums[1].max(1.0),
-        idle: sums[2] / sums[3].max(1.0),
+        active: limited.then_some(sums[0] / sums[1].max(1.0)),
+        idle: limited.then_some(sums[2] / sums[3].max(1.0)),
         stalls: [
             per_1000(sums[4], work.warm),
             per_1000(sums[6], work.measured),
@@ -155,17 +156,12 @@ pub(super) fn run(work: &Work) -> conduit::Result<Option<Found>> {
     }))
 }
 
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
 /// Stalls and credits taken back so far, of all peers.
 fn counts(conduit: &conduit::Conduit) -> conduit::Result<(u64, u64)> {
     let mut sums = (0, 0);
     for peer in 0..conduit.size() {
         sums.0 += conduit.credit_stalls(peer)?;
-        sums.1 += u64::from(conduit.revoked_credits(peer)?);
+        sums.1 += conduit.revoked_credits(peer)?;
     }
     Ok(sums)
 }

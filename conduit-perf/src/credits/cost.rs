@@ -1,0 +1,185 @@
+//! What flow control costs where it never holds anybody up: a flood of shorts from one rank to another, with flow control
+//! and without, in pairs of jobs.
+//!
+//! Two jobs cannot share their memory, and where it lies changes a rate by some percent. So there are many jobs, each
+//! short, and what counts is the median of the ratios of neighbours.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+use clap::Args;
+use comfy_table::{CellAlignment, Table};
+use conduit::Handlers;
+use indicatif::ProgressBar;
+use serde::{Deserialize, Serialize};
+
+use super::{Order, Policy, job, median, quantile};
+use crate::placement::{Cores, Placement};
+
+/// The least part of the rate without flow control that is good.
+const LEAST: f64 = 0.97;
+
+/// What is measured.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    /// Print one JSON object per flow control
+    #[arg(long)]
+    json: bool,
+    /// Exit with 1 if flow control costs more than 3 % of the rate
+    #[arg(long)]
+    check: bool,
+    /// Jobs of each kind
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Floods in a job; the fastest counts
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    floods: u32,
+    /// Shorts in a flood
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
+    messages: u32,
+}
+
+/// What a job does.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Flood {
+    floods: u32,
+    messages: u32,
+}
+
+/// What a job has found.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Found {
+    /// Shorts per second.
+    rate: f64,
+    /// Stalls of the sender per 1,000 requests.
+    stalls: f64,
+}
+
+/// A figure.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Figure {
+    policy: Policy,
+    /// Shorts per second, the median of the jobs.
+    rate: f64,
+    /// Part of the rate of the neighbour without flow control: the median, and what a quarter and three quarters are below.
+    ratio: f64,
+    quarter: f64,
+    three_quarters: f64,
+    /// Stalls of the sender per 1,000 requests, the median of the jobs.
+    stalls: f64,
+}
+
+/// Measures and prints. False if a check failed.
+///
+/// # Errors
+/// A job failed.
+pub fn run(options: &Options) -> anyhow::Result<bool> {
+    let bar = ProgressBar::new(u64::from(options.rounds) * Policy::ALL.len() as u64);
+    let mut found = [const { Vec::new() }; Policy::ALL.len()];
+    let order = Order::Flood(Flood {
+        floods: options.floods,
+        messages: options.messages,
+    });
+    for round in 0..options.rounds {
+        let mut kinds: Vec<_> = Policy::ALL.into_iter().zip(&mut found).collect();
+        // There and back again: nobody is always the first.
+        if round % 2 == 1 {
+            kinds.reverse();
+        }
+        for (policy, found) in kinds {
+            found.push(job::<Found>(2, policy, &order, &[])?);
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    let mut figures = Vec::new();
+    for (policy, jobs) in Policy::ALL.into_iter().zip(&found) {
+        let beside = jobs.iter().zip(&found[0]);
+        let mut ratios: Vec<_> = beside.map(|(job, bare)| job.rate / bare.rate).collect();
+        figures.push(Figure {
+            policy,
+            rate: median(&mut jobs.iter().map(|job| job.rate).collect::<Vec<_>>()),
+            ratio: median(&mut ratios),
+            quarter: quantile(&mut ratios, 0.25),
+            three_quarters: quantile(&mut ratios, 0.75),
+            stalls: median(&mut jobs.iter().map(|job| job.stalls).collect::<Vec<_>>()),
+        });
+    }
+    if options.json {
+        for figure in &figures {
+            println!("{}", serde_json::to_string(figure)?);
+        }
+    } else {
+        println!("{}", table(&figures));
+        println!(
+            "One way, {} shorts at a time; the fastest of {} floods, medians of {} jobs.",
+            options.messages, options.floods, options.rounds
+        );
+    }
+    Ok(!options.check || figures.iter().all(|figure| figure.ratio >= LEAST))
+}
+
+fn table(figures: &[Figure]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
+    table.set_header([
+        "flow control",
+        "M/s",
+        "of unlimited",
+        "quarters",
+        "stalls/1000",
+    ]);
+    for figure in figures {
+        table.add_row([
+            format!("{:?}", figure.policy).to_lowercase(),
+            format!("{:.2}", figure.rate / 1e6),
+            format!("{:.3}", figure.ratio),
+            format!("{:.3} to {:.3}", figure.quarter, figure.three_quarters),
+            format!("{:.1}", figure.stalls),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// Rank 0 sends, rank 1 handles; rank 0 gives what was found.
+pub(super) fn run_rank(flood: &Flood) -> anyhow::Result<Option<Found>> {
+    let job = conduit::start()?;
+    let mut handlers = Handlers::new();
+    let received = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&received);
+    let count = handlers.short(move |_, (_position,): (u64,)| {
+        // One thread runs handlers: no need for a locked addition.
+        seen.store(seen.load(Relaxed) + 1, Relaxed);
+    });
+    let conduit = job.attach(handlers, 0)?;
+    let rank = conduit.rank();
+    let cores = Cores::allowed()?;
+    // With too few cores the system places the ranks.
+    if let Ok(core) = cores.core(Placement::Apart, rank as usize, conduit.size() as usize) {
+        cores.pin(core)?;
+    }
+    let mut fastest = f64::INFINITY;
+    for number in 1..=u64::from(flood.floods) {
+        conduit.barrier()?;
+        let start = Instant::now();
+        if rank == 0 {
+            for position in 0..u64::from(flood.messages) {
+                conduit.request(1, count, (position,))?;
+            }
+        } else {
+            let all = number * u64::from(flood.messages);
+            conduit.wait_until(|| received.load(Relaxed) == all)?;
+        }
+        conduit.barrier()?;
+        fastest = fastest.min(start.elapsed().as_secs_f64());
+    }
+    let requests = f64::from(flood.messages) * f64::from(flood.floods);
+    let stalls = conduit.credit_stalls(1)? as f64 * 1000.0 / requests;
+    conduit.finish()?;
+    let rate = f64::from(flood.messages) / fastest;
+    Ok((rank == 0).then_some(Found { rate, stalls }))
+}
