@@ -1,7 +1,14 @@
 //! Whatever a peer sends and whatever is set, there is no panic, and nothing that an error reports has changed anything.
 
-use credits::{CreditByte, FlowControl, Overrides, Plan, Policy, Scale, Static, System, Violation};
+#[path = "reference/mod.rs"]
+mod reference;
+
+use credits::{
+    CreditByte, Dense, Dynamic, FlowControl, Growth, Overrides, OwnBank, Peer, Plan, Policy, Scale,
+    Sparse, Static, Store, System, Tuning, Violation,
+};
 use proptest::prelude::*;
+use reference::{Checked, Reference};
 
 const RANKS: u32 = 3;
 
@@ -12,6 +19,7 @@ enum Event {
     Settle(u32, u8),
     SettleMany(u32, u32),
     System(u32, System),
+    Poll,
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -19,9 +27,11 @@ fn event() -> impl Strategy<Value = Event> {
     let peer = || 0..=RANKS;
     let system = prop_oneof![
         any::<bool>().prop_map(|end_of_epoch| System::Revoke { end_of_epoch }),
-        any::<(u16, bool)>().prop_map(|(credits, end_of_epoch)| System::Return {
-            credits,
-            end_of_epoch
+        (prop_oneof![0u16..8, any::<u16>()], any::<bool>()).prop_map(|(credits, end_of_epoch)| {
+            System::Return {
+                credits,
+                end_of_epoch,
+            }
         }),
     ];
     prop_oneof![
@@ -30,8 +40,120 @@ fn event() -> impl Strategy<Value = Event> {
         2 => (peer(), any::<u8>()).prop_map(|(peer, byte)| Event::Settle(peer, byte)),
         1 => (peer(), 0u8..=8).prop_map(|(peer, byte)| Event::Settle(peer, byte)),
         1 => (peer(), prop_oneof![0u32..20, any::<u32>()]).prop_map(|(peer, credits)| Event::SettleMany(peer, credits)),
-        1 => (peer(), system).prop_map(|(peer, system)| Event::System(peer, system)),
+        2 => (peer(), system).prop_map(|(peer, system)| Event::System(peer, system)),
+        1 => Just(Event::Poll),
     ]
+}
+
+fn tuning() -> impl Strategy<Value = Tuning> {
+    let growth = prop_oneof![Just(Growth::Missing), Just(Growth::Doubling)];
+    let limit = || prop_oneof![0u16..12, any::<u16>()];
+    (
+        1u32..20,
+        limit(),
+        limit(),
+        0u32..4,
+        0u32..4,
+        growth,
+        8u16..60,
+    )
+        .prop_map(
+            |(
+                epoch,
+                revoke_limit,
+                lender_limit,
+                scavenge,
+                revokes_per_epoch,
+                growth,
+                max_per_peer,
+            )| Tuning {
+                epoch,
+                revoke_limit,
+                lender_limit,
+                scavenge,
+                revokes_per_epoch,
+                growth,
+                max_per_peer,
+                ..Tuning::default()
+            },
+        )
+}
+
+/// Rank 0 against peers that send anything. With what the reference does about it, and:
+///
+/// * credits are lent or banked, whatever comes back, and no loan leaves its range;
+/// * a peer changes nothing of what is between us and another, apart from the bank;
+/// * a violation names the peer.
+fn against_anything<S: Store<Value = Peer>>(
+    loan: u16,
+    banked: u32,
+    tuning: Tuning,
+    events: &[Event],
+) -> Result<(), TestCaseError> {
+    let real = Dynamic::<S, OwnBank>::new(RANKS, 0, loan, banked, tuning);
+    let reference = Reference::new(RANKS, 0, loan, banked, tuning);
+    let mut flow = Checked::new(real, reference);
+    let at = |flow: &Checked<S, OwnBank>| {
+        let of = |peer| (flow.lent(peer), flow.available(peer), flow.in_flight(peer));
+        [0, 1, 2].map(of)
+    };
+    for event in events {
+        let before = (at(&flow), flow.banked());
+        let (about, violation) = match *event {
+            Event::Take(peer, credits) => {
+                let _ = flow.take(peer, credits);
+                (peer, None)
+            }
+            Event::Grant(peer, bits) => {
+                let byte = CreditByte::from_bits(bits);
+                let back = flow.grant(peer, byte);
+                prop_assert_eq!(back.credits(), byte.credits());
+                prop_assert!(back.extra() <= byte.extra());
+                (peer, None)
+            }
+            Event::Settle(peer, bits) => {
+                let result = flow.settle(peer, CreditByte::from_bits(bits));
+                (peer, result.err())
+            }
+            Event::SettleMany(peer, credits) => (peer, flow.settle_many(peer, credits).err()),
+            Event::System(peer, message) => (peer, flow.on_system(peer, message).err()),
+            Event::Poll => match flow.next_system() {
+                Some((peer, _)) => (peer, None),
+                None => continue,
+            },
+        };
+        let after = (at(&flow), flow.banked());
+        if let Some(violation) = violation {
+            prop_assert_eq!(before, after);
+            let named = violation.to_string().contains(&format!("rank {about}"));
+            prop_assert!(named, "{}", violation);
+        }
+        let mut lent = 0;
+        for peer in 0..RANKS {
+            let now = after.0[peer as usize];
+            prop_assert!(peer == about || now == before.0[peer as usize]);
+            let range = u32::from(tuning.minimum)..=u32::from(tuning.max_per_peer);
+            prop_assert!(range.contains(&now.0) && now.1 + now.2 <= *range.end());
+            lent += now.0;
+        }
+        prop_assert_eq!(lent + after.1, u32::from(loan) * RANKS + banked);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn dynamic_credits_stay_where_they_are_whatever_peers_send(
+        loan in 4u16..=8,
+        banked in 0u32..=20,
+        tuning in tuning(),
+        events in prop::collection::vec(event(), 1..300),
+    ) {
+        against_anything::<Dense<Peer>>(loan, banked, tuning, &events)?;
+        against_anything::<Sparse<Peer>>(loan, banked, tuning, &events)?;
+    }
 }
 
 proptest! {
@@ -92,6 +214,7 @@ proptest! {
                     let answered = matches!(flow.on_system(peer, message), Ok(Some(System::Return { credits: 0, .. })));
                     prop_assert_eq!(answered, peer < RANKS && matches!(message, System::Revoke { .. }));
                 }
+                Event::Poll => prop_assert!(!flow.has_system()),
             }
             for peer in 0..RANKS {
                 let at = peer as usize;

@@ -43,10 +43,10 @@ pub struct Dynamic<S = Dense<Peer>, B = OwnBank> {
     ranks: u32,
     rank: u32,
     tuning: Tuning,
-    /// Peers looked at in vain since somebody was asked last.
+    /// Peers looked at in vain, one after the other on the list, in epoch `walked`. As many as are on it: nobody has
+    /// anything to spare before the next epoch, or before somebody returns credits and may have more.
     fruitless: u32,
-    /// The epoch in which nobody was found on the whole list.
-    barren: Option<u32>,
+    walked: u32,
 }
 
 /// The state between a rank and one peer, as numbers to look at.
@@ -116,7 +116,7 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
             rank,
             tuning,
             fruitless: 0,
-            barren: None,
+            walked: 0,
         }
     }
 
@@ -234,7 +234,7 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
             state.flags.insert(Flags::ZERO_REPLY);
         } else {
             state.loan -= credits;
-            self.barren = None;
+            self.fruitless = 0;
         }
         self.bank.deposit(credits.into());
         self.bank.end_revoke();
@@ -245,8 +245,15 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
     #[cold]
     fn find_lender(&mut self) -> Option<(u32, System)> {
         let epoch = self.bank.epoch();
+        if self.walked != epoch {
+            self.walked = epoch;
+            self.fruitless = 0;
+        }
         for _ in 0..WALK {
             let place = self.list.peek(&self.peers)?;
+            if self.fruitless >= self.list.listed() {
+                return None;
+            }
             let state = self.peers.get(place);
             if state.loan <= self.tuning.minimum {
                 self.list.remove_next(&mut self.peers);
@@ -267,11 +274,6 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
             }
             self.list.advance(&self.peers);
             self.fruitless += 1;
-            if self.fruitless >= self.list.listed() {
-                self.fruitless = 0;
-                self.barren = Some(epoch);
-                return None;
-            }
         }
         None
     }
@@ -371,7 +373,8 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
 
     #[inline]
     fn has_system(&self) -> bool {
-        self.bank.is_wanting() && self.list.listed() > 0 && self.barren != Some(self.bank.epoch())
+        let barren = || self.fruitless >= self.list.listed() && self.walked == self.bank.epoch();
+        self.bank.is_wanting() && self.list.listed() > 0 && !barren()
     }
 
     #[inline]

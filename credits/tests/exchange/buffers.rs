@@ -1,0 +1,68 @@
+//! Request buffers as planned, which behave as Portals' locally managed ones: messages are put one behind the other into
+//! the first buffer of the list, which is unlinked when less than a chunk is left, and linked again at the end, empty,
+//! once all of its messages are processed. Where no buffer is left is the catch basin.
+
+use std::collections::VecDeque;
+
+use credits::Plan;
+
+pub(crate) const CHUNK: u32 = 1024;
+
+/// A message reached the catch basin.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct CatchBasin;
+
+#[derive(Clone, Default)]
+struct Buffer {
+    used: u64,
+    unprocessed: u32,
+    linked: bool,
+}
+
+pub(crate) struct Buffers {
+    all: Vec<Buffer>,
+    list: VecDeque<usize>,
+    size: u64,
+}
+
+impl Buffers {
+    pub(crate) fn new(plan: &Plan) -> Buffers {
+        let buffer = Buffer {
+            linked: true,
+            ..Buffer::default()
+        };
+        let all = vec![buffer; plan.buffers() as usize];
+        Buffers {
+            list: (0..all.len()).collect(),
+            all,
+            size: plan.buffer_bytes(),
+        }
+    }
+
+    /// Puts a message in; gives the buffer.
+    pub(crate) fn put(&mut self, bytes: u64) -> Result<usize, CatchBasin> {
+        let at = *self.list.front().ok_or(CatchBasin)?;
+        let buffer = &mut self.all[at];
+        buffer.used += bytes;
+        buffer.unprocessed += 1;
+        assert!(buffer.used <= self.size);
+        if self.size - buffer.used < u64::from(CHUNK) {
+            buffer.linked = false;
+            self.list.pop_front();
+        }
+        Ok(at)
+    }
+
+    /// A message of a buffer is done with.
+    pub(crate) fn processed(&mut self, at: usize) {
+        let buffer = &mut self.all[at];
+        buffer.unprocessed -= 1;
+        if buffer.unprocessed == 0 && !buffer.linked {
+            *buffer = Buffer {
+                linked: true,
+                ..Buffer::default()
+            };
+            self.list.push_back(at);
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What the rules of dynamic credits allow, counted from the messages alone.
+
+use credits::Tuning;
+
+/// A lender's account of one borrower.
+#[derive(Clone, Default)]
+struct Account {
+    /// Given in this epoch of the lender's.
+    given: u32,
+    /// Asked for more in it.
+    requested: bool,
+    /// Had nothing to return in it.
+    zero_reply: bool,
+    /// Given back by the borrower since it heard last that an epoch of the lender's has ended.
+    returned: u32,
+    /// It has stalled since.
+    stalled: bool,
+}
+
+#[derive(Clone, Default)]
+struct Lender {
+    received: u32,
+    /// Peers that may still be asked because of requests that asked for more.
+    wanted: u32,
+    /// Peers asked in this epoch.
+    asked: u32,
+    borrowers: Vec<Account>,
+}
+
+/// All lenders. Each method panics when its rule is broken.
+pub(crate) struct Ledger {
+    tuning: Tuning,
+    lenders: Vec<Lender>,
+}
+
+impl Ledger {
+    pub(crate) fn new(ranks: usize, tuning: Tuning) -> Ledger {
+        let lender = Lender {
+            borrowers: vec![Account::default(); ranks],
+            ..Lender::default()
+        };
+        Ledger {
+            tuning,
+            lenders: vec![lender; ranks],
+        }
+    }
+
+    fn account(&mut self, lender: usize, borrower: usize) -> &mut Account {
+        &mut self.lenders[lender].borrowers[borrower]
+    }
+
+    /// A message told `borrower` that an epoch of `lender`'s has ended.
+    pub(crate) fn told(&mut self, lender: usize, borrower: usize) {
+        let account = self.account(lender, borrower);
+        account.returned = 0;
+        account.stalled = false;
+    }
+
+    pub(crate) fn stalled(&mut self, lender: usize, borrower: usize) {
+        self.account(lender, borrower).stalled = true;
+    }
+
+    /// A request was handled, which asked for more if `asks`; `under_way` peers are being asked by the lender.
+    pub(crate) fn request(&mut self, lender: usize, borrower: usize, asks: bool, under_way: u32) {
+        let Lender {
+            received,
+            wanted,
+            asked,
+            borrowers,
+        } = &mut self.lenders[lender];
+        *received += 1;
+        if *received == self.tuning.epoch {
+            *received = 0;
+            *asked = 0;
+            for account in borrowers.iter_mut() {
+                *account = Account {
+                    given: 0,
+                    requested: false,
+                    zero_reply: false,
+                    ..*account
+                };
+            }
+        }
+        if asks {
+            borrowers[borrower].requested = true;
+            *wanted = self.tuning.scavenge.saturating_sub(under_way);
+        }
+    }
+
+    pub(crate) fn granted(&mut self, lender: usize, borrower: usize, credits: u16) {
+        let limit = u32::from(self.tuning.lender_limit);
+        let account = self.account(lender, borrower);
+        account.given += u32::from(credits);
+        assert!(account.given <= limit, "lent more than an epoch's limit");
+    }
+
+    pub(crate) fn revoke(&mut self, lender: usize, borrower: usize) {
+        assert_ne!(lender, borrower, "asked itself");
+        let pace = self.tuning.revokes_per_epoch;
+        let Lender {
+            wanted,
+            asked,
+            borrowers,
+            ..
+        } = &mut self.lenders[lender];
+        assert!(*wanted > 0, "asked although no request wanted more");
+        *wanted -= 1;
+        *asked += 1;
+        assert!(*asked <= pace, "asked more peers than the pace allows");
+        let account = &borrowers[borrower];
+        assert!(!account.requested, "asked a peer that needs more itself");
+        assert!(!account.zero_reply, "asked again a peer that has nothing");
+    }
+
+    /// `borrower` gives back.
+    pub(crate) fn returns(&mut self, lender: usize, borrower: usize, credits: u16) {
+        let limit = u32::from(self.tuning.revoke_limit);
+        let account = self.account(lender, borrower);
+        account.returned += u32::from(credits);
+        assert!(account.returned <= limit, "gave back more than the limit");
+        assert!(
+            credits == 0 || !account.stalled,
+            "gave back after it had stalled"
+        );
+    }
+
+    /// The lender has received what `borrower` gave back.
+    pub(crate) fn returned(&mut self, lender: usize, borrower: usize, credits: u16) {
+        if credits == 0 {
+            self.account(lender, borrower).zero_reply = true;
+        }
+    }
+}

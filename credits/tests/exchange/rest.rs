@@ -1,0 +1,135 @@
+//! Goal 3 of the scheme: a pattern of traffic that lasts comes to rest, whatever was before.
+//!
+//! Each round of a pattern, every rank sends every other a burst of full mediums, all at once if it has the credits. At
+//! rest no request stalls and no credit moves. What the rules need for that, as tried here:
+//!
+//! * Credits enough for all bursts of a round. A rank's loan to itself counts too, as nobody asks itself for credits; what
+//!   it has once lent itself it keeps, so the patterns here have no requests to oneself.
+//! * With loans that double, twice as many: a loan may overshoot what its borrower needs, and that is given back only as
+//!   long as the borrower does not stall. With less most patterns never come to rest.
+//!
+//! It does not matter how long an epoch is and where it ends: a burst may last longer than an epoch. If a revoke then takes
+//! what the next burst needs, the burst stalls and the credits come back from somebody who does not use them.
+
+use credits::{Growth, Tuning};
+use proptest::prelude::*;
+
+use crate::dynamic::{Kind, Setup, at_home};
+use crate::world::World;
+
+/// How many requests each rank sends each rank in a round.
+type Pattern = Vec<Vec<u32>>;
+
+/// Credits of a full medium, which is also the minimum.
+const FULL: u32 = 4;
+
+fn round(world: &mut World, pattern: &Pattern) {
+    let mut unsent = pattern.clone();
+    loop {
+        for (source, unsent) in unsent.iter_mut().enumerate() {
+            for (target, left) in unsent.iter_mut().enumerate() {
+                while *left > 0 && world.send(source, target, 1024) {
+                    *left -= 1;
+                }
+            }
+        }
+        world.drain().unwrap();
+        if unsent.iter().flatten().all(|&left| left == 0) {
+            return;
+        }
+    }
+}
+
+/// Requests of a round to the rank that gets most.
+fn busiest(pattern: &Pattern) -> u32 {
+    let to = |y: usize| pattern.iter().map(|bursts| bursts[y]).sum();
+    (0..pattern.len()).map(to).max().unwrap_or(0)
+}
+
+/// Credits that every rank needs to lend at rest.
+fn needs(pattern: &Pattern, growth: Growth, at_start: u32) -> u32 {
+    let times = match growth {
+        Growth::Missing => 1,
+        Growth::Doubling => 2,
+    };
+    let one = |x: usize, y: usize| {
+        let least = if x == y { at_start } else { FULL };
+        (times * FULL * pattern[x][y]).max(least)
+    };
+    let ranks = 0..pattern.len();
+    let lent = |y: usize| ranks.clone().map(|x| one(x, y)).sum();
+    ranks.clone().map(lent).max().unwrap_or(0)
+}
+
+fn pattern(ranks: usize) -> impl Strategy<Value = Pattern> {
+    let burst = prop_oneof![2 => Just(0u32), 1 => Just(1), 1 => 2u32..=8];
+    prop::collection::vec(prop::collection::vec(burst, ranks), ranks).prop_map(|mut pattern| {
+        for (x, bursts) in pattern.iter_mut().enumerate() {
+            bursts[x] = 0;
+        }
+        pattern
+    })
+}
+
+fn patterns() -> impl Strategy<Value = [Pattern; 2]> {
+    (2usize..=4).prop_flat_map(|ranks| [pattern(ranks), pattern(ranks)])
+}
+
+fn tuning() -> impl Strategy<Value = Tuning> {
+    let growth = prop_oneof![Just(Growth::Missing), Just(Growth::Doubling)];
+    let pace = prop_oneof![Just(u32::MAX), 1u32..=3];
+    (1u32..=120, 8u16..=32, 8u16..=32, 1u32..=6, pace, growth).prop_map(
+        |(epoch, revoke_limit, lender_limit, scavenge, revokes_per_epoch, growth)| Tuning {
+            epoch,
+            revoke_limit,
+            lender_limit,
+            scavenge,
+            revokes_per_epoch,
+            growth,
+            ..Tuning::default()
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn a_pattern_that_lasts_comes_to_rest(
+        patterns in patterns(),
+        tuning in tuning(),
+        credits_per_peer in FULL..=12,
+        kind in prop_oneof![Just(Kind::Dense), Just(Kind::Parts(1)), Just(Kind::Parts(2))],
+    ) {
+        let ranks = patterns[0].len() as u32;
+        let most = patterns.iter().map(|pattern| needs(pattern, tuning.growth, credits_per_peer)).max();
+        let setup = Setup {
+            ranks,
+            credits_per_peer,
+            banked: most.unwrap_or(0).saturating_sub(ranks * credits_per_peer),
+            buffer_chunks: 2,
+            threads: 1,
+            max_per_peer: 100,
+            tuning,
+            kind,
+        };
+        let mut world = setup.world();
+        for pattern in &patterns {
+            let epoch = tuning.epoch.div_ceil(busiest(pattern).max(1));
+            for _ in 0..REST + REST * epoch {
+                round(&mut world, pattern);
+            }
+            let moved = |world: &World| (world.stalls(), world.granted, world.revokes);
+            let before = moved(&world);
+            for _ in 0..4 * epoch + 4 {
+                round(&mut world, pattern);
+            }
+            prop_assert_eq!(moved(&world), before);
+            world.check();
+            at_home(&world);
+        }
+    }
+}
+
+/// Rounds, and epochs, within which the patterns come to rest.
+const REST: u32 = 40;

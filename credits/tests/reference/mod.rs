@@ -1,0 +1,418 @@
+//! The scheme of dynamic credits written down once more, as plainly as its text states it: every peer is visited at the
+//! end of an epoch, nothing is put off, numbers are 64 bits wide. [`Checked`] runs it beside the real one.
+//!
+//! Where the scheme's text leaves something open or is mistaken, it follows what the table of `dynamic` documents. Besides:
+//!
+//! * A request that is tried again asks for the most that it was found short of. (The text computes that once.)
+//! * A reply's own credits are no longer in flight when the end of an epoch that it tells is worked in. (In the text that
+//!   comes first; it decays a number that may be less than what is in flight, so the order doesn't matter there.)
+//! * There is no list. Whoever the real one asks must be somebody who may be asked, and it must ask somebody if there is
+//!   one; nobody who may be asked is passed over for a whole round.
+//! * Counts of stalls and requests have no most. (The real ones stop at 255: more than the tests have.)
+
+use credits::{
+    Bank, CreditByte, Dynamic, FlowControl, Growth, Peer, PeerState, Short, Store, System, Tuning,
+    Violation,
+};
+
+/// Credits that the three bits for extra credits stand for.
+pub(crate) fn worth(tuning: &Tuning, code: u8) -> u16 {
+    match tuning.growth {
+        Growth::Missing => code.into(),
+        Growth::Doubling => [0, 1, 2, 4, 8, 16, 32, 64][usize::from(code)],
+    }
+}
+
+/// The bits for the most credits up to `credits`.
+fn code(tuning: &Tuning, credits: u64) -> u8 {
+    let fits = |code: &u8| u64::from(worth(tuning, *code)) <= credits;
+    (0..=7).rev().find(fits).unwrap_or(0)
+}
+
+#[derive(Clone, Debug, Default)]
+struct Known {
+    loan: u64,
+    send: u64,
+    stalls: u64,
+    in_use: u64,
+    max: u64,
+    revoked: u64,
+    requested: u64,
+    given: u64,
+    sys_msg_in_flight: bool,
+    zero_reply: bool,
+    reached_epoch: bool,
+    /// What the request that waits is short of.
+    need: u64,
+    /// How often others have been asked since it could be asked.
+    passed: u32,
+    all_stalls: u64,
+    all_revoked: u64,
+}
+
+impl Known {
+    fn decay_send(&mut self) {
+        self.stalls /= 4;
+        self.revoked /= 4;
+        self.max = (self.max / 4).max(self.in_use);
+    }
+
+    fn end_of_epoch(&mut self) -> bool {
+        std::mem::take(&mut self.reached_epoch)
+    }
+}
+
+/// What a step that breaks the rules leads to: nothing.
+#[derive(Debug)]
+pub(crate) struct Refused;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Reference {
+    tuning: Tuning,
+    rank: u32,
+    peers: Vec<Known>,
+    bank: u64,
+    received: u64,
+    epochs: u64,
+    wanted: u64,
+    under_way: u64,
+    asked: u64,
+}
+
+impl Reference {
+    pub(crate) fn new(ranks: u32, rank: u32, loan: u16, banked: u32, tuning: Tuning) -> Reference {
+        let known = Known {
+            loan: loan.into(),
+            send: loan.into(),
+            ..Known::default()
+        };
+        Reference {
+            tuning,
+            rank,
+            peers: vec![known; ranks as usize],
+            bank: banked.into(),
+            received: 0,
+            epochs: 0,
+            wanted: 0,
+            under_way: 0,
+            asked: 0,
+        }
+    }
+
+    fn take(&mut self, peer: u32, credits: u8) -> Result<CreditByte, Short> {
+        let known = &mut self.peers[peer as usize];
+        let available = known.send - known.in_use;
+        let ncredit = u64::from(credits);
+        if ncredit > available {
+            let missing = ncredit - available;
+            if known.need == 0 {
+                known.stalls += 1;
+                known.all_stalls += 1;
+            }
+            known.need = known.need.max(missing);
+            let missing = missing as u8;
+            return Err(Short { missing });
+        }
+        known.in_use += ncredit;
+        known.max = known.max.max(known.in_use);
+        let need = std::mem::take(&mut known.need);
+        let ask = match self.tuning.growth {
+            Growth::Missing => need,
+            Growth::Doubling if need == 0 => 0,
+            Growth::Doubling => known.send.max(need),
+        };
+        let extra = code(&self.tuning, ask);
+        Ok(CreditByte::new(known.end_of_epoch(), extra, credits))
+    }
+
+    fn count_request(&mut self) {
+        self.received += 1;
+        if self.received == u64::from(self.tuning.epoch) {
+            self.received = 0;
+            self.asked = 0;
+            self.epochs += 1;
+            for known in &mut self.peers {
+                known.given /= 4;
+                known.requested /= 4;
+                known.zero_reply = false;
+                known.reached_epoch = true;
+            }
+        }
+    }
+
+    fn grant(&mut self, peer: u32, byte: CreditByte) -> CreditByte {
+        self.count_request();
+        let Some(known) = self.peers.get_mut(peer as usize) else {
+            return CreditByte::new(false, 0, byte.credits());
+        };
+        if byte.end_of_epoch() {
+            known.decay_send();
+        }
+        let end_of_epoch = known.end_of_epoch();
+        let mut extra = 0;
+        if byte.extra() > 0 {
+            known.requested += 1;
+            let lender_limit = u64::from(self.tuning.lender_limit);
+            let most = u64::from(self.tuning.max_per_peer);
+            let allowed = u64::from(worth(&self.tuning, byte.extra()))
+                .min(lender_limit.saturating_sub(known.given))
+                .min(most.saturating_sub(known.loan));
+            if self.bank < allowed {
+                let scavenge = u64::from(self.tuning.scavenge);
+                self.wanted = scavenge.saturating_sub(self.under_way);
+            }
+            extra = code(&self.tuning, allowed.min(self.bank));
+            let given = u64::from(worth(&self.tuning, extra));
+            self.bank -= given;
+            known.loan += given;
+            known.given += given;
+        }
+        CreditByte::new(end_of_epoch, extra, byte.credits())
+    }
+
+    fn settle(&mut self, peer: u32, byte: CreditByte) -> Result<(), Refused> {
+        let extra = u64::from(worth(&self.tuning, byte.extra()));
+        let most = u64::from(self.tuning.max_per_peer);
+        let known = self.peers.get_mut(peer as usize).ok_or(Refused)?;
+        if extra > 0 && known.send + extra > most || u64::from(byte.credits()) > known.in_use {
+            return Err(Refused);
+        }
+        known.in_use -= u64::from(byte.credits());
+        known.send += extra;
+        if byte.end_of_epoch() {
+            known.decay_send();
+        }
+        Ok(())
+    }
+
+    fn settle_many(&mut self, peer: u32, credits: u32) -> Result<(), Refused> {
+        let known = self.peers.get_mut(peer as usize).ok_or(Refused)?;
+        known.in_use = known.in_use.checked_sub(credits.into()).ok_or(Refused)?;
+        Ok(())
+    }
+
+    fn on_system(&mut self, peer: u32, message: System) -> Result<Option<System>, Refused> {
+        let minimum = u64::from(self.tuning.minimum);
+        let known = self.peers.get_mut(peer as usize).ok_or(Refused)?;
+        match message {
+            System::Revoke { end_of_epoch } => {
+                if end_of_epoch {
+                    known.decay_send();
+                }
+                let available = known.send.saturating_sub(known.max.max(minimum));
+                let limit = u64::from(self.tuning.revoke_limit);
+                let mut credits = available.min(limit.saturating_sub(known.revoked));
+                if known.stalls > 0 {
+                    credits = 0;
+                }
+                known.send -= credits;
+                known.revoked += credits;
+                known.all_revoked += credits;
+                Ok(Some(System::Return {
+                    credits: credits as u16,
+                    end_of_epoch: known.end_of_epoch(),
+                }))
+            }
+            System::Return {
+                credits,
+                end_of_epoch,
+            } => {
+                let credits = u64::from(credits);
+                if !known.sys_msg_in_flight || credits > known.loan.saturating_sub(minimum) {
+                    return Err(Refused);
+                }
+                known.sys_msg_in_flight = false;
+                self.under_way -= 1;
+                if end_of_epoch {
+                    known.decay_send();
+                }
+                known.loan -= credits;
+                self.bank += credits;
+                known.zero_reply |= credits == 0;
+                Ok(None)
+            }
+        }
+    }
+
+    fn may_ask(&self, peer: u32) -> bool {
+        let known = &self.peers[peer as usize];
+        peer != self.rank
+            && known.loan > u64::from(self.tuning.minimum)
+            && known.requested == 0
+            && !known.sys_msg_in_flight
+            && !known.zero_reply
+    }
+
+    fn wants_to_ask(&self) -> bool {
+        self.wanted > 0 && (0..self.peers.len() as u32).any(|peer| self.may_ask(peer))
+    }
+
+    /// Asks whom the real one has asked, if it has asked somebody; checks that it may, and that it had to.
+    fn next_system(&mut self, asked: Option<u32>) -> Option<System> {
+        let Some(peer) = asked else {
+            if self.wants_to_ask() {
+                assert!(self.asked >= self.pace(), "asks nobody");
+                self.wanted = 0;
+            }
+            return None;
+        };
+        assert!(self.wanted > 0 && self.asked < self.pace());
+        assert!(self.may_ask(peer), "asks rank {peer}");
+        let all = self.peers.len() as u32;
+        for other in 0..all {
+            let passed = self.may_ask(other) && other != peer;
+            let known = &mut self.peers[other as usize];
+            known.passed = if passed { known.passed + 1 } else { 0 };
+            assert!(known.passed < all, "never comes to rank {other}");
+        }
+        self.wanted -= 1;
+        self.asked += 1;
+        self.under_way += 1;
+        let known = &mut self.peers[peer as usize];
+        known.sys_msg_in_flight = true;
+        let end_of_epoch = known.end_of_epoch();
+        Some(System::Revoke { end_of_epoch })
+    }
+
+    fn pace(&self) -> u64 {
+        self.tuning.revokes_per_epoch.into()
+    }
+}
+
+/// The real one and the reference, step by step: the same answers, and the same state behind them.
+#[derive(Debug)]
+pub(crate) struct Checked<S: Store<Value = Peer>, B: Bank> {
+    real: Dynamic<S, B>,
+    reference: Reference,
+}
+
+impl<S: Store<Value = Peer>, B: Bank> Checked<S, B> {
+    pub(crate) fn new(real: Dynamic<S, B>, reference: Reference) -> Self {
+        Checked { real, reference }
+    }
+
+    fn compare(&self, peer: u32) {
+        let reference = &self.reference;
+        assert_eq!(u64::from(self.real.banked()), reference.bank, "bank");
+        assert_eq!(u64::from(self.real.asked()), reference.under_way, "asked");
+        assert_eq!(u64::from(self.real.epoch()), reference.epochs, "epochs");
+        let Some(known) = reference.peers.get(peer as usize) else {
+            return;
+        };
+        let real = self.real.peer_state(peer);
+        let expected = PeerState {
+            loan: known.loan as u16,
+            send: known.send as u16,
+            in_use: known.in_use as u16,
+            max: known.max as u16,
+            stalls: known.stalls as u8,
+            revoked: known.revoked as u16,
+            requested: known.requested as u8,
+            given: known.given as u16,
+            asked: known.sys_msg_in_flight,
+            zero_reply: known.zero_reply,
+        };
+        assert_eq!(real, expected, "the reference's state for peer {peer}");
+        assert_eq!(self.real.stalls(peer), known.all_stalls);
+        assert_eq!(self.real.revoked(peer), known.all_revoked);
+        let available = known.send - known.in_use;
+        assert_eq!(u64::from(self.real.available(peer)), available);
+        assert_eq!(u64::from(self.real.in_flight(peer)), known.in_use);
+        assert_eq!(u64::from(self.real.lent(peer)), known.loan);
+    }
+}
+
+impl<S: Store<Value = Peer>, B: Bank> FlowControl for Checked<S, B> {
+    fn take(&mut self, peer: u32, credits: u8) -> Result<CreditByte, Short> {
+        let real = self.real.take(peer, credits);
+        assert_eq!(real, self.reference.take(peer, credits), "take");
+        self.compare(peer);
+        real
+    }
+
+    fn grant(&mut self, peer: u32, byte: CreditByte) -> CreditByte {
+        let real = self.real.grant(peer, byte);
+        assert_eq!(real, self.reference.grant(peer, byte), "grant");
+        self.compare(peer);
+        real
+    }
+
+    fn settle(&mut self, peer: u32, byte: CreditByte) -> Result<(), Violation> {
+        let real = self.real.settle(peer, byte);
+        let reference = self.reference.settle(peer, byte);
+        assert_eq!(real.is_ok(), reference.is_ok(), "{real:?}");
+        self.compare(peer);
+        real
+    }
+
+    fn settle_many(&mut self, peer: u32, credits: u32) -> Result<(), Violation> {
+        let real = self.real.settle_many(peer, credits);
+        let reference = self.reference.settle_many(peer, credits);
+        assert_eq!(real.is_ok(), reference.is_ok(), "{real:?}");
+        self.compare(peer);
+        real
+    }
+
+    fn on_system(&mut self, peer: u32, message: System) -> Result<Option<System>, Violation> {
+        let real = self.real.on_system(peer, message);
+        let reference = self.reference.on_system(peer, message);
+        match (&real, reference) {
+            (Err(_), Err(Refused)) => {}
+            (Ok(real), Ok(reference)) => assert_eq!(*real, reference),
+            (real, reference) => panic!("{real:?}, the reference {reference:?}"),
+        }
+        self.compare(peer);
+        real
+    }
+
+    fn next_system(&mut self) -> Option<(u32, System)> {
+        let real = self.real.next_system();
+        let (peer, message) = real.unzip();
+        assert_eq!(message, self.reference.next_system(peer));
+        for peer in 0..self.reference.peers.len() {
+            self.compare(peer as u32);
+        }
+        real
+    }
+
+    fn has_system(&self) -> bool {
+        let real = self.real.has_system();
+        assert!(real || !self.reference.wants_to_ask(), "asks nobody");
+        real
+    }
+
+    fn is_stale(&self, peer: u32, credits: u8) -> bool {
+        let real = self.real.is_stale(peer, credits);
+        let known = &self.reference.peers[peer as usize];
+        assert_eq!(real, known.in_use + u64::from(credits) > known.max);
+        real
+    }
+
+    fn available(&self, peer: u32) -> u32 {
+        self.real.available(peer)
+    }
+
+    fn in_flight(&self, peer: u32) -> u32 {
+        self.real.in_flight(peer)
+    }
+
+    fn lent(&self, peer: u32) -> u32 {
+        self.real.lent(peer)
+    }
+
+    fn asked(&self) -> u32 {
+        self.real.asked()
+    }
+
+    fn stalls(&self, peer: u32) -> u64 {
+        self.real.stalls(peer)
+    }
+
+    fn banked(&self) -> u32 {
+        self.real.banked()
+    }
+
+    fn revoked(&self, peer: u32) -> u64 {
+        self.real.revoked(peer)
+    }
+}
