@@ -118,6 +118,16 @@ impl Report {
 /// Looks at every state of a world, or as far as the first that should not be.
 #[must_use]
 pub fn check<F: Flow>(world: World) -> Report {
+    run::<F>(world, HasDiscoveries::AnyFailures)
+}
+
+/// Looks at every state of a world, or as far as the first in which `property` isn't true, whatever else is not.
+#[must_use]
+pub fn find<F: Flow>(world: World, property: &'static str) -> Report {
+    run::<F>(world, HasDiscoveries::AnyOf([property].into()))
+}
+
+fn run<F: Flow>(world: World, enough: HasDiscoveries) -> Report {
     let begin = Instant::now();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let model = Model::<F> {
@@ -126,7 +136,7 @@ pub fn check<F: Flow>(world: World) -> Report {
     };
     let checker = stateright::Model::checker(model)
         .threads(threads)
-        .finish_when(HasDiscoveries::AnyFailures)
+        .finish_when(enough)
         .spawn_bfs()
         .join();
     let found = checker.discoveries();

@@ -1,8 +1,9 @@
-//! Ranks that make a mistake: the checker finds it, and under the right name.
+//! Ranks that make a mistake: the checker finds it, and under the right name. Each property has one that it finds.
 
-use credits::{CreditByte, Dynamic, FlowControl, PeerState, Short, System, Violation};
+use credits::{CreditByte, Dynamic, FlowControl, MAX_CREDITS, PeerState, Short, System, Violation};
 use credits_model::{
-    ASKED, BANK, DEMAND, ENDS, Flow, IN_FLIGHT, LOANS, REFUSED, Report, SENT, World, check, small,
+    ASKED, BANK, BOUNDS, DEMAND, ENDS, Flow, IN_FLIGHT, LOANS, REFUSED, Report, SENT, SPACE, World,
+    check, find, small,
 };
 
 /// Gives back a credit that is in flight.
@@ -21,6 +22,18 @@ const ASKS_IDLY: u8 = 5;
 const FUSSES: u8 = 6;
 /// Sends a second answer to a revoke.
 const ANSWERS_TWICE: u8 = 7;
+/// Sends requests without credits, and keeps no count of them.
+const SENDS_WITHOUT: u8 = 8;
+/// Gives back what is below the minimum too, if it is idle.
+const GIVES_BACK_ALL: u8 = 9;
+/// Asks a peer again that has not answered.
+const ASKS_TWICE: u8 = 10;
+/// Finds fault with every return that brings something.
+const REFUSES: u8 = 11;
+/// Never has the credits that a request was short of once.
+const STARVES: u8 = 12;
+/// Grants an extra credit to a request that did not want any.
+const GRANTS_IDLY: u8 = 13;
 
 /// Ranks that all make mistake `FAULT`, around the true flow control.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -31,7 +44,7 @@ struct Faulty<const FAULT: u8> {
     differs: Vec<u16>,
     /// Credits lost.
     lost: u32,
-    /// Requests received; system messages sent for no reason.
+    /// A system message is to be sent for no reason: 1, or the peer that it is for and 1.
     idle: u32,
 }
 
@@ -48,8 +61,8 @@ impl<const FAULT: u8> Flow for Faulty<FAULT> {
     fn state(&self, peer: u32) -> PeerState {
         let mut state = self.inner.peer_state(peer);
         match FAULT {
-            GIVES_BACK_IN_FLIGHT => state.send -= self.differs[peer as usize],
-            OVERDRAWS => state.loan += self.differs[peer as usize],
+            GIVES_BACK_IN_FLIGHT | GIVES_BACK_ALL => state.send -= self.differs[peer as usize],
+            OVERDRAWS | GRANTS_IDLY => state.loan += self.differs[peer as usize],
             _ => {}
         }
         state
@@ -66,7 +79,13 @@ impl<const FAULT: u8> FlowControl for Faulty<FAULT> {
     }
 
     fn take(&mut self, peer: u32, credits: u8) -> Result<CreditByte, Short> {
-        self.inner.take(peer, credits)
+        if FAULT == STARVES && self.inner.stalls(peer) > 0 {
+            return Err(Short { missing: credits });
+        }
+        match self.inner.take(peer, credits) {
+            Err(_) if FAULT == SENDS_WITHOUT => Ok(CreditByte::new(false, 0, credits)),
+            taken => taken,
+        }
     }
 
     fn grant(&mut self, peer: u32, byte: CreditByte) -> CreditByte {
@@ -75,7 +94,13 @@ impl<const FAULT: u8> FlowControl for Faulty<FAULT> {
             self.differs[peer as usize] += u16::from(byte.extra() - back.extra());
             return CreditByte::new(back.end_of_epoch(), byte.extra(), back.credits());
         }
-        self.idle = u32::from(FAULT == ASKS_IDLY);
+        if FAULT == GRANTS_IDLY && byte.extra() == 0 {
+            self.differs[peer as usize] += 1;
+            return CreditByte::new(back.end_of_epoch(), 1, back.credits());
+        }
+        if FAULT == ASKS_IDLY {
+            self.idle = 1;
+        }
         back
     }
 
@@ -95,6 +120,9 @@ impl<const FAULT: u8> FlowControl for Faulty<FAULT> {
         match (FAULT, message) {
             (LOSES, System::Return { credits, .. }) => self.lost += u32::from(credits),
             (ASKS_IDLY, System::Return { .. }) => return Ok(None),
+            (REFUSES, System::Return { credits, .. }) if credits > 0 => {
+                return Err(Violation::UnexpectedReturn { peer, credits });
+            }
             (ANSWERS_TWICE, System::Return { credits: 0, .. }) => {
                 // The one that it asked takes its answer for a question, as it were.
                 let _ = self.inner.on_system(peer, message);
@@ -117,6 +145,12 @@ impl<const FAULT: u8> FlowControl for Faulty<FAULT> {
                 self.differs[peer as usize] += more;
                 more
             }
+            GIVES_BACK_ALL => {
+                let state = self.state(peer);
+                let more = if state.in_use == 0 { state.send } else { 0 };
+                self.differs[peer as usize] += more;
+                more
+            }
             MISCOUNTS => 1,
             _ => 0,
         };
@@ -128,7 +162,14 @@ impl<const FAULT: u8> FlowControl for Faulty<FAULT> {
 
     fn next_system(&mut self) -> Option<(u32, System)> {
         let next = self.inner.next_system();
-        if next.is_none() && std::mem::take(&mut self.idle) > 0 {
+        if let (ASKS_TWICE, Some((peer, _))) = (FAULT, next) {
+            self.idle = peer + 1;
+        } else if FAULT == ASKS_TWICE && self.idle > 0 {
+            let peer = std::mem::take(&mut self.idle) - 1;
+            let end_of_epoch = false;
+            return Some((peer, System::Revoke { end_of_epoch }));
+        }
+        if FAULT == ASKS_IDLY && next.is_none() && std::mem::take(&mut self.idle) > 0 {
             let end_of_epoch = false;
             return Some((0, System::Revoke { end_of_epoch }));
         }
@@ -140,7 +181,11 @@ impl<const FAULT: u8> FlowControl for Faulty<FAULT> {
     }
 
     fn available(&self, peer: u32) -> u32 {
-        self.inner.available(peer)
+        match FAULT {
+            STARVES if self.inner.stalls(peer) > 0 => 0,
+            SENDS_WITHOUT => u32::from(MAX_CREDITS),
+            _ => self.inner.available(peer),
+        }
     }
 
     fn in_flight(&self, peer: u32) -> u32 {
@@ -165,55 +210,91 @@ fn world() -> World {
     small().remove(1)
 }
 
-/// Checks ranks with a fault: it breaks one of the properties that are named, maybe others besides.
-fn finds<const FAULT: u8>(properties: &[&str]) {
-    let report = check::<Faulty<FAULT>>(world());
+/// Checks ranks with a fault, as far as the first state that lacks the property.
+fn finds<const FAULT: u8>(property: &'static str) {
+    let mut world = world();
+    if FAULT == SENDS_WITHOUT {
+        // More requests than a rank has credits.
+        world.requests[0].costs = vec![1; world.total() as usize + 1];
+    }
+    let report = find::<Faulty<FAULT>>(world, property);
+    let Report {
+        failures, states, ..
+    } = &report;
     assert!(
-        report.failed().any(|name| properties.contains(&name)),
-        "{:#?} in {} states",
-        report.failures,
-        report.states
+        report.failed().any(|name| name == property),
+        "{failures:#?} in {states} states"
     );
 }
 
 #[test]
 fn giving_back_credits_in_flight_is_found() {
-    finds::<GIVES_BACK_IN_FLIGHT>(&[IN_FLIGHT]);
-}
-
-#[test]
-fn miscounted_returns_are_found() {
-    finds::<MISCOUNTS>(&[LOANS]);
-}
-
-#[test]
-fn lending_more_than_the_bank_has_is_found() {
-    finds::<OVERDRAWS>(&[BANK]);
-}
-
-#[test]
-fn lost_credits_are_found() {
-    finds::<LOSES>(&[BANK]);
+    finds::<GIVES_BACK_IN_FLIGHT>(IN_FLIGHT);
 }
 
 #[test]
 fn credits_settled_twice_are_found() {
-    finds::<SETTLES_TWICE>(&[IN_FLIGHT, REFUSED]);
+    finds::<SETTLES_TWICE>(IN_FLIGHT);
 }
 
 #[test]
-fn asking_without_need_is_found() {
-    finds::<ASKS_IDLY>(&[DEMAND]);
+fn miscounted_returns_are_found() {
+    finds::<MISCOUNTS>(LOANS);
 }
 
 #[test]
-fn endless_business_is_found() {
-    finds::<FUSSES>(&[ENDS]);
+fn lending_more_than_the_bank_has_is_found() {
+    finds::<OVERDRAWS>(BANK);
+}
+
+#[test]
+fn lost_credits_are_found() {
+    finds::<LOSES>(BANK);
+}
+
+#[test]
+fn requests_without_credits_are_found_to_overflow() {
+    finds::<SENDS_WITHOUT>(SPACE);
+}
+
+#[test]
+fn giving_back_below_the_minimum_is_found() {
+    finds::<GIVES_BACK_ALL>(BOUNDS);
+}
+
+#[test]
+fn asking_twice_is_found() {
+    finds::<ASKS_TWICE>(ASKED);
 }
 
 #[test]
 fn answers_to_nothing_are_found() {
-    finds::<ANSWERS_TWICE>(&[ASKED, REFUSED]);
+    finds::<ANSWERS_TWICE>(ASKED);
+}
+
+#[test]
+fn honest_returns_that_are_refused_are_found() {
+    finds::<REFUSES>(REFUSED);
+}
+
+#[test]
+fn asking_without_need_is_found() {
+    finds::<ASKS_IDLY>(DEMAND);
+}
+
+#[test]
+fn granting_what_nobody_wanted_is_found() {
+    finds::<GRANTS_IDLY>(DEMAND);
+}
+
+#[test]
+fn endless_business_is_found() {
+    finds::<FUSSES>(ENDS);
+}
+
+#[test]
+fn a_request_that_is_never_sent_is_found() {
+    finds::<STARVES>(SENT);
 }
 
 #[test]
