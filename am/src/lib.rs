@@ -1,8 +1,8 @@
 //! Active messages without a network: what an active message (AM) is, how it looks on the wire, which handler it runs
 //! and what that handler may do.
 //!
-//! The crate does no I/O, reads no clock, starts no thread and takes no lock; nothing allocates after construction. The
-//! engine drives it:
+//! The crate does no I/O, reads no clock, starts no thread and takes no lock; after construction nothing allocates but the
+//! pairing of longs. The engine drives it:
 //!
 //! * sending: [`Header::encode`] gives the match bits and the header data, [`Body::write_args`] (and [`Long::write`]) the
 //!   front of the body; the payload follows at [`Body::payload_offset`];

@@ -3,6 +3,9 @@
 //! A long whose data does not fit its header's message is two messages, which may arrive in either order. Both carry the
 //! sender's LID ("long id"); the half that comes first waits in the receiver's [`LidCache`] for the other.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use crate::{LID_MASK, NO_LID, Rank};
 
 /// A sender's LIDs: 24 bits, never [`NO_LID`], starting over after 2^24 − 1.
@@ -53,39 +56,25 @@ pub enum Pairing<T> {
 
 /// The halves of longs that wait for the other half.
 ///
-/// A hash table with open addressing (linear probing, entries moved up on removal), twice as large as its capacity, so
-/// that searches end soon; it never grows.
+/// A map that grows with what waits, up to its capacity: in a large job the capacity, which follows from the credits of
+/// all peers, is far more than ever waits at once.
 #[derive(Clone, Debug)]
 pub struct LidCache<T> {
-    /// A power of two of them; at least half are always empty.
-    slots: Box<[Slot<T>]>,
+    /// By source and LID; the header's part if it is the header that waits.
+    waiting: HashMap<(Rank, u32), Option<T>>,
     capacity: usize,
-    len: usize,
-}
-
-#[derive(Clone, Debug)]
-enum Slot<T> {
-    Empty,
-    /// The key, and the header's part if it is the header that waits.
-    Waiting(u64, Option<T>),
-}
-
-const fn key(source: Rank, lid: u32) -> u64 {
-    (source as u64) << 32 | (lid & LID_MASK) as u64
 }
 
 impl<T> LidCache<T> {
-    /// A cache in which up to `capacity` halves can wait.
+    /// A cache in which up to `capacity` halves can wait. No memory is taken before one does.
     ///
     /// As each long with separate data costs its sender two credits, half of the credits lent, plus one for each chunk
     /// that a reply may come to, is always enough.
     #[must_use]
     pub fn new(capacity: usize) -> LidCache<T> {
-        let slots = (capacity.max(1) * 2).next_power_of_two();
         LidCache {
-            slots: (0..slots).map(|_| Slot::Empty).collect(),
+            waiting: HashMap::new(),
             capacity,
-            len: 0,
         }
     }
 
@@ -97,97 +86,48 @@ impl<T> LidCache<T> {
 
     /// Halves that wait now.
     #[must_use]
-    pub const fn len(&self) -> usize {
-        self.len
+    pub fn len(&self) -> usize {
+        self.waiting.len()
     }
 
     /// Whether none waits.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.len == 0
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
     }
 
     /// The header of long `lid` from `source` has arrived; `header` is what its handler will need.
     pub fn arrive_header(&mut self, source: Rank, lid: u32, header: T) -> Pairing<T> {
-        self.arrive(key(source, lid), Some(header))
+        self.arrive(source, lid, Some(header))
     }
 
     /// The data of long `lid` from `source` has arrived.
     pub fn arrive_data(&mut self, source: Rank, lid: u32) -> Pairing<T> {
-        self.arrive(key(source, lid), None)
+        self.arrive(source, lid, None)
     }
 
-    fn arrive(&mut self, key: u64, half: Option<T>) -> Pairing<T> {
-        let mut at = self.home(key);
-        loop {
-            match &self.slots[at] {
-                Slot::Empty => break,
-                Slot::Waiting(found, _) if *found != key => at = self.after(at),
-                Slot::Waiting(_, waiting) if waiting.is_some() == half.is_some() => {
-                    return Pairing::Duplicate(half);
-                }
-                Slot::Waiting(..) => {
-                    let waiting = self.remove(at);
-                    return match half.or(waiting) {
-                        Some(header) => Pairing::Ready(header),
-                        None => Pairing::Duplicate(None),
-                    };
-                }
+    fn arrive(&mut self, source: Rank, lid: u32, half: Option<T>) -> Pairing<T> {
+        let room = self.waiting.len() < self.capacity;
+        match self.waiting.entry((source, lid & LID_MASK)) {
+            Entry::Occupied(first) if first.get().is_some() == half.is_some() => {
+                Pairing::Duplicate(half)
             }
+            Entry::Occupied(first) => match half.or(first.remove()) {
+                Some(header) => Pairing::Ready(header),
+                None => Pairing::Duplicate(None),
+            },
+            Entry::Vacant(place) if room => {
+                place.insert(half);
+                Pairing::Wait
+            }
+            Entry::Vacant(_) => Pairing::Full(half),
         }
-        if self.len == self.capacity {
-            return Pairing::Full(half);
-        }
-        self.slots[at] = Slot::Waiting(key, half);
-        self.len += 1;
-        Pairing::Wait
     }
 
     /// Forgets all halves from `source`, which is known to be gone, and says how many there were.
     pub fn forget(&mut self, source: Rank) -> usize {
-        let before = self.len;
-        let mut at = 0;
-        while at < self.slots.len() {
-            match self.slots[at] {
-                // Another may have moved up to this place, so look at it again.
-                Slot::Waiting(key, _) if (key >> 32) as Rank == source => drop(self.remove(at)),
-                _ => at += 1,
-            }
-        }
-        before - self.len
-    }
-
-    /// Empties the slot and moves up those behind it that were displaced by it (Knuth's algorithm R), so that no search
-    /// stops too early.
-    fn remove(&mut self, at: usize) -> Option<T> {
-        let removed = std::mem::replace(&mut self.slots[at], Slot::Empty);
-        self.len -= 1;
-        let mask = self.slots.len() - 1;
-        let (mut hole, mut at) = (at, at);
-        loop {
-            at = self.after(at);
-            let Slot::Waiting(key, _) = self.slots[at] else {
-                break;
-            };
-            // May move to the hole unless its home lies cyclically behind the hole.
-            let displaced = at.wrapping_sub(self.home(key)) & mask;
-            if displaced >= at.wrapping_sub(hole) & mask {
-                self.slots.swap(hole, at);
-                hole = at;
-            }
-        }
-        match removed {
-            Slot::Waiting(_, half) => half,
-            Slot::Empty => None,
-        }
-    }
-
-    fn home(&self, key: u64) -> usize {
-        // Fibonacci hashing: the high bits of the product depend on all bits of the key.
-        (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & (self.slots.len() - 1)
-    }
-
-    fn after(&self, at: usize) -> usize {
-        (at + 1) & (self.slots.len() - 1)
+        let before = self.waiting.len();
+        self.waiting.retain(|&(from, _), _| from != source);
+        before - self.waiting.len()
     }
 }

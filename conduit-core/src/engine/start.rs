@@ -153,7 +153,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let chunks =
             ni.region_create((settings.sb_chunks + settings.rpl_chunks) as usize * chunk)?;
 
-        let sys_eq = ni.eq_create(2 * size as usize + 10)?;
+        // From each peer at most two messages about credits, a revoke and a return, and two about the end of the job.
+        let sys_eq = ni.eq_create(4 * size as usize + 10)?;
         let safe_eq = ni.eq_create(safe_slots(size, &plan, settings))?;
         let (least, most) = AM_SLOTS_EACH;
         let am_eq = ni.eq_create((AM_SLOTS / size as usize).clamp(least, most))?;
