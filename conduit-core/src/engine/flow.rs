@@ -47,6 +47,8 @@ pub(crate) struct Flow<M: Mode> {
     parts: Box<[M::Lock<Part<M>>]>,
     /// Number of parts, a power of two, less one.
     mask: u32,
+    /// The part that may ask a peer for credits first: each in turn, else the peers of the last are never asked.
+    turn: AtomicU32,
     /// Requests without a reply yet, to all peers.
     outstanding: AtomicU32,
     limit: u32,
@@ -77,6 +79,7 @@ impl<M: Mode> Flow<M> {
         Self {
             parts: parts.collect(),
             mask: count - 1,
+            turn: AtomicU32::new(0),
             outstanding: AtomicU32::new(0),
             limit,
         }
@@ -192,9 +195,14 @@ impl<M: Mode> Flow<M> {
 
     /// The next system message to send.
     pub(crate) fn next_system(&self) -> Option<(Rank, System)> {
-        self.parts
-            .iter()
-            .find_map(|part| part.lock().policy.next_system())
+        let first = self.turn.load(Relaxed);
+        (0..self.parts.len() as u32).find_map(|step| {
+            let number = first.wrapping_add(step) & self.mask;
+            let message = self.parts[number as usize].lock().policy.next_system()?;
+            // Two threads at once may give a part two turns, which does no harm.
+            self.turn.store(number + 1, Relaxed);
+            Some(message)
+        })
     }
 
     /// Whether there may be one.
@@ -252,6 +260,41 @@ mod tests {
     fn budget() {
         the_budget_limits_requests_and_collect_gives_it_back::<Seq>();
         the_budget_limits_requests_and_collect_gives_it_back::<Par>();
+    }
+
+    #[test]
+    fn peers_of_all_parts_are_asked_in_turn() {
+        let overrides = credits::Overrides {
+            credits_per_peer: Some(8),
+            banked: Some(0),
+            dynamic: true,
+            buffer_chunks: 8,
+            tuning: credits::Tuning {
+                lender_limit: u16::MAX,
+                ..credits::Tuning::default()
+            },
+            ..credits::Overrides::default()
+        };
+        let scale = credits::Scale::for_chunk(1024).unwrap();
+        let plan = Plan::new(5, scale, &overrides).unwrap();
+        let flow: Flow<Par> = Flow::new(&plan, 0, 100);
+        assert!(flow.parts.len() >= 4);
+        let mut asked = std::collections::BTreeSet::new();
+        for _ in 0..40 {
+            // Rank 1 has stalled: it wants what the bank does not have.
+            flow.grant(1, CreditByte::new(false, 1, 1));
+            while let Some((peer, message)) = flow.next_system() {
+                assert!(matches!(message, System::Revoke { .. }));
+                asked.insert(peer);
+                // It gives back a credit, which goes to rank 1.
+                let answer = System::Return {
+                    credits: 1,
+                    end_of_epoch: false,
+                };
+                flow.on_system(peer, answer).unwrap();
+            }
+        }
+        assert_eq!(asked.into_iter().collect::<Vec<_>>(), [2, 3, 4]);
     }
 
     #[test]
