@@ -279,13 +279,13 @@ mod tests {
         let plan = Plan::new(5, scale, &overrides).unwrap();
         let flow: Flow<Par> = Flow::new(&plan, 0, 100);
         assert!(flow.parts.len() >= 4);
-        let mut asked = std::collections::BTreeSet::new();
+        let mut asked = Vec::new();
         for _ in 0..40 {
             // Rank 1 has stalled: it wants what the bank does not have.
             flow.grant(1, CreditByte::new(false, 1, 1));
             while let Some((peer, message)) = flow.next_system() {
                 assert!(matches!(message, System::Revoke { .. }));
-                asked.insert(peer);
+                asked.push(peer);
                 // It gives back a credit, which goes to rank 1.
                 let answer = System::Return {
                     credits: 1,
@@ -294,7 +294,7 @@ mod tests {
                 flow.on_system(peer, answer).unwrap();
             }
         }
-        assert_eq!(asked.into_iter().collect::<Vec<_>>(), [2, 3, 4]);
+        assert_eq!(asked[..6], [2, 3, 4, 2, 3, 4]);
     }
 
     #[test]
