@@ -78,31 +78,70 @@ impl Body {
         body: &'a [u8],
         single: &'a mut u32,
     ) -> Result<(&'a [u32], &'a [u8]), HeaderError> {
-        let nargs = usize::from(header.nargs);
+        Layout::of(header)?.read(header.arg0, body, single)
+    }
+}
+
+/// Where the parts of a body are: what follows from an AM's flags and its number of arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    nargs: usize,
+    /// Bytes of arguments in the body.
+    args: usize,
+    /// Where the payload starts.
+    payload: usize,
+    /// Bytes that there are at least.
+    needed: usize,
+}
+
+impl Layout {
+    /// The layout of bodies of AMs with this header's flags and number of arguments.
+    ///
+    /// # Errors
+    /// When the header has more than [`MAX_ARGS`] arguments.
+    #[inline]
+    pub const fn of(header: &Header) -> Result<Layout, HeaderError> {
+        let nargs = header.nargs as usize;
         if nargs > MAX_ARGS {
             return Err(HeaderError::TooManyArgs {
                 nargs: header.nargs,
             });
         }
-        let offset = Body::payload_offset(header.flags, nargs);
-        let needed = match header.flags.contains(Flags::SHORT) {
-            true if nargs > 1 => nargs * 4,
-            true => 0,
-            false => offset,
-        };
-        if body.len() < needed {
+        let args = if nargs > 1 { nargs * 4 } else { 0 };
+        let payload = Body::payload_offset(header.flags, nargs);
+        let short = header.flags.contains(Flags::SHORT);
+        Ok(Layout {
+            nargs,
+            args,
+            payload,
+            needed: if short { args } else { payload },
+        })
+    }
+
+    /// The arguments and the payload of a body, as [`Body::read_args`].
+    ///
+    /// # Errors
+    /// When the body ends before the payload would start (a short's: before the arguments end) or isn't aligned to 4.
+    #[inline(always)]
+    pub fn read<'a>(
+        &self,
+        arg0: u32,
+        body: &'a [u8],
+        single: &'a mut u32,
+    ) -> Result<(&'a [u32], &'a [u8]), HeaderError> {
+        if body.len() < self.needed {
             return Err(HeaderError::BodyTooShort {
                 length: body.len(),
-                needed,
+                needed: self.needed,
             });
         }
-        let args = if nargs > 1 {
-            <[u32]>::ref_from_bytes(&body[..nargs * 4]).map_err(|_| HeaderError::Misaligned)?
+        let args = if self.nargs > 1 {
+            <[u32]>::ref_from_bytes(&body[..self.args]).map_err(|_| HeaderError::Misaligned)?
         } else {
-            *single = header.arg0;
-            &std::slice::from_ref(single)[..nargs]
+            *single = arg0;
+            &std::slice::from_ref(single)[..self.nargs]
         };
-        Ok((args, body.get(offset..).unwrap_or(&[])))
+        Ok((args, body.get(self.payload..).unwrap_or(&[])))
     }
 }
 

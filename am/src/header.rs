@@ -133,18 +133,18 @@ impl Header {
         }
     }
 
-    /// The header in these words if it is a sound one with exactly these flags. Where they are a constant, so is all
-    /// that follows from them.
-    #[inline(always)]
+    /// [`arg0`](Header::arg0) in header data.
+    #[inline]
     #[must_use]
-    pub const fn decode_as(flags: Flags, match_bits: u64, hdr_data: u64) -> Option<Header> {
-        let expected = (op::AM as u64) << 4 | (flags.bits() as u64) << 8;
-        let header = Header::with_flags(flags, match_bits, hdr_data);
-        if match_bits & 0xFFF0 == expected && header.is_sound() {
-            Some(header)
-        } else {
-            None
-        }
+    pub const fn arg0_in(hdr_data: u64) -> u32 {
+        hdr_data as u32
+    }
+
+    /// [`credit`](Header::credit) in header data.
+    #[inline]
+    #[must_use]
+    pub const fn credit_in(hdr_data: u64) -> u8 {
+        (hdr_data >> 32) as u8
     }
 
     #[inline(always)]
@@ -154,8 +154,8 @@ impl Header {
             handler: (match_bits >> 16) as u8,
             nargs: (match_bits >> 24) as u8,
             chunk: (match_bits >> 32) as u32,
-            arg0: hdr_data as u32,
-            credit: (hdr_data >> 32) as u8,
+            arg0: Header::arg0_in(hdr_data),
+            credit: Header::credit_in(hdr_data),
             lid: (hdr_data >> 40) as u32,
         }
     }

@@ -75,7 +75,7 @@ pub mod op;
 pub mod select;
 mod token;
 
-pub use body::{Body, Long};
+pub use body::{Body, Layout, Long};
 pub use context::{Context, ContextError, Operation};
 pub use flags::{Category, Flags, Role};
 pub use header::{DataHeader, Header, HeaderError, LID_BITS, LID_MASK, NO_CHUNK, NO_LID};

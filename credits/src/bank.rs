@@ -42,8 +42,8 @@ pub trait Bank: Debug + Sized {
     /// Requests received since the start, epochs being of `length`.
     fn received(&self, length: u32) -> u64;
 
-    /// A request has been received, one of `length` that make an epoch.
-    fn note_request(&mut self, length: u32);
+    /// So many requests have been received, of `length` that make an epoch.
+    fn note_requests(&mut self, requests: u32, length: u32);
 
     /// The bank was short: up to `peers` peers should be asked at a time.
     fn want(&mut self, peers: u32);
@@ -155,10 +155,10 @@ impl Bank for OwnBank {
     }
 
     #[inline]
-    fn note_request(&mut self, length: u32) {
-        self.received += 1;
-        if self.received >= length {
-            self.received = 0;
+    fn note_requests(&mut self, requests: u32, length: u32) {
+        self.received += requests;
+        while self.received >= length {
+            self.received -= length;
             self.asking.asked = 0;
             self.epoch = self.epoch.wrapping_add(1);
         }
@@ -267,11 +267,15 @@ impl Bank for Arc<SharedBank> {
     }
 
     #[inline]
-    fn note_request(&mut self, length: u32) {
-        let received = self.received.fetch_add(1, Relaxed) + 1;
-        if received.is_multiple_of(u64::from(length)) {
+    fn note_requests(&mut self, requests: u32, length: u32) {
+        let requests = u64::from(requests);
+        let before = self.received.fetch_add(requests, Relaxed);
+        let (left, length) = (before % u64::from(length), u64::from(length));
+        if left + requests >= length {
             self.change(|asking| asking.asked = 0);
-            self.epoch.fetch_add(1, Relaxed);
+            // Fits: no more than the requests.
+            self.epoch
+                .fetch_add(((left + requests) / length) as u32, Relaxed);
         }
     }
 
@@ -306,7 +310,7 @@ mod tests {
     enum Step {
         Withdraw(u32),
         Deposit(u32),
-        Request,
+        Requests(u32),
         Want(u32),
         Begin,
         End,
@@ -316,7 +320,7 @@ mod tests {
         let step = prop_oneof![
             (0u32..50).prop_map(Step::Withdraw),
             (0u32..50).prop_map(Step::Deposit),
-            Just(Step::Request),
+            (1u32..20).prop_map(Step::Requests),
             (0u32..5).prop_map(Step::Want),
             Just(Step::Begin),
             Just(Step::End),
@@ -337,9 +341,9 @@ mod tests {
                         own.deposit(credits);
                         part.deposit(credits);
                     }
-                    Step::Request => {
-                        own.note_request(length);
-                        part.note_request(length);
+                    Step::Requests(requests) => {
+                        own.note_requests(requests, length);
+                        part.note_requests(requests, length);
                     }
                     Step::Want(peers) => {
                         own.want(peers);
@@ -375,7 +379,7 @@ mod tests {
                             let back = held.min(round % 5);
                             held -= back;
                             part.deposit(back);
-                            part.note_request(100);
+                            part.note_requests(1, 100);
                         }
                         held
                     })

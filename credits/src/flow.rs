@@ -22,10 +22,32 @@ pub trait FlowControl {
     /// When `peer` is not a rank of the job.
     fn take(&mut self, peer: u32, credits: u8) -> Result<CreditByte, Short>;
 
+    /// Sender: [`take`](FlowControl::take) in the common case, by fewer steps: at least these credits are at hand,
+    /// [nothing is stale](FlowControl::is_stale), and the byte is [plain](CreditByte::is_plain). `None` says nothing, and
+    /// changes nothing.
+    ///
+    /// # Panics
+    /// As [`take`](FlowControl::take).
+    #[inline]
+    fn take_quickly(&mut self, peer: u32, credits: u8) -> Option<CreditByte> {
+        let _ = (peer, credits);
+        None
+    }
+
     /// Receiver: a request from `peer` carried `byte`; gives the byte that goes back with its reply. To be called once
     /// for each request, when its handler has run or replies. Only [plain](CreditByte::is_plain) bytes may be coalesced.
     #[must_use]
     fn grant(&mut self, peer: u32, byte: CreditByte) -> CreditByte;
+
+    /// Receiver: the same for `requests` requests from `peer` at once, all with [plain](CreditByte::is_plain) bytes: the
+    /// credits go back as they came, and the answer is whether one reply has to tell that we have ended an epoch.
+    #[inline]
+    #[must_use]
+    fn grant_plain(&mut self, peer: u32, requests: u32) -> bool {
+        (0..requests).fold(false, |end_of_epoch, _| {
+            end_of_epoch | self.grant(peer, CreditByte::default()).end_of_epoch()
+        })
+    }
 
     /// Sender: a reply from `peer` brought `byte` back.
     ///

@@ -69,9 +69,19 @@ impl<B: Bank> FlowControl for Policy<B> {
         each!(self, flow => flow.take(peer, credits))
     }
 
+    #[inline(always)]
+    fn take_quickly(&mut self, peer: u32, credits: u8) -> Option<CreditByte> {
+        each!(self, flow => flow.take_quickly(peer, credits))
+    }
+
     #[inline]
     fn grant(&mut self, peer: u32, byte: CreditByte) -> CreditByte {
         each!(self, flow => flow.grant(peer, byte))
+    }
+
+    #[inline]
+    fn grant_plain(&mut self, peer: u32, requests: u32) -> bool {
+        each!(self, flow => flow.grant_plain(peer, requests))
     }
 
     #[inline]

@@ -100,6 +100,17 @@ impl<S: Store<Value = Loan>> FlowControl for Static<S> {
     }
 
     #[inline]
+    fn take_quickly(&mut self, peer: u32, credits: u8) -> Option<CreditByte> {
+        let peer = self.peers.get_mut(self.part.place(peer));
+        let in_use = u32::from(peer.in_use) + u32::from(credits);
+        let quick = in_use <= u32::from(self.loan) && peer.need == 0;
+        if quick {
+            peer.in_use = in_use as u16;
+        }
+        quick.then(|| CreditByte::new(false, 0, credits))
+    }
+
+    #[inline]
     fn grant(&mut self, _peer: u32, byte: CreditByte) -> CreditByte {
         CreditByte::new(false, 0, byte.credits())
     }

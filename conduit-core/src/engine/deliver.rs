@@ -11,7 +11,7 @@ use credits::{CreditByte, Violation};
 use super::hand::Hand;
 use super::poll::Inbox;
 use super::{Engine, Error, Result};
-use crate::ni::{Capabilities, Ni, PutEvent, Rank};
+use crate::ni::{Ni, PutEvent, Rank};
 use crate::threads::Mode;
 
 /// What a client registers: called with each message for its id, on whatever thread polls.
@@ -156,7 +156,7 @@ impl<N: Ni, M: Mode> Handlers<N, M> {
     }
 
     #[inline]
-    fn table(&self) -> Option<&Table<Handler<N, M>>> {
+    pub(super) fn table(&self) -> Option<&Table<Handler<N, M>>> {
         let table = self.current.load(Acquire);
         // SAFETY: null, or one of the boxes in `all`, which are neither moved nor dropped nor changed while `self` lives.
         unsafe { table.as_ref() }
@@ -226,59 +226,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             })
     }
 
-    /// A message in a request buffer.
-    #[inline(always)]
-    pub(super) fn on_request(&self, message: Arrived<'_>, inbox: &mut Inbox, hand: &Hand) {
-        // Nearly all requests have one of these flags. With the flags for a constant, most questions about the message are
-        // answered when the program is compiled.
-        const SHORT: Flags = Flags::SHORT.union(Flags::REQUEST).union(Flags::NO_CHUNK);
-        const MEDIUM: Flags = Flags::MEDIUM.union(Flags::REQUEST).union(Flags::NO_CHUNK);
-        let Arrived {
-            match_bits,
-            hdr_data,
-            ..
-        } = message;
-        let done = if let Some(header) = Header::decode_as(SHORT, match_bits, hdr_data) {
-            self.request_arrived(message, &header, inbox, hand)
-        } else if let Some(header) = Header::decode_as(MEDIUM, match_bits, hdr_data) {
-            self.request_arrived(message, &header, inbox, hand)
-        } else {
-            self.rare_request(
-                message.source,
-                match_bits,
-                hdr_data,
-                message.data,
-                inbox,
-                hand,
-            )
-        };
-        if let Err(bad) = done {
-            self.bad(message.source, bad);
-        }
-    }
-
-    #[inline(never)]
-    fn rare_request(
-        &self,
-        source: Rank,
-        match_bits: u64,
-        hdr_data: u64,
-        data: &[u8],
-        inbox: &mut Inbox,
-        hand: &Hand,
-    ) -> Result<(), Bad> {
-        let header = Header::decode(match_bits, hdr_data)?;
-        let message = Arrived {
-            source,
-            match_bits,
-            hdr_data,
-            data,
-        };
-        self.request_arrived(message, &header, inbox, hand)
-    }
-
-    #[inline(always)]
-    fn request_arrived(
+    /// A request, in the general way.
+    pub(super) fn request_arrived(
         &self,
         message: Arrived<'_>,
         header: &Header,
@@ -401,7 +350,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(Payload::Long { offset, length })
     }
 
-    #[inline(always)]
     fn run_request(
         &self,
         source: Rank,
@@ -414,19 +362,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let token = am::Token::new(source, header);
         self.run(header, &token, args, payload, Some(hand))?;
         if token.owes_reply() {
-            let back = self.grant(source, header.credit);
-            let coalesced = back.is_plain()
-                && header.flags.contains(Flags::NO_CHUNK)
-                && self
-                    .ni
-                    .reach(source)
-                    .capabilities
-                    .contains(Capabilities::WINDOW);
-            if coalesced {
-                inbox.give_back(source, back.credits());
-            } else {
-                self.reply_implied(&token, back, hand);
-            }
+            self.end_request(&token, inbox, hand);
         }
         Ok(())
     }
@@ -446,9 +382,24 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             .and_then(|table| table.get(header.handler))
             .ok_or(Bad::NoHandler { id: header.handler })?;
         entry.check(header)?;
+        self.call(&entry.handler, header.handler, token, args, payload, hand);
+        Ok(())
+    }
+
+    /// Runs a handler that has been found to be the right one.
+    #[inline(always)]
+    pub(super) fn call(
+        &self,
+        handler: &Handler<N, M>,
+        id: u8,
+        token: &am::Token,
+        args: &[u32],
+        payload: Payload<'_>,
+        hand: Option<&Hand>,
+    ) {
         let _entered = cfg!(debug_assertions).then(|| context::Entered::new(token.context()));
-        let panicking = Panicking(self, header.handler);
-        (entry.handler)(&Call {
+        let panicking = Panicking(self, id);
+        handler(&Call {
             engine: self,
             token,
             hand,
@@ -456,7 +407,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             payload,
         });
         std::mem::forget(panicking);
-        Ok(())
     }
 
     /// A message in a reply buffer or in the chunk of its request.
@@ -494,7 +444,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     #[cold]
-    fn bad(&self, source: Rank, bad: Bad) {
+    pub(super) fn bad(&self, source: Rank, bad: Bad) {
         self.fail(self.bad_message(source, bad.to_string()));
     }
 

@@ -24,18 +24,18 @@ impl Returned {
         self.0
     }
 
-    pub(crate) fn add(self, credits: u8) -> Self {
-        let credits = (self.0 as u32).wrapping_add(u32::from(credits));
-        let requests = ((self.0 >> 32) as u32).wrapping_add(1);
-        Self(u64::from(requests) << 32 | u64::from(credits))
+    /// One sum: what the low half carries into the high one, the difference of two counts takes out again.
+    pub(crate) fn add(self, requests: u32, credits: u32) -> Self {
+        Self(
+            self.0
+                .wrapping_add(u64::from(requests) << 32 | u64::from(credits)),
+        )
     }
 
     /// `(credits, requests)` given back between `earlier` and now.
     fn since(self, earlier: Self) -> (u32, u32) {
-        (
-            (self.0 as u32).wrapping_sub(earlier.0 as u32),
-            ((self.0 >> 32) as u32).wrapping_sub((earlier.0 >> 32) as u32),
-        )
+        let difference = self.0.wrapping_sub(earlier.0);
+        (difference as u32, (difference >> 32) as u32)
     }
 }
 
@@ -125,10 +125,24 @@ impl<M: Mode> Flow<M> {
     #[inline]
     pub(crate) fn take(&self, peer: Rank, credits: u8) -> Option<CreditByte> {
         let mut part = self.part(peer);
+        if !self.begin_request() {
+            return None;
+        }
+        let byte = part.policy.take_quickly(peer, credits);
+        match byte {
+            Some(_) => byte,
+            None => self.take_fresh(&mut part, peer, credits),
+        }
+    }
+
+    /// [`Self::take`] where there is more to it. The place in the budget is held.
+    #[cold]
+    fn take_fresh(&self, part: &mut Part<M>, peer: Rank, credits: u8) -> Option<CreditByte> {
+        self.end_requests(1);
         if part.policy.is_stale(peer, credits) {
             return None;
         }
-        self.take_from(&mut part, peer, credits)
+        self.take_from(part, peer, credits)
     }
 
     /// The same, after the peer's counter has been read. A request that gets no credits has stalled.
@@ -155,6 +169,15 @@ impl<M: Mode> Flow<M> {
         let mut part = self.part(peer);
         let back = part.policy.grant(peer, byte);
         (back, part.policy.has_system())
+    }
+
+    /// As many requests from `peer`, all with plain bytes, have been handled: whether one reply has to say that this rank
+    /// has ended an epoch, and whether system messages are to be sent.
+    #[inline]
+    pub(crate) fn grant_plain(&self, peer: Rank, requests: u32) -> (bool, bool) {
+        let mut part = self.part(peer);
+        let end_of_epoch = part.policy.grant_plain(peer, requests);
+        (end_of_epoch, part.policy.has_system())
     }
 
     /// A reply has come.
@@ -236,7 +259,7 @@ mod tests {
     #[test]
     fn counters_wrap() {
         let before = Returned::from_bits(u64::from(u32::MAX) << 32 | u64::from(u32::MAX - 1));
-        let after = before.add(3).add(4);
+        let after = before.add(1, 3).add(1, 4);
         assert_eq!(after.since(before), (7, 2));
         assert_eq!(after.bits() as u32, 5);
     }
@@ -248,9 +271,9 @@ mod tests {
         assert!(flow.take(4, 1).is_some());
         assert!(flow.take(1, 1).is_none());
         assert!(flow.budget_is_spent());
-        flow.collect(4, || Returned::default().add(0)).unwrap();
+        flow.collect(4, || Returned::default().add(1, 0)).unwrap();
         assert_eq!(flow.outstanding(), 1);
-        flow.collect(4, || Returned::default().add(0)).unwrap();
+        flow.collect(4, || Returned::default().add(1, 0)).unwrap();
         assert_eq!(flow.outstanding(), 1, "the same counter brings nothing");
         flow.settle(1, CreditByte::default()).unwrap();
         assert_eq!(flow.outstanding(), 0);
@@ -314,7 +337,7 @@ mod tests {
         }
         assert!(flow.take(2, 1).is_none());
         assert_eq!(flow.look(2, |policy| policy.stalls(2)), 0);
-        flow.collect(2, || Returned::default().add(4)).unwrap();
+        flow.collect(2, || Returned::default().add(1, 4)).unwrap();
         assert!(flow.take(2, 1).is_some());
         assert!(flow.take_collected(2, 4).is_none());
         assert_eq!(flow.look(2, |policy| policy.stalls(2)), 1);

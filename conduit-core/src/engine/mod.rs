@@ -8,7 +8,7 @@
 //! | `rma`, `transfer`, `handle` | puts and gets: to mapped memory, and by messages; waiting for them |
 //! | `implicit` | implicit handles and access regions, per thread |
 //! | `atomic` | remote atomics |
-//! | `request`, `request_long`, `reply`, `deliver`, `prepared` | active messages |
+//! | `request`, `request_long`, `reply`, `deliver`, `plain`, `prepared` | active messages |
 //! | `credit_statistics` | the file that tells where the credits are |
 //! | `flow` | credits, the budget of outstanding requests, coalesced returns |
 //! | `collective` | the split-phase barrier |
@@ -31,6 +31,7 @@ mod handle;
 mod implicit;
 mod in_use;
 mod operations;
+mod plain;
 mod poll;
 mod polling;
 mod prepared;
@@ -126,7 +127,7 @@ pub struct Engine<N: Ni, M: Mode> {
     detached: OpId,
     flow: Flow<M>,
     credit_statistics: Option<M::Lock<credit_statistics::CreditStatistics>>,
-    am: M::Lock<AmSide>,
+    am: M::Lock<AmSide<N, M>>,
     /// A reply that the network would not take is in hand.
     reply_waiting: AtomicBool,
     handlers: deliver::Handlers<N, M>,

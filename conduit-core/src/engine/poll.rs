@@ -8,6 +8,7 @@ use super::deliver::{Arrived, PendingLong};
 use super::flow::Returned;
 use super::hand::{Hand, MOST_IN_HAND};
 use super::operations::OpId;
+use super::plain::{Counted, Recent};
 use super::token::{Role, Token};
 use super::{Engine, Error, Result, index, tag};
 use crate::ni::{Event, Ni, Outcome, PutEvent, Rank, Sink, Unlink};
@@ -15,9 +16,10 @@ use crate::threads::{Lock, Mode};
 
 /// The request side of the poll; one thread at a time has it.
 #[derive(Debug)]
-pub(crate) struct AmSide {
+pub(crate) struct AmSide<N: Ni, M: Mode> {
     hand: Hand,
     pub(crate) inbox: Inbox,
+    recent: Recent<N, M>,
 }
 
 /// What arriving requests change.
@@ -27,18 +29,21 @@ pub(crate) struct Inbox {
     pub(crate) longs: LidCache<PendingLong>,
     /// What this rank has given back to each peer by counter, and which peers have yet to be told.
     returned: Box<[Returned]>,
+    /// Requests since the last look that need no reply message.
+    pub(super) counted: Counted,
     untold: Vec<Rank>,
     /// Drained request buffers to link again.
     drained: u32,
     buffer_bytes: usize,
 }
 
-impl AmSide {
+impl<N: Ni, M: Mode> AmSide<N, M> {
     /// `longs`: most longs of which one half may be under way; `buffer_bytes`: the size of a request buffer.
     pub(crate) fn new(size: u32, longs: usize, buffer_bytes: usize, am_limit: u32) -> Self {
         let inbox = Inbox {
             longs: LidCache::new(longs),
             returned: vec![Returned::default(); size as usize].into(),
+            counted: Counted::default(),
             untold: Vec::with_capacity(am_limit as usize + 1),
             drained: 0,
             buffer_bytes,
@@ -46,6 +51,7 @@ impl AmSide {
         Self {
             hand: Hand::new(),
             inbox,
+            recent: Recent::new(),
         }
     }
 
@@ -60,11 +66,10 @@ impl AmSide {
 }
 
 impl Inbox {
-    /// Coalesces an implied reply. Told at the end of the poll.
-    #[inline(always)]
-    pub(crate) fn give_back(&mut self, peer: Rank, credits: u8) {
+    /// Coalesces implied replies. Told at the end of the poll.
+    pub(super) fn give_back(&mut self, peer: Rank, requests: u32, credits: u32) {
         let counter = &mut self.returned[peer as usize];
-        *counter = counter.add(credits);
+        *counter = counter.add(requests, credits);
         if self.untold.last() != Some(&peer) && !self.untold.contains(&peer) {
             self.untold.push(peer);
         }
@@ -75,6 +80,7 @@ impl Inbox {
 /// into the network's loop.
 struct Requests<'a, N: Ni, M: Mode> {
     engine: &'a Engine<N, M>,
+    recent: &'a mut Recent<N, M>,
     inbox: &'a mut Inbox,
     hand: &'a Hand,
 }
@@ -82,7 +88,7 @@ struct Requests<'a, N: Ni, M: Mode> {
 impl<N: Ni, M: Mode> Sink for Requests<'_, N, M> {
     #[inline(always)]
     fn event(&mut self, event: Event<'_>) {
-        self.engine.on_am(event, self.inbox, self.hand);
+        self.engine.on_am(event, self.recent, self.inbox, self.hand);
     }
 }
 
@@ -179,7 +185,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let Some(mut side) = self.am.try_lock() else {
             return 0;
         };
-        let AmSide { hand, inbox } = &mut *side;
+        let AmSide {
+            hand,
+            inbox,
+            recent,
+        } = &mut *side;
         let most = limit(self.settings.am_limit);
         let mut events = 0;
         while events < most {
@@ -192,6 +202,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 ready,
                 &mut Requests {
                     engine: self,
+                    recent: &mut *recent,
                     inbox: &mut *inbox,
                     hand,
                 },
@@ -205,6 +216,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 break;
             }
         }
+        self.grant_counted(inbox, hand);
         if !inbox.untold.is_empty() {
             self.tell_returns(inbox);
         }
@@ -276,7 +288,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Small, so that it is inlined into the network's poll with the common case. An event that is not handed on by
     /// reference from there never has to be in memory.
     #[inline(always)]
-    fn on_am(&self, event: Event<'_>, inbox: &mut Inbox, hand: &Hand) {
+    fn on_am(&self, event: Event<'_>, recent: &mut Recent<N, M>, inbox: &mut Inbox, hand: &Hand) {
         match event {
             Event::Put(put) if put.tag == tag::REQ_RB => {
                 let message = Arrived {
@@ -285,7 +297,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                     hdr_data: put.hdr_data,
                     data: put.data,
                 };
-                self.on_request(message, inbox, hand);
+                self.on_request(message, recent, inbox, hand);
             }
             Event::Put(put) => {
                 self.on_rare_put(

@@ -175,18 +175,25 @@ impl<N: Ni, M: Mode> Call<'_, N, M> {
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// The reply that a handler has not sent.
-    pub(super) fn reply_implied(&self, token: &am::Token, back: CreditByte, hand: &Hand) {
+    /// The reply that a handler has not sent, to a request with these flags and this chunk.
+    pub(super) fn reply_implied(
+        &self,
+        target: Rank,
+        flags: Flags,
+        chunk: u32,
+        back: CreditByte,
+        hand: &Hand,
+    ) {
         let header = Header {
-            flags: Flags::SHORT | Flags::IMPLIED | token.flags.intersection(Flags::NO_CHUNK),
+            flags: Flags::SHORT | Flags::IMPLIED | flags.intersection(Flags::NO_CHUNK),
             handler: 0,
             nargs: 0,
             credit: back.bits(),
-            chunk: token.chunk,
+            chunk,
             arg0: 0,
             lid: NO_LID,
         };
-        if let Err(error) = self.send_reply(token.source, &header, &[], &[], hand) {
+        if let Err(error) = self.send_reply(target, &header, &[], &[], hand) {
             self.fail(error);
         }
     }

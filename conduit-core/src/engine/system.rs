@@ -178,6 +178,16 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         back
     }
 
+    /// The same for several requests with plain bytes: whether one reply has to say that this rank has ended an epoch.
+    #[inline]
+    pub(super) fn grant_plain(&self, source: Rank, requests: u32) -> bool {
+        let (end_of_epoch, has_system) = self.flow.grant_plain(source, requests);
+        if has_system {
+            self.system_waiting.store(true, Relaxed);
+        }
+        end_of_epoch
+    }
+
     fn on_credit_message(&self, source: Rank, message: System) {
         self.count_credit_message(message, false);
         // What has come back by counter first: a revoke takes only what is not in use.

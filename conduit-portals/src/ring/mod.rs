@@ -42,7 +42,7 @@ const TAG: u32 = 1 << 31;
 /// How many slots ahead of a message its producer asks for the cache line.
 const PREFETCH: u64 = 8;
 /// How many slots ahead of a message its consumer does.
-const READ_AHEAD: usize = 6;
+const READ_AHEAD: u32 = 6;
 
 /// The second word of a message: how far it reaches, and two bytes of its user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +59,11 @@ impl Frame {
     #[inline]
     pub(crate) const fn to_word(self) -> u32 {
         self.slots as u32 | (self.kind as u32) << 16 | (self.index as u32) << 24
+    }
+    /// Kind and index as one number.
+    #[inline]
+    pub(crate) const fn use_word(self) -> u16 {
+        self.kind as u16 | (self.index as u16) << 8
     }
     #[inline]
     pub(crate) const fn from_word(word: u32) -> Self {
@@ -291,24 +296,34 @@ pub(crate) enum Next {
 pub(crate) struct Consumer<S> {
     slots: S,
     shift: u32,
-    /// The slot at the head, and the tag that is awaited there: both follow from the position.
+    capacity: u32,
+    /// Position at which the lap began.
+    lap: u64,
+    /// The slot at the head, and the tag that is awaited there.
     slot: u32,
     tag: u32,
-    position: u64,
-    published: u64,
+    /// The slot, in this lap, up to which the head was published last.
+    published: u32,
+    /// The slot at which something is to be done: the head is to be published, or the lap ends.
+    due: u32,
 }
 
 impl<S: Slots> Consumer<S> {
     /// The end of a ring of `2^shift` zeroed slots.
     pub(crate) fn new(slots: S, shift: u32) -> Self {
-        Self {
+        debug_assert!(shift < 32);
+        let mut ring = Self {
             slots,
             shift,
+            capacity: 1 << shift,
+            lap: 0,
             slot: 0,
             tag: tag(0, shift),
-            position: 0,
             published: 0,
-        }
+            due: 0,
+        };
+        ring.note_published();
+        ring
     }
 
     /// The memory below.
@@ -322,6 +337,11 @@ impl<S: Slots> Consumer<S> {
         self.slot as usize
     }
 
+    #[inline]
+    fn position(&self) -> u64 {
+        self.lap.wrapping_add(self.slot.into())
+    }
+
     /// Whether anything (also a Skip) is there. Changes nothing.
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
@@ -332,43 +352,36 @@ impl<S: Slots> Consumer<S> {
     /// The word and the tag that will publish the next message; `None` if [`Self::next`] has something to publish itself.
     #[inline]
     pub(crate) fn awaited(&self) -> Option<(&AtomicU32, u32)> {
-        (self.published == self.position).then(|| (self.slots.word(self.slot()), self.tag))
+        (self.published == self.slot).then(|| (self.slots.word(self.slot()), self.tag))
+    }
+
+    /// The slot and frame at the head, if anything (also a Skip) that ends within the ring is there. Changes nothing.
+    #[inline(always)]
+    pub(crate) fn peek(&self) -> Option<(usize, Frame)> {
+        let (slot, tag, left) = (self.slot(), self.tag, self.capacity - self.slot);
+        // SYNC (tag): with the awaited tag comes all that the producer wrote before it. Pairs with `Producer::commit`.
+        if self.slots.word(slot).load(Ordering::Acquire) != tag {
+            return None;
+        }
+        let frame = Frame::from_word(self.slots.frame(slot));
+        // At least one slot, at most those that are left.
+        let fits = u32::from(frame.slots).wrapping_sub(1) < left;
+        fits.then_some((slot, frame))
     }
 
     /// The message at the head, if there is one.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn next(&mut self) -> Next {
-        // SYNC (tag): with the awaited tag comes all that the producer wrote before it. Pairs with `Producer::commit`.
-        if self.is_ready() {
-            let slot = self.slot();
-            let frame = Frame::from_word(self.slots.frame(slot));
-            let to_end = (1_u64 << self.shift) - slot as u64;
-            if frame.kind != KIND_SKIP && frame.slots != 0 && u64::from(frame.slots) <= to_end {
-                return Next::Message { slot, frame };
-            }
-        }
-        self.next_slowly()
-    }
-
-    /// [`Self::next`] where the head is not simply a message.
-    #[inline(never)]
-    fn next_slowly(&mut self) -> Next {
         loop {
-            // SYNC (tag): as in `next`.
             if !self.is_ready() {
                 self.publish();
                 return Next::Empty;
             }
-            let slot = self.slot();
-            let frame = Frame::from_word(self.slots.frame(slot));
-            let to_end = (1_u64 << self.shift) - slot as u64;
-            if frame.slots == 0 || u64::from(frame.slots) > to_end {
-                return Next::Broken;
+            match self.peek() {
+                None => return Next::Broken,
+                Some((_, frame)) if frame.kind == KIND_SKIP => self.release(frame),
+                Some((slot, frame)) => return Next::Message { slot, frame },
             }
-            if frame.kind != KIND_SKIP {
-                return Next::Message { slot, frame };
-            }
-            self.release(frame);
         }
     }
 
@@ -376,23 +389,18 @@ impl<S: Slots> Consumer<S> {
     /// producer that is not ahead, it would only take the line away from it.
     #[inline]
     pub(crate) fn prefetch(&self) {
-        let ahead = (self.slot() + READ_AHEAD) & ((1 << self.shift) - 1);
-        self.slots.prefetch_read(ahead);
+        let ahead = (self.slot + READ_AHEAD) & (self.capacity - 1);
+        self.slots.prefetch_read(ahead as usize);
     }
 
-    /// Ends the use of the message that [`Self::next`] gave.
-    #[inline]
+    /// Ends the use of the message that [`Self::next`] or [`Self::peek`] gave.
+    #[inline(always)]
     pub(crate) fn release(&mut self, frame: Frame) {
         if frame.slots > 1 {
             self.defuse(frame.slots);
         }
-        self.position = self.position.wrapping_add(u64::from(frame.slots));
         self.slot += u32::from(frame.slots);
-        if self.slot == 1 << self.shift {
-            self.slot = 0;
-            self.tag = tag(self.position, self.shift);
-        }
-        if self.position.wrapping_sub(self.published) >= (1 << self.shift) / 8 {
+        if self.slot >= self.due {
             self.publish_head();
         }
     }
@@ -401,7 +409,7 @@ impl<S: Slots> Consumer<S> {
     #[inline]
     fn defuse(&self, slots: u16) {
         // All slots of a message are of one lap, so one tag is to be feared.
-        let feared = tag(self.position.wrapping_add(1 << self.shift), self.shift);
+        let feared = tag(self.lap.wrapping_add(1 << self.shift), self.shift);
         let first = self.slot();
         for slot in first + 1..first + usize::from(slots) {
             let word = self.slots.word(slot);
@@ -414,22 +422,32 @@ impl<S: Slots> Consumer<S> {
     }
 
     /// Frees the slots of all messages that were released.
-    #[cold]
+    #[inline]
     pub(crate) fn publish(&mut self) {
-        if self.published != self.position {
+        if self.published != self.slot {
             self.publish_head();
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn publish_head(&mut self) {
-        if self.published == 0 {
+        if self.lap == 0 && self.published == 0 {
             // The first messages of a producer, who has made the pages.
             self.slots.warm(1 << self.shift);
         }
-        self.published = self.position;
         // SYNC (head): our reads of the released slots, and our zeros, come before a producer's stores into them. Pairs
         // with `Producer::refresh_head`.
-        self.slots.head().store(self.position, Ordering::Release);
+        self.slots.head().store(self.position(), Ordering::Release);
+        if self.slot == self.capacity {
+            self.lap = self.position();
+            self.slot = 0;
+            self.tag = tag(self.lap, self.shift);
+        }
+        self.note_published();
+    }
+
+    fn note_published(&mut self) {
+        self.published = self.slot;
+        self.due = self.capacity.min(self.slot + (self.capacity / 8).max(1));
     }
 }

@@ -137,14 +137,14 @@ proptest! {
                 Step::Send(n, lap) => {
                     let n = n.min(producer.max_slots());
                     // A payload that consists of tags of laps about to come.
-                    let lap = lap + (consumer.position >> shift) as u32;
+                    let lap = lap + (consumer.position() >> shift) as u32;
                     let payload = vec![tag(u64::from(lap) << shift, shift); n as usize * WORDS - 2];
                     if send(producer, n, &payload) {
                         model.push_back(payload);
                     } else {
                         // Refused only with something to be received or released.
                         prop_assert!(
-                            !model.is_empty() || consumer.position != consumer.published || consumer.is_ready()
+                            !model.is_empty() || consumer.slot != consumer.published || consumer.is_ready()
                         );
                     }
                 }

@@ -6,66 +6,100 @@ use std::{ptr, slice};
 use conduit_core::ni::{Event, MeEvents, Outcome, PtIndex, PutEvent, Rank, Sink};
 use conduit_core::threads::{Lock, Mode};
 
-use crate::ring::{Frame, SLOT};
+use crate::ring::SLOT;
 
-use super::match_list::{Incoming, Place, Want};
-use super::message::{ACK, COMPACT, Compact, FULL, Header, PUT, SEND, STAGED, WANT_ACK, WANT_SEND};
-use super::receive::{Later, Message, Out, Queue, Taken, mark};
+use super::match_list::{Incoming, Place, Run, Want};
+use super::message::{
+    ACK, COMPACT, Compact, FULL, Header, PUT, PUT_COMPACT, SEND, STAGED, WANT_ACK, WANT_SEND,
+};
+use super::receive::{Inbound, Later, Message, Out, Queue, Sources, Taken, mark};
 use super::{Shm, me_id, staging};
 
 impl<M: Mode> Shm<M> {
-    /// Delivers a compact put in the common case: see [`MatchList::accept_quickly`](super::match_list::MatchList). False
-    /// if it isn't one; nothing has happened then.
-    #[inline]
-    pub(super) fn take_quickly<S: Sink>(
+    /// Delivers compact puts in the common case: up to `most` from the head of the ring that follow one another into the
+    /// same managed entry. What can be found out for all of them is found out for the first.
+    #[inline(always)]
+    pub(super) fn deliver_run<S: Sink>(
         &self,
         number: usize,
         queue: &Queue<M>,
-        only_source: Option<Rank>,
-        slot: *const u8,
-        frame: Frame,
-        out: &mut Out<'_, S>,
-    ) -> bool {
-        // A copy, not a reference: what is checked below is what is used, whatever a broken peer writes meanwhile.
-        // SAFETY: the first slot of a message that was found committed and is not released before we return; aligned to
-        // 64, and any bits are a `Compact`. The tag, which only its producer writes, is not used.
-        let header = unsafe { slot.cast::<Compact>().read() };
-        let length = header.length as usize;
-        let Some(index) = self.indices.get(usize::from(frame.index)) else {
-            return false;
+        inbound: &mut Inbound,
+        most: u32,
+        sink: &mut S,
+    ) -> u32 {
+        let ring = &mut inbound.ring;
+        let Some((_, first)) = ring.peek().filter(|(_, frame)| frame.kind == PUT_COMPACT) else {
+            return 0;
         };
-        if length > usize::from(frame.slots) * SLOT - COMPACT
-            || only_source.is_some_and(|source| source != header.source)
-            || header.source >= self.size
-            || index.queue.load(Ordering::Relaxed) as usize != number + 1
+        let Some((mut run, sources)) = self.begin_run(number, queue, first.index, inbound.source)
+        else {
+            return 0;
+        };
+        let mut delivered = 0;
+        while delivered < most
+            && let Some((slot, frame)) = ring.peek()
+            && frame.use_word() == first.use_word()
         {
-            return false;
-        }
-        let quick = {
-            let mut list = index.list.lock();
-            let Some(quick) = list.accept_quickly(header.source, header.match_bits, length) else {
-                return false;
+            let slot = ring.slots().address(slot);
+            // A copy, not a reference: what is checked below is what is used, whatever a broken peer writes meanwhile.
+            // SAFETY: the first slot of a message that was found committed and is not released before the sink has
+            // returned; aligned to 64, and any bits are a `Compact`. The tag, which only its producer writes, is not used.
+            let header = unsafe { slot.cast::<Compact>().read() };
+            let length = header.length as usize;
+            if length > usize::from(frame.slots) * SLOT - COMPACT
+                || !sources.contains(header.source)
+            {
+                break;
+            }
+            let Some(offset) = run.accept(header.match_bits, length) else {
+                break;
             };
-            // Under the list's lock: see `find`.
-            let me = me_id(frame.index, quick.id);
-            queue.delivering.store(mark(me.0), Ordering::Relaxed);
-            quick
-        };
-        out.count += 1;
-        out.sink.event(Event::Put(PutEvent {
-            index: PtIndex(frame.index),
-            tag: quick.tag,
-            source: header.source,
-            match_bits: header.match_bits,
-            hdr_data: header.hdr_data,
-            offset: quick.offset,
-            length,
-            requested: length,
-            // SAFETY: the payload lies within the message, as just checked, which stays until the sink has returned.
-            data: unsafe { slice::from_raw_parts(slot.add(COMPACT), length) },
-        }));
+            sink.event(Event::Put(PutEvent {
+                index: PtIndex(frame.index),
+                tag: run.tag,
+                source: header.source,
+                match_bits: header.match_bits,
+                hdr_data: header.hdr_data,
+                offset,
+                length,
+                requested: length,
+                // SAFETY: the payload lies within the message, as just checked, which stays until the sink has returned.
+                data: unsafe { slice::from_raw_parts(slot.add(COMPACT), length) },
+            }));
+            ring.release(frame);
+            ring.prefetch();
+            delivered += 1;
+        }
+        self.indices[usize::from(first.index)]
+            .list
+            .lock()
+            .end_run(&run);
+        // Our accesses to the entry's memory come before the load in `me_unlink` that finds no mark.
         queue.delivering.store(0, Ordering::Release);
-        true
+        delivered
+    }
+
+    /// The run that a message to this index may begin, and from whom its messages come.
+    #[inline]
+    fn begin_run(
+        &self,
+        number: usize,
+        queue: &Queue<M>,
+        index: u8,
+        only_source: Option<Rank>,
+    ) -> Option<(Run, Sources)> {
+        let found = self.indices.get(usize::from(index))?;
+        if found.queue.load(Ordering::Relaxed) as usize != number + 1 {
+            return None;
+        }
+        let mut list = found.list.lock();
+        let run = list.begin_run()?;
+        // Under the list's lock: see `find`.
+        let me = me_id(index, run.id);
+        queue.delivering.store(mark(me.0), Ordering::Relaxed);
+        let all = only_source.map_or(Sources::below(self.size), Sources::only);
+        let sources = run.source.map_or(all, |source| all.and_only(source));
+        Some((run, sources))
     }
 
     /// Places and delivers a put. Gives how it ended and the bytes placed.

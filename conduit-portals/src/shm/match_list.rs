@@ -125,12 +125,39 @@ pub(super) struct Hit {
     pub(super) unlinked: bool,
 }
 
-/// What [`MatchList::accept_quickly`] found: a managed entry that takes the whole message, tells of it, and stays.
+/// What a message of `length` bytes uses up of a managed entry.
+#[inline(always)]
+fn rounded(length: usize) -> usize {
+    (length + 63) & !63
+}
+
+/// Messages that one managed entry takes one after the other, each whole, and stays linked. While it lasts the entry is not
+/// unlinked, and no message of the index is matched in another way; then nothing else could take one of these first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Quick {
+pub(super) struct Run {
     pub(super) id: EntryId,
     pub(super) tag: u64,
-    pub(super) offset: u64,
+    /// The only source, if the entry has one.
+    pub(super) source: Option<Rank>,
+    match_bits: u64,
+    compared: u64,
+    fill: usize,
+    /// Where the entry counts as used up.
+    most: usize,
+}
+
+impl Run {
+    /// The offset of a put from a right source, if it belongs to the run.
+    #[inline(always)]
+    pub(super) fn accept(&mut self, match_bits: u64, length: usize) -> Option<u64> {
+        let offset = self.fill;
+        let fill = offset + rounded(length);
+        let accepted = (match_bits ^ self.match_bits) & self.compared == 0 && fill <= self.most;
+        if accepted {
+            self.fill = fill;
+        }
+        accepted.then_some(offset as u64)
+    }
 }
 
 #[derive(Debug)]
@@ -265,41 +292,43 @@ impl MatchList {
         self.free.push(slot);
     }
 
-    /// The short way for most messages: the first entry that matches is managed, takes the whole put and stays linked.
-    /// `None` says nothing, and [`Self::accept`] must be asked.
+    /// The short way for most messages, those to the first managed entry: `None` if there is none that could be the first to
+    /// match, and what a run does not accept, say nothing; [`Self::accept`] must be asked.
     #[inline]
-    pub(super) fn accept_quickly(
-        &mut self,
-        source: Rank,
-        match_bits: u64,
-        length: usize,
-    ) -> Option<Quick> {
+    pub(super) fn begin_run(&mut self) -> Option<Run> {
         if !self.front_known {
             self.find_front();
         }
         let slot = self.front;
-        let node = self.nodes.get_mut(usize::from(slot))?;
-        let entry = &node.entry;
+        let Node {
+            entry,
+            fill,
+            generation,
+            ..
+        } = self.nodes.get(usize::from(slot))?;
         let Memory::Managed { bytes, min_free } = entry.memory else {
             return None;
         };
-        let fill = node.fill + length.next_multiple_of(64);
-        let takes = (entry.match_bits ^ match_bits) & !entry.ignore_bits == 0
-            && entry.source.is_none_or(|only| only == source)
-            && fill + min_free <= bytes;
-        if !takes {
-            return None;
-        }
-        let quick = Quick {
+        Some(Run {
             id: EntryId {
                 slot,
-                generation: node.generation,
+                generation: *generation,
             },
             tag: entry.tag,
-            offset: node.fill as u64,
-        };
-        node.fill = fill;
-        Some(quick)
+            source: entry.source,
+            match_bits: entry.match_bits,
+            compared: !entry.ignore_bits,
+            fill: *fill,
+            most: bytes.saturating_sub(min_free),
+        })
+    }
+
+    /// Accounts for the messages of a run.
+    #[inline]
+    pub(super) fn end_run(&mut self, run: &Run) {
+        if let Some(node) = self.nodes.get_mut(usize::from(run.id.slot)) {
+            node.fill = run.fill;
+        }
     }
 
     /// Looks for [`Self::front`]. Managed entries are seldom the first: they move behind the others as they are used up and
@@ -431,7 +460,7 @@ impl Node {
     fn charge(&mut self, length: usize) -> bool {
         let full = match self.entry.memory {
             Memory::Managed { bytes, min_free } => {
-                self.fill = bytes.min(self.fill + length.next_multiple_of(64));
+                self.fill = bytes.min(self.fill + rounded(length));
                 bytes - self.fill < min_free
             }
             _ => false,

@@ -258,19 +258,21 @@ proptest! {
                 Step::Accept(incoming) => {
                     // The short way where it answers: it must be what the long one would have done.
                     let (source, bits) = (incoming.source, incoming.match_bits);
-                    let quick = match incoming.want {
-                        Want::Put => list.accept_quickly(source, bits, incoming.length),
+                    let mut run = match incoming.want {
+                        Want::Put => list.begin_run(),
                         _ => None,
                     };
+                    let quick = run.as_mut().and_then(|run| {
+                        let right = run.source.is_none_or(|only| only == source);
+                        let offset = run.accept(bits, incoming.length).filter(|_| right)?;
+                        Some((run.tag, offset))
+                    });
                     let hit = match quick {
-                        Some(q) => Some((
-                            q.tag,
-                            Outcome::Done,
-                            Place::Managed,
-                            q.offset,
-                            incoming.length,
-                            false,
-                        )),
+                        Some((tag, offset)) => {
+                            list.end_run(&run.unwrap());
+                            let place = Place::Managed;
+                            Some((tag, Outcome::Done, place, offset, incoming.length, false))
+                        }
                         None => list.accept(&incoming).map(|h| {
                             (h.tag, h.outcome, h.place, h.offset, h.length, h.unlinked)
                         }),

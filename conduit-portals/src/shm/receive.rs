@@ -45,8 +45,8 @@ pub(super) struct Inbox {
 #[derive(Debug)]
 pub(super) struct Inbound {
     /// The only source, where there is one.
-    source: Option<Rank>,
-    ring: Consumer<RingView>,
+    pub(super) source: Option<Rank>,
+    pub(super) ring: Consumer<RingView>,
     /// A completion for which the initiator's queue had no room. Until it is posted nothing more is taken from this ring:
     /// so one is enough, and nothing is lost.
     pending: Option<(Rank, Header)>,
@@ -108,6 +108,42 @@ impl Later {
     #[inline]
     fn is_owed(&self) -> bool {
         self.unlinked.is_some() || self.free.is_some()
+    }
+}
+
+/// Ranks that follow one another: those that messages may come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sources {
+    first: Rank,
+    count: u32,
+}
+
+impl Sources {
+    pub(super) fn below(size: u32) -> Self {
+        Self {
+            first: 0,
+            count: size,
+        }
+    }
+
+    pub(super) fn only(source: Rank) -> Self {
+        Self {
+            first: source,
+            count: 1,
+        }
+    }
+
+    /// This one, if it is among them.
+    pub(super) fn and_only(self, source: Rank) -> Self {
+        Self {
+            first: source,
+            count: self.contains(source).into(),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn contains(self, source: Rank) -> bool {
+        source.wrapping_sub(self.first) < self.count
     }
 }
 
@@ -191,7 +227,8 @@ impl<M: Mode> Shm<M> {
         self.poll_inbox(number, queue, &mut inbox, limit, sink)
     }
 
-    /// As [`Self::poll_queue`], where there may be something.
+    /// As [`Self::poll_queue`], where there may be something. By itself, so that the loop over messages has the registers.
+    #[inline(never)]
     fn poll_inbox<S: Sink>(
         &self,
         number: usize,
@@ -241,12 +278,20 @@ impl<M: Mode> Shm<M> {
         later: &mut Later,
         out: &mut Out<'_, S>,
     ) -> bool {
-        for _ in 0..BATCH {
+        let mut left = BATCH;
+        while left > 0 {
             if inbound.pending.is_some() && !self.post_pending(inbound) {
                 // What was taken before is free all the same.
                 inbound.ring.publish();
                 return true;
             }
+            let most = left.min(out.limit - out.count);
+            let delivered = self.deliver_run(number, queue, inbound, most, out.sink);
+            out.count += delivered;
+            if out.count >= out.limit {
+                return false;
+            }
+            left -= delivered;
             let (slot, frame) = match inbound.ring.next() {
                 Next::Message { slot, frame } => (slot, frame),
                 Next::Empty => return true,
@@ -255,17 +300,8 @@ impl<M: Mode> Shm<M> {
                     return true;
                 }
             };
+            left = left.saturating_sub(1);
             let slot = inbound.ring.slots().address(slot);
-            if frame.kind == PUT_COMPACT
-                && self.take_quickly(number, queue, inbound.source, slot, frame, out)
-            {
-                inbound.ring.release(frame);
-                inbound.ring.prefetch();
-                if out.count >= out.limit {
-                    return false;
-                }
-                continue;
-            }
             // Everything else goes by one copy of the code for all sinks, so that a sink is inlined above.
             let mut slow = Out {
                 sink: &mut *out.sink as &mut dyn Sink,
@@ -303,11 +339,10 @@ impl<M: Mode> Shm<M> {
             frame,
             source: header.source,
         };
-        let known = match inbound.source {
-            Some(source) => source == header.source,
-            None => header.source < self.size,
-        };
-        let taken = match known {
+        let sources = inbound
+            .source
+            .map_or(Sources::below(self.size), Sources::only);
+        let taken = match sources.contains(header.source) {
             true => self.take(number, queue, &message, &header, later, out),
             false => Taken::Bad,
         };

@@ -291,8 +291,18 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
     }
 
     #[inline]
+    fn take_quickly(&mut self, peer: u32, credits: u8) -> Option<CreditByte> {
+        debug_assert!((1..=crate::MAX_CREDITS).contains(&credits));
+        let epoch = self.bank.epoch();
+        let state = self.peers.get_mut(self.part.place(peer));
+        state
+            .take_again(credits, epoch)
+            .then(|| CreditByte::new(false, 0, credits))
+    }
+
+    #[inline]
     fn grant(&mut self, peer: u32, byte: CreditByte) -> CreditByte {
-        self.bank.note_request(self.tuning.epoch);
+        self.bank.note_requests(1, self.tuning.epoch);
         let Ok(place) = self.place(peer) else {
             return CreditByte::new(false, 0, byte.credits());
         };
@@ -307,6 +317,17 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
             code => self.lend(place, code),
         };
         CreditByte::new(end_of_epoch, extra, byte.credits())
+    }
+
+    #[inline]
+    fn grant_plain(&mut self, peer: u32, requests: u32) -> bool {
+        self.bank.note_requests(requests, self.tuning.epoch);
+        let Ok(place) = self.place(peer) else {
+            return false;
+        };
+        let state = self.peers.get_mut(place);
+        state.catch_up(self.bank.epoch());
+        state.tell_epoch()
     }
 
     #[inline]
@@ -381,7 +402,7 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
     fn is_stale(&self, peer: u32, credits: u8) -> bool {
         let state = self.peers.get(self.part.place(peer));
         // `max` is at most `send`: a new high, or a stall.
-        state.in_use + u16::from(credits) > state.max
+        u32::from(state.in_use) + u32::from(credits) > u32::from(state.max)
     }
 
     fn available(&self, peer: u32) -> u32 {

@@ -129,6 +129,22 @@ impl Peer {
         Ok(code)
     }
 
+    /// Takes credits for a request that asks and tells nothing and makes no new high; false: it isn't one, and nothing is
+    /// taken.
+    #[inline]
+    pub(super) fn take_again(&mut self, credits: u8, epoch: u32) -> bool {
+        let in_use = u32::from(self.in_use) + u32::from(credits);
+        // `max` is at most `send`.
+        let again = in_use <= u32::from(self.max)
+            && self.epoch == epoch
+            && self.need == 0
+            && !self.flags.contains(Flags::REACHED_EPOCH);
+        if again {
+            self.in_use = in_use as u16;
+        }
+        again
+    }
+
     #[cold]
     fn stall(&mut self, missing: u8) -> Short {
         if self.need == 0 {

@@ -1,5 +1,7 @@
 //! The rules one by one, between two or three ranks by hand.
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::Sparse;
 
@@ -367,4 +369,69 @@ fn a_peer_that_breaks_the_rules_is_named_and_changes_nothing() {
         Err(Violation::ReturnBelowMinimum { most: 4, .. })
     ));
     assert_eq!(x, before);
+}
+
+/// A step of rank 0, whose peers are 1 and 2.
+#[derive(Clone, Debug)]
+enum Step {
+    Take(u32, u8),
+    Grant(u32, u8),
+    Settle(u32, u8),
+    System(u32, System),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let peer = 1u32..3;
+    let step = prop_oneof![
+        4 => (peer.clone(), 1u8..=8).prop_map(|(peer, credits)| Step::Take(peer, credits)),
+        2 => (peer.clone(), any::<u8>()).prop_map(|(peer, byte)| Step::Grant(peer, byte)),
+        2 => (peer.clone(), any::<u8>()).prop_map(|(peer, byte)| Step::Settle(peer, byte)),
+        1 => (peer, any::<bool>())
+            .prop_map(|(peer, end_of_epoch)| Step::System(peer, System::Revoke { end_of_epoch })),
+    ];
+    prop::collection::vec(step, 0..60)
+}
+
+/// Rank 0 after these steps, whatever came of them.
+fn after(steps: Vec<Step>) -> Rank {
+    let mut x = rank(0, 20, 50);
+    for step in steps {
+        match step {
+            Step::Take(peer, credits) => drop(x.take(peer, credits)),
+            Step::Grant(peer, byte) => drop(x.grant(peer, CreditByte::from_bits(byte))),
+            Step::Settle(peer, byte) => drop(x.settle(peer, CreditByte::from_bits(byte))),
+            Step::System(peer, message) => drop(x.on_system(peer, message)),
+        }
+    }
+    x
+}
+
+proptest! {
+    #[test]
+    fn the_quick_way_to_credits_leads_where_the_other_does(steps in steps(), peer in 1u32..3, credits in 1u8..=8) {
+        let mut x = after(steps);
+        let before = x.clone();
+        match x.take_quickly(peer, credits) {
+            None => prop_assert_eq!(x, before),
+            Some(byte) => {
+                let mut other = before;
+                prop_assert!(!other.is_stale(peer, credits));
+                prop_assert_eq!(other.take(peer, credits), Ok(byte));
+                prop_assert_eq!(x, other);
+            }
+        }
+    }
+
+    #[test]
+    fn requests_granted_at_once_are_as_many_granted_singly(steps in steps(), peer in 1u32..3, requests in 1u32..30) {
+        let mut x = after(steps);
+        let mut other = x.clone();
+        let told = x.grant_plain(peer, requests);
+        // The last one tells of all epochs that the others have ended.
+        for _ in 1..requests {
+            other.bank.note_requests(1, other.tuning.epoch);
+        }
+        prop_assert_eq!(other.grant(peer, CreditByte::new(false, 0, 1)), CreditByte::new(told, 0, 1));
+        prop_assert_eq!(x, other);
+    }
 }
