@@ -67,7 +67,11 @@ impl<M: Mode> Shm<M> {
                 data: unsafe { slice::from_raw_parts(slot.add(COMPACT), length) },
             }));
             ring.release(frame);
-            ring.prefetch();
+            // Behind a longer message, or in front of a producer that is not ahead, it would take a line away that is
+            // being written.
+            if frame.slots == 1 && ring.is_ready() {
+                ring.prefetch();
+            }
             delivered += 1;
         }
         self.indices[usize::from(first.index)]
