@@ -77,52 +77,82 @@ impl Step {
     pub fn is_at_rest(&self) -> bool {
         self.system == 0 && self.granted == 0 && self.returned == 0
     }
+
+    /// Of 1,000 requests, less than one moved a credit, and less than one system message was sent.
+    #[must_use]
+    pub fn is_calm(&self) -> bool {
+        self.is_at_rest()
+            || (self.system * 1000 < self.requests
+                && (self.granted + self.returned) * 1000 < self.requests)
+    }
 }
 
 /// The steps with the same partners.
+///
+/// They come to *rest* with the first step from which on no credit moves and nobody is asked for any, if an epoch's worth
+/// of requests follows at the busiest rank. In a large job some rank somewhere goes on needing a few credits more for a
+/// long time; so a rotation is *calm* from the first step on from which each moves less than one credit, and sends less
+/// than one system message, for 1,000 requests.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Rotation {
     /// Which, from 0.
     pub rotation: u32,
-    /// Steps before the first one from which on all are at rest; none if the last one isn't.
+    /// Steps before rest; none if there is no rest.
     pub steps_until_rest: Option<u32>,
-    /// Requests that the busiest rank served until then, in epochs of the flow control (of the default length if it has none).
+    /// The same in epochs: requests that the busiest rank served, divided by the epoch of the flow control (or by the
+    /// default if it has none).
     pub epochs_until_rest: Option<f64>,
-    /// Mean time of the steps at rest, or of the last one if none is.
+    /// Steps before it is calm.
+    pub steps_until_calm: Option<u32>,
+    /// The same in epochs.
+    pub epochs_until_calm: Option<f64>,
+    /// Mean time of the steps at rest; if there are none, of the calm ones; if there are none, of the last one.
     pub time_ns: f64,
     /// Mean time of a step without flow control.
     pub reference_ns: Option<f64>,
-    /// Speed at rest as a part of the speed without flow control.
+    /// Speed at rest (or as for the time) as a part of the speed without flow control.
     pub speed: Option<f64>,
     /// Speed of the first step.
     pub speed_first: Option<f64>,
     /// Speed of all steps.
     pub speed_all: Option<f64>,
-    /// System messages for 1,000 requests before rest.
+    /// System messages for 1,000 requests before it is calm.
     pub system_adapting: f64,
-    /// The same at rest.
-    pub system_at_rest: Option<f64>,
-    /// Credits lent on top, and given back.
-    pub moved: u64,
-    /// Requests that waited for credits, of 1,000, at rest or in the last step.
+    /// System messages for 1,000 requests in the worst step.
+    pub system_worst: f64,
+    /// System messages for 1,000 requests when it is calm.
+    pub system_calm: Option<f64>,
+    /// Credits lent on top.
+    pub granted: u64,
+    /// Credits given back.
+    pub returned: u64,
+    /// Requests that waited for credits, of 1,000, at rest (or as for the time).
     pub stalls: f64,
 }
 
-/// All rotations.
+/// All rotations: of speeds the mean, of all else the worst rotation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// Speed at rest as a part of the speed without flow control, mean of all rotations.
+    /// Speed at rest as a part of the speed without flow control.
     pub speed: Option<f64>,
-    /// Of the worst one.
+    /// Of the worst rotation.
     pub speed_worst: Option<f64>,
-    /// Most steps until rest; none if one rotation didn't come to rest.
+    /// Speed of the first step after a change of the pattern, of the worst rotation.
+    pub speed_first: Option<f64>,
+    /// Steps until rest; none if one rotation didn't come to rest.
     pub steps_until_rest: Option<u32>,
-    /// Most epochs until rest.
+    /// Epochs until rest.
     pub epochs_until_rest: Option<f64>,
-    /// System messages for 1,000 requests before rest, the worst rotation.
+    /// Steps until calm; none if one rotation didn't become calm.
+    pub steps_until_calm: Option<u32>,
+    /// Epochs until calm.
+    pub epochs_until_calm: Option<f64>,
+    /// System messages for 1,000 requests before it is calm.
     pub system_adapting: f64,
-    /// The same at rest.
-    pub system_at_rest: Option<f64>,
+    /// System messages for 1,000 requests in the worst step.
+    pub system_worst: f64,
+    /// System messages for 1,000 requests when it is calm.
+    pub system_calm: Option<f64>,
     /// Requests sent.
     pub requests: u64,
     /// System messages sent.
@@ -194,45 +224,69 @@ fn per_thousand(part: u64, of: u64) -> f64 {
     part as f64 * 1000.0 / of.max(1) as f64
 }
 
+fn sum(steps: &[Step], of: fn(&Step) -> u64) -> u64 {
+    steps.iter().map(of).sum()
+}
+
 impl Rotation {
     /// Sums up the steps of one rotation, at least one.
     pub(crate) fn new(steps: &[Step], reference_ns: Option<f64>, epoch: u32) -> Rotation {
-        let moving = steps
-            .iter()
-            .rposition(|step| !step.is_at_rest())
-            .map_or(0, |last| last + 1);
-        let (adapting, resting) = steps.split_at(moving);
-        let settled = if resting.is_empty() {
-            &steps[steps.len() - 1..]
-        } else {
-            resting
+        let last = &steps[steps.len() - 1];
+        // From which step on all are as they should be.
+        let from = |good: fn(&Step) -> bool| {
+            let bad = steps.iter().rposition(|step| !good(step));
+            bad.map_or(0, |bad| bad + 1)
         };
+        let served = |until: usize| until.checked_sub(1).map_or(0, |step| steps[step].served.0);
+        let epochs = |until: usize| f64::from(served(until)) / f64::from(epoch);
+        let rest = Some(from(Step::is_at_rest)).filter(|&rest| {
+            let after = last.served.0 - served(rest);
+            rest < steps.len() && (after >= epoch || rest == 0)
+        });
+        let calm = Some(from(Step::is_calm)).filter(|&calm| calm < steps.len());
+        let settled = &steps[rest.or(calm).unwrap_or(steps.len() - 1)..];
+        let adapting = &steps[..calm.unwrap_or(steps.len())];
         let system = |steps: &[Step]| {
-            let sum = |of: fn(&Step) -> u64| steps.iter().map(of).sum();
-            per_thousand(sum(|step| step.system), sum(|step| step.requests))
+            per_thousand(
+                sum(steps, |step| step.system),
+                sum(steps, |step| step.requests),
+            )
         };
         let times = |steps: &[Step]| mean(steps.iter().map(|step| step.time_ns as f64));
         let speed = |steps: &[Step]| Some(reference_ns? / times(steps)?.max(1.0));
-        let at_rest = !resting.is_empty();
-        let stalls = settled.iter().map(|step| step.stalls).sum();
         Rotation {
-            rotation: steps[0].rotation,
-            steps_until_rest: at_rest.then_some(moving as u32),
-            epochs_until_rest: at_rest.then(|| {
-                let served = adapting.last().map_or(0, |step| step.served.0);
-                f64::from(served) / f64::from(epoch)
-            }),
+            rotation: last.rotation,
+            steps_until_rest: rest.map(|rest| rest as u32),
+            epochs_until_rest: rest.map(epochs),
+            steps_until_calm: calm.map(|calm| calm as u32),
+            epochs_until_calm: calm.map(epochs),
             time_ns: times(settled).unwrap_or(0.0),
             reference_ns,
             speed: speed(settled),
             speed_first: speed(&steps[..1]),
             speed_all: speed(steps),
             system_adapting: system(adapting),
-            system_at_rest: at_rest.then(|| system(resting)),
-            moved: steps.iter().map(|step| step.granted + step.returned).sum(),
-            stalls: per_thousand(stalls, settled.iter().map(|step| step.requests).sum()),
+            system_worst: steps
+                .iter()
+                .map(|step| per_thousand(step.system, step.requests))
+                .fold(0.0, f64::max),
+            system_calm: calm.map(|calm| system(&steps[calm..])),
+            granted: sum(steps, |step| step.granted),
+            returned: sum(steps, |step| step.returned),
+            stalls: per_thousand(
+                sum(settled, |step| step.stalls),
+                sum(settled, |step| step.requests),
+            ),
         }
     }
+}
+
+/// The largest; `None` if one is none.
+fn worst<T: PartialOrd>(values: impl Iterator<Item = Option<T>>) -> Option<T> {
+    let values: Option<Vec<T>> = values.collect();
+    values?
+        .into_iter()
+        .reduce(|worst, value| if value > worst { value } else { worst })
 }
 
 impl Summary {
@@ -241,31 +295,121 @@ impl Summary {
         steps: &[Step],
         largest_loan: Option<u64>,
     ) -> Summary {
-        let sum = |of: fn(&Step) -> u64| steps.iter().map(of).sum();
-        let worst = |values: &mut dyn Iterator<Item = Option<f64>>| {
-            let values: Option<Vec<f64>> = values.collect();
-            values.map(|values| values.into_iter().fold(0.0, f64::max))
-        };
-        let speeds = || rotations.iter().filter_map(|rotation| rotation.speed);
-        let until_rest: Option<Vec<u32>> =
-            rotations.iter().map(|one| one.steps_until_rest).collect();
+        let each = || rotations.iter();
+        let slowest = |of: fn(&Rotation) -> Option<f64>| each().filter_map(of).reduce(f64::min);
         Summary {
-            speed: mean(speeds()),
-            speed_worst: speeds().reduce(f64::min),
-            steps_until_rest: until_rest.and_then(|steps| steps.into_iter().max()),
-            epochs_until_rest: worst(&mut rotations.iter().map(|one| one.epochs_until_rest)),
-            system_adapting: rotations
-                .iter()
-                .map(|one| one.system_adapting)
-                .fold(0.0, f64::max),
-            system_at_rest: worst(&mut rotations.iter().map(|one| one.system_at_rest)),
-            requests: sum(|step| step.requests),
-            system: sum(|step| step.system),
-            granted: sum(|step| step.granted),
-            returned: sum(|step| step.returned),
-            stalls: sum(|step| step.stalls),
+            speed: mean(each().filter_map(|one| one.speed)),
+            speed_worst: slowest(|one| one.speed),
+            speed_first: slowest(|one| one.speed_first),
+            steps_until_rest: worst(each().map(|one| one.steps_until_rest)),
+            epochs_until_rest: worst(each().map(|one| one.epochs_until_rest)),
+            steps_until_calm: worst(each().map(|one| one.steps_until_calm)),
+            epochs_until_calm: worst(each().map(|one| one.epochs_until_calm)),
+            system_adapting: each().map(|one| one.system_adapting).fold(0.0, f64::max),
+            system_worst: each().map(|one| one.system_worst).fold(0.0, f64::max),
+            system_calm: worst(each().map(|one| one.system_calm)),
+            requests: sum(steps, |step| step.requests),
+            system: sum(steps, |step| step.system),
+            granted: sum(steps, |step| step.granted),
+            returned: sum(steps, |step| step.returned),
+            stalls: sum(steps, |step| step.stalls),
             largest_loan,
             waiting: steps.iter().map(|step| step.waiting).max().unwrap_or(0),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A step of 1000 requests, of which the busiest rank served 100.
+    fn step(step: u32, granted: u64, system: u64) -> Step {
+        Step {
+            rotation: 0,
+            step,
+            time_ns: 1000 + granted,
+            requests: 1000,
+            system,
+            granted,
+            returned: 0,
+            stalls: granted,
+            stalled_ns: 0.0,
+            waiting: 0,
+            served: (100 * (step + 1), 0.0),
+        }
+    }
+
+    fn rotation(moves: &[(u64, u64)]) -> Rotation {
+        let steps: Vec<Step> = (0..)
+            .zip(moves)
+            .map(|(number, &(granted, system))| step(number, granted, system))
+            .collect();
+        Rotation::new(&steps, Some(1000.0), 200)
+    }
+
+    #[test]
+    fn rest_is_when_nothing_moves_any_more() {
+        let moves = [(1000, 20), (0, 0), (500, 10), (0, 0), (0, 0)];
+        let rotation = rotation(&moves);
+        assert_eq!(rotation.steps_until_rest, Some(3));
+        assert_eq!(rotation.epochs_until_rest, Some(1.5));
+        assert_eq!(
+            (rotation.speed, rotation.speed_first),
+            (Some(1.0), Some(0.5))
+        );
+        assert_eq!(
+            (rotation.system_adapting, rotation.system_worst),
+            (10.0, 20.0)
+        );
+        assert_eq!(rotation.system_calm, Some(0.0));
+    }
+
+    #[test]
+    fn a_pause_shorter_than_an_epoch_is_no_rest() {
+        let rotation = rotation(&[(1000, 0), (0, 0)]);
+        assert_eq!(rotation.steps_until_rest, None);
+        assert_eq!(rotation.steps_until_calm, Some(1));
+    }
+
+    #[test]
+    fn a_few_late_credits_leave_it_calm() {
+        let some = rotation(&[(1000, 0), (900, 0), (0, 0), (1, 0), (0, 0)]);
+        assert_eq!(
+            (some.steps_until_rest, some.steps_until_calm),
+            (None, Some(4))
+        );
+        let mut steps: Vec<Step> = (0..5).map(|number| step(number, 0, 0)).collect();
+        steps[3].granted = 1;
+        steps[3].requests = 1001;
+        let few = Rotation::new(&steps, None, 200);
+        assert_eq!(
+            (few.steps_until_rest, few.steps_until_calm),
+            (None, Some(0))
+        );
+        assert_eq!((few.speed, few.epochs_until_calm), (None, Some(0.0)));
+    }
+
+    #[test]
+    fn what_never_moves_is_at_rest_from_the_start() {
+        let rotation = rotation(&[(0, 0)]);
+        assert_eq!(
+            (rotation.steps_until_rest, rotation.steps_until_calm),
+            (Some(0), Some(0))
+        );
+    }
+
+    #[test]
+    fn what_always_moves_never_rests() {
+        let rotation = rotation(&[(1000, 20), (1000, 40)]);
+        assert_eq!(
+            (rotation.steps_until_rest, rotation.steps_until_calm),
+            (None, None)
+        );
+        assert_eq!(
+            (rotation.system_adapting, rotation.system_calm),
+            (30.0, None)
+        );
+        assert_eq!(rotation.speed, Some(0.5));
     }
 }

@@ -15,29 +15,31 @@ pub(crate) fn report(out: &mut impl Write, report: &Report) -> io::Result<()> {
         "µs per step",
         "speed",
         "first",
-        "all",
-        "steps to rest",
-        "epochs",
+        "steps to calm",
+        "to rest",
+        "epochs to rest",
         "SYS/1000",
-        "at rest",
-        "moved",
+        "worst",
+        "calm",
+        "granted",
+        "returned",
         "stalls/1000",
     ]);
-    for rotation in &report.rotations {
+    for one in &report.rotations {
         table.add_row([
-            rotation.rotation.to_string(),
-            format!("{:.1}", rotation.time_ns / 1000.0),
-            optional(rotation.speed, 3),
-            optional(rotation.speed_first, 3),
-            optional(rotation.speed_all, 3),
-            rotation
-                .steps_until_rest
-                .map_or_else(|| "never".to_owned(), |steps| steps.to_string()),
-            optional(rotation.epochs_until_rest, 1),
-            format!("{:.2}", rotation.system_adapting),
-            optional(rotation.system_at_rest, 2),
-            rotation.moved.to_string(),
-            format!("{:.1}", rotation.stalls),
+            one.rotation.to_string(),
+            format!("{:.1}", one.time_ns / 1000.0),
+            optional(one.speed, 3),
+            optional(one.speed_first, 3),
+            steps(one.steps_until_calm),
+            steps(one.steps_until_rest),
+            optional(one.epochs_until_rest, 1),
+            format!("{:.2}", one.system_adapting),
+            format!("{:.2}", one.system_worst),
+            optional(one.system_calm, 2),
+            one.granted.to_string(),
+            one.returned.to_string(),
+            format!("{:.1}", one.stalls),
         ]);
     }
     for column in table.column_iter_mut() {
@@ -109,6 +111,11 @@ pub(crate) fn bytes(bytes: u64) -> String {
     format!("{value:.digits$} {}", UNITS[unit])
 }
 
-fn optional(value: Option<f64>, digits: usize) -> String {
+/// Steps until something that may never be.
+pub(crate) fn steps(steps: Option<u32>) -> String {
+    steps.map_or_else(|| "never".to_owned(), |steps| steps.to_string())
+}
+
+pub(crate) fn optional(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
 }
