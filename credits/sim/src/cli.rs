@@ -3,18 +3,59 @@
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::Context;
-use clap::{Args, Parser, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use credits::{Growth, Tuning};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::{Config, Load, Observer, Pattern, Scheme, Timing, equal_static, run, show};
+use crate::{Config, Load, Observer, Pattern, Scheme, Timing, equal_static, run, show, table};
 
 /// Simulates flow control by credits in a job of many ranks, beside the same job without flow control.
 #[derive(Debug, Parser)]
-#[command(name = "credit-sim", version)]
+#[command(name = "credit-sim", version, args_conflicts_with_subcommands = true)]
 pub struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
     #[command(flatten)]
     options: RunOptions,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print a Markdown table of credits that move beside static ones that are as fast, by number of ranks and pattern
+    Table(TableOptions),
+}
+
+#[derive(Debug, Args)]
+struct TableOptions {
+    /// Ranks in the jobs
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "1024,10000,100000"
+    )]
+    ranks: Vec<u32>,
+    /// Patterns
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "ghost")]
+    patterns: Vec<Pattern>,
+    /// Simulate the static credits too in jobs of at most so many ranks
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    verify: u32,
+    #[command(flatten)]
+    model: ModelOptions,
+}
+
+/// What is the same for all ranks and patterns.
+#[derive(Debug, Args)]
+struct ModelOptions {
+    #[command(flatten)]
+    credits: CreditOptions,
+    #[command(flatten)]
+    run: Repetition,
+    #[command(flatten)]
+    load: LoadOptions,
+    #[command(flatten)]
+    timing: TimingOptions,
 }
 
 #[derive(Debug, Args)]
@@ -28,14 +69,11 @@ struct RunOptions {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    /// Look for the fewest static credits that are as fast
+    #[arg(long)]
+    equal_static: bool,
     #[command(flatten)]
-    credits: CreditOptions,
-    #[command(flatten)]
-    run: Repetition,
-    #[command(flatten)]
-    load: LoadOptions,
-    #[command(flatten)]
-    timing: TimingOptions,
+    model: ModelOptions,
 }
 
 #[derive(Debug, Args)]
@@ -77,9 +115,6 @@ struct CreditOptions {
     /// How much a stalled request asks for
     #[arg(long, value_enum, default_value_t = GrowthName::Missing)]
     growth: GrowthName,
-    /// Look for the fewest static credits that are as fast
-    #[arg(long)]
-    equal_static: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -229,9 +264,9 @@ struct TimingOptions {
     jitter: u64,
 }
 
-impl RunOptions {
-    fn config(&self) -> Config {
-        let default = Config::new(self.ranks, self.pattern);
+impl ModelOptions {
+    fn config(&self, ranks: u32, pattern: Pattern) -> Config {
+        let default = Config::new(ranks, pattern);
         let load = Load {
             messages: self.load.messages.unwrap_or(default.load.messages),
             cost: self.load.cost.unwrap_or(default.load.cost),
@@ -242,7 +277,7 @@ impl RunOptions {
             interleave: self.load.interleave.unwrap_or(default.load.interleave),
         };
         Config {
-            scheme: self.credits.scheme(default.scheme, self.ranks),
+            scheme: self.credits.scheme(default.scheme, ranks),
             load,
             timing: self.timing.timing(),
             rotations: self.run.rotations,
@@ -322,16 +357,27 @@ impl Drop for Bar {
 /// # Errors
 /// When it can't be simulated, the flow control breaks its rules, or standard output can't be written.
 pub fn main(cli: &Cli) -> anyhow::Result<()> {
-    let options = &cli.options;
-    let config = options.config();
     let mut bar = Bar::new();
+    let mut out = io::stdout().lock();
+    if let Some(Command::Table(options)) = &cli.command {
+        let mut rows = Vec::new();
+        for &ranks in &options.ranks {
+            for &pattern in &options.patterns {
+                let config = options.model.config(ranks, pattern);
+                rows.push(table::row(&config, options.verify, &mut bar)?);
+            }
+        }
+        drop(bar);
+        return table::markdown(&mut out, &rows).context("can't write standard output");
+    }
+    let options = &cli.options;
+    let config = options.model.config(options.ranks, options.pattern);
     let mut report = run(&config, &mut bar)?;
-    if options.credits.equal_static {
+    if options.equal_static {
         let speed = report.summary.speed.unwrap_or(1.0);
-        report.equal_static = equal_static(&config, speed.min(0.99), &mut bar)?;
+        report.equal_static = equal_static(&config, speed.min(0.98), &mut bar)?;
     }
     drop(bar);
-    let mut out = io::stdout().lock();
     if options.json {
         serde_json::to_writer(&mut out, &report)?;
         writeln!(out)

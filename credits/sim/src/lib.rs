@@ -24,6 +24,7 @@ mod queue;
 mod report;
 mod run;
 mod show;
+mod table;
 mod timing;
 mod world;
 
@@ -31,5 +32,6 @@ pub use config::{CHUNK, Config, ConfigError, MAX_RANKS, Scheme, Space, scale};
 pub use pattern::{Load, Pattern};
 pub use report::{Effort, EqualStatic, Report, Rotation, Step, Summary};
 pub use run::{Observer, equal_static, run};
+pub use table::{Row, markdown, row};
 pub use timing::Timing;
 pub use world::SimError;

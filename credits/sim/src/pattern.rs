@@ -25,6 +25,15 @@ pub enum Pattern {
     Pairs,
 }
 
+impl Pattern {
+    /// Its name on the command line.
+    #[must_use]
+    pub fn name(self) -> String {
+        self.to_possible_value()
+            .map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
 /// How much of it. What a pattern does not need is ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Load {

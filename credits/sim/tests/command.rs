@@ -65,8 +65,34 @@ fn a_table_is_for_people() {
 }
 
 #[test]
+fn a_table_is_markdown() {
+    let output = credit_sim(&[
+        "table",
+        "--ranks",
+        "8,27",
+        "--patterns",
+        "ghost,pairs",
+        "--steps",
+        "3",
+        "--messages",
+        "20",
+    ]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success());
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 6, "{text}");
+    let columns = |line: &str| line.matches('|').count();
+    assert!(
+        lines.iter().all(|line| columns(line) == columns(lines[0])),
+        "{text}"
+    );
+    assert!(lines[2].starts_with("| 8 | ghost |") && lines[5].starts_with("| 27 | pairs |"));
+}
+
+#[test]
 fn bad_input_is_named() {
     fails_with(&["--ranks", "0"], "number of ranks is 0");
+    fails_with(&["table", "--ranks", "8,0"], "number of ranks is 0");
     fails_with(&["--ranks", "many"], "--ranks");
     fails_with(&["--credits", "3"], "3 credits per peer are too few");
     fails_with(&["--pattern", "spiral"], "spiral");

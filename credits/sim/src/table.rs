@@ -1,0 +1,118 @@
+//! The results as a table for the documentation.
+
+use std::io::{self, Write};
+
+use crate::show::{bytes, optional, steps};
+use crate::{Config, EqualStatic, Observer, Report, Scheme, SimError, Space, equal_static, run};
+
+/// Static credits are looked for in jobs of at most so many ranks: what one pair needs does not depend on the others.
+const SEARCH: u32 = 1_000;
+
+/// What was found for one configuration.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The run with credits that move.
+    pub report: Report,
+    /// Static credits that are as fast.
+    pub equal: Option<EqualStatic>,
+    /// Whether their speed was simulated at this size, not at the one at which they were looked for.
+    pub verified: bool,
+}
+
+/// Runs a configuration, and looks for static credits that are as fast; these are simulated at full size in jobs of at
+/// most `verify` ranks.
+///
+/// # Errors
+/// As [`run`].
+pub fn row(config: &Config, verify: u32, observer: &mut dyn Observer) -> Result<Row, SimError> {
+    let report = run(config, observer)?;
+    // What is equal but for chance.
+    let speed = report.summary.speed.unwrap_or(1.0).min(0.98);
+    let small = Config {
+        ranks: config.ranks.min(SEARCH),
+        scheme: Scheme::Static {
+            credits: config.scheme.credits().unwrap_or(u16::MAX),
+        },
+        ..config.clone()
+    };
+    let mut equal = equal_static(&small, speed, observer)?;
+    let verified = config.ranks <= verify;
+    if let Some(equal) = &mut equal {
+        equal.space = Space::new(config.ranks, equal.credits, 0);
+        if verified && config.ranks > small.ranks {
+            let fixed = Config {
+                scheme: Scheme::Static {
+                    credits: equal.credits,
+                },
+                rotations: 1,
+                steps: config.steps.min(3),
+                ..config.clone()
+            };
+            equal.speed = run(&fixed, observer)?.summary.speed.unwrap_or(0.0);
+        }
+    }
+    Ok(Row {
+        report,
+        equal,
+        verified,
+    })
+}
+
+/// Writes rows as a Markdown table.
+///
+/// # Errors
+/// `out` can't be written.
+pub fn markdown(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
+    writeln!(
+        out,
+        "| ranks | pattern | static: per peer | memory | speed | moving: lent + banked | memory | speed | first step \
+         | steps to calm | to rest | epochs to rest | SYS/1000 | worst step | when calm | largest loan |"
+    )?;
+    writeln!(
+        out,
+        "|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
+    )?;
+    for row in rows {
+        let summary = &row.report.summary;
+        let config = &row.report.config;
+        let (per_peer, memory, speed) = match &row.equal {
+            None => ("-".to_owned(), "-".to_owned(), "-".to_owned()),
+            Some(equal) => (
+                equal.credits.to_string(),
+                bytes(equal.space.bytes),
+                format!("{:.3}{}", equal.speed, if row.verified { "" } else { "*" }),
+            ),
+        };
+        let own = row.report.space;
+        let lent = config.scheme.credits().unwrap_or(0);
+        let banked = own.map_or(0, |space| {
+            space.credits - u64::from(lent) * u64::from(config.ranks)
+        });
+        writeln!(
+            out,
+            "| {} | {} | {per_peer} | {memory} | {speed} | {lent} + {banked} | {} | {} | {} | {} | {} | {} | {:.2} | {:.2} \
+             | {} | {} |",
+            config.ranks,
+            config.pattern.name(),
+            own.map_or_else(|| "-".to_owned(), |space| bytes(space.bytes)),
+            optional(summary.speed, 3),
+            optional(summary.speed_first, 3),
+            steps(summary.steps_until_calm),
+            steps(summary.steps_until_rest),
+            optional(summary.epochs_until_rest, 1),
+            summary.system_adapting,
+            summary.system_worst,
+            optional(summary.system_calm, 2),
+            summary
+                .largest_loan
+                .map_or_else(|| "-".to_owned(), |loan| loan.to_string()),
+        )?;
+    }
+    if rows.iter().any(|row| !row.verified) {
+        writeln!(
+            out,
+            "\n\\* in a job of {SEARCH} ranks: one of this size would take too long to simulate."
+        )?;
+    }
+    Ok(())
+}
