@@ -174,7 +174,7 @@ struct Repetition {
     /// Of all that is random
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Threads [default: as many as processors]
+    /// Threads [default: as many as processors, fewer for few ranks]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Don't simulate the same without flow control
@@ -284,7 +284,7 @@ impl ModelOptions {
             steps: self.run.steps,
             seed: self.run.seed,
             reference: !self.run.no_reference,
-            threads: self.run.threads.unwrap_or_else(processors),
+            threads: self.run.threads.unwrap_or_else(|| threads(ranks)),
             ..default
         }
     }
@@ -314,8 +314,10 @@ impl TimingOptions {
     }
 }
 
-fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+/// As many threads as are worth their while: each window of time ends with all of them waiting for one another.
+fn threads(ranks: u32) -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    processors.min(ranks as usize / 512).max(1)
 }
 
 /// A bar of steps, on a terminal.
