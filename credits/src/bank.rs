@@ -42,8 +42,9 @@ pub trait Bank: Debug + Sized {
     /// Requests received since the start, epochs being of `length`.
     fn received(&self, length: u32) -> u64;
 
-    /// So many requests have been received, of `length` that make an epoch.
-    fn note_requests(&mut self, requests: u32, length: u32);
+    /// So many requests have been received, of `length` that make an epoch. Of the peers asked, `forgotten` no longer
+    /// count at the end of each epoch.
+    fn note_requests(&mut self, requests: u32, length: u32, forgotten: u32);
 
     /// The bank was short: up to `peers` peers should be asked at a time.
     fn want(&mut self, peers: u32);
@@ -51,7 +52,7 @@ pub trait Bank: Debug + Sized {
     /// Whether more peers should be asked now.
     fn is_wanting(&self) -> bool;
 
-    /// One more peer is to be asked. False: not now, there are enough already, or `most` have been asked in this epoch.
+    /// One more peer is to be asked. False: not now, there are enough already, or `most` count as asked.
     fn begin_revoke(&mut self, most: u32) -> bool;
 
     /// A peer has answered.
@@ -68,7 +69,7 @@ struct Asking {
     wanted: u16,
     /// Asked, and have not answered.
     under_way: u16,
-    /// Asked in this epoch.
+    /// Asked, as far as they count.
     asked: u32,
 }
 
@@ -91,6 +92,10 @@ impl Asking {
 
     fn end(&mut self) {
         self.under_way = self.under_way.saturating_sub(1);
+    }
+
+    fn forget(&mut self, peers: u32) {
+        self.asked = self.asked.saturating_sub(peers);
     }
 
     /// In one word, to be changed at once.
@@ -155,11 +160,11 @@ impl Bank for OwnBank {
     }
 
     #[inline]
-    fn note_requests(&mut self, requests: u32, length: u32) {
+    fn note_requests(&mut self, requests: u32, length: u32, forgotten: u32) {
         self.received += requests;
         while self.received >= length {
             self.received -= length;
-            self.asking.asked = 0;
+            self.asking.forget(forgotten);
             self.epoch = self.epoch.wrapping_add(1);
         }
     }
@@ -267,15 +272,15 @@ impl Bank for Arc<SharedBank> {
     }
 
     #[inline]
-    fn note_requests(&mut self, requests: u32, length: u32) {
+    fn note_requests(&mut self, requests: u32, length: u32, forgotten: u32) {
         let requests = u64::from(requests);
         let before = self.received.fetch_add(requests, Relaxed);
         let (left, length) = (before % u64::from(length), u64::from(length));
         if left + requests >= length {
-            self.change(|asking| asking.asked = 0);
             // Fits: no more than the requests.
-            self.epoch
-                .fetch_add(((left + requests) / length) as u32, Relaxed);
+            let epochs = ((left + requests) / length) as u32;
+            self.change(|asking| asking.forget(forgotten.saturating_mul(epochs)));
+            self.epoch.fetch_add(epochs, Relaxed);
         }
     }
 
@@ -330,7 +335,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_shared_bank_does_what_an_own_one_does(credits in 0u32..100, length in 1u32..9, most in 1u32..9, steps in steps()) {
+        fn a_shared_bank_does_what_an_own_one_does(credits in 0u32..100, length in 1u32..9, most in 1u32..9, forgotten in 1u32..9, steps in steps()) {
             let mut own = OwnBank::open(credits, 1).remove(0);
             let mut shared = <Arc<SharedBank>>::open(credits, 2);
             for (at, step) in steps.into_iter().enumerate() {
@@ -342,8 +347,8 @@ mod tests {
                         part.deposit(credits);
                     }
                     Step::Requests(requests) => {
-                        own.note_requests(requests, length);
-                        part.note_requests(requests, length);
+                        own.note_requests(requests, length, forgotten);
+                        part.note_requests(requests, length, forgotten);
                     }
                     Step::Want(peers) => {
                         own.want(peers);
@@ -379,7 +384,7 @@ mod tests {
                             let back = held.min(round % 5);
                             held -= back;
                             part.deposit(back);
-                            part.note_requests(1, 100);
+                            part.note_requests(1, 100, u32::MAX);
                         }
                         held
                     })

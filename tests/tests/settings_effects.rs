@@ -87,6 +87,18 @@ fn with(name: &str, value: &str) -> Settings {
             sys_limit: given.sys_limit,
             ..ours
         },
+        "CONDUIT_CREDIT_DOUBLING" => Settings {
+            credit_doubling: given.credit_doubling,
+            ..ours
+        },
+        "CONDUIT_CREDIT_HOLD" => Settings {
+            credit_hold: given.credit_hold,
+            ..ours
+        },
+        "CONDUIT_CREDIT_REVOKES" => Settings {
+            credit_revokes: given.credit_revokes,
+            ..ours
+        },
         other => panic!("{other}"),
     }
 }
@@ -358,4 +370,132 @@ fn sys_limit_is_the_most_system_messages_of_a_poll() {
     };
     let least = |limit| polls(limit).into_iter().min().unwrap();
     assert_eq!((least("0"), least("1"), least("2")), (1, 4, 2));
+}
+
+/// Credits that move, `credits` for each peer. Buffers of 7 chunks that count hold 28 of these: the bank is empty where
+/// the credits of all are a multiple.
+fn moving(settings: Settings, credits: u32) -> Settings {
+    Settings {
+        dynamic_credits: true,
+        cred_per_node: Some(credits),
+        banked_credits: Some(0),
+        request_buffer: 8 * CHUNK,
+        ..settings
+    }
+}
+
+fn request(rank: &Rank, to: u32) -> bool {
+    rank.request_short(to, SILENT, &[], Blocking::Immediate)
+        .expect("a request that is right")
+}
+
+/// Polls until all requests have been answered.
+fn settle(rank: &Rank) {
+    while !rank.is_quiet().unwrap() {
+        rank.poll().unwrap();
+    }
+}
+
+#[test]
+fn credit_doubling_is_how_much_a_stalled_request_brings() {
+    let after_a_stall = |value| {
+        let settings = Settings {
+            banked_credits: Some(100),
+            ..moving(with("CONDUIT_CREDIT_DOUBLING", value), 4)
+        };
+        on_each(2, settings, |rank, _, _| {
+            if rank.rank() == 1 {
+                return 0;
+            }
+            assert_eq!(until_refused(|| Ok(request(rank, 1))), 4);
+            settle(rank);
+            assert!(request(rank, 1));
+            settle(rank);
+            rank.send_credits(1).unwrap()
+        })[0]
+    };
+    assert_eq!((after_a_stall("0"), after_a_stall("1")), (5, 8));
+}
+
+#[test]
+fn credit_hold_keeps_what_was_used_in_the_epoch_before() {
+    const EPOCH: u32 = 40;
+    // Rank 0 has used 24 of 28 credits at once in the epoch before the one in which rank 2 needs more than it has.
+    let returned = |value| {
+        let settings = Settings {
+            epoch_duration: EPOCH,
+            ..moving(with("CONDUIT_CREDIT_HOLD", value), 28)
+        };
+        on_each(3, settings, |rank, meeting, handled| {
+            match rank.rank() {
+                0 => {
+                    for _ in 0..24 {
+                        assert!(request(rank, 1));
+                    }
+                    settle(rank);
+                    for _ in 24..EPOCH {
+                        assert!(request(rank, 1));
+                        settle(rank);
+                    }
+                }
+                1 => {
+                    while handled.load(Relaxed) < EPOCH {
+                        rank.poll().unwrap();
+                    }
+                }
+                _ => {}
+            }
+            meeting.barrier().unwrap();
+            match rank.rank() {
+                0 => {
+                    while rank.revoked_credits(1).unwrap() == 0 {
+                        rank.poll().unwrap();
+                    }
+                    rank.revoked_credits(1).unwrap() as u32
+                }
+                2 => {
+                    assert_eq!(until_refused(|| Ok(request(rank, 1))), 28);
+                    settle(rank);
+                    assert!(request(rank, 1));
+                    0
+                }
+                _ => 0,
+            }
+        })[0]
+    };
+    assert_eq!(returned("1"), 28 - 24);
+    assert_eq!(returned("0"), 28 - 24 / 4);
+}
+
+#[test]
+fn credit_revokes_are_how_many_peers_are_asked() {
+    const REQUESTS: u32 = 200;
+    // Rank 1 needs more than all others could spare. Within one epoch.
+    let asked = |value| {
+        let settings = moving(with("CONDUIT_CREDIT_REVOKES", value), 7);
+        on_each(8, settings, |rank, _, handled| match rank.rank() {
+            0 => {
+                while handled.load(Relaxed) < REQUESTS {
+                    rank.poll().unwrap();
+                }
+                // What is returned is on its way.
+                for _ in 0..100 {
+                    rank.poll().unwrap();
+                }
+                let lent = (2..8).map(|peer| rank.lent_credits(peer).unwrap());
+                lent.filter(|&lent| lent < 7).count() as u32
+            }
+            1 => {
+                for _ in 0..REQUESTS {
+                    while !request(rank, 0) {
+                        rank.poll().unwrap();
+                    }
+                }
+                0
+            }
+            _ => 0,
+        })[0]
+    };
+    // Four epochs' worth at once.
+    assert_eq!((asked("1"), asked("0")), (4, 6));
 }

@@ -278,7 +278,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// Settings that all ranks must have the same.
-    fn agreement(&self) -> [(&'static str, u64); 12] {
+    fn agreement(&self) -> [(&'static str, u64); 13] {
         let settings = &self.settings;
         [
             ("CONDUIT_CHUNK", self.chunk as u64),
@@ -300,6 +300,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 "GASNET_PORTAL_BANKED_CREDITS",
                 settings.banked_credits.unwrap_or(u32::MAX).into(),
             ),
+            // What the credit byte says.
+            ("CONDUIT_CREDIT_DOUBLING", settings.credit_doubling.into()),
             // What a rank may send to a peer follows from its own settings: they have to be the peer's.
             (
                 "GASNET_PORTAL_AMRECV_SPACE",

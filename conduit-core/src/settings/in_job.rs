@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use credits::{Overrides, Plan, PlanError, Scale, Tuning};
+use credits::{Growth, Overrides, Plan, PlanError, Scale, Tuning};
 
 use super::{InJobError, Settings, Value};
 
@@ -62,6 +62,15 @@ impl Settings {
                 revoke_limit: self.revoke_limit as u16,
                 lender_limit: self.lender_limit as u16,
                 scavenge: self.num_scavenge,
+                revokes_per_epoch: match self.credit_revokes {
+                    0 => u32::MAX,
+                    most => most,
+                },
+                growth: match self.credit_doubling {
+                    true => Growth::Doubling,
+                    false => Growth::Missing,
+                },
+                hold: self.credit_hold,
                 ..Tuning::default()
             },
             ..Overrides::default()

@@ -113,12 +113,19 @@ settings! {
         "the existing directory that credit statistics are written to";
     "GASNET_PORTAL_EPOCH_DURATION" epoch_duration: u32 = 1024, Kind::integer(1, MOST_BANKED),
         "requests that a rank receives before its credit epoch ends";
-    "GASNET_PORTAL_REVOKE_LIMIT" revoke_limit: u32 = 32, Kind::integer(1, MOST_CREDITS),
-        "credits that a rank gives back to one peer in an epoch before it refuses to";
-    "GASNET_PORTAL_LENDER_LIMIT" lender_limit: u32 = 32, Kind::integer(1, MOST_CREDITS),
-        "most credits that a rank lends to one peer in an epoch";
+    "GASNET_PORTAL_REVOKE_LIMIT" revoke_limit: u32 = 400, Kind::integer(1, MOST_CREDITS),
+        "credits that a rank gives back to one peer in an epoch before it refuses to; originally 32";
+    "GASNET_PORTAL_LENDER_LIMIT" lender_limit: u32 = 400, Kind::integer(1, MOST_CREDITS),
+        "most credits that a rank lends to one peer in an epoch; originally 32";
     "GASNET_PORTAL_NUM_SCAVENGE" num_scavenge: u32 = 6, Kind::integer(1, MOST_COUNT),
         "peers that are asked for credits at once when the bank is low";
+    "CONDUIT_CREDIT_DOUBLING" credit_doubling: bool = true, Kind::Bool,
+        "a request that had to wait for credits asks for as many as there are, so that the loan doubles; otherwise, as originally, for what it was short of; the same on all ranks";
+    "CONDUIT_CREDIT_HOLD" credit_hold: bool = false, Kind::Bool,
+        "credits that were in use in the epoch before this one are kept when a lender asks; otherwise, as originally, a quarter of them";
+    "CONDUIT_CREDIT_REVOKES" credit_revokes: u32 = 5,
+        Kind::integer_or_zero(1, MOST_COUNT, "no limit"),
+        "peers that a rank asks for credits in an epoch in the long run, four times as many at once; originally no limit";
     "GASNET_PORTAL_CRED_PER_NODE" cred_per_node: Option<u32> = None,
         Kind::integer(LEAST_CREDITS, MOST_CREDITS),
         unset "from a table by job size",

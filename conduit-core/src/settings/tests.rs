@@ -2,6 +2,7 @@
 
 use super::kind::{Kind, Value};
 use super::*;
+use credits::Growth;
 use proptest::prelude::*;
 use std::collections::HashSet;
 
@@ -475,16 +476,26 @@ fn the_knobs_of_credits_that_move_reach_the_plan() {
             tuning.revoke_limit,
             tuning.lender_limit,
             tuning.scavenge,
+            tuning.revokes_per_epoch,
+            tuning.growth,
+            tuning.hold,
         )
     };
-    assert_eq!(knobs(&[]), (1024, 32, 32, 6), "the original's constants");
+    let doubling = Growth::Doubling;
+    assert_eq!(knobs(&[]), (1024, 400, 400, 6, 5, doubling, false));
     let set = [
         ("GASNET_PORTAL_EPOCH_DURATION", "17"),
         ("GASNET_PORTAL_REVOKE_LIMIT", "18"),
         ("GASNET_PORTAL_LENDER_LIMIT", "65535"),
         ("GASNET_PORTAL_NUM_SCAVENGE", "20"),
+        ("CONDUIT_CREDIT_REVOKES", "0"),
+        ("CONDUIT_CREDIT_DOUBLING", "0"),
+        ("CONDUIT_CREDIT_HOLD", "1"),
     ];
-    assert_eq!(knobs(&set), (17, 18, 65_535, 20));
+    assert_eq!(
+        knobs(&set),
+        (17, 18, 65_535, 20, u32::MAX, Growth::Missing, true)
+    );
 }
 
 #[test]

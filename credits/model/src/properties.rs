@@ -66,7 +66,6 @@ fn granted<F: Flow>(model: &Model<F>, content: Content) -> u32 {
         Content::Reply(bits) => model
             .world
             .tuning
-            .growth
             .credits(CreditByte::from_bits(bits).extra())
             .into(),
         _ => 0,

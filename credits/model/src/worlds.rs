@@ -64,7 +64,19 @@ pub fn small() -> Vec<World> {
             events: ALL.to_vec(),
         },
         World {
-            name: "one is asked at a time, and in an epoch",
+            name: "use counts for one epoch more",
+            ranks: 3,
+            loan: 2,
+            banked: 0,
+            tuning: Tuning {
+                hold: true,
+                ..tuning(1, 2)
+            },
+            requests: requests(&[(0, 2, &[1; 3]), (1, 2, &[1; 3])]),
+            events: ALL.to_vec(),
+        },
+        World {
+            name: "one is asked at a time, and in an epoch, four at first",
             ranks: 3,
             loan: 2,
             banked: 0,

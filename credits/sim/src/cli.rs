@@ -109,19 +109,22 @@ struct CreditOptions {
     /// Peers that are being asked for credits at a time
     #[arg(long, value_name = "N", default_value_t = Tuning::default().scavenge)]
     scavenge: u32,
-    /// Most peers asked within an epoch
+    /// Peers asked in an epoch in the long run, four times as many at once
     #[arg(long, value_name = "N", default_value_t = Tuning::default().revokes_per_epoch)]
     revokes_per_epoch: u32,
     /// How much a stalled request asks for
     #[arg(long, value_enum, default_value_t = GrowthName::Missing)]
     growth: GrowthName,
+    /// Give back only what was used neither in this epoch nor in the one before
+    #[arg(long)]
+    hold: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum GrowthName {
     /// What it was short of, up to 7 credits
     Missing,
-    /// As much as the sender has, up to 64 credits
+    /// As much as the sender has, up to 64 times the minimum
     Doubling,
 }
 
@@ -157,6 +160,7 @@ impl CreditOptions {
                     GrowthName::Missing => Growth::Missing,
                     GrowthName::Doubling => Growth::Doubling,
                 },
+                hold: self.hold,
             },
         }
     }

@@ -46,6 +46,7 @@ struct TuningFields {
     revokes_per_epoch: u32,
     #[serde(with = "GrowthNames")]
     growth: Growth,
+    hold: bool,
 }
 
 #[derive(Serialize)]

@@ -1,6 +1,6 @@
 //! Some of the ranks, and what they do within a window of time.
 
-use credits::{CreditByte, Growth, System, Violation};
+use credits::{CreditByte, System, Tuning, Violation};
 
 use crate::config::{Config, Subject};
 use crate::pattern::{Op, Programs};
@@ -54,7 +54,7 @@ pub(crate) struct Costs {
     /// Credits of a rank in all.
     total: u64,
     /// What the extra bits mean.
-    growth: Growth,
+    tuning: Tuning,
 }
 
 impl Costs {
@@ -77,7 +77,7 @@ impl Costs {
             cost: config.load.cost,
             seed: config.seed,
             total: total.unwrap_or(u64::MAX),
-            growth: config.scheme.tuning().growth,
+            tuning: config.scheme.tuning(),
             timing,
         }
     }
@@ -516,7 +516,8 @@ impl<F: Subject> Part<F> {
         let byte = CreditByte::from_bits(item.byte);
         let reply = self.flows[index].grant(item.source, byte);
         if reply.extra() > 0 {
-            self.counts.granted += u64::from(costs.growth.credits(reply.extra()));
+            self.counts.grants += 1;
+            self.counts.granted += u64::from(costs.tuning.credits(reply.extra()));
             let loan = self.flows[index].loan(item.source).unwrap_or(0);
             self.counts.loan = self.counts.loan.max(loan.into());
         }

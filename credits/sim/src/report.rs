@@ -13,6 +13,8 @@ pub(crate) struct Counts {
     /// System messages sent, and arrived.
     pub(crate) system: u64,
     pub(crate) events: u64,
+    /// Replies that lent credits on top.
+    pub(crate) grants: u64,
     /// Credits lent on top, and given back.
     pub(crate) granted: u64,
     pub(crate) returned: u64,
@@ -30,6 +32,7 @@ impl Counts {
         self.replies += other.replies;
         self.system += other.system;
         self.events += other.events;
+        self.grants += other.grants;
         self.granted += other.granted;
         self.returned += other.returned;
         self.stalls += other.stalls;
@@ -57,6 +60,8 @@ pub struct Step {
     pub requests: u64,
     /// System messages sent.
     pub system: u64,
+    /// Replies that lent credits on top.
+    pub grants: u64,
     /// Credits lent on top.
     pub granted: u64,
     /// Credits given back.
@@ -78,12 +83,11 @@ impl Step {
         self.system == 0 && self.granted == 0 && self.returned == 0
     }
 
-    /// Of 1,000 requests, less than one moved a credit, and less than one system message was sent.
+    /// Of 1,000 requests, less than one brought credits, and less than one system message was sent.
     #[must_use]
     pub fn is_calm(&self) -> bool {
         self.is_at_rest()
-            || (self.system * 1000 < self.requests
-                && (self.granted + self.returned) * 1000 < self.requests)
+            || (self.system * 1000 < self.requests && self.grants * 1000 < self.requests)
     }
 }
 
@@ -91,8 +95,8 @@ impl Step {
 ///
 /// They come to *rest* with the first step from which on no credit moves and nobody is asked for any, if an epoch's worth
 /// of requests follows at the busiest rank. In a large job some rank somewhere goes on needing a few credits more for a
-/// long time; so a rotation is *calm* from the first step on from which each moves less than one credit, and sends less
-/// than one system message, for 1,000 requests.
+/// long time; so a rotation is *calm* from the first step on from which less than one of 1,000 requests brings credits, and
+/// less than one system message is sent for 1,000 requests.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Rotation {
     /// Which, from 0.
@@ -331,6 +335,7 @@ mod tests {
             time_ns: 1000 + granted,
             requests: 1000,
             system,
+            grants: granted,
             granted,
             returned: 0,
             stalls: granted,
@@ -380,7 +385,7 @@ mod tests {
             (None, Some(4))
         );
         let mut steps: Vec<Step> = (0..5).map(|number| step(number, 0, 0)).collect();
-        steps[3].granted = 1;
+        (steps[3].grants, steps[3].granted) = (1, 64);
         steps[3].requests = 1001;
         let few = Rotation::new(&steps, None, 200);
         assert_eq!(

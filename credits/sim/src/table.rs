@@ -66,11 +66,12 @@ pub fn markdown(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
     writeln!(
         out,
         "| ranks | pattern | static: per peer | memory | speed | moving: lent + banked | memory | speed | first step \
-         | steps to calm | to rest | epochs to rest | SYS/1000 | worst step | when calm | largest loan |"
+         | steps to calm | epochs to calm | steps to rest | epochs to rest | SYS/1000 | worst step | when calm \
+         | largest loan |"
     )?;
     writeln!(
         out,
-        "|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
+        "|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
     )?;
     for row in rows {
         let summary = &row.report.summary;
@@ -90,7 +91,7 @@ pub fn markdown(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
         });
         writeln!(
             out,
-            "| {} | {} | {per_peer} | {memory} | {speed} | {lent} + {banked} | {} | {} | {} | {} | {} | {} | {:.2} | {:.2} \
+            "| {} | {} | {per_peer} | {memory} | {speed} | {lent} + {banked} | {} | {} | {} | {} | {} | {} | {} | {:.2} | {:.2} \
              | {} | {} |",
             config.ranks,
             config.pattern.name(),
@@ -98,6 +99,7 @@ pub fn markdown(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
             optional(summary.speed, 3),
             optional(summary.speed_first, 3),
             steps(summary.steps_until_calm),
+            optional(summary.epochs_until_calm, 1),
             steps(summary.steps_until_rest),
             optional(summary.epochs_until_rest, 1),
             summary.system_adapting,

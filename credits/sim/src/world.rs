@@ -220,6 +220,7 @@ impl<'a, F: Subject> World<'a, F> {
             time_ns: end - start,
             requests: counts.requests,
             system: counts.system,
+            grants: counts.grants,
             granted: counts.granted,
             returned: counts.returned,
             stalls: counts.stalls,

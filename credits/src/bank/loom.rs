@@ -53,7 +53,7 @@ fn loom_each_epoch_has_as_many_requests() {
     loom::model(|| {
         let (seen, bank) = two(0, |part| {
             [(); 3].map(|()| {
-                part.note_requests(1, 2);
+                part.note_requests(1, 2, u32::MAX);
                 part.epoch()
             })
         });
@@ -105,12 +105,12 @@ fn loom_a_pace_is_kept_and_begins_anew_with_each_epoch() {
     loom::model(|| {
         let (begun, mut bank) = two(0, |part| {
             part.want(3);
-            part.note_requests(1, 2);
+            part.note_requests(1, 2, u32::MAX);
             (0..2).filter(|_| part.begin_revoke(PACE)).count()
         });
         // One epoch ends, maybe between two.
         assert!((1..=2).contains(&(begun[0] + begun[1])), "{begun:?}");
-        bank.note_requests(1, 1);
+        bank.note_requests(1, 1, u32::MAX);
         bank.want(9);
         assert!(bank.begin_revoke(PACE) && !bank.begin_revoke(PACE));
     });

@@ -15,6 +15,9 @@
 //! | the end of an epoch | peers catch up when they are next looked at, instead of all at once |
 //! | credits in flight at a decay | count as used, so that a revoke never takes them |
 //! | nobody has anything to spare | nobody is asked again before the next epoch |
+//!
+//! [`Tuning`] has rules of its own beside the scheme's: loans that double, use that counts for one epoch more, and a pace
+//! for asking.
 
 mod list;
 mod peer;
@@ -60,6 +63,8 @@ pub struct PeerState {
     pub in_use: u16,
     /// The most in flight recently.
     pub max: u16,
+    /// The same before this epoch, if that counts.
+    pub held: u16,
     /// Requests to the peer that stalled recently.
     pub stalls: u8,
     /// Credits given back to it recently.
@@ -130,6 +135,7 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
             send: state.send,
             in_use: state.in_use,
             max: state.max,
+            held: state.held,
             stalls: state.stalls,
             revoked: state.revoked,
             requested: state.requested,
@@ -167,20 +173,30 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         }
     }
 
+    /// Requests have been received.
+    #[inline]
+    fn note_requests(&mut self, requests: u32) {
+        let Tuning {
+            epoch,
+            revokes_per_epoch,
+            ..
+        } = self.tuning;
+        self.bank.note_requests(requests, epoch, revokes_per_epoch);
+    }
+
     /// Lends what the limits and the bank allow of what was asked for; the code of how much.
     #[cold]
     fn lend(&mut self, place: u32, code: u8) -> u8 {
         let state = self.peers.get_mut(place);
         state.requested = state.requested.saturating_add(1);
-        let growth = self.tuning.growth;
-        let wanted = state.may_lend(growth.credits(code), &self.tuning);
+        let wanted = state.may_lend(self.tuning.credits(code), &self.tuning);
         let withdrawn = self.bank.withdraw(u32::from(wanted));
         if withdrawn < u32::from(wanted) {
             self.bank.want(self.tuning.scavenge);
         }
         // Fits: at most `wanted`.
-        let code = growth.at_most(withdrawn as u16);
-        let given = growth.credits(code);
+        let code = self.tuning.at_most(withdrawn as u16);
+        let given = self.tuning.credits(code);
         if u32::from(given) < withdrawn {
             self.bank.deposit(withdrawn - u32::from(given));
         }
@@ -197,7 +213,7 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         let state = self.peers.get_mut(place);
         state.catch_up(self.bank.epoch());
         if end_of_epoch {
-            state.decay_send();
+            state.decay_send(self.tuning.hold);
         }
         System::Return {
             credits: state.give_back(&self.tuning),
@@ -228,7 +244,7 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         state.catch_up(self.bank.epoch());
         state.flags.remove(Flags::ASKED);
         if end_of_epoch {
-            state.decay_send();
+            state.decay_send(self.tuning.hold);
         }
         if credits == 0 {
             state.flags.insert(Flags::ZERO_REPLY);
@@ -263,7 +279,7 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
             state.catch_up(epoch);
             let peer = self.part.rank(place);
             if peer != self.rank && state.may_ask(&self.tuning) {
-                if !self.bank.begin_revoke(self.tuning.revokes_per_epoch) {
+                if !self.bank.begin_revoke(self.tuning.most_revokes()) {
                     return None;
                 }
                 state.flags.insert(Flags::ASKED);
@@ -286,7 +302,7 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
         let epoch = self.bank.epoch();
         let state = self.peers.get_mut(self.part.place(peer));
         state.catch_up(epoch);
-        let extra = state.take(credits, self.tuning.growth)?;
+        let extra = state.take(credits, &self.tuning)?;
         Ok(CreditByte::new(state.tell_epoch(), extra, credits))
     }
 
@@ -302,14 +318,14 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
 
     #[inline]
     fn grant(&mut self, peer: u32, byte: CreditByte) -> CreditByte {
-        self.bank.note_requests(1, self.tuning.epoch);
+        self.note_requests(1);
         let Ok(place) = self.place(peer) else {
             return CreditByte::new(false, 0, byte.credits());
         };
         let state = self.peers.get_mut(place);
         state.catch_up(self.bank.epoch());
         if byte.end_of_epoch() {
-            state.decay_send();
+            state.decay_send(self.tuning.hold);
         }
         let end_of_epoch = state.tell_epoch();
         let extra = match byte.extra() {
@@ -321,7 +337,7 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
 
     #[inline]
     fn grant_plain(&mut self, peer: u32, requests: u32) -> bool {
-        self.bank.note_requests(requests, self.tuning.epoch);
+        self.note_requests(requests);
         let Ok(place) = self.place(peer) else {
             return false;
         };
@@ -336,7 +352,7 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
             return self.settle_many(peer, u32::from(byte.credits()));
         }
         let place = self.place(peer)?;
-        let extra = self.tuning.growth.credits(byte.extra());
+        let extra = self.tuning.credits(byte.extra());
         let send = self.peers.get(place).send;
         if extra > self.tuning.max_per_peer.saturating_sub(send) {
             return Err(Violation::UnexpectedGrant {
@@ -348,7 +364,7 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
         let state = self.peers.get_mut(place);
         state.send += extra;
         if byte.end_of_epoch() {
-            state.decay_send();
+            state.decay_send(self.tuning.hold);
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 
 use bitflags::bitflags;
 
-use super::tuning::{Growth, Tuning};
+use super::tuning::Tuning;
 use crate::Short;
 
 bitflags! {
@@ -34,8 +34,10 @@ pub struct Peer {
     pub(super) send: u16,
     /// Of these, in flight.
     pub(super) in_use: u16,
-    /// The most in flight recently; never less than in flight now. Decays.
+    /// The most in flight recently; never less than in flight now. Decays, or is kept in `held`.
     pub(super) max: u16,
+    /// What `max` was before this epoch, if that is [held](Tuning::hold). Decays.
+    pub(super) held: u16,
     /// Given back to it recently. Decays.
     pub(super) revoked: u16,
     /// Requests to it that stalled recently. Decays, so 255 are as good as more.
@@ -47,8 +49,9 @@ pub struct Peer {
     pub(super) need: u8,
     /// How many places the list skips behind this one: 0 leads to the next place.
     pub(super) skip: u32,
-    /// The epoch of ours up to which the loan fields have decayed.
-    pub(super) epoch: u32,
+    /// The epoch of ours up to which the loan fields have decayed. Of a peer that nobody looks at for 65,536 epochs,
+    /// that many are forgotten: its fields then decay later.
+    pub(super) epoch: u16,
     /// Requests that stalled since the start.
     pub(super) all_stalls: u32,
     /// Credits given back since the start.
@@ -80,14 +83,16 @@ impl Peer {
     /// visits every peer at the end of each epoch; the values are the same.)
     #[inline]
     pub(super) fn catch_up(&mut self, epoch: u32) {
+        // The low bits.
+        let epoch = epoch as u16;
         if self.epoch != epoch {
             self.catch_up_now(epoch);
         }
     }
 
     #[cold]
-    fn catch_up_now(&mut self, epoch: u32) {
-        let shift = epoch.wrapping_sub(self.epoch).saturating_mul(2);
+    fn catch_up_now(&mut self, epoch: u16) {
+        let shift = u32::from(epoch.wrapping_sub(self.epoch)) * 2;
         self.epoch = epoch;
         self.given = self.given.checked_shr(shift).unwrap_or(0);
         self.requested = self.requested.checked_shr(shift).unwrap_or(0);
@@ -104,16 +109,21 @@ impl Peer {
     }
 
     /// The peer has ended an epoch: decays the send fields.
-    pub(super) fn decay_send(&mut self) {
+    pub(super) fn decay_send(&mut self, hold: bool) {
         self.stalls >>= 2;
         self.revoked = decayed(self.revoked);
+        let mut kept = decayed(self.max);
+        if hold {
+            self.held = self.max.max(decayed(self.held));
+            kept = 0;
+        }
         // Credits in flight can't be given back, so they count as used however long ago they were sent.
-        self.max = decayed(self.max).max(self.in_use);
+        self.max = kept.max(self.in_use);
     }
 
     /// Takes credits for a request; the code of what to ask for.
     #[inline]
-    pub(super) fn take(&mut self, credits: u8, growth: Growth) -> Result<u8, Short> {
+    pub(super) fn take(&mut self, credits: u8, tuning: &Tuning) -> Result<u8, Short> {
         let available = self.send - self.in_use;
         if u16::from(credits) > available {
             // Fits: less than `credits`.
@@ -124,7 +134,7 @@ impl Peer {
         if self.need == 0 {
             return Ok(0);
         }
-        let code = growth.ask(self.need, self.send);
+        let code = tuning.ask(self.need, self.send);
         self.need = 0;
         Ok(code)
     }
@@ -136,7 +146,8 @@ impl Peer {
         let in_use = u32::from(self.in_use) + u32::from(credits);
         // `max` is at most `send`.
         let again = in_use <= u32::from(self.max)
-            && self.epoch == epoch
+            // The low bits.
+            && self.epoch == epoch as u16
             && self.need == 0
             && !self.flags.contains(Flags::REACHED_EPOCH);
         if again {
@@ -175,7 +186,7 @@ impl Peer {
         if self.stalls > 0 {
             return 0;
         }
-        let keep = tuning.minimum.max(self.max);
+        let keep = tuning.minimum.max(self.max).max(self.held);
         let credits = self
             .send
             .saturating_sub(keep)

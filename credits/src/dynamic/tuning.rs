@@ -17,10 +17,15 @@ pub struct Tuning {
     pub lender_limit: u16,
     /// Peers that are being asked for credits at a time (`GASNET_PORTAL_NUM_SCAVENGE`).
     pub scavenge: u32,
-    /// Most peers asked within an epoch.
+    /// Peers asked in an epoch, in the long run: what was not used in epochs before can be used at once, up to
+    /// [`BURST`](Self::BURST) times as many. (The original asks on as long as the bank is short, for ever where it can't
+    /// have what all want.)
     pub revokes_per_epoch: u32,
     /// How much a stalled request asks for.
     pub growth: Growth,
+    /// Whether what was in flight in the epoch before is kept whole when a lender asks. (The original's rule keeps a
+    /// quarter of it, although the next burst may need it again: an epoch ends anywhere between two bursts, or within.)
+    pub hold: bool,
 }
 
 impl Default for Tuning {
@@ -35,6 +40,63 @@ impl Default for Tuning {
             scavenge: defaults::SCAVENGE,
             revokes_per_epoch: u32::MAX,
             growth: Growth::Missing,
+            hold: false,
+        }
+    }
+}
+
+impl Tuning {
+    /// Epochs' worth of peers that can be asked at once.
+    pub const BURST: u32 = 4;
+
+    /// Most peers asked at once.
+    pub(super) const fn most_revokes(&self) -> u32 {
+        self.revokes_per_epoch.saturating_mul(Tuning::BURST)
+    }
+
+    /// Credits that the three bits for extra credits stand for.
+    #[inline]
+    #[must_use]
+    pub const fn credits(&self, code: u8) -> u16 {
+        match self.growth {
+            Growth::Missing => code as u16,
+            Growth::Doubling if code == 0 => 0,
+            Growth::Doubling => {
+                let credits = (self.minimum as u32) << (code - 1);
+                if credits > u16::MAX as u32 {
+                    u16::MAX
+                } else {
+                    credits as u16
+                }
+            }
+        }
+    }
+
+    /// The three bits for the most credits that are at most `credits`.
+    #[inline]
+    #[must_use]
+    pub const fn at_most(&self, credits: u16) -> u8 {
+        let code = match self.growth {
+            Growth::Missing => credits as u32,
+            // A minimum of 0 is none that a plan makes.
+            Growth::Doubling => match credits.checked_div(self.minimum) {
+                Some(times) => u16::BITS - times.leading_zeros(),
+                None => 0,
+            },
+        };
+        if code > MAX_EXTRA as u32 {
+            MAX_EXTRA
+        } else {
+            code as u8
+        }
+    }
+
+    /// The bits with which a request asks that was short of `missing` credits while `send` are lent.
+    pub(super) const fn ask(&self, missing: u8, send: u16) -> u8 {
+        match self.growth {
+            Growth::Missing => self.at_most(missing as u16),
+            Growth::Doubling if missing == 0 => 0,
+            Growth::Doubling => self.at_most(send),
         }
     }
 }
@@ -45,78 +107,55 @@ pub enum Growth {
     /// The original's rule: what the request was short of, 1 to 7.
     #[default]
     Missing,
-    /// As many as the sender has already, so that its loan doubles: the bits are the number's logarithm, 1 to 64.
+    /// About as many as the sender has already, so that its loan doubles. The bits are a logarithm: 1, 2, 4 to 64 times
+    /// the minimum per peer.
     Doubling,
-}
-
-impl Growth {
-    /// Credits that a code stands for.
-    #[inline]
-    #[must_use]
-    pub const fn credits(self, code: u8) -> u16 {
-        match self {
-            Growth::Missing => code as u16,
-            Growth::Doubling if code == 0 => 0,
-            Growth::Doubling => 1 << (code - 1),
-        }
-    }
-
-    /// The code for the most credits that are at most `credits`.
-    #[inline]
-    #[must_use]
-    pub const fn at_most(self, credits: u16) -> u8 {
-        let code = match self {
-            Growth::Missing if credits > MAX_EXTRA as u16 => MAX_EXTRA as u32,
-            Growth::Missing => credits as u32,
-            Growth::Doubling => u16::BITS - credits.leading_zeros(),
-        };
-        if code > MAX_EXTRA as u32 {
-            MAX_EXTRA
-        } else {
-            code as u8
-        }
-    }
-
-    /// The code with which a request asks that was short of `missing` credits while `send` are lent.
-    pub(super) const fn ask(self, missing: u8, send: u16) -> u8 {
-        match self {
-            Growth::Missing => self.at_most(missing as u16),
-            Growth::Doubling if missing == 0 => 0,
-            Growth::Doubling => {
-                let wanted = if send > missing as u16 {
-                    send
-                } else {
-                    missing as u16
-                };
-                self.at_most(wanted)
-            }
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn tuning(growth: Growth, minimum: u16) -> Tuning {
+        Tuning {
+            growth,
+            minimum,
+            ..Tuning::default()
+        }
+    }
+
     #[test]
     fn codes_fit_three_bits_and_never_exceed_what_they_are_for() {
         for growth in [Growth::Missing, Growth::Doubling] {
-            for credits in 0..=u16::MAX {
-                let code = growth.at_most(credits);
-                assert!(code <= MAX_EXTRA && growth.credits(code) <= credits);
-                let next = growth.credits(code + 1);
-                assert!(code == MAX_EXTRA || next > credits, "{growth:?} {credits}");
+            for minimum in [1, 4, 5, 8] {
+                let tuning = tuning(growth, minimum);
+                for credits in 0..=u16::MAX {
+                    let code = tuning.at_most(credits);
+                    assert!(code <= MAX_EXTRA && tuning.credits(code) <= credits);
+                    let next = tuning.credits(code + 1);
+                    assert!(code == MAX_EXTRA || next > credits, "{tuning:?} {credits}");
+                }
+            }
+        }
+        // Whatever a minimum is said to be.
+        for minimum in [0, u16::MAX] {
+            let tuning = tuning(Growth::Doubling, minimum);
+            for code in 0..=MAX_EXTRA {
+                assert_eq!(tuning.credits(code), if code == 0 { 0 } else { minimum });
+                assert!(tuning.credits(tuning.at_most(7)) <= 7);
             }
         }
     }
 
     #[test]
     fn a_request_that_did_not_stall_asks_for_nothing() {
-        assert_eq!(Growth::Missing.ask(0, 100), 0);
-        assert_eq!(Growth::Doubling.ask(0, 100), 0);
-        assert_eq!(Growth::Missing.ask(3, 100), 3);
-        assert_eq!(Growth::Missing.ask(9, 100), 7);
-        assert_eq!(Growth::Doubling.credits(Growth::Doubling.ask(3, 100)), 64);
-        assert_eq!(Growth::Doubling.credits(Growth::Doubling.ask(3, 8)), 8);
+        let missing = tuning(Growth::Missing, 4);
+        assert_eq!(missing.ask(0, 100), 0);
+        assert_eq!((missing.ask(3, 100), missing.ask(9, 100)), (3, 7));
+        let doubling = tuning(Growth::Doubling, 4);
+        assert_eq!(doubling.ask(0, 100), 0);
+        let asked = |send| doubling.credits(doubling.ask(3, send));
+        assert_eq!((asked(4), asked(8), asked(11)), (4, 8, 8));
+        assert_eq!((asked(100), asked(256), asked(5000)), (64, 256, 256));
     }
 }
