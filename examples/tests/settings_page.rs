@@ -13,7 +13,7 @@ const HEAD: &str = "\
 Each setting is an environment variable of the ranks (`conduit-run --env NAME=VALUE …`, or the launcher's own
 environment). A value that does not parse or is out of range ends the job with a message that names the setting, the value
 and what is accepted; so does an unknown name that begins with `CONDUIT_` or `GASNET_PORTAL_`. The `GASNET_PORTAL_`
-names and defaults are those of GASNet's original Portals conduit.
+names and defaults are those of GASNet's original Portals conduit, except where it says what was the case originally.
 
 `conduit-run --print-settings` prints all settings with the values that ranks would find and where each comes from;
 with `-n N` also what those come to that depend on the size of the job: credits, bank, receive buffers.

@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use credit_sim::{Config, Pattern, Report, Scheme, SimError, equal_static, run};
+use credits::{Growth, Tuning};
 
 fn simulate(config: &Config) -> Report {
     run(config, &mut ()).unwrap_or_else(|error| panic!("{error}: {config:?}"))
@@ -186,4 +187,56 @@ fn what_cannot_be_simulated_is_refused() {
         c.scheme = Scheme::Static { credits: 50_000 };
     };
     assert!(refused(many).contains("can be counted"));
+}
+
+/// Few credits for each, and `banked`; loans that double.
+fn moving(config: &mut Config, banked: u32, revokes_per_epoch: u32) {
+    config.scheme = Scheme::Dynamic {
+        credits: 4,
+        banked,
+        tuning: Tuning {
+            growth: Growth::Doubling,
+            max_per_peer: 640,
+            lender_limit: 640,
+            revoke_limit: 640,
+            revokes_per_epoch,
+            ..Tuning::default()
+        },
+    };
+}
+
+#[test]
+fn a_pattern_that_lasts_comes_to_rest_nearly_as_fast_as_without_flow_control() {
+    let mut config = Config::new(27, Pattern::Ghost);
+    // The bank is enough for one set of partners; for the second the first ones have to give back.
+    moving(&mut config, 5_000, 5);
+    config.steps = 60;
+    let report = simulate(&config);
+    let summary = &report.summary;
+    assert!(summary.returned > 0, "{summary:?}");
+    assert!(summary.steps_until_rest.is_some(), "{summary:?}");
+    assert!(summary.speed_worst.unwrap() >= 0.95, "{summary:?}");
+    assert!(summary.steps_until_calm.unwrap() <= 4, "{summary:?}");
+    assert!(summary.system_adapting < 10.0, "{summary:?}");
+    // None at rest.
+    for (rotation, steps) in report.rotations.iter().zip(report.steps.chunks(60)) {
+        let rest = rotation.steps_until_rest.unwrap() as usize;
+        assert!(steps[rest..].iter().all(|step| step.system == 0));
+    }
+}
+
+#[test]
+fn a_pace_ends_the_taking_and_giving_where_not_all_can_have_enough() {
+    let run = |revokes_per_epoch| {
+        let mut config = Config::new(256, Pattern::Hotspot);
+        moving(&mut config, 1_000, revokes_per_epoch);
+        config.rotations = 1;
+        config.steps = 20;
+        simulate(&config)
+    };
+    let (paced, original) = (run(5), run(u32::MAX));
+    let (paced, original) = (paced.summary, original.summary);
+    assert!(paced.system_worst < 10.0, "{paced:?}");
+    assert!(original.system_worst > 50.0, "{original:?}");
+    assert!(paced.speed >= original.speed, "{paced:?} {original:?}");
 }
