@@ -340,6 +340,7 @@ fn doubling_reaches_what_is_needed_in_few_requests() {
     let doubling = Tuning {
         growth: Growth::Doubling,
         lender_limit: 1000,
+        max_per_peer: 1000,
         ..tuning()
     };
     let (mut x, mut y) = (
