@@ -56,6 +56,7 @@ fn tuning() -> impl Strategy<Value = Tuning> {
         0u32..4,
         growth,
         8u16..60,
+        any::<bool>(),
     )
         .prop_map(
             |(
@@ -66,6 +67,7 @@ fn tuning() -> impl Strategy<Value = Tuning> {
                 revokes_per_epoch,
                 growth,
                 max_per_peer,
+                hold,
             )| Tuning {
                 epoch,
                 revoke_limit,
@@ -73,6 +75,7 @@ fn tuning() -> impl Strategy<Value = Tuning> {
                 scavenge,
                 revokes_per_epoch,
                 growth,
+                hold,
                 max_per_peer,
                 ..Tuning::default()
             },

@@ -97,16 +97,20 @@ fn tuning() -> impl Strategy<Value = Tuning> {
         1u32..=4,
         prop_oneof![Just(u32::MAX), 1u32..=3],
         prop_oneof![Just(Growth::Missing), Just(Growth::Doubling)],
+        any::<bool>(),
     )
         .prop_map(
-            |(epoch, revoke_limit, lender_limit, scavenge, revokes_per_epoch, growth)| Tuning {
-                epoch,
-                revoke_limit,
-                lender_limit,
-                scavenge,
-                revokes_per_epoch,
-                growth,
-                ..Tuning::default()
+            |(epoch, revoke_limit, lender_limit, scavenge, revokes_per_epoch, growth, hold)| {
+                Tuning {
+                    epoch,
+                    revoke_limit,
+                    lender_limit,
+                    scavenge,
+                    revokes_per_epoch,
+                    growth,
+                    hold,
+                    ..Tuning::default()
+                }
             },
         )
 }

@@ -78,17 +78,29 @@ fn patterns() -> impl Strategy<Value = [Pattern; 2]> {
 fn tuning() -> impl Strategy<Value = Tuning> {
     let growth = prop_oneof![Just(Growth::Missing), Just(Growth::Doubling)];
     let pace = prop_oneof![Just(u32::MAX), 1u32..=3];
-    (1u32..=120, 8u16..=32, 8u16..=32, 1u32..=6, pace, growth).prop_map(
-        |(epoch, revoke_limit, lender_limit, scavenge, revokes_per_epoch, growth)| Tuning {
-            epoch,
-            revoke_limit,
-            lender_limit,
-            scavenge,
-            revokes_per_epoch,
-            growth,
-            ..Tuning::default()
-        },
+    (
+        1u32..=120,
+        8u16..=32,
+        8u16..=32,
+        1u32..=6,
+        pace,
+        growth,
+        any::<bool>(),
     )
+        .prop_map(
+            |(epoch, revoke_limit, lender_limit, scavenge, revokes_per_epoch, growth, hold)| {
+                Tuning {
+                    epoch,
+                    revoke_limit,
+                    lender_limit,
+                    scavenge,
+                    revokes_per_epoch,
+                    growth,
+                    hold,
+                    ..Tuning::default()
+                }
+            },
+        )
 }
 
 proptest! {

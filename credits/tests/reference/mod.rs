@@ -19,7 +19,7 @@ use credits::{
 pub(crate) fn worth(tuning: &Tuning, code: u8) -> u16 {
     match tuning.growth {
         Growth::Missing => code.into(),
-        Growth::Doubling => [0, 1, 2, 4, 8, 16, 32, 64][usize::from(code)],
+        Growth::Doubling => [0, 1, 2, 4, 8, 16, 32, 64][usize::from(code)] * tuning.minimum,
     }
 }
 
@@ -36,6 +36,7 @@ struct Known {
     stalls: u64,
     in_use: u64,
     max: u64,
+    held: u64,
     revoked: u64,
     requested: u64,
     given: u64,
@@ -51,10 +52,15 @@ struct Known {
 }
 
 impl Known {
-    fn decay_send(&mut self) {
+    fn decay_send(&mut self, tuning: &Tuning) {
         self.stalls /= 4;
         self.revoked /= 4;
-        self.max = (self.max / 4).max(self.in_use);
+        if tuning.hold {
+            self.held = (self.held / 4).max(self.max);
+            self.max = self.in_use;
+        } else {
+            self.max = (self.max / 4).max(self.in_use);
+        }
     }
 
     fn end_of_epoch(&mut self) -> bool {
@@ -119,7 +125,7 @@ impl Reference {
         let ask = match self.tuning.growth {
             Growth::Missing => need,
             Growth::Doubling if need == 0 => 0,
-            Growth::Doubling => known.send.max(need),
+            Growth::Doubling => known.send,
         };
         let extra = code(&self.tuning, ask);
         Ok(CreditByte::new(known.end_of_epoch(), extra, credits))
@@ -129,7 +135,7 @@ impl Reference {
         self.received += 1;
         if self.received == u64::from(self.tuning.epoch) {
             self.received = 0;
-            self.asked = 0;
+            self.asked = self.asked.saturating_sub(self.pace());
             self.epochs += 1;
             for known in &mut self.peers {
                 known.given /= 4;
@@ -146,7 +152,7 @@ impl Reference {
             return CreditByte::new(false, 0, byte.credits());
         };
         if byte.end_of_epoch() {
-            known.decay_send();
+            known.decay_send(&self.tuning);
         }
         let end_of_epoch = known.end_of_epoch();
         let mut extra = 0;
@@ -180,7 +186,7 @@ impl Reference {
         known.in_use -= u64::from(byte.credits());
         known.send += extra;
         if byte.end_of_epoch() {
-            known.decay_send();
+            known.decay_send(&self.tuning);
         }
         Ok(())
     }
@@ -197,9 +203,11 @@ impl Reference {
         match message {
             System::Revoke { end_of_epoch } => {
                 if end_of_epoch {
-                    known.decay_send();
+                    known.decay_send(&self.tuning);
                 }
-                let available = known.send.saturating_sub(known.max.max(minimum));
+                let available = known
+                    .send
+                    .saturating_sub(known.max.max(known.held).max(minimum));
                 let limit = u64::from(self.tuning.revoke_limit);
                 let mut credits = available.min(limit.saturating_sub(known.revoked));
                 if known.stalls > 0 {
@@ -224,7 +232,7 @@ impl Reference {
                 known.sys_msg_in_flight = false;
                 self.under_way -= 1;
                 if end_of_epoch {
-                    known.decay_send();
+                    known.decay_send(&self.tuning);
                 }
                 known.loan -= credits;
                 self.bank += credits;
@@ -251,12 +259,12 @@ impl Reference {
     fn next_system(&mut self, asked: Option<u32>) -> Option<System> {
         let Some(peer) = asked else {
             if self.wants_to_ask() {
-                assert!(self.asked >= self.pace(), "asks nobody");
+                assert!(self.asked >= self.most_asked(), "asks nobody");
                 self.wanted = 0;
             }
             return None;
         };
-        assert!(self.wanted > 0 && self.asked < self.pace());
+        assert!(self.wanted > 0 && self.asked < self.most_asked());
         assert!(self.may_ask(peer), "asks rank {peer}");
         let all = self.peers.len() as u32;
         for other in 0..all {
@@ -274,8 +282,14 @@ impl Reference {
         Some(System::Revoke { end_of_epoch })
     }
 
+    /// Peers asked that no longer count when an epoch ends.
     fn pace(&self) -> u64 {
         self.tuning.revokes_per_epoch.into()
+    }
+
+    /// Peers that may count as asked: what four epochs forget.
+    fn most_asked(&self) -> u64 {
+        4 * self.pace()
     }
 }
 
@@ -305,6 +319,7 @@ impl<S: Store<Value = Peer>, B: Bank> Checked<S, B> {
             send: known.send as u16,
             in_use: known.in_use as u16,
             max: known.max as u16,
+            held: known.held as u16,
             stalls: known.stalls as u8,
             revoked: known.revoked as u16,
             requested: known.requested as u8,
