@@ -59,6 +59,20 @@ struct Part<M: Mode> {
     policy: Policy<M::Bank>,
     /// What has been read from each peer's counter, by the peer's place in the part. 8 bytes per rank.
     seen: Box<[Returned]>,
+    /// Up to how many credits in flight to a peer its counter need not be read again. 2 bytes per rank.
+    trusted: Box<[u16]>,
+}
+
+impl<M: Mode> Part<M> {
+    /// Should the peer's counter be read before these credits are taken? Without it the request would stall, or be the
+    /// most in flight of late; and that it really is shows only when the counter has been read. While use grows, each
+    /// reading is good for an eighth more: for so much, use may be taken for higher than it is.
+    fn is_stale(&self, peer: Rank, place: usize, credits: u8) -> bool {
+        let policy = &self.policy;
+        policy.is_stale(peer, credits)
+            && (policy.in_flight(peer) + u32::from(credits) > u32::from(self.trusted[place])
+                || policy.available(peer) < u32::from(credits))
+    }
 }
 
 impl<M: Mode> Flow<M> {
@@ -73,8 +87,12 @@ impl<M: Mode> Flow<M> {
         let count = policies.len() as u32;
         let parts = policies.into_iter().zip(credits::Part::all(count));
         let parts = parts.map(|(policy, part)| {
-            let seen = vec![Returned::default(); part.len(ranks) as usize].into();
-            Lock::new(Part { policy, seen })
+            let peers = part.len(ranks) as usize;
+            Lock::new(Part {
+                policy,
+                seen: vec![Returned::default(); peers].into(),
+                trusted: vec![0; peers].into(),
+            })
         });
         Self {
             parts: parts.collect(),
@@ -88,6 +106,12 @@ impl<M: Mode> Flow<M> {
     #[inline]
     fn part(&self, peer: Rank) -> impl std::ops::DerefMut<Target = Part<M>> {
         self.parts[(peer & self.mask) as usize].lock()
+    }
+
+    /// Where a part keeps what belongs to `peer`.
+    #[inline]
+    fn place(&self, peer: Rank) -> usize {
+        (peer >> self.mask.count_ones()) as usize
     }
 
     /// A place in the budget.
@@ -139,7 +163,7 @@ impl<M: Mode> Flow<M> {
     #[cold]
     fn take_fresh(&self, part: &mut Part<M>, peer: Rank, credits: u8) -> Option<CreditByte> {
         self.end_requests(1);
-        if part.policy.is_stale(peer, credits) {
+        if part.is_stale(peer, self.place(peer), credits) {
             return None;
         }
         self.take_from(part, peer, credits)
@@ -197,13 +221,15 @@ impl<M: Mode> Flow<M> {
         let mut part = self.part(peer);
         // Read under the lock, so that no thread brings an older value after a newer one.
         let counter = counter();
-        let place = (peer >> self.mask.count_ones()) as usize;
+        let place = self.place(peer);
         let (credits, requests) = counter.since(part.seen[place]);
         if requests > 0 {
             part.policy.settle_many(peer, credits)?;
             part.seen[place] = counter;
             self.end_requests(requests);
         }
+        let in_flight = part.policy.in_flight(peer);
+        part.trusted[place] = u16::try_from(in_flight + in_flight / 8).unwrap_or(u16::MAX);
         Ok(())
     }
 
@@ -318,6 +344,37 @@ mod tests {
             }
         }
         assert_eq!(asked[..6], [2, 3, 4, 2, 3, 4]);
+    }
+
+    #[test]
+    fn while_use_grows_the_counter_is_read_seldom() {
+        let overrides = credits::Overrides {
+            credits_per_peer: Some(400),
+            dynamic: true,
+            ..credits::Overrides::default()
+        };
+        let scale = credits::Scale::for_chunk(1024).unwrap();
+        let plan = Plan::new(2, scale, &overrides).unwrap();
+        let flow: Flow<Seq> = Flow::new(&plan, 0, 1000);
+        let mut readings = 0;
+        for _ in 0..400 {
+            if flow.take(1, 1).is_none() {
+                readings += 1;
+                flow.collect(1, Returned::default).unwrap();
+                assert!(flow.take_collected(1, 1).is_some());
+            }
+        }
+        // One for each of the first eight, and then for an eighth more each.
+        assert!((30..50).contains(&readings), "{readings}");
+        assert_eq!(flow.look(1, |policy| policy.in_flight(1)), 400);
+        // All have come back: what is trusted now starts from nothing.
+        flow.collect(1, || Returned::default().add(400, 400))
+            .unwrap();
+        for _ in 0..400 {
+            assert!(flow.take(1, 1).is_some(), "no new high");
+        }
+        assert!(flow.take(1, 1).is_none(), "read before it is a stall");
+        assert_eq!(flow.look(1, |policy| policy.stalls(1)), 0);
     }
 
     #[test]

@@ -269,8 +269,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         blocking: Blocking,
     ) -> Result<Option<CreditByte>> {
         self.collect_returns(target)?;
-        if blocking == Blocking::Immediate {
-            return Ok(self.flow.take_collected(target, cost));
+        let byte = self.flow.take_collected(target, cost);
+        if byte.is_some() || blocking == Blocking::Immediate {
+            return Ok(byte);
         }
         let byte = self.wait_for(operation, |engine| {
             engine.collect_returns(target)?;
