@@ -61,7 +61,7 @@ enum Command {
     ///
     /// Each job with credits that move, with the same credits shared out once, and without flow control, in turn.
     Credits(credits::patterns::Options),
-    /// Show what flow control costs where it holds nobody up: a flood of shorts with it and without, in turn
+    /// Show what flow control costs: a flood of shorts with it and without, in turn
     FlowControl(credits::cost::Options),
     /// Repeat an operation in a job of one rank
     #[command(hide = true)]
