@@ -123,10 +123,21 @@ impl Header {
     // Always: returned by memory, its bytes are written one by one and read back as words, and that stalls the processor.
     #[inline(always)]
     pub const fn decode(match_bits: u64, hdr_data: u64) -> Result<Header, HeaderError> {
-        let flags = Flags::from_bits_retain((match_bits >> 8) as u8);
-        let header = Header::with_flags(flags, match_bits, hdr_data);
+        let header = Header {
+            flags: Flags::from_bits_retain((match_bits >> 8) as u8),
+            handler: (match_bits >> 16) as u8,
+            nargs: (match_bits >> 24) as u8,
+            chunk: (match_bits >> 32) as u32,
+            arg0: Header::arg0_in(hdr_data),
+            credit: Header::credit_in(hdr_data),
+            lid: (hdr_data >> 40) as u32,
+        };
         // One test for the good case; which rule was broken is found out off the hot path.
-        if op::of(match_bits) == op::AM && header.is_sound() {
+        if op::of(match_bits) == op::AM
+            && header.flags.is_valid()
+            && header.nargs as usize <= MAX_ARGS
+            && (!header.flags.has_separate_data() || header.lid != NO_LID)
+        {
             Ok(header)
         } else {
             Err(header.why_not(op::of(match_bits)))
@@ -145,26 +156,6 @@ impl Header {
     #[must_use]
     pub const fn credit_in(hdr_data: u64) -> u8 {
         (hdr_data >> 32) as u8
-    }
-
-    #[inline(always)]
-    const fn with_flags(flags: Flags, match_bits: u64, hdr_data: u64) -> Header {
-        Header {
-            flags,
-            handler: (match_bits >> 16) as u8,
-            nargs: (match_bits >> 24) as u8,
-            chunk: (match_bits >> 32) as u32,
-            arg0: Header::arg0_in(hdr_data),
-            credit: Header::credit_in(hdr_data),
-            lid: (hdr_data >> 40) as u32,
-        }
-    }
-
-    #[inline(always)]
-    const fn is_sound(&self) -> bool {
-        self.flags.is_valid()
-            && self.nargs as usize <= MAX_ARGS
-            && (!self.flags.has_separate_data() || self.lid != NO_LID)
     }
 
     #[cold]
