@@ -153,33 +153,32 @@ impl<M: Mode> Flow<M> {
             return None;
         }
         let byte = part.policy.take_quickly(peer, credits);
-        match byte {
-            Some(_) => byte,
-            None => self.take_fresh(&mut part, peer, credits),
-        }
+        byte.or_else(|| self.take_fresh(&mut part, peer, credits))
     }
 
     /// [`Self::take`] where there is more to it. The place in the budget is held.
     #[cold]
     fn take_fresh(&self, part: &mut Part<M>, peer: Rank, credits: u8) -> Option<CreditByte> {
-        self.end_requests(1);
         if part.is_stale(peer, self.place(peer), credits) {
+            self.end_requests(1);
             return None;
         }
-        self.take_from(part, peer, credits)
+        self.take_held(part, peer, credits)
     }
 
     /// The same, after the peer's counter has been read. A request that gets no credits has stalled.
     #[inline]
     pub(crate) fn take_collected(&self, peer: Rank, credits: u8) -> Option<CreditByte> {
-        self.take_from(&mut self.part(peer), peer, credits)
-    }
-
-    #[inline]
-    fn take_from(&self, part: &mut Part<M>, peer: Rank, credits: u8) -> Option<CreditByte> {
+        let mut part = self.part(peer);
         if !self.begin_request() {
             return None;
         }
+        self.take_held(&mut part, peer, credits)
+    }
+
+    /// Credits for a request whose place in the budget is held; without them it is given back.
+    #[inline]
+    fn take_held(&self, part: &mut Part<M>, peer: Rank, credits: u8) -> Option<CreditByte> {
         let byte = part.policy.take(peer, credits).ok();
         if byte.is_none() {
             self.end_requests(1);
