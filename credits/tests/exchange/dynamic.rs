@@ -1,6 +1,7 @@
 //! Dynamic credits.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use credits::{
@@ -88,13 +89,17 @@ impl Setup {
     }
 }
 
-/// Small numbers, so that every limit is reached.
-fn tuning() -> impl Strategy<Value = Tuning> {
+/// Every rule, with epochs, limits of lending and of giving back, and peers asked at a time from these ranges.
+pub(crate) fn tuning(
+    epoch: RangeInclusive<u32>,
+    limit: RangeInclusive<u16>,
+    scavenge: RangeInclusive<u32>,
+) -> impl Strategy<Value = Tuning> {
     (
-        1u32..=40,
-        1u16..=12,
-        1u16..=12,
-        1u32..=4,
+        epoch,
+        limit.clone(),
+        limit,
+        scavenge,
         prop_oneof![Just(u32::MAX), 1u32..=3],
         prop_oneof![Just(Growth::Missing), Just(Growth::Doubling)],
         any::<bool>(),
@@ -119,7 +124,8 @@ fn setup(kind: impl Strategy<Value = Kind>) -> impl Strategy<Value = Setup> {
     (
         (2u32..=5, 4u32..=12, 0u32..=8),
         (2u32..=4, 1usize..=3, 0u32..=12),
-        (tuning(), kind),
+        // Small numbers, so that every limit is reached.
+        (tuning(1..=40, 1..=12, 1..=4), kind),
     )
         .prop_map(
             |(

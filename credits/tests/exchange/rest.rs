@@ -11,10 +11,10 @@
 //! It does not matter how long an epoch is and where it ends: a burst may last longer than an epoch. If a revoke then takes
 //! what the next burst needs, the burst stalls and the credits come back from somebody who does not use them.
 
-use credits::{Growth, Tuning};
+use credits::Growth;
 use proptest::prelude::*;
 
-use crate::dynamic::{Kind, Setup, at_home};
+use crate::dynamic::{Kind, Setup, at_home, tuning};
 use crate::world::World;
 
 /// How many requests each rank sends each rank in a round.
@@ -75,41 +75,13 @@ fn patterns() -> impl Strategy<Value = [Pattern; 2]> {
     (2usize..=4).prop_flat_map(|ranks| [pattern(ranks), pattern(ranks)])
 }
 
-fn tuning() -> impl Strategy<Value = Tuning> {
-    let growth = prop_oneof![Just(Growth::Missing), Just(Growth::Doubling)];
-    let pace = prop_oneof![Just(u32::MAX), 1u32..=3];
-    (
-        1u32..=120,
-        8u16..=32,
-        8u16..=32,
-        1u32..=6,
-        pace,
-        growth,
-        any::<bool>(),
-    )
-        .prop_map(
-            |(epoch, revoke_limit, lender_limit, scavenge, revokes_per_epoch, growth, hold)| {
-                Tuning {
-                    epoch,
-                    revoke_limit,
-                    lender_limit,
-                    scavenge,
-                    revokes_per_epoch,
-                    growth,
-                    hold,
-                    ..Tuning::default()
-                }
-            },
-        )
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
     fn a_pattern_that_lasts_comes_to_rest(
         patterns in patterns(),
-        tuning in tuning(),
+        tuning in tuning(1..=120, 8..=32, 1..=6),
         credits_per_peer in FULL..=12,
         kind in prop_oneof![Just(Kind::Dense), Just(Kind::Parts(1)), Just(Kind::Parts(2))],
     ) {
