@@ -16,7 +16,7 @@ use conduit::Handlers;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 
-use super::{Order, Policy, job, median, quantile};
+use super::{Order, Policy, job, median};
 use crate::placement::{Cores, Placement};
 
 /// The least part of the rate without flow control that is good.
@@ -109,13 +109,15 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
     for (policy, jobs) in Policy::ALL.into_iter().zip(&found) {
         let beside = jobs.iter().zip(&found[0]);
         let mut ratios: Vec<_> = beside.map(|(job, bare)| job.rate / bare.rate).collect();
+        ratios.sort_by(f64::total_cmp);
+        let of = |value: fn(&Found) -> f64| median(&jobs.iter().map(value).collect::<Vec<_>>());
         figures.push(Figure {
             policy,
-            rate: median(&mut jobs.iter().map(|job| job.rate).collect::<Vec<_>>()),
-            ratio: median(&mut ratios),
-            quarter: quantile(&mut ratios, 0.25),
-            three_quarters: quantile(&mut ratios, 0.75),
-            stalls: median(&mut jobs.iter().map(|job| job.stalls).collect::<Vec<_>>()),
+            rate: of(|job| job.rate),
+            ratio: median(&ratios),
+            quarter: quantile(&ratios, 0.25),
+            three_quarters: quantile(&ratios, 0.75),
+            stalls: of(|job| job.stalls),
         });
     }
     if options.json {
@@ -130,6 +132,12 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
         );
     }
     Ok(!options.check || figures.iter().all(|figure| figure.ratio >= LEAST))
+}
+
+/// The value that a part of the values, which are sorted, is below; not a number of none.
+fn quantile(sorted: &[f64], part: f64) -> f64 {
+    let at = (sorted.len() as f64 * part) as usize;
+    sorted.get(at).copied().unwrap_or(f64::NAN)
 }
 
 fn table(figures: &[Figure]) -> Table {

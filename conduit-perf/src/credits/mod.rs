@@ -12,6 +12,8 @@ use conduit_run::{Launch, Stream};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::alternate;
+
 /// The environment variable that makes a process a rank of such a job.
 const ORDER: &str = "CREDITS_OF_CONDUIT_PERF";
 
@@ -101,14 +103,7 @@ fn job<F: DeserializeOwned + Send + 'static>(
     receiver.try_recv().context("rank 0 said nothing")
 }
 
-/// The middle value; not a number of none.
-fn median(values: &mut [f64]) -> f64 {
-    quantile(values, 0.5)
-}
-
-/// The value that a part of the values is below; not a number of none.
-fn quantile(values: &mut [f64], part: f64) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let at = (values.len() as f64 * part) as usize;
-    values.get(at).copied().unwrap_or(f64::NAN)
+/// The [median](alternate::median); not a number of none.
+fn median(values: &[f64]) -> f64 {
+    alternate::median(values).unwrap_or(f64::NAN)
 }

@@ -99,13 +99,13 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
                     .collect()
             })
             .collect();
-        for ((policy, mut found), mut ratios) in Policy::ALL.into_iter().zip(found).zip(ratios) {
+        for ((policy, mut found), ratios) in Policy::ALL.into_iter().zip(found).zip(ratios) {
             found.sort_by(|a, b| a.rate.total_cmp(&b.rate));
             figures.push(Figure {
                 pattern,
                 ranks,
                 policy,
-                ratio: median(&mut ratios),
+                ratio: median(&ratios),
                 found: found[found.len() / 2],
             });
         }

@@ -141,7 +141,7 @@ pub(in crate::credits) fn run(work: &Work) -> conduit::Result<Option<Found>> {
     let per_1000 =
         |count: f64, steps: u32| count * 1000.0 / (of_a_step * rotations * f64::from(steps));
     Ok(Some(Found {
-        rate: of_a_step / median(&mut fast),
+        rate: of_a_step / median(&fast),
         first_rate: of_a_step * rotations / slow,
         active: limited.then_some(sums[0] / sums[1].max(1.0)),
         idle: limited.then_some(sums[2] / sums[3].max(1.0)),
