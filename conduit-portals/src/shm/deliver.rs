@@ -101,7 +101,7 @@ impl<M: Mode> Shm<M> {
         // Under the list's lock: see `find`.
         let me = me_id(index, run.id);
         queue.delivering.store(mark(me.0), Ordering::Relaxed);
-        let all = only_source.map_or(Sources::below(self.size), Sources::only);
+        let all = Sources::of(only_source, self.size);
         let sources = run.source.map_or(all, |source| all.and_only(source));
         Some((run, sources))
     }

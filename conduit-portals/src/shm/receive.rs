@@ -119,18 +119,10 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    pub(super) fn below(size: u32) -> Self {
-        Self {
-            first: 0,
-            count: size,
-        }
-    }
-
-    pub(super) fn only(source: Rank) -> Self {
-        Self {
-            first: source,
-            count: 1,
-        }
+    /// `only`, or all of `size` ranks.
+    pub(super) fn of(only: Option<Rank>, size: u32) -> Self {
+        let (first, count) = only.map_or((0, size), |source| (source, 1));
+        Self { first, count }
     }
 
     /// This one, if it is among them.
@@ -339,9 +331,7 @@ impl<M: Mode> Shm<M> {
             frame,
             source: header.source,
         };
-        let sources = inbound
-            .source
-            .map_or(Sources::below(self.size), Sources::only);
+        let sources = Sources::of(inbound.source, self.size);
         let taken = match sources.contains(header.source) {
             true => self.take(number, queue, &message, &header, later, out),
             false => Taken::Bad,
