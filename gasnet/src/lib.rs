@@ -1,0 +1,1 @@
+//! GASNet's C interface: what `gasnetex.h` and `gasnet.h` call.
