@@ -74,7 +74,7 @@ impl<M: Mode> Conduit<M> {
         op: AtomicOp,
         operand: T,
     ) -> Result<T> {
-        let old = self.done(self.engine.atomic_fetch(
+        let old = self.done(self.member.engine().atomic_fetch(
             target,
             offset,
             request(op, operand, operand),
@@ -92,7 +92,8 @@ impl<M: Mode> Conduit<M> {
         operand: T,
     ) -> Result<()> {
         self.done(
-            self.engine
+            self.member
+                .engine()
                 .atomic(target, offset, request(op, operand, operand)),
         )
     }
@@ -107,10 +108,12 @@ impl<M: Mode> Conduit<M> {
         operand: T,
     ) -> Result<Handle> {
         let request = request(op, operand, operand);
-        let handle = self.done(
-            self.engine
-                .atomic_nb(target, offset, request, Blocking::Wait),
-        )?;
+        let handle = self.done(self.member.engine().atomic_nb(
+            target,
+            offset,
+            request,
+            Blocking::Wait,
+        ))?;
         Ok(handle.unwrap_or(Handle::DONE))
     }
 
@@ -124,7 +127,7 @@ impl<M: Mode> Conduit<M> {
         new: T,
     ) -> Result<T> {
         let request = request(AtomicOp::CompareSwap, new, expected);
-        let old = self.done(self.engine.atomic_fetch(target, offset, request))?;
+        let old = self.done(self.member.engine().atomic_fetch(target, offset, request))?;
         Ok(T::from_bits(old))
     }
 }

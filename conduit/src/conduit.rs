@@ -1,17 +1,12 @@
 //! The attached rank: what everything is called on.
 
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
-
 use conduit_core::barrier::Value;
-use conduit_core::engine::{BarrierOutcome, Engine, Error as EngineError};
+use conduit_core::engine::{BarrierOutcome, Error as EngineError};
 use conduit_core::ni::Rank;
 use conduit_core::settings::Settings;
 use conduit_core::threads::{Mode, Seq};
 
-use crate::network::Network;
-use crate::start::Launcher;
-use crate::{Error, Result};
+use crate::{Error, Member, Result};
 
 /// An attached rank of a job.
 ///
@@ -19,8 +14,7 @@ use crate::{Error, Result};
 ///
 /// When another rank ends the job ([`Conduit::exit`]), the next call that polls ends this process with the same code.
 pub struct Conduit<M: Mode = Seq> {
-    pub(crate) engine: Engine<Network<M>, M>,
-    launcher: Mutex<Launcher>,
+    pub(crate) member: Member<M>,
 }
 
 impl<M: Mode> std::fmt::Debug for Conduit<M> {
@@ -32,52 +26,26 @@ impl<M: Mode> std::fmt::Debug for Conduit<M> {
     }
 }
 
-/// Time in which the launcher ends a rank after another has died, with its grace.
-const LAUNCHER_ENDS_RANKS: Duration = Duration::from_secs(3);
-
-/// Whether the launcher reports dead ranks, as `conduit-run` does, so that the others needn't.
-fn launcher_reports() -> bool {
-    std::env::var_os("CONDUIT_LAUNCHER").is_some_and(|value| value == "1")
-}
-
-/// Ends the job: tells the others, waits for them for a bounded time, and ends this process.
-pub(crate) fn exit<M: Mode>(
-    engine: &Engine<Network<M>, M>,
-    launcher: &mut Launcher,
-    code: i32,
-) -> ! {
-    let all_know = engine.announce_exit(code, engine.settings().exit_wait(engine.size()));
-    if code == 0 && all_know {
-        // All end with the same code, each on its own; the launcher need not step in.
-        let _ = launcher.finalize();
-    }
-    engine.network().leave();
-    std::process::exit(code)
-}
-
 impl<M: Mode> Conduit<M> {
-    pub(crate) fn new(engine: Engine<Network<M>, M>, launcher: Launcher) -> Self {
-        Self {
-            engine,
-            launcher: Mutex::new(launcher),
-        }
+    pub(crate) fn new(member: Member<M>) -> Self {
+        Self { member }
     }
 
     /// This rank, `0..size`.
     #[inline]
     pub fn rank(&self) -> Rank {
-        self.engine.rank()
+        self.member.engine().rank()
     }
 
     /// Ranks in the job.
     #[inline]
     pub fn size(&self) -> u32 {
-        self.engine.size()
+        self.member.engine().size()
     }
 
     /// The settings that this rank runs with.
     pub fn settings(&self) -> &Settings {
-        self.engine.settings()
+        self.member.engine().settings()
     }
 
     /// Translates an engine's result. Where another rank has ended the job, this one ends here.
@@ -91,23 +59,8 @@ impl<M: Mode> Conduit<M> {
 
     #[cold]
     fn failed(&self, error: EngineError) -> Error {
-        if let EngineError::Exited { code, .. } = error {
-            // The answer to the rank that ends the job may still be waiting to go out.
-            self.engine.drain(Duration::from_millis(100));
-            if code == 0 {
-                let _ = self
-                    .launcher
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .finalize();
-            }
-            self.engine.network().leave();
+        if let Some(code) = self.member.ended_by(&error) {
             std::process::exit(code);
-        }
-        if matches!(error, EngineError::PeerFailed { .. }) && launcher_reports() {
-            // The launcher names the rank that died first, and is about to end this one; the one that this rank has found
-            // may have been ended by it already.
-            std::thread::sleep(LAUNCHER_ENDS_RANKS);
         }
         Error::Engine(error)
     }
@@ -115,45 +68,45 @@ impl<M: Mode> Conduit<M> {
     /// Serves the network once: completions, messages. Runs handlers.
     #[inline]
     pub fn poll(&self) -> Result<()> {
-        self.done(self.engine.poll())
+        self.done(self.member.engine().poll())
     }
 
     /// Polls until the condition holds; waits in between as is best on this host. For conditions that handlers or other
     /// ranks' puts make true.
     #[inline]
     pub fn wait_until(&self, condition: impl FnMut() -> bool) -> Result<()> {
-        self.done(self.engine.wait_until(condition))
+        self.done(self.member.engine().wait_until(condition))
     }
 
     /// Waits until all ranks have called it. What any rank has stored, put or sent before is there after it: puts have
     /// reached their targets if they have been synchronised, messages may still wait to be handled.
     #[inline]
     pub fn barrier(&self) -> Result<()> {
-        let outcome = self.done(self.engine.barrier(Value::Anonymous))?;
+        let outcome = self.done(self.member.engine().barrier(Value::Anonymous))?;
         self.matched("barrier", outcome)
     }
 
     /// A barrier with a name: an error if ranks give different ones (or one that no rank gave).
     pub fn barrier_named(&self, id: u32) -> Result<()> {
-        let outcome = self.done(self.engine.barrier(Value::Named(id)))?;
+        let outcome = self.done(self.member.engine().barrier(Value::Named(id)))?;
         self.matched("barrier_named", outcome)
     }
 
     /// First half of a barrier, named or anonymous (`None`): this rank has arrived. Then [`Conduit::barrier_wait`] or
     /// [`Conduit::barrier_try`].
     pub fn barrier_notify(&self, id: Option<u32>) -> Result<()> {
-        self.done(self.engine.barrier_notify(value(id)))
+        self.done(self.member.engine().barrier_notify(value(id)))
     }
 
     /// Second half of a barrier: waits for all others.
     pub fn barrier_wait(&self, id: Option<u32>) -> Result<()> {
-        let outcome = self.done(self.engine.barrier_wait(value(id)))?;
+        let outcome = self.done(self.member.engine().barrier_wait(value(id)))?;
         self.matched("barrier_wait", outcome)
     }
 
     /// As [`Conduit::barrier_wait`] without waiting: has the barrier ended?
     pub fn barrier_try(&self, id: Option<u32>) -> Result<bool> {
-        match self.done(self.engine.barrier_try(value(id)))? {
+        match self.done(self.member.engine().barrier_try(value(id)))? {
             Some(outcome) => self.matched("barrier_try", outcome).map(|()| true),
             None => Ok(false),
         }
@@ -174,48 +127,42 @@ impl<M: Mode> Conduit<M> {
         self.barrier()?;
         // The barrier is over here when the others' messages are in; this rank's own may still have to go out, and
         // nobody sends them once it is gone.
-        let limit = self.engine.settings().exit_wait(self.size());
-        self.engine.drain(limit);
-        self.launcher
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .finalize()
+        let limit = self.member.engine().settings().exit_wait(self.size());
+        self.member.engine().drain(limit);
+        self.member.finalize()
     }
 
     /// Ends the whole job with this exit code: tells the other ranks, waits for them for a bounded time
     /// (`CONDUIT_EXIT_TIMEOUT`), ends this process. May be called at any time, also while others compute: the launcher
     /// ends those that do not notice.
     pub fn exit(&self, code: i32) -> ! {
-        exit(
-            &self.engine,
-            &mut self.launcher.lock().unwrap_or_else(PoisonError::into_inner),
-            code,
-        )
+        self.member.end(code);
+        std::process::exit(code)
     }
 
     /// Credits for requests to `peer` that are free now (`gasnet_send_credits`).
     pub fn send_credits(&self, peer: Rank) -> Result<u32> {
-        self.done(self.engine.send_credits(peer))
+        self.done(self.member.engine().send_credits(peer))
     }
 
     /// Credits that this rank has lent to `peer`.
     pub fn lent_credits(&self, peer: Rank) -> Result<u32> {
-        self.done(self.engine.lent_credits(peer))
+        self.done(self.member.engine().lent_credits(peer))
     }
 
     /// How often a request to `peer` had to wait for credits (`gasnet_credit_stalls`).
     pub fn credit_stalls(&self, peer: Rank) -> Result<u64> {
-        self.done(self.engine.credit_stalls(peer))
+        self.done(self.member.engine().credit_stalls(peer))
     }
 
     /// Credits in this rank's bank (`gasnet_banked_credits`).
     pub fn banked_credits(&self) -> u32 {
-        self.engine.banked_credits()
+        self.member.engine().banked_credits()
     }
 
     /// Credits that `peer` has taken back from this rank (`gasnet_revoked_credits`).
     pub fn revoked_credits(&self, peer: Rank) -> Result<u64> {
-        self.done(self.engine.revoked_credits(peer))
+        self.done(self.member.engine().revoked_credits(peer))
     }
 }
 

@@ -1,20 +1,15 @@
 //! A rank that has joined and not attached yet.
 
-use conduit_core::engine::Engine;
 use conduit_core::ni::Rank;
 use conduit_core::settings::Settings;
 use conduit_core::threads::{Mode, Seq};
 
-use crate::network::Network;
-use crate::start::Launcher;
-use crate::{Conduit, Error, Handlers, Result};
+use crate::{Conduit, Handlers, Member, Result};
 
 /// A joined job: what a rank can ask before it attaches its segment.
 #[must_use = "attach a segment to communicate"]
 pub struct Job<M: Mode = Seq> {
-    engine: Engine<Network<M>, M>,
-    launcher: Launcher,
-    most_segment: usize,
+    member: Member<M>,
 }
 
 impl<M: Mode> std::fmt::Debug for Job<M> {
@@ -27,36 +22,28 @@ impl<M: Mode> std::fmt::Debug for Job<M> {
 }
 
 impl<M: Mode> Job<M> {
-    pub(crate) fn new(
-        engine: Engine<Network<M>, M>,
-        launcher: Launcher,
-        most_segment: usize,
-    ) -> Self {
-        Self {
-            engine,
-            launcher,
-            most_segment,
-        }
+    pub(crate) fn new(member: Member<M>) -> Self {
+        Self { member }
     }
 
     /// This rank, `0..size`.
     pub fn rank(&self) -> Rank {
-        self.engine.rank()
+        self.member.engine().rank()
     }
 
     /// Ranks in the job.
     pub fn size(&self) -> u32 {
-        self.engine.size()
+        self.member.engine().size()
     }
 
     /// The settings that this rank runs with.
     pub fn settings(&self) -> &Settings {
-        self.engine.settings()
+        self.member.engine().settings()
     }
 
     /// Bytes of the largest segment, a multiple of the page size; the same on all ranks.
     pub fn max_segment(&self) -> usize {
-        self.most_segment
+        self.member.max_segment()
     }
 
     /// Registers handlers and attaches a segment of `bytes`, rounded up to whole pages and zeroed. Sizes may differ
@@ -64,23 +51,22 @@ impl<M: Mode> Job<M> {
     ///
     /// # Errors
     /// A segment that doesn't fit, on any rank: all ranks then fail.
-    pub fn attach(mut self, handlers: Handlers<M>, bytes: usize) -> Result<Conduit<M>> {
+    pub fn attach(self, handlers: Handlers<M>, bytes: usize) -> Result<Conduit<M>> {
         let Handlers {
             mut list, error, ..
         } = handlers;
-        let (rank, limit) = (self.rank(), self.most_segment);
-        let too_large = (bytes > limit).then_some(Error::SegmentTooLarge { rank, bytes, limit });
-        if let Some(error) = error.or(too_large) {
-            self.engine.decline_attach(self.launcher.bootstrap())?;
-            return Err(error);
+        if let Some(error) = error {
+            return Err(self.member.decline_attach(error));
         }
-        self.engine
-            .attach(self.launcher.bootstrap(), &mut list, bytes)?;
-        Ok(Conduit::new(self.engine, self.launcher))
+        self.member.attach(&mut list, bytes)?;
+        Ok(Conduit::new(self.member))
     }
 
     /// Ends the whole job with this exit code. Does not return.
-    pub fn exit(mut self, code: i32) -> ! {
-        crate::conduit::exit(&self.engine, &mut self.launcher, code)
+    pub fn exit(self, code: i32) -> ! {
+        {
+            self.member.end(code);
+            std::process::exit(code)
+        }
     }
 }

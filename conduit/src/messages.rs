@@ -11,17 +11,17 @@ use crate::{Args, Conduit, Long, Medium, Result, Short};
 impl<M: Mode> Conduit<M> {
     /// Most payload bytes of a medium, request or reply.
     pub fn max_medium(&self) -> usize {
-        self.engine.max_medium(am::MAX_ARGS)
+        self.member.engine().max_medium(am::MAX_ARGS)
     }
 
     /// Most bytes of a long request to `target`.
     pub fn max_long_request(&self, target: Rank) -> usize {
-        self.engine.max_long_request(target)
+        self.member.engine().max_long_request(target)
     }
 
     /// Most bytes of a long reply to `target`.
     pub fn max_long_reply(&self, target: Rank) -> usize {
-        self.engine.max_long_reply(target)
+        self.member.engine().max_long_reply(target)
     }
 
     /// Runs a handler of shorts on `target`.
@@ -30,7 +30,8 @@ impl<M: Mode> Conduit<M> {
         let mut words = [0; am::MAX_ARGS];
         let words = args.write(&mut words);
         self.done(
-            self.engine
+            self.member
+                .engine()
                 .request_short(target, handler.id, words, Blocking::Wait),
         )
         .map(drop)
@@ -41,10 +42,12 @@ impl<M: Mode> Conduit<M> {
     pub fn try_request<A: Args>(&self, target: Rank, handler: Short<A>, args: A) -> Result<bool> {
         let mut words = [0; am::MAX_ARGS];
         let words = args.write(&mut words);
-        self.done(
-            self.engine
-                .request_short(target, handler.id, words, Blocking::Immediate),
-        )
+        self.done(self.member.engine().request_short(
+            target,
+            handler.id,
+            words,
+            Blocking::Immediate,
+        ))
     }
 
     /// Runs a handler of mediums on `target` with this payload, at most [`Conduit::max_medium`] bytes. The payload may be
@@ -59,10 +62,13 @@ impl<M: Mode> Conduit<M> {
     ) -> Result<()> {
         let mut words = [0; am::MAX_ARGS];
         let words = args.write(&mut words);
-        self.done(
-            self.engine
-                .request_medium(target, handler.id, words, payload, Blocking::Wait),
-        )
+        self.done(self.member.engine().request_medium(
+            target,
+            handler.id,
+            words,
+            payload,
+            Blocking::Wait,
+        ))
         .map(drop)
     }
 
@@ -77,7 +83,7 @@ impl<M: Mode> Conduit<M> {
     ) -> Result<bool> {
         let mut words = [0; am::MAX_ARGS];
         let words = args.write(&mut words);
-        self.done(self.engine.request_medium(
+        self.done(self.member.engine().request_medium(
             target,
             handler.id,
             words,
@@ -99,7 +105,7 @@ impl<M: Mode> Conduit<M> {
     ) -> Result<()> {
         let mut words = [0; am::MAX_ARGS];
         let words = args.write(&mut words);
-        self.done(self.engine.request_long(
+        self.done(self.member.engine().request_long(
             target,
             handler.id,
             words,
@@ -129,7 +135,7 @@ impl<M: Mode> Conduit<M> {
         let words = args.write(&mut words);
         // SAFETY: the caller's promise.
         let sent = unsafe {
-            self.engine.request_long_async(
+            self.member.engine().request_long_async(
                 target,
                 handler.id,
                 words,
@@ -168,11 +174,12 @@ impl<M: Mode> Conduit<M> {
         least: usize,
         most: usize,
     ) -> Result<PreparedMedium<'_, M>> {
-        let prepared =
-            self.done(
-                self.engine
-                    .prepare_medium(target, least, most, Blocking::Wait),
-            )?;
+        let prepared = self.done(self.member.engine().prepare_medium(
+            target,
+            least,
+            most,
+            Blocking::Wait,
+        ))?;
         Ok(PreparedMedium {
             prepared,
             conduit: self,
@@ -186,11 +193,12 @@ impl<M: Mode> Conduit<M> {
         least: usize,
         most: usize,
     ) -> Result<Option<PreparedMedium<'_, M>>> {
-        let prepared =
-            self.done(
-                self.engine
-                    .prepare_medium(target, least, most, Blocking::Immediate),
-            )?;
+        let prepared = self.done(self.member.engine().prepare_medium(
+            target,
+            least,
+            most,
+            Blocking::Immediate,
+        ))?;
         Ok(prepared.is_some().then_some(PreparedMedium {
             prepared,
             conduit: self,

@@ -32,7 +32,7 @@ impl<M: Mode> Conduit<M> {
         offset: usize,
         source: &T,
     ) -> Result<()> {
-        self.done(self.engine.put(target, offset, source.as_bytes()))
+        self.done(self.member.engine().put(target, offset, source.as_bytes()))
     }
 
     /// Copies from `offset` of `target`'s segment to `destination`.
@@ -43,7 +43,11 @@ impl<M: Mode> Conduit<M> {
         target: Rank,
         offset: usize,
     ) -> Result<()> {
-        self.done(self.engine.get(destination.as_mut_bytes(), target, offset))
+        self.done(
+            self.member
+                .engine()
+                .get(destination.as_mut_bytes(), target, offset),
+        )
     }
 
     /// Starts a put; the source may be reused when the call returns, the data is at the target when the handle has been
@@ -66,11 +70,12 @@ impl<M: Mode> Conduit<M> {
         offset: usize,
         source: &T,
     ) -> Result<Handle> {
-        let handle =
-            self.done(
-                self.engine
-                    .put_nb(target, offset, source.as_bytes(), Blocking::Wait),
-            )?;
+        let handle = self.done(self.member.engine().put_nb(
+            target,
+            offset,
+            source.as_bytes(),
+            Blocking::Wait,
+        ))?;
         Ok(handle.unwrap_or(Handle::DONE))
     }
 
@@ -82,10 +87,12 @@ impl<M: Mode> Conduit<M> {
         offset: usize,
         source: &T,
     ) -> Result<Option<Handle>> {
-        self.done(
-            self.engine
-                .put_nb(target, offset, source.as_bytes(), Blocking::Immediate),
-        )
+        self.done(self.member.engine().put_nb(
+            target,
+            offset,
+            source.as_bytes(),
+            Blocking::Immediate,
+        ))
     }
 
     /// Starts a put that reads its source until the handle has been waited for. [`Conduit::scope`] is the safe form.
@@ -102,7 +109,8 @@ impl<M: Mode> Conduit<M> {
     ) -> Result<Handle> {
         // SAFETY: the caller's promise.
         let handle = self.done(unsafe {
-            self.engine
+            self.member
+                .engine()
                 .put_nb_bulk(target, offset, source, len, Blocking::Wait)
         })?;
         Ok(handle.unwrap_or(Handle::DONE))
@@ -122,7 +130,8 @@ impl<M: Mode> Conduit<M> {
     ) -> Result<Handle> {
         // SAFETY: the caller's promise.
         let handle = self.done(unsafe {
-            self.engine
+            self.member
+                .engine()
                 .get_nb(destination, target, offset, len, Blocking::Wait)
         })?;
         Ok(handle.unwrap_or(Handle::DONE))
@@ -137,7 +146,8 @@ impl<M: Mode> Conduit<M> {
         source: &T,
     ) -> Result<()> {
         self.done(
-            self.engine
+            self.member
+                .engine()
                 .put_nbi(target, offset, source.as_bytes(), Blocking::Wait),
         )
         .map(drop)
@@ -157,7 +167,8 @@ impl<M: Mode> Conduit<M> {
     ) -> Result<()> {
         // SAFETY: the caller's promise.
         self.done(unsafe {
-            self.engine
+            self.member
+                .engine()
                 .put_nbi_bulk(target, offset, source, len, Blocking::Wait)
         })
         .map(drop)
@@ -177,7 +188,8 @@ impl<M: Mode> Conduit<M> {
     ) -> Result<()> {
         // SAFETY: the caller's promise.
         self.done(unsafe {
-            self.engine
+            self.member
+                .engine()
                 .get_nbi(destination, target, offset, len, Blocking::Wait)
         })
         .map(drop)
@@ -186,7 +198,7 @@ impl<M: Mode> Conduit<M> {
     /// Writes the low `bytes` (1 to 8) bytes of `value`.
     #[inline]
     pub fn put_value(&self, target: Rank, offset: usize, value: u64, bytes: usize) -> Result<()> {
-        self.done(self.engine.put_value(target, offset, value, bytes))
+        self.done(self.member.engine().put_value(target, offset, value, bytes))
     }
 
     /// Starts writing the low `bytes` (1 to 8) bytes of `value`.
@@ -198,11 +210,13 @@ impl<M: Mode> Conduit<M> {
         value: u64,
         bytes: usize,
     ) -> Result<Handle> {
-        let handle =
-            self.done(
-                self.engine
-                    .put_value_nb(target, offset, value, bytes, Blocking::Wait),
-            )?;
+        let handle = self.done(self.member.engine().put_value_nb(
+            target,
+            offset,
+            value,
+            bytes,
+            Blocking::Wait,
+        ))?;
         Ok(handle.unwrap_or(Handle::DONE))
     }
 
@@ -216,7 +230,8 @@ impl<M: Mode> Conduit<M> {
         bytes: usize,
     ) -> Result<()> {
         self.done(
-            self.engine
+            self.member
+                .engine()
                 .put_value_nbi(target, offset, value, bytes, Blocking::Wait),
         )
         .map(drop)
@@ -225,27 +240,30 @@ impl<M: Mode> Conduit<M> {
     /// Reads `bytes` (1 to 8) bytes, zero-extended.
     #[inline]
     pub fn get_value(&self, target: Rank, offset: usize, bytes: usize) -> Result<u64> {
-        self.done(self.engine.get_value(target, offset, bytes))
+        self.done(self.member.engine().get_value(target, offset, bytes))
     }
 
     /// Sets `len` bytes at `offset` of `target`'s segment.
     pub fn memset(&self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<()> {
-        self.done(self.engine.memset(target, offset, byte, len))
+        self.done(self.member.engine().memset(target, offset, byte, len))
     }
 
     /// Starts setting `len` bytes.
     pub fn memset_nb(&self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<Handle> {
-        let handle = self.done(
-            self.engine
-                .memset_nb(target, offset, byte, len, Blocking::Wait),
-        )?;
+        let handle =
+            self.done(
+                self.member
+                    .engine()
+                    .memset_nb(target, offset, byte, len, Blocking::Wait),
+            )?;
         Ok(handle.unwrap_or(Handle::DONE))
     }
 
     /// As [`Conduit::memset_nb`], belonging to this thread's implicit operations.
     pub fn memset_nbi(&self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<()> {
         self.done(
-            self.engine
+            self.member
+                .engine()
                 .memset_nbi(target, offset, byte, len, Blocking::Wait),
         )
         .map(drop)
@@ -254,75 +272,75 @@ impl<M: Mode> Conduit<M> {
     /// Waits for an operation.
     #[inline]
     pub fn wait(&self, handle: Handle) -> Result<()> {
-        self.done(self.engine.wait(handle))
+        self.done(self.member.engine().wait(handle))
     }
 
     /// Polls once; gives the handle back if the operation has not ended.
     #[inline]
     pub fn try_wait(&self, handle: Handle) -> Result<Option<Handle>> {
-        self.done(self.engine.try_wait(handle))
+        self.done(self.member.engine().try_wait(handle))
     }
 
     /// Waits for all of them; each becomes [`Handle::DONE`].
     pub fn wait_all(&self, handles: &mut [Handle]) -> Result<()> {
-        self.done(self.engine.wait_all(handles))
+        self.done(self.member.engine().wait_all(handles))
     }
 
     /// Waits until at least one of those under way has ended, if any is; gives how many have. They become
     /// [`Handle::DONE`].
     pub fn wait_some(&self, handles: &mut [Handle]) -> Result<usize> {
-        self.done(self.engine.wait_some(handles))
+        self.done(self.member.engine().wait_some(handles))
     }
 
     /// Polls once: have all ended?
     pub fn try_wait_all(&self, handles: &mut [Handle]) -> Result<bool> {
-        self.done(self.engine.try_wait_all(handles))
+        self.done(self.member.engine().try_wait_all(handles))
     }
 
     /// Polls once; gives how many of those under way have ended.
     pub fn try_wait_some(&self, handles: &mut [Handle]) -> Result<usize> {
-        self.done(self.engine.try_wait_some(handles))
+        self.done(self.member.engine().try_wait_some(handles))
     }
 
     /// Waits for this thread's implicit puts.
     pub fn wait_puts(&self) -> Result<()> {
-        self.done(self.engine.wait_implicit(true, false))
+        self.done(self.member.engine().wait_implicit(true, false))
     }
 
     /// Waits for this thread's implicit gets.
     pub fn wait_gets(&self) -> Result<()> {
-        self.done(self.engine.wait_implicit(false, true))
+        self.done(self.member.engine().wait_implicit(false, true))
     }
 
     /// Waits for all of this thread's implicit operations.
     pub fn wait_implicit(&self) -> Result<()> {
-        self.done(self.engine.wait_implicit(true, true))
+        self.done(self.member.engine().wait_implicit(true, true))
     }
 
     /// Polls once: have this thread's implicit puts ended?
     pub fn try_puts(&self) -> Result<bool> {
-        self.done(self.engine.try_implicit(true, false))
+        self.done(self.member.engine().try_implicit(true, false))
     }
 
     /// Polls once: have this thread's implicit gets ended?
     pub fn try_gets(&self) -> Result<bool> {
-        self.done(self.engine.try_implicit(false, true))
+        self.done(self.member.engine().try_implicit(false, true))
     }
 
     /// Polls once: have all of this thread's implicit operations ended?
     pub fn try_implicit(&self) -> Result<bool> {
-        self.done(self.engine.try_implicit(true, true))
+        self.done(self.member.engine().try_implicit(true, true))
     }
 
     /// Opens an access region: this thread's implicit operations from here on get one handle, at its end. Regions do not
     /// nest.
     pub fn begin_region(&self) -> Result<()> {
-        self.done(self.engine.begin_region())
+        self.done(self.member.engine().begin_region())
     }
 
     /// Closes the access region.
     pub fn end_region(&self) -> Result<Handle> {
-        self.done(self.engine.end_region())
+        self.done(self.member.engine().end_region())
     }
 }
 

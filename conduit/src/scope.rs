@@ -27,7 +27,7 @@ struct Region<'a, M: Mode> {
 impl<M: Mode> Region<'_, M> {
     fn end(&mut self) -> Result<()> {
         self.ended = true;
-        self.conduit.done(self.conduit.engine.end_scope())
+        self.conduit.done(self.conduit.member.engine().end_scope())
     }
 }
 
@@ -71,7 +71,7 @@ impl<M: Mode> Conduit<M> {
         &'env self,
         f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env, M>) -> Result<R>,
     ) -> Result<R> {
-        self.done(self.engine.begin_scope())?;
+        self.done(self.member.engine().begin_scope())?;
         let mut region = Region {
             conduit: self,
             ended: false,

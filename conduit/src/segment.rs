@@ -9,22 +9,22 @@ use crate::{Conduit, Error, Result};
 impl<M: Mode> Conduit<M> {
     /// Bytes of a rank's segment.
     pub fn segment_len(&self, rank: Rank) -> Result<usize> {
-        Ok(self.done(self.engine.segment_of(rank))?.0)
+        Ok(self.done(self.member.engine().segment_of(rank))?.0)
     }
 
     /// Address of a rank's segment in that rank's own process.
     pub fn segment_address(&self, rank: Rank) -> Result<u64> {
-        Ok(self.done(self.engine.segment_of(rank))?.1)
+        Ok(self.done(self.member.engine().segment_of(rank))?.1)
     }
 
     /// First byte of this rank's segment, aligned to a page; dangling if it is empty. Valid as long as `self`.
     pub fn segment_ptr(&self) -> Result<*mut u8> {
-        Ok(self.done(self.engine.segment())?.0)
+        Ok(self.done(self.member.engine().segment())?.0)
     }
 
     /// First byte of a rank's segment as it is mapped in this process; `None` where it is not.
     pub fn window(&self, rank: Rank) -> Result<Option<*mut u8>> {
-        let (len, _, window) = self.done(self.engine.segment_of(rank))?;
+        let (len, _, window) = self.done(self.member.engine().segment_of(rank))?;
         Ok((len > 0 && !window.is_null()).then_some(window))
     }
 
@@ -42,7 +42,7 @@ impl<M: Mode> Conduit<M> {
         offset: usize,
         count: usize,
     ) -> Result<&mut [T]> {
-        let (base, len) = self.done(self.engine.segment())?;
+        let (base, len) = self.done(self.member.engine().segment())?;
         let size = size_of::<T>();
         let refuse = |problem| {
             let operation = "segment_slice";

@@ -9,7 +9,7 @@ use conduit_core::settings::Settings;
 use conduit_core::threads::{Mode, Seq};
 use conduit_portals::shm::{Shm, ShmConfig};
 
-use crate::{Error, Job, Result, network};
+use crate::{Error, Job, Member, Result, network};
 use host::Host;
 
 /// Joins the job as a sequential rank. See [`start_as`].
@@ -33,8 +33,14 @@ pub fn start() -> Result<Job<Seq>> {
 /// # Errors
 /// A setting that is unknown or out of range, a network that can't be used, a launcher that fails.
 pub fn start_as<M: Mode>() -> Result<Job<M>> {
+    Ok(Job::new(join(|_| ())?))
+}
+
+/// As [`start_as`], for interfaces to other languages. `adjust` sees the settings before they are used.
+pub fn join<M: Mode>(adjust: impl FnOnce(&mut Settings)) -> Result<Member<M>> {
     let (mut settings, warnings) =
         Settings::from_env().map_err(|error| Error::Settings(error.to_string()))?;
+    adjust(&mut settings);
     let mut launcher = Launcher::find()?;
     let bootstrap = launcher.bootstrap();
     if bootstrap.rank() == 0 {
@@ -49,7 +55,7 @@ pub fn start_as<M: Mode>() -> Result<Job<M>> {
     let config = shm_config(&settings, bootstrap.size(), most_segment);
     let shm = Shm::<M>::start(bootstrap, &config).map_err(|error| Error::Shm(error.to_string()))?;
     let engine = Engine::start(shm, bootstrap, &settings)?;
-    Ok(Job::new(engine, launcher, most_segment))
+    Ok(Member::new(engine, launcher, most_segment))
 }
 
 fn start_error(error: BootstrapError) -> Error {

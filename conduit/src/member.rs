@@ -1,0 +1,135 @@
+//! This process as a member of a job: what the Rust API and interfaces to other languages stand on.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use conduit_core::engine::{Engine, Error as EngineError};
+use conduit_core::threads::{Mode, Seq};
+
+use crate::network::Network;
+use crate::start::Launcher;
+use crate::{Error, Result};
+
+/// A member of a job, with the engine in reach. For interfaces to other languages, which bring their own idea of
+/// handlers, addresses and the end of a process; programs in Rust use [`crate::Job`] and [`crate::Conduit`].
+pub struct Member<M: Mode = Seq> {
+    engine: Engine<Network<M>, M>,
+    launcher: Mutex<Launcher>,
+    most_segment: usize,
+}
+
+impl<M: Mode> std::fmt::Debug for Member<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Member")
+            .field("engine", &self.engine)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Time in which the launcher ends a rank after another has died, with its grace.
+const LAUNCHER_ENDS_RANKS: Duration = Duration::from_secs(3);
+
+/// Whether the launcher reports dead ranks, as `conduit-run` does, so that the others needn't.
+fn launcher_reports() -> bool {
+    std::env::var_os("CONDUIT_LAUNCHER").is_some_and(|value| value == "1")
+}
+
+impl<M: Mode> Member<M> {
+    pub(crate) fn new(
+        engine: Engine<Network<M>, M>,
+        launcher: Launcher,
+        most_segment: usize,
+    ) -> Self {
+        Self {
+            engine,
+            launcher: Mutex::new(launcher),
+            most_segment,
+        }
+    }
+
+    /// The engine.
+    #[inline]
+    pub fn engine(&self) -> &Engine<Network<M>, M> {
+        &self.engine
+    }
+
+    /// Bytes of the largest segment, a multiple of the page size; the same on all ranks.
+    pub fn max_segment(&self) -> usize {
+        self.most_segment
+    }
+
+    /// Attaches a segment of `bytes`, rounded up to whole pages and zeroed, after registering these handlers. Collective,
+    /// does not poll.
+    pub fn attach(
+        &self,
+        handlers: &mut [am::handlers::Registration<Handler<M>>],
+        bytes: usize,
+    ) -> Result<()> {
+        let (rank, limit) = (self.engine.rank(), self.most_segment);
+        if bytes > limit {
+            return Err(self.decline_attach(Error::SegmentTooLarge { rank, bytes, limit }));
+        }
+        let mut launcher = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(self.engine.attach(launcher.bootstrap(), handlers, bytes)?)
+    }
+
+    /// Takes part in the others' attach, which fails for all; gives the reason back.
+    pub(crate) fn decline_attach(&self, reason: Error) -> Error {
+        let mut launcher = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.engine.decline_attach(launcher.bootstrap()) {
+            Ok(()) => reason,
+            Err(error) => error.into(),
+        }
+    }
+
+    /// Tells the launcher that this rank ends as it should.
+    pub(crate) fn finalize(&self) -> Result<()> {
+        self.launcher
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .finalize()
+    }
+
+    /// Ends the job with this code: tells the others and waits for them for a bounded time. What is left to do is to end
+    /// this process, with the same code.
+    pub fn end(&self, code: i32) {
+        let engine = &self.engine;
+        let all_know = engine.announce_exit(code, engine.settings().exit_wait(engine.size()));
+        if code == 0 && all_know {
+            // All end with the same code, each on its own; the launcher need not step in.
+            let _ = self.finalize();
+        }
+        engine.network().leave();
+    }
+
+    /// If the error says that another rank has ended the job: the code with which this process is to end now. All else
+    /// that a rank does at its end has been done.
+    ///
+    /// If the error says that a rank has died and a launcher is about to end this process, waits for that: it names the
+    /// rank that died first, while the one found here may have been ended by it already.
+    #[cold]
+    pub fn ended_by(&self, error: &EngineError) -> Option<i32> {
+        match *error {
+            EngineError::Exited { code, .. } => {
+                // The answer to the rank that ends the job may still be waiting to go out.
+                self.engine.drain(Duration::from_millis(100));
+                if code == 0 {
+                    let _ = self.finalize();
+                }
+                self.engine.network().leave();
+                Some(code)
+            }
+            EngineError::PeerFailed { .. } if launcher_reports() => {
+                std::thread::sleep(LAUNCHER_ENDS_RANKS);
+                None
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What the engine of a [`Member`] calls with each message: see [`conduit_core::engine::Handler`].
+pub type Handler<M> = conduit_core::engine::Handler<Network<M>, M>;
+
+/// A message in the hands of a [`Handler`].
+pub type Message<'a, M> = conduit_core::engine::Call<'a, Network<M>, M>;
