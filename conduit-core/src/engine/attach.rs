@@ -9,15 +9,16 @@ use crate::bootstrap::Bootstrap;
 use crate::ni::{MatchEntry, MdId, MeEvents, MeMemory, MeOptions, Ni, NiError, Rank};
 use crate::threads::Mode;
 
-/// A rank's segment as seen from here.
+/// A rank's segment as seen from here. Interfaces to other languages read it as it lies in memory.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Segment {
+#[repr(C)]
+pub struct Segment {
     /// Where it is mapped here; null where it is not.
-    pub(crate) window: Shared,
+    pub window: Shared,
     /// Its bytes.
-    pub(crate) len: usize,
+    pub len: usize,
     /// Its address at its owner.
-    pub(crate) address: u64,
+    pub address: u64,
 }
 
 impl Segment {
@@ -226,6 +227,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             len,
             address: announced.address,
         })
+    }
+
+    /// All ranks' segments. They stay where they are as long as the engine lives.
+    pub fn all_segments(&self) -> Result<&[Segment]> {
+        Ok(&self.segments("all_segments")?.of)
     }
 
     pub(super) fn segments(&self, operation: &'static str) -> Result<&Segments> {

@@ -26,7 +26,7 @@ pub enum Payload<'a> {
     Medium(&'a [u8]),
     /// A long's bytes lie in this rank's segment. Peers may write there at any time, so they are not lent as a slice.
     Long {
-        /// First byte, from the segment's start.
+        /// First byte, from the segment's start. Of an empty payload what its sender has said, which may be anything.
         offset: usize,
         /// Bytes.
         length: usize,
@@ -326,6 +326,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         long: &Long,
         packed: &[u8],
     ) -> Result<Payload<'a>, Bad> {
+        if long.length == 0 {
+            let offset = long.dest as usize;
+            return Ok(Payload::Long { offset, length: 0 });
+        }
         let segments = self.segments("long").map_err(|_| Bad::NotAttached)?;
         let own = segments.of[self.rank as usize].len as u64;
         let (offset, length) = (long.dest, long.length);

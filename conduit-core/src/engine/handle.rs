@@ -89,6 +89,16 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         })
     }
 
+    /// Has the operation ended, or has its handle been synchronised already? Ends nothing, does not poll.
+    ///
+    /// For parts of an operation that are done when it is (GASNet-EX's leaf events): `handle` is a second one of the
+    /// same number.
+    pub fn has_ended(&self, handle: &Handle) -> bool {
+        handle
+            .0
+            .is_none_or(|op| self.operations.lock().is_done(op) != Some(false))
+    }
+
     /// Waits for all of them; each becomes [`Handle::DONE`].
     pub fn wait_all(&self, handles: &mut [Handle]) -> Result<()> {
         self.wait_for("wait_all", |engine| {

@@ -11,7 +11,7 @@
 //! | `request`, `request_long`, `reply`, `deliver`, `plain`, `prepared` | active messages |
 //! | `credit_statistics` | the file that tells where the credits are |
 //! | `flow` | credits, the budget of outstanding requests, coalesced returns |
-//! | `collective` | the split-phase barrier |
+//! | `collective` | the barriers |
 //! | `system` | system messages, the end of a job |
 //! | `resources`, `operations`, `in_use` | tickets, chunks, operation ids; what is held |
 //!
@@ -50,6 +50,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 pub use atomic::AtomicRequest;
+pub use attach::Segment;
 pub use collective::BarrierOutcome;
 pub use deliver::{Call, Handler, Payload};
 pub use error::{Error, Result};
@@ -57,8 +58,9 @@ pub use handle::Handle;
 pub use in_use::InUse;
 pub use prepared::Prepared;
 pub use rma::Blocking;
+pub use start::Shared;
+pub use waiting::Waiter;
 
-use crate::barrier::Barrier;
 use crate::ni::{EqId, MdId, Ni, PtIndex, Rank};
 use crate::settings::Settings;
 use crate::threads::Mode;
@@ -132,8 +134,7 @@ pub struct Engine<N: Ni, M: Mode> {
     reply_waiting: AtomicBool,
     handlers: deliver::Handlers<N, M>,
     lids: M::Lock<am::lid::LidGenerator>,
-    barrier: M::Lock<Barrier>,
-    barrier_running: AtomicBool,
+    barriers: collective::Barriers<M>,
     system: M::Lock<system::Outbox>,
     /// The outbox is not empty.
     system_waiting: AtomicBool,

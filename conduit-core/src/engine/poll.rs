@@ -129,7 +129,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if !self.ni.is_idle() || self.reply_waiting.load(Relaxed) {
             events += self.poll_queues();
         }
-        if self.barrier_running.load(Relaxed) {
+        if self.barriers.any_running() {
             events += u32::from(self.advance_barrier());
         }
         if self.system_waits() {

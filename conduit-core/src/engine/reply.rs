@@ -47,7 +47,8 @@ impl<N: Ni, M: Mode> Call<'_, N, M> {
         )
     }
 
-    /// Replies with a long of at most [`Engine::max_long_reply`] bytes to `offset` of the requester's segment.
+    /// Replies with a long of at most [`Engine::max_long_reply`] bytes to `offset` of the requester's segment (any offset
+    /// for an empty one: the handler gets it as it is).
     pub fn reply_long(
         &self,
         handler: u8,
@@ -57,11 +58,15 @@ impl<N: Ni, M: Mode> Call<'_, N, M> {
     ) -> Result<()> {
         let (engine, source) = (self.engine, self.token.source);
         self.check_payload("reply_long", payload, engine.max_long_reply(source))?;
-        let segment = engine.remote("reply_long", source, offset, payload.len())?;
         let long = Long {
             dest: offset as u64,
             length: payload.len() as u64,
         };
+        if payload.is_empty() {
+            let long = Some((long, Flags::DEST_IN_PLACE));
+            return self.reply("reply_long", Category::Long, handler, args, &[], long);
+        }
+        let segment = engine.remote("reply_long", source, offset, payload.len())?;
         if segment.window.0.is_null() {
             return self.reply(
                 "reply_long",

@@ -14,7 +14,7 @@ use crate::threads::{Lock, Mode};
 
 impl<N: Ni, M: Mode> Engine<N, M> {
     /// As [`Engine::request_short`], after placing the payload at `offset` of the target's segment. The payload may be
-    /// reused on return.
+    /// reused on return. Where it is empty, any `offset` will do: the handler gets it as it is.
     #[inline]
     pub fn request_long(
         &self,
@@ -74,22 +74,30 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     ) -> Result<bool> {
         self.check_request(request)?;
         self.check_payload(request, source.len, self.max_long_request(request.target))?;
-        let segment = self.remote(request.operation, request.target, offset, source.len)?;
         let long = Long {
             dest: offset as u64,
             length: source.len as u64,
         };
-        if !segment.window.0.is_null() || source.len == 0 {
-            // The copy must not be seen before the credits are there: a refused request has no effect.
-            let reach = self.ni.reach(request.target);
-            let Some(byte) = self.credits(request, 1)? else {
+        if source.len == 0 {
+            // Places nothing, so it needs no segment: the handler gets the offset as it is.
+            let Some(byte) = self.credits(request, Scale::SHORT_COST)? else {
                 return Ok(false);
             };
-            if source.len > 0 {
-                // SAFETY: `remote` has checked the range against the window, which is valid for writes; the source is
-                // the caller's promise. Overlap and races are the program's own, as for a put.
-                unsafe { std::ptr::copy(source.base, segment.window.0.add(offset), source.len) };
-            }
+            let reach = self.ni.reach(request.target);
+            let flags = Flags::DEST_IN_PLACE;
+            let long = Some(long);
+            return self.send(request, flags, Category::Long, long, source, byte, reach);
+        }
+        let segment = self.remote(request.operation, request.target, offset, source.len)?;
+        if !segment.window.0.is_null() {
+            // The copy must not be seen before the credits are there: a refused request has no effect.
+            let reach = self.ni.reach(request.target);
+            let Some(byte) = self.credits(request, Scale::SHORT_COST)? else {
+                return Ok(false);
+            };
+            // SAFETY: `remote` has checked the range against the window, which is valid for writes; the source is
+            // the caller's promise. Overlap and races are the program's own, as for a put.
+            unsafe { std::ptr::copy(source.base, segment.window.0.add(offset), source.len) };
             return self.send(
                 request,
                 Flags::DEST_IN_PLACE,

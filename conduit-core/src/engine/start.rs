@@ -11,13 +11,13 @@ use std::time::SystemTime;
 
 use credits::Plan;
 
+use super::collective::Barriers;
 use super::credit_statistics::{CreditStatistics, When};
 use super::flow::Flow;
 use super::operations::Operations;
 use super::poll::AmSide;
 use super::resources::{ChunkPool, Tickets};
 use super::{Engine, Error, IDENTITY, Result, SELECT_RPL_RB, deliver, in_use, index, system, tag};
-use crate::barrier::Barrier;
 use crate::bootstrap::Bootstrap;
 use crate::ni::{
     Capabilities, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, NiError, Rank, RegionId,
@@ -43,13 +43,14 @@ const REPLY_BUFFERS: u32 = 3;
 
 /// Memory shared with other processes, as an address that may cross threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Shared(pub(crate) *mut u8);
+#[repr(transparent)]
+pub struct Shared(pub *mut u8);
 // SAFETY: only an address; whoever dereferences it argues for the access.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
 
-/// A rank's control region, and those of the peers that are mapped here: the barrier's cells, then for each rank the
+/// A rank's control region, and those of the peers that are mapped here: the barriers' cells, then for each rank the
 /// counter of what it has given back ([`super::flow::Returned`]).
 ///
 /// 8 bytes a rank, and the cells.
@@ -71,13 +72,19 @@ impl Control {
 
     /// This rank's barrier cell.
     pub(crate) fn cell(&self, cell: usize) -> &AtomicU64 {
-        assert!(cell < self.cells, "the barrier asks for its own cells only");
+        assert!(
+            cell < self.cells,
+            "the barriers ask for their own cells only"
+        );
         Self::word(self.own, cell)
     }
 
     /// A peer's barrier cell, if the peer is mapped.
     pub(crate) fn peer_cell(&self, peer: Rank, cell: usize) -> Option<&AtomicU64> {
-        assert!(cell < self.cells, "the barrier asks for its own cells only");
+        assert!(
+            cell < self.cells,
+            "the barriers ask for their own cells only"
+        );
         Some(Self::word(self.peers[peer as usize]?, cell))
     }
 
@@ -147,8 +154,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             }
         }
 
-        let barrier = Barrier::new(rank, size, settings.barrier_radix);
-        let cells = barrier.cells();
+        let barriers = Barriers::new(rank, size, settings.barrier_radix);
+        let cells = barriers.cells();
         let control = ni.region_create((cells + size as usize) * size_of::<u64>())?;
         let chunks =
             ni.region_create((settings.sb_chunks + settings.rpl_chunks) as usize * chunk)?;
@@ -221,8 +228,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             reply_waiting: AtomicBool::new(false),
             handlers: deliver::Handlers::new(),
             lids: Lock::new(am::lid::LidGenerator::new()),
-            barrier: Lock::new(barrier),
-            barrier_running: AtomicBool::new(false),
+            barriers,
             system: Lock::new(system::Outbox::new(4 * size as usize + 2 * cells + 16)),
             system_waiting: AtomicBool::new(false),
             segments: OnceLock::new(),

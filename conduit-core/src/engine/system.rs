@@ -79,7 +79,7 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// `limit`: a barrier's messages; for each rank an exit message and its answer, a revoke of credits and a return.
+    /// `limit`: the barriers' messages; for each rank an exit message and its answer, a revoke of credits and a return.
     pub(super) fn new(limit: usize) -> Self {
         Self {
             messages: VecDeque::new(),

@@ -16,12 +16,17 @@ pub(super) const DEFAULT_SPIN: u32 = 10_000;
 /// Idle polls between two looks for a dead peer, so that traffic of others doesn't hide it.
 const LOOK_FOR_THE_DEAD: u32 = 1 << 14;
 
+/// A shorter spin than this says that ranks share cores. A program that waits by polling then has to let others run, too:
+/// every so many idle polls.
+const CROWDED: u32 = 64;
+const POLLS_A_YIELD: u32 = 16;
+
 /// Longest sleep between two polls.
 const SLEEP: Duration = Duration::from_millis(10);
 
 /// The state of one wait.
 #[derive(Debug, Default)]
-pub(super) struct Waiter {
+pub struct Waiter {
     idle: u32,
     polls: u32,
 }
@@ -39,14 +44,25 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             if let Some(value) = ready(self)? {
                 return Ok(value);
             }
-            self.check_fault()?;
-            self.check_context(operation, am::Operation::Block)?;
-            if self.poll_once() > 0 {
-                waiter.idle = 0;
-            } else {
-                self.idle(&mut waiter, operation)?;
-            }
+            self.wait_once(operation, &mut waiter)?;
         }
+    }
+
+    /// One round of a wait: a poll and, if that found nothing, what is due then.
+    #[inline]
+    fn wait_once(&self, operation: &'static str, waiter: &mut Waiter) -> Result<()> {
+        self.check_fault()?;
+        self.check_context(operation, am::Operation::Block)?;
+        if self.poll_once() > 0 {
+            waiter.idle = 0;
+            return Ok(());
+        }
+        self.idle(waiter, operation)
+    }
+
+    /// One round of [`Engine::wait_until`], for loops that test their condition themselves; `waiter` is that of the loop.
+    pub fn wait_step(&self, waiter: &mut Waiter) -> Result<()> {
+        self.wait_once("wait_until", waiter)
     }
 
     /// Polls, and waits in between, until the condition holds. For conditions that handlers or peers' puts make true.
@@ -83,11 +99,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.look_for_the_dead(operation)
     }
 
-    /// What a program that only polls is owed as well: now and then a look for dead peers.
+    /// What a program that only polls is owed as well: now and then a look for dead peers, and a core for the others.
     #[inline]
     pub(super) fn polled_idly(&self) {
         let polls = self.idle_polls.load(Relaxed).wrapping_add(1);
         self.idle_polls.store(polls, Relaxed);
+        if self.spin < CROWDED && polls.is_multiple_of(POLLS_A_YIELD) {
+            std::thread::yield_now();
+        }
         if polls.is_multiple_of(LOOK_FOR_THE_DEAD) {
             // Told by the fault, which the poll looks at next.
             let _ = self.look_for_the_dead("poll");

@@ -33,16 +33,17 @@ pub fn start() -> Result<Job<Seq>> {
 /// # Errors
 /// A setting that is unknown or out of range, a network that can't be used, a launcher that fails.
 pub fn start_as<M: Mode>() -> Result<Job<M>> {
-    Ok(Job::new(join(|_| ())?))
+    Ok(Job::new(join(|_, _| ())?))
 }
 
-/// As [`start_as`], for interfaces to other languages. `adjust` sees the settings before they are used.
-pub fn join<M: Mode>(adjust: impl FnOnce(&mut Settings)) -> Result<Member<M>> {
+/// As [`start_as`], for interfaces to other languages. `adjust` sees the settings and the number of ranks
+/// before they are used.
+pub fn join<M: Mode>(adjust: impl FnOnce(&mut Settings, u32)) -> Result<Member<M>> {
     let (mut settings, warnings) =
         Settings::from_env().map_err(|error| Error::Settings(error.to_string()))?;
-    adjust(&mut settings);
     let mut launcher = Launcher::find()?;
     let bootstrap = launcher.bootstrap();
+    adjust(&mut settings, bootstrap.size());
     if bootstrap.rank() == 0 {
         for warning in &warnings {
             eprintln!("conduit: {warning}");
