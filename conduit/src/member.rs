@@ -102,6 +102,12 @@ impl<M: Mode> Member<M> {
         engine.network().leave();
     }
 
+    /// Leaves the job without ending it for the others.
+    pub fn leave(&self) {
+        let _ = self.finalize();
+        self.engine.network().leave();
+    }
+
     /// If the error says that another rank has ended the job: the code with which this process is to end now. All else
     /// that a rank does at its end has been done.
     ///

@@ -1,1 +1,55 @@
-//! GASNet's C interface: what `gasnetex.h` and `gasnet.h` call.
+//! GASNet's C interface: what `gasnetex.h` and `gasnet.h` call, over Conduit's engine.
+//!
+//! The headers hold what has to be inline: puts and gets to mapped peers, tests of events that are over, the argument
+//! counts of active messages. Everything else is a function here. The names of the interface are GASNet's; functions that
+//! only the headers call begin with `conduit_gex_`.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `abi` | types and constants as C sees them |
+//! | `job` | the one job of the process; [`start`]: joining it |
+//! | `objects` | client, endpoint, team and segment as C knows them |
+//! | `segment` | attach, where segments are |
+//! | `handlers` | registration, and calling C's handlers |
+//! | `request`, `reply`, `prepared`, `limits` | active messages |
+//! | `rma`, `event`, `implicit` | puts and gets, and waiting for them |
+//! | `barrier`, `query`, `credits` | barriers; who shares a host; credits |
+//! | `fault`, `exit` | errors and the end of a job |
+//! | `legacy` | what only GASNet-1 has |
+//!
+//! # Errors
+//! GASNet has few: a call that it defines an error code for returns that, everything else is fatal. A fatal error is one
+//! message that names call, rank and argument, and the end of the job with exit code 1.
+//!
+//! # Threads
+//! The library is built once for each of GASNet's threading modes, by the features of this crate.
+
+mod abi;
+mod barrier;
+mod credits;
+mod event;
+mod exit;
+mod fault;
+mod handlers;
+mod implicit;
+mod job;
+mod legacy;
+mod limits;
+mod objects;
+mod prepared;
+mod query;
+mod reply;
+mod request;
+mod rma;
+mod segment;
+mod start;
+
+/// The library of the portable tools is part of the C library.
+pub use gasnet_tools as tools;
+
+#[cfg(feature = "par")]
+pub(crate) type Mode = conduit::Par;
+#[cfg(all(feature = "parsync", not(feature = "par")))]
+pub(crate) type Mode = conduit::ParSync;
+#[cfg(not(any(feature = "parsync", feature = "par")))]
+pub(crate) type Mode = conduit::Seq;

@@ -1,0 +1,174 @@
+//! Types and constants as C sees them. They are those of `gasnet_fwd.h`; a program in `tests` compares the two.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+use am::handlers::Accepts;
+use conduit::Rank;
+use conduit_core::engine::Blocking;
+
+/// `GASNET_OK` and the error codes.
+pub(crate) const OK: c_int = 0;
+pub(crate) const NOT_INIT: c_int = 10001;
+pub(crate) const RESOURCE: c_int = 10002;
+pub(crate) const BAD_ARG: c_int = 10003;
+pub(crate) const NOT_READY: c_int = 10004;
+pub(crate) const BARRIER_MISMATCH: c_int = 10005;
+
+/// What a call with [`Flags::IMMEDIATE`] returns that has done nothing.
+pub(crate) const NO_OP: c_int = 1;
+
+bitflags::bitflags! {
+    /// `gex_Flags_t` of calls that communicate.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[repr(transparent)]
+    pub(crate) struct Flags: u32 {
+        const IMMEDIATE = 1 << 0;
+        const PREPARE_LEAST_CLIENT = 1 << 13;
+        const PREPARE_LEAST_ALLOC = 1 << 14;
+        /// Not GASNet's: the caller is a call of GASNet-1 that returns error codes.
+        const RETURN_ERRORS = 1 << 31;
+        const _ = !0;
+    }
+}
+
+impl Flags {
+    pub(crate) fn blocking(self) -> Blocking {
+        if self.contains(Self::IMMEDIATE) {
+            Blocking::Immediate
+        } else {
+            Blocking::Wait
+        }
+    }
+}
+
+/// `gex_Event_t` and `gex_Event_t *` as numbers.
+pub(crate) mod events {
+    pub(crate) const INVALID: usize = 0;
+    pub(crate) const NO_OP: usize = 1;
+    /// `GEX_EVENT_NOW`, `_DEFER`, `_GROUP`: pointers to an event that are none.
+    pub(crate) const NOW: usize = 1;
+    pub(crate) const DEFER: usize = 2;
+    pub(crate) const GROUP: usize = 3;
+}
+
+bitflags::bitflags! {
+    /// `gex_EC_t`: categories of events.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[repr(transparent)]
+    pub(crate) struct Categories: u32 {
+        const GET = 1 << 0;
+        const PUT = 1 << 1;
+        const AM = 1 << 2;
+        const LC = 1 << 3;
+        const RMW = 1 << 4;
+        const _ = !0;
+    }
+}
+
+bitflags::bitflags! {
+    /// `gex_Flags_t` of a handler, in its entry.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[repr(transparent)]
+    pub(crate) struct HandlerFlags: u32 {
+        const SHORT = 1 << 0;
+        const MEDIUM = 1 << 1;
+        const LONG = 1 << 2;
+        const REQUEST = 1 << 3;
+        const REPLY = 1 << 4;
+        const _ = !0;
+    }
+}
+
+impl HandlerFlags {
+    /// GASNet-1's handlers have no flags and take everything.
+    pub(crate) fn accepts(self) -> Accepts {
+        let known = Accepts::from_bits_truncate(self.bits() as u8);
+        let or_all = |group: Accepts| {
+            let some = known & group;
+            if some.is_empty() { group } else { some }
+        };
+        or_all(Accepts::SHORT | Accepts::MEDIUM | Accepts::LONG)
+            | or_all(Accepts::REQUEST | Accepts::REPLY)
+    }
+}
+
+/// `gex_AM_Fn_t`: a handler, before it is called as what it is.
+pub(crate) type HandlerFn = unsafe extern "C" fn();
+
+/// `gex_AM_Entry_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) index: u8,
+    pub(crate) function: Option<HandlerFn>,
+    pub(crate) flags: HandlerFlags,
+    pub(crate) nargs: c_uint,
+    pub(crate) cdata: *const c_void,
+    pub(crate) name: *const c_char,
+}
+
+/// The count of a handler of GASNet-1, which doesn't say: `CONDUIT_GEX_ANY_NARGS`.
+pub(crate) const ANY_NARGS: c_uint = c_uint::MAX;
+
+/// `gasnet_handlerentry_t`.
+#[repr(C)]
+pub(crate) struct LegacyEntry {
+    pub(crate) index: u8,
+    pub(crate) function: Option<HandlerFn>,
+}
+
+/// `gex_Token_Info_t`.
+#[repr(C)]
+pub(crate) struct TokenInfo {
+    pub(crate) source: Rank,
+    pub(crate) endpoint: *const c_void,
+    pub(crate) entry: *const Entry,
+    pub(crate) is_request: c_int,
+    pub(crate) is_long: c_int,
+}
+
+bitflags::bitflags! {
+    /// `gex_TI_t`: fields of [`TokenInfo`].
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[repr(transparent)]
+    pub(crate) struct TokenFields: u32 {
+        const SOURCE = 1 << 0;
+        const ENDPOINT = 1 << 1;
+        const ENTRY = 1 << 2;
+        const IS_REQUEST = 1 << 3;
+        const IS_LONG = 1 << 4;
+    }
+}
+
+/// `gex_RankInfo_t`.
+#[repr(C)]
+pub(crate) struct RankInfo {
+    pub(crate) rank: Rank,
+}
+
+/// `gasnet_seginfo_t`.
+#[repr(C)]
+pub(crate) struct SegmentInfo {
+    pub(crate) address: *mut c_void,
+    pub(crate) size: usize,
+}
+
+/// `gasnet_nodeinfo_t`.
+#[repr(C)]
+pub(crate) struct NodeInfo {
+    pub(crate) host: Rank,
+    pub(crate) supernode: Rank,
+    /// Added to an address in that node's segment it is the address here.
+    pub(crate) offset: usize,
+}
+
+/// What the client was compiled for: `conduit_gex_config_t`.
+#[repr(C)]
+pub(crate) struct Config {
+    /// Bytes of this structure, so that later ones can say more.
+    pub(crate) bytes: usize,
+    /// "smp", "udp", …
+    pub(crate) conduit: *const c_char,
+    /// "FAST" or "EVERYTHING".
+    pub(crate) segment: *const c_char,
+}

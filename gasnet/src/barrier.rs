@@ -1,0 +1,149 @@
+//! Barriers: GASNet-1's, split in two and with ids, and that of the team of all ranks.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Relaxed};
+
+use conduit_core::barrier::Value;
+use conduit_core::engine::BarrierOutcome;
+
+use crate::abi::{self, events};
+use crate::event::wait;
+use crate::fault::{Refusal, code, fatal, refuse, sure};
+use crate::job::Job;
+use crate::objects::check;
+
+/// The event of the team's barrier, of which there is at most one under way.
+pub(crate) const EVENT: usize = 5;
+
+/// `GASNET_BARRIERFLAG_*`.
+const ANONYMOUS: c_int = 1;
+const MISMATCH: c_int = 2;
+const UNNAMED: c_int = 4;
+const KNOWN: c_int = ANONYMOUS | MISMATCH | UNNAMED;
+
+fn value(id: c_int, flags: c_int) -> Result<Value, Refusal> {
+    if flags & !KNOWN != 0 {
+        return Err(Refusal::bad(format_args!("barrier flags {flags:#x}")));
+    }
+    Ok(if flags & MISMATCH != 0 {
+        Value::Mismatch
+    } else if flags & (ANONYMOUS | UNNAMED) != 0 {
+        Value::Anonymous
+    } else {
+        Value::Named(id.cast_unsigned())
+    })
+}
+
+fn outcome(outcome: BarrierOutcome) -> c_int {
+    match outcome {
+        BarrierOutcome::Match(_) => abi::OK,
+        BarrierOutcome::Mismatch => abi::BARRIER_MISMATCH,
+    }
+}
+
+/// This rank has arrived. Stores before it are seen by all ranks after their wait.
+#[unsafe(no_mangle)]
+extern "C" fn gasnet_barrier_notify(id: c_int, flags: c_int) {
+    const CALL: &str = "gasnet_barrier_notify";
+    let value = sure(CALL, value(id, flags));
+    sure(CALL, Job::of(CALL).engine().barrier_notify(value));
+}
+
+/// Waits until all ranks have arrived: `GASNET_OK`, or `GASNET_ERR_BARRIER_MISMATCH`.
+#[unsafe(no_mangle)]
+extern "C" fn gasnet_barrier_wait(id: c_int, flags: c_int) -> c_int {
+    const CALL: &str = "gasnet_barrier_wait";
+    let value = sure(CALL, value(id, flags));
+    outcome(sure(CALL, Job::of(CALL).engine().barrier_wait(value)))
+}
+
+/// As [`gasnet_barrier_wait`] after one poll and without waiting: `GASNET_ERR_NOT_READY`, not all have arrived.
+#[unsafe(no_mangle)]
+extern "C" fn gasnet_barrier_try(id: c_int, flags: c_int) -> c_int {
+    const CALL: &str = "gasnet_barrier_try";
+    let value = sure(CALL, value(id, flags));
+    sure(CALL, Job::of(CALL).engine().barrier_try(value)).map_or(abi::NOT_READY, outcome)
+}
+
+/// Notify and wait.
+#[unsafe(no_mangle)]
+extern "C" fn gasnet_barrier(id: c_int, flags: c_int) -> c_int {
+    const CALL: &str = "gasnet_barrier";
+    let value = sure(CALL, value(id, flags));
+    outcome(sure(CALL, Job::of(CALL).engine().barrier(value)))
+}
+
+/// How the last barrier ended for all ranks: 0, and the id that they agreed on; otherwise it had none.
+///
+/// # Safety
+/// `id` is valid for a write.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gasnet_barrier_result(id: *mut c_int) -> c_int {
+    const CALL: &str = "gasnet_barrier_result";
+    let result = Job::of(CALL).engine().barrier_result();
+    let Some(BarrierOutcome::Match(Some(named))) = result else {
+        return 1;
+    };
+    if id.is_null() {
+        return refuse(CALL, &Refusal::bad("the place for the id is null"));
+    }
+    // SAFETY: not null; the caller's promise.
+    unsafe { id.write(named.cast_signed()) };
+    0
+}
+
+static RUNNING: AtomicBool = AtomicBool::new(false);
+
+fn start(call: &str, team: *const c_void, flags: u32) -> &'static Job {
+    let job = Job::of(call);
+    check(call, "team", &job.objects.team, team);
+    if flags != 0 {
+        fatal(call, &format_args!("flags {flags:#x}, there are none"));
+    }
+    if RUNNING.swap(true, AcqRel) {
+        fatal(call, &"a barrier of this team is under way");
+    }
+    sure(call, job.engine().team_barrier_notify());
+    job
+}
+
+/// Has the team's barrier ended? Then its event is gone.
+pub(crate) fn is_over(call: &str, job: &Job) -> bool {
+    if !RUNNING.load(Relaxed) {
+        return true;
+    }
+    let over = sure(call, job.engine().team_barrier_test());
+    if over {
+        RUNNING.store(false, Relaxed);
+    }
+    over
+}
+
+/// Starts the barrier of a team.
+#[unsafe(no_mangle)]
+extern "C" fn conduit_gex_barrier(team: *const c_void, flags: u32) -> usize {
+    const CALL: &str = "gex_Coll_BarrierNB";
+    let job = start(CALL, team, flags);
+    if is_over(CALL, job) {
+        events::INVALID
+    } else {
+        EVENT
+    }
+}
+
+/// The barrier of a team.
+#[unsafe(no_mangle)]
+extern "C" fn gex_Coll_BarrierBlocking(team: *const c_void, flags: u32) {
+    const CALL: &str = "gex_Coll_BarrierBlocking";
+    let job = start(CALL, team, flags);
+    wait(CALL, job, || is_over(CALL, job));
+}
+
+/// The job's barrier where a call of the interface contains one.
+pub(crate) fn all(call: &'static str, job: &Job) -> c_int {
+    let engine = job.engine();
+    let done = engine
+        .team_barrier_notify()
+        .and_then(|()| engine.team_barrier_wait());
+    code(call, done)
+}

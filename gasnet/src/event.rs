@@ -1,0 +1,189 @@
+//! Events: operations under way, one by one or in arrays.
+//!
+//! An event is a number in a pointer's place: 0 for nothing under way, otherwise an operation's number, marked as the root
+//! (whose end ends the operation) or as a leaf of it (local completion, or a part of an access region). A leaf is over when
+//! its root is: what the engine copies, it has copied before it returns, so there is no earlier end to tell. Leaves keep
+//! nothing, so it does no harm when they are left alone.
+
+use std::ffi::c_int;
+
+use conduit_core::engine::Handle;
+
+use crate::abi::{self, events};
+use crate::fault::{fatal, sure};
+use crate::job::Job;
+
+/// The lowest three bits, which tell an event from the constants.
+const ROOT: usize = 4;
+const LEAF: usize = 6;
+const TAG: usize = 7;
+const SHIFT: u32 = 3;
+
+/// The event of an operation that has been started; `None`: it would have blocked.
+#[inline]
+pub(crate) fn event(handle: Option<Handle>) -> usize {
+    match handle {
+        None => events::NO_OP,
+        Some(handle) if handle.is_done() => events::INVALID,
+        Some(handle) => (handle.into_bits() as usize) << SHIFT | ROOT,
+    }
+}
+
+/// The leaf of a root.
+#[inline]
+pub(crate) fn leaf(root: usize) -> usize {
+    if root & TAG == ROOT {
+        root & !TAG | LEAF
+    } else {
+        events::INVALID
+    }
+}
+
+/// The operation of an event that is one, and whether it is a leaf.
+fn operation(call: &str, event: usize) -> (Handle, bool) {
+    match (event & TAG, u32::try_from(event >> SHIFT)) {
+        (ROOT, Ok(bits)) => (Handle::from_bits(bits), false),
+        (LEAF, Ok(bits)) => (Handle::from_bits(bits), true),
+        _ => fatal(call, &format_args!("{event:#x} is no event")),
+    }
+}
+
+/// Is it over? Ends a root that is.
+fn is_over(call: &str, job: &Job, event: usize) -> bool {
+    if event == crate::barrier::EVENT {
+        return crate::barrier::is_over(call, job);
+    }
+    let (handle, leaf) = operation(call, event);
+    if leaf {
+        job.engine().has_ended(&handle)
+    } else {
+        sure(call, job.engine().test(handle)).is_none()
+    }
+}
+
+/// Tests an event that is not `GEX_EVENT_INVALID`. Does not poll.
+#[unsafe(no_mangle)]
+extern "C" fn conduit_gex_event_test(event: usize) -> c_int {
+    const CALL: &str = "gex_Event_Test";
+    ready(event == events::INVALID || is_over(CALL, Job::of(CALL), event))
+}
+
+/// Waits for an event that is not `GEX_EVENT_INVALID`.
+#[unsafe(no_mangle)]
+extern "C" fn conduit_gex_event_wait(event: usize) {
+    const CALL: &str = "gex_Event_Wait";
+    let job = Job::of(CALL);
+    wait(CALL, job, || {
+        event == events::INVALID || is_over(CALL, job, event)
+    });
+}
+
+pub(crate) fn ready(over: bool) -> c_int {
+    if over { abi::OK } else { abi::NOT_READY }
+}
+
+pub(crate) fn wait(call: &str, job: &Job, over: impl FnMut() -> bool) {
+    sure(call, job.engine().wait_until(over));
+}
+
+/// An array from C.
+///
+/// # Safety
+/// `events` is valid for `count` events, which nobody else uses meanwhile.
+unsafe fn array<'a>(call: &str, events: *mut usize, count: usize) -> &'a mut [usize] {
+    if count == 0 {
+        return &mut [];
+    }
+    if events.is_null() || count > isize::MAX as usize / size_of::<usize>() {
+        fatal(
+            call,
+            &format_args!("an array of {count} events at {events:p}"),
+        );
+    }
+    // SAFETY: not null, not too long; the rest is the caller's promise.
+    unsafe { std::slice::from_raw_parts_mut(events, count) }
+}
+
+/// Sets those that are over to `GEX_EVENT_INVALID`: how many there were, and whether all are over now.
+///
+/// Leaves first: a root that is found to be over here is ended, and its number may then be another operation's.
+fn sweep(call: &str, job: &Job, array: &mut [usize]) -> (usize, bool) {
+    let mut ended = 0;
+    for leaves in [true, false] {
+        for event in &mut *array {
+            let is_leaf = *event & TAG == LEAF;
+            if *event != events::INVALID && is_leaf == leaves && is_over(call, job, *event) {
+                *event = events::INVALID;
+                ended += 1;
+            }
+        }
+    }
+    (ended, array.iter().all(|&event| event == events::INVALID))
+}
+
+/// `gex_Event_TestSome`: is at least one over, or was none under way? Does not poll.
+///
+/// # Safety
+/// `events` is valid for `count` events.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_gex_event_test_some(events: *mut usize, count: usize) -> c_int {
+    const CALL: &str = "gex_Event_TestSome";
+    // SAFETY: the caller's promise.
+    let array = unsafe { array(CALL, events, count) };
+    let (ended, all) = sweep(CALL, Job::of(CALL), array);
+    ready(ended > 0 || all)
+}
+
+/// `gex_Event_TestAll`. Does not poll.
+///
+/// # Safety
+/// `events` is valid for `count` events.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_gex_event_test_all(events: *mut usize, count: usize) -> c_int {
+    const CALL: &str = "gex_Event_TestAll";
+    // SAFETY: the caller's promise.
+    let array = unsafe { array(CALL, events, count) };
+    ready(sweep(CALL, Job::of(CALL), array).1)
+}
+
+/// `gex_Event_WaitSome`.
+///
+/// # Safety
+/// `events` is valid for `count` events.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_gex_event_wait_some(events: *mut usize, count: usize) {
+    const CALL: &str = "gex_Event_WaitSome";
+    // SAFETY: the caller's promise.
+    let array = unsafe { array(CALL, events, count) };
+    let job = Job::of(CALL);
+    wait(CALL, job, || {
+        let (ended, all) = sweep(CALL, job, array);
+        ended > 0 || all
+    });
+}
+
+/// `gex_Event_WaitAll`.
+///
+/// # Safety
+/// `events` is valid for `count` events.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_gex_event_wait_all(events: *mut usize, count: usize) {
+    const CALL: &str = "gex_Event_WaitAll";
+    // SAFETY: the caller's promise.
+    let array = unsafe { array(CALL, events, count) };
+    let job = Job::of(CALL);
+    wait(CALL, job, || sweep(CALL, job, array).1);
+}
+
+/// `gex_Event_QueryLeaf`.
+#[unsafe(no_mangle)]
+extern "C" fn conduit_gex_event_leaf(root: usize) -> usize {
+    const CALL: &str = "gex_Event_QueryLeaf";
+    if root != events::INVALID && (root == crate::barrier::EVENT || operation(CALL, root).1) {
+        fatal(
+            CALL,
+            &"the event is not the root of an operation with leaves",
+        );
+    }
+    leaf(root)
+}

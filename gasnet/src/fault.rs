@@ -1,0 +1,174 @@
+//! What goes wrong: as an error code where GASNet has one, else as the end of the job.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use conduit_core::engine::Error as EngineError;
+
+use crate::abi::{self, Flags};
+use crate::job::{Job, rank_if_known};
+
+/// `gex_System_SetVerboseErrors`.
+static VERBOSE: AtomicBool = AtomicBool::new(true);
+
+/// The exit code of a job that ends by a fatal error.
+const FATAL: c_int = 1;
+
+/// A refusal and its code.
+pub(crate) struct Refusal {
+    pub(crate) code: c_int,
+    pub(crate) reason: String,
+}
+
+impl Refusal {
+    pub(crate) fn bad(reason: impl Display) -> Self {
+        Self {
+            code: abi::BAD_ARG,
+            reason: reason.to_string(),
+        }
+    }
+
+    pub(crate) fn of(code: c_int, reason: impl Display) -> Self {
+        Self {
+            code,
+            reason: reason.to_string(),
+        }
+    }
+}
+
+impl From<conduit::Error> for Refusal {
+    fn from(error: conduit::Error) -> Self {
+        match error {
+            conduit::Error::Engine(error) => error.into(),
+            conduit::Error::BarrierMismatch { .. } => Self::of(abi::BARRIER_MISMATCH, error),
+            conduit::Error::Start(_) | conduit::Error::Shm(_) => Self::of(abi::RESOURCE, error),
+            other => Self::bad(other),
+        }
+    }
+}
+
+impl From<EngineError> for Refusal {
+    fn from(error: EngineError) -> Self {
+        if let Some(job) = Job::get()
+            && let Some(code) = job.member.ended_by(&error)
+        {
+            crate::exit::leave(code);
+        }
+        let code = match error {
+            EngineError::NotAttached { .. } | EngineError::AlreadyAttached { .. } => abi::NOT_INIT,
+            EngineError::Exhausted { .. } => abi::RESOURCE,
+            // Whatever the call was, the job can't go on.
+            EngineError::BadMessage { .. }
+            | EngineError::HandlerPanicked { .. }
+            | EngineError::Protocol { .. }
+            | EngineError::CatchBasin { .. }
+            | EngineError::PeerFailed { .. }
+            | EngineError::Network(_)
+            | EngineError::Bootstrap(_) => fatal("the job", &error),
+            _ => abi::BAD_ARG,
+        };
+        Self::of(code, error)
+    }
+}
+
+/// One message, and the end of the job.
+#[cold]
+pub(crate) fn fatal(call: &str, reason: &dyn Display) -> ! {
+    complain("FATAL ERROR: ", call, reason);
+    crate::exit::end_job(FATAL)
+}
+
+fn complain(kind: &str, call: &str, reason: &dyn Display) {
+    match rank_if_known() {
+        Some(rank) => eprintln!("*** {kind}{call} on rank {rank}: {reason}"),
+        None => eprintln!("*** {kind}{call}: {reason}"),
+    }
+}
+
+/// The value, or the end of the job.
+#[inline]
+pub(crate) fn sure<T, E: Into<Refusal>>(call: &str, result: Result<T, E>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(error) => fatal(call, &error.into().reason),
+    }
+}
+
+/// As an error code, told on standard error unless that is switched off.
+#[cold]
+pub(crate) fn refuse(call: &str, refusal: &Refusal) -> c_int {
+    if VERBOSE.load(Relaxed) && refusal.code != abi::NOT_READY {
+        complain("", call, &refusal.reason);
+    }
+    refusal.code
+}
+
+/// As a code: `GASNET_OK` or the refusal's.
+#[inline]
+pub(crate) fn code<E: Into<Refusal>>(call: &str, result: Result<(), E>) -> c_int {
+    match result {
+        Ok(()) => abi::OK,
+        Err(error) => refuse(call, &error.into()),
+    }
+}
+
+/// The result of an initiation: 0 for started, [`abi::NO_OP`] for not. Errors are fatal, except to calls of GASNet-1.
+#[inline]
+pub(crate) fn started<E: Into<Refusal>>(
+    call: &str,
+    flags: Flags,
+    result: Result<bool, E>,
+) -> c_int {
+    match result {
+        Ok(true) => abi::OK,
+        Ok(false) => abi::NO_OP,
+        Err(error) => {
+            let refusal = error.into();
+            if flags.contains(Flags::RETURN_ERRORS) {
+                refuse(call, &refusal)
+            } else {
+                fatal(call, &refusal.reason)
+            }
+        }
+    }
+}
+
+/// Are errors that have a code told on standard error?
+#[unsafe(no_mangle)]
+extern "C" fn gex_System_GetVerboseErrors() -> c_int {
+    VERBOSE.load(Relaxed).into()
+}
+
+/// Sets whether errors that have a code are told on standard error.
+#[unsafe(no_mangle)]
+extern "C" fn gex_System_SetVerboseErrors(enable: c_int) {
+    VERBOSE.store(enable != 0, Relaxed);
+}
+
+fn text(code: c_int) -> (&'static CStr, &'static CStr) {
+    match code {
+        abi::OK => (c"GASNET_OK", c"no error"),
+        abi::NOT_INIT => (
+            c"GASNET_ERR_NOT_INIT",
+            c"the call needs a job that has been joined, and perhaps a segment",
+        ),
+        abi::RESOURCE => (c"GASNET_ERR_RESOURCE", c"a resource is used up or missing"),
+        abi::BAD_ARG => (c"GASNET_ERR_BAD_ARG", c"an argument is not acceptable"),
+        abi::NOT_READY => (c"GASNET_ERR_NOT_READY", c"not finished yet"),
+        abi::BARRIER_MISMATCH => (c"GASNET_ERR_BARRIER_MISMATCH", c"barrier ids do not match"),
+        _ => (c"*unknown*", c"no error code of GASNet"),
+    }
+}
+
+/// The name of an error code.
+#[unsafe(no_mangle)]
+extern "C" fn gasnet_ErrorName(code: c_int) -> *const c_char {
+    text(code).0.as_ptr()
+}
+
+/// What an error code means.
+#[unsafe(no_mangle)]
+extern "C" fn gasnet_ErrorDesc(code: c_int) -> *const c_char {
+    text(code).1.as_ptr()
+}

@@ -1,0 +1,170 @@
+//! The one job of this process.
+
+use std::ffi::{c_int, c_void};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed, Ordering::Release};
+
+use conduit::{Member, Rank};
+use conduit_core::engine::{Engine, Segment};
+use conduit_portals::shm::Shm;
+
+use crate::Mode;
+use crate::abi;
+use crate::fault::{Refusal, fatal};
+use crate::objects::Objects;
+
+/// The engine below.
+pub(crate) type TheEngine = Engine<Shm<Mode>, Mode>;
+
+/// This process in its job, from init to the end.
+pub(crate) struct Job {
+    pub(crate) member: Member<Mode>,
+    pub(crate) objects: Objects,
+    /// All ranks, which share this host.
+    pub(crate) ranks: Box<[abi::RankInfo]>,
+    /// The ranks whose memory is mapped here.
+    pub(crate) neighbours: Box<[abi::RankInfo]>,
+    /// Every rank's memory is mapped here.
+    pub(crate) all_mapped: bool,
+}
+
+struct Place(OnceLock<Job>);
+
+// SAFETY: in PAR the job can be shared. In SEQ and PARSYNC the client promises that one thread at a time calls the
+// library (GASNet's specification of these modes), which is what `Job` needs.
+unsafe impl Sync for Place {}
+// SAFETY: as above; a job is never moved out of its place.
+unsafe impl Send for Place {}
+
+static JOB: Place = Place(OnceLock::new());
+
+/// What the headers' inline functions look at: `conduit_gex_job`.
+#[repr(C)]
+pub(crate) struct Shared {
+    /// All ranks' segments; null before attach.
+    segments: AtomicPtr<Segment>,
+    /// How many of them: 0 before attach.
+    segment_count: AtomicU32,
+    rank: AtomicU32,
+    size: AtomicU32,
+    /// Not 0: all segments are mapped here, so no put or get is ever under way.
+    all_mapped: AtomicU32,
+}
+
+#[unsafe(no_mangle)]
+static conduit_gex_job: Shared = Shared {
+    segments: AtomicPtr::new(std::ptr::null_mut()),
+    segment_count: AtomicU32::new(0),
+    rank: AtomicU32::new(0),
+    size: AtomicU32::new(0),
+    all_mapped: AtomicU32::new(0),
+};
+
+impl Job {
+    #[inline]
+    pub(crate) fn get() -> Option<&'static Self> {
+        JOB.0.get()
+    }
+
+    /// The job; a call that comes before init ends the process.
+    #[inline]
+    pub(crate) fn of(call: &str) -> &'static Self {
+        match Self::get() {
+            Some(job) => job,
+            None => not_joined(call),
+        }
+    }
+
+    /// The job, for calls that can say that there is none.
+    pub(crate) fn or_refusal() -> Result<&'static Self, Refusal> {
+        Self::get().ok_or_else(|| Refusal::of(abi::NOT_INIT, "before the job is joined (init)"))
+    }
+
+    #[inline]
+    pub(crate) fn engine(&self) -> &TheEngine {
+        self.member.engine()
+    }
+
+    pub(crate) fn rank(&self) -> Rank {
+        self.engine().rank()
+    }
+
+    pub(crate) fn size(&self) -> u32 {
+        self.engine().size()
+    }
+
+    /// Makes this the job of the process. Refused if there is one.
+    pub(crate) fn place(member: Member<Mode>) -> Result<&'static Self, Refusal> {
+        let engine = member.engine();
+        let (rank, size) = (engine.rank(), engine.size());
+        let all_mapped = engine.settings().windows;
+        let neighbours = if all_mapped { 0..size } else { rank..rank + 1 };
+        let list =
+            |ranks: std::ops::Range<Rank>| ranks.map(|rank| abi::RankInfo { rank }).collect();
+        let job = Self {
+            objects: Objects::new(),
+            ranks: list(0..size),
+            neighbours: list(neighbours),
+            all_mapped,
+            member,
+        };
+        let mut job = Some(job);
+        let placed = JOB
+            .0
+            .get_or_init(|| job.take().expect("called once at most"));
+        if job.is_some() {
+            return Err(Refusal::of(
+                abi::NOT_INIT,
+                "the job has been joined already",
+            ));
+        }
+        conduit_gex_job.rank.store(rank, Relaxed);
+        conduit_gex_job.size.store(size, Relaxed);
+        conduit_gex_job.all_mapped.store(all_mapped.into(), Relaxed);
+        Ok(placed)
+    }
+
+    /// Lets the inline functions see the segments.
+    pub(crate) fn show_segments(segments: &'static [Segment]) {
+        conduit_gex_job
+            .segments
+            .store(segments.as_ptr().cast_mut(), Release);
+        // SYNC: Release, so that a thread which sees the count (acquire, or by having been told) sees the table.
+        conduit_gex_job
+            .segment_count
+            .store(segments.len() as u32, Release);
+    }
+}
+
+pub(crate) fn rank_if_known() -> Option<Rank> {
+    Job::get().map(Job::rank)
+}
+
+#[cold]
+fn not_joined(call: &str) -> ! {
+    fatal(
+        call,
+        &"before the job is joined (gex_Client_Init, gasnet_init)",
+    )
+}
+
+/// Serves the network once.
+#[unsafe(no_mangle)]
+extern "C" fn gasnet_AMPoll() -> c_int {
+    crate::fault::sure("gasnet_AMPoll", Job::of("gasnet_AMPoll").engine().poll());
+    abi::OK
+}
+
+/// One round of `GASNET_BLOCKUNTIL`.
+///
+/// # Safety
+/// `state` is that of the loop: 8 bytes, zero before the first round.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_gex_wait_step(state: *mut c_void) {
+    use conduit_core::engine::Waiter;
+    const { assert!(size_of::<Waiter>() == 8 && align_of::<Waiter>() <= 8) };
+    // SAFETY: the macro's own variable of that size, whose zeros are a new `Waiter`.
+    let waiter = unsafe { &mut *state.cast::<Waiter>() };
+    let job = Job::of("GASNET_BLOCKUNTIL");
+    crate::fault::sure("GASNET_BLOCKUNTIL", job.engine().wait_step(waiter));
+}

@@ -1,0 +1,137 @@
+//! Limits of active messages.
+
+use std::ffi::{c_uint, c_void};
+
+use conduit::Rank;
+
+use crate::handlers::token;
+use crate::job::Job;
+
+/// Most arguments of an active message.
+#[unsafe(no_mangle)]
+extern "C" fn gex_AM_MaxArgs() -> c_uint {
+    am::MAX_ARGS as c_uint
+}
+
+/// Most bytes of a medium, request or reply, to any rank, with any argument count and options.
+fn medium(call: &str) -> usize {
+    // As with the most arguments: a limit that is the same for all counts is one that clients can rely on.
+    Job::of(call).engine().max_medium(am::MAX_ARGS)
+}
+
+/// Most bytes of a long reply to any rank.
+fn long_reply(call: &str) -> usize {
+    let engine = Job::of(call).engine();
+    (0..engine.size())
+        .map(|rank| engine.max_long_reply(rank))
+        .min()
+        .unwrap_or(0)
+}
+
+fn long_request(call: &str) -> usize {
+    let job = Job::of(call);
+    job.engine().max_long_request(job.rank())
+}
+
+/// Most bytes of a medium request to any rank.
+#[unsafe(no_mangle)]
+extern "C" fn gex_AM_LUBRequestMedium() -> usize {
+    medium("gex_AM_LUBRequestMedium")
+}
+
+/// Most bytes of a medium reply to any rank.
+#[unsafe(no_mangle)]
+extern "C" fn gex_AM_LUBReplyMedium() -> usize {
+    medium("gex_AM_LUBReplyMedium")
+}
+
+/// Most bytes of a long request to any rank.
+#[unsafe(no_mangle)]
+extern "C" fn gex_AM_LUBRequestLong() -> usize {
+    long_request("gex_AM_LUBRequestLong")
+}
+
+/// Most bytes of a long reply to any rank.
+#[unsafe(no_mangle)]
+extern "C" fn gex_AM_LUBReplyLong() -> usize {
+    long_reply("gex_AM_LUBReplyLong")
+}
+
+/// Most bytes of a medium request; the same for all ranks, counts and options.
+#[unsafe(no_mangle)]
+extern "C" fn gex_AM_MaxRequestMedium(
+    _team: *const c_void,
+    _rank: Rank,
+    _local: *const c_void,
+    _flags: u32,
+    _nargs: c_uint,
+) -> usize {
+    medium("gex_AM_MaxRequestMedium")
+}
+
+/// Most bytes of a medium reply; the same for all ranks, counts and options.
+#[unsafe(no_mangle)]
+extern "C" fn gex_AM_MaxReplyMedium(
+    _team: *const c_void,
+    _rank: Rank,
+    _local: *const c_void,
+    _flags: u32,
+    _nargs: c_uint,
+) -> usize {
+    medium("gex_AM_MaxReplyMedium")
+}
+
+/// Most bytes of a long request; the same for all ranks, counts and options.
+#[unsafe(no_mangle)]
+extern "C" fn gex_AM_MaxRequestLong(
+    _team: *const c_void,
+    _rank: Rank,
+    _local: *const c_void,
+    _flags: u32,
+    _nargs: c_uint,
+) -> usize {
+    long_request("gex_AM_MaxRequestLong")
+}
+
+/// Most bytes of a long reply to a rank, or to any if it is `GEX_RANK_INVALID`.
+#[unsafe(no_mangle)]
+extern "C" fn gex_AM_MaxReplyLong(
+    _team: *const c_void,
+    rank: Rank,
+    _local: *const c_void,
+    _flags: u32,
+    _nargs: c_uint,
+) -> usize {
+    const CALL: &str = "gex_AM_MaxReplyLong";
+    if rank == Rank::MAX {
+        return long_reply(CALL);
+    }
+    Job::of(CALL).engine().max_long_reply(rank)
+}
+
+/// Most bytes of a medium reply to the sender of a request.
+#[unsafe(no_mangle)]
+extern "C" fn gex_Token_MaxReplyMedium(
+    _token: *const c_void,
+    _local: *const c_void,
+    _flags: u32,
+    _nargs: c_uint,
+) -> usize {
+    medium("gex_Token_MaxReplyMedium")
+}
+
+/// Most bytes of a long reply to the sender of a request.
+///
+/// # Safety
+/// `handle` is the token of the handler that is running.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gex_Token_MaxReplyLong(
+    handle: *const c_void,
+    _local: *const c_void,
+    _flags: u32,
+    _nargs: c_uint,
+) -> usize {
+    // SAFETY: the caller's promise.
+    let message = unsafe { token("gex_Token_MaxReplyLong", handle) }.message;
+    message.engine().max_long_reply(message.source())
+}

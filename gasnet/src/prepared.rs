@@ -1,0 +1,443 @@
+//! Negotiated payload: prepare, write, then commit or cancel.
+//!
+//! A medium request's payload lies in a chunk of the engine, which a mapped peer reads in place. Any other payload lies in
+//! the client's buffer, or in a buffer of the thread, and is sent by the commit as one of fixed size is.
+//!
+//! A thread has at most one descriptor of a request at a time, and one of a reply: between prepare and commit it does
+//! not poll, so no handler comes between.
+
+use std::cell::RefCell;
+use std::ffi::{c_int, c_uint, c_void};
+
+use conduit::Rank;
+use conduit_core::engine::Prepared;
+use conduit_portals::shm::Shm;
+
+use crate::Mode;
+use crate::abi::{Flags, events};
+use crate::fault::{Refusal, fatal, started, sure};
+use crate::handlers::{Token, arguments, payload, token};
+use crate::job::Job;
+use crate::request::long_offset;
+
+/// What is prepared; `conduit_gex_kind`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) enum Kind {
+    RequestMedium = 0,
+    RequestLong = 1,
+    ReplyMedium = 2,
+    ReplyLong = 3,
+}
+
+impl Kind {
+    fn from_c(kind: c_uint) -> Self {
+        match kind {
+            0 => Self::RequestMedium,
+            1 => Self::RequestLong,
+            2 => Self::ReplyMedium,
+            3 => Self::ReplyLong,
+            _ => fatal(
+                "gex_AM_Commit",
+                &"the kind of message is none of this library's",
+            ),
+        }
+    }
+
+    fn prepare(self) -> &'static str {
+        match self {
+            Self::RequestMedium => "gex_AM_PrepareRequestMedium",
+            Self::RequestLong => "gex_AM_PrepareRequestLong",
+            Self::ReplyMedium => "gex_AM_PrepareReplyMedium",
+            Self::ReplyLong => "gex_AM_PrepareReplyLong",
+        }
+    }
+
+    fn commit(self) -> &'static str {
+        match self {
+            Self::RequestMedium => "gex_AM_CommitRequestMedium",
+            Self::RequestLong => "gex_AM_CommitRequestLong",
+            Self::ReplyMedium => "gex_AM_CommitReplyMedium",
+            Self::ReplyLong => "gex_AM_CommitReplyLong",
+        }
+    }
+
+    fn cancel(self) -> &'static str {
+        match self {
+            Self::RequestMedium => "gex_AM_CancelRequestMedium",
+            Self::RequestLong => "gex_AM_CancelRequestLong",
+            Self::ReplyMedium => "gex_AM_CancelReplyMedium",
+            Self::ReplyLong => "gex_AM_CancelReplyLong",
+        }
+    }
+
+    fn is_reply(self) -> bool {
+        matches!(self, Self::ReplyMedium | Self::ReplyLong)
+    }
+
+    fn is_long(self) -> bool {
+        matches!(self, Self::RequestLong | Self::ReplyLong)
+    }
+}
+
+/// Where the payload is written.
+enum Place {
+    Chunk(Prepared<'static, Shm<Mode>, Mode>),
+    Client(*mut c_void),
+    /// The thread's buffer.
+    Own,
+}
+
+/// A payload being written.
+struct Open {
+    kind: Kind,
+    /// The target of a request.
+    rank: Rank,
+    /// The token of the request that is replied to.
+    token: *const c_void,
+    place: Place,
+    address: *mut c_void,
+    size: usize,
+    /// Where the client wants its event of local completion.
+    local: *mut usize,
+}
+
+/// What a `gex_AM_SrcDesc_t` points to. One of each thread for requests, one for replies.
+#[derive(Default)]
+struct Descriptor {
+    open: Option<Open>,
+    /// In words, so that it is aligned for any payload.
+    buffer: Vec<u128>,
+}
+
+thread_local! {
+    static REQUEST: RefCell<Box<Descriptor>> = RefCell::default();
+    static REPLY: RefCell<Box<Descriptor>> = RefCell::default();
+}
+
+fn with<R>(kind: Kind, f: impl FnOnce(&mut Descriptor) -> R) -> R {
+    let key = if kind.is_reply() { &REPLY } else { &REQUEST };
+    key.with_borrow_mut(|descriptor| f(descriptor))
+}
+
+fn handle(descriptor: &Descriptor) -> *const c_void {
+    std::ptr::from_ref(descriptor).cast()
+}
+
+/// What a prepare call is given.
+struct Wish {
+    kind: Kind,
+    rank: Rank,
+    token: *const c_void,
+    client: *mut c_void,
+    least: usize,
+    most: usize,
+    local: *mut usize,
+    flags: Flags,
+    /// The limit of the message, as the limit functions tell it.
+    limit: usize,
+}
+
+impl Wish {
+    /// A descriptor; null where that would have blocked.
+    fn prepare(self) -> *const c_void {
+        let call = self.kind.prepare();
+        let refuse = |reason: &str| fatal(call, &reason);
+        if self.least > self.most {
+            refuse("the least payload is more than the most");
+        }
+        if self.least > self.limit {
+            fatal(
+                call,
+                &format_args!(
+                    "a payload of {} bytes, the limit is {}",
+                    self.least, self.limit
+                ),
+            );
+        }
+        let size = self.most.min(self.limit);
+        if self.client.is_null() && !self.local.is_null() {
+            refuse("a buffer of the library has no local completion: lc_opt must be null");
+        }
+        let place = if !self.client.is_null() {
+            Place::Client(self.client)
+        } else if self.kind == Kind::RequestMedium {
+            let engine = Job::of(call).engine();
+            let prepared =
+                engine.prepare_medium(self.rank, self.least, size, self.flags.blocking());
+            match sure(call, prepared) {
+                Some(prepared) => Place::Chunk(prepared),
+                None => return std::ptr::null(),
+            }
+        } else {
+            Place::Own
+        };
+        if self.local.addr() > events::GROUP {
+            // SAFETY: not one of the constants, so valid for a write: the contract of the prepare calls. The payload is
+            // sent or copied by the commit.
+            unsafe { self.local.write(events::INVALID) };
+        }
+        with(self.kind, |descriptor| {
+            if descriptor.open.is_some() {
+                refuse(
+                    "another payload is prepared on this thread and neither committed nor cancelled",
+                );
+            }
+            let mut place = place;
+            let address = match &mut place {
+                Place::Chunk(prepared) => prepared.payload().as_mut_ptr().cast(),
+                Place::Client(base) => *base,
+                Place::Own => {
+                    let words = size.div_ceil(size_of::<u128>()).max(1);
+                    if descriptor.buffer.len() < words {
+                        descriptor.buffer.resize(words, 0);
+                    }
+                    descriptor.buffer.as_mut_ptr().cast()
+                }
+            };
+            descriptor.open = Some(Open {
+                kind: self.kind,
+                rank: self.rank,
+                token: self.token,
+                place,
+                address,
+                size,
+                local: self.local,
+            });
+            handle(descriptor)
+        })
+    }
+}
+
+/// A long's payload in a buffer of the library is at most as long as a medium's, so that the buffer stays small.
+pub(crate) fn own_buffer_limit(engine: &crate::job::TheEngine, long: usize) -> usize {
+    long.min(engine.max_medium(am::MAX_ARGS))
+}
+
+/// `gex_AM_PrepareRequest{Medium,Long}`.
+///
+/// # Safety
+/// `client` is null or valid for `most` bytes until local completion; `local` is null, one of the constants, or valid for
+/// a write.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_gex_prepare_request(
+    kind: c_uint,
+    rank: Rank,
+    client: *mut c_void,
+    least: usize,
+    most: usize,
+    local: *mut usize,
+    flags: Flags,
+) -> *const c_void {
+    let kind = Kind::from_c(kind);
+    let call = kind.prepare();
+    let engine = Job::of(call).engine();
+    if rank >= engine.size() {
+        fatal(
+            call,
+            &format_args!("rank {rank} is not in a job of {} ranks", engine.size()),
+        );
+    }
+    let limit = match (kind.is_long(), client.is_null()) {
+        (false, _) => engine.max_medium(am::MAX_ARGS),
+        (true, false) => engine.max_long_request(rank),
+        (true, true) => own_buffer_limit(engine, engine.max_long_request(rank)),
+    };
+    Wish {
+        kind,
+        rank,
+        token: std::ptr::null(),
+        client,
+        least,
+        most,
+        local,
+        flags,
+        limit,
+    }
+    .prepare()
+}
+
+/// `gex_AM_PrepareReply{Medium,Long}`.
+///
+/// # Safety
+/// As for [`conduit_gex_prepare_request`]; `handle` is the token of the request's handler that is running.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_gex_prepare_reply(
+    kind: c_uint,
+    handle: *const c_void,
+    client: *mut c_void,
+    least: usize,
+    most: usize,
+    local: *mut usize,
+    flags: Flags,
+) -> *const c_void {
+    let kind = Kind::from_c(kind);
+    // SAFETY: the caller's promise.
+    let message = unsafe { token(kind.prepare(), handle) }.message;
+    let engine = message.engine();
+    let rank = message.source();
+    let limit = match (kind.is_long(), client.is_null()) {
+        (false, _) => engine.max_medium(am::MAX_ARGS),
+        (true, false) => engine.max_long_reply(rank),
+        (true, true) => own_buffer_limit(engine, engine.max_long_reply(rank)),
+    };
+    Wish {
+        kind,
+        rank,
+        token: handle,
+        client,
+        least,
+        most,
+        local,
+        flags,
+        limit,
+    }
+    .prepare()
+}
+
+/// The descriptor that C gave back.
+///
+/// # Safety
+/// `descriptor` is null or one that a prepare call on this thread has returned.
+unsafe fn opened<'a>(call: &str, descriptor: *const c_void) -> &'a Open {
+    // SAFETY: the caller's promise; descriptors are boxes of the thread.
+    let descriptor = unsafe { descriptor.cast::<Descriptor>().as_ref() };
+    match descriptor.and_then(|descriptor| descriptor.open.as_ref()) {
+        Some(open) => open,
+        None => fatal(call, &"the descriptor is not one of a prepared payload"),
+    }
+}
+
+/// Where the payload is to be written.
+///
+/// # Safety
+/// `descriptor` is one that a prepare call on this thread has returned.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gex_AM_SrcDescAddr(descriptor: *const c_void) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    unsafe { opened("gex_AM_SrcDescAddr", descriptor) }.address
+}
+
+/// Bytes that there is room for.
+///
+/// # Safety
+/// As for [`gex_AM_SrcDescAddr`].
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gex_AM_SrcDescSize(descriptor: *const c_void) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { opened("gex_AM_SrcDescSize", descriptor) }.size
+}
+
+/// Takes the payload out of its descriptor, and checks that it is of this kind.
+fn take(call: &'static str, kind: Kind, descriptor: *const c_void) -> Open {
+    let open = with(kind, |own| {
+        if handle(own) != descriptor {
+            fatal(call, &"the descriptor is not one of this thread and kind");
+        }
+        own.open.take()
+    });
+    match open {
+        Some(open) if open.kind == kind => open,
+        _ => fatal(call, &"no payload of this kind is prepared"),
+    }
+}
+
+/// `gex_AM_Commit{Request,Reply}{Medium,Long}N` and their forms with flags: 0, or [`crate::abi::NO_OP`] if the commit
+/// would have blocked, and the descriptor stays valid.
+///
+/// # Safety
+/// `descriptor` is one that a prepare call on this thread has returned; `words` is valid for `count` words, at most 16.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_gex_commit(
+    kind: c_uint,
+    descriptor: *const c_void,
+    handler: u8,
+    bytes: usize,
+    destination: *mut c_void,
+    flags: Flags,
+    count: u32,
+    words: *const u32,
+) -> c_int {
+    let kind = Kind::from_c(kind);
+    let call = kind.commit();
+    // SAFETY: the caller's promise.
+    let words = unsafe { arguments(count, words) };
+    let mut open = take(call, kind, descriptor);
+    if bytes > open.size {
+        fatal(
+            call,
+            &format_args!("{bytes} bytes, there is room for {}", open.size),
+        );
+    }
+    if let Place::Chunk(_) = open.place {
+        let Place::Chunk(prepared) = std::mem::replace(&mut open.place, Place::Own) else {
+            return crate::abi::OK;
+        };
+        return started(
+            call,
+            flags,
+            prepared.commit(handler, words, bytes).map(|()| true),
+        );
+    }
+    // SAFETY: the client's buffer (its promise to the prepare call), or this thread's.
+    let sent = unsafe { payload(open.address, bytes) }
+        .and_then(|payload| open.send(handler, words, payload, destination, flags));
+    if matches!(sent, Ok(false)) {
+        with(kind, |own| own.open = Some(open));
+    } else if open.local.addr() > events::GROUP {
+        // SAFETY: not one of the constants, so valid for a write: the contract of the prepare calls.
+        unsafe { open.local.write(events::INVALID) };
+    }
+    started(call, flags, sent)
+}
+
+impl Open {
+    fn send(
+        &self,
+        handler: u8,
+        words: &[u32],
+        payload: &[u8],
+        destination: *mut c_void,
+        flags: Flags,
+    ) -> Result<bool, Refusal> {
+        let call = self.kind.commit();
+        let engine = Job::of(call).engine();
+        let offset = || long_offset(engine, self.rank, destination, payload.len());
+        // SAFETY: the token of the request's handler, which is still running: GASNet's rule for replies.
+        let token = |token| -> &Token<'_> { unsafe { crate::handlers::token(call, token) } };
+        let blocking = flags.blocking();
+        let sent = match self.kind {
+            Kind::RequestMedium => {
+                engine.request_medium(self.rank, handler, words, payload, blocking)?
+            }
+            Kind::RequestLong => {
+                engine.request_long(self.rank, handler, words, payload, offset()?, blocking)?
+            }
+            Kind::ReplyMedium => {
+                token(self.token)
+                    .message
+                    .reply_medium(handler, words, payload)?;
+                true
+            }
+            Kind::ReplyLong => {
+                let offset = offset()?;
+                token(self.token)
+                    .message
+                    .reply_long(handler, words, payload, offset)?;
+                true
+            }
+        };
+        Ok(sent)
+    }
+}
+
+/// `gex_AM_Cancel{Request,Reply}{Medium,Long}`.
+///
+/// # Safety
+/// `descriptor` is one that a prepare call on this thread has returned.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_gex_cancel(kind: c_uint, descriptor: *const c_void) -> c_int {
+    let kind = Kind::from_c(kind);
+    drop(take(kind.cancel(), kind, descriptor));
+    crate::abi::OK
+}

@@ -1,0 +1,133 @@
+//! Requests of a fixed payload.
+
+use std::ffi::{c_int, c_void};
+
+use conduit::Rank;
+use conduit_core::engine::Error as EngineError;
+
+use crate::abi::{Flags, events};
+use crate::fault::{Refusal, started};
+use crate::handlers::{arguments, payload};
+use crate::job::{Job, TheEngine};
+
+/// A handler's number in messages of the call: GASNet-EX's name of the request or GASNet-1's.
+const SHORT: &str = "gex_AM_RequestShort";
+const MEDIUM: &str = "gex_AM_RequestMedium";
+const LONG: &str = "gex_AM_RequestLong";
+
+/// `gex_AM_RequestShortN`.
+///
+/// # Safety
+/// `words` is valid for `count` words, at most 16.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_gex_request_short(
+    _team: *const c_void,
+    rank: Rank,
+    handler: u8,
+    flags: Flags,
+    count: u32,
+    words: *const u32,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let words = unsafe { arguments(count, words) };
+    let engine = Job::of(SHORT).engine();
+    started(
+        SHORT,
+        flags,
+        engine.request_short(rank, handler, words, flags.blocking()),
+    )
+}
+
+/// `gex_AM_RequestMediumN`.
+///
+/// # Safety
+/// As for [`conduit_gex_request_short`]; `source` is valid for `bytes` bytes; `local` is one of the constants or valid for
+/// a write.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_gex_request_medium(
+    _team: *const c_void,
+    rank: Rank,
+    handler: u8,
+    source: *const c_void,
+    bytes: usize,
+    local: *mut usize,
+    flags: Flags,
+    count: u32,
+    words: *const u32,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let (words, payload) = unsafe { (arguments(count, words), payload(source, bytes)) };
+    let engine = Job::of(MEDIUM).engine();
+    let sent = payload.and_then(|payload| {
+        Ok(engine.request_medium(rank, handler, words, payload, flags.blocking())?)
+    });
+    // SAFETY: the caller's promise.
+    unsafe { finished_locally(&sent, local) };
+    started(MEDIUM, flags, sent)
+}
+
+/// `gex_AM_RequestLongN`.
+///
+/// # Safety
+/// As for [`conduit_gex_request_medium`].
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_gex_request_long(
+    _team: *const c_void,
+    rank: Rank,
+    handler: u8,
+    source: *const c_void,
+    bytes: usize,
+    destination: *mut c_void,
+    local: *mut usize,
+    flags: Flags,
+    count: u32,
+    words: *const u32,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let (words, payload) = unsafe { (arguments(count, words), payload(source, bytes)) };
+    let engine = Job::of(LONG).engine();
+    let sent = payload.and_then(|payload| {
+        let offset = long_offset(engine, rank, destination, bytes)?;
+        Ok(engine.request_long(rank, handler, words, payload, offset, flags.blocking())?)
+    });
+    // SAFETY: the caller's promise.
+    unsafe { finished_locally(&sent, local) };
+    started(LONG, flags, sent)
+}
+
+/// Where in a rank's segment an address of that rank is. An address below gives a number that no segment holds.
+#[inline]
+pub(crate) fn offset(
+    engine: &TheEngine,
+    rank: Rank,
+    address: *const c_void,
+) -> Result<usize, EngineError> {
+    let (_, base, _) = engine.segment_of(rank)?;
+    Ok(address.addr().wrapping_sub(base as usize))
+}
+
+/// The same for a long's destination; that of an empty one travels as it is, and needs no segment.
+pub(crate) fn long_offset(
+    engine: &TheEngine,
+    rank: Rank,
+    destination: *const c_void,
+    bytes: usize,
+) -> Result<usize, Refusal> {
+    if bytes == 0 {
+        Ok(destination.addr())
+    } else {
+        Ok(offset(engine, rank, destination)?)
+    }
+}
+
+/// A payload may be reused when the call returns, so an event that was asked for has ended.
+///
+/// # Safety
+/// `local` is one of the constants or valid for a write.
+#[inline]
+pub(crate) unsafe fn finished_locally<E>(sent: &Result<bool, E>, local: *mut usize) {
+    if matches!(sent, Ok(true)) && local.addr() > events::GROUP {
+        // SAFETY: not one of the constants, so valid for a write.
+        unsafe { local.write(events::INVALID) };
+    }
+}

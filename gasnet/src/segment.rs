@@ -1,0 +1,207 @@
+//! Segments: attach, and where everybody's is.
+
+use std::ffi::{c_int, c_void};
+
+use conduit::Rank;
+use conduit_core::engine::Segment;
+
+use crate::abi::{self, SegmentInfo, events};
+use crate::barrier;
+use crate::fault::{Refusal, code, refuse};
+use crate::job::Job;
+use crate::objects::check;
+
+/// Attaches and lets the headers see the segments. Collective, with a barrier before: ranks that wait for a message's
+/// answer are not left alone.
+pub(crate) fn attach(call: &'static str, job: &'static Job, bytes: usize) -> Result<(), Refusal> {
+    if bytes == 0 || !bytes.is_multiple_of(rustix::param::page_size()) {
+        return Err(Refusal::bad(format_args!(
+            "a segment of {bytes} bytes, which is no multiple (at least 1) of the page size {}",
+            rustix::param::page_size()
+        )));
+    }
+    let at_once = barrier::all(call, job);
+    if at_once != abi::OK {
+        return Err(Refusal::of(at_once, "the barrier before it has failed"));
+    }
+    job.member.attach(&mut [], bytes)?;
+    Job::show_segments(job.engine().all_segments()?);
+    Ok(())
+}
+
+/// Attaches a segment to all ranks of the team. Collective.
+///
+/// # Safety
+/// `segment` is null or valid for a write.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gex_Segment_Attach(
+    segment: *mut *const c_void,
+    team: *const c_void,
+    bytes: usize,
+) -> c_int {
+    const CALL: &str = "gex_Segment_Attach";
+    let job = Job::of(CALL);
+    check(CALL, "team", &job.objects.team, team);
+    if let Err(refusal) = attach(CALL, job, bytes) {
+        return refuse(CALL, &refusal);
+    }
+    if !segment.is_null() {
+        // SAFETY: not null; the caller's promise.
+        unsafe { segment.write(job.objects.segment.handle()) };
+    }
+    abi::OK
+}
+
+/// Bytes of the largest segment that this rank can attach.
+#[unsafe(no_mangle)]
+extern "C" fn gasnet_getMaxLocalSegmentSize() -> usize {
+    Job::of("gasnet_getMaxLocalSegmentSize")
+        .member
+        .max_segment()
+}
+
+/// Bytes of the largest segment that every rank can attach.
+#[unsafe(no_mangle)]
+extern "C" fn gasnet_getMaxGlobalSegmentSize() -> usize {
+    Job::of("gasnet_getMaxGlobalSegmentSize")
+        .member
+        .max_segment()
+}
+
+/// First byte of this rank's segment.
+#[unsafe(no_mangle)]
+extern "C" fn gex_Segment_QueryAddr(segment: *const c_void) -> *mut c_void {
+    const CALL: &str = "gex_Segment_QueryAddr";
+    let job = Job::of(CALL);
+    check(CALL, "segment", &job.objects.segment, segment);
+    job.engine()
+        .segment()
+        .map_or(std::ptr::null_mut(), |(base, _)| base.cast())
+}
+
+/// Bytes of this rank's segment.
+#[unsafe(no_mangle)]
+extern "C" fn gex_Segment_QuerySize(segment: *const c_void) -> usize {
+    const CALL: &str = "gex_Segment_QuerySize";
+    let job = Job::of(CALL);
+    check(CALL, "segment", &job.objects.segment, segment);
+    job.engine().segment().map_or(0, |(_, len)| len)
+}
+
+/// A rank's segment, if ranks have segments and there is such a rank.
+fn segment_of(job: &Job, rank: Rank) -> Option<Segment> {
+    let segments = job.engine().all_segments().ok()?;
+    segments
+        .get(rank as usize)
+        .copied()
+        .filter(|segment| segment.len > 0)
+}
+
+/// A segment as C wants it: at its owner, here (null where it is not mapped), bytes.
+fn told(segment: Segment) -> (*mut c_void, *mut c_void, usize) {
+    let owner = std::ptr::without_provenance_mut(segment.address as usize);
+    (owner, segment.window.0.cast(), segment.len)
+}
+
+/// Writes what was found to where C wants it; null pointers are left out.
+///
+/// # Safety
+/// Each pointer is null or valid for a write.
+unsafe fn tell(
+    found: (*mut c_void, *mut c_void, usize),
+    owner: *mut *mut c_void,
+    local: *mut *mut c_void,
+    size: *mut usize,
+) {
+    // SAFETY: not null, so valid for a write: the caller's promise. So for all three.
+    unsafe {
+        if !owner.is_null() {
+            owner.write(found.0);
+        }
+        if !local.is_null() {
+            local.write(found.1);
+        }
+        if !size.is_null() {
+            size.write(found.2);
+        }
+    }
+}
+
+/// A rank's segment: not 0 where it has none.
+///
+/// # Safety
+/// Each pointer is null or valid for a write.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gex_Segment_QueryBound(
+    team: *const c_void,
+    rank: Rank,
+    owner: *mut *mut c_void,
+    local: *mut *mut c_void,
+    size: *mut usize,
+) -> c_int {
+    const CALL: &str = "gex_Segment_QueryBound";
+    let job = Job::of(CALL);
+    check(CALL, "team", &job.objects.team, team);
+    match segment_of(job, rank) {
+        // SAFETY: the caller's promise.
+        Some(segment) => unsafe { tell(told(segment), owner, local, size) },
+        None if rank < job.size() => return 1,
+        None => return refuse(CALL, &Refusal::bad(format_args!("there is no rank {rank}"))),
+    }
+    0
+}
+
+/// A rank's segment; all zero where it has none. All is known since attach, so the event is over.
+///
+/// # Safety
+/// Each pointer is null or valid for a write.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_gex_query_bound_nb(
+    team: *const c_void,
+    rank: Rank,
+    owner: *mut *mut c_void,
+    local: *mut *mut c_void,
+    size: *mut usize,
+    _flags: u32,
+) -> usize {
+    const CALL: &str = "gex_EP_QueryBoundSegmentNB";
+    let job = Job::of(CALL);
+    check(CALL, "team", &job.objects.team, team);
+    if rank >= job.size() {
+        crate::fault::fatal(
+            CALL,
+            &format_args!("rank {rank} is not in a job of {} ranks", job.size()),
+        );
+    }
+    let none = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
+    let found = segment_of(job, rank).map_or(none, told);
+    // SAFETY: the caller's promise.
+    unsafe { tell(found, owner, local, size) };
+    events::INVALID
+}
+
+/// The segments of the first `count` ranks.
+///
+/// # Safety
+/// `table` is valid for `count` entries.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gasnet_getSegmentInfo(table: *mut SegmentInfo, count: c_int) -> c_int {
+    const CALL: &str = "gasnet_getSegmentInfo";
+    let found = Job::or_refusal().and_then(|job| {
+        let segments = job.engine().all_segments()?;
+        if table.is_null() || count < 0 {
+            return Err(Refusal::bad(format_args!(
+                "a table of {count} entries at {table:p}"
+            )));
+        }
+        Ok(segments)
+    });
+    let put = found.map(|segments| {
+        for (place, &segment) in segments.iter().take(count as usize).enumerate() {
+            let (address, _, size) = told(segment);
+            // SAFETY: below `count`; the caller's promise.
+            unsafe { table.add(place).write(SegmentInfo { address, size }) };
+        }
+    });
+    code(CALL, put)
+}

@@ -1,0 +1,127 @@
+//! Joining a job.
+
+mod environment;
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+
+use crate::abi::{self, Config};
+use crate::barrier;
+use crate::fault::{Refusal, refuse};
+use crate::job::Job;
+use crate::{Mode, exit};
+
+/// A C program's arguments, which may be null.
+pub(crate) struct Arguments {
+    pub(crate) count: *mut c_int,
+    pub(crate) values: *mut *mut *mut c_char,
+}
+
+/// Text from the headers.
+///
+/// # Safety
+/// `text` is null or a C string that lives as long as the process.
+unsafe fn text(text: *const c_char) -> Result<&'static str, Refusal> {
+    if text.is_null() {
+        return Err(Refusal::bad("the header's configuration is incomplete"));
+    }
+    // SAFETY: not null; the caller's promise.
+    unsafe { CStr::from_ptr(text) }
+        .to_str()
+        .map_err(Refusal::bad)
+}
+
+/// Joins the job that the process was started in.
+///
+/// # Safety
+/// `config` is what the headers pass.
+unsafe fn join(
+    call: &'static str,
+    config: *const Config,
+    _arguments: &Arguments,
+) -> Result<&'static Job, Refusal> {
+    if Job::get().is_some() {
+        return Err(Refusal::of(
+            abi::NOT_INIT,
+            "the job has been joined already",
+        ));
+    }
+    // SAFETY: null or what the headers pass.
+    let Some(config) = (unsafe { config.as_ref() }) else {
+        return Err(Refusal::bad("the header's configuration is null"));
+    };
+    if config.bytes != size_of::<Config>() {
+        return Err(Refusal::bad("the header is not the one of this library"));
+    }
+    // SAFETY: literals of the headers.
+    let (conduit, segment) = unsafe { (text(config.conduit)?, text(config.segment)?) };
+    let member = conduit::join::<Mode>(|settings, size| {
+        environment::adjust(settings, size, conduit);
+    })?;
+    let _ = segment;
+    let job = Job::place(member)?;
+    exit::catch_exit(environment::yes("GASNET_CATCH_EXIT", true));
+    match barrier::all(call, job) {
+        abi::OK => Ok(job),
+        code => Err(Refusal::of(code, "the barrier after joining has failed")),
+    }
+}
+
+/// Joins the job. Collective, with a barrier.
+///
+/// # Safety
+/// Each pointer is null or valid for a write, `name` a C string, `config` what the headers pass.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_gex_client_init(
+    client: *mut *const c_void,
+    endpoint: *mut *const c_void,
+    team: *mut *const c_void,
+    name: *const c_char,
+    count: *mut c_int,
+    values: *mut *mut *mut c_char,
+    flags: u32,
+    config: *const Config,
+) -> c_int {
+    const CALL: &str = "gex_Client_Init";
+    if name.is_null() {
+        return refuse(CALL, &Refusal::bad("the client's name is null"));
+    }
+    // SAFETY: the caller's promise.
+    let job = match unsafe { join(CALL, config, &Arguments { count, values }) } {
+        Ok(job) => job,
+        Err(refusal) => return refuse(CALL, &refusal),
+    };
+    let objects = &job.objects;
+    // SAFETY: not null; the caller's promise.
+    let name: CString = unsafe { CStr::from_ptr(name) }.to_owned();
+    let _ = objects.name.set(name);
+    objects.client.set_flags(flags);
+    for (place, object) in [
+        (client, &objects.client),
+        (endpoint, &objects.endpoint),
+        (team, &objects.team),
+    ] {
+        if !place.is_null() {
+            // SAFETY: not null; the caller's promise.
+            unsafe { place.write(object.handle()) };
+        }
+    }
+    abi::OK
+}
+
+/// Joins the job for a client of GASNet-1. Collective.
+///
+/// # Safety
+/// As for [`conduit_gex_client_init`].
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_gasnet_init(
+    count: *mut c_int,
+    values: *mut *mut *mut c_char,
+    config: *const Config,
+) -> c_int {
+    const CALL: &str = "gasnet_init";
+    // SAFETY: the caller's promise.
+    match unsafe { join(CALL, config, &Arguments { count, values }) } {
+        Ok(_) => abi::OK,
+        Err(refusal) => refuse(CALL, &refusal),
+    }
+}
