@@ -1,0 +1,28 @@
+/* GASNet's portable tools, specification 1.20, by Conduit.
+ *
+ * Utilities that need no communication: timers, atomic operations, fences, locks, settings, backtraces, and what a platform
+ * calls itself. A program that uses GASNet too includes gasnetex.h or gasnet.h first; any other links
+ * libgasnet_tools-seq or -par and may define GASNETT_THREAD_SINGLE or GASNETT_THREAD_SAFE. Many of the functions are
+ * macros: don't take their addresses.
+ *
+ * Names that begin with gasnett_ or GASNETT_ are the interface. What begins with conduit_ or CONDUIT_ is not. */
+#ifndef CONDUIT_GASNET_TOOLS_H
+#define CONDUIT_GASNET_TOOLS_H
+#define _GASNET_TOOLS_H 1
+
+#include "gasnet_tools/basics.h"
+
+#include "gasnet_tools/annotations.h"
+#include "gasnet_tools/atomics.h"
+#include "gasnet_tools/bytes.h"
+#include "gasnet_tools/environment.h"
+#include "gasnet_tools/failures.h"
+#include "gasnet_tools/fences.h"
+#include "gasnet_tools/formats.h"
+#include "gasnet_tools/locks.h"
+#include "gasnet_tools/system.h"
+#include "gasnet_tools/threadkeys.h"
+#include "gasnet_tools/timers.h"
+#include "gasnet_tools/tracing.h"
+
+#endif

@@ -1,0 +1,147 @@
+/* What every other piece of the tools needs: the threading mode, debug or not, C linkage, versions, integer types. */
+#ifndef CONDUIT_TOOLS_BASICS_H
+#define CONDUIT_TOOLS_BASICS_H
+
+#include "../gasnet_config.h"
+#include "../gasnet_portable_platform.h"
+
+/* C++ before C++11 hides the macros of <inttypes.h> and <stdint.h> unless it is asked for them. */
+#if defined(__cplusplus)
+#ifndef __STDC_FORMAT_MACROS
+#define __STDC_FORMAT_MACROS 1
+#endif
+#ifndef __STDC_LIMIT_MACROS
+#define __STDC_LIMIT_MACROS 1
+#endif
+#ifndef __STDC_CONSTANT_MACROS
+#define __STDC_CONSTANT_MACROS 1
+#endif
+#endif
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Threads ----
+ * A client says GASNETT_THREAD_SAFE or GASNETT_THREAD_SINGLE; else the mode of its GASNet decides; else whether the
+ * compiler was asked for threads (-pthread defines _REENTRANT). Afterwards exactly one of the two is defined, to 1. */
+#if defined(GASNETT_THREAD_SAFE) && (GASNETT_THREAD_SAFE + 0 == 0)
+#undef GASNETT_THREAD_SAFE
+#define CONDUIT_TOOLS_NAMED_SAFE_0 1
+#endif
+#if defined(GASNETT_THREAD_SINGLE) && (GASNETT_THREAD_SINGLE + 0 == 0)
+#undef GASNETT_THREAD_SINGLE
+#define CONDUIT_TOOLS_NAMED_SINGLE_0 1
+#endif
+#if defined(GASNETT_THREAD_SAFE) && defined(GASNETT_THREAD_SINGLE)
+#error "GASNETT_THREAD_SAFE and GASNETT_THREAD_SINGLE exclude each other"
+#elif defined(GASNETT_THREAD_SAFE)
+#undef GASNETT_THREAD_SAFE
+#define GASNETT_THREAD_SAFE 1
+#elif defined(GASNETT_THREAD_SINGLE)
+#undef GASNETT_THREAD_SINGLE
+#define GASNETT_THREAD_SINGLE 1
+#elif defined(CONDUIT_TOOLS_NAMED_SAFE_0)
+#define GASNETT_THREAD_SINGLE 1
+#elif defined(CONDUIT_TOOLS_NAMED_SINGLE_0)
+#define GASNETT_THREAD_SAFE 1
+#elif defined(GASNET_PAR) || defined(GASNET_PARSYNC)
+#define GASNETT_THREAD_SAFE 1
+#elif defined(GASNET_SEQ)
+#define GASNETT_THREAD_SINGLE 1
+#elif defined(_REENTRANT)
+#define GASNETT_THREAD_SAFE 1
+#else
+#define GASNETT_THREAD_SINGLE 1
+#endif
+
+/* Most threads of one process. */
+#ifndef GASNETT_MAX_THREADS
+#if GASNETT_THREAD_SAFE
+#define GASNETT_MAX_THREADS 256
+#else
+#define GASNETT_MAX_THREADS 1
+#endif
+#endif
+
+/* What GASNet's own programs ask the headers for, by the names that autoconf gives. */
+#ifndef HAVE_PTHREAD_H
+#define HAVE_PTHREAD_H 1
+#endif
+#ifndef HAVE_MMAP
+#define HAVE_MMAP 1
+#endif
+
+#if GASNETT_THREAD_SAFE
+#include <pthread.h>
+#endif
+
+/* ---- Debug ----
+ * The make fragments and pkg-config files of the debug library define GASNET_DEBUG. */
+#if defined(GASNET_DEBUG)
+#define CONDUIT_TOOLS_DEBUG 1
+#else
+#define CONDUIT_TOOLS_DEBUG 0
+#endif
+
+/* ---- Linkage ---- */
+#if defined(__cplusplus)
+#define GASNETT_BEGIN_EXTERNC extern "C" {
+#define GASNETT_END_EXTERNC }
+#define GASNETT_EXTERNC extern "C"
+#else
+#define GASNETT_BEGIN_EXTERNC
+#define GASNETT_END_EXTERNC
+#define GASNETT_EXTERNC extern
+#endif
+
+/* ---- Text of the preprocessor ---- */
+#ifndef _STRINGIFY
+#define _STRINGIFY_HELPER(x) #x
+#define _STRINGIFY(x) _STRINGIFY_HELPER(x)
+#endif
+#ifndef _CONCAT
+#define _CONCAT_HELPER(a, b) a##b
+#define _CONCAT(a, b) _CONCAT_HELPER(a, b)
+#endif
+
+/* ---- Formats of size_t, as <inttypes.h> has them for the types of fixed width ---- */
+#ifndef PRIuSZ
+#define PRIuSZ "zu"
+#define PRIdSZ "zd"
+#define PRIxSZ "zx"
+#endif
+
+/* ---- Versions ----
+ * The specification's are in gasnet_config.h. */
+#define GASNETT_RELEASE_VERSION_MAJOR GASNET_RELEASE_VERSION_MAJOR
+#define GASNETT_RELEASE_VERSION_MINOR GASNET_RELEASE_VERSION_MINOR
+#define GASNETT_RELEASE_VERSION_PATCH GASNET_RELEASE_VERSION_PATCH
+
+#if GASNETT_THREAD_SAFE
+#define CONDUIT_TOOLS_MODE "PAR"
+#else
+#define CONDUIT_TOOLS_MODE "SEQ"
+#endif
+#if CONDUIT_TOOLS_DEBUG
+#define CONDUIT_TOOLS_CHECKS "debug"
+#else
+#define CONDUIT_TOOLS_CHECKS "nodebug"
+#endif
+
+/* How the tools are set up, for people; a literal. */
+#define GASNETT_CONFIG_STRING \
+    "RELEASE=" _STRINGIFY(GASNET_RELEASE_VERSION_MAJOR) "." _STRINGIFY(GASNET_RELEASE_VERSION_MINOR) "." \
+    _STRINGIFY(GASNET_RELEASE_VERSION_PATCH) ",SPEC=" _STRINGIFY(GASNETT_SPEC_VERSION_MAJOR) "." \
+    _STRINGIFY(GASNETT_SPEC_VERSION_MINOR) ",LIBRARY=Conduit,THREADMODEL=" CONDUIT_TOOLS_MODE "," CONDUIT_TOOLS_CHECKS
+
+/* Functions of the headers: always inlined, and never warned of when a program doesn't use them. */
+#define CONDUIT_INLINE static __inline__ __attribute__((__always_inline__, __unused__))
+/* The same for functions with variable arguments, which no compiler inlines. */
+#define CONDUIT_LOCAL static __inline__ __attribute__((__unused__))
+
+#endif

@@ -1,0 +1,40 @@
+//! What every edge to C does with its arguments.
+
+use std::ffi::{CStr, c_char};
+
+use crate::failure::fatal;
+
+/// The text of an argument, or a fatal error that names function and argument.
+///
+/// # Safety
+/// `pointer` is null or points to text that ends with a zero and outlives `'a`.
+pub(crate) unsafe fn text<'a>(pointer: *const c_char, function: &str, argument: &str) -> &'a CStr {
+    // SAFETY: the caller's promise.
+    unsafe { text_or_null(pointer) }
+        .unwrap_or_else(|| fatal(&format!("{function}: {argument} is a null pointer")))
+}
+
+/// The same for an argument that may be null.
+///
+/// # Safety
+/// As for [`text`].
+pub(crate) unsafe fn text_or_null<'a>(pointer: *const c_char) -> Option<&'a CStr> {
+    // SAFETY: not null, and the caller's promise.
+    (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) })
+}
+
+/// Copies text into a buffer of C with its final zero, cut to what fits.
+///
+/// # Safety
+/// `buffer` may be written for `room` bytes; it may be null if `room` is 0.
+pub(crate) unsafe fn write_text(buffer: *mut c_char, room: usize, text: &[u8]) {
+    if room == 0 || buffer.is_null() {
+        return;
+    }
+    let length = text.len().min(room - 1);
+    // SAFETY: the caller's promise; `length + 1 <= room`.
+    unsafe {
+        std::ptr::copy_nonoverlapping(text.as_ptr(), buffer.cast::<u8>(), length);
+        buffer.add(length).write(0);
+    }
+}

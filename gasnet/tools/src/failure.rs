@@ -1,0 +1,179 @@
+//! Errors that end the process, and waiting for a debugger.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use crate::edge::text_or_null;
+use crate::{backtrace, environment, job, streams, system};
+
+/// Ends the process with an error: the message with this process's rank, then a pause for a debugger and a backtrace if the
+/// environment asks for them, then an abort.
+pub fn fatal(message: &str) -> ! {
+    fatal_at(None, message)
+}
+
+/// A place in a source file.
+struct Location<'a> {
+    function: &'a str,
+    file: &'a str,
+    line: c_int,
+}
+
+fn fatal_at(location: Option<Location<'_>>, message: &str) -> ! {
+    let mut line = String::from("*** FATAL ERROR");
+    if let Some(place) = job::place() {
+        let _ = write!(line, " (rank {} of {})", place.rank, place.ranks);
+    }
+    if let Some(Location {
+        function,
+        file,
+        line: number,
+    }) = location
+    {
+        let _ = write!(line, ": in {function}() at {file}:{number}");
+    }
+    let _ = writeln!(line, ": {}", message.trim_end_matches('\n'));
+    streams::flush();
+    // One write, so that lines of several ranks stay whole.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+    end()
+}
+
+/// The end of a process whose error has been written.
+fn end() -> ! {
+    static ENDING: AtomicI32 = AtomicI32::new(0);
+    // An error on this way (in a setting, say) must not begin it again.
+    if ENDING.fetch_add(1, Ordering::Relaxed) == 0 {
+        freeze_on_error();
+        backtrace::print_if_enabled(libc::STDERR_FILENO);
+        job::before_abort();
+    }
+    std::process::abort()
+}
+
+/// What a debugger sets to 0 where the caller has no variable for it.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals)]
+static conduit_tools_frozen: AtomicI32 = AtomicI32::new(0);
+
+fn freeze_on_error() {
+    if environment::yes_no(c"GASNET_FREEZE_ON_ERROR", false) {
+        freeze(&conduit_tools_frozen, "conduit_tools_frozen");
+    }
+}
+
+/// Waits for a debugger, whatever the environment says.
+pub(crate) fn freeze_now() {
+    freeze(&conduit_tools_frozen, "conduit_tools_frozen");
+}
+
+/// Waits until a debugger sets `flag` to 0.
+fn freeze(flag: &AtomicI32, name: &str) {
+    flag.store(1, Ordering::SeqCst);
+    let rank = job::place()
+        .map(|place| format!(" (rank {})", place.rank))
+        .unwrap_or_default();
+    let message = format!(
+        "*** Frozen for a debugger{rank}: host {}, pid {}, program {}. Attach, set the variable {name} to 0 (it is an int \
+         at {:p}), and continue.\n",
+        system::hostname().to_string_lossy(),
+        std::process::id(),
+        system::executable().to_string_lossy(),
+        flag.as_ptr(),
+    );
+    let _ = std::io::stderr().write_all(message.as_bytes());
+    while flag.load(Ordering::SeqCst) != 0 {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+// ---- The edge to C ----
+
+/// # Safety
+/// The pointers are null or text.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_tools_fatal(
+    function: *const c_char,
+    file: *const c_char,
+    line: c_int,
+    message: *const c_char,
+) -> ! {
+    // SAFETY: the caller's promise.
+    let (function, file, message) = unsafe {
+        (
+            text_or_null(function),
+            text_or_null(file),
+            text_or_null(message),
+        )
+    };
+    let (function, file) = (
+        function.map(CStr::to_string_lossy),
+        file.map(CStr::to_string_lossy),
+    );
+    let location = match (&function, &file) {
+        (Some(function), Some(file)) => Some(Location {
+            function,
+            file,
+            line,
+        }),
+        _ => None,
+    };
+    fatal_at(
+        location,
+        &message.map_or("(no message)".into(), CStr::to_string_lossy),
+    )
+}
+
+/// # Safety
+/// The pointers are null or text.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_tools_location(
+    function: *const c_char,
+    file: *const c_char,
+    line: c_int,
+) -> *mut c_char {
+    // SAFETY: the caller's promise.
+    let (function, file) = unsafe { (text_or_null(function), text_or_null(file)) };
+    let name = |text: Option<&CStr>| {
+        text.map_or_else(
+            || "?".to_owned(),
+            |text| text.to_string_lossy().into_owned(),
+        )
+    };
+    let text = format!("{}() at {}:{line}", name(function), name(file));
+    // SAFETY: any size is fine; the result is checked.
+    let buffer = unsafe { libc::malloc(text.len() + 1) }.cast::<c_char>();
+    if buffer.is_null() {
+        fatal("no memory for the text of a place in the program");
+    }
+    // SAFETY: it was allocated with that many bytes.
+    unsafe { crate::edge::write_text(buffer, text.len() + 1, text.as_bytes()) };
+    buffer
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gasnett_killmyprocess(exitcode: c_int) -> ! {
+    // SAFETY: it ends the process without running anything of it.
+    unsafe { libc::_exit(exitcode) }
+}
+
+/// # Safety
+/// `flag` is null or points to an int that lives as long as the process is frozen; `flagsymname` is null or text.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gasnett_freezeForDebuggerNow(flag: *mut c_int, flagsymname: *const c_char) {
+    // SAFETY: the caller's promise.
+    let name = unsafe { text_or_null(flagsymname) }.map_or("flag".into(), CStr::to_string_lossy);
+    if flag.is_null() {
+        return freeze_now();
+    }
+    // SAFETY: the caller's promise; an atomic integer has the layout of the integer.
+    freeze(unsafe { AtomicI32::from_ptr(flag) }, &name);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gasnett_freezeForDebuggerErr() {
+    freeze_on_error();
+}

@@ -1,0 +1,291 @@
+//! Text of lists and flags, for messages. Sizes are upper bounds that depend on the count only, so a caller can allocate
+//! before it has the list.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::fmt::Write;
+
+use crate::edge::write_text;
+
+/// Bytes that a number or an address takes at most, with what stands around it.
+const ITEM: usize = 48;
+/// Bytes of the words around a list.
+const FRAME: usize = 96;
+
+/// A piece of memory as gasnetex.h lays it out.
+#[repr(C)]
+struct Piece {
+    address: *const c_void,
+    length: usize,
+}
+
+fn list_size(count: usize) -> usize {
+    count.saturating_mul(ITEM).saturating_add(FRAME)
+}
+
+fn joined<T>(items: &[T], show: impl Fn(&T) -> String) -> String {
+    items.iter().map(show).collect::<Vec<_>>().join(", ")
+}
+
+/// # Safety
+/// `list` points to `count` items, or there are none.
+unsafe fn slice<'a, T>(list: *const T, count: usize) -> &'a [T] {
+    if list.is_null() || count == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(list, count) }
+}
+
+// ---- The edge to C ----
+
+#[unsafe(no_mangle)]
+extern "C" fn gasnett_format_memveclist_bufsz(count: usize) -> usize {
+    list_size(count)
+}
+
+/// # Safety
+/// `buf` has the bytes that the size function says; `list` points to `count` pieces.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gasnett_format_memveclist(
+    buf: *mut c_char,
+    count: usize,
+    list: *const c_void,
+) {
+    // SAFETY: the caller's promise.
+    let pieces = unsafe { slice(list.cast::<Piece>(), count) };
+    let total = pieces
+        .iter()
+        .fold(0usize, |total, piece| total.saturating_add(piece.length));
+    let items = joined(pieces, |piece| {
+        format!("{{{:p}, {}}}", piece.address, piece.length)
+    });
+    let text = format!("{count} pieces, {total} bytes: [{items}]");
+    // SAFETY: the caller's promise.
+    unsafe { write_text(buf, list_size(count), text.as_bytes()) };
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gasnett_format_addrlist_bufsz(count: usize) -> usize {
+    list_size(count)
+}
+
+/// # Safety
+/// `buf` has the bytes that the size function says; `list` points to `count` addresses.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gasnett_format_addrlist(
+    buf: *mut c_char,
+    count: usize,
+    list: *const *const c_void,
+    len: usize,
+) {
+    // SAFETY: the caller's promise.
+    let items = joined(unsafe { slice(list, count) }, |address| {
+        format!("{address:p}")
+    });
+    let text = format!("{count} pieces of {len} bytes: [{items}]");
+    // SAFETY: the caller's promise.
+    unsafe { write_text(buf, list_size(count), text.as_bytes()) };
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gasnett_format_strides_bufsz(count: usize) -> usize {
+    list_size(count)
+}
+
+/// # Safety
+/// `buf` has the bytes that the size function says; `list` points to `count` strides.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gasnett_format_strides(buf: *mut c_char, count: usize, list: *const isize) {
+    // SAFETY: the caller's promise.
+    let items = joined(unsafe { slice(list, count) }, isize::to_string);
+    // SAFETY: the caller's promise.
+    unsafe { write_text(buf, list_size(count), format!("[{items}]").as_bytes()) };
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gasnett_format_putsgets_bufsz(stridelevels: usize) -> usize {
+    // Two lists of strides, one of counts, and the rest.
+    list_size(stridelevels)
+        .saturating_mul(3)
+        .saturating_add(4 * ITEM)
+}
+
+/// # Safety
+/// `buf` has the bytes that the size function says; the lists have `stridelevels` items.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gasnett_format_putsgets(
+    buf: *mut c_char,
+    _unused: *mut c_void,
+    tm: *const c_void,
+    rank: u32,
+    dstaddr: *const c_void,
+    dststrides: *const isize,
+    srcaddr: *const c_void,
+    srcstrides: *const isize,
+    elemsz: usize,
+    count: *const usize,
+    stridelevels: usize,
+) {
+    // SAFETY: the caller's promise.
+    let (to, from, count) = unsafe {
+        (
+            slice(dststrides, stridelevels),
+            slice(srcstrides, stridelevels),
+            slice(count, stridelevels),
+        )
+    };
+    let elements = count
+        .iter()
+        .fold(1usize, |product, &count| product.saturating_mul(count));
+    let mut text = format!("team {tm:p} rank {rank}: ");
+    let _ = write!(
+        text,
+        "to {dstaddr:p} strides [{}], ",
+        joined(to, isize::to_string)
+    );
+    let _ = write!(
+        text,
+        "from {srcaddr:p} strides [{}], ",
+        joined(from, isize::to_string)
+    );
+    let _ = write!(
+        text,
+        "{elements} elements of {elemsz} bytes, counts [{}]",
+        joined(count, usize::to_string)
+    );
+    // SAFETY: the caller's promise.
+    unsafe {
+        write_text(
+            buf,
+            gasnett_format_putsgets_bufsz(stridelevels),
+            text.as_bytes(),
+        )
+    };
+}
+
+/// # Safety
+/// `flags` points to `count` values, `names` to as many texts one after another; `buf` is null or has the bytes that the
+/// same call with null returned.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_tools_format_flags(
+    buf: *mut c_char,
+    value: u64,
+    flags: *const u64,
+    names: *const c_char,
+    count: usize,
+) -> usize {
+    let mut text = String::new();
+    let mut known = 0;
+    let mut name = names;
+    // SAFETY: the caller's promise.
+    for &flag in unsafe { slice(flags, count) } {
+        // SAFETY: as many texts follow each other as there are flags.
+        let this = unsafe { CStr::from_ptr(name) };
+        // SAFETY: the next one begins behind the zero of this one.
+        name = unsafe { name.add(this.count_bytes() + 1) };
+        if flag != 0 && value & flag == flag {
+            let _ = write!(
+                text,
+                "{}{}",
+                if text.is_empty() { "" } else { "|" },
+                this.to_string_lossy()
+            );
+            known |= flag;
+        }
+    }
+    let rest = value & !known;
+    if rest != 0 || text.is_empty() {
+        let _ = write!(text, "{}{rest:#x}", if text.is_empty() { "" } else { "|" });
+    }
+    // SAFETY: the caller's promise.
+    unsafe { write_text(buf, text.len() + 1, text.as_bytes()) };
+    text.len() + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags_text(value: u64) -> String {
+        let flags = [1u64, 2, 8];
+        let names = b"ONE\0TWO\0EIGHT\0";
+        let mut buffer = [0x7F as c_char; 64];
+        // SAFETY: three flags and three names; the buffer is larger than any text of them.
+        unsafe {
+            let size = conduit_tools_format_flags(
+                std::ptr::null_mut(),
+                value,
+                flags.as_ptr(),
+                names.as_ptr().cast(),
+                3,
+            );
+            let same = conduit_tools_format_flags(
+                buffer.as_mut_ptr(),
+                value,
+                flags.as_ptr(),
+                names.as_ptr().cast(),
+                3,
+            );
+            assert_eq!(size, same);
+            let text = CStr::from_ptr(buffer.as_ptr())
+                .to_str()
+                .expect("ASCII")
+                .to_owned();
+            assert_eq!(text.len() + 1, size);
+            text
+        }
+    }
+
+    #[test]
+    fn flags_are_names_and_what_is_left() {
+        assert_eq!(flags_text(0), "0x0");
+        assert_eq!(flags_text(3), "ONE|TWO");
+        assert_eq!(flags_text(8), "EIGHT");
+        assert_eq!(flags_text(0x1F), "ONE|TWO|EIGHT|0x14");
+        assert_eq!(flags_text(0x10), "0x10");
+    }
+
+    #[test]
+    fn the_largest_items_fit_their_buffers() {
+        let count = 100;
+        let far = usize::MAX as *const c_void;
+        let pieces: Vec<Piece> = (0..count)
+            .map(|_| Piece {
+                address: far,
+                length: usize::MAX,
+            })
+            .collect();
+        let strides = vec![isize::MIN; count];
+        let counts = vec![usize::MAX; count];
+        let mut buffer = vec![0 as c_char; gasnett_format_putsgets_bufsz(count)];
+        let buf = buffer.as_mut_ptr();
+        // SAFETY: the lists have `count` items, and the buffer is the largest that any of them wants.
+        let texts = unsafe {
+            let text = || CStr::from_ptr(buf).to_string_lossy().into_owned();
+            gasnett_format_memveclist(buf, count, pieces.as_ptr().cast());
+            let memory = text();
+            gasnett_format_addrlist(buf, count, vec![far; count].as_ptr(), usize::MAX);
+            let addresses = text();
+            gasnett_format_strides(buf, count, strides.as_ptr());
+            let strided = text();
+            let (null, strides) = (std::ptr::null_mut(), strides.as_ptr());
+            gasnett_format_putsgets(
+                buf,
+                null,
+                far,
+                1,
+                far,
+                strides,
+                far,
+                strides,
+                usize::MAX,
+                counts.as_ptr(),
+                count,
+            );
+            [memory, addresses, strided, text()]
+        };
+        for text in texts {
+            assert!(text.ends_with(']'), "it was cut: {text}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What the tools know of the job they run in: nothing, until the crate `gasnet` says it at its start.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// This process's place in its job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// This process's rank, from 0.
+    pub rank: u32,
+    /// How many ranks there are.
+    pub ranks: u32,
+}
+
+static PLACE: OnceLock<Place> = OnceLock::new();
+static BEFORE_ABORT: OnceLock<fn()> = OnceLock::new();
+static VARIABLES: Mutex<Option<HashMap<Vec<u8>, &'static CStr>>> = Mutex::new(None);
+
+/// Says which rank this is: errors are prefixed with it, and settings are reported by rank 0 only. The first call counts.
+pub fn set_place(rank: u32, ranks: u32) {
+    let _ = PLACE.set(Place { rank, ranks });
+}
+
+/// This process's place, once it is known.
+pub fn place() -> Option<Place> {
+    PLACE.get().copied()
+}
+
+/// Gives the job's environment: `gasnett_getenv` looks here before it looks in the process's own. What was given before
+/// goes.
+pub fn set_environment(variables: impl IntoIterator<Item = (CString, CString)>) {
+    // The values are leaked: gasnett_getenv hands pointers to them out for good, as getenv does.
+    let variables = variables
+        .into_iter()
+        .map(|(name, value)| (name.into_bytes(), &*Box::leak(value.into_boxed_c_str())))
+        .collect();
+    *lock() = Some(variables);
+}
+
+/// Sets a function that a fatal error calls after its message and before it aborts, to tell the other ranks. The first
+/// call counts.
+pub fn set_before_abort(tell: fn()) {
+    let _ = BEFORE_ABORT.set(tell);
+}
+
+pub(crate) fn before_abort() {
+    if let Some(tell) = BEFORE_ABORT.get() {
+        tell();
+    }
+}
+
+/// The job's value of a variable.
+pub(crate) fn variable(name: &CStr) -> Option<&'static CStr> {
+    lock().as_ref()?.get(name.to_bytes()).copied()
+}
+
+/// Forgets the job's value: the process has set its own.
+pub(crate) fn forget_variable(name: &CStr) {
+    if let Some(variables) = lock().as_mut() {
+        variables.remove(name.to_bytes());
+    }
+}
+
+fn lock() -> MutexGuard<'static, Option<HashMap<Vec<u8>, &'static CStr>>> {
+    VARIABLES.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,65 @@
+//! Limits of resources.
+
+use std::ffi::{CString, c_char, c_int};
+
+use crate::edge::text;
+use crate::environment;
+
+/// What `gasnett_maximize_rlimits` raises: time, and memory of every kind; nothing of the file system.
+const LIMITS: [(libc::__rlimit_resource_t, &str); 6] = [
+    (libc::RLIMIT_CPU, "RLIMIT_CPU"),
+    (libc::RLIMIT_DATA, "RLIMIT_DATA"),
+    (libc::RLIMIT_STACK, "RLIMIT_STACK"),
+    (libc::RLIMIT_RSS, "RLIMIT_RSS"),
+    (libc::RLIMIT_AS, "RLIMIT_AS"),
+    (libc::RLIMIT_MEMLOCK, "RLIMIT_MEMLOCK"),
+];
+
+/// Raises the soft limit to the hard one unless the environment forbids it; whether the limit is as high as it may be.
+fn maximize(resource: libc::__rlimit_resource_t, name: &str) -> bool {
+    let Ok(setting) = CString::new(format!("GASNET_MAXIMIZE_{name}")) else {
+        return false;
+    };
+    if !environment::yes_no(&setting, true) {
+        return true;
+    }
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` is valid for both; an unknown resource is an error.
+    unsafe {
+        if libc::getrlimit(resource, &raw mut limit) != 0 {
+            return false;
+        }
+        if limit.rlim_cur == limit.rlim_max {
+            return true;
+        }
+        limit.rlim_cur = limit.rlim_max;
+        libc::setrlimit(resource, &raw const limit) == 0
+    }
+}
+
+// ---- The edge to C ----
+
+#[unsafe(no_mangle)]
+extern "C" fn gasnett_maximize_rlimits() -> c_int {
+    // All of them, whatever becomes of the first.
+    let failed = LIMITS
+        .iter()
+        .filter(|(resource, name)| !maximize(*resource, name))
+        .count();
+    c_int::from(failed == 0)
+}
+
+/// # Safety
+/// `lim_desc` is null or text.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gasnett_maximize_rlimit(res: c_int, lim_desc: *const c_char) -> c_int {
+    // SAFETY: the caller's promise.
+    let name = unsafe { text(lim_desc, "gasnett_maximize_rlimit", "lim_desc") }.to_string_lossy();
+    let Ok(resource) = libc::__rlimit_resource_t::try_from(res) else {
+        return 0;
+    };
+    c_int::from(maximize(resource, &name))
+}

@@ -1,0 +1,43 @@
+//! The standard streams.
+
+use std::io::Write;
+use std::os::fd::AsRawFd;
+
+/// Writes out what C's and Rust's streams hold, and brings files to their disk. Errors don't matter: a stream may be closed,
+/// and a pipe has no disk.
+pub(crate) fn flush() {
+    let _ = std::io::stdout().flush();
+    // SAFETY: null means all output streams; descriptors are just numbers.
+    unsafe {
+        libc::fflush(std::ptr::null_mut());
+        libc::fsync(libc::STDOUT_FILENO);
+        libc::fsync(libc::STDERR_FILENO);
+    }
+}
+
+// ---- The edge to C ----
+
+#[unsafe(no_mangle)]
+extern "C" fn gasnett_flush_streams() {
+    flush();
+}
+
+/// The descriptors are turned to /dev/null and not closed: the next file that is opened must not become a standard stream,
+/// into which some library then writes its messages.
+#[unsafe(no_mangle)]
+extern "C" fn gasnett_close_streams() {
+    flush();
+    let null = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null");
+    for stream in [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO] {
+        // SAFETY: descriptors are just numbers; the standard ones belong to the whole process.
+        unsafe {
+            match &null {
+                Ok(null) => libc::dup2(null.as_raw_fd(), stream),
+                Err(_) => libc::close(stream),
+            }
+        };
+    }
+}

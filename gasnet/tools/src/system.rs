@@ -1,0 +1,168 @@
+//! What the machine and the process are.
+
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::os::unix::ffi::OsStringExt;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::failure::fatal;
+
+/// The host's name in lower case.
+pub(crate) fn hostname() -> &'static CStr {
+    static NAME: OnceLock<CString> = OnceLock::new();
+    NAME.get_or_init(|| {
+        let mut name = rustix::system::uname().nodename().to_bytes().to_vec();
+        name.make_ascii_lowercase();
+        CString::new(name).unwrap_or_default()
+    })
+}
+
+static GIVEN_EXECUTABLE: Mutex<Option<CString>> = Mutex::new(None);
+
+/// Takes the program's path from its main function; it counts where the system doesn't know it.
+pub(crate) fn set_executable(name: Option<CString>) {
+    *GIVEN_EXECUTABLE
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner) = name;
+}
+
+/// The program's path; empty if it can't be found out.
+pub(crate) fn executable() -> &'static CStr {
+    static NAME: OnceLock<CString> = OnceLock::new();
+    NAME.get_or_init(|| {
+        let known = std::env::current_exe()
+            .ok()
+            .and_then(|path| CString::new(path.into_os_string().into_vec()).ok());
+        known
+            .or_else(|| {
+                GIVEN_EXECUTABLE
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .clone()
+            })
+            .unwrap_or_default()
+    })
+}
+
+/// Processors that are in use; 0 if that can't be found out.
+fn processors() -> c_int {
+    // SAFETY: it only asks.
+    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    c_int::try_from(count).unwrap_or(0).max(0)
+}
+
+/// Bytes of memory; 0 if that can't be found out.
+fn memory() -> u64 {
+    // SAFETY: they only ask.
+    let (pages, size) = unsafe {
+        (
+            libc::sysconf(libc::_SC_PHYS_PAGES),
+            libc::sysconf(libc::_SC_PAGESIZE),
+        )
+    };
+    match (u64::try_from(pages), u64::try_from(size)) {
+        (Ok(pages), Ok(size)) => pages * size,
+        _ => 0,
+    }
+}
+
+/// The release whose interface this is, as in `gasnet_config.h`.
+const RELEASE: [u64; 3] = [2025, 8, 0];
+const RELEASE_TEXT: &CStr = c"2025.8.0";
+
+// ---- The edge to C ----
+
+#[unsafe(no_mangle)]
+extern "C" fn gasnett_gethostname() -> *const c_char {
+    hostname().as_ptr()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gasnett_exe_name() -> *const c_char {
+    executable().as_ptr()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gasnett_cpu_count() -> c_int {
+    processors()
+}
+
+#[unsafe(no_mangle)]
+#[allow(non_snake_case)]
+extern "C" fn gasnett_getPhysMemSz(failureIsFatal: c_int) -> u64 {
+    match memory() {
+        0 if failureIsFatal != 0 => {
+            fatal("gasnett_getPhysMemSz: the system doesn't say how much memory it has")
+        }
+        bytes => bytes,
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gasnett_release_version() -> u64 {
+    RELEASE[0] * 1_000_000 + RELEASE[1] * 10_000 + RELEASE[2]
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gasnett_release_version_str() -> *const c_char {
+    RELEASE_TEXT.as_ptr()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gasnett_set_affinity(rank: c_int) -> c_int {
+    // All that are configured are counted, not those in use, since processors are numbered among them.
+    // SAFETY: it only asks.
+    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+    if count <= 0 {
+        return 1;
+    }
+    let processor = libc::c_long::from(rank).rem_euclid(count) as usize;
+    let mut set = rustix::thread::CpuSet::new();
+    if processor >= rustix::thread::CpuSet::MAX_CPU {
+        return 1;
+    }
+    set.set(processor);
+    c_int::from(rustix::thread::sched_setaffinity(None, &set).is_err())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gasnett_sched_yield() {
+    std::thread::yield_now();
+}
+
+/// Anonymous memory in whole pages.
+#[unsafe(no_mangle)]
+extern "C" fn gasnett_mmap(segsize: usize) -> *mut std::ffi::c_void {
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+    // SAFETY: new memory at a place that the system chooses.
+    let memory = unsafe {
+        mmap_anonymous(
+            std::ptr::null_mut(),
+            segsize,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE,
+        )
+    };
+    memory.unwrap_or_else(|error| {
+        fatal(&format!(
+            "gasnett_mmap: no {segsize} bytes of memory: {error}"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_release_is_that_of_the_header() {
+        let header = include_str!("../../include/gasnet_config.h");
+        for (part, number) in ["MAJOR", "MINOR", "PATCH"].iter().zip(RELEASE) {
+            let line = format!("#define GASNET_RELEASE_VERSION_{part} {number}\n");
+            assert!(header.contains(&line), "{line}");
+        }
+        assert_eq!(
+            RELEASE_TEXT.to_str().unwrap_or_default(),
+            RELEASE.map(|part| part.to_string()).join(".")
+        );
+    }
+}
