@@ -1,12 +1,17 @@
 //! What only GASNet-1 has: attach with handlers, wait modes, gets of values under way.
 
-use std::ffi::c_int;
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
-use crate::abi::{self, LegacyEntry};
-use crate::fault::{Refusal, code, refuse};
-use crate::handlers::{register_legacy, table};
+use conduit::{Handle, Rank};
+use conduit_core::engine::Blocking;
+
+use crate::abi::{self, Flags, LegacyEntry};
+use crate::fault::{Refusal, code, fatal, refuse, started, sure};
+use crate::handlers::{arguments, payload, register_legacy, table};
 use crate::job::Job;
+use crate::request::{long_offset, offset};
 use crate::segment::attach;
 
 /// Registers handlers and attaches a segment. Collective.
@@ -49,4 +54,107 @@ extern "C" fn gasnet_set_waitmode(mode: c_int) -> c_int {
     }
     WAIT_MODE.store(mode, Relaxed);
     abi::OK
+}
+
+/// `gasnet_AMRequestLongAsyncN`.
+///
+/// # Safety
+/// `words` is valid for `count` words, at most 16; `source` is valid for `bytes` bytes and not written until the reply.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_gasnet_request_long_async(
+    rank: Rank,
+    handler: u8,
+    source: *const c_void,
+    bytes: usize,
+    destination: *mut c_void,
+    count: u32,
+    words: *const u32,
+) -> c_int {
+    const CALL: &str = "gasnet_AMRequestLongAsync";
+    // SAFETY: the caller's promise.
+    let (words, payload) = unsafe { (arguments(count, words), payload(source, bytes)) };
+    let engine = Job::of(CALL).engine();
+    let sent = payload.and_then(|payload| {
+        let offset = long_offset(engine, rank, destination, bytes)?;
+        let source = (payload.as_ptr(), bytes);
+        // SAFETY: the caller's promise.
+        Ok(unsafe {
+            engine.request_long_async(rank, handler, words, source, offset, Blocking::Wait)?
+        })
+    });
+    started(CALL, Flags::RETURN_ERRORS, sent)
+}
+
+/// `gasnet_valget_handle_t`.
+#[repr(C)]
+pub(crate) struct ValueHandle {
+    value: u64,
+    pending: *mut PendingValue,
+}
+
+/// A value that is on its way.
+pub(crate) struct PendingValue {
+    handle: Handle,
+    /// The low-order bytes are the network's until the handle has ended.
+    value: UnsafeCell<u64>,
+}
+
+/// `gasnet_get_nb_val`: a value, or what is kept of one that is on its way.
+#[unsafe(no_mangle)]
+extern "C" fn conduit_gasnet_get_nb_val(
+    rank: Rank,
+    remote: *const c_void,
+    bytes: usize,
+) -> ValueHandle {
+    const CALL: &str = "gasnet_get_nb_val";
+    let engine = Job::of(CALL).engine();
+    if bytes == 0 || bytes > size_of::<u64>() {
+        fatal(
+            CALL,
+            &format_args!("{bytes} bytes do not fit a register value (1 to 8)"),
+        );
+    }
+    let offset = sure(CALL, offset(engine, rank, remote));
+    let mut pending = Box::new(PendingValue {
+        handle: Handle::DONE,
+        value: UnsafeCell::new(0),
+    });
+    let place = pending.value.get().cast::<u8>();
+    let skipped = if cfg!(target_endian = "little") {
+        0
+    } else {
+        size_of::<u64>() - bytes
+    };
+    // SAFETY: `bytes` of the boxed word, which nobody touches until the handle has ended; the box stays till then.
+    let got = unsafe { engine.get_nb(place.add(skipped), rank, offset, bytes, Blocking::Wait) };
+    pending.handle = sure(CALL, got).unwrap_or(Handle::DONE);
+    if pending.handle.is_done() {
+        return ValueHandle {
+            value: pending.value.into_inner(),
+            pending: std::ptr::null_mut(),
+        };
+    }
+    ValueHandle {
+        value: 0,
+        pending: Box::into_raw(pending),
+    }
+}
+
+/// `gasnet_wait_syncnb_valget` for a value that was on its way.
+///
+/// # Safety
+/// `pending` is of a handle of `gasnet_get_nb_val`, and waited for once.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_gasnet_wait_valget(pending: *mut PendingValue) -> u64 {
+    const CALL: &str = "gasnet_wait_syncnb_valget";
+    // SAFETY: from `Box::into_raw`, and used once: the caller's promise.
+    let pending = unsafe { Box::from_raw(pending) };
+    let PendingValue { handle, value } = &*pending;
+    let engine = Job::of(CALL).engine();
+    sure(CALL, engine.wait_until(|| engine.has_ended(handle)));
+    // SAFETY: the operation has ended, so the word is this thread's alone.
+    let value = unsafe { *value.get() };
+    let PendingValue { handle, .. } = *pending;
+    sure(CALL, engine.wait(handle));
+    value
 }

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_uint};
 
 use conduit::Rank;
 
-use crate::abi::{self, NodeInfo, RankInfo};
+use crate::abi::{NodeInfo, RankInfo};
 use crate::fault::{Refusal, code};
 use crate::job::Job;
 
@@ -158,10 +158,4 @@ unsafe extern "C" fn gasnet_getNodeInfo(table: *mut NodeInfo, count: c_int) -> c
         }
     });
     code("gasnet_getNodeInfo", put)
-}
-
-/// Progress threads of the library: there are none.
-#[unsafe(no_mangle)]
-extern "C" fn gex_System_QueryProgressThreads() -> c_int {
-    abi::RESOURCE
 }

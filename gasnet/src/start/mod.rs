@@ -1,6 +1,7 @@
 //! Joining a job.
 
 mod environment;
+mod library;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 

@@ -1,0 +1,151 @@
+/* The functions of the library that the headers call. Not for clients: their names and forms may change.
+ *
+ * Each is described where it is written, in the library's sources. */
+#ifndef CONDUIT_GEX_ENTRIES_H
+#define CONDUIT_GEX_ENTRIES_H
+
+#include <gasnet_fwd.h>
+
+#include <conduit_gex/mode.h>
+
+#if defined(__GNUC__)
+  #define CONDUIT_GEX_USED __attribute__((__used__))
+  #define CONDUIT_GEX_NORETURN __attribute__((__noreturn__))
+  #define CONDUIT_GEX_LIKELY(condition) __builtin_expect(!!(condition), 1)
+#else
+  #define CONDUIT_GEX_USED
+  #define CONDUIT_GEX_NORETURN
+  #define CONDUIT_GEX_LIKELY(condition) (condition)
+#endif
+
+/* Functions of the headers: not every client uses all. */
+#define CONDUIT_GEX_INLINE static inline
+
+#define CONDUIT_GEX_GLUE2(a, b) a##_##b
+#define CONDUIT_GEX_GLUE(a, b) CONDUIT_GEX_GLUE2(a, b)
+#define CONDUIT_GEX_LIBRARY CONDUIT_GEX_GLUE(conduit_gex_library, CONDUIT_GEX_GLUE(CONDUIT_GEX_MODE, CONDUIT_GEX_BUILD))
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- the library ---- */
+
+/* Only the library of this threading mode and build has it. */
+extern const int CONDUIT_GEX_LIBRARY;
+static const int *const conduit_gex_library CONDUIT_GEX_USED = &CONDUIT_GEX_LIBRARY;
+
+/* Launchers look for it in the executable. */
+static const char conduit_gex_ident[] CONDUIT_GEX_USED = CONDUIT_GEX_IDENT;
+
+typedef struct {
+  size_t bytes;
+  const char *conduit;
+  const char *segment;
+} conduit_gex_config_t;
+
+static const conduit_gex_config_t conduit_gex_config CONDUIT_GEX_USED = {
+  sizeof(conduit_gex_config_t), GASNET_CONDUIT_NAME_STR, CONDUIT_GEX_SEGMENT_STR
+};
+
+/* ---- the job ---- */
+
+/* A rank's segment: where it is mapped here (null: nowhere), its bytes, its address at its owner. */
+typedef struct {
+  char *window;
+  size_t length;
+  uint64_t address;
+} conduit_gex_segment_t;
+
+typedef struct {
+  const conduit_gex_segment_t *segments;
+  uint32_t segment_count;
+  uint32_t rank;
+  uint32_t size;
+  uint32_t all_mapped;
+} conduit_gex_job_t;
+
+extern const conduit_gex_job_t conduit_gex_job;
+
+int conduit_gex_client_init(gex_Client_t *client, gex_EP_t *ep, gex_TM_t *tm, const char *name, int *argc,
+                            char ***argv, gex_Flags_t flags, const conduit_gex_config_t *config);
+int conduit_gasnet_init(int *argc, char ***argv, const conduit_gex_config_t *config);
+void conduit_gex_wait_step(void *state);
+
+/* ---- active messages ---- */
+
+int conduit_gex_request_short(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, gex_Flags_t flags,
+                              uint32_t count, const gex_AM_Arg_t *words);
+int conduit_gex_request_medium(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, const void *source,
+                               size_t bytes, gex_Event_t *local, gex_Flags_t flags, uint32_t count,
+                               const gex_AM_Arg_t *words);
+int conduit_gex_request_long(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, const void *source,
+                             size_t bytes, void *destination, gex_Event_t *local, gex_Flags_t flags,
+                             uint32_t count, const gex_AM_Arg_t *words);
+int conduit_gex_reply_short(gex_Token_t token, gex_AM_Index_t handler, gex_Flags_t flags, uint32_t count,
+                            const gex_AM_Arg_t *words);
+int conduit_gex_reply_medium(gex_Token_t token, gex_AM_Index_t handler, const void *source, size_t bytes,
+                             gex_Event_t *local, gex_Flags_t flags, uint32_t count, const gex_AM_Arg_t *words);
+int conduit_gex_reply_long(gex_Token_t token, gex_AM_Index_t handler, const void *source, size_t bytes,
+                           void *destination, gex_Event_t *local, gex_Flags_t flags, uint32_t count,
+                           const gex_AM_Arg_t *words);
+
+/* Kinds of negotiated payload. */
+#define CONDUIT_GEX_REQUEST_MEDIUM 0U
+#define CONDUIT_GEX_REQUEST_LONG 1U
+#define CONDUIT_GEX_REPLY_MEDIUM 2U
+#define CONDUIT_GEX_REPLY_LONG 3U
+
+gex_AM_SrcDesc_t conduit_gex_prepare_request(unsigned int kind, gex_Rank_t rank, void *client, size_t least,
+                                             size_t most, gex_Event_t *local, gex_Flags_t flags);
+gex_AM_SrcDesc_t conduit_gex_prepare_reply(unsigned int kind, gex_Token_t token, void *client, size_t least,
+                                           size_t most, gex_Event_t *local, gex_Flags_t flags);
+int conduit_gex_commit(unsigned int kind, gex_AM_SrcDesc_t descriptor, gex_AM_Index_t handler, size_t bytes,
+                       void *destination, gex_Flags_t flags, uint32_t count, const gex_AM_Arg_t *words);
+int conduit_gex_cancel(unsigned int kind, gex_AM_SrcDesc_t descriptor);
+
+/* In flags: the caller is GASNet-1, errors are its result. */
+#define CONDUIT_GEX_RETURN_ERRORS 0x80000000U
+/* In a handler's entry: any count of arguments. */
+#define CONDUIT_GEX_ANY_NARGS UINT_MAX
+
+/* ---- puts and gets ---- */
+
+int conduit_gex_put(gex_Rank_t rank, void *remote, const void *source, size_t bytes, gex_Flags_t flags);
+int conduit_gex_get(void *local, gex_Rank_t rank, const void *remote, size_t bytes, gex_Flags_t flags);
+gex_Event_t conduit_gex_put_nb(gex_Rank_t rank, void *remote, const void *source, size_t bytes,
+                               gex_Event_t *option, gex_Flags_t flags);
+gex_Event_t conduit_gex_get_nb(void *local, gex_Rank_t rank, const void *remote, size_t bytes, gex_Flags_t flags);
+int conduit_gex_put_nbi(gex_Rank_t rank, void *remote, const void *source, size_t bytes, gex_Event_t *option,
+                        gex_Flags_t flags);
+int conduit_gex_get_nbi(void *local, gex_Rank_t rank, const void *remote, size_t bytes, gex_Flags_t flags);
+int conduit_gex_put_value(gex_Rank_t rank, void *remote, uint64_t value, size_t bytes, gex_Flags_t flags);
+gex_Event_t conduit_gex_put_value_nb(gex_Rank_t rank, void *remote, uint64_t value, size_t bytes, gex_Flags_t flags);
+int conduit_gex_put_value_nbi(gex_Rank_t rank, void *remote, uint64_t value, size_t bytes, gex_Flags_t flags);
+uint64_t conduit_gex_get_value(gex_Rank_t rank, const void *remote, size_t bytes, gex_Flags_t flags);
+gex_Event_t conduit_gex_memset_nb(gex_Rank_t rank, void *remote, int byte, size_t bytes);
+
+/* ---- events ---- */
+
+int conduit_gex_event_test(gex_Event_t event);
+void conduit_gex_event_wait(gex_Event_t event);
+int conduit_gex_event_test_some(gex_Event_t *events, size_t count);
+int conduit_gex_event_test_all(gex_Event_t *events, size_t count);
+void conduit_gex_event_wait_some(gex_Event_t *events, size_t count);
+void conduit_gex_event_wait_all(gex_Event_t *events, size_t count);
+gex_Event_t conduit_gex_event_leaf(gex_Event_t root);
+int conduit_gex_nbi_test(gex_EC_t categories, gex_Flags_t flags);
+void conduit_gex_nbi_wait(gex_EC_t categories, gex_Flags_t flags);
+gex_Event_t conduit_gex_nbi_end_region(gex_Flags_t flags);
+
+/* ---- the rest ---- */
+
+gex_Event_t conduit_gex_barrier(gex_TM_t tm, gex_Flags_t flags);
+gex_Event_t conduit_gex_query_bound_nb(gex_TM_t tm, gex_Rank_t rank, void **owner, void **local, uintptr_t *size,
+                                       gex_Flags_t flags);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,157 @@
+/* Puts and gets. To a rank that is mapped here they are copies, inline; everything else is the library's. */
+#ifndef CONDUIT_GEX_RMA_H
+#define CONDUIT_GEX_RMA_H
+
+#include <string.h>
+
+#include <conduit_gex/entries.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Where a range of a rank's segment is mapped here; NULL if it is not, or isn't in the segment. */
+CONDUIT_GEX_INLINE char *conduit_gex_mapped(gex_Rank_t rank_, const void *remote_, size_t bytes_) {
+#if CONDUIT_GEX_CHECKED
+  /* The library checks more: whether a handler may do this, for one. */
+  (void)rank_;
+  (void)remote_;
+  (void)bytes_;
+#else
+  if (CONDUIT_GEX_LIKELY(rank_ < conduit_gex_job.segment_count)) {
+    const conduit_gex_segment_t *const segment_ = &conduit_gex_job.segments[rank_];
+    const size_t offset_ = (size_t)((uint64_t)(uintptr_t)remote_ - segment_->address);
+    if (CONDUIT_GEX_LIKELY(segment_->window && bytes_ <= segment_->length && offset_ <= segment_->length - bytes_))
+      return segment_->window + offset_;
+  }
+#endif
+  return NULL;
+}
+
+/* What was written before a put is seen by whoever sees the put; what is read after a get is not older than it. Where
+ * the processor keeps that order by itself, these only keep the compiler's. */
+#define CONDUIT_GEX_BEFORE_PUT() __atomic_thread_fence(__ATOMIC_RELEASE)
+#define CONDUIT_GEX_AFTER_PUT() __atomic_signal_fence(__ATOMIC_SEQ_CST)
+#define CONDUIT_GEX_BEFORE_GET() __atomic_signal_fence(__ATOMIC_SEQ_CST)
+#define CONDUIT_GEX_AFTER_GET() __atomic_thread_fence(__ATOMIC_ACQUIRE)
+
+/* Copies to a mapped rank. 0: it is not one. */
+CONDUIT_GEX_INLINE int conduit_gex_put_here(gex_Rank_t rank_, void *remote_, const void *source_, size_t bytes_) {
+  char *const mapped_ = conduit_gex_mapped(rank_, remote_, bytes_);
+  if (!CONDUIT_GEX_LIKELY(mapped_)) return 0;
+  CONDUIT_GEX_BEFORE_PUT();
+  memcpy(mapped_, source_, bytes_);
+  CONDUIT_GEX_AFTER_PUT();
+  return 1;
+}
+
+/* Copies from a mapped rank. 0: it is not one. */
+CONDUIT_GEX_INLINE int conduit_gex_get_here(void *local_, gex_Rank_t rank_, const void *remote_, size_t bytes_) {
+  const char *const mapped_ = conduit_gex_mapped(rank_, remote_, bytes_);
+  if (!CONDUIT_GEX_LIKELY(mapped_)) return 0;
+  CONDUIT_GEX_BEFORE_GET();
+  memcpy(local_, mapped_, bytes_);
+  CONDUIT_GEX_AFTER_GET();
+  return 1;
+}
+
+/* The low-order bytes of a value, 1 to 8. 0: the rank is not mapped, or the width wrong. */
+CONDUIT_GEX_INLINE int conduit_gex_put_value_here(gex_Rank_t rank_, void *remote_, gex_RMA_Value_t value_,
+                                                  size_t bytes_) {
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+  if (bytes_ - 1 < sizeof(value_)) return conduit_gex_put_here(rank_, remote_, &value_, bytes_);
+#else
+  (void)rank_;
+  (void)remote_;
+  (void)value_;
+  (void)bytes_;
+#endif
+  return 0;
+}
+
+/* ---- blocking ---- */
+
+CONDUIT_GEX_INLINE int gex_RMA_PutBlocking(gex_TM_t tm_, gex_Rank_t rank_, void *destination_, const void *source_,
+                                           size_t bytes_, gex_Flags_t flags_) {
+  (void)tm_;
+  if (conduit_gex_put_here(rank_, destination_, source_, bytes_)) return 0;
+  return conduit_gex_put(rank_, destination_, source_, bytes_, flags_);
+}
+
+CONDUIT_GEX_INLINE int gex_RMA_GetBlocking(gex_TM_t tm_, void *destination_, gex_Rank_t rank_, void *source_,
+                                           size_t bytes_, gex_Flags_t flags_) {
+  (void)tm_;
+  if (conduit_gex_get_here(destination_, rank_, source_, bytes_)) return 0;
+  return conduit_gex_get(destination_, rank_, source_, bytes_, flags_);
+}
+
+CONDUIT_GEX_INLINE int gex_RMA_PutBlockingVal(gex_TM_t tm_, gex_Rank_t rank_, void *destination_,
+                                              gex_RMA_Value_t value_, size_t bytes_, gex_Flags_t flags_) {
+  (void)tm_;
+  if (conduit_gex_put_value_here(rank_, destination_, value_, bytes_)) return 0;
+  return conduit_gex_put_value(rank_, destination_, value_, bytes_, flags_);
+}
+
+CONDUIT_GEX_INLINE gex_RMA_Value_t gex_RMA_GetBlockingVal(gex_TM_t tm_, gex_Rank_t rank_, void *source_,
+                                                          size_t bytes_, gex_Flags_t flags_) {
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+  gex_RMA_Value_t value_ = 0;
+  if (bytes_ - 1 < sizeof(value_) && conduit_gex_get_here(&value_, rank_, source_, bytes_)) return value_;
+#endif
+  (void)tm_;
+  return conduit_gex_get_value(rank_, source_, bytes_, flags_);
+}
+
+/* ---- explicit events ---- */
+
+CONDUIT_GEX_INLINE gex_Event_t gex_RMA_PutNB(gex_TM_t tm_, gex_Rank_t rank_, void *destination_, const void *source_,
+                                             size_t bytes_, gex_Event_t *local_, gex_Flags_t flags_) {
+  (void)tm_;
+  if (!conduit_gex_put_here(rank_, destination_, source_, bytes_))
+    return conduit_gex_put_nb(rank_, destination_, source_, bytes_, local_, flags_);
+  if ((uintptr_t)local_ > (uintptr_t)GEX_EVENT_GROUP) *local_ = GEX_EVENT_INVALID;
+  return GEX_EVENT_INVALID;
+}
+
+CONDUIT_GEX_INLINE gex_Event_t gex_RMA_GetNB(gex_TM_t tm_, void *destination_, gex_Rank_t rank_, void *source_,
+                                             size_t bytes_, gex_Flags_t flags_) {
+  (void)tm_;
+  if (conduit_gex_get_here(destination_, rank_, source_, bytes_)) return GEX_EVENT_INVALID;
+  return conduit_gex_get_nb(destination_, rank_, source_, bytes_, flags_);
+}
+
+CONDUIT_GEX_INLINE gex_Event_t gex_RMA_PutNBVal(gex_TM_t tm_, gex_Rank_t rank_, void *destination_,
+                                                gex_RMA_Value_t value_, size_t bytes_, gex_Flags_t flags_) {
+  (void)tm_;
+  if (conduit_gex_put_value_here(rank_, destination_, value_, bytes_)) return GEX_EVENT_INVALID;
+  return conduit_gex_put_value_nb(rank_, destination_, value_, bytes_, flags_);
+}
+
+/* ---- implicit ---- */
+
+CONDUIT_GEX_INLINE int gex_RMA_PutNBI(gex_TM_t tm_, gex_Rank_t rank_, void *destination_, const void *source_,
+                                      size_t bytes_, gex_Event_t *local_, gex_Flags_t flags_) {
+  (void)tm_;
+  if (conduit_gex_put_here(rank_, destination_, source_, bytes_)) return 0;
+  return conduit_gex_put_nbi(rank_, destination_, source_, bytes_, local_, flags_);
+}
+
+CONDUIT_GEX_INLINE int gex_RMA_GetNBI(gex_TM_t tm_, void *destination_, gex_Rank_t rank_, void *source_,
+                                      size_t bytes_, gex_Flags_t flags_) {
+  (void)tm_;
+  if (conduit_gex_get_here(destination_, rank_, source_, bytes_)) return 0;
+  return conduit_gex_get_nbi(destination_, rank_, source_, bytes_, flags_);
+}
+
+CONDUIT_GEX_INLINE int gex_RMA_PutNBIVal(gex_TM_t tm_, gex_Rank_t rank_, void *destination_, gex_RMA_Value_t value_,
+                                         size_t bytes_, gex_Flags_t flags_) {
+  (void)tm_;
+  if (conduit_gex_put_value_here(rank_, destination_, value_, bytes_)) return 0;
+  return conduit_gex_put_value_nbi(rank_, destination_, value_, bytes_, flags_);
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

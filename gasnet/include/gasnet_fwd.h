@@ -1,0 +1,198 @@
+/* Types and constants of GASNet-EX: whatever can be said without declaring a function.
+ *
+ * The values are this library's own. Where GASNet gives a meaning to a number (GEX_EVENT_INVALID is 0, flags are
+ * bits), it holds. */
+#ifndef CONDUIT_GASNET_FWD_H
+#define CONDUIT_GASNET_FWD_H
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <gasnet_config.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- ranks, flags ---- */
+
+typedef uint32_t gex_Rank_t;
+#define GEX_RANK_INVALID ((gex_Rank_t)0xFFFFFFFFU)
+
+typedef uint32_t gex_Flags_t;
+
+/* Of calls that communicate. */
+#define GEX_FLAG_IMMEDIATE 0x00000001U
+/* Hints and assertions that change nothing here. */
+#define GEX_FLAG_LC_COPY_YES 0x00000002U
+#define GEX_FLAG_LC_COPY_NO 0x00000004U
+#define GEX_FLAG_PEER_NEVER_SELF 0x00000008U
+#define GEX_FLAG_PEER_NEVER_NBRHD 0x00000010U
+#define GEX_FLAG_SELF_SEG_UNKNOWN 0x00000020U
+#define GEX_FLAG_SELF_SEG_SOME 0x00000040U
+#define GEX_FLAG_SELF_SEG_BOUND 0x00000080U
+#define GEX_FLAG_SELF_SEG_OFFSET 0x00000100U
+#define GEX_FLAG_PEER_SEG_UNKNOWN 0x00000200U
+#define GEX_FLAG_PEER_SEG_SOME 0x00000400U
+#define GEX_FLAG_PEER_SEG_BOUND 0x00000800U
+#define GEX_FLAG_PEER_SEG_OFFSET 0x00001000U
+/* Of limit queries about negotiated payload. */
+#define GEX_FLAG_AM_PREPARE_LEAST_CLIENT 0x00002000U
+#define GEX_FLAG_AM_PREPARE_LEAST_ALLOC 0x00004000U
+/* Of remote atomics and of collectives. */
+#define GEX_FLAG_RANK_IS_JOBRANK 0x00008000U
+#define GEX_FLAG_SCRATCH_SEG_OFFSET 0x00010000U
+#define GEX_FLAG_ENABLE_LEAF_LC 0x00020000U
+/* Of gex_Client_Init. */
+#define GEX_FLAG_USES_GASNET1 0x00100000U
+#define GEX_FLAG_DEFER_THREADS 0x00200000U
+
+/* Of a handler, in its table entry. */
+#define GEX_FLAG_AM_SHORT 0x00000001U
+#define GEX_FLAG_AM_MEDIUM 0x00000002U
+#define GEX_FLAG_AM_LONG 0x00000004U
+#define GEX_FLAG_AM_MEDLONG (GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_LONG)
+#define GEX_FLAG_AM_REQUEST 0x00000008U
+#define GEX_FLAG_AM_REPLY 0x00000010U
+#define GEX_FLAG_AM_REQREP (GEX_FLAG_AM_REQUEST | GEX_FLAG_AM_REPLY)
+
+/* ---- objects ---- */
+
+typedef struct conduit_gex_client_s *gex_Client_t;
+typedef struct conduit_gex_ep_s *gex_EP_t;
+typedef struct conduit_gex_tm_s *gex_TM_t;
+typedef struct conduit_gex_segment_s *gex_Segment_t;
+typedef uint16_t gex_EP_Index_t;
+
+#define GEX_CLIENT_INVALID ((gex_Client_t)(uintptr_t)0)
+#define GEX_EP_INVALID ((gex_EP_t)(uintptr_t)0)
+#define GEX_TM_INVALID ((gex_TM_t)(uintptr_t)0)
+#define GEX_SEGMENT_INVALID ((gex_Segment_t)(uintptr_t)0)
+
+/* Endpoints of a process, at most. */
+#define GASNET_MAXEPS 1
+
+/* ---- active messages ---- */
+
+typedef uint8_t gex_AM_Index_t;
+typedef int32_t gex_AM_Arg_t;
+typedef struct conduit_gex_token_s *gex_Token_t;
+typedef struct conduit_gex_srcdesc_s *gex_AM_SrcDesc_t;
+
+#define GEX_AM_INDEX_BASE 128
+#define GEX_AM_SRCDESC_NO_OP ((gex_AM_SrcDesc_t)(uintptr_t)0)
+
+/* A handler, whatever its parameters. */
+#ifdef __cplusplus
+typedef void (*gex_AM_Fn_t)(void);
+#else
+typedef void (*gex_AM_Fn_t)();
+#endif
+
+typedef struct {
+  gex_AM_Index_t gex_index;
+  gex_AM_Fn_t gex_fnptr;
+  gex_Flags_t gex_flags;
+  unsigned int gex_nargs;
+  const void *gex_cdata;
+  const char *gex_name;
+} gex_AM_Entry_t;
+
+/* Fields of gex_Token_Info_t. */
+typedef unsigned int gex_TI_t;
+#define GEX_TI_SRCRANK 0x01U
+#define GEX_TI_EP 0x02U
+#define GEX_TI_ENTRY 0x04U
+#define GEX_TI_IS_REQ 0x08U
+#define GEX_TI_IS_LONG 0x10U
+#define GEX_TI_ALL 0x1FU
+#define GASNET_SUPPORTS_TI_SRCRANK 1
+#define GASNET_SUPPORTS_TI_EP 1
+#define GASNET_SUPPORTS_TI_ENTRY 1
+#define GASNET_SUPPORTS_TI_IS_REQ 1
+#define GASNET_SUPPORTS_TI_IS_LONG 1
+
+typedef struct {
+  gex_Rank_t gex_srcrank;
+  gex_EP_t gex_ep;
+  const gex_AM_Entry_t *gex_entry;
+  int gex_is_req;
+  int gex_is_long;
+} gex_Token_Info_t;
+
+/* Extensions of negotiated payload; the numbers are the dates of their specification. */
+#define GASNET_SUPPORTS_AM_CANCEL 20240418L
+#define GASNET_SUPPORTS_AM_COMMIT_V2 20240906L
+/* A request's medium is written where it is sent from. */
+#define GASNET_NATIVE_NP_ALLOC_REQ_MEDIUM 1
+
+/* ---- events ---- */
+
+typedef struct conduit_gex_event_s *gex_Event_t;
+
+#define GEX_EVENT_INVALID ((gex_Event_t)(uintptr_t)0)
+#define GEX_EVENT_NO_OP ((gex_Event_t)(uintptr_t)1)
+#define GEX_EVENT_NOW ((gex_Event_t *)(uintptr_t)1)
+#define GEX_EVENT_DEFER ((gex_Event_t *)(uintptr_t)2)
+#define GEX_EVENT_GROUP ((gex_Event_t *)(uintptr_t)3)
+
+/* Categories of implicit operations, and of leaves. */
+typedef unsigned int gex_EC_t;
+#define GEX_EC_GET 0x01U
+#define GEX_EC_PUT 0x02U
+#define GEX_EC_AM 0x04U
+#define GEX_EC_LC 0x08U
+#define GEX_EC_RMW 0x10U
+#define GEX_EC_ALL 0x1FU
+
+/* ---- values ---- */
+
+typedef uint64_t gex_RMA_Value_t;
+#define SIZEOF_GEX_RMA_VALUE_T 8
+
+/* ---- who is where ---- */
+
+typedef struct {
+  gex_Rank_t gex_jobrank;
+} gex_RankInfo_t;
+
+typedef struct {
+  void *gex_addr;
+  size_t gex_len;
+} gex_Memvec_t;
+
+/* Handlers run on threads of the client only. */
+#define GASNET_HIDDEN_AM_CONCURRENCY_LEVEL 0
+
+/* ---- error codes ---- */
+
+#define GASNET_OK 0
+#define GASNET_ERR_NOT_INIT 10001
+#define GASNET_ERR_RESOURCE 10002
+#define GASNET_ERR_BAD_ARG 10003
+#define GASNET_ERR_NOT_READY 10004
+#define GASNET_ERR_BARRIER_MISMATCH 10005
+
+/* ---- limits of the job ---- */
+
+#define GASNET_MAXNODES 0x7FFFFFFF
+
+/* A node's part in a table of segments, and of nodes. */
+typedef struct {
+  void *addr;
+  uintptr_t size;
+} gasnet_seginfo_t;
+
+typedef struct {
+  gex_Rank_t host;
+  gex_Rank_t supernode;
+  /* Added to an address in that node's segment it gives the address here, where the node is mapped. */
+  uintptr_t offset;
+} gasnet_nodeinfo_t;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,234 @@
+/* GASNet-EX on Conduit.
+ *
+ * What is declared is there: client, primordial team and endpoint, one segment, active messages of fixed and negotiated
+ * payload, puts and gets, events, handler-safe locks, queries, barriers. Define one of GASNET_SEQ, GASNET_PARSYNC and
+ * GASNET_PAR, and link the library of the same name. */
+#ifndef CONDUIT_GASNETEX_H
+#define CONDUIT_GASNETEX_H
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <gasnet_config.h>
+
+#include <conduit_gex/mode.h>
+
+#include <gasnet_tools.h>
+
+#include <gasnet_fwd.h>
+
+#include <conduit_gex/am.h>
+#include <conduit_gex/entries.h>
+#include <conduit_gex/event.h>
+#include <conduit_gex/hsl.h>
+#include <conduit_gex/rma.h>
+
+#define GASNET_PAGESIZE GASNETT_PAGESIZE
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- errors and the end ---- */
+
+const char *gasnet_ErrorName(int code);
+const char *gasnet_ErrorDesc(int code);
+void gasnet_exit(int code) CONDUIT_GEX_NORETURN;
+int gex_System_GetVerboseErrors(void);
+void gex_System_SetVerboseErrors(int enable);
+
+/* ---- environment ---- */
+
+CONDUIT_GEX_INLINE char *gasnet_getenv(const char *name_) { return gasnett_getenv(name_); }
+
+/* ---- client ---- */
+
+CONDUIT_GEX_INLINE int gex_Client_Init(gex_Client_t *client_, gex_EP_t *ep_, gex_TM_t *tm_, const char *name_,
+                                       int *argc_, char ***argv_, gex_Flags_t flags_) {
+  return conduit_gex_client_init(client_, ep_, tm_, name_, argc_, argv_, flags_, &conduit_gex_config);
+}
+
+gex_Flags_t gex_Client_QueryFlags(gex_Client_t client);
+const char *gex_Client_QueryName(gex_Client_t client);
+void gex_Client_SetCData(gex_Client_t client, const void *value);
+void *gex_Client_QueryCData(gex_Client_t client);
+
+/* ---- endpoint ---- */
+
+int gex_EP_RegisterHandlers(gex_EP_t ep, gex_AM_Entry_t *table, size_t count);
+gex_Client_t gex_EP_QueryClient(gex_EP_t ep);
+gex_Flags_t gex_EP_QueryFlags(gex_EP_t ep);
+gex_Segment_t gex_EP_QuerySegment(gex_EP_t ep);
+gex_EP_Index_t gex_EP_QueryIndex(gex_EP_t ep);
+void gex_EP_SetCData(gex_EP_t ep, const void *value);
+void *gex_EP_QueryCData(gex_EP_t ep);
+
+CONDUIT_GEX_INLINE gex_Event_t gex_EP_QueryBoundSegmentNB(gex_TM_t tm_, gex_Rank_t rank_, void **owner_,
+                                                          void **local_, uintptr_t *size_, gex_Flags_t flags_) {
+  return conduit_gex_query_bound_nb(tm_, rank_, owner_, local_, size_, flags_);
+}
+
+/* ---- segment ---- */
+
+uintptr_t gasnet_getMaxLocalSegmentSize(void);
+uintptr_t gasnet_getMaxGlobalSegmentSize(void);
+int gex_Segment_Attach(gex_Segment_t *segment, gex_TM_t tm, uintptr_t size);
+gex_Client_t gex_Segment_QueryClient(gex_Segment_t segment);
+gex_Flags_t gex_Segment_QueryFlags(gex_Segment_t segment);
+void *gex_Segment_QueryAddr(gex_Segment_t segment);
+uintptr_t gex_Segment_QuerySize(gex_Segment_t segment);
+int gex_Segment_QueryBound(gex_TM_t tm, gex_Rank_t rank, void **owner, void **local, uintptr_t *size);
+void gex_Segment_SetCData(gex_Segment_t segment, const void *value);
+void *gex_Segment_QueryCData(gex_Segment_t segment);
+
+/* ---- team ---- */
+
+gex_Client_t gex_TM_QueryClient(gex_TM_t tm);
+gex_EP_t gex_TM_QueryEP(gex_TM_t tm);
+gex_Flags_t gex_TM_QueryFlags(gex_TM_t tm);
+gex_Rank_t gex_TM_QueryRank(gex_TM_t tm);
+gex_Rank_t gex_TM_QuerySize(gex_TM_t tm);
+void gex_TM_SetCData(gex_TM_t tm, const void *value);
+void *gex_TM_QueryCData(gex_TM_t tm);
+
+/* ---- active messages ---- */
+
+int gasnet_AMPoll(void);
+
+unsigned int gex_AM_MaxArgs(void);
+size_t gex_AM_LUBRequestMedium(void);
+size_t gex_AM_LUBReplyMedium(void);
+size_t gex_AM_LUBRequestLong(void);
+size_t gex_AM_LUBReplyLong(void);
+size_t gex_AM_MaxRequestMedium(gex_TM_t tm, gex_Rank_t rank, const gex_Event_t *local, gex_Flags_t flags,
+                               unsigned int nargs);
+size_t gex_AM_MaxReplyMedium(gex_TM_t tm, gex_Rank_t rank, const gex_Event_t *local, gex_Flags_t flags,
+                             unsigned int nargs);
+size_t gex_AM_MaxRequestLong(gex_TM_t tm, gex_Rank_t rank, const gex_Event_t *local, gex_Flags_t flags,
+                             unsigned int nargs);
+size_t gex_AM_MaxReplyLong(gex_TM_t tm, gex_Rank_t rank, const gex_Event_t *local, gex_Flags_t flags,
+                           unsigned int nargs);
+size_t gex_Token_MaxReplyMedium(gex_Token_t token, const gex_Event_t *local, gex_Flags_t flags, unsigned int nargs);
+size_t gex_Token_MaxReplyLong(gex_Token_t token, const gex_Event_t *local, gex_Flags_t flags, unsigned int nargs);
+
+gex_TI_t gex_Token_Info(gex_Token_t token, gex_Token_Info_t *info, gex_TI_t mask);
+
+CONDUIT_GEX_INLINE gex_AM_SrcDesc_t gex_AM_PrepareRequestMedium(gex_TM_t tm_, gex_Rank_t rank_, const void *client_,
+                                                                size_t least_, size_t most_, gex_Event_t *local_,
+                                                                gex_Flags_t flags_, unsigned int nargs_) {
+  (void)tm_;
+  (void)nargs_;
+  return conduit_gex_prepare_request(CONDUIT_GEX_REQUEST_MEDIUM, rank_, (void *)(uintptr_t)client_, least_, most_,
+                                     local_, flags_);
+}
+
+CONDUIT_GEX_INLINE gex_AM_SrcDesc_t gex_AM_PrepareReplyMedium(gex_Token_t token_, const void *client_, size_t least_,
+                                                              size_t most_, gex_Event_t *local_, gex_Flags_t flags_,
+                                                              unsigned int nargs_) {
+  (void)nargs_;
+  return conduit_gex_prepare_reply(CONDUIT_GEX_REPLY_MEDIUM, token_, (void *)(uintptr_t)client_, least_, most_,
+                                   local_, flags_);
+}
+
+CONDUIT_GEX_INLINE gex_AM_SrcDesc_t gex_AM_PrepareRequestLong(gex_TM_t tm_, gex_Rank_t rank_, const void *client_,
+                                                              size_t least_, size_t most_, void *destination_,
+                                                              gex_Event_t *local_, gex_Flags_t flags_,
+                                                              unsigned int nargs_) {
+  (void)tm_;
+  (void)destination_;
+  (void)nargs_;
+  return conduit_gex_prepare_request(CONDUIT_GEX_REQUEST_LONG, rank_, (void *)(uintptr_t)client_, least_, most_,
+                                     local_, flags_);
+}
+
+CONDUIT_GEX_INLINE gex_AM_SrcDesc_t gex_AM_PrepareReplyLong(gex_Token_t token_, const void *client_, size_t least_,
+                                                            size_t most_, void *destination_, gex_Event_t *local_,
+                                                            gex_Flags_t flags_, unsigned int nargs_) {
+  (void)destination_;
+  (void)nargs_;
+  return conduit_gex_prepare_reply(CONDUIT_GEX_REPLY_LONG, token_, (void *)(uintptr_t)client_, least_, most_, local_,
+                                   flags_);
+}
+
+void *gex_AM_SrcDescAddr(gex_AM_SrcDesc_t descriptor);
+size_t gex_AM_SrcDescSize(gex_AM_SrcDesc_t descriptor);
+
+CONDUIT_GEX_INLINE int gex_AM_CancelRequestMedium(gex_AM_SrcDesc_t descriptor_, gex_Flags_t flags_) {
+  (void)flags_;
+  return conduit_gex_cancel(CONDUIT_GEX_REQUEST_MEDIUM, descriptor_);
+}
+
+CONDUIT_GEX_INLINE int gex_AM_CancelRequestLong(gex_AM_SrcDesc_t descriptor_, gex_Flags_t flags_) {
+  (void)flags_;
+  return conduit_gex_cancel(CONDUIT_GEX_REQUEST_LONG, descriptor_);
+}
+
+CONDUIT_GEX_INLINE int gex_AM_CancelReplyMedium(gex_AM_SrcDesc_t descriptor_, gex_Flags_t flags_) {
+  (void)flags_;
+  return conduit_gex_cancel(CONDUIT_GEX_REPLY_MEDIUM, descriptor_);
+}
+
+CONDUIT_GEX_INLINE int gex_AM_CancelReplyLong(gex_AM_SrcDesc_t descriptor_, gex_Flags_t flags_) {
+  (void)flags_;
+  return conduit_gex_cancel(CONDUIT_GEX_REPLY_LONG, descriptor_);
+}
+
+/* ---- the system ---- */
+
+gex_Rank_t gex_System_QueryJobRank(void);
+gex_Rank_t gex_System_QueryJobSize(void);
+uint64_t gex_System_QueryMaxThreads(void);
+int gex_System_QueryHiddenAMConcurrencyLevel(void);
+void gex_System_QueryNbrhdInfo(gex_RankInfo_t **info, gex_Rank_t *count, gex_Rank_t *mine);
+void gex_System_QueryHostInfo(gex_RankInfo_t **info, gex_Rank_t *count, gex_Rank_t *mine);
+void gex_System_QueryMyPosition(gex_Rank_t *neighbourhoods, gex_Rank_t *neighbourhood, gex_Rank_t *hosts,
+                                gex_Rank_t *host);
+int gasnet_set_waitmode(int mode);
+
+#define GASNET_WAIT_SPIN 0
+#define GASNET_WAIT_BLOCK 1
+#define GASNET_WAIT_SPINBLOCK 2
+
+/* Polls until the condition holds, which handlers make true; waits in between as suits the host. */
+#define GASNET_BLOCKUNTIL(condition)                             \
+  do {                                                           \
+    uint64_t conduit_gex_waiter = 0;                             \
+    while (!(condition)) conduit_gex_wait_step(&conduit_gex_waiter); \
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);                     \
+  } while (0)
+
+/* ---- barriers ---- */
+
+#define GASNET_BARRIERFLAG_ANONYMOUS 1
+#define GASNET_BARRIERFLAG_MISMATCH 2
+#define GASNET_BARRIERFLAG_UNNAMED 4
+
+void gasnet_barrier_notify(int id, int flags);
+int gasnet_barrier_wait(int id, int flags);
+int gasnet_barrier_try(int id, int flags);
+int gasnet_barrier(int id, int flags);
+int gasnet_barrier_result(int *id);
+
+CONDUIT_GEX_INLINE gex_Event_t gex_Coll_BarrierNB(gex_TM_t tm_, gex_Flags_t flags_) {
+  return conduit_gex_barrier(tm_, flags_);
+}
+
+void gex_Coll_BarrierBlocking(gex_TM_t tm, gex_Flags_t flags);
+
+/* ---- flow control ---- */
+
+/* Credits for requests to a rank that are free now; how often a request to it had to wait for some; credits that it has
+ * taken back; credits in this rank's bank. */
+uint32_t gasnet_send_credits(gex_Rank_t peer);
+uint64_t gasnet_credit_stalls(gex_Rank_t peer);
+uint64_t gasnet_revoked_credits(gex_Rank_t peer);
+uint32_t gasnet_banked_credits(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
