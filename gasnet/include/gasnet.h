@@ -22,12 +22,6 @@ typedef struct {
   size_t len;
 } gasnet_memvec_t;
 
-/* Threads are found by the library, at no cost: the calls that pass their identity have nothing to pass. */
-typedef void *gasnet_threadinfo_t;
-#define GASNET_GET_THREADINFO() ((gasnet_threadinfo_t)NULL)
-#define GASNET_POST_THREADINFO(info) ((void)(info))
-#define GASNET_BEGIN_FUNCTION() ((void)0)
-
 #ifdef __cplusplus
 extern "C" {
 #endif

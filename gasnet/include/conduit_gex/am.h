@@ -134,25 +134,25 @@
     const gex_AM_Arg_t words_[] = {CONDUIT_GEX_WORDS_##n}; \
     (void)conduit_gex_commit(CONDUIT_GEX_REPLY_LONG, descriptor_, handler_, bytes_, destination_, 0, n, words_); \
   } \
-  CONDUIT_GEX_INLINE int gex_AM_CommitRequestMedium##n_v2( \
+  CONDUIT_GEX_INLINE int gex_AM_CommitRequestMedium##n##_v2( \
       gex_AM_SrcDesc_t descriptor_, gex_AM_Index_t handler_, size_t bytes_, gex_Flags_t flags_ \
       CONDUIT_GEX_PARAMETERS_##n) { \
     const gex_AM_Arg_t words_[] = {CONDUIT_GEX_WORDS_##n}; \
     return conduit_gex_commit(CONDUIT_GEX_REQUEST_MEDIUM, descriptor_, handler_, bytes_, NULL, flags_, n, words_); \
   } \
-  CONDUIT_GEX_INLINE int gex_AM_CommitRequestLong##n_v2( \
+  CONDUIT_GEX_INLINE int gex_AM_CommitRequestLong##n##_v2( \
       gex_AM_SrcDesc_t descriptor_, gex_AM_Index_t handler_, size_t bytes_, void *destination_, gex_Flags_t flags_ \
       CONDUIT_GEX_PARAMETERS_##n) { \
     const gex_AM_Arg_t words_[] = {CONDUIT_GEX_WORDS_##n}; \
     return conduit_gex_commit(CONDUIT_GEX_REQUEST_LONG, descriptor_, handler_, bytes_, destination_, flags_, n, words_); \
   } \
-  CONDUIT_GEX_INLINE int gex_AM_CommitReplyMedium##n_v2( \
+  CONDUIT_GEX_INLINE int gex_AM_CommitReplyMedium##n##_v2( \
       gex_AM_SrcDesc_t descriptor_, gex_AM_Index_t handler_, size_t bytes_, gex_Flags_t flags_ \
       CONDUIT_GEX_PARAMETERS_##n) { \
     const gex_AM_Arg_t words_[] = {CONDUIT_GEX_WORDS_##n}; \
     return conduit_gex_commit(CONDUIT_GEX_REPLY_MEDIUM, descriptor_, handler_, bytes_, NULL, flags_, n, words_); \
   } \
-  CONDUIT_GEX_INLINE int gex_AM_CommitReplyLong##n_v2( \
+  CONDUIT_GEX_INLINE int gex_AM_CommitReplyLong##n##_v2( \
       gex_AM_SrcDesc_t descriptor_, gex_AM_Index_t handler_, size_t bytes_, void *destination_, gex_Flags_t flags_ \
       CONDUIT_GEX_PARAMETERS_##n) { \
     const gex_AM_Arg_t words_[] = {CONDUIT_GEX_WORDS_##n}; \
