@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::settings::Report;
 use crate::{Bind, Launch};
@@ -96,7 +95,6 @@ pub fn main() -> ExitCode {
     if options.print_settings {
         return print_settings(&options);
     }
-    raise_descriptor_limit(options.ranks.unwrap_or(0).into());
     match launch(options).run() {
         Ok(outcome) => ExitCode::from(outcome.exit_code),
         Err(error) => {
@@ -160,24 +158,6 @@ fn launch(options: Options) -> Launch {
         .env
         .into_iter()
         .fold(launch, |launch, (name, value)| launch.env(name, value))
-}
-
-/// Many ranks take many descriptors: use all that the hard limit allows, if there is need.
-fn raise_descriptor_limit(ranks: u64) {
-    let limit = getrlimit(Resource::Nofile);
-    if limit
-        .current
-        .is_some_and(|current| current < 4 * ranks + 128)
-    {
-        // If it is refused, the job may still be small enough; if not, the error says so.
-        let _ = setrlimit(
-            Resource::Nofile,
-            Rlimit {
-                current: limit.maximum,
-                ..limit
-            },
-        );
-    }
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -2,9 +2,10 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::output::{LineSink, Output, Stream};
 use crate::{Error, Outcome, RunningJob, affinity, program};
@@ -27,6 +28,9 @@ pub enum Bind {
     None,
     /// Rank i on the i-th processor that the launcher may use, starting over when there are more ranks.
     Core,
+    /// Each rank on this many processors: rank 0 on the first ones that the launcher may use, rank 1 on the next, starting
+    /// over at the end.
+    Cores(NonZeroUsize),
 }
 
 /// A job to be started. See the [crate's documentation](crate) for what a rank finds and how a job ends.
@@ -34,6 +38,7 @@ pub enum Bind {
 pub struct Launch {
     pub(crate) ranks: usize,
     pub(crate) program: OsString,
+    pub(crate) arg0: Option<OsString>,
     pub(crate) args: Vec<OsString>,
     pub(crate) env: Vec<(OsString, OsString)>,
     pub(crate) bind: Bind,
@@ -64,6 +69,7 @@ impl Launch {
         Launch {
             ranks,
             program: program.as_ref().to_owned(),
+            arg0: None,
             args: Vec::new(),
             env: Vec::new(),
             bind: Bind::None,
@@ -77,6 +83,13 @@ impl Launch {
             prefix_output: false,
             sink: None,
         }
+    }
+
+    /// The name that the program finds as its first argument, which is not counted among its arguments. Default: as it was
+    /// given to [`new`](Self::new).
+    pub fn arg0(mut self, name: impl AsRef<OsStr>) -> Self {
+        self.arg0 = Some(name.as_ref().to_owned());
+        self
     }
 
     /// Adds arguments for the program.
@@ -149,8 +162,9 @@ impl Launch {
         self
     }
 
-    /// For a process that does nothing else: signals are caught and forwarded to the ranks, and descendants that left
-    /// their rank's process group are adopted and ended with the job. Default: no.
+    /// For a process that does nothing else: signals are caught and forwarded to the ranks, descendants that left their
+    /// rank's process group are adopted and ended with the job, and as many files may be open as the hard limit allows if
+    /// there are that many ranks. Default: no.
     pub fn own_process(mut self, own: bool) -> Self {
         self.own_process = own;
         self
@@ -176,6 +190,9 @@ impl Launch {
             None if self.prefix_output => Output::prefixed(),
             None => Output::Inherited,
         };
+        if self.own_process {
+            raise_descriptor_limit(self.ranks as u64);
+        }
         self.check(output.piped())?;
         let path = self
             .env
@@ -187,7 +204,7 @@ impl Launch {
         let file = program::find(&self.program, path.as_deref())?;
         let processors = match self.bind {
             Bind::None => Vec::new(),
-            Bind::Core => affinity::allowed()?,
+            Bind::Core | Bind::Cores(_) => affinity::allowed()?,
         };
         RunningJob::start(self, &file, &processors, output)
     }
@@ -216,5 +233,21 @@ impl Launch {
             }),
             _ => Ok(()),
         }
+    }
+}
+
+/// Many ranks take many descriptors: use all that the hard limit allows, if there is need.
+fn raise_descriptor_limit(ranks: u64) {
+    let limit = getrlimit(Resource::Nofile);
+    let needed = ranks.saturating_mul(4).saturating_add(128);
+    if limit.current.is_some_and(|current| current < needed) {
+        // If it is refused, the job may still be small enough; if not, the error says so.
+        let _ = setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current: limit.maximum,
+                ..limit
+            },
+        );
     }
 }

@@ -17,7 +17,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::control::Control;
 use crate::output::Source;
-use crate::{Error, Launch, Status, affinity, guard, program};
+use crate::{Bind, Error, Launch, Status, affinity, guard, program};
 
 /// A rank as its launcher has it.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub(crate) fn start(plan: &Plan<'_>, rank: usize, stdin: Stdio) -> Result<(Rank,
     let launch = plan.launch;
     let mut command = Command::new(plan.file);
     command
-        .arg0(&launch.program)
+        .arg0(launch.arg0.as_ref().unwrap_or(&launch.program))
         .args(&launch.args)
         .stdin(stdin)
         .process_group(0);
@@ -75,11 +75,15 @@ pub(crate) fn start(plan: &Plan<'_>, rank: usize, stdin: Stdio) -> Result<(Rank,
         command.stderr(write);
     }
 
+    let each = match launch.bind {
+        Bind::Cores(each) => each.get(),
+        Bind::None | Bind::Core => 1,
+    };
     let setup = Setup {
         launcher: getpid(),
         pmi: theirs.as_raw_fd(),
         guard: plan.guard,
-        processor: affinity::of_rank(plan.processors, rank).map(only),
+        processors: affinity::of_rank(plan.processors, rank, each),
     };
     // SAFETY: between fork and exec, `Setup::apply` makes system calls only: no allocation, no locks.
     unsafe { command.pre_exec(move || setup.apply()) };
@@ -135,18 +139,12 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((read, write))
 }
 
-fn only(processor: usize) -> CpuSet {
-    let mut set = CpuSet::new();
-    set.set(processor);
-    set
-}
-
 /// What the new process does to itself before it becomes the program.
 struct Setup {
     launcher: Pid,
     pmi: RawFd,
     guard: RawFd,
-    processor: Option<CpuSet>,
+    processors: Option<CpuSet>,
 }
 
 impl Setup {
@@ -166,8 +164,8 @@ impl Setup {
         };
         guard::enlist(guard);
         fcntl_setfd(pmi, FdFlags::empty())?;
-        if let Some(processor) = &self.processor {
-            sched_setaffinity(None, processor)?;
+        if let Some(processors) = &self.processors {
+            sched_setaffinity(None, processors)?;
         }
         Ok(())
     }

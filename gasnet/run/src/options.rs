@@ -1,0 +1,399 @@
+//! The command lines, as GASNet's READMEs document them.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::Path;
+
+/// The name that this launcher is called by.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Name {
+    /// `gasnetrun_<conduit>`, or `gasnetrun` for any.
+    Gasnetrun(Option<String>),
+    /// `amudprun`, for udp.
+    Amudprun,
+}
+
+/// What is asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    Job(Job),
+    Help,
+}
+
+/// A job to be started.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Job {
+    pub(crate) ranks: usize,
+    pub(crate) program: OsString,
+    pub(crate) arguments: Vec<OsString>,
+    /// Processors for each rank.
+    pub(crate) processors: Option<usize>,
+    pub(crate) verbose: bool,
+    /// Say what would be done, and do nothing.
+    pub(crate) test: bool,
+}
+
+/// A command line that can't be served.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("the number of ranks is missing: -n N (-h tells of all options)")]
+    NoRanks,
+    #[error("the program is missing (-h tells of all options)")]
+    NoProgram,
+    #[error("option {0} is unknown (-h tells of all options)")]
+    Unknown(String),
+    #[error("option {0} wants a value")]
+    NoValue(&'static str),
+    #[error("{option} {value}: {accepted} is wanted")]
+    Value {
+        option: &'static str,
+        value: String,
+        accepted: &'static str,
+    },
+    #[error("-N {0}: this version runs the ranks of one host, so 1 is all that there is")]
+    Hosts(usize),
+    #[error(
+        "{origin} {value}: ranks are started by this launcher itself, on this host; {accepted} is all that there is"
+    )]
+    Spawner {
+        origin: String,
+        value: String,
+        accepted: &'static str,
+    },
+    #[error(
+        "{program:?} is compiled for conduit {conduit}: gasnetrun_{conduit} or conduit-run starts it"
+    )]
+    OtherConduit { program: OsString, conduit: String },
+}
+
+/// A number of ranks or processors.
+const NUMBER: &str = "a number from 1 to 65535";
+
+impl Name {
+    pub(crate) fn new(program: &OsStr) -> Self {
+        let name = Path::new(program)
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy();
+        match name.strip_prefix("gasnetrun_") {
+            _ if name == "amudprun" => Name::Amudprun,
+            Some(conduit) if !conduit.is_empty() => Name::Gasnetrun(Some(conduit.to_owned())),
+            _ => Name::Gasnetrun(None),
+        }
+    }
+
+    /// The conduit whose programs are started: not for the names that mean any.
+    pub(crate) fn conduit(&self) -> Option<&str> {
+        match self {
+            Name::Amudprun => Some("udp"),
+            Name::Gasnetrun(conduit) => conduit.as_deref().filter(|conduit| *conduit != "conduit"),
+        }
+    }
+
+    pub(crate) fn help(&self) -> String {
+        let options = match self {
+            Name::Amudprun => AMUDPRUN,
+            Name::Gasnetrun(_) => GASNETRUN,
+        };
+        format!(
+            "Starts the ranks of a program on this host; its exit code is the job's.\n\n\
+             Usage: {self} -n N [options] [--] PROGRAM [ARGUMENTS]\n\n{options}\n\
+             conduit-run has more options: prefixes for output, time limits, settings.\n"
+        )
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Name::Amudprun => f.write_str("amudprun"),
+            Name::Gasnetrun(None) => f.write_str("gasnetrun"),
+            Name::Gasnetrun(Some(conduit)) => write!(f, "gasnetrun_{conduit}"),
+        }
+    }
+}
+
+const GASNETRUN: &str = "  \
+  -n N, -np N      number of ranks
+  -N 1             number of hosts: 1 is all that this version has
+  -c N             bind each rank to N processors, the next ones for each rank
+  -E VAR,VAR...    variables to pass on: accepted, all are passed on
+  -v               tell what is done, and each start and end of a rank
+  -t               tell what would be done, and do nothing
+  -k               as -v (there are no temporary files to keep)
+  -spawner=NAME    fork or pmi, both of which mean this launcher; also GASNET_<CONDUIT>_SPAWNER
+  -h               this text
+";
+
+const AMUDPRUN: &str = "  \
+  -n N, -np N      number of ranks
+  -spawn L         how ranks are started: L, on this host, is all that there is; also GASNET_SPAWNFN
+  -v               tell what is done, and each start and end of a rank
+  -h               this text
+";
+
+impl fmt::Display for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ranks of {:?}", self.ranks, self.program)?;
+        self.arguments
+            .iter()
+            .try_for_each(|argument| write!(f, " {argument:?}"))?;
+        match self.processors {
+            Some(each) => write!(
+                f,
+                ", each on {each} processors of its own as far as there are"
+            ),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Reads a command line without its first word. `variable` looks up the environment.
+pub(crate) fn parse(
+    name: &Name,
+    arguments: impl IntoIterator<Item = OsString>,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<Request, Error> {
+    let gasnetrun = matches!(name, Name::Gasnetrun(_));
+    let mut arguments = arguments.into_iter();
+    let (mut ranks, mut processors, mut verbose, mut test) = (None, None, false, false);
+    let mut spawner = None;
+    let program = loop {
+        let Some(word) = arguments.next() else {
+            return Err(if ranks.is_none() {
+                Error::NoRanks
+            } else {
+                Error::NoProgram
+            });
+        };
+        let mut value = |option| arguments.next().ok_or(Error::NoValue(option));
+        match &*word.to_string_lossy() {
+            "--" => break value("--").map_err(|_| Error::NoProgram)?,
+            "-h" | "-help" | "--help" => return Ok(Request::Help),
+            "-v" => verbose = true,
+            "-n" | "-np" => ranks = Some(number("-n", &value("-n")?)?),
+            "-spawn" if !gasnetrun => spawner = Some(("-spawn".to_owned(), value("-spawn")?)),
+            "-N" if gasnetrun => match number("-N", &value("-N")?)? {
+                1 => {}
+                hosts => return Err(Error::Hosts(hosts)),
+            },
+            "-c" if gasnetrun => processors = Some(number("-c", &value("-c")?)?),
+            "-E" if gasnetrun => names(&value("-E")?)?,
+            "-k" if gasnetrun => verbose = true,
+            "-t" if gasnetrun => (verbose, test) = (true, true),
+            "-spawner" if gasnetrun => spawner = Some(("-spawner".to_owned(), value("-spawner")?)),
+            option if gasnetrun && option.starts_with("-spawner=") => {
+                spawner = Some(("-spawner".to_owned(), option["-spawner=".len()..].into()));
+            }
+            option if option.starts_with('-') => return Err(Error::Unknown(option.to_owned())),
+            _ => break word,
+        }
+    };
+    // What the command line says comes before what the environment says.
+    let spawner = spawner.or_else(|| {
+        let origin = match name {
+            Name::Amudprun => "GASNET_SPAWNFN".to_owned(),
+            Name::Gasnetrun(conduit) => {
+                format!("GASNET_{}_SPAWNER", conduit.as_ref()?.to_uppercase())
+            }
+        };
+        let value = variable(&origin).filter(|value| !value.is_empty())?;
+        Some((origin + "=", value))
+    });
+    if let Some((origin, value)) = spawner {
+        check_spawner(gasnetrun, origin, &value.to_string_lossy())?;
+    }
+    Ok(Request::Job(Job {
+        ranks: ranks.ok_or(Error::NoRanks)?,
+        program,
+        arguments: arguments.collect(),
+        processors,
+        verbose,
+        test,
+    }))
+}
+
+fn check_spawner(gasnetrun: bool, origin: String, value: &str) -> Result<(), Error> {
+    let (known, accepted): (&[&str], _) = if gasnetrun {
+        (&["fork", "pmi"], "fork or pmi")
+    } else {
+        (&["l"], "L")
+    };
+    if known.contains(&&*value.to_lowercase()) {
+        return Ok(());
+    }
+    Err(Error::Spawner {
+        origin,
+        value: value.to_owned(),
+        accepted,
+    })
+}
+
+fn number(option: &'static str, value: &OsStr) -> Result<usize, Error> {
+    match value.to_string_lossy().parse() {
+        Ok(number @ 1..=0xffff) => Ok(number),
+        _ => Err(Error::Value {
+            option,
+            value: value.to_string_lossy().into_owned(),
+            accepted: NUMBER,
+        }),
+    }
+}
+
+/// All variables are passed on, so a list of them has nothing to do; but a list that is none is a mistake.
+fn names(value: &OsStr) -> Result<(), Error> {
+    let value = value.to_string_lossy();
+    if value
+        .split(',')
+        .all(|name| !name.is_empty() && !name.contains(['=', ' ']))
+    {
+        return Ok(());
+    }
+    Err(Error::Value {
+        option: "-E",
+        value: value.into_owned(),
+        accepted: "a list of variables' names with commas between",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn smp() -> Name {
+        Name::new(OsStr::new("/usr/bin/gasnetrun_smp"))
+    }
+
+    fn amudprun() -> Name {
+        Name::new(OsStr::new("amudprun"))
+    }
+
+    fn line(name: &Name, line: &str) -> Result<Request, Error> {
+        parse(name, line.split_whitespace().map(OsString::from), |_| None)
+    }
+
+    fn job(name: &Name, text: &str) -> Job {
+        match line(name, text) {
+            Ok(Request::Job(job)) => job,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_name_says_which_launcher_it_is() {
+        assert_eq!(
+            (smp().to_string().as_str(), smp().conduit()),
+            ("gasnetrun_smp", Some("smp"))
+        );
+        assert_eq!(
+            (amudprun().to_string().as_str(), amudprun().conduit()),
+            ("amudprun", Some("udp"))
+        );
+        for (name, shown) in [
+            ("gasnetrun", "gasnetrun"),
+            ("gasnetrun_", "gasnetrun"),
+            ("", "gasnetrun"),
+            ("x", "gasnetrun"),
+            ("gasnetrun_conduit", "gasnetrun_conduit"),
+        ] {
+            let name = Name::new(OsStr::new(name));
+            assert_eq!((name.to_string().as_str(), name.conduit()), (shown, None));
+        }
+    }
+
+    #[test]
+    fn options_end_at_the_program() {
+        let got = job(&smp(), "-n 4 -v prog -n 7 -t -- x");
+        assert_eq!((got.ranks, got.verbose, got.test), (4, true, false));
+        assert_eq!(got.program, "prog");
+        assert_eq!(got.arguments, ["-n", "7", "-t", "--", "x"]);
+        let got = job(&smp(), "-np 2 -- -prog x");
+        assert_eq!(
+            (got.ranks, got.program, got.arguments),
+            (2, "-prog".into(), vec!["x".into()])
+        );
+    }
+
+    #[test]
+    fn all_documented_options_are_taken() {
+        let got = job(&smp(), "-N 1 -n 3 -c 2 -E A,B -k -t -spawner=fork prog");
+        assert_eq!(
+            (got.ranks, got.processors, got.verbose, got.test),
+            (3, Some(2), true, true)
+        );
+        assert_eq!(job(&smp(), "-spawner PMI -n 1 prog").ranks, 1);
+        let got = job(&amudprun(), "-np 5 -spawn L -v prog x");
+        assert_eq!(
+            (got.ranks, got.verbose, got.arguments),
+            (5, true, vec!["x".into()])
+        );
+        for help in ["-h", "-help", "-n 3 --help prog"] {
+            assert_eq!(line(&smp(), help), Ok(Request::Help));
+            assert_eq!(line(&amudprun(), help), Ok(Request::Help));
+        }
+        for name in [smp(), amudprun()] {
+            assert!(name.help().contains(&format!("{name} -n N")));
+        }
+    }
+
+    #[test]
+    fn wrong_values_are_refused_and_named() {
+        for (text, part) in [
+            ("", "number of ranks is missing"),
+            ("prog", "number of ranks is missing"),
+            ("-n 4", "program is missing"),
+            ("-n 4 --", "program is missing"),
+            ("-n", "-n wants a value"),
+            ("-n 0 prog", "-n 0: a number"),
+            ("-n -3 prog", "-n -3: a number"),
+            ("-n four prog", "-n four: a number"),
+            ("-n 65536 prog", "-n 65536: a number"),
+            ("-n 4 -N 2 prog", "-N 2: this version"),
+            ("-n 4 -c 0 prog", "-c 0: a number"),
+            ("-n 4 -E A,,B prog", "-E A,,B: a list"),
+            ("-n 4 -E A=B prog", "-E A=B: a list"),
+            (
+                "-n 4 -spawner=ssh prog",
+                "-spawner ssh: ranks are started by this launcher",
+            ),
+            ("-n 4 -x prog", "option -x is unknown"),
+            ("-n 4 -spawn L prog", "option -spawn is unknown"),
+        ] {
+            let error = line(&smp(), text).unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+        let error = line(&amudprun(), "-np 2 -spawn S prog")
+            .unwrap_err()
+            .to_string();
+        assert!(error.starts_with("-spawn S: ranks are started"), "{error}");
+        assert!(line(&amudprun(), "-np 2 -t prog").is_err());
+    }
+
+    #[test]
+    fn the_environment_may_ask_for_a_spawner() {
+        let with = |name: &Name, line: &str, variable: &'static str, value: &'static str| {
+            let words = line.split_whitespace().map(OsString::from);
+            parse(name, words, move |asked| {
+                (asked == variable).then(|| value.into())
+            })
+        };
+        let error = with(&smp(), "-n 2 prog", "GASNET_SMP_SPAWNER", "mpi").unwrap_err();
+        assert!(
+            error.to_string().starts_with("GASNET_SMP_SPAWNER= mpi: "),
+            "{error}"
+        );
+        assert!(
+            with(
+                &smp(),
+                "-n 2 -spawner=fork prog",
+                "GASNET_SMP_SPAWNER",
+                "mpi"
+            )
+            .is_ok()
+        );
+        assert!(with(&smp(), "-n 2 prog", "GASNET_SMP_SPAWNER", "").is_ok());
+        assert!(with(&smp(), "-n 2 prog", "GASNET_OFI_SPAWNER", "ssh").is_ok());
+        assert!(with(&amudprun(), "-n 2 prog", "GASNET_SPAWNFN", "S").is_err());
+        assert!(with(&amudprun(), "-n 2 prog", "GASNET_SPAWNFN", "L").is_ok());
+    }
+}

@@ -1,0 +1,166 @@
+//! What cargo builds.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+use super::{Mode, command};
+
+/// Cargo, in this workspace.
+#[derive(Debug)]
+pub(super) struct Cargo {
+    program: OsString,
+    root: PathBuf,
+}
+
+/// A library as cargo has built it.
+#[derive(Debug)]
+pub(super) struct Library {
+    pub(super) archive: PathBuf,
+    pub(super) shared: PathBuf,
+}
+
+/// The programs that start jobs.
+#[derive(Debug)]
+pub(super) struct Launchers {
+    pub(super) conduit_run: PathBuf,
+    pub(super) gasnetrun: PathBuf,
+}
+
+/// Of cargo's messages, the one that says what it has built.
+#[derive(Debug, Deserialize)]
+struct Message {
+    reason: String,
+    target: Option<Target>,
+    #[serde(default)]
+    filenames: Vec<PathBuf>,
+    executable: Option<PathBuf>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Target {
+    name: String,
+}
+
+impl Cargo {
+    pub(super) fn new() -> Self {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        Cargo {
+            // Set by cargo for what it runs.
+            program: std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()),
+            root: root.parent().unwrap_or(root).to_owned(),
+        }
+    }
+
+    /// The workspace's folder.
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The C library of a threading mode, static and shared.
+    pub(super) fn gasnet(&self, mode: Mode, profile: &str, soname: &str) -> Result<Library> {
+        let features: &[&str] = match mode {
+            Mode::Seq => &[],
+            Mode::Parsync => &["--features", "parsync"],
+            Mode::Par => &["--features", "par"],
+        };
+        self.library("gasnet", features, profile, soname)
+    }
+
+    /// The library of the portable tools.
+    pub(super) fn tools(&self, profile: &str, soname: &str) -> Result<Library> {
+        self.library("gasnet-tools", &[], profile, soname)
+    }
+
+    fn library(
+        &self,
+        package: &str,
+        features: &[&str],
+        profile: &str,
+        soname: &str,
+    ) -> Result<Library> {
+        let mut command = self.command("rustc", profile);
+        command
+            .args([
+                "--package",
+                package,
+                "--lib",
+                "--crate-type",
+                "cdylib,staticlib",
+            ])
+            .args(features)
+            .args(["--", "-C", &format!("link-arg=-Wl,-soname,{soname}")]);
+        let name = package.replace('-', "_");
+        let messages = messages(&mut command)?;
+        let files = messages
+            .iter()
+            .filter(|message| message.is_target(&name))
+            .flat_map(|message| &message.filenames);
+        let find = |extension: &str| {
+            files
+                .clone()
+                .find(|file| file.extension().is_some_and(|found| found == extension))
+                .cloned()
+                .with_context(|| format!("cargo built no {extension} of {package}"))
+        };
+        Ok(Library {
+            archive: find("a")?,
+            shared: find("so")?,
+        })
+    }
+
+    /// The launchers.
+    pub(super) fn launchers(&self, profile: &str) -> Result<Launchers> {
+        let mut command = self.command("build", profile);
+        command.args(["--package", "conduit-run", "--bin", "conduit-run"]);
+        command.args(["--package", "gasnetrun", "--bin", "gasnetrun"]);
+        let messages = messages(&mut command)?;
+        let find = |name: &str| {
+            messages
+                .iter()
+                .filter(|message| message.is_target(name))
+                .find_map(|message| message.executable.clone())
+                .with_context(|| format!("cargo built no program {name}"))
+        };
+        Ok(Launchers {
+            conduit_run: find("conduit-run")?,
+            gasnetrun: find("gasnetrun")?,
+        })
+    }
+
+    fn command(&self, task: &str, profile: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        command.current_dir(&self.root).args([
+            task,
+            "--message-format",
+            "json-render-diagnostics",
+            "--profile",
+            profile,
+        ]);
+        command
+    }
+}
+
+impl Message {
+    fn is_target(&self, name: &str) -> bool {
+        self.reason == "compiler-artifact"
+            && self
+                .target
+                .as_ref()
+                .is_some_and(|target| target.name == name)
+    }
+}
+
+fn messages(command: &mut Command) -> Result<Vec<Message>> {
+    let lines = command::output(command)?;
+    lines
+        .lines()
+        .map(|line| {
+            serde_json::from_str(line)
+                .with_context(|| format!("a message of cargo is not understood: {line}"))
+        })
+        .collect()
+}

@@ -1,0 +1,50 @@
+//! Running programs, with errors that name them.
+
+use std::process::{Command, Output, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// The command line, as it would be typed where nothing needs quotes.
+fn line(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
+}
+
+/// Runs a command and returns what it wrote to standard output; its standard error is this process's.
+pub(super) fn output(command: &mut Command) -> Result<String> {
+    let Output { status, stdout, .. } = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("`{}` can't be started", line(command)))?;
+    if !status.success() {
+        bail!("`{}` failed: {status}", line(command));
+    }
+    String::from_utf8(stdout).with_context(|| format!("`{}` wrote no UTF-8", line(command)))
+}
+
+/// Runs a command that writes nothing of interest.
+pub(super) fn run(command: &mut Command) -> Result<()> {
+    output(command).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_name_the_command() {
+        let error = run(Command::new("sh").args(["-c", "exit 3"])).unwrap_err();
+        assert_eq!(
+            format!("{error:#}"),
+            "`sh -c exit 3` failed: exit status: 3"
+        );
+        let error = run(&mut Command::new("/no/such/program")).unwrap_err();
+        assert!(
+            format!("{error:#}").starts_with("`/no/such/program` can't be started: "),
+            "{error:#}"
+        );
+        assert_eq!(output(Command::new("echo").arg("x")).unwrap(), "x\n");
+    }
+}

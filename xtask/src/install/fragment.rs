@@ -1,0 +1,50 @@
+//! Make fragments: `include/<c>-conduit/<c>-<mode>.mak` and `include/gasnet_tools-<mode>.mak`.
+
+use super::settings::Variables;
+
+/// Flags that a user gives on make's command line, after those that are ours; GASNet's README promises them.
+const MANUAL: [(&str, &str); 7] = [
+    ("GASNET_DEFINES", "MANUAL_DEFINES"),
+    ("GASNET_CFLAGS", "MANUAL_CFLAGS"),
+    ("GASNET_CXXFLAGS", "MANUAL_CXXFLAGS"),
+    ("GASNET_LDFLAGS", "MANUAL_LDFLAGS"),
+    ("GASNET_LIBS", "MANUAL_LIBS"),
+    ("GASNETTOOLS_CFLAGS", "MANUAL_CFLAGS"),
+    ("GASNETTOOLS_CXXFLAGS", "MANUAL_CXXFLAGS"),
+];
+
+/// The text of a fragment that lies `depth` folders below the prefix.
+pub(super) fn text(what: &str, depth: usize, variables: &Variables) -> String {
+    let up = vec![".."; depth].join("/");
+    let mut text = format!(
+        "\
+# {what}, for makefiles: include this file and use the variables below.
+# The prefix is where this file lies, so it may be moved. Programs are linked with the static library, unless
+# CONDUIT_SHARED is set (in the makefile before the include, on make's command line, or in the environment).
+
+CONDUIT_PREFIX := $(abspath $(dir $(lastword $(MAKEFILE_LIST)))/{up})
+CONDUIT_INCLUDEDIR := $(CONDUIT_PREFIX)/include
+ifdef CONDUIT_SHARED
+CONDUIT_LIBDIR := $(CONDUIT_PREFIX)/lib/shared
+CONDUIT_RPATH := -Wl,-rpath,$(CONDUIT_LIBDIR)
+else
+CONDUIT_LIBDIR := $(CONDUIT_PREFIX)/lib
+CONDUIT_RPATH :=
+endif
+
+"
+    );
+    for (name, value) in variables {
+        text += name;
+        text += " =";
+        if !value.is_empty() {
+            text += " ";
+            text += value;
+        }
+        if let Some((_, manual)) = MANUAL.iter().find(|(ours, _)| ours == name) {
+            text += &format!(" $({manual})");
+        }
+        text += "\n";
+    }
+    text
+}

@@ -1,0 +1,234 @@
+//! `cargo xtask install`: the C library, its headers, what build systems read, and its launchers, under one prefix.
+//!
+//! - [`build`]: what cargo builds;
+//! - [`archive`]: from cargo's static library to one that shows C's symbols only;
+//! - [`variant`]: what one build (optimised or debug) lays out;
+//! - [`fragment`], [`package`], [`header`]: the texts that build systems and the compiler read;
+//! - [`files`]: writing under the prefix so that installing again changes nothing;
+//! - [`command`]: running programs, with errors that name them.
+
+mod archive;
+mod build;
+mod command;
+mod files;
+mod fragment;
+mod header;
+mod package;
+mod settings;
+mod variant;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, ValueEnum};
+
+use build::Cargo;
+use settings::{Compilers, Release};
+use variant::{Kind, Variant};
+
+/// Build the C library and lay it out under a prefix
+///
+/// PREFIX/include, lib and bin hold the optimised build, PREFIX/debug/include, lib and bin one with checks. Installing again
+/// replaces what has changed and leaves other modes and conduits alone.
+#[derive(Debug, Clone, Args)]
+pub struct Install {
+    /// Where to install. It may be moved afterwards: nothing in it holds its path
+    #[arg(long, value_name = "DIR")]
+    pub prefix: PathBuf,
+
+    /// Threading modes, with commas between
+    #[arg(long = "mode", value_name = "MODE", value_enum, value_delimiter = ',', default_values_t = [Mode::Seq, Mode::Parsync, Mode::Par])]
+    pub modes: Vec<Mode>,
+
+    /// Conduit names, with commas between
+    #[arg(long = "conduit", value_name = "NAME", value_enum, value_delimiter = ',', default_values_t = [Conduit::Smp, Conduit::Udp, Conduit::Ofi, Conduit::Conduit])]
+    pub conduits: Vec<Conduit>,
+
+    /// Only the debug build
+    #[arg(long, conflicts_with = "no_debug")]
+    pub debug_only: bool,
+
+    /// Only the optimised build
+    #[arg(long)]
+    pub no_debug: bool,
+
+    /// Cargo's profile for the optimised build
+    #[arg(long, value_name = "NAME", default_value = "release")]
+    pub profile: String,
+
+    /// Cargo's profile for the debug build; it must have debug assertions
+    #[arg(long, value_name = "NAME", default_value = "dev")]
+    pub debug_profile: String,
+
+    /// The C compiler that make fragments and pkg-config files name [default: $CC, or cc]
+    #[arg(long, value_name = "PROGRAM")]
+    pub cc: Option<String>,
+
+    /// The C++ compiler that they name [default: $CXX, or c++]
+    #[arg(long, value_name = "PROGRAM")]
+    pub cxx: Option<String>,
+}
+
+/// A threading mode of GASNet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// One thread.
+    Seq,
+    /// Several threads, one of them inside the library at a time.
+    Parsync,
+    /// Several threads.
+    Par,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mode::Seq => "seq",
+            Mode::Parsync => "parsync",
+            Mode::Par => "par",
+        })
+    }
+}
+
+/// A conduit name that build systems know. All are the same library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Conduit {
+    /// Shared memory.
+    Smp,
+    /// Datagrams.
+    Udp,
+    /// Libfabric.
+    Ofi,
+    /// Everything, chosen at run time.
+    Conduit,
+}
+
+impl fmt::Display for Conduit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Conduit::Smp => "smp",
+            Conduit::Udp => "udp",
+            Conduit::Ofi => "ofi",
+            Conduit::Conduit => "conduit",
+        })
+    }
+}
+
+impl Install {
+    /// The defaults of the command line.
+    pub fn new(prefix: impl Into<PathBuf>) -> Self {
+        Install {
+            prefix: prefix.into(),
+            modes: vec![Mode::Seq, Mode::Parsync, Mode::Par],
+            conduits: vec![Conduit::Smp, Conduit::Udp, Conduit::Ofi, Conduit::Conduit],
+            debug_only: false,
+            no_debug: false,
+            profile: "release".to_owned(),
+            debug_profile: "dev".to_owned(),
+            cc: None,
+            cxx: None,
+        }
+    }
+
+    /// Builds and installs.
+    ///
+    /// # Errors
+    /// The prefix has characters that make or pkg-config can't take, a program that is called fails (the error has its
+    /// command line), or a file can't be written.
+    pub fn run(&self) -> Result<()> {
+        let prefix = std::path::absolute(&self.prefix)
+            .with_context(|| format!("--prefix {}", self.prefix.display()))?;
+        check(&prefix)?;
+        let cargo = Cargo::new();
+        let release = Release::read(cargo.root())?;
+        let compilers = Compilers::new(self.cc.as_deref(), self.cxx.as_deref());
+
+        let optimised = (!self.debug_only).then_some((Kind::Optimised, self.profile.as_str()));
+        let debug = (!self.no_debug).then_some((Kind::Debug, self.debug_profile.as_str()));
+        let builds: Vec<_> = optimised.into_iter().chain(debug).collect();
+
+        let launchers = cargo.launchers(builds[0].1)?;
+        variant::install_launchers(&prefix, &launchers, &self.conduits, !self.no_debug)?;
+        for (kind, profile) in builds {
+            let prefix = match kind {
+                Kind::Optimised => prefix.clone(),
+                Kind::Debug => prefix.join("debug"),
+            };
+            Variant {
+                kind,
+                profile,
+                prefix: &prefix,
+                modes: &self.modes,
+                conduits: &self.conduits,
+                release: &release,
+                compilers: &compilers,
+            }
+            .install(&cargo)?;
+        }
+        Ok(())
+    }
+}
+
+/// Make splits values at blanks and takes `#` and `$` for itself, pkg-config and shells take quotes; clients put the values
+/// through all three.
+fn check(prefix: &Path) -> Result<()> {
+    let text = prefix
+        .to_str()
+        .with_context(|| format!("--prefix {}: not UTF-8", prefix.display()))?;
+    let odd = text
+        .chars()
+        .find(|c| c.is_whitespace() || "#$%&\"'`\\;|<>()*?[]{}~:".contains(*c));
+    ensure!(
+        odd.is_none(),
+        "--prefix {text:?} has the character {:?}, which make, pkg-config or the makefiles that use them can't take",
+        odd.unwrap_or_default()
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        install: Install,
+    }
+
+    fn parse(args: &[&str]) -> Result<Install, clap::Error> {
+        Line::try_parse_from(std::iter::once(&"install").chain(args)).map(|line| line.install)
+    }
+
+    #[test]
+    fn the_command_lines_defaults_are_those_of_the_library() {
+        let (line, library) = (parse(&["--prefix", "/p"]).unwrap(), Install::new("/p"));
+        assert_eq!(format!("{line:?}"), format!("{library:?}"));
+    }
+
+    #[test]
+    fn modes_and_conduits_are_lists() {
+        let install = parse(&["--prefix", "p", "--mode", "seq,par", "--conduit", "smp"]).unwrap();
+        assert_eq!(install.modes, [Mode::Seq, Mode::Par]);
+        assert_eq!(install.conduits, [Conduit::Smp]);
+    }
+
+    #[test]
+    fn bad_input_is_refused() {
+        for args in [
+            &[][..],
+            &["--prefix", "p", "--mode", "fast"],
+            &["--prefix", "p", "--conduit", "mpi"],
+            &["--prefix", "p", "--mode", ""],
+            &["--prefix", "p", "--debug-only", "--no-debug"],
+        ] {
+            assert!(parse(args).is_err(), "{args:?}");
+        }
+        for prefix in ["/a b", "/a$b", "/a#b", "/a\"b", "/a:b", "/a%b"] {
+            assert!(check(Path::new(prefix)).is_err(), "{prefix}");
+        }
+        assert!(check(Path::new("/opt/conduit-0.1_x+y")).is_ok());
+    }
+}

@@ -1,0 +1,62 @@
+//! pkg-config files: `gasnet-<c>-<mode>.pc` and `gasnet_tools-<mode>.pc`, in `lib/pkgconfig` for the static libraries and in
+//! `lib/shared/pkgconfig` for the shared ones.
+
+use super::settings::Variables;
+
+/// A package's file.
+pub(super) struct Package<'a> {
+    pub(super) name: &'a str,
+    pub(super) description: &'a str,
+    pub(super) version: &'a str,
+    /// The variables' common beginning: `GASNET` or `GASNETTOOLS`.
+    pub(super) family: &'a str,
+    pub(super) variables: &'a Variables,
+    pub(super) shared: bool,
+}
+
+impl Package<'_> {
+    /// Its text. The prefix is where the file lies, so it may be moved.
+    pub(super) fn text(&self) -> String {
+        let Package {
+            name,
+            description,
+            version,
+            family,
+            ..
+        } = self;
+        let (up, lib) = if self.shared {
+            ("../../..", "lib/shared")
+        } else {
+            ("../..", "lib")
+        };
+        let mut text = format!(
+            "\
+prefix=${{pcfiledir}}/{up}
+exec_prefix=${{prefix}}
+bindir=${{prefix}}/bin
+includedir=${{prefix}}/include
+libdir=${{prefix}}/{lib}
+
+CONDUIT_INCLUDEDIR=${{includedir}}
+CONDUIT_LIBDIR=${{libdir}}
+"
+        );
+        text += if self.shared {
+            "CONDUIT_RPATH=-Wl,-rpath,${libdir}\n"
+        } else {
+            "CONDUIT_RPATH=\n"
+        };
+        for (name, value) in self.variables {
+            text += &format!("{name}={value}\n");
+        }
+        text + &format!(
+            "
+Name: {name}
+Description: {description}
+Version: {version}
+Cflags: ${{{family}_CPPFLAGS}} ${{{family}_CFLAGS}}
+Libs: ${{{family}_LDFLAGS}} ${{{family}_LIBS}}
+"
+        )
+    }
+}

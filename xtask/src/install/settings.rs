@@ -1,0 +1,249 @@
+//! What the texts that build systems read are made of.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::variant::Kind;
+use super::{Conduit, Mode};
+
+/// The release of GASNet-EX whose interface is installed, as `gasnet_config.h` has it.
+#[derive(Debug)]
+pub(super) struct Release {
+    pub(super) version: String,
+    /// Conduit's own version, for the shared libraries' names.
+    pub(super) own: Version,
+}
+
+/// A version of this package.
+#[derive(Debug)]
+pub(super) struct Version {
+    major: &'static str,
+    minor: &'static str,
+    patch: &'static str,
+}
+
+impl Release {
+    pub(super) fn read(root: &Path) -> Result<Self> {
+        let path = root.join("gasnet/include/gasnet_config.h");
+        let text =
+            fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        let part = |name: &str| {
+            let name = format!("GASNET_RELEASE_VERSION_{name}");
+            text.lines()
+                .find_map(|line| {
+                    line.strip_prefix("#define ")?
+                        .strip_prefix(&*name)?
+                        .trim()
+                        .parse::<u32>()
+                        .ok()
+                })
+                .with_context(|| format!("{} has no number {name}", path.display()))
+        };
+        Ok(Release {
+            version: format!("{}.{}.{}", part("MAJOR")?, part("MINOR")?, part("PATCH")?),
+            own: Version {
+                major: env!("CARGO_PKG_VERSION_MAJOR"),
+                minor: env!("CARGO_PKG_VERSION_MINOR"),
+                patch: env!("CARGO_PKG_VERSION_PATCH"),
+            },
+        })
+    }
+}
+
+impl Version {
+    /// What programs are bound to: the part of the version whose change may break them, which before 1.0 is two numbers.
+    pub(super) fn abi(&self) -> String {
+        match self.major {
+            "0" => format!("0.{}", self.minor),
+            major => major.to_owned(),
+        }
+    }
+
+    pub(super) fn full(&self) -> String {
+        format!("{}.{}.{}", self.major, self.minor, self.patch)
+    }
+}
+
+/// The compilers that clients are to use.
+#[derive(Debug)]
+pub(super) struct Compilers {
+    pub(super) c: String,
+    pub(super) cxx: String,
+}
+
+impl Compilers {
+    pub(super) fn new(c: Option<&str>, cxx: Option<&str>) -> Self {
+        let choose = |given: Option<&str>, variable: &str, default: &str| {
+            let variable = || {
+                std::env::var(variable)
+                    .ok()
+                    .filter(|value| !value.trim().is_empty())
+            };
+            given
+                .map(str::to_owned)
+                .or_else(variable)
+                .unwrap_or_else(|| default.to_owned())
+        };
+        Compilers {
+            c: choose(c, "CC", "cc"),
+            cxx: choose(cxx, "CXX", "c++"),
+        }
+    }
+}
+
+/// A list of names and values. Values refer to others as `${NAME}`, which make and pkg-config both understand.
+pub(super) type Variables = Vec<(&'static str, String)>;
+
+/// System libraries that Rust's standard library needs, for systems on which they are not in the C library.
+const SYSTEM_LIBRARIES: &str = "-lpthread -lrt -ldl -lm";
+
+/// The variables that GASNet's README documents, and those that real build systems read besides. `GASNET_INCLUDEDIR`,
+/// `GASNET_LIBDIR` and `GASNET_RPATH` have to be defined before.
+pub(super) fn gasnet(kind: Kind, mode: Mode, conduit: Conduit, compilers: &Compilers) -> Variables {
+    let thread = mode.to_string().to_uppercase();
+    let network = conduit.to_string().to_uppercase();
+    let threads = if mode == Mode::Seq {
+        ""
+    } else {
+        " -D_REENTRANT"
+    };
+    let pthread = if mode == Mode::Seq { "" } else { "-pthread" }.to_owned();
+    let spawner = if conduit == Conduit::Smp {
+        "fork"
+    } else {
+        "pmi"
+    }
+    .to_owned();
+    vec![
+        (
+            "GASNET_INCLUDES",
+            format!("-I${{CONDUIT_INCLUDEDIR}} -I${{CONDUIT_INCLUDEDIR}}/{conduit}-conduit"),
+        ),
+        (
+            "GASNET_DEFINES",
+            format!(
+                "-D_GNU_SOURCE=1 -DGASNET_{thread}{threads} -DGASNET_CONDUIT_{network} {}",
+                kind.define()
+            ),
+        ),
+        ("GASNET_CC", compilers.c.clone()),
+        ("GASNET_OPT_CFLAGS", kind.optimisation()),
+        ("GASNET_MISC_CFLAGS", pthread.clone()),
+        ("GASNET_MISC_CPPFLAGS", String::new()),
+        (
+            "GASNET_CFLAGS",
+            "${GASNET_OPT_CFLAGS} ${GASNET_MISC_CFLAGS}".to_owned(),
+        ),
+        (
+            "GASNET_CPPFLAGS",
+            "${GASNET_MISC_CPPFLAGS} ${GASNET_DEFINES} ${GASNET_INCLUDES}".to_owned(),
+        ),
+        ("GASNET_CXX", compilers.cxx.clone()),
+        ("GASNET_OPT_CXXFLAGS", kind.optimisation()),
+        ("GASNET_MISC_CXXFLAGS", pthread.clone()),
+        ("GASNET_MISC_CXXCPPFLAGS", String::new()),
+        (
+            "GASNET_CXXFLAGS",
+            "${GASNET_OPT_CXXFLAGS} ${GASNET_MISC_CXXFLAGS}".to_owned(),
+        ),
+        (
+            "GASNET_CXXCPPFLAGS",
+            "${GASNET_MISC_CXXCPPFLAGS} ${GASNET_DEFINES} ${GASNET_INCLUDES}".to_owned(),
+        ),
+        ("GASNET_LD", "${GASNET_CC}".to_owned()),
+        (
+            "GASNET_LDFLAGS",
+            format!("{pthread} ${{CONDUIT_RPATH}}").trim().to_owned(),
+        ),
+        // Makefiles ask whether it is defined, which an empty variable isn't.
+        ("GASNET_LD_REQUIRES_MPI", String::new()),
+        ("GASNET_LD_REQUIRES_CXX", String::new()),
+        ("GASNET_LIBDIRS", "-L${CONDUIT_LIBDIR}".to_owned()),
+        (
+            "GASNET_LIBS",
+            format!("${{GASNET_LIBDIRS}} -lgasnet-{conduit}-{mode} {SYSTEM_LIBRARIES}"),
+        ),
+        ("GASNET_SPAWNER_DEFAULT", spawner),
+        ("GASNET_SPAWNER_PMI", "1".to_owned()),
+        ("GASNET_SPAWNER_MPI", "0".to_owned()),
+        ("GASNET_SPAWNER_SSH", "0".to_owned()),
+    ]
+}
+
+/// The same for the portable tools alone.
+pub(super) fn tools(kind: Kind, mode: Mode, compilers: &Compilers) -> Variables {
+    let (define, pthread) = match mode {
+        Mode::Seq => ("-DGASNETT_THREAD_SINGLE", ""),
+        Mode::Parsync | Mode::Par => ("-DGASNETT_THREAD_SAFE -D_REENTRANT", "-pthread"),
+    };
+    let flags = format!("{} {pthread}", kind.optimisation())
+        .trim()
+        .to_owned();
+    vec![
+        ("GASNETTOOLS_INCLUDES", "-I${CONDUIT_INCLUDEDIR}".to_owned()),
+        (
+            "GASNETTOOLS_DEFINES",
+            format!("-D_GNU_SOURCE=1 {define} {}", kind.define()),
+        ),
+        ("GASNETTOOLS_CC", compilers.c.clone()),
+        ("GASNETTOOLS_CFLAGS", flags.clone()),
+        (
+            "GASNETTOOLS_CPPFLAGS",
+            "${GASNETTOOLS_DEFINES} ${GASNETTOOLS_INCLUDES}".to_owned(),
+        ),
+        ("GASNETTOOLS_CXX", compilers.cxx.clone()),
+        ("GASNETTOOLS_CXXFLAGS", flags),
+        (
+            "GASNETTOOLS_CXXCPPFLAGS",
+            "${GASNETTOOLS_CPPFLAGS}".to_owned(),
+        ),
+        ("GASNETTOOLS_LD", "${GASNETTOOLS_CC}".to_owned()),
+        (
+            "GASNETTOOLS_LDFLAGS",
+            format!("{pthread} ${{CONDUIT_RPATH}}").trim().to_owned(),
+        ),
+        (
+            "GASNETTOOLS_LIBS",
+            format!("-L${{CONDUIT_LIBDIR}} -lgasnet_tools-{mode} {SYSTEM_LIBRARIES}"),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn before_1_0_programs_are_bound_to_two_numbers() {
+        let version = |major, minor| Version {
+            major,
+            minor,
+            patch: "7",
+        };
+        assert_eq!(
+            (version("0", "3").abi(), version("0", "3").full()),
+            ("0.3".to_owned(), "0.3.7".to_owned())
+        );
+        assert_eq!(version("2", "3").abi(), "2");
+    }
+
+    #[test]
+    fn the_release_is_that_of_the_header() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let release = Release::read(&root).unwrap();
+        assert_eq!(release.version.split('.').count(), 3);
+        assert!(
+            release
+                .version
+                .split('.')
+                .next()
+                .unwrap()
+                .parse::<u32>()
+                .unwrap()
+                >= 2000,
+            "UPC++ asks for it"
+        );
+    }
+}

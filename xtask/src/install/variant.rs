@@ -1,0 +1,265 @@
+//! What one build, optimised or debug, lays out under its prefix.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::archive::{self, DebugInfo};
+use super::build::{Cargo, Launchers, Library};
+use super::package::Package;
+use super::settings::{self, Compilers, Release};
+use super::{Conduit, Mode, files, fragment, header};
+
+/// Which of the two builds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Optimised,
+    Debug,
+}
+
+impl Kind {
+    /// What tells headers which library they are compiled for.
+    pub(super) fn define(self) -> &'static str {
+        match self {
+            Kind::Optimised => "-DGASNET_NDEBUG",
+            Kind::Debug => "-DGASNET_DEBUG",
+        }
+    }
+
+    /// Flags for the client's own code.
+    pub(super) fn optimisation(self) -> String {
+        match self {
+            Kind::Optimised => "-O3",
+            Kind::Debug => "-g",
+        }
+        .to_owned()
+    }
+
+    fn debug_info(self) -> DebugInfo {
+        match self {
+            Kind::Optimised => DebugInfo::Strip,
+            Kind::Debug => DebugInfo::Keep,
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Optimised => "optimised",
+            Kind::Debug => "a debug build",
+        })
+    }
+}
+
+/// A build and where it goes.
+#[derive(Debug)]
+pub(super) struct Variant<'a> {
+    pub(super) kind: Kind,
+    pub(super) profile: &'a str,
+    pub(super) prefix: &'a Path,
+    pub(super) modes: &'a [Mode],
+    pub(super) conduits: &'a [Conduit],
+    pub(super) release: &'a Release,
+    pub(super) compilers: &'a Compilers,
+}
+
+impl Variant<'_> {
+    pub(super) fn install(&self, cargo: &Cargo) -> Result<()> {
+        let include = self.prefix.join("include");
+        files::copy_headers(&cargo.root().join("gasnet/include"), &include)?;
+        for folder in ["lib/pkgconfig", "lib/shared/pkgconfig"] {
+            files::folder(&self.prefix.join(folder))?;
+        }
+        for conduit in self.conduits {
+            let folder = include.join(format!("{conduit}-conduit"));
+            files::folder(&folder)?;
+            files::text(
+                &folder.join("gasnet_core.h"),
+                &header::text(*conduit, self.kind),
+            )?;
+        }
+
+        let tools = self.install_tools(cargo)?;
+        for mode in self.modes {
+            let name = format!("gasnet-conduit-{mode}");
+            let soname = self.soname(&name);
+            let library = cargo.gasnet(*mode, self.profile, &soname)?;
+            self.install_library(&library, &name, &tools)?;
+            for conduit in self.conduits {
+                self.install_name(&name, *conduit, *mode)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One library and the names by which it is linked.
+    ///
+    /// All conduit names are one library: what differs is the name that the client's header hands to it at its start. So there
+    /// is one file; the others are symbolic links, relative ones, which survive packing and moving. All shared names have
+    /// one soname, so that parts of a program that were linked by different names share one copy.
+    fn install_library(
+        &self,
+        library: &Library,
+        name: &str,
+        weak: &[String],
+    ) -> Result<Vec<String>> {
+        let exports = archive::exports(&library.shared)?;
+        let scratch = Scratch::new(&library.archive)?;
+        let archive = scratch.0.join(format!("lib{name}.a"));
+        archive::make(library, &exports, weak, self.kind.debug_info(), &archive)?;
+        files::copy(&archive, &self.prefix.join(format!("lib/lib{name}.a")))?;
+
+        let shared = scratch.0.join(format!("lib{name}.so"));
+        archive::make_shared(library, self.kind.debug_info(), &shared)?;
+        let folder = self.prefix.join("lib/shared");
+        let file = format!("lib{name}.so.{}", self.release.own.full());
+        files::copy(&shared, &folder.join(&file))?;
+        files::link(&folder.join(self.soname(name)), &file)?;
+        files::link(&folder.join(format!("lib{name}.so")), &self.soname(name))?;
+        Ok(exports)
+    }
+
+    /// The name that the dynamic linker looks for.
+    fn soname(&self, name: &str) -> String {
+        format!("lib{name}.so.{}", self.release.own.abi())
+    }
+
+    /// What a conduit's name has of a mode: links to the library, make fragment, packages.
+    fn install_name(&self, real: &str, conduit: Conduit, mode: Mode) -> Result<()> {
+        let name = format!("gasnet-{conduit}-{mode}");
+        if name != real {
+            files::link(
+                &self.prefix.join(format!("lib/lib{name}.a")),
+                &format!("lib{real}.a"),
+            )?;
+            files::link(
+                &self.prefix.join(format!("lib/shared/lib{name}.so")),
+                &self.soname(real),
+            )?;
+        }
+        let variables = settings::gasnet(self.kind, mode, conduit, self.compilers);
+        let what = format!(
+            "Conduit's GASNet interface, conduit {conduit}, mode {mode}, {}",
+            self.kind
+        );
+        let fragment = format!("include/{conduit}-conduit/{conduit}-{mode}.mak");
+        files::text(
+            &self.prefix.join(fragment),
+            &fragment::text(&what, 2, &variables),
+        )?;
+        self.install_packages(&name, &what, "GASNET", &variables)
+    }
+
+    /// The portable tools: one library for all modes. Returns its symbols.
+    fn install_tools(&self, cargo: &Cargo) -> Result<Vec<String>> {
+        let name = "gasnet_tools-par";
+        let library = cargo.tools(self.profile, &self.soname(name))?;
+        let exports = self.install_library(&library, name, &[])?;
+        for mode in [Mode::Seq, Mode::Par] {
+            let variables = settings::tools(self.kind, mode, self.compilers);
+            if mode != Mode::Par {
+                files::link(
+                    &self.prefix.join("lib/libgasnet_tools-seq.a"),
+                    &format!("lib{name}.a"),
+                )?;
+                files::link(
+                    &self.prefix.join("lib/shared/libgasnet_tools-seq.so"),
+                    &self.soname(name),
+                )?;
+            }
+            let what = format!(
+                "GASNet's portable tools of Conduit, mode {mode}, {}",
+                self.kind
+            );
+            let fragment = format!("include/gasnet_tools-{mode}.mak");
+            files::text(
+                &self.prefix.join(fragment),
+                &fragment::text(&what, 1, &variables),
+            )?;
+            self.install_packages(
+                &format!("gasnet_tools-{mode}"),
+                &what,
+                "GASNETTOOLS",
+                &variables,
+            )?;
+        }
+        Ok(exports)
+    }
+
+    fn install_packages(
+        &self,
+        name: &str,
+        description: &str,
+        family: &str,
+        variables: &settings::Variables,
+    ) -> Result<()> {
+        for (folder, shared) in [("lib/pkgconfig", false), ("lib/shared/pkgconfig", true)] {
+            let package = Package {
+                name,
+                description,
+                version: &self.release.version,
+                family,
+                variables,
+                shared,
+            };
+            files::text(
+                &self.prefix.join(folder).join(format!("{name}.pc")),
+                &package.text(),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// The launchers: `conduit-run`, and one program by all of GASNet's names, which goes by the name that it is called by. The
+/// debug prefix has links to them.
+pub(super) fn install_launchers(
+    prefix: &Path,
+    launchers: &Launchers,
+    conduits: &[Conduit],
+    debug: bool,
+) -> Result<()> {
+    const ONE: &str = "gasnetrun_conduit";
+    let bin = prefix.join("bin");
+    files::folder(&bin)?;
+    files::copy(&launchers.conduit_run, &bin.join("conduit-run"))?;
+    files::copy(&launchers.gasnetrun, &bin.join(ONE))?;
+    let names = conduits
+        .iter()
+        .map(|conduit| format!("gasnetrun_{conduit}"));
+    let links: Vec<_> = names
+        .filter(|name| name != ONE)
+        .chain(["amudprun".to_owned()])
+        .collect();
+    for name in &links {
+        files::link(&bin.join(name), ONE)?;
+    }
+    if debug {
+        let bin = prefix.join("debug/bin");
+        files::folder(&bin)?;
+        for name in links.iter().map(String::as_str).chain(["conduit-run", ONE]) {
+            files::link(&bin.join(name), &format!("../../bin/{name}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// A folder for files on the way, beside what cargo has built; removed with all that is in it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(beside: &Path) -> Result<Self> {
+        let folder = beside.with_file_name(format!("install-{}", std::process::id()));
+        files::folder(&folder).with_context(|| "for files on the way")?;
+        Ok(Scratch(folder))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What is left takes room and nothing else.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
