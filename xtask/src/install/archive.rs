@@ -83,8 +83,6 @@ pub(super) fn make(
     }
     write(&roots, &text)?;
     write(&keep, &lines(exports))?;
-    let weaken = to.with_extension("weak");
-    write(&weaken, &lines(weak))?;
 
     // Groups (what C++ calls COMDAT) would be thrown away if another library has one of the same name, along with symbols
     // that are local by then.
@@ -95,19 +93,18 @@ pub(super) fn make(
             .arg(at(&roots))
             .arg(&library.archive),
     )?;
+    let mut objcopy = Command::new("objcopy");
+    objcopy.arg(option("--keep-global-symbols=", &keep));
+    // A list without a name is an error to objcopy.
+    if !weak.is_empty() {
+        let path = to.with_extension("weak");
+        write(&path, &lines(weak))?;
+        objcopy.arg(option("--weaken-symbols=", &path));
+    }
     // Bitcode is for rustc; linkers with a plugin for some other version of LLVM trip over it.
-    command::run(
-        Command::new("objcopy")
-            .arg(option("--keep-global-symbols=", &keep))
-            .arg(option("--weaken-symbols=", &weaken))
-            .args([
-                "--remove-section=.llvmbc",
-                "--remove-section=.llvmcmd",
-                debug_info.option(),
-            ])
-            .arg(&linked)
-            .arg(&object),
-    )?;
+    objcopy.args(["--remove-section=.llvmbc", "--remove-section=.llvmcmd"]);
+    objcopy.arg(debug_info.option()).arg(&linked).arg(&object);
+    command::run(&mut objcopy)?;
     if to.exists() {
         fs::remove_file(to).with_context(|| format!("replacing {}", to.display()))?;
     }
