@@ -1,0 +1,346 @@
+//! A program that becomes the launcher of its own job.
+//!
+//! GASNet's conduits smp and udp need no launcher: a program that is run alone starts its ranks when it initialises. So does
+//! it here. The process stays what it is, the launcher (`conduit_run::Launch`): it gives rank 0 its standard input, hands on
+//! signals, waits, and exits with the job's code. The ranks are new processes of the same program with the same command line.
+//!
+//! **What the program did before its initialisation it does again in each rank**, since they begin at `main`; GASNet's smp
+//! forks instead. What the launcher had not written to its standard output by then is dropped, so that it does not
+//! appear once more.
+//!
+//! | conduit | the number of ranks |
+//! |---|---|
+//! | `smp`, `ofi`, `conduit` | `GASNET_PSHM_NODES`; a job of one rank if it is not set |
+//! | `udp` | the first argument, which the ranks then don't have; `GASNET_SPAWNFN` has to be `L`, this host, or not set |
+
+use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
+use std::fmt;
+use std::fs;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use conduit_run::Launch;
+
+/// Most ranks of a job that starts itself.
+const MOST_RANKS: usize = 65_535;
+
+/// Why a program can't start its job.
+#[derive(Debug)]
+pub(crate) enum SelfStartError {
+    /// A variable or an argument has a value that can't be served.
+    Value {
+        /// What it is, to be found by the user.
+        name: String,
+        value: String,
+        accepted: String,
+    },
+    /// A udp program without its first argument.
+    NoRanks,
+    /// The launcher failed.
+    Launch(conduit_run::Error),
+}
+
+impl fmt::Display for SelfStartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Value { name, value, accepted } => write!(f, "{name} is {value:?}; accepted: {accepted}"),
+            Self::NoRanks => f.write_str(
+                "the first argument of a program of conduit udp that is run without a launcher is the number of \
+                 ranks, from 1 to 65535: PROGRAM N ARGUMENTS..., or amudprun -np N PROGRAM ARGUMENTS...",
+            ),
+            Self::Launch(error) => write!(f, "the ranks can't be started: {error}"),
+        }
+    }
+}
+
+impl From<conduit_run::Error> for SelfStartError {
+    fn from(error: conduit_run::Error) -> Self {
+        Self::Launch(error)
+    }
+}
+
+/// A job to be started.
+#[derive(Debug, PartialEq, Eq)]
+struct Job {
+    ranks: usize,
+    /// The ranks' command line, from the program's name on.
+    command: Vec<OsString>,
+    /// A note for the user, if there is something that he may not expect.
+    note: Option<&'static str>,
+}
+
+/// The arguments that a client passes to its initialisation; `None` if it passes null.
+///
+/// # Safety
+/// `count` and `values` are null or what C's `main` got, through one pointer more.
+pub(crate) unsafe fn words(count: *const c_int, values: *const *const *const c_char) -> Option<Vec<OsString>> {
+    if count.is_null() || values.is_null() {
+        return None;
+    }
+    // SAFETY: not null; the caller's promise.
+    let (count, values) = unsafe { (usize::try_from(*count).ok()?, *values) };
+    if values.is_null() || count == 0 {
+        return None;
+    }
+    // SAFETY: the caller's promise: `count` words, up to a null.
+    let words = (0..count).map(|number| unsafe { *values.add(number) });
+    let words = words.take_while(|word| !word.is_null());
+    // SAFETY: each is a C string.
+    let words = words.map(|word| OsStr::from_bytes(unsafe { CStr::from_ptr(word) }.to_bytes()).to_owned());
+    Some(words.collect())
+}
+
+/// Returns if this process is to go on as a rank: a launcher has started it, or it is a job of its own. Otherwise it starts
+/// the job and ends with it.
+///
+/// # Errors
+/// A variable or the first argument is out of range, or the ranks can't be started; none is left running.
+pub(crate) fn self_start(conduit: &str, arguments: Option<&[OsString]>) -> Result<(), SelfStartError> {
+    let variable = |name: &str| std::env::var_os(name);
+    match plan(conduit, arguments, &command_line(), variable)? {
+        Some(job) => run(job),
+        None => Ok(()),
+    }
+}
+
+fn run(job: Job) -> Result<(), SelfStartError> {
+    if let Some(note) = job.note {
+        // Nowhere to complain about a standard error that can't be written.
+        let _ = writeln!(std::io::stderr(), "conduit: {note}");
+    }
+    let mut command = job.command.into_iter();
+    let outcome = Launch::new(job.ranks, program())
+        .arg0(command.next().unwrap_or_default())
+        .args(command)
+        .verbose(super::environment::yes("GASNET_SPAWN_VERBOSE", false))
+        .inherit_stdin(true)
+        .own_process(true)
+        .run()?;
+    // SAFETY: ends the process; what the client registered for its end and what its streams hold is the ranks' business.
+    unsafe { libc::_exit(outcome.exit_code.into()) }
+}
+
+/// What to start; `None` if there is nothing to do.
+fn plan(
+    conduit: &str,
+    given: Option<&[OsString]>,
+    line: &[OsString],
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<Option<Job>, SelfStartError> {
+    if ["PMI_FD", "PMI_PORT"].into_iter().any(|name| variable(name).is_some()) {
+        return Ok(None);
+    }
+    if conduit == "udp" {
+        return udp(given, line, variable).map(Some);
+    }
+    const RANKS: &str = "GASNET_PSHM_NODES";
+    let Some(value) = variable(RANKS).filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    let ranks = ranks(RANKS, &value)?;
+    let command = match (line, given) {
+        ([], Some(given)) => given.to_owned(),
+        _ => line.to_owned(),
+    };
+    Ok((ranks > 1).then_some(Job { ranks, command, note: None }))
+}
+
+fn udp(
+    given: Option<&[OsString]>,
+    line: &[OsString],
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<Job, SelfStartError> {
+    let spawner = ["GASNET_SPAWNFN", "AMUDP_SPAWNFN", "SPAWNFN"]
+        .into_iter()
+        .find_map(|name| Some((name, variable(name).filter(|value| !value.is_empty())?)));
+    let note = match spawner {
+        None => Some("GASNET_SPAWNFN is not set: the ranks are started on this host, as L asks for"),
+        Some((_, value)) if value.eq_ignore_ascii_case("L") => None,
+        Some((name, value)) => {
+            return Err(SelfStartError::Value {
+                name: name.to_owned(),
+                value: value.to_string_lossy().into_owned(),
+                accepted: "L, ranks on this host, is all that there is in this version".to_owned(),
+            });
+        }
+    };
+    let (command, number) = without_ranks(given, line).ok_or(SelfStartError::NoRanks)?;
+    let ranks = ranks("the first argument, the number of ranks of a program of conduit udp,", &number)?;
+    Ok(Job { ranks, command, note })
+}
+
+/// The ranks' command line, and the argument that is not theirs.
+///
+/// The argument is the first of those that the client passed. The ranks begin at `main`, so they get the process's command
+/// line, in which the client's arguments are the last ones, unless the client has made up others: then they get those.
+fn without_ranks(given: Option<&[OsString]>, line: &[OsString]) -> Option<(Vec<OsString>, OsString)> {
+    let mut command = line.to_owned();
+    let Some(given) = given else {
+        return (command.len() > 1).then(|| command.remove(1)).map(|number| (command, number));
+    };
+    let arguments = given.get(1..).filter(|arguments| !arguments.is_empty())?;
+    if line.len() > arguments.len() && line.ends_with(arguments) {
+        let number = command.remove(line.len() - arguments.len());
+        return Some((command, number));
+    }
+    let mut command = given.to_owned();
+    let number = command.remove(1);
+    Some((command, number))
+}
+
+fn ranks(name: &str, value: &OsStr) -> Result<usize, SelfStartError> {
+    match value.to_string_lossy().trim().parse() {
+        Ok(ranks @ 1..=MOST_RANKS) => Ok(ranks),
+        _ => Err(SelfStartError::Value {
+            name: name.to_owned(),
+            value: value.to_string_lossy().into_owned(),
+            accepted: format!("a number from 1 to {MOST_RANKS}"),
+        }),
+    }
+}
+
+/// The words that this process was started with, as the kernel keeps them: clients may pass none, or others.
+fn command_line() -> Vec<OsString> {
+    let bytes = fs::read("/proc/self/cmdline").unwrap_or_default();
+    match bytes.strip_suffix(b"\0") {
+        Some(bytes) => bytes.split(|byte| *byte == 0).map(|word| OsStr::from_bytes(word).to_owned()).collect(),
+        None => Vec::new(),
+    }
+}
+
+/// The program that runs in this process: by its name, so that the ranks have it too, if that still is the same file.
+fn program() -> PathBuf {
+    let this = PathBuf::from("/proc/self/exe");
+    let identity = |path: &PathBuf| fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
+    match fs::read_link(&this) {
+        Ok(path) if identity(&path).is_some() && identity(&path) == identity(&this) => path,
+        _ => this,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(text: &str) -> Vec<OsString> {
+        text.split_whitespace().map(OsString::from).collect()
+    }
+
+    /// The plan with these variables, as pairs in one text.
+    fn plan_with(
+        conduit: &str,
+        given: Option<&str>,
+        line: &str,
+        variables: &str,
+    ) -> Result<Option<Job>, SelfStartError> {
+        let pairs: Vec<_> = variables.split_whitespace().filter_map(|pair| pair.split_once('=')).collect();
+        let given = given.map(list);
+        plan(conduit, given.as_deref(), &list(line), |name| {
+            pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
+        })
+    }
+
+    fn job(conduit: &str, given: Option<&str>, line: &str, variables: &str) -> Job {
+        plan_with(conduit, given, line, variables).unwrap().unwrap()
+    }
+
+    #[test]
+    fn ranks_of_a_launcher_go_on() {
+        for launcher in ["PMI_FD=3", "PMI_PORT=host:1"] {
+            for conduit in ["smp", "udp", "ofi", "conduit"] {
+                let variables = format!("{launcher} GASNET_PSHM_NODES=4 GASNET_SPAWNFN=S");
+                assert_eq!(plan_with(conduit, None, "prog", &variables).unwrap(), None);
+            }
+        }
+    }
+
+    #[test]
+    fn the_variable_says_how_many() {
+        for conduit in ["smp", "ofi", "conduit"] {
+            let got = job(conduit, None, "prog a b", "GASNET_PSHM_NODES=4");
+            assert_eq!((got.ranks, got.command, got.note), (4, list("prog a b"), None));
+            for one in ["", "GASNET_PSHM_NODES=1", "GASNET_PSHM_NODES="] {
+                assert_eq!(plan_with(conduit, None, "prog 4", one).unwrap(), None);
+            }
+        }
+        // The client has taken an option for itself; in the ranks it will do so again.
+        let got = job("smp", Some("prog b"), "prog a b", "GASNET_PSHM_NODES=2");
+        assert_eq!(got.command, list("prog a b"));
+        assert_eq!(job("smp", Some("prog b"), "", "GASNET_PSHM_NODES=2").command, list("prog b"));
+    }
+
+    #[test]
+    fn values_out_of_range_are_named() {
+        for value in ["0", "-1", "x", "65536", "4.0", "99999999999999999999"] {
+            let error = plan_with("smp", None, "prog", &format!("GASNET_PSHM_NODES={value}")).unwrap_err();
+            let wanted = format!("GASNET_PSHM_NODES is {value:?}; accepted: a number from 1 to 65535");
+            assert_eq!(error.to_string(), wanted);
+            let error = plan_with("udp", None, &format!("prog {value}"), "SPAWNFN=L").unwrap_err().to_string();
+            assert!(error.starts_with("the first argument") && error.contains(value), "{error}");
+        }
+        for line in ["prog", ""] {
+            for given in [None, Some("prog")] {
+                let error = plan_with("udp", given, line, "GASNET_SPAWNFN=L").unwrap_err();
+                assert!(matches!(error, SelfStartError::NoRanks), "{line}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_udp_program_has_the_number_first_and_its_ranks_do_not() {
+        for (given, line, command) in [
+            (None, "prog 4 a b", "prog a b"),
+            (Some("prog 4 a b"), "prog 4 a b", "prog a b"),
+            (None, "prog 4", "prog"),
+            (Some("prog 4 4"), "prog 4 4", "prog 4"),
+            // Options that the client takes before it initialises stay where they are.
+            (Some("prog 4 x"), "prog -t 3 4 x", "prog -t 3 x"),
+            // Under a dynamic linker that is called by name.
+            (Some("prog 4 x"), "ld.so prog 4 x", "ld.so prog x"),
+            // A client with a command line of its own.
+            (Some("prog 4 mine"), "prog theirs", "prog mine"),
+        ] {
+            let got = job("udp", given, line, "GASNET_SPAWNFN=l");
+            assert_eq!((got.ranks, got.command, got.note), (4, list(command), None), "{given:?} {line}");
+        }
+    }
+
+    #[test]
+    fn udp_ranks_are_started_on_this_host() {
+        let note = job("udp", None, "prog 2", "").note.unwrap();
+        assert!(note.starts_with("GASNET_SPAWNFN is not set"), "{note}");
+        assert_eq!(job("udp", None, "prog 2", "AMUDP_SPAWNFN=L").note, None);
+        for (name, value) in [("GASNET_SPAWNFN", "S"), ("GASNET_SPAWNFN", "C"), ("SPAWNFN", "x")] {
+            let error = plan_with("udp", None, "prog 2", &format!("{name}={value}")).unwrap_err();
+            let wanted = format!("{name} is {value:?}; accepted: L");
+            assert!(error.to_string().starts_with(&wanted), "{error}");
+        }
+    }
+
+    #[test]
+    fn this_process_is_found() {
+        assert_eq!(command_line(), std::env::args_os().collect::<Vec<_>>());
+        assert_eq!(fs::canonicalize(program()).unwrap(), std::env::current_exe().unwrap());
+    }
+
+    #[test]
+    fn arguments_of_c_are_read() {
+        let strings = [c"prog", c"", c"x y"];
+        let mut values: Vec<*const c_char> = strings.iter().map(|string| string.as_ptr()).collect();
+        values.push(std::ptr::null());
+        let (count, values) = (3, values.as_ptr());
+        // SAFETY: as `main` gets them.
+        let got = unsafe { words(&raw const count, &raw const values) };
+        assert_eq!(got.unwrap(), ["prog", "", "x y"]);
+        let none: *const *const c_char = std::ptr::null();
+        // SAFETY: null is allowed everywhere.
+        unsafe {
+            assert_eq!(words(std::ptr::null(), &raw const values), None);
+            assert_eq!(words(&raw const count, std::ptr::null()), None);
+            assert_eq!(words(&raw const count, &raw const none), None);
+            assert_eq!(words(&raw const (-1), &raw const values), None);
+        }
+    }
+}
