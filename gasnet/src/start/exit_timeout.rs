@@ -23,7 +23,10 @@ pub(crate) struct ExitTimeoutError {
 impl fmt::Display for ExitTimeoutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, value } = self;
-        write!(f, "{name} is {value:?}; accepted: a number of seconds from 0 to {MOST}")
+        write!(
+            f,
+            "{name} is {value:?}; accepted: a number of seconds from 0 to {MOST}"
+        )
     }
 }
 
@@ -64,9 +67,14 @@ mod tests {
     use super::*;
 
     fn with(ranks: u32, variables: &str) -> Result<Option<u32>, ExitTimeoutError> {
-        let pairs: Vec<_> = variables.split_whitespace().filter_map(|pair| pair.split_once('=')).collect();
+        let pairs: Vec<_> = variables
+            .split_whitespace()
+            .filter_map(|pair| pair.split_once('='))
+            .collect();
         exit_timeout(ranks, |asked| {
-            let (_, value) = pairs.iter().find(|(name, _)| asked == format!("GASNET_EXITTIMEOUT{name}"))?;
+            let (_, value) = pairs
+                .iter()
+                .find(|(name, _)| asked == format!("GASNET_EXITTIMEOUT{name}"))?;
             Some((*value).to_owned())
         })
     }

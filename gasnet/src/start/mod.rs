@@ -1,7 +1,9 @@
 //! Joining a job.
 
 mod environment;
+mod exit_timeout;
 mod library;
+mod self_start;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
@@ -38,7 +40,7 @@ unsafe fn text(text: *const c_char) -> Result<&'static str, Refusal> {
 unsafe fn join(
     call: &'static str,
     config: *const Config,
-    _arguments: &Arguments,
+    arguments: &Arguments,
 ) -> Result<&'static Job, Refusal> {
     if Job::get().is_some() {
         return Err(Refusal::of(
@@ -55,9 +57,18 @@ unsafe fn join(
     }
     // SAFETY: literals of the headers.
     let (conduit, segment) = unsafe { (text(config.conduit)?, text(config.segment)?) };
+    // SAFETY: null, or what `main` got.
+    let words = unsafe { self_start::words(arguments.count, arguments.values.cast_const().cast()) };
+    self_start::self_start(conduit, words.as_deref()).map_err(Refusal::bad)?;
+    let mut exit_timeout = Ok(None);
     let member = conduit::join::<Mode>(|settings, size| {
         environment::adjust(settings, size, conduit);
+        exit_timeout = exit_timeout::exit_timeout(size, |name| std::env::var(name).ok());
+        if let Ok(Some(seconds)) = exit_timeout {
+            settings.exit_timeout.get_or_insert(seconds);
+        }
     })?;
+    exit_timeout.map_err(Refusal::bad)?;
     let _ = segment;
     let job = Job::place(member)?;
     exit::catch_exit(environment::yes("GASNET_CATCH_EXIT", true));

@@ -75,7 +75,10 @@ struct Job {
 ///
 /// # Safety
 /// `count` and `values` are null or what C's `main` got, through one pointer more.
-pub(crate) unsafe fn words(count: *const c_int, values: *const *const *const c_char) -> Option<Vec<OsString>> {
+pub(crate) unsafe fn words(
+    count: *const c_int,
+    values: *const *const *const c_char,
+) -> Option<Vec<OsString>> {
     if count.is_null() || values.is_null() {
         return None;
     }
@@ -88,7 +91,8 @@ pub(crate) unsafe fn words(count: *const c_int, values: *const *const *const c_c
     let words = (0..count).map(|number| unsafe { *values.add(number) });
     let words = words.take_while(|word| !word.is_null());
     // SAFETY: each is a C string.
-    let words = words.map(|word| OsStr::from_bytes(unsafe { CStr::from_ptr(word) }.to_bytes()).to_owned());
+    let words =
+        words.map(|word| OsStr::from_bytes(unsafe { CStr::from_ptr(word) }.to_bytes()).to_owned());
     Some(words.collect())
 }
 
@@ -97,7 +101,10 @@ pub(crate) unsafe fn words(count: *const c_int, values: *const *const *const c_c
 ///
 /// # Errors
 /// A variable or the first argument is out of range, or the ranks can't be started; none is left running.
-pub(crate) fn self_start(conduit: &str, arguments: Option<&[OsString]>) -> Result<(), SelfStartError> {
+pub(crate) fn self_start(
+    conduit: &str,
+    arguments: Option<&[OsString]>,
+) -> Result<(), SelfStartError> {
     let variable = |name: &str| std::env::var_os(name);
     match plan(conduit, arguments, &command_line(), variable)? {
         Some(job) => run(job),
@@ -129,7 +136,10 @@ fn plan(
     line: &[OsString],
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Option<Job>, SelfStartError> {
-    if ["PMI_FD", "PMI_PORT"].into_iter().any(|name| variable(name).is_some()) {
+    if ["PMI_FD", "PMI_PORT"]
+        .into_iter()
+        .any(|name| variable(name).is_some())
+    {
         return Ok(None);
     }
     if conduit == "udp" {
@@ -144,7 +154,11 @@ fn plan(
         ([], Some(given)) => given.to_owned(),
         _ => line.to_owned(),
     };
-    Ok((ranks > 1).then_some(Job { ranks, command, note: None }))
+    Ok((ranks > 1).then_some(Job {
+        ranks,
+        command,
+        note: None,
+    }))
 }
 
 fn udp(
@@ -156,7 +170,9 @@ fn udp(
         .into_iter()
         .find_map(|name| Some((name, variable(name).filter(|value| !value.is_empty())?)));
     let note = match spawner {
-        None => Some("GASNET_SPAWNFN is not set: the ranks are started on this host, as L asks for"),
+        None => {
+            Some("GASNET_SPAWNFN is not set: the ranks are started on this host, as L asks for")
+        }
         Some((_, value)) if value.eq_ignore_ascii_case("L") => None,
         Some((name, value)) => {
             return Err(SelfStartError::Value {
@@ -167,18 +183,30 @@ fn udp(
         }
     };
     let (command, number) = without_ranks(given, line).ok_or(SelfStartError::NoRanks)?;
-    let ranks = ranks("the first argument, the number of ranks of a program of conduit udp,", &number)?;
-    Ok(Job { ranks, command, note })
+    let ranks = ranks(
+        "the first argument, the number of ranks of a program of conduit udp,",
+        &number,
+    )?;
+    Ok(Job {
+        ranks,
+        command,
+        note,
+    })
 }
 
 /// The ranks' command line, and the argument that is not theirs.
 ///
 /// The argument is the first of those that the client passed. The ranks begin at `main`, so they get the process's command
 /// line, in which the client's arguments are the last ones, unless the client has made up others: then they get those.
-fn without_ranks(given: Option<&[OsString]>, line: &[OsString]) -> Option<(Vec<OsString>, OsString)> {
+fn without_ranks(
+    given: Option<&[OsString]>,
+    line: &[OsString],
+) -> Option<(Vec<OsString>, OsString)> {
     let mut command = line.to_owned();
     let Some(given) = given else {
-        return (command.len() > 1).then(|| command.remove(1)).map(|number| (command, number));
+        return (command.len() > 1)
+            .then(|| command.remove(1))
+            .map(|number| (command, number));
     };
     let arguments = given.get(1..).filter(|arguments| !arguments.is_empty())?;
     if line.len() > arguments.len() && line.ends_with(arguments) {
@@ -205,7 +233,10 @@ fn ranks(name: &str, value: &OsStr) -> Result<usize, SelfStartError> {
 fn command_line() -> Vec<OsString> {
     let bytes = fs::read("/proc/self/cmdline").unwrap_or_default();
     match bytes.strip_suffix(b"\0") {
-        Some(bytes) => bytes.split(|byte| *byte == 0).map(|word| OsStr::from_bytes(word).to_owned()).collect(),
+        Some(bytes) => bytes
+            .split(|byte| *byte == 0)
+            .map(|word| OsStr::from_bytes(word).to_owned())
+            .collect(),
         None => Vec::new(),
     }
 }
@@ -213,7 +244,11 @@ fn command_line() -> Vec<OsString> {
 /// The program that runs in this process: by its name, so that the ranks have it too, if that still is the same file.
 fn program() -> PathBuf {
     let this = PathBuf::from("/proc/self/exe");
-    let identity = |path: &PathBuf| fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
+    let identity = |path: &PathBuf| {
+        fs::metadata(path)
+            .ok()
+            .map(|metadata| (metadata.dev(), metadata.ino()))
+    };
     match fs::read_link(&this) {
         Ok(path) if identity(&path).is_some() && identity(&path) == identity(&this) => path,
         _ => this,
@@ -235,10 +270,16 @@ mod tests {
         line: &str,
         variables: &str,
     ) -> Result<Option<Job>, SelfStartError> {
-        let pairs: Vec<_> = variables.split_whitespace().filter_map(|pair| pair.split_once('=')).collect();
+        let pairs: Vec<_> = variables
+            .split_whitespace()
+            .filter_map(|pair| pair.split_once('='))
+            .collect();
         let given = given.map(list);
         plan(conduit, given.as_deref(), &list(line), |name| {
-            pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
+            pairs
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| value.into())
         })
     }
 
@@ -260,7 +301,10 @@ mod tests {
     fn the_variable_says_how_many() {
         for conduit in ["smp", "ofi", "conduit"] {
             let got = job(conduit, None, "prog a b", "GASNET_PSHM_NODES=4");
-            assert_eq!((got.ranks, got.command, got.note), (4, list("prog a b"), None));
+            assert_eq!(
+                (got.ranks, got.command, got.note),
+                (4, list("prog a b"), None)
+            );
             for one in ["", "GASNET_PSHM_NODES=1", "GASNET_PSHM_NODES="] {
                 assert_eq!(plan_with(conduit, None, "prog 4", one).unwrap(), None);
             }
@@ -268,17 +312,27 @@ mod tests {
         // The client has taken an option for itself; in the ranks it will do so again.
         let got = job("smp", Some("prog b"), "prog a b", "GASNET_PSHM_NODES=2");
         assert_eq!(got.command, list("prog a b"));
-        assert_eq!(job("smp", Some("prog b"), "", "GASNET_PSHM_NODES=2").command, list("prog b"));
+        assert_eq!(
+            job("smp", Some("prog b"), "", "GASNET_PSHM_NODES=2").command,
+            list("prog b")
+        );
     }
 
     #[test]
     fn values_out_of_range_are_named() {
         for value in ["0", "-1", "x", "65536", "4.0", "99999999999999999999"] {
-            let error = plan_with("smp", None, "prog", &format!("GASNET_PSHM_NODES={value}")).unwrap_err();
-            let wanted = format!("GASNET_PSHM_NODES is {value:?}; accepted: a number from 1 to 65535");
+            let error =
+                plan_with("smp", None, "prog", &format!("GASNET_PSHM_NODES={value}")).unwrap_err();
+            let wanted =
+                format!("GASNET_PSHM_NODES is {value:?}; accepted: a number from 1 to 65535");
             assert_eq!(error.to_string(), wanted);
-            let error = plan_with("udp", None, &format!("prog {value}"), "SPAWNFN=L").unwrap_err().to_string();
-            assert!(error.starts_with("the first argument") && error.contains(value), "{error}");
+            let error = plan_with("udp", None, &format!("prog {value}"), "SPAWNFN=L")
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.starts_with("the first argument") && error.contains(value),
+                "{error}"
+            );
         }
         for line in ["prog", ""] {
             for given in [None, Some("prog")] {
@@ -303,7 +357,11 @@ mod tests {
             (Some("prog 4 mine"), "prog theirs", "prog mine"),
         ] {
             let got = job("udp", given, line, "GASNET_SPAWNFN=l");
-            assert_eq!((got.ranks, got.command, got.note), (4, list(command), None), "{given:?} {line}");
+            assert_eq!(
+                (got.ranks, got.command, got.note),
+                (4, list(command), None),
+                "{given:?} {line}"
+            );
         }
     }
 
@@ -312,7 +370,11 @@ mod tests {
         let note = job("udp", None, "prog 2", "").note.unwrap();
         assert!(note.starts_with("GASNET_SPAWNFN is not set"), "{note}");
         assert_eq!(job("udp", None, "prog 2", "AMUDP_SPAWNFN=L").note, None);
-        for (name, value) in [("GASNET_SPAWNFN", "S"), ("GASNET_SPAWNFN", "C"), ("SPAWNFN", "x")] {
+        for (name, value) in [
+            ("GASNET_SPAWNFN", "S"),
+            ("GASNET_SPAWNFN", "C"),
+            ("SPAWNFN", "x"),
+        ] {
             let error = plan_with("udp", None, "prog 2", &format!("{name}={value}")).unwrap_err();
             let wanted = format!("{name} is {value:?}; accepted: L");
             assert!(error.to_string().starts_with(&wanted), "{error}");
@@ -322,7 +384,10 @@ mod tests {
     #[test]
     fn this_process_is_found() {
         assert_eq!(command_line(), std::env::args_os().collect::<Vec<_>>());
-        assert_eq!(fs::canonicalize(program()).unwrap(), std::env::current_exe().unwrap());
+        assert_eq!(
+            fs::canonicalize(program()).unwrap(),
+            std::env::current_exe().unwrap()
+        );
     }
 
     #[test]
@@ -335,12 +400,13 @@ mod tests {
         let got = unsafe { words(&raw const count, &raw const values) };
         assert_eq!(got.unwrap(), ["prog", "", "x y"]);
         let none: *const *const c_char = std::ptr::null();
+        let negative = -1;
         // SAFETY: null is allowed everywhere.
         unsafe {
             assert_eq!(words(std::ptr::null(), &raw const values), None);
             assert_eq!(words(&raw const count, std::ptr::null()), None);
             assert_eq!(words(&raw const count, &raw const none), None);
-            assert_eq!(words(&raw const (-1), &raw const values), None);
+            assert_eq!(words(&raw const negative, &raw const values), None);
         }
     }
 }
