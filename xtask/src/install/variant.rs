@@ -156,10 +156,6 @@ impl Variant<'_> {
     fn install_tools(&self, cargo: &Cargo) -> Result<Vec<String>> {
         let name = "gasnet_tools-par";
         let library = cargo.tools(self.profile, &self.soname(name))?;
-        // As long as the crate is empty.
-        if archive::exports(&library.shared)?.is_empty() {
-            return Ok(Vec::new());
-        }
         let exports = self.install_library(&library, name, &[])?;
         for mode in [Mode::Seq, Mode::Par] {
             let variables = settings::tools(self.kind, mode, self.compilers);
