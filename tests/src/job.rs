@@ -1,7 +1,7 @@
 //! Jobs of real processes: started with the launcher, limited in time, and swept away whatever happens.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -50,15 +50,30 @@ impl Job {
         program: impl AsRef<Path>,
         arguments: &[&str],
     ) -> Self {
-        static JOBS: AtomicU32 = AtomicU32::new(0);
-        let number = JOBS.fetch_add(1, Ordering::Relaxed);
-        let mark = format!("{}-{number}", std::process::id());
         let mut command = Command::new(launcher.as_ref());
         command
             .arg("-n")
             .arg(ranks.to_string())
             .arg(program.as_ref())
-            .args(arguments)
+            .args(arguments);
+        Self::of(command)
+    }
+
+    /// `program arguments…`, without a launcher: a program that starts its ranks itself, or that has none.
+    pub fn alone<A: AsRef<OsStr>>(
+        program: impl AsRef<Path>,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Self {
+        let mut command = Command::new(program.as_ref());
+        command.args(arguments);
+        Self::of(command)
+    }
+
+    fn of(mut command: Command) -> Self {
+        static JOBS: AtomicU32 = AtomicU32::new(0);
+        let number = JOBS.fetch_add(1, Ordering::Relaxed);
+        let mark = format!("{}-{number}", std::process::id());
+        command
             .env(MARK, &mark)
             .stdin(Stdio::null())
             .process_group(0);

@@ -6,11 +6,13 @@
 //! - [`chaos`]: a wrapper that makes any network as weak as the contract allows.
 //! - [`model`]: random schedules on the engine, against a byte array for each rank.
 //! - [`ranks`]: programs on the Rust API that ranks run in processes of their own.
+//! - [`installed`]: the C library as it is installed, for programs that are built with it.
 //! - [`programs`] and [`job`]: what ranks do in processes of their own, and how such jobs are run and swept away.
 
 pub mod chaos;
 pub mod conformance;
 mod held;
+pub mod installed;
 pub mod job;
 pub mod model;
 pub mod programs;

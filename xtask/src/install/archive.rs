@@ -17,22 +17,14 @@ use anyhow::{Context, Result, ensure};
 use super::build::Library;
 use super::command;
 
-/// What becomes of debug information.
+/// What becomes of a shared library's debug information. A static one's is always left out: with the relocations that it
+/// has there it is nine tenths of the library, and of each program's link. Function names stay, for backtraces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DebugInfo {
-    /// None: most of the library's size. Function names stay, for backtraces.
+    /// Left out.
     Strip,
     /// Kept, compressed.
     Keep,
-}
-
-impl DebugInfo {
-    fn option(self) -> &'static str {
-        match self {
-            DebugInfo::Strip => "--strip-debug",
-            DebugInfo::Keep => "--compress-debug-sections=zlib",
-        }
-    }
 }
 
 /// The symbols that a shared library exports, in order.
@@ -64,7 +56,6 @@ pub(super) fn make(
     library: &Library,
     exports: &[String],
     weak: &[String],
-    debug_info: DebugInfo,
     to: &Path,
 ) -> Result<()> {
     ensure!(
@@ -102,8 +93,12 @@ pub(super) fn make(
         objcopy.arg(option("--weaken-symbols=", &path));
     }
     // Bitcode is for rustc; linkers with a plugin for some other version of LLVM trip over it.
-    objcopy.args(["--remove-section=.llvmbc", "--remove-section=.llvmcmd"]);
-    objcopy.arg(debug_info.option()).arg(&linked).arg(&object);
+    objcopy.args([
+        "--remove-section=.llvmbc",
+        "--remove-section=.llvmcmd",
+        "--strip-debug",
+    ]);
+    objcopy.arg(&linked).arg(&object);
     command::run(&mut objcopy)?;
     if to.exists() {
         fs::remove_file(to).with_context(|| format!("replacing {}", to.display()))?;
@@ -114,9 +109,13 @@ pub(super) fn make(
 
 /// Makes `to` of the shared library.
 pub(super) fn make_shared(library: &Library, debug_info: DebugInfo, to: &Path) -> Result<()> {
+    let option = match debug_info {
+        DebugInfo::Strip => "--strip-debug",
+        DebugInfo::Keep => "--compress-debug-sections=zlib",
+    };
     command::run(
         Command::new("objcopy")
-            .arg(debug_info.option())
+            .arg(option)
             .arg(&library.shared)
             .arg(to),
     )

@@ -108,7 +108,7 @@ impl Variant<'_> {
         let exports = archive::exports(&library.shared)?;
         let scratch = Scratch::new(&library.archive)?;
         let archive = scratch.0.join(format!("lib{name}.a"));
-        archive::make(library, &exports, weak, self.kind.debug_info(), &archive)?;
+        archive::make(library, &exports, weak, &archive)?;
         files::copy(&archive, &self.prefix.join(format!("lib/lib{name}.a")))?;
 
         let shared = scratch.0.join(format!("lib{name}.so"));

@@ -1,0 +1,180 @@
+//! The C library as `cargo xtask install` lays it out, for tests that build programs as its users do: by pkg-config and by
+//! make fragments.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use rustix::fs::{FlockOperation, flock};
+use xtask::{Install, Mode};
+
+use crate::job::{Finished, Job};
+
+/// Time for a compiler or make.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// The debug build under a prefix in `folder`, modes seq and par. Installed once per process; what a process before this one
+/// has left there is kept up to date, which takes a moment only.
+///
+/// # Panics
+/// It can't be built.
+pub fn debug(folder: &str) -> &'static Prefix {
+    static PREFIX: OnceLock<Prefix> = OnceLock::new();
+    PREFIX.get_or_init(|| {
+        Prefix::install(Path::new(folder)).unwrap_or_else(|error| panic!("{error:#}"))
+    })
+}
+
+/// An installation.
+#[derive(Debug, Clone)]
+pub struct Prefix {
+    root: PathBuf,
+    debug: PathBuf,
+}
+
+/// What is asked of a program that is built: no warning at all.
+pub const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-pedantic", "-Werror"];
+
+/// How a program is linked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Link {
+    /// With the static library.
+    Static,
+    /// With the shared one.
+    Shared,
+}
+
+impl Prefix {
+    fn install(folder: &Path) -> Result<Self> {
+        let root = folder.join("prefix");
+        // Test programs that run at the same time have one prefix.
+        let lock = File::create(folder.join("prefix.lock"))?;
+        flock(&lock, FlockOperation::LockExclusive)?;
+        Self::options(&root).run()?;
+        Ok(Self::at(root))
+    }
+
+    /// An installation that is there.
+    pub fn at(root: PathBuf) -> Self {
+        let debug = root.join("debug");
+        Prefix { root, debug }
+    }
+
+    /// What is installed.
+    pub fn options(root: &Path) -> Install {
+        Install {
+            modes: vec![Mode::Seq, Mode::Par],
+            debug_only: true,
+            ..Install::new(root)
+        }
+    }
+
+    /// The prefix.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The debug build's own prefix.
+    pub fn debug(&self) -> &Path {
+        &self.debug
+    }
+
+    /// A launcher.
+    pub fn launcher(&self, name: &str) -> PathBuf {
+        self.root.join("bin").join(name)
+    }
+
+    /// The words that pkg-config answers.
+    ///
+    /// # Errors
+    /// There is no such package.
+    pub fn pkg_config(&self, link: Link, arguments: &[&str]) -> Result<Vec<String>> {
+        let folder = match link {
+            Link::Static => "lib/pkgconfig",
+            Link::Shared => "lib/shared/pkgconfig",
+        };
+        let folder = self.debug.join(folder);
+        let finished = Job::alone("pkg-config", arguments)
+            .env(
+                "PKG_CONFIG_LIBDIR",
+                folder.to_str().context("a path in UTF-8")?,
+            )
+            .run()?;
+        ensure!(
+            finished.code == Some(0),
+            "pkg-config {arguments:?}: {finished:#?}"
+        );
+        Ok(finished
+            .stdout
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect())
+    }
+
+    /// Builds `source` into `to` with what pkg-config says of `package`. `compiler` is its name and flags of the caller's.
+    ///
+    /// # Errors
+    /// The compiler or linker complains; the error has its text.
+    pub fn build(
+        &self,
+        link: Link,
+        package: &str,
+        compiler: &[&str],
+        source: &Path,
+        to: &Path,
+    ) -> Result<()> {
+        let (program, flags) = compiler.split_first().context("a compiler")?;
+        let mut words: Vec<OsString> = flags.iter().map(OsString::from).collect();
+        words.extend(
+            self.pkg_config(link, &["--cflags", package])?
+                .into_iter()
+                .map(OsString::from),
+        );
+        words.extend([
+            source.into(),
+            "-o".into(),
+            to.into(),
+            "-x".into(),
+            "none".into(),
+        ]);
+        words.extend(
+            self.pkg_config(link, &["--libs", package])?
+                .into_iter()
+                .map(OsString::from),
+        );
+        succeeds(Job::alone(program, words)).map(drop)
+    }
+
+    /// Runs make in `folder` on a makefile of this text, after the inclusion of the fragment.
+    ///
+    /// # Errors
+    /// Make fails; the error has its text.
+    pub fn make(
+        &self,
+        fragment: &str,
+        folder: &Path,
+        rules: &str,
+        arguments: &[&str],
+    ) -> Result<String> {
+        let fragment = self.debug.join("include").join(fragment);
+        let text = format!("all: program\n\ninclude {}\n\n{rules}", fragment.display());
+        std::fs::write(folder.join("Makefile"), text)?;
+        let words = [
+            OsStr::new("-C"),
+            folder.as_os_str(),
+            OsStr::new("--no-print-directory"),
+        ];
+        let words = words.into_iter().chain(arguments.iter().map(OsStr::new));
+        Ok(succeeds(Job::alone("make", words))?.stdout)
+    }
+}
+
+/// Runs a command that has to succeed.
+fn succeeds(job: Job) -> Result<Finished> {
+    let finished = job.limit(LIMIT).run()?;
+    ensure!(finished.code == Some(0), "{finished:#?}");
+    Ok(finished)
+}

@@ -1,0 +1,665 @@
+//! `cargo xtask install` as its users see it: what lies where, how programs are compiled and linked with it, how they are
+//! started and how they end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use conduit_tests::installed::{self, Link, Prefix, WARNINGS};
+use conduit_tests::job::{Finished, Job};
+use tempfile::TempDir;
+
+fn prefix() -> &'static Prefix {
+    installed::debug(env!("CARGO_TARGET_TMPDIR"))
+}
+
+fn tests() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The README's example.
+fn ring() -> PathBuf {
+    tests().join("../examples/c/ring.c")
+}
+
+fn source(name: &str) -> PathBuf {
+    tests().join("c/install").join(name)
+}
+
+/// A program that goes with its folder.
+struct Program {
+    folder: TempDir,
+    path: PathBuf,
+}
+
+impl Program {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("program");
+        Program { folder, path }
+    }
+
+    fn text(&self) -> &str {
+        self.path.to_str().unwrap()
+    }
+
+    /// Run without a launcher.
+    fn alone(&self, arguments: &[&str]) -> Job {
+        Job::alone(&self.path, arguments)
+    }
+
+    /// Run by one of the launchers; all words that it gets are given.
+    fn by(&self, launcher: &str, options: &[&str], arguments: &[&str]) -> Job {
+        let words = options
+            .iter()
+            .copied()
+            .chain([self.text()])
+            .chain(arguments.iter().copied());
+        Job::alone(prefix().launcher(launcher), words)
+    }
+}
+
+fn built(link: Link, package: &str, compiler: &[&str], source: &Path) -> Program {
+    let program = Program::new();
+    let compiler: Vec<&str> = compiler.iter().copied().chain(WARNINGS).collect();
+    prefix()
+        .build(link, package, &compiler, source, &program.path)
+        .unwrap_or_else(|error| panic!("{error:#}"));
+    program
+}
+
+/// The program of `job.c` for a conduit.
+fn job(conduit: &str) -> Program {
+    built(
+        Link::Static,
+        &format!("gasnet-{conduit}-seq"),
+        &["gcc", "-std=gnu99"],
+        &source("job.c"),
+    )
+}
+
+#[track_caller]
+fn ran(job: Job) -> Finished {
+    job.run().expect("nothing is left behind")
+}
+
+#[track_caller]
+fn succeeds(job: Job) -> String {
+    let finished = ran(job);
+    assert_eq!(finished.code, Some(0), "{finished:#?}");
+    finished.stdout
+}
+
+/// Each rank says who it is, whatever the order.
+#[track_caller]
+fn says(job: Job, ranks: usize, rest: &str) {
+    let stdout = succeeds(job);
+    let lines: BTreeSet<&str> = stdout.lines().collect();
+    let wanted: Vec<String> = (0..ranks)
+        .map(|rank| format!("rank {rank} of {ranks}: {rest}"))
+        .collect();
+    assert_eq!(
+        lines,
+        wanted.iter().map(String::as_str).collect(),
+        "{stdout}"
+    );
+}
+
+#[track_caller]
+fn refused(job: Job, code: i32, message: &str) {
+    let finished = ran(job);
+    assert_eq!(finished.code, Some(code), "{finished:#?}");
+    assert!(finished.stderr.contains(message), "{finished:#?}");
+}
+
+#[track_caller]
+fn goes_round(job: Job) {
+    let stdout = succeeds(job);
+    assert_eq!(stdout.lines().count(), 4, "{stdout}");
+    assert!(
+        stdout.contains("rank 0 of 4: my left neighbour is rank 3"),
+        "{stdout}"
+    );
+}
+
+/// All files below a folder, by their path from there; links have their target.
+fn files(folder: &Path) -> BTreeMap<PathBuf, Option<PathBuf>> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            let metadata = fs::symlink_metadata(&path).unwrap();
+            if metadata.is_dir() {
+                folders.push(path);
+            } else {
+                let target = metadata.is_symlink().then(|| fs::read_link(&path).unwrap());
+                found.insert(path.strip_prefix(folder).unwrap().to_owned(), target);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn everything_lies_where_build_systems_look_for_it() {
+    let there = files(prefix().debug());
+    let mut wanted: Vec<String> = Vec::new();
+    let headers = [
+        "gasnet",
+        "gasnetex",
+        "gasnet_fwd",
+        "gasnet_tools",
+        "gasnet_config",
+        "gasnet_vis",
+        "gasnet_coll",
+        "gasnet_ratomic",
+        "gasnet_mk",
+    ];
+    wanted.extend(headers.map(|name| format!("include/{name}.h")));
+    for mode in ["seq", "par"] {
+        wanted.push(format!("include/gasnet_tools-{mode}.mak"));
+        wanted.push(format!("lib/libgasnet_tools-{mode}.a"));
+        wanted.push(format!("lib/shared/libgasnet_tools-{mode}.so"));
+        wanted.push(format!("lib/pkgconfig/gasnet_tools-{mode}.pc"));
+        for conduit in ["smp", "udp", "ofi", "conduit"] {
+            wanted.push(format!("include/{conduit}-conduit/gasnet_core.h"));
+            wanted.push(format!("include/{conduit}-conduit/{conduit}-{mode}.mak"));
+            wanted.push(format!("lib/libgasnet-{conduit}-{mode}.a"));
+            wanted.push(format!("lib/shared/libgasnet-{conduit}-{mode}.so"));
+            wanted.push(format!("lib/pkgconfig/gasnet-{conduit}-{mode}.pc"));
+            wanted.push(format!("lib/shared/pkgconfig/gasnet-{conduit}-{mode}.pc"));
+            wanted.push(format!("bin/gasnetrun_{conduit}"));
+        }
+    }
+    wanted.extend(["bin/conduit-run", "bin/amudprun"].map(str::to_owned));
+    for file in wanted {
+        assert!(there.contains_key(Path::new(&file)), "{file}");
+    }
+    for name in there.keys() {
+        let name = name.file_name().unwrap().to_str().unwrap();
+        assert!(!name.starts_with('.'), "{name} is left behind");
+    }
+}
+
+#[test]
+fn nothing_holds_the_prefix() {
+    let root = prefix().root();
+    let text = root.to_str().unwrap();
+    for (file, target) in files(root) {
+        match target {
+            Some(target) => {
+                assert!(
+                    target.is_relative(),
+                    "{}: {}",
+                    file.display(),
+                    target.display()
+                );
+                assert!(
+                    root.join(&file).exists(),
+                    "{} leads nowhere",
+                    file.display()
+                );
+            }
+            None if file
+                .extension()
+                .is_some_and(|end| ["mak", "pc", "h"].iter().any(|text| end == *text)) =>
+            {
+                let contents = fs::read_to_string(root.join(&file)).unwrap();
+                assert!(!contents.contains(text), "{}", file.display());
+            }
+            None => {}
+        }
+    }
+}
+
+#[test]
+fn installing_again_changes_nothing() {
+    let root = prefix().root();
+    let dates = || -> BTreeMap<PathBuf, SystemTime> {
+        let date = |file: PathBuf| {
+            let date = fs::symlink_metadata(root.join(&file))
+                .unwrap()
+                .modified()
+                .unwrap();
+            (file, date)
+        };
+        files(root).into_keys().map(date).collect()
+    };
+    let before = dates();
+    Prefix::options(root).run().unwrap();
+    assert_eq!(dates(), before);
+}
+
+#[test]
+fn an_error_names_the_command_that_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut install = Prefix::options(&folder.path().join("prefix"));
+    install.debug_profile = "no-such-profile".to_owned();
+    let error = format!("{:#}", install.run().unwrap_err());
+    assert!(
+        error.contains("--profile no-such-profile") && error.contains("failed: exit status"),
+        "{error}"
+    );
+    let error = format!(
+        "{:#}",
+        Prefix::options(Path::new("/a prefix")).run().unwrap_err()
+    );
+    assert!(
+        error.contains("\"/a prefix\" has the character ' '"),
+        "{error}"
+    );
+}
+
+/// The symbols of a library that others can see.
+fn symbols(options: &[&str], library: &str) -> BTreeSet<String> {
+    let library = prefix().debug().join("lib").join(library);
+    let words = options.iter().copied().chain([
+        "--defined-only",
+        "--extern-only",
+        "--format=posix",
+        library.to_str().unwrap(),
+    ]);
+    let text = succeeds(Job::alone("nm", words));
+    let names = text
+        .lines()
+        .filter(|line| line.contains(' '))
+        .filter_map(|line| line.split_whitespace().next());
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn libraries_show_the_names_of_the_interface_and_no_others() {
+    for library in [
+        "gasnet-conduit-seq",
+        "gasnet-conduit-par",
+        "gasnet_tools-par",
+    ] {
+        let shared = symbols(&["--dynamic"], &format!("shared/lib{library}.so"));
+        assert_eq!(
+            symbols(&[], &format!("lib{library}.a")),
+            shared,
+            "{library}"
+        );
+        assert!(!shared.is_empty());
+        for name in &shared {
+            let known = [
+                "gex_",
+                "gasnet_",
+                "gasnett_",
+                "conduit_gex_",
+                "conduit_gasnet_",
+                "conduit_tools_",
+                "_gasnet",
+            ];
+            assert!(
+                known.iter().any(|prefix| name.starts_with(prefix)),
+                "{library}: {name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_example_is_built_with_pkg_config() {
+    for (link, compiler) in [
+        (Link::Static, &["gcc", "-std=c99"][..]),
+        (Link::Static, &["g++", "-std=c++11", "-x", "c++"]),
+        (Link::Static, &["g++", "-std=c++17", "-x", "c++"]),
+        (Link::Shared, &["gcc", "-std=c99"]),
+        (Link::Shared, &["g++", "-std=c++17", "-x", "c++"]),
+    ] {
+        for package in ["gasnet-smp-seq", "gasnet-smp-par"] {
+            let program = built(link, package, compiler, &ring());
+            goes_round(program.by("conduit-run", &["-n", "4"], &[]));
+        }
+    }
+}
+
+/// Rules as GASNet's README has them.
+const RULES: &str = "\
+program.o: $(SOURCE)
+\t$(GASNET_CC) $(GASNET_CPPFLAGS) $(GASNET_CFLAGS) -c -o $@ $<
+program: program.o
+\t$(GASNET_LD) $(GASNET_LDFLAGS) -o $@ $< $(GASNET_LIBS)
+";
+
+const RULES_CXX: &str = "\
+program.o: $(SOURCE)
+\t$(GASNET_CXX) -x c++ $(GASNET_CXXCPPFLAGS) $(GASNET_CXXFLAGS) -c -o $@ $<
+program: program.o
+\t$(GASNET_CXX) $(GASNET_LDFLAGS) -o $@ $< $(GASNET_LIBS)
+";
+
+#[test]
+fn the_example_is_built_with_the_make_fragment() {
+    let source = format!("SOURCE={}", ring().display());
+    for (fragment, rules, shared) in [
+        ("smp-conduit/smp-seq.mak", RULES, false),
+        ("smp-conduit/smp-par.mak", RULES_CXX, false),
+        ("smp-conduit/smp-seq.mak", RULES_CXX, true),
+        ("conduit-conduit/conduit-par.mak", RULES, true),
+    ] {
+        let program = Program::new();
+        let mut arguments = vec![source.as_str(), "MANUAL_CFLAGS=-Werror"];
+        if shared {
+            arguments.push("CONDUIT_SHARED=1");
+        }
+        prefix()
+            .make(fragment, program.folder.path(), rules, &arguments)
+            .unwrap_or_else(|error| panic!("{error:#}"));
+        let needed = succeeds(Job::alone("readelf", ["-d", program.text()]));
+        assert_eq!(needed.contains("libgasnet-conduit-"), shared, "{needed}");
+        goes_round(program.alone(&[]).env("GASNET_PSHM_NODES", "4"));
+    }
+}
+
+#[test]
+fn a_moved_prefix_works_as_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("elsewhere");
+    succeeds(Job::alone(
+        "cp",
+        [
+            "-a",
+            prefix().root().to_str().unwrap(),
+            to.to_str().unwrap(),
+        ],
+    ));
+    let moved = Prefix::at(to.clone());
+    for link in [Link::Static, Link::Shared] {
+        let program = Program::new();
+        moved
+            .build(link, "gasnet-smp-seq", &["gcc"], &ring(), &program.path)
+            .unwrap();
+        goes_round(Job::new(
+            moved.launcher("gasnetrun_smp"),
+            4,
+            &program.path,
+            &[],
+        ));
+    }
+    let program = Program::new();
+    let rules = "program:\n\t@echo $(GASNET_INCLUDES) $(GASNET_LIBS)\n";
+    let words = moved
+        .make("udp-conduit/udp-par.mak", program.folder.path(), rules, &[])
+        .unwrap();
+    let place = |part: &str| format!("{}/debug/{part}", to.display());
+    assert!(
+        words.starts_with(&format!(
+            "-I{} -I{}",
+            place("include"),
+            place("include/udp-conduit")
+        )),
+        "{words}"
+    );
+    assert!(
+        words.contains(&format!("-L{} -lgasnet-udp-par", place("lib"))),
+        "{words}"
+    );
+}
+
+#[test]
+fn another_mode_or_build_is_a_link_error() {
+    let program = Program::new();
+    let package = "gasnet-smp-seq";
+    for other in [
+        &["gcc", "-UGASNET_SEQ", "-DGASNET_PAR"][..],
+        &["gcc", "-UGASNET_DEBUG", "-DGASNET_NDEBUG"],
+    ] {
+        // After the package's own flags, which `-U` is to undo.
+        let mut words = prefix()
+            .pkg_config(Link::Static, &["--cflags", package])
+            .unwrap();
+        words.extend(other[1..].iter().map(|word| (*word).to_owned()));
+        words.extend([
+            ring().display().to_string(),
+            "-o".to_owned(),
+            program.text().to_owned(),
+        ]);
+        words.extend(
+            prefix()
+                .pkg_config(Link::Static, &["--libs", package])
+                .unwrap(),
+        );
+        let finished = ran(Job::alone(other[0], words));
+        assert_eq!(finished.code, Some(1), "{finished:#?}");
+        assert!(
+            finished
+                .stderr
+                .contains("undefined reference to `conduit_gex_library_"),
+            "{finished:#?}"
+        );
+    }
+}
+
+#[test]
+fn the_tools_are_there_alone_and_beside_the_library() {
+    for package in ["gasnet_tools-seq", "gasnet_tools-par"] {
+        for link in [Link::Static, Link::Shared] {
+            succeeds(built(link, package, &["gcc", "-std=c99"], &source("tools.c")).alone(&[]));
+        }
+    }
+    let program = Program::new();
+    let source = format!("SOURCE={}", source("tools.c").display());
+    let rules = RULES.replace("GASNET_", "GASNETTOOLS_");
+    prefix()
+        .make(
+            "gasnet_tools-seq.mak",
+            program.folder.path(),
+            &rules,
+            &[&source],
+        )
+        .unwrap();
+    succeeds(program.alone(&[]));
+    // Some build systems link both, in either order.
+    for both in [
+        "-lgasnet_tools-par -lgasnet-smp-par",
+        "-lgasnet-smp-par -lgasnet_tools-par",
+    ] {
+        let program = Program::new();
+        let source = format!("SOURCE={}", ring().display());
+        let rules = RULES.replace(
+            "$(GASNET_LIBS)",
+            &format!("$(GASNET_LIBDIRS) {both} $(GASNET_LIBS)"),
+        );
+        prefix()
+            .make(
+                "smp-conduit/smp-par.mak",
+                program.folder.path(),
+                &rules,
+                &[&source],
+            )
+            .unwrap();
+        goes_round(program.alone(&[]).env("GASNET_PSHM_NODES", "4"));
+    }
+}
+
+#[test]
+fn every_launcher_starts_four_ranks() {
+    let smp = job("smp");
+    let words = ["a b", "", "-n", "$x"];
+    let rest = "program <a b> <> <-n> <$x>";
+    says(smp.by("conduit-run", &["-n", "4"], &words), 4, rest);
+    says(
+        smp.by(
+            "gasnetrun_smp",
+            &["-n", "4", "-N", "1", "-c", "1", "-E", "HOME,PATH"],
+            &words,
+        ),
+        4,
+        rest,
+    );
+    says(
+        smp.by("gasnetrun_conduit", &["-np", "4", "--"], &words),
+        4,
+        rest,
+    );
+    says(smp.alone(&words).env("GASNET_PSHM_NODES", "4"), 4, rest);
+    says(smp.alone(&words).env("GASNET_PSHM_NODES", "1"), 1, rest);
+    says(smp.alone(&words), 1, rest);
+    let udp = job("udp");
+    says(
+        udp.by("amudprun", &["-np", "4", "-spawn", "L"], &words),
+        4,
+        rest,
+    );
+    says(udp.by("gasnetrun_udp", &["-n", "4"], &words), 4, rest);
+    let with_number: Vec<&str> = ["4"].into_iter().chain(words).collect();
+    says(udp.alone(&with_number).env("GASNET_SPAWNFN", "L"), 4, rest);
+    says(
+        udp.alone(&["1", "x"]).env("GASNET_SPAWNFN", "L"),
+        1,
+        "program <x>",
+    );
+    says(udp.by("conduit-run", &["-n", "3"], &words), 3, rest);
+}
+
+#[test]
+fn without_a_spawner_ranks_are_started_here_and_a_note_says_so() {
+    let finished = ran(job("udp").alone(&["2"]));
+    assert_eq!(finished.code, Some(0), "{finished:#?}");
+    assert!(
+        finished.stderr.contains("GASNET_SPAWNFN is not set"),
+        "{finished:#?}"
+    );
+}
+
+#[test]
+fn arguments_may_be_null() {
+    let compiler = ["gcc", "-std=gnu99", "-DNO_ARGUMENTS"];
+    let smp = built(Link::Static, "gasnet-smp-seq", &compiler, &source("job.c"));
+    says(
+        smp.alone(&["x y"]).env("GASNET_PSHM_NODES", "4"),
+        4,
+        "program <x y>",
+    );
+    let udp = built(Link::Static, "gasnet-udp-seq", &compiler, &source("job.c"));
+    says(
+        udp.alone(&["4", "x y"]).env("GASNET_SPAWNFN", "L"),
+        4,
+        "program <x y>",
+    );
+}
+
+#[test]
+fn the_exit_code_is_the_jobs() {
+    let (smp, udp) = (job("smp"), job("udp"));
+    for how in ["exit", "return"] {
+        for code in ["7", "200"] {
+            let jobs = [
+                smp.by("conduit-run", &["-n", "3"], &[how, code]),
+                smp.by("gasnetrun_smp", &["-n", "3"], &[how, code]),
+                smp.alone(&[how, code]).env("GASNET_PSHM_NODES", "3"),
+                udp.alone(&["3", how, code]).env("GASNET_SPAWNFN", "L"),
+            ];
+            for job in jobs {
+                let finished = ran(job);
+                assert_eq!(finished.code, code.parse().ok(), "{how}: {finished:#?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn rank_0_reads_the_jobs_input() {
+    let smp = job("smp");
+    for command in [
+        format!("echo line | GASNET_PSHM_NODES=3 {} input", smp.text()),
+        format!(
+            "echo line | {} -n 3 {} input",
+            prefix().launcher("gasnetrun_smp").display(),
+            smp.text()
+        ),
+    ] {
+        assert_eq!(
+            succeeds(Job::alone("sh", ["-c", &command])),
+            "rank 0 read line\n"
+        );
+    }
+}
+
+#[test]
+fn a_signal_for_the_launcher_ends_the_job() {
+    let smp = job("smp");
+    for job in [
+        smp.alone(&["terminate"]).env("GASNET_PSHM_NODES", "3"),
+        smp.by("gasnetrun_smp", &["-n", "3"], &["terminate"]),
+    ] {
+        let finished = ran(job);
+        assert_eq!(finished.code, Some(128 + 15), "{finished:#?}");
+    }
+}
+
+#[test]
+fn wrong_values_are_refused() {
+    let (smp, udp) = (job("smp"), job("udp"));
+    for value in ["0", "-4", "four", "65536"] {
+        let message =
+            format!("GASNET_PSHM_NODES is \"{value}\"; accepted: a number from 1 to 65535");
+        refused(smp.alone(&[]).env("GASNET_PSHM_NODES", value), 99, &message);
+        refused(
+            udp.alone(&[value]).env("GASNET_SPAWNFN", "L"),
+            99,
+            "accepted: a number from 1 to 65535",
+        );
+        refused(
+            smp.by("gasnetrun_smp", &["-n", value], &[]),
+            2,
+            &format!("-n {value}: a number from 1 to 65535"),
+        );
+    }
+    refused(
+        udp.alone(&[]).env("GASNET_SPAWNFN", "L"),
+        99,
+        "the first argument of a program of conduit udp",
+    );
+    refused(
+        udp.alone(&["4"]).env("GASNET_SPAWNFN", "S"),
+        99,
+        "GASNET_SPAWNFN is \"S\"; accepted: L",
+    );
+    refused(
+        smp.alone(&[]).env("GASNET_EXITTIMEOUT", "soon"),
+        99,
+        "GASNET_EXITTIMEOUT is \"soon\"; accepted",
+    );
+    refused(
+        smp.by("gasnetrun_smp", &[], &[]),
+        2,
+        "the number of ranks is missing",
+    );
+    refused(
+        smp.by("gasnetrun_smp", &["-n", "4", "-spawner=ssh"], &[]),
+        2,
+        "-spawner ssh",
+    );
+    refused(
+        smp.by("amudprun", &["-np", "4"], &[]),
+        2,
+        "is compiled for conduit smp: gasnetrun_smp or conduit-run starts it",
+    );
+    refused(
+        udp.by("gasnetrun_smp", &["-n", "4"], &[]),
+        2,
+        "is compiled for conduit udp",
+    );
+}
+
+#[test]
+fn a_launcher_can_be_asked_what_it_would_do() {
+    let smp = job("smp");
+    let finished = ran(smp.by("gasnetrun_smp", &["-n", "4", "-t"], &["x y"]));
+    assert_eq!(
+        (finished.code, finished.stdout.as_str()),
+        (Some(0), ""),
+        "{finished:#?}"
+    );
+    assert!(
+        finished
+            .stderr
+            .contains(&format!("4 ranks of {:?} \"x y\"", smp.text())),
+        "{finished:#?}"
+    );
+}
