@@ -6,6 +6,12 @@
 
 #include <conduit_gex/am1.h>
 
+/* The specification's major version. */
+#define GASNET_VERSION GASNET_SPEC_VERSION_MAJOR
+
+/* A name from inside GASNet that some clients use. */
+#define gasneti_mynode (gex_System_QueryJobRank())
+
 typedef gex_Event_t gasnet_handle_t;
 #define GASNET_INVALID_HANDLE ((gasnet_handle_t)0)
 

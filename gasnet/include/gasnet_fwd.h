@@ -146,6 +146,52 @@ typedef unsigned int gex_EC_t;
 #define GEX_EC_RMW 0x10U
 #define GEX_EC_ALL 0x1FU
 
+/* ---- data types and operations, of collectives and remote atomics ---- */
+
+typedef unsigned int gex_DT_t;
+#define GEX_DT_I32 0x01U
+#define GEX_DT_U32 0x02U
+#define GEX_DT_I64 0x04U
+#define GEX_DT_U64 0x08U
+#define GEX_DT_FLT 0x10U
+#define GEX_DT_DBL 0x20U
+#define GEX_DT_USER 0x40U
+
+/* Operations and their fetching forms, one bit each. */
+typedef unsigned int gex_OP_t;
+#define GEX_OP_ADD 0x00000001U
+#define GEX_OP_SUB 0x00000002U
+#define GEX_OP_MULT 0x00000004U
+#define GEX_OP_MIN 0x00000008U
+#define GEX_OP_MAX 0x00000010U
+#define GEX_OP_INC 0x00000020U
+#define GEX_OP_DEC 0x00000040U
+#define GEX_OP_AND 0x00000080U
+#define GEX_OP_OR 0x00000100U
+#define GEX_OP_XOR 0x00000200U
+#define GEX_OP_SET 0x00000400U
+#define GEX_OP_CAS 0x00000800U
+#define GEX_OP_FADD 0x00001000U
+#define GEX_OP_FSUB 0x00002000U
+#define GEX_OP_FMULT 0x00004000U
+#define GEX_OP_FMIN 0x00008000U
+#define GEX_OP_FMAX 0x00010000U
+#define GEX_OP_FINC 0x00020000U
+#define GEX_OP_FDEC 0x00040000U
+#define GEX_OP_FAND 0x00080000U
+#define GEX_OP_FOR 0x00100000U
+#define GEX_OP_FXOR 0x00200000U
+#define GEX_OP_SWAP 0x00400000U
+#define GEX_OP_FCAS 0x00800000U
+#define GEX_OP_CSWAP GEX_OP_FCAS
+#define GEX_OP_GET 0x01000000U
+#define GEX_OP_USER 0x02000000U
+#define GEX_OP_USER_NC 0x04000000U
+
+/* An operation as its fetching form, and back. */
+#define GEX_OP_TO_FETCHING(op) ((op) << 12)
+#define GEX_OP_TO_NONFETCHING(op) ((op) >> 12)
+
 /* ---- values ---- */
 
 typedef uint64_t gex_RMA_Value_t;

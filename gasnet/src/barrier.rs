@@ -1,18 +1,17 @@
 //! Barriers: GASNet-1's, split in two and with ids, and that of the team of all ranks.
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Relaxed};
 
 use conduit_core::barrier::Value;
 use conduit_core::engine::BarrierOutcome;
 
 use crate::abi::{self, events};
-use crate::event::wait;
+use crate::event::SHIFT;
 use crate::fault::{Refusal, code, fatal, refuse, sure};
 use crate::job::Job;
 use crate::objects::check;
 
-/// The event of the team's barrier, of which there is at most one under way.
+/// The mark of a barrier's event; above it is the barrier's number.
 pub(crate) const EVENT: usize = 5;
 
 /// `GASNET_BARRIERFLAG_*`.
@@ -92,42 +91,31 @@ unsafe extern "C" fn gasnet_barrier_result(id: *mut c_int) -> c_int {
     0
 }
 
-static RUNNING: AtomicBool = AtomicBool::new(false);
-
-fn start(call: &str, team: *const c_void, flags: u32) -> &'static Job {
+fn start(call: &str, team: *const c_void, flags: u32) -> (&'static Job, u64) {
     let job = Job::of(call);
     check(call, "team", &job.objects.team, team);
     if flags != 0 {
         fatal(call, &format_args!("flags {flags:#x}, there are none"));
     }
-    if RUNNING.swap(true, AcqRel) {
-        fatal(call, &"a barrier of this team is under way");
-    }
-    sure(call, job.engine().team_barrier_notify());
-    job
+    (job, sure(call, job.engine().team_barrier_start()))
 }
 
-/// Has the team's barrier ended? Then its event is gone.
-pub(crate) fn is_over(call: &str, job: &Job) -> bool {
-    if !RUNNING.load(Relaxed) {
-        return true;
-    }
-    let over = sure(call, job.engine().team_barrier_test());
-    if over {
-        RUNNING.store(false, Relaxed);
-    }
-    over
+/// Has the barrier of this event ended?
+pub(crate) fn is_over(call: &str, job: &Job, event: usize) -> bool {
+    let number = (event >> SHIFT) as u64;
+    sure(call, job.engine().team_barrier_over(number))
 }
 
 /// Starts the barrier of a team.
 #[unsafe(no_mangle)]
 extern "C" fn conduit_gex_barrier(team: *const c_void, flags: u32) -> usize {
     const CALL: &str = "gex_Coll_BarrierNB";
-    let job = start(CALL, team, flags);
-    if is_over(CALL, job) {
+    let (job, number) = start(CALL, team, flags);
+    let event = (number as usize) << SHIFT | EVENT;
+    if is_over(CALL, job, event) {
         events::INVALID
     } else {
-        EVENT
+        event
     }
 }
 
@@ -135,15 +123,15 @@ extern "C" fn conduit_gex_barrier(team: *const c_void, flags: u32) -> usize {
 #[unsafe(no_mangle)]
 extern "C" fn gex_Coll_BarrierBlocking(team: *const c_void, flags: u32) {
     const CALL: &str = "gex_Coll_BarrierBlocking";
-    let job = start(CALL, team, flags);
-    wait(CALL, job, || is_over(CALL, job));
+    let (job, number) = start(CALL, team, flags);
+    sure(CALL, job.engine().team_barrier_wait(number));
 }
 
 /// The job's barrier where a call of the interface contains one.
 pub(crate) fn all(call: &'static str, job: &Job) -> c_int {
     let engine = job.engine();
     let done = engine
-        .team_barrier_notify()
-        .and_then(|()| engine.team_barrier_wait());
+        .team_barrier_start()
+        .and_then(|number| engine.team_barrier_wait(number));
     code(call, done)
 }

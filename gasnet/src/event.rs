@@ -10,14 +10,15 @@ use std::ffi::c_int;
 use conduit_core::engine::Handle;
 
 use crate::abi::{self, events};
+use crate::barrier;
 use crate::fault::{fatal, sure};
 use crate::job::Job;
 
 /// The lowest three bits, which tell an event from the constants.
 const ROOT: usize = 4;
 const LEAF: usize = 6;
-const TAG: usize = 7;
-const SHIFT: u32 = 3;
+pub(crate) const TAG: usize = 7;
+pub(crate) const SHIFT: u32 = 3;
 
 /// The event of an operation that has been started; `None`: it would have blocked.
 #[inline]
@@ -50,8 +51,8 @@ fn operation(call: &str, event: usize) -> (Handle, bool) {
 
 /// Is it over? Ends a root that is.
 fn is_over(call: &str, job: &Job, event: usize) -> bool {
-    if event == crate::barrier::EVENT {
-        return crate::barrier::is_over(call, job);
+    if event & TAG == barrier::EVENT {
+        return barrier::is_over(call, job, event);
     }
     let (handle, leaf) = operation(call, event);
     if leaf {
@@ -179,7 +180,7 @@ unsafe extern "C" fn conduit_gex_event_wait_all(events: *mut usize, count: usize
 #[unsafe(no_mangle)]
 extern "C" fn conduit_gex_event_leaf(root: usize) -> usize {
     const CALL: &str = "gex_Event_QueryLeaf";
-    if root != events::INVALID && (root == crate::barrier::EVENT || operation(CALL, root).1) {
+    if root != events::INVALID && (root & TAG == barrier::EVENT || operation(CALL, root).1) {
         fatal(
             CALL,
             &"the event is not the root of an operation with leaves",

@@ -18,7 +18,7 @@ use crate::abi::{Flags, events};
 use crate::fault::{Refusal, fatal, started, sure};
 use crate::handlers::{Token, arguments, payload, token};
 use crate::job::Job;
-use crate::request::long_offset;
+use crate::request::{handled_here, long_offset};
 
 /// What is prepared; `conduit_gex_kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -373,11 +373,9 @@ unsafe extern "C" fn conduit_gex_commit(
         let Place::Chunk(prepared) = std::mem::replace(&mut open.place, Place::Own) else {
             return crate::abi::OK;
         };
-        return started(
-            call,
-            flags,
-            prepared.commit(handler, words, bytes).map(|()| true),
-        );
+        let sent = prepared.commit(handler, words, bytes).map(|()| true);
+        let engine = Job::of(call).engine();
+        return started(call, flags, handled_here(engine, open.rank, sent));
     }
     // SAFETY: the client's buffer (its promise to the prepare call), or this thread's.
     let sent = unsafe { payload(open.address, bytes) }
@@ -427,7 +425,10 @@ impl Open {
                 true
             }
         };
-        Ok(sent)
+        if self.kind.is_reply() {
+            return Ok(sent);
+        }
+        handled_here(engine, self.rank, Ok(sent))
     }
 }
 

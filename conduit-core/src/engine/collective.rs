@@ -17,10 +17,17 @@ use crate::threads::{Lock, Mode};
 
 /// One barrier of this rank.
 pub(super) struct Side<M: Mode> {
-    machine: M::Lock<Barrier>,
+    machine: M::Lock<Machine>,
     running: AtomicBool,
     /// The first of its cells.
     cells: usize,
+}
+
+/// A barrier that runs again and again, and how many of them have been asked for (the team's, which may be several).
+struct Machine {
+    barrier: Barrier,
+    started: u64,
+    ended: u64,
 }
 
 /// Which barrier; a place in [`Engine`]'s list.
@@ -38,11 +45,15 @@ impl<M: Mode> Barriers<M> {
     pub(super) fn new(rank: Rank, size: u32, radix: u32) -> Self {
         let mut cells = 0;
         let mut side = || {
-            let machine = Barrier::new(rank, size, radix);
+            let barrier = Barrier::new(rank, size, radix);
             let first = cells;
-            cells += machine.cells();
+            cells += barrier.cells();
             Side {
-                machine: Lock::new(machine),
+                machine: Lock::new(Machine {
+                    barrier,
+                    started: 0,
+                    ended: 0,
+                }),
                 running: AtomicBool::new(false),
                 cells: first,
             }
@@ -73,7 +84,16 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.check_context(operation, am::Operation::Request)?;
         self.check_fault()?;
         let side = &self.barriers.sides[which];
-        let mut barrier = side.machine.lock();
+        self.arrive(operation, side, &mut side.machine.lock().barrier, value)
+    }
+
+    fn arrive(
+        &self,
+        operation: &'static str,
+        side: &Side<M>,
+        barrier: &mut Barrier,
+        value: Value,
+    ) -> Result<()> {
         barrier
             .notify(value, |target, cell, word| {
                 self.send_cell(target, side.cells + cell, word)
@@ -86,7 +106,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Waits until all ranks have arrived. `value` is compared with what they agreed on.
     pub fn barrier_wait(&self, value: Value) -> Result<BarrierOutcome> {
         self.wait_for("barrier_wait", |engine| {
-            engine.barrier_finish("barrier_wait", SPLIT, value)
+            engine.barrier_finish("barrier_wait", value)
         })
     }
 
@@ -98,7 +118,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// As [`Engine::barrier_try`], without polling.
     pub fn barrier_test(&self, value: Value) -> Result<Option<BarrierOutcome>> {
-        self.barrier_finish("barrier_try", SPLIT, value)
+        self.barrier_finish("barrier_try", value)
     }
 
     /// Notify and wait.
@@ -110,39 +130,71 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// How the last barrier ended for all ranks; `None` before the first.
     pub fn barrier_result(&self) -> Option<BarrierOutcome> {
-        self.barriers.sides[SPLIT].machine.lock().last()
+        self.barriers.sides[SPLIT].machine.lock().barrier.last()
     }
 
-    /// Starts the barrier of all ranks as a team: without ids, independent of the split-phase barrier.
-    pub fn team_barrier_notify(&self) -> Result<()> {
-        self.notify("team_barrier", TEAM, Value::Anonymous)
+    /// Starts a barrier of all ranks as a team: without ids, independent of the split-phase barrier. Several may be under
+    /// way; they end in the order in which they were started. Gives its number, from 1.
+    pub fn team_barrier_start(&self) -> Result<u64> {
+        const OPERATION: &str = "team_barrier";
+        self.check_context(OPERATION, am::Operation::Request)?;
+        self.check_fault()?;
+        let side = &self.barriers.sides[TEAM];
+        let mut machine = side.machine.lock();
+        machine.started += 1;
+        if machine.started == machine.ended + 1 {
+            self.arrive(OPERATION, side, &mut machine.barrier, Value::Anonymous)?;
+            self.step_team(side, &mut machine)?;
+        }
+        Ok(machine.started)
     }
 
-    /// Has the team's barrier ended? Once, for each notify. Does not poll.
-    pub fn team_barrier_test(&self) -> Result<bool> {
-        let ended = self.barrier_finish("team_barrier", TEAM, Value::Anonymous)?;
-        Ok(ended.is_some())
+    /// Has the team's barrier of this number ended? Does not poll.
+    pub fn team_barrier_over(&self, number: u64) -> Result<bool> {
+        let side = &self.barriers.sides[TEAM];
+        let mut machine = side.machine.lock();
+        self.step_team(side, &mut machine)?;
+        Ok(machine.ended >= number)
     }
 
-    /// Waits for the team's barrier.
-    pub fn team_barrier_wait(&self) -> Result<()> {
+    /// Waits for the team's barrier of this number.
+    pub fn team_barrier_wait(&self, number: u64) -> Result<()> {
         self.wait_for("team_barrier", |engine| {
-            Ok(engine.team_barrier_test()?.then_some(()))
+            Ok(engine.team_barrier_over(number)?.then_some(()))
         })
+    }
+
+    /// Moves the team's barriers on: this rank arrives at the next one when it has left the one before.
+    fn step_team(&self, side: &Side<M>, machine: &mut Machine) -> Result<bool> {
+        let mut ended = false;
+        while machine.started > machine.ended {
+            self.step(side, &mut machine.barrier);
+            let outcome = machine.barrier.finish(Value::Anonymous);
+            if outcome
+                .map_err(|error| self.barrier_error("team_barrier", error))?
+                .is_none()
+            {
+                break;
+            }
+            machine.ended += 1;
+            ended = true;
+            if machine.started > machine.ended {
+                self.arrive("team_barrier", side, &mut machine.barrier, Value::Anonymous)?;
+            }
+        }
+        Ok(ended)
     }
 
     fn barrier_finish(
         &self,
         operation: &'static str,
-        which: usize,
         value: Value,
     ) -> Result<Option<BarrierOutcome>> {
-        let side = &self.barriers.sides[which];
-        let mut barrier = side.machine.lock();
-        self.step(side, &mut barrier);
-        barrier
-            .finish(value)
-            .map_err(|error| self.barrier_error(operation, error))
+        let side = &self.barriers.sides[SPLIT];
+        let mut machine = side.machine.lock();
+        self.step(side, &mut machine.barrier);
+        let outcome = machine.barrier.finish(value);
+        outcome.map_err(|error| self.barrier_error(operation, error))
     }
 
     fn barrier_error(&self, operation: &'static str, error: BarrierError) -> Error {
@@ -157,11 +209,18 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// messages of others on.
     pub(super) fn advance_barrier(&self) -> bool {
         let mut ended = false;
-        for side in &self.barriers.sides {
+        for (which, side) in self.barriers.sides.iter().enumerate() {
             if side.running.load(Relaxed)
-                && let Some(mut barrier) = side.machine.try_lock()
+                && let Some(mut machine) = side.machine.try_lock()
             {
-                ended |= self.step(side, &mut barrier);
+                ended |= if which == TEAM {
+                    self.step_team(side, &mut machine).unwrap_or_else(|error| {
+                        self.fail(error);
+                        false
+                    })
+                } else {
+                    self.step(side, &mut machine.barrier)
+                };
             }
         }
         ended

@@ -122,6 +122,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.check_fault()
     }
 
+    /// As [`Engine::poll`]; has anything been found?
+    #[inline]
+    pub fn poll_some(&self) -> Result<bool> {
+        self.check_context("poll", am::Operation::Poll)?;
+        let found = self.poll_once() > 0;
+        self.check_fault()?;
+        Ok(found)
+    }
+
     /// One poll; the number of events. Most polls find nothing, so that is found out first.
     #[inline]
     pub(super) fn poll_once(&self) -> u32 {
