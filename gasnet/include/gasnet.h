@@ -1,6 +1,8 @@
 /* GASNet-1 on Conduit: a layer over GASNet-EX. */
 #ifndef CONDUIT_GASNET_H
 #define CONDUIT_GASNET_H
+/* Clients ask by this name whether the header has been included. */
+#define _INCLUDED_GASNET_H 1
 
 #include <gasnetex.h>
 

@@ -5,6 +5,8 @@
  * GASNET_PAR, and link the library of the same name. */
 #ifndef CONDUIT_GASNETEX_H
 #define CONDUIT_GASNETEX_H
+/* Clients ask by this name whether the header has been included. */
+#define _INCLUDED_GASNETEX_H 1
 
 #include <inttypes.h>
 #include <limits.h>

@@ -1,65 +1,77 @@
 //! The end of a job.
 //!
 //! A job ends for all ranks as soon as one calls `gasnet_exit`, returns from `main`, or calls `exit`. The rank that ends it
-//! tells the others. Those get `SIGQUIT` if the client catches it, and end with the same code.
+//! tells the others. Those get `SIGQUIT` if the client catches it, and end with the same code, whatever code the client's
+//! handler gives to `gasnet_exit`: the first one counts.
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::AcqRel, Ordering::Acquire};
+use std::sync::atomic::{Ordering::Relaxed, Ordering::Release};
+use std::time::Duration;
 
 use crate::job::Job;
+use crate::signals;
 
-/// The end of this process has begun. Whoever comes second waits for it.
-static ENDING: AtomicBool = AtomicBool::new(false);
+/// The thread that ends this process; 0 before the end.
+static ENDING: AtomicU64 = AtomicU64::new(0);
+/// The code with which it ends.
+static CODE: AtomicI32 = AtomicI32::new(0);
 
-fn first() -> bool {
-    !ENDING.swap(true, AcqRel)
+/// How long another thread waits for the one that ends the process, which itself waits for a bounded time.
+const LONGEST_END: Duration = Duration::from_secs(600);
+
+/// A number of this thread, not 0.
+fn thread() -> u64 {
+    // SAFETY: `pthread_self` has no precondition. Its value is an address on Linux: never 0, and unique among threads.
+    unsafe { libc::pthread_self() }
+}
+
+/// Begins the end, unless it has begun.
+fn first(code: c_int) -> bool {
+    let begun = ENDING
+        .compare_exchange(0, thread(), AcqRel, Acquire)
+        .is_ok();
+    if begun {
+        CODE.store(code, Release);
+    }
+    begun
 }
 
 /// Ends this process at once, but with its output written. Handlers of `atexit` are not run: that is GASNet's rule.
-fn end_process(code: c_int) -> ! {
+fn end_process() -> ! {
     // SAFETY: `fflush` of all streams has no precondition; `_exit` ends the process.
     unsafe {
         libc::fflush(std::ptr::null_mut());
-        libc::_exit(code)
+        libc::_exit(CODE.load(Acquire))
     }
 }
 
-/// For a second thread, or a signal handler on the thread that ends the job: nothing to do but to be ended.
-fn wait_for_the_end(code: c_int) -> ! {
-    std::thread::sleep(std::time::Duration::from_secs(10));
-    end_process(code)
+/// The end has begun: on another thread, which will finish it, or below this call, in a handler of `SIGQUIT`.
+fn join_the_end() -> ! {
+    if ENDING.load(Relaxed) != thread() {
+        std::thread::sleep(LONGEST_END);
+    }
+    end_process()
 }
 
 /// Ends the job with this code.
 pub(crate) fn end_job(code: c_int) -> ! {
-    if !first() {
-        wait_for_the_end(code);
+    if !first(code) {
+        join_the_end();
     }
     if let Some(job) = Job::get() {
         job.member.end(code);
     }
-    end_process(code)
+    end_process()
 }
 
 /// Another rank has ended the job: so this process ends. The client may have something to say to it.
 pub(crate) fn leave(code: c_int) -> ! {
-    if caught(libc::SIGQUIT) {
-        // SAFETY: raising a signal that the client catches; its handler may end the job, which is then over anyway.
-        unsafe { libc::raise(libc::SIGQUIT) };
+    if !first(code) {
+        join_the_end();
     }
-    if !first() {
-        wait_for_the_end(code);
-    }
-    end_process(code)
-}
-
-fn caught(signal: c_int) -> bool {
-    let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: asks for the action of a valid signal; `action` is valid for a write and zeroed, which is a value of it.
-    let found = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) == 0 };
-    // SAFETY: as above: initialised in either case.
-    let handler = unsafe { action.assume_init() }.sa_sigaction;
-    found && handler != libc::SIG_DFL && handler != libc::SIG_IGN
+    signals::tell_client();
+    end_process()
 }
 
 /// Ends the whole job with this code. Does not return, and runs no handlers of `atexit`.
@@ -75,7 +87,7 @@ unsafe extern "C" {
 
 /// The process ends without `gasnet_exit`: by returning from `main`, or by `exit`.
 extern "C" fn exiting(code: c_int, catch: *mut c_void) {
-    if !first() {
+    if !first(code) {
         return;
     }
     if let Some(job) = Job::get() {

@@ -14,7 +14,7 @@
 //! | `request`, `reply`, `prepared`, `limits` | active messages |
 //! | `rma`, `event`, `implicit` | puts and gets, and waiting for them |
 //! | `barrier`, `query`, `credits` | barriers; who shares a host; credits |
-//! | `fault`, `exit` | errors and the end of a job |
+//! | `fault`, `exit`, `signals` | errors and the end of a job |
 //! | `legacy` | what only GASNet-1 has |
 //!
 //! # Errors
@@ -42,6 +42,7 @@ mod reply;
 mod request;
 mod rma;
 mod segment;
+mod signals;
 mod start;
 
 /// The library of the portable tools is part of the C library.

@@ -11,7 +11,7 @@ use crate::abi::{self, Config};
 use crate::barrier;
 use crate::fault::{Refusal, refuse};
 use crate::job::Job;
-use crate::{Mode, exit};
+use crate::{Mode, exit, signals};
 
 /// A C program's arguments, which may be null.
 pub(crate) struct Arguments {
@@ -71,6 +71,7 @@ unsafe fn join(
     exit_timeout.map_err(Refusal::bad)?;
     let _ = segment;
     let job = Job::place(member)?;
+    signals::catch();
     exit::catch_exit(environment::yes("GASNET_CATCH_EXIT", true));
     match barrier::all(call, job) {
         abi::OK => Ok(job),
