@@ -20,6 +20,7 @@
 #include "gasnet_tools/fences.h"
 #include "gasnet_tools/formats.h"
 #include "gasnet_tools/locks.h"
+#include "gasnet_tools/memory.h"
 #include "gasnet_tools/system.h"
 #include "gasnet_tools/threadkeys.h"
 #include "gasnet_tools/timers.h"

@@ -49,9 +49,6 @@ extern const char *gasnett_release_version_str(void);
 extern int gasnett_set_affinity(int rank);
 extern void gasnett_sched_yield(void);
 
-/* Memory of its own, in whole pages, zeroed; a fatal error if there is none. */
-extern void *gasnett_mmap(uintptr_t segsize);
-
 /* ---- Streams ---- */
 extern void gasnett_flush_streams(void);
 /* Whoever reads from them finds their end. */

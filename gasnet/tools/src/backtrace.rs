@@ -179,20 +179,7 @@ fn is_enabled() -> bool {
         return false;
     }
     let nodes = environment::text_setting(c"GASNET_BACKTRACE_NODES").unwrap_or_default();
-    job::place().is_none_or(|place| names_rank(&nodes, place.rank))
-}
-
-/// Whether a list like `0,2-4,6` holds a rank; an empty one and `*` hold all.
-fn names_rank(list: &str, rank: u32) -> bool {
-    let number = |text: &str| text.trim().parse::<u32>().ok();
-    matches!(list.trim(), "" | "*")
-        || list.split(',').any(|item| match item.split_once('-') {
-            Some((first, last)) => match (number(first), number(last)) {
-                (Some(first), Some(last)) => (first..=last).contains(&rank),
-                _ => false,
-            },
-            None => number(item) == Some(rank),
-        })
+    job::place().is_none_or(|place| job::names_rank(&nodes, place.rank))
 }
 
 /// Calls what `gasnett_print_backtrace_ifenabled` points to.
@@ -258,16 +245,6 @@ unsafe extern "C" fn gasnett_backtrace_init(exename: *const c_char) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lists_of_ranks() {
-        for list in ["", " * ", "3", "1,3", "0-3", "2, 3 - 5"] {
-            assert!(names_rank(list, 3), "{list}");
-        }
-        for list in ["4", "0-2", "x", "3-", "5-1"] {
-            assert!(!names_rank(list, 3), "{list}");
-        }
-    }
 
     #[test]
     fn without_a_client_there_are_three_mechanisms_and_the_order_depends_on_threads() {

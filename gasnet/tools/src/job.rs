@@ -65,3 +65,31 @@ pub(crate) fn forget_variable(name: &CStr) {
 fn lock() -> MutexGuard<'static, Option<HashMap<Vec<u8>, &'static CStr>>> {
     VARIABLES.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// Whether a list like `0,2-4,6` holds a rank; an empty one and `*` hold all.
+pub(crate) fn names_rank(list: &str, rank: u32) -> bool {
+    let number = |text: &str| text.trim().parse::<u32>().ok();
+    matches!(list.trim(), "" | "*")
+        || list.split(',').any(|item| match item.split_once('-') {
+            Some((first, last)) => match (number(first), number(last)) {
+                (Some(first), Some(last)) => (first..=last).contains(&rank),
+                _ => false,
+            },
+            None => number(item) == Some(rank),
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_ranks() {
+        for list in ["", " * ", "3", "1,3", "0-3", "2, 3 - 5"] {
+            assert!(names_rank(list, 3), "{list}");
+        }
+        for list in ["4", "0-2", "x", "3-", "5-1"] {
+            assert!(!names_rank(list, 3), "{list}");
+        }
+    }
+}

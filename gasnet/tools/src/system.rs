@@ -129,26 +129,6 @@ extern "C" fn gasnett_sched_yield() {
     std::thread::yield_now();
 }
 
-/// Anonymous memory in whole pages.
-#[unsafe(no_mangle)]
-extern "C" fn gasnett_mmap(segsize: usize) -> *mut std::ffi::c_void {
-    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
-    // SAFETY: new memory at a place that the system chooses.
-    let memory = unsafe {
-        mmap_anonymous(
-            std::ptr::null_mut(),
-            segsize,
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::PRIVATE,
-        )
-    };
-    memory.unwrap_or_else(|error| {
-        fatal(&format!(
-            "gasnett_mmap: no {segsize} bytes of memory: {error}"
-        ))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,312 @@
+//! Memory for clients: whole pages, and the edge of the checked heap with its settings.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::io::Write;
+use std::sync::{Mutex, Once, PoisonError};
+
+use crate::edge::{text, text_or_null, write_text};
+use crate::failure::fatal;
+use crate::heap::{Fill, Heap, HeapError, Settings, Statistics};
+use crate::{environment, job, number};
+
+static HEAP: Mutex<Option<Heap>> = Mutex::new(None);
+
+/// The heap that the process has, with the settings that were found at its first use.
+fn with_heap<T>(use_it: impl FnOnce(&mut Heap) -> T) -> T {
+    let mut heap = HEAP.lock().unwrap_or_else(PoisonError::into_inner);
+    use_it(heap.get_or_insert_with(|| {
+        report_at_exit();
+        Heap::new(settings())
+    }))
+}
+
+/// The same for what may fail: a fatal error with the place of the call.
+fn checked<T>(place: &CStr, use_it: impl FnOnce(&mut Heap) -> Result<T, HeapError>) -> T {
+    // Not within the closure: a fatal error runs code that may allocate here.
+    with_heap(use_it)
+        .unwrap_or_else(|error| fatal(&format!("{}: {error}", place.to_string_lossy())))
+}
+
+fn settings() -> Settings {
+    let scan_freed = environment::yes_no(c"GASNET_MALLOC_SCANFREED", false);
+    let clobber = scan_freed || environment::yes_no(c"GASNET_MALLOC_CLOBBER", false);
+    let initial = environment::yes_no(c"GASNET_MALLOC_INIT", false);
+    Settings {
+        initial: initial.then(|| fill_setting(c"GASNET_MALLOC_INITVAL")),
+        clobber: clobber.then(|| fill_setting(c"GASNET_MALLOC_CLOBBERVAL")),
+        leak: scan_freed || environment::yes_no(c"GASNET_MALLOC_LEAKALL", false),
+        scan_freed,
+        check_all: environment::yes_no(c"GASNET_MALLOC_EXTRACHECK", false),
+    }
+}
+
+fn fill_setting(name: &CStr) -> Fill {
+    let value = environment::text_setting(name).unwrap_or_else(|| "NAN".into());
+    parse_fill(&value).unwrap_or_else(|| {
+        fatal(&format!(
+            "{}='{value}' is neither an integer nor NAN, sNAN or qNAN",
+            name.to_string_lossy()
+        ))
+    })
+}
+
+/// A byte if it is from 0 to 255, else a word; or a number that is none, quiet or signalling.
+fn parse_fill(value: &str) -> Option<Fill> {
+    const QUIET: u64 = 0x7FF8_0000_0000_0001;
+    const SIGNALLING: u64 = 0x7FF0_0000_0000_0001;
+    match value.trim().to_ascii_uppercase().as_str() {
+        "NAN" | "QNAN" => Some(Fill::Word(QUIET)),
+        "SNAN" => Some(Fill::Word(SIGNALLING)),
+        text => match text.strip_prefix("0X") {
+            // All 64 bits, so not by way of a signed number.
+            Some(digits) => u64::from_str_radix(digits, 16).ok(),
+            None => number::parse_integer(text, 0)
+                .ok()
+                .map(|value| value as u64),
+        }
+        .map(|value| u8::try_from(value).map_or(Fill::Word(value), Fill::Byte)),
+    }
+}
+
+/// Whether `GASNET_MALLOCFILE` asks for a report of this rank, and into what: `%` stands for the rank.
+fn report_file() -> Option<String> {
+    let file = environment::text_setting(c"GASNET_MALLOCFILE")?;
+    let rank = job::place().map_or(0, |place| place.rank);
+    let nodes = environment::text_setting(c"GASNET_MALLOCNODES").unwrap_or_default();
+    job::names_rank(&nodes, rank).then(|| file.replace('%', &rank.to_string()))
+}
+
+fn report_at_exit() {
+    static ONCE: Once = Once::new();
+    extern "C" fn report() {
+        let Some(file) = report_file() else { return };
+        let report = HEAP
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .map(Heap::report);
+        let report = report.unwrap_or_default();
+        let written = match file.as_str() {
+            "-" | "stderr" => std::io::stderr().write_all(report.as_bytes()),
+            "stdout" => std::io::stdout().write_all(report.as_bytes()),
+            file => std::fs::write(file, report),
+        };
+        if let Err(error) = written {
+            let _ = writeln!(
+                std::io::stderr(),
+                "GASNET_MALLOCFILE: {file} can't be written: {error}"
+            );
+        }
+    }
+    // SAFETY: the function takes nothing and doesn't unwind.
+    ONCE.call_once(|| unsafe {
+        libc::atexit(report);
+    });
+}
+
+// ---- The edge to C ----
+
+#[unsafe(no_mangle)]
+extern "C" fn gasnett_mmap(segsize: usize) -> *mut c_void {
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+    // SAFETY: new memory at a place that the system chooses.
+    let memory = unsafe {
+        mmap_anonymous(
+            std::ptr::null_mut(),
+            segsize,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE,
+        )
+    };
+    memory.unwrap_or_else(|error| {
+        fatal(&format!(
+            "gasnett_mmap: no {segsize} bytes of memory: {error}"
+        ))
+    })
+}
+
+/// # Safety
+/// `stats` is null or points to a `gasnett_heapstats_t`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gasnett_getheapstats(stats: *mut Statistics) {
+    // SAFETY: the caller's promise.
+    if let Some(stats) = unsafe { stats.as_mut() } {
+        let heap = HEAP.lock().unwrap_or_else(PoisonError::into_inner);
+        *stats = heap.as_ref().map(Heap::statistics).unwrap_or_default();
+    }
+}
+
+/// # Safety
+/// `place` is null or text.
+unsafe fn place_of<'a>(place: *const c_char) -> &'a CStr {
+    // SAFETY: the caller's promise.
+    unsafe { text_or_null(place) }.unwrap_or(c"(unknown place)")
+}
+
+fn allocate(size: usize, zeroed: bool, place: &CStr) -> *mut c_void {
+    let name = place.to_string_lossy();
+    checked(place, |heap| heap.allocate(size, zeroed, &name))
+}
+
+/// # Safety
+/// `place` is null or text.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_tools_heap_malloc(size: usize, place: *const c_char) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    allocate(size, false, unsafe { place_of(place) })
+}
+
+/// # Safety
+/// `place` is null or text.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_tools_heap_calloc(
+    count: usize,
+    size: usize,
+    place: *const c_char,
+) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    let place = unsafe { place_of(place) };
+    // A product that is too large is a size that nobody has.
+    allocate(count.saturating_mul(size), true, place)
+}
+
+/// # Safety
+/// `place` is null or text; `block` is null or a block of this heap (what isn't is found).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_tools_heap_realloc(
+    block: *mut c_void,
+    size: usize,
+    place: *const c_char,
+) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    let place = unsafe { place_of(place) };
+    if block.is_null() {
+        return allocate(size, false, place);
+    }
+    let name = place.to_string_lossy();
+    checked(place, |heap| heap.reallocate(block, size, &name))
+}
+
+/// # Safety
+/// As for [`conduit_tools_heap_realloc`].
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_tools_heap_free(block: *mut c_void, place: *const c_char) {
+    if !block.is_null() {
+        // SAFETY: the caller's promise.
+        checked(unsafe { place_of(place) }, |heap| heap.free(block));
+    }
+}
+
+/// # Safety
+/// Both are null or text.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_tools_heap_strdup(
+    string: *const c_char,
+    place: *const c_char,
+) -> *mut c_char {
+    // SAFETY: the caller's promise.
+    unsafe { conduit_tools_heap_strndup(string, usize::MAX, place) }
+}
+
+/// # Safety
+/// `place` is null or text, `string` is null, or text, or has at least `most` bytes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_tools_heap_strndup(
+    string: *const c_char,
+    most: usize,
+    place: *const c_char,
+) -> *mut c_char {
+    // SAFETY: the caller's promise.
+    let (bytes, place) = unsafe {
+        (
+            at_most(string, most, "gasnett_debug_strdup"),
+            place_of(place),
+        )
+    };
+    let copy = allocate(bytes.len() + 1, false, place).cast::<c_char>();
+    // SAFETY: it was allocated with that many bytes.
+    unsafe { write_text(copy, bytes.len() + 1, bytes) };
+    copy
+}
+
+/// # Safety
+/// `string` is null or text.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_tools_strdup(string: *const c_char) -> *mut c_char {
+    // SAFETY: the caller's promise.
+    unsafe { libc::strdup(text(string, "gasnett_debug_strdup", "text").as_ptr()) }
+}
+
+/// # Safety
+/// `string` is null, or text, or has at least `most` bytes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_tools_strndup(string: *const c_char, most: usize) -> *mut c_char {
+    // SAFETY: the caller's promise; a null pointer is refused.
+    unsafe {
+        libc::strndup(
+            at_most(string, most, "gasnett_debug_strndup")
+                .as_ptr()
+                .cast(),
+            most,
+        )
+    }
+}
+
+/// The bytes of text up to its end or to `most`.
+///
+/// # Safety
+/// `string` is null, or text, or has at least `most` bytes.
+unsafe fn at_most<'a>(string: *const c_char, most: usize, function: &str) -> &'a [u8] {
+    if string.is_null() {
+        fatal(&format!("{function}: text is a null pointer"));
+    }
+    // SAFETY: the caller's promise: strnlen reads no further.
+    unsafe { std::slice::from_raw_parts(string.cast::<u8>(), libc::strnlen(string, most)) }
+}
+
+/// # Safety
+/// `place` is null or text.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_tools_heap_check(block: *const c_void, place: *const c_char) {
+    // SAFETY: the caller's promise.
+    checked(unsafe { place_of(place) }, |heap| heap.check(block));
+}
+
+/// # Safety
+/// `place` is null or text.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_tools_heap_check_one(place: *const c_char) {
+    // SAFETY: the caller's promise.
+    checked(unsafe { place_of(place) }, Heap::check_next);
+}
+
+/// # Safety
+/// `place` is null or text.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_tools_heap_check_all(place: *const c_char) {
+    // SAFETY: the caller's promise.
+    checked(unsafe { place_of(place) }, |heap| heap.check_all());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fills_memory() {
+        assert_eq!(parse_fill("0"), Some(Fill::Byte(0)));
+        assert_eq!(parse_fill("255"), Some(Fill::Byte(255)));
+        assert_eq!(parse_fill("256"), Some(Fill::Word(256)));
+        assert_eq!(parse_fill("-1"), Some(Fill::Word(u64::MAX)));
+        assert_eq!(parse_fill("0xFFFFFFFFFFFFFFFF"), Some(Fill::Word(u64::MAX)));
+        assert_eq!(parse_fill("0xab"), Some(Fill::Byte(0xAB)));
+        for name in ["NAN", "sNAN", "qNAN"] {
+            let Some(Fill::Word(word)) = parse_fill(name) else {
+                panic!("{name} is a word")
+            };
+            assert!(f64::from_bits(word).is_nan());
+        }
+        assert_eq!(parse_fill("lots"), None);
+        assert_eq!(parse_fill(""), None);
+    }
+}
