@@ -8,7 +8,6 @@
  * Names that begin with gasnett_ or GASNETT_ are the interface. What begins with conduit_ or CONDUIT_ is not. */
 #ifndef CONDUIT_GASNET_TOOLS_H
 #define CONDUIT_GASNET_TOOLS_H
-#define _GASNET_TOOLS_H 1
 
 #include "gasnet_tools/basics.h"
 

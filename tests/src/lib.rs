@@ -7,8 +7,10 @@
 //! - [`model`]: random schedules on the engine, against a byte array for each rank.
 //! - [`ranks`]: programs on the Rust API that ranks run in processes of their own.
 //! - [`installed`]: the C library as it is installed, for programs that are built with it.
+//! - [`c`]: programs in C and C++, compiled against the headers and libraries of the C interface.
 //! - [`programs`] and [`job`]: what ranks do in processes of their own, and how such jobs are run and swept away.
 
+pub mod c;
 pub mod chaos;
 pub mod conformance;
 mod held;

@@ -254,6 +254,10 @@
 
 /* ---- Text in the executable ----
  * At file scope, followed by a semicolon: keeps `text` in the object file under the name `name`, used or not. */
+#if GASNETT_USE_GCC_ATTRIBUTE_USED
 #define GASNETT_IDENT(name, text) static const char GASNETT_USED name[] = text
+#else
+#define GASNETT_IDENT(name, text) char name[] = text
+#endif
 
 #endif

@@ -79,7 +79,7 @@ unsafe extern "C" fn gasnett_format_addrlist(
     len: usize,
 ) {
     // SAFETY: the caller's promise.
-    let items = joined(unsafe { slice(list, count) }, |address| {
+    let items = joined(unsafe { slice(list, count) }, |&address| {
         format!("{address:p}")
     });
     let text = format!("{count} pieces of {len} bytes: [{items}]");

@@ -1,0 +1,79 @@
+/* The platform's names, by themselves: this file includes nothing of the tools before them. */
+#include <gasnet_portable_platform.h>
+
+#include <stdint.h>
+#include <string.h>
+
+#include "programs.h"
+
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+
+#if PLATFORM_HEADER_VERSION < 1
+#error "a version"
+#endif
+
+/* One family of each kind. */
+#if PLATFORM_COMPILER_GNU + PLATFORM_COMPILER_CLANG + PLATFORM_COMPILER_INTEL + PLATFORM_COMPILER_NVHPC + \
+        PLATFORM_COMPILER_UNKNOWN != 1
+#error "one compiler"
+#endif
+#if PLATFORM_OS_LINUX + PLATFORM_OS_DARWIN + PLATFORM_OS_FREEBSD + PLATFORM_OS_NETBSD + PLATFORM_OS_OPENBSD + \
+        PLATFORM_OS_CYGWIN + PLATFORM_OS_SOLARIS + PLATFORM_OS_UNKNOWN != 1
+#error "one operating system"
+#endif
+#if PLATFORM_ARCH_X86_64 + PLATFORM_ARCH_X86 + PLATFORM_ARCH_AARCH64 + PLATFORM_ARCH_ARM + PLATFORM_ARCH_POWERPC + \
+        PLATFORM_ARCH_RISCV + PLATFORM_ARCH_UNKNOWN != 1
+#error "one processor"
+#endif
+#if PLATFORM_ARCH_32 + PLATFORM_ARCH_64 != 1 || PLATFORM_ARCH_LITTLE_ENDIAN + PLATFORM_ARCH_BIG_ENDIAN != 1
+#error "one width, one order of bytes"
+#endif
+
+/* The tests are compiled by GCC; where a compiler is taken for another one its languages tell. */
+#if defined(__cplusplus)
+#if PLATFORM_COMPILER_GNU_CXX + PLATFORM_COMPILER_CLANG_CXX + PLATFORM_COMPILER_INTEL_CXX + PLATFORM_COMPILER_NVHPC_CXX != 1
+#error "one compiler of C++"
+#endif
+#if PLATFORM_COMPILER_CXX_LANGLVL < 201103L || defined(PLATFORM_COMPILER_C_LANGLVL)
+#error "C++11 or later"
+#endif
+#else
+#if PLATFORM_COMPILER_GNU_C + PLATFORM_COMPILER_CLANG_C + PLATFORM_COMPILER_INTEL_C + PLATFORM_COMPILER_NVHPC_C != 1
+#error "one compiler of C"
+#endif
+#if PLATFORM_COMPILER_C_LANGLVL < 199901L || defined(PLATFORM_COMPILER_CXX_LANGLVL)
+#error "C99 or later"
+#endif
+#endif
+
+#if !PLATFORM_COMPILER_VERSION_GE(1, 0, 0) || PLATFORM_COMPILER_VERSION_LT(1, 0, 0) || \
+    !PLATFORM_COMPILER_VERSION_GT(1, 0, 0) || PLATFORM_COMPILER_VERSION_LE(1, 0, 0) || PLATFORM_COMPILER_VERSION_EQ(1, 0, 0)
+#error "comparisons of versions"
+#endif
+#if PLATFORM_COMPILER_GNU && !PLATFORM_COMPILER_VERSION_EQ(__GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__)
+#error "this version"
+#endif
+
+int test_platform(int argc, char **argv) {
+    const uint16_t one = 1;
+    (void)argc, (void)argv;
+    CHECK(PLATFORM_COMPILER_VERSION_INT(1, 2, 3) < PLATFORM_COMPILER_VERSION_INT(1, 3, 0));
+    CHECK(PLATFORM_COMPILER_VERSION > 0 && PLATFORM_COMPILER_ID > 0);
+    CHECK(strlen(PLATFORM_COMPILER_VERSION_STR) > 0);
+    CHECK(strstr(PLATFORM_COMPILER_IDSTR, TEXT(PLATFORM_COMPILER_FAMILYNAME)) != NULL);
+    CHECK(PLATFORM_COMPILER_FAMILYID > 0 && PLATFORM_ARCH_FAMILYID > 0);
+    CHECK(strcmp(TEXT(PLATFORM_OS_FAMILYNAME), "PLATFORM_OS_FAMILYNAME") != 0);
+    CHECK(strcmp(TEXT(PLATFORM_ARCH_FAMILYNAME), "PLATFORM_ARCH_FAMILYNAME") != 0);
+#if PLATFORM_ARCH_64
+    CHECK(sizeof(void *) == 8);
+#else
+    CHECK(sizeof(void *) == 4);
+#endif
+#if PLATFORM_ARCH_LITTLE_ENDIAN
+    CHECK(*(const unsigned char *)&one == 1);
+#else
+    CHECK(*(const unsigned char *)&one == 0);
+#endif
+    return 0;
+}

@@ -1,0 +1,96 @@
+/* The machine, the process, its streams, signals and limits. */
+#include <gasnet_tools.h>
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "programs.h"
+
+static volatile int handled;
+GASNETT_BEGIN_EXTERNC
+static void handler(int signal_number) { handled = signal_number; }
+GASNETT_END_EXTERNC
+
+static void test_machine(void) {
+    const char *name = gasnett_gethostname();
+    CHECK(strlen(name) > 0);
+    for (; *name; ++name) CHECK(*name < 'A' || *name > 'Z');
+    CHECK(gasnett_exe_name()[0] == '/' && access(gasnett_exe_name(), X_OK) == 0);
+    CHECK(gasnett_cpu_count() >= 1);
+    CHECK(gasnett_getPhysMemSz(1) > 1 << 20);
+    CHECK(gasnett_isLittleEndian() == 1 || gasnett_isLittleEndian() == 0);
+#if PLATFORM_ARCH_LITTLE_ENDIAN
+    CHECK(gasnett_isLittleEndian());
+#endif
+    CHECK(strlen(GASNETT_SYSTEM_TUPLE "") > 0);
+    CHECK(GASNETT_PAGESIZE == 1 << GASNETT_PAGESHIFT && GASNETT_PAGESIZE % sysconf(_SC_PAGESIZE) == 0);
+    CHECK((GASNETT_CACHE_LINE_BYTES & (GASNETT_CACHE_LINE_BYTES - 1)) == 0);
+#if defined(GASNET_DEBUG)
+    CHECK(strstr(gasnett_performance_warning_str(), "\n") != NULL);
+#else
+    CHECK(gasnett_performance_warning_str()[0] == 0);
+#endif
+}
+
+static void test_affinity(void) {
+#if GASNETT_SET_AFFINITY_SUPPORT
+    /* Processors may be forbidden to this process, but not all of them. */
+    const int count = (int)sysconf(_SC_NPROCESSORS_CONF);
+    int i, allowed = 0;
+    for (i = 0; i < count; ++i) {
+        const int result = gasnett_set_affinity(i);
+        if (result == 0) ++allowed;
+        /* The number wraps around. */
+        CHECK((gasnett_set_affinity(i + count) == 0) == (result == 0));
+    }
+    CHECK(allowed >= 1);
+#endif
+    gasnett_sched_yield();
+}
+
+static void test_signals(void) {
+    gasnett_sighandlerfn_t before = gasnett_reghandler(SIGUSR1, &handler);
+    CHECK(before == SIG_DFL);
+    raise(SIGUSR1);
+    CHECK(handled == SIGUSR1);
+    CHECK(gasnett_reghandler(SIGUSR1, SIG_IGN) == &handler);
+    handled = 0;
+    raise(SIGUSR1);
+    CHECK(handled == 0);
+}
+
+static void test_limits(void) {
+    struct rlimit limit;
+    CHECK(gasnett_maximize_rlimits() != 0);
+    CHECK(getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur == limit.rlim_max);
+
+    CHECK(getrlimit(RLIMIT_CORE, &limit) == 0);
+    limit.rlim_cur = 0;
+    CHECK(setrlimit(RLIMIT_CORE, &limit) == 0);
+    gasnett_setenv("GASNET_MAXIMIZE_RLIMIT_CORE", "0");
+    CHECK(gasnett_maximize_rlimit(RLIMIT_CORE, "RLIMIT_CORE") != 0);
+    CHECK(getrlimit(RLIMIT_CORE, &limit) == 0 && limit.rlim_cur == 0);
+    gasnett_unsetenv("GASNET_MAXIMIZE_RLIMIT_CORE");
+    CHECK(gasnett_maximize_rlimit(RLIMIT_CORE, "RLIMIT_CORE") != 0);
+    CHECK(getrlimit(RLIMIT_CORE, &limit) == 0 && limit.rlim_cur == limit.rlim_max);
+    CHECK(gasnett_maximize_rlimit(-1, "NOTHING") == 0);
+}
+
+int test_system(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "streams") == 0) {
+        printf("flushed without an end of line");
+        gasnett_flush_streams();
+        gasnett_close_streams();
+        /* Nobody sees this, and it does no harm. */
+        printf("too late\n");
+        fprintf(stderr, "too late\n");
+        return 0;
+    }
+    if (argc > 1) (void)gasnett_reghandler(SIGKILL, &handler);
+    test_machine();
+    test_affinity();
+    test_signals();
+    test_limits();
+    return 0;
+}

@@ -1,0 +1,283 @@
+//! Programs in C and C++ against the headers of `gasnet/include` and the C libraries of this workspace.
+//!
+//! ```no_run
+//! use conduit_tests::c::{self, Build, Standard};
+//!
+//! let library = c::static_library("gasnet-tools", &[])?;
+//! let built = Build::new(Standard::C99).source("hello.c").library(library).executable()?;
+//! assert_eq!(built.job(["an argument"]).run()?.code, Some(0));
+//! # Ok::<(), anyhow::Error>(())
+//! ```
+//!
+//! Compilers and programs run with the time limit of [`Job`]; what they write lies in a temporary folder that goes with the
+//! [`Executable`].
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context, Result, bail, ensure};
+use tempfile::TempDir;
+
+use crate::job::{Finished, Job};
+
+/// A language and its version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standard {
+    /// Strict C99, by gcc.
+    C99,
+    /// C11 with GNU's extensions, gcc's habit.
+    Gnu11,
+    /// Strict C++11, by g++.
+    Cxx11,
+    /// Strict C++17, by g++.
+    Cxx17,
+}
+
+impl Standard {
+    /// Those that headers have to be clean in.
+    pub const ALL: [Standard; 4] = [Self::C99, Self::Gnu11, Self::Cxx11, Self::Cxx17];
+
+    fn compiler(self) -> &'static str {
+        match self {
+            Self::C99 | Self::Gnu11 => "gcc",
+            Self::Cxx11 | Self::Cxx17 => "g++",
+        }
+    }
+
+    /// The version, and the language whatever a source's name ends in.
+    fn flags(self) -> [&'static str; 3] {
+        match self {
+            Self::C99 => ["-std=c99", "-x", "c"],
+            Self::Gnu11 => ["-std=gnu11", "-x", "c"],
+            Self::Cxx11 => ["-std=c++11", "-x", "c++"],
+            Self::Cxx17 => ["-std=c++17", "-x", "c++"],
+        }
+    }
+}
+
+/// What is asked of a header and of every program: no warning at all.
+const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-pedantic", "-Werror"];
+
+/// Libraries of the system that a static library of Rust calls.
+const SYSTEM_LIBRARIES: [&str; 4] = ["-lpthread", "-ldl", "-lrt", "-lm"];
+
+/// The folder of the headers.
+pub fn include() -> PathBuf {
+    root().join("gasnet/include")
+}
+
+/// A file of `tests/c`.
+pub fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("c").join(name)
+}
+
+fn root() -> &'static Path {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    tests.parent().unwrap_or(tests)
+}
+
+/// The static library of one of this workspace's crates, built by cargo in the profile of development; once for each in a
+/// process of tests.
+///
+/// # Errors
+/// Cargo fails, or names no such library.
+pub fn static_library(package: &str, features: &[&str]) -> Result<PathBuf> {
+    type Key = (String, Vec<String>);
+    static BUILT: Mutex<Option<HashMap<Key, PathBuf>>> = Mutex::new(None);
+    let key: Key = (
+        package.to_owned(),
+        features.iter().map(ToString::to_string).collect(),
+    );
+    // Held while it is built, so that a second test waits for the first one's library.
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    let built = built.get_or_insert_default();
+    if let Some(library) = built.get(&key) {
+        return Ok(library.clone());
+    }
+    let library = build_static_library(package, features)?;
+    built.insert(key, library.clone());
+    Ok(library)
+}
+
+fn build_static_library(package: &str, features: &[&str]) -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .current_dir(root())
+        .args([
+            "rustc",
+            "--locked",
+            "--quiet",
+            "--lib",
+            "--crate-type",
+            "staticlib",
+            "--message-format",
+            "json",
+            "-p",
+            package,
+        ])
+        .arg(format!("--features={}", features.join(",")))
+        .output()
+        .context("cargo can't be started")?;
+    ensure!(
+        output.status.success(),
+        "cargo can't build {package}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    // A line of JSON for each thing that was built; the package's own is the last with an archive.
+    let messages = String::from_utf8_lossy(&output.stdout).into_owned();
+    messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .flat_map(|message| message["filenames"].as_array().cloned().unwrap_or_default())
+        .filter_map(|name| name.as_str().map(PathBuf::from))
+        .rfind(|path| path.extension() == Some(OsStr::new("a")))
+        .with_context(|| format!("cargo built no archive of {package}"))
+}
+
+/// How to build a program.
+#[derive(Clone, Debug)]
+pub struct Build {
+    standard: Standard,
+    flags: Vec<OsString>,
+    sources: Vec<PathBuf>,
+    libraries: Vec<OsString>,
+}
+
+impl Build {
+    /// Nothing but the language, the headers' folder and the warnings.
+    pub fn new(standard: Standard) -> Self {
+        let mut include_flag = OsString::from("-I");
+        include_flag.push(include());
+        let flags = WARNINGS
+            .map(OsString::from)
+            .into_iter()
+            .chain([include_flag])
+            .collect();
+        Self {
+            standard,
+            flags,
+            sources: Vec::new(),
+            libraries: Vec::new(),
+        }
+    }
+
+    /// A flag of the compiler.
+    #[must_use]
+    pub fn flag(mut self, flag: impl Into<OsString>) -> Self {
+        self.flags.push(flag.into());
+        self
+    }
+
+    /// Several flags, or `-DNAME` macros.
+    #[must_use]
+    pub fn flags<F: Into<OsString>>(mut self, flags: impl IntoIterator<Item = F>) -> Self {
+        self.flags.extend(flags.into_iter().map(Into::into));
+        self
+    }
+
+    /// A source file.
+    #[must_use]
+    pub fn source(mut self, path: impl Into<PathBuf>) -> Self {
+        self.sources.push(path.into());
+        self
+    }
+
+    /// A library to link: the path of an archive, or `-lname`.
+    #[must_use]
+    pub fn library(mut self, library: impl Into<OsString>) -> Self {
+        self.libraries.push(library.into());
+        self
+    }
+
+    fn compiler_arguments(&self) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> =
+            self.standard.flags().iter().map(OsString::from).collect();
+        arguments.extend(self.flags.iter().cloned());
+        arguments.extend(
+            self.sources
+                .iter()
+                .map(|source| source.clone().into_os_string()),
+        );
+        arguments
+    }
+
+    fn compile(&self, arguments: Vec<OsString>) -> Result<Finished> {
+        let finished = Job::alone(self.standard.compiler(), arguments).run()?;
+        match finished.code {
+            Some(0) => Ok(finished),
+            Some(_) => bail!(
+                "{:?} {:?}:\n{}",
+                self.standard,
+                self.sources,
+                finished.stderr
+            ),
+            None => bail!(
+                "{:?} {:?}: the compiler didn't end in time",
+                self.standard,
+                self.sources
+            ),
+        }
+    }
+
+    /// Only looks for errors and warnings.
+    ///
+    /// # Errors
+    /// There are some; the error holds the compiler's text.
+    pub fn check(&self) -> Result<()> {
+        let mut arguments = self.compiler_arguments();
+        arguments.push("-fsyntax-only".into());
+        self.compile(arguments).map(drop)
+    }
+
+    /// The text after the preprocessor; with `-dM` among the flags all macros instead.
+    ///
+    /// # Errors
+    /// The preprocessor fails.
+    pub fn preprocess(&self) -> Result<String> {
+        let mut arguments = self.compiler_arguments();
+        arguments.push("-E".into());
+        Ok(self.compile(arguments)?.stdout)
+    }
+
+    /// Compiles and links.
+    ///
+    /// # Errors
+    /// An error or a warning of the compiler or linker, whose text the error holds.
+    pub fn executable(&self) -> Result<Executable> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("program");
+        let mut arguments = self.compiler_arguments();
+        // What follows is no source, so its name tells what it is again.
+        arguments.extend(["-x", "none"].map(OsString::from));
+        arguments.extend(self.libraries.iter().cloned());
+        arguments.extend(SYSTEM_LIBRARIES.map(OsString::from));
+        arguments.extend([OsString::from("-o"), path.clone().into_os_string()]);
+        self.compile(arguments)?;
+        Ok(Executable {
+            path,
+            _folder: folder,
+        })
+    }
+}
+
+/// A program that was built. It goes when this is dropped.
+#[derive(Debug)]
+pub struct Executable {
+    path: PathBuf,
+    _folder: TempDir,
+}
+
+impl Executable {
+    /// The program's file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Runs it by itself, with these arguments. For a job of several ranks hand [`Executable::path`] to [`Job::new`].
+    pub fn job<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Job {
+        Job::alone(&self.path, arguments)
+    }
+}
