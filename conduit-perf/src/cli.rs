@@ -15,7 +15,7 @@ use crate::mapping::Mapping;
 use crate::placement::Cores;
 use crate::side::{PATIENCE, Side};
 use crate::survey::{Reading, survey};
-use crate::{Event, Options, area, count, figures, job, report, run_all, select};
+use crate::{Event, Options, area, count, figures, gasnet, job, report, run_all, select};
 
 /// Latencies, rates and bandwidths of Conduit beside this machine's limits, measured in turn.
 ///
@@ -63,6 +63,10 @@ enum Command {
     Credits(credits::patterns::Options),
     /// Show what flow control costs: a flood of shorts with it and without, in turn
     FlowControl(credits::cost::Options),
+    /// Measure GASNet's interface in C: an installation of Conduit beside others, in turn
+    ///
+    /// One program is built with each installation's make fragment, by make and its C compiler.
+    Gasnet(gasnet::Options),
     /// Repeat an operation in a job of one rank
     #[command(hide = true)]
     Repeat {
@@ -153,6 +157,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             let good = credits::cost::run(&options)?;
             return Ok(ExitCode::from(u8::from(!good)));
         }
+        Some(Command::Gasnet(options)) => gasnet::run(&options)?,
         Some(Command::Repeat { operation, count }) => count::repeat(&operation, count)?,
         Some(Command::Side {
             rank,

@@ -96,6 +96,7 @@ pub mod credits;
 mod error;
 pub mod figure;
 pub mod figures;
+pub mod gasnet;
 pub mod job;
 pub mod limits;
 pub mod mapping;

@@ -104,6 +104,6 @@ fn job<F: DeserializeOwned + Send + 'static>(
 }
 
 /// The [median](alternate::median); not a number of none.
-fn median(values: &[f64]) -> f64 {
+pub(crate) fn median(values: &[f64]) -> f64 {
     alternate::median(values).unwrap_or(f64::NAN)
 }

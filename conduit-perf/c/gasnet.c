@@ -1,0 +1,276 @@
+/* What GASNet's calls cost, for any library that has GASNet-EX's interface: two ranks, each on a core of its own.
+ *
+ * Prints "<figure> <bytes> <nanoseconds>" lines: for each figure the median over some repetitions. `gasnet SECONDS`
+ * bounds the time of each figure. */
+#define _GNU_SOURCE /* processors of threads */
+#include <gasnetex.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { PING_SHORT = GEX_AM_INDEX_BASE, PONG_SHORT, PING_MEDIUM, PONG_MEDIUM, PING_LONG, PONG_LONG, COUNT_SHORT,
+       COUNT_MEDIUM, COUNT_LONG, TOLD };
+enum { REPETITIONS = 9, SEGMENT = 1 << 22 };
+
+static gex_TM_t team;
+static gex_Rank_t me, peer;
+static char *here, *there; /* this rank's segment, and the peer's at the peer */
+static char *buffer;
+static volatile unsigned pongs, counted, told;
+static size_t bytes;
+
+static void ping_short(gex_Token_t token) { gex_AM_ReplyShort0(token, PONG_SHORT, 0); }
+static void pong_short(gex_Token_t token) {
+  (void)token;
+  pongs++;
+}
+static void ping_medium(gex_Token_t token, void *data, size_t length) {
+  gex_AM_ReplyMedium0(token, PONG_MEDIUM, data, length, GEX_EVENT_NOW, 0);
+}
+static void pong_medium(gex_Token_t token, void *data, size_t length) {
+  (void)token;
+  (void)data;
+  (void)length;
+  pongs++;
+}
+static void ping_long(gex_Token_t token, void *data, size_t length) {
+  gex_AM_ReplyLong0(token, PONG_LONG, data, length, there, GEX_EVENT_NOW, 0);
+}
+static void count_short(gex_Token_t token) {
+  (void)token;
+  counted++;
+}
+static void count_payload(gex_Token_t token, void *data, size_t length) {
+  (void)token;
+  (void)data;
+  (void)length;
+  counted++;
+}
+static void on_told(gex_Token_t token) {
+  (void)token;
+  told++;
+}
+
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
+}
+
+static void barrier(void) { gex_Event_Wait(gex_Coll_BarrierNB(team, 0)); }
+
+/* ---- figures: `count` operations on rank 0; rank 1 serves ---- */
+
+static void put(unsigned count) {
+  while (count--) gex_RMA_PutBlocking(team, peer, there, buffer, bytes, 0);
+}
+static void put8(unsigned count) {
+  while (count--) gex_RMA_PutBlocking(team, peer, there, buffer, 8, 0);
+}
+static void get8(unsigned count) {
+  while (count--) gex_RMA_GetBlocking(team, buffer, peer, there, 8, 0);
+}
+static void put8_event(unsigned count) {
+  while (count--) gex_Event_Wait(gex_RMA_PutNB(team, peer, there, buffer, 8, GEX_EVENT_NOW, 0));
+}
+static void get(unsigned count) {
+  while (count--) gex_RMA_GetBlocking(team, buffer, peer, there, bytes, 0);
+}
+static void wait_for_pong(unsigned before) { GASNET_BLOCKUNTIL(pongs != before); }
+static void short_round_trip(unsigned count) {
+  while (count--) {
+    const unsigned before = pongs;
+    gex_AM_RequestShort0(team, peer, PING_SHORT, 0);
+    wait_for_pong(before);
+  }
+}
+static void medium_round_trip(unsigned count) {
+  while (count--) {
+    const unsigned before = pongs;
+    gex_AM_RequestMedium0(team, peer, PING_MEDIUM, buffer, bytes, GEX_EVENT_NOW, 0);
+    wait_for_pong(before);
+  }
+}
+static void long_round_trip(unsigned count) {
+  while (count--) {
+    const unsigned before = pongs;
+    gex_AM_RequestLong0(team, peer, PING_LONG, buffer, bytes, there, GEX_EVENT_NOW, 0);
+    wait_for_pong(before);
+  }
+}
+/* One way: over when the last has been handled. */
+static void flood_end(void) {
+  const unsigned before = pongs;
+  gex_AM_RequestShort0(team, peer, PING_SHORT, 0);
+  wait_for_pong(before);
+}
+static void short_flood(unsigned count) {
+  while (count--) gex_AM_RequestShort0(team, peer, COUNT_SHORT, 0);
+  flood_end();
+}
+static void medium_flood(unsigned count) {
+  while (count--) gex_AM_RequestMedium0(team, peer, COUNT_MEDIUM, buffer, bytes, GEX_EVENT_NOW, 0);
+  flood_end();
+}
+static void long_flood(unsigned count) {
+  while (count--) gex_AM_RequestLong0(team, peer, COUNT_LONG, buffer, bytes, there, GEX_EVENT_NOW, 0);
+  flood_end();
+}
+
+static int ascending(const void *left, const void *right) {
+  const double a = *(const double *)left, b = *(const double *)right;
+  return (a > b) - (a < b);
+}
+
+static double seconds = 0.02;
+
+/* Nanoseconds of one operation: the median of repetitions that each take `seconds`. */
+static double measured(void (*operations)(unsigned)) {
+  double all[REPETITIONS];
+  unsigned count = 100;
+  for (;;) {
+    const double begin = now();
+    operations(count);
+    const double taken = now() - begin;
+    if (taken > seconds * 2e8 || count > 100000000U) {
+      const double wanted = (double)count * seconds * 1e9 / (taken > 1 ? taken : 1);
+      count = wanted < 10 ? 10 : wanted > 1e8 ? 100000000U : (unsigned)wanted;
+      break;
+    }
+    count *= 4;
+  }
+  for (int i = 0; i < REPETITIONS; i++) {
+    const double begin = now();
+    operations(count);
+    all[i] = (now() - begin) / count;
+  }
+  qsort(all, REPETITIONS, sizeof all[0], ascending);
+  return all[REPETITIONS / 2];
+}
+
+static void figure(const char *name, size_t size, void (*operations)(unsigned)) {
+  bytes = size;
+  barrier();
+  if (me == 0) {
+    printf("%s %zu %.2f\n", name, size, measured(operations));
+    fflush(stdout);
+    gex_AM_RequestShort0(team, peer, TOLD, 0);
+  } else {
+    const unsigned before = told;
+    GASNET_BLOCKUNTIL(told != before);
+  }
+  barrier();
+}
+
+/* Both ranks do it. */
+static void barriers(void) {
+  double all[REPETITIONS];
+  const unsigned count = 20000;
+  for (int i = 0; i < REPETITIONS; i++) {
+    barrier();
+    const double begin = now();
+    for (unsigned n = 0; n < count; n++) barrier();
+    all[i] = (now() - begin) / count;
+  }
+  qsort(all, REPETITIONS, sizeof all[0], ascending);
+  if (me == 0) printf("barrier 0 %.2f\n", all[REPETITIONS / 2]);
+}
+
+static void split_barriers(void) {
+  double all[REPETITIONS];
+  const unsigned count = 20000;
+  for (int i = 0; i < REPETITIONS; i++) {
+    barrier();
+    const double begin = now();
+    for (unsigned n = 0; n < count; n++) {
+      gasnet_barrier_notify(0, GASNET_BARRIERFLAG_ANONYMOUS);
+      (void)gasnet_barrier_wait(0, GASNET_BARRIERFLAG_ANONYMOUS);
+    }
+    all[i] = (now() - begin) / count;
+  }
+  qsort(all, REPETITIONS, sizeof all[0], ascending);
+  if (me == 0) printf("split-barrier 0 %.2f\n", all[REPETITIONS / 2]);
+}
+
+/* Rank i on the i-th core that it may run on. */
+static void pin(void) {
+  cpu_set_t allowed, one;
+  if (sched_getaffinity(0, sizeof allowed, &allowed)) return;
+  const int cores = CPU_COUNT(&allowed);
+  int place = cores ? (int)me % cores : 0;
+  for (int core = 0; core < CPU_SETSIZE; core++) {
+    if (!CPU_ISSET(core, &allowed) || place--) continue;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    (void)sched_setaffinity(0, sizeof one, &one);
+    return;
+  }
+}
+
+static void check(int code) {
+  if (code == GASNET_OK) return;
+  fprintf(stderr, "gasnet: error %d\n", code);
+  exit(1);
+}
+
+int main(int argc, char **argv) {
+  gex_Client_t client;
+  gex_EP_t ep;
+  gex_Segment_t segment;
+  const unsigned request = GEX_FLAG_AM_REQUEST, reply = GEX_FLAG_AM_REPLY;
+  gex_AM_Entry_t handlers[] = {
+    {PING_SHORT, (gex_AM_Fn_t)ping_short, request | GEX_FLAG_AM_SHORT, 0, NULL, "ping_short"},
+    {PONG_SHORT, (gex_AM_Fn_t)pong_short, reply | GEX_FLAG_AM_SHORT, 0, NULL, "pong_short"},
+    {PING_MEDIUM, (gex_AM_Fn_t)ping_medium, request | GEX_FLAG_AM_MEDIUM, 0, NULL, "ping_medium"},
+    {PONG_MEDIUM, (gex_AM_Fn_t)pong_medium, reply | GEX_FLAG_AM_MEDIUM, 0, NULL, "pong_medium"},
+    {PING_LONG, (gex_AM_Fn_t)ping_long, request | GEX_FLAG_AM_LONG, 0, NULL, "ping_long"},
+    {PONG_LONG, (gex_AM_Fn_t)pong_medium, reply | GEX_FLAG_AM_LONG, 0, NULL, "pong_long"},
+    {COUNT_SHORT, (gex_AM_Fn_t)count_short, request | GEX_FLAG_AM_SHORT, 0, NULL, "count_short"},
+    {COUNT_MEDIUM, (gex_AM_Fn_t)count_payload, request | GEX_FLAG_AM_MEDIUM, 0, NULL, "count_medium"},
+    {COUNT_LONG, (gex_AM_Fn_t)count_payload, request | GEX_FLAG_AM_LONG, 0, NULL, "count_long"},
+    {TOLD, (gex_AM_Fn_t)on_told, request | GEX_FLAG_AM_SHORT, 0, NULL, "told"},
+  };
+
+  check(gex_Client_Init(&client, &ep, &team, "PERF", &argc, &argv, 0));
+  check(gex_EP_RegisterHandlers(ep, handlers, sizeof handlers / sizeof handlers[0]));
+  check(gex_Segment_Attach(&segment, team, SEGMENT));
+  if (argc > 1) seconds = atof(argv[1]);
+  me = gex_TM_QueryRank(team);
+  if (gex_TM_QuerySize(team) != 2) {
+    fprintf(stderr, "gasnet: wants 2 ranks\n");
+    gasnet_exit(1);
+  }
+  peer = 1 - me;
+  pin();
+  void *address;
+  gex_Event_Wait(gex_EP_QueryBoundSegmentNB(team, peer, &address, NULL, NULL, 0));
+  there = (char *)address;
+  here = (char *)gex_Segment_QueryAddr(segment);
+  buffer = (char *)malloc(SEGMENT);
+  memset(buffer, 1, SEGMENT);
+  memset(here, 0, SEGMENT);
+  barrier();
+
+  figure("put", 8, put8);
+  figure("put-event", 8, put8_event);
+  figure("get", 8, get8);
+  figure("put", 4096, put);
+  figure("get", 4096, get);
+  figure("put", 1 << 20, put);
+  figure("short-round-trip", 0, short_round_trip);
+  figure("medium-round-trip", 512, medium_round_trip);
+  figure("medium-round-trip", 4096, medium_round_trip);
+  figure("long-round-trip", 512, long_round_trip);
+  figure("long-round-trip", 65536, long_round_trip);
+  figure("short-flood", 0, short_flood);
+  figure("medium-flood", 512, medium_flood);
+  figure("medium-flood", 4096, medium_flood);
+  figure("long-flood", 512, long_flood);
+  figure("long-flood", 65536, long_flood);
+  barriers();
+  split_barriers();
+  barrier();
+  gasnet_exit(0);
+}

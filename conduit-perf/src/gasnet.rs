@@ -1,0 +1,284 @@
+//! GASNet's interface in C: the same program built with several installations and run in turn.
+//!
+//! The machine's cores change their distance from one second to the next, so each round runs every installation's
+//! program, and what counts is the median of the rounds' ratios.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::str::FromStr;
+
+use anyhow::{Context, bail, ensure};
+use clap::Args;
+use comfy_table::{CellAlignment, Table};
+use indicatif::ProgressBar;
+use serde::Serialize;
+use tempfile::TempDir;
+
+use crate::credits::median;
+
+/// The program.
+const SOURCE: &str = include_str!("../c/gasnet.c");
+
+/// Builds it as GASNet's clients are built.
+const MAKEFILE: &str = "\
+include $(FRAGMENT)
+program: program.c
+\t$(GASNET_CC) $(GASNET_CPPFLAGS) $(GASNET_CFLAGS) -c -o program.o program.c
+\t$(GASNET_LD) $(GASNET_LDFLAGS) -o program program.o $(GASNET_LIBS)
+";
+
+/// What is measured.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    /// The installation that is measured: its prefix and conduit (smp, udp …)
+    #[arg(long, value_name = "PREFIX[:CONDUIT]")]
+    ours: Installation,
+    /// An installation to set it beside (may be repeated)
+    #[arg(long, value_name = "PREFIX[:CONDUIT]")]
+    peer: Vec<Installation>,
+    /// Threading mode: seq, parsync or par
+    #[arg(long, default_value = "seq", value_parser = ["seq", "parsync", "par"])]
+    mode: String,
+    /// Rounds; each runs every installation's program once
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Seconds of each repetition of a figure
+    #[arg(long, default_value_t = 0.005)]
+    seconds: f64,
+    /// Print one JSON object per figure and peer
+    #[arg(long)]
+    json: bool,
+}
+
+/// A library with GASNet's interface.
+#[derive(Clone, Debug)]
+struct Installation {
+    prefix: PathBuf,
+    conduit: String,
+}
+
+impl FromStr for Installation {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        let (prefix, conduit) = text.rsplit_once(':').unwrap_or((text, "smp"));
+        let prefix = fs::canonicalize(prefix).with_context(|| prefix.to_owned())?;
+        let conduit = conduit.to_owned();
+        Ok(Self { prefix, conduit })
+    }
+}
+
+/// A program in a folder that goes with it.
+struct Program {
+    folder: TempDir,
+    conduit: String,
+}
+
+/// Name and bytes of a figure, in the order of the program.
+type Readings = Vec<((String, u64), f64)>;
+
+impl Installation {
+    fn build(&self, mode: &str) -> anyhow::Result<Program> {
+        let Self { prefix, conduit } = self;
+        let fragment = prefix.join(format!("include/{conduit}-conduit/{conduit}-{mode}.mak"));
+        ensure!(fragment.exists(), "there is no {}", fragment.display());
+        let folder = tempfile::tempdir()?;
+        fs::write(folder.path().join("program.c"), SOURCE)?;
+        fs::write(folder.path().join("Makefile"), MAKEFILE)?;
+        let made = Command::new("make")
+            .current_dir(&folder)
+            .arg(format!("FRAGMENT={}", fragment.display()))
+            .arg("program")
+            .output()
+            .context("make")?;
+        if !made.status.success() {
+            bail!(
+                "{}: {}",
+                prefix.display(),
+                String::from_utf8_lossy(&made.stderr)
+            );
+        }
+        let conduit = conduit.clone();
+        Ok(Program { folder, conduit })
+    }
+}
+
+impl Program {
+    fn run(&self, seconds: f64) -> anyhow::Result<Readings> {
+        let mut command = Command::new(self.path());
+        if self.conduit == "udp" {
+            command.arg("2").env("GASNET_SPAWNFN", "L");
+        } else {
+            command.env("GASNET_PSHM_NODES", "2");
+        }
+        let output = command
+            .arg(seconds.to_string())
+            .output()
+            .with_context(|| self.path().display().to_string())?;
+        if !output.status.success() {
+            bail!(
+                "{}: {}",
+                output.status,
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+        readings(&String::from_utf8_lossy(&output.stdout))
+    }
+
+    fn path(&self) -> PathBuf {
+        Path::new(self.folder.path()).join("program")
+    }
+}
+
+/// Lines of name, bytes and nanoseconds; others are somebody else's.
+fn readings(text: &str) -> anyhow::Result<Readings> {
+    let mut found = Vec::new();
+    for line in text.lines() {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let [name, bytes, nanoseconds] = words[..] else {
+            continue;
+        };
+        if let (Ok(bytes), Ok(nanoseconds)) = (bytes.parse(), nanoseconds.parse()) {
+            found.push(((name.to_owned(), bytes), nanoseconds));
+        }
+    }
+    ensure!(!found.is_empty(), "the program has printed no figure");
+    Ok(found)
+}
+
+/// A figure beside one peer.
+#[derive(Clone, Debug, Serialize)]
+struct Figure {
+    name: String,
+    bytes: u64,
+    /// Nanoseconds of an operation.
+    value: f64,
+    peer: String,
+    peer_value: f64,
+    /// The figure's part of the peer's time.
+    ratio: f64,
+}
+
+/// Measures and prints.
+///
+/// # Errors
+/// A program can't be built or fails.
+pub fn run(options: &Options) -> anyhow::Result<()> {
+    let all: Vec<_> = std::iter::once(&options.ours)
+        .chain(&options.peer)
+        .collect();
+    let programs = all
+        .iter()
+        .map(|installation| installation.build(&options.mode))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let bar = ProgressBar::new(u64::from(options.rounds) * programs.len() as u64);
+    let mut rounds = Vec::new();
+    for _ in 0..options.rounds {
+        let mut round = Vec::new();
+        for program in &programs {
+            round.push(program.run(options.seconds)?);
+            bar.inc(1);
+        }
+        rounds.push(round);
+    }
+    bar.finish_and_clear();
+    let figures = figures(&all, &rounds);
+    if options.json {
+        crate::report::json_lines(&mut std::io::stdout().lock(), &figures)?;
+    } else {
+        println!("{}", table(&figures));
+        println!(
+            "Nanoseconds of an operation, medians of {} rounds; the ratio is the median of the rounds' ratios.",
+            options.rounds
+        );
+    }
+    Ok(())
+}
+
+fn figures(all: &[&Installation], rounds: &[Vec<Readings>]) -> Vec<Figure> {
+    let of = |installation: usize, key: &(String, u64)| -> Vec<f64> {
+        let round = |round: &Vec<Readings>| {
+            let readings: BTreeMap<_, _> = round[installation].iter().cloned().collect();
+            readings.get(key).copied().unwrap_or(f64::NAN)
+        };
+        rounds.iter().map(round).collect()
+    };
+    let mut figures = Vec::new();
+    for (key, _) in &rounds[0][0] {
+        let ours = of(0, key);
+        for (place, peer) in all.iter().enumerate().skip(usize::from(all.len() > 1)) {
+            let theirs = of(place, key);
+            let ratios: Vec<_> = ours.iter().zip(&theirs).map(|(a, b)| a / b).collect();
+            figures.push(Figure {
+                name: key.0.clone(),
+                bytes: key.1,
+                value: median(&ours),
+                peer: format!("{}:{}", peer.prefix.display(), peer.conduit),
+                peer_value: median(&theirs),
+                ratio: median(&ratios),
+            });
+        }
+    }
+    figures
+}
+
+fn table(figures: &[Figure]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
+    table.set_header(["figure", "bytes", "ns", "beside", "ns", "ratio"]);
+    for figure in figures {
+        table.add_row([
+            figure.name.clone(),
+            figure.bytes.to_string(),
+            format!("{:.1}", figure.value),
+            figure.peer.clone(),
+            format!("{:.1}", figure.peer_value),
+            format!("{:.2}", figure.ratio),
+        ]);
+    }
+    for column in [1, 2, 4, 5] {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_lines_of_figures_are_read() {
+        let found = readings("hello\nput 8 0.92\na b c\nshort-flood 0 20\n").unwrap();
+        let key = |name: &str, bytes| (name.to_owned(), bytes);
+        assert_eq!(
+            found,
+            [(key("put", 8), 0.92), (key("short-flood", 0), 20.0)]
+        );
+        assert!(readings("hello\n").is_err());
+    }
+
+    #[test]
+    fn ratios_are_those_of_rounds() {
+        let installation = |conduit: &str| Installation {
+            prefix: PathBuf::from("/p"),
+            conduit: conduit.to_owned(),
+        };
+        let (ours, peer) = (installation("smp"), installation("udp"));
+        let reading = |value| vec![(("put".to_owned(), 8), value)];
+        let rounds = [
+            vec![reading(1.0), reading(2.0)],
+            vec![reading(10.0), reading(40.0)],
+            vec![reading(3.0), reading(4.0)],
+        ];
+        let found = figures(&[&ours, &peer], &rounds);
+        assert_eq!(found.len(), 1);
+        assert_eq!(
+            (found[0].value, found[0].peer_value, found[0].ratio),
+            (3.0, 4.0, 0.5)
+        );
+    }
+}
