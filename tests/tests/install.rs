@@ -113,14 +113,17 @@ fn refused(job: Job, code: i32, message: &str) {
     assert!(finished.stderr.contains(message), "{finished:#?}");
 }
 
+/// The output of four ranks of the example.
 #[track_caller]
 fn goes_round(job: Job) {
     let stdout = succeeds(job);
-    assert_eq!(stdout.lines().count(), 4, "{stdout}");
-    assert!(
-        stdout.contains("rank 0 of 4: my left neighbour is rank 3"),
-        "{stdout}"
-    );
+    let lines: BTreeSet<&str> = stdout.lines().collect();
+    let line = |rank: u32| {
+        let left = (rank + 3) % 4;
+        format!("rank {rank} of 4: rank {left} wrote, rank {left} greeted")
+    };
+    let wanted: Vec<String> = (0..4).map(line).collect();
+    assert_eq!(lines, wanted.iter().map(String::as_str).collect(), "{stdout}");
 }
 
 /// All files below a folder, by their path from there; links have their target.
@@ -333,6 +336,25 @@ program: program.o
 ";
 
 #[test]
+fn the_readme_shows_the_example() {
+    let readme = fs::read_to_string(tests().join("../README.md")).unwrap();
+    let example = fs::read_to_string(ring()).unwrap();
+    assert!(readme.contains(&format!("```c\n{example}```")), "examples/c/ring.c and the README differ");
+}
+
+#[test]
+fn the_examples_makefile_builds_it() {
+    let program = Program::new();
+    let makefile = tests().join("../examples/c/Makefile");
+    let debug = format!("PREFIX={}", prefix().debug().display());
+    let folder = program.folder.path().to_str().unwrap();
+    let words = ["-C", folder, "-f", makefile.to_str().unwrap(), &debug];
+    succeeds(Job::alone("make", words));
+    let ring = program.folder.path().join("ring");
+    goes_round(Job::new(prefix().launcher("conduit-run"), 4, ring, &[]));
+}
+
+#[test]
 fn the_example_is_built_with_the_make_fragment() {
     let source = format!("SOURCE={}", ring().display());
     for (fragment, rules, shared) in [
@@ -352,6 +374,31 @@ fn the_example_is_built_with_the_make_fragment() {
         let needed = succeeds(Job::alone("readelf", ["-d", program.text()]));
         assert_eq!(needed.contains("libgasnet-conduit-"), shared, "{needed}");
         goes_round(program.alone(&[]).env("GASNET_PSHM_NODES", "4"));
+    }
+}
+
+#[test]
+fn a_conduits_folder_says_which_it_is() {
+    for conduit in ["smp", "udp"] {
+        // As makefiles that leave out GASNET_DEFINES have it.
+        let program = Program::new();
+        let include = prefix().debug().join("include");
+        let include = include.to_str().unwrap();
+        let words = [
+            "-std=gnu99".to_owned(),
+            "-DGASNET_SEQ".to_owned(),
+            format!("-I{include}"),
+            format!("-I{include}/{conduit}-conduit"),
+            source("job.c").display().to_string(),
+            "-o".to_owned(),
+            program.text().to_owned(),
+            format!("-L{}", prefix().debug().join("lib").display()),
+            format!("-lgasnet-{conduit}-seq"),
+            "-lm".to_owned(),
+        ];
+        succeeds(Job::alone("gcc", words));
+        let launcher = format!("gasnetrun_{conduit}");
+        says(program.by(&launcher, &["-n", "2"], &[]), 2, "program");
     }
 }
 

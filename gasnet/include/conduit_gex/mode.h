@@ -4,6 +4,13 @@
 
 #include <gasnet_config.h>
 
+/* A conduit's folder among the client's include folders says which conduit and which build it is, to clients that don't. */
+#if defined(__has_include)
+  #if __has_include(<gasnet_core.h>)
+    #include <gasnet_core.h>
+  #endif
+#endif
+
 /* ---- threads ---- */
 
 #if defined(GASNET_SEQ) + defined(GASNET_PARSYNC) + defined(GASNET_PAR) != 1

@@ -3,23 +3,31 @@
 //! Build systems look for this header to see whether a conduit is there, and some pass on the include folders only, without
 //! `GASNET_DEFINES`.
 
+use clap::ValueEnum;
+
 use super::Conduit;
 use super::variant::Kind;
 
 pub(super) fn text(conduit: Conduit, kind: Kind) -> String {
-    let network = conduit.to_string().to_uppercase();
+    let define =
+        |conduit: &Conduit| format!("GASNET_CONDUIT_{}", conduit.to_string().to_uppercase());
+    let unsaid: Vec<_> = Conduit::value_variants()
+        .iter()
+        .map(|conduit| format!("!defined({})", define(conduit)))
+        .collect();
+    let (unsaid, network) = (unsaid.join(" && "), define(&conduit));
     let checks = kind.define().trim_start_matches("-D");
     format!(
         "\
-/* The conduit of programs that are compiled with this folder among their include folders: {conduit}. */
+/* For programs that are compiled with this folder among their include folders: the conduit is {conduit}, and the library
+ * beside it is {kind}, unless they say otherwise. */
 #ifndef CONDUIT_GASNET_CORE_H
 #define CONDUIT_GASNET_CORE_H
 
-#ifndef GASNET_CONDUIT_{network}
-#define GASNET_CONDUIT_{network} 1
+#if {unsaid}
+#define {network} 1
 #endif
 
-/* The library beside it is {kind}. */
 #if !defined(GASNET_DEBUG) && !defined(GASNET_NDEBUG)
 #define {checks} 1
 #endif
