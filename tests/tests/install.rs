@@ -123,7 +123,11 @@ fn goes_round(job: Job) {
         format!("rank {rank} of 4: rank {left} wrote, rank {left} greeted")
     };
     let wanted: Vec<String> = (0..4).map(line).collect();
-    assert_eq!(lines, wanted.iter().map(String::as_str).collect(), "{stdout}");
+    assert_eq!(
+        lines,
+        wanted.iter().map(String::as_str).collect(),
+        "{stdout}"
+    );
 }
 
 /// All files below a folder, by their path from there; links have their target.
@@ -339,7 +343,10 @@ program: program.o
 fn the_readme_shows_the_example() {
     let readme = fs::read_to_string(tests().join("../README.md")).unwrap();
     let example = fs::read_to_string(ring()).unwrap();
-    assert!(readme.contains(&format!("```c\n{example}```")), "examples/c/ring.c and the README differ");
+    assert!(
+        readme.contains(&format!("```c\n{example}```")),
+        "examples/c/ring.c and the README differ"
+    );
 }
 
 #[test]
@@ -366,7 +373,7 @@ fn the_example_is_built_with_the_make_fragment() {
         let program = Program::new();
         let mut arguments = vec![source.as_str(), "MANUAL_CFLAGS=-Werror"];
         if shared {
-            arguments.push("CONDUIT_SHARED=1");
+            arguments.push("GASNET_SHARED=1");
         }
         prefix()
             .make(fragment, program.folder.path(), rules, &arguments)

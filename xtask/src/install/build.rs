@@ -16,13 +16,6 @@ pub(super) struct Cargo {
     root: PathBuf,
 }
 
-/// A library as cargo has built it.
-#[derive(Debug)]
-pub(super) struct Library {
-    pub(super) archive: PathBuf,
-    pub(super) shared: PathBuf,
-}
-
 /// The programs that start jobs.
 #[derive(Debug)]
 pub(super) struct Launchers {
@@ -60,56 +53,33 @@ impl Cargo {
         &self.root
     }
 
-    /// The C library of a threading mode, static and shared.
-    pub(super) fn gasnet(&self, mode: Mode, profile: &str, soname: &str) -> Result<Library> {
+    /// The static library of a threading mode.
+    pub(super) fn gasnet(&self, mode: Mode, profile: &str) -> Result<PathBuf> {
         let features: &[&str] = match mode {
             Mode::Seq => &[],
             Mode::Parsync => &["--features", "parsync"],
             Mode::Par => &["--features", "par"],
         };
-        self.library("gasnet", features, profile, soname)
+        self.library("gasnet", features, profile)
     }
 
-    /// The library of the portable tools.
-    pub(super) fn tools(&self, profile: &str, soname: &str) -> Result<Library> {
-        self.library("gasnet-tools", &[], profile, soname)
+    /// The static library of the portable tools.
+    pub(super) fn tools(&self, profile: &str) -> Result<PathBuf> {
+        self.library("gasnet-tools", &[], profile)
     }
 
-    fn library(
-        &self,
-        package: &str,
-        features: &[&str],
-        profile: &str,
-        soname: &str,
-    ) -> Result<Library> {
+    fn library(&self, package: &str, features: &[&str], profile: &str) -> Result<PathBuf> {
         let mut command = self.command("rustc", profile);
         command
-            .args([
-                "--package",
-                package,
-                "--lib",
-                "--crate-type",
-                "cdylib,staticlib",
-            ])
-            .args(features)
-            .args(["--", "-C", &format!("link-arg=-Wl,-soname,{soname}")]);
+            .args(["--package", package, "--lib", "--crate-type", "staticlib"])
+            .args(features);
         let name = package.replace('-', "_");
-        let messages = messages(&mut command)?;
-        let files = messages
-            .iter()
+        messages(&mut command)?
+            .into_iter()
             .filter(|message| message.is_target(&name))
-            .flat_map(|message| &message.filenames);
-        let find = |extension: &str| {
-            files
-                .clone()
-                .find(|file| file.extension().is_some_and(|found| found == extension))
-                .cloned()
-                .with_context(|| format!("cargo built no {extension} of {package}"))
-        };
-        Ok(Library {
-            archive: find("a")?,
-            shared: find("so")?,
-        })
+            .flat_map(|message| message.filenames)
+            .find(|file| file.extension().is_some_and(|extension| extension == "a"))
+            .with_context(|| format!("cargo built no static library of {package}"))
     }
 
     /// The launchers.

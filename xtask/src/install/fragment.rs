@@ -20,11 +20,11 @@ pub(super) fn text(what: &str, depth: usize, variables: &Variables) -> String {
         "\
 # {what}, for makefiles: include this file and use the variables below.
 # The prefix is where this file lies, so it may be moved. Programs are linked with the static library, unless
-# CONDUIT_SHARED is set (in the makefile before the include, on make's command line, or in the environment).
+# GASNET_SHARED is set: in the makefile before the include, or as make GASNET_SHARED=1.
 
 CONDUIT_PREFIX := $(abspath $(dir $(lastword $(MAKEFILE_LIST)))/{up})
 CONDUIT_INCLUDEDIR := $(CONDUIT_PREFIX)/include
-ifdef CONDUIT_SHARED
+ifdef GASNET_SHARED
 CONDUIT_LIBDIR := $(CONDUIT_PREFIX)/lib/shared
 CONDUIT_RPATH := -Wl,-rpath,$(CONDUIT_LIBDIR)
 else

@@ -97,7 +97,7 @@ impl Compilers {
 pub(super) type Variables = Vec<(&'static str, String)>;
 
 /// System libraries that Rust's standard library needs, for systems on which they are not in the C library.
-const SYSTEM_LIBRARIES: &str = "-lpthread -lrt -ldl -lm";
+pub(super) const SYSTEM_LIBRARIES: &str = "-lpthread -lrt -ldl -lm";
 
 /// The variables that GASNet's README documents, and those that real build systems read besides. `GASNET_INCLUDEDIR`,
 /// `GASNET_LIBDIR` and `GASNET_RPATH` have to be defined before.

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::archive::{self, DebugInfo};
-use super::build::{Cargo, Launchers, Library};
+use super::archive::{DebugInfo, Object};
+use super::build::{Cargo, Launchers};
 use super::package::Package;
 use super::settings::{self, Compilers, Release};
 use super::{Conduit, Mode, files, fragment, header};
@@ -84,9 +84,8 @@ impl Variant<'_> {
         let tools = self.install_tools(cargo)?;
         for mode in self.modes {
             let name = format!("gasnet-conduit-{mode}");
-            let soname = self.soname(&name);
-            let library = cargo.gasnet(*mode, self.profile, &soname)?;
-            self.install_library(&library, &name, &tools)?;
+            let archive = cargo.gasnet(*mode, self.profile)?;
+            self.install_library(&archive, &name, &tools)?;
             for conduit in self.conduits {
                 self.install_name(&name, *conduit, *mode)?;
             }
@@ -99,26 +98,22 @@ impl Variant<'_> {
     /// All conduit names are one library: what differs is the name that the client's header hands to it at its start. So there
     /// is one file; the others are symbolic links, relative ones, which survive packing and moving. All shared names have
     /// one soname, so that parts of a program that were linked by different names share one copy.
-    fn install_library(
-        &self,
-        library: &Library,
-        name: &str,
-        weak: &[String],
-    ) -> Result<Vec<String>> {
-        let exports = archive::exports(&library.shared)?;
-        let scratch = Scratch::new(&library.archive)?;
-        let archive = scratch.0.join(format!("lib{name}.a"));
-        archive::make(library, &exports, weak, &archive)?;
-        files::copy(&archive, &self.prefix.join(format!("lib/lib{name}.a")))?;
+    fn install_library(&self, archive: &Path, name: &str, weak: &[String]) -> Result<Vec<String>> {
+        let scratch = Scratch::new(archive)?;
+        let object = Object::link(archive, &scratch.0)?;
+        let made = scratch.0.join("library.a");
+        object.make_static(weak, &made)?;
+        files::copy(&made, &self.prefix.join(format!("lib/lib{name}.a")))?;
 
-        let shared = scratch.0.join(format!("lib{name}.so"));
-        archive::make_shared(library, self.kind.debug_info(), &shared)?;
+        let soname = self.soname(name);
+        let made = scratch.0.join("library.so");
+        object.make_shared(&self.compilers.c, &soname, self.kind.debug_info(), &made)?;
         let folder = self.prefix.join("lib/shared");
         let file = format!("lib{name}.so.{}", self.release.own.full());
-        files::copy(&shared, &folder.join(&file))?;
-        files::link(&folder.join(self.soname(name)), &file)?;
-        files::link(&folder.join(format!("lib{name}.so")), &self.soname(name))?;
-        Ok(exports)
+        files::copy(&made, &folder.join(&file))?;
+        files::link(&folder.join(&soname), &file)?;
+        files::link(&folder.join(format!("lib{name}.so")), &soname)?;
+        Ok(object.exports)
     }
 
     /// The name that the dynamic linker looks for.
@@ -155,8 +150,8 @@ impl Variant<'_> {
     /// The portable tools: one library for all modes. Returns its symbols.
     fn install_tools(&self, cargo: &Cargo) -> Result<Vec<String>> {
         let name = "gasnet_tools-par";
-        let library = cargo.tools(self.profile, &self.soname(name))?;
-        let exports = self.install_library(&library, name, &[])?;
+        let archive = cargo.tools(self.profile)?;
+        let exports = self.install_library(&archive, name, &[])?;
         for mode in [Mode::Seq, Mode::Par] {
             let variables = settings::tools(self.kind, mode, self.compilers);
             if mode != Mode::Par {
