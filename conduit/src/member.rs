@@ -73,6 +73,12 @@ impl<M: Mode> Member<M> {
         Ok(self.engine.attach(launcher.bootstrap(), handlers, bytes)?)
     }
 
+    /// Makes all of every rank's memory its segment, see [`Engine::attach_everything`]. Collective, does not poll.
+    pub fn attach_everything(&self) -> Result<()> {
+        let mut launcher = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(self.engine.attach_everything(launcher.bootstrap())?)
+    }
+
     /// Takes part in the others' attach, which fails for all; gives the reason back.
     pub(crate) fn decline_attach(&self, reason: Error) -> Error {
         let mut launcher = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);

@@ -24,7 +24,9 @@ pub(crate) struct Job {
     pub(crate) ranks: Box<[abi::RankInfo]>,
     /// The ranks whose memory is mapped here.
     pub(crate) neighbours: Box<[abi::RankInfo]>,
-    /// Every rank's memory is mapped here.
+    /// `GASNET_SEGMENT_EVERYTHING`: segments are all memory of a process.
+    pub(crate) everything: bool,
+    /// Every rank's segment is mapped here.
     pub(crate) all_mapped: bool,
 }
 
@@ -94,10 +96,10 @@ impl Job {
     }
 
     /// Makes this the job of the process. Refused if there is one.
-    pub(crate) fn place(member: Member<Mode>) -> Result<&'static Self, Refusal> {
+    pub(crate) fn place(member: Member<Mode>, everything: bool) -> Result<&'static Self, Refusal> {
         let engine = member.engine();
         let (rank, size) = (engine.rank(), engine.size());
-        let all_mapped = engine.settings().windows;
+        let all_mapped = engine.settings().windows && !everything;
         let neighbours = if all_mapped { 0..size } else { rank..rank + 1 };
         let list =
             |ranks: std::ops::Range<Rank>| ranks.map(|rank| abi::RankInfo { rank }).collect();
@@ -106,6 +108,7 @@ impl Job {
             ranks: list(0..size),
             neighbours: list(neighbours),
             all_mapped,
+            everything,
             member,
         };
         let mut job = Some(job);

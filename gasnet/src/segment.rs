@@ -14,7 +14,7 @@ use crate::objects::check;
 /// Attaches and lets the headers see the segments. Collective, with a barrier before: ranks that wait for a message's
 /// answer are not left alone.
 pub(crate) fn attach(call: &'static str, job: &'static Job, bytes: usize) -> Result<(), Refusal> {
-    if bytes == 0 || !bytes.is_multiple_of(rustix::param::page_size()) {
+    if !job.everything && (bytes == 0 || !bytes.is_multiple_of(rustix::param::page_size())) {
         return Err(Refusal::bad(format_args!(
             "a segment of {bytes} bytes, which is no multiple (at least 1) of the page size {}",
             rustix::param::page_size()
@@ -23,6 +23,9 @@ pub(crate) fn attach(call: &'static str, job: &'static Job, bytes: usize) -> Res
     let at_once = barrier::all(call, job);
     if at_once != abi::OK {
         return Err(Refusal::of(at_once, "the barrier before it has failed"));
+    }
+    if job.everything {
+        return Ok(job.member.attach_everything()?);
     }
     job.member.attach(&mut [], bytes)?;
     Job::show_segments(job.engine().all_segments()?);
@@ -52,20 +55,25 @@ unsafe extern "C" fn gex_Segment_Attach(
     abi::OK
 }
 
+/// Everything is as large as can be said.
+fn most(job: &Job) -> usize {
+    if job.everything {
+        usize::MAX
+    } else {
+        job.member.max_segment()
+    }
+}
+
 /// Bytes of the largest segment that this rank can attach.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_getMaxLocalSegmentSize() -> usize {
-    Job::of("gasnet_getMaxLocalSegmentSize")
-        .member
-        .max_segment()
+    most(Job::of("gasnet_getMaxLocalSegmentSize"))
 }
 
 /// Bytes of the largest segment that every rank can attach.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_getMaxGlobalSegmentSize() -> usize {
-    Job::of("gasnet_getMaxGlobalSegmentSize")
-        .member
-        .max_segment()
+    most(Job::of("gasnet_getMaxGlobalSegmentSize"))
 }
 
 /// First byte of this rank's segment.

@@ -7,7 +7,7 @@ use super::operations::OpId;
 use super::rma::Blocking;
 use super::token::{Role, Token};
 use super::{Engine, Error, Result, index};
-use crate::ni::{Atomic, AtomicOp, AtomicType, Ni, Rank, Submit, apply_atomic};
+use crate::ni::{Atomic, AtomicOp, AtomicType, Ni, NiError, Rank, Submit, apply_atomic};
 use crate::threads::{Lock, Mode};
 
 /// What an atomic does: see [`AtomicOp`].
@@ -103,6 +103,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             let old =
                 unsafe { apply_atomic(segment.window.0.add(offset), op, ty, operand, comparand) };
             return Ok(Started::Done(old));
+        }
+        if self.segments(operation)?.everything {
+            return Err(NiError::System {
+                operation,
+                rank: self.rank,
+                reason: "atomics need segments that are not everything".to_owned(),
+            }
+            .into());
         }
         self.check_context(operation, am::Operation::Request)?;
         self.check_fault()?;

@@ -347,9 +347,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             // SAFETY: the range lies in this rank's segment, as just checked; `data` is a message's body, which never
             // overlaps a segment. Others may access the range at the same time: that is a race of the program's own
             // making, as with every put.
-            unsafe {
-                std::ptr::copy_nonoverlapping(data.as_ptr(), segments.own.0.add(offset), length)
-            };
+            unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), segments.at(offset), length) };
         }
         Ok(Payload::Long { offset, length })
     }

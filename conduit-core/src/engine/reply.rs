@@ -67,7 +67,9 @@ impl<N: Ni, M: Mode> Call<'_, N, M> {
             return self.reply("reply_long", Category::Long, handler, args, &[], long);
         }
         let segment = engine.remote("reply_long", source, offset, payload.len())?;
-        if segment.window.0.is_null() {
+        let everything = engine.segments("reply_long")?.everything;
+        let packs = payload.len() <= am::limits::max_packed_long(engine.chunk, MAX_ARGS);
+        if segment.window.0.is_null() && (packs || !everything) {
             return self.reply(
                 "reply_long",
                 Category::Long,
@@ -80,14 +82,19 @@ impl<N: Ni, M: Mode> Call<'_, N, M> {
         // A refused reply must have no effect, so the rules come before the copy.
         self.check_args("reply_long", args)?;
         self.may_reply("reply_long")?;
-        // SAFETY: `remote` has checked the range against the window, which is valid for writes.
-        unsafe {
-            std::ptr::copy(
-                payload.as_ptr(),
-                segment.window.0.add(offset),
-                payload.len(),
-            )
-        };
+        if everything {
+            // SAFETY: the payload is borrowed; a range of this process is memory by the program's word.
+            unsafe { engine.store_anywhere(source, offset, payload.as_ptr(), payload.len())? };
+        } else {
+            // SAFETY: `remote` has checked the range against the window, which is valid for writes.
+            unsafe {
+                std::ptr::copy(
+                    payload.as_ptr(),
+                    segment.window.0.add(offset),
+                    payload.len(),
+                )
+            };
+        }
         self.reply(
             "reply_long",
             Category::Long,

@@ -108,9 +108,20 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 reach,
             );
         }
-        if self.settings.packed_long
-            && source.len <= limits::max_packed_long(self.chunk, request.args.len())
-        {
+        let packs = source.len <= limits::max_packed_long(self.chunk, request.args.len());
+        let everything = self.segments(request.operation)?.everything;
+        if everything && !packs {
+            let Some(byte) = self.credits(request, Scale::SHORT_COST)? else {
+                return Ok(false);
+            };
+            let reach = self.ni.reach(request.target);
+            // SAFETY: the caller's promise; a range of this process is memory by the program's word.
+            unsafe { self.store_anywhere(request.target, offset, source.base, source.len)? };
+            let (flags, long) = (Flags::DEST_IN_PLACE, Some(long));
+            let none = Source::EMPTY;
+            return self.send(request, flags, Category::Long, long, none, byte, reach);
+        }
+        if packs && (self.settings.packed_long || everything) {
             return self.send_request(request, Category::Long, Some(long), source);
         }
         // SAFETY: the caller's promise.

@@ -96,6 +96,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             // Nothing to move, and a rank without a segment has no entry that would take it.
             return Ok(Transfer::Member);
         }
+        if self.segments(operation)?.everything {
+            // SAFETY: the caller's promise. Of a range of this very process it is the program's word that it is memory.
+            unsafe { self.transfer_anywhere(target, offset, local)? };
+            return Ok(Transfer::Member);
+        }
         let piece = self.ni.reach(target).max_message.min(match local {
             Local::Fill { .. } => self.chunk,
             _ => usize::MAX,
@@ -131,6 +136,34 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             Some(_) if copied => Transfer::Member,
             _ => Transfer::Started { op, copied },
         })
+    }
+
+    /// A transfer where segments are everything: over when it returns.
+    ///
+    /// # Safety
+    /// The local memory is valid as [`Local`] says; a range of this process is memory.
+    unsafe fn transfer_anywhere(&self, target: Rank, address: usize, local: Local) -> Result<()> {
+        match local {
+            // SAFETY: the caller's promise.
+            Local::Source(source) => unsafe {
+                self.store_anywhere(target, address, source.base, source.len)
+            },
+            // SAFETY: as above.
+            Local::Destination { base, len } => unsafe {
+                self.load_anywhere(base, target, address, len)
+            },
+            Local::Fill { byte, len } => {
+                let bytes = [byte; 4096];
+                for start in (0..len).step_by(bytes.len()) {
+                    let piece = bytes.len().min(len - start);
+                    // SAFETY: as above.
+                    unsafe {
+                        self.store_anywhere(target, address + start, bytes.as_ptr(), piece)?;
+                    }
+                }
+                Ok(())
+            }
+        }
     }
 
     /// All pieces of a transfer, one after the other. Says whether the local memory is not used any more.

@@ -131,6 +131,8 @@ bitflags::bitflags! {
         const NATIVE_ATOMICS = 2;
         /// A put with [`Ack::Remote`] is acknowledged after its data can be seen at the target.
         const REMOTE_COMPLETION = 4;
+        /// Any memory of the peer's process can be read and written, see [`Ni::memory_write`].
+        const MEMORY = 8;
     }
 }
 
@@ -204,6 +206,34 @@ pub trait Ni {
     /// it fetches, otherwise with [`Event::Ack`].
     fn atomic(&self, atomic: &Atomic) -> Result<Submit, NiError>;
 
+    /// Copies to any memory of the target's process, by its address there, and returns when it is there. An address that
+    /// the target doesn't have is an error. Only where [`Reach`] has [`Capabilities::MEMORY`].
+    ///
+    /// # Safety
+    /// `source` is valid for reads of `len` bytes.
+    unsafe fn memory_write(
+        &self,
+        target: Rank,
+        _address: u64,
+        _source: *const u8,
+        _len: usize,
+    ) -> Result<(), NiError> {
+        Err(no_memory(self.rank(), "memory_write", target))
+    }
+    /// The opposite of [`Ni::memory_write`].
+    ///
+    /// # Safety
+    /// `destination` is valid for writes of `len` bytes.
+    unsafe fn memory_read(
+        &self,
+        _destination: *mut u8,
+        target: Rank,
+        _address: u64,
+        _len: usize,
+    ) -> Result<(), NiError> {
+        Err(no_memory(self.rank(), "memory_read", target))
+    }
+
     /// A quick look before polling: `true` if no poll of any queue and no [`Ni::progress`] would find anything to do.
     /// `false` promises nothing.
     #[inline]
@@ -230,5 +260,14 @@ pub trait Ni {
     /// The first peer that was found to write what makes no sense: nothing it sends is certain to arrive any more.
     fn bad_peer(&self) -> Option<Rank> {
         None
+    }
+}
+
+/// The network can't do it.
+fn no_memory(rank: Rank, operation: &'static str, target: Rank) -> NiError {
+    NiError::System {
+        operation,
+        rank,
+        reason: format!("this network reaches only regions of rank {target}"),
     }
 }

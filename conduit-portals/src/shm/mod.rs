@@ -26,6 +26,7 @@ mod match_list;
 mod memory_limit;
 mod message;
 mod network;
+mod process_memory;
 mod receive;
 mod send;
 mod setup;
@@ -86,6 +87,8 @@ pub struct Shm<M: Mode> {
     staging: Staging,
     allocated: M::Lock<Allocated>,
     failures: Failures,
+    /// Each rank's process, for its memory outside of regions.
+    processes: Box<[i32]>,
     watches: Watches,
     /// Threads in [`wait`](conduit_core::ni::Ni::wait).
     waiting: AtomicU32,

@@ -90,6 +90,27 @@ impl<M: Mode> Ni for Shm<M> {
         self.submit_atomic(atomic)
     }
 
+    unsafe fn memory_write(
+        &self,
+        target: Rank,
+        address: u64,
+        source: *const u8,
+        len: usize,
+    ) -> Result<(), NiError> {
+        // SAFETY: the caller keeps the contract of `Ni::memory_write`.
+        unsafe { self.write_memory(target, address, source, len) }
+    }
+    unsafe fn memory_read(
+        &self,
+        destination: *mut u8,
+        target: Rank,
+        address: u64,
+        len: usize,
+    ) -> Result<(), NiError> {
+        // SAFETY: the caller keeps the contract of `Ni::memory_read`.
+        unsafe { self.read_memory(destination, target, address, len) }
+    }
+
     #[inline]
     fn is_idle(&self) -> bool {
         self.watches.is_idle()

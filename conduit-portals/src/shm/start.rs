@@ -44,8 +44,7 @@ impl<M: Mode> Shm<M> {
         let (file, started) = match prepared {
             Ok((fd, own, card)) => {
                 let met = meet(rank, config, own, &card, &cards);
-                let shm = met
-                    .and_then(|(peers, processes)| Self::assemble(rank, config, peers, processes));
+                let shm = met.and_then(|met| Self::assemble(rank, config, met));
                 (Some(fd), shm)
             }
             Err(error) => (None, Err(error)),
@@ -65,15 +64,15 @@ impl<M: Mode> Shm<M> {
         Ok(shm)
     }
 
-    fn assemble(
-        rank: Rank,
-        config: &ShmConfig,
-        mappings: Vec<Arc<Mapping>>,
-        processes: Vec<(Rank, OwnedFd)>,
-    ) -> Result<Self, ShmError> {
+    fn assemble(rank: Rank, config: &ShmConfig, met: Met) -> Result<Self, ShmError> {
+        let Met {
+            mappings,
+            processes,
+            watched,
+        } = met;
         let size = mappings.len() as u32;
         let layout = mappings[rank as usize].layout().clone();
-        let mut capabilities = Capabilities::REMOTE_COMPLETION;
+        let mut capabilities = Capabilities::REMOTE_COMPLETION | Capabilities::MEMORY;
         capabilities.set(Capabilities::WINDOW, config.windows);
         let index = || Index {
             queue: 0.into(),
@@ -111,7 +110,8 @@ impl<M: Mode> Shm<M> {
             descriptors: Descriptors::new(),
             staging: Default::default(),
             allocated: M::Lock::new(Allocated::new(&layout)),
-            failures: Failures::new(processes),
+            failures: Failures::new(watched),
+            processes: processes.into(),
             watches: Watches::new(
                 QUEUES
                     * if config.shared_rings(size) {
@@ -145,8 +145,14 @@ pub fn in_process<M: Mode>(ranks: u32, config: &ShmConfig) -> Result<Vec<Shm<M>>
         let (_, mapping, _) = prepare(rank, ranks, config)?;
         mappings.push(mapping);
     }
+    let this = rustix::process::getpid().as_raw_nonzero().get();
+    let met = || Met {
+        mappings: mappings.clone(),
+        processes: vec![this; ranks as usize],
+        watched: Vec::new(),
+    };
     (0..ranks)
-        .map(|rank| Shm::assemble(rank, config, mappings.clone(), Vec::new()))
+        .map(|rank| Shm::assemble(rank, config, met()))
         .collect()
 }
 
@@ -181,8 +187,14 @@ fn prepare(
     Ok((fd, Arc::new(own), card))
 }
 
-/// All ranks' memory, and the processes to look after.
-type Met = (Vec<Arc<Mapping>>, Vec<(Rank, OwnedFd)>);
+/// All ranks as they were met.
+struct Met {
+    mappings: Vec<Arc<Mapping>>,
+    /// Process ids.
+    processes: Vec<i32>,
+    /// Those to look after.
+    watched: Vec<(Rank, OwnedFd)>,
+}
 
 /// Maps the memory of every rank on its card.
 fn meet(
@@ -193,10 +205,12 @@ fn meet(
     cards: &[Vec<u8>],
 ) -> Result<Met, ShmError> {
     let mut mappings = Vec::with_capacity(cards.len());
-    let mut processes = Vec::new();
+    let mut processes = Vec::with_capacity(cards.len());
+    let mut watched = Vec::new();
     for (peer, text) in (0..).zip(cards) {
         if peer == rank {
             mappings.push(own.clone());
+            processes.push(card.pid);
             continue;
         }
         let fault = |reason: String| ShmError::Peer { rank, peer, reason };
@@ -204,13 +218,18 @@ fn meet(
         compare(rank, card, peer, &theirs)?;
         let mapping = open(&theirs, config, peer, cards.len() as u32).map_err(fault)?;
         mappings.push(Arc::new(mapping));
+        processes.push(theirs.pid);
         match watch(&theirs) {
-            Ok(process) => processes.push((peer, process)),
+            Ok(process) => watched.push((peer, process)),
             // The job runs without; who waits for a dead peer then waits for the launcher.
             Err(error) => tracing::warn!(peer, %error, "the peer's end will not be noticed"),
         }
     }
-    Ok((mappings, processes))
+    Ok(Met {
+        mappings,
+        processes,
+        watched,
+    })
 }
 
 /// Maps a peer's memory through its process.

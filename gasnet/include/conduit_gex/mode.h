@@ -54,16 +54,25 @@
 
 /* ---- segment ---- */
 
-#if defined(GASNET_SEGMENT_EVERYTHING) || defined(GASNET_SEGMENT_LARGE)
-  #error "this library has GASNET_SEGMENT_FAST only"
+/* One library has both; all ranks of a job must have asked for the same. */
+#if defined(GASNET_SEGMENT_LARGE)
+  #error "this library has GASNET_SEGMENT_FAST and GASNET_SEGMENT_EVERYTHING"
 #endif
-#undef GASNET_SEGMENT_FAST
-#define GASNET_SEGMENT_FAST 1
-#define CONDUIT_GEX_SEGMENT_STR "FAST"
+#if defined(GASNET_SEGMENT_EVERYTHING)
+  #undef GASNET_SEGMENT_EVERYTHING
+  #define GASNET_SEGMENT_EVERYTHING 1
+  #define CONDUIT_GEX_SEGMENT_STR "EVERYTHING"
+  /* All start at address 0. */
+  #define GASNET_ALIGNED_SEGMENTS 1
+#else
+  #undef GASNET_SEGMENT_FAST
+  #define GASNET_SEGMENT_FAST 1
+  #define CONDUIT_GEX_SEGMENT_STR "FAST"
+  #define GASNET_ALIGNED_SEGMENTS 0
+#endif
 
-/* Ranks of one host share memory; segments are at addresses of their own. */
+/* Ranks of one host share memory. */
 #define GASNET_PSHM 1
-#define GASNET_ALIGNED_SEGMENTS 0
 
 /* ---- conduit ---- */
 

@@ -69,8 +69,7 @@ unsafe fn join(
         }
     })?;
     exit_timeout.map_err(Refusal::bad)?;
-    let _ = segment;
-    let job = Job::place(member)?;
+    let job = Job::place(member, segment == "EVERYTHING")?;
     signals::catch();
     exit::catch_exit(environment::yes("GASNET_CATCH_EXIT", true));
     match barrier::all(call, job) {
