@@ -43,20 +43,57 @@ static JOB: Place = Place(OnceLock::new());
 /// What the headers' inline functions look at: `conduit_gex_job`.
 #[repr(C)]
 pub(crate) struct Shared {
-    /// All ranks' segments; null before attach.
-    segments: AtomicPtr<Segment>,
-    /// How many of them: 0 before attach.
-    segment_count: AtomicU32,
+    /// Where ranks are mapped.
+    table: AtomicPtr<Table>,
     rank: AtomicU32,
     size: AtomicU32,
     /// Not 0: all segments are mapped here, so no put or get is ever under way.
     all_mapped: AtomicU32,
 }
 
+/// The table that is shown before attach. Clients' compilers may read the pointer to the table early and keep it: then
+/// they find no rank mapped, and call the library.
+static NO_TABLE: Table = Table {
+    count: 0,
+    entries: [],
+};
+
+/// Where ranks are mapped, as the headers' inline functions read it: a count, and as many entries behind it.
+#[repr(C, align(32))]
+struct Table {
+    count: u64,
+    entries: [TableEntry; 0],
+}
+
+/// A rank's segment where it is mapped here. 32 bytes a rank of this host.
+#[repr(C, align(32))]
+#[derive(Clone, Copy)]
+struct TableEntry {
+    /// Its address at its owner.
+    address: u64,
+    /// Its bytes; 0 where it is not mapped here.
+    length: u64,
+    /// Added to an address there it is the address here.
+    delta: u64,
+    unused: u64,
+}
+
+impl TableEntry {
+    fn new(segment: &Segment) -> Self {
+        let window = segment.window.0.expose_provenance() as u64;
+        let mapped = window != 0;
+        Self {
+            address: segment.address,
+            length: if mapped { segment.len as u64 } else { 0 },
+            delta: window.wrapping_sub(segment.address),
+            unused: 0,
+        }
+    }
+}
+
 #[unsafe(no_mangle)]
 static conduit_gex_job: Shared = Shared {
-    segments: AtomicPtr::new(std::ptr::null_mut()),
-    segment_count: AtomicU32::new(0),
+    table: AtomicPtr::new((&raw const NO_TABLE).cast_mut()),
     rank: AtomicU32::new(0),
     size: AtomicU32::new(0),
     all_mapped: AtomicU32::new(0),
@@ -128,14 +165,25 @@ impl Job {
     }
 
     /// Lets the inline functions see the segments.
-    pub(crate) fn show_segments(segments: &'static [Segment]) {
+    pub(crate) fn show_segments(&self) -> Result<(), Refusal> {
+        let segments = self.engine().all_segments()?;
+        // The first place holds the count.
+        let mut table = Vec::with_capacity(1 + segments.len());
+        table.push(TableEntry {
+            address: segments.len() as u64,
+            length: 0,
+            delta: 0,
+            unused: 0,
+        });
+        table.extend(segments.iter().map(TableEntry::new));
+        const { assert!(size_of::<Table>() == size_of::<TableEntry>()) };
+        // It stays as long as the process: clients may use it at any time.
+        let table = Box::leak(table.into_boxed_slice());
+        // SYNC: Release, so that a thread which reads the pointer finds the table filled.
         conduit_gex_job
-            .segments
-            .store(segments.as_ptr().cast_mut(), Release);
-        // SYNC: Release, so that a thread which sees the count (acquire, or by having been told) sees the table.
-        conduit_gex_job
-            .segment_count
-            .store(segments.len() as u32, Release);
+            .table
+            .store(table.as_mut_ptr().cast(), Release);
+        Ok(())
     }
 }
 

@@ -24,11 +24,10 @@ pub(crate) fn attach(call: &'static str, job: &'static Job, bytes: usize) -> Res
     if at_once != abi::OK {
         return Err(Refusal::of(at_once, "the barrier before it has failed"));
     }
-    if job.everything {
-        return Ok(job.member.attach_everything()?);
+    if !job.everything {
+        job.member.attach(&mut [], bytes)?;
+        job.show_segments()?;
     }
-    job.member.attach(&mut [], bytes)?;
-    Job::show_segments(job.engine().all_segments()?);
     Ok(())
 }
 

@@ -50,21 +50,30 @@ static const conduit_gex_config_t conduit_gex_config CONDUIT_GEX_USED = {
 
 /* ---- the job ---- */
 
-/* A rank's segment: where it is mapped here (null: nowhere), its bytes, its address at its owner. */
+/* A rank's segment: its address at its owner, its bytes (0 where it is not mapped here), and what turns an address there
+ * into one here. */
 typedef struct {
-  char *window;
-  size_t length;
   uint64_t address;
+  uint64_t length;
+  uint64_t delta;
+  uint64_t unused;
 } conduit_gex_segment_t;
 
+/* The ranks' segments; none before attach. */
 typedef struct {
-  const conduit_gex_segment_t *segments;
-  uint32_t segment_count;
+  uint64_t count;
+  uint64_t unused[3];
+  conduit_gex_segment_t segments[1];
+} conduit_gex_table_t;
+
+typedef struct {
+  const conduit_gex_table_t *table;
   uint32_t rank;
   uint32_t size;
   uint32_t all_mapped;
 } conduit_gex_job_t;
 
+/* Each value changes once, from one that leaves the work to the library: one that was read early does no harm. */
 extern const conduit_gex_job_t conduit_gex_job;
 
 int conduit_gex_client_init(gex_Client_t *client, gex_EP_t *ep, gex_TM_t *tm, const char *name, int *argc,

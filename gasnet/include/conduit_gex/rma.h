@@ -18,11 +18,13 @@ CONDUIT_GEX_INLINE char *conduit_gex_mapped(gex_Rank_t rank_, const void *remote
   (void)remote_;
   (void)bytes_;
 #else
-  if (CONDUIT_GEX_LIKELY(rank_ < conduit_gex_job.segment_count)) {
-    const conduit_gex_segment_t *const segment_ = &conduit_gex_job.segments[rank_];
-    const size_t offset_ = (size_t)((uint64_t)(uintptr_t)remote_ - segment_->address);
-    if (CONDUIT_GEX_LIKELY(segment_->window && bytes_ <= segment_->length && offset_ <= segment_->length - bytes_))
-      return segment_->window + offset_;
+  const conduit_gex_table_t *const table_ = conduit_gex_job.table;
+  if (CONDUIT_GEX_LIKELY(rank_ < table_->count)) {
+    const conduit_gex_segment_t *const segment_ = &table_->segments[rank_];
+    const uint64_t address_ = (uint64_t)(uintptr_t)remote_;
+    const uint64_t offset_ = address_ - segment_->address;
+    if (CONDUIT_GEX_LIKELY(offset_ < segment_->length && bytes_ <= segment_->length - offset_))
+      return (char *)(uintptr_t)(address_ + segment_->delta);
   }
 #endif
   return NULL;

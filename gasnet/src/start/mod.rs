@@ -70,6 +70,10 @@ unsafe fn join(
     })?;
     exit_timeout.map_err(Refusal::bad)?;
     let job = Job::place(member, segment == "EVERYTHING")?;
+    if job.everything {
+        // Nothing has to be attached: puts and gets may begin after init.
+        job.member.attach_everything()?;
+    }
     signals::catch();
     exit::catch_exit(environment::yes("GASNET_CATCH_EXIT", true));
     match barrier::all(call, job) {
