@@ -102,7 +102,8 @@ impl Prefix {
                 "PKG_CONFIG_LIBDIR",
                 folder.to_str().context("a path in UTF-8")?,
             )
-            .run()?;
+            .run()
+            .context("pkg-config")?;
         ensure!(
             finished.code == Some(0),
             "pkg-config {arguments:?}: {finished:#?}"
@@ -145,7 +146,9 @@ impl Prefix {
                 .into_iter()
                 .map(OsString::from),
         );
-        succeeds(Job::alone(program, words)).map(drop)
+        succeeds(Job::alone(program, words))
+            .with_context(|| format!("{compiler:?}"))
+            .map(drop)
     }
 
     /// Runs make in `folder` on a makefile of this text, after the inclusion of the fragment.
@@ -168,7 +171,7 @@ impl Prefix {
             OsStr::new("--no-print-directory"),
         ];
         let words = words.into_iter().chain(arguments.iter().map(OsStr::new));
-        Ok(succeeds(Job::alone("make", words))?.stdout)
+        Ok(succeeds(Job::alone("make", words)).context("make")?.stdout)
     }
 }
 

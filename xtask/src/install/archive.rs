@@ -132,6 +132,16 @@ impl Object {
     }
 }
 
+/// Makes `to` of a program, without debug information.
+pub(super) fn strip(program: &Path, to: &Path) -> Result<()> {
+    command::run(
+        Command::new("objcopy")
+            .arg("--strip-debug")
+            .arg(program)
+            .arg(to),
+    )
+}
+
 /// The interface's symbols among those that a static library defines, in order.
 fn exports(archive: &Path) -> Result<Vec<String>> {
     let text = command::output(

@@ -150,6 +150,7 @@ impl Install {
 
         let launchers = cargo.launchers(builds[0].1)?;
         variant::install_launchers(&prefix, &launchers, &self.conduits, !self.no_debug)?;
+        variant::install_documents(&prefix, cargo.root())?;
         for (kind, profile) in builds {
             let prefix = match kind {
                 Kind::Optimised => prefix.clone(),

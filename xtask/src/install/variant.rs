@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::archive::{DebugInfo, Object};
+use super::archive::{self, DebugInfo, Object};
 use super::build::{Cargo, Launchers};
 use super::package::Package;
 use super::settings::{self, Compilers, Release};
@@ -219,15 +219,23 @@ pub(super) fn install_launchers(
     const ONE: &str = "gasnetrun_conduit";
     let bin = prefix.join("bin");
     files::folder(&bin)?;
-    files::copy(&launchers.conduit_run, &bin.join("conduit-run"))?;
-    files::copy(&launchers.gasnetrun, &bin.join(ONE))?;
-    let names = conduits
+    let scratch = Scratch::new(&launchers.conduit_run)?;
+    for (program, name) in [
+        (&launchers.conduit_run, "conduit-run"),
+        (&launchers.gasnetrun, ONE),
+    ] {
+        let stripped = scratch.0.join(name);
+        archive::strip(program, &stripped)?;
+        files::copy(&stripped, &bin.join(name))?;
+    }
+    let mut links: Vec<String> = conduits
         .iter()
-        .map(|conduit| format!("gasnetrun_{conduit}"));
-    let links: Vec<_> = names
-        .filter(|name| name != ONE)
-        .chain(["amudprun".to_owned()])
+        .filter(|conduit| **conduit != Conduit::Conduit)
+        .map(|conduit| format!("gasnetrun_{conduit}"))
         .collect();
+    if conduits.contains(&Conduit::Udp) {
+        links.push("amudprun".to_owned());
+    }
     for name in &links {
         files::link(&bin.join(name), ONE)?;
     }
@@ -237,6 +245,23 @@ pub(super) fn install_launchers(
         for name in links.iter().map(String::as_str).chain(["conduit-run", ONE]) {
             files::link(&bin.join(name), &format!("../../bin/{name}"))?;
         }
+    }
+    Ok(())
+}
+
+/// The licences, and the page that tells of what is installed.
+pub(super) fn install_documents(prefix: &Path, root: &Path) -> Result<()> {
+    let folder = prefix.join("share/doc/conduit");
+    files::folder(&folder)?;
+    for document in [
+        "LICENSE-APACHE",
+        "LICENSE-MIT",
+        "docs/c-interface.md",
+        "docs/settings.md",
+    ] {
+        let from = root.join(document);
+        let name = from.file_name().unwrap_or_default();
+        files::copy(&from, &folder.join(name))?;
     }
     Ok(())
 }
