@@ -7,7 +7,7 @@
 //! | module | subject |
 //! |---|---|
 //! | `abi` | types and constants as C sees them |
-//! | `job` | the one job of the process; [`start`]: joining it |
+//! | `job`, `start` | the one job of the process; joining it |
 //! | `objects` | client, endpoint, team and segment as C knows them |
 //! | `segment` | attach, where segments are |
 //! | `handlers` | registration, and calling C's handlers |
