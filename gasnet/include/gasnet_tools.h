@@ -14,6 +14,7 @@
 #include "gasnet_tools/annotations.h"
 #include "gasnet_tools/atomics.h"
 #include "gasnet_tools/bytes.h"
+#include "gasnet_tools/diagnostics.h"
 #include "gasnet_tools/environment.h"
 #include "gasnet_tools/failures.h"
 #include "gasnet_tools/fences.h"

@@ -8,8 +8,8 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::io::Write;
 use std::os::fd::FromRawFd;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+use std::time::Duration;
 
 use crate::edge::text_or_null;
 use crate::{environment, job, signal, system};
@@ -142,11 +142,37 @@ fn write_all(fd: c_int, text: &[u8]) -> bool {
     file.write_all(text).is_ok()
 }
 
+/// The right to write a backtrace: one thread at a time, since several may fail at once, and none within its own, since what
+/// writes one may fail itself or be interrupted by a signal that asks for one.
+struct Printing;
+
+/// The thread that writes a backtrace, or 0.
+static PRINTING: AtomicI32 = AtomicI32::new(0);
+
+impl Printing {
+    fn begin() -> Option<Self> {
+        let this = rustix::thread::gettid().as_raw_nonzero().get();
+        loop {
+            match PRINTING.compare_exchange(0, this, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Some(Printing),
+                Err(other) if other == this => return None,
+                Err(_) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+}
+
+impl Drop for Printing {
+    fn drop(&mut self) {
+        PRINTING.store(0, Ordering::Release);
+    }
+}
+
 /// Writes a backtrace by the first mechanism that can.
 pub(crate) fn print_now(fd: c_int) -> bool {
-    // One at a time: several threads may fail at once.
-    static PRINTING: Mutex<()> = Mutex::new(());
-    let _printing = PRINTING.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(_printing) = Printing::begin() else {
+        return false;
+    };
     let mechanisms = mechanisms(environment::yes_no(c"GASNET_BACKTRACE_MT", false));
     let names: Vec<&str> = mechanisms
         .iter()
@@ -256,6 +282,15 @@ mod tests {
         };
         assert_eq!(names(false), ["INTERNAL", "EXECINFO", "GDB"]);
         assert_eq!(names(true), ["GDB", "INTERNAL", "EXECINFO"]);
+    }
+
+    #[test]
+    fn no_backtrace_is_written_within_another_of_the_same_thread() {
+        let outer = Printing::begin();
+        assert!(outer.is_some());
+        assert!(!print_now(libc::STDERR_FILENO));
+        drop(outer);
+        assert!(Printing::begin().is_some());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 /// Multiplies and turns a word for each eight bytes, four words side by side: no multiplication waits for the one before.
-fn checksum(bytes: &[u8]) -> u64 {
+pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     /// Odd, with its bits spread evenly (the golden ratio's).
     const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
     let step = |state: u64, word: u64| (state ^ word).wrapping_mul(FACTOR).rotate_left(29);
@@ -29,7 +29,7 @@ fn checksum(bytes: &[u8]) -> u64 {
 }
 
 /// How many bytes are zero, in blocks whose count fits a byte: so the compiler counts a register's bytes at once.
-fn count_zeros(bytes: &[u8]) -> usize {
+pub(crate) fn count_zeros(bytes: &[u8]) -> usize {
     bytes
         .chunks(255)
         .map(|block| {
@@ -43,7 +43,7 @@ fn count_zeros(bytes: &[u8]) -> usize {
 }
 
 /// Copies and counts, a piece that fits the nearest cache at a time.
-fn count_zeros_copying(to: &mut [u8], from: &[u8]) -> usize {
+pub(crate) fn count_zeros_copying(to: &mut [u8], from: &[u8]) -> usize {
     to.chunks_mut(4096)
         .zip(from.chunks(4096))
         .map(|(to, from)| {

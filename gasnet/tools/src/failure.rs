@@ -36,20 +36,29 @@ fn fatal_at(location: Option<Location<'_>>, message: &str) -> ! {
         let _ = write!(line, ": in {function}() at {file}:{number}");
     }
     let _ = writeln!(line, ": {}", message.trim_end_matches('\n'));
-    streams::flush();
-    // One write, so that lines of several ranks stay whole.
+    // One write, so that lines of several ranks stay whole; before anything else, since the rest may hang.
     let _ = std::io::stderr().write_all(line.as_bytes());
     end()
 }
 
 /// The end of a process whose error has been written.
 fn end() -> ! {
+    /// The thread that ends the process; 0 before there is one.
     static ENDING: AtomicI32 = AtomicI32::new(0);
-    // An error on this way (in a setting, say) must not begin it again.
-    if ENDING.fetch_add(1, Ordering::Relaxed) == 0 {
-        freeze_on_error();
-        backtrace::print_if_enabled(libc::STDERR_FILENO);
-        job::before_abort();
+    let this = rustix::thread::gettid().as_raw_nonzero().get();
+    match ENDING.compare_exchange(0, this, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => {
+            freeze_on_error();
+            backtrace::print_if_enabled(libc::STDERR_FILENO);
+            streams::flush();
+            job::before_abort();
+        }
+        // An error on this way (in a setting, say) must not begin it again.
+        Err(first) if first == this => {}
+        // Another thread's error was first: it has its time for the debugger and the backtrace.
+        Err(_) => loop {
+            std::thread::park();
+        },
     }
     std::process::abort()
 }

@@ -9,6 +9,7 @@
 
 mod backtrace;
 mod bytes;
+mod diagnostics;
 mod edge;
 mod environment;
 mod failure;

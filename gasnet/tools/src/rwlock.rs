@@ -1,6 +1,6 @@
 //! Reader/writer locks: POSIX's in the room that the header gives them, and, for debug builds, what each thread holds.
 
-use std::cell::RefCell;
+use std::cell::{RefCell, UnsafeCell};
 use std::ffi::{c_int, c_void};
 
 /// Room and alignment of `gasnett_rwlock_t`.
@@ -8,6 +8,38 @@ const ROOM: usize = 64;
 const _: () = assert!(
     size_of::<libc::pthread_rwlock_t>() <= ROOM && align_of::<libc::pthread_rwlock_t>() <= 8
 );
+
+/// A lock as a client has it, for the library's checks of itself.
+pub(crate) struct Lock(UnsafeCell<libc::pthread_rwlock_t>);
+
+// SAFETY: POSIX's lock is made to be used by several threads.
+unsafe impl Sync for Lock {}
+
+impl Lock {
+    pub(crate) const fn new() -> Self {
+        Lock(UnsafeCell::new(libc::PTHREAD_RWLOCK_INITIALIZER))
+    }
+
+    /// Runs something as one of the readers.
+    pub(crate) fn read<T>(&self, act: impl FnOnce() -> T) -> T {
+        // SAFETY: it is a lock, and given back by the thread that took it.
+        unsafe { conduit_tools_rwlock_rdlock(self.0.get().cast()) };
+        let result = act();
+        // SAFETY: as above.
+        unsafe { conduit_tools_rwlock_unlock(self.0.get().cast()) };
+        result
+    }
+
+    /// Runs something as the writer.
+    pub(crate) fn write<T>(&self, act: impl FnOnce() -> T) -> T {
+        // SAFETY: as in `read`.
+        unsafe { conduit_tools_rwlock_wrlock(self.0.get().cast()) };
+        let result = act();
+        // SAFETY: as in `read`.
+        unsafe { conduit_tools_rwlock_unlock(self.0.get().cast()) };
+        result
+    }
+}
 
 thread_local! {
     /// The locks that this thread holds, and how: 1 as a reader, 2 as a writer. They are few.

@@ -135,7 +135,7 @@ fn source() -> u32 {
     source
 }
 
-fn ticks_now() -> u64 {
+pub(crate) fn ticks_now() -> u64 {
     if source() == COUNTER {
         counter()
     } else {

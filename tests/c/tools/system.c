@@ -77,6 +77,17 @@ static void test_limits(void) {
     CHECK(gasnett_maximize_rlimit(-1, "NOTHING") == 0);
 }
 
+/* What testinternal of GASNet does, without a team. */
+static void test_diagnostics(void) {
+    const char *table = "not set";
+    int count = 1, evaluated = 0;
+    gasnett_diagnostic_gethandlers(&table, &count);
+    CHECK(table == NULL && count == 0);
+    CHECK(gasnett_run_diagnostics(20, 3, NULL, ++evaluated, ++evaluated, ++evaluated, ++evaluated, 7) == 0);
+    CHECK(gasnett_run_diagnostics(20, 0, "ab", NULL, NULL, 0, NULL, 7u) == 0);
+    CHECK(evaluated == 4);
+}
+
 int test_system(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "streams") == 0) {
         printf("flushed without an end of line");
@@ -92,5 +103,6 @@ int test_system(int argc, char **argv) {
     test_affinity();
     test_signals();
     test_limits();
+    test_diagnostics();
     return 0;
 }
