@@ -3,7 +3,8 @@
 
 #include "programs.h"
 
-#define ROUNDS 5000
+#define ROUNDS 20000
+#define GUARDED 1000
 
 /* Every operation once more in each combination of fences, for a prefix of names, the type of its value and its type. */
 #define TEST_OPERATIONS(prefix, type, value) \
@@ -46,25 +47,55 @@
         } \
     }
 
+static gasnett_strongatomic32_t arrived = gasnett_strongatomic32_init(0);
+
+/* Waits until all threads have come here as often. */
+static void meet(uint32_t times) {
+    gasnett_strongatomic32_increment(&arrived, GASNETT_ATOMIC_REL);
+    while (gasnett_strongatomic32_read(&arrived, GASNETT_ATOMIC_ACQ) < times * THREADS) gasnett_sched_yield();
+}
+
 /* All threads on one variable: nothing is lost, each value is taken once. */
 #define TEST_THREADS(prefix, type, value) \
     static type prefix##_sum = prefix##_init(0), prefix##_down = prefix##_init(0), prefix##_won = prefix##_init(0); \
-    static type prefix##_lock = prefix##_init(0); \
+    static type prefix##_lock = prefix##_init(0), prefix##_held = prefix##_init(0); \
+    static type prefix##_put = prefix##_init(0), prefix##_taken = prefix##_init(0); \
     static value prefix##_guarded = 0; \
     GASNETT_BEGIN_EXTERNC \
     static void *prefix##_pound(void *number) { \
+        value put = 0, taken = 0; \
         int i; \
-        (void)number; \
+        /* Each by itself, so that threads do nothing else to the variable, and all begin at once. */ \
+        meet(1); \
+        for (i = 0; i < ROUNDS; ++i) prefix##_increment(&prefix##_sum, 0); \
+        meet(2); \
+        for (i = 0; i < ROUNDS; ++i) prefix##_add(&prefix##_sum, 3, 0); \
+        meet(3); \
+        for (i = 0; i < ROUNDS; ++i) prefix##_subtract(&prefix##_sum, 2, 0); \
+        meet(4); \
         for (i = 0; i < ROUNDS; ++i) { \
             value seen; \
-            prefix##_increment(&prefix##_sum, 0); \
-            prefix##_decrement(&prefix##_sum, 0); \
-            prefix##_add(&prefix##_sum, 3, 0); \
-            prefix##_subtract(&prefix##_sum, 1, 0); \
             do { \
                 seen = prefix##_read(&prefix##_sum, 0); \
-            } while (!prefix##_compare_and_swap(&prefix##_sum, seen, (value)(seen + 1), 0)); \
+            } while (!prefix##_compare_and_swap(&prefix##_sum, seen, (value)(seen + 2), 0)); \
+        } \
+        meet(5); \
+        for (i = 0; i < ROUNDS; ++i) prefix##_decrement(&prefix##_sum, 0); \
+        meet(6); \
+        for (i = 0; i < ROUNDS; ++i) { \
             if (prefix##_decrement_and_test(&prefix##_down, 0)) prefix##_increment(&prefix##_won, 0); \
+        } \
+        meet(7); \
+        /* Whatever is put in is taken out once, by somebody. */ \
+        for (i = 0; i < ROUNDS; ++i) { \
+            const value mine = (value)(i * THREADS + (int)(intptr_t)number + 1); \
+            put += mine; \
+            taken += prefix##_swap(&prefix##_held, mine, 0); \
+        } \
+        prefix##_add(&prefix##_put, put, 0); \
+        prefix##_add(&prefix##_taken, taken, 0); \
+        meet(8); \
+        for (i = 0; i < GUARDED; ++i) { \
             /* A lock, taken by compare-and-swap and by swap in turn. */ \
             if (i % 2) { \
                 while (!prefix##_compare_and_swap(&prefix##_lock, 0, 1, GASNETT_ATOMIC_ACQ_IF_TRUE)) gasnett_sched_yield(); \
@@ -79,11 +110,13 @@
     GASNETT_END_EXTERNC \
     static void prefix##_threads(void) { \
         prefix##_set(&prefix##_down, ROUNDS * THREADS, 0); \
+        gasnett_strongatomic32_set(&arrived, 0, 0); \
         run_threads(&prefix##_pound); \
         CHECK(prefix##_read(&prefix##_sum, 0) == 3 * ROUNDS * THREADS); \
         CHECK(prefix##_read(&prefix##_down, 0) == 0); \
         CHECK(prefix##_read(&prefix##_won, 0) == 1); \
-        CHECK(prefix##_guarded == ROUNDS * THREADS); \
+        CHECK(prefix##_add(&prefix##_taken, prefix##_read(&prefix##_held, 0), 0) == prefix##_read(&prefix##_put, 0)); \
+        CHECK(prefix##_guarded == GUARDED * THREADS); \
     }
 
 TEST_OPERATIONS(gasnett_atomic, gasnett_atomic_t, gasnett_atomic_val_t)
