@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use crate::edge::text_or_null;
-use crate::{backtrace, environment, job, streams, system};
+use crate::{backtrace, environment, job, signal, streams, system};
 
 /// Ends the process with an error: the message with this process's rank, then a pause for a debugger and a backtrace if the
 /// environment asks for them, then an abort.
@@ -48,8 +48,7 @@ fn end() -> ! {
     let this = rustix::thread::gettid().as_raw_nonzero().get();
     match ENDING.compare_exchange(0, this, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => {
-            freeze_on_error();
-            backtrace::print_if_enabled(libc::STDERR_FILENO);
+            look_at_error();
             streams::flush();
             job::before_abort();
         }
@@ -61,6 +60,22 @@ fn end() -> ! {
         },
     }
     std::process::abort()
+}
+
+/// What every error that ends a process does after its message, as far as the environment asks for it: waits for a debugger,
+/// writes a backtrace. For errors that end otherwise than by [`fatal`].
+pub fn look_at_error() {
+    freeze_on_error();
+    backtrace::print_if_enabled(libc::STDERR_FILENO);
+}
+
+/// What a job does at its start, as far as the environment asks for it: handles the signals that ask for a backtrace or for
+/// a pause, and waits for a debugger.
+pub fn prepare_debugging() {
+    signal::watch_settings();
+    if environment::yes_no(c"GASNET_FREEZE", false) {
+        freeze_now();
+    }
 }
 
 /// What a debugger sets to 0 where the caller has no variable for it.

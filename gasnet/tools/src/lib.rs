@@ -26,4 +26,4 @@ mod system;
 mod timer;
 
 pub use environment::{getenv, report_text};
-pub use failure::fatal;
+pub use failure::{fatal, look_at_error, prepare_debugging};

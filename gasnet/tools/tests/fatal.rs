@@ -1,24 +1,26 @@
 //! Fatal errors of a process that was told of its job. Each is run in a process of its own, which is this program again.
 
 use std::ffi::CString;
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::sync::Barrier;
 
-use gasnet_tools::{fatal, getenv, job};
+use gasnet_tools::{fatal, getenv, job, look_at_error, prepare_debugging};
 
 /// Says which error a process is to commit.
 const WHICH: &str = "CONDUIT_TOOLS_TEST_FATAL";
 
-/// Runs one of the errors of [`child`].
-fn run(which: &str) -> Output {
+/// One of the errors of [`child`], to be run.
+fn command(which: &str) -> Command {
     let program = std::env::current_exe().expect("this program");
-    Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(["child", "--exact", "--nocapture", "--test-threads", "1"])
         .env(WHICH, which)
         .env_remove("GASNET_BACKTRACE")
         .env_remove("GASNET_FREEZE_ON_ERROR")
-        .output()
-        .expect("the child")
+        .env_remove("GASNET_FREEZE");
+    command
 }
 
 #[test]
@@ -57,6 +59,15 @@ fn child() {
             assert_eq!(getenv(c"GASNET_BACKTRACE"), Some(c"perhaps"));
             fatal("something");
         }
+        Ok("by its own way") => {
+            eprintln!("the message");
+            look_at_error();
+            std::process::exit(3);
+        }
+        Ok("frozen at its start") => {
+            prepare_debugging();
+            std::process::exit(4);
+        }
         _ => {}
     }
 }
@@ -64,7 +75,7 @@ fn child() {
 #[track_caller]
 fn aborts(which: &str) -> String {
     use std::os::unix::process::ExitStatusExt;
-    let output = run(which);
+    let output = command(which).output().expect("the child");
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{stderr}");
     stderr
@@ -95,4 +106,41 @@ fn an_error_on_the_way_out_ends_it() {
 fn the_first_of_many_threads_ends_the_process() {
     let stderr = aborts("of many threads");
     assert_eq!(stderr.matches("told the others").count(), 1, "{stderr}");
+}
+
+#[test]
+fn errors_that_end_otherwise_write_backtraces_too() {
+    let output = command("by its own way")
+        .env("GASNET_BACKTRACE", "1")
+        .output()
+        .expect("the child");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    assert!(
+        stderr.starts_with("the message\n") && stderr.contains("child"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn a_job_waits_for_a_debugger_at_its_start_when_asked() {
+    let output = command("frozen at its start").output().expect("the child");
+    assert_eq!(output.status.code(), Some(4));
+    let mut frozen = command("frozen at its start")
+        .env("GASNET_FREEZE", "1")
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the child");
+    let mut line = String::new();
+    let stderr = frozen.stderr.take().expect("its standard error");
+    let read = BufReader::new(stderr).read_line(&mut line);
+    let state = frozen.try_wait();
+    // Its end first: nothing is left behind when something below doesn't hold.
+    let ended = frozen.kill().and_then(|()| frozen.wait());
+    assert!(read.is_ok() && ended.is_ok(), "{read:?} {ended:?}");
+    assert!(
+        line.contains("set the variable conduit_tools_frozen to 0"),
+        "{line}"
+    );
+    assert!(matches!(state, Ok(None)), "it waits: {state:?}");
 }
