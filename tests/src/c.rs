@@ -9,7 +9,7 @@
 //! # Ok::<(), anyhow::Error>(())
 //! ```
 //!
-//! Compilers and programs run with the time limit of [`Job`]; what they write lies in a temporary folder that goes with the
+//! Compilers and programs run with time limits, as jobs; what they write lies in a temporary folder that goes with the
 //! [`Executable`].
 
 use std::collections::HashMap;
@@ -17,6 +17,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
@@ -60,6 +61,9 @@ impl Standard {
 
 /// What is asked of a header and of every program: no warning at all.
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-pedantic", "-Werror"];
+
+/// Time for a compiler, which shares the machine with other tests.
+const COMPILER_LIMIT: Duration = Duration::from_secs(300);
 
 /// Libraries of the system that a static library of Rust calls.
 const SYSTEM_LIBRARIES: [&str; 4] = ["-lpthread", "-ldl", "-lrt", "-lm"];
@@ -205,7 +209,9 @@ impl Build {
     }
 
     fn compile(&self, arguments: Vec<OsString>) -> Result<Finished> {
-        let finished = Job::alone(self.standard.compiler(), arguments).run()?;
+        let finished = Job::alone(self.standard.compiler(), arguments)
+            .limit(COMPILER_LIMIT)
+            .run()?;
         match finished.code {
             Some(0) => Ok(finished),
             Some(_) => bail!(
