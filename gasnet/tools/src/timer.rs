@@ -79,11 +79,17 @@ fn counter() -> u64 {
 /// Whether the counter counts evenly.
 #[cfg(target_arch = "x86_64")]
 fn counter_is_even() -> bool {
-    use std::arch::x86_64::__cpuid;
+    /// The processor's answer about a subject.
+    #[allow(unused_unsafe)]
+    fn cpuid(leaf: u32) -> std::arch::x86_64::CpuidResult {
+        // SAFETY: every processor of this architecture has it. The newer ones of Rust know that; the oldest that this is
+        // built with doesn't.
+        unsafe { std::arch::x86_64::__cpuid(leaf) }
+    }
     const EXTENDED: u32 = 0x8000_0000;
     const POWER: u32 = 0x8000_0007;
     const INVARIANT: u32 = 1 << 8;
-    let invariant = __cpuid(EXTENDED).eax >= POWER && __cpuid(POWER).edx & INVARIANT != 0;
+    let invariant = cpuid(EXTENDED).eax >= POWER && cpuid(POWER).edx & INVARIANT != 0;
     // The kernel takes a counter off this list when processors' counters are apart or it has stopped.
     let sources = std::fs::read_to_string(
         "/sys/devices/system/clocksource/clocksource0/available_clocksource",
