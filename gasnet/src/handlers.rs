@@ -1,5 +1,6 @@
 //! Handlers: registering C's functions, calling them, and what their tokens tell.
 
+use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Arc;
 
@@ -24,11 +25,13 @@ pub(crate) struct Token<'a> {
 
 /// A handler as it was registered. Registrations last as long as the process.
 struct Registered {
-    entry: Entry,
+    /// Its index is written once more after the registration, when there was none before.
+    entry: UnsafeCell<Entry>,
 }
 
 // SAFETY: the pointers in it are the client's: `cdata` is only given back to it, `name` has been copied and is never
-// written, the function may be called from any thread (GASNet's rule for handlers).
+// written, the function may be called from any thread (GASNet's rule for handlers). Nobody knows an index that is assigned
+// before the registration has returned, so no message is handled while it is written.
 unsafe impl Send for Registered {}
 // SAFETY: as above.
 unsafe impl Sync for Registered {}
@@ -61,6 +64,20 @@ macro_rules! call_with_words {
 }
 
 impl Registered {
+    fn entry(&self) -> &Entry {
+        // SAFETY: written by `assigned` only, which nothing else runs beside.
+        unsafe { &*self.entry.get() }
+    }
+
+    /// The id that the registration has found.
+    ///
+    /// # Safety
+    /// No other reference to the entry is used meanwhile: no handler of this id runs.
+    unsafe fn assigned(&self, id: u8) {
+        // SAFETY: the caller's promise.
+        unsafe { (*self.entry.get()).index = id };
+    }
+
     /// Runs the handler.
     ///
     /// The calls are sound as far as the client's registration is right: GASNet's contract is that a handler has the
@@ -68,7 +85,7 @@ impl Registered {
     #[inline]
     fn call(&'static self, message: &Message<'_, Mode>) {
         // `None` was refused by `register`.
-        let Some(function) = self.entry.function else {
+        let Some(function) = self.entry().function else {
             return;
         };
         let token = Token {
@@ -101,7 +118,10 @@ fn landed(message: &Message<'_, Mode>, offset: usize, length: usize) -> *mut c_v
 }
 
 /// A registration for the engine, and the entry that its handler shows.
-fn registration(entry: &Entry, place: usize) -> Result<Registration<Handler<Mode>>, Refusal> {
+fn registration(
+    entry: &Entry,
+    place: usize,
+) -> Result<(Registration<Handler<Mode>>, &'static Registered), Refusal> {
     if entry.function.is_none() {
         return Err(Refusal::bad(format_args!(
             "gex_fnptr of entry {place} is null"
@@ -131,30 +151,44 @@ fn registration(entry: &Entry, place: usize) -> Result<Registration<Handler<Mode
                 .into_boxed_c_str(),
         ))
     };
-    let registered: &'static mut Registered = Box::leak(Box::new(Registered { entry: *entry }));
-    registered.entry.name = name.map_or(std::ptr::null(), |name| name.as_ptr());
-    let registered: &'static Registered = registered;
-    Ok(Registration {
+    let registered: &'static Registered = Box::leak(Box::new(Registered {
+        entry: UnsafeCell::new(Entry {
+            name: name.map_or(std::ptr::null(), |name| name.as_ptr()),
+            ..*entry
+        }),
+    }));
+    let handler: Handler<Mode> =
+        Arc::new(move |message: &Message<'_, Mode>| registered.call(message));
+    let registration = Registration {
         id: entry.index,
         entry: AmEntry {
-            handler: Arc::new(move |message: &Message<'_, Mode>| registered.call(message)),
+            handler,
             accepts: entry.flags.accepts(),
             nargs,
             name: name.and_then(|name| name.to_str().ok()),
         },
-    })
+    };
+    Ok((registration, registered))
 }
 
 /// Registers entries and writes the ids of those that had none.
 pub(crate) fn register(job: &Job, entries: &mut [Entry]) -> Result<(), Refusal> {
-    let mut list = entries
+    let (mut list, registered): (Vec<_>, Vec<_>) = entries
         .iter()
         .enumerate()
         .map(|(place, entry)| registration(entry, place))
-        .collect::<Result<Vec<_>, _>>()?;
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .unzip();
     job.engine().register(&mut list)?;
-    for (entry, registration) in entries.iter_mut().zip(&list) {
-        entry.index = registration.id;
+    for ((entry, registered), Registration { id, .. }) in
+        entries.iter_mut().zip(registered).zip(&list)
+    {
+        if entry.index != *id {
+            entry.index = *id;
+            // SAFETY: the id was free until now, and is told to nobody before this call returns.
+            unsafe { registered.assigned(*id) };
+        }
     }
     Ok(())
 }
@@ -245,7 +279,7 @@ unsafe extern "C" fn gex_Token_Info(
     info.write(TokenInfo {
         source: token.message.source(),
         endpoint: Job::of(CALL).objects.endpoint.handle(),
-        entry: &raw const token.registered.entry,
+        entry: token.registered.entry.get().cast_const(),
         is_request: token.message.is_request().into(),
         is_long: matches!(token.message.payload(), Payload::Long { .. }).into(),
     });
