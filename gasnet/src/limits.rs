@@ -4,8 +4,12 @@ use std::ffi::{c_uint, c_void};
 
 use conduit::Rank;
 
+use crate::abi::Flags;
+use crate::fault::fatal;
 use crate::handlers::token;
-use crate::job::Job;
+use crate::job::{Job, TheEngine};
+use crate::objects::check;
+use crate::prepared::own_buffer_limit;
 
 /// Most arguments of an active message.
 #[unsafe(no_mangle)]
@@ -57,56 +61,87 @@ extern "C" fn gex_AM_LUBReplyLong() -> usize {
     long_reply("gex_AM_LUBReplyLong")
 }
 
+/// The engine, for a limit to a rank of a team, or to any if it is `GEX_RANK_INVALID`.
+fn engine_for(call: &str, team: *const c_void, rank: Rank) -> &'static TheEngine {
+    let job = Job::of(call);
+    check(call, "team", &job.objects.team, team);
+    if rank != Rank::MAX && rank >= job.size() {
+        fatal(
+            call,
+            &format_args!("rank {rank} is not in a job of {} ranks", job.size()),
+        );
+    }
+    job.engine()
+}
+
+/// A long's limit where it is asked for that of a payload to be prepared: a buffer of the library is smaller.
+fn prepared(engine: &TheEngine, long: usize, flags: Flags) -> usize {
+    if flags.contains(Flags::PREPARE_LEAST_ALLOC) {
+        own_buffer_limit(engine, long)
+    } else {
+        long
+    }
+}
+
 /// Most bytes of a medium request; the same for all ranks, counts and options.
 #[unsafe(no_mangle)]
 extern "C" fn gex_AM_MaxRequestMedium(
-    _team: *const c_void,
-    _rank: Rank,
+    team: *const c_void,
+    rank: Rank,
     _local: *const c_void,
-    _flags: u32,
+    _flags: Flags,
     _nargs: c_uint,
 ) -> usize {
-    medium("gex_AM_MaxRequestMedium")
+    const CALL: &str = "gex_AM_MaxRequestMedium";
+    engine_for(CALL, team, rank);
+    medium(CALL)
 }
 
 /// Most bytes of a medium reply; the same for all ranks, counts and options.
 #[unsafe(no_mangle)]
 extern "C" fn gex_AM_MaxReplyMedium(
-    _team: *const c_void,
-    _rank: Rank,
+    team: *const c_void,
+    rank: Rank,
     _local: *const c_void,
-    _flags: u32,
+    _flags: Flags,
     _nargs: c_uint,
 ) -> usize {
-    medium("gex_AM_MaxReplyMedium")
+    const CALL: &str = "gex_AM_MaxReplyMedium";
+    engine_for(CALL, team, rank);
+    medium(CALL)
 }
 
-/// Most bytes of a long request; the same for all ranks, counts and options.
+/// Most bytes of a long request; the same for all ranks and counts.
 #[unsafe(no_mangle)]
 extern "C" fn gex_AM_MaxRequestLong(
-    _team: *const c_void,
-    _rank: Rank,
+    team: *const c_void,
+    rank: Rank,
     _local: *const c_void,
-    _flags: u32,
+    flags: Flags,
     _nargs: c_uint,
 ) -> usize {
-    long_request("gex_AM_MaxRequestLong")
+    const CALL: &str = "gex_AM_MaxRequestLong";
+    let engine = engine_for(CALL, team, rank);
+    prepared(engine, long_request(CALL), flags)
 }
 
 /// Most bytes of a long reply to a rank, or to any if it is `GEX_RANK_INVALID`.
 #[unsafe(no_mangle)]
 extern "C" fn gex_AM_MaxReplyLong(
-    _team: *const c_void,
+    team: *const c_void,
     rank: Rank,
     _local: *const c_void,
-    _flags: u32,
+    flags: Flags,
     _nargs: c_uint,
 ) -> usize {
     const CALL: &str = "gex_AM_MaxReplyLong";
-    if rank == Rank::MAX {
-        return long_reply(CALL);
-    }
-    Job::of(CALL).engine().max_long_reply(rank)
+    let engine = engine_for(CALL, team, rank);
+    let long = if rank == Rank::MAX {
+        long_reply(CALL)
+    } else {
+        engine.max_long_reply(rank)
+    };
+    prepared(engine, long, flags)
 }
 
 /// Most bytes of a medium reply to the sender of a request.
@@ -128,10 +163,11 @@ extern "C" fn gex_Token_MaxReplyMedium(
 unsafe extern "C" fn gex_Token_MaxReplyLong(
     handle: *const c_void,
     _local: *const c_void,
-    _flags: u32,
+    flags: Flags,
     _nargs: c_uint,
 ) -> usize {
     // SAFETY: the caller's promise.
     let message = unsafe { token("gex_Token_MaxReplyLong", handle) }.message;
-    message.engine().max_long_reply(message.source())
+    let engine = message.engine();
+    prepared(engine, engine.max_long_reply(message.source()), flags)
 }

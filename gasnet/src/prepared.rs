@@ -18,7 +18,7 @@ use crate::abi::{Flags, events};
 use crate::fault::{Refusal, fatal, started, sure};
 use crate::handlers::{Token, arguments, payload, token};
 use crate::job::Job;
-use crate::request::{handled_here, long_offset};
+use crate::request::{check_option, handled_here, long_offset};
 
 /// What is prepared; `conduit_gex_kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,6 +159,9 @@ impl Wish {
         if self.client.is_null() && !self.local.is_null() {
             refuse("a buffer of the library has no local completion: lc_opt must be null");
         }
+        if !self.client.is_null() {
+            check_option(call, self.local, !self.kind.is_reply());
+        }
         let place = if !self.client.is_null() {
             Place::Client(self.client)
         } else if self.kind == Kind::RequestMedium {
@@ -295,37 +298,33 @@ unsafe extern "C" fn conduit_gex_prepare_reply(
     .prepare()
 }
 
-/// The descriptor that C gave back.
-///
-/// # Safety
-/// `descriptor` is null or one that a prepare call on this thread has returned.
-unsafe fn opened<'a>(call: &str, descriptor: *const c_void) -> &'a Open {
-    // SAFETY: the caller's promise; descriptors are boxes of the thread.
-    let descriptor = unsafe { descriptor.cast::<Descriptor>().as_ref() };
-    match descriptor.and_then(|descriptor| descriptor.open.as_ref()) {
-        Some(open) => open,
-        None => fatal(call, &"the descriptor is not one of a prepared payload"),
+/// Looks at the payload whose descriptor C gave back. It is found by its address, so any other word does no harm.
+fn opened<R>(call: &str, descriptor: *const c_void, look: impl Fn(&Open) -> R) -> R {
+    for key in [&REQUEST, &REPLY] {
+        let found = key.with_borrow(|own| {
+            let open = own.open.as_ref().filter(|_| handle(own) == descriptor);
+            open.map(&look)
+        });
+        if let Some(found) = found {
+            return found;
+        }
     }
+    fatal(
+        call,
+        &format_args!("{descriptor:p} is no descriptor of a payload prepared on this thread"),
+    )
 }
 
 /// Where the payload is to be written.
-///
-/// # Safety
-/// `descriptor` is one that a prepare call on this thread has returned.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn gex_AM_SrcDescAddr(descriptor: *const c_void) -> *mut c_void {
-    // SAFETY: the caller's promise.
-    unsafe { opened("gex_AM_SrcDescAddr", descriptor) }.address
+extern "C" fn gex_AM_SrcDescAddr(descriptor: *const c_void) -> *mut c_void {
+    opened("gex_AM_SrcDescAddr", descriptor, |open| open.address)
 }
 
 /// Bytes that there is room for.
-///
-/// # Safety
-/// As for [`gex_AM_SrcDescAddr`].
 #[unsafe(no_mangle)]
-unsafe extern "C" fn gex_AM_SrcDescSize(descriptor: *const c_void) -> usize {
-    // SAFETY: the caller's promise.
-    unsafe { opened("gex_AM_SrcDescSize", descriptor) }.size
+extern "C" fn gex_AM_SrcDescSize(descriptor: *const c_void) -> usize {
+    opened("gex_AM_SrcDescSize", descriptor, |open| open.size)
 }
 
 /// Takes the payload out of its descriptor, and checks that it is of this kind.

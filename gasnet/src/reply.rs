@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use crate::abi::Flags;
 use crate::fault::started;
 use crate::handlers::{arguments, payload, token};
-use crate::request::{finished_locally, long_offset};
+use crate::request::{check_option, finished_locally, long_offset};
 
 const SHORT: &str = "gex_AM_ReplyShort";
 const MEDIUM: &str = "gex_AM_ReplyMedium";
@@ -56,6 +56,7 @@ unsafe extern "C" fn conduit_gex_reply_medium(
             payload(source, bytes),
         )
     };
+    check_option(MEDIUM, local, false);
     let sent = payload.and_then(|payload| {
         token.message.reply_medium(handler, words, payload)?;
         Ok(true)
@@ -89,6 +90,7 @@ unsafe extern "C" fn conduit_gex_reply_long(
             payload(source, bytes),
         )
     };
+    check_option(LONG, local, false);
     let message = token.message;
     let sent = payload.and_then(|payload| {
         let offset = long_offset(message.engine(), message.source(), destination, bytes)?;

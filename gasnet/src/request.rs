@@ -6,7 +6,7 @@ use conduit::Rank;
 use conduit_core::engine::Error as EngineError;
 
 use crate::abi::{Flags, events};
-use crate::fault::{Refusal, started};
+use crate::fault::{Refusal, fatal, started};
 use crate::handlers::{arguments, payload};
 use crate::job::{Job, TheEngine};
 
@@ -55,6 +55,7 @@ unsafe extern "C" fn conduit_gex_request_medium(
     // SAFETY: the caller's promise.
     let (words, payload) = unsafe { (arguments(count, words), payload(source, bytes)) };
     let engine = Job::of(MEDIUM).engine();
+    check_option(MEDIUM, local, true);
     let sent = payload.and_then(|payload| {
         Ok(engine.request_medium(rank, handler, words, payload, flags.blocking())?)
     });
@@ -83,6 +84,7 @@ unsafe extern "C" fn conduit_gex_request_long(
     // SAFETY: the caller's promise.
     let (words, payload) = unsafe { (arguments(count, words), payload(source, bytes)) };
     let engine = Job::of(LONG).engine();
+    check_option(LONG, local, true);
     let sent = payload.and_then(|payload| {
         let offset = long_offset(engine, rank, destination, bytes)?;
         Ok(engine.request_long(rank, handler, words, payload, offset, flags.blocking())?)
@@ -135,6 +137,23 @@ pub(crate) fn long_offset(
         Ok(destination.addr())
     } else {
         Ok(offset(engine, rank, destination)?)
+    }
+}
+
+/// Checks the `lc_opt` of a message with payload (debug builds): `GEX_EVENT_NOW`, a place for an event, and for requests
+/// `GEX_EVENT_GROUP`.
+#[inline]
+pub(crate) fn check_option(call: &str, local: *mut usize, group: bool) {
+    if cfg!(debug_assertions) {
+        match local.addr() {
+            events::NOW => {}
+            events::GROUP if group => {}
+            address if address > events::GROUP => {}
+            other => fatal(
+                call,
+                &format_args!("lc_opt {other:#x} is not one of this call's"),
+            ),
+        }
     }
 }
 
