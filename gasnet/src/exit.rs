@@ -1,11 +1,11 @@
 //! The end of a job.
 //!
 //! A job ends for all ranks as soon as one calls `gasnet_exit`, returns from `main`, or calls `exit`. The rank that ends it
-//! tells the others. Those get `SIGQUIT` if the client catches it, and end with the same code, whatever code the client's
-//! handler gives to `gasnet_exit`: the first one counts.
+//! tells the others. Those get `SIGQUIT` if the client catches it, and end, whatever code the client's handler gives to
+//! `gasnet_exit`: the job's code is that of the rank that ended it.
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::AcqRel, Ordering::Acquire};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::AcqRel, Ordering::Acquire};
 use std::sync::atomic::{Ordering::Relaxed, Ordering::Release};
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ use crate::signals;
 static ENDING: AtomicU64 = AtomicU64::new(0);
 /// The code with which it ends.
 static CODE: AtomicI32 = AtomicI32::new(0);
+/// Another rank ends the job, and gives its code to the launcher.
+static TOLD: AtomicBool = AtomicBool::new(false);
 
 /// How long another thread waits for the one that ends the process, which itself waits for a bounded time.
 const LONGEST_END: Duration = Duration::from_secs(600);
@@ -33,17 +35,38 @@ fn first(code: c_int) -> bool {
         .is_ok();
     if begun {
         CODE.store(code, Release);
+        ignore_launcher();
     }
     begun
 }
 
+/// A launcher that hears of the end from another rank must not cut off what this one has still to write. It knows how to
+/// end one that doesn't.
+pub(crate) fn ignore_launcher() {
+    // SAFETY: ignores a valid signal.
+    unsafe { libc::signal(libc::SIGTERM, libc::SIG_IGN) };
+}
+
 /// Ends this process at once, but with its output written. Handlers of `atexit` are not run: that is GASNet's rule.
 fn end_process() -> ! {
-    // SAFETY: `fflush` of all streams has no precondition; `_exit` ends the process.
-    unsafe {
-        libc::fflush(std::ptr::null_mut());
-        libc::_exit(CODE.load(Acquire))
+    write_output();
+    let mut code = CODE.load(Acquire);
+    // The rank that ends the job waits until all know of it, and is the one to fail: a failure seen earlier would have the
+    // launcher end ranks that have not been told yet. (With code 0, leave has been taken when the rank was told.)
+    if code != 0
+        && TOLD.load(Acquire)
+        && let Some(job) = Job::get()
+    {
+        job.member.leave();
+        code = 0;
     }
+    // SAFETY: ends the process.
+    unsafe { libc::_exit(code) }
+}
+
+fn write_output() {
+    // SAFETY: `fflush` of all streams has no precondition.
+    unsafe { libc::fflush(std::ptr::null_mut()) };
 }
 
 /// The end has begun: on another thread, which will finish it, or below this call, in a handler of `SIGQUIT`.
@@ -59,6 +82,7 @@ pub(crate) fn end_job(code: c_int) -> ! {
     if !first(code) {
         join_the_end();
     }
+    write_output();
     if let Some(job) = Job::get() {
         job.member.end(code);
     }
@@ -70,6 +94,7 @@ pub(crate) fn leave(code: c_int) -> ! {
     if !first(code) {
         join_the_end();
     }
+    TOLD.store(true, Release);
     signals::tell_client();
     end_process()
 }

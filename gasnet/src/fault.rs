@@ -50,6 +50,9 @@ impl From<conduit::Error> for Refusal {
 
 impl From<EngineError> for Refusal {
     fn from(error: EngineError) -> Self {
+        if let EngineError::Exited { .. } = error {
+            crate::exit::ignore_launcher();
+        }
         if let Some(job) = Job::get()
             && let Some(code) = job.member.ended_by(&error)
         {
@@ -68,8 +71,33 @@ impl From<EngineError> for Refusal {
             | EngineError::Bootstrap(_) => fatal("the job", &error),
             _ => abi::BAD_ARG,
         };
-        Self::of(code, error)
+        match error {
+            // The client knows addresses, not offsets.
+            EngineError::OutOfSegment {
+                rank,
+                offset,
+                length,
+                segment,
+                ..
+            } => {
+                let base = base_of(rank);
+                let address = base.wrapping_add(offset as u64);
+                Self::of(
+                    code,
+                    format_args!(
+                        "{length} bytes at {address:#x} do not lie in the segment of rank {rank}, {segment} bytes at {base:#x}"
+                    ),
+                )
+            }
+            error => Self::of(code, error),
+        }
     }
+}
+
+/// Where a rank's segment begins; 0 if it has none.
+fn base_of(rank: conduit::Rank) -> u64 {
+    let segment = Job::get().and_then(|job| job.engine().segment_of(rank).ok());
+    segment.map_or(0, |(_, base, _)| base)
 }
 
 /// One message, and the end of the job.
