@@ -1,4 +1,5 @@
-//! Types and constants as C sees them. They are those of `gasnet_fwd.h`; a program in `tests` compares the two.
+//! Types and constants as C sees them. They are those of `gasnet_fwd.h`, with which a test compares
+//! them; what structures look like, programs in `tests/c/gex` show.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -171,4 +172,81 @@ pub(crate) struct Config {
     pub(crate) conduit: *const c_char,
     /// "FAST" or "EVERYTHING".
     pub(crate) segment: *const c_char,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The value of a constant in a header: a number, also in a cast to a pointer.
+    fn defined(header: &str, name: &str) -> u64 {
+        let value = header
+            .lines()
+            .find_map(|line| {
+                line.strip_prefix("#define ")?
+                    .strip_prefix(name)?
+                    .strip_prefix(' ')
+            })
+            .unwrap_or_else(|| panic!("{name} is not in the header"));
+        let word = value
+            .split([')', '(', ' '])
+            .rfind(|word| !word.is_empty())
+            .unwrap_or_default();
+        let digits = word.trim_end_matches(['U', 'L']);
+        let number = match digits.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16),
+            None => digits.parse(),
+        };
+        number.unwrap_or_else(|_| panic!("{name} is {value}"))
+    }
+
+    #[test]
+    fn constants_are_those_of_the_headers() {
+        const FORWARD: &str = include_str!("../include/gasnet_fwd.h");
+        const ENTRIES: &str = include_str!("../include/conduit_gex/entries.h");
+        for (name, value) in [
+            ("GASNET_OK", OK as u64),
+            ("GASNET_ERR_NOT_INIT", NOT_INIT as u64),
+            ("GASNET_ERR_RESOURCE", RESOURCE as u64),
+            ("GASNET_ERR_BAD_ARG", BAD_ARG as u64),
+            ("GASNET_ERR_NOT_READY", NOT_READY as u64),
+            ("GASNET_ERR_BARRIER_MISMATCH", BARRIER_MISMATCH as u64),
+            ("GEX_FLAG_IMMEDIATE", Flags::IMMEDIATE.bits().into()),
+            (
+                "GEX_FLAG_AM_PREPARE_LEAST_CLIENT",
+                Flags::PREPARE_LEAST_CLIENT.bits().into(),
+            ),
+            (
+                "GEX_FLAG_AM_PREPARE_LEAST_ALLOC",
+                Flags::PREPARE_LEAST_ALLOC.bits().into(),
+            ),
+            ("GEX_EVENT_INVALID", events::INVALID as u64),
+            ("GEX_EVENT_NO_OP", events::NO_OP as u64),
+            ("GEX_EVENT_NOW", events::NOW as u64),
+            ("GEX_EVENT_DEFER", events::DEFER as u64),
+            ("GEX_EVENT_GROUP", events::GROUP as u64),
+            ("GEX_EC_GET", Categories::GET.bits().into()),
+            ("GEX_EC_PUT", Categories::PUT.bits().into()),
+            ("GEX_EC_AM", Categories::AM.bits().into()),
+            ("GEX_EC_LC", Categories::LC.bits().into()),
+            ("GEX_EC_RMW", Categories::RMW.bits().into()),
+            ("GEX_FLAG_AM_SHORT", HandlerFlags::SHORT.bits().into()),
+            ("GEX_FLAG_AM_MEDIUM", HandlerFlags::MEDIUM.bits().into()),
+            ("GEX_FLAG_AM_LONG", HandlerFlags::LONG.bits().into()),
+            ("GEX_FLAG_AM_REQUEST", HandlerFlags::REQUEST.bits().into()),
+            ("GEX_FLAG_AM_REPLY", HandlerFlags::REPLY.bits().into()),
+            ("GEX_TI_SRCRANK", TokenFields::SOURCE.bits().into()),
+            ("GEX_TI_EP", TokenFields::ENDPOINT.bits().into()),
+            ("GEX_TI_ENTRY", TokenFields::ENTRY.bits().into()),
+            ("GEX_TI_IS_REQ", TokenFields::IS_REQUEST.bits().into()),
+            ("GEX_TI_IS_LONG", TokenFields::IS_LONG.bits().into()),
+            ("GEX_TI_ALL", TokenFields::all().bits().into()),
+        ] {
+            assert_eq!(defined(FORWARD, name), value, "{name}");
+        }
+        assert_eq!(
+            defined(ENTRIES, "CONDUIT_GEX_RETURN_ERRORS"),
+            u64::from(Flags::RETURN_ERRORS.bits())
+        );
+    }
 }
