@@ -63,6 +63,14 @@ impl Prefix {
         Prefix { root, debug }
     }
 
+    /// The optimised build of an installation that is there, for calls that compile and link; its launchers are the same.
+    pub fn optimised(root: PathBuf) -> Self {
+        Prefix {
+            debug: root.clone(),
+            root,
+        }
+    }
+
     /// What is installed.
     pub fn options(root: &Path) -> Install {
         Install {
@@ -149,6 +157,50 @@ impl Prefix {
         succeeds(Job::alone(program, words))
             .with_context(|| format!("{compiler:?}"))
             .map(drop)
+    }
+
+    /// Only looks for errors and warnings.
+    ///
+    /// # Errors
+    /// There are some; the error has the compiler's text.
+    pub fn check(&self, package: &str, compiler: &[&str], source: &Path) -> Result<()> {
+        self.compile(
+            package,
+            compiler,
+            &["-fsyntax-only".as_ref(), source.as_ref()],
+        )
+        .map(drop)
+    }
+
+    /// Compiles `source` to an object file.
+    ///
+    /// # Errors
+    /// The compiler complains; the error has its text.
+    pub fn object(&self, package: &str, compiler: &[&str], source: &Path, to: &Path) -> Result<()> {
+        let words = ["-c".as_ref(), source.as_ref(), "-o".as_ref(), to.as_ref()];
+        self.compile(package, compiler, &words).map(drop)
+    }
+
+    /// The text after the preprocessor.
+    ///
+    /// # Errors
+    /// The preprocessor complains; the error has its text.
+    pub fn preprocess(&self, package: &str, compiler: &[&str], source: &Path) -> Result<String> {
+        let finished = self.compile(package, compiler, &["-E".as_ref(), source.as_ref()])?;
+        Ok(finished.stdout)
+    }
+
+    /// Calls the compiler with the package's flags, the caller's own, which count where they differ, and these words.
+    fn compile(&self, package: &str, compiler: &[&str], words: &[&OsStr]) -> Result<Finished> {
+        let (program, flags) = compiler.split_first().context("a compiler")?;
+        let mut all: Vec<OsString> = self
+            .pkg_config(Link::Shared, &["--cflags", package])?
+            .into_iter()
+            .map(OsString::from)
+            .collect();
+        all.extend(flags.iter().map(OsString::from));
+        all.extend(words.iter().map(OsString::from));
+        succeeds(Job::alone(program, all))
     }
 
     /// Runs make in `folder` on a makefile of this text, after the inclusion of the fragment.

@@ -1,0 +1,268 @@
+/* Bad input that ends the job: bad_fatal CASE. One message names the call, the rank and what is wrong, and the exit code is
+ * 1. The test in Rust has the list of cases with their messages. Rank 0 does it; the others wait in a barrier. */
+#include <gasnet.h>
+
+#include "start.h"
+
+enum { SHORT = GEX_AM_INDEX_BASE, MEDIUM, LONG, TWICE, ASK, REPLY, PUT, POLL, IN_REPLY, BARRIER, WAIT, PREPARE };
+
+static char bytes[256];
+
+static void ignore(gex_Token_t token) { (void)token; }
+static void ignore_payload(gex_Token_t token, void *where, size_t length) {
+  (void)token;
+  (void)where;
+  (void)length;
+}
+
+static void reply_twice(gex_Token_t token) {
+  gex_AM_ReplyShort0(token, REPLY, 0);
+  gex_AM_ReplyShort0(token, REPLY, 0);
+}
+
+static void ask(gex_Token_t token) {
+  (void)token;
+  gex_AM_RequestShort0(team, me, SHORT, 0);
+}
+
+static void put(gex_Token_t token) {
+  (void)token;
+  gex_RMA_PutBlocking(team, me, base[me], bytes, 1, 0);
+}
+
+static void poll(gex_Token_t token) {
+  (void)token;
+  gasnet_AMPoll();
+}
+
+static void notify(gex_Token_t token) {
+  (void)token;
+  gasnet_barrier_notify(0, 0);
+}
+
+static void wait_for_puts(gex_Token_t token) {
+  (void)token;
+  gex_NBI_Wait(GEX_EC_PUT, 0);
+}
+
+static void prepare(gex_Token_t token) {
+  (void)token;
+  gex_AM_PrepareRequestMedium(team, me, NULL, 1, 1, NULL, 0, 0);
+}
+
+static void answer_by_reply(gex_Token_t token) { gex_AM_ReplyShort0(token, TWICE, 0); }
+
+static gex_AM_SrcDesc_t prepared(size_t most) {
+  return gex_AM_PrepareRequestMedium(team, me, NULL, 1, most, NULL, 0, 0);
+}
+
+static void poll_prepared(void) {
+  prepared(10);
+  gasnet_AMPoll();
+}
+
+static void put_prepared(void) {
+  prepared(10);
+  gex_RMA_PutBlocking(team, me, base[me], bytes, 1, 0);
+}
+
+static void nested(void) {
+  gex_NBI_BeginAccessRegion(0);
+  gex_NBI_BeginAccessRegion(0);
+}
+
+static void wait_in_region(void) {
+  gex_NBI_BeginAccessRegion(0);
+  gex_NBI_Wait(GEX_EC_ALL, 0);
+}
+
+static void cancelled_twice(void) {
+  gex_AM_SrcDesc_t descriptor = prepared(10);
+  gex_AM_CancelRequestMedium(descriptor, 0);
+  gex_AM_CancelRequestMedium(descriptor, 0);
+}
+
+static void committed_as_another_kind(void) { gex_AM_CommitRequestLong0(prepared(10), LONG, 1, base[me]); }
+
+static void prepared_twice(void) {
+  prepared(10);
+  prepared(10);
+}
+
+static void prepared_two_kinds(void) {
+  gex_AM_PrepareRequestLong(team, me, bytes, 1, 10, base[me], GEX_EVENT_NOW, 0, 0);
+  prepared(10);
+}
+
+static void notified_twice(void) {
+  gasnet_barrier_notify(1, 0);
+  gasnet_barrier_notify(1, 0);
+}
+
+static void leaf_of_a_leaf(void) {
+  gex_Event_QueryLeaf((gex_Event_t)(uintptr_t)14, GEX_EC_LC);
+}
+
+/* The names of cases are those of the calls, where one is enough. */
+#define CASES(CASE)                                                                                              \
+  CASE(short_to_no_rank, gex_AM_RequestShort0(team, size, SHORT, 0))                                             \
+  CASE(short_to_invalid_rank, gex_AM_RequestShort0(team, GEX_RANK_INVALID, SHORT, 0))                            \
+  CASE(medium_to_no_rank, gex_AM_RequestMedium0(team, 77, MEDIUM, bytes, 1, GEX_EVENT_NOW, 0))                   \
+  CASE(long_to_no_rank, gex_AM_RequestLong0(team, 77, LONG, bytes, 1, base[0], GEX_EVENT_NOW, 0))                \
+  CASE(empty_long_to_no_rank, gex_AM_RequestLong0(team, 77, LONG, NULL, 0, NULL, GEX_EVENT_NOW, 0))              \
+  CASE(short_to_no_handler, gex_AM_RequestShort0(team, me, 199, 0))                                              \
+  CASE(short_to_reserved_handler, gex_AM_RequestShort0(team, me, 1, 0))                                          \
+  CASE(short_to_handler_0, gex_AM_RequestShort0(team, me, 0, 0))                                                 \
+  CASE(short_with_an_argument_too_many, gex_AM_RequestShort1(team, me, SHORT, 0, 5))                             \
+  CASE(medium_to_handler_of_shorts, gex_AM_RequestMedium0(team, me, SHORT, bytes, 1, GEX_EVENT_NOW, 0))          \
+  CASE(request_to_handler_of_replies, gex_AM_RequestShort0(team, me, REPLY, 0))                                  \
+  CASE(medium_of_null, gex_AM_RequestMedium0(team, me, MEDIUM, NULL, 5, GEX_EVENT_NOW, 0))                       \
+  CASE(medium_too_long, gex_AM_RequestMedium0(team, me, MEDIUM, bytes, (size_t)1 << 30, GEX_EVENT_NOW, 0))       \
+  CASE(medium_of_wild_size, gex_AM_RequestMedium0(team, me, MEDIUM, bytes, SIZE_MAX, GEX_EVENT_NOW, 0))          \
+  CASE(long_of_null, gex_AM_RequestLong0(team, me, LONG, NULL, 5, base[me], GEX_EVENT_NOW, 0))                   \
+  CASE(long_of_wild_size, gex_AM_RequestLong0(team, me, LONG, bytes, SIZE_MAX - 3, base[me] + 4, GEX_EVENT_NOW, 0)) \
+  CASE(long_to_null, gex_AM_RequestLong0(team, me, LONG, bytes, 5, NULL, GEX_EVENT_NOW, 0))                      \
+  CASE(long_before_segment, gex_AM_RequestLong0(team, me, LONG, bytes, 1, base[me] - 1, GEX_EVENT_NOW, 0))       \
+  CASE(long_across_end,                                                                                          \
+       gex_AM_RequestLong0(team, me, LONG, bytes, 2, base[me] + GASNET_PAGESIZE - 1, GEX_EVENT_NOW, 0))          \
+  CASE(medium_with_defer, gex_AM_RequestMedium0(team, me, MEDIUM, bytes, 1, GEX_EVENT_DEFER, 0))                 \
+  CASE(medium_without_option, gex_AM_RequestMedium0(team, me, MEDIUM, bytes, 1, NULL, 0))                        \
+  CASE(reply_twice, gex_AM_RequestShort0(team, me, TWICE, 0))                                                    \
+  CASE(reply_in_reply, gex_AM_RequestShort0(team, me, IN_REPLY, 0))                                                \
+  CASE(request_in_handler, gex_AM_RequestShort0(team, me, ASK, 0))                                               \
+  CASE(put_in_handler, gex_AM_RequestShort0(team, me, PUT, 0))                                                   \
+  CASE(poll_in_handler, gex_AM_RequestShort0(team, me, POLL, 0))                                                 \
+  CASE(barrier_in_handler, gex_AM_RequestShort0(team, me, BARRIER, 0))                                           \
+  CASE(wait_in_handler, gex_AM_RequestShort0(team, me, WAIT, 0))                                                 \
+  CASE(prepare_in_handler, gex_AM_RequestShort0(team, me, PREPARE, 0))                                           \
+  CASE(token_null, gex_Token_Info(NULL, NULL, GEX_TI_ALL))                                                       \
+  CASE(reply_without_token, gex_AM_ReplyShort0(NULL, REPLY, 0))                                                  \
+  CASE(prepare_to_no_rank, gex_AM_PrepareRequestMedium(team, 77, NULL, 1, 1, NULL, 0, 0))                        \
+  CASE(prepare_least_above_most, gex_AM_PrepareRequestMedium(team, me, NULL, 2, 1, NULL, 0, 0))                  \
+  CASE(prepare_too_long, gex_AM_PrepareRequestMedium(team, me, NULL, (size_t)1 << 40, SIZE_MAX, NULL, 0, 0))     \
+  CASE(prepare_with_option, gex_AM_PrepareRequestMedium(team, me, NULL, 1, 1, GEX_EVENT_NOW, 0, 0))              \
+  CASE(prepare_without_option, gex_AM_PrepareRequestMedium(team, me, bytes, 1, 1, NULL, 0, 0))                   \
+  CASE(prepare_twice, prepared_twice())                                                                          \
+  CASE(prepare_two_kinds, prepared_two_kinds())                                                                  \
+  CASE(commit_more, gex_AM_CommitRequestMedium0(prepared(10), MEDIUM, 11))                                       \
+  CASE(commit_wild, gex_AM_CommitRequestMedium0(prepared(10), MEDIUM, SIZE_MAX))                                 \
+  CASE(commit_no_descriptor, gex_AM_CommitRequestMedium0(GEX_AM_SRCDESC_NO_OP, MEDIUM, 1))                       \
+  CASE(commit_wild_descriptor, gex_AM_CommitRequestMedium0((gex_AM_SrcDesc_t)bytes, MEDIUM, 1))                  \
+  CASE(commit_another_kind, committed_as_another_kind())                                                         \
+  CASE(cancel_twice, cancelled_twice())                                                                          \
+  CASE(address_of_no_descriptor, gex_AM_SrcDescAddr(GEX_AM_SRCDESC_NO_OP))                                       \
+  CASE(size_of_wild_descriptor, gex_AM_SrcDescSize((gex_AM_SrcDesc_t)bytes))                                     \
+  CASE(poll_while_prepared, poll_prepared())                                                                     \
+  CASE(put_while_prepared, put_prepared())                                                                       \
+  CASE(put_to_no_rank, gex_RMA_PutBlocking(team, size, base[0], bytes, 1, 0))                                    \
+  CASE(empty_put_to_no_rank, gex_RMA_PutBlocking(team, GEX_RANK_INVALID, base[0], bytes, 0, 0))                  \
+  CASE(put_to_null, gex_RMA_PutBlocking(team, me, NULL, bytes, 1, 0))                                            \
+  CASE(put_before_segment, gex_RMA_PutBlocking(team, me, base[me] - 1, bytes, 1, 0))                             \
+  CASE(put_across_end, gex_RMA_PutBlocking(team, me, base[me] + GASNET_PAGESIZE - 1, bytes, 2, 0))               \
+  CASE(put_behind_segment, gex_RMA_PutNBI(team, me, base[me] + GASNET_PAGESIZE, bytes, 1, GEX_EVENT_NOW, 0))     \
+  CASE(put_of_null, gex_RMA_PutNB(team, me, base[me], NULL, 1, GEX_EVENT_NOW, 0))                                \
+  CASE(put_of_wild_size, gex_RMA_PutNB(team, me, base[me] + 8, bytes, SIZE_MAX - 7, GEX_EVENT_DEFER, 0))         \
+  CASE(put_without_option, gex_RMA_PutNB(team, me, base[me], bytes, 1, NULL, 0))                                 \
+  CASE(put_nb_of_group, gex_RMA_PutNB(team, me, base[me], bytes, 1, GEX_EVENT_GROUP, 0))                         \
+  CASE(put_nbi_with_event, gex_RMA_PutNBI(team, me, base[me], bytes, 1, (gex_Event_t *)(void *)bytes, 0))        \
+  CASE(get_from_no_rank, gex_RMA_GetBlocking(team, bytes, 77, base[0], 1, 0))                                    \
+  CASE(get_from_null, gex_RMA_GetNB(team, bytes, me, NULL, 1, 0))                                                \
+  CASE(get_to_null, gex_RMA_GetBlocking(team, NULL, me, base[me], 1, 0))                                         \
+  CASE(get_nbi_to_null, gex_RMA_GetNBI(team, NULL, me, base[me], 1, 0))                                          \
+  CASE(get_of_wild_size, gex_RMA_GetNBI(team, bytes, me, base[me], SIZE_MAX, 0))                                 \
+  CASE(value_of_no_bytes, gex_RMA_PutBlockingVal(team, me, base[me], 1, 0, 0))                                   \
+  CASE(value_of_nine_bytes, gex_RMA_PutNBVal(team, me, base[me], 1, 9, 0))                                       \
+  CASE(implicit_value_outside, gex_RMA_PutNBIVal(team, me, base[me] + GASNET_PAGESIZE - 3, 1, 4, 0))             \
+  CASE(get_value_of_nine_bytes, gex_RMA_GetBlockingVal(team, me, base[me], 9, 0))                                \
+  CASE(get_value_from_no_rank, gex_RMA_GetBlockingVal(team, 77, base[me], 1, 0))                                 \
+  CASE(memset_outside, gasnet_memset(me, base[me] + 1, 0, GASNET_PAGESIZE))                                      \
+  CASE(memset_nb_of_wild_size, gasnet_memset_nb(me, base[me], 0, SIZE_MAX))                                      \
+  CASE(memset_nbi_to_no_rank, gasnet_memset_nbi(77, base[me], 0, 1))                                             \
+  CASE(get_nb_value_of_no_bytes, gasnet_get_nb_val(me, base[me], 0))                                             \
+  CASE(get_nb_value_from_null, gasnet_get_nb_val(me, NULL, 8))                                                   \
+  CASE(wait_for_garbage, gex_Event_Wait((gex_Event_t)(void *)bytes))                                             \
+  CASE(wait_for_no_op, gex_Event_Wait(GEX_EVENT_NO_OP))                                                          \
+  CASE(test_of_stale_event, gex_Event_Test((gex_Event_t)(uintptr_t)0x7FFFFFFC))                                  \
+  CASE(events_at_null, gex_Event_WaitAll(NULL, 3, 0))                                                            \
+  CASE(events_of_wild_count, gex_Event_TestSome((gex_Event_t *)(void *)bytes, SIZE_MAX, 0))                      \
+  CASE(leaf_of_a_leaf, leaf_of_a_leaf())                                                                         \
+  CASE(nested_regions, nested())                                                                                 \
+  CASE(end_of_no_region, gex_NBI_EndAccessRegion(0))                                                             \
+  CASE(wait_in_region, wait_in_region())                                                                         \
+  CASE(notify_twice, notified_twice())                                                                           \
+  CASE(wait_without_notify, gasnet_barrier_wait(0, 0))                                                           \
+  CASE(try_without_notify, gasnet_barrier_try(0, 0))                                                             \
+  CASE(barrier_flags, gasnet_barrier_notify(0, 64))                                                              \
+  CASE(endpoint_for_client, gex_Client_QueryFlags((gex_Client_t)(void *)ep))                                     \
+  CASE(client_null, gex_Client_QueryName(GEX_CLIENT_INVALID))                                                    \
+  CASE(team_null, gex_TM_QueryRank(GEX_TM_INVALID))                                                              \
+  CASE(team_for_endpoint, gex_EP_RegisterHandlers((gex_EP_t)(void *)team, NULL, 0))                              \
+  CASE(client_for_segment, gex_Segment_QueryAddr((gex_Segment_t)(void *)client))                                 \
+  CASE(team_of_barrier_null, gex_Coll_BarrierNB(GEX_TM_INVALID, 0))                                              \
+  CASE(endpoint_for_team_of_barrier, gex_Coll_BarrierBlocking((gex_TM_t)(void *)ep, 0))                          \
+  CASE(segment_of_no_rank, gex_EP_QueryBoundSegmentNB(team, 77, NULL, NULL, NULL, 0))                            \
+  CASE(credits_of_no_rank, gasnet_send_credits(size))                                                            \
+  CASE(stalls_of_no_rank, gasnet_credit_stalls(size))                                                            \
+  CASE(revoked_of_no_rank, gasnet_revoked_credits(size))
+
+/* Before the job is joined, and before a segment is attached. */
+#define EARLY_CASES(CASE)                                                                      \
+  CASE(rank_before_init, gex_System_QueryJobRank())                                            \
+  CASE(poll_before_init, gasnet_AMPoll())                                                      \
+  CASE(nodes_before_init, gasnet_nodes())                                                      \
+  CASE(request_before_init, gex_AM_RequestShort0(NULL, 0, SHORT, 0))                           \
+  CASE(put_before_init, gex_RMA_PutBlocking(NULL, 0, bytes, bytes, 1, 0))                      \
+  CASE(barrier_before_init, gasnet_barrier(0, 0))                                              \
+  CASE(wait_before_init, gex_NBI_Wait(GEX_EC_ALL, 0))                                          \
+  CASE(register_before_init, gex_EP_RegisterHandlers(NULL, NULL, 0))
+#define UNATTACHED_CASES(CASE)                                                                 \
+  CASE(put_before_attach, gex_RMA_PutBlocking(team, 0, bytes, bytes, 1, 0))                    \
+  CASE(get_before_attach, gex_RMA_GetBlocking(team, bytes, 0, bytes, 1, 0))                    \
+  CASE(long_before_attach, gex_AM_RequestLong0(team, 0, LONG, bytes, 1, bytes, GEX_EVENT_NOW, 0))
+
+#define DO(name, action) \
+  if (!strcmp(wanted, #name)) (void)(action);
+
+int main(int argc, char **argv) {
+  const gex_Flags_t request = GEX_FLAG_AM_REQUEST, reply = GEX_FLAG_AM_REPLY;
+  gex_AM_Entry_t handlers[] = {{SHORT, (gex_AM_Fn_t)ignore, GEX_FLAG_AM_SHORT | request, 0, NULL, "short"},
+                               {MEDIUM, (gex_AM_Fn_t)ignore_payload, GEX_FLAG_AM_MEDIUM | request, 0, NULL, "medium"},
+                               {LONG, (gex_AM_Fn_t)ignore_payload, GEX_FLAG_AM_LONG | request, 0, NULL, "long"},
+                               {TWICE, (gex_AM_Fn_t)reply_twice, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQREP, 0, NULL, "twice"},
+                               {ASK, (gex_AM_Fn_t)ask, GEX_FLAG_AM_SHORT | request, 0, NULL, "ask"},
+                               {REPLY, (gex_AM_Fn_t)ignore, GEX_FLAG_AM_SHORT | reply, 0, NULL, "reply"},
+                               {PUT, (gex_AM_Fn_t)put, GEX_FLAG_AM_SHORT | request, 0, NULL, "put"},
+                               {POLL, (gex_AM_Fn_t)poll, GEX_FLAG_AM_SHORT | request, 0, NULL, "poll"},
+                               {IN_REPLY, (gex_AM_Fn_t)answer_by_reply, GEX_FLAG_AM_SHORT | request, 0, NULL, "answer"},
+                               {BARRIER, (gex_AM_Fn_t)notify, GEX_FLAG_AM_SHORT | request, 0, NULL, "barrier"},
+                               {WAIT, (gex_AM_Fn_t)wait_for_puts, GEX_FLAG_AM_SHORT | request, 0, NULL, "wait"},
+                               {PREPARE, (gex_AM_Fn_t)prepare, GEX_FLAG_AM_SHORT | request, 0, NULL, "prepare"}};
+  const char *const wanted = argc > 1 ? argv[1] : "";
+  EARLY_CASES(DO)
+  CHECK_EQ(gex_Client_Init(&client, &ep, &team, "BAD", &argc, &argv, 0), GASNET_OK);
+  me = gex_TM_QueryRank(team);
+  check_rank = (int)me;
+  if (me == 0) {
+    UNATTACHED_CASES(DO)
+  }
+  CHECK_EQ(gex_EP_RegisterHandlers(ep, handlers, sizeof(handlers) / sizeof(handlers[0])), GASNET_OK);
+  CHECK_EQ(gex_Segment_Attach(&segment, team, GASNET_PAGESIZE), GASNET_OK);
+  size = gex_TM_QuerySize(team);
+  {
+    gex_Rank_t rank;
+    for (rank = 0; rank < size; ++rank) {
+      void *owner = NULL;
+      gex_Event_Wait(gex_EP_QueryBoundSegmentNB(team, rank, &owner, NULL, NULL, 0));
+      base[rank] = (char *)owner;
+    }
+  }
+  barrier();
+  if (me == 0) {
+    CASES(DO)
+    /* Nothing has ended the job. */
+    gasnet_AMPoll();
+    gasnet_exit(CHECK_FAILED);
+  }
+  barrier();
+  return 0;
+}

@@ -1,0 +1,128 @@
+/* Ends a job as its words say: ending HOW CODE. The last rank ends it; the others serve the network meanwhile. The test
+ * looks at the job's exit code and output. */
+#include "start.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#if defined(GASNET_PAR)
+  #include <pthread.h>
+#endif
+
+enum { END = GEX_AM_INDEX_BASE, END_BY_REPLY, NUDGE };
+
+static int code;
+static gex_HSL_t lock = GEX_HSL_INITIALIZER;
+static volatile int nudged;
+
+static void end(gex_Token_t token) {
+  (void)token;
+  gasnet_exit(code);
+}
+
+static void nudge(gex_Token_t token) {
+  (void)token;
+  nudged++;
+}
+
+static void reply(gex_Token_t token) { gex_AM_ReplyShort0(token, END, 0); }
+
+static void at_exit(void) {
+  fprintf(stderr, "rank %d: atexit\n", (int)gex_System_QueryJobRank());
+}
+
+static void on_quit(int number) {
+  static const char text[] = "got SIGQUIT\n";
+  (void)number;
+  if (write(2, text, sizeof(text) - 1) < 0) _exit(CHECK_FAILED);
+  gasnet_exit(code + 1);
+}
+
+#if defined(GASNET_PAR)
+static void *end_on_thread(void *unused) {
+  (void)unused;
+  gasnet_exit(code);
+  return NULL;
+}
+#endif
+
+static void serve(void) {
+  for (;;) gasnet_AMPoll();
+}
+
+int main(int argc, char **argv) {
+  gex_AM_Entry_t handlers[] = {
+    {END, (gex_AM_Fn_t)end, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQREP, 0, NULL, "end"},
+    {END_BY_REPLY, (gex_AM_Fn_t)reply, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQUEST, 0, NULL, "end by reply"},
+    {NUDGE, (gex_AM_Fn_t)nudge, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQUEST, 0, NULL, "nudge"}};
+  const char *how = argc > 1 ? argv[1] : "";
+  int last;
+  code = argc > 2 ? atoi(argv[2]) : 0;
+
+  if (!strcmp(how, "before-attach")) {
+    CHECK_EQ(gex_Client_Init(&client, &ep, &team, "ENDING", &argc, &argv, 0), GASNET_OK);
+    if (gex_System_QueryJobRank() == gex_System_QueryJobSize() - 1) gasnet_exit(code);
+    serve();
+  }
+  start(&argc, &argv, handlers, 3, GASNET_PAGESIZE);
+  last = me == size - 1;
+  printf("rank %d is there\n", (int)me);
+  barrier();
+
+  if (!strcmp(how, "exit")) {
+    /* What this rank has printed is not lost, and atexit's handlers are not called. */
+    CHECK_EQ(atexit(at_exit), 0);
+    if (last) gasnet_exit(code);
+  } else if (!strcmp(how, "all")) {
+    gasnet_exit(code);
+  } else if (!strcmp(how, "handler")) {
+    if (last) gex_AM_RequestShort0(team, 0, END, 0);
+  } else if (!strcmp(how, "reply-handler")) {
+    if (last) gex_AM_RequestShort0(team, 0, END_BY_REPLY, 0);
+  } else if (!strcmp(how, "lock")) {
+    gex_HSL_Lock(&lock);
+    if (last) gasnet_exit(code);
+  } else if (!strcmp(how, "prepared")) {
+    if (last) {
+      CHECK(gex_AM_PrepareRequestMedium(team, 0, NULL, 1, 100, NULL, 0, 0) != GEX_AM_SRCDESC_NO_OP);
+      gasnet_exit(code);
+    }
+#if defined(GASNET_PAR)
+  } else if (!strcmp(how, "thread")) {
+    pthread_t thread;
+    if (last) CHECK_EQ(pthread_create(&thread, NULL, end_on_thread, NULL), 0);
+#endif
+  } else if (!strcmp(how, "return")) {
+    return code;
+  } else if (!strcmp(how, "return-one")) {
+    if (last) return code;
+  } else if (!strcmp(how, "libc-exit")) {
+    CHECK_EQ(atexit(at_exit), 0);
+    if (last) exit(code);
+  } else if (!strcmp(how, "leave")) {
+    /* With GASNET_CATCH_EXIT=0 the others go on without it. */
+    if (last) return 0;
+    gex_AM_RequestShort0(team, (me + 1) % (size - 1), NUDGE, 0);
+    GASNET_BLOCKUNTIL(nudged == 1);
+    if (me == 0) {
+      GASNET_BLOCKUNTIL(nudged == 1);
+      gasnet_exit(code);
+    }
+  } else if (!strcmp(how, "quit")) {
+    signal(SIGQUIT, on_quit);
+    barrier();
+    if (last) gasnet_exit(code);
+  } else if (!strcmp(how, "spin")) {
+    /* Ranks that never come back to the library are ended, too. */
+    if (last) gasnet_exit(code);
+    for (;;) {
+    }
+  } else if (!strcmp(how, "abort")) {
+    if (last) abort();
+  } else {
+    fprintf(stderr, "ending: no way called %s\n", how);
+    return 2;
+  }
+  serve();
+  return 0;
+}

@@ -1,0 +1,211 @@
+/* Negotiated payload: sizes that are granted, the client's buffers and the library's, commit of less than was prepared,
+ * cancel, the immediate flag. Every count of arguments is in prepared_counts.c. */
+#include "start.h"
+
+enum { MEDIUM = GEX_AM_INDEX_BASE, LONG, EXCHANGE, BACK_MEDIUM, BACK_LONG, HANDLERS };
+
+#define SEGMENT ((uintptr_t)1 << 20)
+
+static volatile unsigned int received, answered;
+/* Messages that this rank gets in all, up to here: its peers may be ahead. */
+static unsigned int expected;
+static size_t last_bytes;
+
+static void medium(gex_Token_t token, void *at, size_t bytes, gex_AM_Arg_t message) {
+  (void)token;
+  check_filled(at, bytes, (unsigned int)message);
+  last_bytes = bytes;
+  received++;
+}
+
+static void to_segment(gex_Token_t token, void *at, size_t bytes, gex_AM_Arg_t message) {
+  (void)token;
+  if (bytes > 0) CHECK(at == base[me] + 5);
+  check_filled(at, bytes, (unsigned int)message);
+  last_bytes = bytes;
+  received++;
+}
+
+/* What a prepare call has granted. */
+static void check_granted(gex_AM_SrcDesc_t descriptor, const void *buffer, size_t least, size_t most) {
+  CHECK(descriptor != GEX_AM_SRCDESC_NO_OP);
+  CHECK(gex_AM_SrcDescSize(descriptor) >= least);
+  CHECK(gex_AM_SrcDescSize(descriptor) <= most);
+  if (buffer) CHECK(gex_AM_SrcDescAddr(descriptor) == buffer);
+  else {
+    CHECK(gex_AM_SrcDescAddr(descriptor) != NULL);
+    CHECK_EQ((uintptr_t)gex_AM_SrcDescAddr(descriptor) % 8, 0);
+  }
+}
+
+/* In a request's handler: replies of negotiated payload. The argument says of which kind; the least and most are large. */
+static void exchange(gex_Token_t token, gex_AM_Arg_t kind) {
+  static char own[1000];
+  gex_Token_Info_t info;
+  gex_Event_t local = GEX_EVENT_NO_OP;
+  gex_AM_SrcDesc_t descriptor;
+  const int is_long = kind & 1, library = kind & 2, cancelled = kind & 4;
+  char *const buffer = library ? NULL : own;
+  gex_Event_t *const option = library ? NULL : kind & 8 ? GEX_EVENT_NOW : &local;
+  char *there;
+  int attempt;
+  gex_Token_Info(token, &info, GEX_TI_SRCRANK);
+  there = base[info.gex_srcrank] + 7;
+  for (attempt = 0;; ++attempt) {
+    if (is_long) descriptor = gex_AM_PrepareReplyLong(token, buffer, 100, 1000, there, option, 0, 1);
+    else descriptor = gex_AM_PrepareReplyMedium(token, buffer, 100, 1000, option, 0, 1);
+    check_granted(descriptor, buffer, 100, 1000);
+    if (!cancelled || attempt > 0) break;
+    if (is_long) CHECK_EQ(gex_AM_CancelReplyLong(descriptor, 0), 0);
+    else CHECK_EQ(gex_AM_CancelReplyMedium(descriptor, 0), 0);
+  }
+  fill(gex_AM_SrcDescAddr(descriptor), 90, (unsigned int)kind);
+  if (is_long) gex_AM_CommitReplyLong1(descriptor, BACK_LONG, 90, there, kind);
+  else gex_AM_CommitReplyMedium1(descriptor, BACK_MEDIUM, 90, kind);
+  if (option == &local) CHECK_EQ(gex_Event_Test(local), GASNET_OK);
+}
+
+static void back_medium(gex_Token_t token, void *at, size_t bytes, gex_AM_Arg_t kind) {
+  (void)token;
+  CHECK_EQ(bytes, 90);
+  check_filled(at, bytes, (unsigned int)kind);
+  answered++;
+}
+
+static void back_long(gex_Token_t token, void *at, size_t bytes, gex_AM_Arg_t kind) {
+  (void)token;
+  CHECK_EQ(bytes, 90);
+  CHECK(at == base[me] + 7);
+  check_filled(at, bytes, (unsigned int)kind);
+  answered++;
+}
+
+/* One message: prepared for least to most bytes in this buffer (null: the library's), of which `bytes` are sent; all of
+ * what is granted if `bytes` is SIZE_MAX. */
+static void send(int is_long, gex_Rank_t peer, void *buffer, size_t least, size_t most, size_t bytes,
+                 gex_Event_t *option) {
+  static unsigned int message;
+  gex_AM_SrcDesc_t descriptor;
+  char *const there = base[peer] + 5;
+  if (is_long) descriptor = gex_AM_PrepareRequestLong(team, peer, buffer, least, most, there, option, 0, 1);
+  else descriptor = gex_AM_PrepareRequestMedium(team, peer, buffer, least, most, option, 0, 1);
+  check_granted(descriptor, buffer, least, most);
+  if (bytes == SIZE_MAX) bytes = gex_AM_SrcDescSize(descriptor);
+  fill(gex_AM_SrcDescAddr(descriptor), bytes, ++message);
+  if (is_long) gex_AM_CommitRequestLong1(descriptor, LONG, bytes, there, (gex_AM_Arg_t)message);
+  else gex_AM_CommitRequestMedium1(descriptor, MEDIUM, bytes, (gex_AM_Arg_t)message);
+  if (buffer) {
+    if (option == GEX_EVENT_GROUP) gex_NBI_Wait(GEX_EC_AM, 0);
+    else if (option != GEX_EVENT_NOW) gex_Event_Wait(*option);
+    memset(buffer, 0, bytes);
+  }
+  /* All ranks send the same, so this one gets the same too. */
+  expected++;
+  GASNET_BLOCKUNTIL(received == expected);
+  CHECK_EQ(last_bytes, bytes);
+  barrier();
+}
+
+static void requests(gex_Rank_t peer) {
+  static char buffer[SEGMENT / 2];
+  gex_Event_t local = GEX_EVENT_NO_OP;
+  gex_Event_t *const options[] = {GEX_EVENT_NOW, GEX_EVENT_GROUP, &local};
+  int is_long, i;
+  for (is_long = 0; is_long < 2; ++is_long) {
+    /* The limits that go with these calls. */
+    const gex_Flags_t client_flag = GEX_FLAG_AM_PREPARE_LEAST_CLIENT, alloc_flag = GEX_FLAG_AM_PREPARE_LEAST_ALLOC;
+    size_t client_most = is_long ? gex_AM_MaxRequestLong(team, peer, GEX_EVENT_NOW, client_flag, 1)
+                                 : gex_AM_MaxRequestMedium(team, peer, GEX_EVENT_NOW, client_flag, 1);
+    const size_t alloc_most = is_long ? gex_AM_MaxRequestLong(team, peer, NULL, alloc_flag, 1)
+                                      : gex_AM_MaxRequestMedium(team, peer, NULL, alloc_flag, 1);
+    if (client_most > sizeof(buffer)) client_most = sizeof(buffer);
+    for (i = 0; i < 3; ++i) {
+      send(is_long, peer, buffer, 0, 0, 0, options[i]);
+      send(is_long, peer, buffer, 0, 100, 0, options[i]);
+      send(is_long, peer, buffer, 100, 100, 100, options[i]);
+      send(is_long, peer, buffer + 3, 10, 1000, 7, options[i]);
+      send(is_long, peer, buffer, client_most, client_most, client_most, options[i]);
+      send(is_long, peer, buffer, 1, sizeof(buffer), SIZE_MAX, options[i]);
+    }
+    send(is_long, peer, NULL, 0, 0, 0, NULL);
+    send(is_long, peer, NULL, 0, 1, 1, NULL);
+    send(is_long, peer, NULL, 0, 100, 0, NULL);
+    send(is_long, peer, NULL, 100, 100, 99, NULL);
+    send(is_long, peer, NULL, 1, SIZE_MAX / 4, 1, NULL);
+    CHECK(alloc_most <= SEGMENT / 2);
+    send(is_long, peer, NULL, alloc_most, alloc_most, alloc_most, NULL);
+    send(is_long, peer, NULL, 1, SEGMENT / 2, SIZE_MAX, NULL);
+  }
+}
+
+static void cancelled(gex_Rank_t peer) {
+  static char buffer[100];
+  gex_AM_SrcDesc_t descriptor;
+  int i;
+  /* More often than there are buffers: what is cancelled is given back. */
+  for (i = 0; i < 2000; ++i) {
+    descriptor = gex_AM_PrepareRequestMedium(team, peer, NULL, 1, 100, NULL, 0, 0);
+    CHECK_EQ(gex_AM_CancelRequestMedium(descriptor, 0), 0);
+    descriptor = gex_AM_PrepareRequestLong(team, peer, NULL, 1, 100, base[peer], NULL, 0, 0);
+    CHECK_EQ(gex_AM_CancelRequestLong(descriptor, 0), 0);
+  }
+  descriptor = gex_AM_PrepareRequestMedium(team, peer, buffer, 1, 100, GEX_EVENT_NOW, 0, 0);
+  CHECK_EQ(gex_AM_CancelRequestMedium(descriptor, 0), 0);
+  descriptor = gex_AM_PrepareRequestLong(team, peer, buffer, 1, 100, base[peer], GEX_EVENT_NOW, 0, 0);
+  CHECK_EQ(gex_AM_CancelRequestLong(descriptor, 0), 0);
+  send(0, peer, NULL, 10, 10, 10, NULL);
+}
+
+/* Immediate prepare and commit: each does its work, or says that it has not. */
+static void immediate(gex_Rank_t peer) {
+  static char buffer[100];
+  int i;
+  for (i = 0; i < 200; ++i) {
+    char *const own = i % 2 ? buffer : NULL;
+    gex_Event_t *const option = own ? GEX_EVENT_NOW : NULL;
+    const gex_Flags_t flag = GEX_FLAG_IMMEDIATE;
+    gex_AM_SrcDesc_t descriptor;
+    while (GEX_AM_SRCDESC_NO_OP ==
+           (descriptor = gex_AM_PrepareRequestMedium(team, peer, own, 1, sizeof(buffer), option, flag, 1)))
+      gasnet_AMPoll();
+    fill(gex_AM_SrcDescAddr(descriptor), 50, (unsigned int)i);
+    while (gex_AM_CommitRequestMedium1_v2(descriptor, MEDIUM, 50, flag, i)) {
+      /* The descriptor is still there; commit again, or cancel and poll. */
+      CHECK(gex_AM_SrcDescSize(descriptor) >= 50);
+      gex_AM_CancelRequestMedium(descriptor, 0);
+      gasnet_AMPoll();
+      descriptor = gex_AM_PrepareRequestMedium(team, peer, own, 1, sizeof(buffer), option, 0, 1);
+      fill(gex_AM_SrcDescAddr(descriptor), 50, (unsigned int)i);
+    }
+  }
+}
+
+static void replies(gex_Rank_t peer) {
+  int kind;
+  for (kind = 0; kind < 16; ++kind) {
+    gex_AM_RequestShort1(team, peer, EXCHANGE, 0, kind);
+    GASNET_BLOCKUNTIL(answered % 16 == (unsigned int)(kind + 1) % 16);
+    barrier();
+  }
+}
+
+int main(int argc, char **argv) {
+  const gex_Flags_t request = GEX_FLAG_AM_REQUEST, reply = GEX_FLAG_AM_REPLY;
+  gex_AM_Entry_t handlers[] = {{MEDIUM, (gex_AM_Fn_t)medium, GEX_FLAG_AM_MEDIUM | request, 1, NULL, "medium"},
+                               {LONG, (gex_AM_Fn_t)to_segment, GEX_FLAG_AM_LONG | request, 1, NULL, "long"},
+                               {EXCHANGE, (gex_AM_Fn_t)exchange, GEX_FLAG_AM_SHORT | request, 1, NULL, "exchange"},
+                               {BACK_MEDIUM, (gex_AM_Fn_t)back_medium, GEX_FLAG_AM_MEDIUM | reply, 1, NULL, "medium"},
+                               {BACK_LONG, (gex_AM_Fn_t)back_long, GEX_FLAG_AM_LONG | reply, 1, NULL, "long"}};
+  start(&argc, &argv, handlers, HANDLERS - GEX_AM_INDEX_BASE, SEGMENT);
+  requests(neighbour(1));
+  requests(me);
+  cancelled(neighbour(1));
+  immediate(neighbour(1));
+  expected += 200;
+  GASNET_BLOCKUNTIL(received == expected);
+  barrier();
+  replies(neighbour(1));
+  replies(me);
+  finish();
+  return 0;
+}

@@ -1,0 +1,227 @@
+/* Puts and gets: blocking, with events, implicit, values; any size and alignment, to a neighbour and to oneself. */
+#include "start.h"
+
+#define MOST ((size_t)100000)
+/* Each target is written by its left neighbour and by itself: a half of its segment each. */
+#define HALF ((uintptr_t)1 << 18)
+/* Bytes around what is written, which must stay. */
+#define GUARD 16
+
+static const size_t sizes[] = {0,  1,  2,  3,   7,   8,    9,    15,   16,   17,
+                               63, 64, 65, 511, 512, 4095, 4096, 4097, 65536, MOST};
+#define SIZES (sizeof(sizes) / sizeof(sizes[0]))
+
+static char *source, *back;
+
+/* Where this rank writes at that one. */
+static char *there(gex_Rank_t peer) { return base[peer] + (peer == me ? HALF : 0); }
+
+/* What is at the target must be this message between untouched bytes. */
+static void check_there(gex_Rank_t peer, char *at, size_t bytes, unsigned int message) {
+  size_t i;
+  CHECK_EQ(gex_RMA_GetBlocking(team, back, peer, at - GUARD, bytes + 2 * GUARD, 0), 0);
+  check_filled(back + GUARD, bytes, message);
+  for (i = 0; i < GUARD; ++i) CHECK(back[i] == 0 && back[GUARD + bytes + i] == 0);
+}
+
+static void clear(gex_Rank_t peer, char *at, size_t bytes) {
+  memset(back, 0, bytes + 2 * GUARD);
+  CHECK_EQ(gex_RMA_PutBlocking(team, peer, at - GUARD, back, bytes + 2 * GUARD, 0), 0);
+}
+
+/* One size and place by each way of putting it. */
+static void puts_of(gex_Rank_t peer, char *at, char *from, size_t bytes) {
+  static unsigned int message;
+  gex_Event_t root, leaf;
+  clear(peer, at, bytes);
+
+  fill(from, bytes, ++message);
+  CHECK_EQ(gex_RMA_PutBlocking(team, peer, at, from, bytes, 0), 0);
+  memset(from, 0, bytes);
+  check_there(peer, at, bytes, message);
+
+  /* Local completion now: the source is free on return. */
+  fill(from, bytes, ++message);
+  root = gex_RMA_PutNB(team, peer, at, from, bytes, GEX_EVENT_NOW, 0);
+  memset(from, 0, bytes);
+  gex_Event_Wait(root);
+  check_there(peer, at, bytes, message);
+
+  /* With the operation. */
+  fill(from, bytes, ++message);
+  gex_Event_Wait(gex_RMA_PutNB(team, peer, at, from, bytes, GEX_EVENT_DEFER, 0));
+  memset(from, 0, bytes);
+  check_there(peer, at, bytes, message);
+
+  /* By an event of its own. */
+  fill(from, bytes, ++message);
+  leaf = GEX_EVENT_NO_OP;
+  root = gex_RMA_PutNB(team, peer, at, from, bytes, &leaf, 0);
+  gex_Event_Wait(leaf);
+  memset(from, 0, bytes);
+  gex_Event_Wait(root);
+  check_there(peer, at, bytes, message);
+
+  /* Immediate: an event, or nothing has happened. */
+  fill(from, bytes, ++message);
+  while ((root = gex_RMA_PutNB(team, peer, at, from, bytes, GEX_EVENT_DEFER, GEX_FLAG_IMMEDIATE)) == GEX_EVENT_NO_OP)
+    gasnet_AMPoll();
+  gex_Event_Wait(root);
+  check_there(peer, at, bytes, message);
+
+  fill(from, bytes, ++message);
+  CHECK_EQ(gex_RMA_PutNBI(team, peer, at, from, bytes, GEX_EVENT_NOW, 0), 0);
+  memset(from, 0, bytes);
+  gex_NBI_Wait(GEX_EC_PUT, 0);
+  check_there(peer, at, bytes, message);
+
+  fill(from, bytes, ++message);
+  CHECK_EQ(gex_RMA_PutNBI(team, peer, at, from, bytes, GEX_EVENT_DEFER, 0), 0);
+  gex_NBI_Wait(GEX_EC_ALL, 0);
+  memset(from, 0, bytes);
+  check_there(peer, at, bytes, message);
+
+  /* Local completion of the whole group. */
+  fill(from, bytes, ++message);
+  CHECK_EQ(gex_RMA_PutNBI(team, peer, at, from, bytes, GEX_EVENT_GROUP, 0), 0);
+  gex_NBI_Wait(GEX_EC_LC, 0);
+  memset(from, 0, bytes);
+  gex_NBI_Wait(GEX_EC_PUT, 0);
+  check_there(peer, at, bytes, message);
+
+  fill(from, bytes, ++message);
+  while (gex_RMA_PutNBI(team, peer, at, from, bytes, GEX_EVENT_DEFER, GEX_FLAG_IMMEDIATE)) gasnet_AMPoll();
+  while (gex_NBI_Test(GEX_EC_PUT, 0) != GASNET_OK) gasnet_AMPoll();
+  check_there(peer, at, bytes, message);
+}
+
+/* The same for gets, of what has been put before. */
+static void gets_of(gex_Rank_t peer, char *at, char *to, size_t bytes) {
+  static unsigned int message = 50;
+  gex_Event_t root;
+  fill(source, bytes, ++message);
+  CHECK_EQ(gex_RMA_PutBlocking(team, peer, at, source, bytes, 0), 0);
+#define BEFORE memset(to - GUARD, 0x55, bytes + 2 * GUARD)
+#define AFTER                                                                      \
+  do {                                                                             \
+    size_t i_;                                                                     \
+    check_filled(to, bytes, message);                                              \
+    for (i_ = 0; i_ < GUARD; ++i_) CHECK(to[-1 - (int)i_] == 0x55 && to[bytes + i_] == 0x55); \
+  } while (0)
+  BEFORE;
+  CHECK_EQ(gex_RMA_GetBlocking(team, to, peer, at, bytes, 0), 0);
+  AFTER;
+  BEFORE;
+  gex_Event_Wait(gex_RMA_GetNB(team, to, peer, at, bytes, 0));
+  AFTER;
+  BEFORE;
+  while ((root = gex_RMA_GetNB(team, to, peer, at, bytes, GEX_FLAG_IMMEDIATE)) == GEX_EVENT_NO_OP) gasnet_AMPoll();
+  while (gex_Event_Test(root) != GASNET_OK) gasnet_AMPoll();
+  AFTER;
+  BEFORE;
+  CHECK_EQ(gex_RMA_GetNBI(team, to, peer, at, bytes, 0), 0);
+  gex_NBI_Wait(GEX_EC_GET, 0);
+  AFTER;
+  BEFORE;
+  while (gex_RMA_GetNBI(team, to, peer, at, bytes, GEX_FLAG_IMMEDIATE)) gasnet_AMPoll();
+  gex_NBI_Wait(GEX_EC_ALL, 0);
+  AFTER;
+}
+
+static void blocks(gex_Rank_t peer) {
+  size_t i;
+  for (i = 0; i < SIZES; ++i) {
+    const size_t shift = i % 5;
+    puts_of(peer, there(peer) + GUARD, source, sizes[i]);
+    puts_of(peer, there(peer) + GUARD + 1 + shift, source + 3, sizes[i]);
+    gets_of(peer, there(peer) + GUARD + shift, back + GUARD + (shift ^ 1), sizes[i]);
+  }
+  /* Up to the last byte of the segment. */
+  if (peer == me) {
+    fill(source, 100, 77);
+    CHECK_EQ(gex_RMA_PutBlocking(team, peer, base[peer] + 2 * HALF - 100, source, 100, 0), 0);
+    CHECK_EQ(gex_RMA_GetBlocking(team, back, peer, base[peer] + 2 * HALF - 100, 100, 0), 0);
+    check_filled(back, 100, 77);
+  }
+}
+
+/* From segment to segment. */
+static void between_segments(gex_Rank_t peer) {
+  char *const own = base[me] + HALF;
+  fill(own, 1000, 5);
+  CHECK_EQ(gex_RMA_PutBlocking(team, peer, base[peer], own, 1000, 0), 0);
+  memset(own, 0, 1000);
+  CHECK_EQ(gex_RMA_GetBlocking(team, own, peer, base[peer], 1000, 0), 0);
+  check_filled(own, 1000, 5);
+}
+
+static void values(gex_Rank_t peer) {
+  size_t bytes, shift;
+  for (bytes = 1; bytes <= SIZEOF_GEX_RMA_VALUE_T; ++bytes)
+    for (shift = 0; shift < 8; ++shift) {
+      char *const at = there(peer) + GUARD + shift;
+      const gex_RMA_Value_t value = 0x8899AABBCCDDEEFFU;
+      const gex_RMA_Value_t kept = bytes == 8 ? value : value & (((gex_RMA_Value_t)1 << 8 * bytes) - 1);
+      unsigned char around[8 + 2 * GUARD];
+      int way;
+      size_t i;
+      for (way = 0; way < 3; ++way) {
+        clear(peer, at, 8);
+        if (way == 0) CHECK_EQ(gex_RMA_PutBlockingVal(team, peer, at, value, bytes, 0), 0);
+        if (way == 1) gex_Event_Wait(gex_RMA_PutNBVal(team, peer, at, value, bytes, 0));
+        if (way == 2) {
+          CHECK_EQ(gex_RMA_PutNBIVal(team, peer, at, value, bytes, 0), 0);
+          gex_NBI_Wait(GEX_EC_PUT, 0);
+        }
+        CHECK_EQ(gex_RMA_GetBlockingVal(team, peer, at, bytes, 0), kept);
+        /* The low-order bytes, as this processor orders them, and no others. */
+        CHECK_EQ(gex_RMA_GetBlocking(team, around, peer, at - GUARD, sizeof(around), 0), 0);
+        for (i = 0; i < sizeof(around); ++i) {
+          const int inside = i >= GUARD && i < GUARD + bytes;
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+          const size_t place = i - GUARD;
+#else
+          const size_t place = bytes - 1 - (i - GUARD);
+#endif
+          CHECK_EQ(around[i], inside ? (value >> 8 * place) & 0xFF : 0);
+        }
+      }
+    }
+}
+
+/* Without bytes there is nothing to check but the rank. */
+static void nothing(gex_Rank_t peer) {
+  char byte = 0;
+  void *const wild = (void *)(uintptr_t)0xFFFFFFFFFFFFFFF0U;
+  CHECK_EQ(gex_RMA_PutBlocking(team, peer, NULL, NULL, 0, 0), 0);
+  CHECK_EQ(gex_RMA_PutBlocking(team, peer, wild, &byte, 0, 0), 0);
+  CHECK_EQ(gex_RMA_GetBlocking(team, NULL, peer, NULL, 0, 0), 0);
+  CHECK_EQ(gex_RMA_GetBlocking(team, &byte, peer, wild, 0, 0), 0);
+  gex_Event_Wait(gex_RMA_PutNB(team, peer, NULL, NULL, 0, GEX_EVENT_DEFER, 0));
+  gex_Event_Wait(gex_RMA_GetNB(team, NULL, peer, wild, 0, 0));
+  CHECK_EQ(gex_RMA_PutNBI(team, peer, wild, NULL, 0, GEX_EVENT_NOW, 0), 0);
+  CHECK_EQ(gex_RMA_GetNBI(team, NULL, peer, NULL, 0, 0), 0);
+  gex_NBI_Wait(GEX_EC_ALL, 0);
+}
+
+int main(int argc, char **argv) {
+  start(&argc, &argv, NULL, 0, 2 * HALF);
+  source = (char *)malloc(MOST + 64);
+  back = (char *)malloc(MOST + 64 + 2 * GUARD);
+  CHECK(source && back);
+  blocks(neighbour(1));
+  barrier();
+  blocks(me);
+  barrier();
+  values(neighbour(1));
+  barrier();
+  values(me);
+  nothing(neighbour(1));
+  nothing(me);
+  barrier();
+  between_segments(neighbour(1));
+  free(source);
+  free(back);
+  finish();
+  return 0;
+}

@@ -1,0 +1,487 @@
+//! The C interface: programs in C and C++ of `tests/c/gex`, which together use every name of its headers, as jobs; what ends a
+//! job, and how; bad input.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use conduit_tests::installed::{self, Link, Prefix, WARNINGS};
+use conduit_tests::job::{Finished, Job};
+use tempfile::TempDir;
+
+/// Time for one job, on a machine that does other work too.
+const LIMIT: Duration = Duration::from_secs(120);
+/// The modes that are installed, and their packages.
+const PACKAGES: [&str; 2] = ["gasnet-smp-seq", "gasnet-smp-par"];
+const C99: [&str; 2] = ["gcc", "-std=c99"];
+/// What only has to be clean, as running it shows nothing that C doesn't.
+const CXX: [[&str; 4]; 2] = [
+    ["g++", "-std=c++11", "-x", "c++"],
+    ["g++", "-std=c++17", "-x", "c++"],
+];
+
+fn prefix() -> &'static Prefix {
+    installed::debug(env!("CARGO_TARGET_TMPDIR"))
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("c/gex")
+}
+
+fn source(program: &str) -> PathBuf {
+    folder().join(program).with_extension("c")
+}
+
+/// A program that goes with its folder.
+struct Program {
+    path: PathBuf,
+    _folder: TempDir,
+}
+
+#[track_caller]
+fn built(prefix: &Prefix, package: &str, compiler: &[&str], program: &str) -> Program {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(program);
+    let compiler: Vec<&str> = compiler.iter().copied().chain(WARNINGS).collect();
+    prefix
+        .build(Link::Shared, package, &compiler, &source(program), &path)
+        .unwrap_or_else(|error| panic!("{error:#}"));
+    Program {
+        path,
+        _folder: folder,
+    }
+}
+
+fn job(program: &Program, ranks: u32, arguments: &[&str]) -> Job {
+    let launcher = prefix().launcher("conduit-run");
+    Job::new(launcher, ranks, &program.path, arguments)
+        .env("TEST_TEXT", "a value, with spaces")
+        .limit(LIMIT)
+}
+
+#[track_caller]
+fn ran(job: Job) -> Finished {
+    job.run().expect("nothing is left behind")
+}
+
+#[track_caller]
+fn passes(job: Job, what: &str) {
+    let finished = ran(job);
+    assert_eq!(finished.code, Some(0), "{what}: {finished:#?}");
+}
+
+/// On 1, 2, 4 and 8 ranks, and on 2 and 4 where no rank's memory is mapped at another: every operation is a message then.
+fn runs(program: &Program) {
+    for ranks in [1, 2, 4, 8] {
+        passes(job(program, ranks, &[]), &format!("{ranks} ranks"));
+    }
+    for ranks in [2, 4] {
+        let job = job(program, ranks, &[]).env("CONDUIT_WINDOWS", "0");
+        passes(job, &format!("{ranks} ranks without windows"));
+    }
+}
+
+/// Compiled as C and as C++, and run in each threading mode.
+fn holds(program: &str) {
+    for package in PACKAGES {
+        for compiler in CXX {
+            let compiler: Vec<&str> = compiler.into_iter().chain(WARNINGS).collect();
+            prefix()
+                .check(package, &compiler, &source(program))
+                .unwrap_or_else(|error| panic!("{error:#}"));
+        }
+        runs(&built(prefix(), package, &C99, program));
+    }
+}
+
+macro_rules! programs {
+    ($($program:ident)*) => {
+        /// Programs that end well if everything holds.
+        const PROGRAMS: &[&str] = &[$(stringify!($program)),*];
+
+        $(#[test]
+        fn $program() {
+            holds(stringify!($program));
+        })*
+    };
+}
+
+programs! {
+    constants objects system handlers
+    am_counts am_payload prepared prepared_counts
+    rma events barriers locks credits
+    legacy_job legacy_am legacy_rma
+    bad_codes
+}
+
+/// Programs that other tests run, each in its own way.
+const OTHERS: [&str; 2] = ["ending", "bad_fatal"];
+
+#[test]
+fn in_cxx_it_is_the_same() {
+    for (package, compiler) in PACKAGES.into_iter().zip(CXX) {
+        for program in ["am_counts", "events", "legacy_rma"] {
+            passes(
+                job(&built(prefix(), package, &compiler, program), 2, &[]),
+                program,
+            );
+        }
+    }
+}
+
+/// With the optimised library that the variable's prefix holds (`cargo xtask install --no-debug`), so with the parts of the
+/// headers that debug builds leave to the library.
+#[test]
+#[ignore = "needs an installed optimised build: CONDUIT_TEST_PREFIX"]
+fn optimised() {
+    let root = std::env::var("CONDUIT_TEST_PREFIX").expect("CONDUIT_TEST_PREFIX");
+    let optimised = Prefix::optimised(PathBuf::from(root));
+    for program in PROGRAMS {
+        runs(&built(
+            &optimised,
+            PACKAGES[0],
+            &["gcc", "-std=c99", "-O3"],
+            program,
+        ));
+    }
+}
+
+// ---- headers and names ----
+
+/// Headers that a client may include, each alone and in any order.
+const HEADERS: [&str; 8] = [
+    "gasnetex",
+    "gasnet",
+    "gasnet_fwd",
+    "gasnet_vis",
+    "gasnet_coll",
+    "gasnet_ratomic",
+    "gasnet_mk",
+    "gasnet_tools",
+];
+
+#[test]
+fn headers_go_alone_and_in_any_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut orders: Vec<Vec<&str>> = HEADERS.iter().map(|&header| vec![header]).collect();
+    orders.push(HEADERS.to_vec());
+    orders.push(HEADERS.iter().rev().copied().collect());
+    orders.push(HEADERS.iter().chain(&HEADERS).copied().collect());
+    for (number, order) in orders.iter().enumerate() {
+        let text: String = order
+            .iter()
+            .map(|header| format!("#include <{header}.h>\n"))
+            .collect();
+        let file = folder.path().join(format!("{number}.c"));
+        fs::write(&file, text + "int main(void) { return 0; }\n").unwrap();
+        for package in PACKAGES {
+            for compiler in [&C99[..], &CXX[0], &CXX[1]] {
+                let compiler: Vec<&str> = compiler.iter().copied().chain(WARNINGS).collect();
+                prefix()
+                    .check(package, &compiler, &file)
+                    .unwrap_or_else(|error| panic!("{order:?}: {error:#}"));
+            }
+        }
+    }
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
+        .filter(|word| !word.is_empty())
+}
+
+/// A name of GASNet's, other than its tools'.
+fn is_public(name: &str) -> bool {
+    let tools = ["gasnett_", "GASNETT_", "gasneti_freeze"];
+    let own = [
+        "gex_",
+        "GEX_",
+        "gasnet_",
+        "GASNET_",
+        "gasneti_",
+        "SIZEOF_G",
+        "_INCLUDED_G",
+    ];
+    own.iter().any(|start| name.starts_with(start))
+        && !tools.iter().any(|start| name.starts_with(start))
+}
+
+/// All names that a program sees which includes `gasnet.h`, and macros of these headers that are not GASNet's names.
+fn names_of_headers(package: &str) -> (BTreeSet<String>, BTreeSet<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("all.c");
+    fs::write(&file, "#include <gasnet.h>\n").unwrap();
+    let text = prefix()
+        .preprocess(package, &["gcc", "-std=c99", "-dD"], &file)
+        .unwrap_or_else(|error| panic!("{error:#}"));
+    let include = fs::canonicalize(prefix().debug().join("include")).unwrap();
+    let (mut public, mut foreign) = (BTreeSet::new(), BTreeSet::new());
+    let mut ours = false;
+    for line in text.lines() {
+        if let Some(mark) = line.strip_prefix("# ") {
+            let name = mark.split('"').nth(1).unwrap_or_default();
+            // The path has the way that pkg-config took in it.
+            let name = fs::canonicalize(name).unwrap_or_default();
+            ours = name.strip_prefix(&include).is_ok_and(|name| {
+                let tools = ["gasnet_tools", "gasnet_portable_platform.h"];
+                !tools.iter().any(|tool| name.starts_with(tool))
+                    && name != Path::new("gasnet_tools.h")
+            });
+        } else if ours {
+            public.extend(
+                words(line)
+                    .filter(|word| is_public(word))
+                    .map(str::to_owned),
+            );
+            let defined = line
+                .strip_prefix("#define ")
+                .and_then(|rest| words(rest).next());
+            if let Some(name) = defined
+                && !is_public(name)
+                && !["CONDUIT_", "conduit_", "GASNETT_"]
+                    .iter()
+                    .any(|start| name.starts_with(start))
+            {
+                foreign.insert(name.to_owned());
+            }
+        }
+    }
+    (public, foreign)
+}
+
+/// `names.tsv`: name and program. `0..16` in a name stands for each of these numbers.
+fn table() -> BTreeMap<String, String> {
+    let text = fs::read_to_string(folder().join("names.tsv")).unwrap();
+    let mut table = BTreeMap::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (name, program) = line.split_once('\t').unwrap_or_else(|| panic!("{line:?}"));
+        let names = if name.contains("0..16") {
+            (0..=16)
+                .map(|count| name.replace("0..16", &count.to_string()))
+                .collect()
+        } else {
+            vec![name.to_owned()]
+        };
+        for name in names {
+            let before = table.insert(name, program.to_owned());
+            assert_eq!(before, None, "{line:?} is there twice");
+        }
+    }
+    table
+}
+
+/// What a program uses: the words of its sources, and the functions in its object, where inline ones are only if called.
+fn used_by(program: &str) -> BTreeSet<String> {
+    let mut used = BTreeSet::new();
+    let mut sources = vec![source(program)];
+    while let Some(path) = sources.pop() {
+        let text = fs::read_to_string(&path).unwrap();
+        used.extend(words(&text).map(str::to_owned));
+        let own = text.lines().filter_map(|line| {
+            let name = line.strip_prefix("#include \"")?.strip_suffix('"')?;
+            Some(folder().join(name))
+        });
+        sources.extend(own);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let object = folder.path().join("object.o");
+    prefix()
+        .object(
+            PACKAGES[1],
+            &["gcc", "-std=c99", "-O0"],
+            &source(program),
+            &object,
+        )
+        .unwrap_or_else(|error| panic!("{error:#}"));
+    let symbols = ran(Job::alone(
+        "nm",
+        ["--format=posix", object.to_str().unwrap()],
+    ));
+    assert_eq!(symbols.code, Some(0), "{symbols:#?}");
+    let symbols = symbols
+        .stdout
+        .lines()
+        .filter_map(|line| line.split(' ').next());
+    used.extend(symbols.map(str::to_owned));
+    used
+}
+
+#[test]
+fn every_name_of_the_headers_is_in_a_program() {
+    let table = table();
+    let mut there = BTreeSet::new();
+    for package in PACKAGES {
+        let (public, foreign) = names_of_headers(package);
+        assert_eq!(
+            foreign,
+            BTreeSet::new(),
+            "macros that are not GASNet's names"
+        );
+        there.extend(public);
+    }
+    let listed: BTreeSet<String> = table.keys().cloned().collect();
+    let missing: Vec<_> = there.difference(&listed).collect();
+    assert!(missing.is_empty(), "not in names.tsv: {missing:#?}");
+    let gone: Vec<_> = listed.difference(&there).collect();
+    assert!(gone.is_empty(), "not in the headers: {gone:#?}");
+
+    let mut programs = BTreeMap::new();
+    let mut unused = Vec::new();
+    for (name, program) in &table {
+        let program = program.strip_suffix(".c").unwrap();
+        assert!(
+            PROGRAMS.contains(&program) || OTHERS.contains(&program),
+            "{program} is not run"
+        );
+        let used = programs.entry(program).or_insert_with(|| used_by(program));
+        if !used.contains(name) {
+            unused.push(format!("{name} in {program}"));
+        }
+    }
+    assert!(unused.is_empty(), "not used: {unused:#?}");
+}
+
+#[test]
+fn every_program_is_run() {
+    for entry in fs::read_dir(folder()).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        if path.extension().is_some_and(|end| end == "c") {
+            assert!(PROGRAMS.contains(&name) || OTHERS.contains(&name), "{name}");
+        }
+    }
+}
+
+// ---- the end of a job ----
+
+/// Runs `ending` and gives its output; the exit code has to be this.
+#[track_caller]
+fn ends(
+    program: &Program,
+    ranks: u32,
+    how: &str,
+    code: i32,
+    variables: &[(&str, &str)],
+) -> Finished {
+    // The one time limit that a test of ranks that never come back would otherwise wait for.
+    let mut job = job(program, ranks, &[how, "7"]).env("GASNET_EXITTIMEOUT", "1");
+    for (name, value) in variables {
+        job = job.env(name, value);
+    }
+    let finished = ran(job);
+    assert_eq!(finished.code, Some(code), "{how} on {ranks}: {finished:#?}");
+    // What the one rank that ends the job has written is there. Any other may be ended before it has heard of it.
+    if !["before-attach", "all", "handler", "return", "abort"].contains(&how) {
+        let line = format!("rank {} is there", ranks - 1);
+        assert!(finished.stdout.contains(&line), "{how}: {finished:#?}");
+    }
+    finished
+}
+
+#[test]
+fn ending() {
+    for package in PACKAGES {
+        let program = built(prefix(), package, &C99, "ending");
+        for ranks in [1, 3] {
+            for how in [
+                "exit",
+                "all",
+                "handler",
+                "reply-handler",
+                "lock",
+                "prepared",
+                "before-attach",
+                "return",
+                "return-one",
+                "libc-exit",
+            ] {
+                let finished = ends(&program, ranks, how, 7, &[]);
+                // `gasnet_exit` calls no handlers of atexit, `exit` does.
+                assert_eq!(
+                    finished.stderr.matches("atexit").count(),
+                    usize::from(how == "libc-exit"),
+                    "{how}: {finished:#?}"
+                );
+            }
+            if package.ends_with("par") {
+                ends(&program, ranks, "thread", 7, &[]);
+            }
+        }
+        ends(&program, 3, "spin", 7, &[]);
+        ends(&program, 3, "leave", 7, &[("GASNET_CATCH_EXIT", "0")]);
+        // The others hear of it by SIGQUIT; what they give to `gasnet_exit` then comes too late.
+        let finished = ends(&program, 3, "quit", 7, &[]);
+        assert_eq!(
+            finished.stderr.matches("got SIGQUIT").count(),
+            2,
+            "{finished:#?}"
+        );
+        let finished = ends(&program, 3, "abort", 128 + 6, &[]);
+        assert!(
+            finished.stderr.contains("Caught a fatal signal: SIGABRT"),
+            "{finished:#?}"
+        );
+    }
+}
+
+// ---- bad input ----
+
+/// `bad_fatal.tsv`: case, call, part of the message.
+fn fatal_cases() -> Vec<[String; 3]> {
+    let text = fs::read_to_string(folder().join("bad_fatal.tsv")).unwrap();
+    text.lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| {
+            let mut parts = line.split('\t').map(str::to_owned);
+            std::array::from_fn(|_| parts.next().unwrap_or_else(|| panic!("{line:?}")))
+        })
+        .collect()
+}
+
+#[test]
+fn bad_input_ends_the_job_with_one_message() {
+    let program = built(prefix(), PACKAGES[0], &C99, "bad_fatal");
+    let text = fs::read_to_string(source("bad_fatal")).unwrap();
+    let cases = fatal_cases();
+    let there: BTreeSet<&str> = text
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("CASE(")?.split(',').next())
+        .collect();
+    let listed: BTreeSet<&str> = cases.iter().map(|[case, ..]| case.as_str()).collect();
+    assert_eq!(there, listed, "bad_fatal.c and bad_fatal.tsv");
+    let mut wrong = Vec::new();
+    for [case, call, part] in &cases {
+        // Before the job is joined there are no ranks, and every process would say the same.
+        let early = case.ends_with("before_init");
+        let finished = ran(job(&program, if early { 1 } else { 2 }, &[case]));
+        let rank = if early { "" } else { " on rank 0" };
+        let messages: Vec<_> = finished
+            .stderr
+            .lines()
+            .filter(|line| line.starts_with("***"))
+            .collect();
+        let as_wanted = finished.code == Some(1)
+            && matches!(messages[..], [message]
+                if message.starts_with(&format!("*** FATAL ERROR: {call}{rank}: "))
+                    && message.contains(part.as_str()));
+        if !as_wanted {
+            wrong.push(format!("{case}: {finished:#?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Errors with a code are told on standard error, unless that is switched off.
+#[test]
+fn errors_with_a_code_are_told() {
+    let program = built(prefix(), PACKAGES[0], &C99, "bad_codes");
+    let told = |arguments: &[&str]| {
+        let finished = ran(job(&program, 2, arguments));
+        assert_eq!(finished.code, Some(0), "{finished:#?}");
+        finished.stderr.matches("*** gasnet_AMRequestLong").count()
+            + finished.stderr.matches("*** gex_AM_RequestLong").count()
+    };
+    assert_eq!(told(&[]), 0);
+    assert!(told(&["verbose"]) >= 2);
+}
