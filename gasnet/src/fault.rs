@@ -104,6 +104,7 @@ fn base_of(rank: conduit::Rank) -> u64 {
 #[cold]
 pub(crate) fn fatal(call: &str, reason: &dyn Display) -> ! {
     complain("FATAL ERROR: ", call, reason);
+    crate::tools::look_at_error();
     crate::exit::end_job(FATAL)
 }
 

@@ -11,7 +11,7 @@ use crate::abi::{self, Config};
 use crate::barrier;
 use crate::fault::{Refusal, refuse};
 use crate::job::Job;
-use crate::{Mode, exit, signals};
+use crate::{Mode, exit, signals, tools};
 
 /// A C program's arguments, which may be null.
 pub(crate) struct Arguments {
@@ -70,6 +70,8 @@ unsafe fn join(
     })?;
     exit_timeout.map_err(Refusal::bad)?;
     let job = Job::place(member, segment == "EVERYTHING")?;
+    tools::job::set_place(job.rank(), job.size());
+    tools::prepare_debugging();
     if job.everything {
         // Nothing has to be attached: puts and gets may begin after init.
         job.member.attach_everything()?;
