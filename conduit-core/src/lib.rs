@@ -2,6 +2,7 @@
 
 pub mod barrier;
 pub mod bootstrap;
+pub mod collective;
 pub mod engine;
 pub mod ni;
 pub mod settings;

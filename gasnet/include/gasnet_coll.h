@@ -1,7 +1,9 @@
-/* The place of GASNet-EX's collectives beyond barriers. This version has none of them; what it has is in gasnetex.h. */
+/* GASNet-EX's collectives: broadcasts and reductions. Barriers are in gasnetex.h. */
 #ifndef CONDUIT_GASNET_COLL_H
 #define CONDUIT_GASNET_COLL_H
 
 #include <gasnetex.h>
+
+#include <conduit_gex/coll.h>
 
 #endif

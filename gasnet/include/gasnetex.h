@@ -1,7 +1,7 @@
 /* GASNet-EX on Conduit.
  *
  * What is declared is there: client, primordial team and endpoint, one segment, active messages of fixed and negotiated
- * payload, puts and gets, events, handler-safe locks, queries, barriers. Define one of GASNET_SEQ, GASNET_PARSYNC and
+ * payload, puts and gets, events, handler-safe locks, queries, barriers, broadcasts and reductions. Define one of GASNET_SEQ, GASNET_PARSYNC and
  * GASNET_PAR, and link the library of the same name. */
 #ifndef CONDUIT_GASNETEX_H
 #define CONDUIT_GASNETEX_H
@@ -23,6 +23,7 @@
 #include <gasnet_fwd.h>
 
 #include <conduit_gex/am.h>
+#include <conduit_gex/coll.h>
 #include <conduit_gex/entries.h>
 #include <conduit_gex/event.h>
 #include <conduit_gex/hsl.h>

@@ -13,7 +13,7 @@
 //! | `handlers` | registration, and calling C's handlers |
 //! | `request`, `reply`, `prepared`, `limits` | active messages |
 //! | `rma`, `event`, `implicit` | puts and gets, and waiting for them |
-//! | `barrier`, `query`, `credits` | barriers; who shares a host; credits |
+//! | `barrier`, `collective`, `query`, `credits` | barriers; broadcasts, reductions; who shares a host; credits |
 //! | `fault`, `exit`, `signals` | errors and the end of a job |
 //! | `legacy` | what only GASNet-1 has |
 //!
@@ -26,6 +26,7 @@
 
 mod abi;
 mod barrier;
+mod collective;
 mod credits;
 mod event;
 mod exit;

@@ -162,10 +162,14 @@ impl<N: Ni, M: Mode> Handlers<N, M> {
         unsafe { table.as_ref() }
     }
 
-    fn register(&self, list: &mut [Registration<Handler<N, M>>]) -> Result<(), RegisterError> {
+    /// Replaces the table by one that more handlers have been entered in.
+    fn replace(
+        &self,
+        enter: impl FnOnce(&mut Table<Handler<N, M>>) -> Result<(), RegisterError>,
+    ) -> Result<(), RegisterError> {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let mut table = all.last().map_or_else(Table::new, |last| (**last).clone());
-        table.register(list)?;
+        enter(&mut table)?;
         let mut table = Box::new(table);
         self.current.store(&raw mut *table, Release);
         all.push(table);
@@ -218,8 +222,20 @@ pub(crate) struct PendingLong {
 impl<N: Ni, M: Mode> Engine<N, M> {
     /// Registers more handlers; ids that were [`am::handlers::AUTOMATIC`] are written back. Local, does not poll.
     pub fn register(&self, list: &mut [Registration<Handler<N, M>>]) -> Result<()> {
+        self.enter(|table| table.register(list))
+    }
+
+    /// Registers handlers of the library itself.
+    pub(super) fn register_own(&self, list: &[Registration<Handler<N, M>>]) -> Result<()> {
+        self.enter(|table| table.register_reserved(list))
+    }
+
+    fn enter(
+        &self,
+        enter: impl FnOnce(&mut Table<Handler<N, M>>) -> Result<(), RegisterError>,
+    ) -> Result<()> {
         self.handlers
-            .register(list)
+            .replace(enter)
             .map_err(|reason| Error::Register {
                 rank: self.rank,
                 reason,

@@ -189,6 +189,16 @@ pub enum Error {
         /// The rule that was broken.
         reason: String,
     },
+    /// A collective operation that there is not, or that this rank can't take part in.
+    #[error("{operation} on rank {rank}: {reason}")]
+    Collective {
+        /// The call.
+        operation: &'static str,
+        /// This rank.
+        rank: Rank,
+        /// What is wrong.
+        reason: String,
+    },
     /// An operation was refused at its target although it had been checked here.
     #[error("operation on rank {rank}: a target answered {outcome}")]
     Refused {

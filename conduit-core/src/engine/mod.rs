@@ -11,7 +11,7 @@
 //! | `request`, `request_long`, `reply`, `deliver`, `plain`, `prepared` | active messages |
 //! | `credit_statistics` | the file that tells where the credits are |
 //! | `flow` | credits, the budget of outstanding requests, coalesced returns |
-//! | `collective` | the barriers |
+//! | `barriers`, `collective` | barriers; broadcasts and reductions |
 //! | `system` | system messages, the end of a job |
 //! | `resources`, `operations`, `in_use` | tickets, chunks, operation ids; what is held |
 //!
@@ -21,6 +21,7 @@
 
 mod atomic;
 mod attach;
+mod barriers;
 mod collective;
 mod credit_statistics;
 mod deliver;
@@ -51,7 +52,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ord
 
 pub use atomic::AtomicRequest;
 pub use attach::Segment;
-pub use collective::BarrierOutcome;
+pub use barriers::BarrierOutcome;
+pub use collective::{JOB_TEAM, ReduceFunction, Reduction};
 pub use deliver::{Call, Handler, Payload};
 pub use error::{Error, Result};
 pub use handle::Handle;
@@ -134,7 +136,8 @@ pub struct Engine<N: Ni, M: Mode> {
     reply_waiting: AtomicBool,
     handlers: deliver::Handlers<N, M>,
     lids: M::Lock<am::lid::LidGenerator>,
-    barriers: collective::Barriers<M>,
+    barriers: barriers::Barriers<M>,
+    collectives: collective::Collectives<M>,
     system: M::Lock<system::Outbox>,
     /// The outbox is not empty.
     system_waiting: AtomicBool,

@@ -141,6 +141,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if self.barriers.any_running() {
             events += u32::from(self.advance_barrier());
         }
+        if self.collectives.has_outgoing() {
+            events += self.advance_collectives();
+        }
         if self.system_waits() {
             self.flush_system();
         }

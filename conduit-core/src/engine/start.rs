@@ -11,7 +11,8 @@ use std::time::SystemTime;
 
 use credits::Plan;
 
-use super::collective::Barriers;
+use super::barriers::Barriers;
+use super::collective::{self, Collectives};
 use super::credit_statistics::{CreditStatistics, When};
 use super::flow::Flow;
 use super::operations::Operations;
@@ -136,7 +137,7 @@ fn name() -> u64 {
     seconds << 24 | u64::from(std::process::id() & 0x00FF_FFFF)
 }
 
-impl<N: Ni, M: Mode> Engine<N, M> {
+impl<N: Ni + 'static, M: Mode> Engine<N, M> {
     /// Sets up this rank on a network that has started. Collective: returns when all ranks can be sent to.
     pub fn start(ni: N, bootstrap: &mut dyn Bootstrap, settings: &Settings) -> Result<Self> {
         let (rank, size) = (ni.rank(), ni.size());
@@ -229,6 +230,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             handlers: deliver::Handlers::new(),
             lids: Lock::new(am::lid::LidGenerator::new()),
             barriers,
+            collectives: Collectives::new(rank, size, am::limits::max_medium(chunk, 4)),
             system: Lock::new(system::Outbox::new(4 * size as usize + 2 * cells + 16)),
             system_waiting: AtomicBool::new(false),
             segments: OnceLock::new(),
@@ -244,6 +246,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             ni,
             _mode: M::default(),
         };
+        engine.register_own(&collective::handlers())?;
         engine.link_lists(&plan)?;
         let job = engine.compare_settings(bootstrap)?;
         if settings.credit_stats {
@@ -253,7 +256,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
         engine.map_controls()
     }
+}
 
+impl<N: Ni, M: Mode> Engine<N, M> {
     /// Ranks can work together only if they agree on some settings. Also the barrier after which all can be sent to. Gives
     /// a name for the job, which is rank 0's word.
     fn compare_settings(&self, bootstrap: &mut dyn Bootstrap) -> Result<u64> {

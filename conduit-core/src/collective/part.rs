@@ -1,0 +1,152 @@
+//! One part of an operation at one rank: what it waits for, and what it has still to hand on.
+
+use super::Kind;
+use super::buffer::Buffer;
+use crate::ni::Rank;
+
+/// How data gets to a neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Passing {
+    /// After the receiver's ready message.
+    Announced,
+    /// At once. The receiver may have to refuse it, and asks for it by a ready message later. `told`: it tells when it
+    /// has taken it, as nothing else would.
+    Eager { told: bool },
+    /// At once: the receiver is known to wait for it.
+    Expected,
+}
+
+/// Where data to a neighbour is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Out {
+    /// Not there yet, or the neighbour is not ready.
+    Idle,
+    /// Being sent.
+    Queued,
+    /// Sent; the neighbour has not said that it has taken it.
+    Sent,
+    /// Nothing more to do.
+    Done,
+}
+
+/// A neighbour in the tree.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) peer: Rank,
+    pub(super) out: Out,
+    /// Its ready message has come.
+    pub(super) ready: bool,
+    /// Its data, which came before its turn.
+    pub(super) parked: Option<Buffer>,
+}
+
+impl Link {
+    fn new(peer: Rank) -> Self {
+        Self {
+            peer,
+            out: Out::Idle,
+            ready: false,
+            parked: None,
+        }
+    }
+}
+
+/// A link's place in its part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LinkId {
+    Parent,
+    Child(usize),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// Its number in its team.
+    pub(super) number: u32,
+    /// Its operation's number here.
+    pub(super) operation: u64,
+    pub(super) kind: Kind,
+    /// What all ranks must agree on, as one word.
+    pub(super) signature: u32,
+    /// First byte within the operation's vectors.
+    pub(super) start: usize,
+    /// Bytes; not 0.
+    pub(super) len: usize,
+    /// Largest message; of a reduction a multiple of its element, where a message can hold one.
+    pub(super) piece: usize,
+    /// Pieces hold no whole elements, so the data of a child is put together before it is reduced.
+    pub(super) gathers: bool,
+    pub(super) eager: bool,
+    pub(super) parent: Option<Link>,
+    /// The smallest subtree first.
+    pub(super) children: Vec<Link>,
+    /// What is known of the result of a reduction; ranks without children have none.
+    pub(super) sum: Option<Buffer>,
+    /// The child whose data is reduced now, in the order of the list, so that the order is always the same.
+    pub(super) turn: usize,
+    /// The data of the child whose turn it is, while it is put together.
+    pub(super) gathered: Option<Buffer>,
+    /// Bytes that have come from that child, later from the parent.
+    pub(super) got: usize,
+    /// The data of this rank's subtree is reduced.
+    pub(super) is_reduced: bool,
+    /// The result is in its place.
+    pub(super) has_result: bool,
+    /// Messages that have been taken to be sent.
+    pub(super) in_hand: u32,
+}
+
+impl Part {
+    pub(super) fn links(&mut self, parent: Option<Rank>, children: impl Iterator<Item = Rank>) {
+        self.parent = parent.map(Link::new);
+        self.children = children.map(Link::new).collect();
+    }
+
+    pub(super) fn find(&self, peer: Rank) -> Option<LinkId> {
+        if self.parent.as_ref().is_some_and(|link| link.peer == peer) {
+            return Some(LinkId::Parent);
+        }
+        let child = self.children.iter().position(|link| link.peer == peer)?;
+        Some(LinkId::Child(child))
+    }
+
+    pub(super) fn link(&mut self, id: LinkId) -> Option<&mut Link> {
+        match id {
+            LinkId::Parent => self.parent.as_mut(),
+            LinkId::Child(child) => self.children.get_mut(child),
+        }
+    }
+
+    /// How this rank's data goes to a neighbour; `None`: none goes there.
+    pub(super) fn passing(&self, to: LinkId) -> Option<Passing> {
+        let told = self.kind != Kind::ReduceToAll;
+        match (self.kind, to) {
+            (Kind::Broadcast { .. }, LinkId::Parent)
+            | (Kind::ReduceToOne { .. }, LinkId::Child(_)) => None,
+            (Kind::ReduceToAll, LinkId::Child(_)) => Some(Passing::Expected),
+            _ if self.eager => Some(Passing::Eager { told }),
+            _ => Some(Passing::Announced),
+        }
+    }
+
+    /// Whether the data for a neighbour is there.
+    pub(super) fn has_data(&self, to: LinkId) -> bool {
+        match to {
+            LinkId::Parent => self.is_reduced,
+            LinkId::Child(_) => self.has_result,
+        }
+    }
+
+    /// Whether an eager message asks to be told that it has been taken: known from its signature.
+    pub(super) fn is_over(&self) -> bool {
+        let done = |link: &Link| link.out == Out::Done;
+        let sent_up = self.parent.as_ref().is_none_or(done);
+        let sent_down = || self.children.iter().all(done);
+        self.in_hand == 0
+            && match self.kind {
+                Kind::Broadcast { .. } => self.has_result && sent_down(),
+                Kind::ReduceToOne { .. } => self.is_reduced && sent_up,
+                Kind::ReduceToAll => self.has_result && sent_up && sent_down(),
+            }
+    }
+}

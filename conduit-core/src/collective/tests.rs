@@ -1,0 +1,412 @@
+//! Teams whose messages are delayed and reordered at random, compared with a serial reference.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A small generator (SplitMix64), so that a schedule is its seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % bound as u64) as usize
+    }
+}
+
+/// One rank's memory in an operation.
+#[derive(Debug)]
+struct Memory {
+    /// `None`: the same as `result`.
+    source: Option<Vec<u8>>,
+    result: Vec<u8>,
+    element: usize,
+}
+
+impl Operand for Memory {
+    fn source(&self, offset: usize, len: usize) -> &[u8] {
+        &self.source.as_ref().unwrap_or(&self.result)[offset..][..len]
+    }
+    fn result(&self, offset: usize, len: usize) -> &[u8] {
+        &self.result[offset..][..len]
+    }
+    fn store(&mut self, offset: usize, bytes: &[u8]) {
+        self.result[offset..][..bytes.len()].copy_from_slice(bytes);
+    }
+    fn copy(&mut self, offset: usize, len: usize) {
+        if let Some(source) = &self.source {
+            self.result[offset..][..len].copy_from_slice(&source[offset..][..len]);
+        }
+    }
+    fn reduce(&mut self, left: &[u8], right: &mut [u8]) {
+        assert_eq!(left.len(), right.len());
+        assert!(!left.is_empty());
+        for (left, right) in left
+            .chunks(self.element)
+            .zip(right.chunks_mut(self.element))
+        {
+            assert_eq!(left.len(), self.element, "an element was split");
+            let sum = value(left).wrapping_add(value(right));
+            right
+                .iter_mut()
+                .zip(0..)
+                .for_each(|(byte, place)| *byte = byte_of(sum, place));
+        }
+    }
+}
+
+/// An element is a number below 256, whose bytes are its rotations: whoever splits it gets another number.
+fn byte_of(value: u8, place: u32) -> u8 {
+    value.rotate_left(place)
+}
+
+fn value(element: &[u8]) -> u8 {
+    for (&byte, place) in element.iter().zip(0..) {
+        assert_eq!(byte, byte_of(element[0], place), "not an element");
+    }
+    element[0]
+}
+
+fn vector(seed: u64, shape: &Shape) -> Vec<u8> {
+    let element = |place: usize| seed.wrapping_mul(31).wrapping_add(place as u64 * 7) as u8;
+    match shape.kind {
+        Kind::Broadcast { .. } => (0..shape.count).map(|place| element(place)).collect(),
+        _ => (0..shape.count)
+            .flat_map(|place| (0..shape.element as u32).map(move |at| (element(place), at)))
+            .map(|(element, at)| byte_of(element, at))
+            .collect(),
+    }
+}
+
+#[derive(Debug)]
+enum Message {
+    Data { offset: u32, payload: Vec<u8> },
+    Ready,
+    Taken,
+}
+
+#[derive(Debug)]
+struct Flying {
+    source: u32,
+    target: u32,
+    part: u32,
+    signature: u32,
+    message: Message,
+}
+
+struct World {
+    ranks: Vec<Machine<Memory>>,
+    /// The operations that each rank has started.
+    started: Vec<usize>,
+    flying: Vec<Flying>,
+    /// Messages that a rank is sending.
+    sending: Vec<Option<Outgoing>>,
+    /// Results by rank and operation.
+    results: Vec<Vec<Option<Vec<u8>>>>,
+    operations: Vec<(Shape, bool)>,
+    limits: Limits,
+    most_early: (usize, usize),
+    /// The place of each job rank in the team, which is a permutation of it.
+    team_rank: Vec<u32>,
+}
+
+impl World {
+    fn new(size: u32, limits: Limits, operations: Vec<(Shape, bool)>, random: &mut Random) -> Self {
+        let mut members: Vec<u32> = (0..size).collect();
+        for at in (1..members.len()).rev() {
+            members.swap(at, random.below(at + 1));
+        }
+        let mut team_rank = vec![0; members.len()];
+        for (rank, &job_rank) in (0..).zip(&members) {
+            team_rank[job_rank as usize] = rank;
+        }
+        let members: Arc<[Rank]> = members.into();
+        let first = u32::MAX - random.below(200) as u32;
+        let ranks = team_rank.iter().map(|&rank| {
+            let team = Team {
+                id: 0,
+                rank,
+                size,
+                members: Members::These(members.clone()),
+            };
+            Machine::new(team, limits).starting_at(first)
+        });
+        let ranks: Vec<_> = ranks.collect();
+        Self {
+            started: vec![0; ranks.len()],
+            sending: ranks.iter().map(|_| None).collect(),
+            results: vec![vec![None; operations.len()]; ranks.len()],
+            ranks,
+            flying: Vec::new(),
+            operations,
+            limits,
+            most_early: (0, 0),
+            team_rank,
+        }
+    }
+
+    fn operand(&self, rank: usize, operation: usize) -> Vec<u8> {
+        let (shape, _) = &self.operations[operation];
+        vector((rank * 1000 + operation) as u64, shape)
+    }
+
+    fn start(&mut self, rank: usize) -> Result<(), Violation> {
+        let operation = self.started[rank];
+        self.started[rank] += 1;
+        let (shape, in_place) = self.operations[operation];
+        let own = self.operand(rank, operation);
+        let gives = match shape.kind {
+            Kind::Broadcast { root } => self.team_rank[rank] == root,
+            _ => true,
+        };
+        let gets = match shape.kind {
+            Kind::ReduceToOne { root } => self.team_rank[rank] == root,
+            _ => true,
+        };
+        let (source, result) = if in_place && gives && gets {
+            (None, own)
+        } else {
+            // What is not to be asked for is not there.
+            let empty = vec![0xee; own.len()];
+            (
+                Some(if gives { own } else { Vec::new() }),
+                if gets { empty } else { Vec::new() },
+            )
+        };
+        let memory = Memory {
+            source,
+            result,
+            element: shape.element,
+        };
+        self.ranks[rank].start(shape, memory, operation as u64)?;
+        self.look(rank);
+        Ok(())
+    }
+
+    /// Collects what has ended and what is held at a rank.
+    fn look(&mut self, rank: usize) {
+        while let Some((operation, memory)) = self.ranks[rank].ended() {
+            let before = self.results[rank][operation as usize].replace(memory.result);
+            assert!(before.is_none(), "ended twice");
+        }
+        let (records, bytes) = self.ranks[rank].early();
+        self.most_early = (self.most_early.0.max(records), self.most_early.1.max(bytes));
+    }
+
+    /// A rank takes its next message, or the one that it is sending goes out or finds no room.
+    fn send(&mut self, rank: usize, goes: bool) -> Result<(), Violation> {
+        let Some(outgoing) = self.sending[rank].take() else {
+            self.sending[rank] = self.ranks[rank].outgoing();
+            return Ok(());
+        };
+        if goes {
+            let message = match outgoing.data {
+                None => Message::Ready,
+                Some((offset, length)) => {
+                    let payload = self.ranks[rank].payload(&outgoing).to_vec();
+                    assert_eq!(payload.len(), length);
+                    assert!(length <= self.limits.piece);
+                    Message::Data {
+                        offset: offset as u32,
+                        payload,
+                    }
+                }
+            };
+            self.flying.push(Flying {
+                source: rank as u32,
+                target: outgoing.target,
+                part: outgoing.part,
+                signature: outgoing.signature,
+                message,
+            });
+        }
+        self.ranks[rank].sent(outgoing, goes)?;
+        self.look(rank);
+        Ok(())
+    }
+
+    fn deliver(&mut self, index: usize) -> Result<(), Violation> {
+        let Flying {
+            source,
+            target,
+            part,
+            signature,
+            message,
+        } = self.flying.swap_remove(index);
+        let machine = &mut self.ranks[target as usize];
+        match message {
+            Message::Ready => machine.on_ready(source, part, signature)?,
+            Message::Taken => machine.on_taken(source, part)?,
+            Message::Data { offset, payload } => {
+                if machine.on_data(source, part, signature, offset, &payload)? {
+                    self.flying.push(Flying {
+                        source: target,
+                        target: source,
+                        part,
+                        signature,
+                        message: Message::Taken,
+                    });
+                }
+            }
+        }
+        self.look(target as usize);
+        Ok(())
+    }
+
+    fn can_start(&self, rank: usize) -> bool {
+        self.started[rank] < self.operations.len()
+    }
+
+    /// One random step; false: there is nothing left to do.
+    fn step(&mut self, random: &mut Random, laggard: usize) -> Result<bool, Violation> {
+        let ranks = self.ranks.len();
+        for attempt in 0.. {
+            // A rank that lags behind the others starts something only when nothing else may be left.
+            let patient = attempt < 20 * ranks;
+            let rank = random.below(ranks);
+            match random.below(4) {
+                0 if self.can_start(rank) && (rank != laggard || !patient) => {
+                    self.start(rank)?;
+                }
+                1 if !self.flying.is_empty() => {
+                    let index = random.below(self.flying.len());
+                    self.deliver(index)?;
+                }
+                2 | 3 if self.sending[rank].is_some() || self.ranks[rank].has_outgoing() => {
+                    self.send(rank, random.below(3) > 0)?;
+                }
+                _ if attempt > 400 * ranks => {
+                    assert!(
+                        self.flying.is_empty()
+                            && self.sending.iter().all(Option::is_none)
+                            && !self.ranks.iter().any(Machine::has_outgoing)
+                            && !(0..ranks).any(|rank| self.can_start(rank)),
+                        "the schedule found nothing, but there was something"
+                    );
+                    return Ok(false);
+                }
+                _ => continue,
+            }
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn check(&self) {
+        let size = self.ranks.len();
+        for (operation, (shape, _)) in self.operations.iter().enumerate() {
+            let job_rank = |rank: u32| self.team_rank.iter().position(|&at| at == rank).unwrap();
+            let expected = match shape.kind {
+                Kind::Broadcast { root } => self.operand(job_rank(root), operation),
+                _ => {
+                    let mut sum = self.operand(0, operation);
+                    for rank in 1..size {
+                        let mut memory = Memory {
+                            source: None,
+                            result: Vec::new(),
+                            element: shape.element,
+                        };
+                        if !sum.is_empty() {
+                            memory.reduce(&self.operand(rank, operation), &mut sum);
+                        }
+                    }
+                    sum
+                }
+            };
+            for rank in 0..size {
+                let result = self.results[rank][operation].as_ref();
+                let result = result.unwrap_or_else(|| {
+                    panic!("operation {operation} has not ended at rank {rank}")
+                });
+                let gets = match shape.kind {
+                    Kind::ReduceToOne { root } => job_rank(root) == rank,
+                    _ => true,
+                };
+                if gets {
+                    assert_eq!(
+                        result, &expected,
+                        "operation {operation} at rank {rank}: {shape:?}"
+                    );
+                }
+            }
+        }
+        assert!(self.ranks.iter().all(Machine::is_at_rest));
+        let (records, bytes) = self.most_early;
+        assert!(bytes <= self.limits.early, "{bytes} early bytes");
+        assert!(records <= self.limits.window as usize * size + self.limits.early);
+    }
+}
+
+fn shapes(size: u32, largest: usize) -> impl Strategy<Value = (Shape, bool)> {
+    let kind = (0..3_u8, 0..size).prop_map(|(kind, root)| match kind {
+        0 => Kind::Broadcast { root },
+        1 => Kind::ReduceToOne { root },
+        _ => Kind::ReduceToAll,
+    });
+    let sizes = prop_oneof![
+        Just((1, 0)),
+        (1..40_usize, 1..4_usize),
+        (1..12_usize, 0..largest)
+    ];
+    (kind, sizes, any::<bool>()).prop_map(|(kind, (element, count), in_place)| {
+        let element = if matches!(kind, Kind::Broadcast { .. }) {
+            1
+        } else {
+            element
+        };
+        (
+            Shape {
+                kind,
+                element,
+                count,
+                meaning: 7,
+            },
+            in_place,
+        )
+    })
+}
+
+fn worlds() -> impl Strategy<Value = (u32, Limits, Vec<(Shape, bool)>, u64)> {
+    let limits = (
+        1..64_usize,
+        1..6_u32,
+        1..24_usize,
+        0..24_usize,
+        0..64_usize,
+        2..5_u32,
+    )
+        .prop_map(|(part, window, piece, eager, early, radix)| Limits {
+            part,
+            window,
+            piece,
+            eager,
+            early,
+            radix,
+        });
+    (1..=40_u32, limits).prop_flat_map(|(size, limits)| {
+        // Fewer bytes where there are more ranks.
+        let largest = (400 / size as usize).max(8);
+        let operations = prop::collection::vec(shapes(size, largest), 1..8);
+        (Just(size), Just(limits), operations, any::<u64>())
+    })
+}
+
+fn run(size: u32, limits: Limits, operations: Vec<(Shape, bool)>, seed: u64) -> World {
+    let mut random = Random(seed);
+    let mut world = World::new(size, limits, operations, &mut random);
+    let laggard = random.below(2 * size as usize);
+    while world.step(&mut random, laggard).expect("no rank is faulty") {}
+    world
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_schedule_gives_the_serial_result((size, limits, operations, seed) in worlds()) {
+        run(size, limits, operations, seed).check();
+    }
+}

@@ -1,0 +1,36 @@
+/* Collective operations beyond barriers: broadcasts and reductions, of the primordial team.
+ *
+ * Several may be under way; all ranks start the same ones in the same order. They go on whenever any GASNet call polls. */
+#ifndef CONDUIT_GEX_COLL_H
+#define CONDUIT_GEX_COLL_H
+
+#include <gasnet_fwd.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Reduces `count` elements of `left` with those of `right_and_result`, one by one; the results replace the latter. May run
+ * on any thread that polls, and must not call GASNet. */
+typedef void (*gex_Coll_ReduceFn_t)(const void *left, void *right_and_result, size_t count, const void *cdata);
+
+/* Memory belongs to the operation until its event has ended. `source` may be `result`. Flags have to be 0. */
+
+gex_Event_t gex_Coll_BroadcastNB(gex_TM_t tm, gex_Rank_t root, void *result, const void *source, size_t bytes,
+                                 gex_Flags_t flags);
+
+/* GEX_DT_USER goes with GEX_OP_USER only. GEX_OP_USER_NC is not there. Repeated reductions of the same data give the same
+ * bits, and all ranks get the same. */
+
+gex_Event_t gex_Coll_ReduceToOneNB(gex_TM_t tm, gex_Rank_t root, void *result, const void *source, gex_DT_t type,
+                                   size_t element_bytes, size_t count, gex_OP_t operation,
+                                   gex_Coll_ReduceFn_t user_operation, void *user_cdata, gex_Flags_t flags);
+gex_Event_t gex_Coll_ReduceToAllNB(gex_TM_t tm, void *result, const void *source, gex_DT_t type,
+                                   size_t element_bytes, size_t count, gex_OP_t operation,
+                                   gex_Coll_ReduceFn_t user_operation, void *user_cdata, gex_Flags_t flags);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,218 @@
+//! Collective operations beyond barriers: broadcasts and reductions.
+
+use std::ffi::c_void;
+
+use conduit::Rank;
+use conduit_core::collective::{DataType, ReduceOp};
+use conduit_core::engine::{Handle, JOB_TEAM, ReduceFunction, Reduction};
+
+use crate::event::event;
+use crate::fault::{Refusal, fatal, sure};
+use crate::job::Job;
+use crate::objects::check;
+
+/// `gex_DT_t`.
+mod types {
+    pub(super) const I32: u32 = 0x01;
+    pub(super) const U32: u32 = 0x02;
+    pub(super) const I64: u32 = 0x04;
+    pub(super) const U64: u32 = 0x08;
+    pub(super) const FLT: u32 = 0x10;
+    pub(super) const DBL: u32 = 0x20;
+    pub(super) const USER: u32 = 0x40;
+}
+
+/// `gex_OP_t`, those of reductions.
+mod operations {
+    pub(super) const ADD: u32 = 0x001;
+    pub(super) const MULT: u32 = 0x004;
+    pub(super) const MIN: u32 = 0x008;
+    pub(super) const MAX: u32 = 0x010;
+    pub(super) const AND: u32 = 0x080;
+    pub(super) const OR: u32 = 0x100;
+    pub(super) const XOR: u32 = 0x200;
+    pub(super) const USER: u32 = 0x0200_0000;
+    pub(super) const USER_NC: u32 = 0x0400_0000;
+}
+
+/// `gex_Coll_ReduceFn_t`.
+type ReduceFn = unsafe extern "C" fn(*const c_void, *mut c_void, usize, *const c_void);
+
+/// A client's function and the word that goes with it.
+struct Client {
+    function: ReduceFn,
+    cdata: *const c_void,
+}
+
+// SAFETY: the function may be called from any thread (GASNet's rule for it), the word is only handed on.
+unsafe impl Send for Client {}
+
+impl Client {
+    fn reduce(&self, element: usize, left: &[u8], right: &mut [u8]) {
+        let count = right.len() / element;
+        // SAFETY: both hold `count` elements, the second is writable, they don't overlap; that the function is one for
+        // such elements is the client's contract.
+        unsafe {
+            (self.function)(
+                left.as_ptr().cast(),
+                right.as_mut_ptr().cast(),
+                count,
+                self.cdata,
+            );
+        }
+    }
+
+    fn into_function(self, element: usize) -> ReduceFunction {
+        Box::new(move |left, right| self.reduce(element, left, right))
+    }
+}
+
+fn data_type(code: u32) -> Option<DataType> {
+    Some(match code {
+        types::I32 => DataType::I32,
+        types::U32 => DataType::U32,
+        types::I64 => DataType::I64,
+        types::U64 => DataType::U64,
+        types::FLT => DataType::F32,
+        types::DBL => DataType::F64,
+        _ => return None,
+    })
+}
+
+fn operation(code: u32) -> Option<ReduceOp> {
+    Some(match code {
+        operations::ADD => ReduceOp::Add,
+        operations::MULT => ReduceOp::Mult,
+        operations::MIN => ReduceOp::Min,
+        operations::MAX => ReduceOp::Max,
+        operations::AND => ReduceOp::And,
+        operations::OR => ReduceOp::Or,
+        operations::XOR => ReduceOp::Xor,
+        _ => return None,
+    })
+}
+
+/// How a client's elements are reduced.
+fn reduction(
+    dt: u32,
+    element: usize,
+    op: u32,
+    function: Option<ReduceFn>,
+    cdata: *const c_void,
+) -> Result<Reduction, Refusal> {
+    let ty = data_type(dt);
+    if ty.is_none() && dt != types::USER {
+        return Err(Refusal::bad(format_args!("data type {dt:#x}")));
+    }
+    if let Some(ty) = ty
+        && ty.size() != element
+    {
+        let size = ty.size();
+        return Err(Refusal::bad(format_args!(
+            "dt_sz is {element}, the type has {size} bytes"
+        )));
+    }
+    match op {
+        operations::USER => {
+            let function = function.ok_or_else(|| Refusal::bad("user_op is null"))?;
+            let function = Client { function, cdata }.into_function(element);
+            Ok(Reduction::Custom { element, function })
+        }
+        operations::USER_NC => Err(Refusal::bad("there is no GEX_OP_USER_NC yet")),
+        _ => match (ty, operation(op)) {
+            (Some(ty), Some(op)) => Ok(Reduction::Known(ty, op)),
+            (None, Some(_)) => Err(Refusal::bad("GEX_DT_USER has no operation but GEX_OP_USER")),
+            (_, None) => Err(Refusal::bad(format_args!(
+                "{op:#x} is no operation of reductions"
+            ))),
+        },
+    }
+}
+
+fn start<'a>(call: &str, team: *const c_void, flags: u32) -> &'a Job {
+    let job = Job::of(call);
+    check(call, "team", &job.objects.team, team);
+    if flags != 0 {
+        fatal(call, &format_args!("flags {flags:#x}, there are none"));
+    }
+    job
+}
+
+/// Starts a broadcast: the data at `source` of the rank `root` comes to `result` of all ranks.
+///
+/// # Safety
+/// Until the event has ended, `result` is valid for `bytes` bytes, `source` at the root too, and nobody else uses them.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gex_Coll_BroadcastNB(
+    team: *const c_void,
+    root: Rank,
+    result: *mut c_void,
+    source: *const c_void,
+    bytes: usize,
+    flags: u32,
+) -> usize {
+    const CALL: &str = "gex_Coll_BroadcastNB";
+    let engine = start(CALL, team, flags).engine();
+    // SAFETY: the caller's promise.
+    let started =
+        unsafe { engine.broadcast_nb(JOB_TEAM, root, result.cast(), source.cast(), bytes) };
+    started_event(CALL, started)
+}
+
+/// Starts a reduction to one rank.
+///
+/// # Safety
+/// As for [`gex_Coll_ReduceToAllNB`]; `result` only at the root.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gex_Coll_ReduceToOneNB(
+    team: *const c_void,
+    root: Rank,
+    result: *mut c_void,
+    source: *const c_void,
+    dt: u32,
+    element: usize,
+    count: usize,
+    op: u32,
+    function: Option<ReduceFn>,
+    cdata: *mut c_void,
+    flags: u32,
+) -> usize {
+    const CALL: &str = "gex_Coll_ReduceToOneNB";
+    let engine = start(CALL, team, flags).engine();
+    let how = sure(CALL, reduction(dt, element, op, function, cdata));
+    let (result, source) = (result.cast(), source.cast());
+    // SAFETY: the caller's promise.
+    let started = unsafe { engine.reduce_nb(JOB_TEAM, Some(root), result, source, count, how) };
+    started_event(CALL, started)
+}
+
+/// Starts a reduction to all ranks.
+///
+/// # Safety
+/// Until the event has ended, `source` and `result` are valid for `count` elements of `element` bytes, and nobody else
+/// uses them. `function` is a reduction of such elements, if `op` asks for one.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gex_Coll_ReduceToAllNB(
+    team: *const c_void,
+    result: *mut c_void,
+    source: *const c_void,
+    dt: u32,
+    element: usize,
+    count: usize,
+    op: u32,
+    function: Option<ReduceFn>,
+    cdata: *mut c_void,
+    flags: u32,
+) -> usize {
+    const CALL: &str = "gex_Coll_ReduceToAllNB";
+    let engine = start(CALL, team, flags).engine();
+    let how = sure(CALL, reduction(dt, element, op, function, cdata));
+    let (result, source) = (result.cast(), source.cast());
+    // SAFETY: the caller's promise.
+    let started = unsafe { engine.reduce_nb(JOB_TEAM, None, result, source, count, how) };
+    started_event(CALL, started)
+}
+
+fn started_event(call: &str, started: conduit_core::engine::Result<Handle>) -> usize {
+    event(Some(sure(call, started)))
+}
