@@ -1,8 +1,8 @@
 /* GASNet-EX on Conduit.
  *
  * What is declared is there: client, primordial team and endpoint, one segment, active messages of fixed and negotiated
- * payload, puts and gets, events, handler-safe locks, queries, barriers, broadcasts and reductions. Define one of GASNET_SEQ, GASNET_PARSYNC and
- * GASNET_PAR, and link the library of the same name. */
+ * payload, puts and gets, events, handler-safe locks, queries, barriers, broadcasts and reductions. Define one of
+ * GASNET_SEQ, GASNET_PARSYNC and GASNET_PAR, and link the library of the same name. */
 #ifndef CONDUIT_GASNETEX_H
 #define CONDUIT_GASNETEX_H
 /* Clients ask by this name whether the header has been included. */

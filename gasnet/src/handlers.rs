@@ -29,9 +29,8 @@ struct Registered {
     entry: UnsafeCell<Entry>,
 }
 
-// SAFETY: the pointers in it are the client's: `cdata` is only given back to it, `name` has been copied and is never
-// written, the function may be called from any thread (GASNet's rule for handlers). Nobody knows an index that is assigned
-// before the registration has returned, so no message is handled while it is written.
+// SAFETY: the pointers in it are the client's: `cdata` and `name` are only given back to it, the function may be called
+// from any thread (GASNet's rule for handlers). Nobody knows an index that is assigned before the registration has returned, so no message is handled while it is written.
 unsafe impl Send for Registered {}
 // SAFETY: as above.
 unsafe impl Sync for Registered {}
@@ -152,10 +151,8 @@ fn registration(
         ))
     };
     let registered: &'static Registered = Box::leak(Box::new(Registered {
-        entry: UnsafeCell::new(Entry {
-            name: name.map_or(std::ptr::null(), |name| name.as_ptr()),
-            ..*entry
-        }),
+        // With the client's own pointers, as GASNet says; the copy of the name is for this library's messages.
+        entry: UnsafeCell::new(*entry),
     }));
     let handler: Handler<Mode> =
         Arc::new(move |message: &Message<'_, Mode>| registered.call(message));

@@ -403,10 +403,198 @@ fn run(size: u32, limits: Limits, operations: Vec<(Shape, bool)>, seed: u64) -> 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
-
     #[test]
     fn every_schedule_gives_the_serial_result((size, limits, operations, seed) in worlds()) {
         run(size, limits, operations, seed).check();
     }
+}
+
+fn machine(size: u32, limits: Limits) -> Machine<Memory> {
+    Machine::new(Team::of_job(0, size), limits)
+}
+
+fn memory(shape: &Shape) -> Memory {
+    Memory {
+        source: Some(vector(1, shape)),
+        result: vec![0; shape.bytes()],
+        element: shape.element,
+    }
+}
+
+/// A peer that sends anything.
+fn anything(shape: Shape) -> impl Strategy<Value = (u8, Rank, u32, u32, u32, Vec<u8>)> {
+    let signature = prop_oneof![8 => Just(shape.signature(0)), 2 => Just(shape.signature(1)), 1 => any::<u32>()];
+    let part = prop_oneof![8 => 0..6_u32, 1 => any::<u32>()];
+    let offset = prop_oneof![8 => 0..40_u32, 1 => any::<u32>()];
+    let payload = prop::collection::vec(any::<u8>(), 0..40);
+    (0..4_u8, 0..7_u32, part, signature, offset, payload)
+}
+
+fn hostile() -> impl Strategy<Value = (Shape, Vec<(u8, Rank, u32, u32, u32, Vec<u8>)>)> {
+    shapes(5, 30).prop_flat_map(|(shape, _)| {
+        // Any bytes are an element then.
+        let shape = Shape {
+            element: 1,
+            ..shape
+        };
+        (Just(shape), prop::collection::vec(anything(shape), 0..60))
+    })
+}
+
+proptest! {
+    #[test]
+    fn peers_that_send_anything_are_named_and_do_no_harm((shape, messages) in hostile(), seed in any::<u64>()) {
+        let mut random = Random(seed);
+        let limits = Limits { part: 24, window: 3, piece: 12, eager: 8, early: 30, radix: 2 };
+        let mut machine = machine(5, limits);
+        let mut sending = Vec::new();
+        for (kind, source, part, signature, offset, payload) in messages {
+            let done = match kind {
+                0 => machine.on_ready(source, part, signature),
+                1 => machine.on_taken(source, part),
+                2 if random.below(4) == 0 => machine.start(shape, memory(&shape), 0),
+                _ => machine.on_data(source, part, signature, offset, &payload).map(drop),
+            };
+            if let Err(violation) = done {
+                prop_assert!(violation.peer() < 7);
+            }
+            while let Some(outgoing) = machine.outgoing() {
+                prop_assert!(machine.payload(&outgoing).len() <= limits.piece);
+                if random.below(2) == 0 {
+                    let _ = machine.sent(outgoing, random.below(2) == 0);
+                } else {
+                    sending.push(outgoing);
+                    break;
+                }
+            }
+            while machine.ended().is_some() {}
+            let (records, bytes) = machine.early();
+            prop_assert!(bytes <= limits.early && records <= 5 * limits.window as usize + limits.early);
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_starts_something_else_is_named() {
+    let limits = Limits::with_messages_of(1000);
+    let ours = Shape {
+        kind: Kind::ReduceToAll,
+        element: 8,
+        count: 1,
+        meaning: 3,
+    };
+    let theirs = [
+        Shape {
+            kind: Kind::ReduceToOne { root: 0 },
+            ..ours
+        },
+        Shape { count: 2, ..ours },
+        Shape {
+            element: 4,
+            count: 2,
+            ..ours
+        },
+        Shape { meaning: 4, ..ours },
+    ];
+    for theirs in theirs {
+        // Whichever comes first.
+        for early in [true, false] {
+            let mut machine = machine(2, limits);
+            let data = vector(2, &theirs);
+            let arrive = |machine: &mut Machine<Memory>| {
+                machine
+                    .on_data(1, 0, theirs.signature(0), 0, &data)
+                    .map(drop)
+            };
+            let violation = if early {
+                arrive(&mut machine).unwrap();
+                machine.start(ours, memory(&ours), 0)
+            } else {
+                machine.start(ours, memory(&ours), 0).unwrap();
+                arrive(&mut machine)
+            };
+            let violation = violation.expect_err("they differ");
+            assert!(
+                matches!(violation, Violation::Mismatch { peer: 1, .. }),
+                "{violation}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_comes_too_early_is_refused_and_asked_for_later() {
+    let limits = Limits {
+        early: 8,
+        ..Limits::with_messages_of(1000)
+    };
+    let shape = Shape {
+        kind: Kind::ReduceToOne { root: 0 },
+        element: 8,
+        count: 1,
+        meaning: 0,
+    };
+    let (signature, data) = (shape.signature(0), vector(2, &shape));
+    let mut machine = machine(2, limits);
+    assert_eq!(
+        machine.on_data(1, 0, signature, 0, &data),
+        Ok(true),
+        "there is room for one"
+    );
+    assert_eq!(machine.on_data(1, 1, signature, 0, &data), Ok(false));
+    for name in [10, 11] {
+        machine.start(shape, memory(&shape), name).unwrap();
+    }
+    assert_eq!(machine.ended().map(|(name, _)| name), Some(10));
+    assert!(machine.ended().is_none());
+    let ready = machine.outgoing().unwrap();
+    assert_eq!((ready.target, ready.part, ready.data), (1, 1, None));
+    machine.sent(ready, true).unwrap();
+    assert_eq!(machine.on_data(1, 1, signature, 0, &data), Ok(true));
+    assert_eq!(machine.ended().map(|(name, _)| name), Some(11));
+    assert!(machine.is_at_rest());
+}
+
+#[test]
+fn the_sum_is_the_same_in_every_order_of_arrival() {
+    // Floating-point numbers, whose sums depend on the order in which they are added.
+    #[derive(Debug)]
+    struct Floats([u8; 8], [u8; 8]);
+    impl Operand for Floats {
+        fn source(&self, _: usize, _: usize) -> &[u8] {
+            &self.0
+        }
+        fn result(&self, _: usize, _: usize) -> &[u8] {
+            &self.1
+        }
+        fn store(&mut self, _: usize, bytes: &[u8]) {
+            self.1.copy_from_slice(bytes);
+        }
+        fn copy(&mut self, _: usize, _: usize) {
+            self.1 = self.0;
+        }
+        fn reduce(&mut self, left: &[u8], right: &mut [u8]) {
+            fold(DataType::F64, ReduceOp::Add).unwrap()(left, right);
+        }
+    }
+    let shape = Shape {
+        kind: Kind::ReduceToOne { root: 0 },
+        element: 8,
+        count: 1,
+        meaning: 0,
+    };
+    let sum = |order: [u32; 3]| {
+        let mut machine = Machine::new(Team::of_job(0, 5), Limits::with_messages_of(1000));
+        let own = Floats(1.0_f64.to_ne_bytes(), [0; 8]);
+        machine.start(shape, own, 0).unwrap();
+        for source in order {
+            let value = [0.0, 1e16, -1e16, 0.0, 3.0][source as usize];
+            machine
+                .on_data(source, 0, shape.signature(0), 0, &f64::to_ne_bytes(value))
+                .unwrap();
+        }
+        f64::from_ne_bytes(machine.ended().unwrap().1.1)
+    };
+    assert_eq!(sum([1, 2, 4]), sum([4, 2, 1]));
+    assert_eq!(sum([1, 2, 4]), sum([2, 4, 1]));
 }

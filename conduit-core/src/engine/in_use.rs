@@ -61,7 +61,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// # Errors
     /// As [`Engine::in_use`].
     pub fn is_quiet(&self) -> Result<bool> {
-        let waits = self.system_waiting.load(Relaxed) || self.reply_waiting.load(Relaxed);
+        let waits = self.system_waiting.load(Relaxed)
+            || self.reply_waiting.load(Relaxed)
+            || self.collectives.has_outgoing();
         Ok(!waits && self.in_use()? == InUse::default())
     }
 }
