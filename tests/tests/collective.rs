@@ -136,7 +136,7 @@ impl UnderWay {
                 }
                 Kind::Xor { to: root, element } => {
                     let function = Box::new(move |left: &[u8], right: &mut [u8]| {
-                        assert!(left.len() == right.len() && left.len() % element == 0);
+                        assert!(left.len() == right.len() && left.len().is_multiple_of(element));
                         right
                             .iter_mut()
                             .zip(left)

@@ -551,7 +551,7 @@ impl<O: Operand> Machine<O> {
             let element = self
                 .operation(part.operation)
                 .map_or(1, |operation| operation.shape.element);
-            if offset % element != 0 || payload.len() % element != 0 {
+            if !offset.is_multiple_of(element) || !payload.len().is_multiple_of(element) {
                 return Err(unexpected(source, "data that ends within an element"));
             }
             self.reduce(part, offset, payload);

@@ -73,7 +73,7 @@ fn value(element: &[u8]) -> u8 {
 fn vector(seed: u64, shape: &Shape) -> Vec<u8> {
     let element = |place: usize| seed.wrapping_mul(31).wrapping_add(place as u64 * 7) as u8;
     match shape.kind {
-        Kind::Broadcast { .. } => (0..shape.count).map(|place| element(place)).collect(),
+        Kind::Broadcast { .. } => (0..shape.count).map(element).collect(),
         _ => (0..shape.count)
             .flat_map(|place| (0..shape.element as u32).map(move |at| (element(place), at)))
             .map(|(element, at)| byte_of(element, at))
@@ -421,8 +421,10 @@ fn memory(shape: &Shape) -> Memory {
     }
 }
 
-/// A peer that sends anything.
-fn anything(shape: Shape) -> impl Strategy<Value = (u8, Rank, u32, u32, u32, Vec<u8>)> {
+/// What a peer that sends anything sends: which message, source, part, signature, offset, payload.
+type Anything = (u8, Rank, u32, u32, u32, Vec<u8>);
+
+fn anything(shape: Shape) -> impl Strategy<Value = Anything> {
     let signature = prop_oneof![8 => Just(shape.signature(0)), 2 => Just(shape.signature(1)), 1 => any::<u32>()];
     let part = prop_oneof![8 => 0..6_u32, 1 => any::<u32>()];
     let offset = prop_oneof![8 => 0..40_u32, 1 => any::<u32>()];
@@ -430,7 +432,7 @@ fn anything(shape: Shape) -> impl Strategy<Value = (u8, Rank, u32, u32, u32, Vec
     (0..4_u8, 0..7_u32, part, signature, offset, payload)
 }
 
-fn hostile() -> impl Strategy<Value = (Shape, Vec<(u8, Rank, u32, u32, u32, Vec<u8>)>)> {
+fn hostile() -> impl Strategy<Value = (Shape, Vec<Anything>)> {
     shapes(5, 30).prop_flat_map(|(shape, _)| {
         // Any bytes are an element then.
         let shape = Shape {

@@ -20,9 +20,9 @@ impl Tree {
     }
 
     /// Counted from the root.
-    fn from_root(&self, rank: u32) -> u32 {
+    fn distance(&self, rank: u32) -> u32 {
         match rank.checked_sub(self.root) {
-            Some(distance) => distance,
+            Some(ahead) => ahead,
             None => self.size - (self.root - rank),
         }
     }
@@ -43,7 +43,7 @@ impl Tree {
 
     /// Who is nearer to the root; `None` for the root.
     pub(super) fn parent(&self, rank: u32) -> Option<u32> {
-        let v = self.from_root(rank);
+        let v = self.distance(rank);
         if v == 0 {
             return None;
         }
@@ -54,7 +54,7 @@ impl Tree {
 
     /// Those whose parent this rank is, the smallest subtree first.
     pub(super) fn children(&self, rank: u32) -> Vec<u32> {
-        let v = self.from_root(rank);
+        let v = self.distance(rank);
         let end = self.weight(v);
         let mut children = Vec::new();
         let mut weight = 1;
