@@ -30,7 +30,8 @@ struct Registered {
 }
 
 // SAFETY: the pointers in it are the client's: `cdata` and `name` are only given back to it, the function may be called
-// from any thread (GASNet's rule for handlers). Nobody knows an index that is assigned before the registration has returned, so no message is handled while it is written.
+// from any thread (GASNet's rule for handlers). Nobody knows an index that is assigned before the registration has
+// returned, so no message is handled while it is written.
 unsafe impl Send for Registered {}
 // SAFETY: as above.
 unsafe impl Sync for Registered {}
