@@ -110,7 +110,7 @@ macro_rules! programs {
 programs! {
     constants objects system handlers
     am_counts am_payload prepared prepared_counts
-    rma events barriers locks credits
+    rma events barriers collectives locks credits
     legacy_job legacy_am legacy_rma
     bad_codes
 }

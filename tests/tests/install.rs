@@ -455,25 +455,6 @@ fn a_moved_prefix_works_as_before() {
 }
 
 #[test]
-fn broadcasts_and_reductions_give_what_they_should() {
-    for (package, settings) in [
-        ("gasnet-smp-seq", &[][..]),
-        ("gasnet-smp-par", &[]),
-        ("gasnet-smp-seq", &[("CONDUIT_WINDOWS", "0")]),
-    ] {
-        let compiler = ["gcc", "-std=gnu99", "-O1"];
-        let program = built(Link::Static, package, &compiler, &source("collective.c"));
-        for ranks in ["1", "2", "5"] {
-            let mut job = program.by("gasnetrun_smp", &["-n", ranks], &[]);
-            for (name, value) in settings {
-                job = job.env(name, value);
-            }
-            says(job, ranks.parse().unwrap(), "all as expected");
-        }
-    }
-}
-
-#[test]
 fn another_mode_or_build_is_a_link_error() {
     let program = Program::new();
     let package = "gasnet-smp-seq";

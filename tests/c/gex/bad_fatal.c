@@ -56,6 +56,19 @@ static gex_AM_SrcDesc_t prepared(size_t most) {
   return gex_AM_PrepareRequestMedium(team, me, NULL, 1, most, NULL, 0, 0);
 }
 
+static uint64_t word[1];
+
+static void reduce(const void *left, void *right, size_t count, const void *cdata) {
+  (void)left;
+  (void)right;
+  (void)count;
+  (void)cdata;
+}
+
+/* Without a function. */
+#define REDUCE(type, width, operation) \
+  gex_Coll_ReduceToAllNB(team, word, word, type, width, 1, operation, NULL, NULL, 0)
+
 static void poll_prepared(void) {
   prepared(10);
   gasnet_AMPoll();
@@ -200,6 +213,16 @@ static void leaf_of_a_leaf(void) {
   CASE(client_for_segment, gex_Segment_QueryAddr((gex_Segment_t)(void *)client))                                 \
   CASE(team_of_barrier_null, gex_Coll_BarrierNB(GEX_TM_INVALID, 0))                                              \
   CASE(endpoint_for_team_of_barrier, gex_Coll_BarrierBlocking((gex_TM_t)(void *)ep, 0))                          \
+  CASE(team_of_broadcast_null, gex_Coll_BroadcastNB(GEX_TM_INVALID, 0, word, word, 4, 0))                          \
+  CASE(broadcast_from_no_rank, gex_Coll_BroadcastNB(team, 2, word, word, 4, 0))                                    \
+  CASE(broadcast_with_flags, gex_Coll_BroadcastNB(team, 0, word, word, 4, 1))                                      \
+  CASE(reduction_of_other_width, REDUCE(GEX_DT_I64, 4, GEX_OP_ADD))                                                \
+  CASE(reduction_of_no_type, REDUCE(0x80, 8, GEX_OP_ADD))                                                          \
+  CASE(reduction_by_no_operation, gex_Coll_ReduceToOneNB(team, 0, word, word, GEX_DT_I64, 8, 1, GEX_OP_SUB, NULL, NULL, 0)) \
+  CASE(bits_of_a_float, gex_Coll_ReduceToOneNB(team, 0, word, word, GEX_DT_FLT, 4, 1, GEX_OP_AND, NULL, NULL, 0))  \
+  CASE(reduction_by_no_function, REDUCE(GEX_DT_USER, 8, GEX_OP_USER))                                              \
+  CASE(own_type_known_operation, REDUCE(GEX_DT_USER, 8, GEX_OP_ADD))                                               \
+  CASE(elements_of_no_bytes, gex_Coll_ReduceToAllNB(team, word, word, GEX_DT_USER, 0, 1, GEX_OP_USER, reduce, NULL, 0)) \
   CASE(segment_of_no_rank, gex_EP_QueryBoundSegmentNB(team, 77, NULL, NULL, NULL, 0))                            \
   CASE(credits_of_no_rank, gasnet_send_credits(size))                                                            \
   CASE(stalls_of_no_rank, gasnet_credit_stalls(size))                                                            \

@@ -89,11 +89,12 @@ static void add_large(const void *left, void *right, size_t count, const void *c
 }
 
 static void user(void) {
+  const gex_Coll_ReduceFn_t add = add_large;
   static large_t value[3];
   size_t i, j;
   for (i = 0; i < 3; i++)
     for (j = 0; j < 10000; j++) value[i].numbers[j] = (uint32_t)(rank + i * j);
-  gex_Event_Wait(gex_Coll_ReduceToAllNB(team, value, value, GEX_DT_USER, sizeof(large_t), 3, GEX_OP_USER, add_large,
+  gex_Event_Wait(gex_Coll_ReduceToAllNB(team, value, value, GEX_DT_USER, sizeof(large_t), 3, GEX_OP_USER, add,
                                         (void *)&team, 0));
   for (i = 0; i < 3; i++)
     for (j = 0; j < 10000; j++)
