@@ -69,22 +69,38 @@ struct Table {
 #[repr(C, align(32))]
 #[derive(Clone, Copy)]
 struct TableEntry {
-    /// Its address at its owner.
+    /// Its address at its owner; [`NOWHERE`] where it is not mapped here.
     address: u64,
-    /// Its bytes; 0 where it is not mapped here.
+    /// Its bytes, at least [`LEAST`].
     length: u64,
     /// Added to an address there it is the address here.
     delta: u64,
     unused: u64,
 }
 
+/// Bytes of the smallest entry, `CONDUIT_GEX_LEAST_SEGMENT`: for fewer, the inline functions compare once only.
+const LEAST: u64 = 4096;
+
+/// An address that no process has, so far from all others that a range which begins at one of them does not lie within
+/// [`LEAST`] bytes of it.
+const NOWHERE: u64 = 1 << 63;
+
 impl TableEntry {
+    const UNMAPPED: Self = Self {
+        address: NOWHERE,
+        length: LEAST,
+        delta: 0,
+        unused: 0,
+    };
+
     fn new(segment: &Segment) -> Self {
         let window = segment.window.0.expose_provenance() as u64;
-        let mapped = window != 0;
+        if window == 0 || (segment.len as u64) < LEAST {
+            return Self::UNMAPPED;
+        }
         Self {
             address: segment.address,
-            length: if mapped { segment.len as u64 } else { 0 },
+            length: segment.len as u64,
             delta: window.wrapping_sub(segment.address),
             unused: 0,
         }

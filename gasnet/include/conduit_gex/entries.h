@@ -50,8 +50,11 @@ static const conduit_gex_config_t conduit_gex_config CONDUIT_GEX_USED = {
 
 /* ---- the job ---- */
 
-/* A rank's segment: its address at its owner, its bytes (0 where it is not mapped here), and what turns an address there
- * into one here. */
+/* No segment is smaller. */
+#define CONDUIT_GEX_LEAST_SEGMENT 4096U
+
+/* A rank's segment: its address at its owner (one that no range can have, where it is not mapped here), its bytes, and
+ * what turns an address there into one here. */
 typedef struct {
   uint64_t address;
   uint64_t length;

@@ -10,24 +10,30 @@
 extern "C" {
 #endif
 
-/* Where a range of a rank's segment is mapped here; NULL if it is not, or isn't in the segment. */
-CONDUIT_GEX_INLINE char *conduit_gex_mapped(gex_Rank_t rank_, const void *remote_, size_t bytes_) {
+/* Where a range of a rank's segment is mapped here. 0: it is not, or isn't in the segment. */
+CONDUIT_GEX_INLINE int conduit_gex_mapped(gex_Rank_t rank_, const void *remote_, size_t bytes_, char **here_) {
 #if CONDUIT_GEX_CHECKED
   /* The library checks more: whether a handler may do this, for one. */
   (void)rank_;
   (void)remote_;
   (void)bytes_;
+  (void)here_;
 #else
   const conduit_gex_table_t *const table_ = conduit_gex_job.table;
   if (CONDUIT_GEX_LIKELY(rank_ < table_->count)) {
     const conduit_gex_segment_t *const segment_ = &table_->segments[rank_];
     const uint64_t address_ = (uint64_t)(uintptr_t)remote_;
     const uint64_t offset_ = address_ - segment_->address;
-    if (CONDUIT_GEX_LIKELY(offset_ < segment_->length && bytes_ <= segment_->length - offset_))
-      return (char *)(uintptr_t)(address_ + segment_->delta);
+    const uint64_t length_ = segment_->length;
+    /* For a small constant the first comparison is none. */
+    const int small_ = __builtin_constant_p(bytes_) && bytes_ <= CONDUIT_GEX_LEAST_SEGMENT;
+    if (CONDUIT_GEX_LIKELY((small_ || bytes_ <= length_) && offset_ <= length_ - bytes_)) {
+      *here_ = (char *)(uintptr_t)(address_ + segment_->delta);
+      return 1;
+    }
   }
 #endif
-  return NULL;
+  return 0;
 }
 
 /* What was written before a put is seen by whoever sees the put; what is read after a get is not older than it. Where
@@ -39,8 +45,8 @@ CONDUIT_GEX_INLINE char *conduit_gex_mapped(gex_Rank_t rank_, const void *remote
 
 /* Copies to a mapped rank. 0: it is not one. */
 CONDUIT_GEX_INLINE int conduit_gex_put_here(gex_Rank_t rank_, void *remote_, const void *source_, size_t bytes_) {
-  char *const mapped_ = conduit_gex_mapped(rank_, remote_, bytes_);
-  if (!CONDUIT_GEX_LIKELY(mapped_)) return 0;
+  char *mapped_ = NULL;
+  if (!conduit_gex_mapped(rank_, remote_, bytes_, &mapped_)) return 0;
   CONDUIT_GEX_BEFORE_PUT();
   memcpy(mapped_, source_, bytes_);
   CONDUIT_GEX_AFTER_PUT();
@@ -49,8 +55,8 @@ CONDUIT_GEX_INLINE int conduit_gex_put_here(gex_Rank_t rank_, void *remote_, con
 
 /* Copies from a mapped rank. 0: it is not one. */
 CONDUIT_GEX_INLINE int conduit_gex_get_here(void *local_, gex_Rank_t rank_, const void *remote_, size_t bytes_) {
-  const char *const mapped_ = conduit_gex_mapped(rank_, remote_, bytes_);
-  if (!CONDUIT_GEX_LIKELY(mapped_)) return 0;
+  char *mapped_ = NULL;
+  if (!conduit_gex_mapped(rank_, remote_, bytes_, &mapped_)) return 0;
   CONDUIT_GEX_BEFORE_GET();
   memcpy(local_, mapped_, bytes_);
   CONDUIT_GEX_AFTER_GET();
