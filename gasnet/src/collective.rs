@@ -138,6 +138,16 @@ fn start<'a>(call: &str, team: *const c_void, flags: u32) -> &'a Job {
     job
 }
 
+/// Checks memory that an operation uses on this rank: anything of no bytes is none.
+fn memory(call: &str, name: &str, address: *const c_void, bytes: usize) {
+    if bytes > 0 && (address.is_null() || bytes > isize::MAX as usize) {
+        fatal(
+            call,
+            &format_args!("{name} is {bytes} bytes at {address:p}"),
+        );
+    }
+}
+
 /// Starts a broadcast: the data at `source` of the rank `root` comes to `result` of all ranks.
 ///
 /// # Safety
@@ -153,6 +163,10 @@ unsafe extern "C" fn gex_Coll_BroadcastNB(
 ) -> usize {
     const CALL: &str = "gex_Coll_BroadcastNB";
     let engine = start(CALL, team, flags).engine();
+    memory(CALL, "dst", result, bytes);
+    if root == engine.rank() {
+        memory(CALL, "src", source, bytes);
+    }
     // SAFETY: the caller's promise.
     let started =
         unsafe { engine.broadcast_nb(JOB_TEAM, root, result.cast(), source.cast(), bytes) };
@@ -180,6 +194,11 @@ unsafe extern "C" fn gex_Coll_ReduceToOneNB(
     const CALL: &str = "gex_Coll_ReduceToOneNB";
     let engine = start(CALL, team, flags).engine();
     let how = sure(CALL, reduction(dt, element, op, function, cdata));
+    let bytes = element.saturating_mul(count);
+    memory(CALL, "src", source, bytes);
+    if root == engine.rank() {
+        memory(CALL, "dst", result, bytes);
+    }
     let (result, source) = (result.cast(), source.cast());
     // SAFETY: the caller's promise.
     let started = unsafe { engine.reduce_nb(JOB_TEAM, Some(root), result, source, count, how) };
@@ -207,6 +226,9 @@ unsafe extern "C" fn gex_Coll_ReduceToAllNB(
     const CALL: &str = "gex_Coll_ReduceToAllNB";
     let engine = start(CALL, team, flags).engine();
     let how = sure(CALL, reduction(dt, element, op, function, cdata));
+    let bytes = element.saturating_mul(count);
+    memory(CALL, "src", source, bytes);
+    memory(CALL, "dst", result, bytes);
     let (result, source) = (result.cast(), source.cast());
     // SAFETY: the caller's promise.
     let started = unsafe { engine.reduce_nb(JOB_TEAM, None, result, source, count, how) };

@@ -223,6 +223,12 @@ static void leaf_of_a_leaf(void) {
   CASE(reduction_by_no_function, REDUCE(GEX_DT_USER, 8, GEX_OP_USER))                                              \
   CASE(own_type_known_operation, REDUCE(GEX_DT_USER, 8, GEX_OP_ADD))                                               \
   CASE(elements_of_no_bytes, gex_Coll_ReduceToAllNB(team, word, word, GEX_DT_USER, 0, 1, GEX_OP_USER, reduce, NULL, 0)) \
+  CASE(broadcast_of_null, gex_Coll_BroadcastNB(team, 0, NULL, NULL, 4, 0))                                       \
+  CASE(broadcast_of_wild_size, gex_Coll_BroadcastNB(team, 0, word, word, SIZE_MAX, 0))                           \
+  CASE(reduction_of_wild_count,                                                                                  \
+       gex_Coll_ReduceToAllNB(team, word, word, GEX_DT_I64, 8, SIZE_MAX / 4, GEX_OP_ADD, NULL, NULL, 0))         \
+  CASE(reduction_of_null,                                                                                        \
+       gex_Coll_ReduceToOneNB(team, 0, word, NULL, GEX_DT_I64, 8, 1, GEX_OP_ADD, NULL, NULL, 0))                 \
   CASE(segment_of_no_rank, gex_EP_QueryBoundSegmentNB(team, 77, NULL, NULL, NULL, 0))                            \
   CASE(credits_of_no_rank, gasnet_send_credits(size))                                                            \
   CASE(stalls_of_no_rank, gasnet_credit_stalls(size))                                                            \
