@@ -102,8 +102,8 @@ struct World {
     /// The operations that each rank has started.
     started: Vec<usize>,
     flying: Vec<Flying>,
-    /// Messages that a rank is sending.
-    sending: Vec<Option<Outgoing>>,
+    /// The message that a rank is sending, and whether it is on its way.
+    sending: Vec<Option<(Outgoing, bool)>>,
     /// Results by rank and operation.
     results: Vec<Vec<Option<Vec<u8>>>>,
     operations: Vec<(Shape, bool)>,
@@ -196,13 +196,16 @@ impl World {
         self.most_early = (self.most_early.0.max(records), self.most_early.1.max(bytes));
     }
 
-    /// A rank takes its next message, or the one that it is sending goes out or finds no room.
+    /// A rank takes its next message; then that goes out or finds no room; then the machine is told. Answers to it may come
+    /// between the last two.
     fn send(&mut self, rank: usize, goes: bool) -> Result<(), Violation> {
-        let Some(outgoing) = self.sending[rank].take() else {
-            self.sending[rank] = self.ranks[rank].outgoing();
+        let Some((outgoing, posted)) = self.sending[rank].take() else {
+            self.sending[rank] = self.ranks[rank]
+                .outgoing()
+                .map(|outgoing| (outgoing, false));
             return Ok(());
         };
-        if goes {
+        if goes && !posted {
             let message = match outgoing.data {
                 None => Message::Ready,
                 Some((offset, length)) => {
@@ -222,8 +225,19 @@ impl World {
                 signature: outgoing.signature,
                 message,
             });
+            self.sending[rank] = Some((outgoing, true));
+            return Ok(());
         }
-        self.ranks[rank].sent(outgoing, goes)?;
+        if posted {
+            // A network may still read them.
+            let length = outgoing.data.map_or(0, |(_, length)| length);
+            assert_eq!(
+                self.ranks[rank].payload(&outgoing).len(),
+                length,
+                "the part is over already"
+            );
+        }
+        self.ranks[rank].sent(outgoing, posted)?;
         self.look(rank);
         Ok(())
     }
