@@ -112,7 +112,21 @@ programs! {
     am_counts am_payload prepared prepared_counts
     rma events barriers collectives locks credits
     legacy_job legacy_am legacy_rma
-    bad_codes
+    bad_codes everything
+}
+
+/// Memory that a peer doesn't have is no corruption there, but the end of the job.
+#[test]
+fn everything_has_an_end() {
+    let program = built(prefix(), PACKAGES[0], &C99, "everything");
+    let finished = ran(job(&program, 2, &["wild"]));
+    assert_eq!(finished.code, Some(1), "{finished:#?}");
+    let told = "gex_RMA_PutBlocking on rank 0";
+    assert!(finished.stderr.contains(told), "{finished:#?}");
+    assert!(
+        finished.stderr.contains("address 0x10 of rank 1"),
+        "{finished:#?}"
+    );
 }
 
 /// Programs that other tests run, each in its own way.

@@ -214,8 +214,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return Ok(());
         }
         // SAFETY: the caller's promise.
-        unsafe { self.ni.memory_write(target, address as u64, source, len)? };
-        Ok(())
+        let written = unsafe { self.ni.memory_write(target, address as u64, source, len) };
+        written.map_err(|reason| no_memory(target, address, len, reason))
     }
 
     /// The opposite of [`Engine::store_anywhere`].
@@ -236,11 +236,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return Ok(());
         }
         // SAFETY: the caller's promise.
-        unsafe {
+        let read = unsafe {
             self.ni
-                .memory_read(destination, target, address as u64, len)?
+                .memory_read(destination, target, address as u64, len)
         };
-        Ok(())
+        read.map_err(|reason| no_memory(target, address, len, reason))
     }
 
     /// Takes part in the others' attach without one of its own: all of them fail.
@@ -340,6 +340,19 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 rank: self.rank,
             }),
         }
+    }
+}
+
+fn no_memory(rank: Rank, address: usize, length: usize, reason: NiError) -> Error {
+    let reason = match reason {
+        NiError::System { reason, .. } => reason,
+        other => other.to_string(),
+    };
+    Error::NoMemory {
+        rank,
+        address,
+        length,
+        reason,
     }
 }
 

@@ -43,6 +43,18 @@ pub enum Error {
         /// The target's segment, bytes.
         segment: usize,
     },
+    /// A range of memory that the target doesn't have, where segments are everything.
+    #[error("{length} bytes at address {address:#x} of rank {rank}: {reason}")]
+    NoMemory {
+        /// The target.
+        rank: Rank,
+        /// Address given.
+        address: usize,
+        /// Length given, bytes.
+        length: usize,
+        /// The system's words.
+        reason: String,
+    },
     /// An atomic's address is not a multiple of its size.
     #[error("{operation}: offset {offset} on rank {rank} is not a multiple of {size}")]
     Misaligned {

@@ -70,10 +70,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         limits::MAX_LONG
     }
 
-    /// Most bytes of a long reply to `target`: a reply may not wait, so where the requester is not mapped its data has
-    /// to fit the message.
+    /// Most bytes of a long reply to `target`: a reply may not wait, so where the requester's memory can't be written to at
+    /// once its data has to fit the message.
     pub fn max_long_reply(&self, target: Rank) -> usize {
-        if target < self.size && self.is_mapped(self.ni.reach(target)) {
+        let everything = self.segments.get().is_some_and(|all| all.everything);
+        if everything || target < self.size && self.is_mapped(self.ni.reach(target)) {
             limits::MAX_LONG
         } else {
             limits::max_packed_long(self.chunk, MAX_ARGS)

@@ -99,10 +99,7 @@ impl<M: Mode> Shm<M> {
                     if error.kind() == io::ErrorKind::Interrupted {
                         continue;
                     }
-                    let reason = format!(
-                        "{} bytes at address {address:#x} of rank {target}: {error}",
-                        len
-                    );
+                    let reason = error.to_string();
                     return Err(NiError::System {
                         operation,
                         rank: self.rank,
@@ -113,5 +110,47 @@ impl<M: Mode> Shm<M> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conduit_core::ni::Ni;
+    use conduit_core::threads::Seq;
+
+    use super::super::{ShmConfig, in_process};
+    use super::*;
+
+    fn world() -> Vec<Shm<Seq>> {
+        in_process(2, &ShmConfig::default()).unwrap()
+    }
+
+    #[test]
+    fn memory_outside_of_regions_is_written_and_read() {
+        let world = world();
+        let mut theirs = vec![0u8; 100_000];
+        let ours: Vec<u8> = (0..100_000u32).map(|byte| (byte % 251) as u8).collect();
+        let address = theirs.as_mut_ptr().expose_provenance() as u64;
+        // SAFETY: valid for as many bytes; so below.
+        unsafe { world[0].memory_write(1, address, ours.as_ptr(), ours.len()) }.unwrap();
+        assert_eq!(theirs, ours);
+        let mut back = vec![0u8; 100_000];
+        // SAFETY: as above.
+        unsafe { world[0].memory_read(back.as_mut_ptr(), 1, address, back.len()) }.unwrap();
+        assert_eq!(back, ours);
+        // SAFETY: no bytes.
+        unsafe { world[0].memory_write(1, 16, ours.as_ptr(), 0) }.unwrap();
+    }
+
+    #[test]
+    fn memory_that_is_not_there_is_an_error() {
+        let world = world();
+        let byte = 1u8;
+        // SAFETY: valid for one byte.
+        let wrong = unsafe { world[0].memory_write(1, 16, &raw const byte, 1) };
+        assert!(matches!(wrong, Err(NiError::System { rank: 0, .. })));
+        // SAFETY: as above.
+        let nobody = unsafe { world[0].memory_write(2, 16, &raw const byte, 1) };
+        assert!(matches!(nobody, Err(NiError::NoSuchRank { rank: 2, .. })));
     }
 }

@@ -1,0 +1,147 @@
+/* A segment of everything: puts, gets and longs to memory of a peer that nobody has attached. */
+#define GASNET_SEGMENT_EVERYTHING 1
+#include <gasnetex.h>
+#include <stdlib.h>
+
+#include "check.h"
+
+enum { TELL = GEX_AM_INDEX_BASE, FILL, FILLED, MOST_RANKS = 64, SMALL = 100, LARGE = 300000 };
+
+static gex_TM_t team;
+static gex_Rank_t me, size;
+/* What is put to, got from and sent to: static, not part of any segment. */
+static unsigned char area[LARGE];
+static unsigned char copy[LARGE], back[LARGE];
+/* Each rank's area, at that rank. */
+static unsigned char *volatile areas[MOST_RANKS];
+static volatile unsigned int told, filled, answered;
+
+static void *address(gex_AM_Arg_t high, gex_AM_Arg_t low) {
+  return (void *)(((uintptr_t)(uint32_t)high << 32) | (uintptr_t)(uint32_t)low);
+}
+
+static gex_Rank_t source(gex_Token_t token) {
+  gex_Token_Info_t info;
+  CHECK(gex_Token_Info(token, &info, GEX_TI_SRCRANK) & GEX_TI_SRCRANK);
+  return info.gex_srcrank;
+}
+
+static void tell(gex_Token_t token, gex_AM_Arg_t high, gex_AM_Arg_t low) {
+  areas[source(token)] = (unsigned char *)address(high, low);
+  ++told;
+}
+
+/* A long has come; the same bytes go back as a long to memory of the sender. */
+static void fill_handler(gex_Token_t token, void *at, size_t bytes, gex_AM_Arg_t high, gex_AM_Arg_t low) {
+  CHECK(at == area);
+  CHECK(gex_AM_ReplyLong1(token, FILLED, at, bytes, address(high, low), GEX_EVENT_NOW, 0, (gex_AM_Arg_t)bytes) == 0);
+  ++filled;
+}
+
+static void filled_handler(gex_Token_t token, void *at, size_t bytes, gex_AM_Arg_t length) {
+  (void)token;
+  CHECK(at == back);
+  CHECK_EQ(bytes, (size_t)length);
+  ++answered;
+}
+
+static void barrier(void) { gex_Event_Wait(gex_Coll_BarrierNB(team, 0)); }
+
+/* Puts, gets and longs of that many bytes, from the left neighbour's and to the right neighbour's. */
+static void exchange(size_t bytes, unsigned int message) {
+  const gex_Rank_t right = (me + 1) % size, left = (me + size - 1) % size;
+  unsigned char *const there = areas[right];
+  const uintptr_t home = (uintptr_t)back;
+  const unsigned int before = answered;
+  gex_Event_t done = GEX_EVENT_INVALID;
+
+  fill(copy, bytes, message + me);
+  CHECK_EQ(gex_RMA_PutBlocking(team, right, there, copy, bytes, 0), 0);
+  barrier();
+  check_filled(area, bytes, message + left);
+  memset(back, 0, bytes);
+  CHECK_EQ(gex_RMA_GetBlocking(team, back, right, there, bytes, 0), 0);
+  check_filled(back, bytes, message + me);
+  barrier();
+
+  fill(copy, bytes, message + 50 + me);
+  gex_Event_Wait(gex_RMA_PutNB(team, right, there, copy, bytes, &done, 0));
+  CHECK_EQ(gex_RMA_PutNBI(team, right, there, copy, bytes, GEX_EVENT_DEFER, 0), 0);
+  gex_NBI_Wait(GEX_EC_ALL, 0);
+  memset(back, 0, bytes);
+  gex_Event_Wait(gex_RMA_GetNB(team, back, right, there, bytes, 0));
+  check_filled(back, bytes, message + 50 + me);
+  barrier();
+  check_filled(area, bytes, message + 50 + left);
+  barrier();
+
+  fill(copy, bytes, message + 100 + me);
+  memset(back, 0, bytes);
+  CHECK_EQ(gex_AM_RequestLong2(team, right, FILL, copy, bytes, there, GEX_EVENT_NOW, 0,
+                               (gex_AM_Arg_t)(uint32_t)(home >> 32), (gex_AM_Arg_t)(uint32_t)home), 0);
+  GASNET_BLOCKUNTIL(answered != before);
+  check_filled(back, bytes, message + 100 + me);
+  barrier();
+  check_filled(area, bytes, message + 100 + left);
+  barrier();
+}
+
+static void values(void) {
+  const gex_Rank_t right = (me + 1) % size, left = (me + size - 1) % size;
+  uint64_t got = 0;
+  CHECK_EQ(gex_RMA_PutBlockingVal(team, right, areas[right], 0x1234567890ULL + me, 8, 0), 0);
+  barrier();
+  memcpy(&got, area, sizeof got);
+  CHECK_EQ(got, 0x1234567890ULL + left);
+  CHECK_EQ(gex_RMA_GetBlockingVal(team, right, areas[right], 8, 0), 0x1234567890ULL + me);
+  barrier();
+}
+
+int main(int argc, char **argv) {
+  gex_Client_t client;
+  gex_EP_t ep;
+  gex_AM_Entry_t handlers[] = {
+    {TELL, (gex_AM_Fn_t)tell, GEX_FLAG_AM_REQUEST | GEX_FLAG_AM_SHORT, 2, NULL, "tell"},
+    {FILL, (gex_AM_Fn_t)fill_handler, GEX_FLAG_AM_REQUEST | GEX_FLAG_AM_LONG, 2, NULL, "fill"},
+    {FILLED, (gex_AM_Fn_t)filled_handler, GEX_FLAG_AM_REPLY | GEX_FLAG_AM_LONG, 1, NULL, "filled"},
+  };
+  const uintptr_t here = (uintptr_t)area;
+  gex_Rank_t rank, mine = 0, count = 0;
+  gex_RankInfo_t *neighbours = NULL;
+  void *owner = area, *local = area;
+  uintptr_t bytes = 0;
+
+  CHECK_EQ(gex_Client_Init(&client, &ep, &team, "TEST", &argc, &argv, 0), GASNET_OK);
+  me = gex_TM_QueryRank(team);
+  size = gex_TM_QuerySize(team);
+  check_rank = (int)me;
+  CHECK(size <= MOST_RANKS);
+  CHECK_EQ(gex_EP_RegisterHandlers(ep, handlers, sizeof handlers / sizeof handlers[0]), GASNET_OK);
+  barrier();
+
+  /* All of a rank's memory, and none of it mapped here. */
+  CHECK_EQ(gasnet_getMaxLocalSegmentSize(), UINTPTR_MAX);
+  gex_Event_Wait(gex_EP_QueryBoundSegmentNB(team, me, &owner, &local, &bytes, 0));
+  CHECK(owner == NULL);
+  CHECK(local == NULL);
+  CHECK_EQ(bytes, UINTPTR_MAX);
+  gex_System_QueryNbrhdInfo(&neighbours, &count, &mine);
+  CHECK_EQ(count, 1);
+  CHECK_EQ(neighbours[mine].gex_jobrank, me);
+
+  for (rank = 0; rank < size; ++rank)
+    CHECK_EQ(gex_AM_RequestShort2(team, rank, TELL, 0, (gex_AM_Arg_t)(uint32_t)(here >> 32),
+                                  (gex_AM_Arg_t)(uint32_t)here), 0);
+  GASNET_BLOCKUNTIL(told == size);
+  barrier();
+
+  exchange(SMALL, 1);
+  exchange(LARGE, 2);
+  values();
+  /* An address that the peer doesn't have ends the job: with an argument, so that the test can see it. */
+  if (argc > 1 && me == 0) (void)gex_RMA_PutBlocking(team, size - 1, (void *)(uintptr_t)16, copy, 8, 0);
+  barrier();
+  CHECK_EQ(filled, 2);
+  barrier();
+  gasnet_exit(0);
+}
