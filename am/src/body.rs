@@ -129,19 +129,48 @@ impl Layout {
         body: &'a [u8],
         single: &'a mut u32,
     ) -> Result<(&'a [u32], &'a [u8]), HeaderError> {
-        if body.len() < self.needed {
+        self.check(body.len())?;
+        *single = arg0;
+        Ok((self.args(body, single)?, self.payload(body)))
+    }
+
+    /// Whether a body of `length` bytes is long enough.
+    ///
+    /// # Errors
+    /// When it ends before the payload would start (a short's: before the arguments end).
+    #[inline]
+    pub const fn check(&self, length: usize) -> Result<(), HeaderError> {
+        if length < self.needed {
             return Err(HeaderError::BodyTooShort {
-                length: body.len(),
+                length,
                 needed: self.needed,
             });
         }
-        let args = if self.nargs > 1 {
-            <[u32]>::ref_from_bytes(&body[..self.args]).map_err(|_| HeaderError::Misaligned)?
+        Ok(())
+    }
+
+    /// The arguments of a body that has been found long enough ([`check`](Layout::check)). `single` is the argument where
+    /// there is one only.
+    ///
+    /// # Errors
+    /// When the body isn't aligned to 4.
+    ///
+    /// # Panics
+    /// When the body is too short for the arguments.
+    #[inline(always)]
+    pub fn args<'a>(&self, body: &'a [u8], single: &'a u32) -> Result<&'a [u32], HeaderError> {
+        if self.nargs > 1 {
+            <[u32]>::ref_from_bytes(&body[..self.args]).map_err(|_| HeaderError::Misaligned)
         } else {
-            *single = arg0;
-            &std::slice::from_ref(single)[..self.nargs]
-        };
-        Ok((args, body.get(self.payload..).unwrap_or(&[])))
+            Ok(&std::slice::from_ref(single)[..self.nargs])
+        }
+    }
+
+    /// The payload of such a body.
+    #[inline(always)]
+    #[must_use]
+    pub fn payload<'a>(&self, body: &'a [u8]) -> &'a [u8] {
+        body.get(self.payload..).unwrap_or(&[])
     }
 }
 

@@ -22,16 +22,26 @@ pub trait FlowControl {
     /// When `peer` is not a rank of the job.
     fn take(&mut self, peer: u32, credits: u8) -> Result<CreditByte, Short>;
 
-    /// Sender: [`take`](FlowControl::take) in the common case, by fewer steps: at least these credits are at hand,
-    /// [nothing is stale](FlowControl::is_stale), and the byte is [plain](CreditByte::is_plain). `None` says nothing, and
-    /// changes nothing.
+    /// Sender: how many credits are *ready* to be taken for requests to `peer` without asking for each:
+    /// [`take`](FlowControl::take) would give each request a [plain](CreditByte::is_plain) byte, and
+    /// [nothing is stale](FlowControl::is_stale). They stay ready until anything but [`take_ready`](FlowControl::take_ready)
+    /// is called. 0 says nothing.
     ///
     /// # Panics
     /// As [`take`](FlowControl::take).
     #[inline]
-    fn take_quickly(&mut self, peer: u32, credits: u8) -> Option<CreditByte> {
-        let _ = (peer, credits);
-        None
+    fn ready(&self, peer: u32) -> u32 {
+        let _ = peer;
+        0
+    }
+
+    /// Sender: `credits` that were [ready](FlowControl::ready) have been taken, for one request or for many.
+    ///
+    /// # Panics
+    /// As [`take`](FlowControl::take).
+    #[inline]
+    fn take_ready(&mut self, peer: u32, credits: u32) {
+        debug_assert_eq!(credits, 0, "none are ever ready for rank {peer}");
     }
 
     /// Receiver: a request from `peer` carried `byte`; gives the byte that goes back with its reply. To be called once

@@ -69,9 +69,14 @@ impl<B: Bank> FlowControl for Policy<B> {
         each!(self, flow => flow.take(peer, credits))
     }
 
-    #[inline(always)]
-    fn take_quickly(&mut self, peer: u32, credits: u8) -> Option<CreditByte> {
-        each!(self, flow => flow.take_quickly(peer, credits))
+    #[inline]
+    fn ready(&self, peer: u32) -> u32 {
+        each!(self, flow => flow.ready(peer))
+    }
+
+    #[inline]
+    fn take_ready(&mut self, peer: u32, credits: u32) {
+        each!(self, flow => flow.take_ready(peer, credits))
     }
 
     #[inline]

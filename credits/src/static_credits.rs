@@ -100,14 +100,19 @@ impl<S: Store<Value = Loan>> FlowControl for Static<S> {
     }
 
     #[inline]
-    fn take_quickly(&mut self, peer: u32, credits: u8) -> Option<CreditByte> {
-        let peer = self.peers.get_mut(self.part.place(peer));
-        let in_use = u32::from(peer.in_use) + u32::from(credits);
-        let quick = in_use <= u32::from(self.loan) && peer.need == 0;
-        if quick {
-            peer.in_use = in_use as u16;
+    fn ready(&self, peer: u32) -> u32 {
+        let peer = self.peer(peer);
+        match peer.need {
+            0 => u32::from(self.loan - peer.in_use),
+            _ => 0,
         }
-        quick.then(|| CreditByte::new(false, 0, credits))
+    }
+
+    #[inline]
+    fn take_ready(&mut self, peer: u32, credits: u32) {
+        debug_assert!(credits <= self.ready(peer));
+        // Fits: at most the loan.
+        self.peers.get_mut(self.part.place(peer)).in_use += credits as u16;
     }
 
     #[inline]

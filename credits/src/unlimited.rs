@@ -2,16 +2,25 @@
 
 use crate::{CreditByte, FlowControl, Short, System, Violation};
 
-/// Flow control switched off (`GASNET_PORTAL_FLOW_CONTROL=0`): every request may go, bytes are zero, and a receiver that
+/// Flow control switched off (`GASNET_PORTAL_FLOW_CONTROL=0`): every request may go, bytes say what it costs, to no effect, and a receiver that
 /// gets too many requests at once loses them in its catch basin, which ends the job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unlimited;
 
 impl FlowControl for Unlimited {
     #[inline]
-    fn take(&mut self, _peer: u32, _credits: u8) -> Result<CreditByte, Short> {
-        Ok(CreditByte::default())
+    fn take(&mut self, _peer: u32, credits: u8) -> Result<CreditByte, Short> {
+        Ok(CreditByte::new(false, 0, credits))
     }
+
+    /// As many as there are numbers.
+    #[inline]
+    fn ready(&self, _peer: u32) -> u32 {
+        u32::MAX
+    }
+
+    #[inline]
+    fn take_ready(&mut self, _peer: u32, _credits: u32) {}
 
     #[inline]
     fn grant(&mut self, _peer: u32, _byte: CreditByte) -> CreditByte {

@@ -9,7 +9,7 @@ use am::{Body, Category, DataHeader, Flags, Header, HeaderError, Long, MAX_ARGS}
 use credits::{CreditByte, Violation};
 
 use super::hand::Hand;
-use super::poll::Inbox;
+use super::requests::Inbox;
 use super::{Engine, Error, Result};
 use crate::ni::{Ni, PutEvent, Rank};
 use crate::threads::Mode;
@@ -122,7 +122,7 @@ pub(super) mod context {
 
 /// Dropped only by a handler's panic, which ends the job: nobody may run the same message again, and threads that wait
 /// for what it should have brought must hear of it.
-struct Panicking<'a, N: Ni, M: Mode>(&'a Engine<N, M>, u8);
+pub(super) struct Panicking<'a, N: Ni, M: Mode>(&'a Engine<N, M>, u8);
 
 impl<N: Ni, M: Mode> Drop for Panicking<'_, N, M> {
     #[cold]
@@ -415,8 +415,28 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         payload: Payload<'_>,
         hand: Option<&Hand>,
     ) {
+        let panicking = self.panicking(id);
+        self.call_within(&**handler, token, args, payload, hand);
+        std::mem::forget(panicking);
+    }
+
+    /// To be forgotten after calls of this handler that have not panicked.
+    #[inline(always)]
+    pub(super) fn panicking(&self, id: u8) -> Panicking<'_, N, M> {
+        Panicking(self, id)
+    }
+
+    /// Runs a handler, within the life of a [`Panicking`].
+    #[inline(always)]
+    pub(super) fn call_within(
+        &self,
+        handler: &(dyn Fn(&Call<'_, N, M>) + Send + Sync),
+        token: &am::Token,
+        args: &[u32],
+        payload: Payload<'_>,
+        hand: Option<&Hand>,
+    ) {
         let _entered = cfg!(debug_assertions).then(|| context::Entered::new(token.context()));
-        let panicking = Panicking(self, id);
         handler(&Call {
             engine: self,
             token,
@@ -424,7 +444,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             args,
             payload,
         });
-        std::mem::forget(panicking);
     }
 
     /// A message in a reply buffer or in the chunk of its request.

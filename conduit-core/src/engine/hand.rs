@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use super::reply::Deferred;
 
-/// Requests that one look at the queue may bring: for each, what its reply needs is in hand.
+/// Replies that can be sent before the hand has to be filled again.
 pub(crate) const MOST_IN_HAND: u32 = 8;
 
 /// What handlers' replies may use: taken before the requests are looked at, so that a reply never has to wait.
@@ -16,7 +16,7 @@ pub(crate) struct Hand {
     chunks: [Cell<u32>; MOST_IN_HAND as usize],
     pub(super) count: Cell<u32>,
     pub(super) tickets: Cell<u32>,
-    /// Replies that the network would not take yet; at most one for each request of a look.
+    /// Replies that the network would not take yet.
     pub(super) deferred: RefCell<Vec<Deferred>>,
 }
 
@@ -26,6 +26,12 @@ impl Hand {
             deferred: RefCell::new(Vec::with_capacity(MOST_IN_HAND as usize)),
             ..Self::default()
         }
+    }
+
+    /// For how many replies there is what they need.
+    #[inline]
+    pub(crate) fn replies(&self) -> u32 {
+        self.count.get().min(self.tickets.get())
     }
 
     /// A chunk for a reply.

@@ -3,12 +3,13 @@
 //! | file | subject |
 //! |---|---|
 //! | `start`, `attach` | memory, queues and lists of a rank; its segment |
-//! | `poll`, `hand`, `polling` | poll order and limits, what each event means; what replies need; who is polling |
+//! | `poll`, `requests`, `polling` | poll order and limits, completions and replies; requests; who is polling |
 //! | `waiting` | spin, yield, sleep |
 //! | `rma`, `transfer`, `handle` | puts and gets: to mapped memory, and by messages; waiting for them |
 //! | `implicit` | implicit handles and access regions, per thread |
 //! | `atomic` | remote atomics |
-//! | `request`, `request_long`, `reply`, `deliver`, `plain`, `prepared` | active messages |
+//! | `request`, `request_plain`, `request_long`, `prepared` | requests on their way out |
+//! | `deliver`, `plain`, `reply`, `hand` | messages that have come, to their handlers; replies and what they need |
 //! | `credit_statistics` | the file that tells where the credits are |
 //! | `flow` | credits, the budget of outstanding requests, coalesced returns |
 //! | `barriers`, `collective` | barriers; broadcasts and reductions |
@@ -39,6 +40,8 @@ mod prepared;
 mod reply;
 mod request;
 mod request_long;
+mod request_plain;
+mod requests;
 mod resources;
 mod rma;
 mod start;
@@ -70,7 +73,7 @@ use attach::Segments;
 use credits::FlowControl;
 use flow::Flow;
 use operations::{OpId, Operations};
-use poll::AmSide;
+use requests::AmSide;
 use resources::{ChunkPool, Tickets};
 use start::Control;
 
@@ -120,6 +123,8 @@ pub struct Engine<N: Ni, M: Mode> {
     req_md: MdId,
     rpl_md: MdId,
     control: Control,
+    /// Whether all peers are mapped, so that shorts need not look at how each is reached.
+    all_mapped: bool,
     /// First byte of the ReqSB chunks; the RplSB chunks follow.
     chunks: crate::ni::Region,
     req_sb: M::Lock<ChunkPool>,

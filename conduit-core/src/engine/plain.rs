@@ -9,17 +9,19 @@ use credits::{CreditByte, MAX_CREDITS};
 
 use super::Engine;
 use super::deliver::{Arrived, Bad, Handler, Payload};
+use super::flow::Returned;
 use super::hand::Hand;
-use super::poll::Inbox;
-use crate::ni::{Capabilities, Ni, Rank};
+use super::requests::Inbox;
+use crate::ni::{Capabilities, Common, Ni, Puts, Rank};
 use crate::threads::Mode;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Flags of the two kinds of plain requests.
 const SHORT: Flags = Flags::SHORT.union(Flags::REQUEST).union(Flags::NO_CHUNK);
 const MEDIUM: Flags = Flags::MEDIUM.union(Flags::REQUEST).union(Flags::NO_CHUNK);
 
 /// What is known of plain requests with these match bits: they have been decoded and checked.
-struct Known<N: Ni, M: Mode> {
+pub(super) struct Known<N: Ni, M: Mode> {
     match_bits: u64,
     layout: Layout,
     medium: bool,
@@ -44,6 +46,14 @@ impl<N: Ni, M: Mode> Recent<N, M> {
             unknown: 0,
         }
     }
+
+    /// What is known of requests with these match bits.
+    #[inline(always)]
+    pub(super) fn known(&self, match_bits: u64) -> Option<&Known<N, M>> {
+        self.known
+            .as_ref()
+            .filter(|known| known.match_bits == match_bits)
+    }
 }
 
 impl<N: Ni, M: Mode> std::fmt::Debug for Recent<N, M> {
@@ -56,73 +66,95 @@ impl<N: Ni, M: Mode> std::fmt::Debug for Recent<N, M> {
 #[derive(Debug, Default)]
 pub(super) struct Counted {
     source: Rank,
-    requests: u32,
-    credits: u32,
+    ended: Returned,
 }
 
 impl Counted {
-    /// Counts a request; false: it is not from the same peer as those before, or the first.
-    #[inline(always)]
-    fn count(&mut self, source: Rank, credits: u8) -> bool {
-        let same = self.requests > 0 && self.source == source;
-        if same {
-            self.requests += 1;
-            self.credits += u32::from(credits);
-        }
-        same
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.ended == Returned::default()
     }
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// A message in a request buffer.
+    /// Requests that are known: all that follows from what they have in common is found out before the first. False: none
+    /// is taken, they have to go the general way.
     #[inline(always)]
-    pub(super) fn on_request(
+    pub(super) fn run_known<P: Puts>(
         &self,
-        message: Arrived<'_>,
-        recent: &mut Recent<N, M>,
+        known: &Known<N, M>,
+        puts: &mut P,
+        inbox: &mut Inbox,
+        hand: &Hand,
+    ) -> bool {
+        let Common { source, length, .. } = puts.common();
+        let reach = self.ni.reach(source);
+        if known.layout.check(length).is_err() || !reach.capabilities.contains(Capabilities::WINDOW)
+        {
+            return false;
+        }
+        self.count_for(source, inbox, hand);
+        // One for a request's own reply, one for the reply that those counted may get.
+        if hand.replies() < 2 {
+            return false;
+        }
+        match known.medium {
+            true => self.run_alike::<P, true>(known, puts, inbox, hand),
+            false => self.run_alike::<P, false>(known, puts, inbox, hand),
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn run_alike<P: Puts, const MEDIUM: bool>(
+        &self,
+        known: &Known<N, M>,
+        puts: &mut P,
         inbox: &mut Inbox,
         hand: &Hand,
     ) {
-        match &recent.known {
-            Some(known) if known.match_bits == message.match_bits => {
-                self.run_known(known, message, inbox, hand);
+        let Common { source, .. } = puts.common();
+        let mut token = am::Token {
+            source,
+            ..known.token.clone()
+        };
+        let (handler, layout) = (&*known.handler, known.layout);
+        let mut ended = Returned::default();
+        let panicking = self.panicking(known.id);
+        while let Some(put) = puts.next() {
+            let single = Header::arg0_in(put.hdr_data);
+            let args = match layout.args(put.data, &single) {
+                Ok(args) => args,
+                Err(error) => {
+                    self.bad(source, error.into());
+                    break;
+                }
+            };
+            let payload = match MEDIUM {
+                true => Payload::Medium(layout.payload(put.data)),
+                false => Payload::None,
+            };
+            token.credit = Header::credit_in(put.hdr_data);
+            token.replied.set(false);
+            self.call_within(handler, &token, args, payload, Some(hand));
+            let byte = CreditByte::from_bits(token.credit);
+            if byte.is_plain() && !token.replied.get() {
+                ended = ended.add(1, byte.credits().into());
+                continue;
             }
-            _ => self.on_unknown_request(message, recent, inbox, hand),
+            if !token.replied.get() {
+                self.end_request_singly(source, byte, token.flags, token.chunk, inbox, hand);
+            }
+            if hand.replies() < 2 || self.reply_waiting.load(Relaxed) {
+                break;
+            }
         }
-    }
-
-    #[inline(always)]
-    fn run_known(&self, known: &Known<N, M>, message: Arrived<'_>, inbox: &mut Inbox, hand: &Hand) {
-        let Arrived {
-            source,
-            hdr_data,
-            data,
-            ..
-        } = message;
-        let (arg0, credit) = (Header::arg0_in(hdr_data), Header::credit_in(hdr_data));
-        let mut single = 0;
-        let (args, rest) = match known.layout.read(arg0, data, &mut single) {
-            Ok(parts) => parts,
-            Err(error) => return self.bad(source, error.into()),
-        };
-        let payload = match known.medium {
-            true => Payload::Medium(rest),
-            false => Payload::None,
-        };
-        let token = am::Token {
-            source,
-            credit,
-            replied: false.into(),
-            ..known.token
-        };
-        self.call(&known.handler, known.id, &token, args, payload, Some(hand));
-        if !token.replied.get() {
-            self.end_request(&token, inbox, hand);
-        }
+        std::mem::forget(panicking);
+        inbox.counted.ended = inbox.counted.ended.and(ended);
     }
 
     #[inline(never)]
-    fn on_unknown_request(
+    pub(super) fn on_unknown_request(
         &self,
         message: Arrived<'_>,
         recent: &mut Recent<N, M>,
@@ -160,18 +192,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// What a request is owed whose handler has sent no reply.
-    #[inline(always)]
+    #[inline]
     pub(super) fn end_request(&self, token: &am::Token, inbox: &mut Inbox, hand: &Hand) {
         let byte = CreditByte::from_bits(token.credit);
-        let counted = byte.is_plain()
-            && token.flags.contains(Flags::NO_CHUNK)
-            && inbox.counted.count(token.source, byte.credits());
-        if !counted {
-            self.end_request_singly(token.source, byte, token.flags, token.chunk, inbox, hand);
-        }
+        self.end_request_singly(token.source, byte, token.flags, token.chunk, inbox, hand);
     }
 
-    /// The same where it isn't counted as the one before.
     #[inline(never)]
     fn end_request_singly(
         &self,
@@ -186,42 +212,47 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let mapped =
             flags.contains(Flags::NO_CHUNK) && reach.capabilities.contains(Capabilities::WINDOW);
         if mapped && byte.is_plain() {
-            self.grant_counted(inbox, hand);
-            inbox.counted = Counted {
-                source,
-                requests: 1,
-                credits: byte.credits().into(),
-            };
+            self.count_for(source, inbox, hand);
+            inbox.counted.ended = inbox.counted.ended.add(1, byte.credits().into());
             return;
         }
         let back = self.grant(source, byte.bits());
         if mapped && back.is_plain() {
-            inbox.give_back(source, 1, back.credits().into());
+            inbox.give_back(source, Returned::default().add(1, back.credits().into()));
         } else {
             self.reply_implied(source, flags, chunk, back, hand);
         }
     }
 
-    /// Grants what was counted. One is replied to by a message if the peer is to be told of the end of an epoch; its reply
-    /// is in hand, as it has not been used.
-    pub(super) fn grant_counted(&self, inbox: &mut Inbox, hand: &Hand) {
-        let Counted {
-            source,
-            mut requests,
-            mut credits,
-        } = std::mem::take(&mut inbox.counted);
-        if requests == 0 {
-            return;
+    /// Grants what was counted of any other peer: from here on requests of this one are counted.
+    #[inline]
+    fn count_for(&self, source: Rank, inbox: &mut Inbox, hand: &Hand) {
+        if inbox.counted.source != source {
+            self.grant_counted(inbox, hand);
+            inbox.counted.source = source;
         }
+    }
+
+    /// Grants what was counted. One is replied to by a message if the peer is to be told of the end of an epoch; what its
+    /// reply needs is in hand, as `can_reply` has seen to.
+    #[inline]
+    pub(super) fn grant_counted(&self, inbox: &mut Inbox, hand: &Hand) {
+        if !inbox.counted.is_empty() {
+            let ended = std::mem::take(&mut inbox.counted.ended);
+            self.grant_ended(inbox.counted.source, ended, inbox, hand);
+        }
+    }
+
+    fn grant_ended(&self, source: Rank, mut ended: Returned, inbox: &mut Inbox, hand: &Hand) {
+        let (credits, requests) = ended.since(Returned::default());
         if self.grant_plain(source, requests) {
             let first = credits.min(MAX_CREDITS.into());
             let back = CreditByte::new(true, 0, first as u8);
             self.reply_implied(source, Flags::NO_CHUNK, NO_CHUNK, back, hand);
-            requests -= 1;
-            credits -= first;
+            ended = Returned::default().add(requests - 1, credits - first);
         }
-        if requests > 0 {
-            inbox.give_back(source, requests, credits);
+        if ended != Returned::default() {
+            inbox.give_back(source, ended);
         }
     }
 }

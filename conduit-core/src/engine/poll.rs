@@ -1,96 +1,16 @@
 //! The poll: all of SYS, some of SAFE, and AM only while what a reply needs is in hand.
 
-use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use am::lid::LidCache;
-
-use super::deliver::{Arrived, PendingLong};
-use super::flow::Returned;
-use super::hand::{Hand, MOST_IN_HAND};
 use super::operations::OpId;
-use super::plain::{Counted, Recent};
 use super::token::{Role, Token};
 use super::{Engine, Error, Result, index, tag};
-use crate::ni::{Event, Ni, Outcome, PutEvent, Rank, Sink, Unlink};
+use crate::ni::{Event, Ni, Outcome, PutEvent, Rank, Ready, Sink, Unlink};
 use crate::threads::{Lock, Mode};
 
-/// The request side of the poll; one thread at a time has it.
-#[derive(Debug)]
-pub(crate) struct AmSide<N: Ni, M: Mode> {
-    hand: Hand,
-    pub(crate) inbox: Inbox,
-    recent: Recent<N, M>,
-}
-
-/// What arriving requests change.
-#[derive(Debug)]
-pub(crate) struct Inbox {
-    /// Longs of which one half is still under way.
-    pub(crate) longs: LidCache<PendingLong>,
-    /// What this rank has given back to each peer by counter, and which peers have yet to be told.
-    returned: Box<[Returned]>,
-    /// Requests since the last look that need no reply message.
-    pub(super) counted: Counted,
-    untold: Vec<Rank>,
-    /// Drained request buffers to link again.
-    drained: u32,
-    buffer_bytes: usize,
-}
-
-impl<N: Ni, M: Mode> AmSide<N, M> {
-    /// `longs`: most longs of which one half may be under way; `buffer_bytes`: the size of a request buffer.
-    pub(crate) fn new(size: u32, longs: usize, buffer_bytes: usize, am_limit: u32) -> Self {
-        let inbox = Inbox {
-            longs: LidCache::new(longs),
-            returned: vec![Returned::default(); size as usize].into(),
-            counted: Counted::default(),
-            untold: Vec::with_capacity(am_limit as usize + 1),
-            drained: 0,
-            buffer_bytes,
-        };
-        Self {
-            hand: Hand::new(),
-            inbox,
-            recent: Recent::new(),
-        }
-    }
-
-    /// Tickets and chunks that are ready for the next replies, and longs of which one half is there.
-    pub(crate) fn held(&self) -> (u32, u32, u32) {
-        (
-            self.hand.tickets.get(),
-            self.hand.count.get(),
-            self.inbox.longs.len() as u32,
-        )
-    }
-}
-
-impl Inbox {
-    /// Coalesces implied replies. Told at the end of the poll.
-    pub(super) fn give_back(&mut self, peer: Rank, requests: u32, credits: u32) {
-        let counter = &mut self.returned[peer as usize];
-        *counter = counter.add(requests, credits);
-        if self.untold.last() != Some(&peer) && !self.untold.contains(&peer) {
-            self.untold.push(peer);
-        }
-    }
-}
-
-/// Where the events of the request queue go. A type of its own, and not a closure, so that the common case is inlined
-/// into the network's loop.
-struct Requests<'a, N: Ni, M: Mode> {
-    engine: &'a Engine<N, M>,
-    recent: &'a mut Recent<N, M>,
-    inbox: &'a mut Inbox,
-    hand: &'a Hand,
-}
-
-impl<N: Ni, M: Mode> Sink for Requests<'_, N, M> {
-    #[inline(always)]
-    fn event(&mut self, event: Event<'_>) {
-        self.engine.on_am(event, self.recent, self.inbox, self.hand);
-    }
-}
+/// A rank that waits takes as many times what a poll takes from the queue of requests before it looks at the others and at
+/// what it waits for.
+pub(super) const WAITING: u32 = 4;
 
 /// Where the events of the queue of replies and completions go.
 struct Replies<'a, N: Ni, M: Mode> {
@@ -131,12 +51,25 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(found)
     }
 
-    /// One poll; the number of events. Most polls find nothing, so that is found out first.
+    /// One poll; the number of events.
     #[inline]
     pub(super) fn poll_once(&self) -> u32 {
+        self.poll_for(limit(self.settings.am_limit))
+    }
+
+    /// The poll of a rank that waits.
+    #[inline]
+    pub(super) fn poll_waiting(&self) -> u32 {
+        self.poll_for(limit(self.settings.am_limit).saturating_mul(WAITING))
+    }
+
+    /// One poll, for so many requests. Most polls find nothing, so that is found out first.
+    #[inline]
+    fn poll_for(&self, requests: u32) -> u32 {
         let mut events = 0;
-        if !self.ni.is_idle() || self.reply_waiting.load(Relaxed) {
-            events += self.poll_queues();
+        let ready = self.ni.ready();
+        if !ready.is_empty() || self.reply_waiting.load(Relaxed) {
+            events += self.poll_queues(ready, requests);
         }
         if self.barriers.any_running() {
             events += u32::from(self.advance_barrier());
@@ -151,16 +84,25 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     #[inline(never)]
-    fn poll_queues(&self) -> u32 {
+    fn poll_queues(&self, ready: Ready, requests: u32) -> u32 {
         let _polling = M::PARALLEL.then(|| self.polling.enter());
         // After `enter`, see `Polling`.
         if self.failed.load(SeqCst) {
             return self.poll_after_fault();
         }
-        self.ni.progress();
-        let mut events = self.poll_sys();
-        events += self.poll_safe();
-        events += self.poll_am();
+        let mut events = 0;
+        if ready.intersects(Ready::PROGRESS) {
+            self.ni.progress();
+        }
+        if ready.intersects(Ready::queue(self.sys_eq)) {
+            events += self.poll_sys();
+        }
+        if ready.intersects(Ready::queue(self.safe_eq)) {
+            events += self.poll_safe();
+        }
+        if ready.intersects(Ready::queue(self.am_eq)) || self.reply_waiting.load(Relaxed) {
+            events += self.poll_am(requests);
+        }
         if self.credit_statistics.is_some() {
             self.write_credit_statistics(super::credit_statistics::When::Epoch);
         }
@@ -191,158 +133,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             .poll_into(self.safe_eq, most, &mut Replies { engine: self })
     }
 
-    /// Requests, up to the limit, each only with a hand ready for its reply.
-    #[inline]
-    fn poll_am(&self) -> u32 {
-        let Some(mut side) = self.am.try_lock() else {
-            return 0;
-        };
-        let AmSide {
-            hand,
-            inbox,
-            recent,
-        } = &mut *side;
-        let most = limit(self.settings.am_limit);
-        let mut events = 0;
-        while events < most {
-            let ready = self.fill_hand(hand).min(most - events);
-            if ready == 0 {
-                break;
-            }
-            let got = self.ni.poll_into(
-                self.am_eq,
-                ready,
-                &mut Requests {
-                    engine: self,
-                    recent: &mut *recent,
-                    inbox: &mut *inbox,
-                    hand,
-                },
-            );
-            events += got;
-            while inbox.drained > 0 {
-                inbox.drained -= 1;
-                self.relink(index::AM, self.request_buffer(inbox.buffer_bytes));
-            }
-            if got < ready {
-                break;
-            }
-        }
-        self.grant_counted(inbox, hand);
-        if !inbox.untold.is_empty() {
-            self.tell_returns(inbox);
-        }
-        events
-    }
-
-    /// Writes the counters of coalesced returns where their peers will look.
-    #[inline]
-    fn tell_returns(&self, inbox: &mut Inbox) {
-        while let Some(peer) = inbox.untold.pop() {
-            if let Some(word) = self.control.returned_to(peer) {
-                // SYNC: Release, so that a peer that sees its credits back may rely on its request being handled.
-                word.store(inbox.returned[peer as usize].bits(), Release);
-                self.ni.notify(peer);
-            }
-        }
-    }
-
-    /// Fills the hand as far as there are chunks and tickets; how many replies it can now send without waiting.
-    #[inline]
-    fn fill_hand(&self, hand: &Hand) -> u32 {
-        if hand.count.get() >= MOST_IN_HAND
-            && hand.tickets.get() >= MOST_IN_HAND
-            && !self.reply_waiting.load(Relaxed)
-        {
-            return MOST_IN_HAND;
-        }
-        self.refill_hand(hand)
-    }
-
-    #[cold]
-    fn refill_hand(&self, hand: &Hand) -> u32 {
-        if self.reply_waiting.load(Relaxed) && !self.send_all_deferred(hand) {
-            return 0;
-        }
-        if hand.count.get() < MOST_IN_HAND {
-            let mut pool = self.rpl_sb.lock();
-            while hand.count.get() < MOST_IN_HAND
-                && let Some(chunk) = pool.take()
-            {
-                hand.add_chunk(chunk);
-            }
-        }
-        while hand.tickets.get() < MOST_IN_HAND && self.tickets.take(1) {
-            hand.give_ticket();
-        }
-        hand.count.get().min(hand.tickets.get())
-    }
-
-    /// Sends the replies that are still in hand; false if the network doesn't take them yet.
-    fn send_all_deferred(&self, hand: &Hand) -> bool {
-        loop {
-            let Some(reply) = hand.deferred.borrow_mut().pop() else {
-                self.reply_waiting.store(false, Relaxed);
-                return true;
-            };
-            if !self.send_deferred(reply, hand) {
-                return false;
-            }
-        }
-    }
-
-    fn relink(&self, index: crate::ni::PtIndex, entry: crate::ni::MatchEntry) {
+    pub(super) fn relink(&self, index: crate::ni::PtIndex, entry: crate::ni::MatchEntry) {
         if let Err(error) = self.ni.me_append(index, entry) {
             self.fail(error.into());
-        }
-    }
-
-    /// Small, so that it is inlined into the network's poll with the common case. An event that is not handed on by
-    /// reference from there never has to be in memory.
-    #[inline(always)]
-    fn on_am(&self, event: Event<'_>, recent: &mut Recent<N, M>, inbox: &mut Inbox, hand: &Hand) {
-        match event {
-            Event::Put(put) if put.tag == tag::REQ_RB => {
-                let message = Arrived {
-                    source: put.source,
-                    match_bits: put.match_bits,
-                    hdr_data: put.hdr_data,
-                    data: put.data,
-                };
-                self.on_request(message, recent, inbox, hand);
-            }
-            Event::Put(put) => {
-                self.on_rare_put(
-                    put.tag,
-                    put.source,
-                    (put.match_bits, put.hdr_data),
-                    inbox,
-                    hand,
-                );
-            }
-            Event::Free { tag: tag::REQ_RB } => inbox.drained += 1,
-            _ => {}
-        }
-    }
-
-    #[inline(never)]
-    fn on_rare_put(
-        &self,
-        tag: u64,
-        source: Rank,
-        (match_bits, hdr_data): (u64, u64),
-        inbox: &mut Inbox,
-        hand: &Hand,
-    ) {
-        match tag {
-            tag::RARAM => self.on_long_data(source, match_bits, hdr_data, inbox, hand),
-            tag::CATCH_BASIN => {
-                self.fail(Error::CatchBasin {
-                    rank: self.rank,
-                    peer: source,
-                });
-            }
-            _ => {}
         }
     }
 

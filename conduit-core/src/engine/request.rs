@@ -12,12 +12,13 @@ use am::{
 use credits::{CreditByte, Scale};
 
 use super::flow::Returned;
+use super::request_plain::Plain;
 use super::rma::Blocking;
 use super::token::{Role, Token};
 use super::{Engine, Error, Result, index};
 use crate::ni::{Ack, Capabilities, Inject, Ni, Put, Rank, Reach, Submit};
 use crate::threads::{Lock, Mode};
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::Acquire;
 
 /// Arguments, padded, and a long's descriptor: what goes before a payload.
 pub(super) const MOST_HEAD: usize = Body::args_len(MAX_ARGS) + Long::LEN;
@@ -131,51 +132,19 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         args: &[u32],
         blocking: Blocking,
     ) -> Result<bool> {
-        // The common case by itself, without anything that only the others need: a mapped peer, credits at hand, room in
-        // its queue. Refusals and checks of the context are in the general way.
-        if !cfg!(debug_assertions)
-            && target < self.size
-            && args.len() <= MAX_ARGS
-            && !self.failed.load(Relaxed)
-            && self.is_mapped(self.ni.reach(target))
-            && let Some(byte) = self.flow.take(target, Scale::SHORT_COST)
-        {
-            return self.short_to_mapped(target, handler, args, byte, blocking);
+        if !self.is_plain_way(target, args) {
+            return self.request_short_generally(target, handler, args, blocking);
         }
-        self.request_short_generally(target, handler, args, blocking)
-    }
-
-    #[inline]
-    fn short_to_mapped(
-        &self,
-        target: Rank,
-        handler: u8,
-        args: &[u32],
-        byte: CreditByte,
-        blocking: Blocking,
-    ) -> Result<bool> {
-        let header = Header {
-            flags: Flags::SHORT | Flags::REQUEST | Flags::NO_CHUNK,
-            handler,
-            nargs: args.len() as u8,
-            credit: byte.bits(),
-            chunk: NO_CHUNK,
-            arg0: args.first().copied().unwrap_or(0),
-            lid: NO_LID,
-        };
-        let (match_bits, hdr_data) = header.encode(select::REQ_RB);
-        let inject = Inject {
+        let short = Plain {
+            operation: "request_short",
+            category: Category::Short,
             target,
-            index: index::AM,
-            match_bits,
-            hdr_data,
-            head: Body::of_short(args),
-            body: &[],
+            handler,
+            args,
+            payload: &[],
+            blocking,
         };
-        if self.ni.inject(&inject)? == Submit::Again {
-            return self.inject_slowly("request_short", &inject, byte, blocking);
-        }
-        Ok(true)
+        self.request_plain(short, Scale::SHORT_COST)
     }
 
     #[inline(never)]
@@ -198,8 +167,32 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// As [`Engine::request_short`], with a payload of at most [`Engine::max_medium`] bytes, which may be reused on return.
-    #[inline]
     pub fn request_medium(
+        &self,
+        target: Rank,
+        handler: u8,
+        args: &[u32],
+        payload: &[u8],
+        blocking: Blocking,
+    ) -> Result<bool> {
+        if self.is_plain_way(target, args) && payload.len() <= self.max_medium(args.len()) {
+            let medium = Plain {
+                operation: "request_medium",
+                category: Category::Medium,
+                target,
+                handler,
+                args,
+                payload,
+                blocking,
+            };
+            let cost = self.scale.cost(Body::args_len(args.len()) + payload.len());
+            return self.request_plain(medium, cost);
+        }
+        self.request_medium_generally(target, handler, args, payload, blocking)
+    }
+
+    #[inline(never)]
+    fn request_medium_generally(
         &self,
         target: Rank,
         handler: u8,
@@ -262,7 +255,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     #[cold]
-    fn wait_for_credits(
+    pub(super) fn wait_for_credits(
         &self,
         operation: &'static str,
         target: Rank,

@@ -16,7 +16,7 @@ use super::collective::{self, Collectives};
 use super::credit_statistics::{CreditStatistics, When};
 use super::flow::Flow;
 use super::operations::Operations;
-use super::poll::AmSide;
+use super::requests::AmSide;
 use super::resources::{ChunkPool, Tickets};
 use super::{Engine, Error, IDENTITY, Result, SELECT_RPL_RB, deliver, in_use, index, system, tag};
 use crate::bootstrap::Bootstrap;
@@ -211,6 +211,7 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
                 cells,
                 rank,
             },
+            all_mapped: false,
             chunks,
             req_sb: Lock::new(ChunkPool::new(settings.sb_chunks)),
             rpl_sb: Lock::new(ChunkPool::new(settings.rpl_chunks)),
@@ -430,6 +431,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             }
         };
         self.control.peers = (0..self.size).map(find).collect::<Result<_, _>>()?;
+        self.all_mapped = (0..self.size).all(|peer| self.is_mapped(self.ni.reach(peer)));
         Ok(self)
     }
 }

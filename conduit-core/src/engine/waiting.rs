@@ -53,7 +53,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     fn wait_once(&self, operation: &'static str, waiter: &mut Waiter) -> Result<()> {
         self.check_fault()?;
         self.check_context(operation, am::Operation::Block)?;
-        if self.poll_once() > 0 {
+        if self.poll_waiting() > 0 {
             waiter.idle = 0;
             return Ok(());
         }

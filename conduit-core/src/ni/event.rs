@@ -103,9 +103,3 @@ pub enum Event<'a> {
         value: u64,
     },
 }
-
-/// Takes the events of a poll: what a closure is to [`super::Ni::poll`], with a say in how it is compiled.
-pub trait Sink {
-    /// The next event.
-    fn event(&mut self, event: Event<'_>);
-}

@@ -21,14 +21,16 @@ mod apply;
 mod event;
 mod memory;
 mod operation;
+mod poll;
 
 pub use apply::apply_atomic;
-pub use event::{Event, Outcome, PutEvent, Sink};
+pub use event::{Event, Outcome, PutEvent};
 pub use memory::{
     EqId, MatchEntry, MdId, MeEvents, MeId, MeMemory, MeOptions, PtIndex, Region, RegionId, Unlink,
     Window,
 };
 pub use operation::{Ack, Atomic, AtomicOp, AtomicType, Get, Inject, Put, Submit};
+pub use poll::{Common, Puts, Ready, Sink};
 
 use std::time::Duration;
 
@@ -234,11 +236,11 @@ pub trait Ni {
         Err(no_memory(self.rank(), "memory_read", target))
     }
 
-    /// A quick look before polling: `true` if no poll of any queue and no [`Ni::progress`] would find anything to do.
-    /// `false` promises nothing.
+    /// A quick look before polling: where a poll, or [`Ni::progress`], would find something to do. Elsewhere it would not;
+    /// what is in here is not certain.
     #[inline]
-    fn is_idle(&self) -> bool {
-        false
+    fn ready(&self) -> Ready {
+        Ready::ALL
     }
     /// Delivers up to `limit` events of a queue to `sink`, and says how many. A call from within a sink of the same queue
     /// delivers nothing.
@@ -246,7 +248,11 @@ pub trait Ni {
     /// [`Ni::poll`] for a [`Sink`], which can ask to be inlined into the network's loop.
     #[inline]
     fn poll_into<S: Sink>(&self, eq: EqId, limit: u32, sink: &mut S) -> u32 {
-        self.poll(eq, limit, |event| sink.event(event))
+        let mut events = 0;
+        while events < limit && sink.is_ready() && self.poll(eq, 1, |event| sink.event(event)) > 0 {
+            events += 1;
+        }
+        events
     }
     /// Does what a network has to do unasked: answers gets, completes operations on indices without a queue.
     fn progress(&self);

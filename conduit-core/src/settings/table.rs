@@ -97,7 +97,8 @@ settings! {
     "GASNET_PORTAL_SAFE_LIMIT" safe_limit: u32 = 12, Kind::integer(1, MOST_COUNT),
         "most events that one poll takes from the SAFE queue";
     "GASNET_PORTAL_AM_LIMIT" am_limit: u32 = 8, Kind::integer(1, MOST_COUNT),
-        "most events that one poll takes from the AM queue";
+        "most events that one poll takes from the AM queue; a rank that waits takes up to four times as many between two looks \
+         at the other queues";
     "GASNET_PORTAL_SYS_LIMIT" sys_limit: u32 = 0,
         Kind::integer_or_zero(1, MOST_COUNT, "no limit"),
         "most events that one poll takes from the SYS queue";

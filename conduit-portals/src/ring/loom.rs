@@ -1,7 +1,7 @@
 //! The ring under the model checker: every interleaving, and every value that the orderings allow a load to return.
 //!
-//! A slot is its first word and two cells without synchronisation, for the frame and the payload: the checker reports any
-//! access to them that the ring's own orderings don't separate.
+//! A slot is its first word and a cell without synchronisation for the payload: the checker reports any access to it that
+//! the ring's own orderings don't separate.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p conduit-portals --release --lib loom`.
 
@@ -10,12 +10,11 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::{Consumer, Discipline, Frame, Next, Producer, Slots, tag};
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 
 #[derive(Debug)]
 struct Slot {
-    word: AtomicU32,
-    frame: UnsafeCell<u32>,
+    word: AtomicU64,
     payload: UnsafeCell<u32>,
 }
 
@@ -28,8 +27,7 @@ struct Memory {
 
 fn memory(capacity: usize) -> Arc<Memory> {
     let slot = || Slot {
-        word: AtomicU32::new(0),
-        frame: UnsafeCell::new(0),
+        word: AtomicU64::new(0),
         payload: UnsafeCell::new(0),
     };
     Arc::new(Memory {
@@ -40,7 +38,7 @@ fn memory(capacity: usize) -> Arc<Memory> {
 }
 
 impl Slots for Arc<Memory> {
-    fn word(&self, slot: usize) -> &AtomicU32 {
+    fn word(&self, slot: usize) -> &AtomicU64 {
         &self.slots[slot].word
     }
     fn head(&self) -> &AtomicU64 {
@@ -49,19 +47,8 @@ impl Slots for Arc<Memory> {
     fn tail(&self) -> &AtomicU64 {
         &self.tail
     }
-    fn set_frame(&self, slot: usize, word: u32) {
-        // SAFETY: the slot is reserved by the caller; the checker watches it.
-        self.slots[slot]
-            .frame
-            .with_mut(|frame| unsafe { *frame = word });
-    }
-    fn frame(&self, slot: usize) -> u32 {
-        // SAFETY: the slot belongs to a message that was found committed; the checker watches it.
-        self.slots[slot].frame.with(|frame| unsafe { *frame })
-    }
     fn warm(&self, _count: usize) {}
     fn prefetch(&self, _slot: usize) {}
-    fn prefetch_read(&self, _slot: usize) {}
 }
 
 const KIND: u8 = 7;
@@ -77,16 +64,15 @@ fn send(producer: &Producer<Arc<Memory>>, values: &[u32], stale: u32) -> bool {
         kind: KIND,
         index: 0,
     };
-    producer.slots().set_frame(first, frame.to_word());
     for (i, &value) in values.iter().enumerate() {
         let slot = &producer.slots().slots[first + i];
         // SAFETY: reserved; the checker watches it.
         slot.payload.with_mut(|payload| unsafe { *payload = value });
         if i > 0 {
-            slot.word.store(stale, Ordering::Relaxed);
+            slot.word.store(stale.into(), Ordering::Relaxed);
         }
     }
-    producer.commit(reserved);
+    producer.commit(reserved, frame);
     true
 }
 
@@ -266,6 +252,39 @@ fn loom_a_full_ring_is_handed_over() {
         });
         for value in 1..=4 {
             assert_eq!(receive_waiting(&mut consumer), [value]);
+        }
+        sending.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_a_row_is_read_before_its_slots_are_free() {
+    loom::model(|| {
+        let memory = memory(2);
+        let producer = Producer::new(memory.clone(), 1, Discipline::Thread);
+        let mut consumer = Consumer::new(memory.clone(), 1);
+        let sending = thread::spawn(move || {
+            for value in 1..=3 {
+                send_waiting(&producer, &[value], 0);
+            }
+        });
+        let mut last = 0;
+        while last < 3 {
+            let Some((_, frame)) = consumer.peek() else {
+                consumer.publish();
+                thread::yield_now();
+                continue;
+            };
+            let mut row = consumer.row(frame);
+            while let Some(slot) = consumer.peek_row(&row) {
+                row.pass();
+                let slot = &consumer.slots().slots[slot];
+                // SAFETY: committed and not yet released; the checker watches it.
+                let value = slot.payload.with(|payload| unsafe { *payload });
+                assert_eq!(value, last + 1);
+                last = value;
+            }
+            consumer.release_row(row);
         }
         sending.join().unwrap();
     });

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::{Consumer, Discipline, Frame, KIND_SKIP, Next, Producer, SLOT, Slots, tag};
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 
-const WORDS: usize = SLOT / 4;
+const WORDS: usize = SLOT / 8;
 const KIND: u8 = 3;
 
 /// Ring memory of a test. All words are atomics, so that a broken ring shows as wrong values, not as undefined behaviour.
@@ -16,12 +16,12 @@ const KIND: u8 = 3;
 struct Memory {
     head: Arc<AtomicU64>,
     tail: Arc<AtomicU64>,
-    words: Arc<Vec<AtomicU32>>,
+    words: Arc<Vec<AtomicU64>>,
 }
 
 impl Memory {
     fn new(shift: u32) -> Self {
-        let words = (0..WORDS << shift).map(|_| AtomicU32::new(0)).collect();
+        let words = (0..WORDS << shift).map(|_| AtomicU64::new(0)).collect();
         Self {
             head: Arc::new(AtomicU64::new(0)),
             tail: Arc::new(AtomicU64::new(0)),
@@ -31,7 +31,7 @@ impl Memory {
 }
 
 impl Slots for Memory {
-    fn word(&self, slot: usize) -> &AtomicU32 {
+    fn word(&self, slot: usize) -> &AtomicU64 {
         &self.words[slot * WORDS]
     }
     fn head(&self) -> &AtomicU64 {
@@ -40,26 +40,17 @@ impl Slots for Memory {
     fn tail(&self) -> &AtomicU64 {
         &self.tail
     }
-    fn set_frame(&self, slot: usize, word: u32) {
-        self.words[slot * WORDS + 1].store(word, Ordering::Relaxed);
-    }
-    fn frame(&self, slot: usize) -> u32 {
-        self.words[slot * WORDS + 1].load(Ordering::Relaxed)
-    }
     fn warm(&self, count: usize) {
         assert_eq!(count * WORDS, self.words.len());
-    }
-    fn prefetch_read(&self, slot: usize) {
-        self.prefetch(slot);
     }
     fn prefetch(&self, slot: usize) {
         assert!(slot * WORDS < self.words.len());
     }
 }
 
-/// Sends `payload` after the frame; the words that begin slots are part of it.
-fn send(producer: &Producer<Memory>, slots: u32, payload: &[u32]) -> bool {
-    assert_eq!(payload.len(), slots as usize * WORDS - 2);
+/// Sends `payload` after the first word; the words that begin the other slots are part of it.
+fn send(producer: &Producer<Memory>, slots: u32, payload: &[u64]) -> bool {
+    assert_eq!(payload.len(), slots as usize * WORDS - 1);
     let Some(reserved) = producer.reserve(slots) else {
         return false;
     };
@@ -69,23 +60,46 @@ fn send(producer: &Producer<Memory>, slots: u32, payload: &[u32]) -> bool {
         kind: KIND,
         index: 9,
     };
-    producer.slots().set_frame(first, frame.to_word());
     for (i, &word) in payload.iter().enumerate() {
-        producer.slots().words[first * WORDS + 2 + i].store(word, Ordering::Relaxed);
+        producer.slots().words[first * WORDS + 1 + i].store(word, Ordering::Relaxed);
     }
-    producer.commit(reserved);
+    producer.commit(reserved, frame);
     true
 }
 
-fn receive(consumer: &mut Consumer<Memory>) -> Option<Vec<u32>> {
+fn read(consumer: &Consumer<Memory>, slot: usize, frame: Frame) -> Vec<u64> {
+    assert_eq!((frame.kind, frame.index), (KIND, 9));
+    let end = (slot + usize::from(frame.slots)) * WORDS;
+    let words = &consumer.slots().words[slot * WORDS + 1..end];
+    words.iter().map(|w| w.load(Ordering::Relaxed)).collect()
+}
+
+/// Up to `most` messages that are as long as the next one.
+fn receive_row(consumer: &mut Consumer<Memory>, most: u32) -> Vec<Vec<u64>> {
+    let mut payloads = Vec::new();
+    let Some((_, frame)) = consumer.peek().filter(|(_, frame)| frame.kind != KIND_SKIP) else {
+        return payloads;
+    };
+    let mut row = consumer.row(frame);
+    for _ in 0..most {
+        let Some(slot) = consumer.peek_row(&row) else {
+            break;
+        };
+        row.pass();
+        payloads.push(read(consumer, slot, frame));
+        consumer.release_last(&mut row);
+    }
+    consumer.release_row(row);
+    assert!(!payloads.is_empty(), "the message that was seen");
+    payloads
+}
+
+fn receive(consumer: &mut Consumer<Memory>) -> Option<Vec<u64>> {
     match consumer.next() {
         Next::Empty => None,
         Next::Broken => panic!("a frame that nobody wrote"),
         Next::Message { slot, frame } => {
-            assert_eq!((frame.kind, frame.index), (KIND, 9));
-            let end = (slot + usize::from(frame.slots)) * WORDS;
-            let words = &consumer.slots().words[slot * WORDS + 2..end];
-            let payload = words.iter().map(|w| w.load(Ordering::Relaxed)).collect();
+            let payload = read(consumer, slot, frame);
             consumer.release(frame);
             Some(payload)
         }
@@ -98,13 +112,15 @@ enum Step {
     Send(u32, u32),
     Abandon(u32),
     Receive(u32),
+    ReceiveRow(u32),
 }
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (1_u32..=8, 0_u32..6).prop_map(|(n, lap)| Step::Send(n, lap)),
         1 => (1_u32..=8).prop_map(Step::Abandon),
-        3 => (1_u32..6).prop_map(Step::Receive),
+        2 => (1_u32..6).prop_map(Step::Receive),
+        2 => (1_u32..20).prop_map(Step::ReceiveRow),
     ]
 }
 
@@ -129,7 +145,7 @@ proptest! {
             Producer::new(memory.clone(), shift, discipline),
         ];
         let mut consumer = Consumer::new(memory, shift);
-        let mut model: VecDeque<Vec<u32>> = VecDeque::new();
+        let mut model: VecDeque<Vec<u64>> = VecDeque::new();
         for (i, step) in steps.into_iter().enumerate() {
             // A second producer only where the ring is for several.
             let producer = &producers[if discipline == Discipline::Shared { i % 2 } else { 0 }];
@@ -138,7 +154,8 @@ proptest! {
                     let n = n.min(producer.max_slots());
                     // A payload that consists of tags of laps about to come.
                     let lap = lap + (consumer.position() >> shift) as u32;
-                    let payload = vec![tag(u64::from(lap) << shift, shift); n as usize * WORDS - 2];
+                    let tag = tag(u64::from(lap) << shift, shift);
+                    let payload = vec![tag.into(); n as usize * WORDS - 1];
                     if send(producer, n, &payload) {
                         model.push_back(payload);
                     } else {
@@ -159,6 +176,11 @@ proptest! {
                         prop_assert_eq!(receive(&mut consumer), model.pop_front());
                     }
                 }
+                Step::ReceiveRow(n) => {
+                    for payload in receive_row(&mut consumer, n) {
+                        prop_assert_eq!(Some(payload), model.pop_front());
+                    }
+                }
             }
         }
         while let Some(expected) = model.pop_front() {
@@ -175,7 +197,7 @@ proptest! {
     #[test]
     fn frames_survive_their_word(slots: u16, kind: u8, index: u8) {
         let frame = Frame { slots, kind, index };
-        prop_assert_eq!(Frame::from_word(frame.to_word()), frame);
+        prop_assert_eq!(Frame::from_bits(frame.to_bits()), frame);
     }
 
     #[test]
@@ -197,8 +219,7 @@ fn a_frame_beyond_the_ring_is_broken() {
             kind: KIND_SKIP,
             index: 0,
         };
-        memory.set_frame(0, frame.to_word());
-        producer.commit(reserved);
+        producer.commit(reserved, frame);
         assert_eq!(consumer.next(), Next::Broken);
         assert_eq!(consumer.next(), Next::Broken);
     }
@@ -211,23 +232,23 @@ fn nothing_comes_past_a_hole() {
     let second = Producer::new(memory.clone(), 3, Discipline::Shared);
     let mut consumer = Consumer::new(memory, 3);
     let hole = first.reserve(1).unwrap();
-    assert!(send(&second, 1, &[5; WORDS - 2]));
+    assert!(send(&second, 1, &[5; WORDS - 1]));
     assert_eq!(receive(&mut consumer), None);
     first.abandon(hole, 1);
-    assert_eq!(receive(&mut consumer), Some(vec![5; WORDS - 2]));
+    assert_eq!(receive(&mut consumer), Some(vec![5; WORDS - 1]));
 }
 
 /// Each producer sends its number and a count, in messages of 1 to 3 slots.
-fn flood(discipline: Discipline, threads: u32, ends: &[Arc<Producer<Memory>>], memory: Memory) {
-    const EACH: u32 = 20_000;
+fn flood(discipline: Discipline, threads: u64, ends: &[Arc<Producer<Memory>>], memory: Memory) {
+    const EACH: u64 = 20_000;
     let mut consumer = Consumer::new(memory, 4);
     std::thread::scope(|scope| {
         for thread in 0..threads {
             let producer = ends[thread as usize % ends.len()].clone();
             scope.spawn(move || {
                 for count in 0..EACH {
-                    let slots = 1 + count % 3;
-                    let mut payload = vec![count; slots as usize * WORDS - 2];
+                    let slots = 1 + (count % 3) as u32;
+                    let mut payload = vec![count; slots as usize * WORDS - 1];
                     payload[0] = thread;
                     while !send(&producer, slots, &payload) {
                         std::thread::yield_now();
@@ -244,7 +265,7 @@ fn flood(discipline: Discipline, threads: u32, ends: &[Arc<Producer<Memory>>], m
                 }
             };
             let count = &mut next[payload[0] as usize];
-            assert_eq!(payload.len(), (1 + *count as usize % 3) * WORDS - 2);
+            assert_eq!(payload.len(), (1 + *count as usize % 3) * WORDS - 1);
             assert!(
                 payload[1..].iter().all(|word| word == count),
                 "{discipline:?}"

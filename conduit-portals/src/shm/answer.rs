@@ -32,7 +32,7 @@ impl<M: Mode> Shm<M> {
             index: outcome_code(outcome),
         };
         Header {
-            frame: frame.to_word(),
+            frame,
             length: length as u32,
             source: self.rank,
             match_bits: value,
@@ -91,7 +91,7 @@ impl<M: Mode> Shm<M> {
         let reply = self.completion(REPLY, header, outcome, moved, 0, slots);
         // SAFETY: the first slot of our reservation.
         unsafe { reply.write(slot) };
-        producer.commit(reserved);
+        producer.commit(reserved, reply.frame);
         self.ring_bell(initiator);
         if let Some(hit) = found {
             if hit.outcome == Outcome::Done && hit.events.contains(MeEvents::OPERATION) {

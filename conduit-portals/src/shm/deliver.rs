@@ -3,22 +3,89 @@
 use std::sync::atomic::Ordering;
 use std::{ptr, slice};
 
-use conduit_core::ni::{Event, MeEvents, Outcome, PtIndex, PutEvent, Rank, Sink};
+use conduit_core::ni::{Common, Event, MeEvents, Outcome, PtIndex, PutEvent, Puts, Rank, Sink};
 use conduit_core::threads::{Lock, Mode};
 
-use crate::ring::SLOT;
+use crate::ring::{Consumer, Row, SLOT};
 
-use super::match_list::{Incoming, Place, Run, Want};
+use super::mapping::RingView;
+use super::match_list::{Incoming, Place, Run, Want, rounded};
 use super::message::{
     ACK, COMPACT, Compact, FULL, Header, PUT, PUT_COMPACT, SEND, STAGED, WANT_ACK, WANT_SEND,
+    before_payload,
 };
 use super::receive::{Inbound, Later, Message, Out, Queue, Sources, Taken, mark};
 use super::{Shm, me_id, staging};
 
+/// Messages of a run that are alike: they have the first one's frame, length, source and match bits, so what was checked of
+/// it holds for all.
+struct Alike<'r> {
+    ring: &'r Consumer<RingView>,
+    row: Row,
+    /// The first one's.
+    header: Compact,
+    tag: u64,
+    /// Of the next one, within the entry.
+    offset: u64,
+    /// Bytes before the payload.
+    before: usize,
+    /// How many may still be delivered.
+    left: u32,
+}
+
+impl Puts for Alike<'_> {
+    #[inline(always)]
+    fn common(&self) -> Common {
+        Common {
+            index: PtIndex(self.row.frame().index),
+            tag: self.tag,
+            source: self.header.source,
+            match_bits: self.header.match_bits,
+            length: self.header.length as usize,
+        }
+    }
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<PutEvent<'_>> {
+        self.ring.release_last(&mut self.row);
+        if self.left == 0 {
+            return None;
+        }
+        let slot = self.ring.peek_row(&self.row)?;
+        // Behind a longer message it would take a line away that is being written.
+        let slot = self.ring.slots().address(slot);
+        // A copy, not a reference: what is checked below is what is used, whatever a broken peer writes meanwhile.
+        // SAFETY: as for the first one, in `deliver_run`.
+        let header = unsafe { slot.cast::<Compact>().read() };
+        if !header.is_like(&self.header) {
+            return None;
+        }
+        let common = self.common();
+        let offset = self.offset;
+        self.offset += rounded(common.length) as u64;
+        self.left -= 1;
+        self.row.pass();
+        Some(PutEvent {
+            index: common.index,
+            tag: common.tag,
+            source: common.source,
+            match_bits: common.match_bits,
+            hdr_data: header.hdr_data,
+            offset,
+            length: common.length,
+            requested: common.length,
+            // SAFETY: the payload lies within the message, as the first one's did, which stays until it is released.
+            data: unsafe { slice::from_raw_parts(slot.add(self.before), common.length) },
+        })
+    }
+}
+
 impl<M: Mode> Shm<M> {
     /// Delivers compact puts in the common case: up to `most` from the head of the ring that follow one another into the
     /// same managed entry. What can be found out for all of them is found out for the first.
-    #[inline(always)]
+    ///
+    /// By itself, so that the loop over messages has the registers.
+    #[inline(never)]
     pub(super) fn deliver_run<S: Sink>(
         &self,
         number: usize,
@@ -35,8 +102,8 @@ impl<M: Mode> Shm<M> {
         else {
             return 0;
         };
-        let mut delivered = 0;
-        while delivered < most
+        let mut left = most;
+        while left > 0
             && let Some((slot, frame)) = ring.peek()
             && frame.use_word() == first.use_word()
         {
@@ -45,34 +112,32 @@ impl<M: Mode> Shm<M> {
             // SAFETY: the first slot of a message that was found committed and is not released before the sink has
             // returned; aligned to 64, and any bits are a `Compact`. The tag, which only its producer writes, is not used.
             let header = unsafe { slot.cast::<Compact>().read() };
-            let length = header.length as usize;
-            if length > usize::from(frame.slots) * SLOT - COMPACT
+            if header.length as usize > usize::from(frame.slots) * SLOT - COMPACT
                 || !sources.contains(header.source)
+                || !run.matches(header.match_bits)
             {
                 break;
             }
-            let Some(offset) = run.accept(header.match_bits, length) else {
-                break;
-            };
-            sink.event(Event::Put(PutEvent {
-                index: PtIndex(frame.index),
+            let length = header.length as usize;
+            let most = run.room_for(left, length);
+            let mut alike = Alike {
+                ring,
+                row: ring.row(frame),
+                header,
                 tag: run.tag,
-                source: header.source,
-                match_bits: header.match_bits,
-                hdr_data: header.hdr_data,
-                offset,
-                length,
-                requested: length,
-                // SAFETY: the payload lies within the message, as just checked, which stays until the sink has returned.
-                data: unsafe { slice::from_raw_parts(slot.add(COMPACT), length) },
-            }));
-            ring.release(frame);
-            // Behind a longer message, or in front of a producer that is not ahead, it would take a line away that is
-            // being written.
-            if frame.slots == 1 && ring.is_ready() {
-                ring.prefetch();
+                offset: run.offset(),
+                before: before_payload(length),
+                left: most,
+            };
+            sink.puts(&mut alike);
+            let (row, delivered) = (alike.row, most - alike.left);
+            ring.release_row(row);
+            run.charge(delivered, length);
+            left -= delivered;
+            if delivered == 0 {
+                // The entry has no room for the first.
+                break;
             }
-            delivered += 1;
         }
         self.indices[usize::from(first.index)]
             .list
@@ -80,7 +145,7 @@ impl<M: Mode> Shm<M> {
             .end_run(&run);
         // Our accesses to the entry's memory come before the load in `me_unlink` that finds no mark.
         queue.delivering.store(0, Ordering::Release);
-        delivered
+        most - left
     }
 
     /// The run that a message to this index may begin, and from whom its messages come.

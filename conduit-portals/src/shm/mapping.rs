@@ -3,14 +3,13 @@
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::ring::{SLOT, Slots};
-use crate::sync::AtomicU32;
 
 use super::layout::{Control, HUGE_PAGE, Layout, PieceState, QueueEntry, RingControl, ring_stride};
 
@@ -222,7 +221,7 @@ impl RingView {
 
 impl Slots for RingView {
     #[inline]
-    fn word(&self, slot: usize) -> &AtomicU32 {
+    fn word(&self, slot: usize) -> &AtomicU64 {
         // SAFETY: aligned, within the mapping. Plain accesses to the same word are those of the message's producer before
         // its commit and never meet an atomic one (see `crate::ring`).
         unsafe { &*self.address(slot).cast() }
@@ -236,16 +235,6 @@ impl Slots for RingView {
     fn tail(&self) -> &AtomicU64 {
         // SAFETY: in the ring's control words, within the mapping.
         unsafe { &self.control.as_ref().tail }
-    }
-    #[inline]
-    fn set_frame(&self, slot: usize, word: u32) {
-        // SAFETY: aligned, within the mapping; the slot is reserved by the caller (contract of `Slots`).
-        unsafe { self.address(slot).cast::<u32>().add(1).write(word) }
-    }
-    #[inline]
-    fn frame(&self, slot: usize) -> u32 {
-        // SAFETY: aligned, within the mapping; the message is committed and not released.
-        unsafe { self.address(slot).cast::<u32>().add(1).read() }
     }
     #[cold]
     fn warm(&self, count: usize) {
@@ -269,18 +258,6 @@ impl Slots for RingView {
                 "prefetchw [{}]",
                 in(reg) self.address(slot),
                 options(nostack, preserves_flags, readonly)
-            );
-        }
-        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-        let _ = slot;
-    }
-    #[inline]
-    fn prefetch_read(&self, slot: usize) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: a hint without effect on memory or flags, in the base instruction set of x86-64.
-        unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
-                self.address(slot).cast(),
             );
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]

@@ -127,7 +127,7 @@ pub(super) struct Hit {
 
 /// What a message of `length` bytes uses up of a managed entry.
 #[inline(always)]
-fn rounded(length: usize) -> usize {
+pub(super) fn rounded(length: usize) -> usize {
     (length + 63) & !63
 }
 
@@ -147,16 +147,34 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// The offset of a put from a right source, if it belongs to the run.
+    /// Whether a put with these bits, from a right source, belongs to the run as long as there is room.
     #[inline(always)]
-    pub(super) fn accept(&mut self, match_bits: u64, length: usize) -> Option<u64> {
-        let offset = self.fill;
-        let fill = offset + rounded(length);
-        let accepted = (match_bits ^ self.match_bits) & self.compared == 0 && fill <= self.most;
-        if accepted {
-            self.fill = fill;
+    pub(super) fn matches(&self, match_bits: u64) -> bool {
+        (match_bits ^ self.match_bits) & self.compared == 0
+    }
+
+    /// For how many puts of `length` bytes, at most `wanted`, there is room.
+    #[inline]
+    pub(super) fn room_for(&self, wanted: u32, length: usize) -> u32 {
+        let room = self.most.saturating_sub(self.fill);
+        let each = rounded(length);
+        match (wanted as usize).checked_mul(each) {
+            Some(all) if all <= room => wanted,
+            // Fits: less than `wanted`.
+            _ => (room / each) as u32,
         }
-        accepted.then_some(offset as u64)
+    }
+
+    /// Where the next put goes.
+    #[inline]
+    pub(super) fn offset(&self) -> u64 {
+        self.fill as u64
+    }
+
+    /// Accounts for puts for which there is [room](Run::room_for).
+    #[inline]
+    pub(super) fn charge(&mut self, puts: u32, length: usize) {
+        self.fill += puts as usize * rounded(length);
     }
 }
 

@@ -264,7 +264,11 @@ proptest! {
                     };
                     let quick = run.as_mut().and_then(|run| {
                         let right = run.source.is_none_or(|only| only == source);
-                        let offset = run.accept(bits, incoming.length).filter(|_| right)?;
+                        if !right || !run.matches(bits) || run.room_for(1, incoming.length) == 0 {
+                            return None;
+                        }
+                        let offset = run.offset();
+                        run.charge(1, incoming.length);
                         Some((run.tag, offset))
                     });
                     let hit = match quick {

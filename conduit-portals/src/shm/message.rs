@@ -2,13 +2,12 @@
 //!
 //! | byte | compact and full | full only |
 //! |---|---|---|
-//! | 0 | tag (the ring's) | |
-//! | 4 | slots u16, kind u8, index u8 ([`crate::ring::Frame`]) | |
+//! | 0 | the ring's word u64: tag, and the [`Frame`]: slots, kind, index | |
 //! | 8 | length u32 | |
 //! | 12 | source u32 | |
 //! | 16 | match bits u64 | |
 //! | 24 | header data u64 | |
-//! | 32 | *payload of a compact put* | remote offset u64 |
+//! | 32 | *payload of a compact put*, or at 64 ([`before_payload`]) | remote offset u64 |
 //! | 40 | | token u64 |
 //! | 48 | | reference u64: an offset into the initiator's mapping |
 //! | 56 | | md u32 |
@@ -32,7 +31,7 @@ use std::ptr;
 
 use conduit_core::ni::{AtomicOp, AtomicType, Outcome};
 
-use crate::ring::SLOT;
+use crate::ring::{Frame, SLOT};
 
 pub(super) const PUT_COMPACT: u8 = 1;
 pub(super) const PUT: u8 = 2;
@@ -57,17 +56,18 @@ pub(super) const FETCH: u8 = 16;
 /// No memory descriptor belongs to the operation.
 pub(super) const NO_MD: u32 = u32::MAX;
 
-/// Bytes before the payload of a compact message.
+/// Bytes of a compact message's header.
 pub(super) const COMPACT: usize = 32;
-/// Bytes before the payload of any other.
+/// Bytes of any other's, before its payload.
 pub(super) const FULL: usize = size_of::<Header>();
 
-/// A full header. Its first word belongs to the ring.
+/// A full header. In a slot the first eight bytes are the ring's word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C, align(64))]
 pub(super) struct Header {
     pub(super) tag: u32,
-    pub(super) frame: u32,
+    /// What the message is to be committed with; not read back.
+    pub(super) frame: Frame,
     pub(super) length: u32,
     pub(super) source: u32,
     pub(super) match_bits: u64,
@@ -85,20 +85,22 @@ pub(super) struct Header {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub(super) struct Compact {
-    tag: u32,
-    frame: u32,
+    word: u64,
     pub(super) length: u32,
     pub(super) source: u32,
     pub(super) match_bits: u64,
     pub(super) hdr_data: u64,
 }
 
+/// Bytes of the ring's word.
+const WORD: usize = 8;
+
 const _: () = {
     assert!(size_of::<Compact>() == COMPACT && align_of::<Compact>() <= SLOT);
     assert!(offset_of!(Compact, length) == offset_of!(Header, length));
     assert!(offset_of!(Compact, hdr_data) == offset_of!(Header, hdr_data));
     assert!(size_of::<Header>() == SLOT);
-    assert!(offset_of!(Header, frame) == 4 && offset_of!(Header, remote_offset) == COMPACT);
+    assert!(offset_of!(Header, length) == WORD && offset_of!(Header, remote_offset) == COMPACT);
 };
 
 /// Slots of a message with `header` bytes before `payload` bytes.
@@ -107,30 +109,30 @@ pub(super) const fn slots_for(header: usize, payload: usize) -> u32 {
     (header + payload).div_ceil(SLOT) as u32
 }
 
+/// Bytes before the payload of a compact message with so many: all of the first slot, where that takes no more slots than
+/// the header alone. Copies then go by whole cache lines.
+#[inline]
+pub(super) const fn before_payload(payload: usize) -> usize {
+    if payload > SLOT - COMPACT && slots_for(SLOT, payload) == slots_for(COMPACT, payload) {
+        SLOT
+    } else {
+        COMPACT
+    }
+}
+
 impl Header {
-    /// Writes all but the tag.
+    /// Writes all but the ring's word.
     ///
     /// # Safety
     /// `slot` is the first of a reservation of the caller.
     #[inline]
     pub(super) unsafe fn write(&self, slot: *mut u8) {
         let from: *const u8 = ptr::from_ref(self).cast();
-        // SAFETY: 60 bytes within both the header and the slot, which is the caller's alone until it commits.
-        unsafe { ptr::copy_nonoverlapping(from.add(4), slot.add(4), FULL - 4) }
+        // SAFETY: 56 bytes within both the header and the slot, which is the caller's alone until it commits.
+        unsafe { ptr::copy_nonoverlapping(from.add(WORD), slot.add(WORD), FULL - WORD) }
     }
 
-    /// Writes the compact half, all but the tag.
-    ///
-    /// # Safety
-    /// As for [`Self::write`].
-    #[inline]
-    pub(super) unsafe fn write_compact(&self, slot: *mut u8) {
-        let from: *const u8 = ptr::from_ref(self).cast();
-        // SAFETY: 28 bytes within both the header and the slot, which is the caller's alone until it commits.
-        unsafe { ptr::copy_nonoverlapping(from.add(4), slot.add(4), COMPACT - 4) }
-    }
-
-    /// Reads a full header; the tag is left 0.
+    /// Reads a full header; the ring's word is left 0.
     ///
     /// # Safety
     /// `slot` is the first of a message found committed and not yet released.
@@ -138,8 +140,8 @@ impl Header {
     pub(super) unsafe fn read(slot: *const u8) -> Self {
         let mut header = Self::default();
         let to: *mut u8 = ptr::from_mut(&mut header).cast();
-        // SAFETY: 60 bytes within both; every bit pattern is a header, and nobody writes the slot before its release.
-        unsafe { ptr::copy_nonoverlapping(slot.add(4), to.add(4), FULL - 4) }
+        // SAFETY: 56 bytes within both; every bit pattern is a header, and nobody writes the slot before its release.
+        unsafe { ptr::copy_nonoverlapping(slot.add(WORD), to.add(WORD), FULL - WORD) }
         header
     }
 
@@ -152,8 +154,39 @@ impl Header {
         let mut header = Self::default();
         let to: *mut u8 = ptr::from_mut(&mut header).cast();
         // SAFETY: as in `read`.
-        unsafe { ptr::copy_nonoverlapping(slot.add(4), to.add(4), COMPACT - 4) }
+        unsafe { ptr::copy_nonoverlapping(slot.add(WORD), to.add(WORD), COMPACT - WORD) }
         header
+    }
+}
+
+impl Compact {
+    /// Whether length, source and match bits are the same.
+    #[inline(always)]
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        (self.length, self.source, self.match_bits)
+            == (other.length, other.source, other.match_bits)
+    }
+
+    /// Writes a compact header, all but the ring's word.
+    ///
+    /// # Safety
+    /// As for [`Header::write`].
+    #[inline(always)]
+    pub(super) unsafe fn write(
+        slot: *mut u8,
+        length: u32,
+        source: u32,
+        match_bits: u64,
+        hdr_data: u64,
+    ) {
+        let at: *mut Self = slot.cast();
+        // SAFETY: 24 bytes behind the ring's word, aligned, within the slot, which is the caller's alone until it commits.
+        unsafe {
+            (&raw mut (*at).length).write(length);
+            (&raw mut (*at).source).write(source);
+            (&raw mut (*at).match_bits).write(match_bits);
+            (&raw mut (*at).hdr_data).write(hdr_data);
+        }
     }
 }
 
@@ -213,11 +246,14 @@ pub(super) fn atomic(code: u32) -> Option<(AtomicOp, AtomicType)> {
 mod tests {
     use super::*;
 
+    #[repr(align(64))]
+    struct Slot([u8; SLOT]);
+
     #[test]
     fn a_header_survives_its_slot() {
         let header = Header {
             tag: 0,
-            frame: 0x0807_0005,
+            frame: Frame::default(),
             length: 1,
             source: 2,
             match_bits: 3,
@@ -230,22 +266,21 @@ mod tests {
             eq: 10,
             flags: 11,
         };
-        let mut slot = [0xff_u8; SLOT];
+        let mut slot = Slot([0xff_u8; SLOT]);
         // SAFETY: a slot of our own.
         let read = unsafe {
-            header.write(slot.as_mut_ptr());
-            Header::read(slot.as_ptr())
+            header.write(slot.0.as_mut_ptr());
+            Header::read(slot.0.as_ptr())
         };
         assert_eq!(read, header);
-        assert_eq!(slot[..4], [0xff; 4]);
-        let mut slot = [0xff_u8; SLOT];
+        assert_eq!(slot.0[..WORD], [0xff; WORD]);
+        let mut slot = Slot([0xff_u8; SLOT]);
         // SAFETY: as above.
         let read = unsafe {
-            header.write_compact(slot.as_mut_ptr());
-            Header::read_compact(slot.as_ptr())
+            Compact::write(slot.0.as_mut_ptr(), 1, 2, 3, 4);
+            Header::read_compact(slot.0.as_ptr())
         };
         let expected = Header {
-            frame: header.frame,
             length: 1,
             source: 2,
             match_bits: 3,
@@ -253,7 +288,8 @@ mod tests {
             ..Header::default()
         };
         assert_eq!(read, expected);
-        assert_eq!(slot[COMPACT..], [0xff; SLOT - COMPACT]);
+        assert_eq!(slot.0[..WORD], [0xff; WORD]);
+        assert_eq!(slot.0[COMPACT..], [0xff; SLOT - COMPACT]);
     }
 
     #[test]

@@ -55,7 +55,7 @@ use crate::ring::{Discipline, Producer};
 
 use descriptors::Descriptors;
 use failure::Failures;
-use layout::QUEUES;
+use layout::{PT_INDICES, QUEUES};
 use mapping::{Mapping, RingView};
 use match_list::{EntryId, MatchList};
 use receive::Queue;
@@ -100,7 +100,9 @@ pub struct Shm<M: Mode> {
 struct Peer {
     mapping: Arc<Mapping>,
     /// This rank's ends of the rings to each of its queues, made when first used.
-    producers: Box<[OnceLock<Producer<RingView>>]>,
+    producers: Box<[OnceLock<Arc<Producer<RingView>>>]>,
+    /// The same by the indices that lead to them.
+    lanes: [OnceLock<Arc<Producer<RingView>>>; PT_INDICES],
 }
 
 impl Peer {
@@ -108,6 +110,7 @@ impl Peer {
         Self {
             mapping,
             producers: (0..QUEUES).map(|_| OnceLock::new()).collect(),
+            lanes: [const { OnceLock::new() }; PT_INDICES],
         }
     }
 }

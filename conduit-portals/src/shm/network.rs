@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use conduit_core::ni::{
     Atomic, EqId, Event, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni, NiError, PtIndex, Put,
-    Rank, Reach, Region, RegionId, Sink, Submit, Unlink, Window,
+    Rank, Reach, Ready, Region, RegionId, Sink, Submit, Unlink, Window,
 };
 use conduit_core::threads::Mode;
 
@@ -112,8 +112,8 @@ impl<M: Mode> Ni for Shm<M> {
     }
 
     #[inline]
-    fn is_idle(&self) -> bool {
-        self.watches.is_idle()
+    fn ready(&self) -> Ready {
+        self.watches.ready()
     }
     #[inline]
     fn poll<S: FnMut(Event<'_>)>(&self, eq: EqId, limit: u32, sink: S) -> u32 {

@@ -4,7 +4,7 @@
 //! source remembered ([`super::Statistics`]).
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use conduit_core::ni::{Event, MeEvents, Rank, Sink};
 use conduit_core::threads::{Lock, Mode};
@@ -14,7 +14,7 @@ use crate::ring::{Consumer, Frame, Next, SLOT};
 use super::mapping::RingView;
 use super::match_list::{Hit, Incoming, Place};
 use super::message::{
-    ACK, ATOMIC, COMPACT, GET, Header, PUT, PUT_COMPACT, PUT_REFERENCE, REPLY, SEND,
+    ACK, ATOMIC, GET, Header, PUT, PUT_COMPACT, PUT_REFERENCE, REPLY, SEND, before_payload,
 };
 use super::{Shm, me_id};
 
@@ -27,9 +27,8 @@ pub(super) struct Queue<M: Mode> {
     pub(super) inbox: M::Lock<Inbox>,
     /// The entry whose message is being delivered, as [`mark`] gives it; 0 for none.
     pub(super) delivering: AtomicU64,
-    /// The first of its entries in the table of watches, and how many.
+    /// The first of its rings' entries in the table of watches.
     pub(super) watch: usize,
-    pub(super) rings: usize,
 }
 
 /// What one thread at a time works on.
@@ -63,7 +62,7 @@ impl Inbound {
 
     /// Where and by which tag the ring's next message will show; `None` if there is work without one.
     #[inline]
-    pub(super) fn awaited(&self) -> Option<(&AtomicU32, u32)> {
+    pub(super) fn awaited(&self) -> Option<(&AtomicU64, u32)> {
         match self.pending {
             None => self.ring.awaited(),
             Some(_) => None,
@@ -88,12 +87,6 @@ impl Inbox {
                 .rings
                 .iter()
                 .any(|inbound| inbound.ring.is_ready() || inbound.pending.is_some())
-    }
-
-    /// Whether events are to be delivered that no message announces.
-    #[inline]
-    pub(super) fn is_owing(&self) -> bool {
-        self.later.is_owed()
     }
 }
 
@@ -198,7 +191,7 @@ impl Message {
     #[inline]
     pub(super) fn payload(&self, before: usize, length: u32) -> Option<*const u8> {
         let room = usize::from(self.frame.slots) * SLOT - before;
-        // SAFETY: the message has at least one slot, which holds the header.
+        // SAFETY: the message has at least one slot, and what is before a payload is at most that.
         (length as usize <= room).then(|| unsafe { self.slot.add(before) })
     }
 }
@@ -210,9 +203,6 @@ impl<M: Mode> Shm<M> {
         let Some(queue) = self.queues.get(number).and_then(|queue| queue.get()) else {
             return 0;
         };
-        if self.watches.are_idle(queue.watch, queue.rings) {
-            return 0;
-        }
         let Some(mut inbox) = queue.inbox.try_lock() else {
             return 0;
         };
@@ -238,26 +228,22 @@ impl<M: Mode> Shm<M> {
             limit,
         };
         if inbox.later.is_owed() && !out.settle(&mut inbox.later) {
-            let count = out.count;
-            self.watch(queue.watch, inbox);
-            return count;
+            // The ring that owes them is watched as one to be polled in any case.
+            return out.count;
         }
         let rings = inbox.rings.len();
-        let mut at = inbox.next;
         for _ in 0..rings {
+            let at = inbox.next;
+            inbox.next = if at + 1 == rings { 0 } else { at + 1 };
             let inbound = &mut inbox.rings[at];
-            at += 1;
-            if at == rings {
-                at = 0;
-            }
-            if !self.visit(number, queue, inbound, &mut inbox.later, &mut out) {
+            let go_on = self.visit(number, queue, inbound, &mut inbox.later, &mut out);
+            let awaited = inbound.awaited().filter(|_| !inbox.later.is_owed());
+            self.watches.set(queue.watch + at, awaited);
+            if !go_on {
                 break;
             }
         }
-        inbox.next = at;
-        let count = out.count;
-        self.watch(queue.watch, inbox);
-        count
+        out.count
     }
 
     /// Takes what a ring has; false if the limit is reached.
@@ -277,10 +263,13 @@ impl<M: Mode> Shm<M> {
                 inbound.ring.publish();
                 return true;
             }
+            if !out.sink.is_ready() {
+                return false;
+            }
             let most = left.min(out.limit - out.count);
             let delivered = self.deliver_run(number, queue, inbound, most, out.sink);
             out.count += delivered;
-            if out.count >= out.limit {
+            if out.count >= out.limit || !out.sink.is_ready() {
                 return false;
             }
             left -= delivered;
@@ -388,7 +377,8 @@ impl<M: Mode> Shm<M> {
         out: &mut Out<'_, S>,
     ) -> Taken {
         if message.frame.kind == PUT_COMPACT {
-            let Some(payload) = message.payload(COMPACT, header.length) else {
+            let before = before_payload(header.length as usize);
+            let Some(payload) = message.payload(before, header.length) else {
                 return Taken::Bad;
             };
             let put = self.take_put(number, queue, message, header, payload, later, out);

@@ -11,6 +11,7 @@
 //! | get, other | through a staging piece |
 
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use conduit_core::ni::{Ack, Atomic, EqId, Get, Inject, MdId, NiError, PtIndex, Put, Rank, Submit};
@@ -19,11 +20,11 @@ use conduit_core::threads::Mode;
 use crate::ring::{Frame, Producer};
 
 use super::descriptors::Bound;
-use super::layout::{PT_INDICES, QUEUES};
+use super::layout::PT_INDICES;
 use super::mapping::RingView;
 use super::message::{
-    ATOMIC, COMPACT, FETCH, FULL, GET, Header, NO_MD, PUT, PUT_COMPACT, PUT_REFERENCE,
-    REPLY_INLINE, SEND, STAGED, WANT_ACK, WANT_SEND, atomic_code, slots_for,
+    ATOMIC, COMPACT, Compact, FETCH, FULL, GET, Header, NO_MD, PUT, PUT_COMPACT, PUT_REFERENCE,
+    REPLY_INLINE, SEND, STAGED, WANT_ACK, WANT_SEND, atomic_code, before_payload, slots_for,
 };
 use super::{Peer, Shm, staging};
 
@@ -33,15 +34,13 @@ struct Route<'a> {
     producer: &'a Producer<RingView>,
 }
 
-/// The first four bytes after the tag.
 #[inline]
-fn frame(slots: u32, kind: u8, index: PtIndex) -> u32 {
+fn frame(slots: u32, kind: u8, index: PtIndex) -> Frame {
     Frame {
         slots: slots as u16,
         kind,
         index: index.0,
     }
-    .to_word()
 }
 
 impl<M: Mode> Shm<M> {
@@ -69,7 +68,7 @@ impl<M: Mode> Shm<M> {
         };
         let (view, shift) = peer.mapping.ring(entry, ring)?;
         let end = Producer::new(view, shift, self.discipline());
-        Some(peer.producers[queue].get_or_init(|| end))
+        Some(peer.producers[queue].get_or_init(|| Arc::new(end)))
     }
 
     /// The peer and the ring for an index of it; `None` while the index is not open there.
@@ -83,16 +82,31 @@ impl<M: Mode> Shm<M> {
         let Some(peer) = self.peers.get(target as usize) else {
             return Err(self.no_such_rank(operation, target));
         };
-        let Some(queue) = peer.mapping.control().pt.get(usize::from(index.0)) else {
+        let Some(lane) = peer.lanes.get(usize::from(index.0)) else {
             return Err(no_such_index(operation, index));
         };
-        // SYNC (pt): pairs with the release store in `pt_open`: the queue is published before an index leads to it.
-        let queue = queue.load(Ordering::Acquire) as usize;
-        if queue == 0 || queue > QUEUES {
-            return Ok(None);
-        }
-        let producer = self.producer(peer, queue - 1);
+        let producer = match lane.get() {
+            Some(producer) => Some(&**producer),
+            None => self.find_lane(peer, index),
+        };
         Ok(producer.map(|producer| Route { peer, producer }))
+    }
+
+    /// The ring for an index of a peer, which stays the same once the index is open.
+    #[cold]
+    fn find_lane<'a>(&self, peer: &'a Peer, index: PtIndex) -> Option<&'a Producer<RingView>> {
+        let index = usize::from(index.0);
+        // SYNC (pt): pairs with the release store in `pt_open`: the queue is published before an index leads to it.
+        let queue = peer
+            .mapping
+            .control()
+            .pt
+            .get(index)?
+            .load(Ordering::Acquire) as usize;
+        let queue = queue.checked_sub(1)?;
+        self.producer(peer, queue)?;
+        let found = Arc::clone(peer.producers.get(queue)?.get()?);
+        Some(peer.lanes.get(index)?.get_or_init(|| found))
     }
 
     #[cold]
@@ -140,29 +154,28 @@ impl<M: Mode> Shm<M> {
         let Some(reserved) = route.producer.reserve(slots) else {
             return Ok(Submit::Again);
         };
-        let header = Header {
-            frame: frame(slots, PUT_COMPACT, inject.index),
-            length: length as u32,
-            source: self.rank,
-            match_bits: inject.match_bits,
-            hdr_data: inject.hdr_data,
-            ..Header::default()
-        };
         let slot = route
             .producer
             .slots()
             .address(route.producer.slot(reserved));
         // SAFETY: the reservation covers header and payload.
         unsafe {
-            header.write_compact(slot);
-            let payload = slot.add(COMPACT);
+            Compact::write(
+                slot,
+                length as u32,
+                self.rank,
+                inject.match_bits,
+                inject.hdr_data,
+            );
+            let payload = slot.add(before_payload(length));
             copy_words(inject.head, payload);
             if !inject.body.is_empty() {
                 let body = payload.add(inject.head.len());
                 ptr::copy_nonoverlapping(inject.body.as_ptr(), body, inject.body.len());
             }
         }
-        route.producer.commit(reserved);
+        let frame = frame(slots, PUT_COMPACT, inject.index);
+        route.producer.commit(reserved, frame);
         self.ring_bell(route.peer);
         Ok(Submit::Posted)
     }
@@ -238,7 +251,7 @@ impl<M: Mode> Shm<M> {
     fn put_inline(&self, put: &Put, route: &Route<'_>, header: Header, source: *mut u8) -> Submit {
         let compact = put.ack == Ack::Local && put.remote_offset == 0;
         let (kind, before) = if compact {
-            (PUT_COMPACT, COMPACT)
+            (PUT_COMPACT, before_payload(put.length))
         } else {
             (PUT, FULL)
         };
@@ -280,7 +293,7 @@ impl<M: Mode> Shm<M> {
         // SAFETY: the first slot of our reservation.
         unsafe { header.write(slot) };
         payload(slot);
-        route.producer.commit(reserved);
+        route.producer.commit(reserved, header.frame);
         self.ring_bell(route.peer);
         Submit::Posted
     }
@@ -314,7 +327,7 @@ impl<M: Mode> Shm<M> {
             .address(route.producer.slot(reserved));
         // SAFETY: the slot of our reservation.
         unsafe { header.write(slot) };
-        route.producer.commit(reserved);
+        route.producer.commit(reserved, header.frame);
         self.ring_bell(route.peer);
         true
     }

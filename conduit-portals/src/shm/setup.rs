@@ -4,7 +4,8 @@ use std::mem::size_of;
 use std::sync::atomic::Ordering;
 
 use conduit_core::ni::{
-    EqId, MatchEntry, MeId, MeMemory, NiError, PtIndex, Rank, Region, RegionId, Unlink, Window,
+    EqId, MatchEntry, MeId, MeMemory, NiError, PtIndex, Rank, Ready, Region, RegionId, Unlink,
+    Window,
 };
 use conduit_core::threads::{Lock, Mode};
 use rustix::mm::Advice;
@@ -196,13 +197,22 @@ impl<M: Mode> Shm<M> {
                 reason: "this rank's own queue table was overwritten".to_owned(),
             });
         };
-        let queue = self.queues[number].get_or_init(|| Queue {
-            inbox: M::Lock::new(Inbox::new(inbound)),
-            delivering: 0.into(),
-            watch: self.watches.add(rings),
-            rings,
+        let ready = match number {
+            QUIET_QUEUE => Ready::PROGRESS,
+            // Fits: there are few.
+            number => Ready::queue(EqId(number as u8)),
+        };
+        self.queues[number].get_or_init(|| {
+            let first = self.watches.add(rings, ready);
+            for (at, inbound) in (first..).zip(&inbound) {
+                self.watches.set(at, inbound.awaited());
+            }
+            Queue {
+                inbox: M::Lock::new(Inbox::new(inbound)),
+                delivering: 0.into(),
+                watch: first,
+            }
         });
-        self.watch(queue.watch, &queue.inbox.lock());
         Ok(())
     }
 

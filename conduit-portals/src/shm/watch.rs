@@ -1,25 +1,26 @@
-//! One flat table of what each ring waits for, so that a rank with nothing to do finds that out with a load and a
-//! comparison per ring.
+//! One flat table of what each ring waits for, so that a rank finds out with a load and a comparison per ring where there is
+//! something to do.
 //!
 //! An entry is the word at which the ring's next message will be published and the tag that publishes it. It is written
 //! by whoever holds the ring's queue, after each poll that took something, and read by anybody without a lock. A reader in
 //! another thread may see the two fields of different moments: it then takes a ring for idle or busy which is not, once;
 //! the next look is right.
 
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use conduit_core::threads::Mode;
+use conduit_core::ni::Ready;
 
-use super::Shm;
-use super::receive::Inbox;
+use crate::ring::tag_in;
 
 /// What an entry waits for that must be polled in any case: always there.
-static ALWAYS: AtomicU32 = AtomicU32::new(0);
+static ALWAYS: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Debug)]
 struct Watch {
-    word: AtomicPtr<AtomicU32>,
+    word: AtomicPtr<AtomicU64>,
     tag: AtomicU32,
+    /// The bits of the ring's queue in [`Ready`].
+    queue: AtomicU32,
 }
 
 /// The table. The entries of a queue's rings follow one another.
@@ -35,6 +36,7 @@ impl Watches {
         let unused = || Watch {
             word: AtomicPtr::new((&raw const ALWAYS).cast_mut()),
             tag: AtomicU32::new(0),
+            queue: AtomicU32::new(0),
         };
         Self {
             entries: (0..rings).map(|_| unused()).collect(),
@@ -42,32 +44,36 @@ impl Watches {
         }
     }
 
-    /// Entries for the rings of a new queue; gives the first one's place.
-    pub(super) fn add(&self, rings: usize) -> usize {
-        self.used.fetch_add(rings, Ordering::Release)
+    /// Entries for the rings of a new queue, which are to be polled in any case at first; gives the first one's place.
+    pub(super) fn add(&self, rings: usize, queue: Ready) -> usize {
+        let first = self.used.load(Ordering::Relaxed);
+        let entries = self.entries.get(first..first + rings).unwrap_or(&[]);
+        for watch in entries {
+            watch.queue.store(queue.bits(), Ordering::Relaxed);
+        }
+        self.used.store(first + rings, Ordering::Release);
+        first
     }
 
-    /// Whether no ring has anything.
+    /// Whose rings have something.
     #[inline]
-    pub(super) fn is_idle(&self) -> bool {
-        self.are_idle(0, self.used.load(Ordering::Acquire))
-    }
-
-    /// Whether none of `count` rings from entry `first` has anything.
-    #[inline]
-    pub(super) fn are_idle(&self, first: usize, count: usize) -> bool {
-        let entries = self.entries.get(first..first + count).unwrap_or(&[]);
-        entries.iter().all(|watch| {
+    pub(super) fn ready(&self) -> Ready {
+        let used = self.used.load(Ordering::Acquire);
+        let mut ready = Ready::NONE;
+        for watch in self.entries.get(..used).unwrap_or(&[]) {
             let word = watch.word.load(Ordering::Relaxed);
             // SAFETY: `ALWAYS`, or a word of one of this rank's own rings, which stay mapped as long as the network lives.
             let found = unsafe { (*word).load(Ordering::Relaxed) };
-            found != watch.tag.load(Ordering::Relaxed)
-        })
+            if tag_in(found) == watch.tag.load(Ordering::Relaxed) {
+                ready = ready.union(Ready::from_bits(watch.queue.load(Ordering::Relaxed)));
+            }
+        }
+        ready
     }
 
     /// Waits for `tag` at `word` on behalf of a ring; `None`: the ring must be polled in any case.
     #[inline]
-    fn set(&self, place: usize, awaited: Option<(&AtomicU32, u32)>) {
+    pub(super) fn set(&self, place: usize, awaited: Option<(&AtomicU64, u32)>) {
         let (word, tag) = awaited.unwrap_or((&ALWAYS, 0));
         if let Some(watch) = self.entries.get(place) {
             watch
@@ -78,36 +84,32 @@ impl Watches {
     }
 }
 
-impl<M: Mode> Shm<M> {
-    /// Notes what the rings of a queue wait for now.
-    #[inline]
-    pub(super) fn watch(&self, first: usize, inbox: &Inbox) {
-        for (place, ring) in (first..).zip(&inbox.rings) {
-            self.watches
-                .set(place, ring.awaited().filter(|_| !inbox.is_owing()));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use conduit_core::ni::EqId;
+
     use super::*;
 
     #[test]
-    fn idle_until_one_awaited_tag_is_there() {
+    fn ready_where_an_awaited_tag_is() {
         let watches = Watches::new(3);
-        let words = [AtomicU32::new(0), AtomicU32::new(0)];
-        assert!(watches.is_idle(), "no rings");
-        let first = watches.add(2);
-        assert!(!watches.is_idle(), "rings that nobody has looked at");
+        let words = [AtomicU64::new(0), AtomicU64::new(0)];
+        let (a, b) = (Ready::queue(EqId(1)), Ready::PROGRESS);
+        assert!(watches.ready().is_empty(), "no rings");
+        let first = watches.add(1, a);
+        assert_eq!(watches.ready(), a, "a ring that nobody has looked at");
         watches.set(first, Some((&words[0], 7)));
-        watches.set(first + 1, Some((&words[1], 8)));
-        assert!(watches.is_idle());
-        words[1].store(8, Ordering::Relaxed);
-        assert!(!watches.is_idle());
+        let second = watches.add(1, b);
+        assert_eq!(watches.ready(), b);
+        watches.set(second, Some((&words[1], 8)));
+        assert!(watches.ready().is_empty());
+        words[1].store(8 | 77 << 32, Ordering::Relaxed);
+        assert_eq!(watches.ready(), b, "whatever the frame");
+        words[0].store(7, Ordering::Relaxed);
+        assert_eq!(watches.ready(), a.union(b));
         words[1].store(7, Ordering::Relaxed);
-        assert!(watches.is_idle());
-        watches.set(first, None);
-        assert!(!watches.is_idle(), "to be polled in any case");
+        assert_eq!(watches.ready(), a);
+        watches.set(second, None);
+        assert_eq!(watches.ready(), a.union(b), "to be polled in any case");
     }
 }

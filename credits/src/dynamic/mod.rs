@@ -307,13 +307,17 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
     }
 
     #[inline]
-    fn take_quickly(&mut self, peer: u32, credits: u8) -> Option<CreditByte> {
-        debug_assert!((1..=crate::MAX_CREDITS).contains(&credits));
-        let epoch = self.bank.epoch();
+    fn ready(&self, peer: u32) -> u32 {
+        let state = self.peers.get(self.part.place(peer));
+        state.ready(self.bank.epoch()).into()
+    }
+
+    #[inline]
+    fn take_ready(&mut self, peer: u32, credits: u32) {
         let state = self.peers.get_mut(self.part.place(peer));
-        state
-            .take_again(credits, epoch)
-            .then(|| CreditByte::new(false, 0, credits))
+        debug_assert!(credits <= u32::from(state.max - state.in_use));
+        // Fits: at most what was ready.
+        state.in_use += credits as u16;
     }
 
     #[inline]

@@ -139,21 +139,15 @@ impl Peer {
         Ok(code)
     }
 
-    /// Takes credits for a request that asks and tells nothing and makes no new high; false: it isn't one, and nothing is
-    /// taken.
+    /// Credits for requests that ask and tell nothing and make no new high.
     #[inline]
-    pub(super) fn take_again(&mut self, credits: u8, epoch: u32) -> bool {
-        let in_use = u32::from(self.in_use) + u32::from(credits);
-        // `max` is at most `send`.
-        let again = in_use <= u32::from(self.max)
-            // The low bits.
-            && self.epoch == epoch as u16
+    pub(super) fn ready(&self, epoch: u32) -> u16 {
+        // The low bits.
+        let plain = self.epoch == epoch as u16
             && self.need == 0
             && !self.flags.contains(Flags::REACHED_EPOCH);
-        if again {
-            self.in_use = in_use as u16;
-        }
-        again
+        // `max` is at most `send`, and never less than in flight.
+        if plain { self.max - self.in_use } else { 0 }
     }
 
     #[cold]

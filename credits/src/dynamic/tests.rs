@@ -444,18 +444,20 @@ fn after(steps: Vec<Step>) -> Rank {
 
 proptest! {
     #[test]
-    fn the_quick_way_to_credits_leads_where_the_other_does(steps in steps(), peer in 1u32..3, credits in 1u8..=8) {
+    fn ready_credits_taken_at_once_are_as_those_taken_singly(steps in steps(), peer in 1u32..3, requests in prop::collection::vec(1u8..=8, 1..9)) {
         let mut x = after(steps);
-        let before = x.clone();
-        match x.take_quickly(peer, credits) {
-            None => prop_assert_eq!(x, before),
-            Some(byte) => {
-                let mut other = before;
+        let mut other = x.clone();
+        let ready = x.ready(peer);
+        let mut taken = 0;
+        for credits in requests {
+            if taken + u32::from(credits) <= ready {
+                taken += u32::from(credits);
                 prop_assert!(!other.is_stale(peer, credits));
-                prop_assert_eq!(other.take(peer, credits), Ok(byte));
-                prop_assert_eq!(x, other);
+                prop_assert_eq!(other.take(peer, credits), Ok(CreditByte::new(false, 0, credits)));
             }
         }
+        x.take_ready(peer, taken);
+        prop_assert_eq!(x, other);
     }
 
     #[test]

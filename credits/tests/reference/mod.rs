@@ -340,9 +340,12 @@ impl<S: Store<Value = Peer>, B: Bank> Checked<S, B> {
 impl<S: Store<Value = Peer>, B: Bank> FlowControl for Checked<S, B> {
     fn take(&mut self, peer: u32, credits: u8) -> Result<CreditByte, Short> {
         // As the engine does: the quick way first.
-        let real = match self.real.take_quickly(peer, credits) {
-            Some(byte) => Ok(byte),
-            None => self.real.take(peer, credits),
+        let real = match self.real.ready(peer) >= u32::from(credits) {
+            true => {
+                self.real.take_ready(peer, credits.into());
+                Ok(CreditByte::new(false, 0, credits))
+            }
+            false => self.real.take(peer, credits),
         };
         assert_eq!(real, self.reference.take(peer, credits), "take");
         self.compare(peer);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use conduit_core::bootstrap::{Bootstrap, BootstrapError};
 use conduit_core::ni::{
     Atomic, EqId, Event, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni, NiError, PtIndex, Put,
-    Rank, Reach, Region, RegionId, Submit, Unlink, Window,
+    Rank, Reach, Ready, Region, RegionId, Submit, Unlink, Window,
 };
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
@@ -203,10 +203,10 @@ impl<N: Ni> Ni for InTurn<N> {
     fn atomic(&self, atomic: &Atomic) -> Result<Submit, NiError> {
         self.inner.atomic(atomic)
     }
-    fn is_idle(&self) -> bool {
+    fn ready(&self) -> Ready {
         // The engine asks with each poll.
         self.seat.pass();
-        self.inner.is_idle()
+        self.inner.ready()
     }
     fn poll<S: FnMut(Event<'_>)>(&self, eq: EqId, limit: u32, sink: S) -> u32 {
         self.inner.poll(eq, limit, sink)

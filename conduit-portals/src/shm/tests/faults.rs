@@ -239,13 +239,10 @@ fn forge(a: &End<Seq>, slots: u32, header: &Header, kind: u8, index: u8) {
         kind,
         index,
     };
-    let header = Header {
-        frame: frame.to_word(),
-        ..*header
-    };
+    let header = Header { frame, ..*header };
     // SAFETY: the first slot of a reservation.
     unsafe { header.write(slot) };
-    producer.commit(reserved);
+    producer.commit(reserved, frame);
 }
 
 /// Anything, but often near what would be right.
@@ -328,7 +325,7 @@ fn a_broken_ring_leaves_the_others_going() {
     let slot = producer.slots().address(producer.slot(reserved));
     // SAFETY: the first slot of a reservation. A frame of no slots at all.
     unsafe { header.write(slot) };
-    producer.commit(reserved);
+    producer.commit(reserved, header.frame);
     assert_eq!(ends[0].ni.inject(&inject(1, b"lost")), Ok(Submit::Posted));
     assert_eq!(ends[2].ni.inject(&inject(1, b"good")), Ok(Submit::Posted));
     let events = ends[1].poll();

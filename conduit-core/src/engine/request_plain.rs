@@ -1,0 +1,118 @@
+//! Plain requests on their way out: shorts and mediums to mapped peers, nearly all that a program sends.
+
+use am::{Body, Category, Flags, Header, MAX_ARGS, NO_CHUNK, NO_LID, Role as AmRole, select};
+use credits::CreditByte;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::rma::Blocking;
+use super::{Engine, Result, index};
+use crate::ni::{Inject, Ni, Rank, Submit};
+use crate::threads::Mode;
+
+/// A short or medium to a mapped peer, which is one injected message. It goes from hand to hand by value: what has to be in
+/// memory before a message can be written costs more than the message.
+#[derive(Clone, Copy)]
+pub(super) struct Plain<'a> {
+    pub(super) operation: &'static str,
+    pub(super) category: Category,
+    pub(super) target: Rank,
+    pub(super) handler: u8,
+    pub(super) args: &'a [u32],
+    pub(super) payload: &'a [u8],
+    pub(super) blocking: Blocking,
+}
+
+impl Plain<'_> {
+    #[inline(always)]
+    fn header(&self, byte: CreditByte) -> (u64, u64) {
+        let header = Header {
+            flags: Flags::of(self.category, AmRole::Request).union(Flags::NO_CHUNK),
+            handler: self.handler,
+            nargs: self.args.len() as u8,
+            credit: byte.bits(),
+            chunk: NO_CHUNK,
+            arg0: self.args.first().copied().unwrap_or(0),
+            lid: NO_LID,
+        };
+        header.encode(select::REQ_RB)
+    }
+}
+
+impl<N: Ni, M: Mode> Engine<N, M> {
+    /// Whether a short or medium can go by [`Self::request_plain`]. Refusals, and checks of the context, are in the general
+    /// way.
+    #[inline(always)]
+    pub(super) fn is_plain_way(&self, target: Rank, args: &[u32]) -> bool {
+        !cfg!(debug_assertions)
+            && target < self.size
+            && args.len() <= MAX_ARGS
+            && self.all_mapped
+            && !self.failed.load(Relaxed)
+    }
+
+    /// The common case by itself, without anything that only the others need.
+    #[inline(always)]
+    pub(super) fn request_plain(&self, plain: Plain<'_>, cost: u8) -> Result<bool> {
+        let Plain {
+            operation,
+            target,
+            blocking,
+            ..
+        } = plain;
+        let byte = match self.flow.take(target, cost) {
+            Some(byte) => byte,
+            None => match self.wait_for_credits(operation, target, cost, blocking)? {
+                Some(byte) => byte,
+                None => return Ok(false),
+            },
+        };
+        if self.inject_plain(plain, byte)? == Submit::Posted {
+            return Ok(true);
+        }
+        // Put together again: the other one never has to be in memory.
+        let again = Plain {
+            operation,
+            category: plain.category,
+            target,
+            handler: plain.handler,
+            args: plain.args,
+            payload: plain.payload,
+            blocking,
+        };
+        self.request_plain_slowly(&again, byte)
+    }
+
+    #[inline(always)]
+    fn inject_plain(&self, plain: Plain<'_>, byte: CreditByte) -> Result<Submit> {
+        let (match_bits, hdr_data) = plain.header(byte);
+        let mut padded = [0; Body::args_len(MAX_ARGS)];
+        let head = match plain.category {
+            Category::Short => Body::of_short(plain.args),
+            _ => {
+                let length = Body::write_args(plain.args, &mut padded);
+                &padded[..length]
+            }
+        };
+        let inject = Inject {
+            target: plain.target,
+            index: index::AM,
+            match_bits,
+            hdr_data,
+            head,
+            body: plain.payload,
+        };
+        Ok(self.ni.inject(&inject)?)
+    }
+
+    /// The target's queue is full for the moment. An immediate request is given up, with its credits.
+    #[cold]
+    fn request_plain_slowly(&self, plain: &Plain<'_>, byte: CreditByte) -> Result<bool> {
+        if plain.blocking == Blocking::Immediate {
+            self.return_credits(plain.target, byte)?;
+            return Ok(false);
+        }
+        self.wait_for(plain.operation, |engine| {
+            Ok((engine.inject_plain(*plain, byte)? == Submit::Posted).then_some(true))
+        })
+    }
+}

@@ -1,0 +1,256 @@
+//! The request side of the poll: requests are taken only while what their replies may need is in hand.
+
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use am::lid::LidCache;
+
+use super::deliver::{Arrived, PendingLong};
+use super::flow::Returned;
+use super::hand::{Hand, MOST_IN_HAND};
+use super::plain::{Counted, Recent};
+use super::poll::WAITING;
+use super::{Engine, Error, index, tag};
+use crate::ni::{Event, Ni, Puts, Rank, Sink};
+use crate::threads::{Lock, Mode};
+
+/// The request side of the poll; one thread at a time has it.
+#[derive(Debug)]
+pub(crate) struct AmSide<N: Ni, M: Mode> {
+    hand: Hand,
+    pub(crate) inbox: Inbox,
+    recent: Recent<N, M>,
+}
+
+/// What arriving requests change.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    /// Longs of which one half is still under way.
+    pub(crate) longs: LidCache<PendingLong>,
+    /// What this rank has given back to each peer by counter, and which peers have yet to be told.
+    returned: Box<[Returned]>,
+    /// Requests since the last look that need no reply message.
+    pub(super) counted: Counted,
+    untold: Vec<Rank>,
+    buffer_bytes: usize,
+}
+
+impl<N: Ni, M: Mode> AmSide<N, M> {
+    /// `longs`: most longs of which one half may be under way; `buffer_bytes`: the size of a request buffer.
+    pub(crate) fn new(size: u32, longs: usize, buffer_bytes: usize, am_limit: u32) -> Self {
+        let inbox = Inbox {
+            longs: LidCache::new(longs),
+            returned: vec![Returned::default(); size as usize].into(),
+            counted: Counted::default(),
+            untold: Vec::with_capacity(size.min(am_limit.saturating_mul(WAITING)) as usize),
+            buffer_bytes,
+        };
+        Self {
+            hand: Hand::new(),
+            inbox,
+            recent: Recent::new(),
+        }
+    }
+
+    /// Tickets and chunks that are ready for the next replies, and longs of which one half is there.
+    pub(crate) fn held(&self) -> (u32, u32, u32) {
+        (
+            self.hand.tickets.get(),
+            self.hand.count.get(),
+            self.inbox.longs.len() as u32,
+        )
+    }
+}
+
+impl Inbox {
+    /// Coalesces implied replies. Told at the end of the poll.
+    #[inline]
+    pub(super) fn give_back(&mut self, peer: Rank, ended: Returned) {
+        let counter = &mut self.returned[peer as usize];
+        *counter = counter.and(ended);
+        if self.untold.last() != Some(&peer) && !self.untold.contains(&peer) {
+            self.untold.push(peer);
+        }
+    }
+}
+
+/// Where the events of the request queue go. A type of its own, and not a closure, so that the common case is inlined
+/// into the network's loop.
+struct Requests<'a, N: Ni, M: Mode> {
+    engine: &'a Engine<N, M>,
+    recent: &'a mut Recent<N, M>,
+    inbox: &'a mut Inbox,
+    hand: &'a Hand,
+}
+
+impl<N: Ni, M: Mode> Sink for Requests<'_, N, M> {
+    #[inline(always)]
+    fn event(&mut self, event: Event<'_>) {
+        self.engine.on_am(event, self.recent, self.inbox, self.hand);
+    }
+
+    #[inline(always)]
+    fn is_ready(&self) -> bool {
+        self.engine.can_reply(self.inbox, self.hand)
+    }
+
+    #[inline(always)]
+    fn puts<P: Puts>(&mut self, puts: &mut P) {
+        let common = puts.common();
+        while self.is_ready() {
+            if common.tag == tag::REQ_RB
+                && let Some(known) = self.recent.known(common.match_bits)
+                && self.engine.run_known(known, puts, self.inbox, self.hand)
+            {
+                return;
+            }
+            let Some(put) = puts.next() else { return };
+            self.event(Event::Put(put));
+        }
+    }
+}
+
+impl<N: Ni, M: Mode> Engine<N, M> {
+    /// At most so many requests, each only with a hand ready for its reply.
+    #[inline]
+    pub(super) fn poll_am(&self, most: u32) -> u32 {
+        let Some(mut side) = self.am.try_lock() else {
+            return 0;
+        };
+        let AmSide {
+            hand,
+            inbox,
+            recent,
+        } = &mut *side;
+        let mut events = 0;
+        while events < most && self.fill_hand(hand) {
+            events += self.ni.poll_into(
+                self.am_eq,
+                most - events,
+                &mut Requests {
+                    engine: self,
+                    recent: &mut *recent,
+                    inbox: &mut *inbox,
+                    hand,
+                },
+            );
+            if self.can_reply(inbox, hand) {
+                // So nothing more is there.
+                break;
+            }
+            self.grant_counted(inbox, hand);
+        }
+        self.grant_counted(inbox, hand);
+        if !inbox.untold.is_empty() {
+            self.tell_returns(inbox);
+        }
+        events
+    }
+
+    /// Whether what the next request's reply may need is in hand, and what the reply needs that those counted may get.
+    #[inline(always)]
+    fn can_reply(&self, inbox: &Inbox, hand: &Hand) -> bool {
+        !self.reply_waiting.load(Relaxed) && hand.replies() > u32::from(!inbox.counted.is_empty())
+    }
+
+    /// Writes the counters of coalesced returns where their peers will look.
+    #[inline]
+    fn tell_returns(&self, inbox: &mut Inbox) {
+        while let Some(peer) = inbox.untold.pop() {
+            if let Some(word) = self.control.returned_to(peer) {
+                // SYNC: Release, so that a peer that sees its credits back may rely on its request being handled.
+                word.store(inbox.returned[peer as usize].bits(), Release);
+                self.ni.notify(peer);
+            }
+        }
+    }
+
+    /// Fills the hand as far as there are chunks and tickets; whether it can now send a reply without waiting.
+    #[inline]
+    fn fill_hand(&self, hand: &Hand) -> bool {
+        (hand.replies() >= MOST_IN_HAND && !self.reply_waiting.load(Relaxed))
+            || self.refill_hand(hand)
+    }
+
+    #[cold]
+    fn refill_hand(&self, hand: &Hand) -> bool {
+        if self.reply_waiting.load(Relaxed) && !self.send_all_deferred(hand) {
+            return false;
+        }
+        if hand.count.get() < MOST_IN_HAND {
+            let mut pool = self.rpl_sb.lock();
+            while hand.count.get() < MOST_IN_HAND
+                && let Some(chunk) = pool.take()
+            {
+                hand.add_chunk(chunk);
+            }
+        }
+        while hand.tickets.get() < MOST_IN_HAND && self.tickets.take(1) {
+            hand.give_ticket();
+        }
+        hand.replies() > 0
+    }
+
+    /// Sends the replies that are still in hand; false if the network doesn't take them yet.
+    fn send_all_deferred(&self, hand: &Hand) -> bool {
+        loop {
+            let Some(reply) = hand.deferred.borrow_mut().pop() else {
+                self.reply_waiting.store(false, Relaxed);
+                return true;
+            };
+            if !self.send_deferred(reply, hand) {
+                return false;
+            }
+        }
+    }
+
+    /// Small, so that it is inlined into the network's poll with the common case. An event that is not handed on by
+    /// reference from there never has to be in memory.
+    #[inline(always)]
+    fn on_am(&self, event: Event<'_>, recent: &mut Recent<N, M>, inbox: &mut Inbox, hand: &Hand) {
+        match event {
+            Event::Put(put) if put.tag == tag::REQ_RB => {
+                let message = Arrived {
+                    source: put.source,
+                    match_bits: put.match_bits,
+                    hdr_data: put.hdr_data,
+                    data: put.data,
+                };
+                self.on_unknown_request(message, recent, inbox, hand);
+            }
+            Event::Put(put) => {
+                self.on_rare_put(
+                    put.tag,
+                    put.source,
+                    (put.match_bits, put.hdr_data),
+                    inbox,
+                    hand,
+                );
+            }
+            Event::Free { tag: tag::REQ_RB } => {
+                self.relink(index::AM, self.request_buffer(inbox.buffer_bytes));
+            }
+            _ => {}
+        }
+    }
+
+    #[inline(never)]
+    fn on_rare_put(
+        &self,
+        tag: u64,
+        source: Rank,
+        (match_bits, hdr_data): (u64, u64),
+        inbox: &mut Inbox,
+        hand: &Hand,
+    ) {
+        match tag {
+            tag::RARAM => self.on_long_data(source, match_bits, hdr_data, inbox, hand),
+            tag::CATCH_BASIN => {
+                self.fail(Error::CatchBasin {
+                    rank: self.rank,
+                    peer: source,
+                });
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What a poll asks of the network first, and hands its events to.
+
+use super::{EqId, Event, PtIndex, PutEvent, Rank};
+
+/// Where a poll may find something: event queues, and what [`super::Ni::progress`] does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ready(u32);
+
+impl Ready {
+    /// Nowhere.
+    pub const NONE: Self = Self(0);
+    /// Anywhere.
+    pub const ALL: Self = Self(u32::MAX);
+    /// [`super::Ni::progress`] only.
+    pub const PROGRESS: Self = Self(1 << 31);
+
+    /// A queue only. Those beyond the thirtieth are not told apart.
+    #[inline]
+    #[must_use]
+    pub const fn queue(eq: EqId) -> Self {
+        let bit = if eq.0 < 30 { eq.0 } else { 30 };
+        Self(1 << bit)
+    }
+
+    /// Here and there.
+    #[inline]
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether one of the other's places is among these.
+    #[inline]
+    #[must_use]
+    pub const fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Whether it is nowhere.
+    #[inline]
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// As a number, for [`Ready::from_bits`].
+    #[inline]
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// The places in a number that [`Ready::bits`] has given.
+    #[inline]
+    #[must_use]
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+}
+
+/// Takes the events of a poll: what a closure is to [`super::Ni::poll`], with a say in how it is compiled.
+pub trait Sink {
+    /// The next event.
+    fn event(&mut self, event: Event<'_>);
+    /// Whether it can take another event. If not, the poll ends as at its limit; what follows from an event that was taken
+    /// ([`Event::Unlinked`], [`Event::Free`]) may still come.
+    #[inline]
+    fn is_ready(&self) -> bool {
+        true
+    }
+    /// Puts that follow one another and are alike, as many as it is ready for; the others come by a later call of this or of
+    /// [`Sink::event`].
+    #[inline]
+    fn puts<P: Puts>(&mut self, puts: &mut P)
+    where
+        Self: Sized,
+    {
+        while self.is_ready()
+            && let Some(put) = puts.next()
+        {
+            self.event(Event::Put(put));
+        }
+    }
+}
+
+/// Puts that follow one another into the same entry, from one source, of one length and with the same match bits. What a
+/// sink finds out about one holds for all; they differ in header data, offset and bytes.
+pub trait Puts {
+    /// What they have in common, without header data, offset and bytes.
+    fn common(&self) -> Common;
+    /// The next one. Ends the delivery of the one before.
+    fn next(&mut self) -> Option<PutEvent<'_>>;
+}
+
+/// What puts that are alike have in common: the fields of [`PutEvent`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Common {
+    /// The index they came to.
+    pub index: PtIndex,
+    /// The entry's name.
+    pub tag: u64,
+    /// Who sent them.
+    pub source: Rank,
+    /// As sent.
+    pub match_bits: u64,
+    /// Bytes of each, sent and placed.
+    pub length: usize,
+}

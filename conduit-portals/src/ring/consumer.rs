@@ -1,0 +1,246 @@
+//! The receiving end of a ring.
+
+use crate::sync::{AtomicU64, Ordering};
+
+use super::{Frame, KIND_SKIP, Slots, tag, tag_in, word};
+
+/// What a consumer finds at its position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Nothing yet.
+    Empty,
+    /// A message that begins at `slot`. It stays there until [`Consumer::release`].
+    Message {
+        /// Its first slot.
+        slot: usize,
+        /// Its frame; `slots` lies within the ring.
+        frame: Frame,
+    },
+    /// A frame that makes no sense. Nothing after it can be found any more.
+    Broken,
+}
+
+/// Messages that lie behind one another in one lap, all with the same frame: passed one after the other and freed together.
+/// See [`Consumer::row`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row {
+    /// The slot of the next one.
+    next: u32,
+    /// The last slot at which one can begin.
+    last: u32,
+    /// Their first word.
+    word: u64,
+    frame: Frame,
+    /// The slot behind the last one of several slots whose use has ended.
+    released: u32,
+}
+
+impl Row {
+    /// Their frame.
+    #[inline]
+    pub(crate) fn frame(&self) -> Frame {
+        self.frame
+    }
+
+    /// Goes on behind the next message, which stays in use until the one after it has been passed or the row is released.
+    #[inline(always)]
+    pub(crate) fn pass(&mut self) {
+        self.next += u32::from(self.frame.slots);
+    }
+}
+
+/// The receiving end. There is one.
+#[derive(Debug)]
+pub(crate) struct Consumer<S> {
+    slots: S,
+    shift: u32,
+    capacity: u32,
+    /// Position at which the lap began.
+    lap: u64,
+    /// The slot at the head, and the tag that is awaited there.
+    pub(super) slot: u32,
+    tag: u32,
+    /// The slot, in this lap, up to which the head was published last.
+    pub(super) published: u32,
+    /// The slot at which something is to be done: the head is to be published, or the lap ends.
+    due: u32,
+}
+
+impl<S: Slots> Consumer<S> {
+    /// The end of a ring of `2^shift` zeroed slots.
+    pub(crate) fn new(slots: S, shift: u32) -> Self {
+        debug_assert!(shift < 32);
+        let mut ring = Self {
+            slots,
+            shift,
+            capacity: 1 << shift,
+            lap: 0,
+            slot: 0,
+            tag: tag(0, shift),
+            published: 0,
+            due: 0,
+        };
+        ring.note_published();
+        ring
+    }
+
+    /// The memory below.
+    #[inline]
+    pub(crate) fn slots(&self) -> &S {
+        &self.slots
+    }
+
+    #[inline]
+    fn slot(&self) -> usize {
+        self.slot as usize
+    }
+
+    #[inline]
+    pub(super) fn position(&self) -> u64 {
+        self.lap.wrapping_add(self.slot.into())
+    }
+
+    /// Whether anything (also a Skip) is there. Changes nothing.
+    #[inline]
+    pub(crate) fn is_ready(&self) -> bool {
+        // SYNC (tag): see `peek`.
+        tag_in(self.slots.word(self.slot()).load(Ordering::Acquire)) == self.tag
+    }
+
+    /// The word and the tag that will publish the next message; `None` if [`Self::next`] has something to publish itself.
+    #[inline]
+    pub(crate) fn awaited(&self) -> Option<(&AtomicU64, u32)> {
+        (self.published == self.slot).then(|| (self.slots.word(self.slot()), self.tag))
+    }
+
+    /// The slot and frame at the head, if anything (also a Skip) that ends within the ring is there. Changes nothing.
+    #[inline(always)]
+    pub(crate) fn peek(&self) -> Option<(usize, Frame)> {
+        let (slot, left) = (self.slot(), self.capacity - self.slot);
+        // SYNC (tag): with the awaited tag comes all that the producer wrote before it. Pairs with `Producer::commit`.
+        let word = self.slots.word(slot).load(Ordering::Acquire);
+        if tag_in(word) != self.tag {
+            return None;
+        }
+        let frame = Frame::from_bits((word >> 32) as u32);
+        // At least one slot, at most those that are left.
+        let fits = u32::from(frame.slots).wrapping_sub(1) < left;
+        fits.then_some((slot, frame))
+    }
+
+    /// The messages with this frame that lie behind one another from the head on. The frame is one that [`Self::peek`] has
+    /// given.
+    #[inline(always)]
+    pub(crate) fn row(&self, frame: Frame) -> Row {
+        Row {
+            next: self.slot,
+            last: self.capacity - u32::from(frame.slots),
+            word: word(self.tag, frame),
+            frame,
+            released: self.slot,
+        }
+    }
+
+    /// The next message of a row, if it is there. Changes nothing.
+    #[inline(always)]
+    pub(crate) fn peek_row(&self, row: &Row) -> Option<usize> {
+        let slot = row.next as usize;
+        // Beyond the last slot at which one can begin there may be the end of the ring.
+        // SYNC (tag): as in `peek`.
+        let there =
+            row.next <= row.last && self.slots.word(slot).load(Ordering::Acquire) == row.word;
+        there.then_some(slot)
+    }
+
+    /// Ends the use of the last message of a row that was passed, if there is one.
+    #[inline(always)]
+    pub(crate) fn release_last(&self, row: &mut Row) {
+        if row.frame.slots > 1 && row.released != row.next {
+            row.released = row.next;
+            self.defuse(row.next - u32::from(row.frame.slots), row.frame.slots);
+        }
+    }
+
+    /// Ends the use of a row: frees the messages that were passed.
+    #[inline(always)]
+    pub(crate) fn release_row(&mut self, mut row: Row) {
+        self.release_last(&mut row);
+        self.slot = row.next;
+        if self.slot >= self.due {
+            self.publish_head();
+        }
+    }
+
+    /// The message at the head, if there is one.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Next {
+        loop {
+            if !self.is_ready() {
+                self.publish();
+                return Next::Empty;
+            }
+            match self.peek() {
+                None => return Next::Broken,
+                Some((_, frame)) if frame.kind == KIND_SKIP => self.release(frame),
+                Some((slot, frame)) => return Next::Message { slot, frame },
+            }
+        }
+    }
+
+    /// Ends the use of the message that [`Self::next`] or [`Self::peek`] gave.
+    #[inline(always)]
+    pub(crate) fn release(&mut self, frame: Frame) {
+        if frame.slots > 1 {
+            self.defuse(self.slot, frame.slots);
+        }
+        self.slot += u32::from(frame.slots);
+        if self.slot >= self.due {
+            self.publish_head();
+        }
+    }
+
+    /// Keeps the module's invariant for the slots after a message's first.
+    #[inline]
+    fn defuse(&self, first: u32, slots: u16) {
+        // All slots of a message are of one lap, so one tag is to be feared.
+        let feared = tag(self.lap.wrapping_add(1 << self.shift), self.shift);
+        for slot in first + 1..first + u32::from(slots) {
+            let word = self.slots.word(slot as usize);
+            // Relaxed: the message's tag has brought this word, and `publish_head` orders the store before any
+            // producer's.
+            if tag_in(word.load(Ordering::Relaxed)) == feared {
+                word.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Frees the slots of all messages that were released.
+    #[inline]
+    pub(crate) fn publish(&mut self) {
+        if self.published != self.slot {
+            self.publish_head();
+        }
+    }
+
+    #[inline(never)]
+    fn publish_head(&mut self) {
+        if self.lap == 0 && self.published == 0 {
+            // The first messages of a producer, who has made the pages.
+            self.slots.warm(1 << self.shift);
+        }
+        // SYNC (head): our reads of the released slots, and our zeros, come before a producer's stores into them. Pairs
+        // with `Producer::refresh_head`.
+        self.slots.head().store(self.position(), Ordering::Release);
+        if self.slot == self.capacity {
+            self.lap = self.position();
+            self.slot = 0;
+            self.tag = tag(self.lap, self.shift);
+        }
+        self.note_published();
+    }
+
+    fn note_published(&mut self) {
+        self.published = self.slot;
+        self.due = self.capacity.min(self.slot + (self.capacity / 8).max(1));
+    }
+}

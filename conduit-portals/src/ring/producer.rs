@@ -1,0 +1,216 @@
+//! The sending end of a ring.
+
+use crate::sync::{AtomicU64, Ordering};
+
+use super::{Frame, KIND_SKIP, MAX_SLOTS, Slots, tag, word};
+
+/// How many slots ahead of a message its producer asks for the cache line.
+const PREFETCH: u64 = 8;
+
+/// Who produces into a ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Discipline {
+    /// One thread of one process: the tail is private, a plain store moves it.
+    Thread,
+    /// Several threads of one process: the tail is private, compare-and-swap moves it.
+    Process,
+    /// Several processes: the tail is shared. The private one is the last value seen, tried first without looking, so
+    /// that the shared line moves once.
+    Shared,
+}
+
+/// A process's end for sending.
+#[derive(Debug)]
+pub(crate) struct Producer<S> {
+    slots: S,
+    shift: u32,
+    /// Slots, less one.
+    mask: u64,
+    discipline: Discipline,
+    tail: AtomicU64,
+    /// Where slots stop being free, by a head that was read some time ago.
+    room: AtomicU64,
+}
+
+/// Slots that are this producer's until [`Producer::commit`] or [`Producer::abandon`]; one of them must follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) struct Reserved {
+    slot: usize,
+    tag: u32,
+}
+
+impl<S: Slots> Producer<S> {
+    /// An end for a ring of `2^shift` slots of which nothing has been sent by this process.
+    pub(crate) fn new(slots: S, shift: u32, discipline: Discipline) -> Self {
+        slots.warm(1 << shift);
+        Self {
+            slots,
+            shift,
+            mask: (1 << shift) - 1,
+            discipline,
+            tail: AtomicU64::new(0),
+            room: AtomicU64::new(1 << shift),
+        }
+    }
+
+    /// The memory below.
+    #[inline]
+    pub(crate) fn slots(&self) -> &S {
+        &self.slots
+    }
+
+    fn capacity(&self) -> u64 {
+        self.mask + 1
+    }
+
+    /// Slots that a message may cover: with more, a message and the Skip before it might never fit together.
+    #[inline]
+    pub(crate) fn max_slots(&self) -> u32 {
+        (self.capacity() / 2).min(u64::from(MAX_SLOTS)) as u32
+    }
+
+    /// The first slot of a reservation; the others follow it in memory.
+    #[inline]
+    pub(crate) fn slot(&self, reserved: Reserved) -> usize {
+        reserved.slot
+    }
+
+    #[inline(always)]
+    fn reserved(&self, position: u64) -> Reserved {
+        Reserved {
+            slot: (position & self.mask) as usize,
+            tag: tag(position, self.shift),
+        }
+    }
+
+    /// Reserves `n` slots, at most [`Self::max_slots`]; `None` (and nothing has changed) while the ring is too full.
+    #[inline(always)]
+    pub(crate) fn reserve(&self, n: u32) -> Option<Reserved> {
+        debug_assert!(n >= 1 && n <= self.max_slots());
+        let (position, skip) = match self.discipline {
+            Discipline::Thread => {
+                let (position, skip, end) = self.place(n);
+                if !self.has_room(end) && !self.refresh_head(end, position)? {
+                    return None;
+                }
+                self.tail.store(end, Ordering::Relaxed);
+                (position, skip)
+            }
+            Discipline::Process | Discipline::Shared => self.reserve_among_others(n)?,
+        };
+        if skip > 0 {
+            self.publish_skip(self.reserved(position), skip as u16);
+        }
+        let position = position.wrapping_add(skip);
+        let ahead = position.wrapping_add(PREFETCH) & self.mask;
+        self.slots.prefetch(ahead as usize);
+        Some(self.reserved(position))
+    }
+
+    /// Where `n` slots would be taken: the tail, how many are to be skipped there, and the tail afterwards.
+    #[inline(always)]
+    fn place(&self, n: u32) -> (u64, u64, u64) {
+        let position = self.tail.load(Ordering::Relaxed);
+        let n = u64::from(n);
+        let to_end = self.capacity() - (position & self.mask);
+        let skip = if n > 1 && n > to_end { to_end } else { 0 };
+        (position, skip, position.wrapping_add(skip + n))
+    }
+
+    /// Whether all slots before `end` are known to be free.
+    #[inline(always)]
+    fn has_room(&self, end: u64) -> bool {
+        // Signed: a guess at the shared tail can lie behind the head.
+        // SYNC (head): pairs with the store in `refresh_head`, so that what one thread has learnt of the consumer also
+        // holds for the others.
+        self.room.load(Ordering::Acquire).wrapping_sub(end) as i64 >= 0
+    }
+
+    /// The tail and what is skipped there, where others may be reserving too.
+    fn reserve_among_others(&self, n: u32) -> Option<(u64, u64)> {
+        loop {
+            let (position, skip, end) = self.place(n);
+            if !self.has_room(end) && !self.refresh_head(end, position)? {
+                continue;
+            }
+            // The tail only shares out slots; what may be written into them follows from the head alone. So neither
+            // compare-and-swap orders anything.
+            if self.discipline == Discipline::Process {
+                let moved = self.tail.compare_exchange_weak(
+                    position,
+                    end,
+                    Ordering::Relaxed,
+                    Ordering::Relaxed,
+                );
+                if moved.is_ok() {
+                    return Some((position, skip));
+                }
+                continue;
+            }
+            let moved = self.slots.tail().compare_exchange(
+                position,
+                end,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            match moved {
+                Ok(_) => {
+                    self.tail.store(end, Ordering::Relaxed);
+                    return Some((position, skip));
+                }
+                Err(seen) => self.tail.store(seen, Ordering::Relaxed),
+            }
+        }
+    }
+
+    /// Looks at the shared head because the ring seemed too full for `end`. `None`: it is. `Some(false)`: `tail` was an
+    /// outdated guess, start again. `Some(true)`: there is room.
+    #[cold]
+    #[inline(never)]
+    fn refresh_head(&self, end: u64, tail: u64) -> Option<bool> {
+        // SYNC (head): the consumer has read everything before `head`, and made its first words harmless, before it
+        // stored it. Pairs with `Consumer::publish_head`; so our stores into these slots come after its reads.
+        let head = self.slots.head().load(Ordering::Acquire);
+        let room = head.wrapping_add(self.capacity());
+        // SYNC (head): hands the above on to other threads, see `has_room`. An older head may overwrite a newer one, which
+        // costs another look.
+        self.room.store(room, Ordering::Release);
+        if room.wrapping_sub(end) as i64 >= 0 {
+            return Some(true);
+        }
+        if self.discipline == Discipline::Shared {
+            let seen = self.slots.tail().load(Ordering::Relaxed);
+            if seen != tail {
+                self.tail.store(seen, Ordering::Relaxed);
+                return Some(false);
+            }
+        }
+        None
+    }
+
+    /// Publishes a message whose slots have been written, all but the first word of the first.
+    #[inline]
+    pub(crate) fn commit(&self, reserved: Reserved, frame: Frame) {
+        let word = word(reserved.tag, frame);
+        // SYNC (tag): everything written into the message's slots becomes visible with this word. Pairs with the load in
+        // `Consumer::peek`.
+        self.slots
+            .word(self.slot(reserved))
+            .store(word, Ordering::Release);
+    }
+
+    /// Gives `n` reserved slots up: the consumer will pass over them.
+    pub(crate) fn abandon(&self, reserved: Reserved, n: u32) {
+        self.publish_skip(reserved, n as u16);
+    }
+
+    fn publish_skip(&self, reserved: Reserved, slots: u16) {
+        let frame = Frame {
+            slots,
+            kind: KIND_SKIP,
+            index: 0,
+        };
+        self.commit(reserved, frame);
+    }
+}
