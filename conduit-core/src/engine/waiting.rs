@@ -10,8 +10,9 @@ use super::{Engine, Error, Result};
 use crate::ni::Ni;
 use crate::threads::Mode;
 
-/// Idle polls before the first yield, unless set: some hundred microseconds.
-pub(super) const DEFAULT_SPIN: u32 = 10_000;
+/// Idle polls before the first yield, unless set: about a millisecond, so that the wait for a message of some megabytes
+/// doesn't end in a sleep.
+pub(super) const DEFAULT_SPIN: u32 = 100_000;
 
 /// Idle polls between two looks for a dead peer, so that traffic of others doesn't hide it.
 const LOOK_FOR_THE_DEAD: u32 = 1 << 14;
