@@ -88,79 +88,53 @@ CONDUIT_GEX_INLINE int conduit_gex_words(gex_AM_Arg_t words_[16], int count_, va
   return 1;
 }
 
+/* The body of a function whose last parameter is the count: the call with these words, if there may be so many. */
+#define CONDUIT_GEX_COUNTED(call)                       \
+  gex_AM_Arg_t words_[16];                              \
+  va_list list_;                                        \
+  int got_;                                             \
+  va_start(list_, count_);                              \
+  got_ = conduit_gex_words(words_, count_, list_);      \
+  va_end(list_);                                        \
+  return got_ ? (call) : GASNET_ERR_BAD_ARG
+
 CONDUIT_GEX_INLINE int gasnet_AMRequestShort(gasnet_node_t node_, gasnet_handler_t handler_, int count_, ...) {
-  gex_AM_Arg_t words_[16];
-  va_list list_;
-  int got_;
-  va_start(list_, count_);
-  got_ = conduit_gex_words(words_, count_, list_);
-  va_end(list_);
-  return got_ ? conduit_gex_request_short(NULL, node_, handler_, CONDUIT_GEX_RETURN_ERRORS, (uint32_t)count_, words_) : GASNET_ERR_BAD_ARG;
+  CONDUIT_GEX_COUNTED(conduit_gex_request_short(NULL, node_, handler_, CONDUIT_GEX_RETURN_ERRORS,
+                      (uint32_t)count_, words_));
 }
 
 CONDUIT_GEX_INLINE int gasnet_AMRequestMedium(gasnet_node_t node_, gasnet_handler_t handler_, void *source_,
     size_t bytes_, int count_, ...) {
-  gex_AM_Arg_t words_[16];
-  va_list list_;
-  int got_;
-  va_start(list_, count_);
-  got_ = conduit_gex_words(words_, count_, list_);
-  va_end(list_);
-  return got_ ? conduit_gex_request_medium(NULL, node_, handler_, source_, bytes_, GEX_EVENT_NOW, CONDUIT_GEX_RETURN_ERRORS, (uint32_t)count_, words_) : GASNET_ERR_BAD_ARG;
+  CONDUIT_GEX_COUNTED(conduit_gex_request_medium(NULL, node_, handler_, source_, bytes_, GEX_EVENT_NOW,
+                      CONDUIT_GEX_RETURN_ERRORS, (uint32_t)count_, words_));
 }
 
 CONDUIT_GEX_INLINE int gasnet_AMRequestLong(gasnet_node_t node_, gasnet_handler_t handler_, void *source_,
     size_t bytes_, void *destination_, int count_, ...) {
-  gex_AM_Arg_t words_[16];
-  va_list list_;
-  int got_;
-  va_start(list_, count_);
-  got_ = conduit_gex_words(words_, count_, list_);
-  va_end(list_);
-  return got_ ? conduit_gex_request_long(NULL, node_, handler_, source_, bytes_, destination_, GEX_EVENT_NOW, CONDUIT_GEX_RETURN_ERRORS, (uint32_t)count_, words_) : GASNET_ERR_BAD_ARG;
+  CONDUIT_GEX_COUNTED(conduit_gex_request_long(NULL, node_, handler_, source_, bytes_, destination_,
+                      GEX_EVENT_NOW, CONDUIT_GEX_RETURN_ERRORS, (uint32_t)count_, words_));
 }
 
 CONDUIT_GEX_INLINE int gasnet_AMRequestLongAsync(gasnet_node_t node_, gasnet_handler_t handler_, void
     *source_, size_t bytes_, void *destination_, int count_, ...) {
-  gex_AM_Arg_t words_[16];
-  va_list list_;
-  int got_;
-  va_start(list_, count_);
-  got_ = conduit_gex_words(words_, count_, list_);
-  va_end(list_);
-  return got_ ? conduit_gasnet_request_long_async(node_, handler_, source_, bytes_, destination_, (uint32_t)count_, words_) : GASNET_ERR_BAD_ARG;
+  CONDUIT_GEX_COUNTED(conduit_gasnet_request_long_async(node_, handler_, source_, bytes_, destination_,
+                      (uint32_t)count_, words_));
 }
 
 CONDUIT_GEX_INLINE int gasnet_AMReplyShort(gasnet_token_t token_, gasnet_handler_t handler_, int count_, ...) {
-  gex_AM_Arg_t words_[16];
-  va_list list_;
-  int got_;
-  va_start(list_, count_);
-  got_ = conduit_gex_words(words_, count_, list_);
-  va_end(list_);
-  return got_ ? conduit_gex_reply_short(token_, handler_, CONDUIT_GEX_RETURN_ERRORS, (uint32_t)count_, words_) : GASNET_ERR_BAD_ARG;
+  CONDUIT_GEX_COUNTED(conduit_gex_reply_short(token_, handler_, CONDUIT_GEX_RETURN_ERRORS, (uint32_t)count_, words_));
 }
 
 CONDUIT_GEX_INLINE int gasnet_AMReplyMedium(gasnet_token_t token_, gasnet_handler_t handler_, void *source_,
     size_t bytes_, int count_, ...) {
-  gex_AM_Arg_t words_[16];
-  va_list list_;
-  int got_;
-  va_start(list_, count_);
-  got_ = conduit_gex_words(words_, count_, list_);
-  va_end(list_);
-  return got_ ? conduit_gex_reply_medium(token_, handler_, source_, bytes_, GEX_EVENT_NOW, CONDUIT_GEX_RETURN_ERRORS, (uint32_t)count_, words_) : GASNET_ERR_BAD_ARG;
+  CONDUIT_GEX_COUNTED(conduit_gex_reply_medium(token_, handler_, source_, bytes_, GEX_EVENT_NOW,
+                      CONDUIT_GEX_RETURN_ERRORS, (uint32_t)count_, words_));
 }
 
 CONDUIT_GEX_INLINE int gasnet_AMReplyLong(gasnet_token_t token_, gasnet_handler_t handler_, void *source_,
     size_t bytes_, void *destination_, int count_, ...) {
-  gex_AM_Arg_t words_[16];
-  va_list list_;
-  int got_;
-  va_start(list_, count_);
-  got_ = conduit_gex_words(words_, count_, list_);
-  va_end(list_);
-  return got_ ? conduit_gex_reply_long(token_, handler_, source_, bytes_, destination_, GEX_EVENT_NOW, CONDUIT_GEX_RETURN_ERRORS, (uint32_t)count_, words_) : GASNET_ERR_BAD_ARG;
+  CONDUIT_GEX_COUNTED(conduit_gex_reply_long(token_, handler_, source_, bytes_, destination_, GEX_EVENT_NOW,
+                      CONDUIT_GEX_RETURN_ERRORS, (uint32_t)count_, words_));
 }
 
 #ifdef __cplusplus
