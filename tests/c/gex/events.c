@@ -218,8 +218,9 @@ static void regions(gex_Rank_t peer) {
 /* A message that has arrived, of which this rank has been told by a put, is not handled by tests. */
 static void tests_do_not_poll(void) {
   volatile int *const flag = (volatile int *)(void *)base[me];
+  volatile int *const ready = flag + 1;
   void *mapped = NULL;
-  const gex_Rank_t right = neighbour(1);
+  const gex_Rank_t right = neighbour(1), left = neighbour(size - 1);
   gex_Event_t events[1] = {GEX_EVENT_INVALID};
   const int before = arrived;
   const int one = 1;
@@ -227,7 +228,12 @@ static void tests_do_not_poll(void) {
   gex_Event_Wait(gex_EP_QueryBoundSegmentNB(team, right, NULL, &mapped, NULL, 0));
   if (!mapped || size == 1) return;
   *flag = 0;
+  *ready = 0;
   barrier();
+  /* A rank that is still in the barrier polls: so its message is sent only when it has said that it has left it. */
+  gex_RMA_PutBlocking(team, left, base[left] + sizeof(one), &one, sizeof(one), 0);
+  while (!*ready) {
+  }
   gex_AM_RequestShort0(team, right, ARRIVED, 0);
   gex_RMA_PutBlocking(team, right, base[right], &one, sizeof(one), 0);
   while (!*flag) {
