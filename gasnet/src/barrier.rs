@@ -7,9 +7,9 @@ use conduit_core::engine::BarrierOutcome;
 
 use crate::abi::{self, events};
 use crate::event::SHIFT;
-use crate::fault::{Refusal, code, fatal, refuse, sure};
+use crate::fault::{Refusal, code, refuse, sure};
 use crate::job::Job;
-use crate::objects::check;
+use crate::objects::team_job;
 
 /// The mark of a barrier's event; above it is the barrier's number.
 pub(crate) const EVENT: usize = 5;
@@ -92,11 +92,7 @@ unsafe extern "C" fn gasnet_barrier_result(id: *mut c_int) -> c_int {
 }
 
 fn start(call: &str, team: *const c_void, flags: u32) -> (&'static Job, u64) {
-    let job = Job::of(call);
-    check(call, "team", &job.objects.team, team);
-    if flags != 0 {
-        fatal(call, &format_args!("flags {flags:#x}, there are none"));
-    }
+    let job = team_job(call, team, flags);
     (job, sure(call, job.engine().team_barrier_start()))
 }
 

@@ -8,8 +8,9 @@ use conduit_core::engine::{Handle, JOB_TEAM, ReduceFunction, Reduction};
 
 use crate::event::event;
 use crate::fault::{Refusal, fatal, sure};
-use crate::job::Job;
-use crate::objects::check;
+use crate::handlers::is_memory;
+use crate::job::TheEngine;
+use crate::objects::team_job;
 
 /// `gex_DT_t`.
 mod types {
@@ -129,18 +130,9 @@ fn reduction(
     }
 }
 
-fn start<'a>(call: &str, team: *const c_void, flags: u32) -> &'a Job {
-    let job = Job::of(call);
-    check(call, "team", &job.objects.team, team);
-    if flags != 0 {
-        fatal(call, &format_args!("flags {flags:#x}, there are none"));
-    }
-    job
-}
-
 /// Checks memory that an operation uses on this rank: anything of no bytes is none.
 fn memory(call: &str, name: &str, address: *const c_void, bytes: usize) {
-    if bytes > 0 && (address.is_null() || bytes > isize::MAX as usize) {
+    if !is_memory(address, bytes) {
         fatal(
             call,
             &format_args!("{name} is {bytes} bytes at {address:p}"),
@@ -162,7 +154,7 @@ unsafe extern "C" fn gex_Coll_BroadcastNB(
     flags: u32,
 ) -> usize {
     const CALL: &str = "gex_Coll_BroadcastNB";
-    let engine = start(CALL, team, flags).engine();
+    let engine = team_job(CALL, team, flags).engine();
     memory(CALL, "dst", result, bytes);
     if root == engine.rank() {
         memory(CALL, "src", source, bytes);
@@ -171,6 +163,29 @@ unsafe extern "C" fn gex_Coll_BroadcastNB(
     let started =
         unsafe { engine.broadcast_nb(JOB_TEAM, root, result.cast(), source.cast(), bytes) };
     started_event(CALL, started)
+}
+
+/// Starts a reduction to `root`, or to all ranks.
+///
+/// # Safety
+/// As for [`gex_Coll_ReduceToAllNB`].
+unsafe fn reduce(
+    call: &str,
+    engine: &TheEngine,
+    root: Option<Rank>,
+    (result, source, bytes): (*mut c_void, *const c_void, usize),
+    count: usize,
+    how: Reduction,
+) -> usize {
+    memory(call, "src", source, bytes);
+    if root.is_none_or(|root| root == engine.rank()) {
+        memory(call, "dst", result, bytes);
+    }
+    let (result, source) = (result.cast(), source.cast());
+    // SAFETY: the caller's promise.
+    started_event(call, unsafe {
+        engine.reduce_nb(JOB_TEAM, root, result, source, count, how)
+    })
 }
 
 /// Starts a reduction to one rank.
@@ -192,17 +207,11 @@ unsafe extern "C" fn gex_Coll_ReduceToOneNB(
     flags: u32,
 ) -> usize {
     const CALL: &str = "gex_Coll_ReduceToOneNB";
-    let engine = start(CALL, team, flags).engine();
+    let engine = team_job(CALL, team, flags).engine();
     let how = sure(CALL, reduction(dt, element, op, function, cdata));
-    let bytes = element.saturating_mul(count);
-    memory(CALL, "src", source, bytes);
-    if root == engine.rank() {
-        memory(CALL, "dst", result, bytes);
-    }
-    let (result, source) = (result.cast(), source.cast());
+    let data = (result, source, element.saturating_mul(count));
     // SAFETY: the caller's promise.
-    let started = unsafe { engine.reduce_nb(JOB_TEAM, Some(root), result, source, count, how) };
-    started_event(CALL, started)
+    unsafe { reduce(CALL, engine, Some(root), data, count, how) }
 }
 
 /// Starts a reduction to all ranks.
@@ -224,15 +233,11 @@ unsafe extern "C" fn gex_Coll_ReduceToAllNB(
     flags: u32,
 ) -> usize {
     const CALL: &str = "gex_Coll_ReduceToAllNB";
-    let engine = start(CALL, team, flags).engine();
+    let engine = team_job(CALL, team, flags).engine();
     let how = sure(CALL, reduction(dt, element, op, function, cdata));
-    let bytes = element.saturating_mul(count);
-    memory(CALL, "src", source, bytes);
-    memory(CALL, "dst", result, bytes);
-    let (result, source) = (result.cast(), source.cast());
+    let data = (result, source, element.saturating_mul(count));
     // SAFETY: the caller's promise.
-    let started = unsafe { engine.reduce_nb(JOB_TEAM, None, result, source, count, how) };
-    started_event(CALL, started)
+    unsafe { reduce(CALL, engine, None, data, count, how) }
 }
 
 fn started_event(call: &str, started: conduit_core::engine::Result<Handle>) -> usize {

@@ -312,6 +312,12 @@ pub(crate) unsafe fn arguments<'a>(count: u32, words: *const u32) -> &'a [u32] {
     unsafe { std::slice::from_raw_parts(words, count as usize) }
 }
 
+/// Whether a range from C can be memory: anything of no bytes is.
+#[inline]
+pub(crate) fn is_memory(base: *const c_void, bytes: usize) -> bool {
+    bytes == 0 || !base.is_null() && bytes <= isize::MAX as usize
+}
+
 /// A payload from C; anything of no bytes is an empty one.
 ///
 /// # Safety
@@ -321,7 +327,7 @@ pub(crate) unsafe fn payload<'a>(base: *const c_void, bytes: usize) -> Result<&'
     if bytes == 0 {
         return Ok(&[]);
     }
-    if base.is_null() || bytes > isize::MAX as usize {
+    if !is_memory(base, bytes) {
         return Err(Refusal::bad(format_args!(
             "a payload of {bytes} bytes at {base:p}"
         )));

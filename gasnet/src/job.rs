@@ -45,8 +45,6 @@ static JOB: Place = Place(OnceLock::new());
 pub(crate) struct Shared {
     /// Where ranks are mapped.
     table: AtomicPtr<Table>,
-    rank: AtomicU32,
-    size: AtomicU32,
     /// Not 0: all segments are mapped here, so no put or get is ever under way.
     all_mapped: AtomicU32,
 }
@@ -110,8 +108,6 @@ impl TableEntry {
 #[unsafe(no_mangle)]
 static conduit_gex_job: Shared = Shared {
     table: AtomicPtr::new((&raw const NO_TABLE).cast_mut()),
-    rank: AtomicU32::new(0),
-    size: AtomicU32::new(0),
     all_mapped: AtomicU32::new(0),
 };
 
@@ -148,6 +144,16 @@ impl Job {
         self.engine().size()
     }
 
+    /// Ends the job if it has no such rank.
+    pub(crate) fn check_rank(&self, call: &str, rank: Rank) {
+        if rank >= self.size() {
+            fatal(
+                call,
+                &format_args!("rank {rank} is not in a job of {} ranks", self.size()),
+            );
+        }
+    }
+
     /// Makes this the job of the process. Refused if there is one.
     pub(crate) fn place(member: Member<Mode>, everything: bool) -> Result<&'static Self, Refusal> {
         let engine = member.engine();
@@ -174,8 +180,6 @@ impl Job {
                 "the job has been joined already",
             ));
         }
-        conduit_gex_job.rank.store(rank, Relaxed);
-        conduit_gex_job.size.store(size, Relaxed);
         conduit_gex_job.all_mapped.store(all_mapped.into(), Relaxed);
         Ok(placed)
     }

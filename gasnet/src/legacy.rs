@@ -2,7 +2,6 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 use conduit::{Handle, Rank};
 use conduit_core::engine::Blocking;
@@ -42,17 +41,14 @@ unsafe extern "C" fn gasnet_attach(
     code(CALL, attached)
 }
 
-/// `GASNET_WAIT_*`; the engine spins, yields and sleeps as suits the host, whatever is asked for.
-static WAIT_MODE: AtomicI32 = AtomicI32::new(0);
-
-/// How blocking calls shall wait: a hint.
+/// How blocking calls shall wait, `GASNET_WAIT_*`: a hint. The engine spins, yields and sleeps as suits the host, whatever is
+/// asked for.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_set_waitmode(mode: c_int) -> c_int {
     if !(0..=2).contains(&mode) {
         let refusal = Refusal::bad(format_args!("wait mode {mode}"));
         return refuse("gasnet_set_waitmode", &refusal);
     }
-    WAIT_MODE.store(mode, Relaxed);
     abi::OK
 }
 

@@ -5,7 +5,6 @@ use std::ffi::{c_uint, c_void};
 use conduit::Rank;
 
 use crate::abi::Flags;
-use crate::fault::fatal;
 use crate::handlers::token;
 use crate::job::{Job, TheEngine};
 use crate::objects::check;
@@ -65,11 +64,8 @@ extern "C" fn gex_AM_LUBReplyLong() -> usize {
 fn engine_for(call: &str, team: *const c_void, rank: Rank) -> &'static TheEngine {
     let job = Job::of(call);
     check(call, "team", &job.objects.team, team);
-    if rank != Rank::MAX && rank >= job.size() {
-        fatal(
-            call,
-            &format_args!("rank {rank} is not in a job of {} ranks", job.size()),
-        );
+    if rank != Rank::MAX {
+        job.check_rank(call, rank);
     }
     job.engine()
 }

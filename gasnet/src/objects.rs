@@ -67,6 +67,16 @@ pub(crate) fn check<'a>(
     object
 }
 
+/// The job, for a collective call of its team, which has no flags.
+pub(crate) fn team_job(call: &str, team: *const c_void, flags: u32) -> &'static Job {
+    let job = Job::of(call);
+    check(call, "team", &job.objects.team, team);
+    if flags != 0 {
+        fatal(call, &format_args!("flags {flags:#x}, there are none"));
+    }
+    job
+}
+
 macro_rules! cdata {
     ($($kind:ident: $set:ident, $query:ident, $what:literal;)*) => {$(
         /// Keeps a word of the client's with the object.

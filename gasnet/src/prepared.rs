@@ -17,7 +17,7 @@ use crate::Mode;
 use crate::abi::{Flags, events};
 use crate::fault::{Refusal, fatal, started, sure};
 use crate::handlers::{Token, arguments, payload, token};
-use crate::job::Job;
+use crate::job::{Job, TheEngine};
 use crate::request::{check_option, handled_here, long_offset};
 
 /// What is prepared; `conduit_gex_kind`.
@@ -213,8 +213,17 @@ impl Wish {
 }
 
 /// A long's payload in a buffer of the library is at most as long as a medium's, so that the buffer stays small.
-pub(crate) fn own_buffer_limit(engine: &crate::job::TheEngine, long: usize) -> usize {
+pub(crate) fn own_buffer_limit(engine: &TheEngine, long: usize) -> usize {
     long.min(engine.max_medium(am::MAX_ARGS))
+}
+
+/// Most bytes of what is prepared, where a long of fixed payload has at most `long`.
+fn limit(engine: &TheEngine, kind: Kind, client: *mut c_void, long: usize) -> usize {
+    match (kind.is_long(), client.is_null()) {
+        (false, _) => engine.max_medium(am::MAX_ARGS),
+        (true, false) => long,
+        (true, true) => own_buffer_limit(engine, long),
+    }
 }
 
 /// `gex_AM_PrepareRequest{Medium,Long}`.
@@ -234,18 +243,10 @@ unsafe extern "C" fn conduit_gex_prepare_request(
 ) -> *const c_void {
     let kind = Kind::from_c(kind);
     let call = kind.prepare();
-    let engine = Job::of(call).engine();
-    if rank >= engine.size() {
-        fatal(
-            call,
-            &format_args!("rank {rank} is not in a job of {} ranks", engine.size()),
-        );
-    }
-    let limit = match (kind.is_long(), client.is_null()) {
-        (false, _) => engine.max_medium(am::MAX_ARGS),
-        (true, false) => engine.max_long_request(rank),
-        (true, true) => own_buffer_limit(engine, engine.max_long_request(rank)),
-    };
+    let job = Job::of(call);
+    job.check_rank(call, rank);
+    let long = job.engine().max_long_request(rank);
+    let limit = limit(job.engine(), kind, client, long);
     Wish {
         kind,
         rank,
@@ -279,11 +280,7 @@ unsafe extern "C" fn conduit_gex_prepare_reply(
     let message = unsafe { token(kind.prepare(), handle) }.message;
     let engine = message.engine();
     let rank = message.source();
-    let limit = match (kind.is_long(), client.is_null()) {
-        (false, _) => engine.max_medium(am::MAX_ARGS),
-        (true, false) => engine.max_long_reply(rank),
-        (true, true) => own_buffer_limit(engine, engine.max_long_reply(rank)),
-    };
+    let limit = limit(engine, kind, client, engine.max_long_reply(rank));
     Wish {
         kind,
         rank,

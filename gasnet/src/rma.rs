@@ -8,7 +8,7 @@ use conduit::{Handle, Rank};
 use crate::abi::{Flags, events};
 use crate::event::{event, leaf};
 use crate::fault::{Refusal, fatal, started, sure};
-use crate::handlers::payload;
+use crate::handlers::{is_memory, payload};
 use crate::job::Job;
 use crate::request::offset;
 
@@ -41,7 +41,7 @@ impl Local {
 
 /// A destination from C.
 fn destination(base: *mut c_void, bytes: usize) -> Result<*mut u8, Refusal> {
-    if bytes > 0 && (base.is_null() || bytes > isize::MAX as usize) {
+    if !is_memory(base, bytes) {
         return Err(Refusal::bad(format_args!("{bytes} bytes at {base:p}")));
     }
     Ok(base.cast())

@@ -174,12 +174,7 @@ unsafe extern "C" fn conduit_gex_query_bound_nb(
     const CALL: &str = "gex_EP_QueryBoundSegmentNB";
     let job = Job::of(CALL);
     check(CALL, "team", &job.objects.team, team);
-    if rank >= job.size() {
-        crate::fault::fatal(
-            CALL,
-            &format_args!("rank {rank} is not in a job of {} ranks", job.size()),
-        );
-    }
+    job.check_rank(CALL, rank);
     let none = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
     let found = segment_of(job, rank).map_or(none, told);
     // SAFETY: the caller's promise.

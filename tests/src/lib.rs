@@ -20,3 +20,4 @@ pub mod model;
 pub mod programs;
 pub mod ranks;
 pub mod reference;
+pub mod small;

@@ -8,6 +8,7 @@ use conduit_core::threads::Seq;
 use conduit_portals::shm::{ShmConfig, in_process};
 use conduit_tests::chaos::{Chaos, Disorder};
 use conduit_tests::model::turns::{self, InTurn, Meeting};
+use conduit_tests::small::{network, settings};
 
 type Rank<N> = Engine<InTurn<N>, Seq>;
 
@@ -211,28 +212,6 @@ fn one_rank<N: Ni + 'static>(
         }
     }
     Ok(())
-}
-
-/// Small, so that the limits are met.
-fn settings() -> Settings {
-    Settings {
-        chunk: 1024,
-        sb_chunks: 64,
-        rpl_chunks: 16,
-        // Others go on with each poll; there is nobody to yield to.
-        spin: Some(u32::MAX),
-        ..Settings::default()
-    }
-}
-
-fn network() -> ShmConfig {
-    ShmConfig {
-        region_bytes: 8 << 20,
-        queue_bytes: 64 << 20,
-        inject_size: 1024,
-        max_managed: 1024,
-        ..ShmConfig::default()
-    }
 }
 
 fn run(settings: &Settings, network: &ShmConfig, disorder: Option<Disorder>) {

@@ -8,34 +8,13 @@ use conduit_portals::shm::{Shm, ShmConfig, in_process};
 use conduit_tests::chaos::{Chaos, Disorder};
 use conduit_tests::model::check;
 use conduit_tests::model::schedule::{Schedule, schedules};
+use conduit_tests::small::{network, settings};
 use proptest::prelude::*;
 
 /// Schedules per configuration, unless `PROPTEST_CASES` says otherwise.
 const CASES: u32 = 64;
 /// The same under chaos, where each takes longer.
 const CHAOS_CASES: u32 = 32;
-
-/// Small, so that a schedule meets the limits.
-fn settings() -> Settings {
-    Settings {
-        chunk: 1024,
-        sb_chunks: 64,
-        rpl_chunks: 16,
-        // Others go on with each poll; there is nobody to yield to.
-        spin: Some(u32::MAX),
-        ..Settings::default()
-    }
-}
-
-fn network() -> ShmConfig {
-    ShmConfig {
-        region_bytes: 8 << 20,
-        queue_bytes: 64 << 20,
-        inject_size: 1024,
-        max_managed: 1024,
-        ..ShmConfig::default()
-    }
-}
 
 fn cases(most: u32) -> ProptestConfig {
     let default = ProptestConfig::default();

@@ -9,9 +9,8 @@ use crate::bootstrap::Bootstrap;
 use crate::ni::{Capabilities, MatchEntry, MdId, MeEvents, MeMemory, MeOptions, Ni, NiError, Rank};
 use crate::threads::Mode;
 
-/// A rank's segment as seen from here. Interfaces to other languages read it as it lies in memory.
+/// A rank's segment as seen from here.
 #[derive(Debug, Clone, Copy)]
-#[repr(C)]
 pub struct Segment {
     /// Where it is mapped here; null where it is not.
     pub window: Shared,

@@ -44,7 +44,6 @@ const REPLY_BUFFERS: u32 = 3;
 
 /// Memory shared with other processes, as an address that may cross threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(transparent)]
 pub struct Shared(pub *mut u8);
 // SAFETY: only an address; whoever dereferences it argues for the access.
 unsafe impl Send for Shared {}

@@ -71,8 +71,6 @@ typedef struct {
 
 typedef struct {
   const conduit_gex_table_t *table;
-  uint32_t rank;
-  uint32_t size;
   uint32_t all_mapped;
 } conduit_gex_job_t;
 

@@ -40,7 +40,7 @@ fn segment_bytes(text: &str, ranks: u32) -> Option<usize> {
 }
 
 /// What GASNet's variables say, unless one of Conduit's own says otherwise.
-pub(crate) fn adjust(settings: &mut Settings, ranks: u32, _conduit: &str) {
+pub(crate) fn adjust(settings: &mut Settings, ranks: u32) {
     if settings.max_segment.is_none()
         && let Ok(text) = std::env::var("GASNET_MAX_SEGSIZE")
     {

@@ -62,7 +62,7 @@ unsafe fn join(
     self_start::self_start(conduit, words.as_deref()).map_err(Refusal::bad)?;
     let mut exit_timeout = Ok(None);
     let member = conduit::join::<Mode>(|settings, size| {
-        environment::adjust(settings, size, conduit);
+        environment::adjust(settings, size);
         exit_timeout = exit_timeout::exit_timeout(size, |name| std::env::var(name).ok());
         if let Ok(Some(seconds)) = exit_timeout {
             settings.exit_timeout.get_or_insert(seconds);
