@@ -168,6 +168,19 @@ pub trait Ni {
 
     /// Zeroed, page-aligned memory that peers can reach, `len` rounded up to whole pages.
     fn region_create(&self, len: usize) -> Result<Region, NiError>;
+    /// Lets peers of this network reach memory that something else keeps: a region of another network of this rank. Counts as
+    /// a region of this network, numbered with those that it creates. Not every network can.
+    ///
+    /// # Safety
+    /// `[base, base + len)`, whole pages, stays valid for reads and writes as long as the network lives; no reference to it is
+    /// formed.
+    unsafe fn region_adopt(&self, _base: *mut u8, _len: usize) -> Result<Region, NiError> {
+        Err(NiError::System {
+            operation: "region_adopt",
+            rank: self.rank(),
+            reason: "this network reaches only memory of its own".to_owned(),
+        })
+    }
     /// Where a peer's region (or one's own) is mapped here. `None`: it is not, use put and get. What the peer created
     /// *before* some synchronisation is seen *after* it.
     fn window(&self, peer: Rank, region: RegionId) -> Option<Window>;
