@@ -1,0 +1,165 @@
+use proptest::prelude::*;
+
+use super::keys::{KEPT, Keys};
+use super::*;
+
+const SECRET: [u8; 32] = *b"a job's secret has 32 bytes, yes";
+const CLEAR: usize = 16;
+
+fn sealer(protection: Protection, rank: Rank, incarnations: &[u64]) -> Sealer {
+    Sealer::new(
+        Secret::from_bytes(SECRET),
+        protection,
+        rank,
+        incarnations.to_vec(),
+    )
+}
+
+/// A sealed packet from rank 0 to rank 1 and what was in it.
+fn packet(protection: Protection, number: u64, body: usize) -> (Vec<u8>, Vec<u8>) {
+    let plain: Vec<u8> = (0..CLEAR + body).map(|i| (i * 7) as u8).collect();
+    let mut sealed = plain.clone();
+    sealed.resize(plain.len() + TAG, 0xee);
+    sealer(protection, 0, &[11, 22, 33]).seal(1, number, &mut sealed, CLEAR);
+    (plain, sealed)
+}
+
+const BOTH: [Protection; 2] = [Protection::Authenticate, Protection::Encrypt];
+
+#[test]
+fn what_was_sealed_opens_and_is_encrypted_only_on_demand() {
+    for protection in BOTH {
+        for body in [0, 1, 15, 16, 17, 31, 32, 33, 64, 65, 1400, 8948, 65_000] {
+            let (plain, mut sealed) = packet(protection, 5, body);
+            assert_eq!(sealed[..CLEAR], plain[..CLEAR]);
+            if body >= 15 {
+                assert_eq!(
+                    sealed[..plain.len()] == plain[..],
+                    protection == Protection::Authenticate
+                );
+            }
+            assert!(sealer(protection, 1, &[11, 22, 33]).open(0, 5, &mut sealed, CLEAR));
+            assert_eq!(sealed[..plain.len()], plain[..]);
+        }
+    }
+}
+
+#[test]
+fn no_bit_can_be_changed() {
+    for protection in BOTH {
+        let (_, sealed) = packet(protection, 5, 45);
+        let mut receiver = sealer(protection, 1, &[11, 22, 33]);
+        for bit in 0..sealed.len() * 8 {
+            let mut changed = sealed.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert!(!receiver.open(0, 5, &mut changed, CLEAR), "bit {bit}");
+        }
+        assert!(receiver.open(0, 5, &mut sealed.clone(), CLEAR));
+    }
+}
+
+#[test]
+fn nothing_can_be_cut_off_or_added() {
+    for protection in BOTH {
+        let (_, sealed) = packet(protection, 5, 45);
+        let mut receiver = sealer(protection, 1, &[11, 22, 33]);
+        for length in 0..sealed.len() {
+            assert!(!receiver.open(0, 5, &mut sealed[..length].to_vec(), CLEAR));
+        }
+        let mut longer = sealed.clone();
+        longer.push(0);
+        assert!(!receiver.open(0, 5, &mut longer, CLEAR));
+    }
+}
+
+#[test]
+fn only_the_pair_direction_incarnation_number_secret_and_use_it_was_sealed_for_open_it() {
+    for protection in BOTH {
+        let (_, sealed) = packet(protection, 5, 45);
+        let opens = |receiver: &mut Sealer, from, number| {
+            receiver.open(from, number, &mut sealed.clone(), CLEAR)
+        };
+        let job = [11, 22, 33];
+        assert!(opens(&mut sealer(protection, 1, &job), 0, 5));
+        assert!(!opens(&mut sealer(protection, 1, &job), 2, 5), "sender");
+        assert!(!opens(&mut sealer(protection, 1, &job), 1, 5), "oneself");
+        assert!(!opens(&mut sealer(protection, 2, &job), 0, 5), "receiver");
+        assert!(!opens(&mut sealer(protection, 0, &job), 1, 5), "direction");
+        assert!(!opens(&mut sealer(protection, 1, &job), 0, 6), "number");
+        assert!(!opens(&mut sealer(protection, 1, &job), 0, 5 | 1 << 63));
+        assert!(!opens(&mut sealer(protection, 1, &[12, 22, 33]), 0, 5));
+        assert!(!opens(&mut sealer(protection, 1, &[11, 23, 33]), 0, 5));
+        assert!(opens(&mut sealer(protection, 1, &[11, 22, 34]), 0, 5));
+        let mut secret = SECRET;
+        secret[31] ^= 1;
+        let mut stranger = Sealer::new(Secret::from_bytes(secret), protection, 1, job.to_vec());
+        assert!(!opens(&mut stranger, 0, 5), "secret");
+        let other = BOTH.into_iter().find(|other| *other != protection).unwrap();
+        assert!(!opens(&mut sealer(other, 1, &job), 0, 5), "use");
+        for nobody in [3, 4, 1 << 20, Rank::MAX - 1, Rank::MAX] {
+            assert!(!opens(&mut sealer(protection, 1, &job), nobody, 5));
+        }
+    }
+}
+
+#[test]
+fn a_packet_to_nobody_has_no_tag() {
+    let mut packet = [7; CLEAR + TAG];
+    sealer(Protection::Authenticate, 0, &[1, 2]).seal(2, 1, &mut packet, CLEAR);
+    assert_eq!(packet[CLEAR..], [0; TAG]);
+}
+
+#[test]
+fn peers_that_share_a_place_have_their_own_keys() {
+    let size = 2 * KEPT + 3;
+    let incarnations: Vec<u64> = (0..size as u64).map(|rank| rank * 31 + 1).collect();
+    let mut here = sealer(Protection::Authenticate, 0, &incarnations);
+    for peer in [1, 1 + KEPT as Rank, 1 + 2 * KEPT as Rank, 1] {
+        let mut packet = [7; CLEAR + TAG];
+        here.seal(peer, 9, &mut packet, CLEAR);
+        let mut there = sealer(Protection::Authenticate, peer, &incarnations);
+        assert!(there.open(0, 9, &mut packet, CLEAR), "{peer}");
+    }
+}
+
+/// So that two builds of different age either agree or the wire's version has been changed on purpose. The keys were computed
+/// with another implementation of the cipher, the crate's in plain Rust.
+#[test]
+fn keys_are_the_known_ones() {
+    let keys = |protection| Keys::new(Secret::from_bytes(SECRET), protection, 0, vec![11, 22, 33]);
+    let tag = keys(Protection::Authenticate);
+    let hex = |key: Key| key.map(|byte| format!("{byte:02x}")).concat();
+    assert_eq!(hex(tag.key(0, 1)), "722390d09cda6441855ee269c4504d3d");
+    assert_eq!(hex(tag.key(1, 0)), "c5ed2c8a8809e220cb0b515dcb3ff9be");
+    assert_eq!(
+        hex(keys(Protection::Encrypt).key(0, 1)),
+        "effc2740a1d256559e7af099b6011b2c"
+    );
+}
+
+#[test]
+fn a_secret_does_not_print_itself() {
+    let secret = Secret::random().unwrap();
+    assert_eq!(format!("{secret:?}"), "Secret(..)");
+    assert_ne!(secret.bytes(), Secret::random().unwrap().bytes());
+    let sealer = sealer(Protection::Encrypt, 0, &[11]);
+    assert_eq!(
+        format!("{sealer:?}"),
+        "Sealer { protection: Encrypt, keys: Keys { rank: 0, size: 1, .. } }"
+    );
+}
+
+proptest! {
+    #[test]
+    fn anything_else_does_not_open(
+        bytes in prop::collection::vec(any::<u8>(), 0..200),
+        peer in any::<Rank>(),
+        number in any::<u64>(),
+        clear in 0usize..200,
+        encrypt in any::<bool>(),
+    ) {
+        let protection = if encrypt { Protection::Encrypt } else { Protection::Authenticate };
+        let mut packet = bytes;
+        prop_assert!(!sealer(protection, 1, &[11, 22, 33]).open(peer % 5, number, &mut packet, clear));
+    }
+}
