@@ -4,6 +4,7 @@ pub mod barrier;
 pub mod bootstrap;
 pub mod collective;
 pub mod engine;
+pub mod matching;
 pub mod ni;
 pub mod settings;
 pub mod threads;

@@ -30,7 +30,7 @@ pub use memory::{
     Window,
 };
 pub use operation::{Ack, Atomic, AtomicOp, AtomicType, Get, Inject, Put, Submit};
-pub use poll::{Common, Puts, Ready, Sink};
+pub use poll::{Closure, Common, Puts, Ready, Sink};
 
 use std::time::Duration;
 

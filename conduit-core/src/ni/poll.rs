@@ -83,6 +83,17 @@ pub trait Sink {
     }
 }
 
+/// A closure as a [`Sink`] that is always ready.
+#[derive(Debug)]
+pub struct Closure<F>(pub F);
+
+impl<F: FnMut(Event<'_>)> Sink for Closure<F> {
+    #[inline]
+    fn event(&mut self, event: Event<'_>) {
+        (self.0)(event);
+    }
+}
+
 /// Puts that follow one another into the same entry, from one source, of one length and with the same match bits. What a
 /// sink finds out about one holds for all; they differ in header data, offset and bytes.
 pub trait Puts {

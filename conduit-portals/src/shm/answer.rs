@@ -2,16 +2,14 @@
 
 use std::ptr;
 
+use conduit_core::matching::{Incoming, Place, Want, atomic_of, outcome_code};
 use conduit_core::ni::{Event, MeEvents, Outcome, Sink, apply_atomic};
 use conduit_core::threads::Mode;
 
 use crate::ring::Frame;
 
 use super::Shm;
-use super::match_list::{Incoming, Place, Want};
-use super::message::{
-    ACK, FETCH, FULL, Header, REPLY, REPLY_INLINE, atomic, outcome_code, slots_for,
-};
+use super::message::{ACK, FETCH, FULL, Header, REPLY, REPLY_INLINE, slots_for};
 use super::receive::{Later, Message, Out, Queue, Taken};
 
 impl<M: Mode> Shm<M> {
@@ -117,7 +115,7 @@ impl<M: Mode> Shm<M> {
         later: &mut Later,
         out: &mut Out<'_, S>,
     ) -> Option<Taken> {
-        let (op, ty) = atomic(header.length)?;
+        let (op, ty) = atomic_of(header.length)?;
         let incoming = Incoming {
             want: Want::Atomic,
             source: message.source,

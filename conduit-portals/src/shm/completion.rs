@@ -2,11 +2,12 @@
 
 use std::ptr;
 
+use conduit_core::matching::outcome_of;
 use conduit_core::ni::Event;
 use conduit_core::ni::Sink;
 use conduit_core::threads::Mode;
 
-use super::message::{ACK, FULL, Header, NO_MD, REPLY, REPLY_INLINE, SEND, STAGED, outcome};
+use super::message::{ACK, FULL, Header, NO_MD, REPLY, REPLY_INLINE, SEND, STAGED};
 use super::receive::{Message, Out, Taken};
 use super::{Shm, staging};
 
@@ -18,7 +19,7 @@ impl<M: Mode> Shm<M> {
         header: &Header,
         out: &mut Out<'_, S>,
     ) -> Option<Taken> {
-        let outcome = outcome(message.frame.index);
+        let outcome = outcome_of(message.frame.index);
         let (token, length) = (header.token, header.length as usize);
         if message.frame.kind == REPLY && header.md != NO_MD {
             self.bring_home(message, header)?;

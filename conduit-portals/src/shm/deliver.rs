@@ -3,19 +3,19 @@
 use std::sync::atomic::Ordering;
 use std::{ptr, slice};
 
+use conduit_core::matching::{Incoming, Place, Run, Want, rounded};
 use conduit_core::ni::{Common, Event, MeEvents, Outcome, PtIndex, PutEvent, Puts, Rank, Sink};
 use conduit_core::threads::{Lock, Mode};
 
 use crate::ring::{Consumer, Row, SLOT};
 
 use super::mapping::RingView;
-use super::match_list::{Incoming, Place, Run, Want, rounded};
 use super::message::{
     ACK, COMPACT, Compact, FULL, Header, PUT, PUT_COMPACT, SEND, STAGED, WANT_ACK, WANT_SEND,
     before_payload,
 };
 use super::receive::{Inbound, Later, Message, Out, Queue, Sources, Taken, mark};
-use super::{Shm, me_id, staging};
+use super::{Shm, staging};
 
 /// Messages of a run that are alike: they have the first one's frame, length, source and match bits, so what was checked of
 /// it holds for all.
@@ -164,7 +164,7 @@ impl<M: Mode> Shm<M> {
         let mut list = found.list.lock();
         let run = list.begin_run()?;
         // Under the list's lock: see `find`.
-        let me = me_id(index, run.id);
+        let me = run.id.me(index);
         queue.delivering.store(mark(me.0), Ordering::Relaxed);
         let all = Sources::of(only_source, self.size);
         let sources = run.source.map_or(all, |source| all.and_only(source));

@@ -9,6 +9,7 @@
 use std::mem::{align_of, offset_of, size_of};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use conduit_core::matching::PT_INDICES;
 use crossbeam_utils::CachePadded;
 
 use crate::ring::SLOT;
@@ -20,8 +21,6 @@ pub(super) const MAGIC: u64 = 0x4d48_535f_5544_4e43;
 /// Changes with any change of this file or of [`super::message`].
 pub(super) const VERSION: u32 = 2;
 
-/// Portal table indices.
-pub(super) const PT_INDICES: usize = 16;
 /// Event queues of the network's user.
 pub(super) const USER_QUEUES: usize = 16;
 /// The queue of indices that were opened without one.

@@ -29,8 +29,6 @@
 use std::mem::{offset_of, size_of};
 use std::ptr;
 
-use conduit_core::ni::{AtomicOp, AtomicType, Outcome};
-
 use crate::ring::{Frame, SLOT};
 
 pub(super) const PUT_COMPACT: u8 = 1;
@@ -190,58 +188,6 @@ impl Compact {
     }
 }
 
-pub(super) fn outcome_code(outcome: Outcome) -> u8 {
-    match outcome {
-        Outcome::Done => 0,
-        Outcome::NoMatch => 1,
-        Outcome::OutOfRange => 2,
-    }
-}
-
-pub(super) fn outcome(code: u8) -> Option<Outcome> {
-    Some(match code {
-        0 => Outcome::Done,
-        1 => Outcome::NoMatch,
-        2 => Outcome::OutOfRange,
-        _ => return None,
-    })
-}
-
-const OPS: [AtomicOp; 11] = [
-    AtomicOp::Get,
-    AtomicOp::Set,
-    AtomicOp::Add,
-    AtomicOp::Sub,
-    AtomicOp::Mult,
-    AtomicOp::Min,
-    AtomicOp::Max,
-    AtomicOp::And,
-    AtomicOp::Or,
-    AtomicOp::Xor,
-    AtomicOp::CompareSwap,
-];
-const TYPES: [AtomicType; 4] = [
-    AtomicType::I32,
-    AtomicType::U32,
-    AtomicType::I64,
-    AtomicType::U64,
-];
-
-/// Operation and type in one word.
-pub(super) fn atomic_code(op: AtomicOp, ty: AtomicType) -> u32 {
-    let op = OPS.iter().position(|&o| o == op).unwrap_or_default();
-    let ty = TYPES.iter().position(|&t| t == ty).unwrap_or_default();
-    (op << 8 | ty) as u32
-}
-
-/// The inverse of [`atomic_code`].
-pub(super) fn atomic(code: u32) -> Option<(AtomicOp, AtomicType)> {
-    Some((
-        *OPS.get((code >> 8) as usize)?,
-        *TYPES.get((code & 0xff) as usize)?,
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -290,20 +236,5 @@ mod tests {
         assert_eq!(read, expected);
         assert_eq!(slot.0[..WORD], [0xff; WORD]);
         assert_eq!(slot.0[COMPACT..], [0xff; SLOT - COMPACT]);
-    }
-
-    #[test]
-    fn codes_are_inverse() {
-        for op in OPS {
-            for ty in TYPES {
-                assert_eq!(atomic(atomic_code(op, ty)), Some((op, ty)));
-            }
-        }
-        assert_eq!(atomic(OPS.len() as u32 * 256), None);
-        assert_eq!(atomic(TYPES.len() as u32), None);
-        for o in [Outcome::Done, Outcome::NoMatch, Outcome::OutOfRange] {
-            assert_eq!(outcome(outcome_code(o)), Some(o));
-        }
-        assert_eq!(outcome(3), None);
     }
 }

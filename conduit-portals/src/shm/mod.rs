@@ -5,7 +5,7 @@
 //!
 //! Every rank has one nameless file, mapped by all ranks, which holds its event queues, staging pieces and regions
 //! (`layout`). A message is a reservation and a write in a ring of the target's queue (`crate::ring`, `send`), matched when
-//! the target polls that queue (`receive`, `match_list`); completions come back the same way. No process ever waits for
+//! the target polls that queue (`receive`, [`conduit_core::matching`]); completions come back the same way. No process ever waits for
 //! another's lock. Nothing has a name in any file system, so nothing is left behind however a rank ends.
 //!
 //! Waiting for room has one answer, [`Submit::Again`](conduit_core::ni::Submit::Again). Where the answer would have to come
@@ -17,12 +17,10 @@ mod card;
 mod completion;
 mod config;
 mod deliver;
-mod descriptors;
 mod error;
 mod failure;
 mod layout;
 mod mapping;
-mod match_list;
 mod memory_limit;
 mod message;
 mod network;
@@ -48,16 +46,15 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU8, AtomicU32};
 use std::sync::{Arc, OnceLock};
 
-use conduit_core::ni::{Limits, MeId, Rank, Reach};
+use conduit_core::matching::{Descriptors, MatchList, PT_INDICES};
+use conduit_core::ni::{Limits, Rank, Reach};
 use conduit_core::threads::Mode;
 
 use crate::ring::{Discipline, Producer};
 
-use descriptors::Descriptors;
 use failure::Failures;
-use layout::{PT_INDICES, QUEUES};
+use layout::QUEUES;
 use mapping::{Mapping, RingView};
-use match_list::{EntryId, MatchList};
 use receive::Queue;
 use setup::Allocated;
 use staging::Staging;
@@ -121,21 +118,6 @@ struct Index<M: Mode> {
     queue: AtomicU8,
     /// Held for a look at the list, never while events are delivered.
     list: M::Lock<MatchList>,
-}
-
-/// An entry's name for the network's user: index in 4 bits, slot in 12, generation in 16.
-#[inline]
-fn me_id(index: u8, id: EntryId) -> MeId {
-    MeId(u32::from(index) << 28 | u32::from(id.slot) << 16 | u32::from(id.generation))
-}
-
-/// The inverse of [`me_id`].
-fn entry_id(me: MeId) -> (u8, EntryId) {
-    let id = EntryId {
-        slot: (me.0 >> 16) as u16 & 0xfff,
-        generation: me.0 as u16,
-    };
-    ((me.0 >> 28) as u8, id)
 }
 
 impl<M: Mode> Shm<M> {

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use conduit_core::ni::{
-    Atomic, EqId, Event, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni, NiError, PtIndex, Put,
-    Rank, Reach, Ready, Region, RegionId, Sink, Submit, Unlink, Window,
+    Atomic, Closure, EqId, Event, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni, NiError,
+    PtIndex, Put, Rank, Reach, Ready, Region, RegionId, Sink, Submit, Unlink, Window,
 };
 use conduit_core::threads::Mode;
 
@@ -14,16 +14,6 @@ use super::layout::{QUIET_QUEUE, STATE_CLOSED, USER_QUEUES};
 
 /// Messages that [`Ni::progress`] handles at most; more wait for its next call.
 const QUIET_LIMIT: u32 = 64;
-
-/// A closure as a sink.
-struct Closure<F>(F);
-
-impl<F: FnMut(Event<'_>)> Sink for Closure<F> {
-    #[inline]
-    fn event(&mut self, event: Event<'_>) {
-        (self.0)(event);
-    }
-}
 
 impl<M: Mode> Ni for Shm<M> {
     #[inline]

@@ -6,17 +6,17 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use conduit_core::matching::{Hit, Incoming, Place};
 use conduit_core::ni::{Event, MeEvents, Rank, Sink};
 use conduit_core::threads::{Lock, Mode};
 
 use crate::ring::{Consumer, Frame, Next, SLOT};
 
+use super::Shm;
 use super::mapping::RingView;
-use super::match_list::{Hit, Incoming, Place};
 use super::message::{
     ACK, ATOMIC, GET, Header, PUT, PUT_COMPACT, PUT_REFERENCE, REPLY, SEND, before_payload,
 };
-use super::{Shm, me_id};
 
 /// Messages of one ring that a poll takes at most before it looks at the next: those that raise no event don't count
 /// against the caller's limit.
@@ -417,7 +417,7 @@ impl<M: Mode> Shm<M> {
             let hit = list.accept(incoming);
             if let Some(hit) = &hit {
                 // Under the list's lock, so that `me_unlink` either comes before this match or sees the mark.
-                let me = me_id(message.frame.index, hit.id);
+                let me = hit.id.me(message.frame.index);
                 queue.delivering.store(mark(me.0), Ordering::Relaxed);
             }
             hit

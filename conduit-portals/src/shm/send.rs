@@ -14,17 +14,16 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use conduit_core::ni::{Ack, Atomic, EqId, Get, Inject, MdId, NiError, PtIndex, Put, Rank, Submit};
+use conduit_core::matching::{atomic_code, no_such_index, over_limit};
+use conduit_core::ni::{Ack, Atomic, EqId, Get, Inject, NiError, PtIndex, Put, Rank, Submit};
 use conduit_core::threads::Mode;
 
 use crate::ring::{Frame, Producer};
 
-use super::descriptors::Bound;
-use super::layout::PT_INDICES;
 use super::mapping::RingView;
 use super::message::{
     ATOMIC, COMPACT, Compact, FETCH, FULL, GET, Header, NO_MD, PUT, PUT_COMPACT, PUT_REFERENCE,
-    REPLY_INLINE, SEND, STAGED, WANT_ACK, WANT_SEND, atomic_code, before_payload, slots_for,
+    REPLY_INLINE, SEND, STAGED, WANT_ACK, WANT_SEND, before_payload, slots_for,
 };
 use super::{Peer, Shm, staging};
 
@@ -118,24 +117,6 @@ impl<M: Mode> Shm<M> {
         }
     }
 
-    /// A descriptor, after a check that the range lies within it.
-    #[inline]
-    fn bound(
-        &self,
-        operation: &'static str,
-        md: MdId,
-        offset: usize,
-        length: usize,
-        limit: usize,
-    ) -> Result<Bound, NiError> {
-        let bound = self.descriptors.get(operation, md)?;
-        let end = offset.checked_add(length);
-        if length > limit || end.is_none_or(|end| end > bound.len) {
-            return Err(range_error(operation, offset, length, limit, bound.len));
-        }
-        Ok(bound)
-    }
-
     #[inline(always)]
     pub(super) fn submit_inject(&self, inject: &Inject<'_>) -> Result<Submit, NiError> {
         let length = inject.head.len() + inject.body.len();
@@ -184,7 +165,9 @@ impl<M: Mode> Shm<M> {
     /// As for [`conduit_core::ni::Ni::put`].
     pub(super) unsafe fn submit_put(&self, put: &Put) -> Result<Submit, NiError> {
         let limit = self.config.put_limit();
-        let bound = self.bound("put", put.md, put.local_offset, put.length, limit)?;
+        let bound = self
+            .descriptors
+            .piece("put", put.md, put.local_offset, put.length, limit)?;
         let Some(route) = self.route("put", put.target, put.index)? else {
             return Ok(Submit::Again);
         };
@@ -344,7 +327,9 @@ impl<M: Mode> Shm<M> {
     /// As for [`conduit_core::ni::Ni::get`].
     pub(super) unsafe fn submit_get(&self, get: &Get) -> Result<Submit, NiError> {
         let limit = self.config.max_message;
-        let bound = self.bound("get", get.md, get.local_offset, get.length, limit)?;
+        let bound = self
+            .descriptors
+            .piece("get", get.md, get.local_offset, get.length, limit)?;
         let Some(route) = self.route("get", get.target, get.index)? else {
             return Ok(Submit::Again);
         };
@@ -426,46 +411,5 @@ unsafe fn copy_words(head: &[u8], to: *mut u8) {
     if !rest.is_empty() {
         // SAFETY: the caller's promise.
         unsafe { ptr::copy_nonoverlapping(rest.as_ptr(), to.add(words.len() * 4), rest.len()) };
-    }
-}
-
-#[cold]
-fn over_limit(operation: &'static str, what: &'static str, value: u64, limit: u64) -> NiError {
-    NiError::OverLimit {
-        operation,
-        what,
-        value,
-        limit,
-    }
-}
-
-#[cold]
-fn range_error(
-    operation: &'static str,
-    offset: usize,
-    length: usize,
-    limit: usize,
-    len: usize,
-) -> NiError {
-    if length > limit {
-        return over_limit(operation, "length", length as u64, limit as u64);
-    }
-    let end = (offset as u64).saturating_add(length as u64);
-    over_limit(
-        operation,
-        "end within the memory descriptor",
-        end,
-        len as u64,
-    )
-}
-
-/// The answer to an index beyond the table.
-#[cold]
-pub(super) fn no_such_index(operation: &'static str, index: PtIndex) -> NiError {
-    debug_assert!(usize::from(index.0) >= PT_INDICES);
-    NiError::NoSuchObject {
-        operation,
-        what: "portal table index",
-        value: u64::from(index.0),
     }
 }

@@ -3,9 +3,9 @@
 use std::mem::size_of;
 use std::sync::atomic::Ordering;
 
+use conduit_core::matching::{Entry, EntryId, entry_start, no_such_index};
 use conduit_core::ni::{
-    EqId, MatchEntry, MeId, MeMemory, NiError, PtIndex, Rank, Ready, Region, RegionId, Unlink,
-    Window,
+    EqId, MatchEntry, MeId, NiError, PtIndex, Rank, Ready, Region, RegionId, Unlink, Window,
 };
 use conduit_core::threads::{Lock, Mode};
 use rustix::mm::Advice;
@@ -13,11 +13,9 @@ use rustix::mm::Advice;
 use crate::ring::{Consumer, SLOT};
 
 use super::layout::{HUGE_PAGE, PAGE, QUIET_QUEUE, REGIONS, RingControl, USER_QUEUES, ring_stride};
-use super::match_list::{Entry, Memory};
 use super::message::{COMPACT, FULL, slots_for};
 use super::receive::{Inbound, Inbox, Queue, mark};
-use super::send::no_such_index;
-use super::{Shm, entry_id, me_id, memory_limit};
+use super::{Shm, memory_limit};
 
 /// Slots of each ring of the quiet queue, at least.
 const QUIET_SLOTS: usize = 256;
@@ -263,64 +261,21 @@ impl<M: Mode> Shm<M> {
             .indices
             .get(usize::from(index.0))
             .ok_or_else(|| no_such_index(OPERATION, index))?;
-        let base = self.entry_base(entry.memory)?;
-        let entry = Entry {
-            memory: Memory::new(entry.memory, base),
-            match_bits: entry.match_bits,
-            ignore_bits: entry.ignore_bits,
-            source: entry.source,
-            options: entry.options,
-            events: entry.events,
-            tag: entry.tag,
-        };
+        let start = entry_start(entry.memory, |id| {
+            let Window { base, len } = self.find_window(self.rank, id)?;
+            Some(Region { id, base, len })
+        })?;
+        let own = self.own().at(0).addr();
+        let entry = Entry::new(&entry, start.map_or(0, |start| start.addr() - own));
         if self.entries.fetch_add(1, Ordering::AcqRel) >= ENTRIES {
             self.entries.fetch_sub(1, Ordering::AcqRel);
             return Err(exhausted(OPERATION, "match entries", u64::from(ENTRIES)));
         }
         match place.list.lock().append(entry) {
-            Some(id) => Ok(me_id(index.0, id)),
+            Some(id) => Ok(id.me(index.0)),
             None => {
                 self.entries.fetch_sub(1, Ordering::AcqRel);
                 Err(exhausted(OPERATION, "match entries", u64::from(ENTRIES)))
-            }
-        }
-    }
-
-    /// Checks an entry's memory; where it begins in the mapping, if it is in a region.
-    fn entry_base(&self, memory: MeMemory) -> Result<usize, NiError> {
-        let over = |what, value: usize, limit: usize| NiError::OverLimit {
-            operation: "me_append",
-            what,
-            value: value as u64,
-            limit: limit as u64,
-        };
-        match memory {
-            MeMemory::Managed { bytes, min_free } if min_free > bytes => {
-                Err(over("min_free", min_free, bytes))
-            }
-            MeMemory::Managed { .. } | MeMemory::Nothing => Ok(0),
-            MeMemory::Region {
-                region,
-                offset,
-                len,
-            } => {
-                let window = self
-                    .find_window(self.rank, region)
-                    .ok_or(NiError::NoSuchObject {
-                        operation: "me_append",
-                        what: "region",
-                        value: u64::from(region.0),
-                    })?;
-                match offset.checked_add(len) {
-                    Some(end) if end <= window.len => {
-                        Ok(window.base.addr() - self.own().at(0).addr() + offset)
-                    }
-                    end => Err(over(
-                        "end within the region",
-                        end.unwrap_or(usize::MAX),
-                        window.len,
-                    )),
-                }
             }
         }
     }
@@ -331,7 +286,7 @@ impl<M: Mode> Shm<M> {
             what: "match entry",
             value: u64::from(me.0),
         };
-        let (number, id) = entry_id(me);
+        let (number, id) = EntryId::of(me);
         let Some(index) = self.indices.get(usize::from(number)) else {
             return Err(unknown);
         };

@@ -6,18 +6,17 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use conduit_core::bootstrap::Bootstrap;
+use conduit_core::matching::{DESCRIPTORS, Descriptors, MatchList, PT_INDICES};
 use conduit_core::ni::{Capabilities, Limits, NiError, Rank, Reach};
 use conduit_core::threads::{Lock, Mode};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::card::{Card, compare, start_time};
-use super::descriptors::{DESCRIPTORS, Descriptors};
 use super::failure::Failures;
 use super::layout::{
-    Layout, MAGIC, PT_INDICES, QUEUES, REGIONS, STATE_OPEN, USER_QUEUES, VERSION, settings_hash,
+    Layout, MAGIC, QUEUES, REGIONS, STATE_OPEN, USER_QUEUES, VERSION, settings_hash,
 };
 use super::mapping::{Mapping, create_file, identity};
-use super::match_list::MatchList;
 use super::setup::{Allocated, ENTRIES};
 use super::statistics::Counters;
 use super::watch::Watches;

@@ -6,11 +6,13 @@
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
-use conduit_core::ni::{EqId, MdId, NiError, Unlink};
-use conduit_core::threads::{Lock, Mode};
+use crate::ni::{EqId, MdId, NiError, Unlink};
+use crate::threads::{Lock, Mode};
+
+use super::over_limit;
 
 /// Descriptors that can be bound at once.
-pub(super) const DESCRIPTORS: usize = 4096;
+pub const DESCRIPTORS: usize = 4096;
 
 /// A bound memory descriptor, or the place of one.
 #[derive(Debug)]
@@ -26,14 +28,17 @@ struct Descriptor {
 
 /// What a descriptor describes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bound {
-    pub(super) base: *mut u8,
-    pub(super) len: usize,
-    pub(super) eq: EqId,
+pub struct Bound {
+    /// Its first byte.
+    pub base: *mut u8,
+    /// Its bytes.
+    pub len: usize,
+    /// Where completions go.
+    pub eq: EqId,
 }
 
 /// All descriptors of a rank.
-pub(super) struct Descriptors<M: Mode> {
+pub struct Descriptors<M: Mode> {
     table: Box<[Descriptor]>,
     free: M::Lock<Vec<u16>>,
 }
@@ -47,7 +52,8 @@ fn unknown(operation: &'static str, md: MdId) -> NiError {
 }
 
 impl<M: Mode> Descriptors<M> {
-    pub(super) fn new() -> Self {
+    /// A table with nothing bound.
+    pub fn new() -> Self {
         let empty = || Descriptor {
             generation: AtomicU32::new(0),
             base: AtomicPtr::new(ptr::null_mut()),
@@ -61,7 +67,8 @@ impl<M: Mode> Descriptors<M> {
         }
     }
 
-    pub(super) fn bind(&self, base: *mut u8, len: usize, eq: EqId) -> Result<MdId, NiError> {
+    /// As [`md_bind`](crate::ni::Ni::md_bind). That there is such a queue is the caller's to check.
+    pub fn bind(&self, base: *mut u8, len: usize, eq: EqId) -> Result<MdId, NiError> {
         let slot = self.free.lock().pop().ok_or(NiError::Exhausted {
             operation: "md_bind",
             what: "memory descriptors",
@@ -81,7 +88,8 @@ impl<M: Mode> Descriptors<M> {
         Ok(MdId(generation << 16 | u32::from(slot)))
     }
 
-    pub(super) fn release(&self, md: MdId) -> Result<Unlink, NiError> {
+    /// As [`md_release`](crate::ni::Ni::md_release).
+    pub fn release(&self, md: MdId) -> Result<Unlink, NiError> {
         let descriptor = self.find(md).ok_or_else(|| unknown("md_release", md))?;
         if descriptor.pending.load(Ordering::Acquire) != 0 {
             return Ok(Unlink::InUse);
@@ -109,7 +117,7 @@ impl<M: Mode> Descriptors<M> {
 
     /// What a descriptor describes.
     #[inline]
-    pub(super) fn get(&self, operation: &'static str, md: MdId) -> Result<Bound, NiError> {
+    pub fn get(&self, operation: &'static str, md: MdId) -> Result<Bound, NiError> {
         let descriptor = self.find(md).ok_or_else(|| unknown(operation, md))?;
         Ok(Bound {
             base: descriptor.base.load(Ordering::Relaxed),
@@ -118,15 +126,33 @@ impl<M: Mode> Descriptors<M> {
         })
     }
 
-    /// The same, for a name that a peer has sent.
+    /// What a descriptor describes, after a check that `length` bytes from `offset` on, at most `limit`, lie within it.
     #[inline]
-    pub(super) fn bound(&self, md: u32) -> Option<Bound> {
+    pub fn piece(
+        &self,
+        operation: &'static str,
+        md: MdId,
+        offset: usize,
+        length: usize,
+        limit: usize,
+    ) -> Result<Bound, NiError> {
+        let bound = self.get(operation, md)?;
+        let end = offset.checked_add(length);
+        if length > limit || end.is_none_or(|end| end > bound.len) {
+            return Err(range_error(operation, offset, length, limit, bound.len));
+        }
+        Ok(bound)
+    }
+
+    /// The same as [`Self::get`], for a name that a peer has sent.
+    #[inline]
+    pub fn bound(&self, md: u32) -> Option<Bound> {
         self.get("completion", MdId(md)).ok()
     }
 
     /// Counts an operation that is about to be submitted. Its completion may come before the submission returns.
     #[inline]
-    pub(super) fn start(&self, md: MdId) {
+    pub fn start(&self, md: MdId) {
         if let Some(descriptor) = self.find(md) {
             if M::PARALLEL {
                 descriptor.pending.fetch_add(1, Ordering::AcqRel);
@@ -140,7 +166,7 @@ impl<M: Mode> Descriptors<M> {
     /// Ends an operation: its completion was delivered, or it was not submitted after all. `None` if there is none, which
     /// only a broken peer can bring about.
     #[inline]
-    pub(super) fn finish(&self, md: u32) -> Option<()> {
+    pub fn finish(&self, md: u32) -> Option<()> {
         let md = MdId(md);
         let descriptor = self.find(md)?;
         let pending = descriptor.pending.load(Ordering::Relaxed);
@@ -156,10 +182,36 @@ impl<M: Mode> Descriptors<M> {
     }
 }
 
+impl<M: Mode> Default for Descriptors<M> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cold]
+fn range_error(
+    operation: &'static str,
+    offset: usize,
+    length: usize,
+    limit: usize,
+    len: usize,
+) -> NiError {
+    if length > limit {
+        return over_limit(operation, "length", length as u64, limit as u64);
+    }
+    let end = (offset as u64).saturating_add(length as u64);
+    over_limit(
+        operation,
+        "end within the memory descriptor",
+        end,
+        len as u64,
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use conduit_core::threads::{Par, Seq};
+    use crate::threads::{Par, Seq};
 
     fn walk<M: Mode>() {
         let descriptors = Descriptors::<M>::new();
@@ -177,6 +229,11 @@ mod tests {
         assert_eq!(again.0 as u16, md.0 as u16);
         assert_ne!(again, md);
         assert!(descriptors.get("put", MdId(u32::MAX)).is_err());
+        assert!(descriptors.piece("put", again, 0, 1, 1).is_ok());
+        for (offset, length, limit) in [(0, 1, 0), (0, 2, 9), (1, 1, 9), (usize::MAX, 1, 9)] {
+            let piece = descriptors.piece("put", again, offset, length, limit);
+            assert!(matches!(piece, Err(NiError::OverLimit { .. })));
+        }
         for _ in 1..DESCRIPTORS {
             descriptors.bind(&raw mut byte, 1, EqId(3)).unwrap();
         }

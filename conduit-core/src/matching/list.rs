@@ -1,24 +1,27 @@
-//! The match list of one portal table index. Knows nothing of shared memory: places are offsets.
+//! The match list of one portal table index.
 //!
-//! Rules beyond those of [`conduit_core::ni::MatchEntry`], which a message meets in this order:
+//! Rules beyond those of [`MatchEntry`], which a message meets in this order:
 //!
 //! 1. kind, source and bits decide whether an entry is looked at;
 //! 2. an offset outside a region entry ends the message with [`Outcome::OutOfRange`]: the entry has matched, is not used
 //!    up and raises nothing. Outside is beyond the end, or at the end with bytes to move;
 //! 3. a message that doesn't fit is cut if the entry says so, and passes the entry otherwise. An atomic can't be cut.
 
-use conduit_core::ni::{MeEvents, MeMemory, MeOptions, Outcome, Rank};
+use crate::ni::{MatchEntry, MeEvents, MeId, MeMemory, MeOptions, Outcome, Rank};
 
 /// No entry.
 const NIL: u16 = u16::MAX;
 /// Entries that one list can hold, by the width of [`EntryId`].
-pub(super) const MAX_ENTRIES: usize = 4096;
+pub const MAX_ENTRIES: usize = 4096;
 
 /// What a message wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Want {
+pub enum Want {
+    /// To write.
     Put,
+    /// To read.
     Get,
+    /// To change an integer.
     Atomic,
 }
 
@@ -35,25 +38,43 @@ impl Want {
 
 /// What of a message decides which entry takes it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Incoming {
-    pub(super) want: Want,
-    pub(super) source: Rank,
-    pub(super) match_bits: u64,
-    pub(super) offset: u64,
-    pub(super) length: usize,
+pub struct Incoming {
+    /// Its kind.
+    pub want: Want,
+    /// Who sent it.
+    pub source: Rank,
+    /// As sent.
+    pub match_bits: u64,
+    /// Within the entry's memory.
+    pub offset: u64,
+    /// Bytes to move.
+    pub length: usize,
 }
 
 /// What an entry's messages go to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Memory {
-    Managed { bytes: usize, min_free: usize },
-    Region { base: usize, len: usize },
+pub enum Memory {
+    /// As [`MeMemory::Managed`].
+    Managed {
+        /// What it holds.
+        bytes: usize,
+        /// What must be left for it to stay linked.
+        min_free: usize,
+    },
+    /// A piece of a region.
+    Region {
+        /// Where it begins: an address or an offset, as the network counts.
+        base: usize,
+        /// Bytes.
+        len: usize,
+    },
+    /// Headers only.
     Nothing,
 }
 
 impl Memory {
     /// As the caller of `me_append` gave it; `base` is where a region entry begins.
-    pub(super) fn new(memory: MeMemory, base: usize) -> Self {
+    fn new(memory: MeMemory, base: usize) -> Self {
         match memory {
             MeMemory::Managed { bytes, min_free } => Self::Managed { bytes, min_free },
             MeMemory::Region { len, .. } => Self::Region { base, len },
@@ -64,17 +85,38 @@ impl Memory {
 
 /// An element of the list.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Entry {
-    pub(super) memory: Memory,
-    pub(super) match_bits: u64,
-    pub(super) ignore_bits: u64,
-    pub(super) source: Option<Rank>,
-    pub(super) options: MeOptions,
-    pub(super) events: MeEvents,
-    pub(super) tag: u64,
+pub struct Entry {
+    /// Where messages go.
+    pub memory: Memory,
+    /// Bits to match.
+    pub match_bits: u64,
+    /// Bits that don't count.
+    pub ignore_bits: u64,
+    /// Only messages of this rank match.
+    pub source: Option<Rank>,
+    /// What may be done.
+    pub options: MeOptions,
+    /// What is told.
+    pub events: MeEvents,
+    /// The owner's name for it.
+    pub tag: u64,
 }
 
 impl Entry {
+    /// As the caller of [`me_append`](crate::ni::Ni::me_append) gave it; `base` is where a [region entry](Memory::Region)
+    /// begins.
+    pub fn new(entry: &MatchEntry, base: usize) -> Self {
+        Self {
+            memory: Memory::new(entry.memory, base),
+            match_bits: entry.match_bits,
+            ignore_bits: entry.ignore_bits,
+            source: entry.source,
+            options: entry.options,
+            events: entry.events,
+            tag: entry.tag,
+        }
+    }
+
     /// Managed, for puts, to be told of, and not used up by one.
     fn is_usual(&self) -> bool {
         let put = MeOptions::PUT | MeOptions::USE_ONCE;
@@ -92,17 +134,36 @@ impl Entry {
 
 /// An entry's name within its list. A slot that is used again has another generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct EntryId {
-    pub(super) slot: u16,
-    pub(super) generation: u16,
+pub struct EntryId {
+    /// Less than [`MAX_ENTRIES`].
+    pub slot: u16,
+    /// Which entry of this slot it is.
+    pub generation: u16,
+}
+
+impl EntryId {
+    /// The entry's name for the network's user: index in 4 bits, slot in 12, generation in 16.
+    #[inline]
+    pub fn me(self, index: u8) -> MeId {
+        MeId(u32::from(index) << 28 | u32::from(self.slot) << 16 | u32::from(self.generation))
+    }
+
+    /// The inverse of [`EntryId::me`]: index and entry.
+    pub fn of(me: MeId) -> (u8, Self) {
+        let id = Self {
+            slot: (me.0 >> 16) as u16 & 0xfff,
+            generation: me.0 as u16,
+        };
+        ((me.0 >> 28) as u8, id)
+    }
 }
 
 /// Where a message's bytes belong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub enum Place {
     /// They stay where they are.
     Managed,
-    /// At this offset of the mapping.
+    /// Here, counted as [`Memory::Region`]'s base.
     Region(usize),
     /// Nowhere.
     Nothing,
@@ -110,35 +171,41 @@ pub(super) enum Place {
 
 /// The entry that took a message, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Hit {
-    pub(super) id: EntryId,
-    pub(super) tag: u64,
-    pub(super) events: MeEvents,
-    pub(super) place: Place,
+pub struct Hit {
+    /// Which entry.
+    pub id: EntryId,
+    /// Its owner's name for it.
+    pub tag: u64,
+    /// What its owner wants to be told.
+    pub events: MeEvents,
+    /// Where the bytes belong.
+    pub place: Place,
     /// Within the entry.
-    pub(super) offset: u64,
+    pub offset: u64,
     /// Bytes to move.
-    pub(super) length: usize,
+    pub length: usize,
     /// [`Outcome::Done`], or nothing is to be moved or told to this rank.
-    pub(super) outcome: Outcome,
+    pub outcome: Outcome,
     /// The entry has left the list.
-    pub(super) unlinked: bool,
+    pub unlinked: bool,
 }
 
 /// What a message of `length` bytes uses up of a managed entry.
 #[inline(always)]
-pub(super) fn rounded(length: usize) -> usize {
+pub fn rounded(length: usize) -> usize {
     (length + 63) & !63
 }
 
 /// Messages that one managed entry takes one after the other, each whole, and stays linked. While it lasts the entry is not
 /// unlinked, and no message of the index is matched in another way; then nothing else could take one of these first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Run {
-    pub(super) id: EntryId,
-    pub(super) tag: u64,
+pub struct Run {
+    /// The entry.
+    pub id: EntryId,
+    /// Its owner's name for it.
+    pub tag: u64,
     /// The only source, if the entry has one.
-    pub(super) source: Option<Rank>,
+    pub source: Option<Rank>,
     match_bits: u64,
     compared: u64,
     fill: usize,
@@ -149,13 +216,13 @@ pub(super) struct Run {
 impl Run {
     /// Whether a put with these bits, from a right source, belongs to the run as long as there is room.
     #[inline(always)]
-    pub(super) fn matches(&self, match_bits: u64) -> bool {
+    pub fn matches(&self, match_bits: u64) -> bool {
         (match_bits ^ self.match_bits) & self.compared == 0
     }
 
     /// For how many puts of `length` bytes, at most `wanted`, there is room.
     #[inline]
-    pub(super) fn room_for(&self, wanted: u32, length: usize) -> u32 {
+    pub fn room_for(&self, wanted: u32, length: usize) -> u32 {
         let room = self.most.saturating_sub(self.fill);
         let each = rounded(length);
         match (wanted as usize).checked_mul(each) {
@@ -167,13 +234,13 @@ impl Run {
 
     /// Where the next put goes.
     #[inline]
-    pub(super) fn offset(&self) -> u64 {
+    pub fn offset(&self) -> u64 {
         self.fill as u64
     }
 
     /// Accounts for puts for which there is [room](Run::room_for).
     #[inline]
-    pub(super) fn charge(&mut self, puts: u32, length: usize) {
+    pub fn charge(&mut self, puts: u32, length: usize) {
         self.fill += puts as usize * rounded(length);
     }
 }
@@ -191,7 +258,7 @@ struct Node {
 
 /// An ordered list of entries.
 #[derive(Debug)]
-pub(super) struct MatchList {
+pub struct MatchList {
     nodes: Vec<Node>,
     free: Vec<u16>,
     first: u16,
@@ -200,6 +267,12 @@ pub(super) struct MatchList {
     /// Found anew after each change.
     front: u16,
     front_known: bool,
+}
+
+impl Default for MatchList {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 /// How an entry would take a message.
@@ -214,7 +287,8 @@ enum Fit {
 }
 
 impl MatchList {
-    pub(super) fn new() -> Self {
+    /// An empty list.
+    pub fn new() -> Self {
         Self {
             nodes: Vec::new(),
             free: Vec::new(),
@@ -226,7 +300,7 @@ impl MatchList {
     }
 
     /// Appends an entry, before those of the overflow list unless it belongs to them; `None` if the list is full.
-    pub(super) fn append(&mut self, entry: Entry) -> Option<EntryId> {
+    pub fn append(&mut self, entry: Entry) -> Option<EntryId> {
         let mut previous = self.last;
         if !entry.options.contains(MeOptions::OVERFLOW) {
             while previous != NIL && self.is_overflow(previous) {
@@ -279,7 +353,7 @@ impl MatchList {
     }
 
     /// Takes an entry out; false if it isn't (or no longer) in the list.
-    pub(super) fn unlink(&mut self, id: EntryId) -> bool {
+    pub fn unlink(&mut self, id: EntryId) -> bool {
         let known = self.contains(id);
         if known {
             self.remove(id.slot);
@@ -288,7 +362,7 @@ impl MatchList {
     }
 
     /// Whether an entry is in the list.
-    pub(super) fn contains(&self, id: EntryId) -> bool {
+    pub fn contains(&self, id: EntryId) -> bool {
         let node = self.nodes.get(usize::from(id.slot));
         node.is_some_and(|node| node.linked && node.generation == id.generation)
     }
@@ -313,7 +387,7 @@ impl MatchList {
     /// The short way for most messages, those to the first managed entry: `None` if there is none that could be the first to
     /// match, and what a run does not accept, say nothing; [`Self::accept`] must be asked.
     #[inline]
-    pub(super) fn begin_run(&mut self) -> Option<Run> {
+    pub fn begin_run(&mut self) -> Option<Run> {
         if !self.front_known {
             self.find_front();
         }
@@ -343,7 +417,7 @@ impl MatchList {
 
     /// Accounts for the messages of a run.
     #[inline]
-    pub(super) fn end_run(&mut self, run: &Run) {
+    pub fn end_run(&mut self, run: &Run) {
         if let Some(node) = self.nodes.get_mut(usize::from(run.id.slot)) {
             node.fill = run.fill;
         }
@@ -376,7 +450,7 @@ impl MatchList {
 
     /// Finds the first entry that takes a message, and accounts for it.
     #[inline]
-    pub(super) fn accept(&mut self, incoming: &Incoming) -> Option<Hit> {
+    pub fn accept(&mut self, incoming: &Incoming) -> Option<Hit> {
         let mut slot = self.first;
         while slot != NIL {
             let node = &mut self.nodes[usize::from(slot)];
@@ -488,5 +562,5 @@ impl Node {
 }
 
 #[cfg(test)]
-#[path = "match_list_tests.rs"]
+#[path = "list_tests.rs"]
 mod tests;
