@@ -1,0 +1,86 @@
+//! Receive buffers, and the datagrams in them one by one.
+
+use super::system::{Filled, LONGEST, MANY};
+
+/// Buffers for what one system call receives, used again and again: 16 of 64 KiB, whose pages come into being when they are
+/// first filled. The first is filled first, so a quiet rank needs one.
+pub struct Batch {
+    pub(super) space: Vec<u8>,
+    pub(super) filled: [Filled; MANY],
+    /// Buffers that have been filled.
+    pub(super) count: usize,
+    /// The buffer of the next datagram, and where it begins in it.
+    at: usize,
+    offset: usize,
+    /// Buffers that the next call offers: as many as there seems to be need for, since each takes time.
+    pub(super) want: usize,
+}
+
+impl Batch {
+    /// Empty buffers.
+    pub fn new() -> Self {
+        Self {
+            space: vec![0; MANY * LONGEST],
+            filled: [Filled::default(); MANY],
+            count: 0,
+            at: 0,
+            offset: 0,
+            want: 1,
+        }
+    }
+
+    /// The next datagram, if one is left.
+    #[inline]
+    pub fn next_datagram(&mut self) -> Option<&mut [u8]> {
+        while self.at < self.count {
+            let Filled {
+                length, segment, ..
+            } = self.filled[self.at];
+            // An empty datagram is one, too; the protocol counts it as malformed.
+            if self.offset < length || (length == 0 && self.offset == 0) {
+                let begin = self.offset;
+                let end = (begin + segment).min(length);
+                self.offset = end.max(1);
+                let buffer = self.at * LONGEST;
+                return Some(&mut self.space[buffer + begin..buffer + end]);
+            }
+            self.at += 1;
+            self.offset = 0;
+        }
+        None
+    }
+
+    /// No datagram is left.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.at >= self.count
+            || (self.at + 1 == self.count && self.offset >= self.filled[self.at].length.max(1))
+    }
+
+    /// The buffers have been filled anew by a call that offered `want`.
+    pub(super) fn refilled(&mut self, count: usize) {
+        self.count = count;
+        self.at = 0;
+        self.offset = 0;
+        self.want = if count == self.want {
+            (self.want * 2).min(MANY)
+        } else {
+            count.max(1)
+        };
+    }
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for Batch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Batch")
+            .field("count", &self.count)
+            .field("at", &self.at)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,108 @@
+//! Where a rank can be reached: what the ranks tell each other over the launcher's side channel.
+//!
+//! | bytes | |
+//! |---|---|
+//! | 1 | version |
+//! | 1 | 4 or 6: the address's family |
+//! | 2 | port, little endian like all that follows |
+//! | 4 | bytes of the largest packet (UDP payload) that its interface takes |
+//! | 8 | incarnation |
+//! | 16 | address; an IPv4 one in the first four, zeros behind it |
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+const VERSION: u8 = 1;
+
+/// Where a rank can be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Card {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its port.
+    pub port: u16,
+    /// Bytes of the largest packet (UDP payload) that its interface takes.
+    pub packet: u32,
+    /// Its [incarnation](crate::seal::random_incarnation).
+    pub incarnation: u64,
+}
+
+/// A card that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CardError {
+    /// Its length.
+    #[error("a card has {bytes} bytes, this one {0}", bytes = Card::BYTES)]
+    Length(usize),
+    /// Another version of Conduit made it.
+    #[error(
+        "a card of version {0}, this is version {VERSION}: the ranks run different versions of Conduit"
+    )]
+    Version(u8),
+    /// A field is impossible.
+    #[error("its {0} is impossible")]
+    Field(&'static str),
+}
+
+impl Card {
+    /// Bytes of a card.
+    pub const BYTES: usize = 32;
+
+    /// For the side channel.
+    pub fn encode(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[0] = VERSION;
+        bytes[2..4].copy_from_slice(&self.port.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.packet.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.incarnation.to_le_bytes());
+        match self.address {
+            IpAddr::V4(address) => {
+                bytes[1] = 4;
+                bytes[16..20].copy_from_slice(&address.octets());
+            }
+            IpAddr::V6(address) => {
+                bytes[1] = 6;
+                bytes[16..].copy_from_slice(&address.octets());
+            }
+        }
+        bytes
+    }
+
+    /// From the side channel.
+    ///
+    /// # Errors
+    /// Whatever is not the [encoding](Self::encode) of a card to which a packet could be sent.
+    pub fn decode(bytes: &[u8]) -> Result<Self, CardError> {
+        let bytes: &[u8; Self::BYTES] = bytes
+            .try_into()
+            .map_err(|_| CardError::Length(bytes.len()))?;
+        if bytes[0] != VERSION {
+            return Err(CardError::Version(bytes[0]));
+        }
+        let [_, family, p0, p1, s0, s1, s2, s3, rest @ ..] = *bytes;
+        let (incarnation, address) = rest.split_first_chunk::<8>().expect("24 bytes are left");
+        let address: [u8; 16] = address.try_into().expect("16 bytes are left");
+        let address = match family {
+            4 if address[4..] == [0; 12] => IpAddr::V4(Ipv4Addr::new(
+                address[0], address[1], address[2], address[3],
+            )),
+            6 => IpAddr::V6(Ipv6Addr::from(address)),
+            _ => return Err(CardError::Field("address family")),
+        };
+        if address.is_unspecified() || address.is_multicast() {
+            return Err(CardError::Field("address"));
+        }
+        let port = u16::from_le_bytes([p0, p1]);
+        if port == 0 {
+            return Err(CardError::Field("port"));
+        }
+        let packet = u32::from_le_bytes([s0, s1, s2, s3]);
+        if packet == 0 || packet > 0xffff {
+            return Err(CardError::Field("packet size"));
+        }
+        Ok(Self {
+            address,
+            port,
+            packet,
+            incarnation: u64::from_le_bytes(*incarnation),
+        })
+    }
+}

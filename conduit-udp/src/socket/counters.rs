@@ -1,0 +1,53 @@
+//! What a socket has done.
+
+/// Counts since the socket was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SocketCounters {
+    /// Packets given to the system.
+    pub sent: u64,
+    /// Bytes of them.
+    pub sent_bytes: u64,
+    /// System calls that sent.
+    pub send_calls: u64,
+    /// Sends that found no room: the packets wait.
+    pub busy: u64,
+    /// Packets that were larger than the interface allows, and so were lost.
+    pub too_large: u64,
+    /// Packets that the system refused to send for another reason, and so were lost.
+    pub refused: u64,
+    /// Packets received.
+    pub received: u64,
+    /// Bytes of them.
+    pub received_bytes: u64,
+    /// System calls that received something.
+    pub receive_calls: u64,
+    /// Datagrams larger than any packet, dropped.
+    pub truncated: u64,
+    /// Receives that failed, other than with a report on a peer.
+    pub receive_errors: u64,
+    /// Reports of the network on peers (ICMP).
+    pub reports: u64,
+    /// Segmentation offload was given up: the system refused packets that it then took one by one.
+    pub offload_lost: u64,
+}
+
+impl SocketCounters {
+    /// Each counter with its name.
+    pub fn each(&self) -> [(&'static str, u64); 13] {
+        [
+            ("sent", self.sent),
+            ("sent_bytes", self.sent_bytes),
+            ("send_calls", self.send_calls),
+            ("busy", self.busy),
+            ("too_large", self.too_large),
+            ("refused", self.refused),
+            ("received", self.received),
+            ("received_bytes", self.received_bytes),
+            ("receive_calls", self.receive_calls),
+            ("truncated", self.truncated),
+            ("receive_errors", self.receive_errors),
+            ("reports", self.reports),
+            ("offload_lost", self.offload_lost),
+        ]
+    }
+}

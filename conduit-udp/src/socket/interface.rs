@@ -1,0 +1,216 @@
+//! Which of the host's interfaces a rank uses.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+use super::system;
+
+/// An address of the host, and the interface that has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    /// As the system calls it.
+    pub name: String,
+    /// The system's number for it: the scope of link-local addresses.
+    pub index: u32,
+    /// The address.
+    pub address: IpAddr,
+    /// Bits of the address that its subnet has in common.
+    pub prefix: u8,
+    /// It can send now.
+    pub up: bool,
+    /// Bytes of the largest IP packet; `None`: not known.
+    pub mtu: Option<usize>,
+}
+
+impl Interface {
+    fn is_link_local(&self) -> bool {
+        match self.address {
+            IpAddr::V4(address) => address.is_link_local(),
+            IpAddr::V6(address) => address.is_unicast_link_local(),
+        }
+    }
+}
+
+impl fmt::Display for Interface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}/{}", self.name, self.address, self.prefix)?;
+        if !self.up {
+            f.write_str(" (down)")?;
+        }
+        Ok(())
+    }
+}
+
+/// The addresses of this host in the system's order.
+///
+/// # Errors
+/// The system's.
+pub fn interfaces() -> io::Result<Vec<Interface>> {
+    Ok(if_addrs::get_if_addrs()?
+        .into_iter()
+        .map(|interface| {
+            let prefix = match &interface.addr {
+                if_addrs::IfAddr::V4(address) => address.prefixlen,
+                if_addrs::IfAddr::V6(address) => address.prefixlen,
+            };
+            Interface {
+                index: interface.index.unwrap_or(0),
+                address: interface.ip(),
+                prefix,
+                up: interface.is_oper_up(),
+                mtu: system::mtu(&interface.name).ok(),
+                name: interface.name,
+            }
+        })
+        .collect())
+}
+
+/// The address from which this host sends to the world at large, if it has a route there. Nothing is sent.
+pub fn default_source() -> Option<IpAddr> {
+    // Addresses that are reserved for documentation: connecting a datagram socket just looks for a route.
+    let v4 = (
+        SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 9)),
+    );
+    let v6 = (
+        SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+        SocketAddr::from((Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), 9)),
+    );
+    [v4, v6].into_iter().find_map(|(from, to)| {
+        let socket = UdpSocket::bind(from).ok()?;
+        socket.connect(to).ok()?;
+        Some(socket.local_addr().ok()?.ip())
+    })
+}
+
+/// Why no interface was chosen. Says what there is.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ChooseError {
+    /// A word that is no name of an interface here and cannot be read as an address or subnet.
+    #[error("{word:?} is no interface of this host, no address and no subnet such as 10.0.0.0/24; there are: {}", list(.exist))]
+    Word {
+        /// The word.
+        word: String,
+        /// What there is.
+        exist: Vec<Interface>,
+    },
+    /// No word fits an interface that is up.
+    #[error("no interface that is up fits {words:?}; there are: {}", list(.exist))]
+    None {
+        /// The words.
+        words: String,
+        /// What there is.
+        exist: Vec<Interface>,
+    },
+    /// There is nothing to choose from.
+    #[error("this host has no interface that is up; there are: {}", list(.exist))]
+    Nothing {
+        /// What there is.
+        exist: Vec<Interface>,
+    },
+}
+
+fn list(interfaces: &[Interface]) -> String {
+    if interfaces.is_empty() {
+        return "none".to_owned();
+    }
+    let texts: Vec<String> = interfaces.iter().map(ToString::to_string).collect();
+    texts.join(", ")
+}
+
+/// What a word asks for.
+enum Word<'a> {
+    Name(&'a str),
+    Subnet(IpAddr, u8),
+}
+
+impl<'a> Word<'a> {
+    fn parse(word: &'a str, exist: &[Interface]) -> Option<Self> {
+        if exist.iter().any(|interface| interface.name == word) {
+            return Some(Self::Name(word));
+        }
+        let (address, prefix) = match word.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix.parse().ok()?)),
+            None => (word, None),
+        };
+        let address: IpAddr = address.parse().ok()?;
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = prefix.unwrap_or(bits);
+        (prefix <= bits).then_some(Self::Subnet(address, prefix))
+    }
+
+    fn fits(&self, interface: &Interface) -> bool {
+        match *self {
+            Self::Name(name) => interface.name == name,
+            Self::Subnet(subnet, prefix) => contains(subnet, prefix, interface.address),
+        }
+    }
+}
+
+fn contains(subnet: IpAddr, prefix: u8, address: IpAddr) -> bool {
+    match (subnet, address) {
+        (IpAddr::V4(subnet), IpAddr::V4(address)) => {
+            let differ = subnet.to_bits() ^ address.to_bits();
+            differ.checked_shr(32 - u32::from(prefix)).unwrap_or(0) == 0
+        }
+        (IpAddr::V6(subnet), IpAddr::V6(address)) => {
+            let differ = subnet.to_bits() ^ address.to_bits();
+            differ.checked_shr(128 - u32::from(prefix)).unwrap_or(0) == 0
+        }
+        _ => false,
+    }
+}
+
+/// Chooses by `words`: names, addresses and subnets with commas between, the earlier the better. An interface with several
+/// addresses is used by its IPv4 address before its IPv6 ones, and by link-local ones last.
+///
+/// Without a word: the interface of `source` (see [`default_source`]), else the first that is neither loopback nor link-local,
+/// else loopback. IPv4 goes before IPv6.
+///
+/// # Errors
+/// [`ChooseError`], with all of `exist`.
+pub fn choose<'a>(
+    exist: &'a [Interface],
+    words: &str,
+    source: Option<IpAddr>,
+) -> Result<&'a Interface, ChooseError> {
+    let words: Vec<&str> = words
+        .split(',')
+        .map(str::trim)
+        .filter(|word| !word.is_empty())
+        .collect();
+    let up = || exist.iter().filter(|interface| interface.up);
+    if words.is_empty() {
+        return up()
+            .find(|interface| Some(interface.address) == source)
+            .or_else(|| {
+                up().min_by_key(|interface| {
+                    (
+                        interface.address.is_loopback(),
+                        interface.is_link_local(),
+                        interface.address.is_ipv6(),
+                    )
+                })
+            })
+            .ok_or_else(|| ChooseError::Nothing {
+                exist: exist.to_vec(),
+            });
+    }
+    for word in &words {
+        let wanted = Word::parse(word, exist).ok_or_else(|| ChooseError::Word {
+            word: (*word).to_owned(),
+            exist: exist.to_vec(),
+        })?;
+        let found = up()
+            .filter(|interface| wanted.fits(interface))
+            .min_by_key(|interface| (interface.is_link_local(), interface.address.is_ipv6()));
+        if let Some(found) = found {
+            return Ok(found);
+        }
+    }
+    Err(ChooseError::None {
+        words: words.join(","),
+        exist: exist.to_vec(),
+    })
+}

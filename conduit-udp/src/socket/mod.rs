@@ -1,0 +1,36 @@
+//! The driver: sockets, batches, offload, addresses, waiting.
+//!
+//! - [`interfaces`] and [`choose`] find the interface that a rank uses; [`Socket::open`] opens its socket there;
+//! - a [`Card`] tells the others where that is; all cards of a job are the table [`Peers`];
+//! - [`Wire`] joins socket, seal and protocol: one call makes progress with all three;
+//! - [`Attendant`] makes progress while its rank doesn't.
+//!
+//! The control messages of segmentation offload are here (`system`) and not `quinn-udp`'s: with that crate the round trip of a
+//! small packet over loopback took 4.8 µs where plain system calls take 3.85 and these 3.95, since it asks for time stamp,
+//! addresses and type of service of each packet and prepares for 32 packets. Its run-time fall-back is followed. (`nix` does not
+//! reset the length of control messages between calls, so offload is lost after the first packet that has none.)
+
+mod attendant;
+mod batch;
+mod card;
+mod counters;
+mod error;
+mod interface;
+mod open;
+mod peers;
+mod system;
+#[cfg(test)]
+mod tests;
+mod waiter;
+mod wire;
+
+pub use attendant::{Attendant, Attended};
+pub use batch::Batch;
+pub use card::{Card, CardError};
+pub use counters::SocketCounters;
+pub use error::SocketError;
+pub use interface::{ChooseError, Interface, choose, default_source, interfaces};
+pub use open::{Buffers, Options, Sent, Socket, largest_payload};
+pub use peers::{PeerErrors, Peers};
+pub use waiter::Waiter;
+pub use wire::{Machine, Wire};

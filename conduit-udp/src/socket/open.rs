@@ -1,0 +1,468 @@
+//! A socket: opened with what the driver needs, sending, receiving, waiting.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use socket2::{Domain, Protocol, Socket as RawSocket, Type};
+
+use super::system::{self, Number, Report};
+use super::{Batch, Interface, SocketCounters, SocketError, Waiter};
+
+/// Datagrams of one send with segmentation offload: what all systems that have it take.
+const MAX_SEGMENTS: usize = 64;
+/// Reports of the network that are taken at once; more wait for the next call.
+const MAX_REPORTS: usize = 16;
+/// The longest payload of a datagram over IPv4; IPv6 would allow twenty more.
+const MAX_PAYLOAD: usize = 65_507;
+/// The least payload that the protocol's smallest packet needs.
+const LEAST_PAYLOAD: usize = 1024;
+
+/// How a socket is opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Own address.
+    pub address: IpAddr,
+    /// The number of the interface that has it; needed for link-local addresses.
+    pub scope: u32,
+    /// Own port; 0: one that is free.
+    pub port: u16,
+    /// Bytes of the largest IP packet.
+    pub mtu: Option<usize>,
+    /// Bytes of packets that wait to be sent, asked for.
+    pub send_buffer: usize,
+    /// Bytes of packets that wait to be received, asked for.
+    pub receive_buffer: usize,
+    /// Segmentation offload is used where the system has it.
+    pub offload: bool,
+}
+
+impl Options {
+    /// Bytes asked for unless something else is set: a full window of packets of a gigabit's Ethernet.
+    pub const BUFFER: usize = 4 << 20;
+
+    /// On `interface`, any port.
+    pub fn on(interface: &Interface) -> Self {
+        Self {
+            address: interface.address,
+            scope: interface.index,
+            port: 0,
+            mtu: interface.mtu,
+            send_buffer: Self::BUFFER,
+            receive_buffer: Self::BUFFER,
+            offload: true,
+        }
+    }
+}
+
+/// Bytes of the largest UDP payload that goes into an IP packet of `mtu` bytes; 0 if none does.
+pub fn largest_payload(address: IpAddr, mtu: usize) -> usize {
+    const UDP: usize = 8;
+    let (header, longest) = match address {
+        // An IPv4 packet's length counts its header.
+        IpAddr::V4(_) => (20, 0xffff - 20 - UDP),
+        IpAddr::V6(_) => (40, 0xffff - UDP),
+    };
+    // Nothing gains from the last bytes of an IPv6 packet, so that both families have one limit.
+    let longest = longest.min(MAX_PAYLOAD);
+    mtu.saturating_sub(header + UDP).min(longest)
+}
+
+/// Bytes of packets that the system keeps for a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Buffers {
+    /// Asked for, to be sent.
+    pub send_wanted: usize,
+    /// Given.
+    pub send: usize,
+    /// Asked for, to be received.
+    pub receive_wanted: usize,
+    /// Given.
+    pub receive: usize,
+}
+
+impl Buffers {
+    /// A warning if the system gave far less than was asked for.
+    pub fn warning(&self) -> Option<String> {
+        let few = |given: usize, wanted: usize| given < wanted / 2;
+        let mut parts = Vec::new();
+        for (given, wanted, kind, limit) in [
+            (
+                self.receive,
+                self.receive_wanted,
+                "receive",
+                "net.core.rmem_max",
+            ),
+            (self.send, self.send_wanted, "send", "net.core.wmem_max"),
+        ] {
+            if few(given, wanted) {
+                parts.push(format!(
+                    "the {kind} buffer has {given} bytes instead of {wanted} (limit: {limit})"
+                ));
+            }
+        }
+        (!parts.is_empty()).then(|| format!("UDP: {}", parts.join("; ")))
+    }
+}
+
+/// What became of packets that were to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    /// The system has them, or they are lost and counted.
+    All,
+    /// It has so many bytes of them and no room at present for the rest.
+    Part(usize),
+}
+
+/// A socket of one rank.
+#[derive(Debug)]
+pub struct Socket {
+    socket: OwnedFd,
+    local: SocketAddr,
+    payload: usize,
+    buffers: Buffers,
+    offload: bool,
+    counters: SocketCounters,
+    reports: Vec<(SocketAddr, i32, Option<IpAddr>)>,
+    /// Set by [`Waiter`]s: there are reports.
+    has_reports: Arc<AtomicBool>,
+}
+
+impl Socket {
+    /// Opens a socket.
+    ///
+    /// # Errors
+    /// [`SocketError`]; that offload or reports are missing is none.
+    pub fn open(options: &Options) -> Result<Self, SocketError> {
+        let scope = match options.address {
+            IpAddr::V6(address) if address.is_unicast_link_local() => options.scope,
+            _ => 0,
+        };
+        let address = match options.address {
+            IpAddr::V4(address) => SocketAddr::from((address, options.port)),
+            IpAddr::V6(address) => SocketAddrV6::new(address, options.port, 0, scope).into(),
+        };
+        let mtu = options.mtu.ok_or(SocketError::Mtu(address))?;
+        let payload = largest_payload(options.address, mtu);
+        if payload < LEAST_PAYLOAD {
+            return Err(SocketError::Small {
+                mtu,
+                payload,
+                least: LEAST_PAYLOAD,
+                address,
+            });
+        }
+        let failed = |what| {
+            move |error: io::Error| SocketError::System {
+                what,
+                address,
+                error,
+            }
+        };
+        let domain = Domain::for_address(address);
+        let socket = RawSocket::new(domain, Type::DGRAM, Some(Protocol::UDP))
+            .map_err(failed("cannot open a socket"))?;
+        socket
+            .set_nonblocking(true)
+            .map_err(failed("cannot make a socket non-blocking"))?;
+        let fd = socket.as_fd();
+        // Packets are as large as the interface allows and are never cut on their way, so that a probe's answer tells the truth.
+        if address.is_ipv4() {
+            sockopt::set_ip_mtu_discover(fd, sockopt::Ipv4PathMtuDiscovery::PROBE)
+                .map_err(io::Error::from)
+                .map_err(failed("cannot forbid fragments"))?;
+            let _ = system::set(fd, Number::ReportsV4, 1);
+        } else {
+            socket
+                .set_only_v6(true)
+                .map_err(failed("cannot restrict a socket to IPv6"))?;
+            sockopt::set_ipv6_mtu_discover(fd, sockopt::Ipv6PathMtuDiscovery::PROBE)
+                .map_err(io::Error::from)
+                .and_then(|()| system::set(fd, Number::DontFragmentV6, 1))
+                .map_err(failed("cannot forbid fragments"))?;
+            let _ = system::set(fd, Number::ReportsV6, 1);
+        }
+        // Systems without offload refuse its options.
+        let offload = options.offload && system::set(fd, Number::Segment, 0).is_ok();
+        if options.offload {
+            let _ = system::set(fd, Number::Join, 1);
+        }
+        let buffers = set_buffers(&socket, options).map_err(failed("cannot read buffer sizes"))?;
+        socket
+            .bind(&address.into())
+            .map_err(failed("cannot bind a socket"))?;
+        let local = socket
+            .local_addr()
+            .map_err(failed("cannot read the port"))?
+            .as_socket()
+            .unwrap_or(address);
+        Ok(Self {
+            socket: socket.into(),
+            local,
+            payload,
+            buffers,
+            offload,
+            counters: SocketCounters::default(),
+            reports: Vec::new(),
+            has_reports: Arc::default(),
+        })
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Bytes of the largest packet (UDP payload) that its interface takes.
+    pub fn packet(&self) -> usize {
+        self.payload
+    }
+
+    /// The sizes of its buffers.
+    pub fn buffers(&self) -> &Buffers {
+        &self.buffers
+    }
+
+    /// Segmentation offload is used.
+    pub fn offload(&self) -> bool {
+        self.offload
+    }
+
+    /// What it has done.
+    pub fn counters(&self) -> &SocketCounters {
+        &self.counters
+    }
+
+    /// To wait for packets with, without having the socket.
+    ///
+    /// # Errors
+    /// The system's, when it has no descriptor left.
+    pub fn waiter(&self) -> io::Result<Waiter> {
+        Ok(Waiter {
+            descriptor: self.socket.try_clone()?,
+            reports: Arc::clone(&self.has_reports),
+        })
+    }
+
+    /// Bytes of packets, each of `packet` bytes, that one system call can send.
+    pub fn burst(&self, packet: usize) -> usize {
+        let longest = MAX_PAYLOAD;
+        let packets = if self.offload {
+            (longest / packet).clamp(1, MAX_SEGMENTS)
+        } else {
+            1
+        };
+        packets * packet
+    }
+
+    /// Receives what is there into `batch`, which must be empty. `false`: there is nothing.
+    pub fn receive(&mut self, batch: &mut Batch) -> bool {
+        debug_assert!(batch.is_empty());
+        if self.has_reports.load(Ordering::Relaxed) {
+            self.has_reports.store(false, Ordering::Relaxed);
+            self.take_reports();
+        }
+        // A report on a packet sent makes one call fail, each time.
+        for _ in 0..MAX_REPORTS {
+            let want = batch.want;
+            match system::receive(
+                self.socket.as_fd(),
+                &mut batch.space,
+                want,
+                &mut batch.filled,
+            ) {
+                Ok(count) => {
+                    self.counters.receive_calls += 1;
+                    for filled in &mut batch.filled[..count] {
+                        if filled.truncated {
+                            self.counters.truncated += 1;
+                            // One byte is no packet: the protocol drops it.
+                            filled.length = 1;
+                            filled.segment = 1;
+                        }
+                        self.counters.received +=
+                            filled.length.div_ceil(filled.segment.max(1)) as u64;
+                        self.counters.received_bytes += filled.length as u64;
+                    }
+                    batch.refilled(count);
+                    return true;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    batch.refilled(0);
+                    return false;
+                }
+                Err(_) => {
+                    if self.take_reports() == 0 {
+                        self.counters.receive_errors += 1;
+                    }
+                }
+            }
+        }
+        batch.refilled(0);
+        false
+    }
+
+    /// Sends packets of `segment` bytes, the last of which may be shorter, to one address.
+    ///
+    /// What the system refuses for another reason than want of room is lost, as it could be on its way, and counted; the error
+    /// is in [`next_report`](Self::next_report).
+    pub fn send(&mut self, to: &SocketAddr, bytes: &[u8], segment: usize) -> Sent {
+        let mut gone = 0;
+        // Cleared where the system refuses packets together: the device below cannot do it, or they are too large, which shows
+        // when they go one by one.
+        let mut joined = self.offload;
+        while gone < bytes.len() {
+            let rest = &bytes[gone..];
+            let (length, result) = if joined && rest.len() > segment {
+                let burst = self.burst(segment).min(rest.len());
+                (burst, self.send_joined(to, &rest[..burst], segment))
+            } else {
+                let length = segment.min(rest.len());
+                (length, self.send_one(to, &rest[..length]))
+            };
+            match result {
+                Ok(()) => {
+                    self.counters.sent += length.div_ceil(segment) as u64;
+                    self.counters.sent_bytes += length as u64;
+                    gone += length;
+                    if self.offload && !joined && length == segment {
+                        self.offload = false;
+                        self.counters.offload_lost += 1;
+                    }
+                }
+                Err(Unsent::Busy) => {
+                    self.counters.busy += 1;
+                    return Sent::Part(gone);
+                }
+                Err(Unsent::OneByOne) => joined = false,
+                Err(Unsent::Lost) => gone += length,
+            }
+        }
+        Sent::All
+    }
+
+    fn send_one(&mut self, to: &SocketAddr, packet: &[u8]) -> Result<(), Unsent> {
+        self.counters.send_calls += 1;
+        let mut result = system::send(self.socket.as_fd(), to, packet);
+        if result.as_ref().is_err_and(|error| !is_busy(error)) && self.take_reports() > 0 {
+            // The error may be a report on a packet that was sent before.
+            result = system::send(self.socket.as_fd(), to, packet);
+        }
+        result.map_err(|error| self.unsent(to, &error))
+    }
+
+    fn send_joined(
+        &mut self,
+        to: &SocketAddr,
+        packets: &[u8],
+        segment: usize,
+    ) -> Result<(), Unsent> {
+        let Ok(size) = u16::try_from(segment) else {
+            return Err(Unsent::OneByOne);
+        };
+        self.counters.send_calls += 1;
+        let mut result = system::send_segments(self.socket.as_fd(), to, packets, size);
+        if result.as_ref().is_err_and(|error| !is_busy(error)) && self.take_reports() > 0 {
+            result = system::send_segments(self.socket.as_fd(), to, packets, size);
+        }
+        match result {
+            Err(error) if is_offload_refused(&error) => Err(Unsent::OneByOne),
+            Err(error) => Err(self.unsent(to, &error)),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn unsent(&mut self, to: &SocketAddr, error: &io::Error) -> Unsent {
+        if is_busy(error) {
+            return Unsent::Busy;
+        }
+        let errno = error.raw_os_error().unwrap_or(0);
+        if errno == libc::EMSGSIZE {
+            self.counters.too_large += 1;
+        } else {
+            self.counters.refused += 1;
+        }
+        self.keep_report(*to, errno, None);
+        Unsent::Lost
+    }
+
+    /// Takes reports from the socket's queue; how many there were.
+    pub fn take_reports(&mut self) -> usize {
+        for taken in 0..MAX_REPORTS {
+            match system::report(self.socket.as_fd()) {
+                Ok(Some(Report { to, errno, from })) => {
+                    self.counters.reports += 1;
+                    if let Some(to) = to {
+                        self.keep_report(to, errno, from);
+                    }
+                }
+                Ok(None) | Err(_) => return taken,
+            }
+        }
+        MAX_REPORTS
+    }
+
+    fn keep_report(&mut self, to: SocketAddr, errno: i32, from: Option<IpAddr>) {
+        if self.reports.len() < MAX_REPORTS {
+            self.reports.push((to, errno, from));
+        }
+    }
+
+    /// A report on packets to an address: the error number, and who reported it if it wasn't this host.
+    #[inline]
+    pub fn next_report(&mut self) -> Option<(SocketAddr, i32, Option<IpAddr>)> {
+        self.reports.pop()
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Why packets have not been sent.
+enum Unsent {
+    /// There is no room now.
+    Busy,
+    /// They have to go one by one.
+    OneByOne,
+    /// They are lost, and counted.
+    Lost,
+}
+
+/// Neither is the peer's fault nor ours, and both pass.
+fn is_busy(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error().map(Errno::from_raw_os_error),
+        Some(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM)
+    )
+}
+
+fn is_offload_refused(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error().map(Errno::from_raw_os_error),
+        Some(Errno::IO | Errno::INVAL | Errno::MSGSIZE | Errno::OPNOTSUPP | Errno::NOPROTOOPT)
+    )
+}
+
+/// Asks for buffers: beyond the system's limit where this process may, else up to it.
+fn set_buffers(socket: &RawSocket, options: &Options) -> io::Result<Buffers> {
+    if sockopt::set_socket_recv_buffer_size_force(socket, options.receive_buffer).is_err() {
+        let _ = socket.set_recv_buffer_size(options.receive_buffer);
+    }
+    if sockopt::set_socket_send_buffer_size_force(socket, options.send_buffer).is_err() {
+        let _ = socket.set_send_buffer_size(options.send_buffer);
+    }
+    // The system doubles what was asked for, for its own data, and says so.
+    Ok(Buffers {
+        send_wanted: options.send_buffer,
+        send: socket.send_buffer_size()? / 2,
+        receive_wanted: options.receive_buffer,
+        receive: socket.recv_buffer_size()? / 2,
+    })
+}

@@ -1,0 +1,169 @@
+//! Where all ranks of the job are, and what the network has reported of them.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+
+use conduit_core::ni::Rank;
+
+use super::Card;
+
+/// One row; IPv4 addresses in their IPv6 form.
+#[derive(Clone, Copy)]
+struct Row {
+    address: [u8; 16],
+    packet: u16,
+    port: u16,
+}
+
+const _: () = assert!(size_of::<Row>() == 20);
+
+/// Where all ranks are: 20 bytes for each.
+pub struct Peers {
+    rows: Vec<Row>,
+    /// The scope of link-local addresses: this rank's interface.
+    scope: u32,
+    /// Ranks in the order of their addresses and ports, once an error has had to be found.
+    order: OnceCell<Box<[Rank]>>,
+    errors: BTreeMap<Rank, PeerErrors>,
+}
+
+/// What the network has reported of a peer, for the texts of errors: reports can be forged, so nothing else hangs on them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerErrors {
+    /// How often.
+    pub count: u64,
+    /// The last report's error number.
+    pub errno: i32,
+    /// Who sent the last report, if it wasn't this host.
+    pub from: Option<IpAddr>,
+}
+
+impl fmt::Display for PeerErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reporter: &dyn fmt::Display = match &self.from {
+            Some(from) => from,
+            None => &"this host",
+        };
+        let error = io::Error::from_raw_os_error(self.errno);
+        let times = if self.count == 1 { "time" } else { "times" };
+        write!(
+            f,
+            "{reporter} reported {error} ({} {times} in all)",
+            self.count
+        )
+    }
+}
+
+impl Peers {
+    /// The table of a job, by rank. `scope` is the number of this rank's own interface.
+    pub fn new(cards: &[Card], scope: u32) -> Self {
+        let rows = cards
+            .iter()
+            .map(|card| Row {
+                address: match card.address {
+                    IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+                    IpAddr::V6(address) => address.octets(),
+                },
+                packet: card.packet.min(0xffff) as u16,
+                port: card.port,
+            })
+            .collect();
+        Self {
+            rows,
+            scope,
+            order: OnceCell::new(),
+            errors: BTreeMap::new(),
+        }
+    }
+
+    /// Ranks of the job.
+    pub fn size(&self) -> u32 {
+        self.rows.len() as u32
+    }
+
+    /// Where `peer` is.
+    ///
+    /// # Panics
+    /// If there is no such rank.
+    #[inline]
+    pub fn address(&self, peer: Rank) -> SocketAddr {
+        let row = &self.rows[peer as usize];
+        let address = Ipv6Addr::from(row.address);
+        match address.to_ipv4_mapped() {
+            Some(address) => SocketAddr::V4(SocketAddrV4::new(address, row.port)),
+            None => {
+                let scope = if address.is_unicast_link_local() {
+                    self.scope
+                } else {
+                    0
+                };
+                SocketAddr::V6(SocketAddrV6::new(address, row.port, 0, scope))
+            }
+        }
+    }
+
+    /// Bytes of the largest packet (UDP payload) that all interfaces of the job take.
+    pub fn packet(&self) -> usize {
+        let least = self.rows.iter().map(|row| row.packet).min();
+        least.map_or(0, usize::from)
+    }
+
+    /// A rank whose address family is not that of `rank`, so that the two cannot reach each other.
+    pub fn other_family(&self, rank: Rank) -> Option<Rank> {
+        let v4 = self.address(rank).is_ipv4();
+        (0..self.size()).find(|peer| self.address(*peer).is_ipv4() != v4)
+    }
+
+    /// Which rank is at an address; the lowest, should there be several.
+    pub fn find(&self, address: SocketAddr) -> Option<Rank> {
+        let key = |ip: IpAddr, port: u16| {
+            let octets = match ip {
+                IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+                IpAddr::V6(ip) => ip.octets(),
+            };
+            (octets, port)
+        };
+        let of = |rank: Rank| {
+            let row = &self.rows[rank as usize];
+            (row.address, row.port)
+        };
+        let order = self.order.get_or_init(|| {
+            let mut order: Box<[Rank]> = (0..self.size()).collect();
+            order.sort_by_key(|rank| (of(*rank), *rank));
+            order
+        });
+        let wanted = key(address.ip(), address.port());
+        let at = order.partition_point(|rank| of(*rank) < wanted);
+        order.get(at).copied().filter(|rank| of(*rank) == wanted)
+    }
+
+    /// Notes what was reported of `peer`.
+    pub fn note(&mut self, peer: Rank, errno: i32, from: Option<IpAddr>) {
+        let errors = self.errors.entry(peer).or_insert(PeerErrors {
+            count: 0,
+            errno,
+            from,
+        });
+        *errors = PeerErrors {
+            count: errors.count + 1,
+            errno,
+            from,
+        };
+    }
+
+    /// What was reported of `peer` so far.
+    pub fn errors(&self, peer: Rank) -> Option<&PeerErrors> {
+        self.errors.get(&peer)
+    }
+}
+
+impl fmt::Debug for Peers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Peers")
+            .field("size", &self.size())
+            .finish_non_exhaustive()
+    }
+}

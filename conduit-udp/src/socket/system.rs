@@ -1,0 +1,364 @@
+//! The system calls that no crate makes as they are needed here: receiving with offload, sending with offload, the error
+//! queue, an interface's MTU. All `unsafe` of the driver is in this file.
+
+use std::io;
+use std::mem::{self, MaybeUninit};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+use libc::{c_int, c_void};
+use socket2::SockAddr;
+
+/// Bytes of the longest datagram, or of what receive offload makes of several.
+pub(super) const LONGEST: usize = 1 << 16;
+/// Datagrams, or groups of datagrams that offload has joined, received by one call.
+pub(super) const MANY: usize = 16;
+
+/// What one receive buffer has been filled with.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Filled {
+    /// Bytes.
+    pub(super) length: usize,
+    /// Bytes of each datagram in it, but for the last, which may be shorter.
+    pub(super) segment: usize,
+    /// It was longer than the buffer.
+    pub(super) truncated: bool,
+}
+
+/// Room for one control message with a word in it. The alignment is that of `cmsghdr`.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct Control([MaybeUninit<u8>; 32]);
+
+impl Control {
+    const EMPTY: Self = Self([MaybeUninit::uninit(); 32]);
+}
+
+// SAFETY: CMSG_SPACE computes, and touches no memory.
+const _: () = assert!(unsafe { libc::CMSG_SPACE(size_of::<c_int>() as u32) } as usize <= 32);
+const _: () = assert!(align_of::<Control>() >= align_of::<libc::cmsghdr>());
+
+/// Bytes of a control message with a word in it.
+// SAFETY: CMSG_LEN computes, and touches no memory.
+const WORD_MESSAGE: usize = unsafe { libc::CMSG_LEN(size_of::<c_int>() as u32) } as usize;
+/// Bytes of a control message with an error in it, without the address behind that.
+// SAFETY: as above.
+const ERROR_MESSAGE: usize =
+    unsafe { libc::CMSG_LEN(size_of::<libc::sock_extended_err>() as u32) } as usize;
+
+/// Receives into the first `many` of the buffers of [`LONGEST`] bytes each that are `space`; says in `filled` what came, and
+/// returns how many. Never blocks: nothing there is [`io::ErrorKind::WouldBlock`].
+///
+/// Asks for no sender's address: a packet's tag says who made it.
+pub(super) fn receive(
+    socket: BorrowedFd<'_>,
+    space: &mut [u8],
+    many: usize,
+    filled: &mut [Filled; MANY],
+) -> io::Result<usize> {
+    assert!((1..=MANY).contains(&many) && space.len() >= many * LONGEST);
+    // SAFETY: all-zero bytes are a valid header without pointers.
+    let mut headers: [libc::mmsghdr; MANY] = unsafe { mem::zeroed() };
+    let mut vectors = [libc::iovec {
+        iov_base: ptr::null_mut(),
+        iov_len: LONGEST,
+    }; MANY];
+    let mut controls = [Control::EMPTY; MANY];
+    let buffers = space.chunks_exact_mut(LONGEST);
+    let parts = headers.iter_mut().zip(&mut vectors).zip(&mut controls);
+    for (((header, vector), control), buffer) in parts.zip(buffers).take(many) {
+        vector.iov_base = buffer.as_mut_ptr().cast();
+        header.msg_hdr.msg_iov = vector;
+        header.msg_hdr.msg_iovlen = 1;
+        header.msg_hdr.msg_control = control.0.as_mut_ptr().cast();
+        header.msg_hdr.msg_controllen = mem::size_of_val(control) as _;
+    }
+    let received = if many == 1 {
+        // One call less for the system to make than recvmmsg of one.
+        // SAFETY: the header's pointers and lengths are those of live local arrays and of the first buffer.
+        let length = retry(|| unsafe {
+            libc::recvmsg(
+                socket.as_raw_fd(),
+                &mut headers[0].msg_hdr,
+                libc::MSG_DONTWAIT,
+            )
+        })?;
+        headers[0].msg_len = length as u32;
+        1
+    } else {
+        // SAFETY: as above, for `many` headers and buffers.
+        retry(|| unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                headers.as_mut_ptr(),
+                many as u32,
+                libc::MSG_DONTWAIT,
+                ptr::null_mut(),
+            ) as isize
+        })? as usize
+    };
+    for (filled, header) in filled.iter_mut().zip(&headers[..received]) {
+        let length = header.msg_len as usize;
+        *filled = Filled {
+            length,
+            segment: offload_segment(&header.msg_hdr).unwrap_or(length),
+            truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+        };
+    }
+    Ok(received)
+}
+
+/// The size of the datagrams that receive offload has joined, if it has.
+fn offload_segment(header: &libc::msghdr) -> Option<usize> {
+    // SAFETY: the system has filled the header and its control bytes, whose length it has set.
+    let message = unsafe { libc::CMSG_FIRSTHDR(header) };
+    if message.is_null() {
+        return None;
+    }
+    // SAFETY: not null, so there is a message.
+    let control = unsafe { message.read() };
+    let is_ours = control.cmsg_level == libc::SOL_UDP
+        && control.cmsg_type == libc::UDP_GRO
+        && control.cmsg_len as usize >= WORD_MESSAGE;
+    if !is_ours {
+        return None;
+    }
+    // SAFETY: the message is long enough for the word that this kind has.
+    let segment = unsafe { libc::CMSG_DATA(message).cast::<c_int>().read_unaligned() };
+    usize::try_from(segment).ok().filter(|segment| *segment > 0)
+}
+
+/// Sends `bytes` as one datagram. Never blocks.
+pub(super) fn send(socket: BorrowedFd<'_>, to: &SocketAddr, bytes: &[u8]) -> io::Result<()> {
+    rustix::net::sendto(socket, bytes, rustix::net::SendFlags::DONTWAIT, to)?;
+    Ok(())
+}
+
+/// Sends `bytes` as datagrams of `segment` bytes, the last of which may be shorter, by segmentation offload. Never blocks.
+pub(super) fn send_segments(
+    socket: BorrowedFd<'_>,
+    to: &SocketAddr,
+    bytes: &[u8],
+    segment: u16,
+) -> io::Result<()> {
+    let to = SockAddr::from(*to);
+    let mut vector = libc::iovec {
+        iov_base: bytes.as_ptr().cast::<c_void>().cast_mut(),
+        iov_len: bytes.len(),
+    };
+    let mut control = Control([MaybeUninit::zeroed(); 32]);
+    // SAFETY: all-zero bytes are a valid header without pointers.
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    header.msg_name = to.as_ptr().cast::<c_void>().cast_mut();
+    header.msg_namelen = to.len();
+    header.msg_iov = &mut vector;
+    header.msg_iovlen = 1;
+    header.msg_control = control.0.as_mut_ptr().cast();
+    // SAFETY: CMSG_SPACE computes, and touches no memory.
+    header.msg_controllen = unsafe { libc::CMSG_SPACE(size_of::<u16>() as u32) } as _;
+    // SAFETY: the control bytes are zeroed, aligned, and larger than one message of 16 bits.
+    unsafe {
+        let message = libc::CMSG_FIRSTHDR(&header);
+        (*message).cmsg_level = libc::SOL_UDP;
+        (*message).cmsg_type = libc::UDP_SEGMENT;
+        (*message).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as _;
+        ptr::write_unaligned(libc::CMSG_DATA(message).cast::<u16>(), segment);
+    }
+    // SAFETY: the header points to live locals and to `bytes`, which sendmsg only reads.
+    retry(|| unsafe { libc::sendmsg(socket.as_raw_fd(), &header, libc::MSG_DONTWAIT) })?;
+    Ok(())
+}
+
+/// What the network has reported of a packet that was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Report {
+    /// Where the packet was sent to.
+    pub(super) to: Option<SocketAddr>,
+    /// The error number.
+    pub(super) errno: i32,
+    /// Who reported it, if it wasn't this host's own system.
+    pub(super) from: Option<IpAddr>,
+}
+
+/// Takes one report from the socket's error queue.
+pub(super) fn report(socket: BorrowedFd<'_>) -> io::Result<Option<Report>> {
+    #[repr(C, align(8))]
+    struct Space([MaybeUninit<u8>; 512]);
+    let mut control = Space([MaybeUninit::uninit(); 512]);
+    // SAFETY: all-zero bytes are a valid address of no family.
+    let mut name: libc::sockaddr_storage = unsafe { mem::zeroed() };
+    let mut byte = [0u8; 1];
+    let mut vector = libc::iovec {
+        iov_base: byte.as_mut_ptr().cast(),
+        iov_len: byte.len(),
+    };
+    // SAFETY: all-zero bytes are a valid header without pointers.
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    header.msg_name = (&raw mut name).cast();
+    header.msg_namelen = size_of_val(&name) as _;
+    header.msg_iov = &mut vector;
+    header.msg_iovlen = 1;
+    header.msg_control = control.0.as_mut_ptr().cast();
+    header.msg_controllen = size_of_val(&control) as _;
+    let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+    // SAFETY: the header points to live locals with the lengths that it says.
+    let received = retry(|| unsafe { libc::recvmsg(socket.as_raw_fd(), &mut header, flags) });
+    match received {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let mut report = Report {
+        to: (header.msg_namelen > 0).then(|| address(&name)).flatten(),
+        errno: 0,
+        from: None,
+    };
+    // SAFETY: the system has filled the header and its control bytes, whose length it has set.
+    let mut message = unsafe { libc::CMSG_FIRSTHDR(&header) };
+    while !message.is_null() {
+        // SAFETY: one of the messages within the control bytes.
+        let control = unsafe { message.read() };
+        let is_error = matches!(
+            (control.cmsg_level, control.cmsg_type),
+            (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
+        );
+        #[allow(clippy::unnecessary_cast)] // 32 bits with musl
+        let length = control.cmsg_len as usize;
+        if is_error && length >= ERROR_MESSAGE {
+            // SAFETY: within the message, which is long enough for the structure that this kind begins with.
+            let data = unsafe { libc::CMSG_DATA(message) };
+            // SAFETY: as above.
+            let error = unsafe { data.cast::<libc::sock_extended_err>().read_unaligned() };
+            report.errno = error.ee_errno as i32;
+            if error.ee_origin != libc::SO_EE_ORIGIN_LOCAL {
+                // Behind it, as far as the message goes, is the address of who reported.
+                // SAFETY: all-zero bytes are a valid address of no family.
+                let mut from: libc::sockaddr_storage = unsafe { mem::zeroed() };
+                let bytes = (length - ERROR_MESSAGE).min(size_of_val(&from));
+                // SAFETY: the message has at least so many bytes behind the structure, and `from` has room for them.
+                unsafe {
+                    let behind = data.add(size_of::<libc::sock_extended_err>());
+                    ptr::copy_nonoverlapping(behind, (&raw mut from).cast(), bytes);
+                }
+                report.from = address(&from).map(|from| from.ip());
+            }
+        }
+        // SAFETY: `message` is a message of this header.
+        message = unsafe { libc::CMSG_NXTHDR(&header, message) };
+    }
+    Ok(Some(report))
+}
+
+/// Reads an address that the system has written; `None`: of no family, or of another than IP.
+fn address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
+    let pointer = ptr::from_ref(storage);
+    match c_int::from(storage.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the storage is larger than any address and aligned for all.
+            let v4: libc::sockaddr_in = unsafe { pointer.cast::<libc::sockaddr_in>().read() };
+            let ip = Ipv4Addr::from_bits(u32::from_be(v4.sin_addr.s_addr));
+            Some(SocketAddrV4::new(ip, u16::from_be(v4.sin_port)).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above.
+            let v6: libc::sockaddr_in6 = unsafe { pointer.cast::<libc::sockaddr_in6>().read() };
+            let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
+            let port = u16::from_be(v6.sin6_port);
+            Some(SocketAddrV6::new(ip, port, 0, v6.sin6_scope_id).into())
+        }
+        _ => None,
+    }
+}
+
+/// Options of a socket that take a number.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Number {
+    /// Joins datagrams that arrive (receive offload).
+    Join,
+    /// Never breaks an IPv6 packet into fragments.
+    DontFragmentV6,
+    /// Reports on what was sent go to the error queue.
+    ReportsV4,
+    /// The same for IPv6.
+    ReportsV6,
+    /// The size of the datagrams that all sends are cut into; 0: none.
+    Segment,
+}
+
+/// Sets an option.
+pub(super) fn set(socket: BorrowedFd<'_>, option: Number, value: c_int) -> io::Result<()> {
+    let (level, name) = match option {
+        Number::Join => (libc::SOL_UDP, libc::UDP_GRO),
+        Number::Segment => (libc::SOL_UDP, libc::UDP_SEGMENT),
+        Number::DontFragmentV6 => (libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG),
+        Number::ReportsV4 => (libc::IPPROTO_IP, libc::IP_RECVERR),
+        Number::ReportsV6 => (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
+    };
+    // SAFETY: these options take a word, which lives until the call returns.
+    retry(|| unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of_val(&value) as _,
+        ) as isize
+    })?;
+    Ok(())
+}
+
+/// The MTU of an interface, by its name. Asked of the system and not of `/sys`, which may show another network namespace.
+pub(super) fn mtu(name: &str) -> io::Result<usize> {
+    // SAFETY: all-zero bytes are a valid request.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    if name.len() >= request.ifr_name.len() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    // SAFETY: no pointers. Any datagram socket can be asked.
+    let raw = retry(|| unsafe {
+        libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) as isize
+    })
+    .or_else(|_| {
+        // SAFETY: as above, on hosts without IPv4.
+        retry(|| unsafe {
+            libc::socket(libc::AF_INET6, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) as isize
+        })
+    })?;
+    // SAFETY: a new descriptor that nobody else has.
+    let socket = unsafe { OwnedFd::from_raw_fd(raw as c_int) };
+    // SAFETY: SIOCGIFMTU reads the name and writes the number within the request.
+    retry(|| unsafe {
+        libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU as _, &mut request) as isize
+    })?;
+    // SAFETY: the call has set this field; any bits are a valid number.
+    let mtu = unsafe { request.ifr_ifru.ifru_mtu };
+    usize::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+/// Lets no signal be handled by the calling thread.
+pub(super) fn block_signals() {
+    // SAFETY: fills the set, then blocks it for the calling thread; no memory is kept.
+    unsafe {
+        let mut all: libc::sigset_t = mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &all, ptr::null_mut());
+    }
+}
+
+/// A system call, again while a signal interrupts it.
+fn retry(mut call: impl FnMut() -> isize) -> io::Result<isize> {
+    loop {
+        let result = call();
+        if result >= 0 {
+            return Ok(result);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}

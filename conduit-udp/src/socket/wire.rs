@@ -1,0 +1,262 @@
+//! One call makes progress with socket, seal and protocol.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use conduit_core::ni::Rank;
+
+use super::{Batch, Peers, Sent, Socket, Waiter};
+use crate::protocol::{Fragment, Nanos, Refused, Seal, Transmit, Upper};
+
+/// Datagrams that one call handles, and bytes of them; what is left stays for the next call.
+const MAX_DATAGRAMS: usize = 64;
+const MAX_BYTES: usize = 256 << 10;
+/// Sends of one call.
+const MAX_SENDS: usize = 8;
+/// Pause before packets that the system had no room for are offered again; doubled each time, up to the second number.
+const PAUSE: Nanos = 50_000;
+const MAX_PAUSE: Nanos = 1_000_000;
+
+/// The state machine that a wire drives.
+pub trait Machine {
+    /// Takes a fragment that is to be sent.
+    ///
+    /// # Errors
+    /// [`Refused`]: nothing has happened.
+    fn send(&mut self, now: Nanos, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused>;
+    /// Takes a packet that has come, whatever it is.
+    fn receive(
+        &mut self,
+        now: Nanos,
+        packet: &mut [u8],
+        seal: &mut impl Seal,
+        upper: &mut impl Upper,
+    );
+    /// When [`on_timeout`](Self::on_timeout) wants to be called.
+    fn timeout(&self) -> Option<Nanos>;
+    /// The time has come.
+    fn on_timeout(&mut self, now: Nanos, upper: &mut impl Upper);
+    /// Makes packets for one peer in `buffer`. `None`: there is nothing to send now.
+    fn transmit(
+        &mut self,
+        now: Nanos,
+        buffer: &mut [u8],
+        seal: &mut impl Seal,
+        upper: &mut impl Upper,
+    ) -> Option<Transmit>;
+}
+
+/// Packets that have been made and not yet sent.
+#[derive(Debug)]
+struct Outgoing {
+    buffer: Vec<u8>,
+    packets: Option<Transmit>,
+    /// Bytes of them that the system has.
+    gone: usize,
+    /// When the system is asked again, after it had no room.
+    again: Option<Nanos>,
+    pause: Nanos,
+    /// There may be more to send: the last call stopped at its limit.
+    more: bool,
+}
+
+/// A rank's socket, seal and protocol. It holds no fragment: see [`Upper`].
+#[derive(Debug)]
+pub struct Wire<M, S> {
+    machine: M,
+    seal: S,
+    socket: Socket,
+    waiter: Waiter,
+    peers: Peers,
+    incoming: Batch,
+    outgoing: Outgoing,
+    start: Instant,
+}
+
+impl<M: Machine, S: Seal> Wire<M, S> {
+    /// For packets of at most `packet` bytes.
+    ///
+    /// # Errors
+    /// The system's, when it has no descriptor left.
+    pub fn new(
+        machine: M,
+        seal: S,
+        socket: Socket,
+        peers: Peers,
+        packet: usize,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            machine,
+            seal,
+            waiter: socket.waiter()?,
+            outgoing: Outgoing {
+                buffer: vec![0; socket.burst(packet)],
+                packets: None,
+                gone: 0,
+                again: None,
+                pause: PAUSE,
+                more: false,
+            },
+            socket,
+            peers,
+            incoming: Batch::new(),
+            start: Instant::now(),
+        })
+    }
+
+    /// The clock that the protocol is given: time since the wire was made.
+    #[inline]
+    pub fn now(&self) -> Nanos {
+        self.start.elapsed().as_nanos() as Nanos
+    }
+
+    /// Takes a fragment to be sent by a later [`progress`](Self::progress) or [`flush`](Self::flush), so that many travel
+    /// together.
+    ///
+    /// # Errors
+    /// [`Refused`]: nothing has happened.
+    #[inline]
+    pub fn send(&mut self, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
+        let now = self.now();
+        self.machine.send(now, peer, fragment)
+    }
+
+    /// Sends what is to be sent, receives once, handles what came and what is due, and sends what follows from that. Says
+    /// whether anything happened. Makes one system call where nothing is to be done.
+    ///
+    /// Its work is bounded: where more is to be done, the next call does it, and
+    /// [`next_timeout`](Self::next_timeout) says that it is due at once.
+    pub fn progress(&mut self, upper: &mut impl Upper) -> bool {
+        let now = self.now();
+        let mut did = self.transmit(now, upper);
+        if self.incoming.is_empty() {
+            self.socket.receive(&mut self.incoming);
+        }
+        did |= self.handle(upper);
+        while let Some((to, errno, from)) = self.socket.next_report() {
+            if let Some(peer) = self.peers.find(to) {
+                self.peers.note(peer, errno, from);
+            }
+        }
+        let due = self.machine.timeout().is_some_and(|time| time <= now);
+        if due {
+            self.machine.on_timeout(now, upper);
+        }
+        if did || due {
+            did = true;
+            let now = self.now();
+            self.transmit(now, upper);
+        }
+        did
+    }
+
+    /// Sends what is to be sent, without receiving.
+    pub fn flush(&mut self, upper: &mut impl Upper) -> bool {
+        let now = self.now();
+        self.transmit(now, upper)
+    }
+
+    fn handle(&mut self, upper: &mut impl Upper) -> bool {
+        if self.incoming.is_empty() {
+            return false;
+        }
+        let now = self.now();
+        let mut bytes = 0;
+        for _ in 0..MAX_DATAGRAMS {
+            if bytes >= MAX_BYTES {
+                break;
+            }
+            let Some(packet) = self.incoming.next_datagram() else {
+                break;
+            };
+            bytes += packet.len();
+            self.machine.receive(now, packet, &mut self.seal, upper);
+        }
+        true
+    }
+
+    fn transmit(&mut self, now: Nanos, upper: &mut impl Upper) -> bool {
+        let outgoing = &mut self.outgoing;
+        if outgoing.again.is_some_and(|again| now < again) {
+            return false;
+        }
+        let mut did = false;
+        outgoing.more = false;
+        for _ in 0..MAX_SENDS {
+            let packets = match outgoing.packets {
+                Some(packets) => packets,
+                None => {
+                    let made =
+                        self.machine
+                            .transmit(now, &mut outgoing.buffer, &mut self.seal, upper);
+                    let Some(packets) = made else {
+                        return did;
+                    };
+                    outgoing.packets = Some(packets);
+                    outgoing.gone = 0;
+                    packets
+                }
+            };
+            let to = self.peers.address(packets.peer);
+            let bytes = &outgoing.buffer[outgoing.gone..packets.length];
+            match self.socket.send(&to, bytes, packets.segment) {
+                Sent::All => {
+                    outgoing.packets = None;
+                    outgoing.again = None;
+                    outgoing.pause = PAUSE;
+                    did = true;
+                }
+                Sent::Part(gone) => {
+                    outgoing.gone += gone;
+                    outgoing.again = Some(now + outgoing.pause);
+                    outgoing.pause = (outgoing.pause * 2).min(MAX_PAUSE);
+                    return did | (gone > 0);
+                }
+            }
+        }
+        outgoing.more = true;
+        did
+    }
+
+    /// How long nothing is due, unless a packet comes or a fragment is sent. `None`: nothing is due at all.
+    pub fn next_timeout(&self) -> Option<Duration> {
+        if self.outgoing.more || !self.incoming.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let due = [self.machine.timeout(), self.outgoing.again]
+            .into_iter()
+            .flatten()
+            .min()?;
+        Some(Duration::from_nanos(due.saturating_sub(self.now())))
+    }
+
+    /// Sleeps until a packet is there or something is due, at most for `limit`. Whoever shares the wire among threads waits with
+    /// a [`waiter`](Self::waiter) instead, so that the wire is free meanwhile.
+    pub fn wait(&mut self, limit: Option<Duration>) {
+        let timeout = [limit, self.next_timeout()].into_iter().flatten().min();
+        self.waiter.wait(timeout);
+    }
+
+    /// What other threads wait with.
+    ///
+    /// # Errors
+    /// The system's, when it has no descriptor left.
+    pub fn waiter(&self) -> io::Result<Waiter> {
+        self.socket.waiter()
+    }
+
+    /// The protocol.
+    pub fn machine(&self) -> &M {
+        &self.machine
+    }
+
+    /// The socket.
+    pub fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    /// Where the ranks are, and what was reported of them.
+    pub fn peers(&self) -> &Peers {
+        &self.peers
+    }
+}
