@@ -76,6 +76,21 @@ impl Attendant {
         waiter: Waiter,
         period: Duration,
     ) -> io::Result<Self> {
+        let (mut attendant, thread) = Self::new(attended, waiter, period)?;
+        let thread = std::thread::Builder::new()
+            .name(format!("conduit-udp {rank}"))
+            .stack_size(256 << 10)
+            .spawn(move || thread.run())?;
+        attendant.thread = Some(thread);
+        Ok(attendant)
+    }
+
+    /// What both sides have; the thread does not run yet.
+    pub(super) fn new(
+        attended: Arc<dyn Attended>,
+        waiter: Waiter,
+        period: Duration,
+    ) -> io::Result<(Self, Thread)> {
         let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let shared = Arc::new(Shared {
             presence: Presence::default(),
@@ -90,14 +105,11 @@ impl Attendant {
             waiter,
             period,
         };
-        let thread = std::thread::Builder::new()
-            .name(format!("conduit-udp {rank}"))
-            .stack_size(256 << 10)
-            .spawn(move || thread.run())?;
-        Ok(Self {
+        let attendant = Self {
             shared,
-            thread: Some(thread),
-        })
+            thread: None,
+        };
+        Ok((attendant, thread))
     }
 
     /// Somebody of the rank makes progress. Call it with the wire locked: then no two threads are in it at once.
@@ -136,6 +148,12 @@ impl Attendant {
         self.shared.waiting.fetch_sub(1, Ordering::Release);
         readable
     }
+
+    /// Threads of the rank that wait for packets themselves.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> u32 {
+        self.shared.waiting.load(Ordering::Acquire)
+    }
 }
 
 impl Drop for Attendant {
@@ -165,7 +183,8 @@ impl Shared {
     }
 }
 
-struct Thread {
+/// The thread's side.
+pub(super) struct Thread {
     shared: Arc<Shared>,
     attended: Arc<dyn Attended>,
     waiter: Waiter,
@@ -178,20 +197,25 @@ impl Thread {
         system::block_signals();
         let mut seen = self.presence();
         while !self.shared.stop.load(Ordering::Acquire) {
-            if self.shared.armed.load(Ordering::Acquire) {
-                self.watch();
-                seen = self.presence();
-                continue;
-            }
+            seen = self.round(seen);
+        }
+    }
+
+    /// Watches for a rank that sleeps, or sleeps for a period and attends to a rank that has not been here since the counter was
+    /// `seen`, until it is back. The counter after it.
+    pub(super) fn round(&self, seen: u64) -> u64 {
+        if self.shared.armed.load(Ordering::Acquire) {
+            self.watch();
+        } else {
             self.pause(self.period);
             if self.is_away(seen) {
                 self.stand_in(seen);
             }
-            seen = self.presence();
         }
+        self.presence()
     }
 
-    fn presence(&self) -> u64 {
+    pub(super) fn presence(&self) -> u64 {
         self.shared.presence.0.load(Ordering::Relaxed)
     }
 

@@ -130,6 +130,9 @@ pub struct Socket {
     reports: Vec<(SocketAddr, i32, Option<IpAddr>)>,
     /// Set by [`Waiter`]s: there are reports.
     has_reports: Arc<AtomicBool>,
+    /// So many sends more find no room, once so many bytes have been sent.
+    #[cfg(test)]
+    busy: (usize, u64),
 }
 
 impl Socket {
@@ -209,6 +212,8 @@ impl Socket {
             counters: SocketCounters::default(),
             reports: Vec::new(),
             has_reports: Arc::default(),
+            #[cfg(test)]
+            busy: (0, 0),
         })
     }
 
@@ -317,6 +322,12 @@ impl Socket {
         let mut joined = self.offload;
         while gone < bytes.len() {
             let rest = &bytes[gone..];
+            #[cfg(test)]
+            if self.busy.0 > 0 && self.counters.sent_bytes >= self.busy.1 {
+                self.busy.0 -= 1;
+                self.counters.busy += 1;
+                return Sent::Part(gone);
+            }
             let (length, result) = if joined && rest.len() > segment {
                 let burst = self.burst(segment).min(rest.len());
                 (burst, self.send_joined(to, &rest[..burst], segment))
@@ -343,6 +354,12 @@ impl Socket {
             }
         }
         Sent::All
+    }
+
+    /// The system's want of room, which it cannot be brought to: `times` sends fail, after `bytes` have gone.
+    #[cfg(test)]
+    pub(super) fn be_busy_for(&mut self, times: usize, bytes: u64) {
+        self.busy = (times, bytes);
     }
 
     fn send_one(&mut self, to: &SocketAddr, packet: &[u8]) -> Result<(), Unsent> {

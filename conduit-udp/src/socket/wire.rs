@@ -11,8 +11,9 @@ use crate::protocol::{Fragment, Nanos, Refused, Seal, Transmit, Upper};
 /// Datagrams that one call handles, and bytes of them; what is left stays for the next call.
 const MAX_DATAGRAMS: usize = 64;
 const MAX_BYTES: usize = 256 << 10;
-/// Sends of one call.
-const MAX_SENDS: usize = 8;
+/// System calls that one call sends with, before it makes no more packets. What one making gives is sent, at the most 32 calls
+/// more.
+const MAX_SENDS: u64 = 16;
 /// Pause before packets that the system had no room for are offered again; doubled each time, up to the second number.
 const PAUSE: Nanos = 50_000;
 const MAX_PAUSE: Nanos = 1_000_000;
@@ -182,7 +183,8 @@ impl<M: Machine, S: Seal> Wire<M, S> {
         }
         let mut did = false;
         outgoing.more = false;
-        for _ in 0..MAX_SENDS {
+        let limit = self.socket.counters().send_calls + MAX_SENDS;
+        while self.socket.counters().send_calls < limit {
             let packets = match outgoing.packets {
                 Some(packets) => packets,
                 None => {
@@ -250,9 +252,19 @@ impl<M: Machine, S: Seal> Wire<M, S> {
         &self.machine
     }
 
+    /// The protocol, to ask or tell it what is not here.
+    pub fn machine_mut(&mut self) -> &mut M {
+        &mut self.machine
+    }
+
     /// The socket.
     pub fn socket(&self) -> &Socket {
         &self.socket
+    }
+
+    #[cfg(test)]
+    pub(super) fn socket_mut(&mut self) -> &mut Socket {
+        &mut self.socket
     }
 
     /// Where the ranks are, and what was reported of them.

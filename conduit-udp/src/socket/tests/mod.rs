@@ -27,7 +27,7 @@ fn options(address: IpAddr) -> Options {
         port: 0,
         mtu: Some(1 << 16),
         send_buffer: 1 << 20,
-        receive_buffer: 1 << 20,
+        receive_buffer: 8 << 20,
         offload: true,
     }
 }

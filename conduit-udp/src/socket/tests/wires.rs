@@ -1,1 +1,327 @@
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::time::Duration;
 
+use conduit_core::ni::Rank;
+
+use super::{loopbacks, open, options};
+use crate::protocol::{Failure, Fragment, Nanos, Payload, Refused, Seal, TAG, Transmit, Upper};
+use crate::seal::{Protection, Sealer, Secret};
+use crate::socket::{Card, Machine, Options, Peers, Socket, Wire};
+
+const CLEAR: usize = 16;
+
+/// As little of a protocol as a wire can drive: packets with a number and one fragment, nothing is sent again.
+struct Plain {
+    rank: Rank,
+    queue: VecDeque<(Rank, Vec<u8>)>,
+    number: u64,
+    dropped: u64,
+    timeout: Option<Nanos>,
+    timeouts: usize,
+}
+
+impl Machine for Plain {
+    fn send(&mut self, _: Nanos, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
+        let Payload::Copied(parts) = fragment.payload else {
+            panic!("only copied fragments")
+        };
+        if self.queue.len() == 1000 {
+            return Err(Refused::Full);
+        }
+        self.queue.push_back((peer, parts.concat()));
+        Ok(())
+    }
+
+    fn receive(
+        &mut self,
+        _: Nanos,
+        packet: &mut [u8],
+        seal: &mut impl Seal,
+        upper: &mut impl Upper,
+    ) {
+        let header = packet.first_chunk::<CLEAR>().copied();
+        let Some(header) = header else {
+            self.dropped += 1;
+            return;
+        };
+        let from = Rank::from_le_bytes(*header.first_chunk().unwrap());
+        let number = u64::from_le_bytes(*header.last_chunk().unwrap());
+        if seal.open(from, number, packet, CLEAR) {
+            let body = &packet[CLEAR..packet.len() - TAG];
+            assert!(upper.fragment(from, &[], body));
+        } else {
+            self.dropped += 1;
+        }
+    }
+
+    fn timeout(&self) -> Option<Nanos> {
+        self.timeout
+    }
+
+    fn on_timeout(&mut self, _: Nanos, _: &mut impl Upper) {
+        self.timeout = None;
+        self.timeouts += 1;
+    }
+
+    fn transmit(
+        &mut self,
+        _: Nanos,
+        buffer: &mut [u8],
+        seal: &mut impl Seal,
+        _: &mut impl Upper,
+    ) -> Option<Transmit> {
+        let (peer, first) = self.queue.front()?;
+        let peer = *peer;
+        let segment = CLEAR + first.len() + TAG;
+        let mut length = 0;
+        while let Some((to, body)) = self.queue.front() {
+            let size = CLEAR + body.len() + TAG;
+            if *to != peer || size > segment || length + size > buffer.len() {
+                break;
+            }
+            self.number += 1;
+            let packet = &mut buffer[length..length + size];
+            packet.fill(0);
+            packet[..4].copy_from_slice(&self.rank.to_le_bytes());
+            packet[8..CLEAR].copy_from_slice(&self.number.to_le_bytes());
+            packet[CLEAR..CLEAR + body.len()].copy_from_slice(body);
+            seal.seal(peer, self.number, packet, CLEAR);
+            self.queue.pop_front();
+            length += size;
+            if size < segment {
+                break;
+            }
+        }
+        Some(Transmit {
+            peer,
+            length,
+            segment,
+        })
+    }
+}
+
+#[derive(Default)]
+struct Mailbox(Vec<(Rank, Vec<u8>)>);
+
+impl Upper for Mailbox {
+    fn read(&mut self, _: Rank, _: u64, _: usize, _: &mut [u8]) {}
+    fn sent(&mut self, _: Rank, _: u64) {}
+    fn fragment(&mut self, peer: Rank, _: &[u8], payload: &[u8]) -> bool {
+        self.0.push((peer, payload.to_vec()));
+        true
+    }
+    fn begin(&mut self, _: Rank, _: &[u8], _: usize) -> Option<u64> {
+        None
+    }
+    fn place(&mut self, _: u64, _: usize, _: &[u8]) {}
+    fn end(&mut self, _: u64) {}
+    fn failed(&mut self, _: Rank, _: Failure) {}
+    fn room(&self) -> usize {
+        1 << 20
+    }
+}
+
+const PACKET: usize = 1472;
+
+/// The wires of a job on this host.
+fn job(
+    address: IpAddr,
+    size: u32,
+    change: impl Fn(Options) -> Options,
+) -> Vec<Wire<Plain, Sealer>> {
+    let sockets: Vec<Socket> = (0..size).map(|_| open(&change(options(address)))).collect();
+    let cards: Vec<Card> = sockets
+        .iter()
+        .enumerate()
+        .map(|(rank, socket)| Card {
+            address,
+            port: socket.address().port(),
+            packet: socket.packet() as u32,
+            incarnation: 100 + rank as u64,
+        })
+        .collect();
+    let incarnations: Vec<u64> = cards.iter().map(|card| card.incarnation).collect();
+    (0..)
+        .zip(sockets)
+        .map(|(rank, socket)| {
+            let secret = Secret::from_bytes([9; 32]);
+            let seal = Sealer::new(secret, Protection::Authenticate, rank, incarnations.clone());
+            let machine = Plain {
+                rank,
+                queue: VecDeque::new(),
+                number: 0,
+                dropped: 0,
+                timeout: None,
+                timeouts: 0,
+            };
+            Wire::new(machine, seal, socket, Peers::new(&cards, 0), PACKET).unwrap()
+        })
+        .collect()
+}
+
+fn send(wire: &mut Wire<Plain, Sealer>, peer: Rank, body: &[u8]) {
+    let fragment = Fragment {
+        header: &[],
+        payload: Payload::Copied(&[body]),
+    };
+    wire.send(peer, &fragment).unwrap();
+}
+
+/// Makes progress until `count` fragments are there.
+fn receive(wire: &mut Wire<Plain, Sealer>, count: usize) -> Vec<(Rank, Vec<u8>)> {
+    let mut mailbox = Mailbox::default();
+    while mailbox.0.len() < count {
+        let before = mailbox.0.len();
+        if !wire.progress(&mut mailbox) {
+            assert!(
+                wire.waiter().unwrap().wait(Some(Duration::from_secs(10))),
+                "only {before} of {count} came"
+            );
+        }
+    }
+    mailbox.0
+}
+
+#[test]
+fn fragments_of_many_ranks_arrive_sealed() {
+    for address in loopbacks() {
+        let mut job = job(address, 3, |options| options);
+        for body in 0..100u8 {
+            send(&mut job[1], 0, &[1, body]);
+            send(&mut job[2], 0, &[2, body]);
+            send(&mut job[1], 2, &[3, body]);
+        }
+        for rank in [1, 2] {
+            // Nothing goes before the upper layer lets it.
+            assert_eq!(job[rank].socket().counters().sent, 0);
+            while !job[rank].machine().queue.is_empty() {
+                job[rank].flush(&mut Mailbox::default());
+            }
+        }
+        let mut received = receive(&mut job[0], 200);
+        received.sort();
+        let expected: Vec<(Rank, Vec<u8>)> = (1..3u8)
+            .flat_map(|rank| (0..100).map(move |body| (Rank::from(rank), vec![rank, body])))
+            .collect();
+        assert_eq!(received, expected);
+        assert_eq!(receive(&mut job[2], 100).len(), 100);
+        assert_eq!(job[0].machine().dropped, 0);
+    }
+}
+
+#[test]
+fn a_fragment_from_outside_of_the_job_is_dropped() {
+    let address = loopbacks()[0];
+    let mut job = job(address, 2, |options| options);
+    let stranger = std::net::UdpSocket::bind((address, 0)).unwrap();
+    let to = job[0].socket().address();
+    for length in [0, 1, 15, 16, 31, 32, 100] {
+        stranger.send_to(&vec![1; length], to).unwrap();
+    }
+    send(&mut job[1], 0, b"from inside");
+    job[1].flush(&mut Mailbox::default());
+    assert_eq!(receive(&mut job[0], 1), [(1, b"from inside".to_vec())]);
+    assert_eq!(job[0].machine().dropped, 7);
+}
+
+#[test]
+fn one_call_handles_a_bounded_number_and_says_that_more_is_there() {
+    let address = loopbacks()[0];
+    let mut job = job(address, 2, |options| Options {
+        offload: false,
+        ..options
+    });
+    let mut nobody = Mailbox::default();
+    for _ in 0..150 {
+        send(&mut job[1], 0, &[7; 1440]);
+    }
+    let mut flushes = 0;
+    while !job[1].machine().queue.is_empty() {
+        assert!(job[1].flush(&mut nobody));
+        flushes += 1;
+        assert!(job[1].socket().counters().send_calls <= 16 * flushes);
+        if !job[1].machine().queue.is_empty() {
+            assert_eq!(job[1].next_timeout(), Some(Duration::ZERO));
+        }
+    }
+    let mut mailbox = Mailbox::default();
+    let mut calls = 0;
+    while mailbox.0.len() < 150 {
+        let before = mailbox.0.len();
+        job[0].progress(&mut mailbox);
+        assert!(mailbox.0.len() - before <= 64);
+        calls += 1;
+        assert!(calls < 100_000, "{}", mailbox.0.len());
+    }
+}
+
+#[test]
+fn an_idle_wire_makes_one_system_call_and_has_nothing_due() {
+    let address = loopbacks()[0];
+    let mut job = job(address, 2, |options| options);
+    let mut mailbox = Mailbox::default();
+    for _ in 0..10 {
+        assert!(!job[0].progress(&mut mailbox));
+    }
+    assert_eq!(job[0].socket().counters().send_calls, 0);
+    assert_eq!(job[0].next_timeout(), None);
+}
+
+#[test]
+fn what_is_due_is_done_when_it_is_due() {
+    let address = loopbacks()[0];
+    let mut job = job(address, 1, |options| options);
+    let mut mailbox = Mailbox::default();
+    job[0].machine_mut().timeout = Some(u64::MAX);
+    job[0].progress(&mut mailbox);
+    assert_eq!(job[0].machine().timeouts, 0);
+    assert!(job[0].next_timeout().unwrap() > Duration::from_secs(1 << 30));
+    job[0].machine_mut().timeout = Some(1);
+    assert_eq!(job[0].next_timeout(), Some(Duration::ZERO));
+    assert!(job[0].progress(&mut mailbox));
+    assert_eq!(job[0].machine().timeouts, 1);
+}
+
+#[test]
+fn packets_wait_where_the_system_has_no_room_for_them() {
+    let address = loopbacks()[0];
+    let mut job = job(address, 2, |options| options);
+    let mut nobody = Mailbox::default();
+    for body in 0..100u8 {
+        send(&mut job[1], 0, &[body; 1000]);
+    }
+    job[1].socket_mut().be_busy_for(3, 5000);
+    let mut calls = 0;
+    while !job[1].machine().queue.is_empty() || job[1].next_timeout().is_some() {
+        job[1].flush(&mut nobody);
+        if let Some(due) = job[1].next_timeout() {
+            assert!(due <= Duration::from_millis(1));
+            job[1].wait(None);
+        }
+        calls += 1;
+        assert!(calls < 1000);
+    }
+    assert_eq!(job[1].socket().counters().busy, 3);
+    let received = receive(&mut job[0], 100);
+    for (body, fragment) in (0..).zip(received) {
+        assert_eq!(fragment, (1, vec![body; 1000]));
+    }
+}
+
+#[test]
+fn reports_go_to_the_peer_they_are_about() {
+    let address = loopbacks()[0];
+    let mut job = job(address, 3, |options| options);
+    let gone = job.pop().unwrap();
+    drop(gone);
+    let mut nobody = Mailbox::default();
+    send(&mut job[0], 2, b"to one who left");
+    send(&mut job[0], 1, b"to one who is there");
+    job[0].flush(&mut nobody);
+    job[0].progress(&mut nobody);
+    let errors = job[0].peers().errors(2).unwrap();
+    assert_eq!((errors.count, errors.errno), (1, libc::ECONNREFUSED));
+    assert_eq!(job[0].peers().errors(1), None);
+    assert_eq!(receive(&mut job[1], 1).len(), 1);
+}
