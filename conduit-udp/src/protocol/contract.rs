@@ -46,6 +46,10 @@ pub enum Refused {
     Full,
     /// The peer has [failed](Upper::failed).
     Dead,
+    /// The header is longer than [`MAX_HEADER`], or a copied fragment than [`MAX_TINY`]; no link takes such a fragment ever.
+    TooLong,
+    /// The job has no such rank.
+    NoSuchRank,
 }
 
 /// The layer above the protocol. Its methods are called from within the protocol's, and must not call back.

@@ -4,8 +4,30 @@
 //! into one packet; a *chunk* is the piece of a large fragment that fills a segment. A *link* is what a rank keeps of one
 //! peer it talks to. See `docs/udp.md`.
 
-mod contract;
+#![forbid(unsafe_code)]
 
+mod acknowledge;
+mod bundle;
+mod config;
+mod congestion;
+mod contract;
+mod counters;
+mod endpoint;
+mod link;
+mod liveness;
+mod packet;
+mod replay;
+mod round_trip;
+mod sequence;
+mod timers;
+
+#[cfg(test)]
+mod tests;
+
+pub use config::{Config, MAX_PACKET, MAX_WINDOW, MIN_PACKET};
 pub use contract::{
     Failure, Fragment, MAX_HEADER, MAX_TINY, Nanos, Payload, Refused, Seal, TAG, Transmit, Upper,
 };
+pub use counters::Counters;
+pub use endpoint::{Dropped, Endpoint, Received};
+pub use link::LinkStatus;

@@ -1,0 +1,105 @@
+//! What is set for a rank's protocol.
+
+use conduit_core::ni::Rank;
+
+use super::contract::Nanos;
+
+const MICROSECOND: Nanos = 1_000;
+const MILLISECOND: Nanos = 1_000_000;
+const SECOND: Nanos = 1_000_000_000;
+
+/// The smallest packet that holds the longest tiny fragment and what comes with it; smaller ones count as this.
+pub const MIN_PACKET: usize = 1024;
+/// The largest payload of an UDP datagram over IPv4; larger ones count as this.
+pub const MAX_PACKET: usize = 65_507;
+/// Segments that one acknowledgement can tell of (seed: the send window).
+pub const MAX_WINDOW: u32 = 4096;
+
+/// Limits and times of an [`Endpoint`](super::Endpoint). Times are in nanoseconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// This rank.
+    pub rank: Rank,
+    /// Ranks of the job; all packets of others are dropped.
+    pub size: u32,
+    /// Bytes of the largest packet: the path's MTU less the headers of IP and UDP. From [`MIN_PACKET`] to [`MAX_PACKET`].
+    pub packet: usize,
+    /// Segments that may be on their way on one channel of a link, at most [`MAX_WINDOW`].
+    pub window: u32,
+    /// Segments that may be on their way on a channel before the peer has said what it has room for, and the congestion
+    /// window (in full packets) that a link begins with.
+    pub initial_window: u32,
+    /// A peer that answers nothing for so long has failed.
+    pub dead_time: Nanos,
+    /// A peer's full-sized probe that is not answered for so long says that the path's MTU is smaller.
+    pub open_time: Nanos,
+    /// Time between probes of a peer that is silent: the first of them follow each other sooner.
+    pub probe_interval: Nanos,
+    /// An acknowledgement waits so long for a packet to go with, or for a second segment (seed: 50 µs).
+    pub ack_delay: Nanos,
+    /// The least time after which a segment without an acknowledgement is sent again.
+    pub min_timeout: Nanos,
+    /// Time that packets may wait in queues on the path besides twice the shortest round trip, before a link sends less.
+    pub delay_target: Nanos,
+    /// Fragments of [`Payload::Read`](super::Payload::Read) that a link holds; [`Refused::Full`](super::Refused::Full) beyond.
+    pub link_fragments: usize,
+    /// Bytes of [`Payload::Copied`](super::Payload::Copied) that a link holds, with 3 more for each; rounded up to a power of two.
+    pub link_commands: usize,
+    /// Bytes that a link holds of what came before its turn or what the upper layer has had no room for. What exceeds it is
+    /// not acknowledged, so it comes again.
+    pub link_early: usize,
+    /// The same, of all links.
+    pub early: usize,
+    /// Bytes of packets that the socket holds before it drops some; shared among the peers that send.
+    pub socket_buffer: usize,
+    /// Sequence number of the first segment of all channels, the same on all ranks. For tests of its wrap.
+    pub first_sequence: u64,
+}
+
+impl Default for Config {
+    /// One rank alone, Ethernet.
+    fn default() -> Self {
+        Self {
+            rank: 0,
+            size: 1,
+            packet: 1472,
+            window: MAX_WINDOW,
+            initial_window: 64,
+            dead_time: 10 * SECOND,
+            open_time: 10 * SECOND,
+            probe_interval: 250 * MILLISECOND,
+            ack_delay: 50 * MICROSECOND,
+            min_timeout: MILLISECOND,
+            delay_target: MILLISECOND,
+            link_fragments: 256,
+            link_commands: 256 << 10,
+            link_early: 1 << 20,
+            early: 16 << 20,
+            socket_buffer: 4 << 20,
+            first_sequence: 0,
+        }
+    }
+}
+
+impl Config {
+    /// The same with every limit inside its bounds.
+    pub(super) fn bounded(mut self) -> Self {
+        self.packet = self.packet.clamp(MIN_PACKET, MAX_PACKET);
+        self.window = self.window.clamp(1, MAX_WINDOW);
+        self.initial_window = self.initial_window.clamp(1, self.window);
+        self.dead_time = self.dead_time.max(MILLISECOND);
+        self.open_time = self.open_time.max(MILLISECOND);
+        self.probe_interval = self
+            .probe_interval
+            .clamp(100 * MICROSECOND, self.dead_time.max(100 * MICROSECOND));
+        self.min_timeout = self.min_timeout.max(10 * MICROSECOND);
+        self.link_fragments = self.link_fragments.clamp(1, 1 << 20);
+        self.link_commands = self.link_commands.clamp(1024, 1 << 26).next_power_of_two();
+        self
+    }
+
+    /// An idle link is probed after so long.
+    pub(super) fn keep_alive(&self) -> Nanos {
+        self.dead_time / 4
+    }
+}

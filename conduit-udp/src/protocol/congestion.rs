@@ -1,0 +1,141 @@
+//! How much a link has under way: the congestion window, and the pace at which it is filled.
+//!
+//! Once per round trip the window grows or shrinks by the shortest round trip measured in that time: the shortest, because a
+//! rank that polls late makes single samples long and says nothing about the path. Losses count only when they are more
+//! than [`LOSSES`] of a round's segments: links that lose a per cent are not slower for it.
+
+use super::config::Config;
+use super::contract::Nanos;
+use super::round_trip::RoundTrip;
+
+/// One segment lost of so many is not yet congestion.
+const LOSSES: u32 = 16;
+/// Losses of fewer segments than this in a round say nothing.
+const FEW: u32 = 4;
+/// Full packets of the smallest window.
+const LEAST: u64 = 4;
+/// Full packets by which the window grows per round when queues are allowed to be no longer.
+const STEP: u64 = 4;
+
+/// Of one link.
+#[derive(Debug)]
+pub(super) struct Congestion {
+    /// Bytes.
+    window: u64,
+    /// The window doubles each round until there is a sign of congestion.
+    is_starting: bool,
+    /// More was to be sent than the window let.
+    was_limited: bool,
+    round_began: Nanos,
+    shortest: Nanos,
+    acknowledged: u32,
+    acknowledged_bytes: u64,
+    lost: u32,
+    /// A burst may be sent from now on.
+    paced_until: Nanos,
+}
+
+impl Congestion {
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            window: u64::from(config.initial_window) * config.packet as u64,
+            is_starting: true,
+            was_limited: false,
+            round_began: 0,
+            shortest: Nanos::MAX,
+            acknowledged: 0,
+            acknowledged_bytes: 0,
+            lost: 0,
+            paced_until: 0,
+        }
+    }
+
+    /// Bytes that may be under way on a channel.
+    pub(super) fn window(&self) -> u64 {
+        self.window
+    }
+
+    /// Something waits because the window is full.
+    pub(super) fn note_limited(&mut self) {
+        self.was_limited = true;
+    }
+
+    /// Segments are acknowledged; `sample` is a round trip if one was measured.
+    pub(super) fn on_acknowledged(
+        &mut self,
+        now: Nanos,
+        segments: u32,
+        bytes: u32,
+        sample: Option<Nanos>,
+        round_trip: &RoundTrip,
+        config: &Config,
+    ) {
+        self.acknowledged += segments;
+        self.acknowledged_bytes += u64::from(bytes);
+        if let Some(sample) = sample {
+            self.shortest = self.shortest.min(sample);
+        }
+        if now.saturating_sub(self.round_began) >= round_trip.smoothed()
+            && self.shortest != Nanos::MAX
+        {
+            self.end_round(now, round_trip, config);
+        }
+    }
+
+    pub(super) fn on_lost(&mut self) {
+        self.lost += 1;
+    }
+
+    /// Time-outs follow each other: nothing is known of the path any more.
+    pub(super) fn on_silence(&mut self, config: &Config) {
+        self.window = LEAST * config.packet as u64;
+        self.is_starting = true;
+    }
+
+    fn end_round(&mut self, now: Nanos, round_trip: &RoundTrip, config: &Config) {
+        let packet = config.packet as u64;
+        let target = 2 * round_trip.shortest() + config.delay_target;
+        if self.lost >= FEW && self.lost * LOSSES > self.acknowledged + self.lost {
+            self.window = self.window * 7 / 10;
+            self.is_starting = false;
+        } else if self.shortest > target {
+            // In proportion to the excess, at most by a third (Swift, SIGCOMM 2020).
+            let excess = self.shortest - target;
+            self.window -= (self.window * excess / self.shortest).min(self.window / 3);
+            self.is_starting = false;
+        } else if self.was_limited {
+            self.window += if self.is_starting {
+                self.acknowledged_bytes
+            } else if self.shortest < target / 2 {
+                self.window / 8 + STEP * packet
+            } else {
+                STEP * packet
+            };
+        }
+        let most = u64::from(config.window) * packet;
+        self.window = self.window.min(most).max(LEAST * packet);
+        self.was_limited = false;
+        self.round_began = now;
+        self.shortest = Nanos::MAX;
+        self.acknowledged = 0;
+        self.acknowledged_bytes = 0;
+        self.lost = 0;
+    }
+
+    /// The next burst may be sent from then on.
+    pub(super) fn paced_until(&self) -> Nanos {
+        self.paced_until
+    }
+
+    /// A burst has been sent.
+    pub(super) fn on_burst(&mut self, now: Nanos, bytes: usize, round_trip: &RoundTrip) {
+        // A quarter more than the window per round trip: acknowledgements are what bounds the rate in the long run.
+        let gain = if self.is_starting { 8 } else { 5 };
+        let time = bytes as u64 * round_trip.smoothed() * 4 / (self.window * gain);
+        // What was not sent in the last quarter of a round trip may be sent at once.
+        self.paced_until = self
+            .paced_until
+            .max(now.saturating_sub(round_trip.smoothed() / 4))
+            + time;
+    }
+}

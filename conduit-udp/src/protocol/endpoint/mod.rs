@@ -1,0 +1,243 @@
+//! A rank's protocol: its links, their timers, and whose turn it is.
+
+mod queues;
+mod receive;
+mod senders;
+mod transmit;
+
+use conduit_core::ni::Rank;
+
+use super::config::Config;
+use super::contract::{Failure, Fragment, Nanos, Refused, Upper};
+use super::counters::Counters;
+use super::link::{Budget, Geometry, Link, LinkStatus};
+use super::timers::Timers;
+
+pub use receive::{Dropped, Received};
+
+use queues::{Queues, Turn};
+use senders::Senders;
+
+/// No link to this peer.
+const NONE: u32 = u32::MAX;
+/// The peer has failed.
+const FAILED: u32 = u32::MAX - 1;
+
+/// The reliability protocol of one rank, for all its peers.
+///
+/// It makes no system call, reads no clock, and takes memory only for links and what is under way on them. Whoever drives it
+///
+/// * gives each packet that comes to [`receive`](Self::receive);
+/// * calls [`on_timeout`](Self::on_timeout) when [`timeout`](Self::timeout) says so;
+/// * after either, and after [`send`](Self::send), calls [`transmit`](Self::transmit) until it gives nothing.
+///
+/// All times are of the driver's one monotonic clock.
+#[derive(Debug)]
+pub struct Endpoint {
+    config: Config,
+    geometry: Geometry,
+    /// By rank: which link, [`NONE`] or [`FAILED`].
+    peers: Box<[u32]>,
+    links: Vec<Option<Box<Link>>>,
+    free: Vec<u32>,
+    timers: Timers,
+    queues: Queues,
+    senders: Senders,
+    budget: Budget,
+    /// Of links that are gone, and of packets that belong to none.
+    gone: Counters,
+    /// When time was last told, and when it was first told again after a long pause.
+    now: Nanos,
+    resumed: Nanos,
+}
+
+impl Endpoint {
+    /// Of a rank that talks to nobody yet. Limits outside of their bounds are moved to these.
+    pub fn new(config: Config) -> Self {
+        let config = config.bounded();
+        Self {
+            geometry: Geometry::new(config.packet),
+            peers: vec![NONE; config.size as usize].into_boxed_slice(),
+            links: Vec::new(),
+            free: Vec::new(),
+            timers: Timers::default(),
+            queues: Queues::default(),
+            senders: Senders::default(),
+            budget: Budget {
+                held: 0,
+                limit: config.early,
+                link_limit: config.link_early,
+            },
+            gone: Counters::default(),
+            now: 0,
+            resumed: 0,
+            config,
+        }
+    }
+
+    /// The limits in force.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Takes a fragment for a peer. Opens a link to it if there is none.
+    pub fn send(&mut self, now: Nanos, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
+        self.tell(now);
+        let index = match self.peers.get(peer as usize) {
+            None => return Err(Refused::NoSuchRank),
+            Some(&FAILED) => return Err(Refused::Dead),
+            Some(&NONE) => self.open(now, peer),
+            Some(&index) => index,
+        };
+        if let Some(link) = self.links[index as usize].as_deref_mut() {
+            link.push(now, fragment, self.geometry, &self.config)?;
+            self.wake(now, index);
+        }
+        Ok(())
+    }
+
+    /// When [`on_timeout`](Self::on_timeout) wants to be called; `None`: not before something else has happened.
+    pub fn timeout(&self) -> Option<Nanos> {
+        self.timers.first()
+    }
+
+    /// Time has passed: looks after the links that are due.
+    pub fn on_timeout(&mut self, now: Nanos, upper: &mut impl Upper) {
+        self.tell(now);
+        while let Some(index) = self.timers.pop(now) {
+            match self.attend(now, index, upper) {
+                Ok(()) => {
+                    self.wake(now, index);
+                    if let Some(link) = self.links[index as usize].as_deref_mut() {
+                        self.timers
+                            .schedule(index, link.due(now, &self.config).max(now + 1));
+                    }
+                }
+                Err(failure) => self.fail(index, failure, upper),
+            }
+        }
+    }
+
+    /// Counts of all links together.
+    pub fn counters(&self) -> Counters {
+        let links = self.links.iter().flatten().map(|link| link.counters);
+        links.chain([self.gone]).sum()
+    }
+
+    /// What is known of the link to a peer, if there is one.
+    pub fn link(&self, peer: Rank) -> Option<LinkStatus> {
+        let index = *self.peers.get(peer as usize)?;
+        self.links
+            .get(index as usize)?
+            .as_ref()
+            .map(|link| link.status())
+    }
+
+    /// Whether a peer has failed.
+    pub fn has_failed(&self, peer: Rank) -> bool {
+        self.peers.get(peer as usize) == Some(&FAILED)
+    }
+
+    /// Bytes of memory, all in all.
+    pub fn memory(&self) -> usize {
+        let links: usize = self.links.iter().flatten().map(|link| link.memory()).sum();
+        links
+            + size_of_val(&*self.peers)
+            + self.links.capacity() * size_of::<Option<Box<Link>>>()
+            + self.free.capacity() * size_of::<u32>()
+            + self.timers.memory()
+            + self.queues.memory()
+            + size_of::<Self>()
+    }
+
+    /// Notices when this rank was stopped: what it has not heard meanwhile says nothing about its peers.
+    fn tell(&mut self, now: Nanos) {
+        if now.saturating_sub(self.now) > self.config.dead_time / 2 {
+            self.resumed = now;
+        }
+        self.now = self.now.max(now);
+    }
+
+    fn open(&mut self, now: Nanos, peer: Rank) -> u32 {
+        let link = Some(Box::new(Link::new(now, peer, &self.config)));
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.links[index as usize] = link;
+                index
+            }
+            None => {
+                self.links.push(link);
+                (self.links.len() - 1) as u32
+            }
+        };
+        self.peers[peer as usize] = index;
+        self.timers.schedule(index, now + self.config.keep_alive());
+        index
+    }
+
+    /// The link is due.
+    fn attend(&mut self, now: Nanos, index: u32, upper: &mut impl Upper) -> Result<(), Failure> {
+        let Some(link) = self.links[index as usize].as_deref_mut() else {
+            return Ok(());
+        };
+        link.find_lost(now);
+        if link.timeout_at(&self.config).is_some_and(|at| at <= now) {
+            link.on_timeout(now, &self.config);
+        }
+        if link.liveness.on_due(now, self.resumed, &self.config)? {
+            link.on_idle();
+        }
+        if link.is_refused {
+            link.retry(&mut self.budget, upper)
+                .map_err(Failure::Broken)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a peer up, and all that is kept for it.
+    fn fail(&mut self, index: u32, failure: Failure, upper: &mut impl Upper) {
+        if let Some(link) = self.links[index as usize].take() {
+            link.release(&mut self.budget);
+            self.gone += &link.counters;
+            self.timers.remove(index);
+            self.peers[link.peer as usize] = FAILED;
+            self.free.push(index);
+            upper.failed(link.peer, failure);
+        }
+    }
+
+    /// Gives the link the turns that it has use for.
+    fn wake(&mut self, now: Nanos, index: u32) {
+        let Some(link) = self.links[index as usize].as_deref_mut() else {
+            return;
+        };
+        if link.commands_ready(&self.config) {
+            self.queues.enter(Turn::Commands, index, link);
+        }
+        if let Some(at) = link.data_at(&self.config) {
+            if at <= now {
+                self.queues.enter(Turn::Data, index, link);
+            } else {
+                self.timers.schedule(index, at);
+            }
+        }
+        if link.control_ready() {
+            self.queues.enter(Turn::Control, index, link);
+        }
+        if link.owed.is_due(now) {
+            self.queues.enter(Turn::Acks, index, link);
+        } else if let Some(at) = link.owed.deadline() {
+            self.timers.schedule(index, at);
+        }
+        if link.is_refused {
+            self.queues.enter(Turn::Refused, index, link);
+            self.timers.schedule(index, now + self.config.min_timeout);
+        }
+        if link.is_blocked() {
+            link.liveness.on_blocked(now);
+            if let Some(at) = link.timeout_at(&self.config) {
+                self.timers.schedule(index, at);
+            }
+        }
+    }
+}

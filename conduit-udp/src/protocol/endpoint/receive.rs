@@ -1,0 +1,95 @@
+//! Packets that come.
+
+use conduit_core::ni::Rank;
+
+use super::queues::Turn;
+use super::{Endpoint, FAILED, NONE};
+use crate::protocol::contract::{Failure, Nanos, Seal, TAG, Upper};
+use crate::protocol::packet::{CLEAR, Clear};
+
+/// What became of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Received {
+    /// It is this peer's.
+    Taken(Rank),
+    /// Nothing has changed but a counter.
+    Dropped(Dropped),
+}
+
+/// Why a packet was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dropped {
+    /// It is no packet of this job: length, version, kind or rank is wrong.
+    Malformed,
+    /// Its number has come already, or is too old.
+    Replayed,
+    /// Its tag is not valid.
+    BadTag,
+    /// Its peer has failed.
+    Failed,
+}
+
+impl Endpoint {
+    /// A datagram has come. Whatever its bytes are, nothing changes but a counter unless its tag is valid.
+    pub fn receive(
+        &mut self,
+        now: Nanos,
+        packet: &mut [u8],
+        seal: &mut impl Seal,
+        upper: &mut impl Upper,
+    ) -> Received {
+        let Some(clear) = Clear::read(packet).filter(|clear| clear.sender < self.config.size)
+        else {
+            self.gone.malformed += 1;
+            return Received::Dropped(Dropped::Malformed);
+        };
+        let peer = clear.sender;
+        let mut index = self.peers[peer as usize];
+        if index == FAILED {
+            self.gone.from_failed += 1;
+            return Received::Dropped(Dropped::Failed);
+        }
+        if let Some(link) = self
+            .links
+            .get_mut(index as usize)
+            .and_then(Option::as_deref_mut)
+            && !link.replay.is_new(clear.number)
+        {
+            link.counters.replayed += 1;
+            return Received::Dropped(Dropped::Replayed);
+        }
+        if clear.number == u64::MAX || !seal.open(peer, clear.number, packet, CLEAR) {
+            match self
+                .links
+                .get_mut(index as usize)
+                .and_then(Option::as_deref_mut)
+            {
+                Some(link) => link.counters.bad_tag += 1,
+                None => self.gone.bad_tag += 1,
+            }
+            return Received::Dropped(Dropped::BadTag);
+        }
+        self.tell(now);
+        if index == NONE {
+            index = self.open(now, peer);
+        }
+        let Some(link) = self.links[index as usize].as_deref_mut() else {
+            return Received::Dropped(Dropped::Failed);
+        };
+        link.replay.note(clear.number);
+        let body = &packet[CLEAR..packet.len() - TAG];
+        match link.receive(now, clear, body, &self.config, &mut self.budget, upper) {
+            Ok(heard) => {
+                if heard.segment {
+                    self.senders.note(now, &mut link.period);
+                    if link.told_credits == 0 {
+                        self.queues.enter(Turn::Starved, index, link);
+                    }
+                }
+                self.wake(now, index);
+            }
+            Err(what) => self.fail(index, Failure::Broken(what), upper),
+        }
+        Received::Taken(peer)
+    }
+}

@@ -1,0 +1,74 @@
+//! How many peers send to this rank at present: they share what it has room for.
+
+use crate::protocol::contract::Nanos;
+
+/// Who has sent nothing for one to two of these does not count.
+const PERIOD: Nanos = 2_000_000;
+
+/// Counts the links that have sent a segment in this period and in the last.
+#[derive(Debug)]
+pub(super) struct Senders {
+    period: u32,
+    began: Nanos,
+    now: u32,
+    before: u32,
+}
+
+impl Default for Senders {
+    fn default() -> Self {
+        // Links begin with period 0.
+        Self {
+            period: 1,
+            began: 0,
+            now: 0,
+            before: 0,
+        }
+    }
+}
+
+impl Senders {
+    /// A link, which last sent in `period`, has sent a segment.
+    pub(super) fn note(&mut self, now: Nanos, period: &mut u32) {
+        self.turn(now);
+        if *period != self.period {
+            *period = self.period;
+            self.now += 1;
+        }
+    }
+
+    /// Links that share.
+    pub(super) fn count(&mut self, now: Nanos) -> u32 {
+        self.turn(now);
+        self.now.max(self.before).max(1)
+    }
+
+    fn turn(&mut self, now: Nanos) {
+        let elapsed = now.saturating_sub(self.began);
+        if elapsed >= PERIOD {
+            self.before = if elapsed < 2 * PERIOD { self.now } else { 0 };
+            self.now = 0;
+            self.began = now;
+            self.period = self.period.wrapping_add(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_silent_for_long_does_not_share() {
+        let mut senders = Senders::default();
+        let mut periods = [0; 5];
+        for period in &mut periods {
+            senders.note(1, period);
+            senders.note(2, period);
+        }
+        assert_eq!(senders.count(3), 5);
+        assert_eq!(senders.count(PERIOD + 3), 5);
+        senders.note(PERIOD + 4, &mut periods[2]);
+        assert_eq!(senders.count(2 * PERIOD + 4), 1);
+        assert_eq!(senders.count(9 * PERIOD), 1);
+    }
+}

@@ -1,0 +1,87 @@
+//! Packets to be sent, and whose turn it is.
+
+use super::Endpoint;
+use super::queues::Turn;
+use crate::protocol::config::MAX_WINDOW;
+use crate::protocol::contract::{Failure, Nanos, Seal, Transmit, Upper};
+use crate::protocol::link::Burst;
+
+impl Endpoint {
+    /// Makes the next packets to be sent, for one peer, at the begin of `buffer`; to be called until it gives nothing. The
+    /// buffer has at least [`Config::packet`](super::Config::packet) bytes; 64 KiB let the system take many at once.
+    ///
+    /// First probes and tiny fragments of all links, then what is to be sent again and the data channel, link after link in turn,
+    /// then acknowledgements that went with nothing.
+    pub fn transmit(
+        &mut self,
+        now: Nanos,
+        buffer: &mut [u8],
+        seal: &mut impl Seal,
+        upper: &mut impl Upper,
+    ) -> Option<Transmit> {
+        if buffer.len() < self.config.packet {
+            debug_assert!(false, "the buffer holds no packet");
+            return None;
+        }
+        self.tell(now);
+        self.ask_again(now, upper);
+        if self.queues.is_idle() {
+            return None;
+        }
+        let credits = self.credits(now, upper.room());
+        self.tell_starved(now, credits);
+        let mut burst = Burst::new(now, buffer, seal, credits);
+        for turn in [Turn::Control, Turn::Commands, Turn::Data, Turn::Acks] {
+            while let Some((index, link)) = self.queues.next(turn, &mut self.links) {
+                match turn {
+                    Turn::Control => link.send_control(&mut burst, &self.config),
+                    Turn::Commands => link.send_commands(&mut burst, &self.config),
+                    Turn::Data => link.send_data(&mut burst, self.geometry, &self.config, upper),
+                    _ => link.send_acks(&mut burst, &self.config),
+                }
+                let transmit = burst.transmit(link);
+                if let Some(at) = link.timeout_at(&self.config) {
+                    self.timers.schedule(index, at);
+                }
+                self.wake(now, index);
+                if transmit.is_some() {
+                    return transmit;
+                }
+            }
+        }
+        None
+    }
+
+    /// Segments that one of those who send at present may have under way.
+    fn credits(&mut self, now: Nanos, room: usize) -> u16 {
+        let share = room.min(self.config.socket_buffer) / self.senders.count(now) as usize;
+        let least = usize::from(room >= self.config.packet);
+        (share / self.config.packet).clamp(least, MAX_WINDOW as usize) as u16
+    }
+
+    /// Peers that were told that there is no room hear when there is some.
+    fn tell_starved(&mut self, now: Nanos, credits: u16) {
+        if credits == 0 {
+            return;
+        }
+        while let Some((index, link)) = self.queues.next(Turn::Starved, &mut self.links) {
+            if link.told_credits == 0 {
+                link.owed.at_once();
+                self.wake(now, index);
+            }
+        }
+    }
+
+    /// Asks the upper layer for room again on behalf of a link or two.
+    fn ask_again(&mut self, now: Nanos, upper: &mut impl Upper) {
+        for _ in 0..self.queues.length(Turn::Refused).min(2) {
+            let Some((index, link)) = self.queues.next(Turn::Refused, &mut self.links) else {
+                return;
+            };
+            match link.retry(&mut self.budget, upper) {
+                Ok(()) => self.wake(now, index),
+                Err(what) => self.fail(index, Failure::Broken(what), upper),
+            }
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! One channel's segments under way to a peer: the send window, acknowledgements, and what is lost.
+//!
+//! A segment is free (no slot), sent (slot, and the link's timer runs), acknowledged (the slot goes when all before it are
+//! acknowledged too), or lost (in the list of those to be sent again, after which it is sent).
+
+use std::collections::VecDeque;
+
+use crate::protocol::config::MAX_WINDOW;
+use crate::protocol::contract::Nanos;
+use crate::protocol::packet::Ack;
+use crate::protocol::round_trip::RoundTrip;
+use crate::protocol::sequence;
+
+/// Slots of the ring when it is first used.
+const FIRST_SIZE: usize = 8;
+/// A segment is lost when one that was sent so many after it is acknowledged (RFC 9002, 6.1.1).
+const OVERTAKEN: u64 = 3;
+const WORDS: usize = MAX_WINDOW as usize / 64;
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Sent,
+    Lost,
+    Acknowledged,
+}
+
+/// What a segment carries, in its owner's terms, to make it again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Content {
+    /// Position of a bundle, or number of a fragment.
+    pub(crate) at: u32,
+    /// Which segment of the fragment.
+    pub(crate) index: u32,
+    /// Bytes.
+    pub(crate) length: u16,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Slot {
+    sent_at: Nanos,
+    /// When it was last sent, in the order of all sent on the channel; low bits.
+    order: u32,
+    at: u32,
+    index: u32,
+    length: u16,
+    state: State,
+    /// Times that it was sent, at most 255.
+    sends: u8,
+}
+
+impl Slot {
+    fn content(&self) -> Content {
+        Content {
+            at: self.at,
+            index: self.index,
+            length: self.length,
+        }
+    }
+}
+
+/// Why a segment counts as lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// Later ones are acknowledged.
+    Overtaken,
+    /// A later one is acknowledged, and much time has passed.
+    Late,
+}
+
+/// What an acknowledgement has brought.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Segments acknowledged by it.
+    pub(crate) segments: u32,
+    /// Bytes of them.
+    pub(crate) bytes: u32,
+    /// Time since the newest of them was sent, if it was sent once.
+    pub(crate) sample: Option<Nanos>,
+    /// The last segment of those before which all are acknowledged now.
+    pub(crate) released: Option<Content>,
+}
+
+/// The sender's side of a channel.
+#[derive(Debug)]
+pub(crate) struct Outbound {
+    /// All before are acknowledged.
+    base: u64,
+    /// The next new segment's number.
+    next: u64,
+    /// The peer has room for those before.
+    limit: u64,
+    /// By sequence number modulo their count, a power of two.
+    slots: Box<[Slot]>,
+    /// Low bits of the sequence number of what was sent, by order of sending modulo the count, a power of two.
+    log: Box<[u32]>,
+    /// All sent before are acknowledged, lost, or were sent again later.
+    log_front: u64,
+    log_next: u64,
+    /// Order of the newest segment that is acknowledged, plus one; 0 before.
+    newest: u64,
+    /// Bits of acknowledged segments beyond `base`, by number modulo the window; made when needed.
+    acknowledged: Option<Box<[u64; WORDS]>>,
+    /// To be sent again, low bits; may name some that have been acknowledged meanwhile.
+    lost: VecDeque<u32>,
+    /// Bytes sent, not acknowledged and not lost.
+    in_flight: u32,
+}
+
+impl Outbound {
+    pub(crate) fn new(first: u64, initial_window: u32) -> Self {
+        Self {
+            base: first,
+            next: first,
+            limit: first + u64::from(initial_window),
+            slots: Box::default(),
+            log: Box::default(),
+            log_front: 0,
+            log_next: 0,
+            newest: 0,
+            acknowledged: None,
+            lost: VecDeque::new(),
+            in_flight: 0,
+        }
+    }
+
+    /// Whether window and send credits admit another new segment.
+    pub(crate) fn is_open(&self, window: u32) -> bool {
+        self.next < self.limit && self.next - self.base < u64::from(window)
+    }
+
+    /// Whether nothing is under way and the peer has room for nothing.
+    pub(crate) fn is_starved(&self) -> bool {
+        self.base == self.next && self.next >= self.limit
+    }
+
+    /// Segments sent and not acknowledged.
+    pub(crate) fn outstanding(&self) -> u32 {
+        (self.next - self.base) as u32
+    }
+
+    /// Segments that may be sent by the peer's credits.
+    pub(crate) fn credits(&self) -> u32 {
+        self.limit.saturating_sub(self.next) as u32
+    }
+
+    /// Bytes sent, not acknowledged and not lost.
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// A new segment is sent: its number.
+    pub(crate) fn send(&mut self, now: Nanos, content: Content) -> u64 {
+        let sequence = self.next;
+        if (self.next - self.base) as usize == self.slots.len() {
+            self.grow_slots();
+        }
+        self.next += 1;
+        let order = self.log(sequence);
+        let slot = self.slot_mut(sequence);
+        *slot = Slot {
+            sent_at: now,
+            order,
+            at: content.at,
+            index: content.index,
+            length: content.length,
+            state: State::Sent,
+            sends: 1,
+        };
+        self.in_flight += u32::from(content.length);
+        sequence
+    }
+
+    /// The first segment to be sent again.
+    pub(crate) fn peek_lost(&mut self) -> Option<(u64, Content)> {
+        while let Some(&low) = self.lost.front() {
+            if let Some(sequence) = self.under_way(low) {
+                let slot = self.slot(sequence);
+                if slot.state == State::Lost {
+                    return Some((sequence, slot.content()));
+                }
+            }
+            self.lost.pop_front();
+        }
+        None
+    }
+
+    /// What [`peek_lost`](Self::peek_lost) said is sent again.
+    pub(crate) fn resend(&mut self, now: Nanos, sequence: u64) {
+        self.lost.pop_front();
+        let order = self.log(sequence);
+        let slot = self.slot_mut(sequence);
+        slot.sent_at = now;
+        slot.order = order;
+        slot.state = State::Sent;
+        slot.sends = slot.sends.saturating_add(1);
+        let length = slot.length;
+        self.in_flight += u32::from(length);
+    }
+
+    /// Takes an acknowledgement; `each` hears of every segment that is acknowledged by it for the first time. Credits are taken
+    /// only if nothing newer has brought some.
+    pub(crate) fn acknowledge(
+        &mut self,
+        now: Nanos,
+        ack: Ack<'_>,
+        is_newest: bool,
+        window: u32,
+        shortest: Nanos,
+        mut each: impl FnMut(Content),
+    ) -> Result<Progress, &'static str> {
+        const UNSENT: &str = "acknowledges what was not sent";
+        let Some(next) = sequence::expand(ack.next, self.base) else {
+            return Err(UNSENT);
+        };
+        if next > self.next {
+            return Err(UNSENT);
+        }
+        let mut progress = Progress::default();
+        // Order (plus one), time and count of sending of the newest that is acknowledged now.
+        let mut newest = (0, 0, 0);
+        while self.base < next {
+            let sequence = self.base;
+            self.base += 1;
+            let slot = *self.slot(sequence);
+            progress.released = Some(slot.content());
+            if slot.state == State::Acknowledged {
+                self.clear_bit(sequence);
+            } else {
+                self.take(slot, &mut progress, &mut newest);
+                each(slot.content());
+            }
+        }
+        if ack.words().len() > 0 {
+            let first = next & !63;
+            for (index, word) in ack.words().enumerate() {
+                let begin = first + index as u64 * 64;
+                let mut bits = word;
+                if begin + 64 <= self.base {
+                    continue;
+                }
+                if begin < self.base {
+                    bits &= u64::MAX << (self.base - begin);
+                }
+                if bits == 0 {
+                    continue;
+                }
+                if begin + 63 - u64::from(bits.leading_zeros()) >= self.next {
+                    return Err(UNSENT);
+                }
+                let acknowledged = self
+                    .acknowledged
+                    .get_or_insert_with(|| Box::new([0; WORDS]));
+                let place = &mut acknowledged[(begin / 64) as usize % WORDS];
+                bits &= !*place;
+                *place |= bits;
+                while bits != 0 {
+                    let sequence = begin + u64::from(bits.trailing_zeros());
+                    bits &= bits - 1;
+                    let slot = *self.slot(sequence);
+                    self.take(slot, &mut progress, &mut newest);
+                    self.slot_mut(sequence).state = State::Acknowledged;
+                    each(slot.content());
+                }
+            }
+            // The first missing one may have come with an older packet meanwhile.
+            while self.base < self.next && self.slot(self.base).state == State::Acknowledged {
+                let sequence = self.base;
+                progress.released = Some(self.slot(sequence).content());
+                self.base += 1;
+                self.clear_bit(sequence);
+            }
+        }
+        if is_newest {
+            self.limit = next + u64::from(ack.credits).min(u64::from(window));
+        }
+        let (order, sent_at, sends) = newest;
+        let elapsed = now.saturating_sub(sent_at);
+        if sends == 1 {
+            progress.sample = Some(elapsed);
+        }
+        // An answer that is too quick for the last time a segment was sent is one to an earlier time (RFC 8985, 6.2).
+        if sends == 1 || (sends > 1 && elapsed >= shortest) {
+            self.newest = self.newest.max(order);
+        }
+        Ok(progress)
+    }
+
+    /// Moves what is lost by now to those that are sent again; `each` hears of each.
+    pub(crate) fn find_lost(
+        &mut self,
+        now: Nanos,
+        round_trip: &RoundTrip,
+        mut each: impl FnMut(Cause),
+    ) {
+        while self.skip_settled() && self.log_front + 1 < self.newest {
+            let sequence = self.front_sequence();
+            let cause = if self.newest - 1 - self.log_front >= OVERTAKEN {
+                Cause::Overtaken
+            } else if now >= self.slot(sequence).sent_at + round_trip.overtaken() {
+                Cause::Late
+            } else {
+                break;
+            };
+            self.lose(sequence);
+            each(cause);
+        }
+    }
+
+    /// When [`find_lost`](Self::find_lost) will find something without another acknowledgement.
+    pub(crate) fn late_at(&mut self, round_trip: &RoundTrip) -> Option<Nanos> {
+        if self.skip_settled() && self.log_front + 1 < self.newest {
+            Some(self.slot(self.front_sequence()).sent_at + round_trip.overtaken())
+        } else {
+            None
+        }
+    }
+
+    /// The probe time-out has ended: the oldest segment under way is lost. Whether there was one.
+    pub(crate) fn lose_oldest(&mut self) -> bool {
+        if !self.skip_settled() {
+            return false;
+        }
+        self.lose(self.front_sequence());
+        true
+    }
+
+    /// Gives memory back if nothing is under way.
+    pub(crate) fn shrink(&mut self) {
+        if self.base == self.next {
+            self.slots = Box::default();
+            self.log = Box::default();
+            self.log_front = self.log_next;
+            self.acknowledged = None;
+            self.lost = VecDeque::new();
+        }
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn memory(&self) -> usize {
+        size_of_val(&*self.slots)
+            + size_of_val(&*self.log)
+            + self
+                .acknowledged
+                .as_ref()
+                .map_or(0, |bits| size_of_val(&**bits))
+            + self.lost.capacity() * size_of::<u32>()
+    }
+
+    fn take(&mut self, slot: Slot, progress: &mut Progress, newest: &mut (u64, Nanos, u8)) {
+        progress.segments += 1;
+        progress.bytes += u32::from(slot.length);
+        if slot.state == State::Sent {
+            self.in_flight -= u32::from(slot.length);
+        }
+        // The order's high bits: it lies not more than a window or two before the next.
+        let behind = (self.log_next as u32).wrapping_sub(slot.order);
+        let order = self.log_next - u64::from(behind) + 1;
+        if order > newest.0 {
+            *newest = (order, slot.sent_at, slot.sends);
+        }
+    }
+
+    fn lose(&mut self, sequence: u64) {
+        let slot = self.slot_mut(sequence);
+        slot.state = State::Lost;
+        let length = slot.length;
+        self.in_flight -= u32::from(length);
+        self.lost.push_back(sequence as u32);
+        self.log_front += 1;
+    }
+
+    /// Goes on in the log to the first segment that is still under way; whether there is one.
+    fn skip_settled(&mut self) -> bool {
+        while self.log_front < self.log_next {
+            let low = self.log[self.log_front as usize & (self.log.len() - 1)];
+            if let Some(sequence) = self.under_way(low) {
+                let slot = self.slot(sequence);
+                if slot.state == State::Sent && slot.order == self.log_front as u32 {
+                    return true;
+                }
+            }
+            self.log_front += 1;
+        }
+        false
+    }
+
+    fn front_sequence(&self) -> u64 {
+        let low = self.log[self.log_front as usize & (self.log.len() - 1)];
+        self.base + u64::from(low.wrapping_sub(self.base as u32))
+    }
+
+    /// The number with these low bits, if it is between the first not acknowledged and the next.
+    fn under_way(&self, low: u32) -> Option<u64> {
+        let ahead = u64::from(low.wrapping_sub(self.base as u32));
+        (ahead < self.next - self.base).then_some(self.base + ahead)
+    }
+
+    fn log(&mut self, sequence: u64) -> u32 {
+        if (self.log_next - self.log_front) as usize == self.log.len() {
+            self.skip_settled();
+            if (self.log_next - self.log_front) as usize == self.log.len() {
+                self.grow_log();
+            }
+        }
+        let order = self.log_next;
+        let mask = self.log.len() - 1;
+        self.log[order as usize & mask] = sequence as u32;
+        self.log_next += 1;
+        order as u32
+    }
+
+    fn slot(&self, sequence: u64) -> &Slot {
+        &self.slots[sequence as usize & (self.slots.len() - 1)]
+    }
+
+    fn slot_mut(&mut self, sequence: u64) -> &mut Slot {
+        let mask = self.slots.len() - 1;
+        &mut self.slots[sequence as usize & mask]
+    }
+
+    fn clear_bit(&mut self, sequence: u64) {
+        if let Some(bits) = &mut self.acknowledged {
+            bits[(sequence / 64) as usize % WORDS] &= !(1 << (sequence % 64));
+        }
+    }
+
+    #[cold]
+    fn grow_slots(&mut self) {
+        let size = (self.slots.len() * 2).max(FIRST_SIZE);
+        let mut slots = vec![Slot::default(); size].into_boxed_slice();
+        for sequence in self.base..self.next {
+            slots[sequence as usize & (size - 1)] = *self.slot(sequence);
+        }
+        self.slots = slots;
+    }
+
+    #[cold]
+    fn grow_log(&mut self) {
+        let size = (self.log.len() * 2).max(FIRST_SIZE);
+        let mut log = vec![0; size].into_boxed_slice();
+        for order in self.log_front..self.log_next {
+            log[order as usize & (size - 1)] = self.log[order as usize & (self.log.len() - 1)];
+        }
+        self.log = log;
+    }
+}

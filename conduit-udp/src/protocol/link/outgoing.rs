@@ -1,0 +1,222 @@
+//! Fragments of one link whose bytes the upper layer keeps, until all of their segments are acknowledged.
+
+use std::collections::VecDeque;
+
+use conduit_core::ni::Rank;
+
+use crate::protocol::contract::{MAX_HEADER, Upper};
+use crate::protocol::packet::{ACKS, AROUND, CHUNK, FIRST, FRAGMENT, Kind, Writer};
+use crate::protocol::sequence;
+
+/// How fragments are cut into segments. Every full segment has the same length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    /// Bytes of a full segment: a packet less clear part, tag, and acknowledgements without words.
+    pub(crate) segment: usize,
+}
+
+impl Geometry {
+    pub(crate) fn new(packet: usize) -> Self {
+        Self {
+            segment: packet - AROUND - ACKS,
+        }
+    }
+
+    /// Bytes of a chunk that is not a fragment's first.
+    fn chunk(&self) -> usize {
+        self.segment - CHUNK
+    }
+
+    fn first(&self, header: usize) -> usize {
+        self.segment - FIRST - header
+    }
+
+    fn is_whole(&self, header: usize, length: usize) -> bool {
+        FRAGMENT + header + length <= self.segment
+    }
+
+    fn chunks(&self, header: usize, length: usize) -> u32 {
+        if self.is_whole(header, length) {
+            1
+        } else {
+            1 + (length - self.first(header)).div_ceil(self.chunk()) as u32
+        }
+    }
+}
+
+/// A segment of a fragment, and where in a fragment it lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// Which fragment of the link, modulo 2^32.
+    pub(crate) fragment: u32,
+    /// Which of its segments.
+    pub(crate) index: u32,
+    /// Bytes of the segment with its headers.
+    pub(crate) length: u16,
+    /// Nothing of the fragment comes after it.
+    pub(crate) last: bool,
+}
+
+#[derive(Debug)]
+struct Fragment {
+    token: u64,
+    length: u32,
+    /// Segments that are not acknowledged.
+    missing: u32,
+    header_length: u8,
+    header: [u8; MAX_HEADER],
+}
+
+impl Fragment {
+    fn header(&self) -> &[u8] {
+        &self.header[..self.header_length.into()]
+    }
+}
+
+/// The fragments in the order in which they are sent.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    fragments: VecDeque<Fragment>,
+    /// Number of the first fragment of the queue, modulo 2^32.
+    front: u32,
+    /// Number of the fragment that the next segment is of, and which of its segments that is.
+    next: (u32, u32),
+}
+
+impl Outgoing {
+    pub(crate) fn held(&self) -> usize {
+        self.fragments.len()
+    }
+
+    /// Whether there are segments that were not sent.
+    pub(crate) fn is_waiting(&self) -> bool {
+        (self.next.0.wrapping_sub(self.front) as usize) < self.fragments.len()
+    }
+
+    /// Whether there is more than one segment that was not sent.
+    pub(crate) fn push(&mut self, geometry: Geometry, header: &[u8], token: u64, length: u32) {
+        let mut fragment = Fragment {
+            token,
+            length,
+            missing: geometry.chunks(header.len(), length as usize),
+            header_length: header.len() as u8,
+            header: [0; MAX_HEADER],
+        };
+        fragment.header[..header.len()].copy_from_slice(header);
+        self.fragments.push_back(fragment);
+    }
+
+    /// The next segment to be sent for the first time.
+    pub(crate) fn peek(&self, geometry: Geometry) -> Option<Piece> {
+        let (number, index) = self.next;
+        let fragment = self
+            .fragments
+            .get(number.wrapping_sub(self.front) as usize)?;
+        let (header, length) = (fragment.header().len(), fragment.length as usize);
+        let (bytes, last) = if geometry.is_whole(header, length) {
+            (FRAGMENT + header + length, true)
+        } else if index == 0 {
+            (geometry.segment, false)
+        } else {
+            let rest = length - geometry.first(header) - (index as usize - 1) * geometry.chunk();
+            (CHUNK + rest.min(geometry.chunk()), rest <= geometry.chunk())
+        };
+        Some(Piece {
+            fragment: number,
+            index,
+            length: bytes as u16,
+            last,
+        })
+    }
+
+    /// What [`peek`](Self::peek) said is sent.
+    pub(crate) fn advance(&mut self, piece: Piece) {
+        self.next = if piece.last {
+            (piece.fragment.wrapping_add(1), 0)
+        } else {
+            (piece.fragment, piece.index + 1)
+        };
+    }
+
+    /// Writes a segment of `into.len()` bytes, the length that [`peek`](Self::peek) said.
+    pub(crate) fn write(
+        &self,
+        geometry: Geometry,
+        (number, index): (u32, u32),
+        sequence: u64,
+        into: &mut [u8],
+        peer: Rank,
+        upper: &mut impl Upper,
+    ) -> Kind {
+        let Some(fragment) = self.fragments.get(number.wrapping_sub(self.front) as usize) else {
+            debug_assert!(false, "a segment of a fragment that is gone");
+            return Kind::Nothing;
+        };
+        let header = fragment.header();
+        let bytes = into.len();
+        let mut writer = Writer::new(into);
+        writer.u24(sequence::low(sequence));
+        if geometry.is_whole(header.len(), fragment.length as usize) {
+            writer.bytes(&[fragment.header_length]);
+            writer.bytes(header);
+            upper.read(
+                peer,
+                fragment.token,
+                0,
+                writer.space(fragment.length as usize),
+            );
+            Kind::Fragment
+        } else if index == 0 {
+            writer.bytes(&fragment.length.to_le_bytes());
+            writer.bytes(&(geometry.chunk() as u16).to_le_bytes());
+            writer.bytes(&[fragment.header_length]);
+            writer.bytes(header);
+            upper.read(
+                peer,
+                fragment.token,
+                0,
+                writer.space(geometry.first(header.len())),
+            );
+            Kind::First
+        } else {
+            let offset = geometry.first(header.len()) + (index as usize - 1) * geometry.chunk();
+            upper.read(peer, fragment.token, offset, writer.space(bytes - CHUNK));
+            Kind::Chunk
+        }
+    }
+
+    /// A segment of this fragment has been acknowledged.
+    pub(crate) fn acknowledged(&mut self, number: u32, peer: Rank, upper: &mut impl Upper) {
+        let Some(fragment) = self
+            .fragments
+            .get_mut(number.wrapping_sub(self.front) as usize)
+        else {
+            debug_assert!(false, "an acknowledgement of a fragment that is gone");
+            return;
+        };
+        fragment.missing -= 1;
+        if fragment.missing == 0 {
+            upper.sent(peer, fragment.token);
+            while self
+                .fragments
+                .front()
+                .is_some_and(|fragment| fragment.missing == 0)
+            {
+                self.fragments.pop_front();
+                self.front = self.front.wrapping_add(1);
+            }
+        }
+    }
+
+    /// Gives the memory back if nothing is held.
+    pub(crate) fn shrink(&mut self) {
+        if self.fragments.is_empty() {
+            self.fragments = VecDeque::new();
+        }
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn memory(&self) -> usize {
+        self.fragments.capacity() * size_of::<Fragment>()
+    }
+}

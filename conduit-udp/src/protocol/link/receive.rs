@@ -1,0 +1,370 @@
+//! What a link makes of its peer's packets.
+
+use super::inbound::{Arrival, Budget};
+use super::outbound::Cause;
+use super::{COMMAND, DATA, Link, Question};
+use crate::protocol::bundle::Bundle;
+use crate::protocol::config::Config;
+use crate::protocol::contract::{Nanos, Upper};
+use crate::protocol::packet::{
+    AROUND, Acks, Clear, Data, FLAG_COMMAND, FLAG_DATA, FLAG_LAST, Kind, PROBE, Reader,
+};
+use crate::protocol::sequence;
+
+/// Longest packet of a probe that is not full-sized.
+const TINY_PROBE: usize = AROUND + PROBE + 32;
+
+/// What a packet has brought.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Heard {
+    /// A segment, new or not.
+    pub(crate) segment: bool,
+    /// Acknowledgements or an answer, so that more may be sent.
+    pub(crate) news: bool,
+}
+
+impl Link {
+    /// Takes the body of a packet with a valid tag. An error says how the peer breaks the protocol.
+    pub(crate) fn receive(
+        &mut self,
+        now: Nanos,
+        clear: Clear,
+        body: &[u8],
+        config: &Config,
+        budget: &mut Budget,
+        upper: &mut impl Upper,
+    ) -> Result<Heard, &'static str> {
+        const SHORT: &str = "a packet shorter than what it should hold";
+        self.counters.packets_received += 1;
+        self.counters.bytes_received += (body.len() + AROUND) as u64;
+        self.liveness.on_heard(now);
+        let mut heard = Heard::default();
+        let mut reader = Reader(body);
+        if clear.flags & (FLAG_COMMAND | FLAG_DATA) != 0 {
+            let acks = Acks::read(clear.flags, &mut reader).ok_or(SHORT)?;
+            self.acknowledged(now, clear.number, acks, config, upper)?;
+            heard.news = true;
+        }
+        let channel = match clear.kind {
+            Kind::Nothing => return Ok(heard),
+            Kind::Probe => {
+                let stamp = reader.u64().ok_or(SHORT)?;
+                let size = body.len() + AROUND;
+                self.questions[usize::from(size > TINY_PROBE)] = Some(Question {
+                    stamp,
+                    size: size as u16,
+                });
+                return Ok(heard);
+            }
+            Kind::Answer => {
+                let (stamp, size) = (reader.u64().ok_or(SHORT)?, reader.u16().ok_or(SHORT)?);
+                if let Some(elapsed) = now.checked_sub(stamp) {
+                    self.round_trip.sample(now, elapsed, 0);
+                }
+                let waits = self.waits();
+                self.liveness
+                    .on_answer(now, usize::from(size) >= config.packet, waits);
+                heard.news = true;
+                return Ok(heard);
+            }
+            Kind::Bundle => COMMAND,
+            Kind::Fragment | Kind::First | Kind::Chunk => DATA,
+        };
+        let low = reader.u24().ok_or(SHORT)?;
+        heard.segment = true;
+        let Some(sequence) = sequence::expand(low, self.inbound[channel].next()) else {
+            self.counters.out_of_window += 1;
+            self.owed.at_once();
+            return Ok(heard);
+        };
+        match self.inbound[channel].classify(sequence) {
+            Arrival::Duplicate => {
+                self.counters.duplicates += 1;
+                self.owed.at_once();
+            }
+            Arrival::Outside => {
+                self.counters.out_of_window += 1;
+                self.owed.at_once();
+            }
+            Arrival::Next | Arrival::Early => {
+                let had_gaps = self.inbound[channel].has_gaps();
+                if self.segment(channel, sequence, clear.kind, reader.0, budget, upper)? {
+                    self.counters.segments_received += 1;
+                    self.owed.segment(now, config.ack_delay);
+                    if had_gaps || self.inbound[channel].has_gaps() || clear.flags & FLAG_LAST != 0
+                    {
+                        self.owed.at_once();
+                    }
+                } else {
+                    self.counters.no_room += 1;
+                    self.owed.at_once();
+                }
+            }
+        }
+        Ok(heard)
+    }
+
+    fn acknowledged(
+        &mut self,
+        now: Nanos,
+        number: u64,
+        acks: Acks<'_>,
+        config: &Config,
+        upper: &mut impl Upper,
+    ) -> Result<(), &'static str> {
+        let is_newest = number >= self.credits_from;
+        if is_newest {
+            self.credits_from = number + 1;
+        }
+        let shortest = match self.round_trip.shortest() {
+            Nanos::MAX => 0,
+            shortest => shortest,
+        };
+        let mut any = false;
+        for (channel, ack) in acks.channels.into_iter().enumerate() {
+            let Some(ack) = ack else { continue };
+            let (outgoing, peer) = (&mut self.outgoing, self.peer);
+            let progress = self.outbound[channel].acknowledge(
+                now,
+                ack,
+                is_newest,
+                config.window,
+                shortest,
+                |content| {
+                    if channel == DATA {
+                        outgoing.acknowledged(content.at, peer, upper);
+                    }
+                },
+            )?;
+            if progress.segments > 0 {
+                any = true;
+                if let Some(elapsed) = progress.sample {
+                    self.round_trip.sample(now, elapsed, acks.delay);
+                }
+                let sample = progress.sample.map(|_| self.round_trip.latest());
+                let (segments, bytes) = (progress.segments, progress.bytes);
+                self.congestion.on_acknowledged(
+                    now,
+                    segments,
+                    bytes,
+                    sample,
+                    &self.round_trip,
+                    config,
+                );
+            }
+            if channel == COMMAND
+                && let Some(last) = progress.released
+            {
+                self.commands.release(
+                    last.at
+                        .wrapping_add(u32::from(last.length) - super::send::BUNDLE as u32),
+                );
+            }
+        }
+        if any {
+            self.find_lost(now);
+            let waits = self.waits();
+            self.liveness.on_progress(now, waits);
+        }
+        Ok(())
+    }
+
+    /// Looks for lost segments on both channels.
+    pub(crate) fn find_lost(&mut self, now: Nanos) {
+        let (counters, congestion) = (&mut self.counters, &mut self.congestion);
+        for outbound in &mut self.outbound {
+            outbound.find_lost(now, &self.round_trip, |cause| {
+                congestion.on_lost();
+                match cause {
+                    Cause::Overtaken => counters.resent_overtaken += 1,
+                    Cause::Late => counters.resent_late += 1,
+                }
+            });
+        }
+    }
+
+    /// Whether there is something that the peer has to acknowledge, or to make room for.
+    pub(crate) fn waits(&self) -> bool {
+        self.outbound
+            .iter()
+            .any(|outbound| outbound.outstanding() > 0)
+            || self.is_blocked()
+    }
+
+    /// A segment that had not come. Whether there was room for it.
+    fn segment(
+        &mut self,
+        channel: usize,
+        sequence: u64,
+        kind: Kind,
+        bytes: &[u8],
+        budget: &mut Budget,
+        upper: &mut impl Upper,
+    ) -> Result<bool, &'static str> {
+        if sequence == self.inbound[channel].delivered() {
+            if self.deliver(channel, sequence, kind, bytes, upper)? {
+                self.inbound[channel].mark(sequence);
+                self.inbound[channel].deliver();
+            } else {
+                self.is_refused = true;
+                return Ok(self.keep(channel, sequence, kind, bytes, budget));
+            }
+        } else {
+            let placed =
+                channel == DATA && self.place_early(sequence, Data::read(kind, bytes)?, upper)?;
+            if !placed && !self.keep(channel, sequence, kind, bytes, budget) {
+                return Ok(false);
+            }
+        }
+        if self.inbound[channel].is_behind() && !self.is_refused {
+            self.drain(channel, budget, upper)?;
+        }
+        Ok(true)
+    }
+
+    /// Keeps a segment until its turn, if there is room.
+    fn keep(
+        &mut self,
+        channel: usize,
+        sequence: u64,
+        kind: Kind,
+        bytes: &[u8],
+        budget: &mut Budget,
+    ) -> bool {
+        let held = self.kept_bytes();
+        let kept = self.inbound[channel].keep(sequence, kind, bytes, held, budget);
+        if kept {
+            self.inbound[channel].mark(sequence);
+        }
+        kept
+    }
+
+    /// Asks the upper layer again for room for what it had none for.
+    pub(crate) fn retry(
+        &mut self,
+        budget: &mut Budget,
+        upper: &mut impl Upper,
+    ) -> Result<(), &'static str> {
+        self.is_refused = false;
+        self.drain(COMMAND, budget, upper)?;
+        self.drain(DATA, budget, upper)
+    }
+
+    /// Delivers what has come and is kept, in its turn.
+    fn drain(
+        &mut self,
+        channel: usize,
+        budget: &mut Budget,
+        upper: &mut impl Upper,
+    ) -> Result<(), &'static str> {
+        while self.inbound[channel].is_behind() {
+            let sequence = self.inbound[channel].delivered();
+            if let Some(kept) = self.inbound[channel].take_kept(sequence, budget) {
+                if !self.deliver(channel, sequence, kept.kind, &kept.bytes, upper)? {
+                    self.inbound[channel].put_back(sequence, kept, budget);
+                    self.is_refused = true;
+                    return Ok(());
+                }
+            } else {
+                self.pass(sequence, upper);
+            }
+            self.inbound[channel].deliver();
+        }
+        Ok(())
+    }
+
+    /// Gives the upper layer the segment whose turn it is. `false`: it has no room.
+    fn deliver(
+        &mut self,
+        channel: usize,
+        sequence: u64,
+        kind: Kind,
+        bytes: &[u8],
+        upper: &mut impl Upper,
+    ) -> Result<bool, &'static str> {
+        if channel == COMMAND {
+            for (index, entry) in (0..).zip(Bundle::new(bytes)) {
+                let (header, payload) = entry?;
+                if index >= self.taken && !upper.fragment(self.peer, header, payload) {
+                    self.taken = index;
+                    return Ok(false);
+                }
+            }
+            self.taken = 0;
+            return Ok(true);
+        }
+        let segment = Data::read(kind, bytes)?;
+        if let Data::Whole { header, payload } = segment {
+            if self.assembly.target(sequence, segment)?.is_some() {
+                return Err("a fragment inside of another");
+            }
+            return Ok(upper.fragment(self.peer, header, payload));
+        }
+        if !self.place(sequence, segment, true, upper)? {
+            return Ok(false);
+        }
+        self.pass(sequence, upper);
+        Ok(true)
+    }
+
+    /// A segment of a larger fragment, whether its turn has come or not, is put where it goes. `false`: not yet.
+    fn place(
+        &mut self,
+        sequence: u64,
+        segment: Data<'_>,
+        is_turn: bool,
+        upper: &mut impl Upper,
+    ) -> Result<bool, &'static str> {
+        let target = self.assembly.target(sequence, segment)?;
+        match (target, segment) {
+            (Some(target), Data::Chunk(bytes)) => {
+                upper.place(target.place, target.offset, bytes);
+                Ok(true)
+            }
+            (
+                None,
+                Data::First {
+                    header,
+                    length,
+                    chunk,
+                    bytes,
+                },
+            ) if is_turn || self.is_at_frontier(sequence) => {
+                let Some(place) = upper.begin(self.peer, header, length as usize) else {
+                    return Ok(false);
+                };
+                self.assembly
+                    .begin(sequence, place, length, chunk, bytes.len());
+                upper.place(place, 0, bytes);
+                Ok(true)
+            }
+            (None, Data::Chunk(_)) if is_turn => Err("a chunk of no fragment"),
+            _ => Ok(false),
+        }
+    }
+
+    fn place_early(
+        &mut self,
+        sequence: u64,
+        segment: Data<'_>,
+        upper: &mut impl Upper,
+    ) -> Result<bool, &'static str> {
+        let placed = self.place(sequence, segment, false, upper)?;
+        if placed {
+            self.inbound[DATA].mark(sequence);
+        }
+        Ok(placed)
+    }
+
+    /// Whether all before this segment is of fragments that are delivered or have begun.
+    fn is_at_frontier(&self, sequence: u64) -> bool {
+        self.assembly.frontier(self.inbound[DATA].delivered()) == sequence
+    }
+
+    /// A segment of the data channel that lies where it belongs has its turn.
+    fn pass(&mut self, sequence: u64, upper: &mut impl Upper) {
+        if let Some(place) = self.assembly.ends(sequence) {
+            upper.end(place);
+        }
+    }
+}

@@ -1,0 +1,502 @@
+//! How a link makes packets.
+
+use super::outbound::Content;
+use super::outgoing::Geometry;
+use super::{COMMAND, DATA, Link, Question};
+use crate::protocol::bundle::{END, ENTRY};
+use crate::protocol::config::{Config, MIN_PACKET};
+use crate::protocol::contract::{
+    Fragment, MAX_HEADER, MAX_TINY, Nanos, Payload, Refused, Seal, Transmit, Upper,
+};
+use crate::protocol::packet::{
+    ACKS, ANSWER, AROUND, CHANNEL_ACK, CLEAR, Clear, FLAG_COMMAND, FLAG_DATA, FLAG_LAST, Kind,
+    PROBE, Writer,
+};
+use crate::protocol::sequence;
+
+/// Packets that the system takes at once (Linux: `UDP_MAX_SEGMENTS`).
+const MAX_PACKETS: usize = 64;
+/// Bytes that it takes at once.
+const MAX_BYTES: usize = 65_507;
+/// Bytes of a bundle before its fragments.
+pub(super) const BUNDLE: usize = 3;
+/// Room of a packet with a bundle that the words of acknowledgements leave to it: any tiny fragment fits.
+const LEFT_TO_BUNDLE: usize = AROUND + ACKS + BUNDLE + ENTRY + MAX_TINY;
+/// Commands that wait in this amount are worth packets of full size.
+const MANY_COMMANDS: usize = MIN_PACKET - AROUND - ACKS - BUNDLE;
+
+const _: () = assert!(LEFT_TO_BUNDLE <= MIN_PACKET);
+
+/// Packets for one peer, one behind the other in the driver's buffer.
+#[derive(Debug)]
+pub(crate) struct Burst<'b, 's, S> {
+    buffer: &'b mut [u8],
+    seal: &'s mut S,
+    now: Nanos,
+    /// To be told to the peer with acknowledgements.
+    credits: u16,
+    filled: usize,
+    segment: usize,
+    packets: usize,
+}
+
+impl<'b, 's, S: Seal> Burst<'b, 's, S> {
+    pub(crate) fn new(now: Nanos, buffer: &'b mut [u8], seal: &'s mut S, credits: u16) -> Self {
+        let room = buffer.len().min(MAX_BYTES);
+        Self {
+            buffer: &mut buffer[..room],
+            seal,
+            now,
+            credits,
+            filled: 0,
+            segment: 0,
+            packets: 0,
+        }
+    }
+
+    /// What has been made, if anything.
+    pub(crate) fn transmit(&self, link: &Link) -> Option<Transmit> {
+        (self.packets > 0).then_some(Transmit {
+            peer: link.peer,
+            length: self.filled,
+            segment: self.segment,
+        })
+    }
+
+    /// Whether another packet of `size` bytes may follow.
+    fn admits(&self, size: usize) -> bool {
+        self.filled + size <= self.buffer.len()
+            && (self.packets == 0 || (self.packets < MAX_PACKETS && size <= self.segment))
+    }
+
+    /// The next packet's body.
+    fn body(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.filled + CLEAR..]
+    }
+
+    /// Ends the next packet, whose body has been written. Whether another may follow.
+    fn finish(
+        &mut self,
+        link: &mut Link,
+        config: &Config,
+        kind: Kind,
+        flags: u8,
+        body: usize,
+    ) -> bool {
+        let size = body + AROUND;
+        let packet = &mut self.buffer[self.filled..self.filled + size];
+        let number = link.number;
+        link.number += 1;
+        Clear {
+            kind,
+            flags,
+            sender: config.rank,
+            number,
+        }
+        .write(packet, body);
+        self.seal.seal(link.peer, number, packet, CLEAR);
+        link.counters.packets_sent += 1;
+        link.counters.bytes_sent += size as u64;
+        self.filled += size;
+        self.packets += 1;
+        if self.packets == 1 {
+            self.segment = size;
+        }
+        size == self.segment && self.packets < MAX_PACKETS
+    }
+}
+
+impl Link {
+    /// Takes a fragment to be sent.
+    pub(crate) fn push(
+        &mut self,
+        now: Nanos,
+        fragment: &Fragment<'_>,
+        geometry: Geometry,
+        config: &Config,
+    ) -> Result<(), Refused> {
+        let header = fragment.header;
+        if header.len() > MAX_HEADER {
+            return Err(Refused::TooLong);
+        }
+        match fragment.payload {
+            Payload::Copied(pieces) => {
+                let payload = pieces
+                    .iter()
+                    .fold(0usize, |sum, piece| sum.saturating_add(piece.len()));
+                if payload > MAX_TINY - header.len() {
+                    return Err(Refused::TooLong);
+                }
+                if !self
+                    .commands
+                    .fits(header.len() + payload, config.link_commands)
+                {
+                    return Err(Refused::Full);
+                }
+                self.commands.push(header, pieces, payload);
+                if self.commands.waiting() > MANY_COMMANDS {
+                    self.liveness.open(now);
+                }
+            }
+            Payload::Read { token, length } => {
+                if self.outgoing.held() >= config.link_fragments {
+                    return Err(Refused::Full);
+                }
+                self.outgoing.push(geometry, header, token, length);
+                self.liveness.open(now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether tiny fragments may be sent now.
+    pub(crate) fn commands_ready(&mut self, config: &Config) -> bool {
+        if self.commands.waiting() == 0 || !self.outbound[COMMAND].is_open(config.window) {
+            return false;
+        }
+        self.is_admitted(COMMAND)
+    }
+
+    /// When something may be sent by the data channel's turn; `None` if nothing waits or windows are closed.
+    pub(crate) fn data_at(&mut self, config: &Config) -> Option<Nanos> {
+        let has_lost = (self.outbound[DATA].peek_lost().is_some()
+            && (self.urgent > 0 || self.is_admitted(DATA)))
+            || (self.outbound[COMMAND].peek_lost().is_some()
+                && (self.urgent > 0 || self.is_admitted(COMMAND)));
+        if has_lost && self.urgent > 0 {
+            return Some(0);
+        }
+        (has_lost || self.data_ready(config)).then(|| self.congestion.paced_until())
+    }
+
+    /// Whether new segments of the data channel may be sent, but for the pace.
+    fn data_ready(&mut self, config: &Config) -> bool {
+        if !self.outgoing.is_waiting()
+            || !self.liveness.is_proven()
+            || !self.outbound[DATA].is_open(config.window)
+        {
+            return false;
+        }
+        self.is_admitted(DATA)
+    }
+
+    /// Whether the congestion window admits another segment.
+    fn is_admitted(&mut self, channel: usize) -> bool {
+        let admits = u64::from(self.outbound[channel].in_flight()) < self.congestion.window();
+        if !admits {
+            self.congestion.note_limited();
+        }
+        admits
+    }
+
+    /// Whether something waits for which the peer has no room, and nothing is under way that will tell when it has.
+    pub(crate) fn is_blocked(&self) -> bool {
+        (self.commands.waiting() > 0 && self.outbound[COMMAND].is_starved())
+            || (self.outgoing.is_waiting()
+                && self.liveness.is_proven()
+                && self.outbound[DATA].is_starved())
+    }
+
+    /// Whether probes or answers to them are to be sent.
+    pub(crate) fn control_ready(&self) -> bool {
+        self.liveness.wanted.any() || self.questions.iter().any(Option::is_some)
+    }
+
+    /// When the link is to be looked at again.
+    pub(crate) fn due(&mut self, now: Nanos, config: &Config) -> Nanos {
+        let mut at = self.liveness.due_at(config);
+        if let Some(timeout) = self.timeout_at(config) {
+            at = at.min(timeout);
+        }
+        if let Some(deadline) = self.owed.deadline() {
+            at = at.min(deadline);
+        }
+        for outbound in &mut self.outbound {
+            if let Some(late) = outbound.late_at(&self.round_trip) {
+                at = at.min(late);
+            }
+        }
+        if let Some(paced) = self.data_at(config) {
+            at = at.min(paced);
+        }
+        if self.is_refused {
+            at = at.min(now + config.min_timeout);
+        }
+        at
+    }
+
+    /// When the probe time-out ends, if an answer is waited for.
+    pub(crate) fn timeout_at(&self, config: &Config) -> Option<Nanos> {
+        self.liveness
+            .timeout_at(self.round_trip.timeout() + config.ack_delay, config)
+    }
+
+    /// The probe time-out has ended: the oldest segment of each channel is sent again.
+    pub(crate) fn on_timeout(&mut self, now: Nanos, config: &Config) {
+        for outbound in &mut self.outbound {
+            if outbound.lose_oldest() {
+                self.urgent += 1;
+                self.counters.resent_timeout += 1;
+            }
+        }
+        let has_segments = self
+            .outbound
+            .iter()
+            .any(|outbound| outbound.outstanding() > 0);
+        if self.liveness.on_timeout(now, has_segments).is_silence {
+            self.congestion.on_silence(config);
+        }
+    }
+
+    /// The link has been idle for the keep-alive time.
+    pub(crate) fn on_idle(&mut self) {
+        self.shrink();
+    }
+
+    /// Packets of tiny fragments.
+    pub(crate) fn send_commands<S: Seal>(&mut self, burst: &mut Burst<'_, '_, S>, config: &Config) {
+        let full = if self.liveness.is_proven() {
+            config.packet
+        } else {
+            MIN_PACKET
+        };
+        let now = burst.now;
+        while self.commands_ready(config) {
+            let limit = if burst.packets == 0 {
+                full
+            } else {
+                burst.segment
+            };
+            if !burst.admits(limit) {
+                break;
+            }
+            let credits = burst.credits;
+            let words = if burst.packets == 0 {
+                limit - LEFT_TO_BUNDLE
+            } else {
+                0
+            };
+            let body = burst.body();
+            let acks = self.write_acks(now, credits, words, body);
+            let capacity = limit.saturating_sub(AROUND + acks.length + BUNDLE);
+            let (at, length) = self.commands.bundle(capacity);
+            if length == 0 {
+                break;
+            }
+            let content = Content {
+                at,
+                index: 0,
+                length: (BUNDLE + length) as u16,
+            };
+            let sequence = self.outbound[COMMAND].send(now, content);
+            let mut writer = Writer::new(&mut body[acks.length..]);
+            writer.u24(sequence::low(sequence));
+            self.commands.copy(at, writer.space(length));
+            let mut body_length = acks.length + BUNDLE + length;
+            // Made as long as the others if more follow and little is wasted.
+            let spare = limit - AROUND - body_length;
+            if burst.packets > 0 && spare > 0 && spare < limit / 4 && self.commands.waiting() > 0 {
+                burst.body()[body_length..][..spare].fill(END);
+                body_length += spare;
+            }
+            self.counters.segments_sent += 1;
+            self.told(acks);
+            if !burst.finish(self, config, Kind::Bundle, acks.flags, body_length) {
+                break;
+            }
+        }
+        if burst.packets > 0 {
+            self.liveness.on_sent(now);
+        }
+    }
+
+    /// What is lost, and new segments of the data channel.
+    pub(crate) fn send_data<S: Seal>(
+        &mut self,
+        burst: &mut Burst<'_, '_, S>,
+        geometry: Geometry,
+        config: &Config,
+        upper: &mut impl Upper,
+    ) {
+        let now = burst.now;
+        let mut block = [0; ACKS];
+        let acks = self.write_acks(now, burst.credits, 0, &mut block);
+        let mut urgent_only = now < self.congestion.paced_until();
+        loop {
+            // What is sent again goes first.
+            let mut lost = None;
+            for channel in [DATA, COMMAND] {
+                if lost.is_none()
+                    && let Some((sequence, content)) = self.outbound[channel].peek_lost()
+                    && (self.urgent > 0 || (!urgent_only && self.is_admitted(channel)))
+                {
+                    lost = Some((channel, sequence, content));
+                }
+            }
+            let (channel, sequence, content, flag) =
+                if let Some((channel, sequence, content)) = lost {
+                    if !burst.admits(AROUND + acks.length + usize::from(content.length)) {
+                        break;
+                    }
+                    self.outbound[channel].resend(now, sequence);
+                    self.urgent = self.urgent.saturating_sub(1);
+                    (channel, sequence, content, 0)
+                } else {
+                    if urgent_only || !self.data_ready(config) {
+                        break;
+                    }
+                    let Some(piece) = self.outgoing.peek(geometry) else {
+                        break;
+                    };
+                    if !burst.admits(AROUND + acks.length + usize::from(piece.length)) {
+                        break;
+                    }
+                    self.outgoing.advance(piece);
+                    let content = Content {
+                        at: piece.fragment,
+                        index: piece.index,
+                        length: piece.length,
+                    };
+                    let sequence = self.outbound[DATA].send(now, content);
+                    self.counters.segments_sent += 1;
+                    let is_last = piece.last && !self.outgoing.is_waiting();
+                    (DATA, sequence, content, if is_last { FLAG_LAST } else { 0 })
+                };
+            let body = burst.body();
+            body[..acks.length].copy_from_slice(&block[..acks.length]);
+            let segment = &mut body[acks.length..][..content.length.into()];
+            let kind = if channel == DATA {
+                let piece = (content.at, content.index);
+                self.outgoing
+                    .write(geometry, piece, sequence, segment, self.peer, upper)
+            } else {
+                let mut writer = Writer::new(segment);
+                writer.u24(sequence::low(sequence));
+                self.commands.copy(
+                    content.at,
+                    writer.space(usize::from(content.length) - BUNDLE),
+                );
+                Kind::Bundle
+            };
+            if burst.packets == 0 {
+                self.told(acks);
+            }
+            let body = acks.length + usize::from(content.length);
+            if !burst.finish(self, config, kind, acks.flags | flag, body) {
+                break;
+            }
+            urgent_only &= self.urgent > 0;
+        }
+        if burst.packets > 0 {
+            self.liveness.on_sent(now);
+            self.congestion
+                .on_burst(now, burst.filled, &self.round_trip);
+        }
+    }
+
+    /// One probe, or one answer to one.
+    pub(crate) fn send_control<S: Seal>(&mut self, burst: &mut Burst<'_, '_, S>, config: &Config) {
+        let now = burst.now;
+        for question in &mut self.questions {
+            if let Some(Question { stamp, size }) = question.take() {
+                let mut writer = Writer::new(burst.body());
+                writer.bytes(&stamp.to_le_bytes());
+                writer.bytes(&size.to_le_bytes());
+                burst.finish(self, config, Kind::Answer, 0, ANSWER);
+                return;
+            }
+        }
+        let wanted = &mut self.liveness.wanted;
+        let length = if std::mem::take(&mut wanted.tiny) {
+            PROBE
+        } else if std::mem::take(&mut wanted.full) {
+            config.packet - AROUND
+        } else {
+            return;
+        };
+        let body = &mut burst.body()[..length];
+        body[..PROBE].copy_from_slice(&now.to_le_bytes());
+        body[PROBE..].fill(0);
+        burst.finish(self, config, Kind::Probe, 0, length);
+        self.counters.probes += 1;
+        self.liveness.on_sent(now);
+    }
+
+    /// An acknowledgement of its own, if one is due still.
+    pub(crate) fn send_acks<S: Seal>(&mut self, burst: &mut Burst<'_, '_, S>, config: &Config) {
+        let now = burst.now;
+        if !self.owed.is_due(now) {
+            return;
+        }
+        let full = if self.liveness.is_proven() {
+            config.packet
+        } else {
+            MIN_PACKET
+        };
+        let credits = burst.credits;
+        let acks = self.write_acks(now, credits, full - AROUND - ACKS, burst.body());
+        if self.owed.is_at_once() {
+            self.counters.acks_immediate += 1;
+        } else {
+            self.counters.acks_delayed += 1;
+        }
+        self.owed.told();
+        self.told_credits = credits;
+        burst.finish(self, config, Kind::Nothing, acks.flags, acks.length);
+    }
+
+    /// Acknowledgements have gone with a segment.
+    fn told(&mut self, acks: Written) {
+        if acks.flags != 0 {
+            self.told_credits = acks.credits;
+        }
+        if acks.is_complete && self.owed.is_owed() {
+            self.counters.acks_with_segment += 1;
+            self.owed.told();
+        }
+    }
+
+    /// Writes acknowledgements of both channels, with words of not more than `room` bytes.
+    fn write_acks(&self, now: Nanos, credits: u16, mut room: usize, into: &mut [u8]) -> Written {
+        let mut written = Written {
+            length: 0,
+            flags: 0,
+            credits,
+            is_complete: true,
+        };
+        let delay = (self.owed.delay(now) / 1000).min(u64::from(u16::MAX)) as u16;
+        for (inbound, flag) in self.inbound.iter().zip([FLAG_COMMAND, FLAG_DATA]) {
+            if !inbound.is_used() {
+                continue;
+            }
+            if written.flags == 0 {
+                into[..2].copy_from_slice(&delay.to_le_bytes());
+                written.length = 2;
+            }
+            written.flags |= flag;
+            let all = inbound.words();
+            let words = all.min(room / 8);
+            room -= words * 8;
+            written.is_complete &= words == all;
+            let mut writer = Writer::new(&mut into[written.length..]);
+            writer.u24(sequence::low(inbound.next()));
+            writer.bytes(&credits.to_le_bytes());
+            writer.bytes(&[words as u8]);
+            for index in 0..words {
+                writer.bytes(&inbound.word(index).to_le_bytes());
+            }
+            written.length += CHANNEL_ACK + words * 8;
+        }
+        written
+    }
+}
+
+/// Acknowledgements that were written.
+#[derive(Debug, Clone, Copy)]
+struct Written {
+    length: usize,
+    flags: u8,
+    credits: u16,
+    /// All that has come is told.
+    is_complete: bool,
+}

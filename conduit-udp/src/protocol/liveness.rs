@@ -1,0 +1,240 @@
+//! Whether a peer hears this rank: opening a link, probes, silence.
+
+use super::config::Config;
+use super::contract::{Failure, Nanos};
+
+/// Time to the first repetition of a probe of an opening link; doubled each time.
+const FIRST_INTERVAL: Nanos = 5_000_000;
+/// Probe time-outs in a row after which a tiny probe goes along with what is sent again.
+const PROBE_AFTER: u8 = 2;
+/// After which nothing is known of the path any more.
+const SILENCE_AFTER: u8 = 3;
+/// After which the path's MTU is looked at again.
+const SIZE_AFTER: u8 = 4;
+
+/// A probe that is to be sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Probes {
+    pub(super) tiny: bool,
+    pub(super) full: bool,
+}
+
+impl Probes {
+    pub(super) fn any(self) -> bool {
+        self.tiny || self.full
+    }
+}
+
+/// A full-sized probe that waits for its answer.
+#[derive(Debug, Clone, Copy)]
+struct Sizing {
+    since: Nanos,
+    next: Nanos,
+    interval: Nanos,
+}
+
+/// What is known of a peer's presence.
+#[derive(Debug)]
+pub(super) struct Liveness {
+    /// When a packet last came.
+    heard_at: Nanos,
+    /// When the peer last showed that it hears this rank: by an acknowledgement of something new or an answer.
+    answered_at: Nanos,
+    has_answered: bool,
+    /// Since when an answer is waited for.
+    waiting_since: Option<Nanos>,
+    /// When something that wants an answer was last sent.
+    sent_at: Nanos,
+    /// Probe time-outs in a row.
+    timeouts: u8,
+    /// Full-sized packets have got through.
+    is_proven: bool,
+    sizing: Option<Sizing>,
+    /// Probes to be sent.
+    pub(super) wanted: Probes,
+}
+
+/// What a probe time-out asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Timeout {
+    /// So many in a row that nothing is known of the path any more.
+    pub(super) is_silence: bool,
+}
+
+impl Liveness {
+    pub(super) fn new(now: Nanos) -> Self {
+        Self {
+            heard_at: now,
+            answered_at: now,
+            has_answered: false,
+            waiting_since: None,
+            sent_at: now,
+            timeouts: 0,
+            is_proven: false,
+            sizing: None,
+            wanted: Probes::default(),
+        }
+    }
+
+    /// Full-sized packets get through.
+    pub(super) fn is_proven(&self) -> bool {
+        self.is_proven
+    }
+
+    /// Whether the peer has ever shown that it hears this rank.
+    pub(super) fn has_answered(&self) -> bool {
+        self.has_answered
+    }
+
+    pub(super) fn on_heard(&mut self, now: Nanos) {
+        self.heard_at = now;
+    }
+
+    /// The link is to be used for full-sized packets: probes it unless it has been.
+    pub(super) fn open(&mut self, now: Nanos) {
+        if !self.is_proven && self.sizing.is_none() {
+            self.sizing = Some(Sizing {
+                since: now,
+                next: now + FIRST_INTERVAL,
+                interval: FIRST_INTERVAL,
+            });
+            self.wanted = Probes {
+                tiny: true,
+                full: true,
+            };
+        }
+    }
+
+    /// A segment or probe is sent. Whether nothing was waited for before.
+    pub(super) fn on_sent(&mut self, now: Nanos) -> bool {
+        self.sent_at = now;
+        if self.waiting_since.is_none() {
+            self.waiting_since = Some(now);
+            return true;
+        }
+        false
+    }
+
+    /// The peer has acknowledged something new; `waits`: there is more that it has to acknowledge.
+    pub(super) fn on_progress(&mut self, now: Nanos, waits: bool) {
+        self.timeouts = 0;
+        self.answered(now, waits);
+    }
+
+    /// The peer has answered a probe, of the full size or not.
+    pub(super) fn on_answer(&mut self, now: Nanos, full: bool, waits: bool) {
+        if !waits {
+            self.timeouts = 0;
+        }
+        if full {
+            self.is_proven = true;
+            self.sizing = None;
+            self.wanted.full = false;
+        }
+        self.answered(now, waits);
+    }
+
+    fn answered(&mut self, now: Nanos, waits: bool) {
+        self.has_answered = true;
+        self.answered_at = now;
+        self.waiting_since = (waits || self.sizing.is_some()).then_some(now);
+    }
+
+    /// Something waits that cannot be sent before the peer says so.
+    pub(super) fn on_blocked(&mut self, now: Nanos) {
+        if self.waiting_since.is_none() {
+            self.waiting_since = Some(now);
+            self.sent_at = now;
+        }
+    }
+
+    /// When a probe time-out ends, if an answer is waited for; `timeout` is what an answer may take.
+    pub(super) fn timeout_at(&self, timeout: Nanos, config: &Config) -> Option<Nanos> {
+        self.waiting_since?;
+        let timeout = timeout
+            .max(config.min_timeout)
+            .saturating_mul(1 << self.timeouts.min(20))
+            .min(config.probe_interval);
+        Some(self.sent_at.max(self.answered_at) + timeout)
+    }
+
+    /// When something other than the probe time-out is due.
+    pub(super) fn due_at(&self, config: &Config) -> Nanos {
+        let mut at = match self.waiting_since {
+            Some(since) => since + config.dead_time,
+            None => self.heard_at + config.keep_alive(),
+        };
+        if let Some(sizing) = self.sizing {
+            at = at.min(sizing.next).min(sizing.since + config.open_time);
+        }
+        at
+    }
+
+    /// A probe time-out has ended. `has_segments`: there are segments under way, to be sent again.
+    pub(super) fn on_timeout(&mut self, now: Nanos, has_segments: bool) -> Timeout {
+        self.timeouts = self.timeouts.saturating_add(1);
+        self.sent_at = now;
+        if !has_segments || self.timeouts >= PROBE_AFTER {
+            self.wanted.tiny = true;
+        }
+        if has_segments && self.timeouts >= SIZE_AFTER && self.is_proven && self.sizing.is_none() {
+            self.sizing = Some(Sizing {
+                since: now,
+                next: now + FIRST_INTERVAL,
+                interval: FIRST_INTERVAL,
+            });
+            self.wanted = Probes {
+                tiny: true,
+                full: true,
+            };
+        }
+        Timeout {
+            is_silence: self.timeouts == SILENCE_AFTER,
+        }
+    }
+
+    /// What else is due: probes are wanted, or the peer is given up. `resumed`: this rank has not looked at its timers for long
+    /// before then, so what it has not heard says nothing. Whether the link has been idle for the keep-alive time.
+    pub(super) fn on_due(
+        &mut self,
+        now: Nanos,
+        resumed: Nanos,
+        config: &Config,
+    ) -> Result<bool, Failure> {
+        if let Some(since) = self.waiting_since
+            && now >= since.max(resumed) + config.dead_time
+        {
+            return Err(if self.has_answered {
+                Failure::Silent(now.saturating_sub(self.answered_at) / 1_000_000)
+            } else {
+                Failure::Unreachable
+            });
+        }
+        if let Some(sizing) = &mut self.sizing {
+            if now >= sizing.since.max(resumed) + config.open_time {
+                return Err(if self.has_answered && self.answered_at > sizing.since {
+                    Failure::Mtu(config.packet)
+                } else if self.has_answered {
+                    Failure::Silent(now.saturating_sub(self.answered_at) / 1_000_000)
+                } else {
+                    Failure::Unreachable
+                });
+            }
+            if now >= sizing.next {
+                sizing.interval = (sizing.interval * 2).min(config.probe_interval);
+                sizing.next = now + sizing.interval;
+                self.wanted = Probes {
+                    tiny: true,
+                    full: true,
+                };
+            }
+        }
+        if self.waiting_since.is_none() && now >= self.heard_at + config.keep_alive() {
+            self.wanted.tiny = true;
+            self.waiting_since = Some(now);
+            self.sent_at = now;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,353 @@
+//! Packets on the wire.
+//!
+//! ```text
+//! clear:  version and kind 1 | flags 1 | body's length 2 | sender's rank 4 | packet number 8
+//! body:   acknowledgements | segment
+//! tag:    16
+//! ```
+//!
+//! Acknowledgements, if a flag says that there are any: how long the newest segment has waited for this (µs) 2, then for the
+//! command channel, the data channel, or both: received up to 3, send credits 2, words 1, that many words of 8. All numbers are
+//! little-endian. The first word's bits stand for the 64 segments among which the first missing one is, and so on.
+//!
+//! Segments, by kind:
+//!
+//! ```text
+//! bundle    sequence number 3 | tiny fragments (see `bundle`)
+//! fragment  sequence number 3 | header's length 1 | header | payload
+//! first     sequence number 3 | fragment's length 4 | bytes of a full chunk 2 | header's length 1 | header | first bytes
+//! chunk     sequence number 3 | bytes
+//! probe     stamp 8 | anything
+//! answer    stamp 8 | the probe's length in bytes 2
+//! ```
+//!
+//! What came from a peer is read by [`Reader`] only, which checks every length.
+
+use conduit_core::ni::Rank;
+
+use super::contract::{MAX_HEADER, TAG};
+
+/// Bytes at a packet's begin that are not encrypted.
+pub(super) const CLEAR: usize = 16;
+/// Bytes of a packet around its body.
+pub(super) const AROUND: usize = CLEAR + TAG;
+/// Bytes of acknowledgements without words.
+pub(super) const ACKS: usize = 2 + 2 * CHANNEL_ACK;
+/// Bytes of one channel's acknowledgement without words.
+pub(super) const CHANNEL_ACK: usize = 3 + 2 + 1;
+/// Words of a full window, wherever it begins.
+pub(super) const MAX_WORDS: usize = 65;
+/// Bytes of a segment of kind fragment around header and payload.
+pub(super) const FRAGMENT: usize = 3 + 1;
+/// Bytes of a first chunk around header and payload.
+pub(super) const FIRST: usize = 3 + 4 + 2 + 1;
+/// Bytes of a chunk before its payload.
+pub(super) const CHUNK: usize = 3;
+/// Bytes of a probe that is not full-sized, and of the part of any that counts.
+pub(super) const PROBE: usize = 8;
+/// Bytes of a probe's answer.
+pub(super) const ANSWER: usize = 8 + 2;
+
+/// The second channel's acknowledgement is there.
+pub(super) const FLAG_DATA: u8 = 2;
+/// The first channel's acknowledgement is there.
+pub(super) const FLAG_COMMAND: u8 = 1;
+/// The sender has nothing more to send at present and wants an acknowledgement soon.
+pub(super) const FLAG_LAST: u8 = 4;
+
+const VERSION: u8 = 1;
+
+/// What a packet carries besides acknowledgements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Kind {
+    Nothing = 0,
+    Bundle = 1,
+    Fragment = 2,
+    First = 3,
+    Chunk = 4,
+    Probe = 5,
+    Answer = 6,
+}
+
+impl Kind {
+    fn from_bits(bits: u8) -> Option<Self> {
+        Some(match bits {
+            0 => Self::Nothing,
+            1 => Self::Bundle,
+            2 => Self::Fragment,
+            3 => Self::First,
+            4 => Self::Chunk,
+            5 => Self::Probe,
+            6 => Self::Answer,
+            _ => return None,
+        })
+    }
+}
+
+/// A packet's clear part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Clear {
+    pub(super) kind: Kind,
+    pub(super) flags: u8,
+    pub(super) sender: Rank,
+    pub(super) number: u64,
+}
+
+impl Clear {
+    /// Of a datagram, if it has the length that it says and is of this version.
+    pub(super) fn read(packet: &[u8]) -> Option<Self> {
+        if packet.len() < AROUND {
+            return None;
+        }
+        let clear: &[u8; CLEAR] = packet.first_chunk()?;
+        let [first, flags, b0, b1, r0, r1, r2, r3, number @ ..] = *clear;
+        if first >> 4 != VERSION
+            || usize::from(u16::from_le_bytes([b0, b1])) + AROUND != packet.len()
+        {
+            return None;
+        }
+        Some(Self {
+            kind: Kind::from_bits(first & 15)?,
+            flags,
+            sender: Rank::from_le_bytes([r0, r1, r2, r3]),
+            number: u64::from_le_bytes(number),
+        })
+    }
+
+    /// At the begin of a packet whose body has `body` bytes.
+    pub(super) fn write(&self, packet: &mut [u8], body: usize) {
+        debug_assert!(body + AROUND <= packet.len() && body <= usize::from(u16::MAX));
+        packet[0] = VERSION << 4 | self.kind as u8;
+        packet[1] = self.flags;
+        packet[2..4].copy_from_slice(&(body as u16).to_le_bytes());
+        packet[4..8].copy_from_slice(&self.sender.to_le_bytes());
+        packet[8..16].copy_from_slice(&self.number.to_le_bytes());
+    }
+}
+
+/// Takes numbers and bytes from the front of what a peer has sent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(super) fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (front, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(front)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (front, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*front)
+    }
+
+    pub(super) fn u8(&mut self) -> Option<u8> {
+        self.array().map(|[byte]| byte)
+    }
+
+    pub(super) fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    pub(super) fn u24(&mut self) -> Option<u32> {
+        self.array()
+            .map(|[a, b, c]| u32::from_le_bytes([a, b, c, 0]))
+    }
+
+    pub(super) fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(super) fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+}
+
+/// Puts numbers and bytes into a packet; the caller has seen that there is room.
+#[derive(Debug)]
+pub(super) struct Writer<'a> {
+    into: &'a mut [u8],
+    filled: usize,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(into: &'a mut [u8]) -> Self {
+        Self { into, filled: 0 }
+    }
+
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+        self.space(bytes.len()).copy_from_slice(bytes);
+    }
+
+    /// The next `count` bytes, for somebody else to fill.
+    pub(super) fn space(&mut self, count: usize) -> &mut [u8] {
+        let at = self.filled;
+        self.filled += count;
+        &mut self.into[at..at + count]
+    }
+
+    pub(super) fn u24(&mut self, number: u32) {
+        self.bytes(&number.to_le_bytes()[..3]);
+    }
+}
+
+/// One channel's acknowledgement as it came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ack<'a> {
+    /// Low bits of the first segment that has not come.
+    pub(super) next: u32,
+    /// Segments from that one on that may be sent.
+    pub(super) credits: u16,
+    /// Of 8 bytes each, little-endian.
+    words: &'a [[u8; 8]],
+}
+
+impl Ack<'_> {
+    /// What has come of the 64 segments around the first missing one, and of each following 64.
+    pub(super) fn words(&self) -> impl ExactSizeIterator<Item = u64> {
+        self.words.iter().map(|word| u64::from_le_bytes(*word))
+    }
+}
+
+/// The acknowledgements at the begin of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Acks<'a> {
+    /// Nanoseconds that the newest segment had come before this was sent.
+    pub(super) delay: u64,
+    /// Of the command and the data channel.
+    pub(super) channels: [Option<Ack<'a>>; 2],
+}
+
+impl<'a> Acks<'a> {
+    /// Takes them from a body; `None` if it is too short. The caller has seen that flags say that there are some.
+    pub(super) fn read(flags: u8, body: &mut Reader<'a>) -> Option<Self> {
+        let delay = u64::from(body.u16()?) * 1000;
+        let mut channels = [None; 2];
+        for (channel, flag) in [FLAG_COMMAND, FLAG_DATA].into_iter().enumerate() {
+            if flags & flag != 0 {
+                let (next, credits, words) = (body.u24()?, body.u16()?, usize::from(body.u8()?));
+                if words > MAX_WORDS {
+                    return None;
+                }
+                let (words, rest) = body.bytes(words * 8)?.as_chunks();
+                debug_assert!(rest.is_empty());
+                channels[channel] = Some(Ack {
+                    next,
+                    credits,
+                    words,
+                });
+            }
+        }
+        Some(Self { delay, channels })
+    }
+}
+
+/// A segment of the data channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Data<'a> {
+    Whole {
+        header: &'a [u8],
+        payload: &'a [u8],
+    },
+    First {
+        header: &'a [u8],
+        length: u32,
+        chunk: u16,
+        bytes: &'a [u8],
+    },
+    Chunk(&'a [u8]),
+}
+
+impl<'a> Data<'a> {
+    /// What follows the sequence number; an error says what is wrong with it.
+    pub(super) fn read(kind: Kind, bytes: &'a [u8]) -> Result<Self, &'static str> {
+        let mut reader = Reader(bytes);
+        match kind {
+            Kind::Chunk if bytes.is_empty() => Err("a chunk without bytes"),
+            Kind::Chunk => Ok(Self::Chunk(bytes)),
+            Kind::Fragment => {
+                let header = reader.u8().and_then(|length| reader.bytes(length.into()));
+                match header {
+                    Some(header) if header.len() <= MAX_HEADER => Ok(Self::Whole {
+                        header,
+                        payload: reader.0,
+                    }),
+                    _ => Err("a fragment with a wrong header length"),
+                }
+            }
+            Kind::First => {
+                let fields = (|| {
+                    let (length, chunk, header) = (reader.u32()?, reader.u16()?, reader.u8()?);
+                    Some((length, chunk, reader.bytes(header.into())?))
+                })();
+                match fields {
+                    Some((length, chunk, header))
+                        if header.len() <= MAX_HEADER
+                            && chunk > 0
+                            && reader.0.len() < length as usize =>
+                    {
+                        Ok(Self::First {
+                            header,
+                            length,
+                            chunk,
+                            bytes: reader.0,
+                        })
+                    }
+                    _ => Err("a first chunk with wrong lengths"),
+                }
+            }
+            _ => Err("a segment of the wrong kind"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_clear_part_comes_back() {
+        let clear = Clear {
+            kind: Kind::First,
+            flags: 5,
+            sender: 0x0102_0304,
+            number: 0x1122_3344_5566_7788,
+        };
+        let mut packet = [0; AROUND + 9];
+        clear.write(&mut packet, 9);
+        assert_eq!(Clear::read(&packet), Some(clear));
+        assert_eq!(Clear::read(&packet[..AROUND + 8]), None);
+        assert_eq!(Clear::read(&packet[..3]), None);
+        packet[0] = 0x2f;
+        assert_eq!(Clear::read(&packet), None);
+        packet[0] = 0x1f;
+        assert_eq!(Clear::read(&packet), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..700), flags: u8, kind in 0u8..16) {
+            let _ = Clear::read(&bytes);
+            let mut reader = Reader(&bytes);
+            if let Some(acks) = Acks::read(flags, &mut reader) {
+                let words: usize = acks.channels.iter().flatten().map(|ack| ack.words().len()).sum();
+                let channels = acks.channels.iter().flatten().count();
+                prop_assert_eq!(bytes.len() - reader.0.len(), 2 + channels * CHANNEL_ACK + words * 8);
+            }
+            if let Some(kind) = Kind::from_bits(kind) {
+                match Data::read(kind, &bytes) {
+                    Ok(Data::Whole { header, payload }) => prop_assert_eq!(1 + header.len() + payload.len(), bytes.len()),
+                    Ok(Data::First { header, length, bytes: payload, .. }) => {
+                        prop_assert_eq!(FIRST - 3 + header.len() + payload.len(), bytes.len());
+                        prop_assert!(payload.len() < length as usize);
+                    }
+                    Ok(Data::Chunk(payload)) => prop_assert_eq!(payload, &bytes),
+                    Err(_) => {}
+                }
+            }
+        }
+    }
+}

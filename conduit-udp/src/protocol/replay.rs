@@ -1,0 +1,77 @@
+//! Which packet numbers of a peer have come: so that no packet is taken twice.
+
+/// Packet numbers that are told apart behind the highest one that came.
+pub(super) const WINDOW: u64 = 1024;
+const WORDS: usize = (WINDOW / 64) as usize;
+
+/// The numbers that came, of the last [`WINDOW`].
+#[derive(Debug, Default)]
+pub(super) struct Replay {
+    /// One more than the highest number that came.
+    end: u64,
+    /// A bit for each number of the window, at its place modulo the window.
+    came: [u64; WORDS],
+}
+
+impl Replay {
+    /// Whether a packet with this number may be looked at: it has not come, and is not so old that nobody knows.
+    pub(super) fn is_new(&self, number: u64) -> bool {
+        if number >= self.end {
+            return number != u64::MAX;
+        }
+        self.end - number <= WINDOW && self.came[word(number)] & bit(number) == 0
+    }
+
+    /// A packet with this number has come with a valid tag.
+    pub(super) fn note(&mut self, number: u64) {
+        if number >= self.end {
+            let skipped = number - self.end;
+            if skipped >= WINDOW {
+                self.came = [0; WORDS];
+            } else {
+                for between in self.end..number {
+                    self.came[word(between)] &= !bit(between);
+                }
+            }
+            self.end = number + 1;
+        }
+        self.came[word(number)] |= bit(number);
+    }
+}
+
+fn word(number: u64) -> usize {
+    (number / 64) as usize % WORDS
+}
+
+fn bit(number: u64) -> u64 {
+    1 << (number % 64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    proptest! {
+        #[test]
+        fn takes_what_is_in_the_window_and_did_not_come(steps in proptest::collection::vec((any::<bool>(), 0u64..3000), 1..400)) {
+            let (mut replay, mut came, mut highest) = (Replay::default(), HashSet::new(), 0u64);
+            for (ahead, distance) in steps {
+                let number = if ahead { highest + distance % 40 + (distance / 2990) * 2000 } else { highest.saturating_sub(distance) };
+                let new = !came.contains(&number) && (number >= highest || highest - number < WINDOW);
+                prop_assert_eq!(replay.is_new(number), new, "{} after {}", number, highest);
+                if new {
+                    replay.note(number);
+                    came.insert(number);
+                    highest = highest.max(number);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_number_there_is_never_comes() {
+        assert!(!Replay::default().is_new(u64::MAX));
+    }
+}

@@ -1,0 +1,117 @@
+//! The round trip to a peer and back, estimated from samples.
+
+use super::contract::Nanos;
+
+/// The shortest round trip is that of the last one to two of these.
+const MEMORY: Nanos = 10_000_000_000;
+/// Assumed before the first sample.
+const INITIAL: Nanos = 5_000_000;
+
+/// Smoothed as TCP's and QUIC's (RFC 6298, RFC 9002).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RoundTrip {
+    smoothed: Nanos,
+    variation: Nanos,
+    latest: Nanos,
+    /// The shortest of the present period and of the one before.
+    shortest: [Nanos; 2],
+    period: Nanos,
+}
+
+impl Default for RoundTrip {
+    fn default() -> Self {
+        Self {
+            smoothed: INITIAL,
+            variation: INITIAL / 2,
+            latest: 0,
+            shortest: [Nanos::MAX; 2],
+            period: 0,
+        }
+    }
+}
+
+impl RoundTrip {
+    /// An answer has come `elapsed` after what it answers was sent; the peer says that it waited `delay` before it sent it.
+    pub(super) fn sample(&mut self, now: Nanos, elapsed: Nanos, delay: Nanos) {
+        let sample = elapsed.checked_sub(delay).unwrap_or(elapsed).max(1);
+        if now.saturating_sub(self.period) > MEMORY {
+            self.period = now;
+            self.shortest = [Nanos::MAX, self.shortest[0]];
+        }
+        self.shortest[0] = self.shortest[0].min(sample);
+        if self.latest == 0 {
+            self.smoothed = sample;
+            self.variation = sample / 2;
+        } else {
+            self.variation = (3 * self.variation + self.smoothed.abs_diff(sample)) / 4;
+            self.smoothed = (7 * self.smoothed + sample) / 8;
+        }
+        self.latest = sample;
+    }
+
+    /// Smoothed.
+    pub(super) fn smoothed(&self) -> Nanos {
+        self.smoothed
+    }
+
+    /// The last sample; 0 before the first.
+    pub(super) fn latest(&self) -> Nanos {
+        self.latest
+    }
+
+    /// Mean deviation.
+    pub(super) fn variation(&self) -> Nanos {
+        self.variation
+    }
+
+    /// The shortest of late; [`Nanos::MAX`] before the first sample.
+    pub(super) fn shortest(&self) -> Nanos {
+        self.shortest[0].min(self.shortest[1])
+    }
+
+    /// An answer that has not come after so long (and the peer's delay) is not expected any more.
+    pub(super) fn timeout(&self) -> Nanos {
+        self.smoothed + 4 * self.variation
+    }
+
+    /// What was sent so long ago has been overtaken by what was sent after it and is acknowledged (RFC 9002, 6.1.2, with a
+    /// quarter of a round trip for other orders of arrival instead of an eighth).
+    pub(super) fn overtaken(&self) -> Nanos {
+        let longer = self.smoothed.max(self.latest);
+        longer + longer / 4
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_settles_on_a_steady_round_trip() {
+        let mut round_trip = RoundTrip::default();
+        for n in 0..100 {
+            round_trip.sample(n, 40_000, 10_000);
+        }
+        assert_eq!(round_trip.shortest(), 30_000);
+        assert!(round_trip.smoothed().abs_diff(30_000) < 100 && round_trip.timeout() < 31_000);
+    }
+
+    #[test]
+    fn a_delay_longer_than_the_round_trip_is_not_believed() {
+        let mut round_trip = RoundTrip::default();
+        round_trip.sample(0, 20_000, 24_000);
+        assert_eq!(round_trip.latest(), 20_000);
+        round_trip.sample(1, 20_000, 20_000);
+        assert_eq!(round_trip.latest(), 1);
+    }
+
+    #[test]
+    fn a_shortest_round_trip_is_forgotten() {
+        let mut round_trip = RoundTrip::default();
+        round_trip.sample(1, 1_000, 0);
+        round_trip.sample(MEMORY + 2, 5_000, 0);
+        assert_eq!(round_trip.shortest(), 1_000);
+        round_trip.sample(2 * MEMORY + 4, 5_000, 0);
+        assert_eq!(round_trip.shortest(), 5_000);
+    }
+}

@@ -1,0 +1,42 @@
+//! Sequence numbers: 64 bits inside, the low 24 on the wire.
+
+const BITS: u32 = 24;
+const MASK: u64 = (1 << BITS) - 1;
+
+/// What the wire carries of `sequence`.
+pub(super) fn low(sequence: u64) -> u32 {
+    (sequence & MASK) as u32
+}
+
+/// The number nearest to `near` whose low 24 bits these are; `None` if that would lie before the first one.
+pub(super) fn expand(low: u32, near: u64) -> Option<u64> {
+    let ahead = u64::from(low).wrapping_sub(near) & MASK;
+    if ahead < 1 << (BITS - 1) {
+        near.checked_add(ahead)
+    } else {
+        near.checked_sub((1 << BITS) - ahead)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn all_numbers_less_than_half_the_space_away_come_back(near in 0u64..1 << 40, away in -(1i64 << 23) + 1..1i64 << 23) {
+            if let Some(sequence) = near.checked_add_signed(away) {
+                prop_assert_eq!(expand(low(sequence), near), Some(sequence));
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_lies_before_the_first() {
+        assert_eq!(expand(low(5), 2), Some(5));
+        assert_eq!(expand(0x00ff_ffff, 2), None);
+        assert_eq!(expand(0, 0x00ff_ffff), Some(0x0100_0000));
+        assert_eq!(expand(0x00ff_ffff, 0x0100_0000), Some(0x00ff_ffff));
+    }
+}

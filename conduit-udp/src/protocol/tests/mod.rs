@@ -1,0 +1,8 @@
+//! Endpoints joined by a network that loses, doubles, changes and reorders, in virtual time.
+
+mod network;
+mod reference;
+
+mod death;
+mod delivery;
+mod random;
