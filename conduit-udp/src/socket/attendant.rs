@@ -207,8 +207,8 @@ impl Thread {
         if self.shared.armed.load(Ordering::Acquire) {
             self.watch();
         } else {
-            self.pause(self.period);
-            if self.is_away(seen) {
+            // A pause that was cut short says nothing of the rank.
+            if self.pause(self.period) && self.is_away(seen) {
                 self.stand_in(seen);
             }
         }
@@ -231,15 +231,20 @@ impl Thread {
         self.shared.stop.load(Ordering::Acquire) || self.shared.armed.load(Ordering::Acquire)
     }
 
-    /// Sleeps, unless it is roused.
-    fn pause(&self, time: Duration) {
+    /// Sleeps for `time`, unless it is roused before.
+    fn pause(&self, time: Duration) -> bool {
         let mut descriptors = [rustix::event::PollFd::new(
             &self.shared.event,
             rustix::event::PollFlags::IN,
         )];
         let timeout = super::waiter::timespec(time);
-        if rustix::event::poll(&mut descriptors, Some(&timeout)).is_ok_and(|ready| ready > 0) {
-            self.shared.calm();
+        match rustix::event::poll(&mut descriptors, Some(&timeout)) {
+            Ok(0) => true,
+            Ok(_) => {
+                self.shared.calm();
+                false
+            }
+            Err(_) => false,
         }
     }
 
