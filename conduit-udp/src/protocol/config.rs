@@ -7,6 +7,8 @@ use super::contract::Nanos;
 const MICROSECOND: Nanos = 1_000;
 const MILLISECOND: Nanos = 1_000_000;
 const SECOND: Nanos = 1_000_000_000;
+/// Longer times than some years count as this, so that sums of times don't overflow.
+const LONGEST: Nanos = 1 << 58;
 
 /// The smallest packet that holds the longest tiny fragment and what comes with it; smaller ones count as this.
 pub const MIN_PACKET: usize = 1024;
@@ -73,7 +75,7 @@ impl Default for Config {
             delay_target: MILLISECOND,
             link_fragments: 256,
             link_commands: 256 << 10,
-            link_early: 1 << 20,
+            link_early: 4 << 20,
             early: 16 << 20,
             socket_buffer: 4 << 20,
             first_sequence: 0,
@@ -87,12 +89,13 @@ impl Config {
         self.packet = self.packet.clamp(MIN_PACKET, MAX_PACKET);
         self.window = self.window.clamp(1, MAX_WINDOW);
         self.initial_window = self.initial_window.clamp(1, self.window);
-        self.dead_time = self.dead_time.max(MILLISECOND);
-        self.open_time = self.open_time.max(MILLISECOND);
-        self.probe_interval = self
-            .probe_interval
-            .clamp(100 * MICROSECOND, self.dead_time.max(100 * MICROSECOND));
-        self.min_timeout = self.min_timeout.max(10 * MICROSECOND);
+        self.dead_time = self.dead_time.clamp(MILLISECOND, LONGEST);
+        self.open_time = self.open_time.clamp(MILLISECOND, LONGEST);
+        self.probe_interval = self.probe_interval.clamp(100 * MICROSECOND, self.dead_time);
+        self.ack_delay = self.ack_delay.min(SECOND);
+        self.min_timeout = self.min_timeout.clamp(10 * MICROSECOND, SECOND);
+        self.delay_target = self.delay_target.min(SECOND);
+        self.first_sequence = self.first_sequence.min(1 << 48);
         self.link_fragments = self.link_fragments.clamp(1, 1 << 20);
         self.link_commands = self.link_commands.clamp(1024, 1 << 26).next_power_of_two();
         self

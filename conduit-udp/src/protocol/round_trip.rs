@@ -4,6 +4,8 @@ use super::contract::Nanos;
 
 /// The shortest round trip is that of the last one to two of these.
 const MEMORY: Nanos = 10_000_000_000;
+/// Samples are not longer: what takes a minute has waited for something else than the path.
+const LONGEST: Nanos = 60_000_000_000;
 /// Assumed before the first sample.
 const INITIAL: Nanos = 5_000_000;
 
@@ -33,7 +35,10 @@ impl Default for RoundTrip {
 impl RoundTrip {
     /// An answer has come `elapsed` after what it answers was sent; the peer says that it waited `delay` before it sent it.
     pub(super) fn sample(&mut self, now: Nanos, elapsed: Nanos, delay: Nanos) {
-        let sample = elapsed.checked_sub(delay).unwrap_or(elapsed).max(1);
+        let sample = elapsed
+            .checked_sub(delay)
+            .unwrap_or(elapsed)
+            .clamp(1, LONGEST);
         if now.saturating_sub(self.period) > MEMORY {
             self.period = now;
             self.shortest = [Nanos::MAX, self.shortest[0]];

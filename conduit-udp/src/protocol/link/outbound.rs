@@ -1,9 +1,7 @@
 //! One channel's segments under way to a peer: the send window, acknowledgements, and what is lost.
 //!
 //! A segment is free (no slot), sent (slot, and the link's timer runs), acknowledged (the slot goes when all before it are
-//! acknowledged too), or lost (in the list of those to be sent again, after which it is sent).
-
-use std::collections::VecDeque;
+//! acknowledged too), or lost (marked as one to be sent again, after which it is sent).
 
 use crate::protocol::config::MAX_WINDOW;
 use crate::protocol::contract::Nanos;
@@ -81,6 +79,28 @@ pub(crate) struct Progress {
     pub(crate) released: Option<Content>,
 }
 
+/// Bits of segments from the first that is not acknowledged on, by number modulo the window.
+#[derive(Debug)]
+struct Marks {
+    acknowledged: [u64; WORDS],
+    lost: [u64; WORDS],
+}
+
+impl Marks {
+    #[cold]
+    fn new() -> Box<Self> {
+        Box::new(Self {
+            acknowledged: [0; WORDS],
+            lost: [0; WORDS],
+        })
+    }
+}
+
+/// Where a segment's bit is.
+fn place(sequence: u64) -> (usize, u64) {
+    ((sequence / 64) as usize % WORDS, 1 << (sequence % 64))
+}
+
 /// The sender's side of a channel.
 #[derive(Debug)]
 pub(crate) struct Outbound {
@@ -99,10 +119,10 @@ pub(crate) struct Outbound {
     log_next: u64,
     /// Order of the newest segment that is acknowledged, plus one; 0 before.
     newest: u64,
-    /// Bits of acknowledged segments beyond `base`, by number modulo the window; made when needed.
-    acknowledged: Option<Box<[u64; WORDS]>>,
-    /// To be sent again, low bits; may name some that have been acknowledged meanwhile.
-    lost: VecDeque<u32>,
+    /// Made when needed.
+    marks: Option<Box<Marks>>,
+    /// Segments to be sent again.
+    lost: u32,
     /// Bytes sent, not acknowledged and not lost.
     in_flight: u32,
 }
@@ -118,8 +138,8 @@ impl Outbound {
             log_front: 0,
             log_next: 0,
             newest: 0,
-            acknowledged: None,
-            lost: VecDeque::new(),
+            marks: None,
+            lost: 0,
             in_flight: 0,
         }
     }
@@ -171,23 +191,30 @@ impl Outbound {
         sequence
     }
 
-    /// The first segment to be sent again.
-    pub(crate) fn peek_lost(&mut self) -> Option<(u64, Content)> {
-        while let Some(&low) = self.lost.front() {
-            if let Some(sequence) = self.under_way(low) {
-                let slot = self.slot(sequence);
-                if slot.state == State::Lost {
-                    return Some((sequence, slot.content()));
-                }
+    /// The first segment to be sent again: the one that all that came behind it waits for at the peer.
+    pub(crate) fn peek_lost(&self) -> Option<(u64, Content)> {
+        if self.lost == 0 {
+            return None;
+        }
+        let marks = self.marks.as_ref()?;
+        // The window's first and last word have the same place, and no bit is set before the window.
+        let first = self.base & !63;
+        for begin in (first..self.next).step_by(64) {
+            let mut word = marks.lost[place(begin).0];
+            if begin < self.base {
+                word &= u64::MAX << (self.base - begin);
             }
-            self.lost.pop_front();
+            if word != 0 {
+                let sequence = begin + u64::from(word.trailing_zeros());
+                return Some((sequence, self.slot(sequence).content()));
+            }
         }
         None
     }
 
     /// What [`peek_lost`](Self::peek_lost) said is sent again.
     pub(crate) fn resend(&mut self, now: Nanos, sequence: u64) {
-        self.lost.pop_front();
+        self.unmark_lost(sequence);
         let order = self.log(sequence);
         let slot = self.slot_mut(sequence);
         slot.sent_at = now;
@@ -227,7 +254,7 @@ impl Outbound {
             if slot.state == State::Acknowledged {
                 self.clear_bit(sequence);
             } else {
-                self.take(slot, &mut progress, &mut newest);
+                self.take(sequence, slot, &mut progress, &mut newest);
                 each(slot.content());
             }
         }
@@ -248,17 +275,15 @@ impl Outbound {
                 if begin + 63 - u64::from(bits.leading_zeros()) >= self.next {
                     return Err(UNSENT);
                 }
-                let acknowledged = self
-                    .acknowledged
-                    .get_or_insert_with(|| Box::new([0; WORDS]));
-                let place = &mut acknowledged[(begin / 64) as usize % WORDS];
+                let marks = self.marks.get_or_insert_with(Marks::new);
+                let place = &mut marks.acknowledged[place(begin).0];
                 bits &= !*place;
                 *place |= bits;
                 while bits != 0 {
                     let sequence = begin + u64::from(bits.trailing_zeros());
                     bits &= bits - 1;
                     let slot = *self.slot(sequence);
-                    self.take(slot, &mut progress, &mut newest);
+                    self.take(sequence, slot, &mut progress, &mut newest);
                     self.slot_mut(sequence).state = State::Acknowledged;
                     each(slot.content());
                 }
@@ -316,12 +341,15 @@ impl Outbound {
         }
     }
 
-    /// The probe time-out has ended: the oldest segment under way is lost. Whether there was one.
-    pub(crate) fn lose_oldest(&mut self) -> bool {
-        if !self.skip_settled() {
+    /// The probe time-out has ended: the first segment that is not acknowledged is to be sent again, because the peer may have
+    /// no room for any other. Whether there is one.
+    pub(crate) fn on_timeout(&mut self) -> bool {
+        if self.base == self.next {
             return false;
         }
-        self.lose(self.front_sequence());
+        if self.slot(self.base).state == State::Sent {
+            self.lose(self.base);
+        }
         true
     }
 
@@ -331,8 +359,7 @@ impl Outbound {
             self.slots = Box::default();
             self.log = Box::default();
             self.log_front = self.log_next;
-            self.acknowledged = None;
-            self.lost = VecDeque::new();
+            self.marks = None;
         }
     }
 
@@ -340,18 +367,22 @@ impl Outbound {
     pub(crate) fn memory(&self) -> usize {
         size_of_val(&*self.slots)
             + size_of_val(&*self.log)
-            + self
-                .acknowledged
-                .as_ref()
-                .map_or(0, |bits| size_of_val(&**bits))
-            + self.lost.capacity() * size_of::<u32>()
+            + self.marks.as_ref().map_or(0, |marks| size_of_val(&**marks))
     }
 
-    fn take(&mut self, slot: Slot, progress: &mut Progress, newest: &mut (u64, Nanos, u8)) {
+    fn take(
+        &mut self,
+        sequence: u64,
+        slot: Slot,
+        progress: &mut Progress,
+        newest: &mut (u64, Nanos, u8),
+    ) {
         progress.segments += 1;
         progress.bytes += u32::from(slot.length);
         if slot.state == State::Sent {
             self.in_flight -= u32::from(slot.length);
+        } else {
+            self.unmark_lost(sequence);
         }
         // The order's high bits: it lies not more than a window or two before the next.
         let behind = (self.log_next as u32).wrapping_sub(slot.order);
@@ -366,8 +397,17 @@ impl Outbound {
         slot.state = State::Lost;
         let length = slot.length;
         self.in_flight -= u32::from(length);
-        self.lost.push_back(sequence as u32);
-        self.log_front += 1;
+        let (word, bit) = place(sequence);
+        self.marks.get_or_insert_with(Marks::new).lost[word] |= bit;
+        self.lost += 1;
+    }
+
+    fn unmark_lost(&mut self, sequence: u64) {
+        if let Some(marks) = &mut self.marks {
+            let (word, bit) = place(sequence);
+            marks.lost[word] &= !bit;
+            self.lost -= 1;
+        }
     }
 
     /// Goes on in the log to the first segment that is still under way; whether there is one.
@@ -420,8 +460,9 @@ impl Outbound {
     }
 
     fn clear_bit(&mut self, sequence: u64) {
-        if let Some(bits) = &mut self.acknowledged {
-            bits[(sequence / 64) as usize % WORDS] &= !(1 << (sequence % 64));
+        if let Some(marks) = &mut self.marks {
+            let (word, bit) = place(sequence);
+            marks.acknowledged[word] &= !bit;
         }
     }
 

@@ -231,10 +231,11 @@ impl Link {
             .timeout_at(self.round_trip.timeout() + config.ack_delay, config)
     }
 
-    /// The probe time-out has ended: the oldest segment of each channel is sent again.
+    /// The probe time-out has ended: the first segment of each channel is sent again.
     pub(crate) fn on_timeout(&mut self, now: Nanos, config: &Config) {
+        self.urgent = 0;
         for outbound in &mut self.outbound {
-            if outbound.lose_oldest() {
+            if outbound.on_timeout() {
                 self.urgent += 1;
                 self.counters.resent_timeout += 1;
             }

@@ -3,6 +3,8 @@
 mod network;
 mod reference;
 
+mod bandwidth;
 mod death;
 mod delivery;
+mod hostile;
 mod random;

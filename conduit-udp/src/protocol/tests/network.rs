@@ -22,6 +22,9 @@ pub(super) struct Faults {
     pub(super) largest: usize,
     /// Bytes per microsecond of each rank's outgoing cable; 0: no limit.
     pub(super) rate: u64,
+    /// Bytes per microsecond that each rank takes from its socket, and bytes that the socket holds; 0: no limit.
+    pub(super) intake: u64,
+    pub(super) buffer: usize,
 }
 
 impl Default for Faults {
@@ -34,6 +37,8 @@ impl Default for Faults {
             jitter: 0,
             largest: usize::MAX,
             rate: 0,
+            intake: 0,
+            buffer: usize::MAX,
         }
     }
 }
@@ -50,7 +55,11 @@ pub(super) struct Network {
     /// From and to: nothing gets through.
     pub(super) cut: Vec<(Rank, Rank)>,
     under_way: BinaryHeap<Reverse<Under>>,
+    /// When each rank's outgoing cable, and its socket, have nothing more to do.
     free_at: Vec<Nanos>,
+    taken_at: Vec<Nanos>,
+    /// Packets that a full socket has dropped.
+    pub(super) overflown: u64,
     count: u64,
     random: Random,
     buffer: Vec<u8>,
@@ -77,6 +86,8 @@ impl Network {
             cut: Vec::new(),
             under_way: BinaryHeap::new(),
             free_at: vec![0; size as usize],
+            taken_at: vec![0; size as usize],
+            overflown: 0,
             count: 0,
             random: Random(seed),
             buffer: vec![0; 1 << 16],
@@ -141,7 +152,19 @@ impl Network {
                 packet[at] ^= 1 << self.random.below(8);
             }
             self.count += 1;
-            let at = sent + faults.delay + self.random.below(faults.jitter);
+            let mut at = sent + faults.delay + self.random.below(faults.jitter);
+            if faults.intake > 0 {
+                // As if it came now: the order of those that come is nearly that of sending.
+                let taken = &mut self.taken_at[to as usize];
+                let begin = (*taken).max(at);
+                if (begin - at) * faults.intake / 1000 + packet.len() as u64 > faults.buffer as u64
+                {
+                    self.overflown += 1;
+                    continue;
+                }
+                *taken = begin + packet.len() as u64 * 1000 / faults.intake;
+                at = *taken;
+            }
             self.under_way.push(Reverse((at, self.count, to, packet)));
         }
     }
