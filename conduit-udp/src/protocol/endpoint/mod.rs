@@ -8,7 +8,7 @@ mod transmit;
 use conduit_core::ni::Rank;
 
 use super::config::Config;
-use super::contract::{Failure, Fragment, Nanos, Refused, Upper};
+use super::contract::{Failure, Fragment, Nanos, Payload, Refused, Upper};
 use super::counters::Counters;
 use super::link::{Budget, Geometry, Link, LinkStatus};
 use super::timers::Timers;
@@ -89,8 +89,13 @@ impl Endpoint {
             Some(&NONE) => self.open(now, peer),
             Some(&index) => index,
         };
-        if let Some(link) = self.links[index as usize].as_deref_mut() {
-            link.push(now, fragment, self.geometry, &self.config)?;
+        let Some(link) = self.links[index as usize].as_deref_mut() else {
+            return Err(Refused::Dead);
+        };
+        link.push(now, fragment, self.geometry, &self.config)?;
+        if matches!(fragment.payload, Payload::Copied(_)) && link.commands_ready(&self.config) {
+            self.queues.enter(Turn::Commands, index, link);
+        } else {
             self.wake(now, index);
         }
         Ok(())

@@ -2,7 +2,6 @@
 
 use conduit_core::ni::Rank;
 
-use super::queues::Turn;
 use super::{Endpoint, FAILED, NONE};
 use crate::protocol::contract::{Failure, Nanos, Seal, TAG, Upper};
 use crate::protocol::packet::{CLEAR, Clear};
@@ -82,9 +81,6 @@ impl Endpoint {
             Ok(heard) => {
                 if heard.segment {
                     self.senders.note(now, &mut link.period);
-                    if link.told_credits == 0 {
-                        self.queues.enter(Turn::Starved, index, link);
-                    }
                 }
                 self.wake(now, index);
             }

@@ -33,20 +33,42 @@ impl Endpoint {
         let mut burst = Burst::new(now, buffer, seal, credits);
         for turn in [Turn::Control, Turn::Commands, Turn::Data, Turn::Acks] {
             while let Some((index, link)) = self.queues.next(turn, &mut self.links) {
-                match turn {
-                    Turn::Control => link.send_control(&mut burst, &self.config),
-                    Turn::Commands => link.send_commands(&mut burst, &self.config),
-                    Turn::Data => link.send_data(&mut burst, self.geometry, &self.config, upper),
-                    _ => link.send_acks(&mut burst, &self.config),
+                let config = &self.config;
+                let again = match turn {
+                    Turn::Control => {
+                        link.send_control(&mut burst, config);
+                        link.control_ready()
+                    }
+                    Turn::Commands => {
+                        link.send_commands(&mut burst, config);
+                        link.commands_ready(config)
+                    }
+                    Turn::Data => {
+                        link.send_data(&mut burst, self.geometry, config, upper);
+                        let at = link.data_at(config);
+                        if let Some(at) = at.filter(|&at| at > now) {
+                            self.timers.schedule(index, at);
+                        }
+                        at.is_some_and(|at| at <= now)
+                    }
+                    _ => {
+                        link.send_acks(&mut burst, config);
+                        false
+                    }
+                };
+                let Some(transmit) = burst.transmit(link) else {
+                    continue;
+                };
+                if again {
+                    self.queues.enter(turn, index, link);
                 }
-                let transmit = burst.transmit(link);
-                if let Some(at) = link.timeout_at(&self.config) {
+                if link.told_credits == 0 {
+                    self.queues.enter(Turn::Starved, index, link);
+                }
+                if let Some(at) = link.timeout_at(config) {
                     self.timers.schedule(index, at);
                 }
-                self.wake(now, index);
-                if transmit.is_some() {
-                    return transmit;
-                }
+                return Some(transmit);
             }
         }
         None

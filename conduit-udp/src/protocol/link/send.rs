@@ -2,7 +2,7 @@
 
 use super::outbound::Content;
 use super::outgoing::Geometry;
-use super::{COMMAND, DATA, Link, Question};
+use super::{COMMAND, DATA, Link};
 use crate::protocol::bundle::{END, ENTRY};
 use crate::protocol::config::{Config, MIN_PACKET};
 use crate::protocol::contract::{
@@ -279,7 +279,8 @@ impl Link {
             };
             let body = burst.body();
             let acks = self.write_acks(now, credits, words, body);
-            let capacity = limit.saturating_sub(AROUND + acks.length + BUNDLE);
+            // It is sent again with acknowledgements of both channels.
+            let capacity = limit.saturating_sub(AROUND + acks.length.max(ACKS) + BUNDLE);
             let (at, length) = self.commands.bundle(capacity);
             if length == 0 {
                 break;
@@ -398,14 +399,16 @@ impl Link {
     /// One probe, or one answer to one.
     pub(crate) fn send_control<S: Seal>(&mut self, burst: &mut Burst<'_, '_, S>, config: &Config) {
         let now = burst.now;
-        for question in &mut self.questions {
-            if let Some(Question { stamp, size }) = question.take() {
-                let mut writer = Writer::new(burst.body());
-                writer.bytes(&stamp.to_le_bytes());
-                writer.bytes(&size.to_le_bytes());
-                burst.finish(self, config, Kind::Answer, 0, ANSWER);
-                return;
-            }
+        if let Some(question) = self.questions.iter_mut().find_map(Option::take) {
+            // A peer that this rank had no room for asks in this way whether it has some now.
+            let credits = burst.credits;
+            let acks = self.write_acks(now, credits, 0, burst.body());
+            let mut writer = Writer::new(&mut burst.body()[acks.length..]);
+            writer.bytes(&question.stamp.to_le_bytes());
+            writer.bytes(&question.size.to_le_bytes());
+            self.told(acks);
+            burst.finish(self, config, Kind::Answer, acks.flags, acks.length + ANSWER);
+            return;
         }
         let wanted = &mut self.liveness.wanted;
         let length = if std::mem::take(&mut wanted.tiny) {

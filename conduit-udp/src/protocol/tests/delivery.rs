@@ -175,6 +175,41 @@ fn a_sender_waits_until_there_is_room() {
 }
 
 #[test]
+fn a_bundle_that_goes_again_with_more_acknowledgements_is_no_larger() {
+    // Nothing has come yet when the first bundles are made; the network looks at every packet's size.
+    let faults = Faults {
+        lose: 400,
+        ..Faults::default()
+    };
+    let mut network = Network::new(2, 8, &Config::default(), faults);
+    for _ in 0..3000 {
+        assert!(network.send(0, 1, 0, 7));
+    }
+    network.run(60_000_000);
+    assert!(network.send(1, 0, 0, 10));
+    assert!(network.send(1, 0, 1, 10));
+    network.settle(60 * SECOND);
+}
+
+#[test]
+fn a_sender_hears_of_room_though_the_path_loses() {
+    for seed in 0..20 {
+        let faults = Faults {
+            lose: 300,
+            ..Faults::default()
+        };
+        let mut network = Network::new(2, seed, &Config::default(), faults);
+        network.apps[1].room = 0;
+        for _ in 0..3 {
+            assert!(network.send(0, 1, 1, 100_000));
+        }
+        network.run(3 * SECOND);
+        network.apps[1].room = 1 << 20;
+        network.settle(5 * SECOND);
+    }
+}
+
+#[test]
 fn an_idle_link_gives_its_memory_back_and_lives() {
     let mut network = Network::new(
         2,
