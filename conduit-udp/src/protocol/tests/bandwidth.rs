@@ -100,7 +100,7 @@ fn many_to_one_does_not_collapse() {
         let mut network = Network::new(senders + 1, 5, &config, faults);
         let count = 64 / u64::from(senders);
         let time = time(&mut network, count, 1 << 18);
-        let share = (count * u64::from(senders) << 18) as f64 * 1000.0 / (1000 * time) as f64;
+        let share = ((count * u64::from(senders)) << 18) as f64 * 1000.0 / (1000 * time) as f64;
         println!("{senders} senders: {share:.3}; {}", describe(&network));
         assert!(share > 0.5, "{share}");
     }
