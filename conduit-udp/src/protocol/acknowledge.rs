@@ -61,3 +61,24 @@ impl Owed {
         self.at_once = false;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_segment_or_the_delay_makes_it_due() {
+        let mut owed = Owed::default();
+        assert!(!owed.is_owed() && !owed.is_due(1000) && owed.deadline().is_none());
+        assert!(!owed.segment(10, 50));
+        assert!(owed.is_owed() && !owed.is_due(59) && owed.is_due(60));
+        assert_eq!((owed.deadline(), owed.delay(30)), (Some(60), 20));
+        assert!(owed.segment(20, 50));
+        assert!(owed.is_due(20) && !owed.is_at_once());
+        assert_eq!((owed.deadline(), owed.delay(30)), (Some(60), 10));
+        owed.told();
+        assert!(!owed.is_owed() && !owed.is_due(1000));
+        owed.at_once();
+        assert!(owed.is_due(30) && owed.is_at_once() && owed.deadline().is_none());
+    }
+}

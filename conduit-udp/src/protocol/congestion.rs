@@ -139,3 +139,117 @@ impl Congestion {
             + time;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Nanos = 100_000;
+
+    /// A link whose round trips are as long as `queue` says over the shortest, for a number of rounds.
+    struct Path {
+        congestion: Congestion,
+        round_trip: RoundTrip,
+        config: Config,
+        now: Nanos,
+    }
+
+    impl Path {
+        fn new() -> Self {
+            let config = Config::default();
+            let mut round_trip = RoundTrip::default();
+            round_trip.sample(1, RTT, 0);
+            Self {
+                congestion: Congestion::new(&config),
+                round_trip,
+                config,
+                now: 1,
+            }
+        }
+
+        fn round(&mut self, queue: Nanos, lost: u32) -> u64 {
+            let segments = (self.congestion.window() / self.config.packet as u64) as u32;
+            self.congestion.note_limited();
+            for _ in 0..lost {
+                self.congestion.on_lost();
+            }
+            self.now += self.round_trip.smoothed().max(RTT + queue);
+            let bytes = segments * self.config.packet as u32;
+            self.round_trip.sample(self.now, RTT + queue, 0);
+            self.congestion.on_acknowledged(
+                self.now,
+                segments,
+                bytes,
+                Some(RTT + queue),
+                &self.round_trip,
+                &self.config,
+            );
+            self.congestion.window() / self.config.packet as u64
+        }
+    }
+
+    #[test]
+    fn it_doubles_until_the_window_is_full() {
+        let mut path = Path::new();
+        let windows: Vec<u64> = (0..7).map(|_| path.round(0, 0)).collect();
+        assert_eq!(windows, [128, 256, 512, 1024, 2048, 4096, 4096]);
+    }
+
+    #[test]
+    fn one_per_cent_of_loss_is_not_congestion_but_ten_are() {
+        let mut path = Path::new();
+        for _ in 0..4 {
+            path.round(0, 0);
+        }
+        assert!(path.round(0, 10) > 1024);
+        let before = path.round(0, 20);
+        assert!(path.round(0, before as u32 / 8) < before);
+    }
+
+    #[test]
+    fn longer_queues_shrink_it_down_to_the_least() {
+        let mut path = Path::new();
+        for _ in 0..4 {
+            path.round(0, 0);
+        }
+        let before = path.round(500_000, 0);
+        assert!(before > 1024, "half a millisecond is allowed");
+        assert!(path.round(5_000_000, 0) < before);
+        for _ in 0..30 {
+            path.round(5_000_000, 0);
+        }
+        assert_eq!(path.round(5_000_000, 0), LEAST);
+        assert!(path.round(0, 0) > LEAST);
+    }
+
+    #[test]
+    fn who_sends_less_than_the_window_gets_no_larger_one() {
+        let mut path = Path::new();
+        path.now += 2 * RTT;
+        path.congestion.on_acknowledged(
+            path.now,
+            3,
+            3000,
+            Some(RTT),
+            &path.round_trip,
+            &path.config,
+        );
+        assert_eq!(path.congestion.window(), 64 * 1472);
+    }
+
+    #[test]
+    fn bursts_are_paced_over_the_round_trip() {
+        let mut path = Path::new();
+        path.congestion.is_starting = false;
+        let (smoothed, window) = (path.round_trip.smoothed(), path.congestion.window());
+        let mut now = 10 * RTT;
+        let mut sent = 0;
+        while now < 20 * RTT {
+            path.congestion.on_burst(now, 16 * 1472, &path.round_trip);
+            sent += 16 * 1472;
+            now = now.max(path.congestion.paced_until());
+        }
+        let rate = sent as f64 / (10 * RTT) as f64 * smoothed as f64 / window as f64;
+        assert!((1.2..1.35).contains(&rate), "{rate}");
+    }
+}

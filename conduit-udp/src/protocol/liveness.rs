@@ -201,8 +201,14 @@ impl Liveness {
         resumed: Nanos,
         config: &Config,
     ) -> Result<bool, Failure> {
+        if let Some(since) = &mut self.waiting_since {
+            *since = resumed.max(*since);
+        }
+        if let Some(sizing) = &mut self.sizing {
+            sizing.since = resumed.max(sizing.since);
+        }
         if let Some(since) = self.waiting_since
-            && now >= since.max(resumed) + config.dead_time
+            && now >= since + config.dead_time
         {
             return Err(if self.has_answered {
                 Failure::Silent(now.saturating_sub(self.answered_at) / 1_000_000)
@@ -211,7 +217,7 @@ impl Liveness {
             });
         }
         if let Some(sizing) = &mut self.sizing {
-            if now >= sizing.since.max(resumed) + config.open_time {
+            if now >= sizing.since + config.open_time {
                 return Err(if self.has_answered && self.answered_at > sizing.since {
                     Failure::Mtu(config.packet)
                 } else if self.has_answered {
@@ -236,5 +242,84 @@ impl Liveness {
             return Ok(true);
         }
         Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Nanos = 1_000_000;
+
+    fn config() -> Config {
+        Config {
+            dead_time: 1000 * MS,
+            open_time: 400 * MS,
+            probe_interval: 50 * MS,
+            ..Config::default()
+        }
+    }
+
+    #[test]
+    fn an_opening_link_asks_again_and_again_more_slowly() {
+        let (config, mut liveness) = (config(), Liveness::new(0));
+        liveness.open(0);
+        let mut times = Vec::new();
+        for ms in 0..300 {
+            assert_eq!(liveness.on_due(ms * MS, 0, &config), Ok(false));
+            if std::mem::take(&mut liveness.wanted).full {
+                times.push(ms);
+                liveness.on_sent(ms * MS);
+            }
+        }
+        assert_eq!(times, [0, 5, 15, 35, 75, 125, 175, 225, 275]);
+        liveness.on_answer(300 * MS, false, false);
+        assert!(!liveness.is_proven());
+        assert_eq!(
+            liveness.on_due(400 * MS, 0, &config),
+            Err(Failure::Mtu(config.packet))
+        );
+        liveness.on_heard(400 * MS);
+        liveness.on_answer(400 * MS, true, false);
+        assert!(liveness.is_proven());
+        assert_eq!(liveness.on_due(401 * MS, 0, &config), Ok(false));
+    }
+
+    #[test]
+    fn time_outs_double_up_to_the_probe_interval() {
+        let (config, mut liveness) = (config(), Liveness::new(0));
+        assert_eq!(liveness.timeout_at(2 * MS, &config), None);
+        liveness.on_sent(0);
+        let mut now = 0;
+        let mut pauses = Vec::new();
+        while pauses.len() < 8 {
+            let at = liveness.timeout_at(2 * MS, &config).unwrap();
+            pauses.push((at - now) / MS);
+            now = at;
+            liveness.on_timeout(now, true);
+        }
+        assert_eq!(pauses, [2, 4, 8, 16, 32, 50, 50, 50]);
+        liveness.on_progress(now, true);
+        assert_eq!(liveness.timeout_at(2 * MS, &config), Some(now + 2 * MS));
+        liveness.on_progress(now, false);
+        assert_eq!(liveness.timeout_at(2 * MS, &config), None);
+    }
+
+    #[test]
+    fn silence_counts_from_the_first_unanswered_packet() {
+        let (config, mut liveness) = (config(), Liveness::new(0));
+        liveness.on_sent(0);
+        liveness.on_progress(MS, false);
+        assert_eq!(liveness.on_due(200 * MS, 0, &config), Ok(false));
+        // Idle for a quarter of the dead time: a probe.
+        assert_eq!(liveness.on_due(260 * MS, 0, &config), Ok(true));
+        assert!(liveness.wanted.tiny);
+        assert_eq!(liveness.on_due(1259 * MS, 0, &config), Ok(false));
+        // This rank has been stopped until then: that says nothing.
+        assert_eq!(liveness.on_due(1300 * MS, 1290 * MS, &config), Ok(false));
+        assert_eq!(
+            liveness.on_due(2291 * MS, 1290 * MS, &config),
+            Err(Failure::Silent(2290))
+        );
     }
 }

@@ -42,6 +42,8 @@ pub struct Endpoint {
     free: Vec<u32>,
     timers: Timers,
     queues: Queues,
+    /// Times that packets with segments were made since the last acknowledgement of its own.
+    bursts: u32,
     senders: Senders,
     budget: Budget,
     /// Of links that are gone, and of packets that belong to none.
@@ -62,6 +64,7 @@ impl Endpoint {
             free: Vec::new(),
             timers: Timers::default(),
             queues: Queues::default(),
+            bursts: 0,
             senders: Senders::default(),
             budget: Budget {
                 held: 0,

@@ -6,12 +6,15 @@ use crate::protocol::config::MAX_WINDOW;
 use crate::protocol::contract::{Failure, Nanos, Seal, Transmit, Upper};
 use crate::protocol::link::Burst;
 
+/// After so many times packets with segments, an acknowledgement of its own goes before more of them.
+const MANY: u32 = 16;
+
 impl Endpoint {
     /// Makes the next packets to be sent, for one peer, at the begin of `buffer`; to be called until it gives nothing. The
     /// buffer has at least [`Config::packet`](super::Config::packet) bytes; 64 KiB let the system take many at once.
     ///
     /// First probes and tiny fragments of all links, then what is to be sent again and the data channel, link after link in turn,
-    /// then acknowledgements that went with nothing.
+    /// then acknowledgements that went with nothing (one of these now and then before more data, when there is no end of it).
     pub fn transmit(
         &mut self,
         now: Nanos,
@@ -31,7 +34,13 @@ impl Endpoint {
         let credits = self.credits(now, upper.room());
         self.tell_starved(now, credits);
         let mut burst = Burst::new(now, buffer, seal, credits);
-        for turn in [Turn::Control, Turn::Commands, Turn::Data, Turn::Acks] {
+        let turns = if self.bursts < MANY {
+            [Turn::Control, Turn::Commands, Turn::Data, Turn::Acks]
+        } else {
+            self.bursts = 0;
+            [Turn::Acks, Turn::Control, Turn::Commands, Turn::Data]
+        };
+        for turn in turns {
             while let Some((index, link)) = self.queues.next(turn, &mut self.links) {
                 let config = &self.config;
                 let again = match turn {
@@ -68,6 +77,11 @@ impl Endpoint {
                 if let Some(at) = link.timeout_at(config) {
                     self.timers.schedule(index, at);
                 }
+                self.bursts = if turn == Turn::Acks {
+                    0
+                } else {
+                    self.bursts + 1
+                };
                 return Some(transmit);
             }
         }

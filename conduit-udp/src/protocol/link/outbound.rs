@@ -486,3 +486,6 @@ impl Outbound {
         self.log = log;
     }
 }
+
+#[cfg(test)]
+mod tests;

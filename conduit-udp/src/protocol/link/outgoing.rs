@@ -93,7 +93,7 @@ impl Outgoing {
         (self.next.0.wrapping_sub(self.front) as usize) < self.fragments.len()
     }
 
-    /// Whether there is more than one segment that was not sent.
+    /// Appends a fragment.
     pub(crate) fn push(&mut self, geometry: Geometry, header: &[u8], token: u64, length: u32) {
         let mut fragment = Fragment {
             token,
@@ -218,5 +218,86 @@ impl Outgoing {
     /// Bytes of memory.
     pub(crate) fn memory(&self) -> usize {
         self.fragments.capacity() * size_of::<Fragment>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::contract::Failure;
+    use crate::protocol::link::assembly::Assembly;
+    use crate::protocol::packet::Data;
+    use proptest::prelude::*;
+
+    /// Byte `n` of any fragment is `n` modulo 251.
+    #[derive(Default)]
+    struct Bytes(Vec<u64>);
+
+    impl Upper for Bytes {
+        fn read(&mut self, _: Rank, _: u64, offset: usize, into: &mut [u8]) {
+            into.iter_mut()
+                .zip(offset..)
+                .for_each(|(byte, at)| *byte = (at % 251) as u8);
+        }
+        fn sent(&mut self, _: Rank, token: u64) {
+            self.0.push(token);
+        }
+        fn fragment(&mut self, _: Rank, _: &[u8], _: &[u8]) -> bool {
+            true
+        }
+        fn begin(&mut self, _: Rank, _: &[u8], _: usize) -> Option<u64> {
+            None
+        }
+        fn place(&mut self, _: u64, _: usize, _: &[u8]) {}
+        fn end(&mut self, _: u64) {}
+        fn failed(&mut self, _: Rank, _: Failure) {}
+        fn room(&self) -> usize {
+            0
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn segments_hold_a_fragment_exactly(packet in 1024usize..4000, header in 0usize..=64, length in 0u32..40_000) {
+            let geometry = Geometry::new(packet);
+            let header: Vec<u8> = (0..header as u8).collect();
+            let (mut outgoing, mut assembly, mut upper) = (Outgoing::default(), Assembly::default(), Bytes::default());
+            outgoing.push(geometry, &header, 5, length);
+            let (mut came, mut sequence, mut pieces) = (0, 100, Vec::new());
+            while let Some(piece) = outgoing.peek(geometry) {
+                prop_assert!(usize::from(piece.length) == geometry.segment || piece.last);
+                outgoing.advance(piece);
+                let mut segment = vec![0; piece.length.into()];
+                let kind = outgoing.write(geometry, (piece.fragment, piece.index), sequence, &mut segment, 1, &mut upper);
+                let (offset, bytes) = match Data::read(kind, &segment[3..]).unwrap() {
+                    Data::Whole { header: read, payload } => {
+                        prop_assert!(read == header && piece.last);
+                        (0, payload)
+                    }
+                    Data::First { header: read, length: said, chunk, bytes } => {
+                        prop_assert_eq!((read, said), (&header[..], length));
+                        assembly.begin(sequence, 9, said, chunk, bytes.len());
+                        (0, bytes)
+                    }
+                    data @ Data::Chunk(bytes) => (assembly.target(sequence, data).unwrap().unwrap().offset, bytes),
+                };
+                prop_assert_eq!(offset, came);
+                prop_assert!(bytes.iter().zip(offset..).all(|(&byte, at)| byte == (at % 251) as u8));
+                came += bytes.len();
+                if kind != Kind::Fragment {
+                    prop_assert_eq!(assembly.ends(sequence).is_some(), piece.last);
+                }
+                sequence += 1;
+                pieces.push(piece);
+            }
+            prop_assert_eq!(came, length as usize);
+            prop_assert!(!outgoing.is_waiting() && outgoing.held() == 1);
+            for piece in pieces {
+                prop_assert!(upper.0.is_empty());
+                outgoing.acknowledged(piece.fragment, 1, &mut upper);
+            }
+            prop_assert_eq!(upper.0, [5]);
+            prop_assert_eq!(outgoing.held(), 0);
+        }
     }
 }
