@@ -1,8 +1,14 @@
 //! The Ni contract over UDP: for ranks of different hosts with nothing but Ethernet between them.
 //!
 //! [`protocol`] makes of datagrams that may be lost, doubled, reordered or forged, fragments that arrive exactly once and in
-//! order. It is a state machine without I/O and clock. [`seal`] makes its packets such that only ranks of the job can make them, [`socket`] sends and receives them.
+//! order. It is a state machine without I/O and clock. [`seal`] makes its packets such that only ranks of the job can make
+//! them, [`socket`] sends and receives them. [`portals`] is the contract on top; [`start`] puts all of it together.
 
+mod carrier;
+pub mod portals;
 pub mod protocol;
 pub mod seal;
 pub mod socket;
+pub mod start;
+
+pub use carrier::Carrier;

@@ -240,8 +240,8 @@ pub enum Error {
         /// The sender.
         peer: Rank,
     },
-    /// A peer died.
-    #[error("{operation} on rank {rank}: rank {peer} has died")]
+    /// A peer died, or can't be reached any more.
+    #[error("{operation} on rank {rank}: rank {peer} {reason}")]
     PeerFailed {
         /// What this rank was doing.
         operation: &'static str,
@@ -249,6 +249,8 @@ pub enum Error {
         rank: Rank,
         /// The dead rank.
         peer: Rank,
+        /// What the network knows of it.
+        reason: String,
     },
     /// A rank has ended the job by `exit`.
     #[error("rank {by} has ended the job with code {code}")]

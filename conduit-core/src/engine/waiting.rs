@@ -123,6 +123,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 operation,
                 rank,
                 peer,
+                reason: self.ni.failure(peer),
             });
         }
         if let Some(peer) = self.ni.bad_peer() {

@@ -94,6 +94,16 @@ pub enum NiError {
         /// The system's words.
         reason: String,
     },
+    /// A peer has failed: it can't be reached.
+    #[error("{operation}: rank {rank} {reason}")]
+    PeerFailed {
+        /// What was asked.
+        operation: &'static str,
+        /// The peer.
+        rank: Rank,
+        /// Where it is, and what is wrong with it.
+        reason: String,
+    },
     /// What a peer wrote makes no sense: another version, other settings, or memory overwritten.
     #[error("{operation}: rank {rank} {reason}")]
     BadPeer {
@@ -276,6 +286,10 @@ pub trait Ni {
     fn notify(&self, peer: Rank);
     /// The first peer found dead, where the network can know it (see the module's contract: it need not).
     fn failed_peer(&self) -> Option<Rank>;
+    /// What is known of a [failed peer](Ni::failed_peer), to be said behind its name: where it is, what is wrong.
+    fn failure(&self, _peer: Rank) -> String {
+        "has died".to_owned()
+    }
     /// The first peer that was found to write what makes no sense: nothing it sends is certain to arrive any more.
     fn bad_peer(&self) -> Option<Rank> {
         None

@@ -312,4 +312,7 @@ impl<N: Ni> Ni for Chaos<N> {
     fn failed_peer(&self) -> Option<Rank> {
         self.inner.failed_peer()
     }
+    fn failure(&self, peer: Rank) -> String {
+        self.inner.failure(peer)
+    }
 }

@@ -12,6 +12,7 @@ mod log;
 mod memory;
 mod network;
 mod seen;
+pub mod trials;
 mod world;
 
 mod atomics;

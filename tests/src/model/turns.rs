@@ -223,4 +223,7 @@ impl<N: Ni> Ni for InTurn<N> {
     fn failed_peer(&self) -> Option<Rank> {
         self.inner.failed_peer()
     }
+    fn failure(&self, peer: Rank) -> String {
+        self.inner.failure(peer)
+    }
 }

@@ -1,0 +1,140 @@
+//! What carries fragments over real sockets: endpoint, seal and socket as one [`Transport`] for the portals.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conduit_core::ni::Rank;
+
+use crate::portals::{Transport, Wait};
+use crate::protocol::{Counters, Endpoint, Fragment, LinkStatus, Nanos, Refused, Seal, Transmit, Upper};
+use crate::seal::Sealer;
+use crate::socket::{Attendant, Machine, SocketCounters, Waiter, Wire};
+
+impl Machine for Endpoint {
+    #[inline]
+    fn send(&mut self, now: Nanos, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
+        Endpoint::send(self, now, peer, fragment)
+    }
+    #[inline]
+    fn receive(
+        &mut self,
+        now: Nanos,
+        packet: &mut [u8],
+        seal: &mut impl Seal,
+        upper: &mut impl Upper,
+    ) {
+        // What was dropped is counted.
+        let _ = Endpoint::receive(self, now, packet, seal, upper);
+    }
+    #[inline]
+    fn timeout(&self) -> Option<Nanos> {
+        Endpoint::timeout(self)
+    }
+    fn on_timeout(&mut self, now: Nanos, upper: &mut impl Upper) {
+        Endpoint::on_timeout(self, now, upper);
+    }
+    #[inline]
+    fn transmit(
+        &mut self,
+        now: Nanos,
+        buffer: &mut [u8],
+        seal: &mut impl Seal,
+        upper: &mut impl Upper,
+    ) -> Option<Transmit> {
+        Endpoint::transmit(self, now, buffer, seal, upper)
+    }
+}
+
+/// One rank's wire, and the names of the hosts at its other ends.
+#[derive(Debug)]
+pub struct Carrier {
+    wire: Wire<Endpoint, Sealer>,
+    waiter: Arc<Waiter>,
+    /// By rank; ranks of one host share one.
+    hosts: Box<[Arc<str>]>,
+}
+
+impl Carrier {
+    /// `hosts` are the names of the ranks' hosts.
+    ///
+    /// # Errors
+    /// The system's, when it has no descriptor left.
+    pub fn new(wire: Wire<Endpoint, Sealer>, hosts: Box<[Arc<str>]>) -> std::io::Result<Self> {
+        let waiter = Arc::new(wire.waiter()?);
+        Ok(Self {
+            wire,
+            waiter,
+            hosts,
+        })
+    }
+
+    /// What the protocol has counted.
+    pub fn counters(&self) -> Counters {
+        self.wire.machine().counters()
+    }
+
+    /// What the socket has counted.
+    pub fn socket_counters(&self) -> SocketCounters {
+        *self.wire.socket().counters()
+    }
+
+    /// What is known of the link to a peer, if there is one.
+    pub fn link(&self, peer: Rank) -> Option<LinkStatus> {
+        self.wire.machine().link(peer)
+    }
+
+    /// Bytes of memory of the protocol.
+    pub fn memory(&self) -> usize {
+        self.wire.machine().memory()
+    }
+}
+
+impl Transport for Carrier {
+    #[inline]
+    fn send(&mut self, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
+        self.wire.send(peer, fragment)
+    }
+    #[inline]
+    fn receive(&mut self, upper: &mut impl Upper) -> bool {
+        self.wire.receive(upper)
+    }
+    #[inline]
+    fn transmit(&mut self, upper: &mut impl Upper) {
+        self.wire.flush(upper);
+    }
+    #[inline]
+    fn is_idle(&self, peer: Rank) -> bool {
+        self.wire.machine().is_idle(peer)
+    }
+    fn is_settled(&self) -> bool {
+        self.wire.machine().is_settled()
+    }
+    fn timeout(&self) -> Option<Duration> {
+        self.wire.next_timeout()
+    }
+    fn waiter(&self) -> Arc<dyn Wait> {
+        let waiter: Arc<Waiter> = Arc::clone(&self.waiter);
+        waiter
+    }
+    fn describe(&self, peer: Rank) -> String {
+        let peers = self.wire.peers();
+        if peer >= peers.size() {
+            return String::new();
+        }
+        let host = self.hosts.get(peer as usize).map_or("", |host| host);
+        let address = peers.address(peer);
+        match peers.errors(peer) {
+            None => format!("on host {host} ({address})"),
+            Some(errors) => format!("on host {host} ({address}; {errors})"),
+        }
+    }
+}
+
+impl Wait for Waiter {
+    fn wait(&self, limit: Duration, attendant: Option<&Attendant>) {
+        match attendant {
+            Some(attendant) => attendant.wait(self, Some(limit)),
+            None => self.wait(Some(limit)),
+        };
+    }
+}

@@ -1,0 +1,446 @@
+//! The portals: the Ni contract over a [`Transport`] that carries fragments.
+//!
+//! A put is one fragment, a get is one and its reply another; their headers (`wire`) carry what Portals' messages carry, with
+//! offsets and never an address. Messages are matched as they arrive, in order, against the index's match list
+//! ([`conduit_core::matching`]); bytes for a region are placed there as their segments come, bytes for a managed entry in a
+//! buffer until their event has been delivered. Nothing that arrives is refused for want of room: a window at each peer bounds
+//! what it may have here (`window`).
+//!
+//! Everything lies under one lock, in all threading modes: besides the program's threads one of the transport's own may come
+//! in, to acknowledge for a rank that computes. Events are delivered outside of it.
+
+mod buffers;
+mod config;
+pub mod fabric;
+mod link;
+mod network;
+mod operation;
+mod poll;
+mod queue;
+mod receive;
+mod regions;
+mod state;
+mod submit;
+mod target;
+#[cfg(test)]
+mod tests;
+mod transport;
+mod window;
+mod wire;
+
+pub use config::{MAX_MANAGED, PortalsConfig};
+pub use state::PortalsCounters;
+pub use transport::{Transport, Wait};
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::{Arc, OnceLock};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use conduit_core::matching::{DESCRIPTORS, PT_INDICES};
+use conduit_core::ni::{Capabilities, Limits, Rank, Reach};
+use conduit_core::threads::{Lock, Mode};
+use parking_lot::Mutex;
+
+use crate::socket::{Attendant, Attended};
+
+use crate::protocol::{Fragment, Payload, Refused};
+
+use link::Owed;
+use poll::Local;
+use queue::QUEUES;
+use receive::READING;
+use regions::REGIONS;
+use state::{ENTRIES, Flags, Portals, list};
+use wire::Header;
+
+/// What the lock guards.
+struct Inner<T> {
+    transport: T,
+    portals: Portals,
+    /// Something was submitted since the last progress.
+    submitted: bool,
+    /// Fragments handed to the transport since it has last transmitted.
+    gathered: u32,
+    /// Quick looks since the last progress.
+    looks: u32,
+}
+
+/// What is shared with the transport's own thread.
+struct Shared<T> {
+    inner: Mutex<Inner<T>>,
+    flags: Arc<Flags>,
+    /// Events have been delivered since the last quick look.
+    delivered: AtomicBool,
+    /// Wakes the rank where it sleeps for more than packets.
+    waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+/// One rank's end of the network over UDP.
+///
+/// `Send` in [`ParSync`](conduit_core::threads::ParSync) and [`Par`](conduit_core::threads::Par), `Sync` in the latter.
+pub struct Udp<M: Mode, T: Transport> {
+    rank: Rank,
+    size: u32,
+    limits: Limits,
+    reach: Reach,
+    unreachable: Reach,
+    /// Gone before what it attends to.
+    attendant: Option<Attendant>,
+    waiter: Arc<dyn Wait>,
+    shared: Arc<Shared<T>>,
+    /// By queue: events that are being delivered.
+    local: Box<[M::Lock<Local>]>,
+    mode: PhantomData<M>,
+}
+
+impl<T: Transport + 'static> Attended for Shared<T> {
+    fn attend(&self) -> Option<Option<Duration>> {
+        let mut inner = self.inner.try_lock()?;
+        inner.progress();
+        Some(inner.transport.timeout())
+    }
+    fn wake(&self) {
+        if let Some(wake) = self.waker.get() {
+            wake();
+        }
+    }
+}
+
+/// How long a rank that leaves waits at most until its peers have what it has sent.
+const LINGER: Duration = Duration::from_secs(2);
+/// How long it sleeps in between.
+const LINGER_PAUSE: Duration = Duration::from_millis(1);
+
+impl<M: Mode, T: Transport> Udp<M, T> {
+    /// The portals of `rank` in a job of `size` ranks, which all have the same `config`.
+    pub fn new(transport: T, rank: Rank, size: u32, config: &PortalsConfig) -> Self {
+        let flags = Arc::new(Flags::new());
+        let portals = Portals::new(rank, size, config, Arc::clone(&flags));
+        let config = &portals.config;
+        let limits = Limits {
+            pt_indices: PT_INDICES as u8,
+            event_queues: QUEUES as u8,
+            match_entries: ENTRIES,
+            memory_descriptors: DESCRIPTORS as u32,
+            regions: REGIONS as u32,
+            region_bytes: config.region_bytes,
+        };
+        let reach = Reach {
+            capabilities: Capabilities::REMOTE_COMPLETION,
+            inject_size: config.inject_size,
+            max_message: config.max_message,
+            max_managed: config.max_managed,
+        };
+        let unreachable = Reach {
+            capabilities: Capabilities::empty(),
+            inject_size: 0,
+            max_message: 0,
+            max_managed: 0,
+        };
+        let waiter = transport.waiter();
+        let inner = Inner {
+            transport,
+            portals,
+            submitted: false,
+            gathered: 0,
+            looks: 0,
+        };
+        Self {
+            rank,
+            size,
+            limits,
+            reach,
+            unreachable,
+            attendant: None,
+            waiter,
+            shared: Arc::new(Shared {
+                inner: Mutex::new(inner),
+                flags,
+                delivered: AtomicBool::new(false),
+                waker: OnceLock::new(),
+            }),
+            local: (0..QUEUES)
+                .map(|_| M::Lock::new(Local::default()))
+                .collect(),
+            mode: PhantomData,
+        }
+    }
+
+    /// What a thread attends to while this rank computes; see [`Udp::attended_by`].
+    pub fn attended(&self) -> Arc<dyn Attended>
+    where
+        T: 'static,
+    {
+        let shared: Arc<Shared<T>> = Arc::clone(&self.shared);
+        shared
+    }
+
+    /// Keeps the thread that attends, and tells it when the rank does so itself.
+    pub fn attended_by(&mut self, attendant: Attendant) {
+        self.attendant = Some(attendant);
+    }
+
+    /// That thread.
+    pub fn attendant(&self) -> Option<&Attendant> {
+        self.attendant.as_ref()
+    }
+
+    /// What wakes this rank where it sleeps for more than packets and has [armed](Attendant::arm) the attending thread; the
+    /// first one stays.
+    pub fn set_waker(&self, wake: impl Fn() + Send + Sync + 'static) {
+        let _ = self.shared.waker.set(Box::new(wake));
+    }
+
+    /// Makes progress; nobody needs to do it for the rank.
+    #[inline]
+    fn progress(&self, inner: &mut Inner<T>) -> bool {
+        if let Some(attendant) = &self.attendant {
+            attendant.present();
+        }
+        inner.progress()
+    }
+
+    /// What has happened so far, above the protocol.
+    pub fn portals_counters(&self) -> PortalsCounters {
+        self.shared.inner.lock().portals.counters
+    }
+
+    /// Looks at the transport.
+    pub fn with_transport<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+        look(&self.shared.inner.lock().transport)
+    }
+
+    /// Tells the peers that this rank ends as it should, so that its silence is no failure to them, and waits for a bounded time
+    /// until they have what it has sent. What they send from here on may never be looked at.
+    pub fn leave(&self) {
+        let end = Instant::now() + LINGER;
+        let mut inner = self.shared.inner.lock();
+        if std::mem::replace(&mut inner.portals.leaving, true) {
+            return;
+        }
+        inner.owe_leave();
+        loop {
+            self.progress(&mut inner);
+            let settled = inner.portals.outgoing.is_empty() && inner.transport.is_settled();
+            if settled || Instant::now() >= end {
+                return;
+            }
+            let pause = inner.transport.timeout().unwrap_or(LINGER_PAUSE);
+            parking_lot::MutexGuard::unlocked(&mut inner, || {
+                self.waiter.wait(pause.min(LINGER_PAUSE), None);
+            });
+        }
+    }
+}
+
+impl<T: Transport> Inner<T> {
+    /// Receives, answers, sends. Says whether something has arrived.
+    fn progress(&mut self) -> bool {
+        self.submitted = false;
+        self.looks = 0;
+        self.gathered = 0;
+        if self.portals.held > 0 {
+            self.portals.take_held();
+        }
+        let arrived = self.transport.receive(&mut self.portals);
+        if !self.portals.outgoing.is_empty() {
+            self.pay();
+        }
+        self.transport.transmit(&mut self.portals);
+        arrived
+    }
+
+    /// Whether a quick look should make progress: while one submission follows the other only now and then, so that what is
+    /// sent and acknowledged travels together.
+    #[inline]
+    fn is_due(&mut self) -> bool {
+        const LOOKS: u32 = 8;
+        self.looks += 1;
+        !self.submitted || self.looks >= LOOKS
+    }
+
+    fn owe_leave(&mut self) {
+        let Portals {
+            rank,
+            links,
+            outgoing,
+            ..
+        } = &mut self.portals;
+        for link in links.open_ones().filter(|link| link.peer != *rank) {
+            if link.failure.is_none() {
+                link.owed.push_back(Owed::Leave);
+                list(outgoing, link);
+            }
+        }
+    }
+
+    /// Sends what is owed to peers.
+    fn pay(&mut self) {
+        let mut unpaid = Vec::new();
+        for peer in std::mem::take(&mut self.portals.outgoing) {
+            if !self.pay_one(peer) {
+                unpaid.push(peer);
+            }
+        }
+        // In what comes from here on they may have been listed again.
+        for peer in unpaid {
+            if let Some(link) = self.portals.links.get(peer) {
+                list(&mut self.portals.outgoing, link);
+            }
+        }
+    }
+
+    /// Sends what is owed to one of them; false if something is left.
+    fn pay_one(&mut self, peer: Rank) -> bool {
+        let Self {
+            transport, portals, ..
+        } = self;
+        let window = portals.window;
+        loop {
+            let Some(link) = portals.links.get(peer) else {
+                return true;
+            };
+            link.listed = false;
+            if link.failure.is_some() {
+                for owed in std::mem::take(&mut link.owed) {
+                    if let Owed::LongReply(reading) = owed {
+                        portals.end_reading(reading, false);
+                    }
+                }
+                return true;
+            }
+            let Some(owed) = link.owed.pop_front() else {
+                break;
+            };
+            let taken = Some(link.tell(window));
+            let refused = match owed {
+                Owed::Response {
+                    operation,
+                    outcome,
+                    length,
+                    value,
+                } => {
+                    let header = Header::Response {
+                        operation,
+                        outcome,
+                        length,
+                        value,
+                    };
+                    let sent = send_copied(transport, peer, &header, taken, &[]);
+                    sent.err().map(|refused| (refused, owed))
+                }
+                Owed::Leave => {
+                    let sent = send_copied(transport, peer, &Header::Leave, taken, &[]);
+                    sent.err().map(|refused| (refused, owed))
+                }
+                Owed::Reply {
+                    operation,
+                    outcome,
+                    data,
+                } => {
+                    let header = Header::Reply { operation, outcome };
+                    match send_copied(transport, peer, &header, taken, data.bytes()) {
+                        Ok(()) => {
+                            portals.pool.give(data);
+                            None
+                        }
+                        Err(refused) => {
+                            let owed = Owed::Reply {
+                                operation,
+                                outcome,
+                                data,
+                            };
+                            Some((refused, owed))
+                        }
+                    }
+                }
+                Owed::LongReply(reading) => {
+                    let header = Header::Reply {
+                        operation: reading.operation,
+                        outcome: conduit_core::ni::Outcome::Done,
+                    };
+                    // Fits: a message's bytes.
+                    let length = reading.length as u32;
+                    let at = portals.readings.insert(reading);
+                    let header = header.encode(None);
+                    let fragment = Fragment {
+                        header: header.as_slice(),
+                        payload: Payload::Read {
+                            token: READING | at as u64,
+                            length,
+                        },
+                    };
+                    let sent = transport.send(peer, &fragment);
+                    sent.err()
+                        .map(|refused| (refused, Owed::LongReply(portals.readings.remove(at))))
+                }
+            };
+            match refused {
+                None => {}
+                Some((Refused::Full, owed)) => {
+                    if let Some(link) = portals.links.get(peer) {
+                        link.owed.push_front(owed);
+                    }
+                    return false;
+                }
+                // The protocol tells of the failure.
+                Some((Refused::Dead | Refused::TooLong | Refused::NoSuchRank, owed)) => {
+                    if let Owed::LongReply(reading) = owed {
+                        portals.end_reading(reading, false);
+                    }
+                    return true;
+                }
+            }
+        }
+        let Some(link) = portals.links.get(peer) else {
+            return true;
+        };
+        if !link.is_due(window) {
+            return true;
+        }
+        portals.counters.tellings += 1;
+        let told = link.arrived;
+        let taken = Some(link.tell(window));
+        let sent = send_copied(transport, peer, &Header::Taken, taken, &[]);
+        if sent.is_err() {
+            link.arrived = told;
+        }
+        sent != Err(Refused::Full)
+    }
+}
+
+fn send_copied<T: Transport>(
+    transport: &mut T,
+    peer: Rank,
+    header: &Header,
+    taken: Option<wire::Taken>,
+    bytes: &[u8],
+) -> Result<(), Refused> {
+    let header = header.encode(taken);
+    let fragment = Fragment {
+        header: header.as_slice(),
+        payload: Payload::Copied(&[bytes]),
+    };
+    transport.send(peer, &fragment)
+}
+
+impl<M: Mode, T: Transport> Drop for Udp<M, T> {
+    fn drop(&mut self) {
+        // A process that ends after this has not failed; one that is panicking has.
+        if !std::thread::panicking() {
+            self.leave();
+        }
+    }
+}
+
+impl<M: Mode, T: Transport> fmt::Debug for Udp<M, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Udp")
+            .field("rank", &self.rank)
+            .field("size", &self.size)
+            .field("mode", &M::NAME)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,140 @@
+//! The Ni contract, each call handed to the file that keeps it.
+
+use std::time::Duration;
+
+use conduit_core::ni::{
+    Atomic, Closure, EqId, Event, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni, NiError,
+    PtIndex, Put, Rank, Reach, Ready, Region, RegionId, Sink, Submit, Unlink, Window,
+};
+use conduit_core::threads::Mode;
+
+use super::transport::Transport;
+use super::{Udp, state};
+
+impl<M: Mode, T: Transport> Ni for Udp<M, T> {
+    #[inline]
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+    #[inline]
+    fn size(&self) -> u32 {
+        self.size
+    }
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+    #[inline]
+    fn reach(&self, peer: Rank) -> &Reach {
+        match peer < self.size {
+            true => &self.reach,
+            false => &self.unreachable,
+        }
+    }
+
+    fn region_create(&self, len: usize) -> Result<Region, NiError> {
+        self.shared.inner.lock().portals.regions.create(len)
+    }
+    unsafe fn region_adopt(&self, base: *mut u8, len: usize) -> Result<Region, NiError> {
+        self.shared.inner.lock().portals.regions.adopt(base, len)
+    }
+    /// A rank's own regions only.
+    #[inline]
+    fn window(&self, peer: Rank, region: RegionId) -> Option<Window> {
+        if peer != self.rank {
+            return None;
+        }
+        let region = self.shared.inner.lock().portals.regions.find(region)?;
+        Some(Window {
+            base: region.base,
+            len: region.len,
+        })
+    }
+    fn eq_create(&self, _slots: usize) -> Result<EqId, NiError> {
+        // A queue grows with its events: those of peers are bounded by their windows, this rank's own by its operations.
+        self.shared.inner.lock().portals.create_queue()
+    }
+    fn pt_open(&self, index: PtIndex, eq: Option<EqId>) -> Result<(), NiError> {
+        self.shared.inner.lock().portals.open_index(index, eq)
+    }
+    fn me_append(&self, index: PtIndex, entry: MatchEntry) -> Result<MeId, NiError> {
+        self.shared.inner.lock().portals.append_entry(index, &entry)
+    }
+    fn me_unlink(&self, me: MeId) -> Result<Unlink, NiError> {
+        self.shared.inner.lock().portals.unlink_entry(me)
+    }
+    unsafe fn md_bind(&self, base: *mut u8, len: usize, eq: EqId) -> Result<MdId, NiError> {
+        let inner = self.shared.inner.lock();
+        inner.portals.check_queue("md_bind", eq)?;
+        inner.portals.descriptors.bind(base, len, eq)
+    }
+    fn md_release(&self, md: MdId) -> Result<Unlink, NiError> {
+        self.shared.inner.lock().portals.descriptors.release(md)
+    }
+
+    #[inline]
+    unsafe fn put(&self, put: &Put) -> Result<Submit, NiError> {
+        // SAFETY: the caller keeps the contract of `Ni::put`.
+        unsafe { self.shared.inner.lock().put(put) }
+    }
+    #[inline]
+    fn inject(&self, inject: &Inject<'_>) -> Result<Submit, NiError> {
+        self.shared.inner.lock().inject(inject)
+    }
+    #[inline]
+    unsafe fn get(&self, get: &Get) -> Result<Submit, NiError> {
+        // SAFETY: the caller keeps the contract of `Ni::get`.
+        unsafe { self.shared.inner.lock().get(get) }
+    }
+    fn atomic(&self, atomic: &Atomic) -> Result<Submit, NiError> {
+        self.shared.inner.lock().atomic(atomic)
+    }
+
+    #[inline]
+    fn ready(&self) -> Ready {
+        self.look()
+    }
+    #[inline]
+    fn poll<S: FnMut(Event<'_>)>(&self, eq: EqId, limit: u32, sink: S) -> u32 {
+        self.poll_into(eq, limit, &mut Closure(sink))
+    }
+    #[inline]
+    fn poll_into<S: Sink>(&self, eq: EqId, limit: u32, sink: &mut S) -> u32 {
+        self.poll_queue(usize::from(eq.0), limit, sink)
+    }
+    fn progress(&self) {
+        // Whoever holds the lock makes progress, or is about to.
+        if let Some(mut inner) = self.shared.inner.try_lock() {
+            self.progress(&mut inner);
+        }
+    }
+    fn wait(&self, limit: Duration) {
+        let shared = &*self.shared;
+        let timeout = {
+            let mut inner = shared.inner.lock();
+            if !shared.flags.ready().is_empty() || self.progress(&mut inner) {
+                return;
+            }
+            inner.transport.timeout()
+        };
+        if shared.flags.ready().is_empty() && self.failed_peer().is_none() {
+            let limit = timeout.map_or(limit, |timeout| timeout.min(limit));
+            self.waiter.wait(limit, self.attendant.as_ref());
+        }
+    }
+    /// No window of a peer's is mapped here, so nobody waits for stores into it.
+    fn notify(&self, _peer: Rank) {}
+    fn failed_peer(&self) -> Option<Rank> {
+        state::first(&self.shared.flags.failed)
+    }
+    fn failure(&self, peer: Rank) -> String {
+        let mut inner = self.shared.inner.lock();
+        let place = inner.transport.describe(peer);
+        match inner.portals.links.get(peer).and_then(|link| link.failure) {
+            Some(failure) => format!("{place} {failure}"),
+            None => format!("{place} has died"),
+        }
+    }
+    fn bad_peer(&self) -> Option<Rank> {
+        state::first(&self.shared.flags.bad)
+    }
+}

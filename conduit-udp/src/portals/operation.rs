@@ -1,0 +1,178 @@
+//! This rank's own operations that are under way.
+
+use conduit_core::ni::{EqId, MdId, Rank};
+
+use super::buffers::Buffer;
+
+/// What an operation is, and what its end says.
+#[derive(Debug)]
+pub(super) enum Kind {
+    /// A put whose source may be reused once it was sent.
+    Put,
+    /// A put that is answered.
+    AckedPut,
+    /// A get of at most so many bytes.
+    Get(u32),
+    /// An atomic; whether it fetches.
+    Atomic(bool),
+    /// An inject, whose bytes are a copy. Nobody hears of its end.
+    Inject(Buffer),
+}
+
+/// An operation under way.
+#[derive(Debug)]
+pub(super) struct Operation {
+    pub(super) kind: Kind,
+    pub(super) token: u64,
+    pub(super) target: Rank,
+    /// Whose memory it reads or writes; counted as under way there.
+    pub(super) md: Option<MdId>,
+    pub(super) eq: EqId,
+    /// Its piece of the descriptor.
+    pub(super) memory: *mut u8,
+    /// Bytes at `memory`.
+    pub(super) length: usize,
+    /// Its bytes may still be read for the wire.
+    pub(super) unsent: bool,
+    /// Where it is answered and was: how it ended.
+    pub(super) answer: Option<Answer>,
+}
+
+// SAFETY: the pointer is used under the network's lock only, for memory that is valid in the whole process as long as the
+// operation is under way (contract of `Ni::md_bind`).
+unsafe impl Send for Operation {}
+
+/// How an operation ended at its target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) outcome: conduit_core::ni::Outcome,
+    pub(super) length: u32,
+    pub(super) value: u64,
+}
+
+/// Bits of a name that say which place it is.
+const PLACE_BITS: u32 = super::config::MAX_OPERATIONS.trailing_zeros();
+
+#[derive(Debug)]
+struct Place {
+    generation: u32,
+    operation: Option<Operation>,
+}
+
+/// All of them, by names of 32 bits: a place, and which of the operations at this place it is.
+#[derive(Debug)]
+pub(super) struct Operations {
+    places: Vec<Place>,
+    free: Vec<u32>,
+    most: u32,
+}
+
+impl Operations {
+    pub(super) fn new(most: u32) -> Self {
+        Self {
+            places: Vec::new(),
+            free: Vec::new(),
+            most,
+        }
+    }
+
+    /// Gives an operation a name; `None`: all are in use.
+    #[inline]
+    pub(super) fn add(&mut self, operation: Operation) -> Option<u32> {
+        let at = match self.free.pop() {
+            Some(at) => at,
+            None if (self.places.len() as u32) < self.most => {
+                self.places.push(Place {
+                    generation: 0,
+                    operation: None,
+                });
+                self.places.len() as u32 - 1
+            }
+            None => return None,
+        };
+        let place = self.places.get_mut(at as usize)?;
+        place.operation = Some(operation);
+        Some(place.generation << PLACE_BITS | at)
+    }
+
+    #[inline]
+    fn place(&mut self, name: u32) -> Option<&mut Place> {
+        let place = self
+            .places
+            .get_mut((name & ((1 << PLACE_BITS) - 1)) as usize)?;
+        let same = place.generation << PLACE_BITS == name & !((1 << PLACE_BITS) - 1);
+        same.then_some(place)
+    }
+
+    #[inline]
+    pub(super) fn get(&mut self, name: u32) -> Option<&mut Operation> {
+        self.place(name)?.operation.as_mut()
+    }
+
+    /// Ends an operation: its name is no longer one.
+    #[inline]
+    pub(super) fn remove(&mut self, name: u32) -> Option<Operation> {
+        let place = self.place(name)?;
+        let operation = place.operation.take()?;
+        place.generation = place.generation.wrapping_add(1);
+        self.free.push(name & ((1 << PLACE_BITS) - 1));
+        Some(operation)
+    }
+
+    /// Takes out all operations on a target.
+    pub(super) fn remove_all_to(&mut self, target: Rank) -> Vec<Operation> {
+        let mut removed = Vec::new();
+        for (at, place) in (0..).zip(&mut self.places) {
+            if let Some(operation) = place.operation.take_if(|o| o.target == target) {
+                place.generation = place.generation.wrapping_add(1);
+                self.free.push(at);
+                removed.push(operation);
+            }
+        }
+        removed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn operation(token: u64, target: Rank) -> Operation {
+        Operation {
+            kind: Kind::Put,
+            token,
+            target,
+            md: None,
+            eq: EqId(0),
+            memory: std::ptr::null_mut(),
+            length: 0,
+            unsent: false,
+            answer: None,
+        }
+    }
+
+    #[test]
+    fn names_are_not_used_twice() {
+        let mut operations = Operations::new(2);
+        let a = operations.add(operation(1, 5)).unwrap();
+        let b = operations.add(operation(2, 6)).unwrap();
+        assert!(operations.add(operation(3, 5)).is_none());
+        assert_eq!(operations.get(a).unwrap().token, 1);
+        assert_eq!(operations.remove(a).unwrap().token, 1);
+        assert!(operations.remove(a).is_none());
+        let c = operations.add(operation(4, 5)).unwrap();
+        assert_ne!(a, c);
+        assert!(operations.get(a).is_none());
+        let gone = operations.remove_all_to(5);
+        assert_eq!(gone.iter().map(|o| o.token).collect::<Vec<_>>(), [4]);
+        assert!(operations.get(c).is_none());
+        assert_eq!(operations.get(b).unwrap().token, 2);
+        assert!(operations.get(u32::MAX).is_none());
+        let mut seen = std::collections::HashSet::new();
+        for _ in 0..10_000 {
+            let name = operations.add(operation(0, 0)).unwrap();
+            assert!(seen.insert(name));
+            operations.remove(name);
+        }
+    }
+}

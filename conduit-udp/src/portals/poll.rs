@@ -1,0 +1,246 @@
+//! Delivery: events leave their queue under the lock, all at once, and go to the sink outside of it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+use conduit_core::ni::{Common, PtIndex, PutEvent, Puts, Rank, Ready, Sink};
+use conduit_core::threads::{Lock, Mode};
+
+use super::buffers::Buffer;
+use super::queue::{Queued, QueuedPut};
+use super::transport::Transport;
+use super::window::Cost;
+use super::{Inner, Udp};
+
+/// What is being delivered of a queue, by one thread at a time.
+#[derive(Debug, Default)]
+pub(super) struct Local {
+    events: VecDeque<Queued>,
+    done: Done,
+}
+
+/// What has been delivered and is to be accounted for.
+#[derive(Debug, Default)]
+struct Done {
+    taken: Vec<(Rank, Cost)>,
+    buffers: Vec<Buffer>,
+}
+
+impl Done {
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.taken.is_empty() && self.buffers.is_empty()
+    }
+
+    #[inline]
+    fn add(&mut self, source: Rank, cost: Cost) {
+        match self.taken.last_mut() {
+            // The sums are within the source's window.
+            Some((last, sum)) if *last == source => {
+                sum.operations = sum.operations.wrapping_add(cost.operations);
+                sum.units = sum.units.wrapping_add(cost.units);
+            }
+            _ => self.taken.push((source, cost)),
+        }
+    }
+
+    #[inline]
+    fn add_put(&mut self, put: QueuedPut) {
+        self.add(put.source, put.cost);
+        if let Some(data) = put.data {
+            self.buffers.push(data);
+        }
+    }
+
+    fn add_event(&mut self, event: Queued) {
+        match event {
+            Queued::Put(put) => self.add_put(put),
+            event => {
+                if let Some((source, cost)) = event.taken() {
+                    self.add(source, cost);
+                }
+            }
+        }
+    }
+}
+
+/// Puts at the head of a queue that are alike.
+struct Alike<'a> {
+    local: &'a mut Local,
+    common: Common,
+    /// The last one, until the next is asked for.
+    current: Option<QueuedPut>,
+    left: u32,
+}
+
+impl Puts for Alike<'_> {
+    #[inline]
+    fn common(&self) -> Common {
+        self.common
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<PutEvent<'_>> {
+        if let Some(put) = self.current.take() {
+            self.local.done.add_put(put);
+        }
+        if self.left == 0 {
+            return None;
+        }
+        let is_like = |put: &QueuedPut| {
+            put.tag == self.common.tag
+                && put.source == self.common.source
+                && put.match_bits == self.common.match_bits
+                && put.length == self.common.length
+                && put.requested == self.common.length
+                && put.index == self.common.index.0
+        };
+        match self.local.events.front() {
+            Some(Queued::Put(put)) if is_like(put) => {}
+            _ => return None,
+        }
+        let Some(Queued::Put(put)) = self.local.events.pop_front() else {
+            return None;
+        };
+        self.left -= 1;
+        Some(self.current.insert(put).event())
+    }
+}
+
+impl Drop for Alike<'_> {
+    fn drop(&mut self) {
+        if let Some(put) = self.current.take() {
+            self.local.done.add_put(put);
+        }
+    }
+}
+
+impl<M: Mode, T: Transport> Udp<M, T> {
+    /// See [`conduit_core::ni::Ni::ready`].
+    #[inline]
+    pub(super) fn look(&self) -> Ready {
+        let shared = &*self.shared;
+        let ready = shared.flags.ready();
+        // Where events lie that nobody takes, what is awaited may be elsewhere.
+        if !ready.is_empty() && shared.delivered.swap(false, Ordering::Relaxed) {
+            return ready;
+        }
+        if let Some(mut inner) = shared.inner.try_lock()
+            && inner.is_due()
+        {
+            self.progress(&mut inner);
+        }
+        shared.flags.ready()
+    }
+
+    /// See [`conduit_core::ni::Ni::poll`].
+    pub(super) fn poll_queue<S: Sink>(&self, number: usize, limit: u32, sink: &mut S) -> u32 {
+        let Some(local) = self.local.get(number) else {
+            return 0;
+        };
+        let Some(mut local) = local.try_lock() else {
+            return 0;
+        };
+        let local = &mut *local;
+        let mut count = 0;
+        let mut looked = false;
+        while count < limit && sink.is_ready() {
+            if local.events.is_empty() {
+                if !self.refill(number, local, &mut looked) {
+                    break;
+                }
+                continue;
+            }
+            let delivered = deliver(local, limit - count, sink);
+            if delivered == 0 {
+                break;
+            }
+            count += delivered;
+            // It had something, so nothing is gained by a look before the next poll.
+            looked = true;
+        }
+        if count > 0 {
+            self.shared.delivered.store(true, Ordering::Relaxed);
+        }
+        if !local.done.is_empty() {
+            self.settle(number, local);
+        }
+        count
+    }
+
+    /// Takes a queue's events; makes progress once if there are none. False if there are none then.
+    fn refill(&self, number: usize, local: &mut Local, looked: &mut bool) -> bool {
+        let mut inner = self.shared.inner.lock();
+        inner.account(&mut local.done);
+        if inner
+            .portals
+            .queues
+            .get(number)
+            .is_none_or(VecDeque::is_empty)
+            && !std::mem::replace(looked, true)
+        {
+            self.progress(&mut inner);
+        }
+        match inner.portals.queues.get_mut(number) {
+            Some(queue) if !queue.is_empty() => {
+                std::mem::swap(queue, &mut local.events);
+                true
+            }
+            _ => {
+                self.shared.flags.clear(number);
+                false
+            }
+        }
+    }
+
+    /// Accounts for what was delivered.
+    fn settle(&self, number: usize, local: &mut Local) {
+        let mut inner = self.shared.inner.lock();
+        inner.account(&mut local.done);
+        let queue = inner.portals.queues.get(number);
+        if local.events.is_empty() && queue.is_none_or(VecDeque::is_empty) {
+            self.shared.flags.clear(number);
+        }
+    }
+}
+
+/// Delivers events from the head of a queue that has some, `most` of them or one kind.
+#[inline]
+fn deliver<S: Sink>(local: &mut Local, most: u32, sink: &mut S) -> u32 {
+    if let Some(Queued::Put(put)) = local.events.front()
+        && put.length == put.requested
+    {
+        let common = Common {
+            index: PtIndex(put.index),
+            tag: put.tag,
+            source: put.source,
+            match_bits: put.match_bits,
+            length: put.length,
+        };
+        let mut alike = Alike {
+            local,
+            common,
+            current: None,
+            left: most,
+        };
+        sink.puts(&mut alike);
+        return most - alike.left;
+    }
+    let Some(event) = local.events.pop_front() else {
+        return 0;
+    };
+    sink.event(event.event());
+    local.done.add_event(event);
+    1
+}
+
+impl<T: Transport> Inner<T> {
+    fn account(&mut self, done: &mut Done) {
+        for (source, cost) in done.taken.drain(..) {
+            self.portals.taken(source, cost);
+        }
+        for buffer in done.buffers.drain(..) {
+            self.portals.pool.give(buffer);
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! What the protocol hands over.
+
+use std::ptr;
+
+use conduit_core::ni::{Outcome, Rank};
+
+use crate::protocol::{Failure, Upper};
+
+use super::operation::{Answer, Kind, Operation};
+use super::queue::Queued;
+use super::regions;
+use super::state::Portals;
+use super::target::{Arrival, Nonsense};
+use super::window::Cost;
+use super::wire::Header;
+
+/// Of the names that the protocol has for what it reads: a reply, not an operation of this rank's own.
+pub(super) const READING: u64 = 1 << 32;
+/// Bytes of arriving fragments for which there is room at any time: what a peer may send is bounded by its window.
+const ROOM: usize = 1 << 30;
+
+impl Portals {
+    /// Reads a fragment's header, and hears what the peer has taken.
+    #[inline]
+    fn header(&mut self, peer: Rank, header: &[u8]) -> Result<Header, Nonsense> {
+        let (header, taken) = Header::decode(header).ok_or(Nonsense)?;
+        if let Some(taken) = taken {
+            let link = self.links.get(peer).ok_or(Nonsense)?;
+            if !link.sent.hear(taken) {
+                return Err(Nonsense);
+            }
+        }
+        Ok(header)
+    }
+
+    /// Counts an operation of a peer against its window.
+    #[inline]
+    fn arrives(&mut self, peer: Rank, cost: Cost) -> Result<(), Nonsense> {
+        let window = self.window;
+        let link = self.links.get(peer).ok_or(Nonsense)?;
+        match link.arrived.arrive(cost, window) {
+            true => Ok(()),
+            false => Err(Nonsense),
+        }
+    }
+
+    fn take(&mut self, peer: Rank, header: &[u8], payload: &[u8]) -> Result<(), Nonsense> {
+        let header = self.header(peer, header)?;
+        let has_payload = matches!(header, Header::Put(_) | Header::Reply { .. });
+        if !has_payload && !payload.is_empty() {
+            return Err(Nonsense);
+        }
+        match header {
+            Header::Put(put) => {
+                if payload.len() > self.config.max_message {
+                    return Err(Nonsense);
+                }
+                let cost = Cost::of_put(payload.len(), self.config.max_managed);
+                self.arrives(peer, cost)?;
+                // SAFETY: the bytes of a slice.
+                unsafe { self.put_arrives(peer, &put, payload.as_ptr(), payload.len(), cost) }
+            }
+            Header::Get(get) => {
+                self.arrives(peer, Cost::HEADER)?;
+                self.get_arrives(peer, &get)
+            }
+            Header::Atomic(atomic) => {
+                self.arrives(peer, Cost::HEADER)?;
+                self.atomic_arrives(peer, &atomic)
+            }
+            Header::Response {
+                operation,
+                outcome,
+                length,
+                value,
+            } => self.responded(peer, operation, outcome, length, value),
+            // SAFETY: the bytes of a slice.
+            Header::Reply { operation, outcome } => unsafe {
+                self.reply_arrives(peer, operation, outcome, payload.as_ptr(), payload.len())
+            },
+            Header::Taken => Ok(()),
+            Header::Leave => {
+                self.links.get(peer).ok_or(Nonsense)?.left = true;
+                Ok(())
+            }
+        }
+    }
+
+    fn take_begin(
+        &mut self,
+        peer: Rank,
+        header: &[u8],
+        length: usize,
+    ) -> Result<Option<Arrival>, Nonsense> {
+        if length > self.config.max_message {
+            return Err(Nonsense);
+        }
+        match self.header(peer, header)? {
+            Header::Put(put) => {
+                if !self.can_begin(&put, length) {
+                    return Ok(None);
+                }
+                let cost = Cost::of_put(length, self.config.max_managed);
+                self.arrives(peer, cost)?;
+                self.put_begins(peer, &put, length, cost).map(Some)
+            }
+            Header::Reply { operation, outcome } => {
+                self.own_get(peer, operation, length)?;
+                Ok(Some(Arrival::Reply {
+                    source: peer,
+                    operation,
+                    outcome,
+                    length,
+                }))
+            }
+            _ => Err(Nonsense),
+        }
+    }
+
+    // ---- the ends of this rank's own operations --------------------------------------------------------------------
+
+    /// A get under way to `peer`, which a reply of `length` bytes is for.
+    fn own_get(
+        &mut self,
+        peer: Rank,
+        operation: u32,
+        length: usize,
+    ) -> Result<&mut Operation, Nonsense> {
+        let operation = self.operations.get(operation).ok_or(Nonsense)?;
+        match operation.kind {
+            Kind::Get(asked) if operation.target == peer && length <= asked as usize => {
+                Ok(operation)
+            }
+            _ => Err(Nonsense),
+        }
+    }
+
+    /// A get's data, all there.
+    ///
+    /// # Safety
+    /// `[bytes, bytes + length)` is valid for reads.
+    pub(super) unsafe fn reply_arrives(
+        &mut self,
+        from: Rank,
+        operation: u32,
+        outcome: Outcome,
+        bytes: *const u8,
+        length: usize,
+    ) -> Result<(), Nonsense> {
+        let found = self.own_get(from, operation, length)?;
+        // SAFETY: the caller's promise; within the operation's piece of its descriptor (just checked), which is valid as long as
+        // it is under way. A get from oneself may overlap.
+        unsafe { ptr::copy(bytes, found.memory, length) };
+        self.replied(from, operation, outcome, length)
+    }
+
+    /// A get's data are where they belong.
+    pub(super) fn replied(
+        &mut self,
+        from: Rank,
+        operation: u32,
+        outcome: Outcome,
+        length: usize,
+    ) -> Result<(), Nonsense> {
+        self.own_get(from, operation, length)?.answer = Some(Answer {
+            outcome,
+            // Fits: a message's bytes.
+            length: length as u32,
+            value: 0,
+        });
+        self.ended(operation);
+        Ok(())
+    }
+
+    /// A put or an atomic has ended at its target.
+    pub(super) fn responded(
+        &mut self,
+        from: Rank,
+        name: u32,
+        outcome: Outcome,
+        length: u32,
+        value: u64,
+    ) -> Result<(), Nonsense> {
+        let operation = self.operations.get(name).ok_or(Nonsense)?;
+        let answered = matches!(operation.kind, Kind::AckedPut | Kind::Atomic(_));
+        if operation.target != from || !answered || operation.answer.is_some() {
+            return Err(Nonsense);
+        }
+        operation.answer = Some(Answer {
+            outcome,
+            length,
+            value,
+        });
+        // An answer may overtake the news that the bytes are not read any more.
+        if !operation.unsent {
+            self.ended(name);
+        }
+        Ok(())
+    }
+
+    /// Tells of an operation's end.
+    pub(super) fn ended(&mut self, name: u32) {
+        let Some(operation) = self.operations.remove(name) else {
+            return;
+        };
+        let answer = operation.answer.unwrap_or(Answer {
+            outcome: Outcome::Done,
+            length: 0,
+            value: 0,
+        });
+        let (token, eq) = (operation.token, operation.eq);
+        let length = answer.length as usize;
+        let ack = Queued::Ack {
+            token,
+            outcome: answer.outcome,
+            length,
+        };
+        let reply = Queued::Reply {
+            token,
+            outcome: answer.outcome,
+            length,
+            value: answer.value,
+        };
+        let event = match operation.kind {
+            Kind::Put => Some(Queued::Send { token }),
+            Kind::AckedPut | Kind::Atomic(false) => Some(ack),
+            Kind::Get(_) | Kind::Atomic(true) => Some(reply),
+            Kind::Inject(_) => None,
+        };
+        self.operation_dropped(operation);
+        if let Some(event) = event {
+            self.tell(eq, event);
+        }
+    }
+
+    /// Gives back what an operation has held.
+    pub(super) fn operation_dropped(&mut self, operation: Operation) {
+        if let Some(md) = operation.md {
+            let finished = self.descriptors.finish(md.0);
+            debug_assert!(finished.is_some(), "counted when it was submitted");
+        }
+        if let Kind::Inject(buffer) = operation.kind {
+            self.inject_room += buffer.bytes().len();
+            self.pool.give(buffer);
+        }
+    }
+}
+
+impl Upper for Portals {
+    #[inline]
+    fn read(&mut self, _: Rank, token: u64, offset: usize, into: &mut [u8]) {
+        let (from, length): (*const u8, usize) = if token & READING != 0 {
+            match self.readings.get(token as u32 as usize) {
+                Some(reading) => (regions::place(reading.address), reading.length),
+                None => return,
+            }
+        } else {
+            match self.operations.get(token as u32) {
+                Some(operation) => match &operation.kind {
+                    Kind::Inject(buffer) => (buffer.bytes().as_ptr(), buffer.bytes().len()),
+                    _ => (operation.memory.cast_const(), operation.length),
+                },
+                None => return,
+            }
+        };
+        if offset
+            .checked_add(into.len())
+            .is_none_or(|end| end > length)
+        {
+            debug_assert!(false, "the protocol reads what it was given");
+            return;
+        }
+        // SAFETY: within a region, a buffer, or an operation's piece of its descriptor, which are valid and not written (contract
+        // of `Ni::put`; regions: by atomics or at the program's own risk) until the protocol says that it is done with them.
+        unsafe { ptr::copy_nonoverlapping(from.add(offset), into.as_mut_ptr(), into.len()) };
+    }
+
+    fn sent(&mut self, _: Rank, token: u64) {
+        if token & READING != 0 {
+            if let Some(reading) = self.readings.try_remove(token as u32 as usize) {
+                self.end_reading(reading, true);
+            }
+            return;
+        }
+        let name = token as u32;
+        let Some(operation) = self.operations.get(name) else {
+            return;
+        };
+        operation.unsent = false;
+        let ended = match operation.kind {
+            Kind::Put | Kind::Inject(_) => true,
+            _ => operation.answer.is_some(),
+        };
+        if ended {
+            self.ended(name);
+        }
+    }
+
+    #[inline]
+    fn fragment(&mut self, peer: Rank, header: &[u8], payload: &[u8]) -> bool {
+        if self.take(peer, header, payload).is_err() {
+            self.bad(peer);
+        }
+        true
+    }
+
+    fn begin(&mut self, peer: Rank, header: &[u8], length: usize) -> Option<u64> {
+        let arrival = match self.take_begin(peer, header, length) {
+            Ok(arrival) => arrival?,
+            Err(Nonsense) => {
+                self.bad(peer);
+                Arrival::Nonsense { source: peer }
+            }
+        };
+        Some(self.arrivals.insert(arrival) as u64)
+    }
+
+    #[inline]
+    fn place(&mut self, place: u64, offset: usize, bytes: &[u8]) {
+        self.piece_arrives(place as usize, offset, bytes);
+    }
+
+    fn end(&mut self, place: u64) {
+        self.arrival_ends(place as usize);
+    }
+
+    fn failed(&mut self, peer: Rank, failure: Failure) {
+        self.peer_failed(peer, failure);
+    }
+
+    fn room(&self) -> usize {
+        ROOM
+    }
+}

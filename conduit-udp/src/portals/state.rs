@@ -1,0 +1,353 @@
+//! All of a rank's portals but the transport: what is changed under the network's lock.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use conduit_core::matching::{
+    Descriptors, Entry, EntryId, MatchList, PT_INDICES, entry_start, no_such_index,
+};
+use conduit_core::ni::{EqId, MatchEntry, MeId, NiError, PtIndex, Rank, Ready, Unlink};
+use conduit_core::threads::ParSync;
+use slab::Slab;
+
+use crate::protocol::Failure;
+
+use super::buffers::Pool;
+use super::config::PortalsConfig;
+use super::link::{Link, Links};
+use super::operation::Operations;
+use super::queue::{QUEUES, Queued};
+use super::regions::Regions;
+use super::target::{Arrival, Held, InUse, Reading};
+use super::window::{Cost, Size};
+
+/// Match entries that can be linked at once.
+pub(super) const ENTRIES: u32 = 4096;
+/// No rank.
+pub(super) const NOBODY: u32 = u32::MAX;
+
+/// What anybody may look at without the lock.
+#[derive(Debug)]
+pub(super) struct Flags {
+    /// Queues with undelivered events, as [`Ready`].
+    ready: AtomicU32,
+    /// The first peer that has failed.
+    pub(super) failed: AtomicU32,
+    /// The first peer that has sent what makes no sense.
+    pub(super) bad: AtomicU32,
+}
+
+impl Flags {
+    pub(super) fn new() -> Self {
+        Self {
+            ready: AtomicU32::new(0),
+            failed: AtomicU32::new(NOBODY),
+            bad: AtomicU32::new(NOBODY),
+        }
+    }
+
+    #[inline]
+    pub(super) fn ready(&self) -> Ready {
+        Ready::from_bits(self.ready.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn clear(&self, queue: usize) {
+        // Fits: there are few.
+        let bits = Ready::queue(EqId(queue as u8)).bits();
+        self.ready.fetch_and(!bits, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn set(&self, eq: EqId) {
+        let bits = Ready::queue(eq).bits();
+        if self.ready.load(Ordering::Relaxed) & bits != bits {
+            self.ready.fetch_or(bits, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The first of them, if there is one.
+pub(super) fn first(rank: &AtomicU32) -> Option<Rank> {
+    let rank = rank.load(Ordering::Acquire);
+    (rank != NOBODY).then_some(rank)
+}
+
+/// A portal table index.
+#[derive(Debug)]
+pub(super) struct Index {
+    pub(super) list: MatchList,
+    /// Whether it is open, and its queue.
+    pub(super) open: Option<Option<EqId>>,
+    /// Entries with bytes that are still to be placed or read.
+    pub(super) in_use: Vec<InUse>,
+    /// What came before the index was opened.
+    pub(super) held: VecDeque<Held>,
+}
+
+/// Counts since start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PortalsCounters {
+    /// Messages that no entry took.
+    pub unmatched: u64,
+    /// Fragments that made no sense.
+    pub bad_fragments: u64,
+    /// Fragments that only told a peer how much of what it has sent was taken.
+    pub tellings: u64,
+    /// Submissions that were answered with [`Submit::Again`](conduit_core::ni::Submit::Again): because of the peer's window, and
+    /// because of the own link, tables and pools.
+    pub waited_for_peer: u64,
+    /// The second.
+    pub waited_for_room: u64,
+}
+
+/// See the module.
+pub(super) struct Portals {
+    pub(super) rank: Rank,
+    pub(super) size: u32,
+    pub(super) config: PortalsConfig,
+    pub(super) window: Size,
+    pub(super) flags: Arc<Flags>,
+    pub(super) regions: Regions,
+    /// Under the lock, so the cheaper mode does.
+    pub(super) descriptors: Descriptors<ParSync>,
+    pub(super) indices: Box<[Index]>,
+    /// Match entries linked, over all indices.
+    entries: u32,
+    pub(super) queues: Vec<VecDeque<Queued>>,
+    pub(super) pool: Pool,
+    /// Bytes of injects that may still get under way.
+    pub(super) inject_room: usize,
+    pub(super) operations: Operations,
+    pub(super) links: Links,
+    /// Fragments that have begun to arrive.
+    pub(super) arrivals: Slab<Arrival>,
+    /// Replies whose bytes may still be read for the wire.
+    pub(super) readings: Slab<Reading>,
+    /// Links with something to go out.
+    pub(super) outgoing: Vec<Rank>,
+    /// Messages in [`Index::held`].
+    pub(super) held: usize,
+    /// This rank has said that it leaves.
+    pub(super) leaving: bool,
+    pub(super) counters: PortalsCounters,
+}
+
+impl Portals {
+    pub(super) fn new(rank: Rank, size: u32, config: &PortalsConfig, flags: Arc<Flags>) -> Self {
+        let config = config.clone().bounded();
+        let window = Size::new(
+            config.window,
+            config.arrival_bytes,
+            config.max_managed,
+            size.saturating_sub(1) as usize,
+        );
+        let index = || Index {
+            list: MatchList::new(),
+            open: None,
+            in_use: Vec::new(),
+            held: VecDeque::new(),
+        };
+        Self {
+            rank,
+            size,
+            window,
+            flags,
+            regions: Regions::new(rank, config.region_bytes),
+            descriptors: Descriptors::new(),
+            indices: (0..PT_INDICES).map(|_| index()).collect(),
+            entries: 0,
+            queues: Vec::new(),
+            pool: Pool::default(),
+            inject_room: config.inject_bytes,
+            operations: Operations::new(config.operations),
+            links: Links::new(size),
+            arrivals: Slab::new(),
+            readings: Slab::new(),
+            outgoing: Vec::new(),
+            held: 0,
+            leaving: false,
+            counters: PortalsCounters::default(),
+            config,
+        }
+    }
+
+    pub(super) fn create_queue(&mut self) -> Result<EqId, NiError> {
+        if self.queues.len() == QUEUES {
+            return Err(exhausted("eq_create", "event queues", QUEUES as u64));
+        }
+        self.queues.push(VecDeque::new());
+        // Fits: there are few.
+        Ok(EqId(self.queues.len() as u8 - 1))
+    }
+
+    /// Refuses a queue that doesn't exist.
+    pub(super) fn check_queue(&self, operation: &'static str, eq: EqId) -> Result<(), NiError> {
+        match usize::from(eq.0) < self.queues.len() {
+            true => Ok(()),
+            false => Err(NiError::NoSuchObject {
+                operation,
+                what: "event queue",
+                value: u64::from(eq.0),
+            }),
+        }
+    }
+
+    pub(super) fn open_index(&mut self, index: PtIndex, eq: Option<EqId>) -> Result<(), NiError> {
+        const OPERATION: &str = "pt_open";
+        if let Some(eq) = eq {
+            self.check_queue(OPERATION, eq)?;
+        }
+        let Some(place) = self.indices.get_mut(usize::from(index.0)) else {
+            return Err(no_such_index(OPERATION, index));
+        };
+        if place.open.is_some() {
+            return Err(NiError::NoSuchObject {
+                operation: OPERATION,
+                what: "unopened portal table index",
+                value: u64::from(index.0),
+            });
+        }
+        place.open = Some(eq);
+        Ok(())
+    }
+
+    pub(super) fn append_entry(
+        &mut self,
+        index: PtIndex,
+        entry: &MatchEntry,
+    ) -> Result<MeId, NiError> {
+        const OPERATION: &str = "me_append";
+        let Some(place) = self.indices.get_mut(usize::from(index.0)) else {
+            return Err(no_such_index(OPERATION, index));
+        };
+        let start = entry_start(entry.memory, |id| self.regions.find(id))?;
+        let entry = Entry::new(entry, start.map_or(0, |start| start.addr()));
+        let id = match self.entries < ENTRIES {
+            true => place.list.append(entry),
+            false => None,
+        };
+        let id = id.ok_or_else(|| exhausted(OPERATION, "match entries", ENTRIES.into()))?;
+        self.entries += 1;
+        Ok(id.me(index.0))
+    }
+
+    pub(super) fn unlink_entry(&mut self, me: MeId) -> Result<Unlink, NiError> {
+        let (number, id) = EntryId::of(me);
+        let index = self.indices.get_mut(usize::from(number));
+        if let Some(index) = index {
+            if index.in_use.iter().any(|in_use| in_use.id == id) {
+                return Ok(Unlink::InUse);
+            }
+            if index.list.unlink(id) {
+                self.entries -= 1;
+                return Ok(Unlink::Done);
+            }
+        }
+        Err(NiError::NoSuchObject {
+            operation: "me_unlink",
+            what: "match entry",
+            value: u64::from(me.0),
+        })
+    }
+
+    /// An entry has unlinked itself.
+    pub(super) fn entry_left(&mut self) {
+        self.entries -= 1;
+    }
+
+    /// Puts an event into a queue.
+    #[inline]
+    pub(super) fn tell(&mut self, eq: EqId, event: Queued) {
+        if let Some(queue) = self.queues.get_mut(usize::from(eq.0)) {
+            queue.push_back(event);
+            self.flags.set(eq);
+        }
+    }
+
+    /// Counts an operation as taken: nothing of it is left here.
+    #[inline]
+    pub(super) fn taken(&mut self, source: Rank, cost: Cost) {
+        let (own, window) = (self.rank, self.window);
+        let Some(link) = self.links.get(source) else {
+            return;
+        };
+        link.arrived.take(cost);
+        if source == own {
+            let taken = link.arrived.tell();
+            link.sent.hear(taken);
+        } else if link.arrived.is_due(window) {
+            list(&mut self.outgoing, link);
+        }
+    }
+
+    /// Remembers that a peer has sent what makes no sense.
+    #[cold]
+    pub(super) fn bad(&mut self, peer: Rank) {
+        self.counters.bad_fragments += 1;
+        // The first stays.
+        let _ = self
+            .flags
+            .bad
+            .compare_exchange(NOBODY, peer, Ordering::Release, Ordering::Relaxed);
+    }
+
+    /// Gives a peer up, with everything that is under way to and from it.
+    #[cold]
+    pub(super) fn peer_failed(&mut self, peer: Rank, failure: Failure) {
+        let Some(link) = self.links.get(peer) else {
+            return;
+        };
+        if link.failure.replace(failure).is_some() {
+            return;
+        }
+        let left = link.left;
+        let owed = std::mem::take(&mut link.owed);
+        for owed in owed {
+            if let super::link::Owed::LongReply(reading) = owed {
+                self.end_reading(reading, false);
+            }
+        }
+        let ended: Vec<_> = self
+            .readings
+            .iter()
+            .filter(|(_, reading)| reading.to == peer)
+            .map(|(at, _)| at)
+            .collect();
+        for at in ended {
+            let reading = self.readings.remove(at);
+            self.end_reading(reading, false);
+        }
+        self.drop_arrivals_of(peer);
+        for operation in self.operations.remove_all_to(peer) {
+            self.operation_dropped(operation);
+        }
+        // One that has left has not failed.
+        if !left && !self.leaving {
+            let _ = self.flags.failed.compare_exchange(
+                NOBODY,
+                peer,
+                Ordering::Release,
+                Ordering::Relaxed,
+            );
+        }
+    }
+}
+
+/// Notes that a link has something to go out.
+#[inline]
+pub(super) fn list(outgoing: &mut Vec<Rank>, link: &mut Link) {
+    if !link.listed {
+        link.listed = true;
+        outgoing.push(link.peer);
+    }
+}
+
+pub(super) fn exhausted(operation: &'static str, what: &'static str, limit: u64) -> NiError {
+    NiError::Exhausted {
+        operation,
+        what,
+        limit,
+        setting: "none: a constant of the UDP network",
+    }
+}
