@@ -6,7 +6,9 @@ use std::time::Duration;
 use conduit_core::ni::Rank;
 
 use crate::portals::{Transport, Wait};
-use crate::protocol::{Counters, Endpoint, Fragment, LinkStatus, Nanos, Refused, Seal, Transmit, Upper};
+use crate::protocol::{
+    Counters, Endpoint, Fragment, LinkStatus, Nanos, Refused, Seal, Transmit, Upper,
+};
 use crate::seal::Sealer;
 use crate::socket::{Attendant, Machine, SocketCounters, Waiter, Wire};
 
@@ -68,6 +70,14 @@ impl Carrier {
         })
     }
 
+    /// To wait for packets with, without having this.
+    ///
+    /// # Errors
+    /// The system's, when it has no descriptor left.
+    pub fn new_waiter(&self) -> std::io::Result<Waiter> {
+        self.wire.waiter()
+    }
+
     /// What the protocol has counted.
     pub fn counters(&self) -> Counters {
         self.wire.machine().counters()
@@ -105,9 +115,6 @@ impl Transport for Carrier {
     #[inline]
     fn is_idle(&self, peer: Rank) -> bool {
         self.wire.machine().is_idle(peer)
-    }
-    fn is_settled(&self) -> bool {
-        self.wire.machine().is_settled()
     }
     fn timeout(&self) -> Option<Duration> {
         self.wire.next_timeout()

@@ -1,4 +1,4 @@
-//! The several-process programs over shared memory, each as jobs of two and of four ranks.
+//! The several-process programs over shared memory and over UDP, each as jobs of two and of four ranks.
 
 use std::time::Duration;
 
@@ -19,15 +19,40 @@ fn succeeds(ranks: u32, program: &str) {
     assert_eq!(finished.code, Some(0), "{ranks} ranks: {finished:#?}");
 }
 
+/// The same over UDP.
+fn run_over_udp(ranks: u32, program: &str) -> Finished {
+    Job::new(LAUNCH, ranks, RANK, &[program, "udp"])
+        .run()
+        .expect("nothing is left behind")
+}
+
+#[track_caller]
+fn succeeds_over_udp(ranks: u32, program: &str) {
+    let finished = run_over_udp(ranks, program);
+    assert_eq!(finished.code, Some(0), "{ranks} ranks: {finished:#?}");
+}
+
 macro_rules! programs {
-    ($($name:ident)+) => { $(
-        #[test]
-        fn $name() {
-            for ranks in [2, 4] {
-                succeeds(ranks, stringify!($name));
+    ($($name:ident)+) => {
+        $(
+            #[test]
+            fn $name() {
+                for ranks in [2, 4] {
+                    succeeds(ranks, stringify!($name));
+                }
             }
+        )+
+        mod udp {
+            $(
+                #[test]
+                fn $name() {
+                    for ranks in [2, 4] {
+                        super::succeeds_over_udp(ranks, stringify!($name));
+                    }
+                }
+            )+
         }
-    )+ };
+    };
 }
 
 programs! {
@@ -70,6 +95,16 @@ fn the_first_exit_code_is_the_jobs() {
 #[test]
 fn a_killed_rank_ends_the_job() {
     let finished = run(4, "die_in_a_flood");
+    assert_eq!(finished.code, Some(128 + 9), "{finished:#?}");
+}
+
+#[test]
+fn jobs_over_udp_end_like_others() {
+    succeeds_over_udp(1, "all_to_all");
+    succeeds_over_udp(16, "all_to_all");
+    let finished = run_over_udp(3, "leave_early");
+    assert_eq!(finished.code, Some(7), "{finished:#?}");
+    let finished = run_over_udp(4, "die_in_a_flood");
     assert_eq!(finished.code, Some(128 + 9), "{finished:#?}");
 }
 

@@ -394,11 +394,6 @@ impl Transport for FabricTransport {
         link.waiting.is_empty() && link.unacknowledged == 0
     }
 
-    fn is_settled(&self) -> bool {
-        // What was handed over is not lost.
-        self.links.iter().all(|link| link.waiting.is_empty())
-    }
-
     fn timeout(&self) -> Option<Duration> {
         // Where choices are made, what has come waits for the next look.
         self.random.is_some().then_some(Duration::from_millis(1))

@@ -34,8 +34,8 @@ pub use transport::{Transport, Wait};
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use conduit_core::matching::{DESCRIPTORS, PT_INDICES};
@@ -98,7 +98,9 @@ pub struct Udp<M: Mode, T: Transport> {
 impl<T: Transport + 'static> Attended for Shared<T> {
     fn attend(&self) -> Option<Option<Duration>> {
         let mut inner = self.inner.try_lock()?;
+        inner.portals.attended = true;
         inner.progress();
+        inner.portals.attended = false;
         Some(inner.transport.timeout())
     }
     fn wake(&self) {
@@ -195,7 +197,7 @@ impl<M: Mode, T: Transport> Udp<M, T> {
 
     /// Makes progress; nobody needs to do it for the rank.
     #[inline]
-    fn progress(&self, inner: &mut Inner<T>) -> bool {
+    fn advance(&self, inner: &mut Inner<T>) -> bool {
         if let Some(attendant) = &self.attendant {
             attendant.present();
         }
@@ -222,14 +224,16 @@ impl<M: Mode, T: Transport> Udp<M, T> {
         }
         inner.owe_leave();
         loop {
-            self.progress(&mut inner);
-            let settled = inner.portals.outgoing.is_empty() && inner.transport.is_settled();
+            self.advance(&mut inner);
+            let pause = inner.transport.timeout().unwrap_or(LINGER_PAUSE);
+            // What is due sooner may be an acknowledgement.
+            let settled = pause >= LINGER_PAUSE && inner.is_settled();
             if settled || Instant::now() >= end {
                 return;
             }
-            let pause = inner.transport.timeout().unwrap_or(LINGER_PAUSE);
+            let pause = pause.min(LINGER_PAUSE);
             parking_lot::MutexGuard::unlocked(&mut inner, || {
-                self.waiter.wait(pause.min(LINGER_PAUSE), None);
+                self.waiter.wait(pause, None);
             });
         }
     }
@@ -241,7 +245,7 @@ impl<T: Transport> Inner<T> {
         self.submitted = false;
         self.looks = 0;
         self.gathered = 0;
-        if self.portals.held > 0 {
+        if self.portals.held > 0 && !self.portals.attended {
             self.portals.take_held();
         }
         let arrived = self.transport.receive(&mut self.portals);
@@ -274,6 +278,17 @@ impl<T: Transport> Inner<T> {
                 list(outgoing, link);
             }
         }
+    }
+
+    /// Whether all peers have what was sent to them, but for those that are gone.
+    fn is_settled(&mut self) -> bool {
+        let Self {
+            transport, portals, ..
+        } = self;
+        portals.links.open_ones().all(|link| {
+            let gone = link.left || link.failure.is_some();
+            gone || (link.owed.is_empty() && transport.is_idle(link.peer))
+        })
     }
 
     /// Sends what is owed to peers.

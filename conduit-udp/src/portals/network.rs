@@ -104,14 +104,14 @@ impl<M: Mode, T: Transport> Ni for Udp<M, T> {
     fn progress(&self) {
         // Whoever holds the lock makes progress, or is about to.
         if let Some(mut inner) = self.shared.inner.try_lock() {
-            self.progress(&mut inner);
+            self.advance(&mut inner);
         }
     }
     fn wait(&self, limit: Duration) {
         let shared = &*self.shared;
         let timeout = {
             let mut inner = shared.inner.lock();
-            if !shared.flags.ready().is_empty() || self.progress(&mut inner) {
+            if !shared.flags.ready().is_empty() || self.advance(&mut inner) {
                 return;
             }
             inner.transport.timeout()

@@ -128,7 +128,7 @@ impl<M: Mode, T: Transport> Udp<M, T> {
         if let Some(mut inner) = shared.inner.try_lock()
             && inner.is_due()
         {
-            self.progress(&mut inner);
+            self.advance(&mut inner);
         }
         shared.flags.ready()
     }
@@ -179,7 +179,7 @@ impl<M: Mode, T: Transport> Udp<M, T> {
             .is_none_or(VecDeque::is_empty)
             && !std::mem::replace(looked, true)
         {
-            self.progress(&mut inner);
+            self.advance(&mut inner);
         }
         match inner.portals.queues.get_mut(number) {
             Some(queue) if !queue.is_empty() => {

@@ -79,6 +79,8 @@ pub(super) struct Index {
     pub(super) list: MatchList,
     /// Whether it is open, and its queue.
     pub(super) open: Option<Option<EqId>>,
+    /// It has had an entry.
+    pub(super) used: bool,
     /// Entries with bytes that are still to be placed or read.
     pub(super) in_use: Vec<InUse>,
     /// What came before the index was opened.
@@ -94,11 +96,23 @@ pub struct PortalsCounters {
     pub bad_fragments: u64,
     /// Fragments that only told a peer how much of what it has sent was taken.
     pub tellings: u64,
-    /// Submissions that were answered with [`Submit::Again`](conduit_core::ni::Submit::Again): because of the peer's window, and
-    /// because of the own link, tables and pools.
+    /// Submissions answered with [`Submit::Again`](conduit_core::ni::Submit::Again) because of the window at the peer.
     pub waited_for_peer: u64,
-    /// The second.
+    /// The same because of the own link, tables and pools.
     pub waited_for_room: u64,
+}
+
+impl PortalsCounters {
+    /// Each with its name.
+    pub fn each(&self) -> [(&'static str, u64); 5] {
+        [
+            ("unmatched", self.unmatched),
+            ("bad_fragments", self.bad_fragments),
+            ("tellings", self.tellings),
+            ("waited_for_peer", self.waited_for_peer),
+            ("waited_for_room", self.waited_for_room),
+        ]
+    }
 }
 
 /// See the module.
@@ -130,6 +144,8 @@ pub(super) struct Portals {
     pub(super) held: usize,
     /// This rank has said that it leaves.
     pub(super) leaving: bool,
+    /// It is not the rank itself that makes progress.
+    pub(super) attended: bool,
     pub(super) counters: PortalsCounters,
 }
 
@@ -145,6 +161,7 @@ impl Portals {
         let index = || Index {
             list: MatchList::new(),
             open: None,
+            used: false,
             in_use: Vec::new(),
             held: VecDeque::new(),
         };
@@ -167,6 +184,7 @@ impl Portals {
             outgoing: Vec::new(),
             held: 0,
             leaving: false,
+            attended: false,
             counters: PortalsCounters::default(),
             config,
         }
@@ -228,6 +246,7 @@ impl Portals {
             false => None,
         };
         let id = id.ok_or_else(|| exhausted(OPERATION, "match entries", ENTRIES.into()))?;
+        place.used = true;
         self.entries += 1;
         Ok(id.me(index.0))
     }

@@ -11,7 +11,7 @@ use super::buffers::Buffer;
 use super::link::Owed;
 use super::queue::{Queued, QueuedPut};
 use super::regions;
-use super::state::{Portals, list};
+use super::state::{Index, Portals, list};
 use super::window::Cost;
 use super::wire::{Atomic, Get, Header, Put};
 
@@ -26,6 +26,15 @@ pub(super) struct Held {
     /// A put's bytes.
     data: Buffer,
     cost: Cost,
+}
+
+impl Index {
+    /// Whether messages can be matched. An index that was opened and has no entry yet may be about to have one, which a thread
+    /// that attends for the rank can't know; it leaves the messages to the rank.
+    #[inline]
+    fn is_ready(&self, attended: bool) -> bool {
+        self.open.is_some() && (self.used || !attended)
+    }
 }
 
 /// An entry with bytes that are still to be placed or read.
@@ -117,7 +126,7 @@ pub(super) struct Nonsense;
 impl Portals {
     fn accept(&mut self, index: u8, incoming: &Incoming) -> Result<Found, Nonsense> {
         let place = self.indices.get_mut(usize::from(index)).ok_or(Nonsense)?;
-        if place.open.is_none() {
+        if !place.is_ready(self.attended) {
             return Ok(Found::Closed);
         }
         Ok(match place.list.accept(incoming) {
@@ -352,7 +361,7 @@ impl Portals {
     /// Whether a put that begins can be taken now: one to a closed index that is too long to be kept can not.
     pub(super) fn can_begin(&self, put: &Put, length: usize) -> bool {
         let index = self.indices.get(usize::from(put.index));
-        length <= self.config.max_managed || index.is_none_or(|index| index.open.is_some())
+        length <= self.config.max_managed || index.is_none_or(|index| index.is_ready(self.attended))
     }
 
     /// A put begins to arrive: it is matched.

@@ -23,8 +23,6 @@ pub trait Transport: Send {
     fn transmit(&mut self, upper: &mut impl Upper);
     /// Whether nothing that was sent to a peer waits to go out or to be acknowledged: what is sent next had better go at once.
     fn is_idle(&self, peer: Rank) -> bool;
-    /// Whether nothing that was sent to anybody waits to be acknowledged.
-    fn is_settled(&self) -> bool;
     /// Time until [`Transport::receive`] wants to be called although nothing arrives.
     fn timeout(&self) -> Option<Duration>;
     /// Sleeps until something arrives; apart, because nobody is inside meanwhile.

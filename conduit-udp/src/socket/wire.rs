@@ -130,25 +130,32 @@ impl<M: Machine, S: Seal> Wire<M, S> {
     pub fn progress(&mut self, upper: &mut impl Upper) -> bool {
         let now = self.now();
         let mut did = self.transmit(now, upper);
-        if self.incoming.is_empty() {
-            self.socket.receive(&mut self.incoming);
-        }
-        did |= self.handle(upper);
-        while let Some((to, errno, from)) = self.socket.next_report() {
-            if let Some(peer) = self.peers.find(to) {
-                self.peers.note(peer, errno, from);
-            }
-        }
-        let due = self.machine.timeout().is_some_and(|time| time <= now);
-        if due {
-            self.machine.on_timeout(now, upper);
-        }
-        if did || due {
+        if self.receive(upper) {
             did = true;
             let now = self.now();
             self.transmit(now, upper);
         }
         did
+    }
+
+    /// Receives once, and handles what came and what is due. Sends nothing, so that what the layer above answers can travel with
+    /// the acknowledgements. Says whether anything happened.
+    pub fn receive(&mut self, upper: &mut impl Upper) -> bool {
+        if self.incoming.is_empty() {
+            self.socket.receive(&mut self.incoming);
+        }
+        let did = self.handle(upper);
+        while let Some((to, errno, from)) = self.socket.next_report() {
+            if let Some(peer) = self.peers.find(to) {
+                self.peers.note(peer, errno, from);
+            }
+        }
+        let now = self.now();
+        let due = self.machine.timeout().is_some_and(|time| time <= now);
+        if due {
+            self.machine.on_timeout(now, upper);
+        }
+        did || due
     }
 
     /// Sends what is to be sent, without receiving.

@@ -1,13 +1,20 @@
-//! One rank of a several-process test: `rank PROGRAM` with a name of [`conduit_tests::programs::PROGRAMS`].
+//! One rank of a several-process test: `rank PROGRAM [udp]` with a name of [`conduit_tests::programs::PROGRAMS`], over shared
+//! memory or over UDP.
 
+use std::net::Ipv4Addr;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use conduit_core::bootstrap::{Alone, Bootstrap, BootstrapError};
+use conduit_core::ni::Ni;
 use conduit_core::threads::Seq;
 use conduit_portals::shm::{Shm, ShmConfig};
 use conduit_tests::conformance::{Patience, World};
 use conduit_tests::programs;
+use conduit_udp::Carrier;
+use conduit_udp::portals::Udp;
+use conduit_udp::socket::Options;
+use conduit_udp::start::UdpConfig;
 use pmi::client::Connection;
 
 /// Job start over the launcher's PMI.
@@ -42,20 +49,46 @@ impl Bootstrap for Launcher {
 
 fn run() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let (Some(name), None) = (arguments.next(), arguments.next()) else {
-        bail!("usage: rank PROGRAM");
+    let (Some(name), network, None) = (arguments.next(), arguments.next(), arguments.next()) else {
+        bail!("usage: rank PROGRAM [udp]");
     };
     let mut launcher: Box<dyn Bootstrap> = match Connection::from_env()? {
         Some(connection) => Box::new(Launcher(connection)),
         None => Box::new(Alone),
     };
-    let program = programs::by_name(&name).with_context(|| format!("no program named {name}"))?;
+    match network.as_deref() {
+        None => run_over(shared_memory(&mut *launcher)?, &name, &mut *launcher),
+        Some("udp") => run_over(udp(&mut *launcher)?, &name, &mut *launcher),
+        Some(other) => bail!("no network named {other}"),
+    }
+}
+
+fn shared_memory(launcher: &mut dyn Bootstrap) -> Result<Shm<Seq>> {
     // Small, so that the programs meet its limits.
     let config = ShmConfig {
         region_bytes: 64 << 20,
         ..ShmConfig::default()
     };
-    let net = Shm::<Seq>::start(&mut *launcher, &config)?;
+    Ok(Shm::start(launcher, &config)?)
+}
+
+fn udp(launcher: &mut dyn Bootstrap) -> Result<Udp<Seq, Carrier>> {
+    let options = Options {
+        address: Ipv4Addr::LOCALHOST.into(),
+        scope: 0,
+        port: 0,
+        mtu: Some(1500),
+        send_buffer: Options::BUFFER,
+        receive_buffer: Options::BUFFER,
+        offload: true,
+    };
+    let mut config = UdpConfig::new(options, "localhost".to_owned());
+    config.portals.region_bytes = 64 << 20;
+    Ok(Udp::start(launcher, &config)?)
+}
+
+fn run_over<N: Ni>(net: N, name: &str, launcher: &mut dyn Bootstrap) -> Result<()> {
+    let program = programs::by_name(name).with_context(|| format!("no program named {name}"))?;
     let mut world = World::new(vec![net], Patience::of_processes());
     program(&mut world);
     launcher.barrier()?;

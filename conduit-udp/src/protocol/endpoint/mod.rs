@@ -141,6 +141,13 @@ impl Endpoint {
             .map(|link| link.status())
     }
 
+    /// Whether nothing that was sent to a peer waits to go out or to be acknowledged.
+    pub fn is_idle(&self, peer: Rank) -> bool {
+        let index = self.peers.get(peer as usize).copied().unwrap_or(NONE);
+        let link = self.links.get(index as usize).and_then(Option::as_ref);
+        link.is_none_or(|link| link.is_idle())
+    }
+
     /// Whether a peer has failed.
     pub fn has_failed(&self, peer: Rank) -> bool {
         self.peers.get(peer as usize) == Some(&FAILED)

@@ -135,6 +135,15 @@ impl Link {
         self.assembly.shrink();
     }
 
+    /// Whether nothing waits to go out or to be acknowledged.
+    pub(super) fn is_idle(&self) -> bool {
+        self.outbound
+            .iter()
+            .all(|outbound| outbound.outstanding() == 0)
+            && self.commands.held() == 0
+            && self.outgoing.held() == 0
+    }
+
     /// What a user may want to know.
     pub(super) fn status(&self) -> LinkStatus {
         LinkStatus {

@@ -1,0 +1,408 @@
+//! Job start over UDP: every rank opens its socket, says where it is, and learns where the others are.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conduit_core::bootstrap::{Bootstrap, BootstrapError};
+use conduit_core::ni::Rank;
+use conduit_core::threads::Mode;
+
+use crate::Carrier;
+use crate::portals::{PortalsConfig, PortalsCounters, Udp};
+use crate::protocol::{Config, Counters, Endpoint};
+use crate::seal::{Protection, Sealer, Secret, random_incarnation};
+use crate::socket::{Attendant, Card, Options, Peers, Socket, SocketCounters, SocketError, Wire};
+
+/// What is set for the network over UDP. The same on all ranks, except for the own address and host.
+#[derive(Debug, Clone)]
+pub struct UdpConfig {
+    /// This rank's socket.
+    pub options: Options,
+    /// This rank's host, for errors.
+    pub host: String,
+    /// The protocol's limits and times. Rank, size, and what the packets' size allows are filled in.
+    pub protocol: Config,
+    /// The portals' limits.
+    pub portals: PortalsConfig,
+    /// What is done to packets.
+    pub protection: Protection,
+    /// How long a rank may be away before a thread attends for it; `None`: no thread.
+    pub attend: Option<Duration>,
+}
+
+impl UdpConfig {
+    /// Default limits on a socket.
+    pub fn new(options: Options, host: String) -> Self {
+        Self {
+            options,
+            host,
+            protocol: Config::default(),
+            portals: PortalsConfig::default(),
+            protection: Protection::default(),
+            attend: Some(Attendant::PERIOD),
+        }
+    }
+}
+
+/// Why the network could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum UdpError {
+    /// The exchange at job start failed.
+    #[error(transparent)]
+    Bootstrap(#[from] BootstrapError),
+    /// The socket could not be opened.
+    #[error("udp start on rank {rank}: {error}")]
+    Socket {
+        /// This rank.
+        rank: Rank,
+        /// Why.
+        error: SocketError,
+    },
+    /// The operating system refused.
+    #[error("udp start on rank {rank}: {operation}: {reason}")]
+    System {
+        /// This rank.
+        rank: Rank,
+        /// What was asked.
+        operation: &'static str,
+        /// The system's words.
+        reason: String,
+    },
+    /// What a peer says of itself can't be read.
+    #[error("udp start: rank {rank} can't read what rank {peer} says of itself: {reason}")]
+    Peer {
+        /// This rank.
+        rank: Rank,
+        /// The peer.
+        peer: Rank,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Two ranks can't reach each other.
+    #[error(
+        "udp start: rank {rank} has the address {ours}, rank {peer} on host {host} has {theirs}: one is IPv4 and one is \
+         IPv6 (setting CONDUIT_UDP_INTERFACE)"
+    )]
+    Family {
+        /// This rank.
+        rank: Rank,
+        /// Its address.
+        ours: String,
+        /// The other rank.
+        peer: Rank,
+        /// Its host.
+        host: String,
+        /// Its address.
+        theirs: String,
+    },
+    /// Another rank could not start.
+    #[error("udp start: rank {peer} failed: {reason}")]
+    PeerFailed {
+        /// The rank that failed.
+        peer: Rank,
+        /// Its own error.
+        reason: String,
+    },
+}
+
+fn system(rank: Rank, operation: &'static str) -> impl FnOnce(std::io::Error) -> UdpError {
+    move |error| UdpError::System {
+        rank,
+        operation,
+        reason: error.to_string(),
+    }
+}
+
+/// What a rank says of itself: a card, the job's secret from the first rank, the name of its host. Or why it has failed.
+const READY: u8 = 1;
+const FAILED: u8 = 0;
+
+/// A rank's own part, before it knows of the others.
+struct Prepared {
+    socket: Socket,
+    text: Vec<u8>,
+}
+
+fn prepare(rank: Rank, config: &UdpConfig) -> Result<Prepared, UdpError> {
+    let socket = Socket::open(&config.options).map_err(|error| UdpError::Socket { rank, error })?;
+    let incarnation = random_incarnation().map_err(system(rank, "random numbers"))?;
+    let card = Card {
+        address: socket.address().ip(),
+        port: socket.address().port(),
+        // Fits: an UDP payload.
+        packet: socket.packet() as u32,
+        incarnation,
+    };
+    let mut text = vec![READY];
+    text.extend(card.encode());
+    if rank == 0 {
+        let secret = Secret::random().map_err(system(rank, "random numbers"))?;
+        text.extend(secret.bytes());
+    }
+    text.extend(config.host.bytes());
+    Ok(Prepared { socket, text })
+}
+
+/// All ranks as they were met.
+struct Met {
+    cards: Vec<Card>,
+    hosts: Box<[Arc<str>]>,
+    secret: Secret,
+}
+
+fn meet(rank: Rank, texts: &[Vec<u8>]) -> Result<Met, UdpError> {
+    let mut cards = Vec::with_capacity(texts.len());
+    let mut hosts: Vec<Arc<str>> = Vec::with_capacity(texts.len());
+    let mut secret = None;
+    for (peer, text) in (0..).zip(texts) {
+        let fault = |reason: String| UdpError::Peer { rank, peer, reason };
+        let Some((&READY, text)) = text.split_first() else {
+            return Err(UdpError::PeerFailed {
+                peer,
+                reason: String::from_utf8_lossy(text.get(1..).unwrap_or_default()).into_owned(),
+            });
+        };
+        let Some((card, mut text)) = text.split_first_chunk::<{ Card::BYTES }>() else {
+            return Err(fault(format!("it is {} bytes long", text.len())));
+        };
+        cards.push(Card::decode(card).map_err(|error| fault(error.to_string()))?);
+        if peer == 0 {
+            let Some((bytes, rest)) = text.split_first_chunk() else {
+                return Err(fault("the job's secret is missing".to_owned()));
+            };
+            secret = Some(Secret::from_bytes(*bytes));
+            text = rest;
+        }
+        let host = String::from_utf8_lossy(text);
+        match hosts.last() {
+            // Ranks of a host follow one another as a rule.
+            Some(last) if **last == *host => hosts.push(Arc::clone(last)),
+            _ => hosts.push(host.into()),
+        }
+    }
+    let secret = secret.ok_or(UdpError::Peer {
+        rank,
+        peer: 0,
+        reason: "there is none".to_owned(),
+    })?;
+    Ok(Met {
+        cards,
+        hosts: hosts.into(),
+        secret,
+    })
+}
+
+impl<M: Mode> Udp<M, Carrier> {
+    /// Starts the network among all ranks of a job, which call this together with the same settings.
+    ///
+    /// # Errors
+    /// Names the rank and what is wrong with it. If one rank fails all do, unless the failure is that of `bootstrap`. That peers
+    /// can be reached is found out when they are first used.
+    pub fn start(bootstrap: &mut dyn Bootstrap, config: &UdpConfig) -> Result<Self, UdpError> {
+        let rank = bootstrap.rank();
+        let prepared = prepare(rank, config);
+        let text = match &prepared {
+            Ok(prepared) => prepared.text.clone(),
+            Err(error) => [&[FAILED], error.to_string().as_bytes()].concat(),
+        };
+        let texts = bootstrap.allgather(&text)?;
+        let started = prepared.and_then(|prepared| {
+            let met = meet(rank, &texts)?;
+            Self::assemble(rank, config, prepared.socket, met)
+        });
+        let verdict = started.as_ref().err().map(|error| error.to_string());
+        let verdicts = bootstrap.allgather(verdict.unwrap_or_default().as_bytes())?;
+        let udp = started?;
+        for (peer, verdict) in (0..).zip(verdicts) {
+            if !verdict.is_empty() {
+                return Err(UdpError::PeerFailed {
+                    peer,
+                    reason: String::from_utf8_lossy(&verdict).into_owned(),
+                });
+            }
+        }
+        Ok(udp)
+    }
+
+    fn assemble(
+        rank: Rank,
+        config: &UdpConfig,
+        socket: Socket,
+        met: Met,
+    ) -> Result<Self, UdpError> {
+        let Met {
+            cards,
+            hosts,
+            secret,
+        } = met;
+        // Fits: ranks.
+        let size = cards.len() as u32;
+        let peers = Peers::new(&cards, config.options.scope);
+        if let Some(peer) = peers.other_family(rank) {
+            return Err(UdpError::Family {
+                rank,
+                ours: peers.address(rank).to_string(),
+                peer,
+                host: hosts[peer as usize].to_string(),
+                theirs: peers.address(peer).to_string(),
+            });
+        }
+        let protocol = Config {
+            rank,
+            size,
+            packet: peers.packet(),
+            socket_buffer: socket.buffers().receive,
+            ..config.protocol.clone()
+        };
+        let incarnations = cards.iter().map(|card| card.incarnation).collect();
+        let sealer = Sealer::new(secret, config.protection, rank, incarnations);
+        let endpoint = Endpoint::new(protocol);
+        let packet = endpoint.config().packet;
+        let wire = Wire::new(endpoint, sealer, socket, peers, packet)
+            .map_err(system(rank, "wait for packets"))?;
+        let carrier = Carrier::new(wire, hosts).map_err(system(rank, "wait for packets"))?;
+        let mut udp = Self::new(carrier, rank, size, &config.portals);
+        if let Some(period) = config.attend {
+            let waiter = udp
+                .with_transport(Carrier::new_waiter)
+                .map_err(system(rank, "wait for packets"))?;
+            let attendant = Attendant::start(rank, udp.attended(), waiter, period)
+                .map_err(system(rank, "start a thread"))?;
+            udp.attended_by(attendant);
+        }
+        Ok(udp)
+    }
+
+    /// What has happened so far.
+    pub fn counters(&self) -> UdpCounters {
+        let (protocol, socket, memory) = self.with_transport(|carrier| {
+            (
+                carrier.counters(),
+                carrier.socket_counters(),
+                carrier.memory(),
+            )
+        });
+        UdpCounters {
+            portals: self.portals_counters(),
+            protocol,
+            socket,
+            memory,
+        }
+    }
+}
+
+/// Everything that a rank counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UdpCounters {
+    /// Above the protocol.
+    pub portals: PortalsCounters,
+    /// The protocol.
+    pub protocol: Counters,
+    /// The socket.
+    pub socket: SocketCounters,
+    /// Bytes of the protocol's memory at present.
+    pub memory: usize,
+}
+
+impl UdpCounters {
+    /// A line for each part, of the counts that are not zero.
+    pub fn report(&self, rank: Rank) -> String {
+        let mut text = String::new();
+        let portals = self.portals.each();
+        let parts: [(&str, Vec<(&'static str, u64)>); 4] = [
+            ("portals", portals.into()),
+            ("protocol", self.protocol.each().collect()),
+            ("socket", self.socket.each().into()),
+            ("protocol's memory", vec![("bytes", self.memory as u64)]),
+        ];
+        for (part, counts) in parts {
+            let _ = write!(text, "rank {rank}: udp {part}:");
+            for (name, count) in counts.iter().filter(|(_, count)| *count > 0) {
+                let _ = write!(text, " {name} {count}");
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// A whole job within this process, over real sockets of this host, for tests: every end can go to a thread of its own (where
+/// the mode allows), or one thread drives them all in turn.
+///
+/// # Errors
+/// As [`Udp::start`].
+pub fn in_process<M: Mode>(
+    ranks: u32,
+    config: &UdpConfig,
+) -> Result<Vec<Udp<M, Carrier>>, UdpError> {
+    let prepared = (0..ranks)
+        .map(|rank| prepare(rank, config))
+        .collect::<Result<Vec<_>, _>>()?;
+    let texts: Vec<_> = prepared.iter().map(|p| p.text.clone()).collect();
+    (0..)
+        .zip(prepared)
+        .map(|(rank, prepared)| Udp::assemble(rank, config, prepared.socket, meet(rank, &texts)?))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use super::*;
+
+    fn text(rank: Rank, host: &str) -> Vec<u8> {
+        let card = Card {
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            port: 1000 + rank as u16,
+            packet: 1472,
+            incarnation: u64::from(rank),
+        };
+        let mut text = vec![READY];
+        text.extend(card.encode());
+        if rank == 0 {
+            text.extend([7; Secret::LENGTH]);
+        }
+        text.extend(host.bytes());
+        text
+    }
+
+    #[test]
+    fn what_is_said_is_read() {
+        let texts = [text(0, "a"), text(1, "a"), text(2, "b")];
+        let met = meet(1, &texts).unwrap();
+        let ports: Vec<_> = met.cards.iter().map(|card| card.port).collect();
+        assert_eq!(ports, [1000, 1001, 1002]);
+        assert_eq!(met.secret.bytes(), &[7; Secret::LENGTH]);
+        assert_eq!(
+            met.hosts.iter().map(|h| &**h).collect::<Vec<_>>(),
+            ["a", "a", "b"]
+        );
+    }
+
+    #[test]
+    fn a_failed_rank_is_named_with_its_reason() {
+        let failed = [&[FAILED], &b"no socket"[..]].concat();
+        let Err(error) = meet(0, &[text(0, "a"), failed]) else {
+            panic!("it failed");
+        };
+        let error = error.to_string();
+        assert!(
+            error.contains("rank 1") && error.contains("no socket"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn nonsense_is_an_error_that_names_the_peer() {
+        for cut in [0, 1, 10, 33, 50] {
+            let mut texts = [text(0, ""), text(1, "")];
+            texts[0].truncate(cut);
+            let Err(error) = meet(1, &texts) else {
+                panic!("{cut} bytes");
+            };
+            assert!(error.to_string().contains("rank 0"), "{error}");
+        }
+    }
+}
