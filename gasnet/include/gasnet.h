@@ -81,11 +81,11 @@ typedef gex_HSL_t gasnet_hsl_t;
 /* ---- blocking puts and gets ---- */
 
 CONDUIT_GEX_INLINE void gasnet_put(gasnet_node_t node_, void *destination_, void *source_, size_t bytes_) {
-  (void)gex_RMA_PutBlocking(NULL, node_, destination_, source_, bytes_, 0);
+  (void)gex_RMA_PutBlocking(CONDUIT_GEX_TEAM, node_, destination_, source_, bytes_, 0);
 }
 
 CONDUIT_GEX_INLINE void gasnet_get(void *destination_, gasnet_node_t node_, void *source_, size_t bytes_) {
-  (void)gex_RMA_GetBlocking(NULL, destination_, node_, source_, bytes_, 0);
+  (void)gex_RMA_GetBlocking(CONDUIT_GEX_TEAM, destination_, node_, source_, bytes_, 0);
 }
 
 /* Without an alignment to rely on there is no difference. */
@@ -96,28 +96,28 @@ void gasnet_memset(gasnet_node_t node, void *destination, int byte, size_t bytes
 
 CONDUIT_GEX_INLINE void gasnet_put_val(gasnet_node_t node_, void *destination_, gasnet_register_value_t value_,
                                        size_t bytes_) {
-  (void)gex_RMA_PutBlockingVal(NULL, node_, destination_, value_, bytes_, 0);
+  (void)gex_RMA_PutBlockingVal(CONDUIT_GEX_TEAM, node_, destination_, value_, bytes_, 0);
 }
 
 CONDUIT_GEX_INLINE gasnet_register_value_t gasnet_get_val(gasnet_node_t node_, void *source_, size_t bytes_) {
-  return gex_RMA_GetBlockingVal(NULL, node_, source_, bytes_, 0);
+  return gex_RMA_GetBlockingVal(CONDUIT_GEX_TEAM, node_, source_, bytes_, 0);
 }
 
 /* ---- explicit handles ---- */
 
 CONDUIT_GEX_INLINE gasnet_handle_t gasnet_put_nb(gasnet_node_t node_, void *destination_, void *source_,
                                                  size_t bytes_) {
-  return gex_RMA_PutNB(NULL, node_, destination_, source_, bytes_, GEX_EVENT_NOW, 0);
+  return gex_RMA_PutNB(CONDUIT_GEX_TEAM, node_, destination_, source_, bytes_, GEX_EVENT_NOW, 0);
 }
 
 CONDUIT_GEX_INLINE gasnet_handle_t gasnet_put_nb_bulk(gasnet_node_t node_, void *destination_, void *source_,
                                                       size_t bytes_) {
-  return gex_RMA_PutNB(NULL, node_, destination_, source_, bytes_, GEX_EVENT_DEFER, 0);
+  return gex_RMA_PutNB(CONDUIT_GEX_TEAM, node_, destination_, source_, bytes_, GEX_EVENT_DEFER, 0);
 }
 
 CONDUIT_GEX_INLINE gasnet_handle_t gasnet_get_nb(void *destination_, gasnet_node_t node_, void *source_,
                                                  size_t bytes_) {
-  return gex_RMA_GetNB(NULL, destination_, node_, source_, bytes_, 0);
+  return gex_RMA_GetNB(CONDUIT_GEX_TEAM, destination_, node_, source_, bytes_, 0);
 }
 
 #define gasnet_get_nb_bulk gasnet_get_nb
@@ -129,7 +129,7 @@ CONDUIT_GEX_INLINE gasnet_handle_t gasnet_memset_nb(gasnet_node_t node_, void *d
 
 CONDUIT_GEX_INLINE gasnet_handle_t gasnet_put_nb_val(gasnet_node_t node_, void *destination_,
                                                      gasnet_register_value_t value_, size_t bytes_) {
-  return gex_RMA_PutNBVal(NULL, node_, destination_, value_, bytes_, 0);
+  return gex_RMA_PutNBVal(CONDUIT_GEX_TEAM, node_, destination_, value_, bytes_, 0);
 }
 
 CONDUIT_GEX_INLINE void gasnet_wait_syncnb(gasnet_handle_t handle_) { gex_Event_Wait(handle_); }
@@ -191,15 +191,15 @@ CONDUIT_GEX_INLINE gasnet_register_value_t gasnet_wait_syncnb_valget(gasnet_valg
 /* ---- implicit handles ---- */
 
 CONDUIT_GEX_INLINE void gasnet_put_nbi(gasnet_node_t node_, void *destination_, void *source_, size_t bytes_) {
-  (void)gex_RMA_PutNBI(NULL, node_, destination_, source_, bytes_, GEX_EVENT_NOW, 0);
+  (void)gex_RMA_PutNBI(CONDUIT_GEX_TEAM, node_, destination_, source_, bytes_, GEX_EVENT_NOW, 0);
 }
 
 CONDUIT_GEX_INLINE void gasnet_put_nbi_bulk(gasnet_node_t node_, void *destination_, void *source_, size_t bytes_) {
-  (void)gex_RMA_PutNBI(NULL, node_, destination_, source_, bytes_, GEX_EVENT_DEFER, 0);
+  (void)gex_RMA_PutNBI(CONDUIT_GEX_TEAM, node_, destination_, source_, bytes_, GEX_EVENT_DEFER, 0);
 }
 
 CONDUIT_GEX_INLINE void gasnet_get_nbi(void *destination_, gasnet_node_t node_, void *source_, size_t bytes_) {
-  (void)gex_RMA_GetNBI(NULL, destination_, node_, source_, bytes_, 0);
+  (void)gex_RMA_GetNBI(CONDUIT_GEX_TEAM, destination_, node_, source_, bytes_, 0);
 }
 
 #define gasnet_get_nbi_bulk gasnet_get_nbi
@@ -208,7 +208,7 @@ void gasnet_memset_nbi(gasnet_node_t node, void *destination, int byte, size_t b
 
 CONDUIT_GEX_INLINE void gasnet_put_nbi_val(gasnet_node_t node_, void *destination_, gasnet_register_value_t value_,
                                            size_t bytes_) {
-  (void)gex_RMA_PutNBIVal(NULL, node_, destination_, value_, bytes_, 0);
+  (void)gex_RMA_PutNBIVal(CONDUIT_GEX_TEAM, node_, destination_, value_, bytes_, 0);
 }
 
 CONDUIT_GEX_INLINE void gasnet_wait_syncnbi_gets(void) { gex_NBI_Wait(GEX_EC_GET, 0); }

@@ -124,8 +124,11 @@ typedef struct {
 /* Extensions of negotiated payload; the numbers are the dates of their specification. */
 #define GASNET_SUPPORTS_AM_CANCEL 20240418L
 #define GASNET_SUPPORTS_AM_COMMIT_V2 20240906L
-/* A request's medium is written where it is sent from. */
+/* Mediums are written where they are sent from, longs where they go to if that is mapped and named to the prepare call. */
 #define GASNET_NATIVE_NP_ALLOC_REQ_MEDIUM 1
+#define GASNET_NATIVE_NP_ALLOC_REP_MEDIUM 1
+#define GASNET_NATIVE_NP_ALLOC_REQ_LONG 1
+#define GASNET_NATIVE_NP_ALLOC_REP_LONG 1
 
 /* ---- events ---- */
 

@@ -128,9 +128,9 @@ gex_TI_t gex_Token_Info(gex_Token_t token, gex_Token_Info_t *info, gex_TI_t mask
 CONDUIT_GEX_INLINE gex_AM_SrcDesc_t gex_AM_PrepareRequestMedium(gex_TM_t tm_, gex_Rank_t rank_, const void *client_,
                                                                 size_t least_, size_t most_, gex_Event_t *local_,
                                                                 gex_Flags_t flags_, unsigned int nargs_) {
-  (void)tm_;
+  CONDUIT_GEX_CHECK_TEAM("gex_AM_PrepareRequestMedium", tm_);
   (void)nargs_;
-  return conduit_gex_prepare_request(CONDUIT_GEX_REQUEST_MEDIUM, rank_, (void *)(uintptr_t)client_, least_, most_,
+  return conduit_gex_prepare_request(CONDUIT_GEX_REQUEST_MEDIUM, rank_, (void *)(uintptr_t)client_, least_, most_, NULL,
                                      local_, flags_);
 }
 
@@ -138,7 +138,7 @@ CONDUIT_GEX_INLINE gex_AM_SrcDesc_t gex_AM_PrepareReplyMedium(gex_Token_t token_
                                                               size_t most_, gex_Event_t *local_, gex_Flags_t flags_,
                                                               unsigned int nargs_) {
   (void)nargs_;
-  return conduit_gex_prepare_reply(CONDUIT_GEX_REPLY_MEDIUM, token_, (void *)(uintptr_t)client_, least_, most_,
+  return conduit_gex_prepare_reply(CONDUIT_GEX_REPLY_MEDIUM, token_, (void *)(uintptr_t)client_, least_, most_, NULL,
                                    local_, flags_);
 }
 
@@ -146,20 +146,18 @@ CONDUIT_GEX_INLINE gex_AM_SrcDesc_t gex_AM_PrepareRequestLong(gex_TM_t tm_, gex_
                                                               size_t least_, size_t most_, void *destination_,
                                                               gex_Event_t *local_, gex_Flags_t flags_,
                                                               unsigned int nargs_) {
-  (void)tm_;
-  (void)destination_;
+  CONDUIT_GEX_CHECK_TEAM("gex_AM_PrepareRequestLong", tm_);
   (void)nargs_;
   return conduit_gex_prepare_request(CONDUIT_GEX_REQUEST_LONG, rank_, (void *)(uintptr_t)client_, least_, most_,
-                                     local_, flags_);
+                                     destination_, local_, flags_);
 }
 
 CONDUIT_GEX_INLINE gex_AM_SrcDesc_t gex_AM_PrepareReplyLong(gex_Token_t token_, const void *client_, size_t least_,
                                                             size_t most_, void *destination_, gex_Event_t *local_,
                                                             gex_Flags_t flags_, unsigned int nargs_) {
-  (void)destination_;
   (void)nargs_;
-  return conduit_gex_prepare_reply(CONDUIT_GEX_REPLY_LONG, token_, (void *)(uintptr_t)client_, least_, most_, local_,
-                                   flags_);
+  return conduit_gex_prepare_reply(CONDUIT_GEX_REPLY_LONG, token_, (void *)(uintptr_t)client_, least_, most_,
+                                   destination_, local_, flags_);
 }
 
 void *gex_AM_SrcDescAddr(gex_AM_SrcDesc_t descriptor);

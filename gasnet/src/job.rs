@@ -22,12 +22,14 @@ pub(crate) struct Job {
     pub(crate) objects: Objects,
     /// All ranks, which share this host.
     pub(crate) ranks: Box<[abi::RankInfo]>,
-    /// The ranks whose memory is mapped here.
+    /// The ranks whose memory is mapped here, as far as the client knows: its neighbourhood.
     pub(crate) neighbours: Box<[abi::RankInfo]>,
+    /// Most ranks of a neighbourhood; each holds ranks that follow one another.
+    neighbourhood: u32,
     /// `GASNET_SEGMENT_EVERYTHING`: segments are all memory of a process.
     pub(crate) everything: bool,
-    /// Every rank's segment is mapped here.
-    pub(crate) all_mapped: bool,
+    /// Every rank's segment is mapped here, and all are one neighbourhood.
+    all_mapped: bool,
 }
 
 struct Place(OnceLock<Job>);
@@ -47,6 +49,8 @@ pub(crate) struct Shared {
     table: AtomicPtr<Table>,
     /// Not 0: all segments are mapped here, so no put or get is ever under way.
     all_mapped: AtomicU32,
+    /// The handle of the job's team.
+    team: AtomicPtr<c_void>,
 }
 
 /// The table that is shown before attach. Clients' compilers may read the pointer to the table early and keep it: then
@@ -91,8 +95,8 @@ impl TableEntry {
         unused: 0,
     };
 
-    fn new(segment: &Segment) -> Self {
-        let window = segment.window.0.expose_provenance() as u64;
+    fn new(segment: &Segment, window: *mut u8) -> Self {
+        let window = window.expose_provenance() as u64;
         if window == 0 || (segment.len as u64) < LEAST {
             return Self::UNMAPPED;
         }
@@ -109,6 +113,7 @@ impl TableEntry {
 static conduit_gex_job: Shared = Shared {
     table: AtomicPtr::new((&raw const NO_TABLE).cast_mut()),
     all_mapped: AtomicU32::new(0),
+    team: AtomicPtr::new(std::ptr::null_mut()),
 };
 
 impl Job {
@@ -154,18 +159,57 @@ impl Job {
         }
     }
 
-    /// Makes this the job of the process. Refused if there is one.
-    pub(crate) fn place(member: Member<Mode>, everything: bool) -> Result<&'static Self, Refusal> {
+    /// Which neighbourhood a rank is in.
+    pub(crate) fn neighbourhood(&self, rank: Rank) -> u32 {
+        rank / self.neighbourhood
+    }
+
+    /// How many neighbourhoods there are.
+    pub(crate) fn neighbourhoods(&self) -> u32 {
+        self.size().div_ceil(self.neighbourhood)
+    }
+
+    /// Where a rank's segment is mapped here: null if it isn't, or the rank is no neighbour.
+    pub(crate) fn window(&self, rank: Rank, segment: &Segment) -> *mut u8 {
+        if self.neighbourhood(rank) == self.neighbourhood(self.rank()) {
+            segment.window.0
+        } else {
+            std::ptr::null_mut()
+        }
+    }
+
+    /// A neighbour's segment: its address there, where it is mapped here, its bytes.
+    pub(crate) fn mapped_segment(&self, rank: Rank) -> Option<(usize, *mut u8, usize)> {
+        let segments = self.engine().all_segments().ok()?;
+        let segment = segments.get(rank as usize)?;
+        let window = self.window(rank, segment);
+        (!window.is_null()).then_some((segment.address as usize, window, segment.len))
+    }
+
+    /// Makes this the job of the process, with neighbourhoods of at most so many ranks. Refused if there is one.
+    pub(crate) fn place(
+        member: Member<Mode>,
+        everything: bool,
+        most_neighbours: u32,
+    ) -> Result<&'static Self, Refusal> {
         let engine = member.engine();
         let (rank, size) = (engine.rank(), engine.size());
-        let all_mapped = engine.settings().windows && !everything;
-        let neighbours = if all_mapped { 0..size } else { rank..rank + 1 };
+        let mapped = engine.settings().windows && !everything;
+        let neighbourhood = if mapped {
+            most_neighbours.clamp(1, size)
+        } else {
+            1
+        };
+        let all_mapped = mapped && neighbourhood == size;
+        let first = rank - rank % neighbourhood;
+        let neighbours = first..size.min(first + neighbourhood);
         let list =
             |ranks: std::ops::Range<Rank>| ranks.map(|rank| abi::RankInfo { rank }).collect();
         let job = Self {
             objects: Objects::new(),
             ranks: list(0..size),
             neighbours: list(neighbours),
+            neighbourhood,
             all_mapped,
             everything,
             member,
@@ -180,7 +224,11 @@ impl Job {
                 "the job has been joined already",
             ));
         }
-        conduit_gex_job.all_mapped.store(all_mapped.into(), Relaxed);
+        conduit_gex_job
+            .all_mapped
+            .store(placed.all_mapped.into(), Relaxed);
+        let team = placed.objects.team.handle().cast_mut();
+        conduit_gex_job.team.store(team, Relaxed);
         Ok(placed)
     }
 
@@ -195,7 +243,8 @@ impl Job {
             delta: 0,
             unused: 0,
         });
-        table.extend(segments.iter().map(TableEntry::new));
+        let entry = |(rank, segment)| TableEntry::new(segment, self.window(rank, segment));
+        table.extend((0..).zip(segments).map(entry));
         const { assert!(size_of::<Table>() == size_of::<TableEntry>()) };
         // It stays as long as the process: clients may use it at any time.
         let table = Box::leak(table.into_boxed_slice());

@@ -2,7 +2,7 @@
 //!
 //! A job has one of each so far.
 
-use std::ffi::{CString, c_char, c_uint, c_void};
+use std::ffi::{CStr, CString, c_char, c_uint, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
 
@@ -65,6 +65,19 @@ pub(crate) fn check<'a>(
         fatal(call, &format_args!("{handle:p} is no {what} of this job"));
     }
     object
+}
+
+/// A call's team that is not the job's: `CONDUIT_GEX_CHECK_TEAM` in debug builds.
+///
+/// # Safety
+/// `call` is a C string.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_gex_no_team(call: *const c_char, team: *const c_void) -> ! {
+    // SAFETY: the caller's promise; a literal of the headers.
+    let call = unsafe { CStr::from_ptr(call) }.to_string_lossy();
+    // Before there is a job that is what is wrong.
+    Job::of(&call);
+    fatal(&call, &format_args!("{team:p} is no team of this job"))
 }
 
 /// The job, for a collective call of its team, which has no flags.

@@ -1,16 +1,19 @@
 //! Negotiated payload: prepare, write, then commit or cancel.
 //!
-//! A medium request's payload lies in a chunk of the engine, which a mapped peer reads in place. Any other payload lies in
-//! the client's buffer, or in a buffer of the thread, and is sent by the commit as one of fixed size is.
+//! A buffer of the library is the place that the payload is sent from or goes to, where there is such a place: a medium's is
+//! a chunk of the engine, which a mapped peer reads; a long's whose destination is mapped here, and was named to the
+//! prepare call, is the destination itself, if it is aligned as buffers are. Any other payload lies in the client's
+//! buffer, or in a buffer of the thread, and is sent by the commit as one of fixed size is.
 //!
 //! A thread has at most one descriptor of a request at a time, and one of a reply: between prepare and commit it does
 //! not poll, so no handler comes between.
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_uint, c_void};
+use std::mem::ManuallyDrop;
 
 use conduit::Rank;
-use conduit_core::engine::Prepared;
+use conduit_core::engine::{Prepared, PreparedReply};
 use conduit_portals::shm::Shm;
 
 use crate::Mode;
@@ -83,6 +86,10 @@ impl Kind {
 /// Where the payload is written.
 enum Place {
     Chunk(Prepared<'static, Shm<Mode>, Mode>),
+    /// For as long as the request's handler runs, which is what GASNet allows; so it is not dropped by itself later.
+    ReplyChunk(ManuallyDrop<PreparedReply<'static, Shm<Mode>, Mode>>),
+    /// A long's destination, which is mapped here.
+    Destination(*mut c_void),
     Client(*mut c_void),
     /// The thread's buffer.
     Own,
@@ -98,6 +105,8 @@ struct Open {
     place: Place,
     address: *mut c_void,
     size: usize,
+    /// A long's destination, if it was named.
+    destination: *mut c_void,
     /// Where the client wants its event of local completion.
     local: *mut usize,
 }
@@ -132,6 +141,7 @@ struct Wish {
     client: *mut c_void,
     least: usize,
     most: usize,
+    destination: *mut c_void,
     local: *mut usize,
     flags: Flags,
     /// The limit of the message, as the limit functions tell it.
@@ -155,7 +165,7 @@ impl Wish {
                 ),
             );
         }
-        let size = self.most.min(self.limit);
+        let mut size = self.most.min(self.limit);
         if self.client.is_null() && !self.local.is_null() {
             refuse("a buffer of the library has no local completion: lc_opt must be null");
         }
@@ -172,6 +182,15 @@ impl Wish {
                 Some(prepared) => Place::Chunk(prepared),
                 None => return std::ptr::null(),
             }
+        } else if self.kind == Kind::ReplyMedium {
+            // SAFETY: the token of the request's handler, which runs until the reply has been committed or cancelled:
+            // GASNet's rule.
+            let message = unsafe { token(call, self.token) }.message;
+            let prepared = sure(call, message.prepare_medium_reply(self.least, size));
+            Place::ReplyChunk(ManuallyDrop::new(prepared))
+        } else if let Some((here, room)) = self.mapped_destination() {
+            size = room;
+            Place::Destination(here)
         } else {
             Place::Own
         };
@@ -189,7 +208,8 @@ impl Wish {
             let mut place = place;
             let address = match &mut place {
                 Place::Chunk(prepared) => prepared.payload().as_mut_ptr().cast(),
-                Place::Client(base) => *base,
+                Place::ReplyChunk(prepared) => prepared.payload().as_mut_ptr().cast(),
+                Place::Client(base) | Place::Destination(base) => *base,
                 Place::Own => {
                     let words = size.div_ceil(size_of::<u128>()).max(1);
                     if descriptor.buffer.len() < words {
@@ -205,14 +225,29 @@ impl Wish {
                 place,
                 address,
                 size,
+                destination: self.destination,
                 local: self.local,
             });
             handle(descriptor)
         })
     }
+
+    /// Where a long's destination is mapped here, and the bytes that may be written there: at least the least, all of them
+    /// in the segment.
+    fn mapped_destination(&self) -> Option<(*mut c_void, usize)> {
+        if self.destination.is_null() {
+            return None;
+        }
+        let (address, window, len) = Job::get()?.mapped_segment(self.rank)?;
+        let offset = self.destination.addr().checked_sub(address)?;
+        let room = len.checked_sub(offset)?.min(self.most);
+        let here = window.wrapping_add(offset);
+        let fits = room >= self.least.max(1) && here.addr().is_multiple_of(align_of::<u128>());
+        fits.then_some((here.cast(), room))
+    }
 }
 
-/// A long's payload in a buffer of the library is at most as long as a medium's, so that the buffer stays small.
+/// A long's payload in a buffer of the thread is at most as long as a medium's, so that the buffer stays small.
 pub(crate) fn own_buffer_limit(engine: &TheEngine, long: usize) -> usize {
     long.min(engine.max_medium(am::MAX_ARGS))
 }
@@ -238,6 +273,7 @@ unsafe extern "C" fn conduit_gex_prepare_request(
     client: *mut c_void,
     least: usize,
     most: usize,
+    destination: *mut c_void,
     local: *mut usize,
     flags: Flags,
 ) -> *const c_void {
@@ -254,6 +290,7 @@ unsafe extern "C" fn conduit_gex_prepare_request(
         client,
         least,
         most,
+        destination,
         local,
         flags,
         limit,
@@ -272,6 +309,7 @@ unsafe extern "C" fn conduit_gex_prepare_reply(
     client: *mut c_void,
     least: usize,
     most: usize,
+    destination: *mut c_void,
     local: *mut usize,
     flags: Flags,
 ) -> *const c_void {
@@ -288,6 +326,7 @@ unsafe extern "C" fn conduit_gex_prepare_reply(
         client,
         least,
         most,
+        destination,
         local,
         flags,
         limit,
@@ -365,15 +404,29 @@ unsafe extern "C" fn conduit_gex_commit(
             &format_args!("{bytes} bytes, there is room for {}", open.size),
         );
     }
-    if let Place::Chunk(_) = open.place {
-        let Place::Chunk(prepared) = std::mem::replace(&mut open.place, Place::Own) else {
-            return crate::abi::OK;
-        };
-        let sent = prepared.commit(handler, words, bytes).map(|()| true);
-        let engine = Job::of(call).engine();
-        return started(call, flags, handled_here(engine, open.rank, sent));
+    if !open.destination.is_null() && open.destination != destination {
+        fatal(
+            call,
+            &format_args!(
+                "the destination {destination:p} is not the one that was prepared for, {:p}",
+                open.destination
+            ),
+        );
     }
-    // SAFETY: the client's buffer (its promise to the prepare call), or this thread's.
+    match std::mem::replace(&mut open.place, Place::Own) {
+        Place::Chunk(prepared) => {
+            let sent = prepared.commit(handler, words, bytes).map(|()| true);
+            let engine = Job::of(call).engine();
+            return started(call, flags, handled_here(engine, open.rank, sent));
+        }
+        Place::ReplyChunk(prepared) => {
+            let prepared = ManuallyDrop::into_inner(prepared);
+            let sent = prepared.commit(handler, words, bytes).map(|()| true);
+            return started(call, flags, sent);
+        }
+        other => open.place = other,
+    }
+    // SAFETY: the client's buffer (its promise to the prepare call), the destination, or this thread's.
     let sent = unsafe { payload(open.address, bytes) }
         .and_then(|payload| open.send(handler, words, payload, destination, flags));
     if matches!(sent, Ok(false)) {
@@ -403,6 +456,25 @@ impl Open {
         let sent = match self.kind {
             Kind::RequestMedium => {
                 engine.request_medium(self.rank, handler, words, payload, blocking)?
+            }
+            Kind::RequestLong if matches!(self.place, Place::Destination(_)) => engine
+                .request_long_in_place(
+                    self.rank,
+                    handler,
+                    words,
+                    payload.len(),
+                    offset()?,
+                    blocking,
+                )?,
+            Kind::ReplyLong if matches!(self.place, Place::Destination(_)) => {
+                let offset = offset()?;
+                token(self.token).message.reply_long_in_place(
+                    handler,
+                    words,
+                    payload.len(),
+                    offset,
+                )?;
+                true
             }
             Kind::RequestLong => {
                 engine.request_long(self.rank, handler, words, payload, offset()?, blocking)?
@@ -435,6 +507,8 @@ impl Open {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_cancel(kind: c_uint, descriptor: *const c_void) -> c_int {
     let kind = Kind::from_c(kind);
-    drop(take(kind.cancel(), kind, descriptor));
+    if let Place::ReplyChunk(prepared) = take(kind.cancel(), kind, descriptor).place {
+        ManuallyDrop::into_inner(prepared).cancel();
+    }
     crate::abi::OK
 }

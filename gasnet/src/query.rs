@@ -1,6 +1,6 @@
 //! Who is in the job, and who shares a host or memory with whom.
 
-use std::ffi::{c_int, c_uint};
+use std::ffi::c_int;
 
 use conduit::Rank;
 
@@ -32,7 +32,7 @@ extern "C" fn gex_System_QueryMaxThreads() -> u64 {
 
 /// Whether handlers may run on threads of the library: they don't.
 #[unsafe(no_mangle)]
-extern "C" fn gex_System_QueryHiddenAMConcurrencyLevel() -> c_uint {
+extern "C" fn gex_System_QueryHiddenAMConcurrencyLevel() -> c_int {
     0
 }
 
@@ -107,11 +107,7 @@ unsafe extern "C" fn gex_System_QueryMyPosition(
     host: *mut Rank,
 ) {
     let job = Job::of("gex_System_QueryMyPosition");
-    let (all, mine) = if job.all_mapped {
-        (1, 0)
-    } else {
-        (job.size(), job.rank())
-    };
+    let (all, mine) = (job.neighbourhoods(), job.neighbourhood(job.rank()));
     for (place, value) in [
         (neighbourhoods, all),
         (neighbourhood, mine),
@@ -141,16 +137,12 @@ unsafe extern "C" fn gasnet_getNodeInfo(table: *mut NodeInfo, count: c_int) -> c
     });
     let put = found.map(|job| {
         for rank in 0..job.size().min(count.unsigned_abs()) {
-            let offset = match job.engine().segment_of(rank) {
-                Ok((_, address, window)) if !window.is_null() => {
-                    window.addr().wrapping_sub(address as usize)
-                }
-                _ => 0,
-            };
-            let supernode = if job.all_mapped { 0 } else { rank };
+            let offset = job.mapped_segment(rank).map_or(0, |(address, window, _)| {
+                window.addr().wrapping_sub(address)
+            });
             let info = NodeInfo {
                 host: 0,
-                supernode,
+                supernode: job.neighbourhood(rank),
                 offset,
             };
             // SAFETY: below `count`; the caller's promise.

@@ -105,9 +105,9 @@ fn segment_of(job: &Job, rank: Rank) -> Option<Segment> {
 }
 
 /// A segment as C wants it: at its owner, here (null where it is not mapped), bytes.
-fn told(segment: Segment) -> (*mut c_void, *mut c_void, usize) {
+fn told(job: &Job, rank: Rank, segment: Segment) -> (*mut c_void, *mut c_void, usize) {
     let owner = std::ptr::without_provenance_mut(segment.address as usize);
-    (owner, segment.window.0.cast(), segment.len)
+    (owner, job.window(rank, &segment).cast(), segment.len)
 }
 
 /// Writes what was found to where C wants it; null pointers are left out.
@@ -151,7 +151,7 @@ unsafe extern "C" fn gex_Segment_QueryBound(
     check(CALL, "team", &job.objects.team, team);
     match segment_of(job, rank) {
         // SAFETY: the caller's promise.
-        Some(segment) => unsafe { tell(told(segment), owner, local, size) },
+        Some(segment) => unsafe { tell(told(job, rank, segment), owner, local, size) },
         None if rank < job.size() => return 1,
         None => return refuse(CALL, &Refusal::bad(format_args!("there is no rank {rank}"))),
     }
@@ -176,7 +176,7 @@ unsafe extern "C" fn conduit_gex_query_bound_nb(
     check(CALL, "team", &job.objects.team, team);
     job.check_rank(CALL, rank);
     let none = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
-    let found = segment_of(job, rank).map_or(none, told);
+    let found = segment_of(job, rank).map_or(none, |segment| told(job, rank, segment));
     // SAFETY: the caller's promise.
     unsafe { tell(found, owner, local, size) };
     events::INVALID
@@ -200,7 +200,8 @@ unsafe extern "C" fn gasnet_getSegmentInfo(table: *mut SegmentInfo, count: c_int
     });
     let put = found.map(|segments| {
         for (place, &segment) in segments.iter().take(count as usize).enumerate() {
-            let (address, _, size) = told(segment);
+            let address = std::ptr::without_provenance_mut(segment.address as usize);
+            let size = segment.len;
             // SAFETY: below `count`; the caller's promise.
             unsafe { table.add(place).write(SegmentInfo { address, size }) };
         }

@@ -3,20 +3,23 @@
 //! The launcher notices a rank that dies by a signal and ends the others. A client that catches `SIGQUIT` may end the job
 //! itself, with a code of its own.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::c_int;
 
-/// Signals that end a process, with their names and whether they are told. The launcher ends ranks by `SIGTERM` when
-/// another has failed, and has said so.
-const FATAL: [(c_int, &CStr, bool); 9] = [
-    (libc::SIGABRT, c"SIGABRT", true),
-    (libc::SIGILL, c"SIGILL", true),
-    (libc::SIGSEGV, c"SIGSEGV", true),
-    (libc::SIGBUS, c"SIGBUS", true),
-    (libc::SIGFPE, c"SIGFPE", true),
-    (libc::SIGINT, c"SIGINT", true),
-    (libc::SIGHUP, c"SIGHUP", true),
-    (libc::SIGPIPE, c"SIGPIPE", true),
-    (libc::SIGTERM, c"SIGTERM", false),
+use crate::fault::Refusal;
+use crate::tools::{setting, signal};
+
+/// Signals that end a process, and whether they are told. The launcher ends ranks by `SIGTERM` when another has failed, and
+/// has said so.
+const FATAL: [(c_int, bool); 9] = [
+    (libc::SIGABRT, true),
+    (libc::SIGILL, true),
+    (libc::SIGSEGV, true),
+    (libc::SIGBUS, true),
+    (libc::SIGFPE, true),
+    (libc::SIGINT, true),
+    (libc::SIGHUP, true),
+    (libc::SIGPIPE, true),
+    (libc::SIGTERM, false),
 ];
 
 /// What the process does with a signal now.
@@ -39,10 +42,11 @@ pub(crate) fn tell_client() {
 /// Only calls what a signal handler may (POSIX: write, sigaction, signal, raise); what the client's handler of `SIGQUIT`
 /// does is its own affair.
 extern "C" fn caught(signal: c_int) {
-    if let Some((_, name, true)) = FATAL.iter().find(|(number, ..)| *number == signal) {
-        for part in [c"*** Caught a fatal signal: ", *name, c"\n"] {
+    if FATAL.contains(&(signal, true)) {
+        let name = signal::name_of(signal).unwrap_or_default();
+        for part in ["*** Caught a fatal signal: ", name, "\n"] {
             // SAFETY: a valid buffer of that length. Nothing can be done about an error.
-            let _ = unsafe { libc::write(2, part.as_ptr().cast(), part.count_bytes()) };
+            let _ = unsafe { libc::write(2, part.as_ptr().cast(), part.len()) };
         }
     }
     // Once: a fault in the client's handler is fatal at once.
@@ -53,21 +57,32 @@ extern "C" fn caught(signal: c_int) {
     unsafe { libc::raise(signal) };
 }
 
-/// Catches fatal signals that still have their default action, but those that `GASNET_NO_CATCH_SIGNAL` names (`*`: none is
-/// caught).
-pub(crate) fn catch() {
-    let left_alone = std::env::var("GASNET_NO_CATCH_SIGNAL").unwrap_or_default();
-    let left_alone: Vec<&str> = left_alone.split([',', ' ']).map(str::trim).collect();
-    for (signal, name, _) in FATAL {
-        let name = name.to_str().unwrap_or_default();
-        let by_number = signal.to_string();
-        let named = |text: &&str| {
-            *text == "*"
-                || *text == name
-                || *text == by_number
-                || name.strip_prefix("SIG") == Some(text)
-        };
-        if left_alone.iter().any(named) || action(signal) != Some(libc::SIG_DFL) {
+/// The signals that `GASNET_NO_CATCH_SIGNAL` names, by name or number with commas between; `None`: all (`*`).
+fn left_alone() -> Result<Option<Vec<c_int>>, Refusal> {
+    let Some(text) = setting(c"GASNET_NO_CATCH_SIGNAL") else {
+        return Ok(Some(Vec::new()));
+    };
+    if text.trim() == "*" {
+        return Ok(None);
+    }
+    let named = |name: &str| {
+        signal::by_name(name).ok_or_else(|| {
+            Refusal::bad(format_args!(
+                "GASNET_NO_CATCH_SIGNAL='{text}': '{name}' is not the name of a signal, like SIGUSR1"
+            ))
+        })
+    };
+    let names = text.split([',', ' ']).filter(|name| !name.is_empty());
+    names.map(named).collect::<Result<_, _>>().map(Some)
+}
+
+/// Catches fatal signals that still have their default action, but those that `GASNET_NO_CATCH_SIGNAL` names.
+pub(crate) fn catch() -> Result<(), Refusal> {
+    let Some(left_alone) = left_alone()? else {
+        return Ok(());
+    };
+    for (signal, _) in FATAL {
+        if left_alone.contains(&signal) || action(signal) != Some(libc::SIG_DFL) {
             continue;
         }
         let mut new = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
@@ -81,4 +96,5 @@ pub(crate) fn catch() {
             libc::sigaction(signal, new, std::ptr::null_mut());
         }
     }
+    Ok(())
 }

@@ -16,7 +16,7 @@ use crate::job::{Finished, Job};
 /// Time for a compiler or make.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The debug build under a prefix in `folder`, modes seq and par. Installed once per process; what a process before this one
+/// The debug build under a prefix in `folder`, of all modes. Installed once per process; what a process before this one
 /// has left there is kept up to date, which takes a moment only.
 ///
 /// # Panics
@@ -74,7 +74,7 @@ impl Prefix {
     /// What is installed.
     pub fn options(root: &Path) -> Install {
         Install {
-            modes: vec![Mode::Seq, Mode::Par],
+            modes: vec![Mode::Seq, Mode::Parsync, Mode::Par],
             debug_only: true,
             ..Install::new(root)
         }

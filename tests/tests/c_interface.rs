@@ -13,7 +13,7 @@ use tempfile::TempDir;
 /// Time for one job, on a machine that does other work too.
 const LIMIT: Duration = Duration::from_secs(120);
 /// The modes that are installed, and their packages.
-const PACKAGES: [&str; 2] = ["gasnet-smp-seq", "gasnet-smp-par"];
+const PACKAGES: [&str; 3] = ["gasnet-smp-seq", "gasnet-smp-parsync", "gasnet-smp-par"];
 const C99: [&str; 2] = ["gcc", "-std=c99"];
 /// What only has to be clean, as running it shows nothing that C doesn't.
 const CXX: [[&str; 4]; 2] = [
@@ -112,7 +112,71 @@ programs! {
     am_counts am_payload prepared prepared_counts
     rma events barriers collectives locks credits
     legacy_job legacy_am legacy_rma
-    bad_codes everything
+    bad_codes everything settings
+}
+
+/// Runs `settings` with a variable of GASNet's.
+fn with_setting(package: &str, ranks: u32, name: &str, value: &str) -> Finished {
+    let program = built(prefix(), package, &C99, "settings");
+    ran(job(&program, ranks, &[]).env(name, value))
+}
+
+#[test]
+fn neighbourhoods_have_a_largest_size() {
+    for (package, ranks, most) in [
+        (PACKAGES[0], 4, "1"),
+        (PACKAGES[1], 4, "2"),
+        (PACKAGES[2], 5, "3"),
+        (PACKAGES[0], 2, "7"),
+        (PACKAGES[0], 3, "0"),
+        (PACKAGES[0], 2, " "),
+    ] {
+        let finished = with_setting(package, ranks, "GASNET_SUPERNODE_MAXSIZE", most);
+        assert_eq!(finished.code, Some(0), "{most:?}: {finished:#?}");
+    }
+}
+
+#[test]
+fn segments_have_a_largest_size() {
+    let largest = |value| {
+        let finished = with_setting(PACKAGES[0], 2, "GASNET_MAX_SEGSIZE", value);
+        assert_eq!(finished.code, Some(0), "{value}: {finished:#?}");
+        let line = finished
+            .stdout
+            .lines()
+            .find_map(|line| line.strip_prefix("largest segment "));
+        line.and_then(|bytes| bytes.parse::<u64>().ok())
+            .unwrap_or_else(|| panic!("{finished:#?}"))
+    };
+    assert_eq!(largest("1MB"), 1 << 20);
+    assert_eq!(largest("1MB/P"), 1 << 20);
+    assert_eq!(largest("1MB/H"), 1 << 19);
+    // Of the host's memory, in whole pages: the host's share is divided by the ranks.
+    let (of_process, of_host) = (largest("0.02/P"), largest("0.04/H"));
+    assert!(
+        of_process.abs_diff(of_host) <= 4096,
+        "{of_process} {of_host}"
+    );
+    assert!(largest("0.01").abs_diff(of_process / 2) <= 4096);
+}
+
+#[test]
+fn settings_that_make_no_sense_are_named() {
+    for (name, value) in [
+        ("GASNET_SUPERNODE_MAXSIZE", "-1"),
+        ("GASNET_SUPERNODE_MAXSIZE", "two"),
+        ("GASNET_MAX_SEGSIZE", "1.5/H"),
+        ("GASNET_MAX_SEGSIZE", "1MB/X"),
+        ("GASNET_CATCH_EXIT", "perhaps"),
+        ("GASNET_NO_CATCH_SIGNAL", "SEGV,SIGNOTHING"),
+    ] {
+        let finished = with_setting(PACKAGES[0], 1, name, value);
+        assert_ne!(finished.code, Some(0), "{name}={value}: {finished:#?}");
+        assert!(
+            finished.stderr.contains(&format!("{name}='{value}'")),
+            "{finished:#?}"
+        );
+    }
 }
 
 /// Memory that a peer doesn't have is no corruption there, but the end of the job.
@@ -134,7 +198,7 @@ const OTHERS: [&str; 2] = ["ending", "bad_fatal"];
 
 #[test]
 fn in_cxx_it_is_the_same() {
-    for (package, compiler) in PACKAGES.into_iter().zip(CXX) {
+    for (package, compiler) in PACKAGES.into_iter().zip(CXX.into_iter().cycle()) {
         for program in ["am_counts", "events", "legacy_rma"] {
             passes(
                 job(&built(prefix(), package, &compiler, program), 2, &[]),
@@ -302,7 +366,7 @@ fn used_by(program: &str) -> BTreeSet<String> {
     let object = folder.path().join("object.o");
     prefix()
         .object(
-            PACKAGES[1],
+            PACKAGES[2],
             &["gcc", "-std=c99", "-O0"],
             &source(program),
             &object,

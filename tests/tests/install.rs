@@ -170,6 +170,8 @@ fn everything_lies_where_build_systems_look_for_it() {
         wanted.push(format!("lib/libgasnet_tools-{mode}.a"));
         wanted.push(format!("lib/shared/libgasnet_tools-{mode}.so"));
         wanted.push(format!("lib/pkgconfig/gasnet_tools-{mode}.pc"));
+    }
+    for mode in ["seq", "parsync", "par"] {
         for conduit in ["smp", "udp", "ofi", "conduit"] {
             wanted.push(format!("include/{conduit}-conduit/gasnet_core.h"));
             wanted.push(format!("include/{conduit}-conduit/{conduit}-{mode}.mak"));

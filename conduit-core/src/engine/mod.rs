@@ -61,7 +61,7 @@ pub use deliver::{Call, Handler, Payload};
 pub use error::{Error, Result};
 pub use handle::Handle;
 pub use in_use::InUse;
-pub use prepared::Prepared;
+pub use prepared::{Prepared, PreparedReply};
 pub use rma::Blocking;
 pub use start::Shared;
 pub use waiting::Waiter;

@@ -1,14 +1,16 @@
 //! Negotiated payload (GASNet-EX): a medium's payload is written where it is sent from, then committed or cancelled.
 //!
-//! The payload lies in a ReqSB chunk, which a mapped peer reads in place: no copy at all. Between preparing and the end
-//! the thread is restricted as in a reply handler.
+//! A request's payload lies in a ReqSB chunk, a reply's in a RplSB chunk, which a mapped peer reads in place: no copy at
+//! all. Between preparing and the end the thread is restricted as in a reply handler.
 
 use std::marker::PhantomData;
 
 use am::{Body, Category, Context, Flags, Header, MAX_ARGS, NO_LID, Role as AmRole};
 use credits::CreditByte;
 
+use super::deliver::Call;
 use super::deliver::context::Entered;
+use super::hand::Hand;
 use super::rma::Blocking;
 use super::{Engine, Error, Result};
 use crate::ni::{Ni, Rank};
@@ -180,6 +182,120 @@ impl<N: Ni, M: Mode> Drop for Prepared<'_, N, M> {
             if let Err(error) = self.engine.return_credits(self.target, self.byte) {
                 self.engine.fail(error);
             }
+        }
+    }
+}
+
+/// The payload of a medium reply being written. Dropping it cancels it.
+#[must_use = "a prepared payload is sent by commit"]
+pub struct PreparedReply<'a, N: Ni, M: Mode> {
+    call: &'a Call<'a, N, M>,
+    hand: &'a Hand,
+    chunk: u32,
+    size: usize,
+    ended: bool,
+}
+
+impl<N: Ni, M: Mode> std::fmt::Debug for PreparedReply<'_, N, M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PreparedReply")
+            .field("call", self.call)
+            .field("size", &self.size)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<N: Ni, M: Mode> Call<'_, N, M> {
+    /// Prepares a medium reply of at least `least` and at most `most` bytes; the size granted lies between. It takes the
+    /// chunk that is in hand for the reply, so it never waits.
+    pub fn prepare_medium_reply(
+        &self,
+        least: usize,
+        most: usize,
+    ) -> Result<PreparedReply<'_, N, M>> {
+        const OPERATION: &str = "prepare_medium_reply";
+        let hand = self.hand(OPERATION)?;
+        let limit = self.engine.max_medium(MAX_ARGS);
+        if least > limit {
+            return Err(Error::PayloadTooLong {
+                operation: OPERATION,
+                rank: self.token.source,
+                length: least,
+                limit,
+            });
+        }
+        // A second one while the first is open finds none.
+        let Some(chunk) = hand.take_chunk() else {
+            return Err(self.engine.no_reply_chunk().into());
+        };
+        Ok(PreparedReply {
+            call: self,
+            hand,
+            chunk,
+            size: most.clamp(least, limit),
+            ended: false,
+        })
+    }
+}
+
+impl<N: Ni, M: Mode> PreparedReply<'_, N, M> {
+    /// Where the payload goes. Aligned to 16; what it holds before is unspecified but initialised.
+    pub fn payload(&mut self) -> &mut [u8] {
+        let at = self.call.engine.rpl_chunk(self.chunk);
+        // SAFETY: the chunk is held by `self` alone and ROOM + size fit it (`max_medium`). It is zeroed network memory, so
+        // initialised; peers read it only after commit.
+        unsafe { std::slice::from_raw_parts_mut(at.add(ROOM), self.size) }
+    }
+
+    /// Replies with the first `len` bytes of the payload.
+    pub fn commit(mut self, handler: u8, args: &[u32], len: usize) -> Result<()> {
+        const OPERATION: &str = "commit_medium_reply";
+        let call = self.call;
+        let (engine, target) = (call.engine, call.token.source);
+        call.check_args(OPERATION, args)?;
+        if len > self.size {
+            let (length, limit) = (len, self.size);
+            return Err(Error::PayloadTooLong {
+                operation: OPERATION,
+                rank: target,
+                length,
+                limit,
+            });
+        }
+        let category = Category::Medium;
+        let (header, _) = call.open_reply(OPERATION, category, handler, args, Flags::empty())?;
+        let mut head = [0; ROOM];
+        let head_len = Body::write_args(args, &mut head);
+        let head = &head[..head_len];
+        if engine.inject_reply(target, &header, head, &self.payload()[..len])? {
+            // The copy has left; dropping `self` gives the chunk back.
+            return Ok(());
+        }
+        let start = ROOM - head_len;
+        // SAFETY: before the payload, within the chunk that `self` holds.
+        unsafe {
+            let at = engine.rpl_chunk(self.chunk).add(start);
+            std::ptr::copy_nonoverlapping(head.as_ptr(), at, head_len);
+        }
+        // From here on the chunk belongs to the reply, whose completion frees it.
+        self.ended = true;
+        engine.send_reply_in_chunk(
+            target,
+            &header,
+            (self.chunk, start, head_len + len),
+            self.hand,
+        );
+        Ok(())
+    }
+
+    /// Gives everything back without sending.
+    pub fn cancel(self) {}
+}
+
+impl<N: Ni, M: Mode> Drop for PreparedReply<'_, N, M> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.hand.add_chunk(self.chunk);
         }
     }
 }

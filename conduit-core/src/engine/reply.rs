@@ -13,8 +13,9 @@ use super::{Engine, Error, Result, SELECT_RPL_RB, index};
 use crate::ni::{Ack, Inject, Ni, NiError, Put, Rank, Submit};
 use crate::threads::Mode;
 
-/// Bodies up to this size are injected; larger ones are read from the replier's chunk.
-const INLINE: usize = MOST_HEAD + 112;
+/// Bodies up to this size are injected; larger ones are read from the replier's chunk, which its completion gives back. Up
+/// to here the copy costs less than the completion.
+const INLINE: usize = MOST_HEAD + 1024;
 
 /// A reply that lies in a chunk and waits for the network to take it.
 #[derive(Debug, Clone, Copy)]
@@ -22,10 +23,12 @@ pub(crate) struct Deferred {
     target: Rank,
     header: Header,
     chunk: u32,
+    /// Where in the chunk it begins.
+    start: usize,
     length: usize,
 }
 
-impl<N: Ni, M: Mode> Call<'_, N, M> {
+impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
     /// Replies with a short. Once, from a request's handler.
     #[inline]
     pub fn reply_short(&self, handler: u8, args: &[u32]) -> Result<()> {
@@ -105,6 +108,28 @@ impl<N: Ni, M: Mode> Call<'_, N, M> {
         )
     }
 
+    /// Replies with a long of `length` bytes that the caller has placed at `offset` of the requester's segment by itself:
+    /// where that is mapped here.
+    pub fn reply_long_in_place(
+        &self,
+        handler: u8,
+        args: &[u32],
+        length: usize,
+        offset: usize,
+    ) -> Result<()> {
+        const OPERATION: &str = "reply_long_in_place";
+        let (engine, source) = (self.engine, self.token.source);
+        if length > 0 {
+            engine.remote(OPERATION, source, offset, length)?;
+        }
+        let long = Long {
+            dest: offset as u64,
+            length: length as u64,
+        };
+        let long = Some((long, Flags::DEST_IN_PLACE));
+        self.reply(OPERATION, Category::Long, handler, args, &[], long)
+    }
+
     fn check_payload(&self, operation: &'static str, payload: &[u8], limit: usize) -> Result<()> {
         let length = payload.len();
         if length > limit {
@@ -119,7 +144,7 @@ impl<N: Ni, M: Mode> Call<'_, N, M> {
     }
 
     #[inline]
-    fn check_args(&self, operation: &'static str, args: &[u32]) -> Result<()> {
+    pub(super) fn check_args(&self, operation: &'static str, args: &[u32]) -> Result<()> {
         let count = args.len();
         if count > MAX_ARGS {
             return Err(Error::TooManyArgs {
@@ -131,7 +156,7 @@ impl<N: Ni, M: Mode> Call<'_, N, M> {
         Ok(())
     }
 
-    fn may_reply(&self, operation: &'static str) -> Result<()> {
+    pub(super) fn may_reply(&self, operation: &'static str) -> Result<()> {
         let rank = self.engine.rank;
         self.token.may_reply().map_err(|reason| Error::Context {
             operation,
@@ -150,29 +175,42 @@ impl<N: Ni, M: Mode> Call<'_, N, M> {
         payload: &[u8],
         long: Option<(Long, Flags)>,
     ) -> Result<()> {
-        let (engine, token) = (self.engine, self.token);
         self.check_args(operation, args)?;
-        self.may_reply(operation)?;
-        let Some(hand) = self.hand else {
-            // Only reply handlers run without a hand, and `may_reply` has refused those.
-            let reason = am::Context::ReplyHandler.may_reply(false).err();
-            return reason.map_or(Ok(()), |reason| {
-                Err(Error::Context {
-                    operation,
-                    rank: engine.rank,
-                    reason,
-                })
-            });
+        let how = long.map_or(Flags::empty(), |(_, how)| how);
+        let (header, hand) = self.open_reply(operation, category, handler, args, how)?;
+        let mut padded = [0; MOST_HEAD];
+        let head = match (category, long) {
+            (Category::Short, _) => Body::of_short(args),
+            (_, None) => {
+                let length = Body::write_args(args, &mut padded);
+                &padded[..length]
+            }
+            (_, Some((long, _))) => {
+                Body::write_args(args, &mut padded);
+                let length = long.write(args.len(), &mut padded);
+                &padded[..length]
+            }
         };
+        self.engine
+            .send_reply(self.token.source, &header, head, payload, hand)
+    }
+
+    /// The header of the one reply to this request, which is on its way from here on, and what is in hand for it. The
+    /// arguments have been checked.
+    #[inline(always)]
+    pub(super) fn open_reply(
+        &self,
+        operation: &'static str,
+        category: Category,
+        handler: u8,
+        args: &[u32],
+        how: Flags,
+    ) -> Result<(Header, &'a Hand)> {
+        let (engine, token) = (self.engine, self.token);
+        let hand = self.hand(operation)?;
         token.replied.set(true);
         let back = engine.grant(token.source, token.credit);
-        let mut head = [0; MOST_HEAD];
-        let mut head_len = Body::write_args(args, &mut head);
-        let mut flags = Flags::of(category, AmRole::Reply);
-        if let Some((long, how)) = long {
-            head_len = long.write(args.len(), &mut head);
-            flags |= how;
-        }
+        let flags = Flags::of(category, AmRole::Reply) | how;
         let header = Header {
             flags: flags | token.flags.intersection(Flags::NO_CHUNK),
             handler,
@@ -182,7 +220,23 @@ impl<N: Ni, M: Mode> Call<'_, N, M> {
             arg0: args.first().copied().unwrap_or(0),
             lid: NO_LID,
         };
-        engine.send_reply(token.source, &header, &head[..head_len], payload, hand)
+        Ok((header, hand))
+    }
+
+    /// What is in hand for the reply; refused where none may be sent.
+    #[inline]
+    pub(super) fn hand(&self, operation: &'static str) -> Result<&'a Hand> {
+        self.may_reply(operation)?;
+        let rank = self.engine.rank;
+        self.hand.ok_or(Error::Context {
+            operation,
+            rank,
+            // Only reply handlers run without a hand, and `may_reply` has refused those.
+            reason: am::ContextError::NotAllowed {
+                operation: am::Operation::Reply,
+                context: am::Context::ReplyHandler,
+            },
+        })
     }
 }
 
@@ -221,23 +275,35 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         payload: &[u8],
         hand: &Hand,
     ) -> Result<()> {
-        let length = head.len() + payload.len();
-        let most = INLINE.min(self.ni.reach(target).inject_size);
-        if most > 0 && length <= most {
-            let (match_bits, hdr_data) = header.encode(SELECT_RPL_RB);
-            let inject = Inject {
-                target,
-                index: index::SAFE,
-                match_bits,
-                hdr_data,
-                head,
-                body: payload,
-            };
-            if self.ni.inject(&inject)? == Submit::Posted {
-                return Ok(());
-            }
+        if self.inject_reply(target, header, head, payload)? {
+            return Ok(());
         }
         self.send_reply_from_chunk(target, header, head, payload, hand)
+    }
+
+    /// Injects a reply, if it is small and the network takes it now.
+    #[inline]
+    pub(super) fn inject_reply(
+        &self,
+        target: Rank,
+        header: &Header,
+        head: &[u8],
+        payload: &[u8],
+    ) -> Result<bool> {
+        let most = INLINE.min(self.ni.reach(target).inject_size);
+        if most == 0 || head.len() + payload.len() > most {
+            return Ok(false);
+        }
+        let (match_bits, hdr_data) = header.encode(SELECT_RPL_RB);
+        let inject = Inject {
+            target,
+            index: index::SAFE,
+            match_bits,
+            hdr_data,
+            head,
+            body: payload,
+        };
+        Ok(self.ni.inject(&inject)? == Submit::Posted)
     }
 
     fn send_reply_from_chunk(
@@ -250,14 +316,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     ) -> Result<()> {
         let Some(chunk) = hand.take_chunk() else {
             // One reply per request, and the hand is filled before each request: this cannot be.
-            let limit = self.settings.rpl_chunks.into();
-            return Err(NiError::Exhausted {
-                operation: "reply",
-                what: "RplSB chunks",
-                limit,
-                setting: "GASNET_PORTAL_RPL_CHUNKS",
-            }
-            .into());
+            return Err(self.no_reply_chunk().into());
         };
         let length = head.len() + payload.len();
         debug_assert!(
@@ -271,14 +330,36 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             std::ptr::copy_nonoverlapping(head.as_ptr(), at, head.len());
             std::ptr::copy_nonoverlapping(payload.as_ptr(), at.add(head.len()), payload.len());
         }
+        self.send_reply_in_chunk(target, header, (chunk, 0, length), hand);
+        Ok(())
+    }
+
+    #[cold]
+    pub(super) fn no_reply_chunk(&self) -> NiError {
+        NiError::Exhausted {
+            operation: "reply",
+            what: "RplSB chunks",
+            limit: self.settings.rpl_chunks.into(),
+            setting: "GASNET_PORTAL_RPL_CHUNKS",
+        }
+    }
+
+    /// Sends `length` bytes from `start` of a chunk on.
+    pub(super) fn send_reply_in_chunk(
+        &self,
+        target: Rank,
+        header: &Header,
+        (chunk, start, length): (u32, usize, usize),
+        hand: &Hand,
+    ) {
         let deferred = Deferred {
             target,
             header: *header,
             chunk,
+            start,
             length,
         };
         self.send_deferred(deferred, hand);
-        Ok(())
     }
 
     fn defer(&self, reply: Deferred, hand: &Hand) {
@@ -292,6 +373,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             target,
             ref header,
             chunk,
+            start,
             length,
         } = reply;
         if !hand.take_ticket() && !self.tickets.take(1) {
@@ -306,7 +388,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         });
         let put = Put {
             md: self.rpl_md,
-            local_offset: chunk as usize * self.chunk,
+            local_offset: chunk as usize * self.chunk + start,
             length,
             ack: Ack::Local,
             target,

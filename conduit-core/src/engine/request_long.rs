@@ -37,6 +37,46 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         unsafe { self.long(&request, Source::of(payload), offset, true) }
     }
 
+    /// As [`Engine::request_long`], for `length` bytes that the caller has placed at `offset` of the target's segment by
+    /// itself: where that is mapped here.
+    pub fn request_long_in_place(
+        &self,
+        target: Rank,
+        handler: u8,
+        args: &[u32],
+        length: usize,
+        offset: usize,
+        blocking: Blocking,
+    ) -> Result<bool> {
+        let request = Request {
+            operation: "request_long_in_place",
+            target,
+            handler,
+            args,
+            blocking,
+        };
+        self.check_request(&request)?;
+        if length > 0 {
+            self.remote(request.operation, target, offset, length)?;
+        }
+        let long = Long {
+            dest: offset as u64,
+            length: length as u64,
+        };
+        let Some(byte) = self.credits(&request, Scale::SHORT_COST)? else {
+            return Ok(false);
+        };
+        self.send(
+            &request,
+            Flags::DEST_IN_PLACE,
+            Category::Long,
+            Some(long),
+            Source::EMPTY,
+            byte,
+            self.ni.reach(target),
+        )
+    }
+
     /// As [`Engine::request_long`], returning before the payload has been read.
     ///
     /// # Safety

@@ -72,6 +72,7 @@ typedef struct {
 typedef struct {
   const conduit_gex_table_t *table;
   uint32_t all_mapped;
+  const void *team;
 } conduit_gex_job_t;
 
 /* Each value changes once, from one that leaves the work to the library: one that was read early does no harm. */
@@ -81,6 +82,17 @@ int conduit_gex_client_init(gex_Client_t *client, gex_EP_t *ep, gex_TM_t *tm, co
                             char ***argv, gex_Flags_t flags, const conduit_gex_config_t *config);
 int conduit_gasnet_init(int *argc, char ***argv, const conduit_gex_config_t *config);
 void conduit_gex_wait_step(void *state);
+void conduit_gex_no_team(const char *call, gex_TM_t team) CONDUIT_GEX_NORETURN;
+
+/* A call's team is the job's. GASNet-1's calls, which have none, say CONDUIT_GEX_TEAM. */
+#if CONDUIT_GEX_CHECKED
+  #define CONDUIT_GEX_TEAM ((gex_TM_t)(uintptr_t)conduit_gex_job.team)
+  #define CONDUIT_GEX_CHECK_TEAM(call, team) \
+    ((const void *)(team) == conduit_gex_job.team ? (void)0 : conduit_gex_no_team(call, team))
+#else
+  #define CONDUIT_GEX_TEAM ((gex_TM_t)NULL)
+  #define CONDUIT_GEX_CHECK_TEAM(call, team) ((void)(team))
+#endif
 
 /* ---- active messages ---- */
 
@@ -107,9 +119,9 @@ int conduit_gex_reply_long(gex_Token_t token, gex_AM_Index_t handler, const void
 #define CONDUIT_GEX_REPLY_LONG 3U
 
 gex_AM_SrcDesc_t conduit_gex_prepare_request(unsigned int kind, gex_Rank_t rank, void *client, size_t least,
-                                             size_t most, gex_Event_t *local, gex_Flags_t flags);
+                                             size_t most, void *destination, gex_Event_t *local, gex_Flags_t flags);
 gex_AM_SrcDesc_t conduit_gex_prepare_reply(unsigned int kind, gex_Token_t token, void *client, size_t least,
-                                           size_t most, gex_Event_t *local, gex_Flags_t flags);
+                                           size_t most, void *destination, gex_Event_t *local, gex_Flags_t flags);
 int conduit_gex_commit(unsigned int kind, gex_AM_SrcDesc_t descriptor, gex_AM_Index_t handler, size_t bytes,
                        void *destination, gex_Flags_t flags, uint32_t count, const gex_AM_Arg_t *words);
 int conduit_gex_cancel(unsigned int kind, gex_AM_SrcDesc_t descriptor);

@@ -1,54 +1,101 @@
-//! GASNet's environment variables, where they mean something here.
+//! GASNet's environment variables, where they mean something here. Numbers, sizes and words are read as the portable tools
+//! read them; what can't be read is refused by name.
+
+use std::ffi::CStr;
 
 use conduit::settings::Settings;
 
-/// A variable that is yes or no, in any of the usual spellings.
-pub(crate) fn yes(name: &str, default: bool) -> bool {
-    let Ok(value) = std::env::var(name) else {
-        return default;
+use crate::fault::Refusal;
+use crate::tools::number::{NumberError, parse_decimal, parse_integer, parse_yes_no};
+use crate::tools::{physical_memory, setting};
+
+/// A variable's value; `None` if it is not set or empty.
+fn value<T>(
+    name: &CStr,
+    read: impl Fn(&str) -> Result<T, NumberError>,
+) -> Result<Option<T>, Refusal> {
+    let Some(text) = setting(name) else {
+        return Ok(None);
     };
-    match value.trim().to_ascii_lowercase().as_str() {
-        "" => default,
-        "0" | "n" | "no" | "f" | "false" | "off" => false,
-        _ => true,
-    }
+    let refusal = |error| Refusal::bad(format_args!("{}='{text}' {error}", name.to_string_lossy()));
+    read(&text).map(Some).map_err(refusal)
 }
 
-/// Bytes per rank of `GASNET_MAX_SEGSIZE`: a number with an optional unit, for each process (`/P`) or for the host
-/// (`/H`). Without either it is for each process. Fractions of memory are the default's business.
-fn segment_bytes(text: &str, ranks: u32) -> Option<usize> {
+/// A variable that is yes or no.
+pub(crate) fn yes(name: &CStr, default: bool) -> Result<bool, Refusal> {
+    Ok(value(name, parse_yes_no)?.unwrap_or(default))
+}
+
+/// The limit of segments that `GASNET_MAX_SEGSIZE` sets.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Size {
+    Bytes(u64),
+    /// Of the host's memory.
+    Fraction(f64),
+}
+
+/// `GASNET_MAX_SEGSIZE`, as GASNet's README has it: a size of memory, or a fraction of the host's, for each process (`/P`,
+/// which is meant without either) or for all of the host (`/H`). The second result is whether it is for the host.
+fn segment_limit(text: &str) -> Result<(Size, bool), NumberError> {
     let text = text.trim();
-    let (number, share) = match text.rsplit_once('/') {
-        Some((number, "P" | "p")) => (number, 1),
-        Some((number, "H" | "h")) => (number, ranks),
-        Some(_) => return None,
-        None => (text, 1),
+    let (number, of_host) = match text.rsplit_once('/') {
+        Some((number, "P" | "p")) => (number, false),
+        Some((number, "H" | "h")) => (number, true),
+        Some(_) => return Err(NumberError::NotSize),
+        None => (text, false),
     };
-    let digits = number.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let unit = match number[digits.len()..].to_ascii_uppercase().as_str() {
-        "" | "B" => 1u64,
-        "K" | "KB" | "KIB" => 1 << 10,
-        "M" | "MB" | "MIB" => 1 << 20,
-        "G" | "GB" | "GIB" => 1 << 30,
-        "T" | "TB" | "TIB" => 1 << 40,
-        _ => return None,
+    let number = number.trim();
+    let is_fraction =
+        number.contains('.') && number.chars().all(|c| c.is_ascii_digit() || c == '.');
+    let size = if is_fraction {
+        let fraction = parse_decimal(number)?;
+        if !(fraction > 0.0 && fraction <= 1.0) {
+            return Err(NumberError::NotSize);
+        }
+        Size::Fraction(fraction)
+    } else {
+        let bytes = parse_integer(number, 1)?;
+        Size::Bytes(u64::try_from(bytes).map_err(|_| NumberError::NotSize)?)
     };
-    let value: f64 = digits.trim().parse().ok()?;
-    let bytes = value * unit as f64 / f64::from(share.max(1));
-    // Below a page it is a fraction.
-    (bytes.is_finite() && bytes >= 4096.0).then_some(bytes as usize)
+    Ok((size, of_host))
 }
 
-/// What GASNet's variables say, unless one of Conduit's own says otherwise.
-pub(crate) fn adjust(settings: &mut Settings, ranks: u32) {
+/// Bytes of the largest segment of one of `ranks` on a host with so much memory: no more than the memory, however much was
+/// asked for, and at least a page.
+fn segment_bytes((size, of_host): (Size, bool), ranks: u32, memory: u64) -> usize {
+    let bytes = match size {
+        Size::Bytes(bytes) => bytes.min(memory),
+        Size::Fraction(fraction) => (memory as f64 * fraction) as u64,
+    };
+    let share = bytes / if of_host { u64::from(ranks.max(1)) } else { 1 };
+    let page = rustix::param::page_size();
+    usize::try_from(share).unwrap_or(usize::MAX).max(page)
+}
+
+/// What GASNet's variables say, unless one of Conduit's own says otherwise. The result is the most ranks of a neighbourhood.
+pub(crate) fn adjust(settings: &mut Settings, ranks: u32) -> Result<u32, Refusal> {
     if settings.max_segment.is_none()
-        && let Ok(text) = std::env::var("GASNET_MAX_SEGSIZE")
+        && let Some(limit) = value(c"GASNET_MAX_SEGSIZE", segment_limit)?
     {
-        settings.max_segment = segment_bytes(&text, ranks);
+        let memory = match physical_memory() {
+            0 => u64::MAX,
+            bytes => bytes,
+        };
+        settings.max_segment = Some(segment_bytes(limit, ranks, memory));
     }
-    // Ranks that share memory at most one by one don't share it.
-    if std::env::var("GASNET_SUPERNODE_MAXSIZE").is_ok_and(|text| text.trim() == "1") {
-        settings.windows = false;
+    let most = value(c"GASNET_SUPERNODE_MAXSIZE", |text| parse_integer(text, 0))?.unwrap_or(0);
+    match u32::try_from(most) {
+        Ok(0) => Ok(u32::MAX),
+        Ok(1) => {
+            // Ranks that share memory at most one by one don't share it.
+            settings.windows = false;
+            Ok(1)
+        }
+        Ok(most) => Ok(most),
+        Err(_) if most > 0 => Ok(u32::MAX),
+        Err(_) => Err(Refusal::bad(format_args!(
+            "GASNET_SUPERNODE_MAXSIZE='{most}' is negative; 0 means no limit"
+        ))),
     }
 }
 
@@ -56,20 +103,43 @@ pub(crate) fn adjust(settings: &mut Settings, ranks: u32) {
 mod tests {
     use super::*;
 
+    /// For 4 ranks on a host of 64 GiB.
+    fn bytes(text: &str) -> Result<usize, NumberError> {
+        Ok(segment_bytes(segment_limit(text)?, 4, 64 << 30))
+    }
+
     #[test]
     fn segment_sizes() {
-        for (text, bytes) in [
-            ("1048576", Some(1 << 20)),
-            ("1MB", Some(1 << 20)),
-            ("1.5 GB/P", Some(3 << 29)),
-            ("64k", Some(65_536)),
-            ("1GiB/H", Some(1 << 28)),
-            ("0.85/H", None),
-            ("nonsense", None),
-            ("1MB/X", None),
-            ("", None),
+        for (text, expected) in [
+            ("1048576", 1 << 20),
+            ("1MB", 1 << 20),
+            ("1.5 GB/P", 3 << 29),
+            ("64k", 65_536),
+            ("1GB/H", 1 << 28),
+            ("0x100000/p", 1 << 20),
+            ("0.5/P", 32 << 30),
+            ("0.5/H", 8 << 30),
+            ("0.5", 32 << 30),
+            ("1.0/H", 16 << 30),
+            ("100TB/P", 64 << 30),
+            ("100TB/H", 16 << 30),
+            ("1", 4096),
+            ("0", 4096),
         ] {
-            assert_eq!(segment_bytes(text, 4), bytes, "{text}");
+            assert_eq!(bytes(text), Ok(expected), "{text}");
+        }
+        assert_eq!(
+            bytes("0.85/H"),
+            Ok(((64_u64 << 30) as f64 * 0.85) as usize / 4)
+        );
+    }
+
+    #[test]
+    fn what_is_no_segment_size() {
+        for text in [
+            "nonsense", "1MB/X", "1MB/", "-1MB", "1.5", "0.0/H", "0.5.5", "1GiB", "/H", "10XB",
+        ] {
+            assert!(bytes(text).is_err(), "{text}");
         }
     }
 }

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use crate::tools::number::parse_decimal;
+
 /// Conduit's rule: see `Settings::exit_wait`.
 const MAX: f64 = 360.0;
 const MIN: f64 = 3.0;
@@ -39,7 +41,7 @@ pub(crate) fn exit_timeout(
         let Some(value) = variable(name).filter(|value| !value.trim().is_empty()) else {
             return Ok(None);
         };
-        match value.trim().parse::<f64>() {
+        match parse_decimal(&value) {
             Ok(seconds) if (0.0..=MOST).contains(&seconds) => Ok(Some(seconds)),
             _ => Err(ExitTimeoutError { name, value }),
         }

@@ -60,24 +60,25 @@ unsafe fn join(
     // SAFETY: null, or what `main` got.
     let words = unsafe { self_start::words(arguments.count, arguments.values.cast_const().cast()) };
     self_start::self_start(conduit, words.as_deref()).map_err(Refusal::bad)?;
-    let mut exit_timeout = Ok(None);
+    let (mut exit_timeout, mut most_neighbours) = (Ok(None), Ok(u32::MAX));
     let member = conduit::join::<Mode>(|settings, size| {
-        environment::adjust(settings, size);
+        most_neighbours = environment::adjust(settings, size);
         exit_timeout = exit_timeout::exit_timeout(size, |name| std::env::var(name).ok());
         if let Ok(Some(seconds)) = exit_timeout {
             settings.exit_timeout.get_or_insert(seconds);
         }
     })?;
     exit_timeout.map_err(Refusal::bad)?;
-    let job = Job::place(member, segment == "EVERYTHING")?;
+    let catches_exit = environment::yes(c"GASNET_CATCH_EXIT", true)?;
+    let job = Job::place(member, segment == "EVERYTHING", most_neighbours?)?;
     tools::job::set_place(job.rank(), job.size());
     tools::prepare_debugging();
     if job.everything {
         // Nothing has to be attached: puts and gets may begin after init.
         job.member.attach_everything()?;
     }
-    signals::catch();
-    exit::catch_exit(environment::yes("GASNET_CATCH_EXIT", true));
+    signals::catch()?;
+    exit::catch_exit(catches_exit);
     match barrier::all(call, job) {
         abi::OK => Ok(job),
         code => Err(Refusal::of(code, "the barrier after joining has failed")),

@@ -36,6 +36,8 @@ pub(crate) enum SelfStartError {
         value: String,
         accepted: String,
     },
+    /// A variable that can't be read; the text has its name.
+    Variable(String),
     /// A udp program without its first argument.
     NoRanks,
     /// The launcher failed.
@@ -46,6 +48,7 @@ impl fmt::Display for SelfStartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Value { name, value, accepted } => write!(f, "{name} is {value:?}; accepted: {accepted}"),
+            Self::Variable(reason) => f.write_str(reason),
             Self::NoRanks => f.write_str(
                 "the first argument of a program of conduit udp that is run without a launcher is the number of \
                  ranks, from 1 to 65535: PROGRAM N ARGUMENTS..., or amudprun -np N PROGRAM ARGUMENTS...",
@@ -113,6 +116,8 @@ pub(crate) fn self_start(
 }
 
 fn run(job: Job) -> Result<(), SelfStartError> {
+    let verbose = super::environment::yes(c"GASNET_SPAWN_VERBOSE", false)
+        .map_err(|refusal| SelfStartError::Variable(refusal.reason))?;
     if let Some(note) = job.note {
         // Nowhere to complain about a standard error that can't be written.
         let _ = writeln!(std::io::stderr(), "conduit: {note}");
@@ -121,7 +126,7 @@ fn run(job: Job) -> Result<(), SelfStartError> {
     let outcome = Launch::new(job.ranks, program())
         .arg0(command.next().unwrap_or_default())
         .args(command)
-        .verbose(super::environment::yes("GASNET_SPAWN_VERBOSE", false))
+        .verbose(verbose)
         .inherit_stdin(true)
         .own_process(true)
         .run()?;

@@ -178,8 +178,7 @@ pub(crate) fn print_now(fd: c_int) -> bool {
         .iter()
         .map(|mechanism| mechanism.name.as_str())
         .collect();
-    let wanted =
-        environment::text_setting(c"GASNET_BACKTRACE_TYPE").unwrap_or_else(|| names.join(","));
+    let wanted = environment::setting(c"GASNET_BACKTRACE_TYPE").unwrap_or_else(|| names.join(","));
     for name in wanted.split(',').map(str::trim) {
         let Some(mechanism) = mechanisms
             .iter()
@@ -204,7 +203,7 @@ fn is_enabled() -> bool {
     if !environment::yes_no(c"GASNET_BACKTRACE", false) {
         return false;
     }
-    let nodes = environment::text_setting(c"GASNET_BACKTRACE_NODES").unwrap_or_default();
+    let nodes = environment::setting(c"GASNET_BACKTRACE_NODES").unwrap_or_default();
     job::place().is_none_or(|place| job::names_rank(&nodes, place.rank))
 }
 
@@ -259,7 +258,7 @@ unsafe extern "C" fn gasnett_backtrace_init(exename: *const c_char) {
         .into_iter()
         .map(|mechanism| mechanism.name)
         .collect();
-    let wanted = environment::text_setting(c"GASNET_BACKTRACE_TYPE");
+    let wanted = environment::setting(c"GASNET_BACKTRACE_TYPE");
     environment::report_text(
         c"GASNET_BACKTRACE_TYPE",
         wanted.as_deref().unwrap_or(&names.join(",")),

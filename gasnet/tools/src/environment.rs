@@ -23,15 +23,15 @@ pub fn getenv(name: &CStr) -> Option<&'static CStr> {
 
 /// The value of a variable as text of Rust; none if it is not set or empty. An empty value stands for the default, so that
 /// `NAME= program` takes a setting back.
-fn value_of(name: &CStr) -> Option<String> {
+pub fn setting(name: &CStr) -> Option<String> {
     getenv(name)
         .map(|value| value.to_string_lossy().into_owned())
         .filter(|value| !value.trim().is_empty())
 }
 
-/// A setting's value, or none if the default holds; what can't be read ends the process with the variable's name.
-fn setting<T>(name: &CStr, read: impl Fn(&str) -> Result<T, NumberError>) -> Option<T> {
-    let value = value_of(name)?;
+/// A setting as it was read, or none if the default holds; what can't be read ends the process with the variable's name.
+fn read_setting<T>(name: &CStr, read: impl Fn(&str) -> Result<T, NumberError>) -> Option<T> {
+    let value = setting(name)?;
     Some(
         read(&value).unwrap_or_else(|error| {
             fatal(&format!("{}='{value}' {error}", name.to_string_lossy()))
@@ -41,17 +41,12 @@ fn setting<T>(name: &CStr, read: impl Fn(&str) -> Result<T, NumberError>) -> Opt
 
 /// A yes-or-no setting that is not reported.
 pub(crate) fn yes_no(name: &CStr, default: bool) -> bool {
-    setting(name, number::parse_yes_no).unwrap_or(default)
-}
-
-/// The name of a variable in this crate's own code.
-pub(crate) fn text_setting(name: &CStr) -> Option<String> {
-    value_of(name)
+    read_setting(name, number::parse_yes_no).unwrap_or(default)
 }
 
 /// A decimal setting that is not reported.
 pub(crate) fn decimal(name: &CStr) -> Option<f64> {
-    setting(name, number::parse_decimal)
+    read_setting(name, number::parse_decimal)
 }
 
 fn is_verbose() -> bool {
@@ -188,7 +183,7 @@ unsafe extern "C" fn gasnett_getenv_yesno_withdefault(
 ) -> c_int {
     // SAFETY: the caller's promise.
     let name = unsafe { text(keyname, "gasnett_getenv_yesno_withdefault", "keyname") };
-    let value = setting(name, number::parse_yes_no);
+    let value = read_setting(name, number::parse_yes_no);
     let result = value.unwrap_or(defaultval != 0);
     report_text(name, if result { "YES" } else { "NO" }, value.is_none());
     c_int::from(result)
@@ -204,7 +199,7 @@ unsafe extern "C" fn gasnett_getenv_int_withdefault(
 ) -> i64 {
     // SAFETY: the caller's promise.
     let name = unsafe { text(keyname, "gasnett_getenv_int_withdefault", "keyname") };
-    let value = setting(name, |value| {
+    let value = read_setting(name, |value| {
         number::parse_integer(value, mem_size_multiplier)
     });
     let result = value.unwrap_or(defaultval);

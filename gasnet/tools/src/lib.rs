@@ -18,12 +18,13 @@ mod heap;
 pub mod job;
 mod limits;
 mod memory;
-mod number;
+pub mod number;
 mod rwlock;
-mod signal;
+pub mod signal;
 mod streams;
 mod system;
 mod timer;
 
-pub use environment::{getenv, report_text};
+pub use environment::{getenv, report_text, setting};
 pub use failure::{fatal, look_at_error, prepare_debugging};
+pub use system::physical_memory;

@@ -41,7 +41,7 @@ fn settings() -> Settings {
 }
 
 fn fill_setting(name: &CStr) -> Fill {
-    let value = environment::text_setting(name).unwrap_or_else(|| "NAN".into());
+    let value = environment::setting(name).unwrap_or_else(|| "NAN".into());
     parse_fill(&value).unwrap_or_else(|| {
         fatal(&format!(
             "{}='{value}' is neither an integer nor NAN, sNAN or qNAN",
@@ -70,9 +70,9 @@ fn parse_fill(value: &str) -> Option<Fill> {
 
 /// Whether `GASNET_MALLOCFILE` asks for a report of this rank, and into what: `%` stands for the rank.
 fn report_file() -> Option<String> {
-    let file = environment::text_setting(c"GASNET_MALLOCFILE")?;
+    let file = environment::setting(c"GASNET_MALLOCFILE")?;
     let rank = job::place().map_or(0, |place| place.rank);
-    let nodes = environment::text_setting(c"GASNET_MALLOCNODES").unwrap_or_default();
+    let nodes = environment::setting(c"GASNET_MALLOCNODES").unwrap_or_default();
     job::names_rank(&nodes, rank).then(|| file.replace('%', &rank.to_string()))
 }
 

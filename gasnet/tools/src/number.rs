@@ -4,15 +4,20 @@ use thiserror::Error;
 
 /// Why a setting's text is no number.
 #[derive(Debug, Error, PartialEq, Eq)]
-pub(crate) enum NumberError {
+pub enum NumberError {
+    /// Not an integer.
     #[error("is not an integer in decimal, or in hexadecimal with 0x")]
     NotInteger,
+    /// Not a size of memory.
     #[error("is not a size of memory, like 4096, 1.5MB or 2 GB")]
     NotSize,
+    /// Not a number.
     #[error("is not a number, like 1.5, -1e4 or 3/8")]
     NotDecimal,
+    /// Neither yes nor no.
     #[error("is neither yes nor no (YES, Y, 1, NO, N, 0)")]
     NotYesNo,
+    /// Too large for 64 bits.
     #[error("is beyond 64 bits")]
     TooLarge,
 }
@@ -42,7 +47,10 @@ pub(crate) fn format(value: i64, memory: bool) -> String {
 }
 
 /// Reads an integer, or a size of memory when there is a `multiplier` for sizes without unit.
-pub(crate) fn parse_integer(text: &str, multiplier: u64) -> Result<i64, NumberError> {
+///
+/// # Errors
+/// It is neither, or beyond 64 bits.
+pub fn parse_integer(text: &str, multiplier: u64) -> Result<i64, NumberError> {
     let text = text.trim();
     if multiplier == 0 {
         return to_i64(integer(text).ok_or(NumberError::NotInteger)??);
@@ -85,7 +93,10 @@ pub(crate) fn parse_integer(text: &str, multiplier: u64) -> Result<i64, NumberEr
 }
 
 /// Reads a decimal number or a fraction.
-pub(crate) fn parse_decimal(text: &str) -> Result<f64, NumberError> {
+///
+/// # Errors
+/// It is neither.
+pub fn parse_decimal(text: &str) -> Result<f64, NumberError> {
     let number = |text: &str| {
         text.trim()
             .parse::<f64>()
@@ -101,7 +112,10 @@ pub(crate) fn parse_decimal(text: &str) -> Result<f64, NumberError> {
 }
 
 /// Reads a yes or no.
-pub(crate) fn parse_yes_no(text: &str) -> Result<bool, NumberError> {
+///
+/// # Errors
+/// It is neither.
+pub fn parse_yes_no(text: &str) -> Result<bool, NumberError> {
     let text = text.trim();
     let is_one_of = |words: [&str; 3]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
     match (is_one_of(["Y", "YES", "1"]), is_one_of(["N", "NO", "0"])) {

@@ -39,8 +39,8 @@ const NAMES: [(&str, c_int); 28] = [
     ("SIGSYS", libc::SIGSYS),
 ];
 
-/// A signal by its name, with or without SIG, or by its number.
-fn by_name(name: &str) -> Option<c_int> {
+/// A signal by its name, with or without SIG, in either case, or by its number.
+pub fn by_name(name: &str) -> Option<c_int> {
     let name = name.trim().to_ascii_uppercase();
     if let Ok(number) = name.parse::<c_int>() {
         return (1..=libc::SIGRTMAX()).contains(&number).then_some(number);
@@ -49,6 +49,12 @@ fn by_name(name: &str) -> Option<c_int> {
         .iter()
         .find(|(known, _)| *known == name || known.strip_prefix("SIG") == Some(&name))
         .map(|&(_, signal)| signal)
+}
+
+/// The name of a signal that a setting may name. Handlers of signals may call it.
+pub fn name_of(signal: c_int) -> Option<&'static str> {
+    let found = NAMES.iter().find(|(_, known)| *known == signal);
+    found.map(|&(name, _)| name)
 }
 
 /// Installs the handlers that `GASNET_BACKTRACE_SIGNAL` and `GASNET_FREEZE_SIGNAL` ask for, once.
@@ -61,7 +67,7 @@ pub(crate) fn watch_settings() {
 }
 
 fn watch(name: &CStr, handler: extern "C" fn(c_int)) {
-    let Some(value) = environment::text_setting(name) else {
+    let Some(value) = environment::setting(name) else {
         return;
     };
     let Some(signal) = by_name(&value) else {
@@ -126,5 +132,7 @@ mod tests {
         for name in ["", "SIG", "SIGFOO", "0", "-1", "1000"] {
             assert_eq!(by_name(name), None, "{name}");
         }
+        assert_eq!(name_of(libc::SIGUSR1), Some("SIGUSR1"));
+        assert_eq!(name_of(0), None);
     }
 }

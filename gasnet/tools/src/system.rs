@@ -50,8 +50,8 @@ fn processors() -> c_int {
     c_int::try_from(count).unwrap_or(0).max(0)
 }
 
-/// Bytes of memory; 0 if that can't be found out.
-fn memory() -> u64 {
+/// Bytes of memory that this host has; 0 if that can't be found out.
+pub fn physical_memory() -> u64 {
     // SAFETY: they only ask.
     let (pages, size) = unsafe {
         (
@@ -89,7 +89,7 @@ extern "C" fn gasnett_cpu_count() -> c_int {
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)]
 extern "C" fn gasnett_getPhysMemSz(failureIsFatal: c_int) -> u64 {
-    match memory() {
+    match physical_memory() {
         0 if failureIsFatal != 0 => {
             fatal("gasnett_getPhysMemSz: the system doesn't say how much memory it has")
         }

@@ -200,7 +200,7 @@ fn rate_of_name(cpuinfo: &str) -> Option<f64> {
 /// The rate that `GASNET_TSC_RATE` asks for.
 fn wanted_rate() -> Rate {
     const NAME: &CStr = c"GASNET_TSC_RATE";
-    let wanted = environment::text_setting(NAME);
+    let wanted = environment::setting(NAME);
     environment::report_text(
         NAME,
         wanted.as_deref().unwrap_or("walltime"),

@@ -116,6 +116,12 @@ static void leaf_of_a_leaf(void) {
   gex_Event_QueryLeaf((gex_Event_t)(uintptr_t)14, GEX_EC_LC);
 }
 
+static void committed_elsewhere(void) {
+  gex_AM_CommitRequestLong0(gex_AM_PrepareRequestLong(team, me, NULL, 1, 10, base[me], NULL, 0, 0), LONG, 1, base[me] + 16);
+}
+
+#define NONE GEX_TM_INVALID
+
 /* The names of cases are those of the calls, where one is enough. */
 #define CASES(CASE)                                                                                              \
   CASE(short_to_no_rank, gex_AM_RequestShort0(team, size, SHORT, 0))                                             \
@@ -206,6 +212,24 @@ static void leaf_of_a_leaf(void) {
   CASE(wait_without_notify, gasnet_barrier_wait(0, 0))                                                           \
   CASE(try_without_notify, gasnet_barrier_try(0, 0))                                                             \
   CASE(barrier_flags, gasnet_barrier_notify(0, 64))                                                              \
+  CASE(null_team_of_short, gex_AM_RequestShort0(NONE, me, SHORT, 0))                                             \
+  CASE(null_team_of_medium, gex_AM_RequestMedium0(NONE, me, MEDIUM, bytes, 1, GEX_EVENT_NOW, 0))                 \
+  CASE(null_team_of_long, gex_AM_RequestLong0(NONE, me, LONG, bytes, 1, base[me], GEX_EVENT_NOW, 0))             \
+  CASE(null_team_of_prepare_medium, gex_AM_PrepareRequestMedium(NONE, me, NULL, 1, 1, NULL, 0, 0))               \
+  CASE(null_team_of_prepare_long, gex_AM_PrepareRequestLong(NONE, me, NULL, 1, 1, base[me], NULL, 0, 0))         \
+  CASE(null_team_of_put, gex_RMA_PutBlocking(NONE, me, base[me], bytes, 1, 0))                                   \
+  CASE(null_team_of_get, gex_RMA_GetBlocking(NONE, bytes, me, base[me], 1, 0))                                   \
+  CASE(null_team_of_put_nb, gex_RMA_PutNB(NONE, me, base[me], bytes, 1, GEX_EVENT_NOW, 0))                       \
+  CASE(null_team_of_get_nb, gex_RMA_GetNB(NONE, bytes, me, base[me], 1, 0))                                      \
+  CASE(null_team_of_put_nbi, gex_RMA_PutNBI(NONE, me, base[me], bytes, 1, GEX_EVENT_NOW, 0))                     \
+  CASE(null_team_of_get_nbi, gex_RMA_GetNBI(NONE, bytes, me, base[me], 1, 0))                                    \
+  CASE(null_team_of_put_value, gex_RMA_PutBlockingVal(NONE, me, base[me], 1, 1, 0))                              \
+  CASE(null_team_of_get_value, gex_RMA_GetBlockingVal(NONE, me, base[me], 1, 0))                                 \
+  CASE(null_team_of_put_value_nb, gex_RMA_PutNBVal(NONE, me, base[me], 1, 1, 0))                                 \
+  CASE(null_team_of_put_value_nbi, gex_RMA_PutNBIVal(NONE, me, base[me], 1, 1, 0))                               \
+  CASE(endpoint_for_team_of_short, gex_AM_RequestShort0((gex_TM_t)(void *)ep, me, SHORT, 0))                     \
+  CASE(endpoint_for_team_of_put, gex_RMA_PutBlocking((gex_TM_t)(void *)ep, me, base[me], bytes, 1, 0))           \
+  CASE(commit_to_another_place, committed_elsewhere())                                                           \
   CASE(endpoint_for_client, gex_Client_QueryFlags((gex_Client_t)(void *)ep))                                     \
   CASE(client_null, gex_Client_QueryName(GEX_CLIENT_INVALID))                                                    \
   CASE(team_null, gex_TM_QueryRank(GEX_TM_INVALID))                                                              \

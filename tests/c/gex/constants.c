@@ -13,8 +13,9 @@
 #if GASNET_SUPPORTS_AM_CANCEL != 20240418L || GASNET_SUPPORTS_AM_COMMIT_V2 != 20240906L
   #error "not the extensions of the specification"
 #endif
-#if !GASNET_NATIVE_NP_ALLOC_REQ_MEDIUM
-  #error "a request's medium is written in place"
+#if !GASNET_NATIVE_NP_ALLOC_REQ_MEDIUM || !GASNET_NATIVE_NP_ALLOC_REP_MEDIUM || !GASNET_NATIVE_NP_ALLOC_REQ_LONG || \
+    !GASNET_NATIVE_NP_ALLOC_REP_LONG
+  #error "negotiated payload is written in place"
 #endif
 
 #include <gasnetex.h>

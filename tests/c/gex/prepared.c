@@ -2,7 +2,8 @@
  * cancel, the immediate flag. Every count of arguments is in prepared_counts.c. */
 #include "start.h"
 
-enum { MEDIUM = GEX_AM_INDEX_BASE, LONG, EXCHANGE, BACK_MEDIUM, BACK_LONG, HANDLERS };
+enum { MEDIUM = GEX_AM_INDEX_BASE, LONG, EXCHANGE, BACK_MEDIUM, BACK_LONG, IN_PLACE, PLACED, PLACED_BACK, REPLY_OF,
+       REPLIED, HANDLERS };
 
 #define SEGMENT ((uintptr_t)1 << 20)
 
@@ -181,6 +182,106 @@ static void immediate(gex_Rank_t peer) {
   }
 }
 
+/* Where the place of a long at its target is mapped here; null if it isn't. */
+static char *mapped(gex_Rank_t rank, const char *there) {
+  void *local = NULL;
+  CHECK_EQ(gex_Segment_QueryBound(team, rank, NULL, &local, NULL), 0);
+  return local ? (char *)local + (there - base[rank]) : NULL;
+}
+
+/* In a request's handler: longs that are written where they go to. The argument is the number of bytes. */
+static void in_place(gex_Token_t token, gex_AM_Arg_t bytes) {
+  gex_Token_Info_t info;
+  gex_AM_SrcDesc_t descriptor;
+  char *there;
+  gex_Token_Info(token, &info, GEX_TI_SRCRANK);
+  there = base[info.gex_srcrank] + 4096;
+  descriptor = gex_AM_PrepareReplyLong(token, NULL, (size_t)bytes, SEGMENT, there, NULL, 0, 1);
+  check_granted(descriptor, NULL, (size_t)bytes, SEGMENT);
+  if (mapped(info.gex_srcrank, there)) CHECK(gex_AM_SrcDescAddr(descriptor) == mapped(info.gex_srcrank, there));
+  fill(gex_AM_SrcDescAddr(descriptor), (size_t)bytes, (unsigned int)bytes);
+  gex_AM_CommitReplyLong1(descriptor, PLACED_BACK, (size_t)bytes, there, bytes);
+}
+
+static void placed(gex_Token_t token, void *at, size_t bytes, gex_AM_Arg_t message) {
+  (void)token;
+  CHECK(at == base[me] + 8192 || at == base[me] + SEGMENT - 64);
+  check_filled(at, bytes, (unsigned int)message);
+  last_bytes = bytes;
+  received++;
+}
+
+static void placed_back(gex_Token_t token, void *at, size_t bytes, gex_AM_Arg_t message) {
+  (void)token;
+  CHECK_EQ(bytes, message);
+  CHECK(at == base[me] + 4096);
+  check_filled(at, bytes, (unsigned int)message);
+  answered++;
+}
+
+/* A long of so many bytes, prepared for up to `most`, that is written where it goes to if that is mapped. */
+static void place(gex_Rank_t peer, char *there, size_t most, size_t bytes) {
+  static unsigned int message = 500;
+  const size_t room = (size_t)(base[peer] + SEGMENT - there);
+  gex_AM_SrcDesc_t descriptor = gex_AM_PrepareRequestLong(team, peer, NULL, bytes, most, there, NULL, 0, 1);
+  check_granted(descriptor, NULL, bytes, most);
+  if (mapped(peer, there)) {
+    CHECK(gex_AM_SrcDescAddr(descriptor) == mapped(peer, there));
+    CHECK_EQ(gex_AM_SrcDescSize(descriptor), most < room ? most : room);
+  }
+  fill(gex_AM_SrcDescAddr(descriptor), bytes, ++message);
+  gex_AM_CommitRequestLong1(descriptor, PLACED, bytes, there, (gex_AM_Arg_t)message);
+  expected++;
+  GASNET_BLOCKUNTIL(received == expected);
+  CHECK_EQ(last_bytes, bytes);
+  barrier();
+}
+
+static void places(gex_Rank_t peer) {
+  int bytes;
+  unsigned int before;
+  place(peer, base[peer] + 8192, 1, 1);
+  place(peer, base[peer] + 8192, 1000, 999);
+  place(peer, base[peer] + 8192, SIZE_MAX / 2, 1000);
+  place(peer, base[peer] + SEGMENT - 64, 1000, 64);
+  place(peer, base[peer] + SEGMENT - 64, 64, 0);
+  if (mapped(peer, base[peer])) place(peer, base[peer] + 8192, SEGMENT / 2, SEGMENT / 2);
+  for (bytes = 1; bytes < 5000; bytes = bytes * 3 + 1) {
+    before = answered;
+    gex_AM_RequestShort1(team, peer, IN_PLACE, 0, bytes);
+    GASNET_BLOCKUNTIL(answered != before);
+  }
+  barrier();
+}
+
+/* Replies of all sizes, from the chunk that they were written in. */
+static void reply_of(gex_Token_t token, gex_AM_Arg_t bytes) {
+  gex_AM_SrcDesc_t descriptor = gex_AM_PrepareReplyMedium(token, NULL, (size_t)bytes, (size_t)bytes, NULL, 0, 3);
+  check_granted(descriptor, NULL, (size_t)bytes, (size_t)bytes);
+  fill(gex_AM_SrcDescAddr(descriptor), (size_t)bytes, (unsigned int)bytes);
+  gex_AM_CommitReplyMedium3(descriptor, REPLIED, (size_t)bytes, 1, bytes, 3);
+}
+
+static void replied(gex_Token_t token, void *at, size_t bytes, gex_AM_Arg_t one, gex_AM_Arg_t message, gex_AM_Arg_t three) {
+  (void)token;
+  CHECK(one == 1 && three == 3);
+  CHECK_EQ(bytes, message);
+  check_filled(at, bytes, (unsigned int)message);
+  answered++;
+}
+
+static void sizes_of_replies(gex_Rank_t peer) {
+  const size_t most = gex_AM_MaxReplyMedium(team, peer, NULL, GEX_FLAG_AM_PREPARE_LEAST_ALLOC, 3);
+  size_t bytes;
+  unsigned int before;
+  for (bytes = 1; bytes <= most; bytes = bytes == most ? most + 1 : bytes * 2 > most ? most : bytes * 2) {
+    before = answered;
+    gex_AM_RequestShort1(team, peer, REPLY_OF, 0, (gex_AM_Arg_t)bytes);
+    GASNET_BLOCKUNTIL(answered != before);
+  }
+  barrier();
+}
+
 static void replies(gex_Rank_t peer) {
   int kind;
   for (kind = 0; kind < 16; ++kind) {
@@ -199,7 +300,12 @@ int main(int argc, char **argv) {
                                {LONG, (gex_AM_Fn_t)to_segment, GEX_FLAG_AM_LONG | request, 1, NULL, "long"},
                                {EXCHANGE, (gex_AM_Fn_t)exchange, GEX_FLAG_AM_SHORT | request, 1, NULL, "exchange"},
                                {BACK_MEDIUM, (gex_AM_Fn_t)back_medium, GEX_FLAG_AM_MEDIUM | reply, 1, NULL, "medium"},
-                               {BACK_LONG, (gex_AM_Fn_t)back_long, GEX_FLAG_AM_LONG | reply, 1, NULL, "long"}};
+                               {BACK_LONG, (gex_AM_Fn_t)back_long, GEX_FLAG_AM_LONG | reply, 1, NULL, "long"},
+                               {IN_PLACE, (gex_AM_Fn_t)in_place, GEX_FLAG_AM_SHORT | request, 1, NULL, "in place"},
+                               {PLACED, (gex_AM_Fn_t)placed, GEX_FLAG_AM_LONG | request, 1, NULL, "placed"},
+                               {PLACED_BACK, (gex_AM_Fn_t)placed_back, GEX_FLAG_AM_LONG | reply, 1, NULL, "back"},
+                               {REPLY_OF, (gex_AM_Fn_t)reply_of, GEX_FLAG_AM_SHORT | request, 1, NULL, "reply of"},
+                               {REPLIED, (gex_AM_Fn_t)replied, GEX_FLAG_AM_MEDIUM | reply, 3, NULL, "replied"}};
   start(&argc, &argv, handlers, HANDLERS - GEX_AM_INDEX_BASE, SEGMENT);
   requests(neighbour(1));
   requests(me);
@@ -207,6 +313,12 @@ int main(int argc, char **argv) {
   immediate(neighbour(1));
   expected += 200;
   GASNET_BLOCKUNTIL(received == expected);
+  barrier();
+  places(neighbour(1));
+  places(me);
+  sizes_of_replies(neighbour(1));
+  sizes_of_replies(me);
+  answered = 0;
   barrier();
   replies(neighbour(1));
   replies(me);
