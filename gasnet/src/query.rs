@@ -23,7 +23,8 @@ extern "C" fn gex_System_QueryJobSize() -> Rank {
 /// Threads of the client that may exist at a time.
 #[unsafe(no_mangle)]
 extern "C" fn gex_System_QueryMaxThreads() -> u64 {
-    if cfg!(feature = "par") {
+    // In PARSYNC they may call one at a time.
+    if cfg!(any(feature = "par", feature = "parsync")) {
         c_int::MAX as u64
     } else {
         1

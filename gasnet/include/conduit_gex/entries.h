@@ -87,11 +87,11 @@ void conduit_gex_no_team(const char *call, gex_TM_t team) CONDUIT_GEX_NORETURN;
 /* A call's team is the job's. GASNet-1's calls, which have none, say CONDUIT_GEX_TEAM. */
 #if CONDUIT_GEX_CHECKED
   #define CONDUIT_GEX_TEAM ((gex_TM_t)(uintptr_t)conduit_gex_job.team)
-  #define CONDUIT_GEX_CHECK_TEAM(call, team) \
-    ((const void *)(team) == conduit_gex_job.team ? (void)0 : conduit_gex_no_team(call, team))
+  #define CONDUIT_GEX_CHECK_TEAM(call, given) \
+    ((const void *)(given) == conduit_gex_job.team ? (void)0 : conduit_gex_no_team(call, given))
 #else
   #define CONDUIT_GEX_TEAM ((gex_TM_t)NULL)
-  #define CONDUIT_GEX_CHECK_TEAM(call, team) ((void)(team))
+  #define CONDUIT_GEX_CHECK_TEAM(call, given) ((void)(given))
 #endif
 
 /* ---- active messages ---- */
