@@ -350,6 +350,8 @@ pub fn in_process<M: Mode>(
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
+    use conduit_core::threads::{Par, ParSync};
+
     use super::*;
 
     fn text(rank: Rank, host: &str) -> Vec<u8> {
@@ -366,6 +368,15 @@ mod tests {
         }
         text.extend(host.bytes());
         text
+    }
+
+    #[test]
+    fn threads_may_share_it_as_the_mode_says() {
+        fn is_send<T: Send>() {}
+        fn is_sync<T: Sync>() {}
+        is_send::<Udp<ParSync, Carrier>>();
+        is_send::<Udp<Par, Carrier>>();
+        is_sync::<Udp<Par, Carrier>>();
     }
 
     #[test]
