@@ -153,6 +153,52 @@ fn threads_share_an_end() {
     });
 }
 
+/// The answer to a put says that the target has it, not that this side is done with the source.
+#[test]
+fn an_answer_that_overtakes_leaves_the_source_in_use() {
+    use super::wire::Header;
+    use crate::protocol::Upper;
+
+    let (_, ends) = job::<Seq>(2);
+    let completions = ends[0].eq_create(16).unwrap();
+    let bytes = [5_u8; 5000];
+    // SAFETY: the bytes live as long as the ends.
+    let md = unsafe { ends[0].md_bind(bytes.as_ptr().cast_mut(), 5000, completions) }.unwrap();
+    let put = Put {
+        md,
+        local_offset: 0,
+        length: 5000,
+        ack: Ack::Remote,
+        target: 1,
+        index: PT,
+        match_bits: 0,
+        remote_offset: 0,
+        hdr_data: 0,
+        token: 1,
+    };
+    // SAFETY: the source is not written.
+    let _ = unsafe { ends[0].put(&put) }.unwrap();
+    // The first operation's name.
+    let response = Header::Response {
+        operation: 0,
+        outcome: conduit_core::ni::Outcome::Done,
+        length: 5000,
+        value: 0,
+    };
+    let bytes = response.encode(None);
+    ends[0]
+        .shared
+        .inner
+        .lock()
+        .portals
+        .fragment(1, bytes.as_slice(), &[]);
+    assert!(events(&ends[0], completions).is_empty());
+    assert_eq!(ends[0].md_release(md), Ok(conduit_core::ni::Unlink::InUse));
+    ends[0].shared.inner.lock().portals.sent(1, 0);
+    assert_eq!(events(&ends[0], completions).len(), 1);
+    assert_eq!(ends[0].md_release(md), Ok(conduit_core::ni::Unlink::Done));
+}
+
 #[test]
 fn a_long_get_that_is_not_answered_keeps_its_entry() {
     let (_, ends) = job::<Seq>(2);
