@@ -171,7 +171,8 @@ fn a_sender_waits_until_there_is_room() {
     assert_eq!(network.apps[1].bytes_received, received);
     assert!(network.apps[0].failures.is_empty());
     network.apps[1].room = 1 << 20;
-    network.settle(SECOND);
+    // It hears of it at once, not when it next asks.
+    network.settle(SECOND / 20);
 }
 
 #[test]
@@ -181,7 +182,12 @@ fn a_bundle_that_goes_again_with_more_acknowledgements_is_no_larger() {
         lose: 400,
         ..Faults::default()
     };
-    let mut network = Network::new(2, 8, &Config::default(), faults);
+    // Packets are full-sized from the first on.
+    let config = Config {
+        packet: 1024,
+        ..Config::default()
+    };
+    let mut network = Network::new(2, 8, &config, faults);
     for _ in 0..3000 {
         assert!(network.send(0, 1, 0, 7));
     }
@@ -207,6 +213,35 @@ fn a_sender_hears_of_room_though_the_path_loses() {
         network.apps[1].room = 1 << 20;
         network.settle(5 * SECOND);
     }
+}
+
+#[test]
+fn a_gap_and_its_end_are_told_at_once() {
+    let config = Config {
+        ack_delay: SECOND / 2,
+        ..Config::default()
+    };
+    let mut network = Network::new(2, 3, &config, Faults::default());
+    assert!(network.send(0, 1, 0, 10));
+    network.settle(2 * SECOND);
+    let before = network.endpoints[1].counters().acks_immediate;
+    network.cut = vec![(0, 1)];
+    assert!(network.send(0, 1, 0, 10));
+    network.transmit();
+    network.cut.clear();
+    assert!(network.send(0, 1, 0, 10));
+    while network.endpoints[1].counters().acks_immediate == before {
+        assert!(network.step(10 * SECOND));
+    }
+    assert_eq!(network.apps[1].received[&(0, 0)], 1);
+    // What was lost comes again.
+    while network.apps[1].received[&(0, 0)] < 3 {
+        assert!(network.step(10 * SECOND));
+    }
+    let begin = network.now;
+    network.settle(SECOND / 10);
+    assert!(network.now - begin < SECOND / 10);
+    assert_eq!(network.endpoints[1].counters().acks_immediate, before + 2);
 }
 
 #[test]

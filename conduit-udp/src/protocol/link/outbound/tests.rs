@@ -187,6 +187,22 @@ fn three_later_ones_make_a_segment_lost_or_much_time_after_one() {
 }
 
 #[test]
+fn an_answer_that_is_too_quick_is_one_to_the_first_time() {
+    for (shortest, causes) in [(500, vec![]), (5, vec![Cause::Overtaken, Cause::Overtaken])] {
+        let mut outbound = sent(5);
+        outbound.on_timeout();
+        outbound.resend(1200, 0);
+        let bytes = come(&[0]);
+        let acks = Acks::read(FLAG_COMMAND, &mut Reader(&bytes)).unwrap();
+        let ack = acks.channels[0].unwrap();
+        outbound
+            .acknowledge(1210, ack, true, 64, shortest, |_| {})
+            .unwrap();
+        assert_eq!(lost(&mut outbound, 1210), causes);
+    }
+}
+
+#[test]
 fn what_was_not_sent_cannot_be_acknowledged() {
     for bytes in [come(&[0, 1, 2, 3, 4]), come(&[4]), come(&[200])] {
         assert!(take(&mut sent(4), 1100, &bytes, |_| {}).is_err());
