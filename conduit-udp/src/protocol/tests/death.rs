@@ -118,6 +118,27 @@ fn a_short_outage_is_survived() {
 }
 
 #[test]
+fn what_is_kept_of_a_failed_peer_makes_room_for_others() {
+    let config = Config {
+        early: 5_000,
+        ..Config::default()
+    };
+    let mut network = Network::new(3, 1, &config, Faults::default());
+    network.apps[0].refuse = 1000;
+    for from in [1, 2] {
+        for _ in 0..6 {
+            assert!(network.send(from, 0, 0, 700));
+            network.run(SECOND / 100);
+        }
+        let link = network.endpoints[from as usize].link(0).unwrap();
+        assert_eq!(link.outstanding, [0, 0], "rank {from}");
+        network.cut = vec![(from, 0), (0, from)];
+        network.run(20 * SECOND);
+        assert!(network.endpoints[0].has_failed(from));
+    }
+}
+
+#[test]
 fn a_rank_that_was_stopped_gives_its_peers_time() {
     let mut network = network(Faults::default());
     assert!(network.send(0, 1, 1, 100_000));
