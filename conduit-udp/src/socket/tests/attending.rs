@@ -102,7 +102,7 @@ fn a_rank_that_waits_for_packets_itself_is_left_alone_and_counts_as_here_afterwa
     let waiter = counting.socket.lock().waiter().unwrap();
     let seen = thread.presence();
     std::thread::scope(|scope| {
-        let rank = scope.spawn(|| attendant.wait(&waiter, Some(LONG)));
+        let rank = scope.spawn(|| attendant.wait(&waiter, Some(Duration::from_secs(10))));
         while attendant.waiting() == 0 {
             std::thread::yield_now();
         }

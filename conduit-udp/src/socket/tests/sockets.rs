@@ -173,6 +173,13 @@ fn a_report_ends_one_wait_only() {
     assert!(!here.receive(&mut Batch::new()));
     assert!(!waiter.wait(Some(Duration::ZERO)));
     assert_eq!(here.counters().reports, 1);
+    // A report of this host's own, which makes no call fail.
+    let flags = rustix::net::SendFlags::empty();
+    rustix::net::sendto(&here, &[0; 65_520], flags, &gone).unwrap_err();
+    assert!(waiter.wait(Some(Duration::from_secs(10))));
+    assert!(!here.receive(&mut Batch::new()));
+    assert!(!waiter.wait(Some(Duration::ZERO)));
+    assert_eq!(here.counters().reports, 2);
 }
 
 #[test]

@@ -288,10 +288,11 @@ fn packets_wait_where_the_system_has_no_room_for_them() {
     let address = loopbacks()[0];
     let mut job = job(address, 2, |options| options);
     let mut nobody = Mailbox::default();
-    for body in 0..100u8 {
-        send(&mut job[1], 0, &[body; 1000]);
+    for body in 0..200u8 {
+        send(&mut job[1], 0, &[body; 8]);
     }
-    job[1].socket_mut().be_busy_for(3, 5000);
+    // They are made together, and sent by several calls, of which the second and two after it find no room.
+    job[1].socket_mut().be_busy_for(3, 1);
     let mut calls = 0;
     while !job[1].machine().queue.is_empty() || job[1].next_timeout().is_some() {
         job[1].flush(&mut nobody);
@@ -303,9 +304,9 @@ fn packets_wait_where_the_system_has_no_room_for_them() {
         assert!(calls < 1000);
     }
     assert_eq!(job[1].socket().counters().busy, 3);
-    let received = receive(&mut job[0], 100);
+    let received = receive(&mut job[0], 200);
     for (body, fragment) in (0..).zip(received) {
-        assert_eq!(fragment, (1, vec![body; 1000]));
+        assert_eq!(fragment, (1, vec![body; 8]));
     }
 }
 
