@@ -8,14 +8,14 @@ use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::alternate::Plan;
-use crate::companions::{Companions, die_with_parent};
+use crate::companions::{Companions, handed_over};
 use crate::credits;
 use crate::limits::{Limit, catalogue};
 use crate::mapping::Mapping;
 use crate::placement::Cores;
 use crate::side::{PATIENCE, Side};
 use crate::survey::{Reading, survey};
-use crate::{Event, Options, area, count, figures, gasnet, job, report, run_all, select};
+use crate::{Event, Options, area, count, figures, gasnet, job, report, run_all, select, udp};
 
 /// Latencies, rates and bandwidths of Conduit beside this machine's limits, measured in turn.
 ///
@@ -67,6 +67,8 @@ enum Command {
     ///
     /// One program is built with each installation's make fragment, by make and its C compiler.
     Gasnet(gasnet::Options),
+    /// Measure what goes over UDP, on the loopback interface, beside bare UDP
+    Udp(udp::Options),
     /// Repeat an operation in a job of one rank
     #[command(hide = true)]
     Repeat {
@@ -158,6 +160,10 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(u8::from(!good)));
         }
         Some(Command::Gasnet(options)) => gasnet::run(&options)?,
+        Some(Command::Udp(options)) => {
+            let good = udp::run(&options)?;
+            return Ok(ExitCode::from(u8::from(!good)));
+        }
         Some(Command::Repeat { operation, count }) => count::repeat(&operation, count)?,
         Some(Command::Side {
             rank,
@@ -310,14 +316,7 @@ fn read_with_companions(
 }
 
 fn companion(rank: usize, sides: usize, choice: &Choice) -> anyhow::Result<()> {
-    use std::os::fd::AsFd;
-
-    die_with_parent()?;
-    let memory = io::stdin()
-        .as_fd()
-        .try_clone_to_owned()
-        .context("standard input")?;
-    let mapping = Mapping::of_file(memory.into()).context("standard input as shared memory")?;
+    let mapping = handed_over()?;
     let side = Side::join(mapping.area()?, Cores::allowed()?, rank, sides, PATIENCE)?;
     let plan = choice.plan();
     survey(&side, &mut choice.limits(sides), plan, &mut |_| {})?;

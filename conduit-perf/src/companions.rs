@@ -1,6 +1,9 @@
 //! The other sides of a measurement without a job: this program again, with the shared memory as its standard input.
 
+use std::os::fd::AsFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
+
+use anyhow::Context;
 
 use crate::Error;
 use crate::mapping::Mapping;
@@ -50,6 +53,19 @@ impl Drop for Companions {
             let _ = child.wait();
         }
     }
+}
+
+/// In a companion: the shared memory, which is its standard input. It dies with the process that started it from now on.
+///
+/// # Errors
+/// Standard input is something else.
+pub fn handed_over() -> anyhow::Result<Mapping> {
+    die_with_parent()?;
+    let memory = std::io::stdin()
+        .as_fd()
+        .try_clone_to_owned()
+        .context("standard input")?;
+    Mapping::of_file(memory.into()).context("standard input as shared memory")
 }
 
 /// In a companion: dies with the process that started it.

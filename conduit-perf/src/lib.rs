@@ -108,6 +108,7 @@ pub mod side;
 pub mod survey;
 #[cfg(test)]
 mod testing;
+pub mod udp;
 
 pub use compare::Comparison;
 pub use error::Error;

@@ -1,4 +1,5 @@
-//! Bare limits of this machine, a file per kind: what two processes reach in shared memory without any library.
+//! Bare limits of this machine, a file per kind: what two processes reach in shared memory, or over UDP on loopback, without
+//! any library.
 //!
 //! Each limit is a [`Piece`] over the sides' [`SharedArea`](crate::area::SharedArea), so it runs in the very ranks and
 //! memory whose figure it is set beside.
@@ -9,6 +10,8 @@ pub mod copy;
 pub mod fetch_add;
 pub mod one_core;
 pub mod queue;
+pub mod seal;
+pub mod udp;
 
 use crate::figure::Unit;
 use crate::piece::{Fastest, Piece};
@@ -16,16 +19,25 @@ use crate::placement::Placement;
 
 use barrier::CounterBarrier;
 use cache_line::{CacheLine, Lines};
+use conduit_udp::seal::Protection;
 use copy::{Copy, Direction, Private};
 use fetch_add::FetchAdd;
 use one_core::{FutexRoundTrip, YieldRoundTrip};
 use queue::{LINE, Queue};
+use seal::SealAndOpen;
+use udp::{RoundTrip, Stream, Waiting};
 
 /// Payload sizes of the queues that medium floods are set beside, in bytes.
 pub const MEDIUM_SIZES: [usize; 5] = [512, 1 << 10, 4 << 10, 16 << 10, 64 << 10];
 
 /// Sizes of the copies that bandwidths are set beside, in bytes.
 pub const BULK_SIZES: [usize; 4] = [64 << 10, 256 << 10, 1 << 20, 4 << 20];
+
+/// Bytes of the packets of streams over UDP: Ethernet's, jumbo frames', the longest.
+pub const STREAM_PACKETS: [usize; 3] = [1472, 8972, 65_507];
+
+/// Bytes of the packets that are sealed.
+const SEALED: [usize; 5] = [64, 256, 1472, 8972, 65_507];
 
 /// A limit with its name and what its number means.
 pub struct Limit {
@@ -177,6 +189,58 @@ pub fn counter_barrier() -> Limit {
     )
 }
 
+/// Round trip of a packet over UDP on loopback, in nanoseconds.
+#[must_use]
+pub fn udp_round_trip(size: usize, waiting: Waiting, connected: bool) -> Limit {
+    let name = match (waiting, connected) {
+        (Waiting::Polling, false) => "udp-round-trip",
+        (Waiting::Polling, true) => "udp-round-trip-connected",
+        (Waiting::Blocking, false) => "udp-round-trip-blocking",
+        (Waiting::Blocking, true) => "udp-round-trip-blocking-connected",
+    };
+    Limit::new(
+        name,
+        size,
+        Unit::Nanoseconds,
+        Placement::Apart,
+        RoundTrip::new(size, waiting, connected),
+    )
+}
+
+/// Bandwidth of a stream over UDP on loopback in packets of `packet` bytes, the best with three windows.
+#[must_use]
+pub fn udp_stream(packet: usize) -> Limit {
+    let name = match packet {
+        0..=1500 => "udp-stream-ethernet",
+        1501..=9000 => "udp-stream-jumbo",
+        _ => "udp-stream-longest",
+    };
+    let windows = [128 << 10, 512 << 10, 2 << 20].map(|window| Stream::new(packet, window));
+    Limit::new(
+        name,
+        udp::BLOCK,
+        Unit::Gigabytes,
+        Placement::Apart,
+        Fastest::of(windows),
+    )
+}
+
+/// Time to seal a packet and to open it, in nanoseconds.
+#[must_use]
+pub fn seal_and_open(size: usize, protection: Protection) -> Limit {
+    let name = match protection {
+        Protection::Authenticate => "seal-tag",
+        Protection::Encrypt => "seal-encrypt",
+    };
+    Limit::new(
+        name,
+        size,
+        Unit::Nanoseconds,
+        Placement::Apart,
+        SealAndOpen::new(size, protection),
+    )
+}
+
 /// The limits of a job with `sides` ranks: all of them with two, and of a larger job those that more than two sides
 /// take part in.
 #[must_use]
@@ -196,6 +260,15 @@ pub fn catalogue(sides: usize) -> Vec<Limit> {
         futex_round_trip(),
         counter_barrier(),
     ]);
+    for waiting in [Waiting::Polling, Waiting::Blocking] {
+        for connected in [false, true] {
+            limits.extend([8, 64].map(|size| udp_round_trip(size, waiting, connected)));
+        }
+    }
+    limits.extend(STREAM_PACKETS.map(udp_stream));
+    for protection in [Protection::Authenticate, Protection::Encrypt] {
+        limits.extend(SEALED.map(|size| seal_and_open(size, protection)));
+    }
     limits
 }
 

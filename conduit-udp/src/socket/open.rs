@@ -12,16 +12,12 @@ use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 
 use super::system::{self, Number, Report};
 use super::{Batch, Interface, SocketCounters, SocketError, Waiter};
+use crate::protocol::{MAX_PACKET, MIN_PACKET};
 
 /// Datagrams of one send with segmentation offload: what all systems that have it take.
 const MAX_SEGMENTS: usize = 64;
 /// Reports of the network that are taken at once; more wait for the next call.
 const MAX_REPORTS: usize = 16;
-/// The longest payload of a datagram over IPv4; IPv6 would allow twenty more.
-const MAX_PAYLOAD: usize = 65_507;
-/// The least payload that the protocol's smallest packet needs.
-const LEAST_PAYLOAD: usize = 1024;
-
 /// How a socket is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
@@ -68,7 +64,7 @@ pub fn largest_payload(address: IpAddr, mtu: usize) -> usize {
         IpAddr::V6(_) => (40, 0xffff - UDP),
     };
     // Nothing gains from the last bytes of an IPv6 packet, so that both families have one limit.
-    let longest = longest.min(MAX_PAYLOAD);
+    let longest = longest.min(MAX_PACKET);
     mtu.saturating_sub(header + UDP).min(longest)
 }
 
@@ -151,11 +147,11 @@ impl Socket {
         };
         let mtu = options.mtu.ok_or(SocketError::Mtu(address))?;
         let payload = largest_payload(options.address, mtu);
-        if payload < LEAST_PAYLOAD {
+        if payload < MIN_PACKET {
             return Err(SocketError::Small {
                 mtu,
                 payload,
-                least: LEAST_PAYLOAD,
+                least: MIN_PACKET,
                 address,
             });
         }
@@ -255,7 +251,7 @@ impl Socket {
 
     /// Bytes of packets, each of `packet` bytes, that one system call can send.
     pub fn burst(&self, packet: usize) -> usize {
-        let longest = MAX_PAYLOAD;
+        let longest = MAX_PACKET;
         let packets = if self.offload {
             (longest / packet).clamp(1, MAX_SEGMENTS)
         } else {

@@ -58,6 +58,10 @@ pub(super) fn receive(
     filled: &mut [Filled; MANY],
 ) -> io::Result<usize> {
     assert!((1..=MANY).contains(&many) && space.len() >= many * LONGEST);
+    if many == 1 {
+        filled[0] = receive_one(socket, &mut space[..LONGEST])?;
+        return Ok(1);
+    }
     // SAFETY: all-zero bytes are a valid header without pointers.
     let mut headers: [libc::mmsghdr; MANY] = unsafe { mem::zeroed() };
     let mut vectors = [libc::iovec {
@@ -74,39 +78,48 @@ pub(super) fn receive(
         header.msg_hdr.msg_control = control.0.as_mut_ptr().cast();
         header.msg_hdr.msg_controllen = mem::size_of_val(control) as _;
     }
-    let received = if many == 1 {
-        // One call less for the system to make than recvmmsg of one.
-        // SAFETY: the header's pointers and lengths are those of live local arrays and of the first buffer.
-        let length = retry(|| unsafe {
-            libc::recvmsg(
-                socket.as_raw_fd(),
-                &mut headers[0].msg_hdr,
-                libc::MSG_DONTWAIT,
-            )
-        })?;
-        headers[0].msg_len = length as u32;
-        1
-    } else {
-        // SAFETY: as above, for `many` headers and buffers.
-        retry(|| unsafe {
-            libc::recvmmsg(
-                socket.as_raw_fd(),
-                headers.as_mut_ptr(),
-                many as u32,
-                libc::MSG_DONTWAIT,
-                ptr::null_mut(),
-            ) as isize
-        })? as usize
-    };
+    // SAFETY: the headers' pointers and lengths are those of live local arrays and of the first `many` buffers.
+    let received = retry(|| unsafe {
+        libc::recvmmsg(
+            socket.as_raw_fd(),
+            headers.as_mut_ptr(),
+            many as u32,
+            libc::MSG_DONTWAIT,
+            ptr::null_mut(),
+        ) as isize
+    })? as usize;
     for (filled, header) in filled.iter_mut().zip(&headers[..received]) {
-        let length = header.msg_len as usize;
-        *filled = Filled {
-            length,
-            segment: offload_segment(&header.msg_hdr).unwrap_or(length),
-            truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
-        };
+        *filled = taken(&header.msg_hdr, header.msg_len as usize);
     }
     Ok(received)
+}
+
+/// The same into one buffer: what a poll that finds nothing does, so it prepares for no more.
+fn receive_one(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Filled> {
+    let mut vector = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    let mut control = Control::EMPTY;
+    // SAFETY: all-zero bytes are a valid header without pointers.
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    header.msg_iov = &mut vector;
+    header.msg_iovlen = 1;
+    header.msg_control = control.0.as_mut_ptr().cast();
+    header.msg_controllen = mem::size_of_val(&control) as _;
+    // SAFETY: the header's pointers and lengths are those of live locals and of the buffer.
+    let length =
+        retry(|| unsafe { libc::recvmsg(socket.as_raw_fd(), &mut header, libc::MSG_DONTWAIT) })?;
+    Ok(taken(&header, length as usize))
+}
+
+/// What a header says of the buffer that was filled.
+fn taken(header: &libc::msghdr, length: usize) -> Filled {
+    Filled {
+        length,
+        segment: offload_segment(header).unwrap_or(length),
+        truncated: header.msg_flags & libc::MSG_TRUNC != 0,
+    }
 }
 
 /// The size of the datagrams that receive offload has joined, if it has.

@@ -1,0 +1,229 @@
+//! What two processes reach over UDP on the loopback interface without any library: round trips of small packets and a
+//! stream with segmentation offload.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::Ordering::*;
+use std::time::{Duration, Instant};
+
+use conduit_udp::socket::{Batch, Options, Sent, Socket};
+
+use crate::Error;
+use crate::piece::Piece;
+use crate::side::Side;
+
+/// Bytes of one operation of a stream.
+pub const BLOCK: usize = 1 << 20;
+
+/// How a side waits for a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// It asks again and again.
+    Polling,
+    /// It sleeps in the system.
+    Blocking,
+}
+
+/// Round trips between sides 0 and 1 over loopback. An operation is a full round trip.
+#[derive(Debug)]
+pub struct RoundTrip {
+    size: usize,
+    waiting: Waiting,
+    /// Each socket knows no other peer, which spares the system a look for the route.
+    connected: bool,
+    socket: Option<UdpSocket>,
+}
+
+impl RoundTrip {
+    /// Packets of `size` bytes; `connected` sockets have one peer each, others could have many.
+    #[must_use]
+    pub fn new(size: usize, waiting: Waiting, connected: bool) -> Self {
+        Self {
+            size,
+            waiting,
+            connected,
+            socket: None,
+        }
+    }
+}
+
+/// Tells the other side this side's port, and where the other one is.
+pub(crate) fn meet_ports(side: &Side<'_>, port: u16) -> Result<SocketAddr, Error> {
+    side.area()
+        .word(side.rank())?
+        .store(u64::from(port), Relaxed);
+    side.meet()?;
+    let other = side.area().word(1 - side.rank())?.load(Relaxed);
+    // Nobody writes the words for something else before all have read them.
+    side.meet()?;
+    Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, other as u16)))
+}
+
+impl Piece for RoundTrip {
+    fn run(&mut self, side: &Side<'_>, count: u64) -> Result<Duration, Error> {
+        if self.socket.is_none() {
+            let socket =
+                UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::system("bind"))?;
+            match self.waiting {
+                Waiting::Polling => socket.set_nonblocking(true),
+                // Between two looks at whether the other side is still there.
+                Waiting::Blocking => socket.set_read_timeout(Some(Duration::from_millis(100))),
+            }
+            .map_err(Error::system("socket option"))?;
+            self.socket = Some(socket);
+        }
+        let Some(socket) = &self.socket else {
+            unreachable!("opened above")
+        };
+        let port = socket.local_addr().map_err(Error::system("getsockname"))?;
+        let peer = meet_ports(side, port.port())?;
+        if self.connected {
+            socket.connect(peer).map_err(Error::system("connect"))?;
+        }
+        let mut packet = vec![0; self.size];
+        let mut received = vec![0; self.size + 1];
+        let send = |packet: &[u8]| {
+            let sent = match self.connected {
+                true => socket.send(packet),
+                false => socket.send_to(packet, peer),
+            };
+            sent.map_err(Error::system("send")).map(drop)
+        };
+        let mut receive = || {
+            let mut result = None;
+            let mut receive = || {
+                let length = match self.connected {
+                    true => socket.recv(&mut received),
+                    false => socket.recv_from(&mut received).map(|(length, _)| length),
+                };
+                match length {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+                    other => {
+                        result = Some(other);
+                        true
+                    }
+                }
+            };
+            match self.waiting {
+                Waiting::Polling => side.spin_until("a packet", receive)?,
+                Waiting::Blocking => {
+                    let mut since = None;
+                    while !receive() {
+                        side.check("a packet", &mut since)?;
+                    }
+                }
+            }
+            let length = result.unwrap_or(Ok(0)).map_err(Error::system("receive"))?;
+            if length == self.size {
+                Ok(())
+            } else {
+                Err(Error::Corrupt {
+                    what: "a packet's length",
+                    got: length as u64,
+                    expected: self.size as u64,
+                })
+            }
+        };
+        side.meet()?;
+        let start = Instant::now();
+        for trip in 0..count {
+            packet[0] = trip as u8;
+            if side.rank() == 0 {
+                send(&packet)?;
+                receive()?;
+            } else {
+                receive()?;
+                send(&packet)?;
+            }
+        }
+        Ok(start.elapsed())
+    }
+}
+
+/// A stream from side 0 to side 1 in packets of a given size, by segmentation offload where the system has it. Side 1 tells side 0
+/// through shared memory what has come, so that nothing overflows and nothing is lost; it does not look at the bytes. An operation
+/// is [`BLOCK`] bytes.
+#[derive(Debug)]
+pub struct Stream {
+    packet: usize,
+    window: u64,
+    parts: Option<(Socket, Batch, Vec<u8>)>,
+}
+
+impl Stream {
+    /// In packets of `packet` bytes, of which at most `window` bytes are on their way.
+    #[must_use]
+    pub fn new(packet: usize, window: u64) -> Self {
+        Self {
+            packet,
+            window,
+            parts: None,
+        }
+    }
+}
+
+/// Opens a socket on loopback as Conduit would.
+pub(crate) fn open() -> Result<Socket, Error> {
+    Socket::open(&Options {
+        address: Ipv4Addr::LOCALHOST.into(),
+        scope: 0,
+        port: 0,
+        mtu: Some(1 << 16),
+        send_buffer: Options::BUFFER,
+        receive_buffer: Options::BUFFER,
+        offload: true,
+    })
+    .map_err(|error| Error::Figure {
+        name: "udp",
+        source: Box::new(error),
+    })
+}
+
+impl Piece for Stream {
+    fn run(&mut self, side: &Side<'_>, count: u64) -> Result<Duration, Error> {
+        if self.parts.is_none() {
+            self.parts = Some((open()?, Batch::new(), vec![1; BLOCK]));
+        }
+        let Some((socket, batch, block)) = &mut self.parts else {
+            unreachable!("made above")
+        };
+        let peer = meet_ports(side, socket.address().port())?;
+        let come = side.area().word(2)?;
+        if side.rank() == 0 {
+            come.store(0, Relaxed);
+        }
+        side.meet()?;
+        let total = count * BLOCK as u64;
+        let start = Instant::now();
+        if side.rank() == 0 {
+            let mut sent = 0;
+            for _ in 0..count {
+                for burst in block.chunks(socket.burst(self.packet)) {
+                    sent += burst.len() as u64;
+                    side.spin_until("room", || sent - come.load(Acquire) <= self.window)?;
+                    let mut rest = burst;
+                    side.spin_until("the system's buffer", || {
+                        match socket.send(&peer, rest, self.packet) {
+                            Sent::All => true,
+                            Sent::Part(gone) => {
+                                rest = &rest[gone..];
+                                false
+                            }
+                        }
+                    })?;
+                }
+            }
+            side.spin_until("the last packet", || come.load(Acquire) == total)?;
+        } else {
+            let mut received = 0;
+            while received < total {
+                side.spin_until("packets", || socket.receive(batch))?;
+                while let Some(packet) = batch.next_datagram() {
+                    received += packet.len() as u64;
+                }
+                come.store(received, Release);
+            }
+        }
+        Ok(start.elapsed())
+    }
+}

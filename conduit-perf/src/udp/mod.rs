@@ -1,0 +1,155 @@
+//! What Conduit reaches over UDP beside what the loopback interface allows: `conduit-perf udp`.
+//!
+//! Two processes on two cores, as for the bare limits alone. The rows, from the bottom up:
+//!
+//! | row | beside |
+//! |---|---|
+//! | `wire-round-trip`: socket, seal and protocol, without portals and engine; polling and blocking | a bare UDP round trip with the same waiting |
+//! | `wire-stream`: the same, fragments of 1 MiB placed where they belong | a bare UDP stream with the same packets and offload |
+//!
+//! [`rows`] is the list.
+
+mod wire;
+
+use std::io::{self, Write};
+
+use anyhow::Context;
+use clap::Args;
+
+use crate::alternate::Plan;
+use crate::companions::Companions;
+use crate::compare::{Comparison, measure_all};
+use crate::figure::{Figure, Target};
+use crate::limits::udp::{BLOCK, Waiting};
+use crate::limits::{STREAM_PACKETS, udp_round_trip, udp_stream};
+use crate::mapping::Mapping;
+use crate::placement::Cores;
+use crate::side::{PATIENCE, Side};
+use crate::{area, report, select};
+
+use wire::{RoundTrips, Stream};
+
+/// What to measure over UDP.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    /// Print one JSON object per figure and line
+    #[arg(long)]
+    json: bool,
+    /// Only name the figures
+    #[arg(long)]
+    list: bool,
+    /// Exit with 1 unless every figure with a target meets it
+    #[arg(long)]
+    check: bool,
+    /// Measure less often and more briefly
+    #[arg(long)]
+    quick: bool,
+    /// Only these, by name or the first words of it
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    figures: Vec<String>,
+    /// Be the other side of this measurement; the shared memory is standard input
+    #[arg(long, hide = true)]
+    other: bool,
+}
+
+/// Everything that is measured, in this order; the same on both sides.
+#[must_use]
+pub fn rows() -> Vec<Comparison<'static>> {
+    let mut rows = Vec::new();
+    for (name, waiting) in [
+        ("wire-round-trip", Waiting::Polling),
+        ("wire-round-trip-blocking", Waiting::Blocking),
+    ] {
+        for size in [8, 64] {
+            rows.push(Comparison::new(
+                name,
+                size,
+                udp_round_trip(size, waiting, false),
+                Some(Target::AtMost(1.3)),
+                RoundTrips::new(size, waiting),
+            ));
+        }
+    }
+    for packet in STREAM_PACKETS {
+        rows.push(Comparison::new(
+            wire::stream_name(packet),
+            BLOCK,
+            udp_stream(packet),
+            Some(Target::AtLeast(0.7)),
+            Stream::new(packet),
+        ));
+    }
+    rows
+}
+
+/// Measures and prints. False if a check failed.
+///
+/// # Errors
+/// The measurement failed or the results can't be written.
+pub fn run(options: &Options) -> anyhow::Result<bool> {
+    let mut rows = rows();
+    select::check(&options.figures, rows.iter().map(|row| row.name))?;
+    if options.list {
+        let mut names: Vec<_> = rows.iter().map(|row| row.name).collect();
+        names.dedup();
+        writeln!(io::stdout(), "{}", names.join("\n"))?;
+        return Ok(true);
+    }
+    rows.retain(|row| select::wanted(&options.figures, row.name));
+    let plan = if options.quick {
+        Plan::QUICK
+    } else {
+        Plan::FULL
+    };
+    if options.other {
+        let mapping = crate::companions::handed_over()?;
+        let side = Side::join(mapping.area()?, Cores::allowed()?, 1, 2, PATIENCE)?;
+        measure_all(&side, plan, &mut rows, &mut |_, _| {})?;
+        side.meet()?;
+        return Ok(true);
+    }
+    let mapping = Mapping::anonymous(area::AREA_BYTES)?;
+    let mut companions = Companions::start(&mapping, 2, |_| {
+        let mut arguments = vec!["udp".to_owned(), "--other".to_owned()];
+        if options.quick {
+            arguments.push("--quick".to_owned());
+        }
+        if !options.figures.is_empty() {
+            arguments.extend(["--figures".to_owned(), options.figures.join(",")]);
+        }
+        arguments
+    })?;
+    let figures = measure(&mapping, plan, &mut rows);
+    let figures = match companions.ended() {
+        Some((_, status)) if figures.is_err() => {
+            figures.with_context(|| format!("the other process ended: {status}"))?
+        }
+        _ => figures?,
+    };
+    let summary = report::Summary::of(&figures);
+    let mut out = io::stdout().lock();
+    if options.json {
+        report::json_lines(&mut out, &figures)?;
+    } else {
+        writeln!(out, "{}\n{summary}", report::figures(&figures))?;
+    }
+    Ok(!options.check || (summary.all_within() && figures.len() == rows.len()))
+}
+
+fn measure(
+    mapping: &Mapping,
+    plan: Plan,
+    rows: &mut [Comparison<'_>],
+) -> anyhow::Result<Vec<Figure>> {
+    let side = Side::join(mapping.area()?, Cores::allowed()?, 0, 2, PATIENCE)?;
+    let figures = measure_all(&side, plan, rows, &mut |_, _| {})?;
+    // Nobody leaves before all have done their part.
+    side.meet()?;
+    if figures.len() < rows.len() {
+        eprintln!(
+            "{} figures left out: they need two cores",
+            rows.len() - figures.len()
+        );
+    }
+    Ok(figures)
+}
