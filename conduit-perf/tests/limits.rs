@@ -54,6 +54,16 @@ fn an_unknown_limit_is_refused_by_name() {
 }
 
 #[test]
+fn what_goes_over_udp_is_listed_by_name() {
+    let output = conduit_perf(&["udp", "--list"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("wire-round-trip\n"));
+    let output = conduit_perf(&["udp", "--figures", "carrier-pigeon"]);
+    assert!(!output.status.success());
+    assert!(text(&output.stderr).contains("wire-stream"));
+}
+
+#[test]
 fn a_side_without_shared_memory_says_what_is_missing() {
     let output = conduit_perf(&["side", "--rank", "1", "--sides", "2"]);
     assert!(!output.status.success());

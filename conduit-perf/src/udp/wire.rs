@@ -3,11 +3,9 @@
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
-use conduit_udp::protocol::{
-    Config, Endpoint, Failure, Fragment, Nanos, Payload, Refused, Seal, Transmit, Upper,
-};
+use conduit_udp::protocol::{Config, Endpoint, Failure, Fragment, Payload, Upper};
 use conduit_udp::seal::{Protection, Sealer, Secret};
-use conduit_udp::socket::{Card, Machine, Peers, Wire};
+use conduit_udp::socket::{Card, Peers, Wire};
 
 use crate::Error;
 use crate::limits::udp::{BLOCK, Waiting, meet_ports, open};
@@ -23,41 +21,6 @@ pub(super) fn stream_name(packet: usize) -> &'static str {
         0..=1500 => "wire-stream-ethernet",
         1501..=9000 => "wire-stream-jumbo",
         _ => "wire-stream-longest",
-    }
-}
-
-/// The protocol, as a wire drives it.
-#[derive(Debug)]
-struct Driven(Endpoint);
-
-impl Machine for Driven {
-    fn send(&mut self, now: Nanos, peer: u32, fragment: &Fragment<'_>) -> Result<(), Refused> {
-        self.0.send(now, peer, fragment)
-    }
-    fn receive(
-        &mut self,
-        now: Nanos,
-        packet: &mut [u8],
-        seal: &mut impl Seal,
-        upper: &mut impl Upper,
-    ) {
-        // What is dropped is counted.
-        let _ = self.0.receive(now, packet, seal, upper);
-    }
-    fn timeout(&self) -> Option<Nanos> {
-        self.0.timeout()
-    }
-    fn on_timeout(&mut self, now: Nanos, upper: &mut impl Upper) {
-        self.0.on_timeout(now, upper);
-    }
-    fn transmit(
-        &mut self,
-        now: Nanos,
-        buffer: &mut [u8],
-        seal: &mut impl Seal,
-        upper: &mut impl Upper,
-    ) -> Option<Transmit> {
-        self.0.transmit(now, buffer, seal, upper)
     }
 }
 
@@ -106,7 +69,7 @@ impl Upper for Ends {
 
 /// One side's wire.
 struct End {
-    wire: Wire<Driven, Sealer>,
+    wire: Wire<Endpoint, Sealer>,
     ends: Ends,
     peer: u32,
 }
@@ -145,7 +108,7 @@ impl End {
             rank,
             cards.iter().map(|card| card.incarnation).collect(),
         );
-        let endpoint = Driven(Endpoint::new(config));
+        let endpoint = Endpoint::new(config);
         Ok(Self {
             wire: Wire::new(endpoint, seal, socket, Peers::new(&cards, 0), packet)
                 .map_err(failed)?,
@@ -323,5 +286,38 @@ impl Piece for Stream {
         let time = start.elapsed();
         finish(side, end)?;
         Ok(time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::in_threads;
+
+    #[test]
+    fn every_row_runs_and_its_limit_too() {
+        in_threads(2, |side| {
+            for mut row in super::super::rows() {
+                for piece in [&mut *row.limit.piece, &mut *row.figure] {
+                    piece
+                        .run(side, 3)
+                        .unwrap_or_else(|error| panic!("{}: {error}", row.name));
+                    side.meet().expect("meet");
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn a_stream_arrives_where_it_belongs() {
+        in_threads(2, |side| {
+            let mut stream = Stream::new(1472);
+            stream.run(side, 2).expect("a stream");
+            let end = stream.end.expect("opened");
+            if side.rank() == 1 {
+                assert_eq!(end.ends.large, 2);
+                assert_eq!(end.ends.to, vec![1; BLOCK]);
+            }
+        });
     }
 }
