@@ -6,7 +6,8 @@
 //! tag:    16
 //! ```
 //!
-//! Acknowledgements, if a flag says that there are any: how long the newest segment has waited for this (µs) 2, then for the
+//! Acknowledgements, if a flag says that there are any: how long the newest segment has waited for this (µs) 2, the highest
+//! packet number that has come (low bits) 3, then for the
 //! command channel, the data channel, or both: received up to 3, send credits 2, words 1, that many words of 8. All numbers are
 //! little-endian. The first word's bits stand for the 64 segments among which the first missing one is, and so on.
 //!
@@ -32,7 +33,9 @@ pub(super) const CLEAR: usize = 16;
 /// Bytes of a packet around its body.
 pub(super) const AROUND: usize = CLEAR + TAG;
 /// Bytes of acknowledgements without words.
-pub(super) const ACKS: usize = 2 + 2 * CHANNEL_ACK;
+pub(super) const ACKS: usize = ACKS_BEGIN + 2 * CHANNEL_ACK;
+/// Bytes of them before those of a channel.
+pub(super) const ACKS_BEGIN: usize = 2 + 3;
 /// Bytes of one channel's acknowledgement without words.
 pub(super) const CHANNEL_ACK: usize = 3 + 2 + 1;
 /// Words of a full window, wherever it begins.
@@ -216,6 +219,8 @@ impl Ack<'_> {
 pub(super) struct Acks<'a> {
     /// Nanoseconds that the newest segment had come before this was sent.
     pub(super) delay: u64,
+    /// Low bits of the highest packet number that had come.
+    pub(super) newest: u32,
     /// Of the command and the data channel.
     pub(super) channels: [Option<Ack<'a>>; 2],
 }
@@ -224,6 +229,7 @@ impl<'a> Acks<'a> {
     /// Takes them from a body; `None` if it is too short. The caller has seen that flags say that there are some.
     pub(super) fn read(flags: u8, body: &mut Reader<'a>) -> Option<Self> {
         let delay = u64::from(body.u16()?) * 1000;
+        let newest = body.u24()?;
         let mut channels = [None; 2];
         for (channel, flag) in [FLAG_COMMAND, FLAG_DATA].into_iter().enumerate() {
             if flags & flag != 0 {
@@ -240,7 +246,11 @@ impl<'a> Acks<'a> {
                 });
             }
         }
-        Some(Self { delay, channels })
+        Some(Self {
+            delay,
+            newest,
+            channels,
+        })
     }
 }
 
@@ -335,7 +345,7 @@ mod tests {
             if let Some(acks) = Acks::read(flags, &mut reader) {
                 let words: usize = acks.channels.iter().flatten().map(|ack| ack.words().len()).sum();
                 let channels = acks.channels.iter().flatten().count();
-                prop_assert_eq!(bytes.len() - reader.0.len(), 2 + channels * CHANNEL_ACK + words * 8);
+                prop_assert_eq!(bytes.len() - reader.0.len(), ACKS_BEGIN + channels * CHANNEL_ACK + words * 8);
             }
             if let Some(kind) = Kind::from_bits(kind) {
                 match Data::read(kind, &bytes) {

@@ -22,6 +22,11 @@ impl Replay {
         self.end - number <= WINDOW && self.came[word(number)] & bit(number) == 0
     }
 
+    /// The highest number that has come, 0 before any.
+    pub(super) fn newest(&self) -> u64 {
+        self.end.saturating_sub(1)
+    }
+
     /// A packet with this number has come with a valid tag.
     pub(super) fn note(&mut self, number: u64) {
         if number >= self.end {

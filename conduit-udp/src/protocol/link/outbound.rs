@@ -39,6 +39,8 @@ struct Slot {
     sent_at: Nanos,
     /// When it was last sent, in the order of all sent on the channel; low bits.
     order: u32,
+    /// Number of the packet that it was last sent in; low bits.
+    number: u32,
     at: u32,
     index: u32,
     length: u16,
@@ -169,8 +171,8 @@ impl Outbound {
         self.in_flight
     }
 
-    /// A new segment is sent: its number.
-    pub(crate) fn send(&mut self, now: Nanos, content: Content) -> u64 {
+    /// A new segment is sent in the packet `number`: its sequence number.
+    pub(crate) fn send(&mut self, now: Nanos, number: u64, content: Content) -> u64 {
         let sequence = self.next;
         if (self.next - self.base) as usize == self.slots.len() {
             self.grow_slots();
@@ -181,6 +183,7 @@ impl Outbound {
         *slot = Slot {
             sent_at: now,
             order,
+            number: number as u32,
             at: content.at,
             index: content.index,
             length: content.length,
@@ -212,13 +215,14 @@ impl Outbound {
         None
     }
 
-    /// What [`peek_lost`](Self::peek_lost) said is sent again.
-    pub(crate) fn resend(&mut self, now: Nanos, sequence: u64) {
+    /// What [`peek_lost`](Self::peek_lost) said is sent again in the packet `number`.
+    pub(crate) fn resend(&mut self, now: Nanos, number: u64, sequence: u64) {
         self.unmark_lost(sequence);
         let order = self.log(sequence);
         let slot = self.slot_mut(sequence);
         slot.sent_at = now;
         slot.order = order;
+        slot.number = number as u32;
         slot.state = State::Sent;
         slot.sends = slot.sends.saturating_add(1);
         let length = slot.length;
@@ -226,14 +230,14 @@ impl Outbound {
     }
 
     /// Takes an acknowledgement; `each` hears of every segment that is acknowledged by it for the first time. Credits are taken
-    /// only if nothing newer has brought some.
+    /// only if nothing newer has brought some. `newest_packet` is the number of the newest packet that the peer had then.
     pub(crate) fn acknowledge(
         &mut self,
         now: Nanos,
         ack: Ack<'_>,
         is_newest: bool,
         window: u32,
-        shortest: Nanos,
+        newest_packet: u64,
         mut each: impl FnMut(Content),
     ) -> Result<Progress, &'static str> {
         const UNSENT: &str = "acknowledges what was not sent";
@@ -254,7 +258,7 @@ impl Outbound {
             if slot.state == State::Acknowledged {
                 self.clear_bit(sequence);
             } else {
-                self.take(sequence, slot, &mut progress, &mut newest);
+                self.take(sequence, slot, newest_packet, &mut progress, &mut newest);
                 each(slot.content());
             }
         }
@@ -283,7 +287,7 @@ impl Outbound {
                     let sequence = begin + u64::from(bits.trailing_zeros());
                     bits &= bits - 1;
                     let slot = *self.slot(sequence);
-                    self.take(sequence, slot, &mut progress, &mut newest);
+                    self.take(sequence, slot, newest_packet, &mut progress, &mut newest);
                     self.slot_mut(sequence).state = State::Acknowledged;
                     each(slot.content());
                 }
@@ -304,10 +308,7 @@ impl Outbound {
         if sends == 1 {
             progress.sample = Some(elapsed);
         }
-        // An answer that is too quick for the last time a segment was sent is one to an earlier time (RFC 8985, 6.2).
-        if sends == 1 || (sends > 1 && elapsed >= shortest) {
-            self.newest = self.newest.max(order);
-        }
+        self.newest = self.newest.max(order);
         Ok(progress)
     }
 
@@ -374,6 +375,7 @@ impl Outbound {
         &mut self,
         sequence: u64,
         slot: Slot,
+        newest_packet: u64,
         progress: &mut Progress,
         newest: &mut (u64, Nanos, u8),
     ) {
@@ -383,6 +385,11 @@ impl Outbound {
             self.in_flight -= u32::from(slot.length);
         } else {
             self.unmark_lost(sequence);
+        }
+        // If it was sent again in a packet that has not come, an earlier one has: that says nothing about what was sent
+        // between the two.
+        if slot.sends > 1 && ((newest_packet as u32).wrapping_sub(slot.number) as i32) < 0 {
+            return;
         }
         // The order's high bits: it lies not more than a window or two before the next.
         let behind = (self.log_next as u32).wrapping_sub(slot.order);

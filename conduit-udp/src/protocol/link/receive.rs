@@ -116,10 +116,7 @@ impl Link {
         if is_newest {
             self.credits_from = number + 1;
         }
-        let shortest = match self.round_trip.shortest() {
-            Nanos::MAX => 0,
-            shortest => shortest,
-        };
+        let newest = sequence::expand(acks.newest, self.number).unwrap_or(0);
         let mut any = false;
         for (channel, ack) in acks.channels.into_iter().enumerate() {
             let Some(ack) = ack else { continue };
@@ -129,7 +126,7 @@ impl Link {
                 ack,
                 is_newest,
                 config.window,
-                shortest,
+                newest,
                 |content| {
                     if channel == DATA {
                         outgoing.acknowledged(content.at, peer, upper);

@@ -9,8 +9,8 @@ use crate::protocol::contract::{
     Fragment, MAX_HEADER, MAX_TINY, Nanos, Payload, Refused, Seal, Transmit, Upper,
 };
 use crate::protocol::packet::{
-    ACKS, ANSWER, AROUND, CHANNEL_ACK, CLEAR, Clear, FLAG_COMMAND, FLAG_DATA, FLAG_LAST, Kind,
-    PROBE, Writer,
+    ACKS, ACKS_BEGIN, ANSWER, AROUND, CHANNEL_ACK, CLEAR, Clear, FLAG_COMMAND, FLAG_DATA,
+    FLAG_LAST, Kind, PROBE, Writer,
 };
 use crate::protocol::sequence;
 
@@ -290,7 +290,7 @@ impl Link {
                 index: 0,
                 length: (BUNDLE + length) as u16,
             };
-            let sequence = self.outbound[COMMAND].send(now, content);
+            let sequence = self.outbound[COMMAND].send(now, self.number, content);
             let mut writer = Writer::new(&mut body[acks.length..]);
             writer.u24(sequence::low(sequence));
             self.commands.copy(at, writer.space(length));
@@ -340,7 +340,7 @@ impl Link {
                     if !burst.admits(AROUND + acks.length + usize::from(content.length)) {
                         break;
                     }
-                    self.outbound[channel].resend(now, sequence);
+                    self.outbound[channel].resend(now, self.number, sequence);
                     self.urgent = self.urgent.saturating_sub(1);
                     (channel, sequence, content, 0)
                 } else {
@@ -359,7 +359,7 @@ impl Link {
                         index: piece.index,
                         length: piece.length,
                     };
-                    let sequence = self.outbound[DATA].send(now, content);
+                    let sequence = self.outbound[DATA].send(now, self.number, content);
                     self.counters.segments_sent += 1;
                     let is_last = piece.last && !self.outgoing.is_waiting();
                     (DATA, sequence, content, if is_last { FLAG_LAST } else { 0 })
@@ -474,8 +474,10 @@ impl Link {
                 continue;
             }
             if written.flags == 0 {
-                into[..2].copy_from_slice(&delay.to_le_bytes());
-                written.length = 2;
+                let mut writer = Writer::new(into);
+                writer.bytes(&delay.to_le_bytes());
+                writer.u24(sequence::low(self.replay.newest()));
+                written.length = ACKS_BEGIN;
             }
             written.flags |= flag;
             let all = inbound.words();

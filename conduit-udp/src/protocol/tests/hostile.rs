@@ -108,7 +108,7 @@ fn packet(random: &mut Random, number: u64) -> Vec<u8> {
         flags &= 4;
     }
     if flags & 3 != 0 {
-        body.extend(random.next().to_le_bytes()[..2].iter());
+        body.extend(random.next().to_le_bytes()[..5].iter());
         for bit in [1, 2] {
             if flags & bit != 0 {
                 body.extend(&near(random).to_le_bytes()[..3]);

@@ -10,7 +10,7 @@ const FIRST: u64 = (1 << 24) - 30;
 
 /// An acknowledgement as it is on the wire.
 fn written(inbound: &Inbound, credits: u16) -> Vec<u8> {
-    let mut bytes = vec![0, 0];
+    let mut bytes = vec![0; 5];
     bytes.extend(&sequence::low(inbound.next()).to_le_bytes()[..3]);
     bytes.extend(credits.to_le_bytes());
     bytes.push(inbound.words() as u8);
@@ -27,7 +27,14 @@ fn take(
     each: impl FnMut(Content),
 ) -> Result<Progress, &'static str> {
     let acks = Acks::read(FLAG_COMMAND, &mut Reader(bytes)).unwrap();
-    outbound.acknowledge(now, acks.channels[0].unwrap(), true, MAX_WINDOW, 0, each)
+    outbound.acknowledge(
+        now,
+        acks.channels[0].unwrap(),
+        true,
+        MAX_WINDOW,
+        u64::MAX >> 33,
+        each,
+    )
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +65,7 @@ proptest! {
                         }
                         let length = 100 + segments.len() as u16 % 50;
                         let index = segments.len() as u32;
-                        let sequence = outbound.send(now, Content { at: 7, index, length });
+                        let sequence = outbound.send(now, 0, Content { at: 7, index, length });
                         prop_assert_eq!(sequence, FIRST + u64::from(index));
                         segments.insert(index, (length, Expected::Sent));
                         under_way.push(sequence);
@@ -97,7 +104,7 @@ proptest! {
                     while let Some((sequence, content)) = outbound.peek_lost() {
                         prop_assert_eq!(sequence, FIRST + u64::from(content.index));
                         prop_assert_ne!(segments[&content.index].1, Expected::Acknowledged);
-                        outbound.resend(now, sequence);
+                        outbound.resend(now, 0, sequence);
                         under_way.push(sequence);
                     }
                 }
@@ -120,7 +127,7 @@ proptest! {
         for _ in 0..segments.len() + 1 {
             outbound.on_timeout();
             while let Some((sequence, _)) = outbound.peek_lost() {
-                outbound.resend(now, sequence);
+                outbound.resend(now, 0, sequence);
                 if !matches!(inbound.classify(sequence), crate::protocol::link::inbound::Arrival::Duplicate) {
                     inbound.mark(sequence);
                 }
@@ -140,6 +147,7 @@ fn sent(count: u32) -> Outbound {
     for index in 0..count {
         outbound.send(
             1000 + u64::from(index),
+            1,
             Content {
                 at: 0,
                 index,
@@ -182,21 +190,21 @@ fn three_later_ones_make_a_segment_lost_or_much_time_after_one() {
     assert_eq!(lost(&mut outbound, 1100), [Cause::Overtaken]);
     assert_eq!(outbound.peek_lost().unwrap().0, 0);
     // Sent again it is the newest: nothing has overtaken it.
-    outbound.resend(1200, 0);
+    outbound.resend(1200, 9, 0);
     assert_eq!(lost(&mut outbound, 1300), []);
 }
 
 #[test]
-fn an_answer_that_is_too_quick_is_one_to_the_first_time() {
-    for (shortest, causes) in [(500, vec![]), (5, vec![Cause::Overtaken, Cause::Overtaken])] {
+fn an_acknowledgement_of_the_first_sending_says_nothing_of_what_followed() {
+    for (newest, causes) in [(8, vec![]), (9, vec![Cause::Overtaken, Cause::Overtaken])] {
         let mut outbound = sent(5);
         outbound.on_timeout();
-        outbound.resend(1200, 0);
+        outbound.resend(1200, 9, 0);
         let bytes = come(&[0]);
         let acks = Acks::read(FLAG_COMMAND, &mut Reader(&bytes)).unwrap();
         let ack = acks.channels[0].unwrap();
         outbound
-            .acknowledge(1210, ack, true, 64, shortest, |_| {})
+            .acknowledge(1210, ack, true, 64, newest, |_| {})
             .unwrap();
         assert_eq!(lost(&mut outbound, 1210), causes);
     }
@@ -220,7 +228,7 @@ fn only_what_was_sent_once_is_a_sample() {
         Some(500)
     );
     outbound.on_timeout();
-    outbound.resend(1600, 1);
+    outbound.resend(1600, 9, 1);
     assert_eq!(
         take(&mut outbound, 1700, &come(&[0, 1]), |_| {})
             .unwrap()
@@ -235,6 +243,7 @@ fn credits_and_window_close_it() {
     for index in 0..3 {
         assert!(outbound.is_open(8));
         outbound.send(
+            1,
             1,
             Content {
                 at: 0,
