@@ -69,8 +69,7 @@ impl CreditByte {
         self.0 & MAX_CREDITS
     }
 
-    /// Whether the byte says nothing but its number of credits. Replies with such bytes, if they run no handler, can be
-    /// coalesced: their credits add up (see [`FlowControl::settle_many`](crate::FlowControl::settle_many)).
+    /// Whether the byte says nothing but its number of credits.
     #[inline]
     #[must_use]
     pub const fn is_plain(self) -> bool {

@@ -24,14 +24,15 @@ pub trait FlowControl {
 
     /// Sender: how many credits are *ready* to be taken for requests to `peer` without asking for each:
     /// [`take`](FlowControl::take) would give each request a [plain](CreditByte::is_plain) byte, and
-    /// [nothing is stale](FlowControl::is_stale). They stay ready until anything but [`take_ready`](FlowControl::take_ready)
-    /// is called. 0 says nothing.
+    /// [nothing is stale](FlowControl::is_stale), or it doesn't matter: the caller knows well enough what is in flight as
+    /// long as it is at most `trusted`. They stay ready until anything but [`take_ready`](FlowControl::take_ready) is
+    /// called. 0 says nothing.
     ///
     /// # Panics
     /// As [`take`](FlowControl::take).
     #[inline]
-    fn ready(&self, peer: u32) -> u32 {
-        let _ = peer;
+    fn ready(&self, peer: u32, trusted: u32) -> u32 {
+        let _ = (peer, trusted);
         0
     }
 
@@ -45,12 +46,13 @@ pub trait FlowControl {
     }
 
     /// Receiver: a request from `peer` carried `byte`; gives the byte that goes back with its reply. To be called once
-    /// for each request, when its handler has run or replies. Only [plain](CreditByte::is_plain) bytes may be coalesced.
+    /// for each request, when its handler has run or replies. Bytes that lend nothing may be
+    /// [coalesced](FlowControl::settle_many).
     #[must_use]
     fn grant(&mut self, peer: u32, byte: CreditByte) -> CreditByte;
 
     /// Receiver: the same for `requests` requests from `peer` at once, all with [plain](CreditByte::is_plain) bytes: the
-    /// credits go back as they came, and the answer is whether one reply has to tell that we have ended an epoch.
+    /// credits go back as they came, and the answer is whether one of the replies has to tell that we have ended an epoch.
     #[inline]
     #[must_use]
     fn grant_plain(&mut self, peer: u32, requests: u32) -> bool {
@@ -66,11 +68,12 @@ pub trait FlowControl {
     /// changed.
     fn settle(&mut self, peer: u32, byte: CreditByte) -> Result<(), Violation>;
 
-    /// Sender: coalesced replies from `peer` brought `credits` back at once.
+    /// Sender: coalesced replies from `peer` brought `credits` back at once, and `epochs` of them said that it has ended
+    /// an epoch.
     ///
     /// # Errors
     /// As [`settle`](FlowControl::settle).
-    fn settle_many(&mut self, peer: u32, credits: u32) -> Result<(), Violation>;
+    fn settle_many(&mut self, peer: u32, credits: u32, epochs: u32) -> Result<(), Violation>;
 
     /// A system message from `peer` has arrived; gives the one to send back to it, if it needs an answer.
     ///

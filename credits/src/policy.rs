@@ -70,8 +70,8 @@ impl<B: Bank> FlowControl for Policy<B> {
     }
 
     #[inline]
-    fn ready(&self, peer: u32) -> u32 {
-        each!(self, flow => flow.ready(peer))
+    fn ready(&self, peer: u32, trusted: u32) -> u32 {
+        each!(self, flow => flow.ready(peer, trusted))
     }
 
     #[inline]
@@ -95,8 +95,8 @@ impl<B: Bank> FlowControl for Policy<B> {
     }
 
     #[inline]
-    fn settle_many(&mut self, peer: u32, credits: u32) -> Result<(), Violation> {
-        each!(self, flow => flow.settle_many(peer, credits))
+    fn settle_many(&mut self, peer: u32, credits: u32, epochs: u32) -> Result<(), Violation> {
+        each!(self, flow => flow.settle_many(peer, credits, epochs))
     }
 
     fn on_system(&mut self, peer: u32, message: System) -> Result<Option<System>, Violation> {

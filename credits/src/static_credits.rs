@@ -100,7 +100,7 @@ impl<S: Store<Value = Loan>> FlowControl for Static<S> {
     }
 
     #[inline]
-    fn ready(&self, peer: u32) -> u32 {
+    fn ready(&self, peer: u32, _trusted: u32) -> u32 {
         let peer = self.peer(peer);
         match peer.need {
             0 => u32::from(self.loan - peer.in_use),
@@ -110,7 +110,7 @@ impl<S: Store<Value = Loan>> FlowControl for Static<S> {
 
     #[inline]
     fn take_ready(&mut self, peer: u32, credits: u32) {
-        debug_assert!(credits <= self.ready(peer));
+        debug_assert!(credits <= self.ready(peer, 0));
         // Fits: at most the loan.
         self.peers.get_mut(self.part.place(peer)).in_use += credits as u16;
     }
@@ -128,11 +128,11 @@ impl<S: Store<Value = Loan>> FlowControl for Static<S> {
                 extra: byte.extra(),
             });
         }
-        self.settle_many(peer, u32::from(byte.credits()))
+        self.settle_many(peer, u32::from(byte.credits()), 0)
     }
 
     #[inline]
-    fn settle_many(&mut self, peer: u32, credits: u32) -> Result<(), Violation> {
+    fn settle_many(&mut self, peer: u32, credits: u32, _epochs: u32) -> Result<(), Violation> {
         let place = self.known(peer)?;
         let state = self.peers.get_mut(place);
         let in_flight = u32::from(state.in_use);
@@ -230,7 +230,7 @@ mod tests {
         for _ in 0..60 {
             let _ = x.take(1, 1).unwrap();
         }
-        x.settle_many(1, 59).unwrap();
+        x.settle_many(1, 59, 0).unwrap();
         assert_eq!(x.in_flight(1), 1);
     }
 
@@ -248,9 +248,9 @@ mod tests {
             x.settle(1, CreditByte::new(false, 1, 2)),
             Err(Violation::UnexpectedGrant { peer: 1, extra: 1 })
         );
-        assert!(x.settle_many(1, u32::MAX).is_err());
+        assert!(x.settle_many(1, u32::MAX, 0).is_err());
         assert_eq!(
-            x.settle_many(2, 0),
+            x.settle_many(2, 0, 0),
             Err(Violation::UnknownPeer { peer: 2, ranks: 2 })
         );
         let unasked = System::Return {

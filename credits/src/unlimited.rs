@@ -15,7 +15,7 @@ impl FlowControl for Unlimited {
 
     /// As many as there are numbers.
     #[inline]
-    fn ready(&self, _peer: u32) -> u32 {
+    fn ready(&self, _peer: u32, _trusted: u32) -> u32 {
         u32::MAX
     }
 
@@ -33,7 +33,7 @@ impl FlowControl for Unlimited {
     }
 
     #[inline]
-    fn settle_many(&mut self, _peer: u32, _credits: u32) -> Result<(), Violation> {
+    fn settle_many(&mut self, _peer: u32, _credits: u32, _epochs: u32) -> Result<(), Violation> {
         Ok(())
     }
 

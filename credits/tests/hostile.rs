@@ -17,7 +17,7 @@ enum Event {
     Take(u32, u8),
     Grant(u32, u8),
     Settle(u32, u8),
-    SettleMany(u32, u32),
+    SettleMany(u32, u32, u32),
     System(u32, System),
     Poll,
 }
@@ -39,7 +39,8 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (peer(), any::<u8>()).prop_map(|(peer, byte)| Event::Grant(peer, byte)),
         2 => (peer(), any::<u8>()).prop_map(|(peer, byte)| Event::Settle(peer, byte)),
         1 => (peer(), 0u8..=8).prop_map(|(peer, byte)| Event::Settle(peer, byte)),
-        1 => (peer(), prop_oneof![0u32..20, any::<u32>()]).prop_map(|(peer, credits)| Event::SettleMany(peer, credits)),
+        1 => (peer(), prop_oneof![0u32..20, any::<u32>()], 0u32..40)
+            .prop_map(|(peer, credits, epochs)| Event::SettleMany(peer, credits, epochs)),
         2 => (peer(), system).prop_map(|(peer, system)| Event::System(peer, system)),
         1 => Just(Event::Poll),
     ]
@@ -118,7 +119,9 @@ fn against_anything<S: Store<Value = Peer>>(
                 let result = flow.settle(peer, CreditByte::from_bits(bits));
                 (peer, result.err())
             }
-            Event::SettleMany(peer, credits) => (peer, flow.settle_many(peer, credits).err()),
+            Event::SettleMany(peer, credits, epochs) => {
+                (peer, flow.settle_many(peer, credits, epochs).err())
+            }
             Event::System(peer, message) => (peer, flow.on_system(peer, message).err()),
             Event::Poll => match flow.next_system() {
                 Some((peer, _)) => (peer, None),
@@ -209,8 +212,8 @@ proptest! {
                         settle(peer, byte.credits().into(), result)?;
                     }
                 }
-                Event::SettleMany(peer, credits) => {
-                    let result = flow.settle_many(peer, credits);
+                Event::SettleMany(peer, credits, epochs) => {
+                    let result = flow.settle_many(peer, credits, epochs);
                     settle(peer, credits, result)?;
                 }
                 Event::System(peer, message) => {

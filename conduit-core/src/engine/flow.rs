@@ -11,11 +11,16 @@ use credits::{Bank, CreditByte, FlowControl, Plan, Policy, System, Violation};
 use crate::ni::Rank;
 use crate::threads::{Lock, Mode};
 
-/// A running count of what a peer has given back: credits in the low half, requests in the high one. Both wrap.
+/// A running count of what a peer has given back, in one word: credits (24 bits), requests (24), and for how many of them
+/// the reply tells that the peer has ended an epoch (16). All wrap. A rank never has as many requests outstanding, so the
+/// difference of two counts is what came between.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Returned(u64);
 
 impl Returned {
+    /// Bits of the count of credits, and of that of requests.
+    const BITS: u32 = 24;
+
     pub(crate) fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
@@ -27,20 +32,40 @@ impl Returned {
     /// So many more.
     #[inline]
     pub(crate) fn add(self, requests: u32, credits: u32) -> Self {
-        self.and(Self(u64::from(requests) << 32 | u64::from(credits)))
+        let count = u64::from(requests) << Self::BITS | u64::from(credits);
+        self.and(Self(count))
     }
 
-    /// Both. One sum: what the low half carries into the high one, the difference of two counts takes out again.
+    /// A reply tells that the peer has ended an epoch.
+    #[inline]
+    pub(crate) fn add_epoch(self) -> Self {
+        self.and(Self(1 << (2 * Self::BITS)))
+    }
+
+    /// Both. One sum: what a field carries into the next one, the difference of two counts takes out again.
     #[inline]
     pub(crate) fn and(self, other: Self) -> Self {
         Self(self.0.wrapping_add(other.0))
     }
 
-    /// `(credits, requests)` given back between `earlier` and now.
-    pub(crate) fn since(self, earlier: Self) -> (u32, u32) {
+    /// What was given back between `earlier` and now.
+    pub(crate) fn since(self, earlier: Self) -> Since {
         let difference = self.0.wrapping_sub(earlier.0);
-        (difference as u32, (difference >> 32) as u32)
+        let field = |number| (difference >> (number * Self::BITS)) as u32 & ((1 << Self::BITS) - 1);
+        Since {
+            credits: field(0),
+            requests: field(1),
+            epochs: field(2),
+        }
     }
+}
+
+/// What was given back between two counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Since {
+    pub(crate) credits: u32,
+    pub(crate) requests: u32,
+    pub(crate) epochs: u32,
 }
 
 /// What this rank lends its peers and they lend it.
@@ -157,10 +182,17 @@ impl<M: Mode> Flow<M> {
         }
     }
 
+    /// Credits for requests that need no look at the rules, and none at the peer's counter.
+    #[inline]
+    fn ready(&self, part: &Part<M>, peer: Rank) -> u32 {
+        let trusted = part.trusted[self.place(peer)];
+        part.policy.ready(peer, trusted.into())
+    }
+
     /// Sets credits apart for more requests like the last one.
     #[inline]
     fn set_apart(&self, part: &mut Part<M>, peer: Rank) {
-        let places = self.begin_requests(part.policy.ready(peer).min(MOST_AHEAD));
+        let places = self.begin_requests(self.ready(part, peer).min(MOST_AHEAD));
         part.ahead = Ahead {
             peer,
             left: places,
@@ -231,7 +263,7 @@ impl<M: Mode> Flow<M> {
         if !self.begin_request() {
             return None;
         }
-        let byte = if part.policy.ready(peer) >= u32::from(credits) {
+        let byte = if self.ready(part, peer) >= u32::from(credits) {
             part.policy.take_ready(peer, credits.into());
             CreditByte::new(false, 0, credits)
         } else if part.is_stale(peer, self.place(peer), credits) {
@@ -276,8 +308,8 @@ impl<M: Mode> Flow<M> {
         (back, part.policy.has_system())
     }
 
-    /// As many requests from `peer`, all with plain bytes, have been handled: whether one reply has to say that this rank
-    /// has ended an epoch, and whether system messages are to be sent.
+    /// As many requests from `peer`, all with plain bytes, have been handled: whether one of the replies has to say that this
+    /// rank has ended an epoch, and whether system messages are to be sent.
     #[inline]
     pub(crate) fn grant_plain(&self, peer: Rank, requests: u32) -> (bool, bool) {
         let mut part = self.part(peer);
@@ -303,11 +335,11 @@ impl<M: Mode> Flow<M> {
         // Read under the lock, so that no thread brings an older value after a newer one.
         let counter = counter();
         let place = self.place(peer);
-        let (credits, requests) = counter.since(part.seen[place]);
-        if requests > 0 {
-            part.policy.settle_many(peer, credits)?;
+        let since = counter.since(part.seen[place]);
+        if since.requests > 0 {
+            part.policy.settle_many(peer, since.credits, since.epochs)?;
             part.seen[place] = counter;
-            self.end_requests(requests);
+            self.end_requests(since.requests);
         }
         let in_flight = part.policy.in_flight(peer);
         let lent = in_flight.saturating_add(part.policy.available(peer));
@@ -370,10 +402,18 @@ mod tests {
 
     #[test]
     fn counters_wrap() {
-        let before = Returned::from_bits(u64::from(u32::MAX) << 32 | u64::from(u32::MAX - 1));
-        let after = before.add(1, 3).add(1, 4);
-        assert_eq!(after.since(before), (7, 2));
-        assert_eq!(after.bits() as u32, 5);
+        let mut before = Returned::from_bits(u64::MAX - 1);
+        for step in 0..20 {
+            let after = before.add(1, 3).add(0x00FF_FFF0, 0x00FF_FFF7).add(4, 1);
+            let after = (0..step).fold(after, |count, _| count.add_epoch());
+            let since = Since {
+                credits: 0x00FF_FFFB,
+                requests: 0x00FF_FFF5,
+                epochs: step,
+            };
+            assert_eq!(after.since(before), since);
+            before = Returned::from_bits(after.bits());
+        }
     }
 
     fn the_budget_limits_requests_and_collect_gives_it_back<M: Mode>() {

@@ -4,8 +4,8 @@
 //! match bits is found out once ([`Known`]); a request like those before costs a comparison, the arguments' place in its
 //! body and the handler's call. Those whose handlers do not reply are counted ([`Counted`]) and granted together.
 
-use am::{Category, Flags, Header, Layout, NO_CHUNK};
-use credits::{CreditByte, MAX_CREDITS};
+use am::{Category, Flags, Header, Layout};
+use credits::CreditByte;
 
 use super::Engine;
 use super::deliver::{Arrived, Bad, Handler, Payload};
@@ -14,7 +14,6 @@ use super::hand::Hand;
 use super::requests::Inbox;
 use crate::ni::{Capabilities, Common, Ni, Puts, Rank};
 use crate::threads::Mode;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Flags of the two kinds of plain requests.
 const SHORT: Flags = Flags::SHORT.union(Flags::REQUEST).union(Flags::NO_CHUNK);
@@ -93,11 +92,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         {
             return false;
         }
-        self.count_for(source, inbox, hand);
-        // One for a request's own reply, one for the reply that those counted may get.
-        if hand.replies() < 2 {
-            return false;
-        }
+        self.count_for(source, inbox);
         match known.medium {
             true => self.run_alike::<P, true>(known, puts, inbox, hand),
             false => self.run_alike::<P, false>(known, puts, inbox, hand),
@@ -145,7 +140,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             if !token.replied.get() {
                 self.end_request_singly(source, byte, token.flags, token.chunk, inbox, hand);
             }
-            if hand.replies() < 2 || self.reply_waiting.load(Relaxed) {
+            if !self.can_reply(hand) {
                 break;
             }
         }
@@ -212,13 +207,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let mapped =
             flags.contains(Flags::NO_CHUNK) && reach.capabilities.contains(Capabilities::WINDOW);
         if mapped && byte.is_plain() {
-            self.count_for(source, inbox, hand);
+            self.count_for(source, inbox);
             inbox.counted.ended = inbox.counted.ended.add(1, byte.credits().into());
             return;
         }
         let back = self.grant(source, byte.bits());
-        if mapped && back.is_plain() {
-            inbox.give_back(source, Returned::default().add(1, back.credits().into()));
+        if mapped && back.extra() == 0 {
+            let ended = Returned::default().add(1, back.credits().into());
+            inbox.give_back(source, ended, back.end_of_epoch());
         } else {
             self.reply_implied(source, flags, chunk, back, hand);
         }
@@ -226,33 +222,21 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Grants what was counted of any other peer: from here on requests of this one are counted.
     #[inline]
-    fn count_for(&self, source: Rank, inbox: &mut Inbox, hand: &Hand) {
+    fn count_for(&self, source: Rank, inbox: &mut Inbox) {
         if inbox.counted.source != source {
-            self.grant_counted(inbox, hand);
+            self.grant_counted(inbox);
             inbox.counted.source = source;
         }
     }
 
-    /// Grants what was counted. One is replied to by a message if the peer is to be told of the end of an epoch; what its
-    /// reply needs is in hand, as `can_reply` has seen to.
+    /// Grants what was counted.
     #[inline]
-    pub(super) fn grant_counted(&self, inbox: &mut Inbox, hand: &Hand) {
+    pub(super) fn grant_counted(&self, inbox: &mut Inbox) {
         if !inbox.counted.is_empty() {
             let ended = std::mem::take(&mut inbox.counted.ended);
-            self.grant_ended(inbox.counted.source, ended, inbox, hand);
-        }
-    }
-
-    fn grant_ended(&self, source: Rank, mut ended: Returned, inbox: &mut Inbox, hand: &Hand) {
-        let (credits, requests) = ended.since(Returned::default());
-        if self.grant_plain(source, requests) {
-            let first = credits.min(MAX_CREDITS.into());
-            let back = CreditByte::new(true, 0, first as u8);
-            self.reply_implied(source, Flags::NO_CHUNK, NO_CHUNK, back, hand);
-            ended = Returned::default().add(requests - 1, credits - first);
-        }
-        if ended != Returned::default() {
-            inbox.give_back(source, ended);
+            let source = inbox.counted.source;
+            let end_of_epoch = self.grant_plain(source, ended.since(Returned::default()).requests);
+            inbox.give_back(source, ended, end_of_epoch);
         }
     }
 }

@@ -62,11 +62,15 @@ impl<N: Ni, M: Mode> AmSide<N, M> {
 }
 
 impl Inbox {
-    /// Coalesces implied replies. Told at the end of the poll.
+    /// Coalesces implied replies, one of which may have to tell that this rank has ended an epoch. Told at the end of the
+    /// poll.
     #[inline]
-    pub(super) fn give_back(&mut self, peer: Rank, ended: Returned) {
+    pub(super) fn give_back(&mut self, peer: Rank, ended: Returned, end_of_epoch: bool) {
         let counter = &mut self.returned[peer as usize];
         *counter = counter.and(ended);
+        if end_of_epoch {
+            *counter = counter.add_epoch();
+        }
         if self.untold.last() != Some(&peer) && !self.untold.contains(&peer) {
             self.untold.push(peer);
         }
@@ -90,7 +94,7 @@ impl<N: Ni, M: Mode> Sink for Requests<'_, N, M> {
 
     #[inline(always)]
     fn is_ready(&self) -> bool {
-        self.engine.can_reply(self.inbox, self.hand)
+        self.engine.can_reply(self.hand)
     }
 
     #[inline(always)]
@@ -133,23 +137,22 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                     hand,
                 },
             );
-            if self.can_reply(inbox, hand) {
+            if self.can_reply(hand) {
                 // So nothing more is there.
                 break;
             }
-            self.grant_counted(inbox, hand);
         }
-        self.grant_counted(inbox, hand);
+        self.grant_counted(inbox);
         if !inbox.untold.is_empty() {
             self.tell_returns(inbox);
         }
         events
     }
 
-    /// Whether what the next request's reply may need is in hand, and what the reply needs that those counted may get.
+    /// Whether what the next request's reply may need is in hand.
     #[inline(always)]
-    fn can_reply(&self, inbox: &Inbox, hand: &Hand) -> bool {
-        !self.reply_waiting.load(Relaxed) && hand.replies() > u32::from(!inbox.counted.is_empty())
+    pub(super) fn can_reply(&self, hand: &Hand) -> bool {
+        !self.reply_waiting.load(Relaxed) && hand.replies() > 0
     }
 
     /// Writes the counters of coalesced returns where their peers will look.

@@ -107,13 +107,13 @@ impl<const FAULT: u8> FlowControl for Faulty<FAULT> {
     fn settle(&mut self, peer: u32, byte: CreditByte) -> Result<(), Violation> {
         self.inner.settle(peer, byte)?;
         if FAULT == SETTLES_TWICE {
-            let _ = self.inner.settle_many(peer, byte.credits().into());
+            let _ = self.inner.settle_many(peer, byte.credits().into(), 0);
         }
         Ok(())
     }
 
-    fn settle_many(&mut self, peer: u32, credits: u32) -> Result<(), Violation> {
-        self.inner.settle_many(peer, credits)
+    fn settle_many(&mut self, peer: u32, credits: u32, epochs: u32) -> Result<(), Violation> {
+        self.inner.settle_many(peer, credits, epochs)
     }
 
     fn on_system(&mut self, peer: u32, message: System) -> Result<Option<System>, Violation> {

@@ -7,7 +7,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use credits::{Growth, Tuning};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::{Config, Load, Observer, Pattern, Scheme, Timing, equal_static, run, show, table};
+use crate::{
+    Config, Load, Observer, Pattern, REFERENCE_STEPS, Scheme, Timing, equal_static, run, show,
+    table,
+};
 
 /// Simulates flow control by credits in a job of many ranks, beside the same job without flow control.
 #[derive(Debug, Parser)]
@@ -181,9 +184,9 @@ struct Repetition {
     /// Threads [default: as many as processors, fewer for few ranks]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Don't simulate the same without flow control
-    #[arg(long)]
-    no_reference: bool,
+    /// Steps of each rotation that are simulated without flow control too; 0 for no comparison
+    #[arg(long, value_name = "N", default_value_t = REFERENCE_STEPS)]
+    reference_steps: u32,
 }
 
 #[derive(Debug, Args)]
@@ -287,7 +290,7 @@ impl ModelOptions {
             rotations: self.run.rotations,
             steps: self.run.steps,
             seed: self.run.seed,
-            reference: !self.run.no_reference,
+            reference: self.run.reference_steps,
             threads: self.run.threads.unwrap_or_else(|| threads(ranks)),
             ..default
         }

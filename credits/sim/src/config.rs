@@ -11,6 +11,9 @@ pub const MAX_RANKS: u32 = 1_000_000;
 /// Bytes of a chunk: the body of a full medium.
 pub const CHUNK: u32 = 1024;
 
+/// Steps of each rotation without flow control, unless said otherwise.
+pub const REFERENCE_STEPS: u32 = 3;
+
 /// How credits are lent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "name", rename_all = "lowercase")]
@@ -117,8 +120,9 @@ pub struct Config {
     pub steps: u32,
     /// Of all that is random.
     pub seed: u64,
-    /// Simulate the same without flow control too, for comparison.
-    pub reference: bool,
+    /// Steps of each rotation that are simulated without flow control too, for comparison: all alike but for chance. 0: no
+    /// comparison.
+    pub reference: u32,
     /// Threads of the simulation.
     #[serde(skip)]
     pub threads: usize,
@@ -179,7 +183,7 @@ impl Config {
             rotations: 2,
             steps: 10,
             seed: 1,
-            reference: true,
+            reference: REFERENCE_STEPS,
             threads: 1,
         }
     }

@@ -4,12 +4,9 @@ use std::time::Instant;
 
 use credits::{Dynamic, Peer, Sparse, Static, Unlimited};
 
-use crate::config::{Config, Scheme, Space, Subject};
+use crate::config::{Config, REFERENCE_STEPS, Scheme, Space, Subject};
 use crate::report::{Effort, EqualStatic, Report, Rotation, Step, Summary, mean};
 use crate::world::{SimError, World};
-
-/// Steps of each rotation without flow control, where all are nearly alike.
-const REFERENCE_STEPS: u32 = 3;
 
 /// Is told after each step.
 pub trait Observer {
@@ -42,7 +39,7 @@ pub fn run(config: &Config, observer: &mut dyn Observer) -> Result<Report, SimEr
     let outcome = simulate(config, config.scheme, config.steps, observer)?;
     let reference = match config.scheme {
         Scheme::Unlimited => Some(times(&outcome)),
-        _ if config.reference => Some(reference(config, observer)?),
+        _ if config.reference > 0 => Some(reference(config, observer)?),
         _ => None,
     };
     let epoch = config.scheme.tuning().epoch;
@@ -81,7 +78,7 @@ fn reference(config: &Config, observer: &mut dyn Observer) -> Result<Vec<f64>, S
     let steps = if random {
         config.steps
     } else {
-        config.steps.min(REFERENCE_STEPS)
+        config.steps.min(config.reference)
     };
     simulate(config, Scheme::Unlimited, steps, observer).map(|outcome| times(&outcome))
 }
@@ -106,6 +103,7 @@ pub fn equal_static(
     let config = Config {
         rotations: 1,
         steps: config.steps.min(REFERENCE_STEPS),
+        reference: REFERENCE_STEPS,
         ..config.clone()
     };
     let steps = config.steps;

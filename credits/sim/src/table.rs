@@ -3,7 +3,9 @@
 use std::io::{self, Write};
 
 use crate::show::{bytes, optional, steps};
-use crate::{Config, EqualStatic, Observer, Report, Scheme, SimError, Space, equal_static, run};
+use crate::{
+    Config, EqualStatic, Load, Observer, Report, Scheme, SimError, Space, equal_static, run,
+};
 
 /// Static credits are looked for in jobs of at most so many ranks: what one pair needs does not depend on the others.
 const SEARCH: u32 = 1_000;
@@ -28,8 +30,14 @@ pub fn row(config: &Config, verify: u32, observer: &mut dyn Observer) -> Result<
     let report = run(config, observer)?;
     // What is equal but for chance.
     let speed = report.summary.speed.unwrap_or(1.0).min(0.98);
+    let ranks = config.ranks.min(SEARCH);
     let small = Config {
-        ranks: config.ranks.min(SEARCH),
+        ranks,
+        load: Load {
+            // As many senders to each of them.
+            hot: scaled(config.load.hot, ranks, config.ranks).max(1),
+            ..config.load.clone()
+        },
         scheme: Scheme::Static {
             credits: config.scheme.credits().unwrap_or(u16::MAX),
         },
@@ -56,6 +64,11 @@ pub fn row(config: &Config, verify: u32, observer: &mut dyn Observer) -> Result<
         equal,
         verified,
     })
+}
+
+/// `count` of `all`, as a part of `some`.
+fn scaled(count: u32, some: u32, all: u32) -> u32 {
+    (u64::from(count) * u64::from(some) / u64::from(all.max(1))) as u32
 }
 
 /// Writes rows as a Markdown table.

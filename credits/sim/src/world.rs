@@ -395,8 +395,8 @@ mod tests {
             }
         }
 
-        fn settle_many(&mut self, peer: u32, credits: u32) -> Result<(), Violation> {
-            self.flow.settle_many(peer, credits)
+        fn settle_many(&mut self, peer: u32, credits: u32, epochs: u32) -> Result<(), Violation> {
+            self.flow.settle_many(peer, credits, epochs)
         }
 
         fn on_system(&mut self, _: u32, message: System) -> Result<Option<System>, Violation> {

@@ -307,17 +307,17 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
     }
 
     #[inline]
-    fn ready(&self, peer: u32) -> u32 {
+    fn ready(&self, peer: u32, trusted: u32) -> u32 {
         let state = self.peers.get(self.part.place(peer));
-        state.ready(self.bank.epoch()).into()
+        state.ready(self.bank.epoch(), trusted)
     }
 
     #[inline]
     fn take_ready(&mut self, peer: u32, credits: u32) {
         let state = self.peers.get_mut(self.part.place(peer));
-        debug_assert!(credits <= u32::from(state.max - state.in_use));
+        debug_assert!(credits <= u32::from(state.send - state.in_use));
         // Fits: at most what was ready.
-        state.in_use += credits as u16;
+        state.use_credits(credits as u16);
     }
 
     #[inline]
@@ -352,8 +352,9 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
 
     #[inline]
     fn settle(&mut self, peer: u32, byte: CreditByte) -> Result<(), Violation> {
-        if byte.is_plain() {
-            return self.settle_many(peer, u32::from(byte.credits()));
+        let (credits, epochs) = (byte.credits().into(), byte.end_of_epoch().into());
+        if byte.extra() == 0 {
+            return self.settle_many(peer, credits, epochs);
         }
         let place = self.place(peer)?;
         let extra = self.tuning.credits(byte.extra());
@@ -364,17 +365,13 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
                 extra: byte.extra(),
             });
         }
-        self.settle_many(peer, u32::from(byte.credits()))?;
-        let state = self.peers.get_mut(place);
-        state.send += extra;
-        if byte.end_of_epoch() {
-            state.decay_send(self.tuning.hold);
-        }
+        self.settle_many(peer, credits, epochs)?;
+        self.peers.get_mut(place).send += extra;
         Ok(())
     }
 
     #[inline]
-    fn settle_many(&mut self, peer: u32, credits: u32) -> Result<(), Violation> {
+    fn settle_many(&mut self, peer: u32, credits: u32, epochs: u32) -> Result<(), Violation> {
         let place = self.place(peer)?;
         let state = self.peers.get_mut(place);
         let in_flight = u32::from(state.in_use);
@@ -387,6 +384,9 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
         }
         // Fits: at most `in_use`.
         state.in_use -= credits as u16;
+        for _ in 0..epochs.min(peer::EPOCHS_TO_FORGET) {
+            state.decay_send(self.tuning.hold);
+        }
         Ok(())
     }
 

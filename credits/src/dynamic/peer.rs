@@ -60,6 +60,10 @@ pub struct Peer {
 
 const _: () = assert!(size_of::<Peer>() == 32);
 
+/// After so many epochs nothing is left of any value: two bits go with each, and one epoch more may be
+/// [held](Tuning::hold).
+pub(super) const EPOCHS_TO_FORGET: u32 = u16::BITS / 2 + 1;
+
 /// What is left of a value after an epoch.
 const fn decayed(value: u16) -> u16 {
     value >> 2
@@ -129,8 +133,7 @@ impl Peer {
             // Fits: less than `credits`.
             return Err(self.stall(credits - available as u8));
         }
-        self.in_use += u16::from(credits);
-        self.max = self.max.max(self.in_use);
+        self.use_credits(credits.into());
         if self.need == 0 {
             return Ok(0);
         }
@@ -139,15 +142,26 @@ impl Peer {
         Ok(code)
     }
 
-    /// Credits for requests that ask and tell nothing and make no new high.
+    /// Credits are in flight that were at hand.
     #[inline]
-    pub(super) fn ready(&self, epoch: u32) -> u16 {
+    pub(super) fn use_credits(&mut self, credits: u16) {
+        self.in_use += credits;
+        self.max = self.max.max(self.in_use);
+    }
+
+    /// Credits for requests that ask and tell nothing, and make no new high above `trusted`.
+    #[inline]
+    pub(super) fn ready(&self, epoch: u32, trusted: u32) -> u32 {
         // The low bits.
         let plain = self.epoch == epoch as u16
             && self.need == 0
             && !self.flags.contains(Flags::REACHED_EPOCH);
+        if !plain {
+            return 0;
+        }
         // `max` is at most `send`, and never less than in flight.
-        if plain { self.max - self.in_use } else { 0 }
+        let most = u32::from(self.max).max(trusted.min(self.send.into()));
+        most - u32::from(self.in_use)
     }
 
     #[cold]

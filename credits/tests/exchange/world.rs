@@ -41,8 +41,8 @@ pub(crate) struct Rank {
     arrived: VecDeque<(usize, Request)>,
     /// Requests whose handlers run.
     handled: Vec<(usize, Request)>,
-    /// Credits that go back to each rank at once, by and by.
-    coalesced: Vec<u32>,
+    /// Credits that go back to each rank at once, by and by, and how many epochs it is told of then.
+    coalesced: Vec<(u32, u32)>,
     /// For each rank, whether a request to it waits for credits.
     waiting: Vec<bool>,
     /// The part that looks next whom to ask.
@@ -112,7 +112,7 @@ impl World {
                 travelling: Vec::new(),
                 arrived: VecDeque::new(),
                 handled: Vec::new(),
-                coalesced: vec![0; n],
+                coalesced: vec![(0, 0); n],
                 waiting: vec![false; n],
                 turn: 0,
             })
@@ -220,8 +220,10 @@ impl World {
         self.ledger.granted(target, source, extra);
         self.granted += u64::from(extra);
         rank.buffers.processed(at);
-        if pick % 2 == 1 && back.is_plain() {
-            rank.coalesced[source] += u32::from(back.credits());
+        if pick % 2 == 1 && back.extra() == 0 {
+            let (credits, epochs) = &mut rank.coalesced[source];
+            *credits += u32::from(back.credits());
+            *epochs += u32::from(back.end_of_epoch());
         } else {
             self.replies.push(Reply {
                 source: target,
@@ -248,9 +250,10 @@ impl World {
     }
 
     pub(crate) fn return_coalesced(&mut self, source: usize, target: usize) {
-        let credits = std::mem::take(&mut self.ranks[source].coalesced[target]);
+        let (credits, epochs) = std::mem::take(&mut self.ranks[source].coalesced[target]);
+        (0..epochs).for_each(|_| self.ledger.told(source, target));
         let flow = self.ranks[target].flow_mut(source);
-        flow.settle_many(source as u32, credits).unwrap();
+        flow.settle_many(source as u32, credits, epochs).unwrap();
     }
 
     /// A rank looks whom to ask for credits; whether it asks somebody. Its parts look in turn: if one always came first,
@@ -385,7 +388,7 @@ impl World {
         let back = replies()
             .map(|reply| u32::from(reply.byte.credits()))
             .sum::<u32>()
-            + lender.coalesced[x];
+            + lender.coalesced[x].0;
         let in_flight = borrower.flow(y).in_flight(y as u32);
         assert_eq!(in_flight, requests + back, "in flight from {x} to {y}");
 
