@@ -1,7 +1,8 @@
 //! How many credits a rank lends and banks by default, by the size of the job.
 //!
 //! The tables are those of the original conduit's last release, for chunks of 1 KiB (a full medium costs 4 credits) and
-//! 2 KiB (8). Between rows, and for costs between 4 and 8, the numbers are interpolated linearly.
+//! 2 KiB (8). Between rows, and for costs between 4 and 8, the numbers are interpolated linearly. In small jobs more is lent
+//! than the tables say: see [`SMALL_JOB_CREDITS`].
 
 use crate::Scale;
 
@@ -10,6 +11,17 @@ pub const BUFFER_CHUNKS: u32 = 1024;
 
 /// Most credits lent to one rank, if credits move with need.
 pub const MAX_PER_PEER: u16 = 400;
+
+/// Credits that a rank lends in all at least, with [`SMALL_JOB_BYTES`] of buffers at most: shared out evenly, in jobs of up
+/// to 20 ranks that is more for each than the tables give, and more than [`MAX_PER_PEER`].
+///
+/// The tables are for a network whose sender is slower than its receiver. Where both are processors, a sender that may
+/// run ahead by 200 shorts waits for the other's cache lines most of the time; from about 2,000 on it is as fast as
+/// without flow control.
+pub const SMALL_JOB_CREDITS: u32 = 8192;
+
+/// Most bytes of request buffers for [`SMALL_JOB_CREDITS`].
+pub const SMALL_JOB_BYTES: u32 = 32 << 20;
 
 /// Requests received that make an epoch.
 pub const EPOCH: u32 = 1024;
@@ -71,17 +83,24 @@ pub const COST_8: [Row; 9] = [
 
 /// The default credits per peer and in the bank for a job of `ranks` ranks.
 ///
-/// Never fewer per peer than a full medium costs.
+/// Never fewer per peer than a full medium costs. What small jobs lend beyond the tables comes from the bank first.
 #[must_use]
 pub fn credits(ranks: u32, scale: Scale) -> Row {
     let (four, eight) = (look_up(&COST_4, ranks), look_up(&COST_8, ranks));
     let cost = u32::from(scale.full_cost());
     let per_peer = between((4, four.per_peer), (8, eight.per_peer), cost);
     let banked = between((4, four.banked), (8, eight.banked), cost);
+    let small = SMALL_JOB_CREDITS.min(SMALL_JOB_BYTES / scale.bytes_per_credit()) / ranks.max(1);
+    let more = if small > u32::from(MAX_PER_PEER) {
+        small.saturating_sub(per_peer)
+    } else {
+        0
+    };
     Row {
         ranks,
-        per_peer: per_peer.max(cost),
-        banked,
+        per_peer: (per_peer + more).max(cost),
+        // Where `more` is not zero, the product is at most `SMALL_JOB_CREDITS`.
+        banked: banked.saturating_sub(more.saturating_mul(ranks)),
     }
 }
 
@@ -133,7 +152,7 @@ mod tests {
     #[test]
     fn each_row_is_its_own_default() {
         for (table, chunk) in [(&COST_4[..], 1024), (&COST_8[..], 2048)] {
-            for row in table {
+            for row in &table[1..] {
                 assert_eq!(
                     numbers(row.ranks, chunk),
                     (row.per_peer, row.banked),
@@ -150,7 +169,41 @@ mod tests {
         assert_eq!(numbers(768, 2048), (48, 25_600));
         assert_eq!(numbers(1_000_000, 1024), (4, 51_200));
         assert_eq!(numbers(1_000_000, 2048), (8, 25_600));
-        assert_eq!(numbers(0, 1024), (200, 400));
+    }
+
+    #[test]
+    fn small_jobs_lend_more_from_the_bank_first() {
+        let mut before = u32::MAX;
+        for ranks in 0..64 {
+            for chunk in [1024, 2048, 17 * 1024, 65_536] {
+                let scale = Scale::for_chunk(chunk).unwrap();
+                let (per_peer, banked) = numbers(ranks, chunk);
+                let table = if scale.full_cost() == 4 {
+                    look_up(&COST_4, ranks)
+                } else if scale.full_cost() == 8 {
+                    look_up(&COST_8, ranks)
+                } else {
+                    continue;
+                };
+                let total = table.per_peer * ranks + table.banked;
+                let raised = per_peer > table.per_peer;
+                assert_eq!(raised, ranks <= if chunk == 65_536 { 10 } else { 20 });
+                assert!(per_peer * ranks + banked >= total.min(SMALL_JOB_CREDITS));
+                if raised {
+                    assert!(per_peer * ranks * scale.bytes_per_credit() <= SMALL_JOB_BYTES);
+                    assert!(per_peer * ranks + banked <= total.max(SMALL_JOB_CREDITS));
+                } else {
+                    assert_eq!((per_peer, banked), (table.per_peer, table.banked));
+                }
+            }
+            let (per_peer, _) = numbers(ranks, 1024);
+            assert!(per_peer <= before, "fewer for each in larger jobs");
+            before = per_peer;
+        }
+        assert_eq!(numbers(2, 1024), (4096, 0));
+        assert_eq!(numbers(2, 17 * 1024), (4096, 0));
+        assert_eq!(numbers(2, 65_536).0, 2048);
+        assert_eq!(numbers(8, 17 * 1024).0, 1024);
     }
 
     #[test]

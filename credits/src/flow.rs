@@ -69,7 +69,8 @@ pub trait FlowControl {
     fn settle(&mut self, peer: u32, byte: CreditByte) -> Result<(), Violation>;
 
     /// Sender: coalesced replies from `peer` brought `credits` back at once, and `epochs` of them said that it has ended
-    /// an epoch.
+    /// an epoch. Which ones is not known; as if it were the first ones, what all of them bring back counts as in use at
+    /// the end of these epochs: it was, for all that the sender knew.
     ///
     /// # Errors
     /// As [`settle`](FlowControl::settle).

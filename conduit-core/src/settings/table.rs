@@ -104,7 +104,7 @@ settings! {
         "most events that one poll takes from the SYS queue";
     "GASNET_PORTAL_MAX_CRED_PER_NODE" max_cred_per_node: u32 = 400,
         Kind::integer(LEAST_CREDITS, MOST_CREDITS),
-        "most credits that are lent to one peer; where credits are static, a limit only if it is set";
+        "most credits that are lent to one peer, if it does not have more from the start; where credits are static, a limit only if it is set";
     "GASNET_PORTAL_ACCEL" accel: bool = false, Kind::Bool,
         warning "accelerated Portals exists on Catamount only; the setting has no effect here",
         "accepted for old job scripts, has no meaning here";

@@ -172,7 +172,7 @@ impl Config {
         Config {
             ranks,
             scheme: Scheme::Dynamic {
-                // At most 200.
+                // At most 8,192.
                 credits: default.per_peer as u16,
                 banked: default.banked,
                 tuning: Tuning::default(),

@@ -352,9 +352,9 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
 
     #[inline]
     fn settle(&mut self, peer: u32, byte: CreditByte) -> Result<(), Violation> {
-        let (credits, epochs) = (byte.credits().into(), byte.end_of_epoch().into());
-        if byte.extra() == 0 {
-            return self.settle_many(peer, credits, epochs);
+        let credits = byte.credits().into();
+        if byte.is_plain() {
+            return self.settle_many(peer, credits, 0);
         }
         let place = self.place(peer)?;
         let extra = self.tuning.credits(byte.extra());
@@ -365,8 +365,12 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
                 extra: byte.extra(),
             });
         }
-        self.settle_many(peer, credits, epochs)?;
-        self.peers.get_mut(place).send += extra;
+        self.settle_many(peer, credits, 0)?;
+        let state = self.peers.get_mut(place);
+        state.send += extra;
+        if byte.end_of_epoch() {
+            state.decay_send(self.tuning.hold);
+        }
         Ok(())
     }
 
@@ -382,11 +386,11 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
                 in_flight,
             });
         }
-        // Fits: at most `in_use`.
-        state.in_use -= credits as u16;
         for _ in 0..epochs.min(peer::EPOCHS_TO_FORGET) {
             state.decay_send(self.tuning.hold);
         }
+        // Fits: at most `in_use`.
+        state.in_use -= credits as u16;
         Ok(())
     }
 

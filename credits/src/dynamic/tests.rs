@@ -447,16 +447,16 @@ proptest! {
     fn coalesced_replies_are_as_those_that_came_singly(steps in steps(), peer in 1u32..3, replies in prop::collection::vec((0u8..3, any::<bool>()), 0..30)) {
         let mut x = after(steps);
         let mut other = x.clone();
-        // Those that tell of an epoch come last, as credits in flight at its end count as used.
+        // Those that tell of an epoch come first.
         let (mut credits, mut epochs) = (0, 0);
+        for &(_, ends) in &replies {
+            epochs += u32::from(ends);
+            prop_assert_eq!(other.settle(peer, CreditByte::new(ends, 0, 0)), Ok(()));
+        }
         for &(some, _) in &replies {
             if other.settle(peer, CreditByte::new(false, 0, some)).is_ok() {
                 credits += u32::from(some);
             }
-        }
-        for &(_, ends) in &replies {
-            epochs += u32::from(ends);
-            prop_assert_eq!(other.settle(peer, CreditByte::new(ends, 0, 0)), Ok(()));
         }
         prop_assert_eq!(x.settle_many(peer, credits, epochs), Ok(()));
         prop_assert_eq!(x, other);

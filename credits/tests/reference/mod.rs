@@ -193,8 +193,9 @@ impl Reference {
 
     fn settle_many(&mut self, peer: u32, credits: u32, epochs: u32) -> Result<(), Refused> {
         let known = self.peers.get_mut(peer as usize).ok_or(Refused)?;
-        known.in_use = known.in_use.checked_sub(credits.into()).ok_or(Refused)?;
+        let in_use = known.in_use.checked_sub(credits.into()).ok_or(Refused)?;
         (0..epochs).for_each(|_| known.decay_send(&self.tuning));
+        known.in_use = in_use;
         Ok(())
     }
 
