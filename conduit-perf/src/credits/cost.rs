@@ -1,7 +1,7 @@
 //! What flow control costs: a flood of shorts from one rank to another, with flow control and without, in pairs of jobs.
 //!
-//! With the default credits two things are in the figure: the bookkeeping, and that the sender can't run as far ahead as
-//! the ring would let it. With `--credits 4000` only the first is left.
+//! With few credits (`--credits 200`) two things are in the figure: the bookkeeping, and that the sender can't run as far
+//! ahead as it could. With the default credits of such a small job only the first is left.
 //!
 //! Two jobs cannot share their memory, and where it lies changes a rate by some percent. So there are many jobs, each
 //! short, and what counts is the median of the ratios of neighbours.
@@ -32,7 +32,7 @@ pub struct Options {
     #[arg(long)]
     check: bool,
     /// Jobs of each kind
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Floods in a job; the fastest counts
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
