@@ -1,0 +1,447 @@
+//! What was sent and what became of it: the part of the oracle that sees every call between an endpoint and its upper layer.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use conduit_udp::protocol::{Failure, Nanos};
+use serde::Serialize;
+
+use crate::content;
+
+/// Violations that are kept; one is enough for a verdict.
+const KEPT: usize = 8;
+
+/// Something that must not be.
+#[derive(Debug, Clone, Serialize)]
+pub struct Violation {
+    /// When, in simulated nanoseconds.
+    pub at: Nanos,
+    /// What.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at {:.6} s: {}", self.at as f64 / 1e9, self.what)
+    }
+}
+
+/// A process: each restart of a rank is a new one. Index in the world's list.
+pub(crate) type Process = usize;
+
+/// The channel that a fragment takes, by what the contract says of [`conduit_udp::protocol::Payload`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Channel {
+    Command = 0,
+    Data = 1,
+}
+
+/// A fragment that was sent.
+#[derive(Debug, Clone)]
+pub(crate) struct Sent {
+    pub(crate) key: u64,
+    pub(crate) header: u8,
+    pub(crate) length: u32,
+    /// The sender has been told.
+    pub(crate) is_sent: bool,
+    /// Which bytes have come, if it has begun: ranges, in order, none touching another.
+    pub(crate) came: Option<Vec<(u32, u32)>>,
+}
+
+impl Sent {
+    pub(crate) fn header(&self) -> &'static [u8] {
+        content::bytes(content::mix(self.key), 0, self.header.into())
+    }
+}
+
+/// One channel in one direction between two processes.
+#[derive(Debug, Default)]
+pub(crate) struct Stream {
+    /// Number of the first of `fragments`.
+    first: u64,
+    fragments: VecDeque<Sent>,
+    /// All before this have been delivered.
+    delivered: u64,
+    /// All before this have begun.
+    begun: u64,
+    /// Told to the sender.
+    told: u64,
+}
+
+impl Stream {
+    fn end(&self) -> u64 {
+        self.first + self.fragments.len() as u64
+    }
+
+    fn get(&mut self, number: u64) -> Option<&mut Sent> {
+        self.fragments.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
+    }
+
+    /// Forgets what nothing can be heard of any more.
+    fn forget(&mut self) {
+        while self.first < self.delivered && self.fragments.front().is_some_and(|sent| sent.is_sent) {
+            self.fragments.pop_front();
+            self.first += 1;
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.fragments.is_empty()
+    }
+}
+
+/// What is known about packets from one process to another.
+#[derive(Debug, Default)]
+pub(crate) struct Pair {
+    streams: [Stream; 2],
+    /// The sender has given the receiver up.
+    pub(crate) failed: Option<(Nanos, Failure)>,
+    /// The sender first used the link then.
+    pub(crate) used: Option<Nanos>,
+    /// And sent something on its data channel then.
+    pub(crate) used_data: Option<Nanos>,
+    /// Bytes of fragments delivered.
+    pub(crate) delivered_bytes: u64,
+}
+
+impl Pair {
+    pub(crate) fn is_done(&self) -> bool {
+        self.streams.iter().all(Stream::is_done)
+    }
+
+    /// What is not done, for people.
+    pub(crate) fn describe(&self) -> String {
+        let [command, data] = &self.streams;
+        format!(
+            "command channel: {} of {} delivered; data channel: {} of {} delivered, {} begun, {} told to the sender",
+            command.delivered,
+            command.end(),
+            data.delivered,
+            data.end(),
+            data.begun,
+            data.told
+        )
+    }
+}
+
+/// All of a run.
+#[derive(Debug)]
+pub(crate) struct Books {
+    processes: usize,
+    pairs: Vec<Option<Box<Pair>>>,
+    pub(crate) violations: Vec<Violation>,
+    /// The time, for violations.
+    pub(crate) now: Nanos,
+    /// Deliveries and news of sent fragments: it goes on.
+    pub(crate) progress: u64,
+    pub(crate) delivered: u64,
+    pub(crate) delivered_bytes: u64,
+    /// Bytes of payloads that have come, also of fragments that are not complete.
+    pub(crate) placed: u64,
+}
+
+macro_rules! violation {
+    ($books:expr, $($text:tt)*) => {{
+        let text = format!($($text)*);
+        $books.violate(text)
+    }};
+}
+pub(crate) use violation;
+
+impl Books {
+    pub(crate) fn new(processes: usize) -> Self {
+        Self {
+            processes,
+            pairs: (0..processes * processes).map(|_| None).collect(),
+            violations: Vec::new(),
+            now: 0,
+            progress: 0,
+            delivered: 0,
+            delivered_bytes: 0,
+            placed: 0,
+        }
+    }
+
+    pub(crate) fn violate(&mut self, what: String) {
+        if self.violations.len() < KEPT {
+            self.violations.push(Violation { at: self.now, what });
+        }
+    }
+
+    pub(crate) fn pair(&mut self, from: Process, to: Process) -> &mut Pair {
+        self.pairs[from * self.processes + to].get_or_insert_default()
+    }
+
+    pub(crate) fn look(&self, from: Process, to: Process) -> Option<&Pair> {
+        self.pairs[from * self.processes + to].as_deref()
+    }
+
+    /// The number that a fragment sent now gets.
+    pub(crate) fn next(&mut self, from: Process, to: Process, channel: Channel) -> u64 {
+        self.pair(from, to).streams[channel as usize].end()
+    }
+
+    /// A fragment was taken.
+    pub(crate) fn sent(&mut self, from: Process, to: Process, channel: Channel, key: u64, header: u8, length: u32) {
+        let now = self.now;
+        let pair = self.pair(from, to);
+        pair.used.get_or_insert(now);
+        if channel == Channel::Data {
+            pair.used_data.get_or_insert(now);
+        }
+        let is_sent = channel == Channel::Command;
+        pair.streams[channel as usize].fragments.push_back(Sent { key, header, length, is_sent, came: None });
+    }
+
+    /// The bytes of a fragment are wanted for a packet.
+    pub(crate) fn read(&mut self, from: Process, to: Process, token: u64, offset: usize, into: &mut [u8]) {
+        let pair = self.pair(from, to);
+        let is_dead = pair.failed.is_some();
+        let what = match pair.streams[Channel::Data as usize].get(token) {
+            Some(sent) if !sent.is_sent && offset + into.len() <= sent.length as usize && !is_dead => {
+                into.copy_from_slice(content::bytes(sent.key, offset, into.len()));
+                return;
+            }
+            Some(sent) if sent.is_sent => "a fragment that it was told is sent",
+            Some(_) if is_dead => "a fragment to a peer that has failed",
+            Some(_) => "beyond a fragment's end",
+            None => "a fragment that isn't there",
+        };
+        let length = into.len();
+        violation!(self, "process {from} was asked for {length} bytes at {offset} of {what} (to {to}, {token})");
+    }
+
+    /// The sender is told that a fragment is sent.
+    pub(crate) fn told(&mut self, from: Process, to: Process, token: u64) {
+        let pair = self.pair(from, to);
+        let is_dead = pair.failed.is_some();
+        let stream = &mut pair.streams[Channel::Data as usize];
+        let what = match stream.get(token) {
+            Some(sent) if !sent.is_sent && !is_dead => {
+                sent.is_sent = true;
+                stream.told += 1;
+                stream.forget();
+                self.progress += 1;
+                return;
+            }
+            Some(_) if is_dead => "after its failure",
+            Some(_) => "twice",
+            None => "but it never was",
+        };
+        violation!(self, "process {from} is told {what} that its fragment {token} to {to} is sent");
+    }
+
+    /// A fragment is delivered at once; whether it is right is all there is to see.
+    pub(crate) fn fragment(&mut self, from: Process, to: Process, header: &[u8], payload: &[u8]) {
+        // On which channel it came is not said: it is the next of one of them.
+        let pair = self.pair(from, to);
+        let candidates = [Channel::Command, Channel::Data];
+        let found = candidates.into_iter().find(|&channel| {
+            let stream = &mut pair.streams[channel as usize];
+            let number = stream.delivered;
+            let is_next = stream.begun == number;
+            is_next && stream.get(number).is_some_and(|sent| {
+                sent.length as usize == payload.len()
+                    && sent.header() == header
+                    && content::bytes(sent.key, 0, payload.len()) == payload
+            })
+        });
+        let Some(channel) = found else {
+            let text = pair.describe();
+            let (header, payload) = (header.len(), payload.len());
+            return violation!(
+                self,
+                "process {to} gets from {from} a fragment ({header} + {payload} bytes) that is not the next of either channel: {text}"
+            );
+        };
+        let stream = &mut pair.streams[channel as usize];
+        stream.begun += 1;
+        self.placed += payload.len() as u64;
+        self.deliver(from, to, channel);
+    }
+
+    fn deliver(&mut self, from: Process, to: Process, channel: Channel) {
+        let pair = self.pair(from, to);
+        let stream = &mut pair.streams[channel as usize];
+        let number = stream.delivered;
+        let bytes = stream.get(number).map_or(0, |sent| u64::from(sent.header) + u64::from(sent.length));
+        stream.delivered += 1;
+        stream.forget();
+        pair.delivered_bytes += bytes;
+        self.progress += 1;
+        self.delivered += 1;
+        self.delivered_bytes += bytes;
+    }
+
+    /// Whether the next fragment that may begin is this one. Its number is the name of its place.
+    pub(crate) fn begin(&mut self, from: Process, to: Process, header: &[u8], length: usize) -> Option<u64> {
+        let pair = self.pair(from, to);
+        let stream = &mut pair.streams[Channel::Data as usize];
+        let number = stream.begun;
+        if let Some(sent) = stream.get(number)
+            && sent.length as usize == length
+            && sent.header() == header
+        {
+            sent.came = Some(Vec::new());
+            stream.begun += 1;
+            return Some(number);
+        }
+        let (text, header) = (pair.describe(), header.len());
+        violation!(self, "at process {to} a fragment ({header} + {length} bytes) from {from} begins that is not the next: {text}");
+        None
+    }
+
+    /// Some bytes of a fragment that has begun.
+    pub(crate) fn place(&mut self, from: Process, to: Process, number: u64, offset: usize, bytes: &[u8]) {
+        let stream = &mut self.pair(from, to).streams[Channel::Data as usize];
+        let what = match stream.get(number) {
+            Some(sent) => {
+                let end = offset + bytes.len();
+                if let Some(came) = &mut sent.came {
+                    if end > sent.length as usize {
+                        "beyond its end"
+                    } else if content::bytes(sent.key, offset, bytes.len()) != bytes {
+                        "that are wrong"
+                    } else if cover(came, offset as u32, end as u32) {
+                        self.placed += bytes.len() as u64;
+                        return;
+                    } else {
+                        "that have come before"
+                    }
+                } else {
+                    "though it has not begun"
+                }
+            }
+            None => "though there is no such fragment",
+        };
+        let length = bytes.len();
+        violation!(self, "process {to} gets {length} bytes at {offset} of fragment {number} from {from} {what}");
+    }
+
+    /// A fragment that has begun is complete.
+    pub(crate) fn end(&mut self, from: Process, to: Process, number: u64) {
+        let stream = &mut self.pair(from, to).streams[Channel::Data as usize];
+        let is_next = stream.delivered == number && number < stream.begun;
+        let whole = stream.get(number).is_some_and(|sent| {
+            let length = sent.length;
+            sent.came.take().is_some_and(|came| came == [(0, length)] || (length == 0 && came.is_empty()))
+        });
+        if is_next && whole {
+            self.deliver(from, to, Channel::Data);
+        } else {
+            let text = self.pair(from, to).describe();
+            violation!(self, "at process {to} fragment {number} from {from} ends, complete: {whole}, next: {is_next}; {text}");
+        }
+    }
+}
+
+/// Adds a range to others. `false`: some of it is there already.
+fn cover(ranges: &mut Vec<(u32, u32)>, begin: u32, end: u32) -> bool {
+    if begin == end {
+        return true;
+    }
+    // Most come at the end.
+    let at = ranges.iter().rposition(|range| range.0 <= begin).map_or(0, |before| before + 1);
+    if (at > 0 && ranges[at - 1].1 > begin) || ranges.get(at).is_some_and(|next| next.0 < end) {
+        return false;
+    }
+    let joins_next = ranges.get(at).is_some_and(|next| next.0 == end);
+    let joins_last = at > 0 && ranges[at - 1].1 == begin;
+    match (joins_last, joins_next) {
+        (true, true) => {
+            ranges[at - 1].1 = ranges[at].1;
+            ranges.remove(at);
+        }
+        (true, false) => ranges[at - 1].1 = end,
+        (false, true) => ranges[at].0 = begin,
+        (false, false) => ranges.insert(at, (begin, end)),
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn ranges_are_a_set_of_bytes(steps in proptest::collection::vec((0u32..60, 0u32..12), 1..60)) {
+            let (mut ranges, mut reference) = (Vec::new(), [false; 80]);
+            for (begin, length) in steps {
+                let bytes = &mut reference[begin as usize..(begin + length) as usize];
+                let is_new = !bytes.contains(&true);
+                prop_assert_eq!(cover(&mut ranges, begin, begin + length), is_new);
+                if is_new {
+                    bytes.fill(true);
+                }
+                let count: u32 = ranges.iter().map(|(begin, end)| end - begin).sum();
+                prop_assert_eq!(count as usize, reference.iter().filter(|&&byte| byte).count());
+                prop_assert!(ranges.windows(2).all(|two| two[0].1 < two[1].0));
+            }
+        }
+    }
+
+    fn books() -> Books {
+        let mut books = Books::new(2);
+        books.sent(0, 1, Channel::Data, 5, 10, 3000);
+        books.sent(0, 1, Channel::Data, 6, 0, 100);
+        books.sent(0, 1, Channel::Command, 7, 64, 20);
+        books
+    }
+
+    fn header(key: u64, length: usize) -> &'static [u8] {
+        content::bytes(content::mix(key), 0, length)
+    }
+
+    #[test]
+    fn what_is_right_is_no_violation() {
+        let mut books = books();
+        books.fragment(0, 1, header(7, 64), content::bytes(7, 0, 20));
+        assert_eq!(books.begin(0, 1, header(5, 10), 3000), Some(0));
+        books.place(0, 1, 0, 1000, content::bytes(5, 1000, 2000));
+        books.place(0, 1, 0, 0, content::bytes(5, 0, 1000));
+        books.told(0, 1, 0);
+        books.end(0, 1, 0);
+        books.fragment(0, 1, &[], content::bytes(6, 0, 100));
+        assert!(!books.pair(0, 1).is_done());
+        books.told(0, 1, 1);
+        assert!(books.pair(0, 1).is_done());
+        assert!(books.violations.is_empty(), "{:?}", books.violations);
+        assert_eq!((books.delivered, books.delivered_bytes), (3, 3194));
+    }
+
+    #[test]
+    fn what_is_wrong_is_one() {
+        let wrong: [(&str, fn(&mut Books)); 9] = [
+            ("twice", |books| (0..2).for_each(|_| books.fragment(0, 1, header(7, 64), content::bytes(7, 0, 20)))),
+            ("overtakes", |books| books.fragment(0, 1, &[], content::bytes(6, 0, 100))),
+            ("changed", |books| books.fragment(0, 1, header(7, 64), &[1; 20])),
+            ("overtakes one that has begun", |books| {
+                books.begin(0, 1, header(5, 10), 3000);
+                books.fragment(0, 1, &[], content::bytes(6, 0, 100));
+            }),
+            ("ends too early", |books| {
+                books.begin(0, 1, header(5, 10), 3000);
+                books.place(0, 1, 0, 0, content::bytes(5, 0, 2999));
+                books.end(0, 1, 0);
+            }),
+            ("bytes twice", |books| {
+                books.begin(0, 1, header(5, 10), 3000);
+                books.place(0, 1, 0, 0, content::bytes(5, 0, 2000));
+                books.place(0, 1, 0, 1999, content::bytes(5, 1999, 10));
+            }),
+            ("told twice", |books| (0..2).for_each(|_| books.told(0, 1, 1))),
+            ("read after it was told", |books| {
+                books.told(0, 1, 1);
+                books.read(0, 1, 1, 0, &mut [0; 10]);
+            }),
+            ("never sent", |books| books.fragment(1, 0, &[], &[])),
+        ];
+        for (name, act) in wrong {
+            let mut books = books();
+            act(&mut books);
+            assert_eq!(books.violations.len(), 1, "{name}");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! The memory that an endpoint may hold.
+
+use crate::scenario::Scenario;
+
+/// Bytes around everything else of an endpoint.
+const BASE: usize = 32 << 10;
+/// Of a link with nothing under way.
+const LINK: usize = 8 << 10;
+/// Of a segment that is under way.
+const SEGMENT: usize = 48;
+/// Of a fragment that waits, without its header.
+const FRAGMENT: usize = 160;
+
+/// Bytes of an endpoint, whatever happens: what the settings allow, and what keeping it takes.
+pub(crate) fn memory(scenario: &Scenario) -> i64 {
+    let protocol = &scenario.protocol;
+    let ranks = scenario.ranks as usize;
+    let links = ranks - 1;
+    let ring = (protocol.window as usize).next_power_of_two().max(8) * SEGMENT;
+    let fragments = protocol.link_fragments.next_power_of_two().max(8) * FRAGMENT;
+    let commands = protocol.link_commands.next_power_of_two();
+    // Kept segments lie in a tree, whose nodes may be half empty.
+    let early = protocol.early.min(protocol.link_early * links) * 2;
+    (BASE + ranks * 16 + links * (LINK + 2 * ring + fragments + commands) + early) as i64
+}

@@ -1,0 +1,369 @@
+//! One endpoint that is fed, and one that makes what it is fed with.
+
+use conduit_core::ni::Rank;
+use conduit_udp::protocol::{
+    Endpoint, Failure, Fragment, MAX_HEADER, Nanos, Payload, Received, Seal, TAG, Transmit, Upper,
+};
+use fastrand::Rng;
+
+use super::Outcome;
+use super::mutate::{address, mutate};
+use crate::content::{bytes, mix};
+use crate::memory::{inside, outside};
+use crate::process::{digest, without_drops};
+use crate::scenario::{Scenario, US};
+use crate::seal::{AnySeal, SealKind};
+
+/// Ranks of the job; the first is fed, in the name of all others.
+const RANKS: u32 = 8;
+/// The rank that is really there.
+const OTHER: Rank = 1;
+/// Packets of the other that are kept to make inputs of.
+const CORPUS: usize = 48;
+/// Inputs between two comparisons of all state.
+const COMPARED: u64 = 5000;
+
+/// Accepts every tag.
+struct Open;
+
+impl Seal for Open {
+    fn seal(&mut self, _: Rank, _: u64, _: &mut [u8], _: usize) {}
+
+    fn open(&mut self, _: Rank, _: u64, _: &mut [u8], _: usize) -> bool {
+        true
+    }
+}
+
+/// The seal of a session.
+enum Lock {
+    Open(Open),
+    Real(AnySeal),
+}
+
+impl Seal for Lock {
+    fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], clear: usize) {
+        match self {
+            Self::Open(seal) => seal.seal(peer, number, packet, clear),
+            Self::Real(seal) => seal.seal(peer, number, packet, clear),
+        }
+    }
+
+    fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], clear: usize) -> bool {
+        match self {
+            Self::Open(seal) => seal.open(peer, number, packet, clear),
+            Self::Real(seal) => seal.open(peer, number, packet, clear),
+        }
+    }
+}
+
+/// A layer above that believes nothing, and checks what would be unsafe to be told.
+struct Wary {
+    random: Rng,
+    /// Lengths of fragments that it sends, by token; `None` is sent.
+    tokens: Vec<(Rank, Option<u32>)>,
+    /// Lengths of fragments that have begun and not ended, by place.
+    places: Vec<(Rank, Option<usize>)>,
+    failed: [bool; RANKS as usize],
+    failures: Vec<Failure>,
+    calls: u64,
+    wrong: Option<String>,
+}
+
+impl Wary {
+    fn new(seed: u64) -> Self {
+        Self {
+            random: Rng::with_seed(seed),
+            tokens: Vec::new(),
+            places: Vec::new(),
+            failed: [false; RANKS as usize],
+            failures: Vec::new(),
+            calls: 0,
+            wrong: None,
+        }
+    }
+
+    fn check(&mut self, is_right: bool, what: &str) {
+        self.calls += 1;
+        if !is_right && self.wrong.is_none() {
+            self.wrong = Some(what.into());
+        }
+    }
+
+    fn lives(&self, peer: Rank) -> bool {
+        self.failed.get(peer as usize) == Some(&false)
+    }
+}
+
+impl Upper for Wary {
+    fn read(&mut self, peer: Rank, token: u64, offset: usize, into: &mut [u8]) {
+        outside(|| {
+            let end = offset + into.len();
+            let is_there = self
+                .tokens
+                .get(token as usize)
+                .is_some_and(|&(to, length)| to == peer && length.is_some_and(|length| end <= length as usize));
+            self.check(is_there && self.lives(peer), "bytes are read that aren't there");
+            into.copy_from_slice(bytes(token, offset, into.len()));
+        });
+    }
+
+    fn sent(&mut self, peer: Rank, token: u64) {
+        outside(|| {
+            let length = match self.tokens.get_mut(token as usize) {
+                Some((to, length)) if *to == peer => length.take(),
+                _ => None,
+            };
+            self.check(length.is_some() && self.lives(peer), "a fragment is sent that is not there, or twice");
+        });
+    }
+
+    fn fragment(&mut self, peer: Rank, header: &[u8], payload: &[u8]) -> bool {
+        outside(|| {
+            let is_right = header.len() <= MAX_HEADER && payload.len() <= 65_507 && self.lives(peer);
+            self.check(is_right, "a fragment that cannot be");
+            self.random.u8(..16) != 0
+        })
+    }
+
+    fn begin(&mut self, peer: Rank, header: &[u8], length: usize) -> Option<u64> {
+        outside(|| {
+            self.check(header.len() <= MAX_HEADER && self.lives(peer), "the begin of a fragment that cannot be");
+            if self.random.u8(..8) == 0 {
+                return None;
+            }
+            self.places.push((peer, Some(length)));
+            Some(self.places.len() as u64 - 1)
+        })
+    }
+
+    fn place(&mut self, place: u64, offset: usize, bytes: &[u8]) {
+        outside(|| {
+            let end = offset.checked_add(bytes.len());
+            let place = self.places.get(place as usize).copied();
+            let is_right = place.is_some_and(|(peer, length)| {
+                self.lives(peer) && length.zip(end).is_some_and(|(length, end)| end <= length)
+            });
+            self.check(is_right, "bytes where none belong");
+        });
+    }
+
+    fn end(&mut self, place: u64) {
+        outside(|| {
+            let place = self.places.get_mut(place as usize);
+            let ended = place.and_then(|(peer, length)| Some((*peer, length.take()?)));
+            let is_right = ended.is_some_and(|(peer, _)| self.lives(peer));
+            self.check(is_right, "a fragment ends that has not begun");
+        });
+    }
+
+    fn failed(&mut self, peer: Rank, failure: Failure) {
+        outside(|| {
+            self.check(self.lives(peer), "a peer fails twice, or isn't there");
+            if let Some(failed) = self.failed.get_mut(peer as usize) {
+                *failed = true;
+            }
+            self.failures.push(failure);
+        });
+    }
+
+    fn room(&self) -> usize {
+        self.calls as usize % 7 * 20_000
+    }
+}
+
+/// An endpoint and what is around it.
+struct Side {
+    rank: Rank,
+    endpoint: Endpoint,
+    seal: Lock,
+    upper: Wary,
+    memory: i64,
+    peak: i64,
+}
+
+impl Side {
+    fn new(scenario: &Scenario, rank: Rank, seal: Lock, seed: u64) -> Self {
+        let config = scenario.protocol.config(rank, RANKS);
+        let mut memory = 0;
+        let endpoint = inside(&mut memory, || Endpoint::new(config));
+        Self { rank, endpoint, seal, upper: Wary::new(seed), memory, peak: memory }
+    }
+
+    fn receive(&mut self, now: Nanos, packet: &mut [u8]) -> Received {
+        let (endpoint, seal, upper) = (&mut self.endpoint, &mut self.seal, &mut self.upper);
+        let received = inside(&mut self.memory, || endpoint.receive(now, packet, seal, upper));
+        self.peak = self.peak.max(self.memory);
+        received
+    }
+
+    /// Sends a few fragments.
+    fn offer(&mut self, now: Nanos, random: &mut Rng, to: Rank, packet: usize) {
+        let header = bytes(random.u64(..), 0, random.usize(..=MAX_HEADER));
+        if random.bool() {
+            let payload = bytes(random.u64(..), 0, random.usize(..300));
+            let pieces = [payload];
+            let fragment = Fragment { header, payload: Payload::Copied(&pieces) };
+            let endpoint = &mut self.endpoint;
+            let _ = inside(&mut self.memory, || endpoint.send(now, to, &fragment));
+        } else {
+            let token = self.upper.tokens.len() as u64;
+            let length = random.u32(..6 * packet as u32);
+            let fragment = Fragment { header, payload: Payload::Read { token, length } };
+            let endpoint = &mut self.endpoint;
+            if inside(&mut self.memory, || endpoint.send(now, to, &fragment)).is_ok() {
+                self.upper.tokens.push((to, Some(length)));
+            }
+        }
+    }
+
+    /// Does what is due, and gives all packets to `each`.
+    fn go(&mut self, now: Nanos, buffer: &mut [u8], mut each: impl FnMut(Rank, &mut [u8])) {
+        let (endpoint, seal, upper) = (&mut self.endpoint, &mut self.seal, &mut self.upper);
+        if endpoint.timeout().is_some_and(|at| at <= now) {
+            inside(&mut self.memory, || endpoint.on_timeout(now, upper));
+        }
+        // Nonsense may make it say much, but not for ever.
+        for _ in 0..2000 {
+            let made = inside(&mut self.memory, || endpoint.transmit(now, buffer, seal, upper));
+            let Some(Transmit { peer, length, segment }) = made else { break };
+            for packet in buffer[..length].chunks_mut(segment.max(1)) {
+                each(peer, packet);
+            }
+        }
+        self.peak = self.peak.max(self.memory);
+    }
+}
+
+/// Runs one session.
+pub(super) fn run(seed: u64, session: u64, inputs: u64) -> Outcome {
+    let start = mix(mix(seed) ^ session);
+    let random = &mut Rng::with_seed(start);
+    let mut scenario = Scenario::from_seed(start);
+    scenario.ranks = RANKS;
+    // Nobody is silent for so long here, whatever time does.
+    (scenario.protocol.dead_time, scenario.protocol.open_time) = (1 << 50, 1 << 50);
+    let is_real = session % 2 == 1;
+    let kind = [SealKind::Hash, SealKind::Hash, SealKind::Authenticate, SealKind::Encrypt][random.usize(..4)];
+    let incarnations: Vec<u64> = (0..u64::from(RANKS)).map(|rank| mix(start ^ rank)).collect();
+    let lock = |rank| if is_real { Lock::Real(AnySeal::new(kind, rank, &incarnations)) } else { Lock::Open(Open) };
+    let mut fed = Side::new(&scenario, 0, lock(0), start ^ 1);
+    let mut other = Side::new(&scenario, OTHER, lock(OTHER), start ^ 2);
+    let mut outcome = Outcome { sessions: 1, ..Outcome::default() };
+    let packet = scenario.protocol.packet;
+    let bound = crate::bound::memory(&scenario);
+    let mut buffer = vec![0; 65_536];
+    let mut corpus: Vec<Vec<u8>> = Vec::new();
+    let mut input = Vec::new();
+    let (mut now, mut number) = (US, 0u64);
+    while outcome.inputs < inputs && fed.upper.failed[1..].contains(&false) {
+        now += random.u64(..20 * US);
+        if random.u8(..64) == 0 || corpus.is_empty() {
+            exchange(random, now, &mut fed, &mut other, &mut buffer, &mut corpus, &mut number, is_real);
+        }
+        let (Some(first), Some(second)) = (random.choice(&corpus), random.choice(&corpus)) else { continue };
+        input.clone_from(first);
+        match random.u8(..32) {
+            0 => {
+                let length = random.usize(..300);
+                input = (0..length).map(|_| random.u8(..)).collect();
+            }
+            1 if !is_real => {}
+            _ => mutate(random, &mut input, second, packet),
+        }
+        if !is_real && random.u8(..64) != 0 {
+            number += match random.u8(..64) {
+                0 => random.u64(..2000),
+                1 => 0,
+                _ => 1,
+            };
+            address(&mut input, random.u32(1..RANKS), number);
+        } else if is_real && random.bool() {
+            let number = u64::from_le_bytes(*second.last_chunk().unwrap_or(&[0; 8])) >> random.u8(..64);
+            address(&mut input, if random.u8(..4) == 0 { random.u32(..RANKS + 1) } else { OTHER }, number);
+        }
+        if is_real && (corpus.contains(&input) || input.len() < TAG && input.is_empty()) {
+            continue;
+        }
+        outcome.inputs += 1;
+        let before = is_real.then(|| state(&fed, outcome.inputs));
+        let received = fed.receive(now, &mut input);
+        outcome.valid += u64::from(matches!(received, Received::Taken(_)));
+        if let Some(before) = before
+            && (before != state(&fed, outcome.inputs) || matches!(received, Received::Taken(_)))
+        {
+            fed.upper.check(false, "a packet without valid tag has changed something");
+        }
+        if fed.memory > bound {
+            fed.upper.check(false, &format!("{} bytes of memory, more than {bound}", fed.memory));
+        }
+        if random.u8(..16) == 0 {
+            fed.go(now, &mut buffer, |_, _| {});
+        }
+        if let Some(wrong) = fed.upper.wrong.take().or(other.upper.wrong.take()) {
+            outcome.failing.push((session, format!("input {}: {wrong}", outcome.inputs)));
+            break;
+        }
+    }
+    let is_broken = |failure: &&Failure| matches!(failure, Failure::Broken(_));
+    outcome.broken = fed.upper.failures.iter().filter(is_broken).count() as u64;
+    let others = fed.upper.failures.iter().find(|failure| !is_broken(failure) || is_real);
+    if let Some(failure) = others.or(other.upper.failures.iter().find(|_| is_real)) {
+        outcome.failing.push((session, format!("a peer was given up: {failure}")));
+    }
+    outcome.memory = fed.peak;
+    outcome
+}
+
+/// What must not change by a packet without valid tag.
+fn state(side: &Side, input: u64) -> impl PartialEq + use<> {
+    let all = input.is_multiple_of(COMPARED).then(|| digest(&side.endpoint));
+    (side.upper.calls, side.endpoint.timeout(), side.memory, without_drops(&side.endpoint.counters()), all)
+}
+
+/// A while of the traffic that is meant to be: what the other sends is what inputs are made of.
+#[expect(clippy::too_many_arguments, reason = "the state of a session")]
+fn exchange(
+    random: &mut Rng,
+    now: Nanos,
+    fed: &mut Side,
+    other: &mut Side,
+    buffer: &mut [u8],
+    corpus: &mut Vec<Vec<u8>>,
+    number: &mut u64,
+    is_real: bool,
+) {
+    let packet = fed.endpoint.config().packet;
+    for _ in 0..random.u8(1..6) {
+        other.offer(now, random, 0, packet);
+        let to = random.u32(1..RANKS);
+        fed.offer(now, random, to, packet);
+    }
+    let mut sent: Vec<Vec<u8>> = Vec::new();
+    other.go(now, buffer, |_, packet| sent.push(packet.to_vec()));
+    for packet in sent {
+        if corpus.len() < CORPUS {
+            corpus.push(packet.clone());
+        } else {
+            let place = random.usize(..CORPUS);
+            corpus[place].clone_from(&packet);
+        }
+        let mut packet = packet;
+        if !is_real {
+            *number += 1;
+            address(&mut packet, other.rank, *number);
+        }
+        // Some are lost, so that gaps are there to be filled.
+        if random.u8(..8) != 0 {
+            fed.receive(now, &mut packet);
+        }
+    }
+    let mut answers: Vec<Vec<u8>> = Vec::new();
+    fed.go(now, buffer, |peer, packet| {
+        if peer == other.rank {
+            answers.push(packet.to_vec());
+        }
+    });
+    for mut packet in answers {
+        other.receive(now, &mut packet);
+    }
+}

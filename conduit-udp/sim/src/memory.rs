@@ -1,0 +1,100 @@
+//! What endpoints allocate, counted in the allocator: the simulator believes no bookkeeping of theirs.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+thread_local! {
+    static COUNTS: Cell<bool> = const { Cell::new(false) };
+    static BYTES: Cell<i64> = const { Cell::new(0) };
+}
+
+/// The system's allocator, which counts what is allocated [inside](inside) of an endpoint.
+#[derive(Debug)]
+pub struct Counting;
+
+fn note(bytes: i64) {
+    // A thread that ends may allocate after its variables have gone: nothing is counted then.
+    if COUNTS.try_with(Cell::get).unwrap_or(false) {
+        let _ = BYTES.try_with(|sum| sum.set(sum.get() + bytes));
+    }
+}
+
+// SAFETY: every call goes to the system's allocator with the same arguments; counting touches no memory of the caller's.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note(layout.size() as i64);
+        // SAFETY: the caller keeps to the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        note(layout.size() as i64);
+        // SAFETY: the caller keeps to the contract of `alloc_zeroed`.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        note(-(layout.size() as i64));
+        // SAFETY: the caller keeps to the contract of `dealloc`.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        note(size as i64 - layout.size() as i64);
+        // SAFETY: the caller keeps to the contract of `realloc`.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+/// Counts, or not, until it is dropped.
+struct Scope(bool);
+
+impl Scope {
+    fn enter(counts: bool) -> Self {
+        Self(COUNTS.replace(counts))
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        COUNTS.set(self.0);
+    }
+}
+
+/// Calls into an endpoint: what it allocates more than it frees is added to `held`.
+pub fn inside<T>(held: &mut i64, call: impl FnOnce() -> T) -> T {
+    let before = BYTES.get();
+    let result = {
+        let _scope = Scope::enter(true);
+        call()
+    };
+    *held += BYTES.get() - before;
+    result
+}
+
+/// A call back out of an endpoint: nothing is counted.
+pub(crate) fn outside<T>(call: impl FnOnce() -> T) -> T {
+    let _scope = Scope::enter(false);
+    call()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_inside_counts() {
+        let mut held = 0;
+        let kept = inside(&mut held, || {
+            let dropped = vec![0u8; 500];
+            let out = outside(|| vec![1u8; 10_000]);
+            let mut kept = Vec::with_capacity(100);
+            kept.extend_from_slice(&out[..dropped.len()]);
+            outside(|| drop(out));
+            kept
+        });
+        assert_eq!((held, kept.len()), (kept.capacity() as i64, 500));
+        inside(&mut held, || drop(kept));
+        assert_eq!(held, 0);
+    }
+}

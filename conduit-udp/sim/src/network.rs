@@ -1,0 +1,274 @@
+//! Interfaces, queues and paths: which packets arrive when, and as what.
+
+use conduit_core::ni::Rank;
+use conduit_udp::protocol::Nanos;
+use fastrand::Rng;
+
+use crate::scenario::{Directions, Fault, Host, Path, Scenario};
+
+/// Number of the kind of packets without segment (`conduit_udp::protocol`, the clear part).
+const NO_SEGMENT: u8 = 0;
+
+/// A copy of a packet that somebody sends.
+#[derive(Debug)]
+pub(crate) struct Copy {
+    /// When it is at the switch's port to its receiver.
+    pub(crate) at: Nanos,
+    pub(crate) bytes: Vec<u8>,
+    /// It is not what was sent.
+    pub(crate) is_changed: bool,
+}
+
+/// A queue that is emptied at a constant rate and drops what finds no room.
+#[derive(Debug, Clone, Default)]
+struct Queue {
+    empty_at: Nanos,
+}
+
+impl Queue {
+    /// When the packet is through.
+    fn pass(&mut self, now: Nanos, bytes: usize, bandwidth: u64, room: usize) -> Option<Nanos> {
+        if bandwidth == 0 {
+            return Some(now);
+        }
+        let time = |bytes: u64| (u128::from(bytes) * 1_000_000_000 / u128::from(bandwidth)) as Nanos;
+        let begin = self.empty_at.max(now);
+        if begin - now + time(bytes as u64) > time(room as u64) {
+            return None;
+        }
+        self.empty_at = begin + time(bytes as u64);
+        Some(self.empty_at)
+    }
+}
+
+/// What happened to packets.
+#[derive(Debug, Clone, Copy, Default, serde::Serialize)]
+pub struct Fates {
+    /// Given to the network by ranks.
+    pub packets: u64,
+    /// Lost on the way, with those that were lost for having no segment.
+    pub lost: u64,
+    /// Lost because a link was down or a direction black.
+    pub cut: u64,
+    /// Larger than the path's MTU.
+    pub too_large: u64,
+    /// Dropped by an interface's or port's queue.
+    pub queue_full: u64,
+    /// Dropped by a socket.
+    pub socket_full: u64,
+    /// Came twice.
+    pub duplicated: u64,
+    /// Changed on the way.
+    pub corrupted: u64,
+    /// Sent again by somebody else.
+    pub replayed: u64,
+    /// Made up.
+    pub forged: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Network {
+    path: Path,
+    host: Host,
+    faults: Vec<Fault>,
+    random: Rng,
+    uplinks: Vec<Queue>,
+    downlinks: Vec<Queue>,
+    /// Packets still to be lost in a row, by direction.
+    in_burst: Vec<bool>,
+    ranks: usize,
+    pub(crate) fates: Fates,
+}
+
+impl Network {
+    pub(crate) fn new(scenario: &Scenario) -> Self {
+        let ranks = scenario.ranks as usize;
+        Self {
+            path: scenario.path.clone(),
+            host: scenario.host.clone(),
+            faults: scenario.faults.clone(),
+            random: Rng::with_seed(scenario.seed ^ 0x6e65_7477),
+            uplinks: vec![Queue::default(); ranks],
+            downlinks: vec![Queue::default(); ranks],
+            in_burst: vec![false; ranks * ranks],
+            ranks,
+            fates: Fates::default(),
+        }
+    }
+
+    fn has(&mut self, part: f64) -> bool {
+        part > 0.0 && self.random.f64() < part
+    }
+
+    fn is_cut(&self, from: Rank, to: Rank, now: Nanos) -> bool {
+        self.faults.iter().any(|fault| {
+            let (hit, begin, end) = match *fault {
+                Fault::BlackHole { from: f, to: t, begin, end } => (f == from && t == to, begin, end),
+                Fault::LinkDown { rank, begin, end } => (rank == from || rank == to, begin, end),
+                _ => return false,
+            };
+            hit && now >= begin && end.is_none_or(|end| now < end)
+        })
+    }
+
+    fn is_too_large(&self, from: Rank, to: Rank, size: usize) -> bool {
+        self.faults
+            .iter()
+            .any(|fault| matches!(*fault, Fault::SmallMtu { from: f, to: t, bytes } if f == from && t == to && size > bytes))
+    }
+
+    fn is_lost(&mut self, from: Rank, to: Rank) -> bool {
+        if self.path.burst <= 1.0 {
+            return self.has(self.path.loss);
+        }
+        // Gilbert's model: the part of lost packets and the mean run are as set.
+        let at = from as usize * self.ranks + to as usize;
+        let leave = 1.0 / self.path.burst;
+        let enter = leave * self.path.loss / (1.0 - self.path.loss);
+        let flips = self.has(if self.in_burst[at] { leave } else { enter });
+        self.in_burst[at] ^= flips;
+        self.in_burst[at]
+    }
+
+    fn travel(&mut self) -> Nanos {
+        let mut time = self.path.latency;
+        if self.path.jitter > 0 && self.has(self.path.jittered) {
+            time += self.random.u64(..=self.path.jitter);
+        }
+        time
+    }
+
+    /// A rank sends a packet; what comes of it is put into `copies`.
+    pub(crate) fn send(&mut self, now: Nanos, from: Rank, to: Rank, packet: &[u8], copies: &mut Vec<Copy>) {
+        self.fates.packets += 1;
+        let Some(left) =
+            self.uplinks[from as usize].pass(now, packet.len(), self.host.bandwidth, self.host.uplink_queue)
+        else {
+            self.fates.queue_full += 1;
+            return;
+        };
+        if self.is_too_large(from, to, packet.len()) {
+            self.fates.too_large += 1;
+            return;
+        }
+        let is_faulty = match self.path.faulty {
+            Directions::Both => true,
+            Directions::Up => from < to,
+            Directions::Down => from > to,
+        };
+        if is_faulty {
+            self.mistreat(left, from, to, packet, copies);
+        }
+        if self.is_cut(from, to, left) {
+            self.fates.cut += 1;
+            return;
+        }
+        if is_faulty {
+            let is_ack = packet.first().is_some_and(|first| first & 15 == NO_SEGMENT);
+            if self.is_lost(from, to) || (is_ack && self.has(self.path.ack_loss)) {
+                self.fates.lost += 1;
+                return;
+            }
+        }
+        let mut bytes = packet.to_vec();
+        let is_changed = is_faulty && self.has(self.path.corrupt);
+        if is_changed {
+            self.fates.corrupted += 1;
+            self.change(&mut bytes);
+        }
+        let at = left + if is_faulty { self.travel() } else { self.path.latency };
+        copies.push(Copy { at, bytes, is_changed });
+        if is_faulty && self.has(self.path.duplicate) {
+            self.fates.duplicated += 1;
+            let at = left + self.travel();
+            copies.push(Copy { at, bytes: packet.to_vec(), is_changed: false });
+        }
+    }
+
+    /// What others make of a packet that they have seen.
+    fn mistreat(&mut self, now: Nanos, from: Rank, to: Rank, packet: &[u8], copies: &mut Vec<Copy>) {
+        if self.has(self.path.replay) {
+            let at = now + self.path.latency + self.random.u64(..=self.path.replay_after);
+            if !self.is_cut(from, to, at) {
+                self.fates.replayed += 1;
+                copies.push(Copy { at, bytes: packet.to_vec(), is_changed: false });
+            }
+        }
+        if self.has(self.path.forge) {
+            self.fates.forged += 1;
+            let mut bytes = packet.to_vec();
+            if self.random.bool() {
+                // The same with another number or rank in its clear part, or something else instead of its body.
+                let at = self.random.usize(..bytes.len().min(24));
+                bytes[at] = bytes[at].wrapping_add(self.random.u8(1..));
+            } else {
+                let length = self.random.usize(..200);
+                bytes = (0..length).map(|_| self.random.u8(..)).collect();
+            }
+            let at = now + self.travel();
+            copies.push(Copy { at, bytes, is_changed: true });
+        }
+    }
+
+    fn change(&mut self, bytes: &mut Vec<u8>) {
+        let length = bytes.len();
+        match self.random.u8(..8) {
+            0 => bytes.truncate(self.random.usize(..length)),
+            1 => bytes.push(self.random.u8(..)),
+            _ => {
+                // Different bits, so that something is changed for certain.
+                let first = self.random.usize(..length * 8);
+                bytes[first / 8] ^= 1 << (first % 8);
+                for _ in 0..self.random.usize(..4) {
+                    let other = self.random.usize(..length * 8);
+                    if other != first {
+                        bytes[other / 8] ^= 1 << (other % 8);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// A packet is at the switch's port: when it is at the receiver's socket, if the port has room.
+    pub(crate) fn arrive(&mut self, now: Nanos, to: Rank, bytes: usize) -> Option<Nanos> {
+        let at = self.downlinks[to as usize].pass(now, bytes, self.host.bandwidth, self.host.downlink_queue);
+        if at.is_none() {
+            self.fates.queue_full += 1;
+        }
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_passes_what_its_rate_allows_and_drops_the_rest() {
+        let mut queue = Queue::default();
+        assert_eq!(queue.pass(100, 1000, 1_000_000_000, 2500), Some(1100));
+        assert_eq!(queue.pass(100, 1000, 1_000_000_000, 2500), Some(2100));
+        assert_eq!(queue.pass(100, 1000, 1_000_000_000, 2500), None);
+        assert_eq!(queue.pass(700, 1000, 1_000_000_000, 2500), Some(3100));
+        assert_eq!(queue.pass(9000, 1000, 1_000_000_000, 2500), Some(10_000));
+        assert_eq!(Queue::default().pass(5, 1000, 0, 0), Some(5));
+    }
+
+    #[test]
+    fn losses_are_as_many_as_set_also_in_bursts() {
+        for burst in [1.0, 8.0] {
+            let mut scenario = Scenario::from_seed(1);
+            scenario.faults.clear();
+            scenario.host.bandwidth = 0;
+            scenario.path = Path { loss: 0.05, burst, ..Path::perfect(10) };
+            let mut network = Network::new(&scenario);
+            let mut copies = Vec::new();
+            for _ in 0..100_000 {
+                network.send(0, 0, 1, &[1; 40], &mut copies);
+            }
+            let lost = 100_000 - copies.len();
+            assert!((4000..6000).contains(&lost), "{lost} with bursts of {burst}");
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! One rank's process: its endpoint, socket, upper layer and traffic.
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use conduit_core::ni::Rank;
+use conduit_udp::protocol::{Counters, Endpoint, Fragment, Nanos, Payload, Refused, Seal};
+use fastrand::Rng;
+
+use crate::books::{Books, Channel, Process as Id, violation};
+use crate::content;
+use crate::memory::inside;
+use crate::scenario::Scenario;
+use crate::seal::AnySeal;
+use crate::traffic::{Traffic, Wish};
+use crate::upper::{State, View};
+
+/// Packets that are not what was sent, at which a run compares all of the endpoint's state.
+const COMPARED: u32 = 6;
+/// Times in a row that an endpoint may want to be called at once without a reason.
+const STORM: u32 = 1000;
+/// A rank that does not poll is attended to so often.
+const ATTENTION: Nanos = 1_000_000;
+
+/// A datagram in the socket.
+#[derive(Debug)]
+pub(crate) struct Datagram {
+    pub(crate) bytes: Vec<u8>,
+    /// No rank sent this.
+    pub(crate) is_changed: bool,
+}
+
+/// Remembers what the seal said last.
+struct Spy<'a> {
+    seal: &'a mut AnySeal,
+    verdict: Option<bool>,
+}
+
+impl Seal for Spy<'_> {
+    fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], clear: usize) {
+        self.seal.seal(peer, number, packet, clear);
+    }
+
+    fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], clear: usize) -> bool {
+        let verdict = self.seal.open(peer, number, packet, clear);
+        self.verdict = Some(verdict);
+        verdict
+    }
+}
+
+pub(crate) struct Process {
+    pub(crate) id: Id,
+    pub(crate) rank: Rank,
+    pub(crate) endpoint: Endpoint,
+    seal: AnySeal,
+    /// By rank.
+    pub(crate) peers: Vec<Id>,
+    upper: State,
+    pub(crate) traffic: Traffic,
+    pub(crate) socket: VecDeque<Datagram>,
+    pub(crate) socket_bytes: usize,
+    /// It is at work until then.
+    pub(crate) clock: Nanos,
+    /// When it is to be woken; [`Nanos::MAX`] is never.
+    pub(crate) wake: Nanos,
+    /// Bytes that the endpoint holds, and the most that it has held.
+    pub(crate) memory: i64,
+    pub(crate) peak: i64,
+    memory_bound: i64,
+    storm: u32,
+    /// Comparisons of all state that were made, and that are to be made.
+    compared: u32,
+    comparisons: u32,
+    buffer: Vec<u8>,
+    random: Rng,
+    turn: usize,
+    /// Times that timers have been looked at, and packets sent.
+    pub(crate) timeouts: u64,
+    pub(crate) packets: u64,
+    times: Times,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    receive: Nanos,
+    send: Nanos,
+    batch: usize,
+}
+
+/// A packet that the process sends: when, to whom, which bytes of its buffer.
+pub(crate) struct Outgoing<'a> {
+    pub(crate) at: Nanos,
+    pub(crate) to: Rank,
+    pub(crate) bytes: &'a [u8],
+}
+
+/// Counters without those of dropped packets.
+pub(crate) fn without_drops(counters: &Counters) -> Counters {
+    Counters { bad_tag: 0, malformed: 0, replayed: 0, from_failed: 0, ..*counters }
+}
+
+/// All of an endpoint's state but its counters of dropped packets, as a number.
+pub(crate) fn digest(endpoint: &Endpoint) -> u64 {
+    let mut text = format!("{endpoint:?}");
+    for name in ["bad_tag: ", "malformed: ", "replayed: ", "from_failed: "] {
+        let counters = text.split(name);
+        text = counters.map(|part| part.trim_start_matches(|c: char| c.is_ascii_digit())).collect();
+    }
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Process {
+    pub(crate) fn new(
+        scenario: &Scenario,
+        id: Id,
+        rank: Rank,
+        peers: Vec<Id>,
+        incarnations: &[u64],
+        now: Nanos,
+    ) -> Self {
+        let config = scenario.protocol.config(rank, scenario.ranks);
+        let seed = content::mix(scenario.seed ^ (id as u64 + 1) << 32);
+        let mut memory = 0;
+        let endpoint = inside(&mut memory, || Endpoint::new(config));
+        Self {
+            id,
+            rank,
+            endpoint,
+            seal: AnySeal::new(scenario.seal, rank, incarnations),
+            peers,
+            upper: State::new(&scenario.upper, scenario.ranks, seed ^ 1),
+            traffic: Traffic::new(scenario, rank, now, seed ^ 2),
+            socket: VecDeque::new(),
+            socket_bytes: 0,
+            clock: now,
+            wake: Nanos::MAX,
+            memory,
+            peak: memory,
+            memory_bound: crate::bound::memory(scenario),
+            storm: 0,
+            compared: 0,
+            comparisons: if scenario.seed.is_multiple_of(8) { COMPARED } else { 0 },
+            buffer: vec![0; scenario.host.transmit_buffer],
+            random: Rng::with_seed(seed ^ 3),
+            turn: 0,
+            timeouts: 0,
+            packets: 0,
+            times: Times {
+                receive: scenario.host.receive_time,
+                send: scenario.host.send_time,
+                batch: scenario.host.batch,
+            },
+        }
+    }
+
+    /// Takes packets, does what is due, sends. `is_attended`: nobody polls, but a thread attends to the protocol.
+    pub(crate) fn poll(
+        &mut self,
+        now: Nanos,
+        is_attended: bool,
+        books: &mut Books,
+        mut send: impl FnMut(Outgoing<'_>),
+    ) {
+        self.clock = self.clock.max(now);
+        self.upper.is_closed = is_attended;
+        self.upper.pass(self.clock);
+        self.upper.has_refused = false;
+        for _ in 0..self.times.batch {
+            let Some(datagram) = self.socket.pop_front() else { break };
+            self.socket_bytes -= datagram.bytes.len();
+            self.clock += self.times.receive;
+            self.receive(datagram, books);
+        }
+        books.now = self.clock;
+        if self.endpoint.timeout().is_some_and(|at| at <= self.clock) {
+            self.timeouts += 1;
+            self.on_timeout(books);
+        }
+        if !is_attended {
+            self.offer(books);
+        }
+        self.transmit(books, &mut send);
+        if self.endpoint.timeout().is_some_and(|at| at <= self.clock) {
+            self.storm += 1;
+            if self.storm == STORM {
+                let (id, clock, timeout) = (self.id, self.clock, self.endpoint.timeout());
+                violation!(books, "process {id} has timers that are always due: {timeout:?} at {clock}");
+            }
+        } else {
+            self.storm = 0;
+        }
+        self.peak = self.peak.max(self.memory);
+        if self.memory > self.memory_bound {
+            let (id, memory, bound) = (self.id, self.memory, self.memory_bound);
+            violation!(books, "process {id} holds {memory} bytes, more than {bound}");
+            self.memory_bound = i64::MAX;
+        }
+        self.wake = self.next_wake(is_attended);
+    }
+
+    /// When it polls next, unless something comes.
+    fn next_wake(&self, is_attended: bool) -> Nanos {
+        if !self.socket.is_empty() {
+            return if is_attended { self.clock + ATTENTION } else { self.clock };
+        }
+        let timer = self.endpoint.timeout();
+        let room = self.upper.is_waiting().then_some(self.clock + ATTENTION / 10);
+        let traffic = self.traffic.next_at().filter(|_| !is_attended);
+        let at = timer.into_iter().chain(room).chain(traffic).min().unwrap_or(Nanos::MAX);
+        // Time goes on, whatever is due.
+        at.max(self.clock + if is_attended { ATTENTION } else { 1 })
+    }
+
+    /// When it polls after something has come.
+    pub(crate) fn on_arrival(&self, now: Nanos, is_attended: bool) -> Nanos {
+        if is_attended { self.clock.max(now) + ATTENTION } else { self.clock.max(now) }
+    }
+
+    /// What must not change without a valid tag. Adding up takes time: it is done for some packets.
+    fn counters(&self, is_changed: bool) -> Option<Counters> {
+        (is_changed || self.timeouts.is_multiple_of(8)).then(|| without_drops(&self.endpoint.counters()))
+    }
+
+    fn receive(&mut self, mut datagram: Datagram, books: &mut Books) {
+        books.now = self.clock;
+        let digest_before =
+            (datagram.is_changed && self.compared < self.comparisons).then(|| digest(&self.endpoint));
+        let before = (self.upper.calls, self.counters(datagram.is_changed), self.endpoint.timeout(), self.memory);
+        let mut seal = Spy { seal: &mut self.seal, verdict: None };
+        let mut view = View { process: self.id, peers: &self.peers, state: &mut self.upper, books };
+        let (endpoint, clock) = (&mut self.endpoint, self.clock);
+        let (seal_ref, view_ref) = (&mut seal, &mut view);
+        inside(&mut self.memory, || endpoint.receive(clock, &mut datagram.bytes, seal_ref, view_ref));
+        let verdict = seal.verdict;
+        if verdict != Some(true) {
+            let after = (self.upper.calls, self.counters(datagram.is_changed), self.endpoint.timeout(), self.memory);
+            let id = self.id;
+            if before != after {
+                violation!(books, "process {id} has changed by a packet without valid tag: {before:?}, {after:?}");
+            }
+            if let Some(digest_before) = digest_before {
+                self.compared += 1;
+                if digest_before != digest(&self.endpoint) {
+                    violation!(books, "process {id}'s state has changed by a packet without valid tag");
+                }
+            }
+        } else if datagram.is_changed {
+            let id = self.id;
+            violation!(books, "process {id} has taken a packet that nobody sent");
+        }
+    }
+
+    fn on_timeout(&mut self, books: &mut Books) {
+        let mut view = View { process: self.id, peers: &self.peers, state: &mut self.upper, books };
+        let (endpoint, clock) = (&mut self.endpoint, self.clock);
+        let view_ref = &mut view;
+        inside(&mut self.memory, || endpoint.on_timeout(clock, view_ref));
+    }
+
+    /// Sends of its traffic what the endpoint takes.
+    fn offer(&mut self, books: &mut Books) {
+        let count = self.traffic.look(self.clock);
+        let (mut sent, mut refused) = (0, 0);
+        while sent < count && refused < self.traffic.flows() {
+            self.turn = self.turn.wrapping_add(1);
+            let turn = self.turn;
+            let Some(wish) = self.traffic.take(turn) else { break };
+            match self.send(wish, books) {
+                Ok(()) => {
+                    self.traffic.took(turn);
+                    sent += 1;
+                    refused = 0;
+                }
+                Err(Refused::Full) => {
+                    self.traffic.refused(turn, wish);
+                    refused += 1;
+                }
+                Err(Refused::Dead) => self.traffic.give_up(wish.to),
+                Err(refused) => {
+                    let id = self.id;
+                    violation!(books, "process {id} may not send what is allowed: {wish:?}, {refused:?}");
+                    break;
+                }
+            }
+        }
+        if refused > 0 && refused >= self.traffic.flows() {
+            // Something arrives, or a timer ends, before there is room; the rank polls now and then besides.
+            self.traffic.wait_until(self.clock + ATTENTION);
+        }
+    }
+
+    fn send(&mut self, wish: Wish, books: &mut Books) -> Result<(), Refused> {
+        let to = self.peers[wish.to as usize];
+        let number = books.next(self.id, to, wish.channel);
+        let key = content::mix((self.id as u64) << 48 ^ (to as u64) << 40 ^ (wish.channel as u64) << 39 ^ number);
+        let header = content::bytes(content::mix(key), 0, wish.header);
+        let bytes = content::bytes(key, 0, if wish.channel == Channel::Command { wish.length } else { 0 });
+        let (first, second) = bytes.split_at(self.random.usize(..=bytes.len()));
+        let pieces = [first, second];
+        let payload = match wish.channel {
+            Channel::Command => Payload::Copied(&pieces),
+            Channel::Data => Payload::Read { token: number, length: wish.length as u32 },
+        };
+        let (endpoint, clock) = (&mut self.endpoint, self.clock);
+        let fragment = Fragment { header, payload };
+        let result = inside(&mut self.memory, || endpoint.send(clock, wish.to, &fragment));
+        let id = self.id;
+        let is_dead = books.look(id, to).is_some_and(|pair| pair.failed.is_some());
+        match result {
+            Ok(()) if is_dead => violation!(books, "process {id} may still send to {to} after its failure"),
+            Ok(()) => books.sent(id, to, wish.channel, key, wish.header as u8, wish.length as u32),
+            Err(Refused::Dead) if !is_dead => {
+                violation!(books, "process {id} may not send to {to}, but was not told of a failure");
+            }
+            Err(_) => {}
+        }
+        result
+    }
+
+    fn transmit(&mut self, books: &mut Books, send: &mut impl FnMut(Outgoing<'_>)) {
+        loop {
+            books.now = self.clock;
+            let mut view = View { process: self.id, peers: &self.peers, state: &mut self.upper, books };
+            let (endpoint, clock, buffer, seal) =
+                (&mut self.endpoint, self.clock, &mut self.buffer, &mut self.seal);
+            let view_ref = &mut view;
+            let Some(made) = inside(&mut self.memory, || endpoint.transmit(clock, buffer, seal, view_ref)) else {
+                break;
+            };
+            if made.length == 0 || made.segment == 0 || made.length > self.buffer.len() {
+                let id = self.id;
+                violation!(books, "process {id} makes packets of no sense: {made:?}");
+                break;
+            }
+            for bytes in self.buffer[..made.length].chunks(made.segment) {
+                self.clock += self.times.send;
+                self.packets += 1;
+                send(Outgoing { at: self.clock, to: made.peer, bytes });
+            }
+        }
+    }
+}

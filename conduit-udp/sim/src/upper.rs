@@ -1,0 +1,197 @@
+//! The layer above an endpoint, as the endpoint sees it.
+
+use conduit_core::ni::Rank;
+use conduit_udp::protocol::{Failure, Nanos, Upper};
+use fastrand::Rng;
+
+use crate::books::{Books, Process, violation};
+use crate::memory::outside;
+use crate::scenario;
+
+/// Bits of a place that are the fragment's number; those above are the sender.
+const NUMBER: u32 = 40;
+
+/// What an upper layer holds.
+#[derive(Debug)]
+pub(crate) struct State {
+    model: scenario::Upper,
+    random: Rng,
+    /// Bytes that it has not done with.
+    held: usize,
+    drained: Nanos,
+    /// It takes nothing.
+    pub(crate) is_closed: bool,
+    /// It has refused something since this was last looked at.
+    pub(crate) has_refused: bool,
+    /// The last that it has refused without reason, by sender: the second time it takes it.
+    refused: Vec<bool>,
+    /// Calls that it got.
+    pub(crate) calls: u64,
+}
+
+impl State {
+    pub(crate) fn new(model: &scenario::Upper, ranks: u32, seed: u64) -> Self {
+        Self {
+            model: model.clone(),
+            random: Rng::with_seed(seed),
+            held: 0,
+            drained: 0,
+            is_closed: false,
+            has_refused: false,
+            refused: vec![false; ranks as usize],
+            calls: 0,
+        }
+    }
+
+    /// Time passes, in which it does with what it holds.
+    pub(crate) fn pass(&mut self, now: Nanos) {
+        let time = now.saturating_sub(self.drained);
+        self.drained = now;
+        if self.is_closed {
+            return;
+        }
+        let done = match self.model.speed {
+            0 => self.held,
+            speed => (u128::from(time) * u128::from(speed) / 1_000_000_000) as usize,
+        };
+        self.held = self.held.saturating_sub(done.max(1));
+    }
+
+    /// It will have more room later.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.held > 0 || self.has_refused
+    }
+
+    fn takes(&mut self, peer: Rank, bytes: usize) -> bool {
+        let has_room = self.held == 0 || self.held + bytes <= self.model.room;
+        if self.is_closed || !has_room {
+            self.has_refused = true;
+            return false;
+        }
+        let refused = &mut self.refused[peer as usize];
+        if self.model.refuse > 0.0 && !*refused && self.random.f64() < self.model.refuse {
+            *refused = true;
+            self.has_refused = true;
+            return false;
+        }
+        *refused = false;
+        if self.model.speed > 0 {
+            self.held += bytes;
+        }
+        true
+    }
+}
+
+/// During a call into the endpoint of a process.
+pub(crate) struct View<'a> {
+    pub(crate) process: Process,
+    /// The processes that this one takes for its peers.
+    pub(crate) peers: &'a [Process],
+    pub(crate) state: &'a mut State,
+    pub(crate) books: &'a mut Books,
+}
+
+impl View<'_> {
+    fn peer(&mut self, peer: Rank) -> Option<Process> {
+        self.state.calls += 1;
+        let process = self.peers.get(peer as usize).copied();
+        if process.is_none() {
+            let own = self.process;
+            violation!(self.books, "process {own} hears of rank {peer}, which isn't there");
+        }
+        process
+    }
+
+    fn sender(&mut self, place: u64) -> Option<(Process, u64)> {
+        let (peer, number) = ((place >> NUMBER) as Rank, place & ((1 << NUMBER) - 1));
+        let from = self.peer(peer)?;
+        self.hears(from, "bytes of a fragment").then_some((from, number))
+    }
+
+    /// Whether the process may hear anything of another: it has not given it up.
+    fn hears(&mut self, from: Process, what: &str) -> bool {
+        let is_dead = self.books.look(self.process, from).is_some_and(|pair| pair.failed.is_some());
+        if is_dead {
+            let own = self.process;
+            violation!(self.books, "process {own} gets {what} from {from} after its failure");
+        }
+        !is_dead
+    }
+}
+
+impl Upper for View<'_> {
+    fn read(&mut self, peer: Rank, token: u64, offset: usize, into: &mut [u8]) {
+        outside(|| {
+            if let Some(to) = self.peer(peer) {
+                self.books.read(self.process, to, token, offset, into);
+            }
+        });
+    }
+
+    fn sent(&mut self, peer: Rank, token: u64) {
+        outside(|| {
+            if let Some(to) = self.peer(peer) {
+                self.books.told(self.process, to, token);
+            }
+        });
+    }
+
+    fn fragment(&mut self, peer: Rank, header: &[u8], payload: &[u8]) -> bool {
+        outside(|| {
+            let Some(from) = self.peer(peer) else { return true };
+            if !self.hears(from, "a fragment") {
+                return true;
+            }
+            let takes = self.state.takes(peer, header.len() + payload.len());
+            if takes {
+                self.books.fragment(from, self.process, header, payload);
+            }
+            takes
+        })
+    }
+
+    fn begin(&mut self, peer: Rank, header: &[u8], length: usize) -> Option<u64> {
+        outside(|| {
+            let from = self.peer(peer)?;
+            if !self.hears(from, "the begin of a fragment") || !self.state.takes(peer, length) {
+                return None;
+            }
+            let number = self.books.begin(from, self.process, header, length)?;
+            Some(u64::from(peer) << NUMBER | number)
+        })
+    }
+
+    fn place(&mut self, place: u64, offset: usize, bytes: &[u8]) {
+        outside(|| {
+            if let Some((from, number)) = self.sender(place) {
+                self.books.place(from, self.process, number, offset, bytes);
+            }
+        });
+    }
+
+    fn end(&mut self, place: u64) {
+        outside(|| {
+            if let Some((from, number)) = self.sender(place) {
+                self.books.end(from, self.process, number);
+            }
+        });
+    }
+
+    fn failed(&mut self, peer: Rank, failure: Failure) {
+        outside(|| {
+            let Some(to) = self.peer(peer) else { return };
+            let (own, now) = (self.process, self.books.now);
+            let pair = self.books.pair(own, to);
+            if let Some((at, before)) = pair.failed {
+                violation!(self.books, "process {own} gives {to} up ({failure:?}), and has before, at {at} ({before:?})");
+            } else {
+                pair.failed = Some((now, failure));
+                self.books.progress += 1;
+            }
+        });
+    }
+
+    fn room(&self) -> usize {
+        if self.state.is_closed { 0 } else { self.state.model.room.saturating_sub(self.state.held) }
+    }
+}

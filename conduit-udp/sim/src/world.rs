@@ -1,0 +1,434 @@
+//! The simulation of one scenario.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use conduit_core::ni::Rank;
+use conduit_udp::protocol::{Counters, Nanos};
+
+use crate::books::{Books, violation};
+use crate::content::mix;
+use crate::fate::{Fate, fate, judge};
+use crate::network::{Copy, Network};
+use crate::process::{Datagram, Process};
+use crate::report::Report;
+use crate::scenario::{Fault, MS, Scenario};
+
+/// Events after which a run counts as one that never ends.
+const MANY: u64 = 20_000_000;
+/// Packets that an idle link may send in a dead time, with losses.
+const IDLE_PACKETS: u64 = 120;
+/// Looks at timers in a dead time that an idle link is allowed.
+const IDLE_TIMEOUTS: u64 = 240;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// A process wakes up, if it has not been woken before.
+    Wake(u32),
+    /// A packet is at the switch's port to a rank.
+    Port(u32, u32),
+    /// And in its socket.
+    Socket(u32, u32),
+    /// A fault begins or ends.
+    Fault(u32),
+    /// Looks at how things go.
+    Check,
+}
+
+/// When a run ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// When all has arrived that should, and nothing more happens.
+    Done,
+    /// At this time: for measurements, nothing is judged but what is wrong at once.
+    Time(Nanos),
+}
+
+/// What has been counted of a rank.
+struct World<'a> {
+    scenario: &'a Scenario,
+    now: Nanos,
+    order: u64,
+    queue: BinaryHeap<Reverse<(Nanos, u64, Event)>>,
+    network: Network,
+    /// Packets on their way; free places are listed in `free`.
+    packets: Vec<Option<Datagram>>,
+    free: Vec<u32>,
+    processes: Vec<Process>,
+    incarnations: Vec<u64>,
+    /// By rank.
+    current: Vec<usize>,
+    books: Books,
+    copies: Vec<(Rank, Copy)>,
+    events: u64,
+    /// The last time at which something went on, and how much had.
+    progress: (Nanos, u64),
+    /// Since when there is nothing more to do, with packets and timer looks of each process at that time.
+    settled: Option<(Nanos, Vec<(u64, u64)>)>,
+    is_over: bool,
+}
+
+/// Runs a scenario.
+pub fn run(scenario: &Scenario, until: Until) -> Report {
+    let mut world = World::new(scenario);
+    world.start();
+    world.go(until, MANY);
+    world.finish(until)
+}
+
+/// Runs a scenario that takes long.
+pub(crate) fn run_long(scenario: &Scenario) -> Report {
+    let mut world = World::new(scenario);
+    world.start();
+    world.go(Until::Done, u64::MAX);
+    world.finish(Until::Done)
+}
+
+impl<'a> World<'a> {
+    fn new(scenario: &'a Scenario) -> Self {
+        let ranks = scenario.ranks as usize;
+        let restarts: usize = scenario
+            .faults
+            .iter()
+            .map(|fault| match fault {
+                Fault::Restart { .. } => 1,
+                Fault::RestartAll { .. } => ranks,
+                _ => 0,
+            })
+            .sum();
+        Self {
+            scenario,
+            now: 0,
+            order: 0,
+            queue: BinaryHeap::new(),
+            network: Network::new(scenario),
+            packets: Vec::new(),
+            free: Vec::new(),
+            processes: Vec::new(),
+            incarnations: Vec::new(),
+            current: vec![0; ranks],
+            books: Books::new(ranks + restarts),
+            copies: Vec::new(),
+            events: 0,
+            progress: (0, 0),
+            settled: None,
+            is_over: false,
+        }
+    }
+
+    fn at(&mut self, time: Nanos, event: Event) {
+        self.order += 1;
+        self.queue.push(Reverse((time, self.order, event)));
+    }
+
+    fn start(&mut self) {
+        self.begin_all();
+        for (index, fault) in (0..).zip(&self.scenario.faults) {
+            let (begin, end) = match *fault {
+                Fault::Restart { at, .. } | Fault::RestartAll { at } => (at, None),
+                Fault::Asleep { begin, end, .. } => (begin, end),
+                Fault::Busy { begin, end, .. } => (begin, Some(end)),
+                _ => continue,
+            };
+            self.at(begin, Event::Fault(index));
+            if let Some(end) = end {
+                self.at(end, Event::Fault(index));
+            }
+        }
+        self.at(0, Event::Check);
+    }
+
+    /// New processes for all ranks, which know each other.
+    fn begin_all(&mut self) {
+        let (first, ranks) = (self.processes.len(), self.scenario.ranks as usize);
+        for id in first..first + ranks {
+            self.incarnations.push(mix(self.scenario.seed ^ mix(id as u64)));
+        }
+        self.current = (first..first + ranks).collect();
+        for rank in 0..self.scenario.ranks {
+            self.begin(rank);
+        }
+    }
+
+    /// The process that a rank has from now on. It knows those that the others have.
+    fn begin(&mut self, rank: Rank) {
+        let incarnations: Vec<u64> = self.current.iter().map(|&id| self.incarnations[id]).collect();
+        let id = self.processes.len();
+        let process = Process::new(self.scenario, id, rank, self.current.clone(), &incarnations, self.now);
+        self.processes.push(process);
+        self.wake(id, self.now);
+    }
+
+    fn wake(&mut self, id: usize, at: Nanos) {
+        if at != Nanos::MAX {
+            self.processes[id].wake = at;
+            self.at(at, Event::Wake(id as u32));
+        }
+    }
+
+    fn go(&mut self, until: Until, most: u64) {
+        while let Some(Reverse((time, _, event))) = self.queue.pop() {
+            if self.is_over || matches!(until, Until::Time(end) if time >= end) {
+                break;
+            }
+            self.now = time;
+            self.events += 1;
+            self.books.now = time;
+            match event {
+                Event::Wake(id) => self.poll(id as usize),
+                Event::Port(rank, packet) => self.port(rank, packet),
+                Event::Socket(rank, packet) => self.socket(rank, packet),
+                Event::Fault(index) => self.fault(index as usize),
+                Event::Check => {
+                    self.check(until);
+                    self.at(time + self.scenario.protocol.dead_time / 32, Event::Check);
+                }
+            }
+            if self.events >= most && until == Until::Done {
+                violation!(self.books, "it goes on for ever: {}", self.describe());
+                break;
+            }
+        }
+    }
+
+    fn is_asleep(&self, rank: Rank) -> bool {
+        let is = |fault: &Fault| {
+            matches!(*fault, Fault::Asleep { rank: r, begin, end }
+                if r == rank && self.now >= begin && end.is_none_or(|end| self.now < end))
+        };
+        self.scenario.faults.iter().any(is)
+    }
+
+    fn is_attended(&self, rank: Rank) -> bool {
+        let is = |fault: &Fault| {
+            matches!(*fault, Fault::Busy { rank: r, begin, end } if r == rank && (begin..end).contains(&self.now))
+        };
+        self.scenario.faults.iter().any(is)
+    }
+
+    fn poll(&mut self, id: usize) {
+        let process = &self.processes[id];
+        let rank = process.rank;
+        // It was woken before, sleeps, or is there no more.
+        if process.wake != self.now || self.current[rank as usize] != id || self.is_asleep(rank) {
+            return;
+        }
+        let is_attended = self.is_attended(rank);
+        let (network, copies) = (&mut self.network, &mut self.copies);
+        let mut made = Vec::new();
+        self.processes[id].poll(self.now, is_attended, &mut self.books, |packet| {
+            network.send(packet.at, rank, packet.to, packet.bytes, &mut made);
+            copies.extend(made.drain(..).map(|copy| (packet.to, copy)));
+        });
+        let mut copies = std::mem::take(&mut self.copies);
+        for (to, copy) in copies.drain(..) {
+            let datagram = Datagram { bytes: copy.bytes, is_changed: copy.is_changed };
+            let place = if let Some(place) = self.free.pop() {
+                self.packets[place as usize] = Some(datagram);
+                place
+            } else {
+                self.packets.push(Some(datagram));
+                self.packets.len() as u32 - 1
+            };
+            self.at(copy.at, Event::Port(to, place));
+        }
+        self.copies = copies;
+        self.wake(id, self.processes[id].wake);
+    }
+
+    fn take(&mut self, packet: u32) -> Option<Datagram> {
+        self.free.push(packet);
+        self.packets[packet as usize].take()
+    }
+
+    fn port(&mut self, rank: u32, packet: u32) {
+        let bytes = self.packets[packet as usize].as_ref().map_or(0, |packet| packet.bytes.len());
+        match self.network.arrive(self.now, rank, bytes) {
+            Some(at) if at > self.now => self.at(at, Event::Socket(rank, packet)),
+            Some(_) => self.socket(rank, packet),
+            None => drop(self.take(packet)),
+        }
+    }
+
+    fn socket(&mut self, rank: u32, packet: u32) {
+        let Some(datagram) = self.take(packet) else { return };
+        let id = self.current[rank as usize];
+        let is_attended = self.is_attended(rank);
+        let process = &mut self.processes[id];
+        if process.socket_bytes + datagram.bytes.len() > self.scenario.host.socket {
+            self.network.fates.socket_full += 1;
+            return;
+        }
+        process.socket_bytes += datagram.bytes.len();
+        process.socket.push_back(datagram);
+        let at = process.on_arrival(self.now, is_attended);
+        if at < process.wake {
+            self.wake(id, at);
+        }
+    }
+
+    fn fault(&mut self, index: usize) {
+        match self.scenario.faults[index] {
+            Fault::Asleep { rank, .. } | Fault::Busy { rank, .. } => {
+                let id = self.current[rank as usize];
+                let at = self.processes[id].clock.max(self.now);
+                self.wake(id, at);
+            }
+            Fault::Restart { rank, .. } => {
+                let id = self.processes.len();
+                self.incarnations.push(mix(self.scenario.seed ^ mix(id as u64)));
+                self.current[rank as usize] = id;
+                self.begin(rank);
+            }
+            Fault::RestartAll { .. } => self.begin_all(),
+            _ => {}
+        }
+    }
+
+    /// All pairs of a process that lives and one that it takes for its peer, with the peer's rank.
+    fn pairs(&self) -> impl Iterator<Item = (usize, usize, Rank)> {
+        self.current.iter().flat_map(move |&id| {
+            let process = &self.processes[id];
+            (0..self.scenario.ranks)
+                .filter(move |&peer| peer != process.rank)
+                .map(move |peer| (id, process.peers[peer as usize], peer))
+        })
+    }
+
+    fn fate(&self, id: usize, peer: usize) -> Fate {
+        let used = self.books.look(id, peer).and_then(|pair| pair.used);
+        fate(self.scenario, self.processes[id].rank, self.processes[peer].rank, used)
+    }
+
+    /// Whether a link has come to the end that it should.
+    fn is_settled(&self, id: usize, peer: usize, peer_rank: Rank) -> bool {
+        let rank = self.processes[id].rank;
+        let pair = self.books.look(id, peer);
+        if pair.is_some_and(|pair| pair.failed.is_some()) || self.is_asleep(rank) {
+            return true;
+        }
+        let is_open = self.processes[id].endpoint.link(peer_rank).is_some();
+        match self.fate(id, peer) {
+            Fate::Ends { .. } => !is_open,
+            Fate::TooLarge if pair.is_some_and(|pair| pair.used_data.is_some()) => false,
+            Fate::Lives | Fate::Either | Fate::TooLarge => pair.is_none_or(|pair| pair.is_done()),
+        }
+    }
+
+    fn describe(&self) -> String {
+        let mut text = String::new();
+        for (id, peer, rank) in self.pairs().filter(|&(id, peer, rank)| !self.is_settled(id, peer, rank)).take(3) {
+            let what = self.books.look(id, peer).map_or("unused".into(), |pair| pair.describe());
+            let link = self.processes[id].endpoint.link(rank);
+            text += &format!("{id} to {peer} ({:?}): {what}; {link:?}. ", self.fate(id, peer));
+        }
+        text
+    }
+
+    fn check(&mut self, until: Until) {
+        if !self.books.violations.is_empty() {
+            self.is_over = true;
+            return;
+        }
+        if until != Until::Done {
+            return;
+        }
+        let dead = self.scenario.protocol.dead_time;
+        let last = self.scenario.faults.iter().map(Fault::last);
+        let last = last.chain(self.scenario.phases.iter().map(|phase| phase.begin)).max().unwrap_or(0);
+        if self.progress.1 != self.books.progress {
+            self.progress = (self.now, self.books.progress);
+        }
+        let is_done = self.now > last
+            && self.current.iter().all(|&id| {
+                let process = &self.processes[id];
+                process.traffic.is_done() || self.is_asleep(process.rank)
+            })
+            && self.pairs().all(|(id, peer, rank)| self.is_settled(id, peer, rank));
+        if !is_done {
+            self.settled = None;
+            let since = self.progress.0.max(last);
+            if self.now > since + 3 * dead + 2000 * MS {
+                violation!(self.books, "nothing goes on for {} ms: {}", (self.now - since) / MS, self.describe());
+                self.is_over = true;
+            }
+            return;
+        }
+        match &self.settled {
+            None => {
+                if self.now >= self.progress.0 + dead / 4 {
+                    let counts = self.processes.iter().map(|process| (process.packets, process.timeouts));
+                    self.settled = Some((self.now, counts.collect()));
+                }
+            }
+            Some((since, _)) => self.is_over = self.now >= since + dead + dead / 2,
+        }
+    }
+
+    /// The last judgement.
+    fn finish(mut self, until: Until) -> Report {
+        self.books.now = self.now;
+        if until == Until::Done && self.books.violations.is_empty() {
+            self.judge_failures();
+            self.judge_idleness();
+        }
+        let mut counters = Counters::default();
+        for process in &self.processes {
+            counters += &process.endpoint.counters();
+        }
+        let failures = self.failures();
+        Report::new(
+            self.now,
+            self.events,
+            &self.books,
+            self.network.fates,
+            counters,
+            failures,
+            self.processes.iter().map(|process| process.peak).max().unwrap_or(0),
+        )
+    }
+
+    fn failures(&self) -> Vec<(usize, usize, Nanos, conduit_udp::protocol::Failure)> {
+        let count = self.processes.len();
+        let all = (0..count).flat_map(|id| (0..count).map(move |peer| (id, peer)));
+        all.filter_map(|(id, peer)| {
+            let (at, failure) = self.books.look(id, peer)?.failed?;
+            Some((id, peer, at, failure))
+        })
+        .collect()
+    }
+
+    fn judge_failures(&mut self) {
+        for (id, peer, at, failure) in self.failures() {
+            let used = self.books.look(id, peer).and_then(|pair| pair.used);
+            let mut fate = self.fate(id, peer);
+            if self.current[self.processes[id].rank as usize] != id {
+                // It has been replaced since, by when its links may have been anything.
+                fate = Fate::Either;
+            }
+            if let Some(what) = judge(self.scenario, fate, used, at, failure) {
+                violation!(
+                    self.books,
+                    "process {peer} {what}: by {id} at {:.6} s, {failure:?}, used since {used:?}, {fate:?}",
+                    at as f64 / 1e9
+                );
+            }
+        }
+    }
+
+    fn judge_idleness(&mut self) {
+        let Some((_, counts)) = &self.settled else { return };
+        let links = u64::from(self.scenario.ranks - 1);
+        for (process, (packets, timeouts)) in self.processes.iter().zip(counts) {
+            let (packets, timeouts) = (process.packets - packets, process.timeouts - timeouts);
+            if packets > IDLE_PACKETS * links || timeouts > IDLE_TIMEOUTS * links {
+                let id = process.id;
+                violation!(
+                    self.books,
+                    "process {id} is busy while nothing is to be done: {packets} packets and {timeouts} looks at timers in 1.5 dead times"
+                );
+                break;
+            }
+        }
+    }
+}
