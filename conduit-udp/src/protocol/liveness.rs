@@ -218,13 +218,14 @@ impl Liveness {
         }
         if let Some(sizing) = &mut self.sizing {
             if now >= sizing.since + config.open_time {
-                return Err(if self.has_answered && self.answered_at > sizing.since {
-                    Failure::Mtu(config.packet)
-                } else if self.has_answered {
-                    Failure::Silent(now.saturating_sub(self.answered_at) / 1_000_000)
-                } else {
-                    Failure::Unreachable
-                });
+                if !self.has_answered {
+                    return Err(Failure::Unreachable);
+                }
+                // Tiny probes are answered all the time, these are not. Who answers neither is silent: that is for the dead time.
+                if now.saturating_sub(self.answered_at) < config.open_time / 4 {
+                    return Err(Failure::Mtu(config.packet));
+                }
+                sizing.since = now.saturating_sub(config.open_time - config.open_time / 8);
             }
             if now >= sizing.next {
                 sizing.interval = (sizing.interval * 2).min(config.probe_interval);

@@ -102,6 +102,8 @@ impl Endpoint {
         }
         while let Some((index, link)) = self.queues.next(Turn::Starved, &mut self.links) {
             if link.told_credits == 0 {
+                // It is now; should the packet be lost, an answer to the peer's probe says it again.
+                link.told_credits = credits;
                 link.owed.at_once();
                 self.wake(now, index);
             }
