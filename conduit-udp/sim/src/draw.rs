@@ -30,7 +30,7 @@ impl Scenario {
         let path = path(random);
         let protocol = protocol(random);
         let host = host(random, &protocol);
-        let upper = upper(random);
+        let upper = upper(random, &protocol);
         let faults = faults(random, ranks, &path, &protocol);
         let phases = phases(random, ranks, &protocol, &faults);
         let seal = if random.u8(..8) == 0 {
@@ -127,9 +127,9 @@ fn host(random: &mut Rng, protocol: &Protocol) -> Host {
     }
 }
 
-fn upper(random: &mut Rng) -> Upper {
+fn upper(random: &mut Rng, protocol: &Protocol) -> Upper {
     Upper {
-        room: pick(random, &[4 << 10, 64 << 10, 1 << 20, 16 << 20, 16 << 20]),
+        room: pick(random, &[4 << 10, 64 << 10, 1 << 20, 16 << 20, 16 << 20]).max(2 * protocol.packet),
         speed: match random.u8(..3) {
             0 => magnitude(random, 1_000_000, 1_000_000_000),
             _ => 0,

@@ -7,6 +7,9 @@ use fastrand::Rng;
 use crate::books::Channel;
 use crate::scenario::{Pattern, Phase, Scenario, Sizes};
 
+/// Between two sends of a rank that has something to send.
+const LONGEST_PAUSE: Nanos = 200_000_000;
+
 /// A fragment to be sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wish {
@@ -86,8 +89,8 @@ impl Traffic {
         if self.gap == 0 {
             return 64.max(self.burst);
         }
-        let pause = (self.gap * u64::from(self.burst)) as f64 * -(1.0 - self.random.f64()).ln();
-        self.ready_at = now + pause as Nanos;
+        let pause: f64 = (self.gap * u64::from(self.burst)) as f64 * -(1.0 - self.random.f64()).ln();
+        self.ready_at = now + (pause as Nanos).min(LONGEST_PAUSE);
         self.burst
     }
 

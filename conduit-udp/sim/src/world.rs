@@ -317,7 +317,7 @@ impl<'a> World<'a> {
 
     fn describe(&self) -> String {
         let mut text = String::new();
-        for (id, peer, rank) in self.pairs().filter(|&(id, peer, rank)| !self.is_settled(id, peer, rank)).take(3) {
+        for (id, peer, rank) in self.pairs().filter(|&(id, peer, rank)| !self.is_settled(id, peer, rank)).take(1) {
             let what = self.books.look(id, peer).map_or("unused".into(), |pair| pair.describe());
             let link = self.processes[id].endpoint.link(rank);
             text += &format!("{id} to {peer} ({:?}): {what}; {link:?}. ", self.fate(id, peer));
@@ -400,7 +400,7 @@ impl<'a> World<'a> {
 
     fn judge_failures(&mut self) {
         for (id, peer, at, failure) in self.failures() {
-            let used = self.books.look(id, peer).and_then(|pair| pair.used);
+            let used = [(id, peer), (peer, id)].map(|(id, peer)| self.books.look(id, peer).and_then(|pair| pair.used));
             let mut fate = self.fate(id, peer);
             if self.current[self.processes[id].rank as usize] != id {
                 // It has been replaced since, by when its links may have been anything.
