@@ -177,7 +177,7 @@ impl Liveness {
         if !has_segments || self.timeouts >= PROBE_AFTER {
             self.wanted.tiny = true;
         }
-        if has_segments && self.timeouts >= SIZE_AFTER && self.is_proven && self.sizing.is_none() {
+        if has_segments && self.timeouts >= SIZE_AFTER && self.sizing.is_none() {
             self.sizing = Some(Sizing {
                 since: now,
                 next: now + FIRST_INTERVAL,

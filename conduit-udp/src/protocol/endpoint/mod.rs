@@ -248,9 +248,6 @@ impl Endpoint {
             self.queues.enter(Turn::Refused, index, link);
             self.timers.schedule(index, now + self.config.min_timeout);
         }
-        if link.told_credits == 0 {
-            self.queues.enter(Turn::Starved, index, link);
-        }
         if link.is_blocked() {
             link.liveness.on_blocked(now);
             if let Some(at) = link.timeout_at(&self.config) {
