@@ -74,12 +74,14 @@ impl Stream {
     }
 
     fn get(&mut self, number: u64) -> Option<&mut Sent> {
-        self.fragments.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
+        self.fragments
+            .get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
     /// Forgets what nothing can be heard of any more.
     fn forget(&mut self) {
-        while self.first < self.delivered && self.fragments.front().is_some_and(|sent| sent.is_sent) {
+        while self.first < self.delivered && self.fragments.front().is_some_and(|sent| sent.is_sent)
+        {
             self.fragments.pop_front();
             self.first += 1;
         }
@@ -182,7 +184,15 @@ impl Books {
     }
 
     /// A fragment was taken.
-    pub(crate) fn sent(&mut self, from: Process, to: Process, channel: Channel, key: u64, header: u8, length: u32) {
+    pub(crate) fn sent(
+        &mut self,
+        from: Process,
+        to: Process,
+        channel: Channel,
+        key: u64,
+        header: u8,
+        length: u32,
+    ) {
         let now = self.now;
         let pair = self.pair(from, to);
         pair.used.get_or_insert(now);
@@ -190,15 +200,30 @@ impl Books {
             pair.used_data.get_or_insert(now);
         }
         let is_sent = channel == Channel::Command;
-        pair.streams[channel as usize].fragments.push_back(Sent { key, header, length, is_sent, came: None });
+        pair.streams[channel as usize].fragments.push_back(Sent {
+            key,
+            header,
+            length,
+            is_sent,
+            came: None,
+        });
     }
 
     /// The bytes of a fragment are wanted for a packet.
-    pub(crate) fn read(&mut self, from: Process, to: Process, token: u64, offset: usize, into: &mut [u8]) {
+    pub(crate) fn read(
+        &mut self,
+        from: Process,
+        to: Process,
+        token: u64,
+        offset: usize,
+        into: &mut [u8],
+    ) {
         let pair = self.pair(from, to);
         let is_dead = pair.failed.is_some();
         let what = match pair.streams[Channel::Data as usize].get(token) {
-            Some(sent) if !sent.is_sent && offset + into.len() <= sent.length as usize && !is_dead => {
+            Some(sent)
+                if !sent.is_sent && offset + into.len() <= sent.length as usize && !is_dead =>
+            {
                 into.copy_from_slice(content::bytes(sent.key, offset, into.len()));
                 return;
             }
@@ -208,7 +233,10 @@ impl Books {
             None => "a fragment that isn't there",
         };
         let length = into.len();
-        violation!(self, "process {from} was asked for {length} bytes at {offset} of {what} (to {to}, {token})");
+        violation!(
+            self,
+            "process {from} was asked for {length} bytes at {offset} of {what} (to {to}, {token})"
+        );
     }
 
     /// The sender is told that a fragment is sent.
@@ -228,7 +256,10 @@ impl Books {
             Some(_) => "twice",
             None => "but it never was",
         };
-        violation!(self, "process {from} is told {what} that its fragment {token} to {to} is sent");
+        violation!(
+            self,
+            "process {from} is told {what} that its fragment {token} to {to} is sent"
+        );
     }
 
     /// A fragment is delivered at once; whether it is right is all there is to see.
@@ -240,11 +271,12 @@ impl Books {
             let stream = &mut pair.streams[channel as usize];
             let number = stream.delivered;
             let is_next = stream.begun == number;
-            is_next && stream.get(number).is_some_and(|sent| {
-                sent.length as usize == payload.len()
-                    && sent.header() == header
-                    && content::bytes(sent.key, 0, payload.len()) == payload
-            })
+            is_next
+                && stream.get(number).is_some_and(|sent| {
+                    sent.length as usize == payload.len()
+                        && sent.header() == header
+                        && content::bytes(sent.key, 0, payload.len()) == payload
+                })
         });
         let Some(channel) = found else {
             let text = pair.describe();
@@ -264,7 +296,9 @@ impl Books {
         let pair = self.pair(from, to);
         let stream = &mut pair.streams[channel as usize];
         let number = stream.delivered;
-        let bytes = stream.get(number).map_or(0, |sent| u64::from(sent.header) + u64::from(sent.length));
+        let bytes = stream
+            .get(number)
+            .map_or(0, |sent| u64::from(sent.header) + u64::from(sent.length));
         stream.delivered += 1;
         stream.forget();
         pair.delivered_bytes += bytes;
@@ -274,7 +308,13 @@ impl Books {
     }
 
     /// Whether the next fragment that may begin is this one. Its number is the name of its place.
-    pub(crate) fn begin(&mut self, from: Process, to: Process, header: &[u8], length: usize) -> Option<u64> {
+    pub(crate) fn begin(
+        &mut self,
+        from: Process,
+        to: Process,
+        header: &[u8],
+        length: usize,
+    ) -> Option<u64> {
         let pair = self.pair(from, to);
         let stream = &mut pair.streams[Channel::Data as usize];
         let number = stream.begun;
@@ -287,12 +327,22 @@ impl Books {
             return Some(number);
         }
         let (text, header) = (pair.describe(), header.len());
-        violation!(self, "at process {to} a fragment ({header} + {length} bytes) from {from} begins that is not the next: {text}");
+        violation!(
+            self,
+            "at process {to} a fragment ({header} + {length} bytes) from {from} begins that is not the next: {text}"
+        );
         None
     }
 
     /// Some bytes of a fragment that has begun.
-    pub(crate) fn place(&mut self, from: Process, to: Process, number: u64, offset: usize, bytes: &[u8]) {
+    pub(crate) fn place(
+        &mut self,
+        from: Process,
+        to: Process,
+        number: u64,
+        offset: usize,
+        bytes: &[u8],
+    ) {
         let stream = &mut self.pair(from, to).streams[Channel::Data as usize];
         let what = match stream.get(number) {
             Some(sent) => {
@@ -315,7 +365,10 @@ impl Books {
             None => "though there is no such fragment",
         };
         let length = bytes.len();
-        violation!(self, "process {to} gets {length} bytes at {offset} of fragment {number} from {from} {what}");
+        violation!(
+            self,
+            "process {to} gets {length} bytes at {offset} of fragment {number} from {from} {what}"
+        );
     }
 
     /// A fragment that has begun is complete.
@@ -324,13 +377,18 @@ impl Books {
         let is_next = stream.delivered == number && number < stream.begun;
         let whole = stream.get(number).is_some_and(|sent| {
             let length = sent.length;
-            sent.came.take().is_some_and(|came| came == [(0, length)] || (length == 0 && came.is_empty()))
+            sent.came
+                .take()
+                .is_some_and(|came| came == [(0, length)] || (length == 0 && came.is_empty()))
         });
         if is_next && whole {
             self.deliver(from, to, Channel::Data);
         } else {
             let text = self.pair(from, to).describe();
-            violation!(self, "at process {to} fragment {number} from {from} ends, complete: {whole}, next: {is_next}; {text}");
+            violation!(
+                self,
+                "at process {to} fragment {number} from {from} ends, complete: {whole}, next: {is_next}; {text}"
+            );
         }
     }
 }
@@ -341,7 +399,10 @@ fn cover(ranges: &mut Vec<(u32, u32)>, begin: u32, end: u32) -> bool {
         return true;
     }
     // Most come at the end.
-    let at = ranges.iter().rposition(|range| range.0 <= begin).map_or(0, |before| before + 1);
+    let at = ranges
+        .iter()
+        .rposition(|range| range.0 <= begin)
+        .map_or(0, |before| before + 1);
     if (at > 0 && ranges[at - 1].1 > begin) || ranges.get(at).is_some_and(|next| next.0 < end) {
         return false;
     }
@@ -414,9 +475,15 @@ mod tests {
     #[test]
     fn what_is_wrong_is_one() {
         let wrong: [(&str, fn(&mut Books)); 9] = [
-            ("twice", |books| (0..2).for_each(|_| books.fragment(0, 1, header(7, 64), content::bytes(7, 0, 20)))),
-            ("overtakes", |books| books.fragment(0, 1, &[], content::bytes(6, 0, 100))),
-            ("changed", |books| books.fragment(0, 1, header(7, 64), &[1; 20])),
+            ("twice", |books| {
+                (0..2).for_each(|_| books.fragment(0, 1, header(7, 64), content::bytes(7, 0, 20)))
+            }),
+            ("overtakes", |books| {
+                books.fragment(0, 1, &[], content::bytes(6, 0, 100))
+            }),
+            ("changed", |books| {
+                books.fragment(0, 1, header(7, 64), &[1; 20])
+            }),
             ("overtakes one that has begun", |books| {
                 books.begin(0, 1, header(5, 10), 3000);
                 books.fragment(0, 1, &[], content::bytes(6, 0, 100));
@@ -431,7 +498,9 @@ mod tests {
                 books.place(0, 1, 0, 0, content::bytes(5, 0, 2000));
                 books.place(0, 1, 0, 1999, content::bytes(5, 1999, 10));
             }),
-            ("told twice", |books| (0..2).for_each(|_| books.told(0, 1, 1))),
+            ("told twice", |books| {
+                (0..2).for_each(|_| books.told(0, 1, 1))
+            }),
             ("read after it was told", |books| {
                 books.told(0, 1, 1);
                 books.read(0, 1, 1, 0, &mut [0; 10]);

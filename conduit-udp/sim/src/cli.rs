@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use anyhow::Context;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use comfy_table::{CellAlignment, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use rayon::prelude::*;
@@ -51,10 +51,20 @@ impl FromStr for Seeds {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let parts = text.split_once("..").ok_or("two numbers with .. between them are wanted")?;
-        let number = |text: &str| text.replace('_', "").parse::<u64>().map_err(|error| format!("{text:?}: {error}"));
+        let parts = text
+            .split_once("..")
+            .ok_or("two numbers with .. between them are wanted")?;
+        let number = |text: &str| {
+            text.replace('_', "")
+                .parse::<u64>()
+                .map_err(|error| format!("{text:?}: {error}"))
+        };
         let seeds = Self(number(parts.0)?, number(parts.1)?);
-        if seeds.0 < seeds.1 { Ok(seeds) } else { Err("there is no seed in it".into()) }
+        if seeds.0 < seeds.1 {
+            Ok(seeds)
+        } else {
+            Err("there is no seed in it".into())
+        }
     }
 }
 
@@ -126,7 +136,11 @@ struct Change {
 
 fn part(text: &str) -> Result<f64, String> {
     let part: f64 = text.parse().map_err(|error| format!("{error}"))?;
-    if (0.0..1.0).contains(&part) || part == 1.0 { Ok(part) } else { Err("a part of 1 is wanted".into()) }
+    if (0.0..1.0).contains(&part) || part == 1.0 {
+        Ok(part)
+    } else {
+        Err("a part of 1 is wanted".into())
+    }
 }
 
 impl Change {
@@ -153,15 +167,22 @@ impl Change {
         }
         if let Some(packet) = self.packet {
             scenario.protocol.packet = packet.clamp(1024, 65_507);
-            scenario.host.transmit_buffer = scenario.host.transmit_buffer.max(scenario.protocol.packet);
+            scenario.host.transmit_buffer =
+                scenario.host.transmit_buffer.max(scenario.protocol.packet);
         }
         if self.pattern.is_some() || self.sizes.is_some() || self.fragments.is_some() {
             let first = scenario.phases.first().cloned();
             scenario.phases = vec![Phase {
                 begin: 0,
-                pattern: self.pattern.or(first.as_ref().map(|phase| phase.pattern)).unwrap_or(Pattern::Pairs),
+                pattern: self
+                    .pattern
+                    .or(first.as_ref().map(|phase| phase.pattern))
+                    .unwrap_or(Pattern::Pairs),
                 fragments: self.fragments.unwrap_or(100),
-                sizes: self.sizes.or(first.as_ref().map(|phase| phase.sizes)).unwrap_or(Sizes::Mixed),
+                sizes: self
+                    .sizes
+                    .or(first.as_ref().map(|phase| phase.sizes))
+                    .unwrap_or(Sizes::Mixed),
                 gap: 0,
                 burst: 1,
             }];
@@ -169,6 +190,38 @@ impl Change {
         if let Some(seal) = self.seal {
             scenario.seal = seal;
         }
+    }
+
+    /// The same changes, as arguments.
+    fn arguments(&self) -> String {
+        let part = |name: &str, value: Option<f64>| value.map(|value| format!(" --{name} {value}"));
+        let number =
+            |name: &str, value: Option<u64>| value.map(|value| format!(" --{name} {value}"));
+        fn name<T: ValueEnum>(name: &str, value: Option<T>) -> Option<String> {
+            Some(format!(
+                " --{name} {}",
+                value?.to_possible_value()?.get_name()
+            ))
+        }
+        [
+            number("ranks", self.ranks.map(u64::from)),
+            self.no_faults.then(|| " --no-faults".into()),
+            part("loss", self.loss),
+            part("ack-loss", self.ack_loss),
+            part("duplicate", self.duplicate),
+            part("corrupt", self.corrupt),
+            number("latency", self.latency),
+            number("jitter", self.jitter),
+            part("bandwidth", self.bandwidth),
+            number("packet", self.packet.map(|packet| packet as u64)),
+            name("pattern", self.pattern),
+            name("sizes", self.sizes),
+            number("fragments", self.fragments.map(u64::from)),
+            name("seal", self.seal),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
     }
 
     fn scenario(&self, seed: u64) -> Scenario {
@@ -239,7 +292,8 @@ fn bar(length: u64, unit: &str) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(length);
-    let template = format!("{{bar:40}} {{human_pos}}/{{human_len}} {unit} {{elapsed}} ({{eta}} left) {{msg}}");
+    let template =
+        format!("{{bar:40}} {{human_pos}}/{{human_len}} {unit} {{elapsed}} ({{eta}} left) {{msg}}");
     if let Ok(style) = ProgressStyle::with_template(&template) {
         bar.set_style(style);
     }
@@ -258,13 +312,19 @@ pub fn main(cli: &Cli) -> anyhow::Result<ExitCode> {
             None => one(&mut out, &cli.options),
         },
         Some(Command::Loss(options)) => {
-            let measured: Vec<_> =
-                options.losses.par_iter().map(|&loss| options.bench.measure(1, loss)).collect();
+            let measured: Vec<_> = options
+                .losses
+                .par_iter()
+                .map(|&loss| options.bench.measure(1, loss))
+                .collect();
             measurements(&mut out, &measured, options.json)
         }
         Some(Command::Incast(options)) => {
-            let measured: Vec<_> =
-                options.senders.par_iter().map(|&senders| options.bench.measure(senders, options.loss)).collect();
+            let measured: Vec<_> = options
+                .senders
+                .par_iter()
+                .map(|&senders| options.bench.measure(senders, options.loss))
+                .collect();
             measurements(&mut out, &measured, options.json)
         }
         Some(Command::Wrap(options)) => wrap(&mut out, options),
@@ -274,7 +334,11 @@ pub fn main(cli: &Cli) -> anyhow::Result<ExitCode> {
 }
 
 fn code(has_passed: bool) -> ExitCode {
-    if has_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if has_passed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 #[derive(Serialize)]
@@ -288,7 +352,13 @@ fn one(out: &mut impl Write, options: &RunOptions) -> io::Result<ExitCode> {
     let begin = Instant::now();
     let report = run(&scenario, Until::Done);
     if options.json {
-        serde_json::to_writer(&mut *out, &Run { scenario: &scenario, report: &report })?;
+        serde_json::to_writer(
+            &mut *out,
+            &Run {
+                scenario: &scenario,
+                report: &report,
+            },
+        )?;
         writeln!(out)?;
         return Ok(code(report.has_passed()));
     }
@@ -296,7 +366,11 @@ fn one(out: &mut impl Write, options: &RunOptions) -> io::Result<ExitCode> {
         writeln!(out, "{scenario:#?}")?;
     }
     show(out, &report)?;
-    writeln!(out, "{:.1} ms of real time", begin.elapsed().as_secs_f64() * 1e3)?;
+    writeln!(
+        out,
+        "{:.1} ms of real time",
+        begin.elapsed().as_secs_f64() * 1e3
+    )?;
     Ok(code(report.has_passed()))
 }
 
@@ -317,13 +391,20 @@ fn show(out: &mut impl Write, report: &Report) -> io::Result<()> {
         ("network", of_network.collect::<Vec<_>>()),
         ("endpoints", report.counters.clone()),
     ] {
-        let counts: Vec<String> =
-            counts.iter().filter(|(_, value)| *value > 0).map(|(name, value)| format!("{name} {value}")).collect();
+        let counts: Vec<String> = counts
+            .iter()
+            .filter(|(_, value)| *value > 0)
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect();
         writeln!(out, "{title}: {}", counts.join(", "))?;
     }
     for given_up in &report.failures {
         let (by, peer, at) = (given_up.by, given_up.peer, given_up.at as f64 / 1e9);
-        writeln!(out, "at {at:.6} s process {by}: process {peer} {}", given_up.failure)?;
+        writeln!(
+            out,
+            "at {at:.6} s process {by}: process {peer} {}",
+            given_up.failure
+        )?;
     }
     for violation in &report.violations {
         writeln!(out, "VIOLATION {violation}")?;
@@ -346,7 +427,11 @@ struct Range {
     failing: Vec<(u64, String)>,
 }
 
-fn range(out: &mut impl Write, options: &RunOptions, Seeds(first, end): Seeds) -> io::Result<ExitCode> {
+fn range(
+    out: &mut impl Write,
+    options: &RunOptions,
+    Seeds(first, end): Seeds,
+) -> io::Result<ExitCode> {
     let bar = bar(end - first, "seeds");
     let begin = Instant::now();
     let sum = Mutex::new(Range {
@@ -381,7 +466,9 @@ fn range(out: &mut impl Write, options: &RunOptions, Seeds(first, end): Seeds) -
         bar.inc(1);
     });
     bar.finish_and_clear();
-    let mut sum = sum.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut sum = sum
+        .into_inner()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
     sum.seconds = begin.elapsed().as_secs_f64();
     sum.failing.sort();
     if options.json {
@@ -391,7 +478,11 @@ fn range(out: &mut impl Write, options: &RunOptions, Seeds(first, end): Seeds) -
     }
     for (seed, violation) in sum.failing.iter().take(SHOWN) {
         writeln!(out, "seed {seed}: {violation}")?;
-        writeln!(out, "  udp-sim --seed {seed} --verbose")?;
+        writeln!(
+            out,
+            "  udp-sim --seed {seed} --verbose{}",
+            options.change.arguments()
+        )?;
     }
     writeln!(
         out,
@@ -407,7 +498,11 @@ fn range(out: &mut impl Write, options: &RunOptions, Seeds(first, end): Seeds) -
     Ok(code(sum.failing.is_empty()))
 }
 
-fn measurements(out: &mut impl Write, measured: &[Measurement], json: bool) -> io::Result<ExitCode> {
+fn measurements(
+    out: &mut impl Write,
+    measured: &[Measurement],
+    json: bool,
+) -> io::Result<ExitCode> {
     let is_right = measured.iter().all(|one| one.violations == 0);
     if json {
         serde_json::to_writer(&mut *out, measured)?;
@@ -416,7 +511,15 @@ fn measurements(out: &mut impl Write, measured: &[Measurement], json: bool) -> i
     }
     let mut table = Table::new();
     table.load_preset(presets::ASCII_MARKDOWN);
-    table.set_header(["senders", "loss", "goodput, MB/s", "of the bandwidth", "sent again", "dropped by queues", "memory, KiB"]);
+    table.set_header([
+        "senders",
+        "loss",
+        "goodput, MB/s",
+        "of the bandwidth",
+        "sent again",
+        "dropped by queues",
+        "memory, KiB",
+    ]);
     for one in measured {
         table.add_row([
             one.senders.to_string(),
@@ -428,7 +531,9 @@ fn measurements(out: &mut impl Write, measured: &[Measurement], json: bool) -> i
             (one.memory / 1024).to_string(),
         ]);
     }
-    table.column_iter_mut().for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table
+        .column_iter_mut()
+        .for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     writeln!(out, "{table}")?;
     Ok(code(is_right))
 }
@@ -458,9 +563,15 @@ fn wrap(out: &mut impl Write, options: &WrapOptions) -> io::Result<ExitCode> {
     let report = crate::world::run_long(&scenario);
     show(out, &report)?;
     let wraps = report.fragments >> 24;
-    writeln!(out, "{wraps} wraps in {:.1} s", begin.elapsed().as_secs_f64())?;
+    writeln!(
+        out,
+        "{wraps} wraps in {:.1} s",
+        begin.elapsed().as_secs_f64()
+    )?;
     debug_assert!(report.time_ns > MS);
-    Ok(code(report.has_passed() && wraps >= u64::from(options.times)))
+    Ok(code(
+        report.has_passed() && wraps >= u64::from(options.times),
+    ))
 }
 
 fn fuzzing(out: &mut impl Write, options: &FuzzOptions) -> io::Result<ExitCode> {
@@ -478,7 +589,11 @@ fn fuzzing(out: &mut impl Write, options: &FuzzOptions) -> io::Result<ExitCode> 
     }
     for (session, what) in outcome.failing.iter().take(SHOWN) {
         writeln!(out, "session {session}: {what}")?;
-        writeln!(out, "  udp-sim fuzz --seed {} --session {session}", options.seed)?;
+        writeln!(
+            out,
+            "  udp-sim fuzz --seed {} --session {session}",
+            options.seed
+        )?;
     }
     writeln!(
         out,

@@ -10,7 +10,12 @@ const LONGEST: usize = 65_536;
 static TABLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut random = fastrand::Rng::with_seed(0x0c0d);
     let period: Vec<u8> = (0..PERIOD).map(|_| random.u8(..)).collect();
-    period.iter().copied().cycle().take(PERIOD + LONGEST).collect()
+    period
+        .iter()
+        .copied()
+        .cycle()
+        .take(PERIOD + LONGEST)
+        .collect()
 });
 
 /// `length` bytes from `offset` on of what `key` names.
@@ -38,7 +43,10 @@ mod tests {
     fn pieces_are_those_of_the_whole() {
         let key = mix(7);
         for offset in [0, 1, PERIOD - 1, PERIOD, 3 * PERIOD + 17] {
-            assert_eq!(bytes(key, offset, 3000)[100..], *bytes(key, offset + 100, 2900));
+            assert_eq!(
+                bytes(key, offset, 3000)[100..],
+                *bytes(key, offset + 100, 2900)
+            );
             assert_ne!(bytes(key, offset, 64), bytes(key, offset + 1, 64));
         }
         assert_ne!(bytes(key, 0, 64), bytes(mix(8), 0, 64));

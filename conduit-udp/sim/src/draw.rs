@@ -38,7 +38,17 @@ impl Scenario {
         } else {
             SealKind::Hash
         };
-        Self { seed, ranks, path, host, protocol, upper, phases, faults, seal }
+        Self {
+            seed,
+            ranks,
+            path,
+            host,
+            protocol,
+            upper,
+            phases,
+            faults,
+            seal,
+        }
     }
 }
 
@@ -74,7 +84,15 @@ fn path(random: &mut Rng) -> Path {
     if random.u8(..4) == 0 {
         path.forge = pick(random, &[0.001, 0.01, 0.1]);
     }
-    path.faulty = pick(random, &[Directions::Both, Directions::Both, Directions::Up, Directions::Down]);
+    path.faulty = pick(
+        random,
+        &[
+            Directions::Both,
+            Directions::Both,
+            Directions::Up,
+            Directions::Down,
+        ],
+    );
     path
 }
 
@@ -114,7 +132,8 @@ fn host(random: &mut Rng, protocol: &Protocol) -> Host {
         0 => 0,
         _ => magnitude(random, 10_000_000, 5_000_000_000),
     };
-    let queue = |random: &mut Rng| magnitude(random, 16 << 10, 4 << 20) as usize + 4 * protocol.packet;
+    let queue =
+        |random: &mut Rng| magnitude(random, 16 << 10, 4 << 20) as usize + 4 * protocol.packet;
     Host {
         bandwidth,
         uplink_queue: queue(random),
@@ -129,7 +148,8 @@ fn host(random: &mut Rng, protocol: &Protocol) -> Host {
 
 fn upper(random: &mut Rng, protocol: &Protocol) -> Upper {
     Upper {
-        room: pick(random, &[4 << 10, 64 << 10, 1 << 20, 16 << 20, 16 << 20]).max(2 * protocol.packet),
+        room: pick(random, &[4 << 10, 64 << 10, 1 << 20, 16 << 20, 16 << 20])
+            .max(2 * protocol.packet),
         speed: match random.u8(..3) {
             0 => magnitude(random, 1_000_000, 1_000_000_000),
             _ => 0,
@@ -155,7 +175,11 @@ fn faults(random: &mut Rng, ranks: u32, path: &Path, protocol: &Protocol) -> Vec
     let (from, to) = two(random, ranks);
     let rank = from;
     // What is short enough to be survived by all means, and by no means.
-    let part = if path.loss > 0.15 || path.corrupt > 0.05 { 0.2 } else { 0.4 };
+    let part = if path.loss > 0.15 || path.corrupt > 0.05 {
+        0.2
+    } else {
+        0.4
+    };
     let short = magnitude(random, 10 * US, (dead as f64 * part) as u64);
     let end = match random.u8(..4) {
         0 => Some(begin + 4 * dead + random.u64(..dead)),
@@ -164,20 +188,54 @@ fn faults(random: &mut Rng, ranks: u32, path: &Path, protocol: &Protocol) -> Vec
     };
     match random.u8(..20) {
         0..8 => vec![],
-        8 | 9 => vec![Fault::BlackHole { from, to, begin, end }],
-        10 => vec![Fault::BlackHole { from, to, begin, end }, Fault::BlackHole { from: to, to: from, begin, end }],
+        8 | 9 => vec![Fault::BlackHole {
+            from,
+            to,
+            begin,
+            end,
+        }],
+        10 => vec![
+            Fault::BlackHole {
+                from,
+                to,
+                begin,
+                end,
+            },
+            Fault::BlackHole {
+                from: to,
+                to: from,
+                begin,
+                end,
+            },
+        ],
         11 => vec![Fault::LinkDown { rank, begin, end }],
         12 => {
             let gap = dead * 2;
             (0..4)
                 .map(|time| begin + time * gap)
-                .map(|begin| Fault::LinkDown { rank, begin, end: Some(begin + short) })
+                .map(|begin| Fault::LinkDown {
+                    rank,
+                    begin,
+                    end: Some(begin + short),
+                })
                 .collect()
         }
         13 => vec![Fault::Asleep { rank, begin, end }],
-        14 => vec![Fault::Asleep { rank, begin, end: Some(begin + short) }],
-        15 | 16 => vec![Fault::Busy { rank, begin, end: begin + magnitude(random, MS, 3 * dead) }],
-        17 => vec![Fault::SmallMtu { from, to, bytes: random.usize(protocol.packet / 2..protocol.packet) }],
+        14 => vec![Fault::Asleep {
+            rank,
+            begin,
+            end: Some(begin + short),
+        }],
+        15 | 16 => vec![Fault::Busy {
+            rank,
+            begin,
+            end: begin + magnitude(random, MS, 3 * dead),
+        }],
+        17 => vec![Fault::SmallMtu {
+            from,
+            to,
+            bytes: random.usize(protocol.packet / 2..protocol.packet),
+        }],
         18 => vec![Fault::Restart { rank, at: begin }],
         _ => vec![Fault::RestartAll { at: begin }],
     }
@@ -218,7 +276,17 @@ fn phase(random: &mut Rng, ranks: u32, begin: Nanos, budget: u64) -> Phase {
             Pattern::Random,
         ],
     );
-    let sizes = pick(random, &[Sizes::Tiny, Sizes::Packet, Sizes::Large, Sizes::Mixed, Sizes::Mixed, Sizes::Full]);
+    let sizes = pick(
+        random,
+        &[
+            Sizes::Tiny,
+            Sizes::Packet,
+            Sizes::Large,
+            Sizes::Mixed,
+            Sizes::Mixed,
+            Sizes::Full,
+        ],
+    );
     let size = match sizes {
         Sizes::Tiny => 200,
         Sizes::Packet | Sizes::Full => 1200,
@@ -238,7 +306,11 @@ fn phase(random: &mut Rng, ranks: u32, begin: Nanos, budget: u64) -> Phase {
         pattern,
         fragments: magnitude(random, 1, most) as u32 + 1,
         sizes,
-        gap: if random.u8(..2) == 0 { 0 } else { magnitude(random, 100, 2 * MS) },
+        gap: if random.u8(..2) == 0 {
+            0
+        } else {
+            magnitude(random, 100, 2 * MS)
+        },
         burst: pick(random, &[1, 1, 8, 1000]),
     }
 }

@@ -29,10 +29,22 @@ impl Fate {
         match (self, other) {
             (Self::Lives, fate) | (fate, Self::Lives) => fate,
             (Self::TooLarge, _) | (_, Self::TooLarge) => Self::TooLarge,
-            (Self::Ends { begin: a, is_heard: c }, Self::Ends { begin: b, is_heard: d }) => {
-                Self::Ends { begin: a.min(b), is_heard: c && d }
+            (
+                Self::Ends {
+                    begin: a,
+                    is_heard: c,
+                },
+                Self::Ends {
+                    begin: b,
+                    is_heard: d,
+                },
+            ) => Self::Ends {
+                begin: a.min(b),
+                is_heard: c && d,
+            },
+            (ends @ Self::Ends { .. }, Self::Either) | (Self::Either, ends @ Self::Ends { .. }) => {
+                ends
             }
-            (ends @ Self::Ends { .. }, Self::Either) | (Self::Either, ends @ Self::Ends { .. }) => ends,
             (Self::Either, Self::Either) => Self::Either,
         }
     }
@@ -43,27 +55,56 @@ pub(crate) fn fate(scenario: &Scenario, rank: Rank, peer: Rank, used: Option<Nan
     let dead = scenario.protocol.dead_time;
     let touches = |one: Rank| one == rank || one == peer;
     let outage = |begin: Nanos, end: Option<Nanos>| match end {
-        None => Fate::Ends { begin, is_heard: false },
+        None => Fate::Ends {
+            begin,
+            is_heard: false,
+        },
         Some(end) if end - begin < dead => Fate::Lives,
         // In use before, it has been given up when the outage ends.
-        Some(_) if used.is_some_and(|used| used <= begin) => Fate::Ends { begin, is_heard: false },
+        Some(_) if used.is_some_and(|used| used <= begin) => Fate::Ends {
+            begin,
+            is_heard: false,
+        },
         Some(_) => Fate::Either,
     };
     let of = |fault: &Fault| match *fault {
-        Fault::BlackHole { from, to, begin, end } if touches(from) && touches(to) => match outage(begin, end) {
-            Fate::Ends { begin, .. } => Fate::Ends { begin, is_heard: from == rank },
+        Fault::BlackHole {
+            from,
+            to,
+            begin,
+            end,
+        } if touches(from) && touches(to) => match outage(begin, end) {
+            Fate::Ends { begin, .. } => Fate::Ends {
+                begin,
+                is_heard: from == rank,
+            },
             other => other,
         },
-        Fault::LinkDown { rank: one, begin, end } if touches(one) => outage(begin, end),
-        Fault::Asleep { rank: one, begin, end } if one == peer => outage(begin, end),
-        Fault::Asleep { rank: one, begin, end } if one == rank => match outage(begin, end) {
+        Fault::LinkDown {
+            rank: one,
+            begin,
+            end,
+        } if touches(one) => outage(begin, end),
+        Fault::Asleep {
+            rank: one,
+            begin,
+            end,
+        } if one == peer => outage(begin, end),
+        Fault::Asleep {
+            rank: one,
+            begin,
+            end,
+        } if one == rank => match outage(begin, end) {
             Fate::Lives => Fate::Lives,
             _ => Fate::Either,
         },
         Fault::SmallMtu { from, to, .. } if from == rank && to == peer => Fate::TooLarge,
         // Given up by the other side, it hears nothing.
         Fault::SmallMtu { from, to, .. } if from == peer && to == rank => Fate::Either,
-        Fault::Restart { rank: one, at } if touches(one) => Fate::Ends { begin: at, is_heard: false },
+        Fault::Restart { rank: one, at } if touches(one) => Fate::Ends {
+            begin: at,
+            is_heard: false,
+        },
         _ => Fate::Lives,
     };
     scenario.faults.iter().map(of).fold(Fate::Lives, Fate::and)
@@ -90,7 +131,8 @@ pub(crate) fn judge(
     };
     // Neither has heard of the other before the path was cut.
     let is_unknown = begin.is_some_and(|begin| {
-        used.is_some_and(|used| used >= begin + late) && used_by_peer.is_none_or(|used| used >= begin + late)
+        used.is_some_and(|used| used >= begin + late)
+            && used_by_peer.is_none_or(|used| used >= begin + late)
     });
     let is_cause = match (fate, failure) {
         (_, Failure::Broken(_)) => false,
@@ -112,10 +154,13 @@ pub(crate) fn judge(
     let since = begin.map(|begin| begin.max(used.unwrap_or(0)));
     match since {
         // A link that was only heard of may have been opened at any time.
-        Some(since) if used.is_some() && at > since + bound => {
-            Some(format!("is given up late, {} ms after that", (at - since) / 1_000_000))
+        Some(since) if used.is_some() && at > since + bound => Some(format!(
+            "is given up late, {} ms after that",
+            (at - since) / 1_000_000
+        )),
+        Some(since) if is_unknown && at + slack < since + dead => {
+            Some("is given up too early".into())
         }
-        Some(since) if is_unknown && at + slack < since + dead => Some("is given up too early".into()),
         _ => None,
     }
 }

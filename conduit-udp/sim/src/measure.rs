@@ -76,8 +76,16 @@ impl Bench {
                 transmit_buffer: 65_536,
                 batch: 64,
             },
-            protocol: Protocol { packet: self.packet, socket_buffer: self.socket, ..Protocol::usual() },
-            upper: Upper { room: 64 << 20, speed: 0, refuse: 0.0 },
+            protocol: Protocol {
+                packet: self.packet,
+                socket_buffer: self.socket,
+                ..Protocol::usual()
+            },
+            upper: Upper {
+                room: 64 << 20,
+                speed: 0,
+                refuse: 0.0,
+            },
             phases: vec![Phase {
                 begin: 0,
                 pattern: Pattern::ManyToOne,
@@ -96,7 +104,10 @@ impl Bench {
         let scenario = self.scenario(senders, loss);
         let end = self.time * MS;
         let begin = end / 4;
-        let (before, after) = (run(&scenario, Until::Time(begin)), run(&scenario, Until::Time(end)));
+        let (before, after) = (
+            run(&scenario, Until::Time(begin)),
+            run(&scenario, Until::Time(end)),
+        );
         let goodput = rate(&before, &after, end - begin);
         let count = |name: &str| counter(&after, name);
         let resent = count("resent_overtaken") + count("resent_late") + count("resent_timeout");
@@ -119,5 +130,9 @@ fn rate(before: &Report, after: &Report, time: Nanos) -> f64 {
 
 /// A counter of all endpoints by its name.
 pub fn counter(report: &Report, name: &str) -> u64 {
-    report.counters.iter().find(|(is, _)| *is == name).map_or(0, |(_, value)| *value)
+    report
+        .counters
+        .iter()
+        .find(|(is, _)| *is == name)
+        .map_or(0, |(_, value)| *value)
 }

@@ -31,7 +31,8 @@ impl Queue {
         if bandwidth == 0 {
             return Some(now);
         }
-        let time = |bytes: u64| (u128::from(bytes) * 1_000_000_000 / u128::from(bandwidth)) as Nanos;
+        let time =
+            |bytes: u64| (u128::from(bytes) * 1_000_000_000 / u128::from(bandwidth)) as Nanos;
         let begin = self.empty_at.max(now);
         if begin - now + time(bytes as u64) > time(room as u64) {
             return None;
@@ -103,7 +104,12 @@ impl Network {
     fn is_cut(&self, from: Rank, to: Rank, now: Nanos) -> bool {
         self.faults.iter().any(|fault| {
             let (hit, begin, end) = match *fault {
-                Fault::BlackHole { from: f, to: t, begin, end } => (f == from && t == to, begin, end),
+                Fault::BlackHole {
+                    from: f,
+                    to: t,
+                    begin,
+                    end,
+                } => (f == from && t == to, begin, end),
                 Fault::LinkDown { rank, begin, end } => (rank == from || rank == to, begin, end),
                 _ => return false,
             };
@@ -139,11 +145,21 @@ impl Network {
     }
 
     /// A rank sends a packet; what comes of it is put into `copies`.
-    pub(crate) fn send(&mut self, now: Nanos, from: Rank, to: Rank, packet: &[u8], copies: &mut Vec<Copy>) {
+    pub(crate) fn send(
+        &mut self,
+        now: Nanos,
+        from: Rank,
+        to: Rank,
+        packet: &[u8],
+        copies: &mut Vec<Copy>,
+    ) {
         self.fates.packets += 1;
-        let Some(left) =
-            self.uplinks[from as usize].pass(now, packet.len(), self.host.bandwidth, self.host.uplink_queue)
-        else {
+        let Some(left) = self.uplinks[from as usize].pass(
+            now,
+            packet.len(),
+            self.host.bandwidth,
+            self.host.uplink_queue,
+        ) else {
             self.fates.queue_full += 1;
             return;
         };
@@ -176,22 +192,46 @@ impl Network {
             self.fates.corrupted += 1;
             self.change(&mut bytes);
         }
-        let at = left + if is_faulty { self.travel() } else { self.path.latency };
-        copies.push(Copy { at, bytes, is_changed });
+        let at = left
+            + if is_faulty {
+                self.travel()
+            } else {
+                self.path.latency
+            };
+        copies.push(Copy {
+            at,
+            bytes,
+            is_changed,
+        });
         if is_faulty && self.has(self.path.duplicate) {
             self.fates.duplicated += 1;
             let at = left + self.travel();
-            copies.push(Copy { at, bytes: packet.to_vec(), is_changed: false });
+            copies.push(Copy {
+                at,
+                bytes: packet.to_vec(),
+                is_changed: false,
+            });
         }
     }
 
     /// What others make of a packet that they have seen.
-    fn mistreat(&mut self, now: Nanos, from: Rank, to: Rank, packet: &[u8], copies: &mut Vec<Copy>) {
+    fn mistreat(
+        &mut self,
+        now: Nanos,
+        from: Rank,
+        to: Rank,
+        packet: &[u8],
+        copies: &mut Vec<Copy>,
+    ) {
         if self.has(self.path.replay) {
             let at = now + self.path.latency + self.random.u64(..=self.path.replay_after);
             if !self.is_cut(from, to, at) {
                 self.fates.replayed += 1;
-                copies.push(Copy { at, bytes: packet.to_vec(), is_changed: false });
+                copies.push(Copy {
+                    at,
+                    bytes: packet.to_vec(),
+                    is_changed: false,
+                });
             }
         }
         if self.has(self.path.forge) {
@@ -206,7 +246,11 @@ impl Network {
                 bytes = (0..length).map(|_| self.random.u8(..)).collect();
             }
             let at = now + self.travel();
-            copies.push(Copy { at, bytes, is_changed: true });
+            copies.push(Copy {
+                at,
+                bytes,
+                is_changed: true,
+            });
         }
     }
 
@@ -232,7 +276,12 @@ impl Network {
 
     /// A packet is at the switch's port: when it is at the receiver's socket, if the port has room.
     pub(crate) fn arrive(&mut self, now: Nanos, to: Rank, bytes: usize) -> Option<Nanos> {
-        let at = self.downlinks[to as usize].pass(now, bytes, self.host.bandwidth, self.host.downlink_queue);
+        let at = self.downlinks[to as usize].pass(
+            now,
+            bytes,
+            self.host.bandwidth,
+            self.host.downlink_queue,
+        );
         if at.is_none() {
             self.fates.queue_full += 1;
         }
@@ -261,14 +310,21 @@ mod tests {
             let mut scenario = Scenario::from_seed(1);
             scenario.faults.clear();
             scenario.host.bandwidth = 0;
-            scenario.path = Path { loss: 0.05, burst, ..Path::perfect(10) };
+            scenario.path = Path {
+                loss: 0.05,
+                burst,
+                ..Path::perfect(10)
+            };
             let mut network = Network::new(&scenario);
             let mut copies = Vec::new();
             for _ in 0..100_000 {
                 network.send(0, 0, 1, &[1; 40], &mut copies);
             }
             let lost = 100_000 - copies.len();
-            assert!((4000..6000).contains(&lost), "{lost} with bursts of {burst}");
+            assert!(
+                (4000..6000).contains(&lost),
+                "{lost} with bursts of {burst}"
+            );
         }
     }
 }

@@ -96,7 +96,13 @@ pub(crate) struct Outgoing<'a> {
 
 /// Counters without those of dropped packets.
 pub(crate) fn without_drops(counters: &Counters) -> Counters {
-    Counters { bad_tag: 0, malformed: 0, replayed: 0, from_failed: 0, ..*counters }
+    Counters {
+        bad_tag: 0,
+        malformed: 0,
+        replayed: 0,
+        from_failed: 0,
+        ..*counters
+    }
 }
 
 /// All of an endpoint's state but its counters of dropped packets, as a number.
@@ -104,7 +110,9 @@ pub(crate) fn digest(endpoint: &Endpoint) -> u64 {
     let mut text = format!("{endpoint:?}");
     for name in ["bad_tag: ", "malformed: ", "replayed: ", "from_failed: "] {
         let counters = text.split(name);
-        text = counters.map(|part| part.trim_start_matches(|c: char| c.is_ascii_digit())).collect();
+        text = counters
+            .map(|part| part.trim_start_matches(|c: char| c.is_ascii_digit()))
+            .collect();
     }
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
@@ -141,7 +149,11 @@ impl Process {
             memory_bound: crate::bound::memory(scenario),
             storm: 0,
             compared: 0,
-            comparisons: if scenario.seed.is_multiple_of(8) { COMPARED } else { 0 },
+            comparisons: if scenario.seed.is_multiple_of(8) {
+                COMPARED
+            } else {
+                0
+            },
             buffer: vec![0; scenario.host.transmit_buffer],
             random: Rng::with_seed(seed ^ 3),
             turn: 0,
@@ -168,7 +180,9 @@ impl Process {
         self.upper.pass(self.clock);
         self.upper.has_refused = false;
         for _ in 0..self.times.batch {
-            let Some(datagram) = self.socket.pop_front() else { break };
+            let Some(datagram) = self.socket.pop_front() else {
+                break;
+            };
             self.socket_bytes -= datagram.bytes.len();
             self.clock += self.times.receive;
             self.receive(datagram, books);
@@ -186,7 +200,10 @@ impl Process {
             self.storm += 1;
             if self.storm == STORM {
                 let (id, clock, timeout) = (self.id, self.clock, self.endpoint.timeout());
-                violation!(books, "process {id} has timers that are always due: {timeout:?} at {clock}");
+                violation!(
+                    books,
+                    "process {id} has timers that are always due: {timeout:?} at {clock}"
+                );
             }
         } else {
             self.storm = 0;
@@ -194,7 +211,10 @@ impl Process {
         self.peak = self.peak.max(self.memory);
         if self.memory > self.memory_bound {
             let (id, memory, bound) = (self.id, self.memory, self.memory_bound);
-            violation!(books, "process {id} holds {memory} bytes, more than {bound}");
+            violation!(
+                books,
+                "process {id} holds {memory} bytes, more than {bound}"
+            );
             self.memory_bound = i64::MAX;
         }
         self.wake = self.next_wake(is_attended);
@@ -203,47 +223,90 @@ impl Process {
     /// When it polls next, unless something comes.
     fn next_wake(&self, is_attended: bool) -> Nanos {
         if !self.socket.is_empty() {
-            return if is_attended { self.clock + ATTENTION } else { self.clock };
+            return if is_attended {
+                self.clock + ATTENTION
+            } else {
+                self.clock
+            };
         }
         let timer = self.endpoint.timeout();
-        let room = self.upper.is_waiting().then_some(self.clock + ATTENTION / 10);
+        let room = self
+            .upper
+            .is_waiting()
+            .then_some(self.clock + ATTENTION / 10);
         let traffic = self.traffic.next_at().filter(|_| !is_attended);
-        let at = timer.into_iter().chain(room).chain(traffic).min().unwrap_or(Nanos::MAX);
+        let at = timer
+            .into_iter()
+            .chain(room)
+            .chain(traffic)
+            .min()
+            .unwrap_or(Nanos::MAX);
         // Time goes on, whatever is due.
         at.max(self.clock + if is_attended { ATTENTION } else { 1 })
     }
 
     /// When it polls after something has come.
     pub(crate) fn on_arrival(&self, now: Nanos, is_attended: bool) -> Nanos {
-        if is_attended { self.clock.max(now) + ATTENTION } else { self.clock.max(now) }
+        if is_attended {
+            self.clock.max(now) + ATTENTION
+        } else {
+            self.clock.max(now)
+        }
     }
 
     /// What must not change without a valid tag. Adding up takes time: it is done for some packets.
     fn counters(&self, is_changed: bool) -> Option<Counters> {
-        (is_changed || self.timeouts.is_multiple_of(8)).then(|| without_drops(&self.endpoint.counters()))
+        (is_changed || self.timeouts.is_multiple_of(8))
+            .then(|| without_drops(&self.endpoint.counters()))
     }
 
     fn receive(&mut self, mut datagram: Datagram, books: &mut Books) {
         books.now = self.clock;
-        let digest_before =
-            (datagram.is_changed && self.compared < self.comparisons).then(|| digest(&self.endpoint));
-        let before = (self.upper.calls, self.counters(datagram.is_changed), self.endpoint.timeout(), self.memory);
-        let mut seal = Spy { seal: &mut self.seal, verdict: None };
-        let mut view = View { process: self.id, peers: &self.peers, state: &mut self.upper, books };
+        let digest_before = (datagram.is_changed && self.compared < self.comparisons)
+            .then(|| digest(&self.endpoint));
+        let before = (
+            self.upper.calls,
+            self.counters(datagram.is_changed),
+            self.endpoint.timeout(),
+            self.memory,
+        );
+        let mut seal = Spy {
+            seal: &mut self.seal,
+            verdict: None,
+        };
+        let mut view = View {
+            process: self.id,
+            peers: &self.peers,
+            state: &mut self.upper,
+            books,
+        };
         let (endpoint, clock) = (&mut self.endpoint, self.clock);
         let (seal_ref, view_ref) = (&mut seal, &mut view);
-        inside(&mut self.memory, || endpoint.receive(clock, &mut datagram.bytes, seal_ref, view_ref));
+        inside(&mut self.memory, || {
+            endpoint.receive(clock, &mut datagram.bytes, seal_ref, view_ref)
+        });
         let verdict = seal.verdict;
         if verdict != Some(true) {
-            let after = (self.upper.calls, self.counters(datagram.is_changed), self.endpoint.timeout(), self.memory);
+            let after = (
+                self.upper.calls,
+                self.counters(datagram.is_changed),
+                self.endpoint.timeout(),
+                self.memory,
+            );
             let id = self.id;
             if before != after {
-                violation!(books, "process {id} has changed by a packet without valid tag: {before:?}, {after:?}");
+                violation!(
+                    books,
+                    "process {id} has changed by a packet without valid tag: {before:?}, {after:?}"
+                );
             }
             if let Some(digest_before) = digest_before {
                 self.compared += 1;
                 if digest_before != digest(&self.endpoint) {
-                    violation!(books, "process {id}'s state has changed by a packet without valid tag");
+                    violation!(
+                        books,
+                        "process {id}'s state has changed by a packet without valid tag"
+                    );
                 }
             }
         } else if datagram.is_changed {
@@ -253,7 +316,12 @@ impl Process {
     }
 
     fn on_timeout(&mut self, books: &mut Books) {
-        let mut view = View { process: self.id, peers: &self.peers, state: &mut self.upper, books };
+        let mut view = View {
+            process: self.id,
+            peers: &self.peers,
+            state: &mut self.upper,
+            books,
+        };
         let (endpoint, clock) = (&mut self.endpoint, self.clock);
         let view_ref = &mut view;
         inside(&mut self.memory, || endpoint.on_timeout(clock, view_ref));
@@ -266,7 +334,9 @@ impl Process {
         while sent < count && refused < self.traffic.flows() {
             self.turn = self.turn.wrapping_add(1);
             let turn = self.turn;
-            let Some(wish) = self.traffic.take(turn) else { break };
+            let Some(wish) = self.traffic.take(turn) else {
+                break;
+            };
             match self.send(wish, books) {
                 Ok(()) => {
                     self.traffic.took(turn);
@@ -280,7 +350,10 @@ impl Process {
                 Err(Refused::Dead) => self.traffic.give_up(wish.to),
                 Err(refused) => {
                     let id = self.id;
-                    violation!(books, "process {id} may not send what is allowed: {wish:?}, {refused:?}");
+                    violation!(
+                        books,
+                        "process {id} may not send what is allowed: {wish:?}, {refused:?}"
+                    );
                     break;
                 }
             }
@@ -294,25 +367,53 @@ impl Process {
     fn send(&mut self, wish: Wish, books: &mut Books) -> Result<(), Refused> {
         let to = self.peers[wish.to as usize];
         let number = books.next(self.id, to, wish.channel);
-        let key = content::mix((self.id as u64) << 48 ^ (to as u64) << 40 ^ (wish.channel as u64) << 39 ^ number);
+        let key = content::mix(
+            (self.id as u64) << 48 ^ (to as u64) << 40 ^ (wish.channel as u64) << 39 ^ number,
+        );
         let header = content::bytes(content::mix(key), 0, wish.header);
-        let bytes = content::bytes(key, 0, if wish.channel == Channel::Command { wish.length } else { 0 });
+        let bytes = content::bytes(
+            key,
+            0,
+            if wish.channel == Channel::Command {
+                wish.length
+            } else {
+                0
+            },
+        );
         let (first, second) = bytes.split_at(self.random.usize(..=bytes.len()));
         let pieces = [first, second];
         let payload = match wish.channel {
             Channel::Command => Payload::Copied(&pieces),
-            Channel::Data => Payload::Read { token: number, length: wish.length as u32 },
+            Channel::Data => Payload::Read {
+                token: number,
+                length: wish.length as u32,
+            },
         };
         let (endpoint, clock) = (&mut self.endpoint, self.clock);
         let fragment = Fragment { header, payload };
-        let result = inside(&mut self.memory, || endpoint.send(clock, wish.to, &fragment));
+        let result = inside(&mut self.memory, || {
+            endpoint.send(clock, wish.to, &fragment)
+        });
         let id = self.id;
         let is_dead = books.look(id, to).is_some_and(|pair| pair.failed.is_some());
         match result {
-            Ok(()) if is_dead => violation!(books, "process {id} may still send to {to} after its failure"),
-            Ok(()) => books.sent(id, to, wish.channel, key, wish.header as u8, wish.length as u32),
+            Ok(()) if is_dead => violation!(
+                books,
+                "process {id} may still send to {to} after its failure"
+            ),
+            Ok(()) => books.sent(
+                id,
+                to,
+                wish.channel,
+                key,
+                wish.header as u8,
+                wish.length as u32,
+            ),
             Err(Refused::Dead) if !is_dead => {
-                violation!(books, "process {id} may not send to {to}, but was not told of a failure");
+                violation!(
+                    books,
+                    "process {id} may not send to {to}, but was not told of a failure"
+                );
             }
             Err(_) => {}
         }
@@ -322,11 +423,22 @@ impl Process {
     fn transmit(&mut self, books: &mut Books, send: &mut impl FnMut(Outgoing<'_>)) {
         loop {
             books.now = self.clock;
-            let mut view = View { process: self.id, peers: &self.peers, state: &mut self.upper, books };
-            let (endpoint, clock, buffer, seal) =
-                (&mut self.endpoint, self.clock, &mut self.buffer, &mut self.seal);
+            let mut view = View {
+                process: self.id,
+                peers: &self.peers,
+                state: &mut self.upper,
+                books,
+            };
+            let (endpoint, clock, buffer, seal) = (
+                &mut self.endpoint,
+                self.clock,
+                &mut self.buffer,
+                &mut self.seal,
+            );
             let view_ref = &mut view;
-            let Some(made) = inside(&mut self.memory, || endpoint.transmit(clock, buffer, seal, view_ref)) else {
+            let Some(made) = inside(&mut self.memory, || {
+                endpoint.transmit(clock, buffer, seal, view_ref)
+            }) else {
                 break;
             };
             if made.length == 0 || made.segment == 0 || made.length > self.buffer.len() {
@@ -337,7 +449,11 @@ impl Process {
             for bytes in self.buffer[..made.length].chunks(made.segment) {
                 self.clock += self.times.send;
                 self.packets += 1;
-                send(Outgoing { at: self.clock, to: made.peer, bytes });
+                send(Outgoing {
+                    at: self.clock,
+                    to: made.peer,
+                    bytes,
+                });
             }
         }
     }

@@ -35,9 +35,14 @@ impl HashSeal {
             mix(mix(mix(ranks) ^ from_incarnation).wrapping_add(to_incarnation))
         };
         let keys = (0..).zip(incarnations).map(|(peer, &incarnation)| {
-            [key(rank, own, peer, incarnation), key(peer, incarnation, rank, own)]
+            [
+                key(rank, own, peer, incarnation),
+                key(peer, incarnation, rank, own),
+            ]
         });
-        Self { keys: keys.collect() }
+        Self {
+            keys: keys.collect(),
+        }
     }
 }
 
@@ -53,7 +58,10 @@ fn tag(key: u64, number: u64, bytes: &[u8]) -> [u8; TAG] {
     for piece in &mut pieces {
         let words = piece.as_chunks::<8>().0;
         let (a, b) = (u64::from_le_bytes(words[0]), u64::from_le_bytes(words[1]));
-        state = fold(a ^ 0xa076_1d64_78bd_642f ^ state, b ^ 0xe703_7ed1_a0b4_28db ^ state.rotate_left(29));
+        state = fold(
+            a ^ 0xa076_1d64_78bd_642f ^ state,
+            b ^ 0xe703_7ed1_a0b4_28db ^ state.rotate_left(29),
+        );
     }
     let mut last = [0; 16];
     let rest = pieces.remainder();
@@ -74,8 +82,12 @@ impl Seal for HashSeal {
     }
 
     fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], _clear: usize) -> bool {
-        let Some((sealed, is)) = packet.split_last_chunk::<TAG>() else { return false };
-        self.keys.get(peer as usize).is_some_and(|keys| tag(keys[1], number, sealed) == *is)
+        let Some((sealed, is)) = packet.split_last_chunk::<TAG>() else {
+            return false;
+        };
+        self.keys
+            .get(peer as usize)
+            .is_some_and(|keys| tag(keys[1], number, sealed) == *is)
     }
 }
 
@@ -100,7 +112,12 @@ impl AnySeal {
             SealKind::Encrypt => Protection::Encrypt,
         };
         let secret = Secret::from_bytes([7; Secret::LENGTH]);
-        Self::Real(Box::new(Sealer::new(secret, protection, rank, incarnations.to_vec())))
+        Self::Real(Box::new(Sealer::new(
+            secret,
+            protection,
+            rank,
+            incarnations.to_vec(),
+        )))
     }
 }
 
@@ -140,10 +157,22 @@ mod tests {
             }
             assert!(!b.open(0, 6, &mut packet.clone(), 16), "another number");
             assert!(!b.open(2, 5, &mut packet.clone(), 16), "another sender");
-            assert!(!a.open(1, 5, &mut packet.clone(), 16), "the other direction");
-            assert!(!seal(2, &incarnations).open(0, 5, &mut packet.clone(), 16), "another receiver");
-            assert!(!seal(1, &[14, 12, 13]).open(0, 5, &mut packet.clone(), 16), "an earlier sender");
-            assert!(!seal(1, &[11, 14, 13]).open(0, 5, &mut packet.clone(), 16), "an earlier receiver");
+            assert!(
+                !a.open(1, 5, &mut packet.clone(), 16),
+                "the other direction"
+            );
+            assert!(
+                !seal(2, &incarnations).open(0, 5, &mut packet.clone(), 16),
+                "another receiver"
+            );
+            assert!(
+                !seal(1, &[14, 12, 13]).open(0, 5, &mut packet.clone(), 16),
+                "an earlier sender"
+            );
+            assert!(
+                !seal(1, &[11, 14, 13]).open(0, 5, &mut packet.clone(), 16),
+                "an earlier receiver"
+            );
             assert!(b.open(0, 5, &mut packet, 16));
             assert_eq!(packet[..61], plain[..61]);
         }

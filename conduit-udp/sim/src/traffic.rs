@@ -48,7 +48,12 @@ pub(crate) struct Traffic {
 impl Traffic {
     /// What a rank sends from some time on.
     pub(crate) fn new(scenario: &Scenario, rank: Rank, from: Nanos, seed: u64) -> Self {
-        let mut phases: Vec<Phase> = scenario.phases.iter().filter(|phase| phase.begin >= from).cloned().collect();
+        let mut phases: Vec<Phase> = scenario
+            .phases
+            .iter()
+            .filter(|phase| phase.begin >= from)
+            .cloned()
+            .collect();
         phases.sort_by_key(|phase| std::cmp::Reverse(phase.begin));
         Self {
             rank,
@@ -79,7 +84,12 @@ impl Traffic {
     pub(crate) fn look(&mut self, now: Nanos) -> u32 {
         while let Some(phase) = self.phases.pop_if(|phase| phase.begin <= now) {
             for to in self.partners(phase.pattern) {
-                self.flows.push(Flow { to, left: phase.fragments, sizes: phase.sizes, next: None });
+                self.flows.push(Flow {
+                    to,
+                    left: phase.fragments,
+                    sizes: phase.sizes,
+                    next: None,
+                });
             }
             (self.gap, self.burst) = (phase.gap, phase.burst);
         }
@@ -89,7 +99,8 @@ impl Traffic {
         if self.gap == 0 {
             return 64.max(self.burst);
         }
-        let pause: f64 = (self.gap * u64::from(self.burst)) as f64 * -(1.0 - self.random.f64()).ln();
+        let pause: f64 =
+            (self.gap * u64::from(self.burst)) as f64 * -(1.0 - self.random.f64()).ln();
         self.ready_at = now + (pause as Nanos).min(LONGEST_PAUSE);
         self.burst
     }
@@ -162,12 +173,24 @@ impl Traffic {
         let (channel, header, length) = match sizes {
             Sizes::Tiny => {
                 let header = random.usize(8..=MAX_HEADER);
-                let length = if random.u8(..8) == 0 { random.usize(..=MAX_TINY - header) } else { random.usize(..60) };
+                let length = if random.u8(..8) == 0 {
+                    random.usize(..=MAX_TINY - header)
+                } else {
+                    random.usize(..60)
+                };
                 (Channel::Command, header, length)
             }
-            Sizes::Packet => (Channel::Data, random.usize(..=MAX_HEADER), random.usize(..self.packet)),
+            Sizes::Packet => (
+                Channel::Data,
+                random.usize(..=MAX_HEADER),
+                random.usize(..self.packet),
+            ),
             Sizes::Full => (Channel::Data, 16, self.packet - 160),
-            Sizes::Large => (Channel::Data, random.usize(..=MAX_HEADER), random.usize(self.packet..100_000)),
+            Sizes::Large => (
+                Channel::Data,
+                random.usize(..=MAX_HEADER),
+                random.usize(self.packet..100_000),
+            ),
             Sizes::Stream => (Channel::Data, 24, 1 << 20),
             Sizes::Mixed => match random.u8(..16) {
                 // Those at the limits: of a tiny fragment, nothing, one byte, what just fits a packet or just doesn't.
@@ -177,14 +200,43 @@ impl Traffic {
                 }
                 1 => (Channel::Command, random.usize(8..=MAX_HEADER), 0),
                 2 => (Channel::Command, 0, random.usize(8..=MAX_TINY)),
-                3 => (Channel::Data, random.usize(..=MAX_HEADER), random.usize(..2)),
-                4 => (Channel::Data, random.usize(..=MAX_HEADER), self.packet - random.usize(..200)),
-                5 => (Channel::Data, random.usize(..=MAX_HEADER), random.usize(1..5) * self.packet),
-                6 => (Channel::Data, random.usize(..=MAX_HEADER), random.usize(..100_000)),
-                7..10 => (Channel::Data, random.usize(..=MAX_HEADER), random.usize(..self.packet)),
-                _ => (Channel::Command, random.usize(8..=MAX_HEADER), random.usize(..100)),
+                3 => (
+                    Channel::Data,
+                    random.usize(..=MAX_HEADER),
+                    random.usize(..2),
+                ),
+                4 => (
+                    Channel::Data,
+                    random.usize(..=MAX_HEADER),
+                    self.packet - random.usize(..200),
+                ),
+                5 => (
+                    Channel::Data,
+                    random.usize(..=MAX_HEADER),
+                    random.usize(1..5) * self.packet,
+                ),
+                6 => (
+                    Channel::Data,
+                    random.usize(..=MAX_HEADER),
+                    random.usize(..100_000),
+                ),
+                7..10 => (
+                    Channel::Data,
+                    random.usize(..=MAX_HEADER),
+                    random.usize(..self.packet),
+                ),
+                _ => (
+                    Channel::Command,
+                    random.usize(8..=MAX_HEADER),
+                    random.usize(..100),
+                ),
             },
         };
-        Wish { to, channel, header, length }
+        Wish {
+            to,
+            channel,
+            header,
+            length,
+        }
     }
 }

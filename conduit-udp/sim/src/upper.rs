@@ -97,7 +97,10 @@ impl View<'_> {
         let process = self.peers.get(peer as usize).copied();
         if process.is_none() {
             let own = self.process;
-            violation!(self.books, "process {own} hears of rank {peer}, which isn't there");
+            violation!(
+                self.books,
+                "process {own} hears of rank {peer}, which isn't there"
+            );
         }
         process
     }
@@ -105,15 +108,22 @@ impl View<'_> {
     fn sender(&mut self, place: u64) -> Option<(Process, u64)> {
         let (peer, number) = ((place >> NUMBER) as Rank, place & ((1 << NUMBER) - 1));
         let from = self.peer(peer)?;
-        self.hears(from, "bytes of a fragment").then_some((from, number))
+        self.hears(from, "bytes of a fragment")
+            .then_some((from, number))
     }
 
     /// Whether the process may hear anything of another: it has not given it up.
     fn hears(&mut self, from: Process, what: &str) -> bool {
-        let is_dead = self.books.look(self.process, from).is_some_and(|pair| pair.failed.is_some());
+        let is_dead = self
+            .books
+            .look(self.process, from)
+            .is_some_and(|pair| pair.failed.is_some());
         if is_dead {
             let own = self.process;
-            violation!(self.books, "process {own} gets {what} from {from} after its failure");
+            violation!(
+                self.books,
+                "process {own} gets {what} from {from} after its failure"
+            );
         }
         !is_dead
     }
@@ -138,7 +148,9 @@ impl Upper for View<'_> {
 
     fn fragment(&mut self, peer: Rank, header: &[u8], payload: &[u8]) -> bool {
         outside(|| {
-            let Some(from) = self.peer(peer) else { return true };
+            let Some(from) = self.peer(peer) else {
+                return true;
+            };
             if !self.hears(from, "a fragment") {
                 return true;
             }
@@ -183,7 +195,10 @@ impl Upper for View<'_> {
             let (own, now) = (self.process, self.books.now);
             let pair = self.books.pair(own, to);
             if let Some((at, before)) = pair.failed {
-                violation!(self.books, "process {own} gives {to} up ({failure:?}), and has before, at {at} ({before:?})");
+                violation!(
+                    self.books,
+                    "process {own} gives {to} up ({failure:?}), and has before, at {at} ({before:?})"
+                );
             } else {
                 pair.failed = Some((now, failure));
                 self.books.progress += 1;
@@ -192,6 +207,10 @@ impl Upper for View<'_> {
     }
 
     fn room(&self) -> usize {
-        if self.state.is_closed { 0 } else { self.state.model.room.saturating_sub(self.state.held) }
+        if self.state.is_closed {
+            0
+        } else {
+            self.state.model.room.saturating_sub(self.state.held)
+        }
     }
 }

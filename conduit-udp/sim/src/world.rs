@@ -142,7 +142,8 @@ impl<'a> World<'a> {
     fn begin_all(&mut self) {
         let (first, ranks) = (self.processes.len(), self.scenario.ranks as usize);
         for id in first..first + ranks {
-            self.incarnations.push(mix(self.scenario.seed ^ mix(id as u64)));
+            self.incarnations
+                .push(mix(self.scenario.seed ^ mix(id as u64)));
         }
         self.current = (first..first + ranks).collect();
         for rank in 0..self.scenario.ranks {
@@ -152,9 +153,20 @@ impl<'a> World<'a> {
 
     /// The process that a rank has from now on. It knows those that the others have.
     fn begin(&mut self, rank: Rank) {
-        let incarnations: Vec<u64> = self.current.iter().map(|&id| self.incarnations[id]).collect();
+        let incarnations: Vec<u64> = self
+            .current
+            .iter()
+            .map(|&id| self.incarnations[id])
+            .collect();
         let id = self.processes.len();
-        let process = Process::new(self.scenario, id, rank, self.current.clone(), &incarnations, self.now);
+        let process = Process::new(
+            self.scenario,
+            id,
+            rank,
+            self.current.clone(),
+            &incarnations,
+            self.now,
+        );
         self.processes.push(process);
         self.wake(id, self.now);
     }
@@ -200,9 +212,7 @@ impl<'a> World<'a> {
     }
 
     fn is_attended(&self, rank: Rank) -> bool {
-        let is = |fault: &Fault| {
-            matches!(*fault, Fault::Busy { rank: r, begin, end } if r == rank && (begin..end).contains(&self.now))
-        };
+        let is = |fault: &Fault| matches!(*fault, Fault::Busy { rank: r, begin, end } if r == rank && (begin..end).contains(&self.now));
         self.scenario.faults.iter().any(is)
     }
 
@@ -222,7 +232,10 @@ impl<'a> World<'a> {
         });
         let mut copies = std::mem::take(&mut self.copies);
         for (to, copy) in copies.drain(..) {
-            let datagram = Datagram { bytes: copy.bytes, is_changed: copy.is_changed };
+            let datagram = Datagram {
+                bytes: copy.bytes,
+                is_changed: copy.is_changed,
+            };
             let place = if let Some(place) = self.free.pop() {
                 self.packets[place as usize] = Some(datagram);
                 place
@@ -242,7 +255,9 @@ impl<'a> World<'a> {
     }
 
     fn port(&mut self, rank: u32, packet: u32) {
-        let bytes = self.packets[packet as usize].as_ref().map_or(0, |packet| packet.bytes.len());
+        let bytes = self.packets[packet as usize]
+            .as_ref()
+            .map_or(0, |packet| packet.bytes.len());
         match self.network.arrive(self.now, rank, bytes) {
             Some(at) if at > self.now => self.at(at, Event::Socket(rank, packet)),
             Some(_) => self.socket(rank, packet),
@@ -251,7 +266,9 @@ impl<'a> World<'a> {
     }
 
     fn socket(&mut self, rank: u32, packet: u32) {
-        let Some(datagram) = self.take(packet) else { return };
+        let Some(datagram) = self.take(packet) else {
+            return;
+        };
         let id = self.current[rank as usize];
         let is_attended = self.is_attended(rank);
         let process = &mut self.processes[id];
@@ -276,7 +293,8 @@ impl<'a> World<'a> {
             }
             Fault::Restart { rank, .. } => {
                 let id = self.processes.len();
-                self.incarnations.push(mix(self.scenario.seed ^ mix(id as u64)));
+                self.incarnations
+                    .push(mix(self.scenario.seed ^ mix(id as u64)));
                 self.current[rank as usize] = id;
                 self.begin(rank);
             }
@@ -297,7 +315,12 @@ impl<'a> World<'a> {
 
     fn fate(&self, id: usize, peer: usize) -> Fate {
         let used = self.books.look(id, peer).and_then(|pair| pair.used);
-        fate(self.scenario, self.processes[id].rank, self.processes[peer].rank, used)
+        fate(
+            self.scenario,
+            self.processes[id].rank,
+            self.processes[peer].rank,
+            used,
+        )
     }
 
     /// Whether a link has come to the end that it should.
@@ -317,10 +340,20 @@ impl<'a> World<'a> {
 
     fn describe(&self) -> String {
         let mut text = String::new();
-        for (id, peer, rank) in self.pairs().filter(|&(id, peer, rank)| !self.is_settled(id, peer, rank)).take(1) {
-            let what = self.books.look(id, peer).map_or("unused".into(), |pair| pair.describe());
+        for (id, peer, rank) in self
+            .pairs()
+            .filter(|&(id, peer, rank)| !self.is_settled(id, peer, rank))
+            .take(1)
+        {
+            let what = self
+                .books
+                .look(id, peer)
+                .map_or("unused".into(), |pair| pair.describe());
             let link = self.processes[id].endpoint.link(rank);
-            text += &format!("{id} to {peer} ({:?}): {what}; {link:?}. ", self.fate(id, peer));
+            text += &format!(
+                "{id} to {peer} ({:?}): {what}; {link:?}. ",
+                self.fate(id, peer)
+            );
         }
         text
     }
@@ -335,7 +368,10 @@ impl<'a> World<'a> {
         }
         let dead = self.scenario.protocol.dead_time;
         let last = self.scenario.faults.iter().map(Fault::last);
-        let last = last.chain(self.scenario.phases.iter().map(|phase| phase.begin)).max().unwrap_or(0);
+        let last = last
+            .chain(self.scenario.phases.iter().map(|phase| phase.begin))
+            .max()
+            .unwrap_or(0);
         if self.progress.1 != self.books.progress {
             self.progress = (self.now, self.books.progress);
         }
@@ -344,12 +380,19 @@ impl<'a> World<'a> {
                 let process = &self.processes[id];
                 process.traffic.is_done() || self.is_asleep(process.rank)
             })
-            && self.pairs().all(|(id, peer, rank)| self.is_settled(id, peer, rank));
+            && self
+                .pairs()
+                .all(|(id, peer, rank)| self.is_settled(id, peer, rank));
         if !is_done {
             self.settled = None;
             let since = self.progress.0.max(last);
             if self.now > since + 3 * dead + 2000 * MS {
-                violation!(self.books, "nothing goes on for {} ms: {}", (self.now - since) / MS, self.describe());
+                violation!(
+                    self.books,
+                    "nothing goes on for {} ms: {}",
+                    (self.now - since) / MS,
+                    self.describe()
+                );
                 self.is_over = true;
             }
             return;
@@ -357,7 +400,10 @@ impl<'a> World<'a> {
         match &self.settled {
             None => {
                 if self.now >= self.progress.0 + dead / 4 {
-                    let counts = self.processes.iter().map(|process| (process.packets, process.timeouts));
+                    let counts = self
+                        .processes
+                        .iter()
+                        .map(|process| (process.packets, process.timeouts));
                     self.settled = Some((self.now, counts.collect()));
                 }
             }
@@ -384,7 +430,11 @@ impl<'a> World<'a> {
             self.network.fates,
             counters,
             failures,
-            self.processes.iter().map(|process| process.peak).max().unwrap_or(0),
+            self.processes
+                .iter()
+                .map(|process| process.peak)
+                .max()
+                .unwrap_or(0),
         )
     }
 
@@ -400,7 +450,8 @@ impl<'a> World<'a> {
 
     fn judge_failures(&mut self) {
         for (id, peer, at, failure) in self.failures() {
-            let used = [(id, peer), (peer, id)].map(|(id, peer)| self.books.look(id, peer).and_then(|pair| pair.used));
+            let used = [(id, peer), (peer, id)]
+                .map(|(id, peer)| self.books.look(id, peer).and_then(|pair| pair.used));
             let mut fate = self.fate(id, peer);
             if self.current[self.processes[id].rank as usize] != id {
                 // It has been replaced since, by when its links may have been anything.
@@ -418,10 +469,17 @@ impl<'a> World<'a> {
 
     fn judge_idleness(&mut self) {
         // A path that is too small is looked at for as long as opening it may take, whatever else is done.
-        if self.scenario.faults.iter().any(|fault| matches!(fault, Fault::SmallMtu { .. })) {
+        if self
+            .scenario
+            .faults
+            .iter()
+            .any(|fault| matches!(fault, Fault::SmallMtu { .. }))
+        {
             return;
         }
-        let Some((_, counts)) = &self.settled else { return };
+        let Some((_, counts)) = &self.settled else {
+            return;
+        };
         let links = u64::from(self.scenario.ranks - 1);
         for (process, (packets, timeouts)) in self.processes.iter().zip(counts) {
             let (packets, timeouts) = (process.packets - packets, process.timeouts - timeouts);

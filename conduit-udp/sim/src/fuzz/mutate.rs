@@ -10,7 +10,24 @@ pub(super) const CLEAR: usize = 16;
 const KINDS: u8 = 7;
 /// Numbers at which something may change.
 const EDGES: [u64; 18] = [
-    0, 1, 2, 3, 7, 8, 63, 64, 65, 255, 768, 4095, 4096, 0xffff, 0x7f_ffff, 0x80_0000, 0xff_ffff, 0xffff_ffff,
+    0,
+    1,
+    2,
+    3,
+    7,
+    8,
+    63,
+    64,
+    65,
+    255,
+    768,
+    4095,
+    4096,
+    0xffff,
+    0x7f_ffff,
+    0x80_0000,
+    0xff_ffff,
+    0xffff_ffff,
 ];
 
 fn edge(random: &mut Rng) -> u64 {
@@ -55,12 +72,15 @@ fn write(packet: &mut [u8], at: usize, number: u64, bytes: usize) {
 }
 
 fn read24(packet: &[u8], at: usize) -> u64 {
-    packet.get(at..at + 3).map_or(0, |bytes| u64::from(bytes[0]) | u64::from(bytes[1]) << 8 | u64::from(bytes[2]) << 16)
+    packet.get(at..at + 3).map_or(0, |bytes| {
+        u64::from(bytes[0]) | u64::from(bytes[1]) << 8 | u64::from(bytes[2]) << 16
+    })
 }
 
 /// Changes a packet; `other` is another one that parts may be taken from.
 pub(super) fn mutate(random: &mut Rng, packet: &mut Vec<u8>, other: &[u8], most: usize) {
-    for _ in 0..=random.u8(..3) {
+    once(random, packet, other, most);
+    while random.u8(..4) == 0 {
         once(random, packet, other, most);
     }
 }
@@ -107,20 +127,37 @@ fn once(random: &mut Rng, packet: &mut Vec<u8>, other: &[u8], most: usize) {
         // What follows it: lengths of header, fragment and chunk.
         11 | 12 => {
             if let Some(at) = segment(packet) {
-                let (offset, bytes) = [(3, 1), (3, 4), (7, 2), (9, 1), (4, 2), (0, 8), (8, 2)][random.usize(..7)];
+                let (offset, bytes) =
+                    [(3, 1), (3, 4), (7, 2), (9, 1), (4, 2), (0, 8), (8, 2)][random.usize(..7)];
                 write(packet, at + offset, edge(random), bytes);
             }
         }
         // Acknowledgements.
         13 | 14 => {
-            let (offset, bytes) = [(2, 3), (5, 2), (7, 1), (8, 8), (8, 3), (11, 2), (13, 1), (14, 8)][random.usize(..8)];
+            let (offset, bytes) = [
+                (2, 3),
+                (5, 2),
+                (7, 1),
+                (8, 8),
+                (8, 3),
+                (11, 2),
+                (13, 1),
+                (14, 8),
+            ][random.usize(..8)];
             let number = match random.u8(..3) {
-                0 if bytes == 3 => read24(packet, CLEAR + offset).wrapping_add(random.u64(..64)).wrapping_sub(16),
+                0 if bytes == 3 => read24(packet, CLEAR + offset)
+                    .wrapping_add(random.u64(..64))
+                    .wrapping_sub(16),
                 _ => edge(random),
             };
             write(packet, CLEAR + offset, number, bytes);
         }
-        _ => grammar(random, packet, segment(other).map_or(0, |at| read24(other, at)), most),
+        _ => grammar(
+            random,
+            packet,
+            segment(other).map_or(0, |at| read24(other, at)),
+            most,
+        ),
     }
 }
 
@@ -132,7 +169,11 @@ fn grammar(random: &mut Rng, packet: &mut Vec<u8>, near: u64, most: usize) {
     packet[0] = 1 << 4 | kind;
     packet[1] = random.u8(..8);
     let number = |random: &mut Rng, packet: &mut Vec<u8>, number: u64, bytes: usize| {
-        let number = if random.u8(..10) == 0 { edge(random) } else { number };
+        let number = if random.u8(..10) == 0 {
+            edge(random)
+        } else {
+            number
+        };
         packet.extend_from_slice(&number.to_le_bytes()[..bytes]);
     };
     let sequence = near.wrapping_add(random.u64(..12)).wrapping_sub(4) & 0xff_ffff;
@@ -140,7 +181,11 @@ fn grammar(random: &mut Rng, packet: &mut Vec<u8>, near: u64, most: usize) {
         number(random, packet, 3, 2);
         for flag in [1, 2] {
             if packet[1] & flag != 0 {
-                let words = if random.u8(..4) == 0 { random.u64(..66) } else { 0 };
+                let words = if random.u8(..4) == 0 {
+                    random.u64(..66)
+                } else {
+                    0
+                };
                 number(random, packet, sequence, 3);
                 number(random, packet, 100, 2);
                 number(random, packet, words, 1);

@@ -16,6 +16,10 @@ use crate::seal::{AnySeal, SealKind};
 
 /// Ranks of the job; the first is fed, in the name of all others.
 const RANKS: u32 = 8;
+/// The same where every tag is valid: a link does not last for long there.
+const OPEN_RANKS: u32 = 64;
+/// Packets of the other, from the first on, that a link may begin with.
+const HISTORY: usize = 40;
 /// The rank that is really there.
 const OTHER: Rank = 1;
 /// Packets of the other that are kept to make inputs of.
@@ -63,19 +67,19 @@ struct Wary {
     tokens: Vec<(Rank, Option<u32>)>,
     /// Lengths of fragments that have begun and not ended, by place.
     places: Vec<(Rank, Option<usize>)>,
-    failed: [bool; RANKS as usize],
+    failed: Vec<bool>,
     failures: Vec<Failure>,
     calls: u64,
     wrong: Option<String>,
 }
 
 impl Wary {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, ranks: u32) -> Self {
         Self {
             random: Rng::with_seed(seed),
             tokens: Vec::new(),
             places: Vec::new(),
-            failed: [false; RANKS as usize],
+            failed: vec![false; ranks as usize],
             failures: Vec::new(),
             calls: 0,
             wrong: None,
@@ -101,8 +105,13 @@ impl Upper for Wary {
             let is_there = self
                 .tokens
                 .get(token as usize)
-                .is_some_and(|&(to, length)| to == peer && length.is_some_and(|length| end <= length as usize));
-            self.check(is_there && self.lives(peer), "bytes are read that aren't there");
+                .is_some_and(|&(to, length)| {
+                    to == peer && length.is_some_and(|length| end <= length as usize)
+                });
+            self.check(
+                is_there && self.lives(peer),
+                "bytes are read that aren't there",
+            );
             into.copy_from_slice(bytes(token, offset, into.len()));
         });
     }
@@ -113,13 +122,17 @@ impl Upper for Wary {
                 Some((to, length)) if *to == peer => length.take(),
                 _ => None,
             };
-            self.check(length.is_some() && self.lives(peer), "a fragment is sent that is not there, or twice");
+            self.check(
+                length.is_some() && self.lives(peer),
+                "a fragment is sent that is not there, or twice",
+            );
         });
     }
 
     fn fragment(&mut self, peer: Rank, header: &[u8], payload: &[u8]) -> bool {
         outside(|| {
-            let is_right = header.len() <= MAX_HEADER && payload.len() <= 65_507 && self.lives(peer);
+            let is_right =
+                header.len() <= MAX_HEADER && payload.len() <= 65_507 && self.lives(peer);
             self.check(is_right, "a fragment that cannot be");
             self.random.u8(..16) != 0
         })
@@ -127,7 +140,10 @@ impl Upper for Wary {
 
     fn begin(&mut self, peer: Rank, header: &[u8], length: usize) -> Option<u64> {
         outside(|| {
-            self.check(header.len() <= MAX_HEADER && self.lives(peer), "the begin of a fragment that cannot be");
+            self.check(
+                header.len() <= MAX_HEADER && self.lives(peer),
+                "the begin of a fragment that cannot be",
+            );
             if self.random.u8(..8) == 0 {
                 return None;
             }
@@ -183,15 +199,24 @@ struct Side {
 
 impl Side {
     fn new(scenario: &Scenario, rank: Rank, seal: Lock, seed: u64) -> Self {
-        let config = scenario.protocol.config(rank, RANKS);
+        let config = scenario.protocol.config(rank, scenario.ranks);
         let mut memory = 0;
         let endpoint = inside(&mut memory, || Endpoint::new(config));
-        Self { rank, endpoint, seal, upper: Wary::new(seed), memory, peak: memory }
+        Self {
+            rank,
+            endpoint,
+            seal,
+            upper: Wary::new(seed, scenario.ranks),
+            memory,
+            peak: memory,
+        }
     }
 
     fn receive(&mut self, now: Nanos, packet: &mut [u8]) -> Received {
         let (endpoint, seal, upper) = (&mut self.endpoint, &mut self.seal, &mut self.upper);
-        let received = inside(&mut self.memory, || endpoint.receive(now, packet, seal, upper));
+        let received = inside(&mut self.memory, || {
+            endpoint.receive(now, packet, seal, upper)
+        });
         self.peak = self.peak.max(self.memory);
         received
     }
@@ -202,13 +227,19 @@ impl Side {
         if random.bool() {
             let payload = bytes(random.u64(..), 0, random.usize(..300));
             let pieces = [payload];
-            let fragment = Fragment { header, payload: Payload::Copied(&pieces) };
+            let fragment = Fragment {
+                header,
+                payload: Payload::Copied(&pieces),
+            };
             let endpoint = &mut self.endpoint;
             let _ = inside(&mut self.memory, || endpoint.send(now, to, &fragment));
         } else {
             let token = self.upper.tokens.len() as u64;
             let length = random.u32(..6 * packet as u32);
-            let fragment = Fragment { header, payload: Payload::Read { token, length } };
+            let fragment = Fragment {
+                header,
+                payload: Payload::Read { token, length },
+            };
             let endpoint = &mut self.endpoint;
             if inside(&mut self.memory, || endpoint.send(now, to, &fragment)).is_ok() {
                 self.upper.tokens.push((to, Some(length)));
@@ -224,8 +255,17 @@ impl Side {
         }
         // Nonsense may make it say much, but not for ever.
         for _ in 0..2000 {
-            let made = inside(&mut self.memory, || endpoint.transmit(now, buffer, seal, upper));
-            let Some(Transmit { peer, length, segment }) = made else { break };
+            let made = inside(&mut self.memory, || {
+                endpoint.transmit(now, buffer, seal, upper)
+            });
+            let Some(Transmit {
+                peer,
+                length,
+                segment,
+            }) = made
+            else {
+                break;
+            };
             for packet in buffer[..length].chunks_mut(segment.max(1)) {
                 each(peer, packet);
             }
@@ -235,32 +275,61 @@ impl Side {
 }
 
 /// Runs one session.
-pub(super) fn run(seed: u64, session: u64, inputs: u64) -> Outcome {
-    let start = mix(mix(seed) ^ session);
+pub(super) fn run(seed: u64, session: u64, is_real: bool, inputs: u64) -> Outcome {
+    let start = mix(mix(seed) ^ session ^ u64::from(is_real) << 63);
     let random = &mut Rng::with_seed(start);
     let mut scenario = Scenario::from_seed(start);
-    scenario.ranks = RANKS;
+    let ranks = if is_real { RANKS } else { OPEN_RANKS };
+    scenario.ranks = ranks;
     // Nobody is silent for so long here, whatever time does.
     (scenario.protocol.dead_time, scenario.protocol.open_time) = (1 << 50, 1 << 50);
-    let is_real = session % 2 == 1;
-    let kind = [SealKind::Hash, SealKind::Hash, SealKind::Authenticate, SealKind::Encrypt][random.usize(..4)];
-    let incarnations: Vec<u64> = (0..u64::from(RANKS)).map(|rank| mix(start ^ rank)).collect();
-    let lock = |rank| if is_real { Lock::Real(AnySeal::new(kind, rank, &incarnations)) } else { Lock::Open(Open) };
+    let kind = [
+        SealKind::Hash,
+        SealKind::Hash,
+        SealKind::Authenticate,
+        SealKind::Encrypt,
+    ][random.usize(..4)];
+    let incarnations: Vec<u64> = (0..u64::from(ranks))
+        .map(|rank| mix(start ^ rank))
+        .collect();
+    let lock = |rank| {
+        if is_real {
+            Lock::Real(AnySeal::new(kind, rank, &incarnations))
+        } else {
+            Lock::Open(Open)
+        }
+    };
     let mut fed = Side::new(&scenario, 0, lock(0), start ^ 1);
     let mut other = Side::new(&scenario, OTHER, lock(OTHER), start ^ 2);
-    let mut outcome = Outcome { sessions: 1, ..Outcome::default() };
+    let mut outcome = Outcome {
+        sessions: 1,
+        ..Outcome::default()
+    };
     let packet = scenario.protocol.packet;
     let bound = crate::bound::memory(&scenario);
     let mut buffer = vec![0; 65_536];
-    let mut corpus: Vec<Vec<u8>> = Vec::new();
-    let mut input = Vec::new();
+    let (mut corpus, mut history): (Vec<Vec<u8>>, Vec<Vec<u8>>) = Default::default();
+    let mut has_begun = vec![false; ranks as usize];
+    let (mut input, mut prefix) = (Vec::new(), Vec::new());
     let (mut now, mut number) = (US, 0u64);
     while outcome.inputs < inputs && fed.upper.failed[1..].contains(&false) {
         now += random.u64(..20 * US);
         if random.u8(..64) == 0 || corpus.is_empty() {
-            exchange(random, now, &mut fed, &mut other, &mut buffer, &mut corpus, &mut number, is_real);
+            exchange(
+                random,
+                now,
+                &mut fed,
+                &mut other,
+                &mut buffer,
+                &mut corpus,
+                &mut history,
+                &mut number,
+                is_real,
+            );
         }
-        let (Some(first), Some(second)) = (random.choice(&corpus), random.choice(&corpus)) else { continue };
+        let (Some(first), Some(second)) = (random.choice(&corpus), random.choice(&corpus)) else {
+            continue;
+        };
         input.clone_from(first);
         match random.u8(..32) {
             0 => {
@@ -276,10 +345,38 @@ pub(super) fn run(seed: u64, session: u64, inputs: u64) -> Outcome {
                 1 => 0,
                 _ => 1,
             };
-            address(&mut input, random.u32(1..RANKS), number);
+            // One that is not given up, if one is found soon.
+            let mut sender = random.u32(1..ranks);
+            for _ in 0..8 {
+                if fed.upper.lives(sender) {
+                    break;
+                }
+                sender = random.u32(1..ranks);
+            }
+            if sender != OTHER && !std::mem::replace(&mut has_begun[sender as usize], true) {
+                for packet in &history[..random.usize(..=history.len())] {
+                    prefix.clone_from(packet);
+                    number += 1;
+                    address(&mut prefix, sender, number);
+                    if random.u8(..16) != 0 {
+                        fed.receive(now, &mut prefix);
+                    }
+                }
+                number += 1;
+            }
+            address(&mut input, sender, number);
         } else if is_real && random.bool() {
-            let number = u64::from_le_bytes(*second.last_chunk().unwrap_or(&[0; 8])) >> random.u8(..64);
-            address(&mut input, if random.u8(..4) == 0 { random.u32(..RANKS + 1) } else { OTHER }, number);
+            let number =
+                u64::from_le_bytes(*second.last_chunk().unwrap_or(&[0; 8])) >> random.u8(..64);
+            address(
+                &mut input,
+                if random.u8(..4) == 0 {
+                    random.u32(..ranks + 1)
+                } else {
+                    OTHER
+                },
+                number,
+            );
         }
         if is_real && (corpus.contains(&input) || input.len() < TAG && input.is_empty()) {
             continue;
@@ -291,24 +388,36 @@ pub(super) fn run(seed: u64, session: u64, inputs: u64) -> Outcome {
         if let Some(before) = before
             && (before != state(&fed, outcome.inputs) || matches!(received, Received::Taken(_)))
         {
-            fed.upper.check(false, "a packet without valid tag has changed something");
+            fed.upper
+                .check(false, "a packet without valid tag has changed something");
         }
         if fed.memory > bound {
-            fed.upper.check(false, &format!("{} bytes of memory, more than {bound}", fed.memory));
+            fed.upper.check(
+                false,
+                &format!("{} bytes of memory, more than {bound}", fed.memory),
+            );
         }
         if random.u8(..16) == 0 {
             fed.go(now, &mut buffer, |_, _| {});
         }
         if let Some(wrong) = fed.upper.wrong.take().or(other.upper.wrong.take()) {
-            outcome.failing.push((session, format!("input {}: {wrong}", outcome.inputs)));
+            outcome
+                .failing
+                .push((session, format!("input {}: {wrong}", outcome.inputs)));
             break;
         }
     }
     let is_broken = |failure: &&Failure| matches!(failure, Failure::Broken(_));
     outcome.broken = fed.upper.failures.iter().filter(is_broken).count() as u64;
-    let others = fed.upper.failures.iter().find(|failure| !is_broken(failure) || is_real);
+    let others = fed
+        .upper
+        .failures
+        .iter()
+        .find(|failure| !is_broken(failure) || is_real);
     if let Some(failure) = others.or(other.upper.failures.iter().find(|_| is_real)) {
-        outcome.failing.push((session, format!("a peer was given up: {failure}")));
+        outcome
+            .failing
+            .push((session, format!("a peer was given up: {failure}")));
     }
     outcome.memory = fed.peak;
     outcome
@@ -316,8 +425,16 @@ pub(super) fn run(seed: u64, session: u64, inputs: u64) -> Outcome {
 
 /// What must not change by a packet without valid tag.
 fn state(side: &Side, input: u64) -> impl PartialEq + use<> {
-    let all = input.is_multiple_of(COMPARED).then(|| digest(&side.endpoint));
-    (side.upper.calls, side.endpoint.timeout(), side.memory, without_drops(&side.endpoint.counters()), all)
+    let all = input
+        .is_multiple_of(COMPARED)
+        .then(|| digest(&side.endpoint));
+    (
+        side.upper.calls,
+        side.endpoint.timeout(),
+        side.memory,
+        without_drops(&side.endpoint.counters()),
+        all,
+    )
 }
 
 /// A while of the traffic that is meant to be: what the other sends is what inputs are made of.
@@ -329,18 +446,22 @@ fn exchange(
     other: &mut Side,
     buffer: &mut [u8],
     corpus: &mut Vec<Vec<u8>>,
+    history: &mut Vec<Vec<u8>>,
     number: &mut u64,
     is_real: bool,
 ) {
     let packet = fed.endpoint.config().packet;
     for _ in 0..random.u8(1..6) {
         other.offer(now, random, 0, packet);
-        let to = random.u32(1..RANKS);
+        let to = random.u32(1..fed.endpoint.config().size);
         fed.offer(now, random, to, packet);
     }
     let mut sent: Vec<Vec<u8>> = Vec::new();
     other.go(now, buffer, |_, packet| sent.push(packet.to_vec()));
     for packet in sent {
+        if history.len() < HISTORY {
+            history.push(packet.clone());
+        }
         if corpus.len() < CORPUS {
             corpus.push(packet.clone());
         } else {

@@ -1,0 +1,14 @@
+//! What endpoints make of packets that are none.
+
+use conduit_udp_sim::fuzz;
+
+#[test]
+fn nonsense_breaks_links_at_worst() {
+    let outcome = fuzz::run(300_000, 1, |_| {});
+    assert!(outcome.failing.is_empty(), "{:#?}", outcome.failing);
+    assert!(outcome.inputs >= 300_000);
+    assert!(
+        outcome.broken > 1000 && outcome.valid > 50_000,
+        "{outcome:?}"
+    );
+}
