@@ -474,7 +474,8 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_one() {
-        let wrong: [(&str, fn(&mut Books)); 9] = [
+        type Act = fn(&mut Books);
+        let wrong: [(&str, Act); 9] = [
             ("twice", |books| {
                 (0..2).for_each(|_| books.fragment(0, 1, header(7, 64), content::bytes(7, 0, 20)))
             }),
