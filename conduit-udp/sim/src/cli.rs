@@ -541,7 +541,7 @@ fn measurements(
 fn wrap(out: &mut impl Write, options: &WrapOptions) -> io::Result<ExitCode> {
     let bench = Bench {
         latency: 5,
-        bandwidth: 100.0,
+        bandwidth: 0.0,
         packet: 1024,
         socket: 4 << 20,
         queue: 4 << 20,
@@ -558,7 +558,8 @@ fn wrap(out: &mut impl Write, options: &WrapOptions) -> io::Result<ExitCode> {
     scenario.host.send_time = 100;
     // A little more than one segment for each fragment, so that every number is one delivery that is checked.
     scenario.phases[0].fragments = (options.times << 24) + 10_000;
-    scenario.phases[0].sizes = Sizes::Full;
+    scenario.phases[0].sizes = Sizes::Short;
+    scenario.protocol.link_fragments = 4096;
     let begin = Instant::now();
     let report = crate::world::run_long(&scenario);
     show(out, &report)?;

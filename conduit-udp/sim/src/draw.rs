@@ -288,7 +288,7 @@ fn phase(random: &mut Rng, ranks: u32, begin: Nanos, budget: u64) -> Phase {
         ],
     );
     let size = match sizes {
-        Sizes::Tiny => 200,
+        Sizes::Tiny | Sizes::Short => 200,
         Sizes::Packet | Sizes::Full => 1200,
         Sizes::Mixed => 8_000,
         Sizes::Large => 30_000,

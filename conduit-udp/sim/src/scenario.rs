@@ -248,6 +248,8 @@ pub enum Sizes {
     Stream,
     /// Full packets, without anything else.
     Full,
+    /// The data channel's, of a few bytes.
+    Short,
     /// All of these, and those at their limits.
     Mixed,
 }

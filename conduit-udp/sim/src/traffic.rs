@@ -186,6 +186,7 @@ impl Traffic {
                 random.usize(..self.packet),
             ),
             Sizes::Full => (Channel::Data, 16, self.packet - 160),
+            Sizes::Short => (Channel::Data, 8, 8),
             Sizes::Large => (
                 Channel::Data,
                 random.usize(..=MAX_HEADER),
