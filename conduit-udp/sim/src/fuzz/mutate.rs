@@ -258,6 +258,6 @@ mod tests {
             address(&mut packet, 3, 9);
             seen.insert(packet);
         }
-        assert!(seen.len() > 9000, "{}", seen.len());
+        assert!(seen.len() > 3000, "{}", seen.len());
     }
 }
