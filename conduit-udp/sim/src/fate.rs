@@ -119,11 +119,11 @@ pub(crate) fn judge(
     failure: Failure,
 ) -> Option<String> {
     let dead = scenario.protocol.dead_time;
-    let slack = dead / 20 + 5_000_000;
     let [used, used_by_peer] = used;
     // What is under way, or kept by somebody, when a path is cut, still arrives.
     let path = &scenario.path;
     let late = 2 * (path.latency + path.jitter) + path.replay_after + 50_000_000;
+    let slack = dead / 20 + late;
     let (begin, is_heard) = match fate {
         Fate::Lives => return Some("is given up, though nothing lasted for long".into()),
         Fate::Either | Fate::TooLarge => (None, false),
@@ -137,7 +137,8 @@ pub(crate) fn judge(
     let is_cause = match (fate, failure) {
         (_, Failure::Broken(_)) => false,
         (Fate::TooLarge, failure) => failure == Failure::Mtu(scenario.protocol.packet),
-        (_, Failure::Mtu(_)) => false,
+        // An answer that somebody has kept may come when full-sized packets have not been answered for long.
+        (_, Failure::Mtu(_)) => path.replay > 0.0,
         (Fate::Ends { .. }, failure) if is_unknown => failure == Failure::Unreachable,
         _ => true,
     };
@@ -158,7 +159,7 @@ pub(crate) fn judge(
             "is given up late, {} ms after that",
             (at - since) / 1_000_000
         )),
-        Some(since) if is_unknown && at + slack < since + dead => {
+        Some(since) if is_unknown && !is_heard && at + slack < since + dead => {
             Some("is given up too early".into())
         }
         _ => None,

@@ -6,6 +6,8 @@ use fastrand::Rng;
 
 use crate::scenario::{Directions, Fault, Host, Path, Scenario};
 
+/// A run of lost packets ends after so long, in nanoseconds: on an idle path it would be an outage.
+const LONGEST_BURST: Nanos = 20_000_000;
 /// Number of the kind of packets without segment (`conduit_udp::protocol`, the clear part).
 const NO_SEGMENT: u8 = 0;
 
@@ -75,8 +77,8 @@ pub(crate) struct Network {
     random: Rng,
     uplinks: Vec<Queue>,
     downlinks: Vec<Queue>,
-    /// Packets still to be lost in a row, by direction.
-    in_burst: Vec<bool>,
+    /// Since when packets are lost in a row, by direction.
+    in_burst: Vec<Option<Nanos>>,
     ranks: usize,
     pub(crate) fates: Fates,
 }
@@ -91,7 +93,7 @@ impl Network {
             random: Rng::with_seed(scenario.seed ^ 0x6e65_7477),
             uplinks: vec![Queue::default(); ranks],
             downlinks: vec![Queue::default(); ranks],
-            in_burst: vec![false; ranks * ranks],
+            in_burst: vec![None; ranks * ranks],
             ranks,
             fates: Fates::default(),
         }
@@ -123,7 +125,7 @@ impl Network {
             .any(|fault| matches!(*fault, Fault::SmallMtu { from: f, to: t, bytes } if f == from && t == to && size > bytes))
     }
 
-    fn is_lost(&mut self, from: Rank, to: Rank) -> bool {
+    fn is_lost(&mut self, now: Nanos, from: Rank, to: Rank) -> bool {
         if self.path.burst <= 1.0 {
             return self.has(self.path.loss);
         }
@@ -131,9 +133,13 @@ impl Network {
         let at = from as usize * self.ranks + to as usize;
         let leave = 1.0 / self.path.burst;
         let enter = leave * self.path.loss / (1.0 - self.path.loss);
-        let flips = self.has(if self.in_burst[at] { leave } else { enter });
-        self.in_burst[at] ^= flips;
-        self.in_burst[at]
+        let was = self.in_burst[at].filter(|since| now.saturating_sub(*since) < LONGEST_BURST);
+        let goes_on = match was {
+            Some(_) => !self.has(leave),
+            None => self.has(enter),
+        };
+        self.in_burst[at] = goes_on.then_some(was.unwrap_or(now));
+        goes_on
     }
 
     fn travel(&mut self) -> Nanos {
@@ -181,7 +187,7 @@ impl Network {
         }
         if is_faulty {
             let is_ack = packet.first().is_some_and(|first| first & 15 == NO_SEGMENT);
-            if self.is_lost(from, to) || (is_ack && self.has(self.path.ack_loss)) {
+            if self.is_lost(left, from, to) || (is_ack && self.has(self.path.ack_loss)) {
                 self.fates.lost += 1;
                 return;
             }
