@@ -29,7 +29,7 @@ impl Scenario {
         let ranks = pick(random, &[2, 2, 2, 2, 3, 3, 4, 5, 8, 16]);
         let path = path(random);
         let protocol = protocol(random);
-        let host = host(random, &protocol);
+        let host = host(random, ranks, &protocol);
         let upper = upper(random, &protocol);
         let faults = faults(random, ranks, &path, &protocol);
         let phases = phases(random, ranks, &protocol, &faults);
@@ -124,7 +124,10 @@ fn protocol(random: &mut Rng) -> Protocol {
     }
 }
 
-fn host(random: &mut Rng, protocol: &Protocol) -> Host {
+fn host(random: &mut Rng, ranks: u32, protocol: &Protocol) -> Host {
+    // A full-sized probe for every peer fits every queue: they are sent together, and a queue that is smaller drops always
+    // the same ones.
+    let least = (ranks as usize + 2) * protocol.packet;
     // What the socket really holds may be less than the protocol was told.
     let told = protocol.socket_buffer.max(4 * protocol.packet);
     let socket = if random.u8(..4) == 0 { told / 4 } else { told };
@@ -132,13 +135,12 @@ fn host(random: &mut Rng, protocol: &Protocol) -> Host {
         0 => 0,
         _ => magnitude(random, 10_000_000, 5_000_000_000),
     };
-    let queue =
-        |random: &mut Rng| magnitude(random, 16 << 10, 4 << 20) as usize + 4 * protocol.packet;
+    let queue = |random: &mut Rng| magnitude(random, 16 << 10, 4 << 20) as usize + least;
     Host {
         bandwidth,
         uplink_queue: queue(random),
         downlink_queue: queue(random),
-        socket: socket.max(2 * protocol.packet),
+        socket: socket.max(least),
         receive_time: magnitude(random, 100, 10_000),
         send_time: magnitude(random, 100, 5_000),
         transmit_buffer: pick(random, &[1, 65_536, 65_536, 262_144]).max(protocol.packet),

@@ -7,6 +7,8 @@ use fastrand::Rng;
 
 /// Bytes of the clear part.
 pub(super) const CLEAR: usize = 16;
+/// Bytes of acknowledgements before those of a channel.
+const ACKS: usize = 5;
 const KINDS: u8 = 7;
 /// Numbers at which something may change.
 const EDGES: [u64; 18] = [
@@ -56,7 +58,7 @@ fn segment(packet: &[u8]) -> Option<usize> {
     if flags & 3 == 0 {
         return Some(CLEAR);
     }
-    let mut at = CLEAR + 2;
+    let mut at = CLEAR + ACKS;
     for flag in [1, 2] {
         if flags & flag != 0 {
             at += 6 + 8 * usize::from(*packet.get(at + 5)?);
@@ -134,16 +136,18 @@ fn once(random: &mut Rng, packet: &mut Vec<u8>, other: &[u8], most: usize) {
         }
         // Acknowledgements.
         13 | 14 => {
-            let (offset, bytes) = [
+            let fields = [
                 (2, 3),
-                (5, 2),
-                (7, 1),
-                (8, 8),
-                (8, 3),
-                (11, 2),
-                (13, 1),
-                (14, 8),
-            ][random.usize(..8)];
+                (5, 3),
+                (8, 2),
+                (10, 1),
+                (11, 8),
+                (11, 3),
+                (14, 2),
+                (16, 1),
+                (17, 8),
+            ];
+            let (offset, bytes) = fields[random.usize(..fields.len())];
             let number = match random.u8(..3) {
                 0 if bytes == 3 => read24(packet, CLEAR + offset)
                     .wrapping_add(random.u64(..64))
@@ -179,6 +183,7 @@ fn grammar(random: &mut Rng, packet: &mut Vec<u8>, near: u64, most: usize) {
     let sequence = near.wrapping_add(random.u64(..12)).wrapping_sub(4) & 0xff_ffff;
     if packet[1] & 3 != 0 {
         number(random, packet, 3, 2);
+        number(random, packet, near, 3);
         for flag in [1, 2] {
             if packet[1] & flag != 0 {
                 let words = if random.u8(..4) == 0 {
