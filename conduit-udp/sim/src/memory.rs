@@ -8,7 +8,7 @@ thread_local! {
     static BYTES: Cell<i64> = const { Cell::new(0) };
 }
 
-/// The system's allocator, which counts what is allocated [inside](inside) of an endpoint.
+/// The system's allocator, which counts what is allocated [`inside`] of an endpoint.
 #[derive(Debug)]
 pub struct Counting;
 
