@@ -222,7 +222,7 @@ impl Liveness {
                     return Err(Failure::Unreachable);
                 }
                 // Tiny probes are answered all the time, these are not. Who answers neither is silent: that is for the dead time.
-                if now.saturating_sub(self.answered_at) < config.open_time / 4 {
+                if now.saturating_sub(self.answered_at) <= config.open_time / 4 {
                     return Err(Failure::Mtu(config.packet));
                 }
                 sizing.since = now.saturating_sub(config.open_time - config.open_time / 8);
@@ -280,6 +280,16 @@ mod tests {
             liveness.on_due(400 * MS, 0, &config),
             Err(Failure::Mtu(config.packet))
         );
+        // A path that is silent altogether is not said to be too small.
+        let mut silent = liveness;
+        silent.on_answer(310 * MS, false, false);
+        assert_eq!(silent.on_due(500 * MS, 0, &config), Ok(false));
+        assert_eq!(
+            silent.on_due(1311 * MS, 0, &config),
+            Err(Failure::Silent(1001))
+        );
+        let mut liveness = Liveness::new(0);
+        liveness.open(0);
         liveness.on_heard(400 * MS);
         liveness.on_answer(400 * MS, true, false);
         assert!(liveness.is_proven());
@@ -302,7 +312,10 @@ mod tests {
         assert_eq!(pauses, [2, 4, 8, 16, 32, 50, 50, 50]);
         liveness.on_progress(now, true);
         assert_eq!(liveness.timeout_at(2 * MS, &config), Some(now + 2 * MS));
+        // So many time-outs may be the path's size, which is asked for until it is answered.
         liveness.on_progress(now, false);
+        assert_eq!(liveness.timeout_at(2 * MS, &config), Some(now + 2 * MS));
+        liveness.on_answer(now, true, false);
         assert_eq!(liveness.timeout_at(2 * MS, &config), None);
     }
 
