@@ -1,13 +1,15 @@
 //! The headers of fragments. Little-endian, at most [`MAX_HEADER`] bytes.
 //!
-//!     all        kind 1 | flags 1 | a 1 | b 1 | taken: operations 2, units 2
-//!     PUT        a: index       match bits 8 | header data 8 | offset 8 | operation 4
-//!     SHORT_PUT  a: index       match bits 8 | header data 8
-//!     GET        a: index       match bits 8 | offset 8 | length 4 | operation 4
-//!     ATOMIC     a: index       match bits 8 | offset 8 | operand 8 | comparand 8 | operation 4      b: what
-//!     RESPONSE   a: outcome     operation 4 | length 4 | value 8
-//!     REPLY      a: outcome     operation 4
-//!     TAKEN, LEAVE
+//! ```text
+//! all        kind 1 | flags 1 | a 1 | b 1 | taken: operations 2, units 2
+//! PUT        a: index       match bits 8 | header data 8 | offset 8 | operation 4
+//! SHORT_PUT  a: index       match bits 8 | header data 8
+//! GET        a: index       match bits 8 | offset 8 | length 4 | operation 4
+//! ATOMIC     a: index       match bits 8 | offset 8 | operand 8 | comparand 8 | operation 4      b: what
+//! RESPONSE   a: outcome     operation 4 | length 4 | value 8
+//! REPLY      a: outcome     operation 4
+//! TAKEN, LEAVE
+//! ```
 //!
 //! An *operation* is its initiator's name for it; the target gives it back and does not look into it. What a target has *taken*
 //! ([`super::window`]) is told in tiny fragments only: those arrive in order.
