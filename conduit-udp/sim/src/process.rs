@@ -179,7 +179,13 @@ impl Process {
         self.upper.is_closed = is_attended;
         self.upper.pass(self.clock);
         self.upper.has_refused = false;
-        for _ in 0..self.times.batch {
+        // Who attends to a rank now and then takes all that has come.
+        let batch = if is_attended {
+            usize::MAX
+        } else {
+            self.times.batch
+        };
+        for _ in 0..batch {
             let Some(datagram) = self.socket.pop_front() else {
                 break;
             };
