@@ -7,7 +7,7 @@
 //!    up and raises nothing. Outside is beyond the end, or at the end with bytes to move;
 //! 3. a message that doesn't fit is cut if the entry says so, and passes the entry otherwise. An atomic can't be cut.
 
-use crate::ni::{MatchEntry, MeEvents, MeId, MeMemory, MeOptions, Outcome, Rank};
+use crate::ni::{Claim, MatchEntry, MeEvents, MeId, MeMemory, MeOptions, Outcome, Rank};
 
 /// No entry.
 const NIL: u16 = u16::MAX;
@@ -254,6 +254,8 @@ struct Node {
     next: u16,
     generation: u16,
     linked: bool,
+    /// Other networks have the entry too: it takes a message only with this.
+    claim: Option<Claim>,
 }
 
 /// An ordered list of entries.
@@ -301,6 +303,11 @@ impl MatchList {
 
     /// Appends an entry, before those of the overflow list unless it belongs to them; `None` if the list is full.
     pub fn append(&mut self, entry: Entry) -> Option<EntryId> {
+        self.append_claimed(entry, None)
+    }
+
+    /// As [`Self::append`]. An entry with a claim takes a message only if it can take that, and none once it is taken.
+    pub fn append_claimed(&mut self, entry: Entry, claim: Option<Claim>) -> Option<EntryId> {
         let mut previous = self.last;
         if !entry.options.contains(MeOptions::OVERFLOW) {
             while previous != NIL && self.is_overflow(previous) {
@@ -318,6 +325,7 @@ impl MatchList {
             next,
             generation: 0,
             linked: true,
+            claim,
         };
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -372,6 +380,7 @@ impl MatchList {
         let node = &mut self.nodes[usize::from(slot)];
         let (previous, next) = (node.previous, node.next);
         node.linked = false;
+        node.claim = None;
         node.generation = node.generation.wrapping_add(1);
         match previous {
             NIL => self.first = next,
@@ -474,13 +483,12 @@ impl MatchList {
                     unlinked: false,
                 };
                 match node.fit(incoming) {
-                    Fit::Passes => {}
                     Fit::Outside => return Some(hit),
                     Fit::Takes {
                         place,
                         offset,
                         length,
-                    } => {
+                    } if node.claim.as_ref().is_none_or(Claim::take) => {
                         hit.place = place;
                         hit.offset = offset;
                         hit.length = length;
@@ -491,6 +499,7 @@ impl MatchList {
                         }
                         return Some(hit);
                     }
+                    Fit::Passes | Fit::Takes { .. } => {}
                 }
             }
             slot = node.next;
@@ -502,6 +511,9 @@ impl MatchList {
 impl Node {
     #[inline]
     fn fit(&self, incoming: &Incoming) -> Fit {
+        if self.claim.as_ref().is_some_and(Claim::is_taken) {
+            return Fit::Passes;
+        }
         let cut = self.entry.options.contains(MeOptions::TRUNCATE) && incoming.want != Want::Atomic;
         let limited = |room: usize| match incoming.length <= room {
             true => Some(incoming.length),

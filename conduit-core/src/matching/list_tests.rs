@@ -51,6 +51,27 @@ fn an_offset_outside_is_told_and_uses_nothing_up() {
 }
 
 #[test]
+fn of_two_lists_with_a_claim_one_takes_a_message() {
+    let (mut one, mut other, claim) = (MatchList::new(), MatchList::new(), Claim::default());
+    let mut once = entry(REGION);
+    once.options |= MeOptions::USE_ONCE;
+    for list in [&mut one, &mut other] {
+        list.append_claimed(once, Some(claim.clone())).unwrap();
+        list.append(entry(Memory::Nothing)).unwrap();
+    }
+    // What is outside takes nothing, and no claim.
+    let outside = one.accept(&incoming(Want::Put, 101, 0)).unwrap();
+    assert_eq!(outside.outcome, Outcome::OutOfRange);
+    assert!(!claim.is_taken());
+    let hit = other.accept(&incoming(Want::Put, 0, 0)).unwrap();
+    assert_eq!((hit.place, hit.unlinked), (Place::Region(1000), true));
+    for offset in [0, 101] {
+        let hit = one.accept(&incoming(Want::Put, offset, 0)).unwrap();
+        assert_eq!((hit.place, hit.unlinked), (Place::Nothing, false));
+    }
+}
+
+#[test]
 fn what_does_not_fit_passes_or_is_cut() {
     let mut list = MatchList::new();
     list.append(entry(REGION)).unwrap();

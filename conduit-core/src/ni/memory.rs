@@ -1,5 +1,8 @@
 //! Identifiers and descriptions of memory, queues and lists.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::Rank;
 
 /// An index of the portal table.
@@ -122,6 +125,22 @@ pub struct MatchEntry {
     pub events: MeEvents,
     /// The owner's name for the entry, given back in its events.
     pub tag: u64,
+}
+
+/// What networks agree by that share an entry which one message may use: the first that takes it has it.
+#[derive(Debug, Clone, Default)]
+pub struct Claim(Arc<AtomicBool>);
+
+impl Claim {
+    /// Takes it. False: another network has.
+    pub fn take(&self) -> bool {
+        !self.0.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether anybody has taken it.
+    pub fn is_taken(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
 }
 
 /// The answer to unlinking or releasing.

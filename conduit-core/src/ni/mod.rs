@@ -26,8 +26,8 @@ mod poll;
 pub use apply::apply_atomic;
 pub use event::{Event, Outcome, PutEvent};
 pub use memory::{
-    EqId, MatchEntry, MdId, MeEvents, MeId, MeMemory, MeOptions, PtIndex, Region, RegionId, Unlink,
-    Window,
+    Claim, EqId, MatchEntry, MdId, MeEvents, MeId, MeMemory, MeOptions, PtIndex, Region, RegionId,
+    Unlink, Window,
 };
 pub use operation::{Ack, Atomic, AtomicOp, AtomicType, Get, Inject, Put, Submit};
 pub use poll::{Closure, Common, Puts, Ready, Sink};
@@ -202,6 +202,21 @@ pub trait Ni {
     fn pt_open(&self, index: PtIndex, eq: Option<EqId>) -> Result<(), NiError>;
     /// Appends an entry at the end of an index's match list.
     fn me_append(&self, index: PtIndex, entry: MatchEntry) -> Result<MeId, NiError>;
+    /// Appends an entry that is used once ([`MeOptions::USE_ONCE`]) and that other networks of this rank have too: it takes a
+    /// message only if it can take the claim. Once another has, it takes none and raises nothing, until [`Ni::me_unlink`].
+    /// Not every network can.
+    fn me_append_claimed(
+        &self,
+        _index: PtIndex,
+        _entry: MatchEntry,
+        _claim: Claim,
+    ) -> Result<MeId, NiError> {
+        Err(NiError::System {
+            operation: "me_append",
+            rank: self.rank(),
+            reason: "this network can't share entries that are used once".to_owned(),
+        })
+    }
     /// Takes an entry out of its list. Raises no event.
     fn me_unlink(&self, me: MeId) -> Result<Unlink, NiError>;
     /// Describes memory of the initiating side: source of puts, destination of gets. Its completions go to `eq`.
@@ -281,6 +296,13 @@ pub trait Ni {
     fn progress(&self);
     /// Sleeps until something may have arrived, at most `limit`. May return early.
     fn wait(&self, limit: Duration);
+    /// This rank is about to sleep for something else than this network alone: from here on what arrives wakes it there, by a way
+    /// that the network was given when it was made. Look at [`Ni::ready`] once more after this. False: nothing will wake it.
+    fn arm(&self) -> bool {
+        false
+    }
+    /// Ends [`Ni::arm`].
+    fn disarm(&self) {}
     /// Wakes a peer that sleeps in [`Ni::wait`], after stores into its window that it waits for. Cheap, and therefore not
     /// certain: a peer that falls asleep at the same moment may be woken by its own time limit only.
     fn notify(&self, peer: Rank);

@@ -25,6 +25,8 @@ pub(super) enum Kind {
     Words(&'static [&'static str]),
     /// The path of a file or directory, taken as it is.
     Path,
+    /// Any text in one line; this is what it says.
+    Text(&'static str),
 }
 
 /// A setting's value. It prints as the variable could be given.
@@ -40,6 +42,8 @@ pub enum Value {
     Words(Vec<String>),
     /// A path, which is UTF-8.
     Path(String),
+    /// A text without blanks at its ends.
+    Text(String),
 }
 
 const TRUE: [&str; 5] = ["1", "y", "yes", "true", "on"];
@@ -120,6 +124,9 @@ impl Kind {
             Self::Path => (!text.is_empty()
                 && !given.contains(['\0', char::REPLACEMENT_CHARACTER]))
             .then(|| Value::Path(given.to_owned())),
+            Self::Text(_) => (!text.is_empty()
+                && !text.contains(|c: char| c.is_control() || c == char::REPLACEMENT_CHARACTER))
+            .then(|| Value::Text(text.to_owned())),
         }
     }
 }
@@ -161,6 +168,7 @@ impl Display for Kind {
                 )
             }
             Self::Path => f.write_str("a path in UTF-8"),
+            Self::Text(what) => f.write_str(what),
         }
     }
 }
@@ -173,7 +181,7 @@ impl Display for Value {
             Self::Bool(yes) => write!(f, "{}", u8::from(*yes)),
             Self::Bytes(bytes) => write!(f, "{}", Bytes(*bytes)),
             Self::Words(words) => f.write_str(&words.join(",")),
-            Self::Path(path) => f.write_str(path),
+            Self::Path(text) | Self::Text(text) => f.write_str(text),
         }
     }
 }
@@ -283,6 +291,18 @@ impl Field for PathBuf {
     }
     fn to_value(&self) -> Option<Value> {
         Some(Value::Path(self.to_string_lossy().into_owned()))
+    }
+}
+
+impl Field for String {
+    fn from_value(value: Value) -> Option<Self> {
+        match value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+    fn to_value(&self) -> Option<Value> {
+        Some(Value::Text(self.clone()))
     }
 }
 

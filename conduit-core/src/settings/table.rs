@@ -78,6 +78,9 @@ const LEAST_CREDITS: u32 = 4;
 /// A bound for the bank and the epoch; a plan whose credits can't be counted is refused by its sum.
 const MOST_BANKED: u32 = 1 << 24;
 
+/// A bound for times in milliseconds: a day.
+const MOST_TIME: u32 = 86_400_000;
+
 settings! {
     "GASNET_PORTAL_MSG_LIMIT" msg_limit: u32 = 250,
         Kind::integer_or_zero(12, MOST_COUNT, "no limit"),
@@ -145,8 +148,11 @@ settings! {
         "bytes of a request receive buffer (ReqRB), of which there are as many as the credits need; at least 8 chunks";
     "CONDUIT_NETWORK" networks: Option<Vec<String>> = None,
         Kind::Words(&["shm", "udp", "ofi", "portals4"]),
-        unset "what fits each peer",
-        "networks that may be used";
+        unset "what fits each peer: shared memory on one host, UDP between hosts",
+        "networks that may be used; the same on all ranks";
+    "CONDUIT_HOST" host: Option<String> = None, Kind::Text("a name"),
+        unset "the machine's boot, with the namespaces of the process",
+        "name of the host that this rank is on: ranks with the same one share memory";
     "CONDUIT_WINDOWS" windows: bool = true, Kind::Bool,
         "load and store directly where a peer's memory is mapped";
     "CONDUIT_INJECT" inject: bool = true, Kind::Bool,
@@ -171,4 +177,32 @@ settings! {
     "CONDUIT_BARRIER_RADIX" barrier_radix: u32 = 8,
         Kind::integer(crate::barrier::MIN_RADIX, crate::barrier::MAX_RADIX),
         "fan-out of the barrier: each round reaches this many times more ranks; the same on all ranks";
+    "CONDUIT_UDP_INTERFACE" udp_interface: Option<String> = None,
+        Kind::Text("names of interfaces, addresses and subnets, with commas between"),
+        unset "the interface of the default route, else the first that is up",
+        "interface that is used for UDP, the earlier the better";
+    "CONDUIT_UDP_MTU" udp_mtu: Option<usize> = None, Kind::bytes(1280, 65_535, 1),
+        unset "that of the interface",
+        "bytes of the largest IP packet that is sent";
+    "CONDUIT_UDP_DEAD_TIME" udp_dead_time: u32 = 10_000, Kind::integer(100, MOST_TIME),
+        "milliseconds after which a rank of another host that answers nothing has failed";
+    "CONDUIT_UDP_PROBE_INTERVAL" udp_probe_interval: u32 = 250, Kind::integer(1, MOST_TIME),
+        "milliseconds between probes of a silent rank of another host; the first ones follow each other sooner";
+    "CONDUIT_UDP_ACK_DELAY" udp_ack_delay: u32 = 50, Kind::integer(0, 100_000),
+        "microseconds that an acknowledgement waits for a packet to go with";
+    "CONDUIT_UDP_WINDOW" udp_window: u32 = 4096, Kind::integer(1, 4096),
+        "segments that may be under way to one rank";
+    "CONDUIT_UDP_SOCKET_BUFFER" udp_socket_buffer: usize = 4 << 20,
+        Kind::bytes(64 << 10, 1 << 30, 1),
+        "bytes of packets that the system is asked to keep for a rank's socket, each way";
+    "CONDUIT_UDP_ARRIVALS" udp_arrivals: usize = 64 << 20, Kind::bytes(1 << 20, 1 << 40, 1),
+        "bytes of messages from other hosts that have arrived and were not handled yet; the same on all ranks";
+    "CONDUIT_UDP_ENCRYPT" udp_encrypt: bool = false, Kind::Bool,
+        "encrypt what is sent to other hosts; without, it is authenticated only; the same on all ranks";
+    "CONDUIT_UDP_OFFLOAD" udp_offload: bool = true, Kind::Bool,
+        "let the system cut and join packets where it can";
+    "CONDUIT_UDP_ATTEND" udp_attend: u32 = 20, Kind::integer(1, 60_000),
+        "milliseconds without a poll after which a thread of the library answers other hosts for its rank";
+    "CONDUIT_UDP_STATISTICS" udp_statistics: bool = false, Kind::Bool,
+        "print the counters of UDP when a rank leaves";
 }

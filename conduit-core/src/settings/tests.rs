@@ -172,6 +172,14 @@ fn ranges_hold_at_their_ends() {
                     refused(text);
                 }
             }
+            Kind::Text(_) => {
+                for text in ["eth0", "10.0.0.0/8,lo", "a name"] {
+                    accepted(text);
+                }
+                for text in ["", "  ", "a\0b", "two\nlines", "\u{fffd}"] {
+                    refused(text);
+                }
+            }
             Kind::Path => {
                 for text in [".", "/tmp", "a b/c", " leading", "ä"] {
                     accepted(text);

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use conduit_core::ni::{
-    Atomic, Closure, EqId, Event, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni, NiError,
+    Atomic, Claim, Closure, EqId, Event, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni, NiError,
     PtIndex, Put, Rank, Reach, Ready, Region, RegionId, Sink, Submit, Unlink, Window,
 };
 use conduit_core::threads::Mode;
@@ -49,7 +49,15 @@ impl<M: Mode> Ni for Shm<M> {
         self.open_index(index, eq)
     }
     fn me_append(&self, index: PtIndex, entry: MatchEntry) -> Result<MeId, NiError> {
-        self.append_entry(index, entry)
+        self.append_entry(index, entry, None)
+    }
+    fn me_append_claimed(
+        &self,
+        index: PtIndex,
+        entry: MatchEntry,
+        claim: Claim,
+    ) -> Result<MeId, NiError> {
+        self.append_entry(index, entry, Some(claim))
     }
     fn me_unlink(&self, me: MeId) -> Result<Unlink, NiError> {
         self.unlink_entry(me)

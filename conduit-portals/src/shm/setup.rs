@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use conduit_core::matching::{Entry, EntryId, entry_start, no_such_index};
 use conduit_core::ni::{
-    EqId, MatchEntry, MeId, NiError, PtIndex, Rank, Ready, Region, RegionId, Unlink, Window,
+    Claim, EqId, MatchEntry, MeId, NiError, PtIndex, Rank, Ready, Region, RegionId, Unlink, Window,
 };
 use conduit_core::threads::{Lock, Mode};
 use rustix::mm::Advice;
@@ -255,7 +255,12 @@ impl<M: Mode> Shm<M> {
         Ok(())
     }
 
-    pub(super) fn append_entry(&self, index: PtIndex, entry: MatchEntry) -> Result<MeId, NiError> {
+    pub(super) fn append_entry(
+        &self,
+        index: PtIndex,
+        entry: MatchEntry,
+        claim: Option<Claim>,
+    ) -> Result<MeId, NiError> {
         const OPERATION: &str = "me_append";
         let place = self
             .indices
@@ -271,7 +276,7 @@ impl<M: Mode> Shm<M> {
             self.entries.fetch_sub(1, Ordering::AcqRel);
             return Err(exhausted(OPERATION, "match entries", u64::from(ENTRIES)));
         }
-        match place.list.lock().append(entry) {
+        match place.list.lock().append_claimed(entry, claim) {
             Some(id) => Ok(id.me(index.0)),
             None => {
                 self.entries.fetch_sub(1, Ordering::AcqRel);

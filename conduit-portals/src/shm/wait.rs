@@ -9,10 +9,15 @@ use rustix::thread::futex;
 
 use crate::bell::{Bell, MAX_SLEEP};
 
+use super::mapping::Mapping;
 use super::{Peer, Shm};
 
 fn bell(peer: &Peer) -> Bell<'_> {
-    let words = &peer.mapping.control().bell;
+    bell_of(&peer.mapping)
+}
+
+fn bell_of(mapping: &Mapping) -> Bell<'_> {
+    let words = &mapping.control().bell;
     Bell {
         sleeping: &words.sleeping,
         notified: &words.notified,
@@ -21,19 +26,33 @@ fn bell(peer: &Peer) -> Bell<'_> {
 
 /// Wakes all threads of a rank that sleep.
 #[cold]
-fn wake(peer: &Peer) {
-    let woken = futex::wake(bell(peer).sleeping, futex::Flags::empty(), i32::MAX as u32);
+fn wake(rank: &Mapping) {
+    let woken = futex::wake(
+        bell_of(rank).sleeping,
+        futex::Flags::empty(),
+        i32::MAX as u32,
+    );
     if let Err(error) = woken {
         tracing::warn!(%error, "waking a peer");
     }
 }
 
 impl<M: Mode> Shm<M> {
+    /// What wakes this rank from any thread, for something that shared memory does not show.
+    pub fn waker(&self) -> impl Fn() + Send + Sync + 'static {
+        let own = self.peers[self.rank as usize].mapping.clone();
+        move || {
+            if bell_of(&own).notify() {
+                wake(&own);
+            }
+        }
+    }
+
     /// After a commit into a ring of `peer`.
     #[inline]
     pub(super) fn ring_bell(&self, peer: &Peer) {
         if bell(peer).ring_after_message() {
-            wake(peer);
+            wake(&peer.mapping);
         }
     }
 
@@ -41,7 +60,7 @@ impl<M: Mode> Shm<M> {
         if let Some(peer) = self.peers.get(peer as usize)
             && bell(peer).notify()
         {
-            wake(peer);
+            wake(&peer.mapping);
         }
     }
 

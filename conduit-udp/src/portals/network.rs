@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use conduit_core::ni::{
-    Atomic, Closure, EqId, Event, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni, NiError,
+    Atomic, Claim, Closure, EqId, Event, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni, NiError,
     PtIndex, Put, Rank, Reach, Ready, Region, RegionId, Sink, Submit, Unlink, Window,
 };
 use conduit_core::threads::Mode;
@@ -57,7 +57,17 @@ impl<M: Mode, T: Transport> Ni for Udp<M, T> {
         self.shared.inner.lock().portals.open_index(index, eq)
     }
     fn me_append(&self, index: PtIndex, entry: MatchEntry) -> Result<MeId, NiError> {
-        self.shared.inner.lock().portals.append_entry(index, &entry)
+        let mut inner = self.shared.inner.lock();
+        inner.portals.append_entry(index, &entry, None)
+    }
+    fn me_append_claimed(
+        &self,
+        index: PtIndex,
+        entry: MatchEntry,
+        claim: Claim,
+    ) -> Result<MeId, NiError> {
+        let mut inner = self.shared.inner.lock();
+        inner.portals.append_entry(index, &entry, Some(claim))
     }
     fn me_unlink(&self, me: MeId) -> Result<Unlink, NiError> {
         self.shared.inner.lock().portals.unlink_entry(me)
@@ -119,6 +129,20 @@ impl<M: Mode, T: Transport> Ni for Udp<M, T> {
         if shared.flags.ready().is_empty() && self.failed_peer().is_none() {
             let limit = timeout.map_or(limit, |timeout| timeout.min(limit));
             self.waiter.wait(limit, self.attendant.as_ref());
+        }
+    }
+    fn arm(&self) -> bool {
+        match &self.attendant {
+            Some(attendant) if self.shared.waker.get().is_some() => {
+                attendant.arm();
+                true
+            }
+            _ => false,
+        }
+    }
+    fn disarm(&self) {
+        if let Some(attendant) = &self.attendant {
+            attendant.disarm();
         }
     }
     /// No window of a peer's is mapped here, so nobody waits for stores into it.

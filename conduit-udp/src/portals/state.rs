@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use conduit_core::matching::{
     Descriptors, Entry, EntryId, MatchList, PT_INDICES, entry_start, no_such_index,
 };
-use conduit_core::ni::{EqId, MatchEntry, MeId, NiError, PtIndex, Rank, Ready, Unlink};
+use conduit_core::ni::{Claim, EqId, MatchEntry, MeId, NiError, PtIndex, Rank, Ready, Unlink};
 use conduit_core::threads::ParSync;
 use slab::Slab;
 
@@ -234,6 +234,7 @@ impl Portals {
         &mut self,
         index: PtIndex,
         entry: &MatchEntry,
+        claim: Option<Claim>,
     ) -> Result<MeId, NiError> {
         const OPERATION: &str = "me_append";
         let Some(place) = self.indices.get_mut(usize::from(index.0)) else {
@@ -242,7 +243,7 @@ impl Portals {
         let start = entry_start(entry.memory, |id| self.regions.find(id))?;
         let entry = Entry::new(entry, start.map_or(0, |start| start.addr()));
         let id = match self.entries < ENTRIES {
-            true => place.list.append(entry),
+            true => place.list.append_claimed(entry, claim),
             false => None,
         };
         let id = id.ok_or_else(|| exhausted(OPERATION, "match entries", ENTRIES.into()))?;

@@ -47,6 +47,24 @@ fn waiting_returns_at_once_when_something_is_there() {
 }
 
 #[test]
+fn a_waker_ends_a_sleep_from_any_thread() {
+    let (a, _b) = pair(&small());
+    let (wake, awake) = (a.ni.waker(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !awake.load(Ordering::Relaxed) {
+                wake();
+            }
+        });
+        // Nothing else would end any of these.
+        for _ in 0..100 {
+            a.ni.wait(Duration::from_secs(3600));
+        }
+        awake.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
 fn stores_into_a_window_are_announced() {
     let ends = world::<Par>(2, &small());
     let (a, b) = (&ends[0], &ends[1]);
