@@ -43,6 +43,27 @@ impl<M: Mode> Conduit<M> {
         self.member.engine().size()
     }
 
+    /// The host of a rank: hosts are numbered from 0 in the order of their first ranks.
+    pub fn host_of(&self, rank: Rank) -> Result<u32> {
+        let host = self.member.host_of(rank);
+        host.ok_or_else(|| self.no_such_rank("host_of", rank))
+    }
+
+    /// The neighbourhood of a rank: ranks of the same one map each other's segments ([`Conduit::window`]). Numbered as
+    /// [hosts](Conduit::host_of) are.
+    pub fn neighbourhood_of(&self, rank: Rank) -> Result<u32> {
+        let neighbourhood = self.member.neighbourhood_of(rank);
+        neighbourhood.ok_or_else(|| self.no_such_rank("neighbourhood_of", rank))
+    }
+
+    fn no_such_rank(&self, operation: &'static str, rank: Rank) -> Error {
+        Error::Engine(EngineError::NoSuchRank {
+            operation,
+            rank,
+            size: self.size(),
+        })
+    }
+
     /// The settings that this rank runs with.
     pub fn settings(&self) -> &Settings {
         self.member.engine().settings()
@@ -129,7 +150,7 @@ impl<M: Mode> Conduit<M> {
         // nobody sends them once it is gone.
         let limit = self.member.engine().settings().exit_wait(self.size());
         self.member.engine().drain(limit);
-        self.member.finalize()
+        self.member.finish()
     }
 
     /// Ends the whole job with this exit code: tells the other ranks, waits for them for a bounded time

@@ -23,6 +23,9 @@ pub enum Error {
     /// The shared-memory network could not be started.
     #[error("{0}")]
     Shm(String),
+    /// The network over UDP could not be started.
+    #[error("{0}")]
+    Udp(String),
     /// None of the networks that `CONDUIT_NETWORK` allows can be used.
     #[error("CONDUIT_NETWORK={asked}: {reason}")]
     NoNetwork {

@@ -4,10 +4,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use conduit_core::engine::{Engine, Error as EngineError};
+use conduit_core::ni::Rank;
 use conduit_core::threads::{Mode, Seq};
 
 use crate::network::Network;
-use crate::start::Launcher;
+use crate::start::{Hosts, Launcher};
 use crate::{Error, Result};
 
 /// A member of a job, with the engine in reach. For interfaces to other languages, which bring their own idea of
@@ -15,6 +16,7 @@ use crate::{Error, Result};
 pub struct Member<M: Mode = Seq> {
     engine: Engine<Network<M>, M>,
     launcher: Mutex<Launcher>,
+    hosts: Hosts,
     most_segment: usize,
 }
 
@@ -38,11 +40,13 @@ impl<M: Mode> Member<M> {
     pub(crate) fn new(
         engine: Engine<Network<M>, M>,
         launcher: Launcher,
+        hosts: Hosts,
         most_segment: usize,
     ) -> Self {
         Self {
             engine,
             launcher: Mutex::new(launcher),
+            hosts,
             most_segment,
         }
     }
@@ -51,6 +55,41 @@ impl<M: Mode> Member<M> {
     #[inline]
     pub fn engine(&self) -> &Engine<Network<M>, M> {
         &self.engine
+    }
+
+    /// Hosts of the job.
+    pub fn hosts(&self) -> u32 {
+        self.hosts.count()
+    }
+
+    /// The host of a rank, numbered from 0 in the order of the hosts' first ranks; `None`: there is no such rank.
+    pub fn host_of(&self, rank: Rank) -> Option<u32> {
+        self.hosts.host_of(rank)
+    }
+
+    /// The ranks whose memory can be mapped in each other, numbered like [hosts](Member::host_of): those of a host, or
+    /// each rank by itself where shared memory is not used between ranks.
+    pub fn neighbourhood_of(&self, rank: Rank) -> Option<u32> {
+        match self.shares_memory() {
+            true => self.hosts.host_of(rank),
+            false => (rank < self.engine.size()).then_some(rank),
+        }
+    }
+
+    /// How many [neighbourhoods](Member::neighbourhood_of) there are.
+    pub fn neighbourhoods(&self) -> u32 {
+        match self.shares_memory() {
+            true => self.hosts.count(),
+            false => self.engine.size(),
+        }
+    }
+
+    /// Whether the ranks of a host map each other's memory.
+    fn shares_memory(&self) -> bool {
+        let settings = self.engine.settings();
+        let networks = settings.networks.as_deref();
+        settings.windows
+            && networks.is_none_or(|networks| networks.iter().any(|name| name == "shm"))
     }
 
     /// Bytes of the largest segment, a multiple of the page size; the same on all ranks.
@@ -88,8 +127,14 @@ impl<M: Mode> Member<M> {
         }
     }
 
+    /// Leaves the network, as all others do, and tells the launcher that this rank ends as it should.
+    pub(crate) fn finish(&self) -> Result<()> {
+        self.leave_network();
+        self.finalize()
+    }
+
     /// Tells the launcher that this rank ends as it should.
-    pub(crate) fn finalize(&self) -> Result<()> {
+    fn finalize(&self) -> Result<()> {
         self.launcher
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -105,13 +150,18 @@ impl<M: Mode> Member<M> {
             // All end with the same code, each on its own; the launcher need not step in.
             let _ = self.finalize();
         }
-        engine.network().leave();
+        self.leave_network();
+    }
+
+    fn leave_network(&self) {
+        let statistics = self.engine.settings().udp_statistics;
+        self.engine.network().leave(statistics);
     }
 
     /// Leaves the job without ending it for the others.
     pub fn leave(&self) {
         let _ = self.finalize();
-        self.engine.network().leave();
+        self.leave_network();
     }
 
     /// If the error says that another rank has ended the job: the code with which this process is to end now. All else
@@ -128,7 +178,7 @@ impl<M: Mode> Member<M> {
                 if code == 0 {
                     let _ = self.finalize();
                 }
-                self.engine.network().leave();
+                self.leave_network();
                 Some(code)
             }
             EngineError::PeerFailed { .. } if launcher_reports() => {

@@ -42,7 +42,9 @@ impl From<conduit::Error> for Refusal {
         match error {
             conduit::Error::Engine(error) => error.into(),
             conduit::Error::BarrierMismatch { .. } => Self::of(abi::BARRIER_MISMATCH, error),
-            conduit::Error::Start(_) | conduit::Error::Shm(_) => Self::of(abi::RESOURCE, error),
+            conduit::Error::Start(_) | conduit::Error::Shm(_) | conduit::Error::Udp(_) => {
+                Self::of(abi::RESOURCE, error)
+            }
             other => Self::bad(other),
         }
     }

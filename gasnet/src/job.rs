@@ -1,12 +1,12 @@
 //! The one job of this process.
 
+use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed, Ordering::Release};
 
-use conduit::{Member, Rank};
+use conduit::{Member, Network, Rank};
 use conduit_core::engine::{Engine, Segment};
-use conduit_portals::shm::Shm;
 
 use crate::Mode;
 use crate::abi;
@@ -14,18 +14,18 @@ use crate::fault::{Refusal, fatal};
 use crate::objects::Objects;
 
 /// The engine below.
-pub(crate) type TheEngine = Engine<Shm<Mode>, Mode>;
+pub(crate) type TheEngine = Engine<Network<Mode>, Mode>;
 
 /// This process in its job, from init to the end.
 pub(crate) struct Job {
     pub(crate) member: Member<Mode>,
     pub(crate) objects: Objects,
-    /// All ranks, which share this host.
-    pub(crate) ranks: Box<[abi::RankInfo]>,
+    /// The ranks of this host.
+    pub(crate) of_host: Box<[abi::RankInfo]>,
     /// The ranks whose memory is mapped here, as far as the client knows: its neighbourhood.
     pub(crate) neighbours: Box<[abi::RankInfo]>,
-    /// Most ranks of a neighbourhood; each holds ranks that follow one another.
-    neighbourhood: u32,
+    /// By rank: its neighbourhood. 4 bytes a rank.
+    neighbourhoods: Box<[u32]>,
     /// `GASNET_SEGMENT_EVERYTHING`: segments are all memory of a process.
     pub(crate) everything: bool,
     /// Every rank's segment is mapped here, and all are one neighbourhood.
@@ -116,6 +116,23 @@ static conduit_gex_job: Shared = Shared {
     team: AtomicPtr::new(std::ptr::null_mut()),
 };
 
+/// Numbers neighbourhoods in the order of their first ranks. `shared` tells which ranks map each other's memory; of those at most
+/// `most` are neighbours, in order.
+fn neighbourhoods(shared: impl Iterator<Item = Option<u32>>, most: u32) -> Box<[u32]> {
+    let mut next = 0;
+    let mut open: HashMap<Option<u32>, (u32, u32)> = HashMap::new();
+    let number = |shared| {
+        let (number, ranks) = open.entry(shared).or_insert((0, most));
+        if *ranks == most {
+            (*number, *ranks) = (next, 0);
+            next += 1;
+        }
+        *ranks += 1;
+        *number
+    };
+    shared.map(number).collect()
+}
+
 impl Job {
     #[inline]
     pub(crate) fn get() -> Option<&'static Self> {
@@ -161,12 +178,14 @@ impl Job {
 
     /// Which neighbourhood a rank is in.
     pub(crate) fn neighbourhood(&self, rank: Rank) -> u32 {
-        rank / self.neighbourhood
+        // A rank that there isn't is nobody's neighbour.
+        let known = self.neighbourhoods.get(rank as usize);
+        known.copied().unwrap_or(u32::MAX)
     }
 
     /// How many neighbourhoods there are.
     pub(crate) fn neighbourhoods(&self) -> u32 {
-        self.size().div_ceil(self.neighbourhood)
+        self.neighbourhoods.iter().max().map_or(0, |last| last + 1)
     }
 
     /// Where a rank's segment is mapped here: null if it isn't, or the rank is no neighbour.
@@ -195,21 +214,21 @@ impl Job {
         let engine = member.engine();
         let (rank, size) = (engine.rank(), engine.size());
         let mapped = engine.settings().windows && !everything;
-        let neighbourhood = if mapped {
-            most_neighbours.clamp(1, size)
-        } else {
-            1
+        let most = if mapped { most_neighbours.max(1) } else { 1 };
+        let neighbourhoods =
+            neighbourhoods((0..size).map(|rank| member.neighbourhood_of(rank)), most);
+        let own = neighbourhoods.get(rank as usize).copied();
+        let list = |of: &dyn Fn(Rank) -> bool| {
+            let like_this = (0..size).filter(|&rank| of(rank));
+            like_this.map(|rank| abi::RankInfo { rank }).collect()
         };
-        let all_mapped = mapped && neighbourhood == size;
-        let first = rank - rank % neighbourhood;
-        let neighbours = first..size.min(first + neighbourhood);
-        let list =
-            |ranks: std::ops::Range<Rank>| ranks.map(|rank| abi::RankInfo { rank }).collect();
+        let neighbours: Box<[_]> = list(&|peer| neighbourhoods.get(peer as usize).copied() == own);
+        let all_mapped = mapped && neighbours.len() == size as usize;
         let job = Self {
             objects: Objects::new(),
-            ranks: list(0..size),
-            neighbours: list(neighbours),
-            neighbourhood,
+            of_host: list(&|peer| member.host_of(peer) == member.host_of(rank)),
+            neighbours,
+            neighbourhoods,
             all_mapped,
             everything,
             member,
@@ -287,4 +306,18 @@ unsafe extern "C" fn conduit_gex_wait_step(state: *mut c_void) {
     let waiter = unsafe { &mut *state.cast::<Waiter>() };
     let job = Job::of("GASNET_BLOCKUNTIL");
     crate::fault::sure("GASNET_BLOCKUNTIL", job.engine().wait_step(waiter));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::neighbourhoods;
+
+    #[test]
+    fn neighbourhoods_follow_the_hosts_and_their_limit() {
+        let hosts = [0, 0, 1, 0, 1, 0, 2].map(Some);
+        let by = |most| neighbourhoods(hosts.into_iter(), most);
+        assert_eq!(*by(10), [0, 0, 1, 0, 1, 0, 2]);
+        assert_eq!(*by(2), [0, 0, 1, 2, 1, 2, 3]);
+        assert_eq!(*by(1), [0, 1, 2, 3, 4, 5, 6]);
+    }
 }

@@ -12,9 +12,8 @@ use std::cell::RefCell;
 use std::ffi::{c_int, c_uint, c_void};
 use std::mem::ManuallyDrop;
 
-use conduit::Rank;
+use conduit::{Network, Rank};
 use conduit_core::engine::{Prepared, PreparedReply};
-use conduit_portals::shm::Shm;
 
 use crate::Mode;
 use crate::abi::{Flags, events};
@@ -85,9 +84,9 @@ impl Kind {
 
 /// Where the payload is written.
 enum Place {
-    Chunk(Prepared<'static, Shm<Mode>, Mode>),
+    Chunk(Prepared<'static, Network<Mode>, Mode>),
     /// For as long as the request's handler runs, which is what GASNet allows; so it is not dropped by itself later.
-    ReplyChunk(ManuallyDrop<PreparedReply<'static, Shm<Mode>, Mode>>),
+    ReplyChunk(ManuallyDrop<PreparedReply<'static, Network<Mode>, Mode>>),
     /// A long's destination, which is mapped here.
     Destination(*mut c_void),
     Client(*mut c_void),

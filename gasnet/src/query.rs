@@ -81,7 +81,7 @@ unsafe extern "C" fn gex_System_QueryNbrhdInfo(
     unsafe { list(&job.neighbours, job.rank(), info, count, mine) };
 }
 
-/// The ranks of this host: all. The list is the library's.
+/// The ranks of this host. The list is the library's.
 ///
 /// # Safety
 /// Each pointer is null or valid for a write.
@@ -93,7 +93,7 @@ unsafe extern "C" fn gex_System_QueryHostInfo(
 ) {
     let job = Job::of("gex_System_QueryHostInfo");
     // SAFETY: the caller's promise.
-    unsafe { list(&job.ranks, job.rank(), info, count, mine) };
+    unsafe { list(&job.of_host, job.rank(), info, count, mine) };
 }
 
 /// Which of how many neighbourhoods, and of how many hosts, this rank is in. Null pointers are left out.
@@ -108,12 +108,12 @@ unsafe extern "C" fn gex_System_QueryMyPosition(
     host: *mut Rank,
 ) {
     let job = Job::of("gex_System_QueryMyPosition");
-    let (all, mine) = (job.neighbourhoods(), job.neighbourhood(job.rank()));
+    let rank = job.rank();
     for (place, value) in [
-        (neighbourhoods, all),
-        (neighbourhood, mine),
-        (hosts, 1),
-        (host, 0),
+        (neighbourhoods, job.neighbourhoods()),
+        (neighbourhood, job.neighbourhood(rank)),
+        (hosts, job.member.hosts()),
+        (host, job.member.host_of(rank).unwrap_or(0)),
     ] {
         if !place.is_null() {
             // SAFETY: not null; the caller's promise.
@@ -142,7 +142,7 @@ unsafe extern "C" fn gasnet_getNodeInfo(table: *mut NodeInfo, count: c_int) -> c
                 window.addr().wrapping_sub(address)
             });
             let info = NodeInfo {
-                host: 0,
+                host: job.member.host_of(rank).unwrap_or(0),
                 supernode: job.neighbourhood(rank),
                 offset,
             };

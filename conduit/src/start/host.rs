@@ -1,16 +1,32 @@
-//! What the ranks of a host share: its cores and its memory.
+//! Which ranks share a host, and what those share: its processors and its memory.
+//!
+//! A host is what can share memory: one boot of one machine, and on it one namespace of process ids, of network interfaces and of
+//! host names. A container is a host of its own, so is a network namespace. `CONDUIT_HOST` overrides that.
 
-use conduit_core::bootstrap::{Bootstrap, BootstrapError};
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+use conduit_core::bootstrap::Bootstrap;
+use conduit_core::ni::Rank;
 use conduit_core::settings::Settings;
 
-/// What a job may assume of its host; the same on every rank.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Host {
-    ranks: u32,
-    /// Processors that any of the ranks may run on.
+use crate::{Error, Result};
+
+/// What a job may assume of its hosts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Hosts {
+    /// By rank: its host, numbered in the order of their first ranks. 4 bytes a rank.
+    of: Box<[u32]>,
+    /// By host.
+    names: Box<[String]>,
+    /// This rank's host.
+    own: u32,
+    /// Processors that any of the ranks of this rank's host may run on.
     processors: u32,
-    /// Bytes of memory, the least that any rank found available.
-    memory: usize,
+    /// The least share of a rank in the memory of its host, bytes; the same on every rank.
+    share: usize,
 }
 
 /// Idle polls before a rank yields where ranks share processors: the one that it waits for can't run while it spins.
@@ -22,38 +38,159 @@ const SEGMENT_SHARE: f64 = 0.85;
 /// The processors told to each other are those below this number.
 const MASK_BYTES: usize = 128;
 
-impl Host {
+/// What a rank tells the others: processors, memory, length of its host's name, that name, settings that have to be the same.
+struct Card {
+    mask: [u8; MASK_BYTES],
+    memory: u64,
+    host: String,
+    settings: String,
+}
+
+impl Card {
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = self.mask.to_vec();
+        bytes.extend_from_slice(&self.memory.to_le_bytes());
+        bytes.extend_from_slice(&(self.host.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(self.host.as_bytes());
+        bytes.extend_from_slice(self.settings.as_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (mask, rest) = bytes.split_first_chunk::<MASK_BYTES>()?;
+        let (memory, rest) = rest.split_first_chunk::<8>()?;
+        let (length, rest) = rest.split_first_chunk::<4>()?;
+        let (host, settings) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        Some(Self {
+            mask: *mask,
+            memory: u64::from_le_bytes(*memory),
+            host: String::from_utf8(host.to_vec()).ok()?,
+            settings: String::from_utf8(settings.to_vec()).ok()?,
+        })
+    }
+}
+
+impl Hosts {
     /// Collective.
-    pub(super) fn survey(bootstrap: &mut dyn Bootstrap) -> Result<Self, BootstrapError> {
-        let mut own = affinity().to_vec();
-        own.extend_from_slice(&(available_memory() as u64).to_le_bytes());
-        let all = bootstrap.allgather(&own)?;
-        let mut union = [0u8; MASK_BYTES];
-        let mut memory = u64::MAX;
-        for theirs in &all {
-            let (mask, rest) = theirs.split_at(theirs.len().min(MASK_BYTES));
-            for (all, one) in union.iter_mut().zip(mask) {
+    ///
+    /// # Errors
+    /// The launcher's; a host that can't be named; ranks that may use different networks.
+    pub(super) fn survey(bootstrap: &mut dyn Bootstrap, settings: &Settings) -> Result<Self> {
+        let name = match &settings.host {
+            Some(name) => Ok(name.clone()),
+            None => identity().map_err(|error| {
+                Error::Start(format!(
+                    "this rank's host can't be told ({error}): name it by CONDUIT_HOST"
+                ))
+            }),
+        };
+        let own = Card {
+            mask: affinity(),
+            memory: available_memory() as u64,
+            // All ranks learn of each, and fail together below.
+            host: name.clone().unwrap_or_default(),
+            settings: agreement(settings),
+        };
+        let rank = bootstrap.rank();
+        let all = bootstrap
+            .allgather(&own.encode())
+            .map_err(super::start_error)?;
+        name?;
+        let mut cards = Vec::with_capacity(all.len());
+        for (peer, bytes) in (0..).zip(&all) {
+            let card = Card::decode(bytes).ok_or_else(|| {
+                Error::Start(format!("rank {peer} says nothing sensible of its host"))
+            })?;
+            if card.host.is_empty() {
+                return Err(Error::Start(format!("rank {peer} can't tell its host")));
+            }
+            for (ours, theirs) in own.settings.lines().zip(card.settings.lines()) {
+                if ours != theirs {
+                    return Err(Error::Settings(format!(
+                        "{ours} on rank {rank} and {theirs} on rank {peer}"
+                    )));
+                }
+            }
+            cards.push(card);
+        }
+        Ok(Self::of(rank, &cards))
+    }
+
+    fn of(rank: Rank, cards: &[Card]) -> Self {
+        let mut names: Vec<String> = Vec::new();
+        let mut numbers: HashMap<&str, u32> = HashMap::new();
+        // By host: ranks, processors, memory.
+        let mut ranks: Vec<(u64, [u8; MASK_BYTES], u64)> = Vec::new();
+        let mut of = Vec::with_capacity(cards.len());
+        for card in cards {
+            let number = *numbers.entry(&card.host).or_insert_with(|| {
+                names.push(card.host.clone());
+                ranks.push((0, [0; MASK_BYTES], u64::MAX));
+                (names.len() - 1) as u32
+            });
+            of.push(number);
+            let (count, union, memory) = &mut ranks[number as usize];
+            *count += 1;
+            *memory = (*memory).min(card.memory);
+            for (all, one) in union.iter_mut().zip(card.mask) {
                 *all |= one;
             }
-            if let Some(bytes) = rest.first_chunk::<8>() {
-                memory = memory.min(u64::from_le_bytes(*bytes));
-            }
         }
-        let processors = union
+        let own = of[rank as usize];
+        let processors = ranks[own as usize].1.iter().map(|byte| byte.count_ones());
+        let processors = processors.sum::<u32>().max(1);
+        let share = ranks
             .iter()
-            .map(|byte| byte.count_ones())
-            .sum::<u32>()
-            .max(1);
-        Ok(Self {
-            ranks: bootstrap.size(),
+            .map(|(count, _, memory)| memory / count)
+            .min()
+            .unwrap_or(0);
+        Self {
+            of: of.into(),
+            names: names.into(),
+            own,
             processors,
-            memory: usize::try_from(memory).unwrap_or(usize::MAX),
-        })
+            share: usize::try_from(share).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// Ranks on hosts of these names, seen by the first.
+    #[cfg(test)]
+    pub(crate) fn named(names: &[&str]) -> Self {
+        let card = |name: &&str| Card {
+            mask: [0; MASK_BYTES],
+            memory: 1 << 30,
+            host: (*name).to_owned(),
+            settings: String::new(),
+        };
+        Self::of(0, &names.iter().map(card).collect::<Vec<_>>())
+    }
+
+    /// Hosts of the job.
+    pub(crate) fn count(&self) -> u32 {
+        self.names.len() as u32
+    }
+
+    /// The host of a rank, `0..count`.
+    pub(crate) fn host_of(&self, rank: Rank) -> Option<u32> {
+        self.of.get(rank as usize).copied()
+    }
+
+    /// A host's name.
+    pub(crate) fn name(&self, host: u32) -> &str {
+        self.names.get(host as usize).map_or("", String::as_str)
+    }
+
+    /// The ranks of this rank's host, ascending.
+    pub(crate) fn members(&self) -> impl Iterator<Item = Rank> + '_ {
+        (0..)
+            .zip(&self.of)
+            .filter(|(_, host)| **host == self.own)
+            .map(|(rank, _)| rank)
     }
 
     /// Fills in the settings that were left to the host.
     pub(super) fn adapt(&self, settings: &mut Settings) {
-        if self.ranks > self.processors {
+        if self.members().count() > self.processors as usize {
             settings.spin.get_or_insert(CROWDED_SPIN);
             if !settings.is_set("CONDUIT_YIELD") {
                 settings.yields = CROWDED_YIELDS;
@@ -63,13 +200,41 @@ impl Host {
 
     /// Bytes of the largest segment.
     pub(super) fn segment_limit(&self, settings: &Settings) -> usize {
-        let share = (self.memory as f64 * SEGMENT_SHARE) as usize / self.ranks as usize;
+        let share = (self.share as f64 * SEGMENT_SHARE) as usize;
         settings.max_segment.unwrap_or(share) & !(page() - 1)
     }
 }
 
 pub(crate) fn page() -> usize {
     rustix::param::page_size()
+}
+
+/// Settings that ranks must have the same before a network can work, a line each. The engine compares those that it needs.
+fn agreement(settings: &Settings) -> String {
+    let networks = settings.networks.as_ref();
+    format!(
+        "CONDUIT_NETWORK={}\nCONDUIT_UDP_ENCRYPT={}\nCONDUIT_UDP_ARRIVALS={}",
+        networks.map_or_else(|| "(unset)".to_owned(), |networks| networks.join(",")),
+        u8::from(settings.udp_encrypt),
+        settings.udp_arrivals
+    )
+}
+
+/// A name for the host of this process.
+fn identity() -> io::Result<String> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let namespace = |kind: &str| -> io::Result<u64> {
+        // The number of the namespace; the file's own, not that of the link to it.
+        Ok(fs::metadata(format!("/proc/self/ns/{kind}"))?.ino())
+    };
+    let name = rustix::system::uname();
+    Ok(format!(
+        "{}/{}/{:x}/{:x}",
+        name.nodename().to_string_lossy(),
+        boot.trim(),
+        namespace("pid")?,
+        namespace("net")?
+    ))
 }
 
 fn affinity() -> [u8; MASK_BYTES] {
@@ -86,7 +251,7 @@ fn affinity() -> [u8; MASK_BYTES] {
 
 /// `MemAvailable`, or a quarter of an address space where there is none.
 fn available_memory() -> usize {
-    std::fs::read_to_string("/proc/meminfo")
+    fs::read_to_string("/proc/meminfo")
         .ok()
         .and_then(|text| {
             let line = text
@@ -101,37 +266,85 @@ fn available_memory() -> usize {
 mod tests {
     use super::*;
 
-    fn host(ranks: u32, processors: u32) -> Host {
-        Host {
-            ranks,
-            processors,
-            memory: 1 << 30,
+    fn card(host: &str, processors: u8, memory: u64) -> Card {
+        let mut mask = [0; MASK_BYTES];
+        mask[0] = processors;
+        Card {
+            mask,
+            memory,
+            host: host.to_owned(),
+            settings: String::new(),
         }
+    }
+
+    fn one_host(ranks: usize, processors: u8) -> Hosts {
+        let cards: Vec<_> = (0..ranks).map(|_| card("a", processors, 1 << 30)).collect();
+        Hosts::of(0, &cards)
     }
 
     #[test]
     fn crowded_ranks_yield_unless_told_otherwise() {
         let mut settings = Settings::default();
-        host(2, 2).adapt(&mut settings);
+        one_host(2, 0b11).adapt(&mut settings);
         assert_eq!(settings.spin, None);
-        host(3, 2).adapt(&mut settings);
+        one_host(3, 0b11).adapt(&mut settings);
         assert_eq!(
             (settings.spin, settings.yields),
             (Some(CROWDED_SPIN), CROWDED_YIELDS)
         );
         settings.spin = Some(5);
-        host(3, 2).adapt(&mut settings);
+        one_host(3, 0b11).adapt(&mut settings);
         assert_eq!(settings.spin, Some(5));
     }
 
     #[test]
     fn segments_share_the_memory() {
         let settings = Settings::default();
-        assert!(host(4, 4).segment_limit(&settings) <= (1 << 30) / 4);
+        assert!(one_host(4, 0b1111).segment_limit(&settings) <= (1 << 30) / 4);
         let settings = Settings {
             max_segment: Some(10_000),
             ..Settings::default()
         };
-        assert_eq!(host(4, 4).segment_limit(&settings), 8192);
+        assert_eq!(one_host(4, 0b1111).segment_limit(&settings), 8192);
+    }
+
+    /// Processors count on each host, the segment's limit is that of the host with least memory for each rank.
+    #[test]
+    fn each_host_has_its_own_processors_and_memory() {
+        let cards = [
+            card("b", 0b0001, 8 << 30),
+            card("a", 0b0110, 1 << 30),
+            card("b", 0b1000, 6 << 30),
+            card("b", 0b0001, 9 << 30),
+        ];
+        let seen: Vec<_> = (0..4).map(|rank| Hosts::of(rank, &cards)).collect();
+        for (rank, hosts) in seen.iter().enumerate() {
+            assert_eq!((hosts.count(), &*hosts.of), (2, &[0, 1, 0, 0][..]));
+            assert_eq!((hosts.name(0), hosts.name(1)), ("b", "a"));
+            assert_eq!(hosts.processors, 2, "rank {rank}");
+            assert_eq!(hosts.share, 1 << 30);
+        }
+        assert_eq!(seen[1].members().collect::<Vec<_>>(), [1]);
+        assert_eq!(seen[3].members().collect::<Vec<_>>(), [0, 2, 3]);
+    }
+
+    #[test]
+    fn a_card_survives_the_exchange() {
+        let mut card = card("a host", 0b101, 12_345);
+        card.settings = "A=1\nB=2".to_owned();
+        let read = Card::decode(&card.encode()).unwrap();
+        assert_eq!(read.mask, card.mask);
+        assert_eq!(
+            (read.memory, read.host, read.settings),
+            (card.memory, card.host, card.settings)
+        );
+        for bytes in [&[][..], &[0; 140], &[0xff; 200]] {
+            assert!(Card::decode(bytes).is_none() || bytes.len() == 140);
+        }
+    }
+
+    #[test]
+    fn this_host_has_a_name() {
+        assert_eq!(identity().unwrap(), identity().unwrap());
     }
 }

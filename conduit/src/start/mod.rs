@@ -1,16 +1,27 @@
 //! Joining a job: settings, place, host, network, engine.
 
 mod host;
+mod neighbours;
 mod pmi;
+
+use std::time::Duration;
 
 use conduit_core::bootstrap::{Alone, Bootstrap, BootstrapError};
 use conduit_core::engine::Engine;
+use conduit_core::ni::Rank;
 use conduit_core::settings::Settings;
 use conduit_core::threads::{Mode, Seq};
 use conduit_portals::shm::{Shm, ShmConfig};
+use conduit_udp::portals::Udp;
+use conduit_udp::seal::Protection;
+use conduit_udp::socket::{self as udp, Options};
+use conduit_udp::start::UdpConfig;
 
-use crate::{Error, Job, Member, Result, network};
-use host::Host;
+use crate::network::Choice;
+use crate::network::mixed::Mixed;
+use crate::{Error, Job, Member, Network, Result, network};
+pub(crate) use host::Hosts;
+use neighbours::Neighbours;
 
 /// Joins the job as a sequential rank. See [`start_as`].
 ///
@@ -49,14 +60,93 @@ pub fn join<M: Mode>(adjust: impl FnOnce(&mut Settings, u32)) -> Result<Member<M
             eprintln!("conduit: {warning}");
         }
     }
-    network::choose(&settings)?;
-    let host = Host::survey(bootstrap).map_err(start_error)?;
-    host.adapt(&mut settings);
-    let most_segment = host.segment_limit(&settings);
+    let hosts = Hosts::survey(bootstrap, &settings)?;
+    let choice = network::choose(&settings, &hosts, bootstrap.rank())?;
+    hosts.adapt(&mut settings);
+    let most_segment = hosts.segment_limit(&settings);
     let config = shm_config(&settings, bootstrap.size(), most_segment);
-    let shm = Shm::<M>::start(bootstrap, &config).map_err(|error| Error::Shm(error.to_string()))?;
-    let engine = Engine::start(shm, bootstrap, &settings)?;
-    Ok(Member::new(engine, launcher, most_segment))
+    let network = match choice {
+        Choice::Near => Mixed::near_only(shm(bootstrap, &config)?),
+        Choice::Both(neighbours) => both(bootstrap, &settings, &config, &hosts, neighbours)?,
+    };
+    let engine = Engine::start(network, bootstrap, &settings)?;
+    Ok(Member::new(engine, launcher, hosts, most_segment))
+}
+
+fn shm<M: Mode>(bootstrap: &mut dyn Bootstrap, config: &ShmConfig) -> Result<Shm<M>> {
+    Shm::start(bootstrap, config).map_err(|error| Error::Shm(error.to_string()))
+}
+
+/// Shared memory between the neighbours, UDP to all others. If one rank fails all do.
+fn both<M: Mode>(
+    bootstrap: &mut dyn Bootstrap,
+    settings: &Settings,
+    config: &ShmConfig,
+    hosts: &Hosts,
+    neighbours: Vec<Rank>,
+) -> Result<Network<M>> {
+    let rank = bootstrap.rank();
+    let udp = udp_config(settings, config, hosts, rank);
+    let near = shm::<M>(&mut Neighbours::new(bootstrap, &neighbours), config);
+    let ready = udp.and_then(|udp| Ok((udp, near?)));
+    // Other hosts don't hear of what fails on this one, and would wait.
+    let verdict = ready.as_ref().err().map(ToString::to_string);
+    let verdicts = bootstrap
+        .allgather(verdict.unwrap_or_default().as_bytes())
+        .map_err(start_error)?;
+    let (udp, near) = ready?;
+    for (peer, verdict) in (0..).zip(verdicts) {
+        if !verdict.is_empty() {
+            let reason = String::from_utf8_lossy(&verdict);
+            return Err(Error::Start(format!("rank {peer} failed: {reason}")));
+        }
+    }
+    let far = Udp::<M, _>::start(bootstrap, &udp).map_err(|error| Error::Udp(error.to_string()))?;
+    far.set_waker(near.waker());
+    Mixed::new(near, far, neighbours)
+        .map_err(|error| Error::Engine(conduit_core::engine::Error::from(error)))
+}
+
+/// UDP by the settings, with room for the same regions as shared memory has.
+fn udp_config(
+    settings: &Settings,
+    shm: &ShmConfig,
+    hosts: &Hosts,
+    rank: Rank,
+) -> Result<UdpConfig> {
+    let failed = |reason: String| Error::Udp(format!("udp start on rank {rank}: {reason}"));
+    let interfaces = udp::interfaces()
+        .map_err(|error| failed(format!("the interfaces of this host: {error}")))?;
+    let words = settings.udp_interface.as_deref().unwrap_or_default();
+    let interface = udp::choose(&interfaces, words, udp::default_source())
+        .map_err(|error| failed(format!("CONDUIT_UDP_INTERFACE: {error}")))?;
+    let mut options = Options::on(interface);
+    if settings.udp_mtu.is_some() {
+        options.mtu = settings.udp_mtu;
+    }
+    options.send_buffer = settings.udp_socket_buffer;
+    options.receive_buffer = settings.udp_socket_buffer;
+    options.offload = settings.udp_offload;
+    let host = hosts.host_of(rank).map_or("", |host| hosts.name(host));
+    let mut config = UdpConfig::new(options, host.to_owned());
+    let milliseconds = |ms: u32| u64::from(ms) * 1_000_000;
+    config.protocol.dead_time = milliseconds(settings.udp_dead_time);
+    config.protocol.open_time = milliseconds(settings.udp_dead_time);
+    config.protocol.probe_interval = milliseconds(settings.udp_probe_interval);
+    config.protocol.ack_delay = u64::from(settings.udp_ack_delay) * 1_000;
+    config.protocol.window = settings.udp_window;
+    config.protection = match settings.udp_encrypt {
+        true => Protection::Encrypt,
+        false => Protection::Authenticate,
+    };
+    config.attend = Some(Duration::from_millis(settings.udp_attend.into()));
+    let inject = config.portals.inject_size;
+    config.portals.inject_size = if settings.inject { inject } else { 0 };
+    config.portals.max_managed = shm.max_managed;
+    config.portals.arrival_bytes = settings.udp_arrivals;
+    // Each region is rounded up to pages, or huge ones.
+    config.portals.region_bytes = shm.region_bytes.saturating_add(1 << 30);
+    Ok(config)
 }
 
 fn start_error(error: BootstrapError) -> Error {

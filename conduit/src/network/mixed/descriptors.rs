@@ -1,0 +1,165 @@
+//! Memory descriptors that both networks have bound.
+//!
+//! Looked up with every put and get, from any thread: a table of atomics of fixed size, and a lock for the list of free
+//! places.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use conduit_core::ni::{EqId, MdId, Ni, NiError, Unlink};
+use conduit_core::threads::{Lock, Mode};
+
+use super::{Beyond, Side};
+
+/// Places at most: a name has 16 bits for one.
+const MOST: u32 = 1 << 16;
+
+#[derive(Debug)]
+struct Descriptor {
+    /// Odd while bound. Changes with every bind and release.
+    generation: AtomicU32,
+    near: AtomicU32,
+    far: AtomicU32,
+}
+
+#[derive(Debug)]
+struct Book {
+    free: VecDeque<u32>,
+    /// Descriptors that the near network has released and the far one not yet.
+    half: Vec<MdId>,
+}
+
+pub(super) struct Descriptors<M: Mode> {
+    table: Box<[Descriptor]>,
+    book: M::Lock<Book>,
+}
+
+fn unknown(operation: &'static str, md: MdId) -> NiError {
+    NiError::NoSuchObject {
+        operation,
+        what: "memory descriptor",
+        value: u64::from(md.0),
+    }
+}
+
+impl<M: Mode> Descriptors<M> {
+    pub(super) fn new(most: u32) -> Self {
+        let most = most.min(MOST);
+        let empty = |_| Descriptor {
+            generation: AtomicU32::new(0),
+            near: AtomicU32::new(0),
+            far: AtomicU32::new(0),
+        };
+        Self {
+            table: (0..most).map(empty).collect(),
+            book: M::Lock::new(Book {
+                free: (0..most).collect(),
+                half: Vec::new(),
+            }),
+        }
+    }
+
+    #[inline]
+    fn find(&self, operation: &'static str, md: MdId) -> Result<&Descriptor, NiError> {
+        let found = self.table.get(md.0 as usize & 0xffff).filter(|place| {
+            let generation = place.generation.load(Ordering::Acquire);
+            generation & 0xffff == md.0 >> 16 && generation & 1 == 1
+        });
+        found.ok_or_else(|| unknown(operation, md))
+    }
+
+    /// A descriptor's name in one of the networks.
+    #[inline]
+    pub(super) fn get(
+        &self,
+        operation: &'static str,
+        md: MdId,
+        side: Side,
+    ) -> Result<MdId, NiError> {
+        let found = self.find(operation, md)?;
+        let name = match side {
+            Side::Near => &found.near,
+            Side::Far => &found.far,
+        };
+        Ok(MdId(name.load(Ordering::Relaxed)))
+    }
+}
+
+impl<Far: Ni, M: Mode> Beyond<Far, M> {
+    /// See [`Ni::md_bind`].
+    ///
+    /// # Safety
+    /// As there.
+    pub(super) unsafe fn bind<Near: Ni>(
+        &self,
+        near: &Near,
+        base: *mut u8,
+        len: usize,
+        eq: EqId,
+    ) -> Result<MdId, NiError> {
+        let far_eq = self.queues.far("md_bind", eq)?;
+        let table = &self.descriptors.table;
+        let Some(slot) = self.descriptors.book.lock().free.pop_front() else {
+            return Err(NiError::Exhausted {
+                operation: "md_bind",
+                what: "memory descriptors",
+                limit: table.len() as u64,
+                setting: "fixed",
+            });
+        };
+        let bound = || {
+            // SAFETY: the caller's promise.
+            let in_near =
+                unsafe { near.md_bind(base, len, eq) }.map_err(|error| self.of_near(error))?;
+            // SAFETY: the same, for the same time: both are released before it ends.
+            match unsafe { self.far.md_bind(base, len, far_eq) } {
+                Ok(in_far) => Ok((in_near, in_far)),
+                Err(error) => {
+                    // Nothing was submitted with it, so it is not in use.
+                    let _ = near.md_release(in_near);
+                    Err(error)
+                }
+            }
+        };
+        match bound() {
+            Ok((in_near, in_far)) => {
+                let place = &table[slot as usize];
+                place.near.store(in_near.0, Ordering::Relaxed);
+                place.far.store(in_far.0, Ordering::Relaxed);
+                // The place was not bound, so the generation is even, and only we hold it.
+                let generation = place.generation.load(Ordering::Relaxed).wrapping_add(1);
+                place.generation.store(generation, Ordering::Release);
+                Ok(MdId(generation << 16 | slot))
+            }
+            Err(error) => {
+                self.descriptors.book.lock().free.push_back(slot);
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) fn release<Near: Ni>(&self, near: &Near, md: MdId) -> Result<Unlink, NiError> {
+        // One at a time: of two that release the same descriptor one finds it unknown.
+        let mut book = self.descriptors.book.lock();
+        let place = self.descriptors.find("md_release", md)?;
+        if !book.half.contains(&md) {
+            let in_near = MdId(place.near.load(Ordering::Relaxed));
+            let released = near.md_release(in_near);
+            if released.map_err(|error| self.of_near(error))? == Unlink::InUse {
+                return Ok(Unlink::InUse);
+            }
+            book.half.push(md);
+        }
+        let in_far = MdId(place.far.load(Ordering::Relaxed));
+        if self.far.md_release(in_far)? == Unlink::InUse {
+            return Ok(Unlink::InUse);
+        }
+        book.half.retain(|half| *half != md);
+        let generation = place.generation.load(Ordering::Relaxed);
+        place
+            .generation
+            .store(generation.wrapping_add(1), Ordering::Release);
+        book.free.push_back(md.0 & 0xffff);
+        Ok(Unlink::Done)
+    }
+}

@@ -1,0 +1,199 @@
+//! Polling both networks: their events by the job's ranks and the owner's names.
+
+use conduit_core::ni::{Common, EqId, Event, Ni, PutEvent, Puts, Rank, Ready, Sink};
+use conduit_core::threads::{Lock, Mode};
+
+use super::{Beyond, Mixed, Side};
+
+/// Events of the queue of indices without one that are taken at once.
+const QUIET_LIMIT: u32 = 64;
+
+/// Hands one network's events on.
+struct Through<'a, S, Near: Ni, Far: Ni, M: Mode> {
+    sink: &'a mut S,
+    near: &'a Near,
+    beyond: &'a Beyond<Far, M>,
+    side: Side,
+    /// Events handed on: some are not told.
+    told: u32,
+}
+
+impl<S, Near: Ni, Far: Ni, M: Mode> Through<'_, S, Near, Far, M> {
+    #[inline(always)]
+    fn source(&self, source: Rank) -> Rank {
+        match self.side {
+            Side::Near => self.beyond.rank_of(source),
+            Side::Far => source,
+        }
+    }
+}
+
+impl<S: Sink, Near: Ni, Far: Ni, M: Mode> Sink for Through<'_, S, Near, Far, M> {
+    #[inline]
+    fn event(&mut self, event: Event<'_>) {
+        let tag = |inner| self.beyond.entries.tag(inner);
+        let event = match event {
+            Event::Put(put) => Event::Put(PutEvent {
+                tag: tag(put.tag),
+                source: self.source(put.source),
+                ..put
+            }),
+            Event::Get {
+                tag: inner,
+                source,
+                match_bits,
+                offset,
+                length,
+            } => Event::Get {
+                tag: tag(inner),
+                source: self.source(source),
+                match_bits,
+                offset,
+                length,
+            },
+            Event::Atomic {
+                tag: inner,
+                source,
+                match_bits,
+                offset,
+            } => Event::Atomic {
+                tag: tag(inner),
+                source: self.source(source),
+                match_bits,
+                offset,
+            },
+            Event::Unlinked { tag } => match self.beyond.unlinked(self.near, self.side, tag) {
+                Some(told) => told,
+                None => return,
+            },
+            Event::Free { tag } => match self.beyond.freed(self.side, tag) {
+                Some(told) => told,
+                None => return,
+            },
+            Event::Send { .. } | Event::Ack { .. } | Event::Reply { .. } => event,
+        };
+        self.told += 1;
+        self.sink.event(event);
+    }
+
+    #[inline]
+    fn is_ready(&self) -> bool {
+        self.sink.is_ready()
+    }
+
+    #[inline]
+    fn puts<P: Puts>(&mut self, puts: &mut P) {
+        let Common { tag, source, .. } = puts.common();
+        let mut translated = Translated {
+            tag: self.beyond.entries.tag(tag),
+            source: self.source(source),
+            told: 0,
+            puts,
+        };
+        self.sink.puts(&mut translated);
+        self.told += translated.told;
+    }
+}
+
+/// Puts that are alike, with the names of [`Through`].
+struct Translated<'a, P> {
+    puts: &'a mut P,
+    tag: u64,
+    source: Rank,
+    told: u32,
+}
+
+impl<P: Puts> Puts for Translated<'_, P> {
+    #[inline(always)]
+    fn common(&self) -> Common {
+        Common {
+            tag: self.tag,
+            source: self.source,
+            ..self.puts.common()
+        }
+    }
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<PutEvent<'_>> {
+        let put = self.puts.next()?;
+        self.told += 1;
+        Some(PutEvent {
+            tag: self.tag,
+            source: self.source,
+            ..put
+        })
+    }
+}
+
+/// Takes everything and tells nobody.
+struct Nobody;
+
+impl Sink for Nobody {
+    fn event(&mut self, _event: Event<'_>) {}
+}
+
+impl<Near: Ni, Far: Ni, M: Mode> Mixed<Near, Far, M> {
+    /// A poll of both networks, in turn first.
+    #[inline(never)]
+    pub(super) fn poll_both<S: Sink>(
+        &self,
+        beyond: &Beyond<Far, M>,
+        eq: EqId,
+        limit: u32,
+        sink: &mut S,
+    ) -> u32 {
+        let Some(queue) = beyond.queues.get(eq) else {
+            return 0;
+        };
+        // Held while events are delivered, as the networks hold theirs: a call from within a sink finds nothing.
+        let Some(mut turn) = queue.turn.try_lock() else {
+            return 0;
+        };
+        let mut told = 0;
+        while beyond.entries.any_pending()
+            && told < limit
+            && let Some(event) = beyond.settle(&self.near, eq.0)
+        {
+            sink.event(event);
+            told += 1;
+        }
+        let first = *turn;
+        let second = match first {
+            Side::Near => Side::Far,
+            Side::Far => Side::Near,
+        };
+        *turn = second;
+        for side in [first, second] {
+            if told >= limit || !sink.is_ready() {
+                break;
+            }
+            let mut through = Through {
+                sink: &mut *sink,
+                near: &self.near,
+                beyond,
+                side,
+                told: 0,
+            };
+            match side {
+                Side::Near => self.near.poll_into(eq, limit - told, &mut through),
+                Side::Far => beyond.far.poll_into(queue.far, limit - told, &mut through),
+            };
+            told += through.told;
+        }
+        told
+    }
+
+    #[cold]
+    pub(super) fn progress_both(&self, beyond: &Beyond<Far, M>) {
+        self.near.progress();
+        beyond.far.progress();
+        if let Some(quiet) = beyond.queues.quiet() {
+            self.poll_both(beyond, quiet, QUIET_LIMIT, &mut Nobody);
+        }
+    }
+
+    /// Whether a poll would find something, as far as the networks tell.
+    pub(super) fn is_anything_ready(&self, beyond: &Beyond<Far, M>) -> bool {
+        beyond.ready(self.near.ready()) != Ready::NONE
+    }
+}
