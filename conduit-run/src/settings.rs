@@ -137,7 +137,7 @@ fn value(value: &Option<Value>) -> serde_json::Value {
         Some(Value::Bool(yes)) => json!(yes),
         Some(Value::Bytes(bytes)) => json!(bytes),
         Some(Value::Words(words)) => json!(words),
-        Some(Value::Path(path)) => json!(path),
+        Some(Value::Path(text) | Value::Text(text)) => json!(text),
         None => serde_json::Value::Null,
     }
 }

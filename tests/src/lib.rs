@@ -3,6 +3,8 @@
 //! - [`conformance`]: the contract as cases, generic over the network. A new network implements
 //!   [`conformance::Network`] and passes, or says which cases it is excused from and why.
 //! - [`mod@reference`]: the simplest network that keeps the contract; it proves that the suite fits more than one.
+//! - [`lan`]: several hosts on this machine, by network namespaces.
+//! - [`mixed`]: jobs over several hosts within one process.
 //! - [`chaos`]: a wrapper that makes any network as weak as the contract allows.
 //! - [`model`]: random schedules on the engine, against a byte array for each rank.
 //! - [`ranks`]: programs on the Rust API that ranks run in processes of their own.
@@ -16,6 +18,8 @@ pub mod conformance;
 mod held;
 pub mod installed;
 pub mod job;
+pub mod lan;
+pub mod mixed;
 pub mod model;
 pub mod programs;
 pub mod ranks;

@@ -5,8 +5,9 @@ use conduit_core::engine::{Engine, Handle, JOB_TEAM, Reduction};
 use conduit_core::ni::Ni;
 use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
-use conduit_portals::shm::{ShmConfig, in_process};
+use conduit_portals::shm::{Shm, ShmConfig, in_process};
 use conduit_tests::chaos::{Chaos, Disorder};
+use conduit_tests::mixed::{self, Hosts};
 use conduit_tests::model::turns::{self, InTurn, Meeting};
 use conduit_tests::small::{network, settings};
 
@@ -277,6 +278,20 @@ fn with_as_little_as_settings_allow() {
         ..network()
     };
     run(&settings, &network, None);
+}
+
+#[test]
+fn over_several_hosts() {
+    for hosts in Hosts::ALL {
+        for (ranks, seed) in [(2, 2), (5, 4), (8, 5)] {
+            let near = |ranks| in_process(ranks, &network()).map_err(|error| error.to_string());
+            let ends = mixed::job::<Shm<Seq>, Seq>(ranks, hosts, near).expect("the networks start");
+            let ran = turns::run(ends, seed, TURNS, move |end, meeting| {
+                one_rank(end, meeting, &settings(), seed)
+            });
+            ran.unwrap_or_else(|reason| panic!("{hosts:?}, {ranks} ranks, seed {seed}: {reason}"));
+        }
+    }
 }
 
 #[test]

@@ -2,10 +2,12 @@
 //!
 //! `PROPTEST_CASES=5000 cargo test -p conduit-tests --release --test engine_model` is the long run.
 
+use conduit_core::ni::Ni;
 use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
 use conduit_portals::shm::{Shm, ShmConfig, in_process};
 use conduit_tests::chaos::{Chaos, Disorder};
+use conduit_tests::mixed::{self, Hosts};
 use conduit_tests::model::check;
 use conduit_tests::model::schedule::{Schedule, schedules};
 use conduit_tests::small::{network, settings};
@@ -36,10 +38,26 @@ fn ends(schedule: &Schedule, config: &ShmConfig) -> Vec<Shm<Seq>> {
 
 /// Runs schedules as they are, and under chaos.
 fn run(settings: &Settings, config: &ShmConfig, chaos: Option<Disorder>) {
+    run_over(settings, chaos, |schedule| ends(schedule, config));
+}
+
+/// The same with ranks on several hosts.
+fn run_on(hosts: Hosts, settings: &Settings, config: &ShmConfig, chaos: Option<Disorder>) {
+    run_over(settings, chaos, |schedule| {
+        let near = |ranks| in_process(ranks, config).map_err(|error| error.to_string());
+        mixed::job::<Shm<Seq>, Seq>(schedule.ranks, hosts, near).expect("the networks start")
+    });
+}
+
+fn run_over<N: Ni + 'static>(
+    settings: &Settings,
+    chaos: Option<Disorder>,
+    ends: impl Fn(&Schedule) -> Vec<N>,
+) {
     let most = if chaos.is_some() { CHAOS_CASES } else { CASES };
     let mut runner = proptest::test_runner::TestRunner::new(cases(most));
     let result = runner.run(&schedules(3, 40), |schedule| {
-        let ends = ends(&schedule, config);
+        let ends = ends(&schedule);
         let checked = match chaos {
             None => check(&schedule, settings, ends),
             Some(disorder) => {
@@ -74,6 +92,57 @@ macro_rules! configurations {
             }
         }
     )+ };
+}
+
+/// Configurations of jobs over several hosts, on each of these.
+macro_rules! over_hosts {
+    ($( $name:ident: $settings:expr, $network:expr; )+) => { $(
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn as_it_is() {
+                for hosts in [Hosts::Pairs, Hosts::Alternating, Hosts::FirstAlone] {
+                    run_on(hosts, &$settings, &$network, None);
+                }
+            }
+
+            #[test]
+            fn under_chaos() {
+                for hosts in [Hosts::Alternating, Hosts::Alone] {
+                    run_on(hosts, &$settings, &$network, Some(Disorder::seeded(0)));
+                }
+            }
+        }
+    )+ };
+}
+
+over_hosts! {
+    hosts: settings(), network();
+    hosts_without_windows: Settings { windows: false, ..settings() },
+        ShmConfig { windows: false, ..network() };
+    hosts_without_inject: Settings { inject: false, ..settings() }, ShmConfig { inject_size: 0, ..network() };
+    hosts_longs_in_two: Settings { packed_long: false, ..settings() }, network();
+    hosts_with_least: Settings {
+            msg_limit: 12,
+            num_tmpmd: 1,
+            sb_chunks: 2,
+            rpl_chunks: 1,
+            safe_limit: 1,
+            am_limit: 1,
+            sys_limit: 1,
+            cred_per_node: Some(4),
+            banked_credits: Some(0),
+            ..settings()
+        },
+        network();
+    hosts_restless: Settings {
+            cred_per_node: Some(6),
+            banked_credits: Some(0),
+            epoch_duration: 5,
+            ..settings()
+        },
+        network();
 }
 
 configurations! {

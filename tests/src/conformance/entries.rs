@@ -12,6 +12,8 @@ theme! { "entries":
         "An entry without use-once stays until it is unlinked.";
     catch_basin_takes_what_others_leave(2)
         "An entry without memory that may cut takes the header of any message; last in the list, only what others leave.";
+    overflow_entry_stands_behind(2)
+        "An overflow entry takes only what no other entry takes, also of those that are appended after it.";
     unlinked_entry_takes_nothing(2)
         "An entry that was unlinked is out of its list, and unlinking raises no event.";
     entries_may_be_appended_under_traffic(2)
@@ -104,6 +106,46 @@ fn catch_basin_takes_what_others_leave<N: Ni>(w: &mut World<N>) {
             assert_eq!((put.length, put.data.len()), (0, 0), "headers only");
         }
     }
+}
+
+fn overflow_entry_stands_behind<N: Ni>(w: &mut World<N>) {
+    w.listen(1);
+    let behind = catch_basin();
+    let behind = MatchEntry {
+        options: behind.options | MeOptions::OVERFLOW,
+        tag: 9,
+        ..behind
+    };
+    w.append(1, behind);
+    for tag in 1..4 {
+        w.append(
+            1,
+            MatchEntry {
+                tag,
+                ..managed(128, 64)
+            },
+        );
+    }
+    let md = w.source(0, &[4; 64]);
+    for _ in 0..8 {
+        w.put_and_wait(&md, &put_to(1, &md));
+    }
+    let tags: Vec<_> = w.wait_puts(1, 8).iter().map(|put| put.tag).collect();
+    let in_front = tags.iter().filter(|tag| **tag < 9).count();
+    assert!(
+        in_front >= 6,
+        "three entries have room for two each: {tags:?}"
+    );
+    // Appended last, and in front of it all the same.
+    w.append(
+        1,
+        MatchEntry {
+            tag: 4,
+            ..managed(128, 64)
+        },
+    );
+    w.put_and_wait(&md, &put_to(1, &md));
+    assert!(w.wait_puts(1, 9).iter().any(|put| put.tag == 4));
 }
 
 fn unlinked_entry_takes_nothing<N: Ni>(w: &mut World<N>) {

@@ -241,8 +241,10 @@ fn window_and_operations_see_the_same<N: Ni>(w: &mut World<N>) -> Applies {
 }
 
 fn windows_onto_all_peers<N: Ni>(w: &mut World<N>) -> Applies {
-    if let Err(no) = has_windows(w, 0, 3) {
-        return no;
+    for (from, to) in (0..4).flat_map(|from| (0..4).map(move |to| (from, to))) {
+        if let Err(no) = has_windows(w, from, to) {
+            return no;
+        }
     }
     let regions: Vec<_> = (0..4)
         .map(|rank| (w.region(rank, PAGE), w.region(rank, 3 * PAGE)))

@@ -43,8 +43,11 @@ pub fn check<N: Ni + 'static>(
     ends: Vec<N>,
 ) -> Result<(), String> {
     let chunk = settings.chunk.next_multiple_of(64);
-    let mapped = ends[0].reach(0).capabilities.contains(Capabilities::WINDOW)
-        && ends[0].reach(0).inject_size >= chunk;
+    let mapped = ends.iter().all(|end| {
+        (0..end.size()).map(|peer| end.reach(peer)).all(|reach| {
+            reach.capabilities.contains(Capabilities::WINDOW) && reach.inject_size >= chunk
+        })
+    });
     let allowed = Allowed {
         segment: SEGMENT,
         chunk,

@@ -30,10 +30,12 @@ fn share<M: Mode>(conduit: &Conduit<M>) -> usize {
 fn about<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
     let (rank, size) = (conduit.rank(), conduit.size());
     ensure!(rank < size);
+    ensure!(conduit.host_of(size).is_err() && conduit.neighbourhood_of(size).is_err());
     for peer in 0..size {
         ensure!(conduit.segment_len(peer)? >= size as usize * SHARE);
         ensure!(conduit.segment_address(peer)? != 0);
-        let expected = conduit.settings().windows || peer == rank;
+        ensure!(conduit.host_of(peer)? <= peer);
+        let expected = conduit.neighbourhood_of(peer)? == conduit.neighbourhood_of(rank)?;
         ensure!(conduit.window(peer)?.is_some() == expected);
         ensure!(conduit.max_long_request(peer) >= 512 && conduit.max_long_reply(peer) >= 512);
     }

@@ -4,6 +4,7 @@
 
 mod bad;
 mod calls;
+mod crowd;
 mod ends;
 mod messages;
 mod storm;
@@ -39,6 +40,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
         "exit_in_handler" => ends::exit_in_handler(),
         "return_early" => ends::return_early(),
         "panic_in_handler" => ends::panic_in_handler(argument),
+        "crowd" => crowd::crowd(),
+        "steady" => crowd::steady(argument),
         "storm" => storm::storm(argument),
         other => bail!("no program named {other}"),
     }

@@ -3,7 +3,7 @@
 use std::ptr;
 
 use conduit_core::ni::{
-    Ack, EqId, Event, MeEvents, MeId, MeMemory, MeOptions, Outcome, PtIndex, PutEvent, Rank,
+    Ack, Claim, EqId, Event, MeEvents, MeId, MeMemory, MeOptions, Outcome, PtIndex, PutEvent, Rank,
 };
 
 use super::fabric::{End, Fabric, Kind, Linked, Message, Node, Queued};
@@ -26,24 +26,37 @@ impl Fabric {
                 return None;
             }
         }
-        let found = open.list.iter().position(|linked| takes(linked, message));
-        let Some(at) = found else {
-            return Some(ended(Outcome::NoMatch, 0, 0));
+        let (at, room, offset, place) = loop {
+            let found = open.list.iter().position(|linked| takes(linked, message));
+            let Some(at) = found else {
+                return Some(ended(Outcome::NoMatch, 0, 0));
+            };
+            let linked = &open.list[at];
+            let (room, offset) = room(linked, message.offset);
+            let Some(room) = room else {
+                return Some(ended(Outcome::OutOfRange, 0, 0));
+            };
+            let place = match linked.entry.memory {
+                MeMemory::Region { region, offset, .. } => {
+                    let base = node.regions[region.0 as usize].base;
+                    base.wrapping_add(offset + message.offset as usize)
+                }
+                MeMemory::Managed { .. } | MeMemory::Nothing => ptr::null_mut(),
+            };
+            if let Kind::Atomic(atomic) = &message.kind {
+                let size = atomic.ty.size();
+                if message.length.min(room) < size || !place.addr().is_multiple_of(size) {
+                    return Some(ended(Outcome::OutOfRange, 0, 0));
+                }
+            }
+            // Otherwise another network has used it, and the next look passes it.
+            if linked.claim.as_ref().is_none_or(Claim::take) {
+                break (at, room, offset, place);
+            }
         };
         let linked = &mut open.list[at];
         let (id, entry) = (linked.id, linked.entry);
-        let (room, offset) = room(linked, message.offset);
-        let Some(room) = room else {
-            return Some(ended(Outcome::OutOfRange, 0, 0));
-        };
         let length = message.length.min(room);
-        let place = match entry.memory {
-            MeMemory::Region { region, offset, .. } => {
-                let base = node.regions[region.0 as usize].base;
-                base.wrapping_add(offset + message.offset as usize)
-            }
-            MeMemory::Managed { .. } | MeMemory::Nothing => ptr::null_mut(),
-        };
         let (mut value, mut data) = (0, Vec::new());
         match &message.kind {
             Kind::Put(from) => match entry.memory {
@@ -52,13 +65,7 @@ impl Fabric {
                 MeMemory::Nothing => (),
             },
             Kind::Get(to) => copy(place, *to, length),
-            Kind::Atomic(atomic) => {
-                let size = atomic.ty.size();
-                if length < size || !place.addr().is_multiple_of(size) {
-                    return Some(ended(Outcome::OutOfRange, 0, 0));
-                }
-                value = apply(place, atomic);
-            }
+            Kind::Atomic(atomic) => value = apply(place, atomic),
         }
         let mut full = entry.options.contains(MeOptions::USE_ONCE);
         let mut is_managed = false;
@@ -256,7 +263,8 @@ fn takes(linked: &Linked, message: &Message) -> bool {
     let fits = room(linked, message.offset)
         .0
         .is_some_and(|room| message.length <= room);
-    (message.match_bits ^ entry.match_bits) & !entry.ignore_bits == 0
+    linked.claim.as_ref().is_none_or(|claim| !claim.is_taken())
+        && (message.match_bits ^ entry.match_bits) & !entry.ignore_bits == 0
         && entry.source.is_none_or(|source| source == message.source)
         && entry.options.contains(kind)
         && (fits || entry.options.contains(MeOptions::TRUNCATE))

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use conduit_core::ni::{
-    Atomic, EqId, Limits, MatchEntry, MdId, MeId, MeMemory, NiError, Outcome, PtIndex, Rank,
-    Region, RegionId, Unlink, Window,
+    Atomic, Claim, EqId, Limits, MatchEntry, MdId, MeId, MeMemory, MeOptions, NiError, Outcome,
+    PtIndex, Rank, Region, RegionId, Unlink, Window,
 };
 
 use super::memory::{PAGE, Pages};
@@ -58,6 +58,8 @@ pub(super) struct Linked {
     pub(super) entry: MatchEntry,
     /// Bytes of a managed entry that are taken.
     pub(super) used: usize,
+    /// Other networks have it too: it takes a message only with this.
+    pub(super) claim: Option<Claim>,
 }
 
 #[derive(Debug)]
@@ -154,6 +156,22 @@ impl Fabric {
         }
     }
 
+    pub(super) fn region_adopt(
+        &mut self,
+        rank: Rank,
+        base: *mut u8,
+        len: usize,
+    ) -> Result<Region, NiError> {
+        let count = self.limits.regions;
+        let regions = &mut self.node(rank).regions;
+        if regions.len() as u32 == count {
+            return Err(exhausted("region_adopt", "regions", count));
+        }
+        let id = RegionId(regions.len() as u32);
+        regions.push(Pages::of_others(base, len));
+        Ok(Region { id, base, len })
+    }
+
     pub(super) fn window(&self, peer: Rank, region: RegionId) -> Option<Window> {
         let pages = self
             .nodes
@@ -224,6 +242,7 @@ impl Fabric {
         rank: Rank,
         index: PtIndex,
         entry: MatchEntry,
+        claim: Option<Claim>,
     ) -> Result<MeId, NiError> {
         const ASKED: &str = "me_append";
         self.index_exists(ASKED, index)?;
@@ -249,7 +268,21 @@ impl Fabric {
         let open = open.ok_or(no_such(ASKED, "open index", index.0))?;
         let id = MeId(node.names);
         node.names += 1;
-        open.list.push(Linked { id, entry, used: 0 });
+        let linked = Linked {
+            id,
+            entry,
+            used: 0,
+            claim,
+        };
+        let is_overflow = |entry: &MatchEntry| entry.options.contains(MeOptions::OVERFLOW);
+        let at = match is_overflow(&entry) {
+            true => None,
+            false => open
+                .list
+                .iter()
+                .position(|linked| is_overflow(&linked.entry)),
+        };
+        open.list.insert(at.unwrap_or(open.list.len()), linked);
         Ok(id)
     }
 

@@ -11,6 +11,8 @@ pub(super) const PAGE: usize = 4096;
 pub(super) struct Pages {
     pub(super) base: *mut u8,
     pub(super) len: usize,
+    /// Allocated here; else somebody else's.
+    own: bool,
 }
 
 impl Pages {
@@ -21,14 +23,29 @@ impl Pages {
         if base.is_null() {
             handle_alloc_error(layout(len));
         }
-        Self { base, len }
+        Self {
+            base,
+            len,
+            own: true,
+        }
+    }
+
+    /// Pages that something else keeps.
+    pub(super) fn of_others(base: *mut u8, len: usize) -> Self {
+        Self {
+            base,
+            len,
+            own: false,
+        }
     }
 }
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: `base` came from the allocator with this layout, and only this value frees it.
-        unsafe { dealloc(self.base, layout(self.len)) }
+        if self.own {
+            // SAFETY: `base` came from the allocator with this layout, and only this value frees it.
+            unsafe { dealloc(self.base, layout(self.len)) }
+        }
     }
 }
 

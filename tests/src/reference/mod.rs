@@ -11,8 +11,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use conduit_core::ni::{
-    Atomic, Capabilities, EqId, Event, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni, NiError,
-    PtIndex, Put, Rank, Reach, Region, RegionId, Submit, Unlink, Window,
+    Atomic, Capabilities, Claim, EqId, Event, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni,
+    NiError, PtIndex, Put, Rank, Reach, Region, RegionId, Submit, Unlink, Window,
 };
 
 use fabric::{Fabric, Kind, Message};
@@ -35,6 +35,11 @@ pub struct Reference {
 impl Reference {
     /// The ends of all ranks of a job.
     pub fn job(ranks: u32) -> Vec<Self> {
+        Self::job_of(ranks, Capabilities::all())
+    }
+
+    /// The same, in which a peer can be asked for this at most.
+    pub fn job_of(ranks: u32, capabilities: Capabilities) -> Vec<Self> {
         let limits = Limits {
             pt_indices: 8,
             event_queues: 8,
@@ -50,7 +55,7 @@ impl Reference {
                 fabric: Rc::clone(&fabric),
                 limits: limits.clone(),
                 reach: Reach {
-                    capabilities: Capabilities::all(),
+                    capabilities,
                     inject_size: INJECT,
                     max_message: MAX_MESSAGE,
                     max_managed: MAX_MANAGED,
@@ -121,8 +126,12 @@ impl Ni for Reference {
     fn region_create(&self, len: usize) -> Result<Region, NiError> {
         self.fabric.borrow_mut().region_create(self.rank, len)
     }
+    unsafe fn region_adopt(&self, base: *mut u8, len: usize) -> Result<Region, NiError> {
+        self.fabric.borrow_mut().region_adopt(self.rank, base, len)
+    }
     fn window(&self, peer: Rank, region: RegionId) -> Option<Window> {
-        self.fabric.borrow().window(peer, region)
+        let known = self.reach(peer).capabilities.contains(Capabilities::WINDOW);
+        known.then(|| self.fabric.borrow().window(peer, region))?
     }
 
     fn eq_create(&self, slots: usize) -> Result<EqId, NiError> {
@@ -132,7 +141,19 @@ impl Ni for Reference {
         self.fabric.borrow_mut().pt_open(self.rank, index, eq)
     }
     fn me_append(&self, index: PtIndex, entry: MatchEntry) -> Result<MeId, NiError> {
-        self.fabric.borrow_mut().me_append(self.rank, index, entry)
+        self.fabric
+            .borrow_mut()
+            .me_append(self.rank, index, entry, None)
+    }
+    fn me_append_claimed(
+        &self,
+        index: PtIndex,
+        entry: MatchEntry,
+        claim: Claim,
+    ) -> Result<MeId, NiError> {
+        self.fabric
+            .borrow_mut()
+            .me_append(self.rank, index, entry, Some(claim))
     }
     fn me_unlink(&self, me: MeId) -> Result<Unlink, NiError> {
         self.fabric.borrow_mut().me_unlink(self.rank, me)

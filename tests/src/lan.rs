@@ -1,0 +1,230 @@
+//! Several hosts on this machine: network namespaces, joined by a bridge in one more.
+//!
+//! Whatever becomes of the test, a process of its own takes all of it away: it waits for the end of a pipe that only the test's
+//! process holds.
+
+use std::io::Read;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::job::Job;
+
+/// Hosts that each have one interface, `eth0`, on the same network.
+#[derive(Debug)]
+pub struct Lan {
+    name: String,
+    hosts: u32,
+    guard: Child,
+    /// Held open as long as the test lives.
+    alive: Option<ChildStdin>,
+}
+
+/// Ends the processes in the namespaces and removes them when its input ends. The names are its arguments.
+const GUARD: &str = "
+    cat > /dev/null
+    for name in \"$@\"; do
+        for pid in $(ip netns pids \"$name\" 2> /dev/null); do kill -9 \"$pid\" 2> /dev/null; done
+        ip netns del \"$name\" 2> /dev/null
+    done
+    exit 0
+";
+
+/// Runs its arguments on the host of its rank: ranks are dealt out in blocks. Names begin with the first argument, there are as
+/// many hosts as the second one says.
+const ON_HOST: &str = "
+    name=$1 hosts=$2
+    shift 2
+    exec ip netns exec \"$name.$((PMI_RANK * hosts / PMI_SIZE))\" \"$@\"
+";
+
+/// Why there can be no namespaces here; `None`: there can.
+pub fn missing() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("network namespaces need root".to_owned());
+    }
+    static PROBES: AtomicU32 = AtomicU32::new(0);
+    let number = PROBES.fetch_add(1, Ordering::Relaxed);
+    let probe = format!("cdtp{}-{number}", std::process::id());
+    let made = ip(&["netns", "add", &probe]);
+    let _ = ip(&["netns", "del", &probe]);
+    made.err()
+        .map(|error| format!("no network namespaces here (ip of iproute2): {error:#}"))
+}
+
+fn run(command: &str, arguments: &[&str]) -> Result<()> {
+    let shown = || format!("{command} {}", arguments.join(" "));
+    let output = Command::new(command)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .with_context(shown)?;
+    ensure!(
+        output.status.success(),
+        "{}: {}",
+        shown(),
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(())
+}
+
+fn ip(arguments: &[&str]) -> Result<()> {
+    run("ip", arguments)
+}
+
+impl Lan {
+    /// So many hosts, joined.
+    ///
+    /// # Errors
+    /// The system refused something; what was made is gone.
+    pub fn of(hosts: u32) -> Result<Self> {
+        static LANS: AtomicU32 = AtomicU32::new(0);
+        let number = LANS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("cdt{}-{number}", std::process::id());
+        let mut guard = Command::new("sh");
+        guard.args(["-c", GUARD, "guard"]);
+        guard.args((0..hosts).map(|host| format!("{name}.{host}")));
+        guard.arg(format!("{name}.lan"));
+        // Out of the test's process group, so that what ends that doesn't end it.
+        std::os::unix::process::CommandExt::process_group(&mut guard, 0);
+        let mut guard = guard
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("sh can't be started")?;
+        let alive = guard.stdin.take();
+        let lan = Self {
+            name,
+            hosts,
+            guard,
+            alive,
+        };
+        lan.make()?;
+        Ok(lan)
+    }
+
+    fn make(&self) -> Result<()> {
+        let bridge = format!("{}.lan", self.name);
+        ip(&["netns", "add", &bridge])?;
+        ip(&["-n", &bridge, "link", "add", "lan", "type", "bridge"])?;
+        ip(&["-n", &bridge, "link", "set", "lan", "up"])?;
+        for host in 0..self.hosts {
+            let (name, port) = (self.host(host), format!("port{host}"));
+            ip(&["netns", "add", &name])?;
+            ip(&["-n", &name, "link", "set", "lo", "up"])?;
+            // Made within the namespaces, so that no name can meet another's.
+            ip(&[
+                "-n", &bridge, "link", "add", &port, "type", "veth", "peer", "name", "eth0",
+                "netns", &name,
+            ])?;
+            ip(&["-n", &bridge, "link", "set", &port, "master", "lan", "up"])?;
+            let address = format!("10.78.0.{}/24", host + 1);
+            ip(&["-n", &name, "addr", "add", &address, "dev", "eth0"])?;
+            let address = format!("fd78::{:x}/64", host + 1);
+            ip(&["-n", &name, "addr", "add", &address, "dev", "eth0", "nodad"])?;
+            ip(&["-n", &name, "link", "set", "eth0", "up"])?;
+        }
+        Ok(())
+    }
+
+    /// The namespace of a host.
+    pub fn host(&self, host: u32) -> String {
+        format!("{}.{host}", self.name)
+    }
+
+    /// A job on these hosts, in blocks of ranks that follow each other.
+    pub fn job(&self, launcher: &str, ranks: u32, program: &str, arguments: &[&str]) -> Job {
+        let wrapper = self.on_host(program);
+        let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
+        Job::new(launcher, ranks, "sh", &[&wrapper, arguments].concat())
+    }
+
+    /// The arguments of `sh` that run a program on the host of its rank.
+    pub fn on_host(&self, program: &str) -> Vec<String> {
+        let hosts = self.hosts.to_string();
+        ["-c", ON_HOST, "on_host", &self.name, &hosts, program]
+            .map(str::to_owned)
+            .into()
+    }
+
+    /// What `tc` of iproute2 shall do to packets that a host sends: `netem`'s words. An empty list ends it.
+    ///
+    /// # Errors
+    /// The system has no `netem`, or doesn't understand.
+    pub fn disturb(&self, host: u32, how: &[&str]) -> Result<()> {
+        let name = self.host(host);
+        let device = ["dev", "eth0", "root"];
+        if how.is_empty() {
+            return run(
+                "tc",
+                &[&["-n", &name, "qdisc", "del"], &device[..]].concat(),
+            );
+        }
+        let replace = ["-n", name.as_str(), "qdisc", "replace"];
+        run("tc", &[&replace[..], &device, &["netem"], how].concat())
+    }
+
+    /// Pulls a host's cable, or plugs it in again.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn plug(&self, host: u32, plugged: bool) -> Result<()> {
+        let (bridge, port) = (format!("{}.lan", self.name), format!("port{host}"));
+        let state = if plugged { "up" } else { "down" };
+        ip(&["-n", &bridge, "link", "set", &port, state])
+    }
+
+    /// Kills all processes of a host.
+    ///
+    /// # Errors
+    /// The system's, or there were none.
+    pub fn crash(&self, host: u32) -> Result<()> {
+        let name = self.host(host);
+        let output = Command::new("ip").args(["netns", "pids", &name]).output()?;
+        let pids: Vec<i32> = String::from_utf8_lossy(&output.stdout)
+            .split_whitespace()
+            .filter_map(|pid| pid.parse().ok())
+            .collect();
+        if pids.is_empty() {
+            bail!("no process on {name}");
+        }
+        for pid in pids.into_iter().filter_map(rustix::process::Pid::from_raw) {
+            // It may have ended by itself.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Lan {
+    fn drop(&mut self) {
+        // The guard's input ends, it does its work, and then it ends.
+        drop(self.alive.take());
+        let _ = self.guard.wait();
+    }
+}
+
+/// Names of namespaces that begin so, for tests of the guard.
+///
+/// # Errors
+/// The system's.
+pub fn namespaces(prefix: &str) -> Result<Vec<String>> {
+    let mut child = Command::new("ip")
+        .args(["netns", "list"])
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut text = String::new();
+    if let Some(stdout) = &mut child.stdout {
+        stdout.read_to_string(&mut text)?;
+    }
+    child.wait()?;
+    let names = text
+        .lines()
+        .filter_map(|line| line.split_whitespace().next());
+    Ok(names
+        .filter(|name| name.starts_with(prefix))
+        .map(str::to_owned)
+        .collect())
+}

@@ -1,0 +1,80 @@
+//! Jobs over several hosts within one process: a near network for each host, the reference network between them.
+
+use std::collections::BTreeMap;
+
+use conduit::network::mixed::Mixed;
+use conduit_core::ni::{Capabilities, Ni, Rank};
+use conduit_core::threads::Mode;
+
+use crate::reference::Reference;
+
+/// Which rank is on which host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hosts {
+    /// Neighbours in the job share a host: 0 and 1, 2 and 3 …
+    Pairs,
+    /// Even ranks on one, odd ranks on the other.
+    Alternating,
+    /// Rank 0 by itself, all others on one.
+    FirstAlone,
+    /// Each rank by itself.
+    Alone,
+}
+
+impl Hosts {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::Pairs,
+        Self::Alternating,
+        Self::FirstAlone,
+        Self::Alone,
+    ];
+
+    /// The host of a rank.
+    pub fn of(self, rank: Rank) -> u32 {
+        match self {
+            Self::Pairs => rank / 2,
+            Self::Alternating => rank % 2,
+            Self::FirstAlone => rank.min(1),
+            Self::Alone => rank,
+        }
+    }
+
+    /// For names of tests.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pairs => "pairs",
+            Self::Alternating => "alternating",
+            Self::FirstAlone => "first_alone",
+            Self::Alone => "alone",
+        }
+    }
+}
+
+/// The ends of all ranks. `near` starts the network of a host of so many ranks.
+///
+/// # Errors
+/// Those of `near`, and what the composite finds wrong.
+pub fn job<Near: Ni, M: Mode>(
+    ranks: u32,
+    hosts: Hosts,
+    near: impl Fn(u32) -> Result<Vec<Near>, String>,
+) -> Result<Vec<Mixed<Near, Reference, M>>, String> {
+    let mut members: BTreeMap<u32, Vec<Rank>> = BTreeMap::new();
+    for rank in 0..ranks {
+        members.entry(hosts.of(rank)).or_default().push(rank);
+    }
+    let mut near_ends = BTreeMap::new();
+    for ranks in members.values() {
+        let ends = near(ranks.len() as u32)?;
+        near_ends.extend(ranks.iter().copied().zip(ends));
+    }
+    near_ends
+        .into_iter()
+        .zip(Reference::job_of(ranks, Capabilities::REMOTE_COMPLETION))
+        .map(|((rank, near), far)| {
+            let neighbours = members[&hosts.of(rank)].clone();
+            Mixed::new(near, far, neighbours).map_err(|error| error.to_string())
+        })
+        .collect()
+}

@@ -1,0 +1,297 @@
+//! Jobs over several hosts: over UDP on the loopback interface, and between network namespaces of this machine.
+//!
+//! Namespaces need root and `ip` of iproute2; without, their tests say so and do nothing, unless `CONDUIT_TEST_HOSTS=1` says that
+//! they must run.
+
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use conduit_run::{How, Launch, Outcome, RunningJob, Stream};
+use conduit_tests::job::{Finished, Job};
+use conduit_tests::lan::{self, Lan};
+
+const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
+const FACADE: &str = env!("CARGO_BIN_EXE_facade");
+/// For jobs of many ranks on few processors.
+const LONG: Duration = Duration::from_secs(240);
+
+#[track_caller]
+fn succeeds(job: Job, settings: &[(&str, &str)]) -> Finished {
+    let job = settings
+        .iter()
+        .fold(job.limit(LONG), |job, (name, value)| job.env(name, value));
+    let finished = job.run().expect("nothing is left behind");
+    assert_eq!(finished.code, Some(0), "{settings:?}: {finished:#?}");
+    finished
+}
+
+/// Hosts joined by a bridge, where there can be some.
+fn hosts(count: u32) -> Option<Lan> {
+    match lan::missing() {
+        None => Some(Lan::of(count).expect("namespaces and a bridge")),
+        Some(reason) if std::env::var_os("CONDUIT_TEST_HOSTS").is_some() => panic!("{reason}"),
+        Some(reason) => {
+            eprintln!("not tested: {reason}");
+            None
+        }
+    }
+}
+
+// ---- on this host ----------------------------------------------------------------------------------------------------
+
+/// All ranks are strangers to each other.
+const STRANGERS: [(&str, &str); 2] = [("CONDUIT_NETWORK", "udp"), ("CONDUIT_UDP_INTERFACE", "lo")];
+
+fn strangers(ranks: u32, arguments: &[&str], more: &[(&str, &str)]) -> Finished {
+    let job = Job::new(LAUNCH, ranks, FACADE, arguments);
+    succeeds(job, &[&STRANGERS, more].concat())
+}
+
+/// Hosts of two ranks each, by name only.
+fn pairs(ranks: u32, arguments: &[&str], more: &[(&str, &str)]) -> Finished {
+    let script = "export CONDUIT_HOST=host$((PMI_RANK / 2)); exec \"$@\"";
+    let wrapped = [&["-c", script, "pairs", FACADE], arguments].concat();
+    let job = Job::new(LAUNCH, ranks, "sh", &wrapped);
+    succeeds(job, &[&[("CONDUIT_UDP_INTERFACE", "lo")], more].concat())
+}
+
+#[test]
+fn every_call_over_the_loopback_interface() {
+    for (ranks, mode) in [(1, "seq"), (2, "seq"), (3, "parsync"), (4, "par")] {
+        strangers(ranks, &["calls", mode], &[]);
+        pairs(ranks, &["calls", mode], &[]);
+    }
+}
+
+#[test]
+fn every_call_with_other_settings() {
+    for settings in [
+        &[("CONDUIT_INJECT", "0")][..],
+        &[("CONDUIT_UDP_ENCRYPT", "1"), ("CONDUIT_UDP_OFFLOAD", "0")],
+        &[("CONDUIT_WINDOWS", "0"), ("GASNET_PORTAL_PACKED_LONG", "0")],
+        &[
+            ("CONDUIT_CHUNK", "1024"),
+            ("GASNET_PORTAL_MSG_LIMIT", "12"),
+            ("GASNET_PORTAL_NUM_TMPMD", "1"),
+            ("GASNET_PORTAL_SB_CHUNKS", "4"),
+            ("GASNET_PORTAL_RPL_CHUNKS", "1"),
+            ("GASNET_PORTAL_CRED_PER_NODE", "4"),
+            ("GASNET_PORTAL_BANKED_CREDITS", "0"),
+        ],
+    ] {
+        strangers(2, &["calls", "par"], settings);
+        pairs(3, &["calls", "seq"], settings);
+    }
+}
+
+#[test]
+fn threads_and_floods_over_the_loopback_interface() {
+    strangers(2, &["threads"], &[]);
+    pairs(4, &["threads"], &[]);
+    strangers(4, &["flood"], &[]);
+    pairs(8, &["flood"], &[]);
+    pairs(8, &["crowd"], &[]);
+}
+
+/// Shared memory alone can't carry such a job, and says between whom.
+#[test]
+fn shared_memory_alone_refuses_several_hosts() {
+    let script = "export CONDUIT_HOST=host$PMI_RANK; exec \"$@\"";
+    let job = Job::new(
+        LAUNCH,
+        2,
+        "sh",
+        &["-c", script, "alone", FACADE, "calls", "seq"],
+    );
+    let job = job.env("CONDUIT_NETWORK", "shm");
+    let finished = job.run().expect("nothing is left behind");
+    assert_eq!(finished.code, Some(1), "{finished:#?}");
+    let words = ["CONDUIT_NETWORK=shm", "rank 0 on host0", "rank 1 on host1"];
+    for word in words {
+        assert!(finished.stderr.contains(word), "{word}: {finished:#?}");
+    }
+}
+
+#[test]
+fn an_interface_that_is_not_there_is_named() {
+    let job = Job::new(LAUNCH, 2, FACADE, &["calls", "seq"]);
+    let job = job
+        .env("CONDUIT_NETWORK", "udp")
+        .env("CONDUIT_UDP_INTERFACE", "ether99");
+    let finished = job.run().expect("nothing is left behind");
+    assert_eq!(finished.code, Some(1), "{finished:#?}");
+    for word in ["CONDUIT_UDP_INTERFACE", "ether99", "lo "] {
+        assert!(finished.stderr.contains(word), "{word}: {finished:#?}");
+    }
+}
+
+// ---- between namespaces ----------------------------------------------------------------------------------------------
+
+#[test]
+fn every_call_between_hosts() {
+    for count in [2, 4] {
+        let Some(lan) = hosts(count) else { return };
+        for mode in ["seq", "par"] {
+            succeeds(lan.job(LAUNCH, 4, FACADE, &["calls", mode]), &[]);
+        }
+        succeeds(lan.job(LAUNCH, 8, FACADE, &["flood"]), &[]);
+        let v6 = [("CONDUIT_UDP_INTERFACE", "fd78::/64")];
+        succeeds(lan.job(LAUNCH, 4, FACADE, &["calls", "seq"]), &v6);
+    }
+}
+
+/// Barriers, all to all and many to one; memory is bounded and told.
+#[test]
+fn a_crowd_on_four_hosts() {
+    let Some(lan) = hosts(4) else { return };
+    let finished = succeeds(lan.job(LAUNCH, 64, FACADE, &["crowd"]), &[]);
+    println!(
+        "64 ranks on 4 hosts in {:?}: {}",
+        finished.time,
+        finished.stdout.trim()
+    );
+    let words = finished.stdout.split_whitespace();
+    let most = words
+        .filter_map(|word| word.parse::<u64>().ok())
+        .max()
+        .expect("the memory");
+    // Arrivals (CONDUIT_UDP_ARRIVALS, 64 MiB), request buffers, and what a process takes anyhow.
+    assert!(most < 512 << 10, "{most} KiB: {finished:#?}");
+}
+
+#[test]
+fn nothing_of_a_lan_is_left() {
+    let Some(lan) = hosts(2) else { return };
+    let name = lan.host(0).trim_end_matches(".0").to_owned() + ".";
+    assert_eq!(lan::namespaces(&name).expect("a list").len(), 3);
+    let job = lan.job(LAUNCH, 2, FACADE, &["storm", "barriers"]);
+    let running = job.start().expect("a job");
+    drop(lan);
+    assert_eq!(lan::namespaces(&name).expect("a list"), [""; 0]);
+    // Its ranks have ended with their hosts.
+    let finished = running.wait().expect("nothing is left behind");
+    assert_ne!(finished.code, Some(0), "{finished:#?}");
+}
+
+// ---- what goes wrong -------------------------------------------------------------------------------------------------
+
+type Lines = Receiver<(usize, Stream, String)>;
+
+/// A job under way on these hosts, all of whose ranks have said that they are ready.
+fn under_way(lan: &Lan, ranks: usize, arguments: &[&str]) -> (RunningJob, Lines) {
+    let (sender, lines) = channel();
+    let job = Launch::new(ranks, "sh")
+        .args(lan.on_host(FACADE))
+        .args(arguments)
+        .env("CONDUIT_UDP_DEAD_TIME", "2000")
+        .env("RUST_BACKTRACE", "0")
+        .grace(Duration::from_millis(500))
+        .timeout(Some(Duration::from_secs(60)))
+        .quiet(true)
+        .output(move |rank, stream, line| {
+            let line = String::from_utf8_lossy(line).into_owned();
+            // The receiver is there until the job has ended.
+            let _ = sender.send((rank, stream, line));
+        });
+    let mut job = job.spawn().expect("the launcher starts");
+    let mut ready = 0;
+    while ready < ranks {
+        // Output comes while somebody waits for the job.
+        let ended = job.wait_for(Duration::from_millis(20));
+        assert!(
+            !ended.expect("the launcher works"),
+            "{:?}",
+            lines.try_iter().collect::<Vec<_>>()
+        );
+        for (rank, stream, line) in lines.try_iter() {
+            assert_eq!(
+                (stream, line.as_str()),
+                (Stream::Stdout, "ready"),
+                "rank {rank}"
+            );
+            ready += 1;
+        }
+    }
+    (job, lines)
+}
+
+fn end(job: RunningJob, lines: &Lines) -> (Outcome, Duration, Vec<String>) {
+    let begun = Instant::now();
+    let outcome = job.wait().expect("the job ends");
+    let lines = lines
+        .try_iter()
+        .map(|(rank, _, line)| format!("{rank}: {line}"));
+    (outcome, begun.elapsed(), lines.collect())
+}
+
+#[test]
+fn a_killed_rank_of_another_host_is_named() {
+    let Some(lan) = hosts(2) else { return };
+    let (job, lines) = under_way(&lan, 4, &["storm", "all"]);
+    assert!(job.killer().kill_rank(2, 9));
+    let (outcome, time, lines) = end(job, &lines);
+    assert!(
+        matches!(
+            outcome.how,
+            How::Killed {
+                rank: 2,
+                signal: 9,
+                ..
+            }
+        ),
+        "{outcome:?}, {lines:?}"
+    );
+    assert!(time < Duration::from_secs(10), "{time:?}");
+}
+
+#[test]
+fn a_host_that_crashes_ends_the_job() {
+    let Some(lan) = hosts(2) else { return };
+    let (job, lines) = under_way(&lan, 4, &["storm", "all"]);
+    lan.crash(1).expect("its processes are killed");
+    let (outcome, time, lines) = end(job, &lines);
+    assert!(
+        matches!(
+            outcome.how,
+            How::Killed {
+                rank: 2 | 3,
+                signal: 9,
+                ..
+            }
+        ),
+        "{outcome:?}, {lines:?}"
+    );
+    assert!(time < Duration::from_secs(10), "{time:?}");
+}
+
+#[test]
+fn a_cable_pulled_for_a_second_is_survived() {
+    let Some(lan) = hosts(2) else { return };
+    let (job, lines) = under_way(&lan, 4, &["steady", "3000"]);
+    lan.plug(1, false).expect("the cable is pulled");
+    std::thread::sleep(Duration::from_secs(1));
+    lan.plug(1, true).expect("the cable is plugged in");
+    let (outcome, _, lines) = end(job, &lines);
+    assert!(
+        matches!(outcome.how, How::Completed),
+        "{outcome:?}, {lines:?}"
+    );
+    println!("{lines:?}");
+}
+
+#[test]
+fn a_cable_pulled_for_ever_is_an_error_that_names_the_rank() {
+    let Some(lan) = hosts(2) else { return };
+    let (job, lines) = under_way(&lan, 4, &["steady", "60000"]);
+    lan.plug(1, false).expect("the cable is pulled");
+    let (outcome, time, lines) = end(job, &lines);
+    let text = lines.join("\n");
+    assert!(
+        matches!(outcome.how, How::Exited { code: 1, .. }),
+        "{outcome:?}, {text}"
+    );
+    assert!(text.contains("silent"), "{text}");
+    // The dead time, the time that ranks leave the launcher to name a dead one, and some for a busy machine.
+    assert!(time < Duration::from_secs(20), "{time:?}: {text}");
+    println!("after {time:?}: {text}");
+}
