@@ -177,13 +177,14 @@ fn nothing_of_a_lan_is_left() {
 
 type Lines = Receiver<(usize, Stream, String)>;
 
-/// A job under way on these hosts, all of whose ranks have said that they are ready.
-fn under_way(lan: &Lan, ranks: usize, arguments: &[&str]) -> (RunningJob, Lines) {
+/// A job under way on these hosts, all of whose ranks have said that they are ready. Ranks are given up after a silence of so
+/// many milliseconds.
+fn under_way(lan: &Lan, ranks: usize, arguments: &[&str], dead_time: &str) -> (RunningJob, Lines) {
     let (sender, lines) = channel();
     let job = Launch::new(ranks, "sh")
         .args(lan.on_host(FACADE))
         .args(arguments)
-        .env("CONDUIT_UDP_DEAD_TIME", "2000")
+        .env("CONDUIT_UDP_DEAD_TIME", dead_time)
         .env("RUST_BACKTRACE", "0")
         .grace(Duration::from_millis(500))
         .timeout(Some(Duration::from_secs(60)))
@@ -227,7 +228,7 @@ fn end(job: RunningJob, lines: &Lines) -> (Outcome, Duration, Vec<String>) {
 #[test]
 fn a_killed_rank_of_another_host_is_named() {
     let Some(lan) = hosts(2) else { return };
-    let (job, lines) = under_way(&lan, 4, &["storm", "all"]);
+    let (job, lines) = under_way(&lan, 4, &["storm", "all"], "2000");
     assert!(job.killer().kill_rank(2, 9));
     let (outcome, time, lines) = end(job, &lines);
     assert!(
@@ -247,7 +248,7 @@ fn a_killed_rank_of_another_host_is_named() {
 #[test]
 fn a_host_that_crashes_ends_the_job() {
     let Some(lan) = hosts(2) else { return };
-    let (job, lines) = under_way(&lan, 4, &["storm", "all"]);
+    let (job, lines) = under_way(&lan, 4, &["storm", "all"], "2000");
     lan.crash(1).expect("its processes are killed");
     let (outcome, time, lines) = end(job, &lines);
     assert!(
@@ -267,7 +268,8 @@ fn a_host_that_crashes_ends_the_job() {
 #[test]
 fn a_cable_pulled_for_a_second_is_survived() {
     let Some(lan) = hosts(2) else { return };
-    let (job, lines) = under_way(&lan, 4, &["steady", "3000"]);
+    // Far above the second: the hosts also have to find each other's addresses again, which they try once a second.
+    let (job, lines) = under_way(&lan, 4, &["steady", "3000"], "20000");
     lan.plug(1, false).expect("the cable is pulled");
     std::thread::sleep(Duration::from_secs(1));
     lan.plug(1, true).expect("the cable is plugged in");
@@ -282,7 +284,7 @@ fn a_cable_pulled_for_a_second_is_survived() {
 #[test]
 fn a_cable_pulled_for_ever_is_an_error_that_names_the_rank() {
     let Some(lan) = hosts(2) else { return };
-    let (job, lines) = under_way(&lan, 4, &["steady", "60000"]);
+    let (job, lines) = under_way(&lan, 4, &["steady", "60000"], "2000");
     lan.plug(1, false).expect("the cable is pulled");
     let (outcome, time, lines) = end(job, &lines);
     let text = lines.join("\n");
