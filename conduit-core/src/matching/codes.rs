@@ -21,38 +21,24 @@ pub fn outcome_of(code: u8) -> Option<Outcome> {
     })
 }
 
-const OPS: [AtomicOp; 11] = [
-    AtomicOp::Get,
-    AtomicOp::Set,
-    AtomicOp::Add,
-    AtomicOp::Sub,
-    AtomicOp::Mult,
-    AtomicOp::Min,
-    AtomicOp::Max,
-    AtomicOp::And,
-    AtomicOp::Or,
-    AtomicOp::Xor,
-    AtomicOp::CompareSwap,
-];
-const TYPES: [AtomicType; 4] = [
-    AtomicType::I32,
-    AtomicType::U32,
-    AtomicType::I64,
-    AtomicType::U64,
-];
-
 /// Operation and type in one word.
 pub fn atomic_code(op: AtomicOp, ty: AtomicType) -> u32 {
-    let op = OPS.iter().position(|&o| o == op).unwrap_or_default();
-    let ty = TYPES.iter().position(|&t| t == ty).unwrap_or_default();
+    let op = AtomicOp::ALL
+        .iter()
+        .position(|&o| o == op)
+        .unwrap_or_default();
+    let ty = AtomicType::ALL
+        .iter()
+        .position(|&t| t == ty)
+        .unwrap_or_default();
     (op << 8 | ty) as u32
 }
 
 /// The inverse of [`atomic_code`]; `None` for what no code is.
 pub fn atomic_of(code: u32) -> Option<(AtomicOp, AtomicType)> {
     Some((
-        *OPS.get((code >> 8) as usize)?,
-        *TYPES.get((code & 0xff) as usize)?,
+        *AtomicOp::ALL.get((code >> 8) as usize)?,
+        *AtomicType::ALL.get((code & 0xff) as usize)?,
     ))
 }
 
@@ -62,13 +48,13 @@ mod tests {
 
     #[test]
     fn codes_are_inverse() {
-        for op in OPS {
-            for ty in TYPES {
+        for op in AtomicOp::ALL {
+            for ty in AtomicType::ALL {
                 assert_eq!(atomic_of(atomic_code(op, ty)), Some((op, ty)));
             }
         }
-        assert_eq!(atomic_of(OPS.len() as u32 * 256), None);
-        assert_eq!(atomic_of(TYPES.len() as u32), None);
+        assert_eq!(atomic_of(AtomicOp::ALL.len() as u32 * 256), None);
+        assert_eq!(atomic_of(AtomicType::ALL.len() as u32), None);
         for o in [Outcome::Done, Outcome::NoMatch, Outcome::OutOfRange] {
             assert_eq!(outcome_of(outcome_code(o)), Some(o));
         }

@@ -88,26 +88,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const OPS: [AtomicOp; 11] = [
-        AtomicOp::Get,
-        AtomicOp::Set,
-        AtomicOp::Add,
-        AtomicOp::Sub,
-        AtomicOp::Mult,
-        AtomicOp::Min,
-        AtomicOp::Max,
-        AtomicOp::And,
-        AtomicOp::Or,
-        AtomicOp::Xor,
-        AtomicOp::CompareSwap,
-    ];
-    const TYPES: [AtomicType; 4] = [
-        AtomicType::I32,
-        AtomicType::U32,
-        AtomicType::I64,
-        AtomicType::U64,
-    ];
-
     /// The operations in 128-bit arithmetic: widen by the type's sign, compute, cut.
     fn model(op: AtomicOp, ty: AtomicType, x: u64, a: u64, c: u64) -> u64 {
         let widen = |v: u64| -> i128 {
@@ -164,8 +144,8 @@ mod tests {
     proptest! {
         #[test]
         fn every_operation_follows_the_model(
-            op in proptest::sample::select(&OPS[..]),
-            ty in proptest::sample::select(&TYPES[..]),
+            op in proptest::sample::select(&AtomicOp::ALL[..]),
+            ty in proptest::sample::select(&AtomicType::ALL[..]),
             x in value(),
             a in value(),
             c in value(),

@@ -98,6 +98,9 @@ pub enum AtomicType {
 }
 
 impl AtomicType {
+    /// All, each at the place that its code in messages names.
+    pub const ALL: [Self; 4] = [Self::I32, Self::U32, Self::I64, Self::U64];
+
     /// Bytes of the integer, which is also its alignment.
     pub const fn size(self) -> usize {
         match self {
@@ -132,6 +135,23 @@ pub enum AtomicOp {
     Xor,
     /// Writes `a` if `x` equals the comparand.
     CompareSwap,
+}
+
+impl AtomicOp {
+    /// All, each at the place that its code in messages names.
+    pub const ALL: [Self; 11] = [
+        Self::Get,
+        Self::Set,
+        Self::Add,
+        Self::Sub,
+        Self::Mult,
+        Self::Min,
+        Self::Max,
+        Self::And,
+        Self::Or,
+        Self::Xor,
+        Self::CompareSwap,
+    ];
 }
 
 /// An atomic on one integer. See [`super::Ni::atomic`].

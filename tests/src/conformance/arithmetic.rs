@@ -2,29 +2,6 @@
 
 use conduit_core::ni::{AtomicOp, AtomicType};
 
-/// All types.
-pub(super) const TYPES: [AtomicType; 4] = [
-    AtomicType::I32,
-    AtomicType::U32,
-    AtomicType::I64,
-    AtomicType::U64,
-];
-
-/// All operations.
-pub(super) const OPS: [AtomicOp; 11] = [
-    AtomicOp::Get,
-    AtomicOp::Set,
-    AtomicOp::Add,
-    AtomicOp::Sub,
-    AtomicOp::Mult,
-    AtomicOp::Min,
-    AtomicOp::Max,
-    AtomicOp::And,
-    AtomicOp::Or,
-    AtomicOp::Xor,
-    AtomicOp::CompareSwap,
-];
-
 /// Old values and operands around every sign and overflow.
 const VALUES: [u64; 8] = [
     0,

@@ -2,7 +2,7 @@
 
 use conduit_core::ni::{Atomic, AtomicOp, AtomicType, EqId, MatchEntry, Ni, Outcome};
 
-use super::arithmetic::{OPS, TYPES, mask, model, pairs};
+use super::arithmetic::{mask, model, pairs};
 use super::entry::{atomic_on, over, piece};
 use super::{Peek, Seen, World, theme};
 
@@ -55,8 +55,8 @@ fn try_all<N: Ni>(w: &mut World<N>, fetch: bool) {
         },
     );
     let eq = w.completions(0);
-    for ty in TYPES {
-        for op in OPS {
+    for ty in AtomicType::ALL {
+        for op in AtomicOp::ALL {
             for (x, a) in pairs() {
                 // Half of the swaps happen.
                 let comparand = if a % 2 == 0 { x } else { a };
@@ -116,7 +116,7 @@ fn neighbours_are_untouched<N: Ni>(w: &mut World<N>) {
     let region = w.region(1, 4096);
     w.append(1, over(&region));
     let eq = w.completions(0);
-    for ty in TYPES {
+    for ty in AtomicType::ALL {
         for op in [AtomicOp::Set, AtomicOp::Sub, AtomicOp::Mult, AtomicOp::Or] {
             for at in [4, 8, 4092, 4088] {
                 if at % ty.size() != 0 || at + ty.size() > 4096 {
@@ -144,7 +144,7 @@ fn compare_swap_depends_on_the_comparand<N: Ni>(w: &mut World<N>) {
     let region = w.region(1, 4096);
     w.append(1, over(&region));
     let eq = w.completions(0);
-    for ty in TYPES {
+    for ty in AtomicType::ALL {
         store(&region, ty, 0, 10);
         for (comparand, old, left) in [(9, 10, 10), (10, 10, 20), (10, 20, 20), (20, 20, 20)] {
             let atomic = Atomic {
@@ -185,7 +185,7 @@ fn misaligned_is_out_of_range<N: Ni>(w: &mut World<N>) {
     };
     w.append(1, odd);
     let eq = w.completions(0);
-    for ty in TYPES {
+    for ty in AtomicType::ALL {
         for offset in [1, 2, 3, 5, 6, 7, 4, 12]
             .into_iter()
             .filter(|o| o % ty.size() != 0)
@@ -214,7 +214,7 @@ fn outside_the_entry_changes_nothing<N: Ni>(w: &mut World<N>) {
     let region = w.region(1, 8192);
     w.append(1, piece(&region, 4096, 20));
     let eq = w.completions(0);
-    for ty in TYPES {
+    for ty in AtomicType::ALL {
         for remote_offset in [20, 24, 4096, 1 << 40, 0_u64.wrapping_sub(8), 1 << 63] {
             if remote_offset % ty.size() as u64 != 0 {
                 continue;

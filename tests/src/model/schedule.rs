@@ -219,23 +219,9 @@ fn request() -> impl Strategy<Value = Action> {
 }
 
 fn atomic() -> impl Strategy<Value = Action> {
-    use AtomicOp::{Add, And, CompareSwap, Max, Min, Mult, Or, Set, Sub, Xor};
-    use AtomicType::{I32, I64, U32, U64};
     (
-        prop::sample::select(vec![
-            AtomicOp::Get,
-            Set,
-            Add,
-            Sub,
-            Mult,
-            Min,
-            Max,
-            And,
-            Or,
-            Xor,
-            CompareSwap,
-        ]),
-        prop::sample::select(vec![I32, U32, I64, U64]),
+        prop::sample::select(&AtomicOp::ALL[..]),
+        prop::sample::select(&AtomicType::ALL[..]),
         prop::sample::select(vec![Fetch::Value, Fetch::No, Fetch::Handle]),
     )
         .prop_map(|(op, ty, fetch)| Action::Atomic(op, ty, fetch))
