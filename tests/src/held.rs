@@ -21,7 +21,7 @@ impl Held {
     pub(crate) fn of(event: Event<'_>) -> Self {
         let Event::Put(put) = event else {
             return Self {
-                event: without_data(event),
+                event: event.without_data(),
                 blocks: Vec::new(),
                 len: 0,
             };
@@ -30,7 +30,7 @@ impl Held {
         let mut blocks = vec![Block([0; 16]); len.div_ceil(16)];
         blocks.as_mut_bytes()[..len].copy_from_slice(put.data);
         Self {
-            event: without_data(event),
+            event: event.without_data(),
             blocks,
             len,
         }
@@ -45,58 +45,5 @@ impl Held {
             }),
             other => other,
         }
-    }
-}
-
-fn without_data(event: Event<'_>) -> Event<'static> {
-    match event {
-        Event::Put(put) => Event::Put(PutEvent { data: &[], ..put }),
-        Event::Get {
-            tag,
-            source,
-            match_bits,
-            offset,
-            length,
-        } => Event::Get {
-            tag,
-            source,
-            match_bits,
-            offset,
-            length,
-        },
-        Event::Atomic {
-            tag,
-            source,
-            match_bits,
-            offset,
-        } => Event::Atomic {
-            tag,
-            source,
-            match_bits,
-            offset,
-        },
-        Event::Unlinked { tag } => Event::Unlinked { tag },
-        Event::Free { tag } => Event::Free { tag },
-        Event::Send { token } => Event::Send { token },
-        Event::Ack {
-            token,
-            outcome,
-            length,
-        } => Event::Ack {
-            token,
-            outcome,
-            length,
-        },
-        Event::Reply {
-            token,
-            outcome,
-            length,
-            value,
-        } => Event::Reply {
-            token,
-            outcome,
-            length,
-            value,
-        },
     }
 }

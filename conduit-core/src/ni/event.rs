@@ -38,6 +38,14 @@ pub struct PutEvent<'a> {
     pub data: &'a [u8],
 }
 
+impl PutEvent<'_> {
+    /// The event without the bytes that it shows.
+    #[inline]
+    pub const fn without_data(self) -> PutEvent<'static> {
+        PutEvent { data: &[], ..self }
+    }
+}
+
 /// An element of an event queue.
 #[derive(Debug, Clone, Copy)]
 pub enum Event<'a> {
@@ -102,4 +110,61 @@ pub enum Event<'a> {
         /// The old value of a fetching atomic.
         value: u64,
     },
+}
+
+impl Event<'_> {
+    /// The event without the bytes that it shows, which live only during delivery.
+    #[inline]
+    pub const fn without_data(self) -> Event<'static> {
+        match self {
+            Self::Put(put) => Event::Put(put.without_data()),
+            Self::Get {
+                tag,
+                source,
+                match_bits,
+                offset,
+                length,
+            } => Event::Get {
+                tag,
+                source,
+                match_bits,
+                offset,
+                length,
+            },
+            Self::Atomic {
+                tag,
+                source,
+                match_bits,
+                offset,
+            } => Event::Atomic {
+                tag,
+                source,
+                match_bits,
+                offset,
+            },
+            Self::Unlinked { tag } => Event::Unlinked { tag },
+            Self::Free { tag } => Event::Free { tag },
+            Self::Send { token } => Event::Send { token },
+            Self::Ack {
+                token,
+                outcome,
+                length,
+            } => Event::Ack {
+                token,
+                outcome,
+                length,
+            },
+            Self::Reply {
+                token,
+                outcome,
+                length,
+                value,
+            } => Event::Reply {
+                token,
+                outcome,
+                length,
+                value,
+            },
+        }
+    }
 }

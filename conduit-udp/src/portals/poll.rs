@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use conduit_core::ni::{Common, PtIndex, PutEvent, Puts, Rank, Ready, Sink};
+use conduit_core::ni::{Common, PutEvent, Puts, Rank, Ready, Sink};
 use conduit_core::threads::{Lock, Mode};
 
 use super::buffers::Buffer;
@@ -46,7 +46,7 @@ impl Done {
 
     #[inline]
     fn add_put(&mut self, put: QueuedPut) {
-        self.add(put.source, put.cost);
+        self.add(put.event.source, put.cost);
         if let Some(data) = put.data {
             self.buffers.push(data);
         }
@@ -88,12 +88,13 @@ impl Puts for Alike<'_> {
             return None;
         }
         let is_like = |put: &QueuedPut| {
+            let put = &put.event;
             put.tag == self.common.tag
                 && put.source == self.common.source
                 && put.match_bits == self.common.match_bits
                 && put.length == self.common.length
                 && put.requested == self.common.length
-                && put.index == self.common.index.0
+                && put.index == self.common.index
         };
         match self.local.events.front() {
             Some(Queued::Put(put)) if is_like(put) => {}
@@ -207,11 +208,11 @@ impl<M: Mode, T: Transport> Udp<M, T> {
 /// Delivers events from the head of a queue that has some, `most` of them or one kind.
 #[inline]
 fn deliver<S: Sink>(local: &mut Local, most: u32, sink: &mut S) -> u32 {
-    if let Some(Queued::Put(put)) = local.events.front()
+    if let Some(Queued::Put(QueuedPut { event: put, .. })) = local.events.front()
         && put.length == put.requested
     {
         let common = Common {
-            index: PtIndex(put.index),
+            index: put.index,
             tag: put.tag,
             source: put.source,
             match_bits: put.match_bits,

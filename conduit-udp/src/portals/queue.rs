@@ -1,6 +1,6 @@
 //! Event queues: what is in them, and how it becomes events.
 
-use conduit_core::ni::{Event, Outcome, PtIndex, PutEvent, Rank};
+use conduit_core::ni::{Event, PutEvent, Rank};
 
 use super::buffers::Buffer;
 use super::window::Cost;
@@ -11,15 +11,8 @@ pub(super) const QUEUES: usize = 16;
 /// A put that an entry took.
 #[derive(Debug)]
 pub(super) struct QueuedPut {
-    pub(super) index: u8,
-    pub(super) source: Rank,
-    pub(super) tag: u64,
-    pub(super) match_bits: u64,
-    pub(super) hdr_data: u64,
-    pub(super) offset: u64,
-    pub(super) length: usize,
-    pub(super) requested: usize,
-    /// Of a managed entry, at least `length` bytes.
+    pub(super) event: PutEvent<'static>,
+    /// Of a managed entry, at least as long as the event says.
     pub(super) data: Option<Buffer>,
     pub(super) cost: Cost,
 }
@@ -30,17 +23,10 @@ impl QueuedPut {
         let data = self
             .data
             .as_ref()
-            .and_then(|data| data.bytes().get(..self.length));
+            .and_then(|data| data.bytes().get(..self.event.length));
         PutEvent {
-            index: PtIndex(self.index),
-            tag: self.tag,
-            source: self.source,
-            match_bits: self.match_bits,
-            hdr_data: self.hdr_data,
-            offset: self.offset,
-            length: self.length,
-            requested: self.requested,
             data: data.unwrap_or_default(),
+            ..self.event
         }
     }
 }
@@ -49,39 +35,8 @@ impl QueuedPut {
 #[derive(Debug)]
 pub(super) enum Queued {
     Put(QueuedPut),
-    Get {
-        tag: u64,
-        source: Rank,
-        match_bits: u64,
-        offset: u64,
-        length: usize,
-    },
-    Atomic {
-        tag: u64,
-        source: Rank,
-        match_bits: u64,
-        offset: u64,
-    },
-    Unlinked {
-        tag: u64,
-    },
-    Free {
-        tag: u64,
-    },
-    Send {
-        token: u64,
-    },
-    Ack {
-        token: u64,
-        outcome: Outcome,
-        length: usize,
-    },
-    Reply {
-        token: u64,
-        outcome: Outcome,
-        length: usize,
-        value: u64,
-    },
+    /// Any other one: it shows no bytes.
+    Other(Event<'static>),
 }
 
 impl Queued {
@@ -89,53 +44,7 @@ impl Queued {
     pub(super) fn event(&self) -> Event<'_> {
         match *self {
             Self::Put(ref put) => Event::Put(put.event()),
-            Self::Get {
-                tag,
-                source,
-                match_bits,
-                offset,
-                length,
-            } => Event::Get {
-                tag,
-                source,
-                match_bits,
-                offset,
-                length,
-            },
-            Self::Atomic {
-                tag,
-                source,
-                match_bits,
-                offset,
-            } => Event::Atomic {
-                tag,
-                source,
-                match_bits,
-                offset,
-            },
-            Self::Unlinked { tag } => Event::Unlinked { tag },
-            Self::Free { tag } => Event::Free { tag },
-            Self::Send { token } => Event::Send { token },
-            Self::Ack {
-                token,
-                outcome,
-                length,
-            } => Event::Ack {
-                token,
-                outcome,
-                length,
-            },
-            Self::Reply {
-                token,
-                outcome,
-                length,
-                value,
-            } => Event::Reply {
-                token,
-                outcome,
-                length,
-                value,
-            },
+            Self::Other(event) => event,
         }
     }
 
@@ -143,9 +52,11 @@ impl Queued {
     #[inline]
     pub(super) fn taken(&self) -> Option<(Rank, Cost)> {
         match *self {
-            Self::Put(ref put) => Some((put.source, put.cost)),
-            Self::Get { source, .. } | Self::Atomic { source, .. } => Some((source, Cost::HEADER)),
-            _ => None,
+            Self::Put(ref put) => Some((put.event.source, put.cost)),
+            Self::Other(Event::Get { source, .. } | Event::Atomic { source, .. }) => {
+                Some((source, Cost::HEADER))
+            }
+            Self::Other(_) => None,
         }
     }
 }

@@ -2,12 +2,11 @@
 
 use std::ptr;
 
-use conduit_core::ni::{Outcome, Rank};
+use conduit_core::ni::{Event, Outcome, Rank};
 
 use crate::protocol::{Failure, Upper};
 
 use super::operation::{Answer, Kind, Operation};
-use super::queue::Queued;
 use super::regions;
 use super::state::Portals;
 use super::target::{Arrival, Nonsense};
@@ -210,19 +209,19 @@ impl Portals {
         });
         let (token, eq) = (operation.token, operation.eq);
         let length = answer.length as usize;
-        let ack = Queued::Ack {
+        let ack = Event::Ack {
             token,
             outcome: answer.outcome,
             length,
         };
-        let reply = Queued::Reply {
+        let reply = Event::Reply {
             token,
             outcome: answer.outcome,
             length,
             value: answer.value,
         };
         let event = match operation.kind {
-            Kind::Put => Some(Queued::Send { token }),
+            Kind::Put => Some(Event::Send { token }),
             Kind::AckedPut | Kind::Atomic(false) => Some(ack),
             Kind::Get(_) | Kind::Atomic(true) => Some(reply),
             Kind::Inject(_) => None,

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use conduit_core::matching::{
     Descriptors, Entry, EntryId, MatchList, PT_INDICES, entry_start, no_such_index,
 };
-use conduit_core::ni::{Claim, EqId, MatchEntry, MeId, NiError, PtIndex, Rank, Ready, Unlink};
+use conduit_core::ni::{
+    Claim, EqId, Event, MatchEntry, MeId, NiError, PtIndex, Rank, Ready, Unlink,
+};
 use conduit_core::threads::ParSync;
 use slab::Slab;
 
@@ -276,9 +278,15 @@ impl Portals {
         self.entries -= 1;
     }
 
-    /// Puts an event into a queue.
+    /// Puts an event that shows no bytes into a queue.
     #[inline]
-    pub(super) fn tell(&mut self, eq: EqId, event: Queued) {
+    pub(super) fn tell(&mut self, eq: EqId, event: Event<'static>) {
+        self.queue(eq, Queued::Other(event));
+    }
+
+    /// Puts anything into a queue.
+    #[inline]
+    pub(super) fn queue(&mut self, eq: EqId, event: Queued) {
         if let Some(queue) = self.queues.get_mut(usize::from(eq.0)) {
             queue.push_back(event);
             self.flags.set(eq);

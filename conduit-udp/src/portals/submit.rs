@@ -10,13 +10,14 @@
 use std::ptr;
 
 use conduit_core::matching::{PT_INDICES, no_such_index, over_limit};
-use conduit_core::ni::{Ack, Atomic, EqId, Get, Inject, NiError, PtIndex, Put, Rank, Submit};
+use conduit_core::ni::{
+    Ack, Atomic, EqId, Event, Get, Inject, NiError, PtIndex, Put, Rank, Submit,
+};
 
 use crate::protocol::{Failure, Fragment, MAX_TINY, Payload, Refused};
 
 use super::Inner;
 use super::operation::{Kind, Operation};
-use super::queue::Queued;
 use super::state::Portals;
 use super::transport::Transport;
 use super::window::Cost;
@@ -194,7 +195,7 @@ impl<T: Transport> Inner<T> {
                     return Err(not);
                 }
             }
-            let event = Queued::Send { token: put.token };
+            let event = Event::Send { token: put.token };
             self.portals.tell(bound.eq, event);
             return Ok(());
         }

@@ -1,0 +1,244 @@
+//! Gets and atomics, which bring no bytes, and their answers.
+
+use std::ptr;
+
+use conduit_core::matching::{EntryId, Hit, Incoming, Place, Want};
+use conduit_core::ni::{Event, Outcome, Rank, apply_atomic};
+
+use crate::protocol::MAX_TINY;
+
+use super::{Found, Held, Nonsense};
+use crate::portals::buffers::Buffer;
+use crate::portals::link::Owed;
+use crate::portals::regions;
+use crate::portals::state::{Portals, list};
+use crate::portals::window::Cost;
+use crate::portals::wire::{Atomic, Get, Header};
+
+/// A get's data up to this are copied when it arrives, and go in a tiny fragment; longer ones are read where they are.
+const SHORT_REPLY: usize = MAX_TINY - crate::protocol::MAX_HEADER;
+
+/// A reply whose bytes are read where they are.
+#[derive(Debug)]
+pub(in crate::portals) struct Reading {
+    pub(in crate::portals) to: Rank,
+    pub(in crate::portals) operation: u32,
+    pub(in crate::portals) address: usize,
+    pub(in crate::portals) length: usize,
+    index: u8,
+    entry: EntryId,
+    /// What to tell when it has been read.
+    event: Option<Event<'static>>,
+}
+
+impl Portals {
+    /// The entry for a message that is all header. `None` is one that has been dealt with: it is kept until its index is open, or
+    /// it is answered that no entry matches.
+    fn entry_for(
+        &mut self,
+        source: Rank,
+        index: u8,
+        header: Header,
+        incoming: &Incoming,
+    ) -> Result<Option<Hit>, Nonsense> {
+        match self.accept(index, incoming)? {
+            Found::Entry(hit) => return Ok(Some(hit)),
+            Found::Closed => {
+                let held = Held {
+                    source,
+                    header,
+                    data: Buffer::empty(),
+                    cost: Cost::HEADER,
+                };
+                self.hold(index, held);
+            }
+            Found::Nothing => {
+                self.taken(source, Cost::HEADER);
+                match header {
+                    Header::Get(get) => {
+                        self.reply(source, get.operation, Outcome::NoMatch, 0, 0)?;
+                    }
+                    Header::Atomic(atomic) => {
+                        self.respond(source, atomic.operation, Outcome::NoMatch, 0, 0)?;
+                    }
+                    // Others bring bytes, or are answers.
+                    _ => return Err(Nonsense),
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    pub(in crate::portals) fn get_arrives(
+        &mut self,
+        source: Rank,
+        get: &Get,
+    ) -> Result<(), Nonsense> {
+        let length = get.length as usize;
+        if length > self.config.max_message {
+            return Err(Nonsense);
+        }
+        let incoming = Incoming {
+            want: Want::Get,
+            source,
+            match_bits: get.match_bits,
+            offset: get.offset,
+            length,
+        };
+        let header = Header::Get(*get);
+        let Some(hit) = self.entry_for(source, get.index, header, &incoming)? else {
+            return Ok(());
+        };
+        self.unlinked(get.index, &hit);
+        let event = Self::is_told(&hit).then_some(Event::Get {
+            tag: hit.tag,
+            source,
+            match_bits: get.match_bits,
+            offset: hit.offset,
+            length: hit.length,
+        });
+        let address = match hit.place {
+            Place::Region(address) => address,
+            // Matching gives nothing to read.
+            Place::Managed | Place::Nothing => 0,
+        };
+        if source != self.rank && address != 0 && hit.length > SHORT_REPLY {
+            self.begin_use(get.index, hit.id);
+            let reading = Reading {
+                to: source,
+                operation: get.operation,
+                address,
+                length: hit.length,
+                index: get.index,
+                entry: hit.id,
+                event,
+            };
+            self.owe(source, Owed::LongReply(reading));
+            return Ok(());
+        }
+        self.tell_or_take(source, get.index, event);
+        let length = if address == 0 { 0 } else { hit.length };
+        self.reply(source, get.operation, hit.outcome, address, length)
+    }
+
+    /// Tells of an operation with a header only, or counts it as taken where nobody wants to know.
+    fn tell_or_take(&mut self, source: Rank, index: u8, event: Option<Event<'static>>) {
+        match (event, self.queue_of(index)) {
+            (Some(event), Some(eq)) => self.tell(eq, event),
+            _ => self.taken(source, Cost::HEADER),
+        }
+    }
+
+    /// Answers a get with few bytes from an address in a region, or one of this rank's own with any.
+    fn reply(
+        &mut self,
+        to: Rank,
+        operation: u32,
+        outcome: Outcome,
+        address: usize,
+        length: usize,
+    ) -> Result<(), Nonsense> {
+        let from: *const u8 = match length {
+            0 => ptr::dangling(),
+            _ => regions::place(address),
+        };
+        if to == self.rank {
+            // SAFETY: `length` bytes there lie within an entry.
+            return unsafe { self.reply_arrives(to, operation, outcome, from, length) };
+        }
+        let mut data = self.pool.take(length);
+        // SAFETY: as above; the buffer has room.
+        unsafe { ptr::copy_nonoverlapping(from, data.bytes_mut().as_mut_ptr(), length) };
+        let reply = Owed::Reply {
+            operation,
+            outcome,
+            data,
+        };
+        self.owe(to, reply);
+        Ok(())
+    }
+
+    /// The bytes of a reply are not read any more.
+    pub(in crate::portals) fn end_reading(&mut self, reading: Reading, told: bool) {
+        self.end_use(reading.index, reading.entry);
+        if told {
+            self.tell_or_take(reading.to, reading.index, reading.event);
+        }
+    }
+
+    pub(in crate::portals) fn atomic_arrives(
+        &mut self,
+        source: Rank,
+        atomic: &Atomic,
+    ) -> Result<(), Nonsense> {
+        let incoming = Incoming {
+            want: Want::Atomic,
+            source,
+            match_bits: atomic.match_bits,
+            offset: atomic.offset,
+            length: atomic.ty.size(),
+        };
+        let header = Header::Atomic(*atomic);
+        let Some(hit) = self.entry_for(source, atomic.index, header, &incoming)? else {
+            return Ok(());
+        };
+        let (mut outcome, mut value, mut done) = (hit.outcome, 0, 0);
+        if let Place::Region(address) = hit.place {
+            if address.is_multiple_of(atomic.ty.size()) {
+                // SAFETY: aligned (just checked), and within the entry, which lies in a region; that others touch it by atomics
+                // only is what a program promises that uses atomics on it.
+                value = unsafe {
+                    apply_atomic(
+                        regions::place(address),
+                        atomic.op,
+                        atomic.ty,
+                        atomic.operand,
+                        atomic.comparand,
+                    )
+                };
+                done = atomic.ty.size();
+            } else {
+                outcome = Outcome::OutOfRange;
+            }
+        }
+        let told = outcome == Outcome::Done && Self::is_told(&hit);
+        let event = told.then_some(Event::Atomic {
+            tag: hit.tag,
+            source,
+            match_bits: atomic.match_bits,
+            offset: hit.offset,
+        });
+        self.tell_or_take(source, atomic.index, event);
+        self.unlinked(atomic.index, &hit);
+        // Fits: 4 or 8.
+        self.respond(source, atomic.operation, outcome, done as u32, value)
+    }
+
+    pub(super) fn respond(
+        &mut self,
+        to: Rank,
+        operation: u32,
+        outcome: Outcome,
+        length: u32,
+        value: u64,
+    ) -> Result<(), Nonsense> {
+        if to == self.rank {
+            return self.responded(to, operation, outcome, length, value);
+        }
+        let response = Owed::Response {
+            operation,
+            outcome,
+            length,
+            value,
+        };
+        self.owe(to, response);
+        Ok(())
+    }
+
+    fn owe(&mut self, to: Rank, owed: Owed) {
+        if let Some(link) = self.links.get(to) {
+            link.owed.push_back(owed);
+            list(&mut self.outgoing, link);
+        }
+    }
+}
