@@ -136,6 +136,7 @@ fn value(value: &Option<Value>) -> serde_json::Value {
         Some(Value::Integer(number)) => json!(number),
         Some(Value::Bool(yes)) => json!(yes),
         Some(Value::Bytes(bytes)) => json!(bytes),
+        Some(Value::Percent(percent)) => json!(f64::from(*percent)),
         Some(Value::Words(words)) => json!(words),
         Some(Value::Path(text) | Value::Text(text)) => json!(text),
         None => serde_json::Value::Null,

@@ -10,7 +10,7 @@ use crate::protocol::{
     Counters, Endpoint, Fragment, LinkStatus, Nanos, Refused, Seal, Transmit, Upper,
 };
 use crate::seal::Sealer;
-use crate::socket::{Attendant, Machine, SocketCounters, Waiter, Wire};
+use crate::socket::{Attendant, FaultCounters, Machine, SocketCounters, Waiter, Wire};
 
 impl Machine for Endpoint {
     #[inline]
@@ -86,6 +86,11 @@ impl Carrier {
     /// What the socket has counted.
     pub fn socket_counters(&self) -> SocketCounters {
         *self.wire.socket().counters()
+    }
+
+    /// What packets have suffered on purpose, if they do.
+    pub fn fault_counters(&self) -> Option<FaultCounters> {
+        self.wire.faults().copied()
     }
 
     /// What is known of the link to a peer, if there is one.

@@ -12,7 +12,10 @@ use crate::Carrier;
 use crate::portals::{PortalsConfig, PortalsCounters, Udp};
 use crate::protocol::{Config, Counters, Endpoint};
 use crate::seal::{Protection, Sealer, Secret, random_incarnation};
-use crate::socket::{Attendant, Card, Options, Peers, Socket, SocketCounters, SocketError, Wire};
+use crate::socket::{
+    Attendant, Card, FaultConfig, FaultCounters, Options, Peers, Socket, SocketCounters,
+    SocketError, Wire,
+};
 
 /// What is set for the network over UDP. The same on all ranks, except for the own address and host.
 #[derive(Debug, Clone)]
@@ -27,6 +30,8 @@ pub struct UdpConfig {
     pub portals: PortalsConfig,
     /// What is done to packets.
     pub protection: Protection,
+    /// What packets suffer on purpose, for tests.
+    pub faults: FaultConfig,
     /// How long a rank may be away before a thread attends for it; `None`: no thread.
     pub attend: Option<Duration>,
 }
@@ -40,6 +45,7 @@ impl UdpConfig {
             protocol: Config::default(),
             portals: PortalsConfig::default(),
             protection: Protection::default(),
+            faults: FaultConfig::default(),
             attend: Some(Attendant::PERIOD),
         }
     }
@@ -259,8 +265,9 @@ impl<M: Mode> Udp<M, Carrier> {
         let sealer = Sealer::new(secret, config.protection, rank, incarnations);
         let endpoint = Endpoint::new(protocol);
         let packet = endpoint.config().packet;
-        let wire = Wire::new(endpoint, sealer, socket, peers, packet)
+        let mut wire = Wire::new(endpoint, sealer, socket, peers, packet)
             .map_err(system(rank, "wait for packets"))?;
+        wire.let_suffer(rank, &config.faults);
         let carrier = Carrier::new(wire, hosts).map_err(system(rank, "wait for packets"))?;
         let mut udp = Self::new(carrier, rank, size, &config.portals);
         if let Some(period) = config.attend {
@@ -276,10 +283,11 @@ impl<M: Mode> Udp<M, Carrier> {
 
     /// What has happened so far.
     pub fn counters(&self) -> UdpCounters {
-        let (protocol, socket, memory) = self.with_transport(|carrier| {
+        let (protocol, socket, faults, memory) = self.with_transport(|carrier| {
             (
                 carrier.counters(),
                 carrier.socket_counters(),
+                carrier.fault_counters(),
                 carrier.memory(),
             )
         });
@@ -287,6 +295,7 @@ impl<M: Mode> Udp<M, Carrier> {
             portals: self.portals_counters(),
             protocol,
             socket,
+            faults,
             memory,
         }
     }
@@ -301,6 +310,8 @@ pub struct UdpCounters {
     pub protocol: Counters,
     /// The socket.
     pub socket: SocketCounters,
+    /// What packets have suffered on purpose, if they do.
+    pub faults: Option<FaultCounters>,
     /// Bytes of the protocol's memory at present.
     pub memory: usize,
 }
@@ -310,13 +321,14 @@ impl UdpCounters {
     pub fn report(&self, rank: Rank) -> String {
         let mut text = String::new();
         let portals = self.portals.each();
+        let faults = self.faults.map(|faults| ("faults", faults.each().into()));
         let parts: [(&str, Vec<(&'static str, u64)>); 4] = [
             ("portals", portals.into()),
             ("protocol", self.protocol.each().collect()),
             ("socket", self.socket.each().into()),
             ("protocol's memory", vec![("bytes", self.memory as u64)]),
         ];
-        for (part, counts) in parts {
+        for (part, counts) in parts.into_iter().chain(faults) {
             let _ = write!(text, "rank {rank}: udp {part}:");
             for (name, count) in counts.iter().filter(|(_, count)| *count > 0) {
                 let _ = write!(text, " {name} {count}");

@@ -3,6 +3,8 @@
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 
+use super::Percent;
+
 /// What a setting takes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
@@ -21,6 +23,8 @@ pub(super) enum Kind {
         most: u64,
         multiple: u64,
     },
+    /// A part of a hundred.
+    Percent,
     /// One or more of these words, with commas between.
     Words(&'static [&'static str]),
     /// The path of a file or directory, taken as it is.
@@ -38,6 +42,8 @@ pub enum Value {
     Bool(bool),
     /// A number of bytes.
     Bytes(u64),
+    /// A part of a hundred.
+    Percent(Percent),
     /// Words from a list.
     Words(Vec<String>),
     /// A path, which is UTF-8.
@@ -107,6 +113,7 @@ impl Kind {
                 ((least..=most).contains(&bytes) && bytes.is_multiple_of(multiple))
                     .then_some(Value::Bytes(bytes))
             }
+            Self::Percent => Percent::parse(text).map(Value::Percent),
             Self::Words(choices) => {
                 let mut words: Vec<String> = Vec::new();
                 for word in text.split(',') {
@@ -160,6 +167,7 @@ impl Display for Kind {
                 }
                 f.write_str(", suffix K, M, G or T allowed")
             }
+            Self::Percent => f.write_str("a number from 0 to 100 with up to four decimal places"),
             Self::Words(choices) => {
                 write!(
                     f,
@@ -180,6 +188,7 @@ impl Display for Value {
             Self::Integer(number) => write!(f, "{number}"),
             Self::Bool(yes) => write!(f, "{}", u8::from(*yes)),
             Self::Bytes(bytes) => write!(f, "{}", Bytes(*bytes)),
+            Self::Percent(percent) => write!(f, "{percent}"),
             Self::Words(words) => f.write_str(&words.join(",")),
             Self::Path(text) | Self::Text(text) => f.write_str(text),
         }
@@ -267,6 +276,18 @@ impl Field for usize {
     }
     fn to_value(&self) -> Option<Value> {
         Some(Value::Bytes(*self as u64))
+    }
+}
+
+impl Field for Percent {
+    fn from_value(value: Value) -> Option<Self> {
+        match value {
+            Value::Percent(percent) => Some(percent),
+            _ => None,
+        }
+    }
+    fn to_value(&self) -> Option<Value> {
+        Some(Value::Percent(*self))
     }
 }
 

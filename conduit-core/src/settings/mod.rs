@@ -11,6 +11,7 @@
 mod error;
 mod in_job;
 mod kind;
+mod percent;
 mod print;
 mod table;
 #[cfg(test)]
@@ -19,6 +20,7 @@ mod tests;
 pub use error::{InJobError, SettingsError, Warning};
 pub use in_job::InJob;
 pub use kind::Value;
+pub use percent::Percent;
 pub use print::{Description, Table, describe};
 pub use table::Settings;
 

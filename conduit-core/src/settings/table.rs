@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::Percent;
 use super::kind::{Field, Kind, Value};
 
 /// One setting, with everything that reading, checking and printing it needs.
@@ -80,6 +81,9 @@ const MOST_BANKED: u32 = 1 << 24;
 
 /// A bound for times in milliseconds: a day.
 const MOST_TIME: u32 = 86_400_000;
+
+/// A bound for a delay in microseconds: ten seconds, what a rank that answers nothing is given.
+const MOST_DELAY: u32 = 10_000_000;
 
 settings! {
     "GASNET_PORTAL_MSG_LIMIT" msg_limit: u32 = 250,
@@ -205,4 +209,22 @@ settings! {
         "milliseconds without a poll after which a thread of the library answers other hosts for its rank";
     "CONDUIT_UDP_STATISTICS" udp_statistics: bool = false, Kind::Bool,
         "print the counters of UDP when a rank leaves";
+    "CONDUIT_UDP_LOSS" udp_loss: Percent = Percent::NONE, Kind::Percent,
+        warning "for tests: packets of UDP are lost on purpose",
+        "for tests: packets of a hundred that are lost as they come from other hosts";
+    "CONDUIT_UDP_DUPLICATES" udp_duplicates: Percent = Percent::NONE, Kind::Percent,
+        warning "for tests: packets of UDP are doubled on purpose",
+        "for tests: packets of a hundred that come twice";
+    "CONDUIT_UDP_CORRUPTION" udp_corruption: Percent = Percent::NONE, Kind::Percent,
+        warning "for tests: packets of UDP are changed on purpose",
+        "for tests: packets of a hundred that come changed";
+    "CONDUIT_UDP_REORDER" udp_reorder: Percent = Percent::NONE, Kind::Percent,
+        warning "for tests: packets of UDP are reordered on purpose",
+        "for tests: packets of a hundred that come up to a millisecond later, so that others overtake them";
+    "CONDUIT_UDP_DELAY" udp_delay: u32 = 0, Kind::integer(0, MOST_DELAY),
+        warning "for tests: packets of UDP are delayed on purpose",
+        "for tests: microseconds that all packets come later";
+    "CONDUIT_UDP_FAULT_SEED" udp_fault_seed: u32 = 1, Kind::integer(0, u32::MAX),
+        "for tests: what decides which packets are lost, doubled, changed or delayed, from its sender and its number; the same \
+         ones each time";
 }

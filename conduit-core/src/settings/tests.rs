@@ -163,6 +163,14 @@ fn ranges_hold_at_their_ends() {
                     refused(text);
                 }
             }
+            Kind::Percent => {
+                for text in ["0", "100", "0.1", "12.3456", " 5 "] {
+                    accepted(text);
+                }
+                for text in ["", "-1", "100.1", "101", "1%", "0.12345", "half"] {
+                    refused(text);
+                }
+            }
             Kind::Words(words) => {
                 for word in words {
                     accepted(word);

@@ -2,6 +2,7 @@
 
 use conduit_core::ni::Rank;
 use conduit_udp::protocol::Nanos;
+use conduit_udp::socket::corrupt;
 use fastrand::Rng;
 
 use crate::scenario::{Directions, Fault, Host, Path, Scenario};
@@ -196,7 +197,7 @@ impl Network {
         let is_changed = is_faulty && self.has(self.path.corrupt);
         if is_changed {
             self.fates.corrupted += 1;
-            self.change(&mut bytes);
+            corrupt(&mut self.random, &mut bytes);
         }
         let at = left
             + if is_faulty {
@@ -257,26 +258,6 @@ impl Network {
                 bytes,
                 is_changed: true,
             });
-        }
-    }
-
-    fn change(&mut self, bytes: &mut Vec<u8>) {
-        let length = bytes.len();
-        match self.random.u8(..8) {
-            0 => bytes.truncate(self.random.usize(..length)),
-            1 => bytes.push(self.random.u8(..)),
-            _ => {
-                // Different bits, so that something is changed for certain.
-                let first = self.random.usize(..length * 8);
-                bytes[first / 8] ^= 1 << (first % 8);
-                for _ in 0..self.random.usize(..4) {
-                    let other = self.random.usize(..length * 8);
-                    if other != first {
-                        bytes[other / 8] ^= 1 << (other % 8);
-                        break;
-                    }
-                }
-            }
         }
     }
 

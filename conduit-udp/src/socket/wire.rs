@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use conduit_core::ni::Rank;
 
-use super::{Batch, Peers, Sent, Socket, Waiter};
+use super::faults::Faults;
+use super::{Batch, FaultConfig, FaultCounters, Peers, Sent, Socket, Waiter};
 use crate::protocol::{Fragment, Nanos, Refused, Seal, Transmit, Upper};
 
 /// Datagrams that one call handles, and bytes of them; what is left stays for the next call.
@@ -71,6 +72,8 @@ pub struct Wire<M, S> {
     peers: Peers,
     incoming: Batch,
     outgoing: Outgoing,
+    /// What packets suffer on purpose; rarely anything.
+    faults: Option<Box<Faults>>,
     start: Instant,
 }
 
@@ -101,8 +104,19 @@ impl<M: Machine, S: Seal> Wire<M, S> {
             socket,
             peers,
             incoming: Batch::new(),
+            faults: None,
             start: Instant::now(),
         })
+    }
+
+    /// Lets the packets that come to this rank suffer, for tests.
+    pub fn let_suffer(&mut self, rank: Rank, faults: &FaultConfig) {
+        self.faults = (!faults.is_none()).then(|| Box::new(Faults::new(faults, rank)));
+    }
+
+    /// What packets have suffered, if anything is set.
+    pub fn faults(&self) -> Option<&FaultCounters> {
+        Some(self.faults.as_ref()?.counters())
     }
 
     /// The clock that the protocol is given: time since the wire was made.
@@ -144,7 +158,10 @@ impl<M: Machine, S: Seal> Wire<M, S> {
         if self.incoming.is_empty() {
             self.socket.receive(&mut self.incoming);
         }
-        let did = self.handle(upper);
+        let did = match self.faults {
+            None => self.handle(upper),
+            Some(_) => self.handle_with_faults(upper),
+        };
         while let Some((to, errno, from)) = self.socket.next_report() {
             if let Some(peer) = self.peers.find(to) {
                 self.peers.note(peer, errno, from);
@@ -181,6 +198,19 @@ impl<M: Machine, S: Seal> Wire<M, S> {
             self.machine.receive(now, packet, &mut self.seal, upper);
         }
         true
+    }
+
+    #[cold]
+    fn handle_with_faults(&mut self, upper: &mut impl Upper) -> bool {
+        let now = self.now();
+        let (machine, seal) = (&mut self.machine, &mut self.seal);
+        let Some(faults) = &mut self.faults else {
+            return false;
+        };
+        let limits = [MAX_DATAGRAMS, MAX_BYTES];
+        faults.pass(now, &mut self.incoming, limits, |packet| {
+            machine.receive(now, packet, seal, upper);
+        })
     }
 
     fn transmit(&mut self, now: Nanos, upper: &mut impl Upper) -> bool {
@@ -232,7 +262,8 @@ impl<M: Machine, S: Seal> Wire<M, S> {
         if self.outgoing.more || !self.incoming.is_empty() {
             return Some(Duration::ZERO);
         }
-        let due = [self.machine.timeout(), self.outgoing.again]
+        let held = self.faults.as_ref().and_then(|faults| faults.due());
+        let due = [self.machine.timeout(), self.outgoing.again, held]
             .into_iter()
             .flatten()
             .min()?;

@@ -14,7 +14,7 @@ use conduit_core::threads::{Mode, Seq};
 use conduit_portals::shm::{Shm, ShmConfig};
 use conduit_udp::portals::Udp;
 use conduit_udp::seal::Protection;
-use conduit_udp::socket::{self as udp, Options};
+use conduit_udp::socket::{self as udp, FaultConfig, Options};
 use conduit_udp::start::UdpConfig;
 
 use crate::network::Choice;
@@ -138,6 +138,14 @@ fn udp_config(
     config.protection = match settings.udp_encrypt {
         true => Protection::Encrypt,
         false => Protection::Authenticate,
+    };
+    config.faults = FaultConfig {
+        seed: settings.udp_fault_seed,
+        loss: settings.udp_loss,
+        duplicates: settings.udp_duplicates,
+        corruption: settings.udp_corruption,
+        reorder: settings.udp_reorder,
+        delay: u64::from(settings.udp_delay) * 1_000,
     };
     config.attend = Some(Duration::from_millis(settings.udp_attend.into()));
     let inject = config.portals.inject_size;

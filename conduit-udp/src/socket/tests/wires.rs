@@ -3,11 +3,12 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use conduit_core::ni::Rank;
+use conduit_core::settings::Percent;
 
 use super::{loopbacks, open, options};
 use crate::protocol::{Failure, Fragment, Nanos, Payload, Refused, Seal, TAG, Transmit, Upper};
 use crate::seal::{Protection, Sealer, Secret};
-use crate::socket::{Card, Machine, Options, Peers, Socket, Wire};
+use crate::socket::{Card, FaultConfig, Machine, Options, Peers, Socket, Wire};
 
 const CLEAR: usize = 16;
 
@@ -325,4 +326,35 @@ fn reports_go_to_the_peer_they_are_about() {
     assert_eq!((errors.count, errors.errno), (1, libc::ECONNREFUSED));
     assert_eq!(job[0].peers().errors(1), None);
     assert_eq!(receive(&mut job[1], 1).len(), 1);
+}
+
+#[test]
+fn faults_lose_double_change_and_delay_what_has_come() {
+    let mut job = job(loopbacks()[0], 2, |options| options);
+    let faults = FaultConfig {
+        seed: 5,
+        loss: Percent::of(10),
+        duplicates: Percent::of(20),
+        corruption: Percent::of(10),
+        reorder: Percent::of(30),
+        delay: 1_000_000,
+    };
+    assert!(job[0].faults().is_none());
+    job[0].let_suffer(0, &faults);
+    for body in 0..200u8 {
+        send(&mut job[1], 0, &[body]);
+    }
+    while job[1].flush(&mut Mailbox::default()) {}
+    let mut mailbox = Mailbox::default();
+    while job[0].faults().unwrap().packets < 200 || job[0].next_timeout().is_some() {
+        // It knows itself when something is due that is held back.
+        job[0].wait(Some(Duration::from_secs(10)));
+        job[0].receive(&mut mailbox);
+    }
+    let counts = *job[0].faults().unwrap();
+    let arrived = counts.packets - counts.lost - counts.corrupted + counts.duplicated;
+    assert_eq!(mailbox.0.len() as u64, arrived, "{counts:?}");
+    assert_eq!(job[0].machine().dropped, counts.corrupted);
+    assert!(counts.lost > 0 && counts.reordered > 0 && counts.overflowed == 0);
+    assert!(!mailbox.0.is_sorted_by_key(|(_, body)| body[0]));
 }

@@ -1,0 +1,429 @@
+//! Faults on purpose, for tests: of the packets that come, some are lost, doubled, changed or delayed.
+//!
+//! What happens to a packet depends on its sender, its receiver, its number and a seed, and on nothing else. So a packet of a
+//! given number suffers the same in every run, in whatever order packets come. The receiving side does it: packets have then
+//! gone through the system in the same groups as they do without faults, and each has made the way that it is to be lost on.
+
+use std::collections::BinaryHeap;
+
+use conduit_core::ni::Rank;
+use conduit_core::settings::Percent;
+use fastrand::Rng;
+
+use super::Batch;
+use crate::protocol::Nanos;
+
+/// What is done to packets. The default does nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FaultConfig {
+    /// Decides which packets suffer.
+    pub seed: u32,
+    /// Packets that are lost.
+    pub loss: Percent,
+    /// Packets that come twice.
+    pub duplicates: Percent,
+    /// Packets that come changed.
+    pub corruption: Percent,
+    /// Packets that come up to a millisecond later than others.
+    pub reorder: Percent,
+    /// How much later all packets come.
+    pub delay: Nanos,
+}
+
+impl FaultConfig {
+    /// Nothing is done to packets.
+    pub fn is_none(&self) -> bool {
+        *self
+            == Self {
+                seed: self.seed,
+                ..Self::default()
+            }
+    }
+}
+
+/// The longest time by which a reordered packet comes later, in nanoseconds.
+const REORDER: Nanos = 1_000_000;
+/// Bytes of packets that are held back at once; what exceeds them is lost, as on any path.
+const MAX_HELD: usize = 64 << 20;
+/// Bytes of the part of a packet that says whose it is and which: kind, flags, length, sender's rank, packet number.
+const NAME: usize = 16;
+
+/// What was done to packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FaultCounters {
+    /// What decided.
+    pub seed: u32,
+    /// Packets that came.
+    pub packets: u64,
+    /// Lost.
+    pub lost: u64,
+    /// Doubled.
+    pub duplicated: u64,
+    /// Changed.
+    pub corrupted: u64,
+    /// Held back longer than others.
+    pub reordered: u64,
+    /// Lost because too much was held back already.
+    pub overflowed: u64,
+}
+
+impl FaultCounters {
+    /// Each with its name.
+    pub fn each(&self) -> [(&'static str, u64); 7] {
+        [
+            ("seed", self.seed.into()),
+            ("packets", self.packets),
+            ("lost", self.lost),
+            ("duplicated", self.duplicated),
+            ("corrupted", self.corrupted),
+            ("reordered", self.reordered),
+            ("overflowed", self.overflowed),
+        ]
+    }
+}
+
+/// A packet that comes later. The greatest is the first to come.
+#[derive(Debug, PartialEq, Eq)]
+struct Held {
+    due: Nanos,
+    /// Those that are due at once come in the order in which they were held.
+    order: u64,
+    bytes: Vec<u8>,
+}
+
+impl Ord for Held {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (other.due, other.order).cmp(&(self.due, self.order))
+    }
+}
+
+impl PartialOrd for Held {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Stands between a rank's socket and its protocol.
+#[derive(Debug)]
+pub(super) struct Faults {
+    config: FaultConfig,
+    rank: Rank,
+    held: BinaryHeap<Held>,
+    held_bytes: usize,
+    order: u64,
+    counters: FaultCounters,
+}
+
+impl Faults {
+    pub(super) fn new(config: &FaultConfig, rank: Rank) -> Self {
+        Self {
+            config: *config,
+            rank,
+            held: BinaryHeap::new(),
+            held_bytes: 0,
+            order: 0,
+            counters: FaultCounters {
+                seed: config.seed,
+                ..FaultCounters::default()
+            },
+        }
+    }
+
+    pub(super) fn counters(&self) -> &FaultCounters {
+        &self.counters
+    }
+
+    /// When a packet comes that is held back.
+    pub(super) fn due(&self) -> Option<Nanos> {
+        self.held.peek().map(|held| held.due)
+    }
+
+    /// Hands over packets of `incoming`, at most so many of them and so many bytes, as far as they are to come now, and as many of
+    /// those whose time has come. Says whether any came.
+    pub(super) fn pass(
+        &mut self,
+        now: Nanos,
+        incoming: &mut Batch,
+        [most, most_bytes]: [usize; 2],
+        mut receive: impl FnMut(&mut [u8]),
+    ) -> bool {
+        let mut did = false;
+        let mut bytes = 0;
+        for _ in 0..most {
+            if bytes >= most_bytes {
+                break;
+            }
+            let Some(packet) = incoming.next_datagram() else {
+                break;
+            };
+            bytes += packet.len();
+            did = true;
+            if self.admit(now, packet) {
+                receive(packet);
+            }
+        }
+        for _ in 0..most {
+            let Some(mut packet) = self.release(now) else {
+                break;
+            };
+            did = true;
+            receive(&mut packet);
+        }
+        did
+    }
+
+    /// Decides on a packet. `true`: it comes now and as it is; copies of it may come besides.
+    fn admit(&mut self, now: Nanos, packet: &[u8]) -> bool {
+        self.counters.packets += 1;
+        let config = self.config;
+        let mut random = self.draws_for(packet);
+        let mut has = |percent: Percent| {
+            percent > Percent::NONE && random.u32(..1_000_000) < percent.millionths()
+        };
+        let is_lost = has(config.loss);
+        let is_twice = has(config.duplicates);
+        let is_changed = has(config.corruption);
+        let is_late = [has(config.reorder), has(config.reorder)];
+        if is_lost {
+            self.counters.lost += 1;
+            return false;
+        }
+        let times = is_late.map(|late| {
+            let more = if late { random.u64(1..=REORDER) } else { 0 };
+            now + config.delay + more
+        });
+        self.counters.reordered += u64::from(is_late[0]);
+        if is_twice {
+            self.counters.duplicated += 1;
+            self.hold(times[1], packet.to_vec());
+        }
+        if is_changed && !packet.is_empty() {
+            self.counters.corrupted += 1;
+            let mut changed = packet.to_vec();
+            corrupt(&mut random, &mut changed);
+            self.hold(times[0], changed);
+            return false;
+        }
+        if times[0] == now {
+            return true;
+        }
+        self.hold(times[0], packet.to_vec());
+        false
+    }
+
+    /// Random numbers that belong to this packet alone.
+    fn draws_for(&self, packet: &[u8]) -> Rng {
+        let mut name = [0; NAME];
+        let length = packet.len().min(NAME);
+        name[..length].copy_from_slice(&packet[..length]);
+        let [low, high] = [0, 8].map(|at| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&name[at..at + 8]);
+            u64::from_le_bytes(word)
+        });
+        let begin = u64::from(self.config.seed) << 32 | u64::from(self.rank);
+        Rng::with_seed(mix(mix(mix(begin) ^ low) ^ high))
+    }
+
+    fn hold(&mut self, due: Nanos, bytes: Vec<u8>) {
+        if self.held_bytes + bytes.len() > MAX_HELD {
+            self.counters.overflowed += 1;
+            return;
+        }
+        self.held_bytes += bytes.len();
+        self.order += 1;
+        self.held.push(Held {
+            due,
+            order: self.order,
+            bytes,
+        });
+    }
+
+    fn release(&mut self, now: Nanos) -> Option<Vec<u8>> {
+        if self.due()? > now {
+            return None;
+        }
+        let Held { bytes, .. } = self.held.pop()?;
+        self.held_bytes -= bytes.len();
+        Some(bytes)
+    }
+}
+
+/// Every bit of the result depends on every bit of the argument (the finaliser of SplitMix64).
+fn mix(mut word: u64) -> u64 {
+    word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ word >> 31
+}
+
+/// Changes a packet that isn't empty: it is cut off, grows by a byte, or has other bits.
+pub fn corrupt(random: &mut Rng, bytes: &mut Vec<u8>) {
+    let length = bytes.len();
+    match random.u8(..8) {
+        0 => bytes.truncate(random.usize(..length)),
+        1 => bytes.push(random.u8(..)),
+        _ => {
+            // Different bits, so that something is changed for certain.
+            let first = random.usize(..length * 8);
+            bytes[first / 8] ^= 1 << (first % 8);
+            for _ in 0..random.usize(..4) {
+                let other = random.usize(..length * 8);
+                if other != first {
+                    bytes[other / 8] ^= 1 << (other % 8);
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(from: u32, number: u64) -> Vec<u8> {
+        let mut bytes = vec![1, 0, 4, 0];
+        bytes.extend(from.to_le_bytes());
+        bytes.extend(number.to_le_bytes());
+        bytes.extend([9; 20]);
+        bytes
+    }
+
+    /// What becomes of packets that come at once: the order in which they do, by their numbers, and `false` for changed ones.
+    fn outcome(config: &FaultConfig, rank: Rank, numbers: &[u64]) -> Vec<(u64, bool)> {
+        let mut faults = Faults::new(config, rank);
+        let mut all = Vec::new();
+        let mut note = |bytes: &[u8]| {
+            let number = bytes.get(8..16).map_or(0, |number| {
+                u64::from_le_bytes(number.try_into().unwrap_or_default())
+            });
+            all.push((number, *bytes == packet(0, number)));
+        };
+        for number in numbers {
+            let packet = packet(0, *number);
+            if faults.admit(7, &packet) {
+                note(&packet);
+            }
+        }
+        while let Some(due) = faults.due() {
+            let bytes = faults.release(due).expect("it is due");
+            note(&bytes);
+        }
+        assert_eq!(faults.held_bytes, 0);
+        all
+    }
+
+    const LOSS: FaultConfig = FaultConfig {
+        seed: 3,
+        loss: Percent::of(5),
+        duplicates: Percent::NONE,
+        corruption: Percent::NONE,
+        reorder: Percent::NONE,
+        delay: 0,
+    };
+
+    fn all(number: u64) -> Vec<u64> {
+        (0..number).collect()
+    }
+
+    #[test]
+    fn a_packet_suffers_the_same_whenever_it_comes() {
+        let forwards = all(10_000);
+        let backwards: Vec<_> = forwards.iter().rev().copied().collect();
+        let first = outcome(&LOSS, 1, &forwards);
+        let mut second = outcome(&LOSS, 1, &backwards);
+        second.reverse();
+        assert_eq!(first, second);
+        assert_ne!(first, outcome(&LOSS, 2, &forwards), "another rank");
+        let other = FaultConfig { seed: 4, ..LOSS };
+        assert_ne!(first, outcome(&other, 1, &forwards), "another seed");
+    }
+
+    #[test]
+    fn as_many_suffer_as_are_set() {
+        let near = |count: usize, wanted: usize| count.abs_diff(wanted) < 150;
+        let left = outcome(&LOSS, 0, &all(20_000)).len();
+        assert!(near(20_000 - left, 1000), "{left}");
+        let doubled = FaultConfig {
+            loss: Percent::NONE,
+            duplicates: Percent::of(5),
+            ..LOSS
+        };
+        let count = outcome(&doubled, 0, &all(20_000)).len();
+        assert!(near(count - 20_000, 1000), "{count}");
+        let changed = FaultConfig {
+            loss: Percent::NONE,
+            corruption: Percent::of(5),
+            ..LOSS
+        };
+        let came = outcome(&changed, 0, &all(20_000));
+        assert_eq!(came.len(), 20_000);
+        let count = came.iter().filter(|(_, whole)| !whole).count();
+        assert!(near(count, 1000), "{count}");
+        let late = FaultConfig {
+            loss: Percent::NONE,
+            reorder: Percent::of(5),
+            ..LOSS
+        };
+        let came = outcome(&late, 0, &all(20_000));
+        let count = came.windows(2).filter(|two| two[0].0 > two[1].0).count();
+        assert!(came.len() == 20_000 && count > 400, "{count} overtaken");
+    }
+
+    #[test]
+    fn all_packets_come_later_in_their_order() {
+        let delayed = FaultConfig {
+            loss: Percent::NONE,
+            delay: 500,
+            ..LOSS
+        };
+        let mut faults = Faults::new(&delayed, 0);
+        for at in 0..10 {
+            assert!(!faults.admit(100 * at, &packet(0, at)));
+        }
+        assert_eq!(faults.due(), Some(500));
+        assert_eq!(faults.release(499), None);
+        for at in 0..10 {
+            assert_eq!(faults.release(500 + 100 * at), Some(packet(0, at)));
+            assert_eq!(faults.release(500 + 100 * at), None);
+        }
+    }
+
+    #[test]
+    fn no_more_is_held_than_the_bound() {
+        let delayed = FaultConfig {
+            loss: Percent::NONE,
+            delay: 500,
+            ..LOSS
+        };
+        let mut faults = Faults::new(&delayed, 0);
+        let packet = vec![0; 1 << 16];
+        for _ in 0..MAX_HELD / packet.len() + 3 {
+            faults.admit(0, &packet);
+        }
+        assert_eq!(faults.counters().overflowed, 3);
+        while faults.release(500).is_some() {}
+        assert_eq!(faults.held_bytes, 0);
+    }
+
+    #[test]
+    fn nothing_set_is_nothing_done() {
+        assert!(
+            FaultConfig {
+                seed: 7,
+                ..FaultConfig::default()
+            }
+            .is_none()
+        );
+        assert!(!LOSS.is_none());
+        let nothing = FaultConfig::default();
+        assert_eq!(outcome(&nothing, 0, &all(100)).len(), 100);
+        assert_eq!(outcome(&nothing, 0, &[5, 5, 5]), [(5, true); 3]);
+        let mut faults = Faults::new(&LOSS, 0);
+        // Shorter than any packet.
+        for length in 0..NAME {
+            faults.admit(0, &vec![0; length]);
+        }
+    }
+}
