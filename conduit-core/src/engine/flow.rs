@@ -101,6 +101,9 @@ const MOST_AHEAD: u32 = 64;
 /// before they are asked for anything else; so they see what they would have seen.
 #[derive(Debug, Clone, Copy, Default)]
 struct Ahead {
+    /// The last request went to `peer`, and the rules have not been asked for anything since. Only then is another likely to
+    /// follow: credits are set apart for a flood, not for requests that wait for their replies.
+    again: bool,
     peer: Rank,
     /// Not taken yet.
     left: u32,
@@ -171,14 +174,13 @@ impl<M: Mode> Flow<M> {
             left,
             set_apart,
             requests,
+            ..
         } = part.ahead;
+        part.ahead.again = false;
         if set_apart > 0 {
             part.policy.take_ready(peer, set_apart - left);
             self.end_requests(set_apart - requests);
-            part.ahead = Ahead {
-                peer,
-                ..Ahead::default()
-            };
+            part.ahead = Ahead::default();
         }
     }
 
@@ -194,6 +196,7 @@ impl<M: Mode> Flow<M> {
     fn set_apart(&self, part: &mut Part<M>, peer: Rank) {
         let places = self.begin_requests(self.ready(part, peer).min(MOST_AHEAD));
         part.ahead = Ahead {
+            again: true,
             peer,
             left: places,
             set_apart: places,
@@ -259,6 +262,7 @@ impl<M: Mode> Flow<M> {
     /// [`Self::take`] where nothing suitable is set apart.
     #[inline(never)]
     fn take_next(&self, part: &mut Part<M>, peer: Rank, credits: u8) -> Option<CreditByte> {
+        let second = part.ahead.again && part.ahead.peer == peer;
         self.settle_ahead(part);
         if !self.begin_request() {
             return None;
@@ -272,10 +276,10 @@ impl<M: Mode> Flow<M> {
         } else {
             self.take_held(part, peer, credits)?
         };
-        // The second in a row.
-        if part.ahead.peer == peer {
+        if second {
             self.set_apart(part, peer);
         }
+        part.ahead.again = true;
         part.ahead.peer = peer;
         Some(byte)
     }
