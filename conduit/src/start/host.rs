@@ -1,7 +1,10 @@
-//! Which ranks share a host, and what those share: its processors and its memory.
+//! Which ranks share a host, and which share a machine: its processors and its memory.
 //!
 //! A host is what can share memory: one boot of one machine, and on it one namespace of process ids, of network interfaces and of
 //! host names. A container is a host of its own, so is a network namespace. `CONDUIT_HOST` overrides that.
+//!
+//! Several hosts may be on one machine, which is known by its boot. Ranks that spin there take each other's processor, whether
+//! they share memory or not.
 
 use std::collections::HashMap;
 use std::fs;
@@ -23,9 +26,11 @@ pub(crate) struct Hosts {
     names: Box<[String]>,
     /// This rank's host.
     own: u32,
-    /// Processors that any of the ranks of this rank's host may run on.
+    /// Processors that any of the ranks of this rank's machine may run on.
     processors: u32,
-    /// The least share of a rank in the memory of its host, bytes; the same on every rank.
+    /// Those ranks.
+    machine_ranks: u32,
+    /// The least share of a rank in the memory of its machine, bytes; the same on every rank.
     share: usize,
 }
 
@@ -38,10 +43,12 @@ const SEGMENT_SHARE: f64 = 0.85;
 /// The processors told to each other are those below this number.
 const MASK_BYTES: usize = 128;
 
-/// What a rank tells the others: processors, memory, length of its host's name, that name, settings that have to be the same.
+/// What a rank tells the others: processors, memory, the names of its machine and of its host with their lengths, settings that
+/// have to be the same.
 struct Card {
     mask: [u8; MASK_BYTES],
     memory: u64,
+    machine: String,
     host: String,
     settings: String,
 }
@@ -50,8 +57,10 @@ impl Card {
     fn encode(&self) -> Vec<u8> {
         let mut bytes = self.mask.to_vec();
         bytes.extend_from_slice(&self.memory.to_le_bytes());
-        bytes.extend_from_slice(&(self.host.len() as u32).to_le_bytes());
-        bytes.extend_from_slice(self.host.as_bytes());
+        for name in [&self.machine, &self.host] {
+            bytes.extend_from_slice(&(name.len() as u32).to_le_bytes());
+            bytes.extend_from_slice(name.as_bytes());
+        }
         bytes.extend_from_slice(self.settings.as_bytes());
         bytes
     }
@@ -59,15 +68,23 @@ impl Card {
     fn decode(bytes: &[u8]) -> Option<Self> {
         let (mask, rest) = bytes.split_first_chunk::<MASK_BYTES>()?;
         let (memory, rest) = rest.split_first_chunk::<8>()?;
-        let (length, rest) = rest.split_first_chunk::<4>()?;
-        let (host, settings) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        let (machine, rest) = name(rest)?;
+        let (host, settings) = name(rest)?;
         Some(Self {
             mask: *mask,
             memory: u64::from_le_bytes(*memory),
-            host: String::from_utf8(host.to_vec()).ok()?,
+            machine,
+            host,
             settings: String::from_utf8(settings.to_vec()).ok()?,
         })
     }
+}
+
+/// Reads a name, and what is behind it.
+fn name(bytes: &[u8]) -> Option<(String, &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    let (name, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    Some((String::from_utf8(name.to_vec()).ok()?, rest))
 }
 
 impl Hosts {
@@ -87,6 +104,10 @@ impl Hosts {
         let own = Card {
             mask: affinity(),
             memory: available_memory() as u64,
+            // Where the boot has no name, what shares memory is what shares processors.
+            machine: boot()
+                .or_else(|_| name.clone().map_err(drop))
+                .unwrap_or_default(),
             // All ranks learn of each, and fail together below.
             host: name.clone().unwrap_or_default(),
             settings: agreement(settings),
@@ -119,17 +140,17 @@ impl Hosts {
     fn of(rank: Rank, cards: &[Card]) -> Self {
         let mut names: Vec<String> = Vec::new();
         let mut numbers: HashMap<&str, u32> = HashMap::new();
-        // By host: ranks, processors, memory.
-        let mut ranks: Vec<(u64, [u8; MASK_BYTES], u64)> = Vec::new();
+        // By machine: ranks, processors, memory.
+        let mut machines: HashMap<&str, (u32, [u8; MASK_BYTES], u64)> = HashMap::new();
         let mut of = Vec::with_capacity(cards.len());
         for card in cards {
             let number = *numbers.entry(&card.host).or_insert_with(|| {
                 names.push(card.host.clone());
-                ranks.push((0, [0; MASK_BYTES], u64::MAX));
                 (names.len() - 1) as u32
             });
             of.push(number);
-            let (count, union, memory) = &mut ranks[number as usize];
+            let (count, union, memory) =
+                (machines.entry(&card.machine)).or_insert((0, [0; MASK_BYTES], u64::MAX));
             *count += 1;
             *memory = (*memory).min(card.memory);
             for (all, one) in union.iter_mut().zip(card.mask) {
@@ -137,11 +158,12 @@ impl Hosts {
             }
         }
         let own = of[rank as usize];
-        let processors = ranks[own as usize].1.iter().map(|byte| byte.count_ones());
+        let (machine_ranks, mask, _) = machines[&*cards[rank as usize].machine];
+        let processors = mask.iter().map(|byte| byte.count_ones());
         let processors = processors.sum::<u32>().max(1);
-        let share = ranks
-            .iter()
-            .map(|(count, _, memory)| memory / count)
+        let share = machines
+            .values()
+            .map(|(count, _, memory)| memory / u64::from(*count))
             .min()
             .unwrap_or(0);
         Self {
@@ -149,6 +171,7 @@ impl Hosts {
             names: names.into(),
             own,
             processors,
+            machine_ranks,
             share: usize::try_from(share).unwrap_or(usize::MAX),
         }
     }
@@ -159,6 +182,7 @@ impl Hosts {
         let card = |name: &&str| Card {
             mask: [0; MASK_BYTES],
             memory: 1 << 30,
+            machine: (*name).to_owned(),
             host: (*name).to_owned(),
             settings: String::new(),
         };
@@ -188,9 +212,9 @@ impl Hosts {
             .map(|(rank, _)| rank)
     }
 
-    /// Fills in the settings that were left to the host.
+    /// Fills in the settings that were left to the machine.
     pub(super) fn adapt(&self, settings: &mut Settings) {
-        if self.members().count() > self.processors as usize {
+        if self.machine_ranks > self.processors {
             settings.spin.get_or_insert(CROWDED_SPIN);
             if !settings.is_set("CONDUIT_YIELD") {
                 settings.yields = CROWDED_YIELDS;
@@ -220,9 +244,15 @@ fn agreement(settings: &Settings) -> String {
     )
 }
 
+/// A name for the machine of this process since it was started, the same in all its containers.
+fn boot() -> io::Result<String> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    Ok(boot.trim().to_owned())
+}
+
 /// A name for the host of this process.
 fn identity() -> io::Result<String> {
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let boot = boot()?;
     let namespace = |kind: &str| -> io::Result<u64> {
         // The number of the namespace; the file's own, not that of the link to it.
         Ok(fs::metadata(format!("/proc/self/ns/{kind}"))?.ino())
@@ -231,7 +261,7 @@ fn identity() -> io::Result<String> {
     Ok(format!(
         "{}/{}/{:x}/{:x}",
         name.nodename().to_string_lossy(),
-        boot.trim(),
+        boot,
         namespace("pid")?,
         namespace("net")?
     ))
@@ -272,6 +302,7 @@ mod tests {
         Card {
             mask,
             memory,
+            machine: host.to_owned(),
             host: host.to_owned(),
             settings: String::new(),
         }
@@ -328,15 +359,39 @@ mod tests {
         assert_eq!(seen[3].members().collect::<Vec<_>>(), [0, 2, 3]);
     }
 
+    /// Containers of one machine take each other's processors and memory.
+    #[test]
+    fn hosts_on_one_machine_share_it() {
+        let mut cards = [
+            card("a", 0b11, 8 << 30),
+            card("b", 0b11, 8 << 30),
+            card("c", 0b11, 8 << 30),
+            card("elsewhere", 0b11, 8 << 30),
+        ];
+        for card in &mut cards[..3] {
+            card.machine = "one".to_owned();
+        }
+        let crowded = |rank| {
+            let hosts = Hosts::of(rank, &cards);
+            assert_eq!((hosts.count(), hosts.members().count()), (4, 1));
+            assert_eq!(hosts.share, (8 << 30) / 3);
+            let mut settings = Settings::default();
+            hosts.adapt(&mut settings);
+            settings.spin == Some(CROWDED_SPIN)
+        };
+        assert_eq!([0, 1, 2, 3].map(crowded), [true, true, true, false]);
+    }
+
     #[test]
     fn a_card_survives_the_exchange() {
         let mut card = card("a host", 0b101, 12_345);
+        card.machine = "a machine".to_owned();
         card.settings = "A=1\nB=2".to_owned();
         let read = Card::decode(&card.encode()).unwrap();
         assert_eq!(read.mask, card.mask);
         assert_eq!(
-            (read.memory, read.host, read.settings),
-            (card.memory, card.host, card.settings)
+            (read.memory, read.machine, read.host, read.settings),
+            (card.memory, card.machine, card.host, card.settings)
         );
         for bytes in [&[][..], &[0; 140], &[0xff; 200]] {
             assert!(Card::decode(bytes).is_none() || bytes.len() == 140);
