@@ -9,7 +9,7 @@ use crate::protocol::Failure;
 use super::buffers::Buffer;
 use super::target::Reading;
 use super::window::{Arrived, Sent, Size};
-use super::wire::Taken;
+use super::wire::Told;
 
 /// What a peer is owed.
 #[derive(Debug)]
@@ -50,12 +50,12 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// What to tell the peer in a tiny fragment.
+    /// What to tell the peer in a tiny fragment; when that has gone, [`Arrived::told`] wants to know.
     #[inline]
-    pub(super) fn tell(&mut self, size: Size) -> Taken {
+    pub(super) fn news(&self, size: Size) -> Told {
         match self.owed.len() < usize::from(size.operations) {
-            true => self.arrived.tell(),
-            false => self.arrived.told(),
+            true => self.arrived.news(),
+            false => self.arrived.old(),
         }
     }
 

@@ -329,7 +329,9 @@ impl<T: Transport> Inner<T> {
             let Some(owed) = link.owed.pop_front() else {
                 break;
             };
-            let taken = Some(link.tell(window));
+            let news = link.news(window);
+            let taken = Some(news);
+            let is_tiny = !matches!(owed, Owed::LongReply(_));
             let refused = match owed {
                 Owed::Response {
                     operation,
@@ -393,6 +395,11 @@ impl<T: Transport> Inner<T> {
                 }
             };
             match refused {
+                None if is_tiny => {
+                    if let Some(link) = portals.links.get(peer) {
+                        link.arrived.told(news);
+                    }
+                }
                 None => {}
                 Some((Refused::Full, owed)) => {
                     if let Some(link) = portals.links.get(peer) {
@@ -412,17 +419,16 @@ impl<T: Transport> Inner<T> {
         let Some(link) = portals.links.get(peer) else {
             return true;
         };
-        if !link.is_due(window) {
-            return true;
+        // Nothing is owed, so there are news while something is due.
+        while link.is_due(window) {
+            let news = link.news(window);
+            match send_copied(transport, peer, &Header::Taken, Some(news), &[]) {
+                Ok(()) => link.arrived.told(news),
+                Err(refused) => return refused != Refused::Full,
+            }
+            portals.counters.tellings += 1;
         }
-        portals.counters.tellings += 1;
-        let told = link.arrived;
-        let taken = Some(link.tell(window));
-        let sent = send_copied(transport, peer, &Header::Taken, taken, &[]);
-        if sent.is_err() {
-            link.arrived = told;
-        }
-        sent != Err(Refused::Full)
+        true
     }
 }
 
@@ -430,7 +436,7 @@ fn send_copied<T: Transport>(
     transport: &mut T,
     peer: Rank,
     header: &Header,
-    taken: Option<wire::Taken>,
+    taken: Option<wire::Told>,
     bytes: &[u8],
 ) -> Result<(), Refused> {
     let header = header.encode(taken);

@@ -34,14 +34,13 @@ impl Done {
 
     #[inline]
     fn add(&mut self, source: Rank, cost: Cost) {
-        match self.taken.last_mut() {
-            // The sums are within the source's window.
-            Some((last, sum)) if *last == source => {
-                sum.operations = sum.operations.wrapping_add(cost.operations);
-                sum.units = sum.units.wrapping_add(cost.units);
-            }
-            _ => self.taken.push((source, cost)),
+        if let Some((last, sum)) = self.taken.last_mut()
+            && *last == source
+            && sum.add(cost)
+        {
+            return;
         }
+        self.taken.push((source, cost));
     }
 
     #[inline]

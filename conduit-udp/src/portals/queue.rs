@@ -35,6 +35,12 @@ impl QueuedPut {
 #[derive(Debug)]
 pub(super) enum Queued {
     Put(QueuedPut),
+    /// A get or an atomic of an entry.
+    Operation {
+        source: Rank,
+        event: Event<'static>,
+        cost: Cost,
+    },
     /// Any other one: it shows no bytes.
     Other(Event<'static>),
 }
@@ -44,7 +50,7 @@ impl Queued {
     pub(super) fn event(&self) -> Event<'_> {
         match *self {
             Self::Put(ref put) => Event::Put(put.event()),
-            Self::Other(event) => event,
+            Self::Operation { event, .. } | Self::Other(event) => event,
         }
     }
 
@@ -53,9 +59,7 @@ impl Queued {
     pub(super) fn taken(&self) -> Option<(Rank, Cost)> {
         match *self {
             Self::Put(ref put) => Some((put.event.source, put.cost)),
-            Self::Other(Event::Get { source, .. } | Event::Atomic { source, .. }) => {
-                Some((source, Cost::HEADER))
-            }
+            Self::Operation { source, cost, .. } => Some((source, cost)),
             Self::Other(_) => None,
         }
     }

@@ -54,17 +54,17 @@ impl Portals {
                 if payload.len() > self.config.max_message {
                     return Err(Nonsense);
                 }
-                let cost = Cost::of_put(payload.len(), self.config.max_managed);
+                let cost = Cost::of_put(put.index, payload.len(), self.config.max_managed);
                 self.arrives(peer, cost)?;
                 // SAFETY: the bytes of a slice.
                 unsafe { self.put_arrives(peer, &put, payload.as_ptr(), payload.len(), cost) }
             }
             Header::Get(get) => {
-                self.arrives(peer, Cost::HEADER)?;
+                self.arrives(peer, Cost::of_header(get.index))?;
                 self.get_arrives(peer, &get)
             }
             Header::Atomic(atomic) => {
-                self.arrives(peer, Cost::HEADER)?;
+                self.arrives(peer, Cost::of_header(atomic.index))?;
                 self.atomic_arrives(peer, &atomic)
             }
             Header::Response {
@@ -99,7 +99,7 @@ impl Portals {
                 if !self.can_begin(&put, length) {
                     return Ok(None);
                 }
-                let cost = Cost::of_put(length, self.config.max_managed);
+                let cost = Cost::of_put(put.index, length, self.config.max_managed);
                 self.arrives(peer, cost)?;
                 self.put_begins(peer, &put, length, cost).map(Some)
             }

@@ -300,11 +300,12 @@ impl Portals {
         let Some(link) = self.links.get(source) else {
             return;
         };
-        link.arrived.take(cost);
+        let is_due = link.arrived.take(cost, window);
         if source == own {
-            let taken = link.arrived.tell();
-            link.sent.hear(taken);
-        } else if link.arrived.is_due(window) {
+            let told = link.arrived.news();
+            link.arrived.told(told);
+            link.sent.hear(told);
+        } else if is_due {
             list(&mut self.outgoing, link);
         }
     }

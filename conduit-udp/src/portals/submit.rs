@@ -119,7 +119,7 @@ impl<T: Transport> Inner<T> {
     ) -> Result<(), Not> {
         let tiny = matches!(payload, Payload::Copied(_));
         let taken = match self.portals.links.get(target) {
-            Some(link) if tiny => Some(link.tell(self.portals.window)),
+            Some(link) if tiny => Some(link.news(self.portals.window)),
             _ => None,
         };
         let header = header.encode(taken);
@@ -138,6 +138,11 @@ impl<T: Transport> Inner<T> {
                 let failure = failure.unwrap_or(Failure::Unreachable);
                 return Err(Not::Refused(self.peer_failed(operation, target, failure)));
             }
+        }
+        if let Some(taken) = taken
+            && let Some(link) = self.portals.links.get(target)
+        {
+            link.arrived.told(taken);
         }
         self.gathered += 1;
         if at_once || self.gathered >= GATHERED {
@@ -166,7 +171,7 @@ impl<T: Transport> Inner<T> {
         self.check("put", put.target, put.index)?;
         // SAFETY: within the descriptor, as `piece` has checked.
         let memory = unsafe { bound.base.add(put.local_offset) };
-        let cost = Cost::of_put(put.length, self.portals.config.max_managed);
+        let cost = Cost::of_put(put.index.0, put.length, self.portals.config.max_managed);
         let mut header = wire::Put {
             index: put.index.0,
             match_bits: put.match_bits,
@@ -296,7 +301,7 @@ impl<T: Transport> Inner<T> {
             return Err(Not::Refused(error));
         }
         self.check("inject", inject.target, inject.index)?;
-        let cost = Cost::of_put(length, self.portals.config.max_managed);
+        let cost = Cost::of_put(inject.index.0, length, self.portals.config.max_managed);
         let header = wire::Put {
             index: inject.index.0,
             match_bits: inject.match_bits,
@@ -449,9 +454,10 @@ impl<T: Transport> Inner<T> {
         if to_self && !self.portals.is_open(index) {
             return Err(Not::Again);
         }
-        self.enter(name, target, Cost::HEADER)?;
+        let cost = Cost::of_header(index.0);
+        self.enter(name, target, cost)?;
         let Some(operation) = self.portals.operations.add(operation) else {
-            self.leave(target, Cost::HEADER);
+            self.leave(target, cost);
             return Err(Not::Again);
         };
         if let Some(md) = md {
@@ -460,7 +466,7 @@ impl<T: Transport> Inner<T> {
         let header = header(operation);
         if to_self {
             let portals = &mut self.portals;
-            portals.arrives_from_self(Cost::HEADER);
+            portals.arrives_from_self(cost);
             let taken = match header {
                 wire::Header::Get(get) => portals.get_arrives(target, &get),
                 wire::Header::Atomic(atomic) => portals.atomic_arrives(target, &atomic),
@@ -471,7 +477,7 @@ impl<T: Transport> Inner<T> {
         }
         let posted = self.post(name, target, &header, Payload::Copied(&[]));
         if posted.is_err() {
-            self.abandon(operation, target, Cost::HEADER);
+            self.abandon(operation, target, cost);
         }
         posted
     }

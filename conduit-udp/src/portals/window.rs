@@ -5,28 +5,42 @@
 //! of 64 bytes that they may need there until they are delivered. A peer has taken an operation when nothing of it is left in
 //! its queues. It tells how many it has taken so far with every tiny fragment, and by a fragment of its own when half of a
 //! window is untold; so a window of at least two of the largest messages never stands still while the peer takes.
+//!
+//! There are several windows, and the target's index says which one an operation uses: a rank that takes nothing of one queue
+//! (no requests, until its replies have gone) must not hold back what goes to another (its peers' replies). Two ranks whose
+//! requests fill each other's windows could not answer any otherwise.
 
 use super::buffers::UNIT;
-use super::wire::Taken;
+use super::wire::{Taken, Told};
+
+/// Windows at each peer. Indices whose numbers are the same modulo this share one.
+pub(super) const WINDOWS: usize = 4;
 
 /// What an operation uses of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Cost {
     pub(super) operations: u16,
     pub(super) units: u16,
+    /// Which window, less than [`WINDOWS`].
+    window: u8,
 }
 
 impl Cost {
-    /// Of an operation without bytes that might have to wait at the target.
-    pub(super) const HEADER: Self = Self {
-        operations: 1,
-        units: 0,
-    };
-
-    /// Of a put. One that is too long for managed entries waits nowhere.
+    /// Of an operation to an index without bytes that might have to wait at the target.
     #[inline]
-    pub(super) fn of_put(length: usize, max_managed: usize) -> Self {
+    pub(super) fn of_header(index: u8) -> Self {
         Self {
+            operations: 1,
+            units: 0,
+            window: index % WINDOWS as u8,
+        }
+    }
+
+    /// Of a put to an index. One that is too long for managed entries waits nowhere.
+    #[inline]
+    pub(super) fn of_put(index: u8, length: usize, max_managed: usize) -> Self {
+        Self {
+            window: index % WINDOWS as u8,
             operations: 1,
             units: match length <= max_managed {
                 // Fits: `max_managed` is at most 4096 units.
@@ -37,7 +51,25 @@ impl Cost {
     }
 }
 
-/// The size of all windows of a job.
+impl Cost {
+    /// Adds another one's, if it is of the same window. The sum is within that window.
+    #[inline]
+    pub(super) fn add(&mut self, other: Self) -> bool {
+        let same = self.window == other.window;
+        if same {
+            self.operations = self.operations.wrapping_add(other.operations);
+            self.units = self.units.wrapping_add(other.units);
+        }
+        same
+    }
+
+    #[inline]
+    fn window(self) -> usize {
+        usize::from(self.window) % WINDOWS
+    }
+}
+
+/// The size of each window of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) operations: u16,
@@ -45,10 +77,10 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// Shares `bytes` out among `peers`.
+    /// Shares `bytes` out among `peers` and their windows.
     pub(super) fn new(operations: u16, bytes: usize, max_managed: usize, peers: usize) -> Self {
         let least = 2 * max_managed.div_ceil(UNIT) + 2;
-        let share = bytes / peers.max(1) / UNIT;
+        let share = bytes / (WINDOWS * peers.max(1)) / UNIT;
         Self {
             operations,
             // Counters of 16 bits are compared by their difference.
@@ -57,25 +89,30 @@ impl Size {
     }
 }
 
-/// The initiator's side: what it has sent, and what of it the peer has taken.
+/// The initiator's side of a window: what it has sent, and what of it the peer has taken.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Sent {
+struct Out {
     operations: u16,
     units: u16,
     taken: Taken,
 }
 
+/// The initiator's side of all windows at a peer.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Sent([Out; WINDOWS]);
+
 impl Sent {
-    /// Counts an operation, if the window has room for it.
+    /// Counts an operation, if its window has room for it.
     #[inline]
     pub(super) fn take(&mut self, cost: Cost, size: Size) -> bool {
-        let operations = self.operations.wrapping_sub(self.taken.operations);
-        let units = self.units.wrapping_sub(self.taken.units);
+        let out = &mut self.0[cost.window()];
+        let operations = out.operations.wrapping_sub(out.taken.operations);
+        let units = out.units.wrapping_sub(out.taken.units);
         let fits = operations < size.operations
             && u32::from(units) + u32::from(cost.units) <= u32::from(size.units);
         if fits {
-            self.operations = self.operations.wrapping_add(cost.operations);
-            self.units = self.units.wrapping_add(cost.units);
+            out.operations = out.operations.wrapping_add(cost.operations);
+            out.units = out.units.wrapping_add(cost.units);
         }
         fits
     }
@@ -83,68 +120,112 @@ impl Sent {
     /// Undoes [`Sent::take`] of an operation that was not sent after all.
     #[inline]
     pub(super) fn untake(&mut self, cost: Cost) {
-        self.operations = self.operations.wrapping_sub(cost.operations);
-        self.units = self.units.wrapping_sub(cost.units);
+        let out = &mut self.0[cost.window()];
+        out.operations = out.operations.wrapping_sub(cost.operations);
+        out.units = out.units.wrapping_sub(cost.units);
     }
 
-    /// Hears what the peer has taken; false if that is more than was sent.
+    /// Hears what the peer has taken; false if that is more than was sent, or of no window.
     #[inline]
-    pub(super) fn hear(&mut self, taken: Taken) -> bool {
-        let right = taken.operations.wrapping_sub(self.taken.operations)
-            <= self.operations.wrapping_sub(self.taken.operations)
-            && taken.units.wrapping_sub(self.taken.units)
-                <= self.units.wrapping_sub(self.taken.units);
+    pub(super) fn hear(&mut self, told: Told) -> bool {
+        let Some(out) = self.0.get_mut(usize::from(told.window)) else {
+            return false;
+        };
+        let taken = told.taken;
+        let right = taken.operations.wrapping_sub(out.taken.operations)
+            <= out.operations.wrapping_sub(out.taken.operations)
+            && taken.units.wrapping_sub(out.taken.units) <= out.units.wrapping_sub(out.taken.units);
         if right {
-            self.taken = taken;
+            out.taken = taken;
         }
         right
     }
 }
 
-/// The target's side: what has arrived of a peer, what of it was taken, and what of that the peer was told.
+/// The target's side of a window: what has arrived of a peer, what of it was taken, and what of that the peer was told.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Arrived {
+struct In {
     arrived: Taken,
     taken: Taken,
     told: Taken,
+}
+
+impl In {
+    /// Whether half of the window is untold.
+    #[inline]
+    fn is_due(&self, size: Size) -> bool {
+        let operations = self.taken.operations.wrapping_sub(self.told.operations);
+        let units = self.taken.units.wrapping_sub(self.told.units);
+        operations >= size.operations / 2 || units >= size.units / 2
+    }
+}
+
+/// The target's side of all windows of a peer.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Arrived {
+    windows: [In; WINDOWS],
+    /// Of which one was told last.
+    last: u8,
 }
 
 impl Arrived {
     /// Counts an operation; false if the peer has overrun its window.
     #[inline]
     pub(super) fn arrive(&mut self, cost: Cost, size: Size) -> bool {
-        self.arrived.operations = self.arrived.operations.wrapping_add(cost.operations);
-        self.arrived.units = self.arrived.units.wrapping_add(cost.units);
-        self.arrived.operations.wrapping_sub(self.told.operations) <= size.operations
-            && self.arrived.units.wrapping_sub(self.told.units) <= size.units
+        let window = &mut self.windows[cost.window()];
+        let arrived = &mut window.arrived;
+        arrived.operations = arrived.operations.wrapping_add(cost.operations);
+        arrived.units = arrived.units.wrapping_add(cost.units);
+        arrived.operations.wrapping_sub(window.told.operations) <= size.operations
+            && arrived.units.wrapping_sub(window.told.units) <= size.units
     }
 
-    /// Counts what was taken.
+    /// Counts what was taken. Whether half of its window is untold.
     #[inline]
-    pub(super) fn take(&mut self, cost: Cost) {
-        self.taken.operations = self.taken.operations.wrapping_add(cost.operations);
-        self.taken.units = self.taken.units.wrapping_add(cost.units);
+    pub(super) fn take(&mut self, cost: Cost, size: Size) -> bool {
+        let window = &mut self.windows[cost.window()];
+        window.taken.operations = window.taken.operations.wrapping_add(cost.operations);
+        window.taken.units = window.taken.units.wrapping_add(cost.units);
+        window.is_due(size)
     }
 
-    /// What to tell, also again.
+    /// What to tell next: of the next window that has something untold, or once more of the last. It is told when
+    /// [`told`](Self::told) says so.
     #[inline]
-    pub(super) fn tell(&mut self) -> Taken {
-        self.told = self.taken;
-        self.told
+    pub(super) fn news(&self) -> Told {
+        let last = usize::from(self.last);
+        for window in (1..=WINDOWS).map(|step| (last + step) % WINDOWS) {
+            let In { taken, told, .. } = self.windows[window];
+            if taken != told {
+                return Told {
+                    window: window as u8,
+                    taken,
+                };
+            }
+        }
+        self.old()
     }
 
-    /// What was told last.
+    /// What was told last, to tell it again.
     #[inline]
-    pub(super) fn told(&self) -> Taken {
-        self.told
+    pub(super) fn old(&self) -> Told {
+        Told {
+            window: self.last,
+            taken: self.windows[usize::from(self.last) % WINDOWS].told,
+        }
     }
 
-    /// Whether half of a window is untold.
+    /// The peer will hear this.
+    #[inline]
+    pub(super) fn told(&mut self, told: Told) {
+        self.last = told.window;
+        self.windows[usize::from(told.window) % WINDOWS].told = told.taken;
+    }
+
+    /// Whether half of some window is untold.
     #[inline]
     pub(super) fn is_due(&self, size: Size) -> bool {
-        let operations = self.taken.operations.wrapping_sub(self.told.operations);
-        let units = self.taken.units.wrapping_sub(self.told.units);
-        operations >= size.operations / 2 || units >= size.units / 2
+        self.windows.iter().any(|window| window.is_due(size))
     }
 }
 
@@ -154,45 +235,60 @@ mod tests {
 
     use super::*;
 
+    /// Tells what is new.
+    fn tell(arrived: &mut Arrived) -> Told {
+        let told = arrived.news();
+        arrived.told(told);
+        told
+    }
+
     proptest! {
-        /// One rank sends, the other takes and tells when it is due or now and then: whatever the sizes, the sender's window
-        /// never stays full once all was taken, the target's count is never overrun, and the counters may wrap.
+        /// One rank sends, the other takes and tells when it is due or now and then: whatever the sizes, no window of the sender
+        /// stays full once all of it was taken, whatever others hold; the target's count is never overrun, and the counters
+        /// may wrap.
         #[test]
         fn a_window_never_stands_still(
             operations in 2_u16..300,
             max_managed in 1_usize..300_000,
             bytes in 0_usize..1 << 22,
             peers in 1_usize..64,
-            steps in prop::collection::vec((0_usize..400_000, 0_usize..4), 1..400),
+            steps in prop::collection::vec((0_u8..16, 0_usize..400_000, 0_usize..4), 1..400),
         ) {
             let max_managed = max_managed.min(super::super::config::MAX_MANAGED);
             let size = Size::new(operations, bytes, max_managed, peers);
             let (mut sent, mut arrived) = (Sent::default(), Arrived::default());
-            let mut waiting = Vec::new();
+            let mut waiting: [Vec<Cost>; WINDOWS] = Default::default();
             // Near the wrap.
-            for counter in [&mut sent.operations, &mut sent.taken.operations, &mut arrived.arrived.operations,
-                &mut arrived.taken.operations, &mut arrived.told.operations] {
-                *counter = u16::MAX - 100;
+            for window in 0..WINDOWS {
+                let (out, inn) = (&mut sent.0[window], &mut arrived.windows[window]);
+                for counter in [&mut out.operations, &mut out.taken.operations, &mut inn.arrived.operations,
+                    &mut inn.taken.operations, &mut inn.told.operations] {
+                    *counter = u16::MAX - 100;
+                }
             }
-            for (length, action) in steps {
-                let cost = Cost::of_put(length, max_managed);
+            for (index, length, action) in steps {
+                let cost = Cost::of_put(index, length, max_managed);
                 if !sent.take(cost, size) {
-                    // All that waits is taken; what is due is told.
-                    for cost in waiting.drain(..) {
-                        arrived.take(cost);
-                        if arrived.is_due(size) {
-                            prop_assert!(sent.hear(arrived.tell()));
+                    // All that waits in this window is taken, nothing of the others; what is due is told.
+                    for cost in waiting[cost.window()].drain(..) {
+                        if arrived.take(cost, size) {
+                            while arrived.is_due(size) {
+                                prop_assert!(sent.hear(tell(&mut arrived)));
+                            }
                         }
                     }
                     prop_assert!(sent.take(cost, size));
                 }
                 prop_assert!(arrived.arrive(cost, size));
-                waiting.push(cost);
+                waiting[cost.window()].push(cost);
                 if action == 0 {
-                    arrived.take(waiting.remove(0));
+                    arrived.take(waiting[cost.window()].remove(0), size);
                 }
-                if action == 1 || arrived.is_due(size) {
-                    prop_assert!(sent.hear(arrived.tell()));
+                if action == 1 {
+                    prop_assert!(sent.hear(tell(&mut arrived)));
+                }
+                while arrived.is_due(size) {
+                    prop_assert!(sent.hear(tell(&mut arrived)));
                 }
             }
         }
@@ -201,7 +297,7 @@ mod tests {
     #[test]
     fn overrunning_is_noticed() {
         let size = Size::new(4, 0, 640, 1);
-        let cost = Cost::of_put(64, 640);
+        let cost = Cost::of_put(2, 64, 640);
         let (mut sent, mut arrived) = (Sent::default(), Arrived::default());
         for _ in 0..4 {
             assert!(sent.take(cost, size));
@@ -209,11 +305,38 @@ mod tests {
         }
         assert!(!sent.take(cost, size));
         assert!(!arrived.arrive(cost, size));
-        let taken = |operations, units| Taken { operations, units };
-        assert!(!sent.hear(taken(5, 4)), "more than was sent");
-        assert!(!sent.hear(taken(4, 5)));
-        assert!(sent.hear(taken(2, 2)));
-        assert!(!sent.hear(taken(1, 2)), "less than before");
+        let told = |operations, units| Told {
+            window: 2,
+            taken: Taken { operations, units },
+        };
+        assert!(!sent.hear(told(5, 4)), "more than was sent");
+        assert!(!sent.hear(told(4, 5)));
+        assert!(sent.hear(told(2, 2)));
+        assert!(!sent.hear(told(1, 2)), "less than before");
         assert!(sent.take(cost, size));
+        let nowhere = Told {
+            window: WINDOWS as u8,
+            taken: Taken::default(),
+        };
+        assert!(!sent.hear(nowhere));
+        // Another index' window has room all the while.
+        assert!(sent.take(Cost::of_header(1), size));
+    }
+
+    /// What did not reach the peer is told again.
+    #[test]
+    fn news_are_told_once_of_each_window() {
+        let size = Size::new(100, 0, 640, 1);
+        let mut arrived = Arrived::default();
+        for index in 0..4 {
+            let cost = Cost::of_header(index);
+            assert!(arrived.arrive(cost, size));
+            assert!(!arrived.take(cost, size));
+        }
+        assert_eq!(arrived.news(), arrived.news());
+        let mut windows = [0; WINDOWS].map(|_| tell(&mut arrived).window);
+        windows.sort_unstable();
+        assert_eq!(windows, [0, 1, 2, 3]);
+        assert_eq!(arrived.news(), arrived.old());
     }
 }

@@ -11,6 +11,8 @@
 //! TAKEN, LEAVE
 //! ```
 //!
+//! `taken` is of the window whose number is in the upper half of the flags.
+//!
 //! An *operation* is its initiator's name for it; the target gives it back and does not look into it. What a target has *taken*
 //! ([`super::window`]) is told in tiny fragments only: those arrive in order.
 
@@ -30,6 +32,8 @@ const LEAVE: u8 = 8;
 
 /// The fields about what was taken mean something.
 const WITH_TAKEN: u8 = 1;
+/// Where the window's number begins.
+const WINDOW_SHIFT: u32 = 4;
 /// A put that is to be answered; an atomic whose old value is wanted.
 const WANTED: u8 = 2;
 
@@ -93,11 +97,18 @@ pub(super) struct Atomic {
     pub(super) operation: u32,
 }
 
-/// What the sender has taken of the receiver's, see [`super::window::Told`].
+/// What the sender has taken of the receiver's in one of the [windows](super::window).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Taken {
     pub(super) operations: u16,
     pub(super) units: u16,
+}
+
+/// The same, and in which window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) window: u8,
+    pub(super) taken: Taken,
 }
 
 /// A header as it travels.
@@ -109,13 +120,15 @@ pub(super) struct Bytes {
 
 impl Bytes {
     #[inline]
-    fn new(kind: u8, flags: u8, a: u8, b: u8, taken: Option<Taken>) -> Self {
+    fn new(kind: u8, flags: u8, a: u8, b: u8, told: Option<Told>) -> Self {
         let mut new = Self {
             bytes: [0; MAX_HEADER],
             length: 0,
         };
-        let flags = flags | if taken.is_some() { WITH_TAKEN } else { 0 };
-        let taken = taken.unwrap_or_default();
+        let (flags, taken) = match told {
+            Some(Told { window, taken }) => (flags | WITH_TAKEN | window << WINDOW_SHIFT, taken),
+            None => (flags, Taken::default()),
+        };
         new.push([kind, flags, a, b]);
         new.push(taken.operations.to_le_bytes());
         new.push(taken.units.to_le_bytes());
@@ -164,7 +177,7 @@ impl Reader<'_> {
 impl Header {
     /// As it travels; `taken` in tiny fragments only.
     #[inline]
-    pub(super) fn encode(&self, taken: Option<Taken>) -> Bytes {
+    pub(super) fn encode(&self, taken: Option<Told>) -> Bytes {
         match *self {
             Self::Put(put) => {
                 if put.offset == 0 && put.operation.is_none() {
@@ -225,12 +238,15 @@ impl Header {
 
     /// The inverse. `None`: no rank writes this.
     #[inline]
-    pub(super) fn decode(bytes: &[u8]) -> Option<(Self, Option<Taken>)> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<(Self, Option<Told>)> {
         let mut reader = Reader(bytes);
         let [kind, flags, a, b] = reader.next()?;
         let (operations, units) = (reader.u16()?, reader.u16()?);
         let wanted = flags & WANTED != 0;
-        let taken = (flags & WITH_TAKEN != 0).then_some(Taken { operations, units });
+        let taken = (flags & WITH_TAKEN != 0).then_some(Told {
+            window: flags >> WINDOW_SHIFT,
+            taken: Taken { operations, units },
+        });
         let header = match kind {
             SHORT_PUT => Self::Put(Put {
                 index: a,
@@ -363,8 +379,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(header in header(), taken in any::<Option<(u16, u16)>>()) {
-            let taken = taken.map(|(operations, units)| Taken { operations, units });
+        fn what_is_written_is_read(header in header(), taken in any::<Option<(u8, u16, u16)>>()) {
+            let taken = taken.map(|(window, operations, units)| Told {
+                window: window % 16,
+                taken: Taken { operations, units },
+            });
             let bytes = header.encode(taken);
             prop_assert_eq!(Header::decode(bytes.as_slice()), Some((header, taken)));
             if let Header::Put(put) = header {

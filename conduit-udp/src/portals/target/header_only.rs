@@ -10,6 +10,7 @@ use crate::protocol::MAX_TINY;
 use super::{Found, Held, Nonsense};
 use crate::portals::buffers::Buffer;
 use crate::portals::link::Owed;
+use crate::portals::queue::Queued;
 use crate::portals::regions;
 use crate::portals::state::{Portals, list};
 use crate::portals::window::Cost;
@@ -48,12 +49,12 @@ impl Portals {
                     source,
                     header,
                     data: Buffer::empty(),
-                    cost: Cost::HEADER,
+                    cost: Cost::of_header(index),
                 };
                 self.hold(index, held);
             }
             Found::Nothing => {
-                self.taken(source, Cost::HEADER);
+                self.taken(source, Cost::of_header(index));
                 match header {
                     Header::Get(get) => {
                         self.reply(source, get.operation, Outcome::NoMatch, 0, 0)?;
@@ -123,9 +124,17 @@ impl Portals {
 
     /// Tells of an operation with a header only, or counts it as taken where nobody wants to know.
     fn tell_or_take(&mut self, source: Rank, index: u8, event: Option<Event<'static>>) {
+        let cost = Cost::of_header(index);
         match (event, self.queue_of(index)) {
-            (Some(event), Some(eq)) => self.tell(eq, event),
-            _ => self.taken(source, Cost::HEADER),
+            (Some(event), Some(eq)) => self.queue(
+                eq,
+                Queued::Operation {
+                    source,
+                    event,
+                    cost,
+                },
+            ),
+            _ => self.taken(source, cost),
         }
     }
 
