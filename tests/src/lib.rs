@@ -6,6 +6,7 @@
 //! - [`lan`]: several hosts on this machine, by network namespaces.
 //! - [`mixed`]: jobs over several hosts within one process.
 //! - [`chaos`]: a wrapper that makes any network as weak as the contract allows.
+//! - [`udp`]: UDP with packets that suffer.
 //! - [`model`]: random schedules on the engine, against a byte array for each rank.
 //! - [`ranks`]: programs on the Rust API that ranks run in processes of their own.
 //! - [`installed`]: the C library as it is installed, for programs that are built with it.
@@ -25,3 +26,4 @@ pub mod programs;
 pub mod ranks;
 pub mod reference;
 pub mod small;
+pub mod udp;

@@ -1,16 +1,14 @@
 //! Every case of the conformance suite for the network over UDP.
 
 use std::marker::PhantomData;
-use std::net::{IpAddr, Ipv4Addr};
-use std::time::Duration;
 
 use conduit_core::threads::{Mode, Par, Seq};
 use conduit_tests::conformance::trials::{add, add_with_chaos};
 use conduit_tests::conformance::{Network, Patience};
+use conduit_tests::udp;
 use conduit_udp::Carrier;
 use conduit_udp::portals::fabric::{Disorder, Fabric, FabricTransport};
 use conduit_udp::portals::{PortalsConfig, Udp};
-use conduit_udp::socket::Options;
 use conduit_udp::start::{UdpConfig, in_process};
 use libtest_mimic::{Arguments, Trial};
 
@@ -124,34 +122,22 @@ impl<M: Mode> Network for Sockets<M> {
     }
 }
 
-/// On loopback, as it is and with packets as on Ethernet.
-fn sockets<M: Mode>() -> Vec<Sockets<M>> {
-    let options = |mtu| Options {
-        address: IpAddr::V4(Ipv4Addr::LOCALHOST),
-        scope: 0,
-        port: 0,
-        mtu: Some(mtu),
-        // Many jobs at once.
-        send_buffer: 1 << 20,
-        receive_buffer: 1 << 20,
-        offload: true,
+/// On loopback: packets as on Ethernet, packets as large as they can be, and packets that suffer.
+fn sockets<M: Mode>() -> [Sockets<M>; 3] {
+    let lossy = UdpConfig {
+        faults: udp::faults(1),
+        ..udp::config(1500)
     };
-    let config = |mtu| UdpConfig {
-        portals: PortalsConfig {
-            region_bytes: 64 << 20,
-            ..PortalsConfig::default()
-        },
-        // Ranks that are left alone have to acknowledge all the same.
-        attend: Some(Duration::from_millis(1)),
-        ..UdpConfig::new(options(mtu), "localhost".to_owned())
-    };
-    let all = [("ethernet", config(1500)), ("loopback", config(65_535))];
+    let all = [
+        ("ethernet", udp::config(1500)),
+        ("loopback", udp::config(65_535)),
+        ("faults", lossy),
+    ];
     all.map(|(settings, config)| Sockets {
         settings,
         config,
         mode: PhantomData,
     })
-    .into()
 }
 
 fn main() {
@@ -163,11 +149,13 @@ fn main() {
     for network in portals::<Par>() {
         add(&mut trials, network);
     }
-    for network in sockets::<Seq>() {
-        add_with_chaos(&mut trials, network);
-    }
-    for network in sockets::<Par>() {
-        add(&mut trials, network);
-    }
+    let [ethernet, loopback, faults] = sockets::<Seq>();
+    add_with_chaos(&mut trials, ethernet);
+    add_with_chaos(&mut trials, loopback);
+    add(&mut trials, faults);
+    let [ethernet, loopback, faults] = sockets::<Par>();
+    add_with_chaos(&mut trials, ethernet);
+    add(&mut trials, loopback);
+    add_with_chaos(&mut trials, faults);
     libtest_mimic::run(&arguments, trials).exit();
 }

@@ -80,10 +80,10 @@ fn several_threads_at_once() {
     }
 }
 
-/// With flow control requests never fall into the catch basin, which would end the job. Without it the receive buffers
+/// From all to one; and between two, all of it answered. With flow control requests never fall into the catch basin, which would end the job. Without it the receive buffers
 /// hold here too, as the network takes no more than it has room for.
 #[test]
-fn a_flood_from_all_to_one() {
+fn floods() {
     for settings in [
         &[][..],
         &[("CONDUIT_WINDOWS", "0")],
@@ -92,6 +92,9 @@ fn a_flood_from_all_to_one() {
         for ranks in [2, 8] {
             succeeds(ranks, &["flood"], settings);
         }
+    }
+    for settings in [&[][..], &[("CONDUIT_WINDOWS", "0")]] {
+        succeeds(2, &["mutual"], settings);
     }
     let tight = [
         ("GASNET_PORTAL_CRED_PER_NODE", "8"),

@@ -8,8 +8,8 @@ use conduit_core::threads::Seq;
 use conduit_portals::shm::{Shm, ShmConfig, in_process};
 use conduit_tests::chaos::{Chaos, Disorder};
 use conduit_tests::mixed::{self, Hosts};
-use conduit_tests::model::check;
 use conduit_tests::model::schedule::{Schedule, schedules};
+use conduit_tests::model::{Limits, check};
 use conduit_tests::small::{network, settings};
 use proptest::prelude::*;
 
@@ -59,13 +59,18 @@ fn run_over<N: Ni + 'static>(
     let result = runner.run(&schedules(3, 40), |schedule| {
         let ends = ends(&schedule);
         let checked = match chaos {
-            None => check(&schedule, settings, ends),
+            None => check(&schedule, settings, ends, Limits::POLLS),
             Some(disorder) => {
                 let disorder = Disorder {
                     seed: schedule.seed,
                     ..disorder
                 };
-                check(&schedule, settings, Chaos::job(ends, disorder))
+                check(
+                    &schedule,
+                    settings,
+                    Chaos::job(ends, disorder),
+                    Limits::POLLS,
+                )
             }
         };
         checked.map_err(TestCaseError::fail)

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use conduit_run::{How, Launch, Outcome, RunningJob, Stream};
 use conduit_tests::job::{Finished, Job};
 use conduit_tests::lan::{self, Lan};
+use conduit_tests::udp::FAULTS;
 
 const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
 const FACADE: &str = env!("CARGO_BIN_EXE_facade");
@@ -93,6 +94,54 @@ fn threads_and_floods_over_the_loopback_interface() {
     pairs(8, &["crowd"], &[]);
 }
 
+/// Requests fill the windows in both directions, and all of them are answered.
+#[test]
+fn floods_in_both_directions_are_answered() {
+    for faults in [&[][..], &FAULTS] {
+        strangers(2, &["mutual"], faults);
+        pairs(4, &["mutual"], faults);
+    }
+}
+
+/// So few credits that they have to move.
+const FEW_CREDITS: [(&str, &str); 4] = [
+    ("CONDUIT_CHUNK", "1024"),
+    ("GASNET_PORTAL_CRED_PER_NODE", "6"),
+    ("GASNET_PORTAL_BANKED_CREDITS", "60"),
+    ("GASNET_PORTAL_EPOCH_DURATION", "32"),
+];
+
+#[test]
+fn credits_move_over_the_loopback_interface() {
+    for faults in [&[][..], &FAULTS] {
+        let settings = [&FEW_CREDITS, faults].concat();
+        let finished = strangers(4, &["credits"], &settings);
+        println!("{}", finished.stdout.trim());
+        pairs(6, &["credits"], &settings);
+    }
+}
+
+/// Several threads at once with such packets are in `chaos_threads`.
+#[test]
+fn all_of_it_with_packets_that_suffer() {
+    strangers(2, &["calls", "par"], &FAULTS);
+    pairs(4, &["calls", "seq"], &FAULTS);
+    strangers(4, &["flood"], &FAULTS);
+    pairs(8, &["crowd"], &FAULTS);
+    // What was done to packets is told.
+    let told = [&FAULTS[..], &[("CONDUIT_UDP_STATISTICS", "1")]].concat();
+    let finished = strangers(2, &["flood"], &told);
+    for word in [
+        "udp faults: seed 1",
+        " lost ",
+        " duplicated ",
+        " corrupted ",
+        " reordered ",
+    ] {
+        assert!(finished.stderr.contains(word), "{word}: {finished:#?}");
+    }
+}
+
 /// Shared memory alone can't carry such a job, and says between whom.
 #[test]
 fn shared_memory_alone_refuses_several_hosts() {
@@ -137,6 +186,19 @@ fn every_call_between_hosts() {
         succeeds(lan.job(LAUNCH, 8, FACADE, &["flood"]), &[]);
         let v6 = [("CONDUIT_UDP_INTERFACE", "fd78::/64")];
         succeeds(lan.job(LAUNCH, 4, FACADE, &["calls", "seq"]), &v6);
+    }
+}
+
+#[test]
+fn hosts_between_which_packets_suffer() {
+    for count in [2, 4] {
+        let Some(lan) = hosts(count) else { return };
+        for mode in ["seq", "par"] {
+            succeeds(lan.job(LAUNCH, 4, FACADE, &["calls", mode]), &FAULTS);
+        }
+        succeeds(lan.job(LAUNCH, 8, FACADE, &["crowd"]), &FAULTS);
+        let few = [&FEW_CREDITS[..], &FAULTS].concat();
+        succeeds(lan.job(LAUNCH, 4, FACADE, &["credits"]), &few);
     }
 }
 

@@ -1,4 +1,5 @@
-//! The several-process programs over shared memory and over UDP, each as jobs of two and of four ranks.
+//! The several-process programs over shared memory and over UDP, each as jobs of two and of four ranks, and over UDP with
+//! packets that suffer.
 
 use std::time::Duration;
 
@@ -19,16 +20,16 @@ fn succeeds(ranks: u32, program: &str) {
     assert_eq!(finished.code, Some(0), "{ranks} ranks: {finished:#?}");
 }
 
-/// The same over UDP.
-fn run_over_udp(ranks: u32, program: &str) -> Finished {
-    Job::new(LAUNCH, ranks, RANK, &[program, "udp"])
+/// The same over another network.
+fn run_over(ranks: u32, program: &str, network: &str) -> Finished {
+    Job::new(LAUNCH, ranks, RANK, &[program, network])
         .run()
         .expect("nothing is left behind")
 }
 
 #[track_caller]
-fn succeeds_over_udp(ranks: u32, program: &str) {
-    let finished = run_over_udp(ranks, program);
+fn succeeds_over(ranks: u32, program: &str, network: &str) {
+    let finished = run_over(ranks, program, network);
     assert_eq!(finished.code, Some(0), "{ranks} ranks: {finished:#?}");
 }
 
@@ -47,8 +48,16 @@ macro_rules! programs {
                 #[test]
                 fn $name() {
                     for ranks in [2, 4] {
-                        super::succeeds_over_udp(ranks, stringify!($name));
+                        super::succeeds_over(ranks, stringify!($name), "udp");
                     }
+                }
+            )+
+        }
+        mod udp_with_faults {
+            $(
+                #[test]
+                fn $name() {
+                    super::succeeds_over(2, stringify!($name), "faults");
                 }
             )+
         }
@@ -100,11 +109,11 @@ fn a_killed_rank_ends_the_job() {
 
 #[test]
 fn jobs_over_udp_end_like_others() {
-    succeeds_over_udp(1, "all_to_all");
-    succeeds_over_udp(16, "all_to_all");
-    let finished = run_over_udp(3, "leave_early");
+    succeeds_over(1, "all_to_all", "udp");
+    succeeds_over(16, "all_to_all", "udp");
+    let finished = run_over(3, "leave_early", "udp");
     assert_eq!(finished.code, Some(7), "{finished:#?}");
-    let finished = run_over_udp(4, "die_in_a_flood");
+    let finished = run_over(4, "die_in_a_flood", "udp");
     assert_eq!(finished.code, Some(128 + 9), "{finished:#?}");
 }
 

@@ -1,7 +1,6 @@
-//! One rank of a several-process test: `rank PROGRAM [udp]` with a name of [`conduit_tests::programs::PROGRAMS`], over shared
-//! memory or over UDP.
+//! One rank of a several-process test: `rank PROGRAM [udp|faults]` with a name of [`conduit_tests::programs::PROGRAMS`], over
+//! shared memory or over UDP, with packets that suffer or not.
 
-use std::net::Ipv4Addr;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -10,11 +9,10 @@ use conduit_core::ni::Ni;
 use conduit_core::threads::Seq;
 use conduit_portals::shm::{Shm, ShmConfig};
 use conduit_tests::conformance::{Patience, World};
-use conduit_tests::programs;
+use conduit_tests::{programs, udp as udp_of_tests};
 use conduit_udp::Carrier;
 use conduit_udp::portals::Udp;
-use conduit_udp::socket::Options;
-use conduit_udp::start::UdpConfig;
+use conduit_udp::socket::{Attendant, FaultConfig, Options};
 use pmi::client::Connection;
 
 /// Job start over the launcher's PMI.
@@ -50,7 +48,7 @@ impl Bootstrap for Launcher {
 fn run() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let (Some(name), network, None) = (arguments.next(), arguments.next(), arguments.next()) else {
-        bail!("usage: rank PROGRAM [udp]");
+        bail!("usage: rank PROGRAM [udp|faults]");
     };
     let mut launcher: Box<dyn Bootstrap> = match Connection::from_env()? {
         Some(connection) => Box::new(Launcher(connection)),
@@ -58,7 +56,14 @@ fn run() -> Result<()> {
     };
     match network.as_deref() {
         None => run_over(shared_memory(&mut *launcher)?, &name, &mut *launcher),
-        Some("udp") => run_over(udp(&mut *launcher)?, &name, &mut *launcher),
+        Some("udp") => {
+            let udp = udp(&mut *launcher, FaultConfig::default())?;
+            run_over(udp, &name, &mut *launcher)
+        }
+        Some("faults") => {
+            let udp = udp(&mut *launcher, udp_of_tests::faults(1))?;
+            run_over(udp, &name, &mut *launcher)
+        }
         Some(other) => bail!("no network named {other}"),
     }
 }
@@ -72,18 +77,12 @@ fn shared_memory(launcher: &mut dyn Bootstrap) -> Result<Shm<Seq>> {
     Ok(Shm::start(launcher, &config)?)
 }
 
-fn udp(launcher: &mut dyn Bootstrap) -> Result<Udp<Seq, Carrier>> {
-    let options = Options {
-        address: Ipv4Addr::LOCALHOST.into(),
-        scope: 0,
-        port: 0,
-        mtu: Some(1500),
-        send_buffer: Options::BUFFER,
-        receive_buffer: Options::BUFFER,
-        offload: true,
-    };
-    let mut config = UdpConfig::new(options, "localhost".to_owned());
-    config.portals.region_bytes = 64 << 20;
+fn udp(launcher: &mut dyn Bootstrap, faults: FaultConfig) -> Result<Udp<Seq, Carrier>> {
+    let mut config = udp_of_tests::config(1500);
+    config.options.send_buffer = Options::BUFFER;
+    config.options.receive_buffer = Options::BUFFER;
+    config.attend = Some(Attendant::PERIOD);
+    config.faults = faults;
     Ok(Udp::start(launcher, &config)?)
 }
 

@@ -28,10 +28,27 @@ use turns::{InTurn, Meeting};
 
 /// Bytes of a segment: more than the longest operation, few enough for operations to meet.
 const SEGMENT: usize = 16 << 10;
-/// Turns that all ranks of a schedule may take together, far above what any needs.
-const TURNS: u64 = 100_000;
-/// Polls after which everything has come back.
-const MOST_POLLS: u32 = 2_000;
+/// How long a schedule may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Turns that all ranks may take together, far above what any schedule needs.
+    pub turns: u64,
+    /// Polls after which everything has come back.
+    pub polls: u32,
+}
+
+impl Limits {
+    /// For networks that only need to be polled.
+    pub const POLLS: Self = Self {
+        turns: 100_000,
+        polls: 2_000,
+    };
+    /// For networks that also need time to pass.
+    pub const TIME: Self = Self {
+        turns: 100_000_000,
+        polls: 20_000_000,
+    };
+}
 
 /// Runs a schedule on a network, whose ends come by rank.
 ///
@@ -41,6 +58,7 @@ pub fn check<N: Ni + 'static>(
     schedule: &Schedule,
     settings: &Settings,
     ends: Vec<N>,
+    limits: Limits,
 ) -> Result<(), String> {
     let chunk = settings.chunk.next_multiple_of(64);
     let mapped = ends.iter().all(|end| {
@@ -58,8 +76,8 @@ pub fn check<N: Ni + 'static>(
     };
     let plan = Arc::new(Plan::new(schedule, allowed));
     let settings = settings.clone();
-    turns::run(ends, schedule.seed, TURNS, move |end, meeting| {
-        one_rank(end, meeting, &plan, &settings)
+    turns::run(ends, schedule.seed, limits.turns, move |end, meeting| {
+        one_rank(end, meeting, &plan, &settings, limits.polls)
     })
 }
 
@@ -68,6 +86,7 @@ fn one_rank<N: Ni + 'static>(
     mut meeting: Meeting,
     plan: &Arc<Plan>,
     settings: &Settings,
+    most_polls: u32,
 ) -> Result<(), String> {
     let text = |error: conduit_core::engine::Error| error.to_string();
     let engine = Engine::<_, Seq>::start(end, &mut meeting, settings).map_err(text)?;
@@ -90,7 +109,7 @@ fn one_rank<N: Ni + 'static>(
         while !engine.is_quiet().map_err(text)? {
             engine.poll().map_err(text)?;
             polls += 1;
-            if polls > MOST_POLLS {
+            if polls > most_polls {
                 return Err(format!("in use for ever: {:?}", engine.in_use()));
             }
         }

@@ -163,6 +163,37 @@ pub(super) fn all<M: Mode>(conduit: &Conduit<M>, seen: &Seen) -> Result<()> {
     Ok(())
 }
 
+/// All ranks send to all what they can, and every request is answered: what waits for room must not hold back the answers that
+/// would make some.
+pub(super) fn mutual() -> Result<()> {
+    const EACH: u64 = 20_000;
+    let mut handlers = Handlers::<Seq>::new();
+    let (requests, replies) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let reply = handlers.short({
+        let replies = replies.clone();
+        move |_, (_,): (u64,)| {
+            replies.fetch_add(1, Relaxed);
+        }
+    });
+    let request = handlers.short({
+        let requests = requests.clone();
+        move |call, (number,): (u64,)| {
+            requests.fetch_add(1, Relaxed);
+            call.reply(reply, (number,)).expect("the first reply");
+        }
+    });
+    let conduit = attached(handlers)?;
+    let (rank, size) = (conduit.rank(), conduit.size());
+    conduit.barrier()?;
+    for number in 0..EACH {
+        // To itself now and then.
+        let step = 1 + number as u32 % size;
+        conduit.request((rank + step) % size, request, (number,))?;
+    }
+    conduit.wait_until(|| requests.load(Relaxed) == EACH && replies.load(Relaxed) == EACH)?;
+    Ok(conduit.finish()?)
+}
+
 /// All ranks send to rank 0 what they can, shorts and full mediums, while it is slow.
 pub(super) fn flood() -> Result<()> {
     const EACH: u64 = 20_000;

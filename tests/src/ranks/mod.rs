@@ -4,6 +4,7 @@
 
 mod bad;
 mod calls;
+mod credits;
 mod crowd;
 mod ends;
 mod messages;
@@ -31,6 +32,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         },
         "threads" => threads::all_at_once(),
         "flood" => messages::flood(),
+        "mutual" => messages::mutual(),
         "bad_calls" => bad::calls(),
         "unregistered" => bad::unregistered(),
         "too_large" => bad::too_large(argument),
@@ -40,6 +42,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         "exit_in_handler" => ends::exit_in_handler(),
         "return_early" => ends::return_early(),
         "panic_in_handler" => ends::panic_in_handler(argument),
+        "credits" => credits::moving(),
         "crowd" => crowd::crowd(),
         "steady" => crowd::steady(argument),
         "storm" => storm::storm(argument),

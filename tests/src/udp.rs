@@ -1,0 +1,52 @@
+//! UDP as the tests use it: on sockets of this host, also with packets that suffer.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use conduit_core::settings::Percent;
+use conduit_udp::portals::PortalsConfig;
+use conduit_udp::socket::{FaultConfig, Options};
+use conduit_udp::start::UdpConfig;
+
+/// For ranks on the loopback interface, many jobs at once. `mtu`: bytes of the largest IP packet.
+pub fn config(mtu: usize) -> UdpConfig {
+    let options = Options {
+        address: Ipv4Addr::LOCALHOST.into(),
+        scope: 0,
+        port: 0,
+        mtu: Some(mtu),
+        send_buffer: 1 << 20,
+        receive_buffer: 1 << 20,
+        offload: true,
+    };
+    UdpConfig {
+        portals: PortalsConfig {
+            region_bytes: 64 << 20,
+            ..PortalsConfig::default()
+        },
+        // Ranks that are left alone have to acknowledge all the same.
+        attend: Some(Duration::from_millis(1)),
+        ..UdpConfig::new(options, "localhost".to_owned())
+    }
+}
+
+/// A bit of everything that can happen to packets.
+pub fn faults(seed: u32) -> FaultConfig {
+    FaultConfig {
+        seed,
+        loss: Percent::of(5),
+        duplicates: Percent::of(3),
+        corruption: Percent::of(1),
+        reorder: Percent::of(5),
+        delay: 20_000,
+    }
+}
+
+/// The same as settings of a job.
+pub const FAULTS: [(&str, &str); 5] = [
+    ("CONDUIT_UDP_LOSS", "5"),
+    ("CONDUIT_UDP_DUPLICATES", "3"),
+    ("CONDUIT_UDP_CORRUPTION", "1"),
+    ("CONDUIT_UDP_REORDER", "5"),
+    ("CONDUIT_UDP_DELAY", "20"),
+];

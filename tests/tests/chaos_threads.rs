@@ -1,0 +1,231 @@
+//! Several threads of each rank at once, under chaos: a network as weak as the contract allows, over shared memory and over UDP,
+//! also with packets that suffer.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
+
+use am::handlers::{Entry, Registration};
+use conduit_core::barrier::Value;
+use conduit_core::bootstrap::{Bootstrap, BootstrapError};
+use conduit_core::engine::{AtomicRequest, Blocking, Call, Engine, Handler};
+use conduit_core::ni::{AtomicOp, AtomicType, Ni};
+use conduit_core::settings::Settings;
+use conduit_core::threads::Par;
+use conduit_portals::shm::{self, ShmConfig};
+use conduit_tests::chaos::{Chaos, Disorder};
+use conduit_tests::{small, udp};
+use conduit_udp::start::{UdpConfig, in_process};
+
+const RANKS: u32 = 2;
+const THREADS: u32 = 3;
+const ROUNDS: u32 = 40;
+/// Bytes that each thread of each rank has in each segment.
+const SHARE: usize = 2048;
+/// Where the segment's counter is.
+const COUNTER: usize = (RANKS * THREADS) as usize * SHARE;
+
+/// Runs with each request, and answers every other one.
+const REQUEST: u8 = 200;
+const REPLY: u8 = 201;
+
+type Result<T> = std::result::Result<T, conduit_core::engine::Error>;
+
+/// What ranks have brought to a meeting, and how many of them are done.
+struct Board {
+    barrier: Barrier,
+    brought: Mutex<Vec<Vec<u8>>>,
+    done: AtomicU32,
+}
+
+/// Job start among threads.
+struct Circle {
+    rank: u32,
+    all: Arc<Board>,
+}
+
+impl Bootstrap for Circle {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+    fn size(&self) -> u32 {
+        RANKS
+    }
+    fn allgather(&mut self, bytes: &[u8]) -> std::result::Result<Vec<Vec<u8>>, BootstrapError> {
+        let Board {
+            barrier, brought, ..
+        } = &*self.all;
+        let board = || brought.lock().unwrap_or_else(PoisonError::into_inner);
+        board()[self.rank as usize] = bytes.to_vec();
+        barrier.wait();
+        let all = board().clone();
+        barrier.wait();
+        Ok(all)
+    }
+    fn barrier(&mut self) -> std::result::Result<(), BootstrapError> {
+        self.allgather(&[]).map(drop)
+    }
+}
+
+/// Requests and replies that have come to a rank.
+#[derive(Default)]
+struct Come {
+    requests: AtomicU64,
+    replies: AtomicU64,
+}
+
+fn handlers<N: Ni + 'static>(come: &Arc<Come>) -> Vec<Registration<Handler<N, Par>>> {
+    let make = |id: u8, work: fn(&Call<'_, N, Par>, &Come)| {
+        let come = Arc::clone(come);
+        let handler: Handler<N, Par> = Arc::new(move |call| work(call, &come));
+        Registration {
+            id,
+            entry: Entry::new(handler),
+        }
+    };
+    vec![
+        make(REQUEST, |call, come| {
+            come.requests.fetch_add(1, Relaxed);
+            if call.args()[0] % 2 == 0 {
+                call.reply_short(REPLY, &[]).expect("the first reply");
+            }
+        }),
+        make(REPLY, |_, come| {
+            come.replies.fetch_add(1, Relaxed);
+        }),
+    ]
+}
+
+fn bytes(seed: u32) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(seed.into());
+    std::iter::repeat_with(|| random.u8(..))
+        .take(1500)
+        .collect()
+}
+
+/// What one thread does.
+fn thread<N: Ni>(engine: &Engine<N, Par>, number: u32) -> Result<()> {
+    let at = (engine.rank() * THREADS + number) as usize * SHARE;
+    let add = AtomicRequest {
+        op: AtomicOp::Add,
+        ty: AtomicType::U64,
+        operand: 1,
+        comparand: 0,
+    };
+    for round in 0..ROUNDS {
+        for to in 0..RANKS {
+            let bytes = bytes(round << 8 | to << 4 | number);
+            let handle = engine.put_nb(to, at, &bytes[..700], Blocking::Wait)?;
+            engine.put_nbi(to, at + 700, &bytes[700..], Blocking::Wait)?;
+            engine.request_short(to, REQUEST, &[round], Blocking::Wait)?;
+            engine.atomic(to, COUNTER, add)?;
+            if let Some(handle) = handle {
+                engine.wait(handle)?;
+            }
+            engine.wait_implicit(true, true)?;
+            let mut found = vec![0; bytes.len()];
+            engine.get(&mut found, to, at)?;
+            assert!(found == bytes, "round {round} to rank {to}");
+        }
+    }
+    Ok(())
+}
+
+fn rank<N: Ni + Send + Sync + 'static>(
+    end: N,
+    mut circle: Circle,
+    settings: &Settings,
+) -> Result<()> {
+    let engine = Engine::<N, Par>::start(end, &mut circle, settings)?;
+    let come = Arc::new(Come::default());
+    engine.attach(&mut circle, &mut handlers(&come), COUNTER + 8)?;
+    let ended: Result<Vec<()>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|number| {
+                scope.spawn({
+                    let engine = &engine;
+                    move || thread(engine, number)
+                })
+            })
+            .collect();
+        let joined = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("no panic"));
+        joined.collect()
+    });
+    ended?;
+    let sent = u64::from(RANKS * THREADS * ROUNDS);
+    engine.wait_until(|| {
+        come.requests.load(Relaxed) == sent && come.replies.load(Relaxed) == sent / 2
+    })?;
+    engine.barrier(Value::Anonymous)?;
+    assert_eq!(engine.get_value(engine.rank(), COUNTER, 8)?, sent);
+    // Others may still need what this rank has to pass on.
+    let mut is_done = false;
+    while circle.all.done.load(Relaxed) < RANKS {
+        engine.poll()?;
+        if !is_done && engine.is_quiet()? {
+            is_done = true;
+            circle.all.done.fetch_add(1, Relaxed);
+        }
+    }
+    Ok(())
+}
+
+fn run<N: Ni + Send + Sync + 'static>(ends: Vec<N>, seed: u64) {
+    let settings = Settings {
+        spin: Some(1),
+        yields: 100,
+        ..small::settings()
+    };
+    let all = Arc::new(Board {
+        barrier: Barrier::new(RANKS as usize),
+        brought: Mutex::new(vec![Vec::new(); RANKS as usize]),
+        done: AtomicU32::new(0),
+    });
+    let ends = Chaos::job(ends, Disorder::seeded(seed));
+    std::thread::scope(|scope| {
+        for (number, end) in (0..).zip(ends) {
+            let (all, settings) = (Arc::clone(&all), &settings);
+            scope.spawn(move || {
+                let circle = Circle { rank: number, all };
+                let run = || rank(end, circle, settings);
+                let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+                if !matches!(ended, Ok(Ok(()))) {
+                    // The others would wait for this rank for ever.
+                    eprintln!("rank {number}, seed {seed}: {:?}", ended.map_err(drop));
+                    std::process::exit(101);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn over_shared_memory() {
+    for seed in 1..3 {
+        let config = ShmConfig {
+            windows: false,
+            ..small::network()
+        };
+        let ends = shm::in_process::<Par>(RANKS, &config);
+        run(ends.expect("the network starts"), seed);
+    }
+}
+
+#[test]
+fn over_udp() {
+    for (seed, faults) in [
+        (1, udp::faults(1)),
+        (2, udp::faults(2)),
+        (3, Default::default()),
+    ] {
+        let mut config = UdpConfig {
+            faults,
+            ..udp::config(1500)
+        };
+        config.portals.max_managed = 1024;
+        config.portals.inject_size = 1024;
+        let ends = in_process::<Par>(RANKS, &config);
+        run(ends.expect("the network starts"), seed);
+    }
+}

@@ -1,0 +1,192 @@
+//! Random schedules against the reference model, over UDP: on the portals alone, with fragments handed over in disorder, and on
+//! sockets of this host, also with packets that suffer.
+//!
+//! `PROPTEST_CASES=1000 cargo test -p conduit-tests --release --test engine_model_udp` is the long run.
+
+use conduit_core::ni::Ni;
+use conduit_core::settings::Settings;
+use conduit_core::threads::Seq;
+use conduit_tests::chaos::{self, Chaos};
+use conduit_tests::model::schedule::{Schedule, schedules};
+use conduit_tests::model::{Limits, check};
+use conduit_tests::small::settings;
+use conduit_tests::udp;
+use conduit_udp::Carrier;
+use conduit_udp::portals::fabric::{Disorder, Fabric, FabricTransport};
+use conduit_udp::portals::{PortalsConfig, Udp};
+use conduit_udp::socket::FaultConfig;
+use conduit_udp::start::{UdpConfig, in_process};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+
+/// Schedules for each configuration of the portals, unless `PROPTEST_CASES` says otherwise.
+const CASES: u32 = 24;
+/// The same over sockets, where each takes longer.
+const SOCKET_CASES: u32 = 4;
+
+/// A fabric may keep what it has for some turns.
+const FABRIC: Limits = Limits {
+    turns: 2_000_000,
+    polls: 20_000,
+};
+
+/// Room as small as that of [`settings`].
+fn portals() -> PortalsConfig {
+    PortalsConfig {
+        region_bytes: 8 << 20,
+        max_managed: 1024,
+        inject_size: 1024,
+        ..PortalsConfig::default()
+    }
+}
+
+fn run(cases: u32, check: impl Fn(&Schedule) -> Result<(), String>) {
+    let default = ProptestConfig::default();
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases: match std::env::var_os("PROPTEST_CASES") {
+            Some(_) => default.cases,
+            None => cases,
+        },
+        max_shrink_iters: 200,
+        failure_persistence: None,
+        ..default
+    });
+    let result = runner.run(&schedules(3, 40), |schedule| {
+        check(&schedule).map_err(TestCaseError::fail)
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+}
+
+/// The settings that change how the engine works over a network without windows.
+fn configurations() -> [Settings; 5] {
+    let scarce = Settings {
+        cred_per_node: Some(4),
+        banked_credits: Some(0),
+        ..settings()
+    };
+    [
+        settings(),
+        Settings {
+            inject: false,
+            ..settings()
+        },
+        Settings {
+            packed_long: false,
+            ..settings()
+        },
+        Settings {
+            msg_limit: 12,
+            num_tmpmd: 1,
+            sb_chunks: 2,
+            rpl_chunks: 1,
+            safe_limit: 1,
+            am_limit: 1,
+            sys_limit: 1,
+            ..scarce.clone()
+        },
+        // Credits that move all the time.
+        Settings {
+            cred_per_node: Some(6),
+            epoch_duration: 5,
+            ..scarce
+        },
+    ]
+}
+
+fn on_fabric(schedule: &Schedule, portals: &PortalsConfig) -> Vec<Udp<Seq, FabricTransport>> {
+    let fabric = Fabric::new(schedule.ranks);
+    let disorder = Disorder {
+        seed: Some(schedule.seed),
+        refuse: 5,
+        packet: 300,
+        link_fragments: 16,
+    };
+    (0..schedule.ranks)
+        .map(|rank| {
+            let transport = fabric.transport(rank, disorder);
+            Udp::new(transport, rank, schedule.ranks, portals)
+        })
+        .collect()
+}
+
+fn with_inject(settings: &Settings) -> PortalsConfig {
+    let portals = portals();
+    PortalsConfig {
+        inject_size: if settings.inject {
+            portals.inject_size
+        } else {
+            0
+        },
+        ..portals
+    }
+}
+
+#[test]
+fn fragments_in_disorder() {
+    for settings in configurations() {
+        let portals = with_inject(&settings);
+        run(CASES, |schedule| {
+            check(schedule, &settings, on_fabric(schedule, &portals), FABRIC)
+        });
+    }
+}
+
+#[test]
+fn fragments_in_disorder_and_little_room() {
+    for settings in configurations() {
+        let portals = PortalsConfig {
+            window: 4,
+            arrival_bytes: 0,
+            inject_bytes: 0,
+            operations: 64,
+            ..with_inject(&settings)
+        };
+        run(CASES, |schedule| {
+            check(schedule, &settings, on_fabric(schedule, &portals), FABRIC)
+        });
+    }
+}
+
+fn on_sockets(
+    schedule: &Schedule,
+    settings: &Settings,
+    faults: FaultConfig,
+) -> Vec<Udp<Seq, Carrier>> {
+    let config = UdpConfig {
+        portals: with_inject(settings),
+        faults,
+        ..udp::config(1500)
+    };
+    in_process(schedule.ranks, &config).expect("the network starts")
+}
+
+fn over_sockets<N: Ni + 'static>(make: impl Fn(&Schedule, &Settings) -> Vec<N>) {
+    for settings in configurations() {
+        run(SOCKET_CASES, |schedule| {
+            check(schedule, &settings, make(schedule, &settings), Limits::TIME)
+        });
+    }
+}
+
+#[test]
+fn sockets() {
+    over_sockets(|schedule, settings| on_sockets(schedule, settings, FaultConfig::default()));
+}
+
+#[test]
+fn sockets_whose_packets_suffer() {
+    // Another packet suffers in each schedule.
+    over_sockets(|schedule, settings| {
+        on_sockets(schedule, settings, udp::faults(schedule.seed as u32))
+    });
+}
+
+#[test]
+fn sockets_whose_packets_suffer_under_chaos() {
+    over_sockets(|schedule, settings| {
+        let ends = on_sockets(schedule, settings, udp::faults(schedule.seed as u32));
+        Chaos::job(ends, chaos::Disorder::seeded(schedule.seed))
+    });
+}
