@@ -49,6 +49,9 @@ pub(super) struct Link {
     pub(super) failure: Option<Failure>,
 }
 
+// What `docs/udp.md` says of memory.
+const _: () = assert!(size_of::<Link>() <= 144);
+
 impl Link {
     /// What to tell the peer in a tiny fragment; when that has gone, [`Arrived::told`] wants to know.
     #[inline]
