@@ -53,7 +53,8 @@ fn compare_round_trip<'b>(
     Some(Comparison::new(name, 0, limit, target, piece))
 }
 
-fn round_trips(
+/// Shorts and their replies, one after the other. An operation is a round trip.
+pub(crate) fn round_trips(
     bench: &Bench,
     name: &'static str,
     side: &Side<'_>,

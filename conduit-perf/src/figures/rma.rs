@@ -189,7 +189,8 @@ fn repeat_put_nbi(bench: &Bench, private: &mut [u8], count: u64) -> Result<()> {
     })
 }
 
-fn repeat_put_nbi_rate(bench: &Bench, private: &mut [u8], count: u64) -> Result<()> {
+/// Puts that are waited for together.
+pub(crate) fn repeat_put_nbi_rate(bench: &Bench, private: &mut [u8], count: u64) -> Result<()> {
     let source: &[u8] = black_box(private);
     repeat(bench, count, |target, offset| {
         bench.conduit.put_nbi(target, offset, source)

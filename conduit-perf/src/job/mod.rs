@@ -3,6 +3,7 @@
 mod rank;
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::Duration;
@@ -140,17 +141,29 @@ pub fn run_all(
 
 /// Runs one job to its end.
 fn run_job(order: &Order, mut progress: impl FnMut(Event)) -> Result<(), RunError> {
-    let ranks = order.job.ranks();
-    let program = std::env::current_exe().map_err(crate::Error::system("current_exe"))?;
-    let cores = Cores::allowed()?.first(order.job.cores());
-    let (sender, events) = mpsc::channel();
     let text = serde_json::to_string(order).map_err(std::io::Error::from);
     let text = text.map_err(crate::Error::system("serialising"))?;
-    let launch = Launch::new(ranks, program)
-        .env(ORDER, OsString::from(text))
+    let environment = [(ORDER, OsString::from(text))];
+    run_ranks(order.job, environment, &mut progress)
+}
+
+/// Runs this program as the ranks of a job, with this environment besides; its rank 0 tells of events on standard output.
+pub(crate) fn run_ranks<'n>(
+    job: Job,
+    environment: impl IntoIterator<Item = (&'n str, OsString)>,
+    mut progress: impl FnMut(Event),
+) -> Result<(), RunError> {
+    let ranks = job.ranks();
+    let program = std::env::current_exe().map_err(crate::Error::system("current_exe"))?;
+    let cores = Cores::allowed()?.first(job.cores());
+    let (sender, events) = mpsc::channel();
+    let mut launch = Launch::new(ranks, program)
         .timeout(Some(LIMIT))
         .quiet(true)
         .output(move |rank, stream, line| hear(&sender, rank, stream, line));
+    for (name, value) in environment {
+        launch = launch.env(name, value);
+    }
     let outcome = thread::scope(|scope| {
         // A thread of its own, whose cores its ranks inherit: those of the caller stay as they are.
         let job = scope.spawn(move || -> Result<Outcome, RunError> {
@@ -169,6 +182,13 @@ fn run_job(order: &Order, mut progress: impl FnMut(Event)) -> Result<(), RunErro
             how: outcome.how,
         }),
     }
+}
+
+/// What a rank has to tell the one that has started the job.
+pub(crate) fn tell(event: &Event) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer(&mut out, event)?;
+    Ok(writeln!(out)?)
 }
 
 /// A line of a rank.

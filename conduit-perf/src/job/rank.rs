@@ -1,11 +1,10 @@
 //! A rank of a measured job: this very program, started again by [`super::run_all`].
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 
-use super::{Event, ORDER, Options, Order};
+use super::{Event, ORDER, Options, Order, tell};
 use crate::Error;
 use crate::bench::Bench;
 use crate::figure::Figure;
@@ -31,11 +30,7 @@ pub fn rank_main() -> Option<ExitCode> {
 fn serve(order: &str) -> anyhow::Result<()> {
     let order: Order = serde_json::from_str(order).context(ORDER)?;
     let bench = Bench::start()?;
-    measure(&order, bench, &mut |event| {
-        let mut out = std::io::stdout().lock();
-        serde_json::to_writer(&mut out, &event)?;
-        Ok(writeln!(out)?)
-    })
+    measure(&order, bench, &mut |event| tell(&event))
 }
 
 /// Whether a launcher has started this process as a rank of a job, and not [`super::run_all`].

@@ -9,7 +9,10 @@
 //!
 //! [`rows`] is the list.
 
+mod engine;
 mod wire;
+
+pub use engine::rank_main;
 
 use std::io::{self, Write};
 
@@ -88,19 +91,19 @@ pub fn rows() -> Vec<Comparison<'static>> {
 /// The measurement failed or the results can't be written.
 pub fn run(options: &Options) -> anyhow::Result<bool> {
     let mut rows = rows();
-    select::check(&options.figures, rows.iter().map(|row| row.name))?;
+    let names = || {
+        let wires = rows.iter().map(|row| row.name);
+        engine::names().chain(wires)
+    };
+    select::check(&options.figures, names())?;
     if options.list {
-        let mut names: Vec<_> = rows.iter().map(|row| row.name).collect();
+        let mut names: Vec<_> = names().collect();
         names.dedup();
         writeln!(io::stdout(), "{}", names.join("\n"))?;
         return Ok(true);
     }
     rows.retain(|row| select::wanted(&options.figures, row.name));
-    let plan = if options.quick {
-        Plan::QUICK
-    } else {
-        Plan::FULL
-    };
+    let plan = plan(options.quick);
     if options.other {
         let mapping = crate::companions::handed_over()?;
         let side = Side::join(mapping.area()?, Cores::allowed()?, 1, 2, PATIENCE)?;
@@ -108,6 +111,40 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
         side.meet()?;
         return Ok(true);
     }
+    let wanted = rows.len()
+        + engine::names()
+            .filter(|name| select::wanted(&options.figures, name))
+            .count();
+    let mut figures = engine::measure(options)?;
+    if !rows.is_empty() {
+        figures.extend(wires(options, plan, &mut rows)?);
+    }
+    if figures.len() < wanted {
+        eprintln!(
+            "{} figures left out: they need two cores",
+            wanted - figures.len()
+        );
+    }
+    let summary = report::Summary::of(&figures);
+    let mut out = io::stdout().lock();
+    if options.json {
+        report::json_lines(&mut out, &figures)?;
+    } else {
+        writeln!(out, "{}\n{summary}", report::figures(&figures))?;
+    }
+    Ok(!options.check || (summary.all_within() && figures.len() == wanted))
+}
+
+fn plan(quick: bool) -> Plan {
+    if quick { Plan::QUICK } else { Plan::FULL }
+}
+
+/// Measures the wire with another process, this program again.
+fn wires(
+    options: &Options,
+    plan: Plan,
+    rows: &mut [Comparison<'_>],
+) -> anyhow::Result<Vec<Figure>> {
     let mapping = Mapping::anonymous(area::AREA_BYTES)?;
     let mut companions = Companions::start(&mapping, 2, |_| {
         let mut arguments = vec!["udp".to_owned(), "--other".to_owned()];
@@ -119,21 +156,13 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
         }
         arguments
     })?;
-    let figures = measure(&mapping, plan, &mut rows);
-    let figures = match companions.ended() {
+    let figures = measure(&mapping, plan, rows);
+    match companions.ended() {
         Some((_, status)) if figures.is_err() => {
-            figures.with_context(|| format!("the other process ended: {status}"))?
+            figures.with_context(|| format!("the other process ended: {status}"))
         }
-        _ => figures?,
-    };
-    let summary = report::Summary::of(&figures);
-    let mut out = io::stdout().lock();
-    if options.json {
-        report::json_lines(&mut out, &figures)?;
-    } else {
-        writeln!(out, "{}\n{summary}", report::figures(&figures))?;
+        _ => figures,
     }
-    Ok(!options.check || (summary.all_within() && figures.len() == rows.len()))
 }
 
 fn measure(
@@ -145,11 +174,5 @@ fn measure(
     let figures = measure_all(&side, plan, rows, &mut |_, _| {})?;
     // Nobody leaves before all have done their part.
     side.meet()?;
-    if figures.len() < rows.len() {
-        eprintln!(
-            "{} figures left out: they need two cores",
-            rows.len() - figures.len()
-        );
-    }
     Ok(figures)
 }
