@@ -36,6 +36,10 @@ impl Machine for Endpoint {
         Endpoint::on_timeout(self, now, upper);
     }
     #[inline]
+    fn is_quiet(&self) -> bool {
+        Endpoint::is_quiet(self)
+    }
+    #[inline]
     fn transmit(
         &mut self,
         now: Nanos,

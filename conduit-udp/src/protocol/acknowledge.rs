@@ -2,11 +2,14 @@
 
 use super::contract::Nanos;
 
+/// Segments of the data channel whose acknowledgement is due; half as much is one of the command channel.
+const DUE: u32 = 32;
+
 /// What a link owes its peer by way of acknowledgement.
 #[derive(Debug, Default)]
 pub(super) struct Owed {
-    /// Segments that came since the last packet to the peer.
-    segments: u32,
+    /// Of the segments that came since the last packet to the peer.
+    weight: u32,
     /// When the last segment that had not come before came.
     newest: Nanos,
     at_once: bool,
@@ -15,14 +18,14 @@ pub(super) struct Owed {
 }
 
 impl Owed {
-    /// A segment has come that had not. Whether its acknowledgement is due now.
-    pub(super) fn segment(&mut self, now: Nanos, delay: Nanos) -> bool {
-        self.segments += 1;
-        self.newest = now;
-        if self.segments == 1 {
+    /// A segment has come that had not. One of the data channel counts little: its sender asks for an acknowledgement at once
+    /// where it needs one, and the rest wait for that.
+    pub(super) fn segment(&mut self, now: Nanos, delay: Nanos, is_data: bool) {
+        if self.weight == 0 {
             self.until = now + delay;
         }
-        self.segments >= 2
+        self.newest = now;
+        self.weight += if is_data { 1 } else { DUE / 2 };
     }
 
     /// Something has come that wants an acknowledgement at once.
@@ -37,7 +40,7 @@ impl Owed {
 
     /// Whether an acknowledgement of its own is due.
     pub(super) fn is_due(&self, now: Nanos) -> bool {
-        self.at_once || self.segments >= 2 || (self.segments == 1 && now >= self.until)
+        self.at_once || self.weight >= DUE || (self.weight > 0 && now >= self.until)
     }
 
     /// Whether one has been asked for at once.
@@ -47,17 +50,17 @@ impl Owed {
 
     /// When one will be due.
     pub(super) fn deadline(&self) -> Option<Nanos> {
-        (self.segments > 0).then_some(self.until)
+        (self.weight > 0).then_some(self.until)
     }
 
     /// Whether any is owed.
     pub(super) fn is_owed(&self) -> bool {
-        self.at_once || self.segments > 0
+        self.at_once || self.weight > 0
     }
 
     /// All has been told.
     pub(super) fn told(&mut self) {
-        self.segments = 0;
+        self.weight = 0;
         self.at_once = false;
     }
 }
@@ -70,15 +73,30 @@ mod tests {
     fn the_second_segment_or_the_delay_makes_it_due() {
         let mut owed = Owed::default();
         assert!(!owed.is_owed() && !owed.is_due(1000) && owed.deadline().is_none());
-        assert!(!owed.segment(10, 50));
+        owed.segment(10, 50, false);
         assert!(owed.is_owed() && !owed.is_due(59) && owed.is_due(60));
         assert_eq!((owed.deadline(), owed.delay(30)), (Some(60), 20));
-        assert!(owed.segment(20, 50));
+        owed.segment(20, 50, false);
         assert!(owed.is_due(20) && !owed.is_at_once());
         assert_eq!((owed.deadline(), owed.delay(30)), (Some(60), 10));
         owed.told();
         assert!(!owed.is_owed() && !owed.is_due(1000));
         owed.at_once();
         assert!(owed.is_due(30) && owed.is_at_once() && owed.deadline().is_none());
+    }
+
+    #[test]
+    fn data_waits_to_be_asked_for() {
+        let mut owed = Owed::default();
+        for _ in 1..DUE {
+            owed.segment(10, 50, true);
+        }
+        assert!(!owed.is_due(59) && owed.is_due(60));
+        owed.segment(10, 50, true);
+        assert!(owed.is_due(10));
+        owed.told();
+        owed.segment(10, 50, true);
+        owed.at_once();
+        assert!(owed.is_due(10));
     }
 }

@@ -55,8 +55,8 @@ pub(super) const ANSWER: usize = 8 + 2;
 pub(super) const FLAG_DATA: u8 = 2;
 /// The first channel's acknowledgement is there.
 pub(super) const FLAG_COMMAND: u8 = 1;
-/// The sender has nothing more to send at present and wants an acknowledgement soon.
-pub(super) const FLAG_LAST: u8 = 4;
+/// The sender wants an acknowledgement at once: it has nothing more to send, or has sent much since it last asked.
+pub(super) const FLAG_AT_ONCE: u8 = 4;
 
 const VERSION: u8 = 1;
 

@@ -14,7 +14,9 @@
 mod attendant;
 mod batch;
 mod card;
+mod clock;
 mod counters;
+mod direct;
 mod error;
 mod faults;
 mod interface;

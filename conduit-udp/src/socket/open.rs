@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 
+use super::direct::Directs;
 use super::system::{self, Number, Report};
 use super::{Batch, Interface, SocketCounters, SocketError, Waiter};
 use crate::protocol::{MAX_PACKET, MIN_PACKET};
@@ -123,6 +124,10 @@ pub struct Socket {
     buffers: Buffers,
     offload: bool,
     counters: SocketCounters,
+    /// For the peers that most packets go to.
+    directs: Directs,
+    /// The options that it was opened with.
+    options: Options,
     reports: Vec<(SocketAddr, i32, Option<IpAddr>)>,
     /// Set by [`Waiter`]s: there are reports.
     has_reports: Arc<AtomicBool>,
@@ -137,14 +142,7 @@ impl Socket {
     /// # Errors
     /// [`SocketError`]; that offload or reports are missing is none.
     pub fn open(options: &Options) -> Result<Self, SocketError> {
-        let scope = match options.address {
-            IpAddr::V6(address) if address.is_unicast_link_local() => options.scope,
-            _ => 0,
-        };
-        let address = match options.address {
-            IpAddr::V4(address) => SocketAddr::from((address, options.port)),
-            IpAddr::V6(address) => SocketAddrV6::new(address, options.port, 0, scope).into(),
-        };
+        let address = local(options, options.port);
         let mtu = options.mtu.ok_or(SocketError::Mtu(address))?;
         let payload = largest_payload(options.address, mtu);
         if payload < MIN_PACKET {
@@ -169,22 +167,18 @@ impl Socket {
             .set_nonblocking(true)
             .map_err(failed("cannot make a socket non-blocking"))?;
         let fd = socket.as_fd();
-        // Packets are as large as the interface allows and are never cut on their way, so that a probe's answer tells the truth.
-        if address.is_ipv4() {
-            sockopt::set_ip_mtu_discover(fd, sockopt::Ipv4PathMtuDiscovery::PROBE)
-                .map_err(io::Error::from)
-                .map_err(failed("cannot forbid fragments"))?;
-            let _ = system::set(fd, Number::ReportsV4, 1);
-        } else {
+        let is_ipv4 = address.is_ipv4();
+        if !is_ipv4 {
             socket
                 .set_only_v6(true)
                 .map_err(failed("cannot restrict a socket to IPv6"))?;
-            sockopt::set_ipv6_mtu_discover(fd, sockopt::Ipv6PathMtuDiscovery::PROBE)
-                .map_err(io::Error::from)
-                .and_then(|()| system::set(fd, Number::DontFragmentV6, 1))
-                .map_err(failed("cannot forbid fragments"))?;
-            let _ = system::set(fd, Number::ReportsV6, 1);
         }
+        forbid_fragments(fd, is_ipv4).map_err(failed("cannot forbid fragments"))?;
+        let reports = match is_ipv4 {
+            true => Number::ReportsV4,
+            false => Number::ReportsV6,
+        };
+        let _ = system::set(fd, reports, 1);
         // Systems without offload refuse its options.
         let offload = options.offload && system::set(fd, Number::Segment, 0).is_ok();
         if options.offload {
@@ -206,6 +200,8 @@ impl Socket {
             buffers,
             offload,
             counters: SocketCounters::default(),
+            directs: Directs::default(),
+            options: options.clone(),
             reports: Vec::new(),
             has_reports: Arc::default(),
             #[cfg(test)]
@@ -292,7 +288,7 @@ impl Socket {
                     batch.refilled(count);
                     return true;
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {
                     batch.refilled(0);
                     return false;
                 }
@@ -360,12 +356,29 @@ impl Socket {
 
     fn send_one(&mut self, to: &SocketAddr, packet: &[u8]) -> Result<(), Unsent> {
         self.counters.send_calls += 1;
-        let mut result = system::send(self.socket.as_fd(), to, packet);
+        let mut result = self.try_send(to, |socket, to| system::send(socket, to, packet));
         if result.as_ref().is_err_and(|error| !is_busy(error)) && self.take_reports() > 0 {
             // The error may be a report on a packet that was sent before.
-            result = system::send(self.socket.as_fd(), to, packet);
+            result = system::send(self.socket.as_fd(), Some(to), packet);
         }
         result.map_err(|error| self.unsent(to, &error))
+    }
+
+    /// Sends by the socket that the peer has of its own, if it has one, else by the rank's.
+    #[inline]
+    fn try_send(
+        &mut self,
+        to: &SocketAddr,
+        send: impl Fn(BorrowedFd<'_>, Option<&SocketAddr>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let options = &self.options;
+        if let Some(direct) = self.directs.of(to, |to| open_direct(options, to).ok()) {
+            match send(direct.as_fd(), None) {
+                Err(error) if !is_busy(&error) => self.directs.give_up(),
+                done => return done,
+            }
+        }
+        send(self.socket.as_fd(), Some(to))
     }
 
     fn send_joined(
@@ -378,9 +391,12 @@ impl Socket {
             return Err(Unsent::OneByOne);
         };
         self.counters.send_calls += 1;
-        let mut result = system::send_segments(self.socket.as_fd(), to, packets, size);
+        let send = |socket: BorrowedFd<'_>, to: Option<&SocketAddr>| {
+            system::send_segments(socket, to, packets, size)
+        };
+        let mut result = self.try_send(to, send);
         if result.as_ref().is_err_and(|error| !is_busy(error)) && self.take_reports() > 0 {
-            result = system::send_segments(self.socket.as_fd(), to, packets, size);
+            result = send(self.socket.as_fd(), Some(to));
         }
         match result {
             Err(error) if is_offload_refused(&error) => Err(Unsent::OneByOne),
@@ -461,6 +477,44 @@ fn is_offload_refused(error: &io::Error) -> bool {
         error.raw_os_error().map(Errno::from_raw_os_error),
         Some(Errno::IO | Errno::INVAL | Errno::MSGSIZE | Errno::OPNOTSUPP | Errno::NOPROTOOPT)
     )
+}
+
+/// Opens a socket that sends to one address.
+fn open_direct(options: &Options, to: &SocketAddr) -> io::Result<OwnedFd> {
+    let domain = Domain::for_address(*to);
+    let socket = RawSocket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_nonblocking(true)?;
+    forbid_fragments(socket.as_fd(), to.is_ipv4())?;
+    set_buffers(&socket, options)?;
+    // Nothing that comes is read: the least that the system allows.
+    socket.set_recv_buffer_size(1)?;
+    socket.bind(&local(options, 0).into())?;
+    socket.connect(&(*to).into())?;
+    Ok(socket.into())
+}
+
+/// Packets are as large as the interface allows and are never cut on their way, so that a probe's answer tells the truth.
+fn forbid_fragments(socket: BorrowedFd<'_>, is_ipv4: bool) -> io::Result<()> {
+    if is_ipv4 {
+        sockopt::set_ip_mtu_discover(socket, sockopt::Ipv4PathMtuDiscovery::PROBE)?;
+        return Ok(());
+    }
+    sockopt::set_ipv6_mtu_discover(socket, sockopt::Ipv6PathMtuDiscovery::PROBE)?;
+    system::set(socket, Number::DontFragmentV6, 1)
+}
+
+/// Where a socket with these options is.
+fn local(options: &Options, port: u16) -> SocketAddr {
+    match options.address {
+        IpAddr::V4(address) => SocketAddr::from((address, port)),
+        IpAddr::V6(address) => {
+            let scope = match address.is_unicast_link_local() {
+                true => options.scope,
+                false => 0,
+            };
+            SocketAddrV6::new(address, port, 0, scope).into()
+        }
+    }
 }
 
 /// Asks for buffers: beyond the system's limit where this process may, else up to it.

@@ -108,9 +108,18 @@ fn receive_one(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Filled> 
     header.msg_control = control.0.as_mut_ptr().cast();
     header.msg_controllen = mem::size_of_val(&control) as _;
     // SAFETY: the header's pointers and lengths are those of live locals and of the buffer.
-    let length =
-        retry(|| unsafe { libc::recvmsg(socket.as_raw_fd(), &mut header, libc::MSG_DONTWAIT) })?;
+    let length = retry(|| unsafe { recvmsg(socket.as_raw_fd(), &mut header, libc::MSG_DONTWAIT) })?;
     Ok(taken(&header, length as usize))
+}
+
+/// [`libc::recvmsg`] without what makes that a cancellation point: a tenth of the time of a call that finds nothing, where the
+/// process has several threads.
+///
+/// # Safety
+/// As for `recvmsg`.
+unsafe fn recvmsg(socket: c_int, header: &mut libc::msghdr, flags: c_int) -> isize {
+    // SAFETY: the caller's promise; these are the call's arguments.
+    unsafe { libc::syscall(libc::SYS_recvmsg, socket, ptr::from_mut(header), flags) as isize }
 }
 
 /// What a header says of the buffer that was filled.
@@ -142,20 +151,29 @@ fn offload_segment(header: &libc::msghdr) -> Option<usize> {
     usize::try_from(segment).ok().filter(|segment| *segment > 0)
 }
 
-/// Sends `bytes` as one datagram. Never blocks.
-pub(super) fn send(socket: BorrowedFd<'_>, to: &SocketAddr, bytes: &[u8]) -> io::Result<()> {
-    rustix::net::sendto(socket, bytes, rustix::net::SendFlags::DONTWAIT, to)?;
+/// Sends `bytes` as one datagram; `to` is needed where the socket is not connected. Never blocks.
+pub(super) fn send(
+    socket: BorrowedFd<'_>,
+    to: Option<&SocketAddr>,
+    bytes: &[u8],
+) -> io::Result<()> {
+    let flags = rustix::net::SendFlags::DONTWAIT;
+    match to {
+        Some(to) => rustix::net::sendto(socket, bytes, flags, to)?,
+        None => rustix::net::send(socket, bytes, flags)?,
+    };
     Ok(())
 }
 
-/// Sends `bytes` as datagrams of `segment` bytes, the last of which may be shorter, by segmentation offload. Never blocks.
+/// Sends `bytes` as datagrams of `segment` bytes, the last of which may be shorter, by segmentation offload; `to` as
+/// for [`send`]. Never blocks.
 pub(super) fn send_segments(
     socket: BorrowedFd<'_>,
-    to: &SocketAddr,
+    to: Option<&SocketAddr>,
     bytes: &[u8],
     segment: u16,
 ) -> io::Result<()> {
-    let to = SockAddr::from(*to);
+    let to = to.map(|to| SockAddr::from(*to));
     let mut vector = libc::iovec {
         iov_base: bytes.as_ptr().cast::<c_void>().cast_mut(),
         iov_len: bytes.len(),
@@ -163,8 +181,10 @@ pub(super) fn send_segments(
     let mut control = Control([MaybeUninit::zeroed(); 32]);
     // SAFETY: all-zero bytes are a valid header without pointers.
     let mut header: libc::msghdr = unsafe { mem::zeroed() };
-    header.msg_name = to.as_ptr().cast::<c_void>().cast_mut();
-    header.msg_namelen = to.len();
+    if let Some(to) = &to {
+        header.msg_name = to.as_ptr().cast::<c_void>().cast_mut();
+        header.msg_namelen = to.len();
+    }
     header.msg_iov = &mut vector;
     header.msg_iovlen = 1;
     header.msg_control = control.0.as_mut_ptr().cast();
@@ -360,6 +380,18 @@ pub(super) fn block_signals() {
         libc::sigfillset(&mut all);
         libc::pthread_sigmask(libc::SIG_BLOCK, &all, ptr::null_mut());
     }
+}
+
+/// The processor's counter of time, where it has one that programs may read and that goes on evenly.
+#[inline]
+pub(super) fn ticks() -> Option<u64> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        // SAFETY: every processor of this kind has the instruction, and Linux lets programs use it.
+        Some(unsafe { std::arch::x86_64::_rdtsc() })
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    None
 }
 
 /// A system call, again while a signal interrupts it.

@@ -1,17 +1,20 @@
 //! One call makes progress with socket, seal and protocol.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use conduit_core::ni::Rank;
 
+use super::clock::Clock;
 use super::faults::Faults;
 use super::{Batch, FaultConfig, FaultCounters, Peers, Sent, Socket, Waiter};
 use crate::protocol::{Fragment, Nanos, Refused, Seal, Transmit, Upper};
 
-/// Datagrams that one call handles, and bytes of them; what is left stays for the next call.
+/// Datagrams that one call handles, and bytes of them, before it receives no more; what is left stays for the next call.
 const MAX_DATAGRAMS: usize = 64;
 const MAX_BYTES: usize = 256 << 10;
+/// Bytes received by one system call after which the next one probably finds more.
+const BULK: usize = 16 << 10;
 /// System calls that one call sends with, before it makes no more packets. What one making gives is sent, at the most 32 calls
 /// more.
 const MAX_SENDS: u64 = 16;
@@ -38,6 +41,10 @@ pub trait Machine {
     fn timeout(&self) -> Option<Nanos>;
     /// The time has come.
     fn on_timeout(&mut self, now: Nanos, upper: &mut impl Upper);
+    /// Whether [`transmit`](Self::transmit) has nothing to make until something else has happened. It may say no without need.
+    fn is_quiet(&self) -> bool {
+        false
+    }
     /// Makes packets for one peer in `buffer`. `None`: there is nothing to send now.
     fn transmit(
         &mut self,
@@ -74,7 +81,7 @@ pub struct Wire<M, S> {
     outgoing: Outgoing,
     /// What packets suffer on purpose; rarely anything.
     faults: Option<Box<Faults>>,
-    start: Instant,
+    clock: Clock,
 }
 
 impl<M: Machine, S: Seal> Wire<M, S> {
@@ -105,7 +112,7 @@ impl<M: Machine, S: Seal> Wire<M, S> {
             peers,
             incoming: Batch::new(),
             faults: None,
-            start: Instant::now(),
+            clock: Clock::new(),
         })
     }
 
@@ -122,7 +129,7 @@ impl<M: Machine, S: Seal> Wire<M, S> {
     /// The clock that the protocol is given: time since the wire was made.
     #[inline]
     pub fn now(&self) -> Nanos {
-        self.start.elapsed().as_nanos() as Nanos
+        self.clock.now()
     }
 
     /// Takes a fragment to be sent by a later [`progress`](Self::progress) or [`flush`](Self::flush), so that many travel
@@ -132,7 +139,7 @@ impl<M: Machine, S: Seal> Wire<M, S> {
     /// [`Refused`]: nothing has happened.
     #[inline]
     pub fn send(&mut self, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
-        let now = self.now();
+        let now = self.clock.glance();
         self.machine.send(now, peer, fragment)
     }
 
@@ -142,12 +149,10 @@ impl<M: Machine, S: Seal> Wire<M, S> {
     /// Its work is bounded: where more is to be done, the next call does it, and
     /// [`next_timeout`](Self::next_timeout) says that it is due at once.
     pub fn progress(&mut self, upper: &mut impl Upper) -> bool {
-        let now = self.now();
-        let mut did = self.transmit(now, upper);
+        let mut did = self.flush(upper);
         if self.receive(upper) {
             did = true;
-            let now = self.now();
-            self.transmit(now, upper);
+            self.flush(upper);
         }
         did
     }
@@ -155,37 +160,47 @@ impl<M: Machine, S: Seal> Wire<M, S> {
     /// Receives once, and handles what came and what is due. Sends nothing, so that what the layer above answers can travel with
     /// the acknowledgements. Says whether anything happened.
     pub fn receive(&mut self, upper: &mut impl Upper) -> bool {
-        if self.incoming.is_empty() {
-            self.socket.receive(&mut self.incoming);
+        let mut handled = 0;
+        let mut now;
+        loop {
+            if self.incoming.is_empty() {
+                self.socket.receive(&mut self.incoming);
+            }
+            now = self.clock.glance();
+            let bytes = match self.faults {
+                None => self.handle(now, upper),
+                Some(_) => self.handle_with_faults(now, upper),
+            };
+            handled += bytes;
+            // What comes in bulk is handled while it is in the cache, and acknowledged when there is no more of it.
+            if bytes < BULK || handled >= MAX_BYTES {
+                break;
+            }
         }
-        let did = match self.faults {
-            None => self.handle(upper),
-            Some(_) => self.handle_with_faults(upper),
-        };
         while let Some((to, errno, from)) = self.socket.next_report() {
             if let Some(peer) = self.peers.find(to) {
                 self.peers.note(peer, errno, from);
             }
         }
-        let now = self.now();
         let due = self.machine.timeout().is_some_and(|time| time <= now);
         if due {
             self.machine.on_timeout(now, upper);
         }
-        did || due
+        handled > 0 || due
     }
 
     /// Sends what is to be sent, without receiving.
     pub fn flush(&mut self, upper: &mut impl Upper) -> bool {
-        let now = self.now();
+        if self.outgoing.packets.is_none() && self.machine.is_quiet() {
+            self.outgoing.more = false;
+            return false;
+        }
+        let now = self.clock.glance();
         self.transmit(now, upper)
     }
 
-    fn handle(&mut self, upper: &mut impl Upper) -> bool {
-        if self.incoming.is_empty() {
-            return false;
-        }
-        let now = self.now();
+    /// Handles what has been received; how many bytes.
+    fn handle(&mut self, now: Nanos, upper: &mut impl Upper) -> usize {
         let mut bytes = 0;
         for _ in 0..MAX_DATAGRAMS {
             if bytes >= MAX_BYTES {
@@ -194,23 +209,25 @@ impl<M: Machine, S: Seal> Wire<M, S> {
             let Some(packet) = self.incoming.next_datagram() else {
                 break;
             };
-            bytes += packet.len();
+            // An empty one was something, too.
+            bytes += packet.len().max(1);
             self.machine.receive(now, packet, &mut self.seal, upper);
         }
-        true
+        bytes
     }
 
     #[cold]
-    fn handle_with_faults(&mut self, upper: &mut impl Upper) -> bool {
-        let now = self.now();
+    fn handle_with_faults(&mut self, now: Nanos, upper: &mut impl Upper) -> usize {
         let (machine, seal) = (&mut self.machine, &mut self.seal);
         let Some(faults) = &mut self.faults else {
-            return false;
+            return 0;
         };
         let limits = [MAX_DATAGRAMS, MAX_BYTES];
-        faults.pass(now, &mut self.incoming, limits, |packet| {
+        let did = faults.pass(now, &mut self.incoming, limits, |packet| {
             machine.receive(now, packet, seal, upper);
-        })
+        });
+        // However much it was.
+        if did { MAX_BYTES } else { 0 }
     }
 
     fn transmit(&mut self, now: Nanos, upper: &mut impl Upper) -> bool {

@@ -10,6 +10,12 @@ use crate::protocol::link::Burst;
 const MANY: u32 = 16;
 
 impl Endpoint {
+    /// Whether [`transmit`](Self::transmit) has nothing to make until something has been sent or received, or is due.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.queues.is_idle()
+    }
+
     /// Makes the next packets to be sent, for one peer, at the begin of `buffer`; to be called until it gives nothing. The
     /// buffer has at least [`Config::packet`](super::Config::packet) bytes; 64 KiB let the system take many at once.
     ///

@@ -67,6 +67,8 @@ pub(super) struct Link {
     pub(super) is_refused: bool,
     /// Segments that may be sent again whatever congestion and pace say.
     urgent: u8,
+    /// Segments of the data channel sent since one has asked for an acknowledgement at once.
+    unasked: u8,
     /// Tiny and full-sized probes to be answered.
     questions: [Option<Question>; 2],
     pub(super) owed: Owed,
@@ -96,6 +98,7 @@ impl Link {
             taken: 0,
             is_refused: false,
             urgent: 0,
+            unasked: 0,
             questions: [None; 2],
             owed: Owed::default(),
             round_trip: RoundTrip::default(),

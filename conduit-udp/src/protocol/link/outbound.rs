@@ -151,6 +151,11 @@ impl Outbound {
         self.next < self.limit && self.next - self.base < u64::from(window)
     }
 
+    /// Segments that may be under way by window and send credits.
+    pub(crate) fn window(&self, window: u32) -> u32 {
+        (self.limit.saturating_sub(self.base).min(window.into())) as u32
+    }
+
     /// Whether nothing is under way and the peer has room for nothing.
     pub(crate) fn is_starved(&self) -> bool {
         self.base == self.next && self.next >= self.limit

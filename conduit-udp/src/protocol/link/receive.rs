@@ -7,7 +7,7 @@ use crate::protocol::bundle::Bundle;
 use crate::protocol::config::Config;
 use crate::protocol::contract::{Nanos, Upper};
 use crate::protocol::packet::{
-    AROUND, Acks, Clear, Data, FLAG_COMMAND, FLAG_DATA, FLAG_LAST, Kind, PROBE, Reader,
+    AROUND, Acks, Clear, Data, FLAG_AT_ONCE, FLAG_COMMAND, FLAG_DATA, Kind, PROBE, Reader,
 };
 use crate::protocol::sequence;
 
@@ -90,8 +90,10 @@ impl Link {
                 let had_gaps = self.inbound[channel].has_gaps();
                 if self.segment(channel, sequence, clear.kind, reader.0, budget, upper)? {
                     self.counters.segments_received += 1;
-                    self.owed.segment(now, config.ack_delay);
-                    if had_gaps || self.inbound[channel].has_gaps() || clear.flags & FLAG_LAST != 0
+                    self.owed.segment(now, config.ack_delay, channel == DATA);
+                    if had_gaps
+                        || self.inbound[channel].has_gaps()
+                        || clear.flags & FLAG_AT_ONCE != 0
                     {
                         self.owed.at_once();
                     }

@@ -9,8 +9,8 @@ use crate::protocol::contract::{
     Fragment, MAX_HEADER, MAX_TINY, Nanos, Payload, Refused, Seal, Transmit, Upper,
 };
 use crate::protocol::packet::{
-    ACKS, ACKS_BEGIN, ANSWER, AROUND, CHANNEL_ACK, CLEAR, Clear, FLAG_COMMAND, FLAG_DATA,
-    FLAG_LAST, Kind, PROBE, Writer,
+    ACKS, ACKS_BEGIN, ANSWER, AROUND, CHANNEL_ACK, CLEAR, Clear, FLAG_AT_ONCE, FLAG_COMMAND,
+    FLAG_DATA, Kind, PROBE, Writer,
 };
 use crate::protocol::sequence;
 
@@ -24,6 +24,9 @@ pub(super) const BUNDLE: usize = 3;
 const LEFT_TO_BUNDLE: usize = AROUND + ACKS + BUNDLE + ENTRY + MAX_TINY;
 /// Commands that wait in this amount are worth packets of full size.
 const MANY_COMMANDS: usize = MIN_PACKET - AROUND - ACKS - BUNDLE;
+
+/// Segments of the data channel at most that do not ask for an acknowledgement at once.
+const UNASKED: u64 = 8;
 
 const _: () = assert!(LEFT_TO_BUNDLE <= MIN_PACKET);
 
@@ -324,6 +327,10 @@ impl Link {
         let mut block = [0; ACKS];
         let acks = self.write_acks(now, burst.credits, 0, &mut block);
         let mut urgent_only = now < self.congestion.paced_until();
+        // Several times for what may be under way, so that there is always more to be sent.
+        let window = self.congestion.window() / config.packet as u64;
+        let window = window.min(self.outbound[DATA].window(config.window).into());
+        let unasked = (window / 4).clamp(1, UNASKED);
         loop {
             // What is sent again goes first.
             let mut lost = None;
@@ -335,14 +342,14 @@ impl Link {
                     lost = Some((channel, sequence, content));
                 }
             }
-            let (channel, sequence, content, flag) =
+            let (channel, sequence, content, is_last) =
                 if let Some((channel, sequence, content)) = lost {
                     if !burst.admits(AROUND + acks.length + usize::from(content.length)) {
                         break;
                     }
                     self.outbound[channel].resend(now, self.number, sequence);
                     self.urgent = self.urgent.saturating_sub(1);
-                    (channel, sequence, content, 0)
+                    (channel, sequence, content, false)
                 } else {
                     if urgent_only || !self.data_ready(config) {
                         break;
@@ -362,8 +369,14 @@ impl Link {
                     let sequence = self.outbound[DATA].send(now, self.number, content);
                     self.counters.segments_sent += 1;
                     let is_last = piece.last && !self.outgoing.is_waiting();
-                    (DATA, sequence, content, if is_last { FLAG_LAST } else { 0 })
+                    (DATA, sequence, content, is_last)
                 };
+            self.unasked += 1;
+            let asks = is_last || u64::from(self.unasked) >= unasked;
+            let flag = if asks { FLAG_AT_ONCE } else { 0 };
+            if asks {
+                self.unasked = 0;
+            }
             let body = burst.body();
             body[..acks.length].copy_from_slice(&block[..acks.length]);
             let segment = &mut body[acks.length..][..content.length.into()];
