@@ -40,13 +40,13 @@ impl Machine for Endpoint {
         Endpoint::is_quiet(self)
     }
     #[inline]
-    fn transmit(
+    fn transmit<'u>(
         &mut self,
         now: Nanos,
         buffer: &mut [u8],
         seal: &mut impl Seal,
-        upper: &mut impl Upper,
-    ) -> Option<Transmit> {
+        upper: &'u mut impl Upper,
+    ) -> Option<Transmit<'u>> {
         Endpoint::transmit(self, now, buffer, seal, upper)
     }
 }

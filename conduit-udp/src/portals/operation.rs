@@ -109,6 +109,14 @@ impl Operations {
         self.place(name)?.operation.as_mut()
     }
 
+    /// The same, to look at.
+    #[inline]
+    pub(super) fn look(&self, name: u32) -> Option<&Operation> {
+        let place = self.places.get((name & ((1 << PLACE_BITS) - 1)) as usize)?;
+        let same = place.generation << PLACE_BITS == name & !((1 << PLACE_BITS) - 1);
+        place.operation.as_ref().filter(|_| same)
+    }
+
     /// Ends an operation: its name is no longer one.
     #[inline]
     pub(super) fn remove(&mut self, name: u32) -> Option<Operation> {

@@ -245,33 +245,48 @@ impl Portals {
     }
 }
 
+impl Portals {
+    /// Where `length` bytes of what this token means lie, from `offset` on: within a region, a buffer, or an operation's piece of
+    /// its descriptor, which are valid and not written (contract of `Ni::put`; regions: by atomics or at the program's own risk)
+    /// until the protocol says that it is done with them.
+    #[inline]
+    fn source_of(&self, token: u64, offset: usize, length: usize) -> Option<*const u8> {
+        let (from, all): (*const u8, usize) = if token & READING != 0 {
+            let reading = self.readings.get(token as u32 as usize)?;
+            (regions::place(reading.address), reading.length)
+        } else {
+            let operation = self.operations.look(token as u32)?;
+            match &operation.kind {
+                Kind::Inject(buffer) => (buffer.bytes().as_ptr(), buffer.bytes().len()),
+                _ => (operation.memory.cast_const(), operation.length),
+            }
+        };
+        let end = offset.checked_add(length)?;
+        // SAFETY: within what it points to.
+        (end <= all).then(|| unsafe { from.add(offset) })
+    }
+}
+
 impl Upper for Portals {
     #[inline]
     fn read(&mut self, _: Rank, token: u64, offset: usize, into: &mut [u8]) {
-        let (from, length): (*const u8, usize) = if token & READING != 0 {
-            match self.readings.get(token as u32 as usize) {
-                Some(reading) => (regions::place(reading.address), reading.length),
-                None => return,
-            }
-        } else {
-            match self.operations.get(token as u32) {
-                Some(operation) => match &operation.kind {
-                    Kind::Inject(buffer) => (buffer.bytes().as_ptr(), buffer.bytes().len()),
-                    _ => (operation.memory.cast_const(), operation.length),
-                },
-                None => return,
-            }
-        };
-        if offset
-            .checked_add(into.len())
-            .is_none_or(|end| end > length)
-        {
+        let Some(from) = self.source_of(token, offset, into.len()) else {
             debug_assert!(false, "the protocol reads what it was given");
             return;
+        };
+        // SAFETY: as `source_of` says.
+        unsafe { ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+    }
+
+    #[inline]
+    fn source(&self, _: Rank, token: u64, offset: usize, length: usize) -> Option<&[u8]> {
+        // A reply's bytes are a region's, which others may write.
+        if token & READING != 0 {
+            return None;
         }
-        // SAFETY: within a region, a buffer, or an operation's piece of its descriptor, which are valid and not written (contract
-        // of `Ni::put`; regions: by atomics or at the program's own risk) until the protocol says that it is done with them.
-        unsafe { ptr::copy_nonoverlapping(from.add(offset), into.as_mut_ptr(), into.len()) };
+        let from = self.source_of(token, offset, length)?;
+        // SAFETY: as `source_of` says; `self` is borrowed meanwhile, so the protocol does not say that it is done with them.
+        Some(unsafe { std::slice::from_raw_parts(from, length) })
     }
 
     fn sent(&mut self, _: Rank, token: u64) {

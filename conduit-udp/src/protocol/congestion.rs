@@ -12,6 +12,8 @@ use super::round_trip::RoundTrip;
 const LOSSES: u32 = 16;
 /// Losses of fewer segments than this in a round say nothing.
 const FEW: u32 = 4;
+/// Bytes of the longest queue that is allowed where the path needs less than [`Config::delay_target`] for them.
+const QUEUE: u64 = 1 << 20;
 /// Full packets of the smallest window.
 const LEAST: u64 = 4;
 /// Full packets by which the window grows per round when queues are allowed to be no longer.
@@ -94,7 +96,10 @@ impl Congestion {
 
     fn end_round(&mut self, now: Nanos, round_trip: &RoundTrip, config: &Config) {
         let packet = config.packet as u64;
-        let target = 2 * round_trip.shortest() + config.delay_target;
+        // What a fast path gives in less time than that is a long queue all the same, and does not fit caches.
+        let elapsed = now.saturating_sub(self.round_began);
+        let queue = QUEUE * elapsed / self.acknowledged_bytes.max(1);
+        let target = 2 * round_trip.shortest() + queue.min(config.delay_target);
         if self.lost >= FEW && self.lost * LOSSES > self.acknowledged + self.lost {
             self.window = self.window * 7 / 10;
             self.is_starting = false;

@@ -59,6 +59,11 @@ pub enum Refused {
 pub trait Upper {
     /// Copies `into.len()` bytes of a [`Payload::Read`], from `offset` on, for a packet.
     fn read(&mut self, peer: Rank, token: u64, offset: usize, into: &mut [u8]);
+    /// `length` bytes of a [`Payload::Read`], from `offset` on, where they lie: a packet with many goes to the system without being
+    /// copied together first. `None`: they may change meanwhile, or lie in no one place; they are [read](Self::read) instead.
+    fn source(&self, _peer: Rank, _token: u64, _offset: usize, _length: usize) -> Option<&[u8]> {
+        None
+    }
     /// The peer's protocol has all of a [`Payload::Read`]; its bytes are not asked for again.
     fn sent(&mut self, peer: Rank, token: u64);
     /// A fragment that came in one segment. `false`: there is no room for it now; it was not received and comes again.
@@ -110,6 +115,11 @@ impl fmt::Display for Failure {
 pub trait Seal {
     /// Seals a packet to `peer`, whose last [`TAG`] bytes are free.
     fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], clear: usize);
+    /// The tag of a packet whose bytes before the tag are `parts`, one behind the other: the one that [`seal`](Self::seal) would
+    /// write. `None`: it would also change other bytes of it.
+    fn tag_of(&mut self, _peer: Rank, _number: u64, _parts: [&[u8]; 2]) -> Option<[u8; TAG]> {
+        None
+    }
     /// Checks a packet from `peer` and decrypts its body in place. `false`: not sealed by this incarnation of `peer` for this
     /// incarnation of this rank; the packet's contents are then anything.
     fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], clear: usize) -> bool;
@@ -118,11 +128,22 @@ pub trait Seal {
 /// Packets that were made for one peer, one behind the other in a buffer: all of `segment` bytes but the last, which may be
 /// shorter. The driver hands them to the system at once where it can (segmentation offload).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Transmit {
+pub struct Transmit<'u> {
     /// To whom.
     pub peer: Rank,
     /// Bytes in the buffer.
     pub length: usize,
     /// Bytes of each packet but the last.
     pub segment: usize,
+    /// Bytes of the one packet that are not in the buffer.
+    pub outside: Option<Outside<'u>>,
+}
+
+/// Bytes of a packet that lie with the upper layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outside<'u> {
+    /// Bytes of the packet before them.
+    pub at: usize,
+    /// They.
+    pub bytes: &'u [u8],
 }

@@ -120,7 +120,7 @@ impl Clear {
 
     /// At the begin of a packet whose body has `body` bytes.
     pub(super) fn write(&self, packet: &mut [u8], body: usize) {
-        debug_assert!(body + AROUND <= packet.len() && body <= usize::from(u16::MAX));
+        debug_assert!(CLEAR <= packet.len() && body <= usize::from(u16::MAX));
         packet[0] = VERSION << 4 | self.kind as u8;
         packet[1] = self.flags;
         packet[2..4].copy_from_slice(&(body as u16).to_le_bytes());

@@ -163,3 +163,34 @@ proptest! {
         prop_assert!(!sealer(protection, 1, &[11, 22, 33]).open(peer % 5, number, &mut packet, clear));
     }
 }
+
+#[test]
+fn a_long_packets_tag_can_be_made_of_its_parts() {
+    let job = [11, 22];
+    let mut here = sealer(Protection::Authenticate, 0, &job);
+    let mut there = sealer(Protection::Authenticate, 1, &job);
+    for length in [LONG, LONG + 17, 65_507] {
+        let mut packet: Vec<u8> = (0..length).map(|at| (at % 253) as u8).collect();
+        here.seal(1, 4, &mut packet, CLEAR);
+        let (bytes, tag) = packet.split_at(length - TAG);
+        for at in [0, 1, CLEAR, 30, 64, 4096, bytes.len()] {
+            let (front, back) = bytes.split_at(at);
+            let made = here.tag_of(1, 4, [front, back]).expect("long enough");
+            assert_eq!(made, tag, "{length} {at}");
+        }
+        assert!(there.open(0, 4, &mut packet.clone(), CLEAR));
+        assert!(!there.open(0, 5, &mut packet.clone(), CLEAR));
+        for at in [0, CLEAR, length / 2, length - TAG - 1, length - 1] {
+            let mut changed = packet.clone();
+            changed[at] ^= 1;
+            assert!(!there.open(0, 4, &mut changed, CLEAR), "{at}");
+        }
+        // As long as a shorter one, whose tag is another's.
+        assert!(!there.open(0, 4, &mut packet[..LONG - 1].to_vec(), CLEAR));
+    }
+    let short = [0; LONG - TAG - 1];
+    assert_eq!(here.tag_of(1, 4, [&short, &[]]), None);
+    let mut encrypts = sealer(Protection::Encrypt, 0, &job);
+    assert_eq!(encrypts.tag_of(1, 4, [&short, &short]), None);
+    assert_eq!(here.tag_of(9, 4, [&short, &short]), None, "nobody");
+}

@@ -348,6 +348,36 @@ impl Socket {
         Sent::All
     }
 
+    /// Sends one packet whose bytes are these parts, one behind the other. `false`: the system has no room at present. What it
+    /// refuses is lost, as with [`send`](Self::send).
+    pub fn send_parts(&mut self, to: &SocketAddr, parts: [&[u8]; 3]) -> bool {
+        #[cfg(test)]
+        if self.busy.0 > 0 && self.counters.sent_bytes >= self.busy.1 {
+            self.busy.0 -= 1;
+            self.counters.busy += 1;
+            return false;
+        }
+        self.counters.send_calls += 1;
+        let send =
+            |socket: BorrowedFd<'_>, to: Option<&SocketAddr>| system::send_parts(socket, to, parts);
+        let mut result = self.try_send(to, send);
+        if result.as_ref().is_err_and(|error| !is_busy(error)) && self.take_reports() > 0 {
+            result = send(self.socket.as_fd(), Some(to));
+        }
+        match result.map_err(|error| self.unsent(to, &error)) {
+            Ok(()) => {
+                self.counters.sent += 1;
+                self.counters.sent_bytes += parts.map(<[u8]>::len).iter().sum::<usize>() as u64;
+                true
+            }
+            Err(Unsent::Busy) => {
+                self.counters.busy += 1;
+                false
+            }
+            Err(Unsent::OneByOne | Unsent::Lost) => true,
+        }
+    }
+
     /// The system's want of room, which it cannot be brought to: `times` sends fail, after `bytes` have gone.
     #[cfg(test)]
     pub(super) fn be_busy_for(&mut self, times: usize, bytes: u64) {

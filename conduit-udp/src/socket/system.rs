@@ -203,6 +203,30 @@ pub(super) fn send_segments(
     Ok(())
 }
 
+/// Sends these parts as one datagram; `to` as for [`send`]. Never blocks.
+pub(super) fn send_parts(
+    socket: BorrowedFd<'_>,
+    to: Option<&SocketAddr>,
+    parts: [&[u8]; 3],
+) -> io::Result<()> {
+    let to = to.map(|to| SockAddr::from(*to));
+    let mut vectors = parts.map(|part| libc::iovec {
+        iov_base: part.as_ptr().cast::<c_void>().cast_mut(),
+        iov_len: part.len(),
+    });
+    // SAFETY: all-zero bytes are a valid header without pointers.
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    if let Some(to) = &to {
+        header.msg_name = to.as_ptr().cast::<c_void>().cast_mut();
+        header.msg_namelen = to.len();
+    }
+    header.msg_iov = vectors.as_mut_ptr();
+    header.msg_iovlen = vectors.len() as _;
+    // SAFETY: the header points to live locals and to `parts`, which sendmsg only reads.
+    retry(|| unsafe { libc::sendmsg(socket.as_raw_fd(), &header, libc::MSG_DONTWAIT) })?;
+    Ok(())
+}
+
 /// What the network has reported of a packet that was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Report {

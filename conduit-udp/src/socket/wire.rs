@@ -46,20 +46,20 @@ pub trait Machine {
         false
     }
     /// Makes packets for one peer in `buffer`. `None`: there is nothing to send now.
-    fn transmit(
+    fn transmit<'u>(
         &mut self,
         now: Nanos,
         buffer: &mut [u8],
         seal: &mut impl Seal,
-        upper: &mut impl Upper,
-    ) -> Option<Transmit>;
+        upper: &'u mut impl Upper,
+    ) -> Option<Transmit<'u>>;
 }
 
 /// Packets that have been made and not yet sent.
 #[derive(Debug)]
 struct Outgoing {
     buffer: Vec<u8>,
-    packets: Option<Transmit>,
+    packets: Option<Transmit<'static>>,
     /// Bytes of them that the system has.
     gone: usize,
     /// When the system is asked again, after it had no room.
@@ -161,6 +161,7 @@ impl<M: Machine, S: Seal> Wire<M, S> {
     /// the acknowledgements. Says whether anything happened.
     pub fn receive(&mut self, upper: &mut impl Upper) -> bool {
         let mut handled = 0;
+        let mut datagrams = MAX_DATAGRAMS;
         let mut now;
         loop {
             if self.incoming.is_empty() {
@@ -168,12 +169,12 @@ impl<M: Machine, S: Seal> Wire<M, S> {
             }
             now = self.clock.glance();
             let bytes = match self.faults {
-                None => self.handle(now, upper),
+                None => self.handle(now, &mut datagrams, upper),
                 Some(_) => self.handle_with_faults(now, upper),
             };
             handled += bytes;
             // What comes in bulk is handled while it is in the cache, and acknowledged when there is no more of it.
-            if bytes < BULK || handled >= MAX_BYTES {
+            if bytes < BULK || handled >= MAX_BYTES || datagrams == 0 {
                 break;
             }
         }
@@ -199,16 +200,14 @@ impl<M: Machine, S: Seal> Wire<M, S> {
         self.transmit(now, upper)
     }
 
-    /// Handles what has been received; how many bytes.
-    fn handle(&mut self, now: Nanos, upper: &mut impl Upper) -> usize {
+    /// Handles what has been received, not more than `most` datagrams, which are taken off that; how many bytes.
+    fn handle(&mut self, now: Nanos, most: &mut usize, upper: &mut impl Upper) -> usize {
         let mut bytes = 0;
-        for _ in 0..MAX_DATAGRAMS {
-            if bytes >= MAX_BYTES {
-                break;
-            }
+        while *most > 0 && bytes < MAX_BYTES {
             let Some(packet) = self.incoming.next_datagram() else {
                 break;
             };
+            *most -= 1;
             // An empty one was something, too.
             bytes += packet.len().max(1);
             self.machine.receive(now, packet, &mut self.seal, upper);
@@ -245,8 +244,34 @@ impl<M: Machine, S: Seal> Wire<M, S> {
                     let made =
                         self.machine
                             .transmit(now, &mut outgoing.buffer, &mut self.seal, upper);
-                    let Some(packets) = made else {
+                    let Some(made) = made else {
                         return did;
+                    };
+                    let packets = Transmit {
+                        outside: None,
+                        ..made
+                    };
+                    let packets = match made.outside {
+                        None => packets,
+                        Some(outside) => {
+                            let to = self.peers.address(packets.peer);
+                            let (head, tail) =
+                                outgoing.buffer[..packets.length].split_at(outside.at);
+                            if self.socket.send_parts(&to, [head, outside.bytes, tail]) {
+                                did = true;
+                                continue;
+                            }
+                            // It waits, while its bytes may go.
+                            let length = packets.length + outside.bytes.len();
+                            let buffer = &mut outgoing.buffer[..length];
+                            buffer.copy_within(
+                                outside.at..packets.length,
+                                outside.at + outside.bytes.len(),
+                            );
+                            buffer[outside.at..][..outside.bytes.len()]
+                                .copy_from_slice(outside.bytes);
+                            Transmit { length, ..packets }
+                        }
                     };
                     outgoing.packets = Some(packets);
                     outgoing.gone = 0;

@@ -262,6 +262,7 @@ impl Side {
                 peer,
                 length,
                 segment,
+                ..
             }) = made
             else {
                 break;

@@ -21,13 +21,13 @@ impl Endpoint {
     ///
     /// First probes and tiny fragments of all links, then what is to be sent again and the data channel, link after link in turn,
     /// then acknowledgements that went with nothing (one of these now and then before more data, when there is no end of it).
-    pub fn transmit(
+    pub fn transmit<'u>(
         &mut self,
         now: Nanos,
         buffer: &mut [u8],
         seal: &mut impl Seal,
-        upper: &mut impl Upper,
-    ) -> Option<Transmit> {
+        upper: &'u mut impl Upper,
+    ) -> Option<Transmit<'u>> {
         if buffer.len() < self.config.packet {
             debug_assert!(false, "the buffer holds no packet");
             return None;
@@ -74,6 +74,7 @@ impl Endpoint {
                 let Some(transmit) = burst.transmit(link) else {
                     continue;
                 };
+                let outside = burst.outside();
                 if again {
                     self.queues.enter(turn, index, link);
                 }
@@ -88,7 +89,10 @@ impl Endpoint {
                 } else {
                     self.bursts + 1
                 };
-                return Some(transmit);
+                return Some(match outside {
+                    None => transmit,
+                    Some(outside) => outside.join(transmit, upper),
+                });
             }
         }
         None

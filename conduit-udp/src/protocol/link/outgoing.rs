@@ -138,6 +138,25 @@ impl Outgoing {
         };
     }
 
+    /// The token of a fragment and where a chunk of it lies there; `None`: it is no chunk.
+    pub(crate) fn chunk(
+        &self,
+        geometry: Geometry,
+        (number, index): (u32, u32),
+    ) -> Option<(u64, usize)> {
+        let fragment = self
+            .fragments
+            .get(number.wrapping_sub(self.front) as usize)?;
+        let header = fragment.header().len();
+        let first = geometry.first(header);
+        (index > 0).then(|| {
+            (
+                fragment.token,
+                first + (index as usize - 1) * geometry.chunk(),
+            )
+        })
+    }
+
     /// Writes a segment of `into.len()` bytes, the length that [`peek`](Self::peek) said.
     pub(crate) fn write(
         &self,

@@ -6,10 +6,10 @@ use super::{COMMAND, DATA, Link};
 use crate::protocol::bundle::{END, ENTRY};
 use crate::protocol::config::{Config, MIN_PACKET};
 use crate::protocol::contract::{
-    Fragment, MAX_HEADER, MAX_TINY, Nanos, Payload, Refused, Seal, Transmit, Upper,
+    Fragment, MAX_HEADER, MAX_TINY, Nanos, Outside, Payload, Refused, Seal, TAG, Transmit, Upper,
 };
 use crate::protocol::packet::{
-    ACKS, ACKS_BEGIN, ANSWER, AROUND, CHANNEL_ACK, CLEAR, Clear, FLAG_AT_ONCE, FLAG_COMMAND,
+    ACKS, ACKS_BEGIN, ANSWER, AROUND, CHANNEL_ACK, CHUNK, CLEAR, Clear, FLAG_AT_ONCE, FLAG_COMMAND,
     FLAG_DATA, Kind, PROBE, Writer,
 };
 use crate::protocol::sequence;
@@ -24,6 +24,9 @@ pub(super) const BUNDLE: usize = 3;
 const LEFT_TO_BUNDLE: usize = AROUND + ACKS + BUNDLE + ENTRY + MAX_TINY;
 /// Commands that wait in this amount are worth packets of full size.
 const MANY_COMMANDS: usize = MIN_PACKET - AROUND - ACKS - BUNDLE;
+
+/// Bytes of the longest packet from which on packets of chunks travel alone, and their bytes are not copied.
+const ALONE: usize = 16 << 10;
 
 /// Segments of the data channel at most that do not ask for an acknowledgement at once.
 const UNASKED: u64 = 8;
@@ -41,6 +44,33 @@ pub(crate) struct Burst<'b, 's, S> {
     filled: usize,
     segment: usize,
     packets: usize,
+    /// Bytes of the one packet that are not in the buffer.
+    outside: Option<Elsewhere>,
+}
+
+/// Where the upper layer has the bytes of a packet that are not in the buffer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Elsewhere {
+    token: u64,
+    offset: usize,
+    length: usize,
+    /// Bytes of the packet before them.
+    at: usize,
+}
+
+impl Elsewhere {
+    /// The packet with these bytes.
+    pub(crate) fn join<'u>(self, packet: Transmit<'_>, upper: &'u impl Upper) -> Transmit<'u> {
+        let bytes = upper.source(packet.peer, self.token, self.offset, self.length);
+        debug_assert!(bytes.is_some(), "they were there for the tag");
+        Transmit {
+            peer: packet.peer,
+            length: packet.length,
+            segment: packet.segment,
+            // Without, it is a packet that nobody can open.
+            outside: bytes.map(|bytes| Outside { at: self.at, bytes }),
+        }
+    }
 }
 
 impl<'b, 's, S: Seal> Burst<'b, 's, S> {
@@ -54,15 +84,27 @@ impl<'b, 's, S: Seal> Burst<'b, 's, S> {
             filled: 0,
             segment: 0,
             packets: 0,
+            outside: None,
         }
     }
 
+    /// Bytes of the packets.
+    fn bytes(&self) -> usize {
+        self.filled + self.outside.map_or(0, |elsewhere| elsewhere.length)
+    }
+
+    /// The bytes of what has been made that are not in the buffer.
+    pub(crate) fn outside(&self) -> Option<Elsewhere> {
+        self.outside
+    }
+
     /// What has been made, if anything.
-    pub(crate) fn transmit(&self, link: &Link) -> Option<Transmit> {
+    pub(crate) fn transmit(&self, link: &Link) -> Option<Transmit<'static>> {
         (self.packets > 0).then_some(Transmit {
             peer: link.peer,
             length: self.filled,
             segment: self.segment,
+            outside: None,
         })
     }
 
@@ -75,6 +117,42 @@ impl<'b, 's, S: Seal> Burst<'b, 's, S> {
     /// The next packet's body.
     fn body(&mut self) -> &mut [u8] {
         &mut self.buffer[self.filled + CLEAR..]
+    }
+
+    /// Ends a packet whose body has been written but for its last bytes, which are the upper layer's: the tag follows what is
+    /// there. No other follows. `false`: this seal has no tag for a packet in parts, and nothing has happened.
+    fn finish_around(
+        &mut self,
+        link: &mut Link,
+        config: &Config,
+        (kind, flags): (Kind, u8),
+        body: usize,
+        elsewhere: Elsewhere,
+        bytes: &[u8],
+    ) -> bool {
+        let at = CLEAR + body;
+        let packet = &mut self.buffer[..at + TAG];
+        let number = link.number;
+        Clear {
+            kind,
+            flags,
+            sender: config.rank,
+            number,
+        }
+        .write(packet, body + bytes.len());
+        let Some(tag) = self.seal.tag_of(link.peer, number, [&packet[..at], bytes]) else {
+            return false;
+        };
+        packet[at..].copy_from_slice(&tag);
+        link.number += 1;
+        let size = at + TAG + bytes.len();
+        link.counters.packets_sent += 1;
+        link.counters.bytes_sent += size as u64;
+        self.filled = at + TAG;
+        self.packets = 1;
+        self.segment = size;
+        self.outside = Some(Elsewhere { at, ..elsewhere });
+        true
     }
 
     /// Ends the next packet, whose body has been written. Whether another may follow.
@@ -331,6 +409,7 @@ impl Link {
         let window = self.congestion.window() / config.packet as u64;
         let window = window.min(self.outbound[DATA].window(config.window).into());
         let unasked = (window / 4).clamp(1, UNASKED);
+        let is_alone = config.packet >= ALONE;
         loop {
             // What is sent again goes first.
             let mut lost = None;
@@ -342,6 +421,7 @@ impl Link {
                     lost = Some((channel, sequence, content));
                 }
             }
+            let is_new = lost.is_none();
             let (channel, sequence, content, is_last) =
                 if let Some((channel, sequence, content)) = lost {
                     if !burst.admits(AROUND + acks.length + usize::from(content.length)) {
@@ -379,6 +459,23 @@ impl Link {
             }
             let body = burst.body();
             body[..acks.length].copy_from_slice(&block[..acks.length]);
+            // One that is sent again is copied: should its bytes change although they must not, its tag holds all the same.
+            if is_new
+                && is_alone
+                && self.send_around(
+                    burst,
+                    geometry,
+                    config,
+                    upper,
+                    (content, sequence),
+                    acks,
+                    flag,
+                )
+            {
+                self.told(acks);
+                break;
+            }
+            let body = burst.body();
             let segment = &mut body[acks.length..][..content.length.into()];
             let kind = if channel == DATA {
                 let piece = (content.at, content.index);
@@ -405,8 +502,44 @@ impl Link {
         if burst.packets > 0 {
             self.liveness.on_sent(now);
             self.congestion
-                .on_burst(now, burst.filled, &self.round_trip);
+                .on_burst(now, burst.bytes(), &self.round_trip);
         }
+    }
+
+    /// A new chunk in a packet of its own, without copying its bytes. `false`: nothing has happened.
+    #[allow(clippy::too_many_arguments)]
+    fn send_around<S: Seal>(
+        &mut self,
+        burst: &mut Burst<'_, '_, S>,
+        geometry: Geometry,
+        config: &Config,
+        upper: &impl Upper,
+        (content, sequence): (Content, u64),
+        acks: Written,
+        flag: u8,
+    ) -> bool {
+        if burst.packets > 0 {
+            return false;
+        }
+        let piece = (content.at, content.index);
+        let length = usize::from(content.length);
+        let Some((token, offset)) = self.outgoing.chunk(geometry, piece) else {
+            return false;
+        };
+        let length = length - CHUNK;
+        let Some(bytes) = upper.source(self.peer, token, offset, length) else {
+            return false;
+        };
+        let mut writer = Writer::new(&mut burst.body()[acks.length..]);
+        writer.u24(sequence::low(sequence));
+        let elsewhere = Elsewhere {
+            token,
+            offset,
+            length,
+            at: 0,
+        };
+        let kind = (Kind::Chunk, acks.flags | flag);
+        burst.finish_around(self, config, kind, acks.length + CHUNK, elsewhere, bytes)
     }
 
     /// One probe, or one answer to one.

@@ -1,6 +1,7 @@
 //! Endpoints joined by a network that loses, doubles, changes and reorders, in virtual time.
 
 mod network;
+mod outside;
 mod reference;
 
 mod bandwidth;

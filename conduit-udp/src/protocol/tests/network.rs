@@ -115,6 +115,8 @@ impl Network {
                 &mut self.apps[from],
             ) {
                 assert!(transmit.length <= self.buffer.len() && transmit.length > 0);
+                assert!(transmit.outside.is_none());
+                let peer = transmit.peer;
                 let packets: Vec<Vec<u8>> = self.buffer[..transmit.length]
                     .chunks(transmit.segment)
                     .map(<[u8]>::to_vec)
@@ -124,7 +126,7 @@ impl Network {
                 for packet in packets {
                     assert!(packet.len() <= self.endpoints[from].config().packet);
                     self.packets += 1;
-                    self.carry(from as Rank, transmit.peer, packet);
+                    self.carry(from as Rank, peer, packet);
                 }
             }
         }

@@ -65,13 +65,13 @@ impl Machine for Plain {
         self.timeouts += 1;
     }
 
-    fn transmit(
+    fn transmit<'u>(
         &mut self,
         _: Nanos,
         buffer: &mut [u8],
         seal: &mut impl Seal,
-        _: &mut impl Upper,
-    ) -> Option<Transmit> {
+        _: &'u mut impl Upper,
+    ) -> Option<Transmit<'u>> {
         let (peer, first) = self.queue.front()?;
         let peer = *peer;
         let segment = CLEAR + first.len() + TAG;
@@ -98,6 +98,7 @@ impl Machine for Plain {
             peer,
             length,
             segment,
+            outside: None,
         })
     }
 }
