@@ -13,6 +13,11 @@ use crate::seal::Sealer;
 use crate::socket::{Attendant, FaultCounters, Machine, SocketCounters, Waiter, Wire};
 
 impl Machine for Endpoint {
+    const TELLS_LENGTH: bool = true;
+    #[inline]
+    fn length_of(begin: &[u8]) -> Option<usize> {
+        Endpoint::length_of(begin)
+    }
     #[inline]
     fn send(&mut self, now: Nanos, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
         Endpoint::send(self, now, peer, fragment)

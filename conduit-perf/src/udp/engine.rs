@@ -10,18 +10,18 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 use crate::bench::{Bench, failed};
-use crate::compare::{Comparison, measure_all};
-use crate::figure::{Figure, Target};
+use crate::compare::Comparison;
+use crate::figure::{Figure, Target, Unit};
 use crate::figures::{Job, messages, rma};
 use crate::job::{Event, run_ranks, tell};
 use crate::limits::copy::Private;
 use crate::limits::udp::{BLOCK, Waiting};
 use crate::limits::{Limit, best_udp_stream, udp_round_trip, udp_stream};
-use crate::placement::Cores;
+use crate::placement::{Cores, Placement};
 use crate::side::{PATIENCE, Side};
 use crate::{Error, Mapping, area, select};
 
-use super::Options;
+use super::{Options, wire};
 
 /// The environment variable that makes a process a rank of such a job.
 const ORDER: &str = "UDP_RANK_OF_CONDUIT_PERF";
@@ -54,6 +54,8 @@ struct Setup {
 
 const ROUND_TRIP: Target = Target::AtMost(1.3);
 const PUTS: Target = Target::AtLeast(0.7);
+/// Of one packet in a hundred lost, beside what the same packets give where none is.
+const LOSSY: Target = Target::AtLeast(0.5);
 
 const SETUPS: &[Setup] = &[
     Setup {
@@ -84,6 +86,24 @@ const SETUPS: &[Setup] = &[
         }],
     },
     Setup {
+        environment: &[("CONDUIT_UDP_LOSS", "1")],
+        rows: &[Row {
+            name: "put-bandwidth-lossy",
+            kind: Kind::Puts,
+            limit: || wire_stream(65_507),
+            target: LOSSY,
+        }],
+    },
+    Setup {
+        environment: &[("CONDUIT_UDP_LOSS", "1"), ("CONDUIT_UDP_MTU", "1500")],
+        rows: &[Row {
+            name: "put-bandwidth-lossy-ethernet",
+            kind: Kind::Puts,
+            limit: || wire_stream(1472),
+            target: LOSSY,
+        }],
+    },
+    Setup {
         environment: &[("CONDUIT_UDP_MTU", "9000")],
         rows: &[Row {
             name: "put-bandwidth-jumbo",
@@ -102,6 +122,17 @@ const SETUPS: &[Setup] = &[
         }],
     },
 ];
+
+/// The wire's stream, in sockets of its own, where nothing is lost: Conduit's own bandwidth without loss, in the same job.
+fn wire_stream(packet: usize) -> Limit {
+    Limit {
+        name: wire::stream_name(packet),
+        size: BLOCK,
+        unit: Unit::Gigabytes,
+        placement: Placement::Apart,
+        piece: Box::new(wire::Stream::new(packet)),
+    }
+}
 
 /// What the ranks of a job are told.
 #[derive(Debug, Serialize, Deserialize)]
@@ -194,7 +225,7 @@ fn in_turn(order: &Order, bench: &Bench) -> anyhow::Result<()> {
     )?;
     let plan = super::plan(order.quick);
     let mut comparisons: Vec<_> = order.rows().map(|row| row.comparison(bench)).collect();
-    for figure in measure_all(&side, plan, &mut comparisons, &mut |_, _| {})? {
+    for figure in super::measure_rows(&side, plan, &mut comparisons)? {
         tell(&Event::Figure(figure))?;
     }
     // Nobody leaves before all have done their part.

@@ -42,6 +42,9 @@ impl Upper for Ends {
     fn read(&mut self, _: u32, _: u64, offset: usize, into: &mut [u8]) {
         into.copy_from_slice(&self.from[offset..offset + into.len()]);
     }
+    fn source(&self, _: u32, _: u64, offset: usize, length: usize) -> Option<&[u8]> {
+        self.from.get(offset..offset + length)
+    }
     fn sent(&mut self, _: u32, _: u64) {
         self.sent += 1;
     }

@@ -118,6 +118,15 @@ impl Clear {
         })
     }
 
+    /// Bytes of the packet that begins so, as far as can be told without its tag.
+    #[inline]
+    pub(super) fn length(begin: &[u8]) -> Option<usize> {
+        let &[first, _, b0, b1, ..] = begin else {
+            return None;
+        };
+        (first >> 4 == VERSION).then(|| usize::from(u16::from_le_bytes([b0, b1])) + AROUND)
+    }
+
     /// At the begin of a packet whose body has `body` bytes.
     pub(super) fn write(&self, packet: &mut [u8], body: usize) {
         debug_assert!(CLEAR <= packet.len() && body <= usize::from(u16::MAX));

@@ -11,7 +11,7 @@ use rustix::net::sockopt;
 use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 
 use super::direct::Directs;
-use super::system::{self, Number, Report};
+use super::system::{self, Filled, MANY, Number, Report};
 use super::{Batch, Interface, SocketCounters, SocketError, Waiter};
 use crate::protocol::{MAX_PACKET, MIN_PACKET};
 
@@ -258,6 +258,38 @@ impl Socket {
 
     /// Receives what is there into `batch`, which must be empty. `false`: there is nothing.
     pub fn receive(&mut self, batch: &mut Batch) -> bool {
+        self.receive_by(batch, system::receive)
+    }
+
+    /// The same with a cheaper system call where one buffer is enough, which does not say how long joined datagrams are:
+    /// `length_of` tells from the begin of the first, `None` if that is none.
+    ///
+    /// Who makes a datagram of a false length that the system joins with others lets these be lost, which it could have done by
+    /// filling the socket's buffer.
+    pub fn receive_joined(
+        &mut self,
+        batch: &mut Batch,
+        length_of: impl Fn(&[u8]) -> Option<usize>,
+    ) -> bool {
+        self.receive_by(batch, |socket, space, want, filled| {
+            if want > 1 {
+                return system::receive(socket, space, want, filled);
+            }
+            let mut one = system::receive_plain(socket, space)?;
+            one.segment = length_of(&space[..one.length.min(space.len())])
+                .filter(|length| *length < one.length)
+                .unwrap_or(one.length);
+            filled[0] = one;
+            Ok(1)
+        })
+    }
+
+    #[inline]
+    fn receive_by(
+        &mut self,
+        batch: &mut Batch,
+        receive: impl Fn(BorrowedFd<'_>, &mut [u8], usize, &mut [Filled; MANY]) -> io::Result<usize>,
+    ) -> bool {
         debug_assert!(batch.is_empty());
         if self.has_reports.load(Ordering::Relaxed) {
             self.has_reports.store(false, Ordering::Relaxed);
@@ -266,7 +298,7 @@ impl Socket {
         // A report on a packet sent makes one call fail, each time.
         for _ in 0..MAX_REPORTS {
             let want = batch.want;
-            match system::receive(
+            match receive(
                 self.socket.as_fd(),
                 &mut batch.space,
                 want,

@@ -24,6 +24,12 @@ const MAX_PAUSE: Nanos = 1_000_000;
 
 /// The state machine that a wire drives.
 pub trait Machine {
+    /// [`length_of`](Self::length_of) knows.
+    const TELLS_LENGTH: bool = false;
+    /// Bytes of the packet that begins so.
+    fn length_of(_begin: &[u8]) -> Option<usize> {
+        None
+    }
     /// Takes a fragment that is to be sent.
     ///
     /// # Errors
@@ -165,7 +171,10 @@ impl<M: Machine, S: Seal> Wire<M, S> {
         let mut now;
         loop {
             if self.incoming.is_empty() {
-                self.socket.receive(&mut self.incoming);
+                match M::TELLS_LENGTH {
+                    true => self.socket.receive_joined(&mut self.incoming, M::length_of),
+                    false => self.socket.receive(&mut self.incoming),
+                };
             }
             now = self.clock.glance();
             let bytes = match self.faults {

@@ -29,6 +29,13 @@ pub enum Dropped {
 }
 
 impl Endpoint {
+    /// Bytes of the packet that begins so, if it is one: for a driver that receives several packets of one length joined. They are
+    /// not proven to be right; if they are wrong, so are the packets that it makes of them.
+    #[inline]
+    pub fn length_of(begin: &[u8]) -> Option<usize> {
+        Clear::length(begin)
+    }
+
     /// A datagram has come. Whatever its bytes are, nothing changes but a counter unless its tag is valid.
     pub fn receive(
         &mut self,
