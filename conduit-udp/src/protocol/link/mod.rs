@@ -1,6 +1,8 @@
 //! What a rank keeps of one peer that it talks to.
 
+mod acks;
 mod assembly;
+mod burst;
 mod commands;
 mod inbound;
 mod outbound;
@@ -19,9 +21,9 @@ use super::liveness::Liveness;
 use super::replay::Replay;
 use super::round_trip::RoundTrip;
 
+pub(super) use burst::Burst;
 pub(super) use inbound::Budget;
 pub(super) use outgoing::Geometry;
-pub(super) use send::Burst;
 
 use assembly::Assembly;
 use commands::Commands;

@@ -1,23 +1,18 @@
 //! How a link makes packets.
 
+use super::acks::Written;
+use super::burst::{Burst, Elsewhere};
 use super::outbound::Content;
 use super::outgoing::Geometry;
 use super::{COMMAND, DATA, Link};
 use crate::protocol::bundle::{END, ENTRY};
 use crate::protocol::config::{Config, MIN_PACKET};
 use crate::protocol::contract::{
-    Fragment, MAX_HEADER, MAX_TINY, Nanos, Outside, Payload, Refused, Seal, TAG, Transmit, Upper,
+    Fragment, MAX_HEADER, MAX_TINY, Nanos, Payload, Refused, Seal, Upper,
 };
-use crate::protocol::packet::{
-    ACKS, ACKS_BEGIN, ANSWER, AROUND, CHANNEL_ACK, CHUNK, CLEAR, Clear, FLAG_AT_ONCE, FLAG_COMMAND,
-    FLAG_DATA, Kind, PROBE, Writer,
-};
+use crate::protocol::packet::{ACKS, ANSWER, AROUND, CHUNK, FLAG_AT_ONCE, Kind, PROBE, Writer};
 use crate::protocol::sequence;
 
-/// Packets that the system takes at once (Linux: `UDP_MAX_SEGMENTS`).
-const MAX_PACKETS: usize = 64;
-/// Bytes that it takes at once.
-const MAX_BYTES: usize = 65_507;
 /// Bytes of a bundle before its fragments.
 pub(super) const BUNDLE: usize = 3;
 /// Room of a packet with a bundle that the words of acknowledgements leave to it: any tiny fragment fits.
@@ -32,160 +27,6 @@ const ALONE: usize = 16 << 10;
 const UNASKED: u64 = 8;
 
 const _: () = assert!(LEFT_TO_BUNDLE <= MIN_PACKET);
-
-/// Packets for one peer, one behind the other in the driver's buffer.
-#[derive(Debug)]
-pub(crate) struct Burst<'b, 's, S> {
-    buffer: &'b mut [u8],
-    seal: &'s mut S,
-    now: Nanos,
-    /// To be told to the peer with acknowledgements.
-    credits: u16,
-    filled: usize,
-    segment: usize,
-    packets: usize,
-    /// Bytes of the one packet that are not in the buffer.
-    outside: Option<Elsewhere>,
-}
-
-/// Where the upper layer has the bytes of a packet that are not in the buffer.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Elsewhere {
-    token: u64,
-    offset: usize,
-    length: usize,
-    /// Bytes of the packet before them.
-    at: usize,
-}
-
-impl Elsewhere {
-    /// The packet with these bytes.
-    pub(crate) fn join<'u>(self, packet: Transmit<'_>, upper: &'u impl Upper) -> Transmit<'u> {
-        let bytes = upper.source(packet.peer, self.token, self.offset, self.length);
-        debug_assert!(bytes.is_some(), "they were there for the tag");
-        Transmit {
-            peer: packet.peer,
-            length: packet.length,
-            segment: packet.segment,
-            // Without, it is a packet that nobody can open.
-            outside: bytes.map(|bytes| Outside { at: self.at, bytes }),
-        }
-    }
-}
-
-impl<'b, 's, S: Seal> Burst<'b, 's, S> {
-    pub(crate) fn new(now: Nanos, buffer: &'b mut [u8], seal: &'s mut S, credits: u16) -> Self {
-        let room = buffer.len().min(MAX_BYTES);
-        Self {
-            buffer: &mut buffer[..room],
-            seal,
-            now,
-            credits,
-            filled: 0,
-            segment: 0,
-            packets: 0,
-            outside: None,
-        }
-    }
-
-    /// Bytes of the packets.
-    fn bytes(&self) -> usize {
-        self.filled + self.outside.map_or(0, |elsewhere| elsewhere.length)
-    }
-
-    /// The bytes of what has been made that are not in the buffer.
-    pub(crate) fn outside(&self) -> Option<Elsewhere> {
-        self.outside
-    }
-
-    /// What has been made, if anything.
-    pub(crate) fn transmit(&self, link: &Link) -> Option<Transmit<'static>> {
-        (self.packets > 0).then_some(Transmit {
-            peer: link.peer,
-            length: self.filled,
-            segment: self.segment,
-            outside: None,
-        })
-    }
-
-    /// Whether another packet of `size` bytes may follow.
-    fn admits(&self, size: usize) -> bool {
-        self.filled + size <= self.buffer.len()
-            && (self.packets == 0 || (self.packets < MAX_PACKETS && size <= self.segment))
-    }
-
-    /// The next packet's body.
-    fn body(&mut self) -> &mut [u8] {
-        &mut self.buffer[self.filled + CLEAR..]
-    }
-
-    /// Ends a packet whose body has been written but for its last bytes, which are the upper layer's: the tag follows what is
-    /// there. No other follows. `false`: this seal has no tag for a packet in parts, and nothing has happened.
-    fn finish_around(
-        &mut self,
-        link: &mut Link,
-        config: &Config,
-        (kind, flags): (Kind, u8),
-        body: usize,
-        elsewhere: Elsewhere,
-        bytes: &[u8],
-    ) -> bool {
-        let at = CLEAR + body;
-        let packet = &mut self.buffer[..at + TAG];
-        let number = link.number;
-        Clear {
-            kind,
-            flags,
-            sender: config.rank,
-            number,
-        }
-        .write(packet, body + bytes.len());
-        let Some(tag) = self.seal.tag_of(link.peer, number, [&packet[..at], bytes]) else {
-            return false;
-        };
-        packet[at..].copy_from_slice(&tag);
-        link.number += 1;
-        let size = at + TAG + bytes.len();
-        link.counters.packets_sent += 1;
-        link.counters.bytes_sent += size as u64;
-        self.filled = at + TAG;
-        self.packets = 1;
-        self.segment = size;
-        self.outside = Some(Elsewhere { at, ..elsewhere });
-        true
-    }
-
-    /// Ends the next packet, whose body has been written. Whether another may follow.
-    fn finish(
-        &mut self,
-        link: &mut Link,
-        config: &Config,
-        kind: Kind,
-        flags: u8,
-        body: usize,
-    ) -> bool {
-        let size = body + AROUND;
-        let packet = &mut self.buffer[self.filled..self.filled + size];
-        let number = link.number;
-        link.number += 1;
-        Clear {
-            kind,
-            flags,
-            sender: config.rank,
-            number,
-        }
-        .write(packet, body);
-        self.seal.seal(link.peer, number, packet, CLEAR);
-        link.counters.packets_sent += 1;
-        link.counters.bytes_sent += size as u64;
-        self.filled += size;
-        self.packets += 1;
-        if self.packets == 1 {
-            self.segment = size;
-        }
-        size == self.segment && self.packets < MAX_PACKETS
-    }
-}
 
 impl Link {
     /// Takes a fragment to be sent.
@@ -571,84 +412,4 @@ impl Link {
         self.counters.probes += 1;
         self.liveness.on_sent(now);
     }
-
-    /// An acknowledgement of its own, if one is due still.
-    pub(crate) fn send_acks<S: Seal>(&mut self, burst: &mut Burst<'_, '_, S>, config: &Config) {
-        let now = burst.now;
-        if !self.owed.is_due(now) {
-            return;
-        }
-        let full = if self.liveness.is_proven() {
-            config.packet
-        } else {
-            MIN_PACKET
-        };
-        let credits = burst.credits;
-        let acks = self.write_acks(now, credits, full - AROUND - ACKS, burst.body());
-        if self.owed.is_at_once() {
-            self.counters.acks_immediate += 1;
-        } else {
-            self.counters.acks_delayed += 1;
-        }
-        self.owed.told();
-        self.told_credits = credits;
-        burst.finish(self, config, Kind::Nothing, acks.flags, acks.length);
-    }
-
-    /// Acknowledgements have gone with a segment.
-    fn told(&mut self, acks: Written) {
-        if acks.flags != 0 {
-            self.told_credits = acks.credits;
-        }
-        if acks.is_complete && self.owed.is_owed() {
-            self.counters.acks_with_segment += 1;
-            self.owed.told();
-        }
-    }
-
-    /// Writes acknowledgements of both channels, with words of not more than `room` bytes.
-    fn write_acks(&self, now: Nanos, credits: u16, mut room: usize, into: &mut [u8]) -> Written {
-        let mut written = Written {
-            length: 0,
-            flags: 0,
-            credits,
-            is_complete: true,
-        };
-        let delay = (self.owed.delay(now) / 1000).min(u64::from(u16::MAX)) as u16;
-        for (inbound, flag) in self.inbound.iter().zip([FLAG_COMMAND, FLAG_DATA]) {
-            if !inbound.is_used() {
-                continue;
-            }
-            if written.flags == 0 {
-                let mut writer = Writer::new(into);
-                writer.bytes(&delay.to_le_bytes());
-                writer.u24(sequence::low(self.replay.newest()));
-                written.length = ACKS_BEGIN;
-            }
-            written.flags |= flag;
-            let all = inbound.words();
-            let words = all.min(room / 8);
-            room -= words * 8;
-            written.is_complete &= words == all;
-            let mut writer = Writer::new(&mut into[written.length..]);
-            writer.u24(sequence::low(inbound.next()));
-            writer.bytes(&credits.to_le_bytes());
-            writer.bytes(&[words as u8]);
-            for index in 0..words {
-                writer.bytes(&inbound.word(index).to_le_bytes());
-            }
-            written.length += CHANNEL_ACK + words * 8;
-        }
-        written
-    }
-}
-
-/// Acknowledgements that were written.
-#[derive(Debug, Clone, Copy)]
-struct Written {
-    length: usize,
-    flags: u8,
-    credits: u16,
-    /// All that has come is told.
-    is_complete: bool,
 }

@@ -1,0 +1,98 @@
+//! How a link tells what has come.
+
+use super::Link;
+use super::burst::Burst;
+use crate::protocol::config::{Config, MIN_PACKET};
+use crate::protocol::contract::{Nanos, Seal};
+use crate::protocol::packet::{
+    ACKS, ACKS_BEGIN, AROUND, CHANNEL_ACK, FLAG_COMMAND, FLAG_DATA, Kind, Writer,
+};
+use crate::protocol::sequence;
+
+/// Acknowledgements that were written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Written {
+    pub(super) length: usize,
+    pub(super) flags: u8,
+    credits: u16,
+    /// All that has come is told.
+    is_complete: bool,
+}
+
+impl Link {
+    /// An acknowledgement of its own, if one is due still.
+    pub(crate) fn send_acks<S: Seal>(&mut self, burst: &mut Burst<'_, '_, S>, config: &Config) {
+        let now = burst.now;
+        if !self.owed.is_due(now) {
+            return;
+        }
+        let full = if self.liveness.is_proven() {
+            config.packet
+        } else {
+            MIN_PACKET
+        };
+        let credits = burst.credits;
+        let acks = self.write_acks(now, credits, full - AROUND - ACKS, burst.body());
+        if self.owed.is_at_once() {
+            self.counters.acks_immediate += 1;
+        } else {
+            self.counters.acks_delayed += 1;
+        }
+        self.owed.told();
+        self.told_credits = credits;
+        burst.finish(self, config, Kind::Nothing, acks.flags, acks.length);
+    }
+
+    /// Acknowledgements have gone with a segment.
+    pub(super) fn told(&mut self, acks: Written) {
+        if acks.flags != 0 {
+            self.told_credits = acks.credits;
+        }
+        if acks.is_complete && self.owed.is_owed() {
+            self.counters.acks_with_segment += 1;
+            self.owed.told();
+        }
+    }
+
+    /// Writes acknowledgements of both channels, with words of not more than `room` bytes.
+    pub(super) fn write_acks(
+        &self,
+        now: Nanos,
+        credits: u16,
+        mut room: usize,
+        into: &mut [u8],
+    ) -> Written {
+        let mut written = Written {
+            length: 0,
+            flags: 0,
+            credits,
+            is_complete: true,
+        };
+        let delay = (self.owed.delay(now) / 1000).min(u64::from(u16::MAX)) as u16;
+        for (inbound, flag) in self.inbound.iter().zip([FLAG_COMMAND, FLAG_DATA]) {
+            if !inbound.is_used() {
+                continue;
+            }
+            if written.flags == 0 {
+                let mut writer = Writer::new(into);
+                writer.bytes(&delay.to_le_bytes());
+                writer.u24(sequence::low(self.replay.newest()));
+                written.length = ACKS_BEGIN;
+            }
+            written.flags |= flag;
+            let all = inbound.words();
+            let words = all.min(room / 8);
+            room -= words * 8;
+            written.is_complete &= words == all;
+            let mut writer = Writer::new(&mut into[written.length..]);
+            writer.u24(sequence::low(inbound.next()));
+            writer.bytes(&credits.to_le_bytes());
+            writer.bytes(&[words as u8]);
+            for index in 0..words {
+                writer.bytes(&inbound.word(index).to_le_bytes());
+            }
+            written.length += CHANNEL_ACK + words * 8;
+        }
+        written
+    }
+}

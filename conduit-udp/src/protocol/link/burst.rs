@@ -1,0 +1,164 @@
+//! Packets for one peer that go to the system together.
+
+use super::Link;
+use crate::protocol::config::Config;
+use crate::protocol::contract::{Nanos, Outside, Seal, TAG, Transmit, Upper};
+use crate::protocol::packet::{AROUND, CLEAR, Clear, Kind};
+
+/// Packets that the system takes at once (Linux: `UDP_MAX_SEGMENTS`).
+const MAX_PACKETS: usize = 64;
+/// Bytes that it takes at once.
+const MAX_BYTES: usize = 65_507;
+/// Packets for one peer, one behind the other in the driver's buffer.
+#[derive(Debug)]
+pub(crate) struct Burst<'b, 's, S> {
+    buffer: &'b mut [u8],
+    seal: &'s mut S,
+    pub(super) now: Nanos,
+    /// To be told to the peer with acknowledgements.
+    pub(super) credits: u16,
+    filled: usize,
+    pub(super) segment: usize,
+    pub(super) packets: usize,
+    /// Bytes of the one packet that are not in the buffer.
+    outside: Option<Elsewhere>,
+}
+
+/// Where the upper layer has the bytes of a packet that are not in the buffer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Elsewhere {
+    pub(super) token: u64,
+    pub(super) offset: usize,
+    pub(super) length: usize,
+    /// Bytes of the packet before them.
+    pub(super) at: usize,
+}
+
+impl Elsewhere {
+    /// The packet with these bytes.
+    pub(crate) fn join<'u>(self, packet: Transmit<'_>, upper: &'u impl Upper) -> Transmit<'u> {
+        let bytes = upper.source(packet.peer, self.token, self.offset, self.length);
+        debug_assert!(bytes.is_some(), "they were there for the tag");
+        Transmit {
+            peer: packet.peer,
+            length: packet.length,
+            segment: packet.segment,
+            // Without, it is a packet that nobody can open.
+            outside: bytes.map(|bytes| Outside { at: self.at, bytes }),
+        }
+    }
+}
+
+impl<'b, 's, S: Seal> Burst<'b, 's, S> {
+    pub(crate) fn new(now: Nanos, buffer: &'b mut [u8], seal: &'s mut S, credits: u16) -> Self {
+        let room = buffer.len().min(MAX_BYTES);
+        Self {
+            buffer: &mut buffer[..room],
+            seal,
+            now,
+            credits,
+            filled: 0,
+            segment: 0,
+            packets: 0,
+            outside: None,
+        }
+    }
+
+    /// Bytes of the packets.
+    pub(super) fn bytes(&self) -> usize {
+        self.filled + self.outside.map_or(0, |elsewhere| elsewhere.length)
+    }
+
+    /// The bytes of what has been made that are not in the buffer.
+    pub(crate) fn outside(&self) -> Option<Elsewhere> {
+        self.outside
+    }
+
+    /// What has been made, if anything.
+    pub(crate) fn transmit(&self, link: &Link) -> Option<Transmit<'static>> {
+        (self.packets > 0).then_some(Transmit {
+            peer: link.peer,
+            length: self.filled,
+            segment: self.segment,
+            outside: None,
+        })
+    }
+
+    /// Whether another packet of `size` bytes may follow.
+    pub(super) fn admits(&self, size: usize) -> bool {
+        self.filled + size <= self.buffer.len()
+            && (self.packets == 0 || (self.packets < MAX_PACKETS && size <= self.segment))
+    }
+
+    /// The next packet's body.
+    pub(super) fn body(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.filled + CLEAR..]
+    }
+
+    /// Ends a packet whose body has been written but for its last bytes, which are the upper layer's: the tag follows what is
+    /// there. No other follows. `false`: this seal has no tag for a packet in parts, and nothing has happened.
+    pub(super) fn finish_around(
+        &mut self,
+        link: &mut Link,
+        config: &Config,
+        (kind, flags): (Kind, u8),
+        body: usize,
+        elsewhere: Elsewhere,
+        bytes: &[u8],
+    ) -> bool {
+        let at = CLEAR + body;
+        let packet = &mut self.buffer[..at + TAG];
+        let number = link.number;
+        Clear {
+            kind,
+            flags,
+            sender: config.rank,
+            number,
+        }
+        .write(packet, body + bytes.len());
+        let Some(tag) = self.seal.tag_of(link.peer, number, [&packet[..at], bytes]) else {
+            return false;
+        };
+        packet[at..].copy_from_slice(&tag);
+        link.number += 1;
+        let size = at + TAG + bytes.len();
+        link.counters.packets_sent += 1;
+        link.counters.bytes_sent += size as u64;
+        self.filled = at + TAG;
+        self.packets = 1;
+        self.segment = size;
+        self.outside = Some(Elsewhere { at, ..elsewhere });
+        true
+    }
+
+    /// Ends the next packet, whose body has been written. Whether another may follow.
+    pub(super) fn finish(
+        &mut self,
+        link: &mut Link,
+        config: &Config,
+        kind: Kind,
+        flags: u8,
+        body: usize,
+    ) -> bool {
+        let size = body + AROUND;
+        let packet = &mut self.buffer[self.filled..self.filled + size];
+        let number = link.number;
+        link.number += 1;
+        Clear {
+            kind,
+            flags,
+            sender: config.rank,
+            number,
+        }
+        .write(packet, body);
+        self.seal.seal(link.peer, number, packet, CLEAR);
+        link.counters.packets_sent += 1;
+        link.counters.bytes_sent += size as u64;
+        self.filled += size;
+        self.packets += 1;
+        if self.packets == 1 {
+            self.segment = size;
+        }
+        size == self.segment && self.packets < MAX_PACKETS
+    }
+}
