@@ -1,8 +1,6 @@
 //! Where the state of all peers is kept.
 
-use std::collections::HashMap;
 use std::fmt::Debug;
-use std::hash::{BuildHasherDefault, Hasher};
 
 /// Which peers a state machine is for: all of them, or one of several equal parts, so that threads which talk to different
 /// peers need not share a lock. Rank `r` belongs to part `r` modulo the number of parts.
@@ -102,42 +100,65 @@ impl<T: Copy + Debug> Store for Dense<T> {
 }
 
 /// Memory only for the places that have been changed: what a simulation of very many ranks uses.
+///
+/// A table with open addressing whose places and values lie together. In a simulation hardly any of them is in a cache when
+/// it is needed, so what a look costs is the lines of memory that it touches: here one or two.
 #[derive(Clone, Debug)]
 pub struct Sparse<T> {
-    values: HashMap<u32, T, BuildHasherDefault<PlaceHasher>>,
+    /// A power of two of them, or none; at least a quarter is [`EMPTY`](Self::EMPTY).
+    slots: Box<[(u32, T)]>,
+    used: u32,
     initial: T,
     len: u32,
 }
 
-/// Spreads the bits of a place by one multiplication. Nobody chooses places in order to make them collide, so the
-/// standard library's defence against that, which takes a third of a simulation's time, is not needed.
-#[derive(Clone, Copy, Debug, Default)]
-struct PlaceHasher(u64);
+impl<T: Copy> Sparse<T> {
+    /// No place: there are at most as many places as ranks, so this is none of theirs.
+    const EMPTY: u32 = u32::MAX;
 
-impl Hasher for PlaceHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u32(byte.into()));
-    }
-
-    #[inline]
-    fn write_u32(&mut self, place: u32) {
-        // 2^64 over the golden ratio. The table takes bits from both ends of the hash; the low ones of a product depend on
-        // the low ones of the place alone, hence the rotation.
-        self.0 = (self.0 ^ u64::from(place))
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(32);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
-impl<T> Sparse<T> {
     /// How many places take memory.
     #[must_use]
     pub fn used(&self) -> usize {
-        self.values.len()
+        self.used as usize
+    }
+
+    /// Where a place is, or where it belongs. There must be slots.
+    #[inline]
+    fn slot(&self, place: u32) -> usize {
+        let mask = self.slots.len() - 1;
+        // 2^32 over the golden ratio: the high bits of the product depend on all bits of the place. Nobody chooses places
+        // in order to make them collide.
+        let spread = place.wrapping_mul(0x9e37_79b9) >> (u32::BITS - self.slots.len().trailing_zeros());
+        let mut slot = spread as usize & mask;
+        while self.slots[slot].0 != place && self.slots[slot].0 != Self::EMPTY {
+            slot = (slot + 1) & mask;
+        }
+        slot
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let len = (self.slots.len() * 2).max(4);
+        let more = vec![(Self::EMPTY, self.initial); len].into_boxed_slice();
+        let before = std::mem::replace(&mut self.slots, more);
+        for (place, value) in before {
+            if place != Self::EMPTY {
+                let slot = self.slot(place);
+                self.slots[slot] = (place, value);
+            }
+        }
+    }
+
+    /// Takes a slot for a place that has none; where.
+    #[cold]
+    fn insert(&mut self, place: u32) -> usize {
+        if (self.used() + 1) * 4 > self.slots.len() * 3 {
+            self.grow();
+        }
+        self.used += 1;
+        let slot = self.slot(place);
+        self.slots[slot] = (place, self.initial);
+        slot
     }
 }
 
@@ -146,7 +167,8 @@ impl<T: Copy + Debug> Store for Sparse<T> {
 
     fn new(len: u32, initial: T) -> Self {
         Sparse {
-            values: HashMap::default(),
+            slots: Box::default(),
+            used: 0,
             initial,
             len,
         }
@@ -154,13 +176,22 @@ impl<T: Copy + Debug> Store for Sparse<T> {
 
     #[inline]
     fn get(&self, place: u32) -> T {
-        self.values.get(&place).copied().unwrap_or(self.initial)
+        if self.slots.is_empty() {
+            return self.initial;
+        }
+        // An empty slot has the initial value.
+        self.slots[self.slot(place)].1
     }
 
     #[inline]
     fn get_mut(&mut self, place: u32) -> &mut T {
         assert!(place < self.len, "place {place} of {}", self.len);
-        self.values.entry(place).or_insert(self.initial)
+        let slot = (!self.slots.is_empty()).then(|| self.slot(place));
+        let slot = match slot {
+            Some(slot) if self.slots[slot].0 == place => slot,
+            _ => self.insert(place),
+        };
+        &mut self.slots[slot].1
     }
 }
 

@@ -130,11 +130,17 @@ struct Rank {
 }
 
 #[derive(Clone, Debug, Default)]
+#[repr(align(64))]
 struct Inbox {
-    system: Queue,
     replies: Queue,
     requests: Queue,
+    system: Queue,
+    /// Credits' worth of requests that wait or are under way to it.
+    reserved: u64,
 }
+
+// Two lines of a cache: every message that is sent touches one of some 100,000.
+const _: () = assert!(size_of::<Inbox>() == 128);
 
 impl Inbox {
     fn sort(&mut self) {
@@ -149,9 +155,17 @@ impl Inbox {
     }
 }
 
-/// Consecutive ranks that one thread simulates.
+/// Ranks of which the next things needed are fetched together.
+const AHEAD: usize = 16;
+
+/// Messages to each of the parts, in the order in which they were sent.
+pub(crate) type Outboxes = Vec<Vec<Envelope>>;
+
+/// Consecutive ranks, few enough that a processor's cache holds all that is known of them: a window begins by sorting in
+/// what other parts have sent, and no rank of another part is touched before it ends.
 pub(crate) struct Part<F> {
-    /// The first one's number.
+    /// The part's number and the first rank's.
+    number: usize,
     first: u32,
     /// Ranks in every part (in the last maybe fewer).
     size: u32,
@@ -160,10 +174,10 @@ pub(crate) struct Part<F> {
     inboxes: Vec<Inbox>,
     /// When a rank has something to do.
     next: Vec<u64>,
-    /// Credits' worth of requests on their way to a rank or waiting there.
-    reserved: Vec<u64>,
-    /// Messages to each of the parts, to be taken at the end of a window.
-    pub(crate) outboxes: Vec<Vec<Envelope>>,
+    /// What is sent in this window.
+    pub(crate) outboxes: Outboxes,
+    /// The first time at which a rank has something to do, or at which something that was sent to another part arrives.
+    pub(crate) due: u64,
     pub(crate) counts: Counts,
     /// Ranks that have ended the step.
     pub(crate) finished: u32,
@@ -203,14 +217,15 @@ impl<F: Subject> Part<F> {
             finished: true,
         };
         Part {
+            number: (first / size) as usize,
             first,
             size,
             flows: (first..end).map(flow).collect(),
             ranks: vec![rank; len],
             inboxes: vec![Inbox::default(); len],
             next: vec![u64::MAX; len],
-            reserved: vec![0; len],
             outboxes: vec![Vec::new(); parts],
+            due: u64::MAX,
             counts: Counts::default(),
             finished: 0,
             finished_at: 0,
@@ -273,28 +288,63 @@ impl<F: Subject> Part<F> {
             };
             self.next[index] = rank.clock;
         }
+        self.due = start;
     }
 
-    /// The first time at which a rank has something to do.
-    pub(crate) fn next(&self) -> u64 {
-        self.next.iter().copied().min().unwrap_or(u64::MAX)
-    }
-
-    /// All that ranks begin before `end`. Messages of other ranks must arrive then or later.
-    pub(crate) fn advance(&mut self, programs: &Programs, costs: &Costs, end: u64) {
+    /// All that ranks begin before `end`, after taking in what all parts sent in the window before. Messages of other ranks
+    /// must arrive at `end` or later.
+    pub(crate) fn advance(
+        &mut self,
+        mail: &[Outboxes],
+        programs: &Programs,
+        costs: &Costs,
+        end: u64,
+    ) {
+        // Of the window before the last one.
+        self.outboxes.iter_mut().for_each(Vec::clear);
+        for outboxes in mail {
+            for message in &outboxes[self.number] {
+                let index = (message.target - self.first) as usize;
+                self.deliver(index, message.kind, message.item, costs);
+            }
+        }
+        self.due = u64::MAX;
         for index in 0..self.ranks.len() {
+            if index % AHEAD == 0 {
+                self.look_ahead(index, programs, end);
+            }
             if self.next[index] < end {
                 self.advance_rank(index, programs, costs, end);
             }
         }
+        let own = self.next.iter().copied().min();
+        self.due = self.due.min(own.unwrap_or(u64::MAX));
     }
 
-    /// Messages of other parts.
-    pub(crate) fn receive(&mut self, messages: &[Envelope], costs: &Costs) {
-        for message in messages {
-            let index = (message.target - self.first) as usize;
-            self.deliver(index, message.kind, message.item, costs);
+    /// Reads what the ranks from `index` on will need first. These are far apart in memory and independent of each other,
+    /// so a processor fetches many at once here; on the way it would wait for each.
+    fn look_ahead(&self, index: usize, programs: &Programs, end: u64) {
+        let mut sum = 0;
+        for index in index..(index + AHEAD).min(self.ranks.len()) {
+            if self.next[index] >= end {
+                continue;
+            }
+            let (rank, inbox, flow) = (
+                &self.ranks[index],
+                &self.inboxes[index],
+                &self.flows[index],
+            );
+            for item in inbox.replies.ahead() {
+                sum += flow.available(item.source);
+            }
+            for item in inbox.requests.ahead() {
+                sum += flow.available(item.source);
+            }
+            if let Some(Op::Send { partners, .. }) = programs.ops.get(rank.op as usize) {
+                sum += flow.available(programs.targets[partners.start as usize]);
+            }
         }
+        std::hint::black_box(sum);
     }
 
     #[inline]
@@ -305,17 +355,15 @@ impl<F: Subject> Part<F> {
             Kind::Reply => inbox.replies.push(item),
             Kind::Request => {
                 inbox.requests.push(item);
-                self.reserved[index] += u64::from(item.cost);
-                if self.reserved[index] > costs.total {
-                    let what = Broken::Occupancy {
-                        credits: self.reserved[index],
-                    };
-                    self.break_at(item.time, index, what);
+                inbox.reserved += u64::from(item.cost);
+                if inbox.reserved > costs.total {
+                    let credits = inbox.reserved;
+                    self.break_at(item.time, index, Broken::Occupancy { credits });
                 }
             }
         }
-        let due = item.time.max(self.ranks[index].clock);
-        self.next[index] = self.next[index].min(due);
+        // The rank may be busy until later.
+        self.next[index] = self.next[index].min(item.time);
     }
 
     #[cold]
@@ -356,6 +404,7 @@ impl<F: Subject> Part<F> {
             self.deliver(local, kind, item, costs);
         } else {
             let part = (target / self.size) as usize;
+            self.due = self.due.min(item.time);
             self.outboxes[part].push(Envelope { item, target, kind });
         }
     }
@@ -394,7 +443,7 @@ impl<F: Subject> Part<F> {
         let mut rank = self.ranks[index];
         let mut now = rank.clock;
         if rank.idle {
-            now = timing.wake(now, self.next[index]);
+            now = timing.wake(now, self.next[index].max(now));
             if now >= end {
                 self.next[index] = now;
                 return;
@@ -522,7 +571,7 @@ impl<F: Subject> Part<F> {
             self.counts.loan = self.counts.loan.max(loan.into());
         }
         self.counts.served += 1;
-        self.reserved[index] -= u64::from(item.cost);
+        self.inboxes[index].reserved -= u64::from(item.cost);
         rank.received += 1;
         rank.served = rank.served.saturating_add(1);
         let body = (reply.bits(), 0, 0);

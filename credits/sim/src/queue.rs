@@ -33,11 +33,11 @@ impl Item {
 pub(crate) struct Queue {
     items: Vec<Item>,
     /// What was before here has been taken out.
-    head: usize,
+    head: u32,
     /// What is before here is sorted.
-    sorted: usize,
+    sorted: u32,
     /// What is before here has arrived.
-    arrived: usize,
+    arrived: u32,
     /// Credits' worth of what has arrived and was not taken out.
     waiting: u32,
 }
@@ -51,42 +51,52 @@ impl Queue {
     /// Sorts in what was put in since the last time; all of it arrives later than what was asked for so far.
     #[inline]
     pub(crate) fn sort(&mut self) {
-        if self.sorted < self.items.len() {
+        if (self.sorted as usize) < self.items.len() {
             self.sort_new();
         }
     }
 
     fn sort_new(&mut self) {
-        if self.head > 32 && self.head * 2 > self.items.len() {
-            self.items.drain(..self.head);
+        if self.head > 32 && self.head as usize * 2 > self.items.len() {
+            self.items.drain(..self.head as usize);
             self.sorted -= self.head;
             self.arrived -= self.head;
             self.head = 0;
         }
-        let new = self.items[self.sorted..].iter().map(Item::key);
+        let (head, sorted) = (self.head as usize, self.sorted as usize);
+        let new = self.items[sorted..].iter().map(Item::key);
         let first = new.min().expect("there is something new");
         // Usually few: what arrives at about the same time.
-        let behind = self.items[self.head..self.sorted]
+        let behind = self.items[head..sorted]
             .iter()
             .rev()
             .take_while(|item| item.key() > first)
             .count();
         // Stable, and quick with runs that are sorted already.
-        self.items[self.sorted - behind..].sort_by_key(Item::key);
-        self.sorted = self.items.len();
+        self.items[sorted - behind..].sort_by_key(Item::key);
+        // Fits: nobody has so many requests under way to one rank.
+        self.sorted = self.items.len() as u32;
+    }
+
+    /// The first few.
+    #[inline]
+    pub(crate) fn ahead(&self) -> &[Item] {
+        let items = &self.items[self.head as usize..];
+        &items[..items.len().min(3)]
     }
 
     /// When the first one arrives; needs [`sort`](Queue::sort) before.
     #[inline]
     pub(crate) fn first(&self) -> u64 {
-        debug_assert_eq!(self.sorted, self.items.len());
-        self.items.get(self.head).map_or(u64::MAX, |item| item.time)
+        debug_assert_eq!(self.sorted as usize, self.items.len());
+        self.items
+            .get(self.head as usize).map_or(u64::MAX, |item| item.time)
     }
 
     /// Takes out the first one if it has arrived by `now`; needs [`sort`](Queue::sort) before.
     #[inline]
     pub(crate) fn pop(&mut self, now: u64) -> Option<Item> {
-        let item = *self.items.get(self.head)?;
+        let item = *self.items.get(self.head as usize)?;
         if item.time > now {
             return None;
         }
@@ -96,7 +106,7 @@ impl Queue {
         } else {
             self.arrived = self.head;
         }
-        if self.head == self.items.len() {
+        if self.head as usize == self.items.len() {
             self.items.clear();
             (self.head, self.sorted, self.arrived) = (0, 0, 0);
         }
@@ -106,7 +116,7 @@ impl Queue {
     /// Credits' worth of what has arrived by `now` and still waits; needs [`sort`](Queue::sort) before.
     #[inline]
     pub(crate) fn waiting(&mut self, now: u64) -> u32 {
-        while let Some(item) = self.items.get(self.arrived)
+        while let Some(item) = self.items.get(self.arrived as usize)
             && item.time <= now
         {
             self.waiting += u32::from(item.cost);
@@ -146,7 +156,7 @@ mod tests {
                 for item in list.drain(..due - due / 3) {
                     prop_assert_eq!(queue.pop(now), Some(item));
                 }
-                prop_assert_eq!(queue.items.len() - queue.head, list.len());
+                prop_assert_eq!(queue.items.len() - queue.head as usize, list.len());
             }
         }
     }

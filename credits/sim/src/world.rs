@@ -8,7 +8,7 @@ use credits::Violation;
 use rayon::prelude::*;
 
 use crate::config::{Config, ConfigError, Subject};
-use crate::part::{Broken, Costs, Part};
+use crate::part::{Broken, Costs, Outboxes, Part};
 use crate::pattern::Programs;
 use crate::report::{Counts, Step};
 
@@ -102,11 +102,16 @@ const REST: u64 = 100_000;
 /// Ranks in jobs in which every loan is added up after each rotation; in larger ones those to the partners are compared.
 const ADD_UP: u32 = 2048;
 
+/// Ranks in a part: what is known of them, some KiB each, stays in a processor's cache while they are simulated.
+const PART: u32 = 512;
+
 /// A job in progress.
 pub(crate) struct World<'a, F> {
     config: &'a Config,
     costs: Costs,
     parts: Vec<Part<F>>,
+    /// What each part has sent in the window before.
+    mail: Vec<Outboxes>,
     /// Ranks in each part.
     size: u32,
     pool: Option<rayon::ThreadPool>,
@@ -124,12 +129,14 @@ impl<'a, F: Subject> World<'a, F> {
         flow: impl Fn(u32) -> F + Sync,
     ) -> Result<World<'a, F>, SimError> {
         let threads = config.threads.min(config.ranks as usize).max(1);
-        let size = config.ranks.div_ceil(threads as u32);
+        let size = config.ranks.div_ceil(threads as u32).min(PART);
         let count = config.ranks.div_ceil(size) as usize;
-        let pool = if count > 1 {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(count).build();
+        let pool = if threads > 1 {
+            let pool = rayon::ThreadPoolBuilder::new()
+                .num_threads(threads)
+                .build();
             Some(pool.map_err(|error| SimError::Threads {
-                threads: count,
+                threads,
                 reason: error.to_string(),
             })?)
         } else {
@@ -142,6 +149,7 @@ impl<'a, F: Subject> World<'a, F> {
         Ok(World {
             costs: Costs::new(config, total),
             parts: parts.collect(),
+            mail: vec![vec![Vec::new(); count]; count],
             size,
             pool,
             now: 0,
@@ -179,7 +187,7 @@ impl<'a, F: Subject> World<'a, F> {
         let mut ended = false;
         let mut windows = 0;
         loop {
-            let next = self.parts.iter().map(Part::next).min();
+            let next = self.parts.iter().map(|part| part.due).min();
             let Some(next) = next.filter(|&next| next < u64::MAX) else {
                 break;
             };
@@ -236,26 +244,15 @@ impl<'a, F: Subject> World<'a, F> {
     /// Simulates all that begins before `end`, and exchanges the messages.
     fn window(&mut self, programs: &Programs, end: u64) -> Result<(), SimError> {
         let costs = &self.costs;
+        let mail = &self.mail;
         let parts = &mut self.parts;
-        let work = |part: &mut Part<F>| part.advance(programs, costs, end);
+        let work = |part: &mut Part<F>| part.advance(mail, programs, costs, end);
         match &self.pool {
             None => parts.iter_mut().for_each(work),
             Some(pool) => pool.install(|| parts.par_iter_mut().for_each(work)),
         }
-        if parts.len() > 1 {
-            let mut sent: Vec<_> = parts
-                .iter_mut()
-                .map(|part| std::mem::take(&mut part.outboxes))
-                .collect();
-            for (number, part) in parts.iter_mut().enumerate() {
-                for outboxes in &mut sent {
-                    part.receive(&outboxes[number], costs);
-                    outboxes[number].clear();
-                }
-            }
-            for (part, outboxes) in parts.iter_mut().zip(sent) {
-                part.outboxes = outboxes;
-            }
+        for (part, sent) in parts.iter_mut().zip(&mut self.mail) {
+            std::mem::swap(&mut part.outboxes, sent);
         }
         let faults = self.parts.iter().filter_map(|part| part.fault);
         match faults.min_by_key(|fault| (fault.time, fault.rank)) {
