@@ -42,18 +42,21 @@ pub trait Bank: Debug + Sized {
     /// Requests received since the start, epochs being of `length`.
     fn received(&self, length: u32) -> u64;
 
-    /// So many requests have been received, of `length` that make an epoch. Of the peers asked, `forgotten` no longer
-    /// count at the end of each epoch.
-    fn note_requests(&mut self, requests: u32, length: u32, forgotten: u32);
+    /// So many requests have been received, of `length` that make an epoch.
+    fn note_requests(&mut self, requests: u32, length: u32);
 
-    /// The bank was short: up to `peers` peers should be asked at a time.
-    fn want(&mut self, peers: u32);
+    /// The bank is low: up to `peers` peers should be asked at a time. `empty`: it had nothing to give.
+    fn want(&mut self, peers: u32, empty: bool);
 
-    /// Whether more peers should be asked now.
-    fn is_wanting(&self) -> bool;
+    /// Whether the bank had nothing to give to one of those for whom peers are to be asked.
+    fn was_empty(&self) -> bool;
 
-    /// One more peer is to be asked. False: not now, there are enough already, or `most` count as asked.
-    fn begin_revoke(&mut self, most: u32) -> bool;
+    /// Whether more peers should be asked now; epochs are of `length`.
+    fn is_wanting(&self, length: u32) -> bool;
+
+    /// One more peer is to be asked. False: not now, there are enough already, or fewer than `apart` requests have been
+    /// received since the one before was asked; epochs are of `length`.
+    fn begin_revoke(&mut self, apart: u32, length: u32) -> bool;
 
     /// A peer has answered.
     fn end_revoke(&mut self);
@@ -65,27 +68,46 @@ pub trait Bank: Debug + Sized {
 /// How many peers are asked for credits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Asking {
-    /// Still to be asked. With those under way at most `u16::MAX`.
+    /// Still to be asked. With those under way at most [`Self::MOST`].
     wanted: u16,
+    /// The bank had nothing to give to one of those for whom they are.
+    empty: bool,
     /// Asked, and have not answered.
     under_way: u16,
-    /// Asked, as far as they count.
-    asked: u32,
+    /// Requests received, of all in low bits, with which the next one may be asked.
+    next: u32,
 }
 
 impl Asking {
-    fn want(&mut self, peers: u32) {
-        let peers = u16::try_from(peers).unwrap_or(u16::MAX);
+    /// One bit less than there could be.
+    const MOST: u16 = u16::MAX >> 1;
+
+    fn want(&mut self, peers: u32, empty: bool) {
+        let peers = u16::try_from(peers).unwrap_or(Self::MOST).min(Self::MOST);
+        self.empty = empty || self.empty && self.wanted > 0;
         self.wanted = peers.saturating_sub(self.under_way);
     }
 
-    fn begin(&mut self, most: u32) -> bool {
-        if self.wanted == 0 || self.asked >= most {
-            self.wanted = 0;
+    /// How many requests before the next one may be asked, when `received` have been; of all counts low bits.
+    const fn to_wait(self, received: u32) -> u32 {
+        match self.next.wrapping_sub(received) {
+            wait if wait <= i32::MAX as u32 => wait,
+            _past => 0,
+        }
+    }
+
+    const fn is_due(self, received: u32) -> bool {
+        self.wanted > 0 && self.to_wait(received) == 0
+    }
+
+    fn begin(&mut self, received: u32, apart: u32) -> bool {
+        if !self.is_due(received) {
             return false;
         }
         self.wanted -= 1;
-        self.asked += 1;
+        if apart > 0 {
+            self.next = received.wrapping_add(apart);
+        }
         self.under_way += 1;
         true
     }
@@ -94,21 +116,24 @@ impl Asking {
         self.under_way = self.under_way.saturating_sub(1);
     }
 
-    fn forget(&mut self, peers: u32) {
-        self.asked = self.asked.saturating_sub(peers);
+    /// So that what lies far back is not taken for what is to come.
+    fn end_epoch(&mut self, received: u32) {
+        self.next = received.wrapping_add(self.to_wait(received));
     }
 
     /// In one word, to be changed at once.
     const fn pack(self) -> u64 {
-        (self.asked as u64) << 32 | (self.under_way as u64) << 16 | self.wanted as u64
+        let wanted = (self.empty as u64) << 15 | self.wanted as u64;
+        (self.next as u64) << 32 | (self.under_way as u64) << 16 | wanted
     }
 
     /// What was packed.
     const fn unpack(word: u64) -> Asking {
         Asking {
-            wanted: word as u16,
+            wanted: word as u16 & Self::MOST,
+            empty: word & (1 << 15) != 0,
             under_way: (word >> 16) as u16,
-            asked: (word >> 32) as u32,
+            next: (word >> 32) as u32,
         }
     }
 }
@@ -120,6 +145,13 @@ pub struct OwnBank {
     epoch: u32,
     received: u32,
     asking: Asking,
+}
+
+impl OwnBank {
+    /// Of the number of requests received since the start.
+    const fn low_bits(&self, length: u32) -> u32 {
+        self.epoch.wrapping_mul(length).wrapping_add(self.received)
+    }
 }
 
 impl Bank for OwnBank {
@@ -160,27 +192,33 @@ impl Bank for OwnBank {
     }
 
     #[inline]
-    fn note_requests(&mut self, requests: u32, length: u32, forgotten: u32) {
+    fn note_requests(&mut self, requests: u32, length: u32) {
         self.received += requests;
         while self.received >= length {
             self.received -= length;
-            self.asking.forget(forgotten);
             self.epoch = self.epoch.wrapping_add(1);
+            self.asking.end_epoch(self.epoch.wrapping_mul(length));
         }
     }
 
     #[inline]
-    fn want(&mut self, peers: u32) {
-        self.asking.want(peers);
+    fn want(&mut self, peers: u32, empty: bool) {
+        self.asking.want(peers, empty);
     }
 
     #[inline]
-    fn is_wanting(&self) -> bool {
-        self.asking.wanted > 0
+    fn was_empty(&self) -> bool {
+        self.asking.empty
     }
 
-    fn begin_revoke(&mut self, most: u32) -> bool {
-        self.asking.begin(most)
+    #[inline]
+    fn is_wanting(&self, length: u32) -> bool {
+        self.asking.is_due(self.low_bits(length))
+    }
+
+    fn begin_revoke(&mut self, apart: u32, length: u32) -> bool {
+        let received = self.low_bits(length);
+        self.asking.begin(received, apart)
     }
 
     #[inline]
@@ -272,29 +310,37 @@ impl Bank for Arc<SharedBank> {
     }
 
     #[inline]
-    fn note_requests(&mut self, requests: u32, length: u32, forgotten: u32) {
+    fn note_requests(&mut self, requests: u32, length: u32) {
         let requests = u64::from(requests);
         let before = self.received.fetch_add(requests, Relaxed);
         let (left, length) = (before % u64::from(length), u64::from(length));
         if left + requests >= length {
             // Fits: no more than the requests.
             let epochs = ((left + requests) / length) as u32;
-            self.change(|asking| asking.forget(forgotten.saturating_mul(epochs)));
+            let ended = (before + requests) / length * length;
+            self.change(|asking| asking.end_epoch(ended as u32));
             self.epoch.fetch_add(epochs, Relaxed);
         }
     }
 
-    fn want(&mut self, peers: u32) {
-        self.change(|asking| asking.want(peers));
+    fn want(&mut self, peers: u32, empty: bool) {
+        self.change(|asking| asking.want(peers, empty));
+    }
+
+    fn was_empty(&self) -> bool {
+        self.asking().empty
     }
 
     #[inline]
-    fn is_wanting(&self) -> bool {
-        self.asking().wanted > 0
+    fn is_wanting(&self, _length: u32) -> bool {
+        // The low bits.
+        self.asking().is_due(self.received.load(Relaxed) as u32)
     }
 
-    fn begin_revoke(&mut self, most: u32) -> bool {
-        self.change(|asking| asking.begin(most))
+    fn begin_revoke(&mut self, apart: u32, _length: u32) -> bool {
+        // The low bits.
+        let received = self.received.load(Relaxed) as u32;
+        self.change(|asking| asking.begin(received, apart))
     }
 
     fn end_revoke(&mut self) {
@@ -316,7 +362,7 @@ mod tests {
         Withdraw(u32),
         Deposit(u32),
         Requests(u32),
-        Want(u32),
+        Want(u32, bool),
         Begin,
         End,
     }
@@ -326,7 +372,7 @@ mod tests {
             (0u32..50).prop_map(Step::Withdraw),
             (0u32..50).prop_map(Step::Deposit),
             (1u32..20).prop_map(Step::Requests),
-            (0u32..5).prop_map(Step::Want),
+            (0u32..5, any::<bool>()).prop_map(|(peers, empty)| Step::Want(peers, empty)),
             Just(Step::Begin),
             Just(Step::End),
         ];
@@ -335,7 +381,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_shared_bank_does_what_an_own_one_does(credits in 0u32..100, length in 1u32..9, most in 1u32..9, forgotten in 1u32..9, steps in steps()) {
+        fn a_shared_bank_does_what_an_own_one_does(credits in 0u32..100, length in 1u32..9, apart in 0u32..9, steps in steps()) {
             let mut own = OwnBank::open(credits, 1).remove(0);
             let mut shared = <Arc<SharedBank>>::open(credits, 2);
             for (at, step) in steps.into_iter().enumerate() {
@@ -347,14 +393,14 @@ mod tests {
                         part.deposit(credits);
                     }
                     Step::Requests(requests) => {
-                        own.note_requests(requests, length, forgotten);
-                        part.note_requests(requests, length, forgotten);
+                        own.note_requests(requests, length);
+                        part.note_requests(requests, length);
                     }
-                    Step::Want(peers) => {
-                        own.want(peers);
-                        part.want(peers);
+                    Step::Want(peers, empty) => {
+                        own.want(peers, empty);
+                        part.want(peers, empty);
                     }
-                    Step::Begin => prop_assert_eq!(own.begin_revoke(most), part.begin_revoke(most)),
+                    Step::Begin => prop_assert_eq!(own.begin_revoke(apart, length), part.begin_revoke(apart, length)),
                     Step::End => {
                         own.end_revoke();
                         part.end_revoke();
@@ -364,7 +410,8 @@ mod tests {
                 prop_assert_eq!(own.credits(), other.credits());
                 prop_assert_eq!(own.received(length), other.received(length));
                 prop_assert_eq!(own.epoch(), other.epoch());
-                prop_assert_eq!(own.is_wanting(), other.is_wanting());
+                prop_assert_eq!(own.is_wanting(length), other.is_wanting(length));
+                prop_assert_eq!(own.was_empty(), other.was_empty());
             }
         }
     }
@@ -384,7 +431,7 @@ mod tests {
                             let back = held.min(round % 5);
                             held -= back;
                             part.deposit(back);
-                            part.note_requests(1, 100, u32::MAX);
+                            part.note_requests(1, 100);
                         }
                         held
                     })

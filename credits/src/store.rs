@@ -128,7 +128,8 @@ impl<T: Copy> Sparse<T> {
         let mask = self.slots.len() - 1;
         // 2^32 over the golden ratio: the high bits of the product depend on all bits of the place. Nobody chooses places
         // in order to make them collide.
-        let spread = place.wrapping_mul(0x9e37_79b9) >> (u32::BITS - self.slots.len().trailing_zeros());
+        let spread =
+            place.wrapping_mul(0x9e37_79b9) >> (u32::BITS - self.slots.len().trailing_zeros());
         let mut slot = spread as usize & mask;
         while self.slots[slot].0 != place && self.slots[slot].0 != Self::EMPTY {
             slot = (slot + 1) & mask;

@@ -131,9 +131,9 @@ settings! {
         "a request that had to wait for credits asks for as many as there are, so that the loan doubles; otherwise, as originally, for what it was short of; the same on all ranks";
     "CONDUIT_CREDIT_HOLD" credit_hold: bool = false, Kind::Bool,
         "credits that were in use in the epoch before this one are kept when a lender asks; otherwise, as originally, a quarter of them";
-    "CONDUIT_CREDIT_REVOKES" credit_revokes: u32 = 5,
+    "CONDUIT_CREDIT_REVOKES" credit_revokes: u32 = 4,
         Kind::integer_or_zero(1, MOST_COUNT, "no limit"),
-        "peers that a rank asks for credits in an epoch in the long run, four times as many at once; originally no limit";
+        "peers that a rank asks for credits in an epoch, spread over it; with such a pace it asks in good time, and only who was silent for an epoch; originally no limit";
     "GASNET_PORTAL_CRED_PER_NODE" cred_per_node: Option<u32> = None,
         Kind::integer(LEAST_CREDITS, MOST_CREDITS),
         unset "from a table by job size",

@@ -76,7 +76,7 @@ pub fn small() -> Vec<World> {
             events: ALL.to_vec(),
         },
         World {
-            name: "one is asked at a time, and in an epoch, four at first",
+            name: "with a pace, one is asked at a time",
             ranks: 3,
             loan: 2,
             banked: 0,

@@ -329,11 +329,8 @@ impl<F: Subject> Part<F> {
             if self.next[index] >= end {
                 continue;
             }
-            let (rank, inbox, flow) = (
-                &self.ranks[index],
-                &self.inboxes[index],
-                &self.flows[index],
-            );
+            let (rank, inbox, flow) =
+                (&self.ranks[index], &self.inboxes[index], &self.flows[index]);
             for item in inbox.replies.ahead() {
                 sum += flow.available(item.source);
             }

@@ -90,7 +90,8 @@ impl Queue {
     pub(crate) fn first(&self) -> u64 {
         debug_assert_eq!(self.sorted as usize, self.items.len());
         self.items
-            .get(self.head as usize).map_or(u64::MAX, |item| item.time)
+            .get(self.head as usize)
+            .map_or(u64::MAX, |item| item.time)
     }
 
     /// Takes out the first one if it has arrived by `now`; needs [`sort`](Queue::sort) before.

@@ -132,9 +132,7 @@ impl<'a, F: Subject> World<'a, F> {
         let size = config.ranks.div_ceil(threads as u32).min(PART);
         let count = config.ranks.div_ceil(size) as usize;
         let pool = if threads > 1 {
-            let pool = rayon::ThreadPoolBuilder::new()
-                .num_threads(threads)
-                .build();
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
             Some(pool.map_err(|error| SimError::Threads {
                 threads,
                 reason: error.to_string(),

@@ -208,8 +208,9 @@ fn moving(config: &mut Config, banked: u32, revokes_per_epoch: u32) {
 #[test]
 fn a_pattern_that_lasts_comes_to_rest_nearly_as_fast_as_without_flow_control() {
     let mut config = Config::new(27, Pattern::Ghost);
-    // The bank is enough for one set of partners; for the second the first ones have to give back.
-    moving(&mut config, 5_000, 5);
+    // The bank is enough for two sets of partners; for the third the first ones have to give back.
+    moving(&mut config, 8_000, 4);
+    config.rotations = 3;
     config.steps = 60;
     let report = simulate(&config);
     let summary = &report.summary;
@@ -217,7 +218,8 @@ fn a_pattern_that_lasts_comes_to_rest_nearly_as_fast_as_without_flow_control() {
     assert!(summary.steps_until_rest.is_some(), "{summary:?}");
     assert!(summary.speed_worst.unwrap() >= 0.95, "{summary:?}");
     assert!(summary.steps_until_calm.unwrap() <= 4, "{summary:?}");
-    assert!(summary.system_adapting < 10.0, "{summary:?}");
+    assert!(summary.speed_first.unwrap() >= 0.9, "{summary:?}");
+    assert!(summary.system_worst < 10.0, "{summary:?}");
     // None at rest.
     for (rotation, steps) in report.rotations.iter().zip(report.steps.chunks(60)) {
         let rest = rotation.steps_until_rest.unwrap() as usize;
@@ -234,7 +236,7 @@ fn a_pace_ends_the_taking_and_giving_where_not_all_can_have_enough() {
         config.steps = 20;
         simulate(&config)
     };
-    let (paced, original) = (run(5), run(u32::MAX));
+    let (paced, original) = (run(4), run(u32::MAX));
     let (paced, original) = (paced.summary, original.summary);
     assert!(paced.system_worst < 10.0, "{paced:?}");
     assert!(original.system_worst > 50.0, "{original:?}");

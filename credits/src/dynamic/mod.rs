@@ -46,10 +46,14 @@ pub struct Dynamic<S = Dense<Peer>, B = OwnBank> {
     ranks: u32,
     rank: u32,
     tuning: Tuning,
+    /// When the bank has less after it has lent credits peers are asked.
+    reserve: u32,
     /// Peers looked at in vain, one after the other on the list, in epoch `walked`. As many as are on it: nobody has
     /// anything to spare before the next epoch, or before somebody returns credits and may have more.
     fruitless: u32,
     walked: u32,
+    /// Only for [silent](Self::silent) ones, of whom there may be fewer.
+    walked_silent: bool,
 }
 
 /// The state between a rank and one peer, as numbers to look at.
@@ -112,7 +116,10 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
     fn part(ranks: u32, rank: u32, loan: u16, bank: B, part: Part, tuning: Tuning) -> Self {
         let len = part.len(ranks);
         let listed = loan > tuning.minimum;
+        let spare = u32::from(loan.saturating_sub(tuning.minimum));
+        let moving = spare.saturating_mul(ranks).saturating_add(bank.credits());
         Dynamic {
+            reserve: tuning.reserve(moving),
             peers: S::new(len, Peer::new(loan, listed)),
             bank,
             list: List::new(len, listed),
@@ -122,6 +129,7 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
             tuning,
             fruitless: 0,
             walked: 0,
+            walked_silent: false,
         }
     }
 
@@ -176,12 +184,7 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
     /// Requests have been received.
     #[inline]
     fn note_requests(&mut self, requests: u32) {
-        let Tuning {
-            epoch,
-            revokes_per_epoch,
-            ..
-        } = self.tuning;
-        self.bank.note_requests(requests, epoch, revokes_per_epoch);
+        self.bank.note_requests(requests, self.tuning.epoch);
     }
 
     /// Lends what the limits and the bank allow of what was asked for; the code of how much.
@@ -190,15 +193,19 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         let state = self.peers.get_mut(place);
         state.requested = state.requested.saturating_add(1);
         let wanted = state.may_lend(self.tuning.credits(code), &self.tuning);
-        let withdrawn = self.bank.withdraw(u32::from(wanted));
-        if withdrawn < u32::from(wanted) {
-            self.bank.want(self.tuning.scavenge);
-        }
+        let banked = self.bank.credits();
+        let share = self.tuning.share(banked);
+        let withdrawn = self.bank.withdraw(share.min(wanted.into()));
         // Fits: at most `wanted`.
         let code = self.tuning.at_most(withdrawn as u16);
         let given = self.tuning.credits(code);
         if u32::from(given) < withdrawn {
             self.bank.deposit(withdrawn - u32::from(given));
+        }
+        let low = banked.saturating_sub(withdrawn) < self.reserve;
+        if banked < u32::from(wanted) || low {
+            self.bank
+                .want(self.tuning.scavenge, given == 0 && wanted > 0);
         }
         state.loan += given;
         state.given = state.given.saturating_add(given);
@@ -257,14 +264,30 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         Ok(())
     }
 
+    /// Whether only peers are asked that have been silent for an epoch: with a pace, as long as the bank still has something
+    /// to give.
+    fn silent(&self) -> bool {
+        self.tuning.has_pace() && !self.bank.was_empty()
+    }
+
+    /// Nobody on the list has anything to spare.
+    fn is_barren(&self) -> bool {
+        self.fruitless >= self.list.listed()
+            && self.walked == self.bank.epoch()
+            && (self.silent() || !self.walked_silent)
+    }
+
     /// The next peer to ask, if there is one among the next few.
     #[cold]
     fn find_lender(&mut self) -> Option<(u32, System)> {
         let epoch = self.bank.epoch();
-        if self.walked != epoch {
+        let silent = self.silent();
+        if self.walked != epoch || self.walked_silent && !silent {
             self.walked = epoch;
+            self.walked_silent = silent;
             self.fruitless = 0;
         }
+        self.walked_silent |= silent;
         for _ in 0..WALK {
             let place = self.list.peek(&self.peers)?;
             if self.fruitless >= self.list.listed() {
@@ -278,8 +301,11 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
             let state = self.peers.get_mut(place);
             state.catch_up(epoch);
             let peer = self.part.rank(place);
-            if peer != self.rank && state.may_ask(&self.tuning) {
-                if !self.bank.begin_revoke(self.tuning.most_revokes()) {
+            if peer != self.rank && state.may_ask(&self.tuning, silent) {
+                if !self
+                    .bank
+                    .begin_revoke(self.tuning.revokes_apart(), self.tuning.epoch)
+                {
                     return None;
                 }
                 state.flags.insert(Flags::ASKED);
@@ -331,6 +357,7 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
         if byte.end_of_epoch() {
             state.decay_send(self.tuning.hold);
         }
+        state.note_request();
         let end_of_epoch = state.tell_epoch();
         let extra = match byte.extra() {
             0 => 0,
@@ -347,6 +374,7 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
         };
         let state = self.peers.get_mut(place);
         state.catch_up(self.bank.epoch());
+        state.note_request();
         state.tell_epoch()
     }
 
@@ -418,8 +446,7 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
 
     #[inline]
     fn has_system(&self) -> bool {
-        let barren = || self.fruitless >= self.list.listed() && self.walked == self.bank.epoch();
-        self.bank.is_wanting() && self.list.listed() > 0 && !barren()
+        self.bank.is_wanting(self.tuning.epoch) && self.list.listed() > 0 && !self.is_barren()
     }
 
     #[inline]

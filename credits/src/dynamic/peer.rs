@@ -20,6 +20,10 @@ bitflags! {
         const REACHED_EPOCH = 4;
         /// It is on the list of those that can be asked.
         const LISTED = 8;
+        /// It has sent requests in this epoch.
+        const FRESH = 16;
+        /// It has sent requests in this epoch or the one before.
+        const RECENT = 32;
     }
 }
 
@@ -96,12 +100,21 @@ impl Peer {
 
     #[cold]
     fn catch_up_now(&mut self, epoch: u16) {
-        let shift = u32::from(epoch.wrapping_sub(self.epoch)) * 2;
+        let epochs = epoch.wrapping_sub(self.epoch);
+        let recent = epochs == 1 && self.flags.contains(Flags::FRESH);
+        self.flags.set(Flags::RECENT, recent);
+        let shift = u32::from(epochs) * 2;
         self.epoch = epoch;
         self.given = self.given.checked_shr(shift).unwrap_or(0);
         self.requested = self.requested.checked_shr(shift).unwrap_or(0);
-        self.flags.remove(Flags::ZERO_REPLY);
+        self.flags.remove(Flags::ZERO_REPLY | Flags::FRESH);
         self.flags.insert(Flags::REACHED_EPOCH);
+    }
+
+    /// The peer has sent a request.
+    #[inline]
+    pub(super) fn note_request(&mut self) {
+        self.flags.insert(Flags::FRESH | Flags::RECENT);
     }
 
     /// Whether the message to the peer that is being made should tell that we have ended an epoch.
@@ -181,12 +194,14 @@ impl Peer {
             .min(tuning.max_per_peer.saturating_sub(self.loan))
     }
 
-    /// Whether it makes sense to ask it for credits: it has some above the minimum, needs no more itself, and has not said
-    /// in this epoch that it has none to spare.
-    pub(super) fn may_ask(&self, tuning: &Tuning) -> bool {
-        self.loan > tuning.minimum
-            && self.requested == 0
-            && !self.flags.intersects(Flags::ASKED | Flags::ZERO_REPLY)
+    /// Whether it makes sense to ask it for credits: it has some above the minimum, needs no more itself, has not said in
+    /// this epoch that it has none to spare, and, if that is `enough`, has been silent for an epoch.
+    pub(super) fn may_ask(&self, tuning: &Tuning, enough: bool) -> bool {
+        let mut not = Flags::ASKED | Flags::ZERO_REPLY;
+        if enough {
+            not |= Flags::RECENT;
+        }
+        self.loan > tuning.minimum && self.requested == 0 && !self.flags.intersects(not)
     }
 
     /// Gives back what has not been used recently, when the peer asks; how many credits.

@@ -305,34 +305,109 @@ fn peers_are_asked_in_turn_and_so_many_at_a_time() {
     assert!(y.store().used() < 10, "memory for those that were touched");
 }
 
+/// Serves a request of rank 40's, which asks for more if `asks`; whom the rank then asks, and who gives back a credit.
+fn serve_40(y: &mut Rank, asks: bool) -> Vec<u32> {
+    let _ = y.grant(40, CreditByte::new(false, if asks { 7 } else { 0 }, 1));
+    let mut asked = Vec::new();
+    while let Some((peer, _)) = y.next_system() {
+        asked.push(peer);
+        let answer = System::Return {
+            credits: 1,
+            end_of_epoch: false,
+        };
+        y.on_system(peer, answer).unwrap();
+    }
+    assert!(!y.has_system());
+    asked
+}
+
 #[test]
-fn a_pace_limits_how_many_are_asked_in_an_epoch() {
+fn with_a_pace_peers_are_asked_one_at_a_time() {
     let pace = Tuning {
+        epoch: 8,
         revokes_per_epoch: 2,
+        lender_limit: 1000,
+        max_per_peer: 1000,
         ..tuning()
     };
     let mut y = Rank::new(50, 0, 6, 0, pace);
-    let mut epochs = Vec::new();
+    let asked: Vec<usize> = (0..16).map(|_| serve_40(&mut y, true).len()).collect();
+    assert_eq!(asked, [1, 0, 0, 0].repeat(4));
+}
+
+#[test]
+fn with_a_pace_peers_are_asked_in_good_time_and_no_longer_than_needed() {
+    let pace = Tuning {
+        epoch: 8,
+        revokes_per_epoch: 4,
+        scavenge: 3,
+        ..tuning()
+    };
+    // 100 credits may move, in the bank all but 48 are lent.
+    let mut y = Rank::new(50, 0, 5, 50, pace);
+    let mut asked = Vec::new();
+    for _ in 0..3 {
+        asked.extend(serve_40(&mut y, true));
+    }
+    assert_eq!((y.banked(), asked.len()), (50 - 3 * 7, 0), "enough is left");
     let mut asked = 0;
-    for _ in 0..40 {
-        let before = y.epoch();
-        let _ = y.grant(40, CreditByte::new(false, 7, 1));
-        if y.epoch() != before {
-            epochs.push(asked);
-            asked = 0;
-        }
+    for step in 0..40 {
+        asked += serve_40(&mut y, step == 0).len();
+    }
+    // The bank is below a quarter. Each of the three gives back the one that it has above the minimum.
+    assert_eq!(asked, 3);
+}
+
+#[test]
+fn with_a_pace_only_who_has_been_silent_for_an_epoch_is_asked() {
+    let pace = Tuning {
+        epoch: 8,
+        revokes_per_epoch: 8,
+        lender_limit: 1000,
+        max_per_peer: 1000,
+        ..tuning()
+    };
+    // As long as the bank has something to give.
+    let mut y = Rank::new(4, 0, 20, 20, pace);
+    // Rank 1 wants more all the time, rank 2 sends one request in the first epoch.
+    let mut asked = Vec::new();
+    for request in 0..32 {
+        let (peer, extra) = if request == 3 { (2, 0) } else { (1, 1) };
+        let _ = y.grant(peer, CreditByte::new(false, extra, 1));
         while let Some((peer, _)) = y.next_system() {
-            asked += 1;
+            asked.push((request, peer));
             let answer = System::Return {
-                credits: 2,
+                credits: 1,
                 end_of_epoch: false,
             };
             y.on_system(peer, answer).unwrap();
         }
-        assert!(!y.has_system());
     }
-    // Four epochs' worth at first.
-    assert_eq!(epochs, [8, 2, 2, 2, 2]);
+    assert!(asked.iter().all(|&(_, peer)| peer == 2 || peer == 3));
+    let two = asked.iter().filter(|&&(_, peer)| peer == 2);
+    let two: Vec<u32> = two.map(|&(request, _)| request).collect();
+    // Before it has sent anything, and then not before the second epoch after that has begun.
+    assert!(two.iter().all(|&at| at < 3 || at >= 15), "{two:?}");
+    assert!(two[0] < 3 && two.iter().any(|&at| at >= 15), "{two:?}");
+}
+
+#[test]
+fn a_doubling_loan_takes_no_more_than_half_of_the_bank() {
+    let doubling = Tuning {
+        growth: Growth::Doubling,
+        lender_limit: 1000,
+        max_per_peer: 1000,
+        ..tuning()
+    };
+    let mut y = Rank::new(3, 1, 4, 100, doubling);
+    let mut given = Vec::new();
+    for _ in 0..8 {
+        // As many as the three bits can ask for.
+        let back = y.grant(0, CreditByte::new(false, 7, 1));
+        given.push(doubling.credits(back.extra()));
+    }
+    // Of 100, 68, 36, 20, 12, 8, 4 and none.
+    assert_eq!(given, [32, 32, 16, 8, 4, 4, 4, 0]);
 }
 
 #[test]

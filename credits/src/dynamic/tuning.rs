@@ -17,9 +17,11 @@ pub struct Tuning {
     pub lender_limit: u16,
     /// Peers that are being asked for credits at a time (`GASNET_PORTAL_NUM_SCAVENGE`).
     pub scavenge: u32,
-    /// Peers asked in an epoch, in the long run: what was not used in epochs before can be used at once, up to
-    /// [`BURST`](Self::BURST) times as many. (The original asks on as long as the bank is short, for ever where it can't
-    /// have what all want.)
+    /// The pace: peers asked in an epoch, evenly spread over it; `u32::MAX` is none. (The original asks many at once, and
+    /// for ever where the bank can't have what all want.) With a pace peers are asked in good time, when the bank has lent
+    /// credits and holds less than a [part](Self::RESERVE) of all that may move; as long as it has something to give, only
+    /// those that have sent nothing in this epoch and the one before. (The original asks when the bank is short, whoever has more than the minimum; between
+    /// two bursts a peer then gives back what it needs for the next.)
     pub revokes_per_epoch: u32,
     /// How much a stalled request asks for.
     pub growth: Growth,
@@ -46,12 +48,38 @@ impl Default for Tuning {
 }
 
 impl Tuning {
-    /// Epochs' worth of peers that can be asked at once.
-    pub const BURST: u32 = 4;
+    /// The part of all credits that may move which the bank holds in reserve, if there is a pace: one in so many.
+    pub const RESERVE: u32 = 4;
 
-    /// Most peers asked at once.
-    pub(super) const fn most_revokes(&self) -> u32 {
-        self.revokes_per_epoch.saturating_mul(Tuning::BURST)
+    pub(super) const fn has_pace(&self) -> bool {
+        self.revokes_per_epoch < u32::MAX
+    }
+
+    /// Requests received between two peers asked.
+    pub(super) const fn revokes_apart(&self) -> u32 {
+        match self.revokes_per_epoch {
+            u32::MAX => 0,
+            // As 1.
+            0 => self.epoch,
+            revokes => self.epoch.div_ceil(revokes),
+        }
+    }
+
+    /// With less in the bank peers are asked, of `moving` credits that may move.
+    pub(super) const fn reserve(&self, moving: u32) -> u32 {
+        if self.has_pace() {
+            moving / Self::RESERVE
+        } else {
+            0
+        }
+    }
+
+    /// Most credits that a bank with `banked` lends at once.
+    pub(super) fn share(&self, banked: u32) -> u32 {
+        match self.growth {
+            Growth::Missing => banked,
+            Growth::Doubling => (banked / 2).max(self.minimum.into()),
+        }
     }
 
     /// Credits that the three bits for extra credits stand for.
@@ -108,7 +136,8 @@ pub enum Growth {
     #[default]
     Missing,
     /// About as many as the sender has already, so that its loan doubles. The bits are a logarithm: 1, 2, 4 to 64 times
-    /// the minimum per peer.
+    /// the minimum per peer. The bank gives at most half of what it has, if that is more than the minimum: else the first
+    /// one to come would take from the others what it doesn't even need.
     Doubling,
 }
 

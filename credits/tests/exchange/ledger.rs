@@ -22,8 +22,9 @@ struct Lender {
     received: u32,
     /// Peers that may still be asked because of requests that asked for more.
     wanted: u32,
-    /// Peers asked, less the pace for each epoch since, but not below none.
-    asked: u32,
+    /// Requests received in all, and how many had been when a peer was asked last.
+    all_received: u64,
+    asked_at: Option<u64>,
     borrowers: Vec<Account>,
 }
 
@@ -65,13 +66,14 @@ impl Ledger {
         let Lender {
             received,
             wanted,
-            asked,
+            all_received,
             borrowers,
+            ..
         } = &mut self.lenders[lender];
         *received += 1;
+        *all_received += 1;
         if *received == self.tuning.epoch {
             *received = 0;
-            *asked = asked.saturating_sub(self.tuning.revokes_per_epoch);
             for account in borrowers.iter_mut() {
                 *account = Account {
                     given: 0,
@@ -96,18 +98,23 @@ impl Ledger {
 
     pub(crate) fn revoke(&mut self, lender: usize, borrower: usize) {
         assert_ne!(lender, borrower, "asked itself");
-        let most = self.tuning.revokes_per_epoch.saturating_mul(4);
+        let pace = self.tuning.revokes_per_epoch;
         let Lender {
             wanted,
-            asked,
+            all_received,
+            asked_at,
             borrowers,
             ..
         } = &mut self.lenders[lender];
         assert!(*wanted > 0, "asked although no request wanted more");
         *wanted -= 1;
-        *asked += 1;
-        assert!(*asked <= most, "asked more peers than the pace allows");
         let account = &borrowers[borrower];
+        if pace != u32::MAX {
+            let apart = asked_at.map_or(u64::MAX, |before| *all_received - before);
+            let enough = apart.saturating_mul(pace.into()) >= self.tuning.epoch.into();
+            assert!(enough, "asked more peers than the pace allows");
+        }
+        *asked_at = Some(*all_received);
         assert!(!account.requested, "asked a peer that needs more itself");
         assert!(!account.zero_reply, "asked again a peer that has nothing");
     }

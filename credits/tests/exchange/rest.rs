@@ -7,6 +7,8 @@
 //!   it has once lent itself it keeps, so the patterns here have no requests to oneself.
 //! * With loans that double, twice as many: a loan may overshoot what its borrower needs, and that is given back only as
 //!   long as the borrower does not stall. With less most patterns never come to rest.
+//! * With a pace, a third more: else the bank never has its reserve, and where epochs are shorter than a round a peer that
+//!   is silent for one is asked for what it needs in the next round.
 //!
 //! It does not matter how long an epoch is and where it ends: a burst may last longer than an epoch. If a revoke then takes
 //! what the next burst needs, the burst stalls and the credits come back from somebody who does not use them.
@@ -87,10 +89,12 @@ proptest! {
     ) {
         let ranks = patterns[0].len() as u32;
         let most = patterns.iter().map(|pattern| needs(pattern, tuning.growth, credits_per_peer)).max();
+        let most = most.unwrap_or(0);
+        let reserve = if tuning.revokes_per_epoch < u32::MAX { most.div_ceil(3) } else { 0 };
         let setup = Setup {
             ranks,
             credits_per_peer,
-            banked: most.unwrap_or(0).saturating_sub(ranks * credits_per_peer),
+            banked: (most + reserve).saturating_sub(ranks * credits_per_peer),
             buffer_chunks: 2,
             threads: 1,
             max_per_peer: 100,

@@ -43,6 +43,8 @@ struct Known {
     sys_msg_in_flight: bool,
     zero_reply: bool,
     reached_epoch: bool,
+    /// Epochs of ours that have ended since it sent a request; as many as one may count before it did.
+    silent: u64,
     /// What the request that waits is short of.
     need: u64,
     /// How often others have been asked since it could be asked.
@@ -81,8 +83,14 @@ pub(crate) struct Reference {
     received: u64,
     epochs: u64,
     wanted: u64,
+    /// Somebody for whom others are to be asked got nothing.
+    empty: bool,
     under_way: u64,
-    asked: u64,
+    /// Requests received in all, and how many had been when a peer was asked last.
+    all_received: u64,
+    asked_at: Option<u64>,
+    /// Credits above the minimum that it began with.
+    moving: u64,
 }
 
 impl Reference {
@@ -90,9 +98,12 @@ impl Reference {
         let known = Known {
             loan: loan.into(),
             send: loan.into(),
+            silent: 2,
             ..Known::default()
         };
+        let spare = u64::from(loan.saturating_sub(tuning.minimum));
         Reference {
+            moving: spare * u64::from(ranks) + u64::from(banked),
             tuning,
             rank,
             peers: vec![known; ranks as usize],
@@ -100,8 +111,10 @@ impl Reference {
             received: 0,
             epochs: 0,
             wanted: 0,
+            empty: false,
             under_way: 0,
-            asked: 0,
+            all_received: 0,
+            asked_at: None,
         }
     }
 
@@ -133,27 +146,30 @@ impl Reference {
 
     fn count_request(&mut self) {
         self.received += 1;
+        self.all_received += 1;
         if self.received == u64::from(self.tuning.epoch) {
             self.received = 0;
-            self.asked = self.asked.saturating_sub(self.pace());
             self.epochs += 1;
             for known in &mut self.peers {
                 known.given /= 4;
                 known.requested /= 4;
                 known.zero_reply = false;
                 known.reached_epoch = true;
+                known.silent += 1;
             }
         }
     }
 
     fn grant(&mut self, peer: u32, byte: CreditByte) -> CreditByte {
         self.count_request();
+        let reserve = self.pace().map_or(0, |_| self.moving / 4);
         let Some(known) = self.peers.get_mut(peer as usize) else {
             return CreditByte::new(false, 0, byte.credits());
         };
         if byte.end_of_epoch() {
             known.decay_send(&self.tuning);
         }
+        known.silent = 0;
         let end_of_epoch = known.end_of_epoch();
         let mut extra = 0;
         if byte.extra() > 0 {
@@ -163,12 +179,21 @@ impl Reference {
             let allowed = u64::from(worth(&self.tuning, byte.extra()))
                 .min(lender_limit.saturating_sub(known.given))
                 .min(most.saturating_sub(known.loan));
-            if self.bank < allowed {
+            let most = match self.tuning.growth {
+                Growth::Missing => self.bank,
+                Growth::Doubling => (self.bank / 2)
+                    .max(self.tuning.minimum.into())
+                    .min(self.bank),
+            };
+            extra = code(&self.tuning, allowed.min(most));
+            let given = u64::from(worth(&self.tuning, extra));
+            // What is taken out and can't be told in three bits is put back at once.
+            let left = self.bank - allowed.min(most);
+            if self.bank < allowed || left < reserve {
+                self.empty = allowed > 0 && given == 0 || self.empty && self.wanted > 0;
                 let scavenge = u64::from(self.tuning.scavenge);
                 self.wanted = scavenge.saturating_sub(self.under_way);
             }
-            extra = code(&self.tuning, allowed.min(self.bank));
-            let given = u64::from(worth(&self.tuning, extra));
             self.bank -= given;
             known.loan += given;
             known.given += given;
@@ -251,22 +276,22 @@ impl Reference {
             && known.requested == 0
             && !known.sys_msg_in_flight
             && !known.zero_reply
+            && (self.pace().is_none() || self.empty || known.silent >= 2)
     }
 
     fn wants_to_ask(&self) -> bool {
-        self.wanted > 0 && (0..self.peers.len() as u32).any(|peer| self.may_ask(peer))
+        self.is_time()
+            && self.wanted > 0
+            && (0..self.peers.len() as u32).any(|peer| self.may_ask(peer))
     }
 
     /// Asks whom the real one has asked, if it has asked somebody; checks that it may, and that it had to.
     fn next_system(&mut self, asked: Option<u32>) -> Option<System> {
         let Some(peer) = asked else {
-            if self.wants_to_ask() {
-                assert!(self.asked >= self.most_asked(), "asks nobody");
-                self.wanted = 0;
-            }
+            assert!(!self.wants_to_ask(), "asks nobody");
             return None;
         };
-        assert!(self.wanted > 0 && self.asked < self.most_asked());
+        assert!(self.wanted > 0 && self.is_time());
         assert!(self.may_ask(peer), "asks rank {peer}");
         let all = self.peers.len() as u32;
         for other in 0..all {
@@ -276,7 +301,7 @@ impl Reference {
             assert!(known.passed < all, "never comes to rank {other}");
         }
         self.wanted -= 1;
-        self.asked += 1;
+        self.asked_at = Some(self.all_received);
         self.under_way += 1;
         let known = &mut self.peers[peer as usize];
         known.sys_msg_in_flight = true;
@@ -284,14 +309,19 @@ impl Reference {
         Some(System::Revoke { end_of_epoch })
     }
 
-    /// Peers asked that no longer count when an epoch ends.
-    fn pace(&self) -> u64 {
-        self.tuning.revokes_per_epoch.into()
+    /// Peers asked in an epoch, if that is limited.
+    fn pace(&self) -> Option<u64> {
+        let pace = self.tuning.revokes_per_epoch;
+        (pace != u32::MAX).then_some(pace.max(1).into())
     }
 
-    /// Peers that may count as asked: what four epochs forget.
-    fn most_asked(&self) -> u64 {
-        4 * self.pace()
+    /// Whether the pace allows to ask a peer.
+    fn is_time(&self) -> bool {
+        let (Some(pace), Some(before)) = (self.pace(), self.asked_at) else {
+            return true;
+        };
+        // Rounded up.
+        (self.all_received - before) * pace >= self.tuning.epoch.into()
     }
 }
 
