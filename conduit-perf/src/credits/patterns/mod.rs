@@ -42,13 +42,13 @@ pub struct Options {
     #[arg(long, default_value_t = 640)]
     bank: u32,
     /// Jobs of each kind; the median counts
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 41, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Sets of partners
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rotations: u32,
     /// Steps of a rotation in which credits may move
-    #[arg(long, default_value_t = 300)]
+    #[arg(long, default_value_t = 150)]
     warm: u32,
     /// Steps of a rotation that are measured
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
