@@ -209,7 +209,7 @@ fn moving(config: &mut Config, banked: u32, revokes_per_epoch: u32) {
 fn a_pattern_that_lasts_comes_to_rest_nearly_as_fast_as_without_flow_control() {
     let mut config = Config::new(27, Pattern::Ghost);
     // The bank is enough for two sets of partners; for the third the first ones have to give back.
-    moving(&mut config, 8_000, 4);
+    moving(&mut config, 9_000, 4);
     config.rotations = 3;
     config.steps = 60;
     let report = simulate(&config);
