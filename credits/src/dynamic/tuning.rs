@@ -20,8 +20,8 @@ pub struct Tuning {
     /// The pace: peers asked in an epoch, evenly spread over it; `u32::MAX` is none. (The original asks many at once, and
     /// for ever where the bank can't have what all want.) With a pace peers are asked in good time, when the bank has lent
     /// credits and holds less than a [part](Self::RESERVE) of all that may move; as long as it has something to give, only
-    /// those that have sent nothing in this epoch and the one before. (The original asks when the bank is short, whoever has more than the minimum; between
-    /// two bursts a peer then gives back what it needs for the next.)
+    /// those that have sent nothing in this epoch and the one before. (The original asks when the bank is short, whoever has
+    /// more than the minimum; between two bursts a peer then gives back what it needs for the next.)
     pub revokes_per_epoch: u32,
     /// How much a stalled request asks for.
     pub growth: Growth,
