@@ -496,7 +496,7 @@ fn the_knobs_of_credits_that_move_reach_the_plan() {
         )
     };
     let doubling = Growth::Doubling;
-    assert_eq!(knobs(&[]), (1024, 400, 400, 6, 5, doubling, false));
+    assert_eq!(knobs(&[]), (1024, 400, 400, 6, 4, doubling, false));
     let set = [
         ("GASNET_PORTAL_EPOCH_DURATION", "17"),
         ("GASNET_PORTAL_REVOKE_LIMIT", "18"),

@@ -112,7 +112,7 @@ struct CreditOptions {
     /// Peers that are being asked for credits at a time
     #[arg(long, value_name = "N", default_value_t = Tuning::default().scavenge)]
     scavenge: u32,
-    /// Peers asked in an epoch in the long run, four times as many at once
+    /// Peers asked in an epoch, spread over it
     #[arg(long, value_name = "N", default_value_t = Tuning::default().revokes_per_epoch)]
     revokes_per_epoch: u32,
     /// How much a stalled request asks for
