@@ -324,7 +324,7 @@ impl<F: Subject> Part<F> {
     /// Reads what the ranks from `index` on will need first. These are far apart in memory and independent of each other,
     /// so a processor fetches many at once here; on the way it would wait for each.
     fn look_ahead(&self, index: usize, programs: &Programs, end: u64) {
-        let mut sum = 0;
+        let mut read = 0;
         for index in index..(index + AHEAD).min(self.ranks.len()) {
             if self.next[index] >= end {
                 continue;
@@ -332,16 +332,16 @@ impl<F: Subject> Part<F> {
             let (rank, inbox, flow) =
                 (&self.ranks[index], &self.inboxes[index], &self.flows[index]);
             for item in inbox.replies.ahead() {
-                sum += flow.available(item.source);
+                read ^= flow.available(item.source);
             }
             for item in inbox.requests.ahead() {
-                sum += flow.available(item.source);
+                read ^= flow.available(item.source);
             }
             if let Some(Op::Send { partners, .. }) = programs.ops.get(rank.op as usize) {
-                sum += flow.available(programs.targets[partners.start as usize]);
+                read ^= flow.available(programs.targets[partners.start as usize]);
             }
         }
-        std::hint::black_box(sum);
+        std::hint::black_box(read);
     }
 
     #[inline]
