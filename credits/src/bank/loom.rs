@@ -103,7 +103,10 @@ fn loom_answers_are_counted_once() {
 #[test]
 fn loom_a_pace_is_kept() {
     const APART: u32 = 2;
-    loom::model(|| {
+    let mut checker = loom::model::Builder::new();
+    // All there are take minutes.
+    checker.preemption_bound = Some(3);
+    checker.check(|| {
         let (begun, mut bank) = two(0, |part| {
             part.want(3, false);
             part.note_requests(1, 1);
