@@ -15,6 +15,32 @@ pub fn settings() -> Settings {
     }
 }
 
+/// As few of everything as settings allow.
+pub fn least() -> Settings {
+    Settings {
+        msg_limit: 12,
+        num_tmpmd: 1,
+        sb_chunks: 2,
+        rpl_chunks: 1,
+        safe_limit: 1,
+        am_limit: 1,
+        sys_limit: 1,
+        cred_per_node: Some(4),
+        banked_credits: Some(0),
+        ..settings()
+    }
+}
+
+/// So few credits, and such short epochs, that they move all the time.
+pub fn restless() -> Settings {
+    Settings {
+        cred_per_node: Some(6),
+        banked_credits: Some(0),
+        epoch_duration: 5,
+        ..settings()
+    }
+}
+
 /// The network that goes with [`settings`].
 pub fn network() -> ShmConfig {
     ShmConfig {

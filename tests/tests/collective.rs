@@ -9,7 +9,7 @@ use conduit_portals::shm::{Shm, ShmConfig, in_process};
 use conduit_tests::chaos::{Chaos, Disorder};
 use conduit_tests::mixed::{self, Hosts};
 use conduit_tests::model::turns::{self, InTurn, Meeting};
-use conduit_tests::small::{network, settings};
+use conduit_tests::small::{least, network, settings};
 
 type Rank<N> = Engine<InTurn<N>, Seq>;
 
@@ -260,16 +260,7 @@ fn with_as_little_as_settings_allow() {
     let settings = Settings {
         windows: false,
         inject: false,
-        msg_limit: 12,
-        num_tmpmd: 1,
-        sb_chunks: 2,
-        rpl_chunks: 1,
-        safe_limit: 1,
-        am_limit: 1,
-        sys_limit: 1,
-        cred_per_node: Some(4),
-        banked_credits: Some(0),
-        ..settings()
+        ..least()
     };
     let network = ShmConfig {
         windows: false,

@@ -8,29 +8,16 @@ use conduit_core::threads::Seq;
 use conduit_portals::shm::{Shm, ShmConfig, in_process};
 use conduit_tests::chaos::{Chaos, Disorder};
 use conduit_tests::mixed::{self, Hosts};
-use conduit_tests::model::schedule::{Schedule, schedules};
-use conduit_tests::model::{Limits, check};
-use conduit_tests::small::{network, settings};
-use proptest::prelude::*;
+use conduit_tests::model::schedule::Schedule;
+use conduit_tests::model::{Limits, check, check_drawn};
+use conduit_tests::small::{least, network, restless, settings};
 
 /// Schedules per configuration, unless `PROPTEST_CASES` says otherwise.
 const CASES: u32 = 64;
 /// The same under chaos, where each takes longer.
 const CHAOS_CASES: u32 = 32;
-
-fn cases(most: u32) -> ProptestConfig {
-    let default = ProptestConfig::default();
-    ProptestConfig {
-        cases: if std::env::var_os("PROPTEST_CASES").is_some() {
-            default.cases
-        } else {
-            most
-        },
-        max_shrink_iters: 1_000,
-        failure_persistence: None,
-        ..default
-    }
-}
+/// Attempts at a smaller schedule that fails.
+const SHRINKS: u32 = 1_000;
 
 fn ends(schedule: &Schedule, config: &ShmConfig) -> Vec<Shm<Seq>> {
     in_process(schedule.ranks, config).expect("the network starts")
@@ -55,29 +42,24 @@ fn run_over<N: Ni + 'static>(
     ends: impl Fn(&Schedule) -> Vec<N>,
 ) {
     let most = if chaos.is_some() { CHAOS_CASES } else { CASES };
-    let mut runner = proptest::test_runner::TestRunner::new(cases(most));
-    let result = runner.run(&schedules(3, 40), |schedule| {
-        let ends = ends(&schedule);
-        let checked = match chaos {
-            None => check(&schedule, settings, ends, Limits::POLLS),
+    check_drawn(most, SHRINKS, |schedule| {
+        let ends = ends(schedule);
+        match chaos {
+            None => check(schedule, settings, ends, Limits::POLLS),
             Some(disorder) => {
                 let disorder = Disorder {
                     seed: schedule.seed,
                     ..disorder
                 };
                 check(
-                    &schedule,
+                    schedule,
                     settings,
                     Chaos::job(ends, disorder),
                     Limits::POLLS,
                 )
             }
-        };
-        checked.map_err(TestCaseError::fail)
+        }
     });
-    if let Err(error) = result {
-        panic!("{error}");
-    }
 }
 
 macro_rules! configurations {
@@ -128,26 +110,8 @@ over_hosts! {
         ShmConfig { windows: false, ..network() };
     hosts_without_inject: Settings { inject: false, ..settings() }, ShmConfig { inject_size: 0, ..network() };
     hosts_longs_in_two: Settings { packed_long: false, ..settings() }, network();
-    hosts_with_least: Settings {
-            msg_limit: 12,
-            num_tmpmd: 1,
-            sb_chunks: 2,
-            rpl_chunks: 1,
-            safe_limit: 1,
-            am_limit: 1,
-            sys_limit: 1,
-            cred_per_node: Some(4),
-            banked_credits: Some(0),
-            ..settings()
-        },
-        network();
-    hosts_restless: Settings {
-            cred_per_node: Some(6),
-            banked_credits: Some(0),
-            epoch_duration: 5,
-            ..settings()
-        },
-        network();
+    hosts_with_least: least(), network();
+    hosts_restless: restless(), network();
 }
 
 configurations! {
@@ -166,20 +130,7 @@ configurations! {
     small_messages_longs_in_two: Settings { windows: false, packed_long: false, ..settings() },
         ShmConfig { windows: false, max_message: 192, inline_size: 64, ..network() };
     /// As few of everything as settings allow.
-    least: Settings {
-            windows: false,
-            inject: false,
-            msg_limit: 12,
-            num_tmpmd: 1,
-            sb_chunks: 2,
-            rpl_chunks: 1,
-            safe_limit: 1,
-            am_limit: 1,
-            sys_limit: 1,
-            cred_per_node: Some(4),
-            banked_credits: Some(0),
-            ..settings()
-        },
+    least: Settings { windows: false, inject: false, ..least() },
         ShmConfig { windows: false, inject_size: 0, staging_pieces: 1, ..network() };
     least_with_windows: Settings {
             msg_limit: 12,
@@ -197,20 +148,8 @@ configurations! {
         Settings { windows: false, safe_limit: 1 << 20, am_limit: 1 << 20, msg_limit: 0, ..settings() },
         ShmConfig { windows: false, ..network() };
     /// Credits that move all the time.
-    restless: Settings {
-            cred_per_node: Some(6),
-            banked_credits: Some(0),
-            epoch_duration: 5,
-            ..settings()
-        },
-        network();
-    restless_without_windows: Settings {
-            windows: false,
-            cred_per_node: Some(6),
-            banked_credits: Some(0),
-            epoch_duration: 5,
-            ..settings()
-        },
+    restless: restless(), network();
+    restless_without_windows: Settings { windows: false, ..restless() },
         ShmConfig { windows: false, ..network() };
     static_credits: Settings { dynamic_credits: false, cred_per_node: Some(6), ..settings() }, network();
     no_flow_control: Settings { flow_control: false, ..settings() }, network();

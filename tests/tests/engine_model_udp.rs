@@ -7,22 +7,22 @@ use conduit_core::ni::Ni;
 use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
 use conduit_tests::chaos::{self, Chaos};
-use conduit_tests::model::schedule::{Schedule, schedules};
-use conduit_tests::model::{Limits, check};
-use conduit_tests::small::settings;
+use conduit_tests::model::schedule::Schedule;
+use conduit_tests::model::{Limits, check, check_drawn};
+use conduit_tests::small::{least, restless, settings};
 use conduit_tests::udp;
 use conduit_udp::Carrier;
 use conduit_udp::portals::fabric::{Disorder, Fabric, FabricTransport};
 use conduit_udp::portals::{PortalsConfig, Udp};
 use conduit_udp::socket::FaultConfig;
 use conduit_udp::start::{UdpConfig, in_process};
-use proptest::prelude::*;
-use proptest::test_runner::TestRunner;
 
 /// Schedules for each configuration of the portals, unless `PROPTEST_CASES` says otherwise.
 const CASES: u32 = 24;
 /// The same over sockets, where each takes longer.
 const SOCKET_CASES: u32 = 4;
+/// Attempts at a smaller schedule that fails.
+const SHRINKS: u32 = 200;
 
 /// A fabric may keep what it has for some turns.
 const FABRIC: Limits = Limits {
@@ -40,32 +40,8 @@ fn portals() -> PortalsConfig {
     }
 }
 
-fn run(cases: u32, check: impl Fn(&Schedule) -> Result<(), String>) {
-    let default = ProptestConfig::default();
-    let mut runner = TestRunner::new(ProptestConfig {
-        cases: match std::env::var_os("PROPTEST_CASES") {
-            Some(_) => default.cases,
-            None => cases,
-        },
-        max_shrink_iters: 200,
-        failure_persistence: None,
-        ..default
-    });
-    let result = runner.run(&schedules(3, 40), |schedule| {
-        check(&schedule).map_err(TestCaseError::fail)
-    });
-    if let Err(error) = result {
-        panic!("{error}");
-    }
-}
-
 /// The settings that change how the engine works over a network without windows.
 fn configurations() -> [Settings; 5] {
-    let scarce = Settings {
-        cred_per_node: Some(4),
-        banked_credits: Some(0),
-        ..settings()
-    };
     [
         settings(),
         Settings {
@@ -76,22 +52,8 @@ fn configurations() -> [Settings; 5] {
             packed_long: false,
             ..settings()
         },
-        Settings {
-            msg_limit: 12,
-            num_tmpmd: 1,
-            sb_chunks: 2,
-            rpl_chunks: 1,
-            safe_limit: 1,
-            am_limit: 1,
-            sys_limit: 1,
-            ..scarce.clone()
-        },
-        // Credits that move all the time.
-        Settings {
-            cred_per_node: Some(6),
-            epoch_duration: 5,
-            ..scarce
-        },
+        least(),
+        restless(),
     ]
 }
 
@@ -127,7 +89,7 @@ fn with_inject(settings: &Settings) -> PortalsConfig {
 fn fragments_in_disorder() {
     for settings in configurations() {
         let portals = with_inject(&settings);
-        run(CASES, |schedule| {
+        check_drawn(CASES, SHRINKS, |schedule| {
             check(schedule, &settings, on_fabric(schedule, &portals), FABRIC)
         });
     }
@@ -143,7 +105,7 @@ fn fragments_in_disorder_and_little_room() {
             operations: 64,
             ..with_inject(&settings)
         };
-        run(CASES, |schedule| {
+        check_drawn(CASES, SHRINKS, |schedule| {
             check(schedule, &settings, on_fabric(schedule, &portals), FABRIC)
         });
     }
@@ -164,7 +126,7 @@ fn on_sockets(
 
 fn over_sockets<N: Ni + 'static>(make: impl Fn(&Schedule, &Settings) -> Vec<N>) {
     for settings in configurations() {
-        run(SOCKET_CASES, |schedule| {
+        check_drawn(SOCKET_CASES, SHRINKS, |schedule| {
             check(schedule, &settings, make(schedule, &settings), Limits::TIME)
         });
     }

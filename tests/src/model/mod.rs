@@ -19,6 +19,7 @@ use conduit_core::engine::Engine;
 use conduit_core::ni::{Capabilities, Ni};
 use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
+use proptest::test_runner::{Config as ProptestConfig, TestCaseError, TestRunner};
 
 use handlers::{Log, handlers};
 use plan::{Allowed, Plan};
@@ -48,6 +49,30 @@ impl Limits {
         turns: 100_000_000,
         polls: 20_000_000,
     };
+}
+
+/// Draws schedules for three ranks and checks each: `cases` of them, unless `PROPTEST_CASES` says otherwise. One that fails is made
+/// smaller in at most `shrinks` attempts.
+///
+/// # Panics
+/// A schedule failed: with the smallest one found.
+pub fn check_drawn(cases: u32, shrinks: u32, check: impl Fn(&Schedule) -> Result<(), String>) {
+    let default = ProptestConfig::default();
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases: match std::env::var_os("PROPTEST_CASES") {
+            Some(_) => default.cases,
+            None => cases,
+        },
+        max_shrink_iters: shrinks,
+        failure_persistence: None,
+        ..default
+    });
+    let result = runner.run(&schedule::schedules(3, 40), |schedule| {
+        check(&schedule).map_err(TestCaseError::fail)
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
 }
 
 /// Runs a schedule on a network, whose ends come by rank.
