@@ -87,9 +87,7 @@ impl<M: Mode> Member<M> {
     /// Whether the ranks of a host map each other's memory.
     fn shares_memory(&self) -> bool {
         let settings = self.engine.settings();
-        let networks = settings.networks.as_deref();
-        settings.windows
-            && networks.is_none_or(|networks| networks.iter().any(|name| name == "shm"))
+        settings.windows && settings.allows_network("shm")
     }
 
     /// Bytes of the largest segment, a multiple of the page size; the same on all ranks.

@@ -117,6 +117,13 @@ impl Settings {
         row.is_some_and(|row| self.origins.contains(row))
     }
 
+    /// Whether `CONDUIT_NETWORK` lets the network of this name be used.
+    #[must_use]
+    pub fn allows_network(&self, name: &str) -> bool {
+        let asked = self.networks.as_ref();
+        asked.is_none_or(|asked| asked.iter().any(|asked| asked == name))
+    }
+
     /// How long an exiting rank of a job of `ranks` waits for the others: [`exit_timeout`](Self::exit_timeout), or
     /// the original's 3 s and 1/8 s for each rank, at most 360 s.
     #[must_use]

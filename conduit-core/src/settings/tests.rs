@@ -239,6 +239,8 @@ fn values_reach_their_fields() {
     assert_eq!(settings, expected);
     assert_eq!(warnings, []);
     assert!(settings.is_set("CONDUIT_SPIN") && !settings.is_set("CONDUIT_YIELD"));
+    assert!(settings.allows_network("udp") && !settings.allows_network("ofi"));
+    assert!(Settings::default().allows_network("ofi"));
     assert!(!settings.is_set("PATH"));
 }
 

@@ -4,6 +4,7 @@
 //! given number suffers the same in every run, in whatever order packets come. The receiving side does it: packets have then
 //! gone through the system in the same groups as they do without faults, and each has made the way that it is to be lost on.
 
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use conduit_core::ni::Rank;
@@ -82,8 +83,8 @@ impl FaultCounters {
     }
 }
 
-/// A packet that comes later. The greatest is the first to come.
-#[derive(Debug, PartialEq, Eq)]
+/// A packet that comes later. The least is the first to come.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
     due: Nanos,
     /// Those that are due at once come in the order in which they were held.
@@ -91,24 +92,12 @@ struct Held {
     bytes: Vec<u8>,
 }
 
-impl Ord for Held {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (other.due, other.order).cmp(&(self.due, self.order))
-    }
-}
-
-impl PartialOrd for Held {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
 /// Stands between a rank's socket and its protocol.
 #[derive(Debug)]
 pub(super) struct Faults {
     config: FaultConfig,
     rank: Rank,
-    held: BinaryHeap<Held>,
+    held: BinaryHeap<Reverse<Held>>,
     held_bytes: usize,
     order: u64,
     counters: FaultCounters,
@@ -135,7 +124,7 @@ impl Faults {
 
     /// When a packet comes that is held back.
     pub(super) fn due(&self) -> Option<Nanos> {
-        self.held.peek().map(|held| held.due)
+        self.held.peek().map(|Reverse(held)| held.due)
     }
 
     /// Hands over packets of `incoming`, at most so many of them and so many bytes, as far as they are to come now, and as many of
@@ -232,18 +221,18 @@ impl Faults {
         }
         self.held_bytes += bytes.len();
         self.order += 1;
-        self.held.push(Held {
+        self.held.push(Reverse(Held {
             due,
             order: self.order,
             bytes,
-        });
+        }));
     }
 
     fn release(&mut self, now: Nanos) -> Option<Vec<u8>> {
         if self.due()? > now {
             return None;
         }
-        let Held { bytes, .. } = self.held.pop()?;
+        let Reverse(Held { bytes, .. }) = self.held.pop()?;
         self.held_bytes -= bytes.len();
         Some(bytes)
     }

@@ -346,12 +346,6 @@ impl Socket {
         let mut joined = self.offload;
         while gone < bytes.len() {
             let rest = &bytes[gone..];
-            #[cfg(test)]
-            if self.busy.0 > 0 && self.counters.sent_bytes >= self.busy.1 {
-                self.busy.0 -= 1;
-                self.counters.busy += 1;
-                return Sent::Part(gone);
-            }
             let (length, result) = if joined && rest.len() > segment {
                 let burst = self.burst(segment).min(rest.len());
                 (burst, self.send_joined(to, &rest[..burst], segment))
@@ -383,19 +377,7 @@ impl Socket {
     /// Sends one packet whose bytes are these parts, one behind the other. `false`: the system has no room at present. What it
     /// refuses is lost, as with [`send`](Self::send).
     pub fn send_parts(&mut self, to: &SocketAddr, parts: [&[u8]; 3]) -> bool {
-        #[cfg(test)]
-        if self.busy.0 > 0 && self.counters.sent_bytes >= self.busy.1 {
-            self.busy.0 -= 1;
-            self.counters.busy += 1;
-            return false;
-        }
-        self.counters.send_calls += 1;
-        let send =
-            |socket: BorrowedFd<'_>, to: Option<&SocketAddr>| system::send_parts(socket, to, parts);
-        let mut result = self.try_send(to, send);
-        if result.as_ref().is_err_and(|error| !is_busy(error)) && self.take_reports() > 0 {
-            result = send(self.socket.as_fd(), Some(to));
-        }
+        let result = self.try_send(to, |socket, to| system::send_parts(socket, to, parts));
         match result.map_err(|error| self.unsent(to, &error)) {
             Ok(()) => {
                 self.counters.sent += 1;
@@ -417,18 +399,35 @@ impl Socket {
     }
 
     fn send_one(&mut self, to: &SocketAddr, packet: &[u8]) -> Result<(), Unsent> {
-        self.counters.send_calls += 1;
-        let mut result = self.try_send(to, |socket, to| system::send(socket, to, packet));
-        if result.as_ref().is_err_and(|error| !is_busy(error)) && self.take_reports() > 0 {
-            // The error may be a report on a packet that was sent before.
-            result = system::send(self.socket.as_fd(), Some(to), packet);
+        self.try_send(to, |socket, to| system::send(socket, to, packet))
+            .map_err(|error| self.unsent(to, &error))
+    }
+
+    /// One attempt at a packet or several, and a second where the first met a report on another packet.
+    #[inline]
+    fn try_send(
+        &mut self,
+        to: &SocketAddr,
+        send: impl Fn(BorrowedFd<'_>, Option<&SocketAddr>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        #[cfg(test)]
+        if self.busy.0 > 0 && self.counters.sent_bytes >= self.busy.1 {
+            self.busy.0 -= 1;
+            return Err(Errno::AGAIN.into());
         }
-        result.map_err(|error| self.unsent(to, &error))
+        self.counters.send_calls += 1;
+        match self.by_either(to, &send) {
+            // The error may be a report on a packet that was sent before.
+            Err(error) if !is_busy(&error) && self.take_reports() > 0 => {
+                send(self.socket.as_fd(), Some(to))
+            }
+            done => done,
+        }
     }
 
     /// Sends by the socket that the peer has of its own, if it has one, else by the rank's.
     #[inline]
-    fn try_send(
+    fn by_either(
         &mut self,
         to: &SocketAddr,
         send: impl Fn(BorrowedFd<'_>, Option<&SocketAddr>) -> io::Result<()>,
@@ -452,15 +451,10 @@ impl Socket {
         let Ok(size) = u16::try_from(segment) else {
             return Err(Unsent::OneByOne);
         };
-        self.counters.send_calls += 1;
         let send = |socket: BorrowedFd<'_>, to: Option<&SocketAddr>| {
             system::send_segments(socket, to, packets, size)
         };
-        let mut result = self.try_send(to, send);
-        if result.as_ref().is_err_and(|error| !is_busy(error)) && self.take_reports() > 0 {
-            result = send(self.socket.as_fd(), Some(to));
-        }
-        match result {
+        match self.try_send(to, send) {
             Err(error) if is_offload_refused(&error) => Err(Unsent::OneByOne),
             Err(error) => Err(self.unsent(to, &error)),
             Ok(()) => Ok(()),

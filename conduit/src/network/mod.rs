@@ -60,14 +60,12 @@ pub(crate) enum Choice {
 /// # Errors
 /// No network that is allowed and there can carry the job.
 pub(crate) fn choose(settings: &Settings, hosts: &Hosts, rank: Rank) -> Result<Choice> {
-    let asked = settings.networks.as_deref();
-    let allowed = |name: &str| asked.is_none_or(|asked| asked.iter().any(|asked| asked == name));
     let mut reasons = Vec::new();
     let all = available_networks();
     let mut usable = |name: &str| {
         let there = all.iter().find(|(known, _)| *known == name);
         match there {
-            Some((_, there)) if allowed(name) => match there {
+            Some((_, there)) if settings.allows_network(name) => match there {
                 Ok(()) => true,
                 Err(reason) => {
                     reasons.push(format!("{name}: {reason}"));
@@ -102,7 +100,10 @@ pub(crate) fn choose(settings: &Settings, hosts: &Hosts, rank: Rank) -> Result<C
         ));
     }
     Err(Error::NoNetwork {
-        asked: asked.map_or_else(|| "(unset)".to_owned(), |asked| asked.join(",")),
+        asked: match &settings.networks {
+            Some(asked) => asked.join(","),
+            None => "(unset)".to_owned(),
+        },
         reason: reasons.join("; "),
     })
 }
