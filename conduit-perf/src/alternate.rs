@@ -8,11 +8,13 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::figure::Unit;
 use crate::placement::Placement;
 
 /// How long and how often to measure.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// Good rounds wanted.
     pub good: usize,

@@ -15,7 +15,9 @@ use crate::mapping::Mapping;
 use crate::placement::Cores;
 use crate::side::{PATIENCE, Side};
 use crate::survey::{Reading, survey};
-use crate::{Event, Options, area, count, figures, gasnet, job, report, run_all, select, udp};
+use crate::{
+    Event, Options, area, count, figures, gasnet, job, peers, report, run_all, select, udp,
+};
 
 /// Latencies, rates and bandwidths of Conduit beside this machine's limits, measured in turn.
 ///
@@ -67,6 +69,11 @@ enum Command {
     ///
     /// One program is built with each installation's make fragment, by make and its C compiler.
     Gasnet(gasnet::Options),
+    /// Measure Conduit over UDP beside what distributions package, over TCP, on the loopback interface
+    ///
+    /// Beside it run those of these that are installed (Debian's packages): UCX (ucx-utils), libfabric (libfabric-bin), Open MPI
+    /// (openmpi-bin and libopenmpi-dev, for which a program is compiled).
+    Peers(peers::Options),
     /// Measure what goes over UDP, on the loopback interface, beside bare UDP
     Udp(udp::Options),
     /// Repeat an operation in a job of one rank
@@ -162,6 +169,10 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Gasnet(options)) => gasnet::run(&options)?,
         Some(Command::Udp(options)) => {
             let good = udp::run(&options)?;
+            return Ok(ExitCode::from(u8::from(!good)));
+        }
+        Some(Command::Peers(options)) => {
+            let good = peers::run(&options)?;
             return Ok(ExitCode::from(u8::from(!good)));
         }
         Some(Command::Repeat { operation, count }) => count::repeat(&operation, count)?,

@@ -100,6 +100,7 @@ pub mod gasnet;
 pub mod job;
 pub mod limits;
 pub mod mapping;
+pub mod peers;
 pub mod piece;
 pub mod placement;
 pub mod report;

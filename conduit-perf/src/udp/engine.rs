@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
+use crate::alternate::Plan;
 use crate::bench::{Bench, failed};
 use crate::compare::Comparison;
 use crate::figure::{Figure, Target, Unit};
@@ -139,7 +140,7 @@ fn wire_stream(packet: usize) -> Limit {
 struct Order {
     /// Which of [`SETUPS`].
     setup: usize,
-    quick: bool,
+    plan: Plan,
     figures: Vec<String>,
     /// The memory that the sides share: their segments are not mapped in each other.
     memory: String,
@@ -165,32 +166,48 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 /// Measures what was asked for, job after job, from within the launching process.
 pub(super) fn measure(options: &Options) -> anyhow::Result<Vec<Figure>> {
     let mut figures = Vec::new();
-    for (number, setup) in SETUPS.iter().enumerate() {
-        let mapping = Mapping::anonymous(area::AREA_BYTES)?;
-        let order = Order {
-            setup: number,
-            quick: options.quick,
-            figures: options.figures.clone(),
-            memory: format!(
-                "/proc/{}/fd/{}",
-                std::process::id(),
-                mapping.file().as_raw_fd()
-            ),
-        };
-        if order.rows().next().is_none() {
-            continue;
-        }
-        let text = serde_json::to_string(&order)?;
-        let settings = LOOPBACK.iter().chain(setup.environment);
-        let environment = settings
-            .map(|&(name, value)| (name, OsString::from(value)))
-            .chain([(ORDER, OsString::from(text))]);
-        run_ranks(Job::Pair, environment, |event| {
-            if let Event::Figure(figure) = event {
-                figures.push(figure);
-            }
-        })?;
+    for number in 0..SETUPS.len() {
+        let plan = super::plan(options.quick);
+        figures.extend(run_setup(number, plan, &options.figures)?);
     }
+    Ok(figures)
+}
+
+/// Measures, in one job, the round trip and the puts of a job without settings of its own, each with its limit.
+///
+/// # Errors
+/// The job failed.
+pub(crate) fn measure_pair(plan: Plan) -> anyhow::Result<Vec<Figure>> {
+    run_setup(0, plan, &[])
+}
+
+/// Runs one job.
+fn run_setup(number: usize, plan: Plan, asked: &[String]) -> anyhow::Result<Vec<Figure>> {
+    let mut figures = Vec::new();
+    let mapping = Mapping::anonymous(area::AREA_BYTES)?;
+    let order = Order {
+        setup: number,
+        plan,
+        figures: asked.to_vec(),
+        memory: format!(
+            "/proc/{}/fd/{}",
+            std::process::id(),
+            mapping.file().as_raw_fd()
+        ),
+    };
+    if order.rows().next().is_none() {
+        return Ok(figures);
+    }
+    let text = serde_json::to_string(&order)?;
+    let settings = LOOPBACK.iter().chain(SETUPS[number].environment);
+    let environment = settings
+        .map(|&(name, value)| (name, OsString::from(value)))
+        .chain([(ORDER, OsString::from(text))]);
+    run_ranks(Job::Pair, environment, |event| {
+        if let Event::Figure(figure) = event {
+            figures.push(figure);
+        }
+    })?;
     Ok(figures)
 }
 
@@ -223,9 +240,8 @@ fn in_turn(order: &Order, bench: &Bench) -> anyhow::Result<()> {
         ranks as usize,
         PATIENCE,
     )?;
-    let plan = super::plan(order.quick);
     let mut comparisons: Vec<_> = order.rows().map(|row| row.comparison(bench)).collect();
-    for figure in super::measure_rows(&side, plan, &mut comparisons)? {
+    for figure in super::measure_rows(&side, order.plan, &mut comparisons)? {
         tell(&Event::Figure(figure))?;
     }
     // Nobody leaves before all have done their part.

@@ -12,6 +12,7 @@
 mod engine;
 mod wire;
 
+pub(crate) use engine::measure_pair;
 pub use engine::rank_main;
 
 use std::io::{self, Write};

@@ -1,0 +1,281 @@
+//! Conduit over UDP beside what distributions package, over TCP: `conduit-perf peers`.
+//!
+//! All contestants run in each round, one after the other, on the same two cores over the loopback interface, in one order
+//! and back in the next: each ratio is one of neighbours in time. What counts is the median of the rounds' ratios.
+//!
+//! | Conduit | beside |
+//! |---|---|
+//! | `am-round-trip`: a short and its reply | `bare-udp`; UCX's active messages, libfabric's and MPI's messages, of 8 bytes, there and back |
+//! | `put-bandwidth`: puts of 1 MiB | `bare-udp`, a stream; UCX's and MPI's puts, a stream of MPI's messages, libfabric's messages there and back, of 1 MiB |
+//!
+//! What is run of each peer is in `tools`. A peer whose blocks do not go over the loopback interface has failed.
+
+mod output;
+mod process;
+mod tools;
+
+use std::io::{self, Write};
+use std::iter;
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::ProgressBar;
+
+use crate::alternate::{Plan, Round, Tally};
+use crate::figure::{Figure, Subject, Unit};
+use crate::limits::udp::BLOCK;
+use crate::placement::{Cores, Placement};
+use crate::{report, udp};
+
+use tools::CANDIDATES;
+
+/// Round trips in a reading of a peer.
+const ROUND_TRIPS: u32 = 5000;
+/// Blocks in a reading of a peer.
+const BLOCKS: u32 = 320;
+/// One reading of each of Conduit's figures, about as long as the peers'.
+const OURS: Plan = Plan {
+    good: 1,
+    most: 1,
+    // What bare UDP did before and after is told, not judged.
+    tolerance: f64::MAX,
+    time: Duration::from_millis(8),
+    runs: 1,
+};
+
+/// What to measure beside peers.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    /// Print one JSON object per figure and peer
+    #[arg(long)]
+    json: bool,
+    /// Rounds; each runs Conduit and every peer once
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+}
+
+/// A number of a contestant. Times are set beside Conduit's round trip, bandwidths beside its puts.
+#[derive(Clone, Debug, PartialEq)]
+struct Reading {
+    name: &'static str,
+    unit: Unit,
+    /// Of a round trip, or of a block.
+    seconds: f64,
+}
+
+/// What one round has given.
+#[derive(Clone, Debug, Default)]
+struct Found {
+    ours: Vec<Reading>,
+    theirs: Vec<Reading>,
+}
+
+/// Measures and prints. False if a peer that is installed failed.
+///
+/// # Errors
+/// There are not two cores, Conduit's own job fails, or the results can't be written.
+pub fn run(options: &Options) -> anyhow::Result<bool> {
+    let allowed = Cores::allowed()?;
+    let cores = [
+        allowed.core(Placement::Apart, 0, 2)?,
+        allowed.core(Placement::Apart, 1, 2)?,
+    ];
+    let (mut peers, mut good) = (Vec::new(), true);
+    for candidate in CANDIDATES {
+        match candidate.find() {
+            Ok(Some(peer)) => {
+                eprintln!("{peer}");
+                peers.push(peer);
+            }
+            Ok(None) => eprintln!(
+                "{}: not installed (Debian's packages: {})",
+                candidate.name, candidate.packages
+            ),
+            Err(error) => {
+                good = false;
+                eprintln!("{error:#}");
+            }
+        }
+    }
+    let bar = ProgressBar::new(u64::from(options.rounds));
+    let mut rounds = Vec::new();
+    for number in 0..options.rounds {
+        // Conduit, then its peers; there and back again.
+        let mut order: Vec<_> = iter::once(None).chain(peers.iter().map(Some)).collect();
+        if number % 2 == 1 {
+            order.reverse();
+        }
+        let mut found = Found::default();
+        for peer in order {
+            let Some(peer) = peer else {
+                found.add_ours()?;
+                continue;
+            };
+            match peer.measure(cores) {
+                Ok(readings) => found.theirs.extend(readings),
+                Err(error) => {
+                    good = false;
+                    bar.suspend(|| eprintln!("{peer}, round {number}: {error:#}"));
+                }
+            }
+        }
+        rounds.push(found);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let figures = figures(&rounds);
+    let mut out = io::stdout().lock();
+    if options.json {
+        report::json_lines(&mut out, &figures)?;
+    } else {
+        writeln!(out, "{}", report::figures(&figures))?;
+    }
+    Ok(good)
+}
+
+impl Found {
+    /// Runs Conduit's job, which has bare UDP beside it.
+    fn add_ours(&mut self) -> anyhow::Result<()> {
+        for figure in udp::measure_pair(OURS)? {
+            let (unit, size) = (figure.unit, figure.size);
+            let reading = |name, value| Reading {
+                name,
+                unit,
+                seconds: seconds(unit, value, size),
+            };
+            self.theirs.push(reading("bare-udp", figure.limit));
+            self.ours
+                .push(reading(subject(unit, "").name, figure.value));
+        }
+        Ok(())
+    }
+
+    /// The reading of this name and unit beside that of Conduit's in this unit.
+    fn beside(&self, name: &str, unit: Unit) -> Option<Round> {
+        let of = |readings: &[Reading], name: &str| {
+            let mut all = readings.iter();
+            let found = all.find(|reading| (reading.name, reading.unit) == (name, unit));
+            found.map(|reading| reading.seconds)
+        };
+        let theirs = of(&self.theirs, name)?;
+        Some(Round {
+            before: theirs,
+            figure: of(&self.ours, subject(unit, "").name)?,
+            after: theirs,
+        })
+    }
+}
+
+/// The seconds of an operation of which a [`Figure`] says so much: what [`Unit::value`] makes of them.
+fn seconds(unit: Unit, value: f64, size: usize) -> f64 {
+    match unit {
+        Unit::Nanoseconds => value * 1e-9,
+        Unit::Millions => 1e-6 / value,
+        Unit::Gigabytes => size as f64 * 1e-9 / value,
+    }
+}
+
+/// Which figure of Conduit's a peer's reading in `unit` is set beside.
+fn subject(unit: Unit, peer: &'static str) -> Subject {
+    let (name, size) = match unit {
+        Unit::Nanoseconds => ("am-round-trip", 0),
+        Unit::Millions | Unit::Gigabytes => ("put-bandwidth", BLOCK),
+    };
+    Subject {
+        name,
+        size,
+        limit_name: peer,
+        unit,
+        target: None,
+    }
+}
+
+/// A figure for each reading of each peer, round trips first.
+fn figures(rounds: &[Found]) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for unit in [Unit::Nanoseconds, Unit::Gigabytes] {
+        let mut names = Vec::new();
+        for reading in rounds.iter().flat_map(|round| &round.theirs) {
+            if reading.unit == unit && !names.contains(&reading.name) {
+                names.push(reading.name);
+            }
+        }
+        for name in names {
+            let mut tally = Tally::new(OURS);
+            for round in rounds.iter().filter_map(|round| round.beside(name, unit)) {
+                tally.add(round);
+            }
+            let outcome = tally.outcome(unit);
+            figures.extend(outcome.map(|outcome| Figure::new(&subject(unit, name), 2, &outcome)));
+        }
+    }
+    figures
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round(ours: [f64; 2], theirs: &[(&'static str, Unit, f64)]) -> Found {
+        let reading = |&(name, unit, value): &(&'static str, Unit, f64)| Reading {
+            name,
+            unit,
+            seconds: seconds(unit, value, BLOCK),
+        };
+        let [trip, puts] = ours;
+        let ours = [
+            ("am-round-trip", Unit::Nanoseconds, trip),
+            ("put-bandwidth", Unit::Gigabytes, puts),
+        ];
+        Found {
+            ours: ours.iter().map(reading).collect(),
+            theirs: theirs.iter().map(reading).collect(),
+        }
+    }
+
+    #[test]
+    fn times_go_with_times_and_bandwidths_with_bandwidths() {
+        let rounds = [
+            round(
+                [4000.0, 6.0],
+                &[
+                    ("a", Unit::Nanoseconds, 8000.0),
+                    ("a", Unit::Gigabytes, 3.0),
+                ],
+            ),
+            round([8000.0, 8.0], &[("a", Unit::Nanoseconds, 10_000.0)]),
+            round(
+                [6000.0, 7.0],
+                &[
+                    ("a", Unit::Gigabytes, 7.0),
+                    ("a", Unit::Nanoseconds, 6000.0),
+                ],
+            ),
+        ];
+        let found = figures(&rounds);
+        let round = |value: f64| (value * 1000.0).round() / 1000.0;
+        let found: Vec<_> = found
+            .iter()
+            .map(|figure| {
+                let numbers = [figure.value, figure.limit, figure.ratio].map(round);
+                (&*figure.name, &*figure.limit_name, numbers, figure.rounds)
+            })
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("am-round-trip", "a", [6000.0, 8000.0, 0.8], 3),
+                // Where a peer failed in a round, that round of Conduit's doesn't count either.
+                ("put-bandwidth", "a", [6.462, 4.2, 1.5], 2),
+            ]
+        );
+    }
+
+    #[test]
+    fn seconds_are_what_values_were_made_of() {
+        for unit in [Unit::Nanoseconds, Unit::Millions, Unit::Gigabytes] {
+            let back = seconds(unit, unit.value(3e-6, BLOCK), BLOCK);
+            assert!((back - 3e-6).abs() < 1e-12, "{unit}");
+        }
+    }
+}

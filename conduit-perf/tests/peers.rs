@@ -1,0 +1,42 @@
+//! Conduit beside packaged peers. What there is of them is another machine's matter, so here there are none.
+
+mod support;
+
+use support::{conduit_perf, conduit_perf_with, text};
+
+#[test]
+fn peers_that_are_not_installed_are_named_and_conduit_is_measured() {
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        return;
+    }
+    let output = conduit_perf_with(&["peers", "--rounds", "1", "--json"], &[("PATH", "/none")]);
+    let complaints = text(&output.stderr);
+    assert!(output.status.success(), "{complaints}");
+    for package in ["ucx-utils", "libfabric-bin", "libopenmpi-dev"] {
+        let mut lines = complaints.lines();
+        let line = lines.find(|line| line.contains(package)).expect(package);
+        assert!(line.contains("not installed"), "{line}");
+    }
+    let names: Vec<_> = text(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("an object per line"))
+        .map(|figure| {
+            [&figure["name"], &figure["limit_name"]]
+                .map(|name| name.as_str().unwrap_or("").to_owned())
+        })
+        .collect();
+    assert_eq!(
+        names,
+        [["am-round-trip", "bare-udp"], ["put-bandwidth", "bare-udp"]]
+    );
+}
+
+#[test]
+fn the_help_names_the_packages() {
+    let output = conduit_perf(&["peers", "--help"]);
+    assert!(output.status.success());
+    for package in ["ucx-utils", "libfabric-bin", "openmpi-bin"] {
+        assert!(text(&output.stdout).contains(package), "{package}");
+    }
+    assert!(!conduit_perf(&["peers", "--rounds", "0"]).status.success());
+}
