@@ -1,51 +1,114 @@
 //! The driver's clock. Reading the system's takes 30 ns, several times in the way of a small packet; where the processor has a
-//! counter that takes a third of that, the system's is read again only when the counter has moved on.
+//! counter, time is made of that, and the system is asked about once in a millisecond how fast the counter goes.
 
 use std::time::Instant;
 
 use super::system;
 use crate::protocol::Nanos;
 
-/// Ticks of the processor's counter for which a reading stays good: less than two microseconds, as no counter is slower than
-/// 1 GHz.
-const FRESH: u64 = 2000;
+/// Ticks after which the system is asked again: a millisecond of a slow counter, some tenths of one of a fast one.
+const WINDOW: u64 = 1 << 20;
+/// Ticks that reading the system's clock takes at most; where it takes more, something else came between.
+const UNDISTURBED: u64 = 4_000;
+/// Part of a tick's length by which it may differ from what it was in the window before.
+const STEADY: u64 = 256;
+
+/// What the counter was when the system's clock was read.
+#[derive(Debug, Clone, Copy)]
+struct Anchor {
+    ticks: u64,
+    at: Nanos,
+    /// Length of a tick, in 2⁻³² ns; 0 as long as it is unknown.
+    tick: u64,
+}
+
+impl Anchor {
+    /// The time at a value of the counter, as far as that can be told from here.
+    #[inline]
+    fn time(&self, ticks: u64) -> Option<Nanos> {
+        // A counter that goes back, as it may when a virtual machine moves, is far outside as well.
+        let passed = ticks.wrapping_sub(self.ticks);
+        if passed >= WINDOW || self.tick == 0 {
+            return None;
+        }
+        // No overflow: less than 2²⁰ ticks, each less than 2¹¹ ns.
+        Some(self.at + ((passed * self.tick) >> 32))
+    }
+
+    /// The next one, when the counter is `ticks` and the system says `at`.
+    fn next(&self, ticks: u64, at: Nanos) -> Self {
+        let (passed, nanos) = (ticks.wrapping_sub(self.ticks), at.saturating_sub(self.at));
+        if passed < WINDOW {
+            return *self;
+        }
+        let tick = (u128::from(nanos) << 32) / u128::from(passed);
+        let tick = u64::try_from(tick).ok().filter(|tick| *tick < 1 << 43);
+        let tick = tick.unwrap_or(0);
+        // A counter that stood still for a while, or has jumped, is not believed before it has gone evenly for a window.
+        let steady = self.tick == 0 || self.tick.abs_diff(tick) <= self.tick / STEADY;
+        Self {
+            ticks,
+            at,
+            tick: if steady { tick } else { 0 },
+        }
+    }
+}
 
 /// Time since it was made.
 #[derive(Debug)]
 pub(super) struct Clock {
     start: Instant,
-    /// The counter when the system's clock was read last, and what that said.
-    ticks: u64,
+    anchor: Option<Anchor>,
     last: Nanos,
 }
 
 impl Clock {
     pub(super) fn new() -> Self {
+        let start = Instant::now();
         Self {
-            start: Instant::now(),
-            ticks: 0,
+            start,
+            anchor: system::ticks().map(|ticks| Anchor {
+                ticks,
+                at: 0,
+                tick: 0,
+            }),
             last: 0,
         }
     }
 
-    /// The time.
+    /// The time, by the system's clock.
     #[inline]
     pub(super) fn now(&self) -> Nanos {
         self.start.elapsed().as_nanos() as Nanos
     }
 
-    /// The time, or what it was at most two microseconds ago. Never goes back.
+    /// The time, a few microseconds more or less. Never goes back.
     #[inline]
     pub(super) fn glance(&mut self) -> Nanos {
-        if let Some(ticks) = system::ticks() {
-            // Also where the counter goes back, as it may when a virtual machine moves, the system is asked.
-            if ticks.wrapping_sub(self.ticks) < FRESH {
-                return self.last;
-            }
-            self.ticks = ticks;
-        }
-        self.last = self.now();
+        let told = match (&self.anchor, system::ticks()) {
+            (Some(anchor), Some(ticks)) => anchor.time(ticks),
+            _ => None,
+        };
+        let time = match told {
+            Some(time) => time,
+            None => self.ask(),
+        };
+        self.last = self.last.max(time);
         self.last
+    }
+
+    /// Asks the system, and drops a new anchor.
+    #[cold]
+    fn ask(&mut self) -> Nanos {
+        let before = system::ticks();
+        let at = self.now();
+        if let (Some(anchor), Some(before), Some(after)) =
+            (&mut self.anchor, before, system::ticks())
+            && after.wrapping_sub(before) < UNDISTURBED
+        {
+            *anchor = anchor.next(before, at);
+        }
+        at
     }
 }
 
@@ -54,16 +117,59 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
+    /// A counter of 2 GHz, between two windows of which something happens.
+    fn half_a_nanosecond() -> Anchor {
+        let first = Anchor {
+            ticks: 1_000,
+            at: 500,
+            tick: 0,
+        };
+        assert_eq!(first.time(1_000), None, "nothing is known yet");
+        let second = first.next(1_000 + 2 * WINDOW, 500 + WINDOW);
+        assert_eq!(second.tick, 1 << 31);
+        second
+    }
+
     #[test]
-    fn a_glance_is_never_late_for_long_and_never_goes_back() {
+    fn time_goes_on_with_the_counter_for_a_window() {
+        let anchor = half_a_nanosecond();
+        assert_eq!(anchor.time(anchor.ticks + 4_000), Some(anchor.at + 2_000));
+        assert_eq!(anchor.time(anchor.ticks + WINDOW), None);
+        assert_eq!(anchor.time(anchor.ticks - 1), None, "back");
+    }
+
+    #[test]
+    fn a_window_is_measured_to_its_end() {
+        let anchor = half_a_nanosecond();
+        let early = anchor.next(anchor.ticks + WINDOW / 2, anchor.at + WINDOW / 4);
+        assert_eq!(early.ticks, anchor.ticks);
+    }
+
+    #[test]
+    fn a_counter_that_jumps_is_not_believed() {
+        let anchor = half_a_nanosecond();
+        for (ticks, nanos) in [
+            (WINDOW, 10 * WINDOW),
+            (1_000 * WINDOW, WINDOW),
+            (WINDOW, u64::MAX / 2),
+            (WINDOW, 0),
+        ] {
+            let next = anchor.next(anchor.ticks + ticks, anchor.at + nanos);
+            assert_eq!(next.time(next.ticks), None, "{ticks} ticks in {nanos} ns");
+            let after = next.next(next.ticks + 2 * WINDOW, next.at + WINDOW);
+            assert_eq!(after.time(after.ticks), Some(after.at));
+        }
+    }
+
+    #[test]
+    fn a_glance_never_goes_back_and_stays_near_the_system_s_clock() {
         let mut clock = Clock::new();
         let mut before = 0;
-        let end = Instant::now() + Duration::from_millis(5);
+        let end = Instant::now() + Duration::from_millis(20);
         while Instant::now() < end {
             let earlier = clock.now();
             let glance = clock.glance();
-            assert!(glance >= before && glance <= clock.now());
-            // The counter of some virtual machines is slower than it says.
+            assert!(glance >= before && glance <= clock.now() + 20_000);
             assert!(glance + 20_000 > earlier, "{glance} at {earlier}");
             before = glance;
         }

@@ -175,6 +175,8 @@ impl<Near: Ni, Far: Ni, M: Mode> Mixed<Near, Far, M> {
                 told: 0,
             };
             match side {
+                // The quick look is worth it: a poll's other half is the latency of what has come.
+                Side::Near if !self.near.ready().intersects(Ready::queue(eq)) => 0,
                 Side::Near => self.near.poll_into(eq, limit - told, &mut through),
                 Side::Far => beyond.far.poll_into(queue.far, limit - told, &mut through),
             };
