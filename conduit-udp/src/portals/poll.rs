@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use conduit_core::ni::{Common, PutEvent, Puts, Rank, Ready, Sink};
+use conduit_core::ni::{Common, EqId, PutEvent, Puts, Rank, Ready, Sink};
 use conduit_core::threads::{Lock, Mode};
 
 use super::buffers::Buffer;
@@ -122,15 +122,34 @@ impl<M: Mode, T: Transport> Udp<M, T> {
         let shared = &*self.shared;
         let ready = shared.flags.ready();
         // Where events lie that nobody takes, what is awaited may be elsewhere.
-        if !ready.is_empty() && shared.delivered.swap(false, Ordering::Relaxed) {
+        if !ready.is_empty() && shared.delivered.load(Ordering::Relaxed) {
+            shared.delivered.store(false, Ordering::Relaxed);
             return ready;
         }
         if let Some(mut inner) = shared.inner.try_lock()
             && inner.is_due()
         {
             self.advance(&mut inner);
+            let ready = shared.flags.ready();
+            if !ready.is_empty() {
+                self.fetch_ready(&mut inner, ready);
+            }
+            return ready;
         }
         shared.flags.ready()
+    }
+
+    /// Takes what the poll that follows will ask for while the lock is held anyhow.
+    fn fetch_ready(&self, inner: &mut Inner<T>, ready: Ready) {
+        let queues = inner.portals.queues.iter_mut().zip(&self.local);
+        for (number, (queue, local)) in (0..).zip(queues) {
+            if ready.intersects(Ready::queue(EqId(number)))
+                && let Some(mut local) = local.try_lock()
+                && local.events.is_empty()
+            {
+                std::mem::swap(queue, &mut local.events);
+            }
+        }
     }
 
     /// See [`conduit_core::ni::Ni::poll`].

@@ -32,7 +32,7 @@ pub(super) const NOBODY: u32 = u32::MAX;
 /// What anybody may look at without the lock.
 #[derive(Debug)]
 pub(super) struct Flags {
-    /// Queues with undelivered events, as [`Ready`].
+    /// Queues with undelivered events, as [`Ready`]. Written under the network's lock only, read without.
     ready: AtomicU32,
     /// The first peer that has failed.
     pub(super) failed: AtomicU32,
@@ -57,15 +57,15 @@ impl Flags {
     pub(super) fn clear(&self, queue: usize) {
         // Fits: there are few.
         let bits = Ready::queue(EqId(queue as u8)).bits();
-        self.ready.fetch_and(!bits, Ordering::Relaxed);
+        let ready = self.ready.load(Ordering::Relaxed);
+        self.ready.store(ready & !bits, Ordering::Relaxed);
     }
 
     #[inline]
     fn set(&self, eq: EqId) {
         let bits = Ready::queue(eq).bits();
-        if self.ready.load(Ordering::Relaxed) & bits != bits {
-            self.ready.fetch_or(bits, Ordering::Relaxed);
-        }
+        let ready = self.ready.load(Ordering::Relaxed);
+        self.ready.store(ready | bits, Ordering::Relaxed);
     }
 }
 
