@@ -1,7 +1,7 @@
 //! Tags, encryption and keys of packets: nobody outside the job makes, changes or reads them.
 //!
-//! The cipher is AEGIS-128X2 (RFC 10032) of the crate `aegis`: an authenticated cipher that needs no key schedule, so that a
-//! link costs the bytes of its keys only. Where packets are just authenticated, all of a packet is its associated data and its
+//! The cipher is AEGIS-128X2 (RFC 10032) of the crate `aegis`, or AEGIS-128L for short packets: an authenticated cipher that needs
+//! no key schedule, so that a link costs the bytes of its keys only. Where packets are just authenticated, all of a packet is its associated data and its
 //! message is empty. Measurements and the reasons for the choice are in `docs/udp.md`.
 //!
 //! Each pair of ranks has a key in each direction (the module `keys`), so the packet number alone is the nonce: it never
@@ -14,6 +14,7 @@ mod tests;
 
 pub use secret::{Secret, random_incarnation};
 
+use aegis::aegis128l::Aegis128L;
 use aegis::aegis128x2::{Aegis128X2, Aegis128X2Mac};
 use conduit_core::ni::Rank;
 
@@ -67,9 +68,17 @@ fn cipher(key: &Key, number: u64) -> Aegis128X2<TAG> {
     Aegis128X2::new(key, &nonce(number))
 }
 
+/// Packets of fewer bytes, tag and all, that are just authenticated have the tag of AEGIS-128L, which takes a fifth less time for
+/// them: it has half of the state to prepare. For what follows from two ciphers under one key see [`LONG`].
+const SHORT: usize = 256;
+
+fn short_cipher(key: &Key, number: u64) -> Aegis128L<TAG> {
+    Aegis128L::new(key, &nonce(number))
+}
+
 /// Packets of so many bytes, tag and all, that are just authenticated have the tag of the cipher's MAC instead: it can be made of
 /// a packet whose bytes lie in several places, and takes a little longer, which only small packets notice. A packet's number is
-/// used once, so no key and nonce is used for both.
+/// used once, so no key and nonce is used for two of the three.
 const LONG: usize = 16 << 10;
 
 fn mac(key: &Key, number: u64, parts: [&[u8]; 2]) -> Aegis128X2Mac<TAG> {
@@ -90,6 +99,9 @@ impl Seal for Sealer {
         };
         let key = &keys.send;
         let made = match self.protection {
+            Protection::Authenticate if sealed.len() + TAG < SHORT => {
+                short_cipher(key, number).encrypt_in_place(&mut [], sealed)
+            }
             Protection::Authenticate if sealed.len() + TAG >= LONG => {
                 mac(key, number, [sealed, &[]]).finalize()
             }
@@ -123,6 +135,9 @@ impl Seal for Sealer {
         };
         let key = &keys.receive;
         match self.protection {
+            Protection::Authenticate if sealed.len() + TAG < SHORT => {
+                short_cipher(key, number).decrypt_in_place(&mut [], tag, sealed)
+            }
             Protection::Authenticate if sealed.len() + TAG >= LONG => {
                 mac(key, number, [sealed, &[]]).verify(tag)
             }

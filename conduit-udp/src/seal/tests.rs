@@ -29,7 +29,9 @@ const BOTH: [Protection; 2] = [Protection::Authenticate, Protection::Encrypt];
 #[test]
 fn what_was_sealed_opens_and_is_encrypted_only_on_demand() {
     for protection in BOTH {
-        for body in [0, 1, 15, 16, 17, 31, 32, 33, 64, 65, 1400, 8948, 65_000] {
+        for body in [
+            0, 1, 15, 16, 17, 31, 32, 33, 64, 65, 223, 224, 1400, 8948, 65_000,
+        ] {
             let (plain, mut sealed) = packet(protection, 5, body);
             assert_eq!(sealed[..CLEAR], plain[..CLEAR]);
             if body >= 15 {
@@ -46,8 +48,11 @@ fn what_was_sealed_opens_and_is_encrypted_only_on_demand() {
 
 #[test]
 fn no_bit_can_be_changed() {
-    for protection in BOTH {
-        let (_, sealed) = packet(protection, 5, 45);
+    for (protection, body) in BOTH
+        .into_iter()
+        .flat_map(|protection| [(protection, 45), (protection, 300)])
+    {
+        let (_, sealed) = packet(protection, 5, body);
         let mut receiver = sealer(protection, 1, &[11, 22, 33]);
         for bit in 0..sealed.len() * 8 {
             let mut changed = sealed.clone();
@@ -60,8 +65,12 @@ fn no_bit_can_be_changed() {
 
 #[test]
 fn nothing_can_be_cut_off_or_added() {
-    for protection in BOTH {
-        let (_, sealed) = packet(protection, 5, 45);
+    // The longer one becomes short by what is cut off, the shorter one long by what is added.
+    for (protection, body) in BOTH
+        .into_iter()
+        .flat_map(|protection| [(protection, 45), (protection, 223), (protection, 300)])
+    {
+        let (_, sealed) = packet(protection, 5, body);
         let mut receiver = sealer(protection, 1, &[11, 22, 33]);
         for length in 0..sealed.len() {
             assert!(!receiver.open(0, 5, &mut sealed[..length].to_vec(), CLEAR));
