@@ -147,13 +147,6 @@ pub struct OwnBank {
     asking: Asking,
 }
 
-impl OwnBank {
-    /// Of the number of requests received since the start.
-    const fn low_bits(&self, length: u32) -> u32 {
-        self.epoch.wrapping_mul(length).wrapping_add(self.received)
-    }
-}
-
 impl Bank for OwnBank {
     const MOST_PARTS: u32 = 1;
 
@@ -213,11 +206,13 @@ impl Bank for OwnBank {
 
     #[inline]
     fn is_wanting(&self, length: u32) -> bool {
-        self.asking.is_due(self.low_bits(length))
+        // The low bits.
+        self.asking.is_due(self.received(length) as u32)
     }
 
     fn begin_revoke(&mut self, apart: u32, length: u32) -> bool {
-        let received = self.low_bits(length);
+        // The low bits.
+        let received = self.received(length) as u32;
         self.asking.begin(received, apart)
     }
 

@@ -24,7 +24,7 @@
 //! | [`SPACE`] | requests that are not replied to use no more than all credits, for which the request buffers were planned |
 //! | [`ASKED`] | one system message at a time between lender and borrower |
 //! | [`REFUSED`] | no rank finds fault with another |
-//! | [`DEMAND`] | without a stall there is no grant and no system message; each revoke has a request that asked for more behind it |
+//! | [`DEMAND`] | without a stall there is no grant and no system message; each revoke has a request that asked for more behind it, and each such request a stall or, with loans that double, a grant since the one before |
 //! | [`ENDS`], [`SENT`] | every request is finally sent and replied to |
 //!
 //! The last takes two properties, since a checker of states can't see what happens "finally". Every step makes a number

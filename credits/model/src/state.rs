@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::hash::Hash;
 
-use credits::{CreditByte, Dynamic, FlowControl, PeerState, System};
+use credits::{CreditByte, Dynamic, FlowControl, Growth, PeerState, System};
 
 use crate::World;
 
@@ -98,7 +98,8 @@ pub enum Broken {
     Refused,
     /// A rank was asked for credits although no request of anybody was short of them.
     NoDemand,
-    /// Extra credits were granted to a request that had not stalled.
+    /// A request asked for extra credits, or got some, that had not stalled; nor had credits come before because of one
+    /// that had, with loans that double.
     NoStall,
     /// The step led to a state that is no closer to the end.
     Endless,
@@ -124,6 +125,9 @@ pub struct State<F> {
     pub under_way: Vec<Message>,
     /// For each rank, how many peers it may still ask because of requests that asked it for more.
     pub wanted: Vec<u32>,
+    /// Pairs of a lender and a borrower that has been granted credits since it last asked for some: then it may ask again
+    /// without a stall, where loans double.
+    pub granted: Vec<(u32, u32)>,
     /// The rule that the last step broke.
     pub broken: Option<Broken>,
 }
@@ -135,6 +139,7 @@ impl<F: Flow> State<F> {
             progress: vec![Progress::default(); world.requests.len()],
             under_way: Vec::new(),
             wanted: vec![0; world.ranks as usize],
+            granted: Vec::new(),
             broken: None,
         }
     }
@@ -196,8 +201,10 @@ impl<F: Flow> State<F> {
             Ok(byte) => {
                 let stalled = std::mem::take(&mut progress.missing) > 0;
                 progress.sent += 1;
+                let pair = (requests.to, requests.from);
+                let follows = byte.extra() > 0 && self.take_granted(pair);
                 self.put(requests.from, requests.to, Content::Request(byte.bits()));
-                (byte.extra() > 0 && !stalled).then_some(Broken::NoStall)
+                (byte.extra() > 0 && !stalled && !follows).then_some(Broken::NoStall)
             }
             Err(short) => {
                 progress.missing = progress.missing.max(short.missing);
@@ -226,10 +233,12 @@ impl<F: Flow> State<F> {
                 return (back.extra() > 0 && byte.extra() == 0).then_some(Broken::NoStall);
             }
             Content::Reply(bits) => {
-                return rank
-                    .settle(from, CreditByte::from_bits(bits))
-                    .err()
-                    .map(|_| Broken::Refused);
+                let byte = CreditByte::from_bits(bits);
+                let refused = rank.settle(from, byte).is_err();
+                if byte.extra() > 0 && world.tuning.growth == Growth::Doubling {
+                    self.note_granted((from, to));
+                }
+                return refused.then_some(Broken::Refused);
             }
             Content::Revoke { end_of_epoch } => System::Revoke { end_of_epoch },
             Content::Return {
@@ -249,6 +258,17 @@ impl<F: Flow> State<F> {
                 None
             }
         }
+    }
+
+    fn note_granted(&mut self, pair: (u32, u32)) {
+        if let Err(at) = self.granted.binary_search(&pair) {
+            self.granted.insert(at, pair);
+        }
+    }
+
+    fn take_granted(&mut self, pair: (u32, u32)) -> bool {
+        let at = self.granted.binary_search(&pair);
+        at.map(|at| self.granted.remove(at)).is_ok()
     }
 
     fn poll(&mut self, rank: u32) -> Option<Broken> {

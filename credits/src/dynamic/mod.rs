@@ -16,14 +16,15 @@
 //! | credits in flight at a decay | count as used, so that a revoke never takes them |
 //! | nobody has anything to spare | nobody is asked again before the next epoch |
 //!
-//! [`Tuning`] has rules of its own beside the scheme's: loans that double, use that counts for one epoch more, and a pace
-//! for asking.
+//! [`Tuning`] has rules of its own beside the scheme's: loans that double and, once large, go on to the most; use that counts
+//! for one epoch more; and a pace for asking.
 
 mod list;
 mod peer;
 #[cfg(test)]
 mod tests;
 mod tuning;
+mod want;
 
 use crate::{
     Bank, CreditByte, Dense, FlowControl, OwnBank, Part, Plan, Short, Store, System, Violation,
@@ -202,7 +203,7 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         if u32::from(given) < withdrawn {
             self.bank.deposit(withdrawn - u32::from(given));
         }
-        let low = banked.saturating_sub(withdrawn) < self.reserve;
+        let low = given > 0 && banked.saturating_sub(withdrawn) < self.reserve;
         if banked < u32::from(wanted) || low {
             self.bank
                 .want(self.tuning.scavenge, given == 0 && wanted > 0);
@@ -395,7 +396,9 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
         }
         self.settle_many(peer, credits, 0)?;
         let state = self.peers.get_mut(place);
-        state.send += extra;
+        if extra > 0 {
+            state.borrow(byte.extra(), &self.tuning);
+        }
         if byte.end_of_epoch() {
             state.decay_send(self.tuning.hold);
         }

@@ -7,6 +7,7 @@
 use bitflags::bitflags;
 
 use super::tuning::Tuning;
+use super::want::Want;
 use crate::Short;
 
 bitflags! {
@@ -49,8 +50,7 @@ pub struct Peer {
     /// Requests from it that asked for more recently. Decays.
     pub(super) requested: u8,
     pub(super) flags: Flags,
-    /// The most that the request which is stalled now was short of; 0 if none is.
-    pub(super) need: u8,
+    pub(super) want: Want,
     /// How many places the list skips behind this one: 0 leads to the next place.
     pub(super) skip: u32,
     /// The epoch of ours up to which the loan fields have decayed. Of a peer that nobody looks at for 65,536 epochs,
@@ -147,12 +147,16 @@ impl Peer {
             return Err(self.stall(credits - available as u8));
         }
         self.use_credits(credits.into());
-        if self.need == 0 {
-            return Ok(0);
+        if self.want.asks() {
+            return Ok(self.want.ask(self.send, tuning));
         }
-        let code = tuning.ask(self.need, self.send);
-        self.need = 0;
-        Ok(code)
+        Ok(0)
+    }
+
+    /// The lender has granted credits on top, by this code.
+    pub(super) fn borrow(&mut self, code: u8, tuning: &Tuning) {
+        self.send += tuning.credits(code);
+        self.want.settle(code, self.send, tuning);
     }
 
     /// Credits are in flight that were at hand.
@@ -167,7 +171,7 @@ impl Peer {
     pub(super) fn ready(&self, epoch: u32, trusted: u32) -> u32 {
         // The low bits.
         let plain = self.epoch == epoch as u16
-            && self.need == 0
+            && !self.want.asks()
             && !self.flags.contains(Flags::REACHED_EPOCH);
         if !plain {
             return 0;
@@ -179,11 +183,10 @@ impl Peer {
 
     #[cold]
     fn stall(&mut self, missing: u8) -> Short {
-        if self.need == 0 {
+        if self.want.wait(missing) {
             self.stalls = self.stalls.saturating_add(1);
             self.all_stalls = self.all_stalls.saturating_add(1);
         }
-        self.need = self.need.max(missing);
         Short { missing }
     }
 

@@ -415,7 +415,7 @@ fn doubling_reaches_what_is_needed_in_few_requests() {
     let doubling = Tuning {
         growth: Growth::Doubling,
         lender_limit: 1000,
-        max_per_peer: 1000,
+        max_per_peer: 5000,
         ..tuning()
     };
     let (mut x, mut y) = (
@@ -435,6 +435,58 @@ fn doubling_reaches_what_is_needed_in_few_requests() {
     }
     assert_eq!(loans, [8, 16, 32, 64, 128, 256, 512]);
     assert_eq!(y.banked() + 512 + 4 + 4, 1000 + 3 * 4);
+}
+
+#[test]
+fn a_large_loan_that_stalls_once_goes_on_to_the_most() {
+    let doubling = Tuning {
+        growth: Growth::Doubling,
+        lender_limit: 1000,
+        max_per_peer: 400,
+        ..tuning()
+    };
+    // The small bank can't give what is asked for the second time.
+    for (banked, expected) in [
+        (1000, [128, 256, 384, 400, 400]),
+        (128, [128, 160, 160, 160, 160]),
+    ] {
+        let (mut x, mut y) = (
+            Rank::new(3, 0, 64, banked, doubling),
+            Rank::new(3, 1, 64, banked, doubling),
+        );
+        let bytes = fill(&mut x);
+        assert!(x.take(1, 4).is_err());
+        for byte in bytes {
+            let back = y.grant(0, byte);
+            x.settle(1, back).unwrap();
+        }
+        let mut loans = Vec::new();
+        for _ in 0..5 {
+            round_trip(&mut x, &mut y, 4);
+            loans.push(x.available(1));
+        }
+        assert_eq!(loans, expected);
+        assert_eq!(x.stalls(1), 1);
+        assert_eq!(y.lent(0), x.available(1));
+    }
+}
+
+#[test]
+fn whoever_can_be_lent_no_more_makes_nobody_be_asked() {
+    let pace = Tuning {
+        revokes_per_epoch: 4,
+        max_per_peer: 20,
+        ..tuning()
+    };
+    // The bank is below its reserve: all but 10 of 810 are lent.
+    let mut y = Rank::new(50, 0, 20, 10, pace);
+    assert_eq!(serve_40(&mut y, true), []);
+    let more = Tuning {
+        max_per_peer: 30,
+        ..pace
+    };
+    let mut y = Rank::new(50, 0, 20, 10, more);
+    assert_eq!(serve_40(&mut y, true).len(), 1);
 }
 
 #[test]

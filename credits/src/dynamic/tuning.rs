@@ -51,6 +51,9 @@ impl Tuning {
     /// The part of all credits that may move which the bank holds in reserve, if there is a pace: one in so many.
     pub const RESERVE: u32 = 4;
 
+    /// The part of the most credits per peer with which a loan that [doubles](Growth::Doubling) is large: one in so many.
+    pub const LARGE: u16 = 4;
+
     pub(super) const fn has_pace(&self) -> bool {
         self.revokes_per_epoch < u32::MAX
     }
@@ -124,8 +127,16 @@ impl Tuning {
         match self.growth {
             Growth::Missing => self.at_most(missing as u16),
             Growth::Doubling if missing == 0 => 0,
-            Growth::Doubling => self.at_most(send),
+            Growth::Doubling => {
+                let left = self.max_per_peer.saturating_sub(send);
+                self.at_most(if send < left { send } else { left })
+            }
         }
+    }
+
+    /// Whether a loan of `send` credits is so large that it goes on to the most.
+    pub(super) const fn is_large(&self, send: u16) -> bool {
+        send >= self.max_per_peer / Self::LARGE
     }
 }
 
@@ -138,6 +149,11 @@ pub enum Growth {
     /// About as many as the sender has already, so that its loan doubles. The bits are a logarithm: 1, 2, 4 to 64 times
     /// the minimum per peer. The bank gives at most half of what it has, if that is more than the minimum: else the first
     /// one to come would take from the others what it doesn't even need.
+    ///
+    /// A loan of at least a [part](Tuning::LARGE) of the most goes on to the most: as long as it gets all that it asks for the
+    /// next request asks again, without having waited. A loan of half of what a burst needs stalls only when its receiver
+    /// happens to be late, so it would grow late, and a large job would hardly ever come to rest. What is too much goes
+    /// back as soon as somebody needs it.
     Doubling,
 }
 
@@ -185,6 +201,10 @@ mod tests {
         assert_eq!(doubling.ask(0, 100), 0);
         let asked = |send| doubling.credits(doubling.ask(3, send));
         assert_eq!((asked(4), asked(8), asked(11)), (4, 8, 8));
-        assert_eq!((asked(100), asked(256), asked(5000)), (64, 256, 256));
+        assert_eq!((asked(100), asked(200), asked(5000)), (64, 128, 0));
+        // No more than may still be lent, of 400.
+        assert_eq!((asked(256), asked(396), asked(397)), (128, 4, 0));
+        let large = |send| doubling.is_large(send);
+        assert!(large(100) && !large(99));
     }
 }

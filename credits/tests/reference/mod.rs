@@ -47,6 +47,9 @@ struct Known {
     silent: u64,
     /// What the request that waits is short of.
     need: u64,
+    /// Of loans that double: the bits that it was last asked with, and whether it is to be asked again.
+    asked_with: u8,
+    again: bool,
     /// How often others have been asked since it could be asked.
     passed: u32,
     all_stalls: u64,
@@ -135,12 +138,16 @@ impl Reference {
         known.in_use += ncredit;
         known.max = known.max.max(known.in_use);
         let need = std::mem::take(&mut known.need);
-        let ask = match self.tuning.growth {
-            Growth::Missing => need,
-            Growth::Doubling if need == 0 => 0,
-            Growth::Doubling => known.send,
+        let again = std::mem::take(&mut known.again);
+        let extra = match self.tuning.growth {
+            Growth::Missing => code(&self.tuning, need),
+            Growth::Doubling if need == 0 && !again => 0,
+            Growth::Doubling => {
+                let most = u64::from(self.tuning.max_per_peer);
+                known.asked_with = code(&self.tuning, known.send.min(most - known.send));
+                known.asked_with
+            }
         };
-        let extra = code(&self.tuning, ask);
         Ok(CreditByte::new(known.end_of_epoch(), extra, credits))
     }
 
@@ -189,7 +196,7 @@ impl Reference {
             let given = u64::from(worth(&self.tuning, extra));
             // What is taken out and can't be told in three bits is put back at once.
             let left = self.bank - allowed.min(most);
-            if self.bank < allowed || left < reserve {
+            if self.bank < allowed || given > 0 && left < reserve {
                 self.empty = allowed > 0 && given == 0 || self.empty && self.wanted > 0;
                 let scavenge = u64::from(self.tuning.scavenge);
                 self.wanted = scavenge.saturating_sub(self.under_way);
@@ -209,7 +216,19 @@ impl Reference {
             return Err(Refused);
         }
         known.in_use -= u64::from(byte.credits());
+        // All that it was asked for, or all that the most leaves room for.
+        let all = known
+            .asked_with
+            .min(code(&self.tuning, most - known.send.min(most)));
         known.send += extra;
+        if self.tuning.growth == Growth::Doubling
+            && byte.extra() > 0
+            && known.asked_with > 0
+            && byte.extra() >= all
+        {
+            let left = code(&self.tuning, known.send.min(most - known.send));
+            known.again = known.send >= most / 4 && left > 0;
+        }
         if byte.end_of_epoch() {
             known.decay_send(&self.tuning);
         }
