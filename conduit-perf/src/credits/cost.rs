@@ -16,7 +16,7 @@ use conduit::Handlers;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 
-use super::{Order, Policy, job, median};
+use super::{Order, Policy, job, median, quantile};
 use crate::placement::{Cores, Placement};
 
 /// The least part of the rate without flow control that is good.
@@ -132,12 +132,6 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
         );
     }
     Ok(!options.check || figures.iter().all(|figure| figure.ratio >= LEAST))
-}
-
-/// The value that a part of the values, which are sorted, is below; not a number of none.
-fn quantile(sorted: &[f64], part: f64) -> f64 {
-    let at = (sorted.len() as f64 * part) as usize;
-    sorted.get(at).copied().unwrap_or(f64::NAN)
 }
 
 fn table(figures: &[Figure]) -> Table {

@@ -107,3 +107,9 @@ fn job<F: DeserializeOwned + Send + 'static>(
 pub(crate) fn median(values: &[f64]) -> f64 {
     alternate::median(values).unwrap_or(f64::NAN)
 }
+
+/// The value that a part of the values, which are sorted, is below; not a number of none.
+pub(crate) fn quantile(sorted: &[f64], part: f64) -> f64 {
+    let at = (sorted.len() as f64 * part) as usize;
+    sorted.get(at).copied().unwrap_or(f64::NAN)
+}

@@ -206,3 +206,11 @@ pub(crate) fn crossing<F: Flow>(model: &Model<F>, state: &State<F>) -> bool {
             && carried(state, x, y, revoke) > 0
     })
 }
+
+pub(crate) fn goes_on<F: Flow>(model: &Model<F>, state: &State<F>) -> bool {
+    pairs(model).any(|(x, y)| {
+        let loan = u64::from(state.ranks[y as usize].state(x).loan);
+        let stalls = state.ranks[x as usize].stalls(y);
+        loan > u64::from(model.world.loan) << stalls
+    })
+}

@@ -31,6 +31,8 @@ pub enum Event {
     Epoch,
     /// A grant and a revoke are under way to the same rank at once.
     Crossing,
+    /// A loan has more than doubled with each stall.
+    GoesOn,
 }
 
 impl Event {
@@ -45,6 +47,9 @@ impl Event {
             Event::Epoch => Property::sometimes("an epoch ends", properties::epoch),
             Event::Crossing => {
                 Property::sometimes("a grant and a revoke cross", properties::crossing)
+            }
+            Event::GoesOn => {
+                Property::sometimes("a loan goes on without a stall", properties::goes_on)
             }
         }
     }

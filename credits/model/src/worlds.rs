@@ -2,7 +2,7 @@
 
 use credits::{Growth, Tuning};
 
-use crate::Event::{Crossing, Epoch, Grant, NothingToReturn, Return, Stall};
+use crate::Event::{Crossing, Epoch, GoesOn, Grant, NothingToReturn, Return, Stall};
 use crate::{Event, Requests, World};
 
 /// Small limits: an epoch of `epoch` requests, and at most two credits given or given back within it.
@@ -62,6 +62,19 @@ pub fn small() -> Vec<World> {
             },
             requests: requests(&[(0, 2, &[1; 4]), (1, 2, &[1; 2])]),
             events: ALL.to_vec(),
+        },
+        World {
+            name: "a large loan goes on to the most",
+            ranks: 2,
+            loan: 1,
+            banked: 7,
+            tuning: Tuning {
+                growth: Growth::Doubling,
+                lender_limit: 6,
+                ..tuning(1, 3)
+            },
+            requests: requests(&[(0, 1, &[1; 5]), (1, 1, &[1; 3])]),
+            events: vec![Stall, Grant, Epoch, GoesOn],
         },
         World {
             name: "use counts for one epoch more",
@@ -165,6 +178,21 @@ pub fn small() -> Vec<World> {
 #[must_use]
 pub fn large() -> Vec<World> {
     vec![
+        World {
+            name: "a large loan goes on, and has to give back",
+            ranks: 3,
+            loan: 1,
+            banked: 4,
+            tuning: Tuning {
+                growth: Growth::Doubling,
+                lender_limit: 6,
+                revoke_limit: 6,
+                max_per_peer: 4,
+                ..tuning(1, 2)
+            },
+            requests: requests(&[(0, 2, &[1; 4]), (1, 2, &[1; 4])]),
+            events: vec![Stall, Grant, Return, NothingToReturn, Epoch, GoesOn],
+        },
         World {
             name: "one has what the other needs, for longer",
             ranks: 3,

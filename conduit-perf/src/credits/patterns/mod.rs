@@ -1,5 +1,9 @@
 //! Do credits go where they are needed? Jobs whose ranks send in patterns that change, with few credits on purpose: with
 //! credits that move, with the same credits shared out once, and without flow control, in turn.
+//!
+//! More ranks than cores: a job's speed depends on which ranks share one. So each rank is pinned to a core, the same in all
+//! jobs; where the system places them, two jobs of the same kind differ by up to a factor of two. What is left is a tenth. A
+//! job is compared with the one without flow control of the same round, and what counts is the median of many rounds.
 
 mod pattern;
 mod rank;
@@ -13,7 +17,10 @@ pub use pattern::Pattern;
 use rank::Found;
 pub(super) use rank::{Work, run as run_rank};
 
-use super::{Order, Policy, job, median};
+use super::{Order, Policy, job, median, quantile};
+
+/// The least part of the speed without flow control that is good.
+const LEAST: f64 = 0.9;
 
 /// What is measured.
 #[derive(Clone, Debug, Args)]
@@ -41,8 +48,8 @@ pub struct Options {
     /// Credits that each rank banks; without dynamic credits they are shared out as well
     #[arg(long, default_value_t = 640)]
     bank: u32,
-    /// Jobs of each kind; the median counts
-    #[arg(long, default_value_t = 41, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Jobs of each kind, of static credits a quarter of them; the median counts
+    #[arg(long, default_value_t = 61, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Sets of partners
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
@@ -56,6 +63,9 @@ pub struct Options {
     /// Full mediums of 1 KiB to each partner in a step
     #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..))]
     messages: u32,
+    /// Let the system place the ranks, instead of dealing them to the cores: single jobs then differ by a factor of two
+    #[arg(long)]
+    unpinned: bool,
 }
 
 /// A figure.
@@ -64,8 +74,11 @@ struct Figure {
     pattern: Pattern,
     ranks: u32,
     policy: Policy,
-    /// Part of the speed without flow control.
+    /// Part of the speed of the job without flow control in the same round: the median, and what a quarter and three
+    /// quarters are below.
     ratio: f64,
+    quarter: f64,
+    three_quarters: f64,
     #[serde(flatten)]
     found: Found,
 }
@@ -80,33 +93,41 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
         .iter()
         .flat_map(|&pattern| options.ranks.iter().map(move |&ranks| (pattern, ranks)))
         .collect();
-    let bar = ProgressBar::new(kinds.len() as u64 * u64::from(options.rounds) * 3);
+    let jobs: u64 = (0..options.rounds).map(|at| round(at).len() as u64).sum();
+    let bar = ProgressBar::new(kinds.len() as u64 * jobs);
     let mut figures = Vec::new();
     for (pattern, ranks) in kinds {
-        let mut found = [const { Vec::new() }; 3];
-        for _ in 0..options.rounds {
-            for (policy, found) in Policy::ALL.into_iter().zip(&mut found) {
-                found.push(pattern_job(options, pattern, ranks, policy)?);
+        let mut rounds = Vec::new();
+        for at in 0..options.rounds {
+            let mut found = Vec::new();
+            for policy in round(at) {
+                found.push((policy, pattern_job(options, pattern, ranks, policy)?));
                 bar.inc(1);
             }
+            rounds.push(found);
         }
-        // Each beside the job without flow control of the same round.
-        let ratios: Vec<Vec<f64>> = found
-            .iter()
-            .map(|found_| {
-                (0..found_.len())
-                    .map(|at| found_[at].rate / found[0][at].rate)
-                    .collect()
-            })
-            .collect();
-        for ((policy, mut found), ratios) in Policy::ALL.into_iter().zip(found).zip(ratios) {
+        for policy in Policy::ALL {
+            let of = |found: &[(Policy, Found)], policy| {
+                let one = found.iter().find(|(other, _)| *other == policy);
+                one.map(|&(_, found)| found)
+            };
+            let pairs = rounds.iter().filter_map(|found| {
+                let bare = of(found, Policy::Unlimited)?;
+                let found = of(found, policy)?;
+                Some((found.rate / bare.rate, found))
+            });
+            let (mut ratios, mut found): (Vec<f64>, Vec<Found>) = pairs.unzip();
+            ratios.sort_by(f64::total_cmp);
             found.sort_by(|a, b| a.rate.total_cmp(&b.rate));
             figures.push(Figure {
                 pattern,
                 ranks,
                 policy,
                 ratio: median(&ratios),
-                found: found[found.len() / 2],
+                quarter: quantile(&ratios, 0.25),
+                three_quarters: quantile(&ratios, 0.75),
+                // There is a job of each kind in the first round.
+                found: found.get(found.len() / 2).copied().unwrap_or_default(),
             });
         }
     }
@@ -118,7 +139,7 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
     } else {
         println!("{}", table(&figures));
         println!(
-            "{} credits a peer and {} banked by each rank; {} full mediums of 1 KiB at a time cost {}; medians of {} jobs.",
+            "{} credits a peer and {} banked by each rank; {} full mediums of 1 KiB at a time cost {}; medians of {} rounds.",
             options.credits,
             options.bank,
             options.messages,
@@ -126,8 +147,21 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
             options.rounds
         );
     }
-    let good = |figure: &Figure| figure.policy != Policy::Dynamic || figure.ratio >= 0.9;
+    let good = |figure: &Figure| figure.policy != Policy::Dynamic || figure.ratio >= LEAST;
     Ok(!options.check || figures.iter().all(good))
+}
+
+/// The jobs of a round, in their order: there and back again, so that nobody is always the first. Static credits, which no
+/// limit depends on, have a job in every fourth.
+fn round(at: u32) -> Vec<Policy> {
+    let mut jobs = vec![Policy::Unlimited, Policy::Dynamic];
+    if at.is_multiple_of(4) {
+        jobs.push(Policy::Static);
+    }
+    if at % 2 == 1 {
+        jobs.reverse();
+    }
+    jobs
 }
 
 fn table(figures: &[Figure]) -> Table {
@@ -139,6 +173,7 @@ fn table(figures: &[Figure]) -> Table {
         "flow control",
         "M/s",
         "of unlimited",
+        "quarters",
         "first step M/s",
         "lent: active",
         "idle",
@@ -149,7 +184,8 @@ fn table(figures: &[Figure]) -> Table {
         let found = &figure.found;
         let numbers = [
             format!("{:.2}", found.rate / 1e6),
-            format!("{:.2}", figure.ratio),
+            format!("{:.3}", figure.ratio),
+            format!("{:.2} to {:.2}", figure.quarter, figure.three_quarters),
             format!("{:.2}", found.first_rate / 1e6),
             credits(found.active),
             credits(found.idle),
@@ -194,6 +230,7 @@ fn pattern_job(
         warm: options.warm,
         measured: options.steps,
         messages: options.messages,
+        pinned: !options.unpinned,
     });
     let settings = [
         ("CONDUIT_CHUNK", "1K".to_owned()),
@@ -204,4 +241,24 @@ fn pattern_job(
         ("GASNET_PORTAL_BANKED_CREDITS", options.bank.to_string()),
     ];
     job(ranks, policy, &order, &settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_round_compares_and_both_orders_are_as_frequent() {
+        assert_eq!(round(0).len(), 3);
+        let mut first = 0;
+        for at in 0..40 {
+            let jobs = round(at);
+            let place = |policy| jobs.iter().position(|&job| job == policy);
+            let (bare, dynamic) = (place(Policy::Unlimited), place(Policy::Dynamic));
+            assert!(bare.is_some() && dynamic.is_some());
+            first += u32::from(bare < dynamic);
+            assert_eq!(place(Policy::Static).is_some(), at % 4 == 0);
+        }
+        assert_eq!(first, 20);
+    }
 }

@@ -8,6 +8,7 @@ use conduit::Handlers;
 use serde::{Deserialize, Serialize};
 
 use super::{Pattern, Policy, median};
+use crate::placement::{Cores, Placement};
 
 /// What a job does.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -20,6 +21,8 @@ pub(in crate::credits) struct Work {
     pub(super) measured: u32,
     /// Full mediums to each partner in a step.
     pub(super) messages: u32,
+    /// Each rank stays on one core, to which it is dealt.
+    pub(super) pinned: bool,
 }
 
 /// What a job has found.
@@ -44,7 +47,7 @@ pub(in crate::credits) struct Found {
 type Counts = (u32, u32, u32, u32, u32, u32, u32, u32);
 
 /// Runs the pattern; rank 0 gives what was found.
-pub(in crate::credits) fn run(work: &Work) -> conduit::Result<Option<Found>> {
+pub(in crate::credits) fn run(work: &Work) -> anyhow::Result<Option<Found>> {
     let job = conduit::start()?;
     let mut handlers = Handlers::new();
     let received = Arc::new(AtomicU64::new(0));
@@ -66,6 +69,10 @@ pub(in crate::credits) fn run(work: &Work) -> conduit::Result<Option<Found>> {
     });
     let conduit = job.attach(handlers, 0)?;
     let (rank, ranks) = (conduit.rank(), conduit.size());
+    if work.pinned {
+        let cores = Cores::allowed()?;
+        cores.pin(cores.core(Placement::Dealt, rank as usize, ranks as usize)?)?;
+    }
     let payload = vec![7u8; conduit.max_medium()];
     let mut expected = 0;
     let mut slow = 0.0;
