@@ -48,17 +48,17 @@ pub struct Options {
     /// Credits that each rank banks; without dynamic credits they are shared out as well
     #[arg(long, default_value_t = 640)]
     bank: u32,
-    /// Jobs of each kind, of static credits a quarter of them; the median counts
-    #[arg(long, default_value_t = 61, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
+    /// Jobs of each kind, of static credits a quarter of them; the median counts [default: 9 for each rank]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: Option<u32>,
     /// Sets of partners
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rotations: u32,
     /// Steps of a rotation in which credits may move
-    #[arg(long, default_value_t = 150)]
+    #[arg(long, default_value_t = 100)]
     warm: u32,
     /// Steps of a rotation that are measured
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     steps: u32,
     /// Full mediums of 1 KiB to each partner in a step
     #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..))]
@@ -66,6 +66,13 @@ pub struct Options {
     /// Let the system place the ranks, instead of dealing them to the cores: single jobs then differ by a factor of two
     #[arg(long)]
     unpinned: bool,
+}
+
+impl Options {
+    /// How often the jobs are run: the more ranks share a core, the more jobs differ.
+    fn rounds(&self, ranks: u32) -> u32 {
+        self.rounds.unwrap_or(9 * ranks)
+    }
 }
 
 /// A figure.
@@ -93,12 +100,14 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
         .iter()
         .flat_map(|&pattern| options.ranks.iter().map(move |&ranks| (pattern, ranks)))
         .collect();
-    let jobs: u64 = (0..options.rounds).map(|at| round(at).len() as u64).sum();
-    let bar = ProgressBar::new(kinds.len() as u64 * jobs);
+    let rounds = kinds
+        .iter()
+        .flat_map(|&(_, ranks)| 0..options.rounds(ranks));
+    let bar = ProgressBar::new(rounds.map(|at| round(at).len() as u64).sum());
     let mut figures = Vec::new();
     for (pattern, ranks) in kinds {
         let mut rounds = Vec::new();
-        for at in 0..options.rounds {
+        for at in 0..options.rounds(ranks) {
             let mut found = Vec::new();
             for policy in round(at) {
                 found.push((policy, pattern_job(options, pattern, ranks, policy)?));
@@ -139,12 +148,14 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
     } else {
         println!("{}", table(&figures));
         println!(
-            "{} credits a peer and {} banked by each rank; {} full mediums of 1 KiB at a time cost {}; medians of {} rounds.",
+            "{} credits a peer and {} banked by each rank; {} full mediums of 1 KiB at a time cost {}; rounds: {}.",
             options.credits,
             options.bank,
             options.messages,
             4 * options.messages,
-            options.rounds
+            options
+                .rounds
+                .map_or_else(|| "9 for each rank".to_owned(), |rounds| rounds.to_string())
         );
     }
     let good = |figure: &Figure| figure.policy != Policy::Dynamic || figure.ratio >= LEAST;
