@@ -38,6 +38,15 @@ impl Scenario {
         } else {
             SealKind::Hash
         };
+        let mut protocol = protocol;
+        // Mostly so short that links are parked amid the traffic; the bursts of a network that holds packets back are longer.
+        protocol.idle_time = match random.u8(..8) {
+            0 => 0,
+            1 => protocol.idle_time,
+            2 => 1,
+            _ => magnitude(random, 10 * US, 100 * MS),
+        };
+        protocol.open_links = pick(random, &[1, 2, 1024, 1024]);
         Self {
             seed,
             ranks,
@@ -107,6 +116,8 @@ fn protocol(random: &mut Rng) -> Protocol {
         dead_time,
         open_time: dead_time,
         probe_interval: dead_time / 40,
+        idle_time: usual.idle_time,
+        open_links: usual.open_links,
         ack_delay: pick(random, &[0, 50 * US, 50 * US, MS]),
         min_timeout: pick(random, &[100 * US, MS, MS, 5 * MS]),
         delay_target: pick(random, &[usual.delay_target, 100 * US]),

@@ -67,6 +67,9 @@ pub(crate) struct Process {
     pub(crate) memory: i64,
     pub(crate) peak: i64,
     memory_bound: i64,
+    /// What it held when it began, and the least that it has held since this was set.
+    pub(crate) memory_at_start: i64,
+    pub(crate) least: i64,
     storm: u32,
     /// Comparisons of all state that were made, and that are to be made.
     compared: u32,
@@ -146,6 +149,8 @@ impl Process {
             wake: Nanos::MAX,
             memory,
             peak: memory,
+            memory_at_start: memory,
+            least: memory,
             memory_bound: crate::bound::memory(scenario),
             storm: 0,
             compared: 0,
@@ -215,6 +220,7 @@ impl Process {
             self.storm = 0;
         }
         self.peak = self.peak.max(self.memory);
+        self.least = self.least.min(self.memory);
         if self.memory > self.memory_bound {
             let (id, memory, bound) = (self.id, self.memory, self.memory_bound);
             violation!(

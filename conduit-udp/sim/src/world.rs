@@ -400,6 +400,9 @@ impl<'a> World<'a> {
         match &self.settled {
             None => {
                 if self.now >= self.progress.0 + dead / 4 {
+                    for process in &mut self.processes {
+                        process.least = process.memory;
+                    }
                     let counts = self
                         .processes
                         .iter()
@@ -488,6 +491,22 @@ impl<'a> World<'a> {
                 violation!(
                     self.books,
                     "process {id} is busy while nothing is to be done: {packets} packets and {timeouts} looks at timers in 1.5 dead times"
+                );
+                break;
+            }
+        }
+        let protocol = &self.scenario.protocol;
+        if protocol.idle_time == 0 || protocol.idle_time > protocol.dead_time / 4 {
+            return;
+        }
+        let bound = crate::bound::idle_memory(self.scenario);
+        for &id in &self.current {
+            let process = &self.processes[id];
+            let held = process.least - process.memory_at_start;
+            if held > bound && !self.is_asleep(process.rank) {
+                violation!(
+                    self.books,
+                    "process {id} holds {held} bytes while nothing is to be done, more than {bound}"
                 );
                 break;
             }

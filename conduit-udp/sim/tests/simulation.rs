@@ -14,14 +14,21 @@ fn check(name: &str, scenario: &Scenario) -> conduit_udp_sim::Report {
 
 #[test]
 fn a_few_hundred_seeds() {
+    let mut parked = 0;
     for seed in 0..400 {
         let report = run(&Scenario::from_seed(seed), Until::Done);
+        let counters = report.counters.iter();
+        parked += counters
+            .filter(|(name, _)| *name == "parked")
+            .map(|(_, count)| count)
+            .sum::<u64>();
         let wrong: Vec<String> = report.violations.iter().map(ToString::to_string).collect();
         assert!(
             report.has_passed(),
             "udp-sim --seed {seed} --verbose: {wrong:#?}"
         );
     }
+    assert!(parked > 10_000, "links were parked {parked} times");
 }
 
 #[test]

@@ -37,6 +37,11 @@ pub struct Config {
     pub open_time: Nanos,
     /// Time between probes of a peer that is silent: the first of them follow each other sooner.
     pub probe_interval: Nanos,
+    /// A link on which nothing was sent and nothing has come for so long is parked: it gives its memory back but for 64 bytes,
+    /// and opens again when it is used. 0: never.
+    pub idle_time: Nanos,
+    /// Links that may be open at once before those that are idle are parked sooner.
+    pub open_links: usize,
     /// An acknowledgement waits so long for a packet to go with, or for a second segment (seed: 50 µs).
     pub ack_delay: Nanos,
     /// The least time after which a segment without an acknowledgement is sent again.
@@ -70,6 +75,8 @@ impl Default for Config {
             dead_time: 10 * SECOND,
             open_time: 10 * SECOND,
             probe_interval: 250 * MILLISECOND,
+            idle_time: SECOND,
+            open_links: 1024,
             ack_delay: 50 * MICROSECOND,
             min_timeout: MILLISECOND,
             delay_target: MILLISECOND,
@@ -92,6 +99,7 @@ impl Config {
         self.dead_time = self.dead_time.clamp(MILLISECOND, LONGEST);
         self.open_time = self.open_time.clamp(MILLISECOND, LONGEST);
         self.probe_interval = self.probe_interval.clamp(100 * MICROSECOND, self.dead_time);
+        self.idle_time = self.idle_time.min(LONGEST);
         self.ack_delay = self.ack_delay.min(SECOND);
         self.min_timeout = self.min_timeout.clamp(10 * MICROSECOND, SECOND);
         self.delay_target = self.delay_target.min(SECOND);

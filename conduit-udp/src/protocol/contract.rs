@@ -77,6 +77,9 @@ pub trait Upper {
     fn end(&mut self, place: u64);
     /// The peer is given up. None of its fragments, places or tokens is heard of again.
     fn failed(&mut self, peer: Rank, failure: Failure);
+    /// Nothing has been sent to a peer or has come from it for a while, and its link has given its memory back: a good moment
+    /// to do the same. More may be sent and may come all the same.
+    fn parked(&mut self, _peer: Rank) {}
     /// Bytes of arriving fragments for which there is room; told to the peers, who send no more than their part of it.
     fn room(&self) -> usize;
 }

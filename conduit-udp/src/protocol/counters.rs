@@ -53,6 +53,8 @@ counters! {
     acks_delayed,
     /// Probes sent.
     probes,
+    /// Times that a link had been idle for long enough to be parked.
+    parked,
     /// Segments that came again.
     duplicates,
     /// Segments that came from outside of the window.

@@ -1,5 +1,7 @@
 //! Whether a peer hears this rank: opening a link, probes, silence.
 
+use conduit_core::ni::Rank;
+
 use super::config::Config;
 use super::contract::{Failure, Nanos};
 
@@ -31,6 +33,39 @@ struct Sizing {
     since: Nanos,
     next: Nanos,
     interval: Nanos,
+    /// Times that it was sent.
+    tries: u32,
+    /// Of the two ranks.
+    seed: u64,
+}
+
+impl Sizing {
+    fn new(now: Nanos, seed: u64) -> Self {
+        let mut sizing = Self {
+            since: now,
+            next: now,
+            interval: FIRST_INTERVAL,
+            tries: 0,
+            seed,
+        };
+        sizing.wait(now);
+        sizing
+    }
+
+    /// Sets the time of the next one: half an interval to one and a half from now on. Full-sized probes to many peers may have
+    /// left together and filled a queue on the way; the next ones do not meet again, nor in the same order.
+    fn wait(&mut self, now: Nanos) {
+        self.tries += 1;
+        let part = mixed(self.seed ^ u64::from(self.tries)) % 1024;
+        self.next = now + self.interval / 2 + (self.interval >> 10) * part;
+    }
+}
+
+/// All bits of a number in each bit of another (SplitMix64's last steps).
+fn mixed(number: u64) -> u64 {
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
 }
 
 /// What is known of a peer's presence.
@@ -50,6 +85,8 @@ pub(super) struct Liveness {
     /// Full-sized packets have got through.
     is_proven: bool,
     sizing: Option<Sizing>,
+    /// Of the two ranks: spreads probes in time.
+    seed: u64,
     /// Probes to be sent.
     pub(super) wanted: Probes,
 }
@@ -62,7 +99,7 @@ pub(super) struct Timeout {
 }
 
 impl Liveness {
-    pub(super) fn new(now: Nanos) -> Self {
+    pub(super) fn new(now: Nanos, own: Rank, peer: Rank) -> Self {
         Self {
             heard_at: now,
             answered_at: now,
@@ -72,8 +109,32 @@ impl Liveness {
             timeouts: 0,
             is_proven: false,
             sizing: None,
+            seed: mixed(u64::from(own) << 32 | u64::from(peer)),
             wanted: Probes::default(),
         }
+    }
+
+    /// What was known of the peer when nothing was waited for.
+    pub(super) fn resume(&mut self, is_proven: bool, has_answered: bool) {
+        self.is_proven = is_proven;
+        self.has_answered = has_answered;
+    }
+
+    /// Whether nothing is waited for, and nothing to be asked.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.waiting_since.is_none() && self.sizing.is_none() && !self.wanted.any()
+    }
+
+    /// When a packet last came.
+    pub(super) fn heard_at(&self) -> Nanos {
+        self.heard_at
+    }
+
+    /// Asks the peer whether it is there.
+    pub(super) fn ask(&mut self, now: Nanos) {
+        self.wanted.tiny = true;
+        self.waiting_since = Some(now);
+        self.sent_at = now;
     }
 
     /// Full-sized packets get through.
@@ -93,11 +154,7 @@ impl Liveness {
     /// The link is to be used for full-sized packets: probes it unless it has been.
     pub(super) fn open(&mut self, now: Nanos) {
         if !self.is_proven && self.sizing.is_none() {
-            self.sizing = Some(Sizing {
-                since: now,
-                next: now + FIRST_INTERVAL,
-                interval: FIRST_INTERVAL,
-            });
+            self.sizing = Some(Sizing::new(now, self.seed));
             self.wanted = Probes {
                 tiny: true,
                 full: true,
@@ -178,11 +235,7 @@ impl Liveness {
             self.wanted.tiny = true;
         }
         if has_segments && self.timeouts >= SIZE_AFTER && self.sizing.is_none() {
-            self.sizing = Some(Sizing {
-                since: now,
-                next: now + FIRST_INTERVAL,
-                interval: FIRST_INTERVAL,
-            });
+            self.sizing = Some(Sizing::new(now, self.seed));
             self.wanted = Probes {
                 tiny: true,
                 full: true,
@@ -229,7 +282,7 @@ impl Liveness {
             }
             if now >= sizing.next {
                 sizing.interval = (sizing.interval * 2).min(config.probe_interval);
-                sizing.next = now + sizing.interval;
+                sizing.wait(now);
                 self.wanted = Probes {
                     tiny: true,
                     full: true,
@@ -237,9 +290,7 @@ impl Liveness {
             }
         }
         if self.waiting_since.is_none() && now >= self.heard_at + config.keep_alive() {
-            self.wanted.tiny = true;
-            self.waiting_since = Some(now);
-            self.sent_at = now;
+            self.ask(now);
             return Ok(true);
         }
         Ok(false)
@@ -263,7 +314,7 @@ mod tests {
 
     #[test]
     fn an_opening_link_asks_again_and_again_more_slowly() {
-        let (config, mut liveness) = (config(), Liveness::new(0));
+        let (config, mut liveness) = (config(), Liveness::new(0, 0, 1));
         liveness.open(0);
         let mut times = Vec::new();
         for ms in 0..300 {
@@ -273,7 +324,15 @@ mod tests {
                 liveness.on_sent(ms * MS);
             }
         }
-        assert_eq!(times, [0, 5, 15, 35, 75, 125, 175, 225, 275]);
+        let pauses: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let expected = [5, 10, 20, 40, 50, 50];
+        assert!(pauses.len() >= expected.len() - 1, "{times:?}");
+        for (pause, expected) in pauses.into_iter().zip(expected) {
+            assert!(
+                (expected / 2..=expected * 3 / 2 + 1).contains(&pause),
+                "{times:?}"
+            );
+        }
         liveness.on_answer(300 * MS, false, false);
         assert!(!liveness.is_proven());
         assert_eq!(
@@ -288,7 +347,7 @@ mod tests {
             silent.on_due(1311 * MS, 0, &config),
             Err(Failure::Silent(1001))
         );
-        let mut liveness = Liveness::new(0);
+        let mut liveness = Liveness::new(0, 0, 1);
         liveness.open(0);
         liveness.on_heard(400 * MS);
         liveness.on_answer(400 * MS, true, false);
@@ -296,9 +355,46 @@ mod tests {
         assert_eq!(liveness.on_due(401 * MS, 0, &config), Ok(false));
     }
 
+    /// A thousand links that are opened together: at no time is more than a small part of their second probes sent, and two that
+    /// meet once don't meet again.
+    #[test]
+    fn full_sized_probes_of_many_peers_do_not_leave_together_twice() {
+        let config = config();
+        let times = |peer| {
+            let mut liveness = Liveness::new(0, 7, peer);
+            liveness.open(0);
+            (0..3)
+                .map(|_| {
+                    let now = liveness.due_at(&config);
+                    assert_eq!(liveness.on_due(now, 0, &config), Ok(false));
+                    now
+                })
+                .collect::<Vec<_>>()
+        };
+        let all: Vec<_> = (0..1000).filter(|&peer| peer != 7).map(times).collect();
+        for attempt in 0..3 {
+            let first = all.iter().map(|times| times[attempt]).min().unwrap_or(0);
+            let interval = FIRST_INTERVAL << attempt;
+            for begin in (0..10).map(|tenth| first + tenth * interval / 10) {
+                let count = all
+                    .iter()
+                    .filter(|times| (begin..begin + interval / 10).contains(&times[attempt]))
+                    .count();
+                assert!(count < 200, "{count} of 999 within a tenth of the interval");
+            }
+        }
+        let mut neighbours: Vec<_> = all.iter().collect();
+        neighbours.sort();
+        let together = neighbours
+            .windows(2)
+            .filter(|pair| (0..3).all(|n| pair[0][n].abs_diff(pair[1][n]) < FIRST_INTERVAL / 100))
+            .count();
+        assert!(together < 5, "{together} pairs");
+    }
+
     #[test]
     fn time_outs_double_up_to_the_probe_interval() {
-        let (config, mut liveness) = (config(), Liveness::new(0));
+        let (config, mut liveness) = (config(), Liveness::new(0, 0, 1));
         assert_eq!(liveness.timeout_at(2 * MS, &config), None);
         liveness.on_sent(0);
         let mut now = 0;
@@ -321,7 +417,7 @@ mod tests {
 
     #[test]
     fn silence_counts_from_the_first_unanswered_packet() {
-        let (config, mut liveness) = (config(), Liveness::new(0));
+        let (config, mut liveness) = (config(), Liveness::new(0, 0, 1));
         liveness.on_sent(0);
         liveness.on_progress(MS, false);
         assert_eq!(liveness.on_due(200 * MS, 0, &config), Ok(false));

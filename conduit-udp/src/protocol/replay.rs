@@ -14,6 +14,19 @@ pub(super) struct Replay {
 }
 
 impl Replay {
+    /// Of a peer whose numbers below `end` may all have come.
+    pub(super) fn resumed(end: u64) -> Self {
+        Self {
+            end,
+            came: [u64::MAX; WORDS],
+        }
+    }
+
+    /// One more than the highest number that has come.
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
     /// Whether a packet with this number may be looked at: it has not come, and is not so old that nobody knows.
     pub(super) fn is_new(&self, number: u64) -> bool {
         if number >= self.end {

@@ -33,6 +33,17 @@ impl Default for RoundTrip {
 }
 
 impl RoundTrip {
+    /// As it was estimated some time ago; the shortest is measured anew.
+    pub(super) fn resumed(now: Nanos, smoothed: Nanos, variation: Nanos) -> Self {
+        Self {
+            smoothed,
+            variation,
+            latest: smoothed,
+            shortest: [Nanos::MAX; 2],
+            period: now,
+        }
+    }
+
     /// An answer has come `elapsed` after what it answers was sent; the peer says that it waited `delay` before it sent it.
     pub(super) fn sample(&mut self, now: Nanos, elapsed: Nanos, delay: Nanos) {
         let sample = elapsed

@@ -72,6 +72,17 @@ impl Timers {
         }
     }
 
+    /// Links have other numbers, in the same order: `moved` says which, by their old ones.
+    pub(super) fn renumber(&mut self, moved: &[u32]) {
+        let links = moved.iter().filter(|&&to| to != NONE).count();
+        self.place = vec![NONE; links];
+        self.heap.shrink_to(2 * links);
+        for (place, entry) in (0..).zip(&mut self.heap) {
+            entry.link = moved[entry.link as usize];
+            self.place[entry.link as usize] = place;
+        }
+    }
+
     /// Bytes of memory.
     pub(super) fn memory(&self) -> usize {
         self.heap.capacity() * size_of::<Entry>() + self.place.capacity() * size_of::<u32>()
@@ -123,7 +134,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn links_come_when_they_are_due(steps in proptest::collection::vec((0u8..4, 0u32..20, 0u64..100), 1..300)) {
+        fn links_come_when_they_are_due(steps in proptest::collection::vec((0u8..4, 0u32..20, prop_oneof![1 => Just(0u64), 9 => 0u64..100]), 1..300)) {
             let (mut timers, mut reference) = (Timers::default(), BTreeMap::<u32, u64>::new());
             for (what, link, at) in steps {
                 match what {
@@ -131,6 +142,16 @@ mod tests {
                         timers.schedule(link, at);
                         let entry = reference.entry(link).or_insert(at);
                         *entry = at.min(*entry);
+                    }
+                    2 if at == 0 => {
+                        // All that wait get new numbers, without gaps; the reference tells them by their order.
+                        let numbers: Vec<u32> = reference.keys().copied().collect();
+                        let mut moved = vec![NONE; 20];
+                        for (to, &from) in (0..).zip(&numbers) {
+                            moved[from as usize] = to;
+                        }
+                        timers.renumber(&moved);
+                        reference = (0..).zip(reference.into_values()).collect();
                     }
                     2 => {
                         timers.remove(link);

@@ -1,5 +1,6 @@
 //! A rank's protocol: its links, their timers, and whose turn it is.
 
+mod parking;
 mod queues;
 mod receive;
 mod senders;
@@ -15,6 +16,7 @@ use super::timers::Timers;
 
 pub use receive::{Dropped, Received};
 
+use parking::Lot;
 use queues::{Queues, Turn};
 use senders::Senders;
 
@@ -22,6 +24,8 @@ use senders::Senders;
 const NONE: u32 = u32::MAX;
 /// The peer has failed.
 const FAILED: u32 = u32::MAX - 1;
+/// Smaller numbers are places of open links; this with a place of a parked one added is that.
+const PARKED: u32 = 1 << 31;
 
 /// The reliability protocol of one rank, for all its peers.
 ///
@@ -36,10 +40,14 @@ const FAILED: u32 = u32::MAX - 1;
 pub struct Endpoint {
     config: Config,
     geometry: Geometry,
-    /// By rank: which link, [`NONE`] or [`FAILED`].
+    /// By rank: which link, open or [`PARKED`], or [`NONE`] or [`FAILED`].
     peers: Box<[u32]>,
     links: Vec<Option<Box<Link>>>,
     free: Vec<u32>,
+    lot: Lot,
+    /// Open links to be looked at because there are more than there should be, and where to go on.
+    crowded: usize,
+    hand: usize,
     timers: Timers,
     queues: Queues,
     /// Times that packets with segments were made since the last acknowledgement of its own.
@@ -62,6 +70,9 @@ impl Endpoint {
             peers: vec![NONE; config.size as usize].into_boxed_slice(),
             links: Vec::new(),
             free: Vec::new(),
+            lot: Lot::default(),
+            crowded: 0,
+            hand: 0,
             timers: Timers::default(),
             queues: Queues::default(),
             bursts: 0,
@@ -83,14 +94,14 @@ impl Endpoint {
         &self.config
     }
 
-    /// Takes a fragment for a peer. Opens a link to it if there is none.
+    /// Takes a fragment for a peer. Opens a link to it if there is none, or it is parked.
     pub fn send(&mut self, now: Nanos, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
         self.tell(now);
         let index = match self.peers.get(peer as usize) {
             None => return Err(Refused::NoSuchRank),
             Some(&FAILED) => return Err(Refused::Dead),
-            Some(&NONE) => self.open(now, peer),
-            Some(&index) => index,
+            Some(&index) if index < PARKED => index,
+            Some(_) => self.open(now, peer),
         };
         let Some(link) = self.links[index as usize].as_deref_mut() else {
             return Err(Refused::Dead);
@@ -106,13 +117,23 @@ impl Endpoint {
 
     /// When [`on_timeout`](Self::on_timeout) wants to be called; `None`: not before something else has happened.
     pub fn timeout(&self) -> Option<Nanos> {
-        self.timers.first()
+        match (self.timers.first(), self.lot.timeout()) {
+            (Some(link), Some(parked)) => Some(link.min(parked)),
+            (link, parked) => link.or(parked),
+        }
     }
 
     /// Time has passed: looks after the links that are due.
     pub fn on_timeout(&mut self, now: Nanos, upper: &mut impl Upper) {
         self.tell(now);
+        self.look_at_parked(now);
         while let Some(index) = self.timers.pop(now) {
+            if self.config.idle_time > 0
+                && let Some(quiet_since) = now.checked_sub(self.config.idle_time)
+                && self.park(now, index, quiet_since, upper)
+            {
+                continue;
+            }
             match self.attend(now, index, upper) {
                 Ok(()) => {
                     self.wake(now, index);
@@ -135,6 +156,13 @@ impl Endpoint {
     /// What is known of the link to a peer, if there is one.
     pub fn link(&self, peer: Rank) -> Option<LinkStatus> {
         let index = *self.peers.get(peer as usize)?;
+        if let Some(parked) = self.lot.get(index ^ PARKED) {
+            return Some(LinkStatus {
+                is_parked: true,
+                memory: size_of_val(parked),
+                ..Link::reopen(self.now, parked, &self.config).status()
+            });
+        }
         self.links
             .get(index as usize)?
             .as_ref()
@@ -160,6 +188,7 @@ impl Endpoint {
             + size_of_val(&*self.peers)
             + self.links.capacity() * size_of::<Option<Box<Link>>>()
             + self.free.capacity() * size_of::<u32>()
+            + self.lot.memory()
             + self.timers.memory()
             + self.queues.memory()
             + size_of::<Self>()
@@ -171,23 +200,6 @@ impl Endpoint {
             self.resumed = now;
         }
         self.now = self.now.max(now);
-    }
-
-    fn open(&mut self, now: Nanos, peer: Rank) -> u32 {
-        let link = Some(Box::new(Link::new(now, peer, &self.config)));
-        let index = match self.free.pop() {
-            Some(index) => {
-                self.links[index as usize] = link;
-                index
-            }
-            None => {
-                self.links.push(link);
-                (self.links.len() - 1) as u32
-            }
-        };
-        self.peers[peer as usize] = index;
-        self.timers.schedule(index, now + self.config.keep_alive());
-        index
     }
 
     /// The link is due.

@@ -58,6 +58,17 @@ impl Queues {
         None
     }
 
+    /// Links have other places: `moved` says which, by their old ones.
+    pub(super) fn renumber(&mut self, moved: &[u32]) {
+        for queue in &mut self.0 {
+            let new = queue.iter().filter_map(|&old| {
+                let to = *moved.get(old as usize)?;
+                (to != u32::MAX).then_some(to)
+            });
+            *queue = new.collect();
+        }
+    }
+
     /// Whether no link has anything to send or to tell.
     pub(super) fn is_idle(&self) -> bool {
         self.0.iter().all(VecDeque::is_empty)

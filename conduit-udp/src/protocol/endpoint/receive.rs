@@ -2,7 +2,7 @@
 
 use conduit_core::ni::Rank;
 
-use super::{Endpoint, FAILED, NONE};
+use super::{Endpoint, FAILED, PARKED};
 use crate::protocol::contract::{Failure, Nanos, Seal, TAG, Upper};
 use crate::protocol::packet::{CLEAR, Clear};
 
@@ -55,13 +55,20 @@ impl Endpoint {
             self.gone.from_failed += 1;
             return Received::Dropped(Dropped::Failed);
         }
-        if let Some(link) = self
-            .links
-            .get_mut(index as usize)
-            .and_then(Option::as_deref_mut)
-            && !link.replay.is_new(clear.number)
+        if index < PARKED {
+            if let Some(link) = self
+                .links
+                .get_mut(index as usize)
+                .and_then(Option::as_deref_mut)
+                && !link.replay.is_new(clear.number)
+            {
+                link.counters.replayed += 1;
+                return Received::Dropped(Dropped::Replayed);
+            }
+        } else if let Some(parked) = self.lot.get(index ^ PARKED)
+            && !parked.is_new(clear.number)
         {
-            link.counters.replayed += 1;
+            self.gone.replayed += 1;
             return Received::Dropped(Dropped::Replayed);
         }
         if clear.number == u64::MAX || !seal.open(peer, clear.number, packet, CLEAR) {
@@ -76,7 +83,7 @@ impl Endpoint {
             return Received::Dropped(Dropped::BadTag);
         }
         self.tell(now);
-        if index == NONE {
+        if index >= PARKED {
             index = self.open(now, peer);
         }
         let Some(link) = self.links[index as usize].as_deref_mut() else {

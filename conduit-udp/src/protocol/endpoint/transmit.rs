@@ -33,6 +33,9 @@ impl Endpoint {
             return None;
         }
         self.tell(now);
+        if self.crowded > 0 {
+            self.make_room(now, upper);
+        }
         self.ask_again(now, upper);
         if self.queues.is_idle() {
             return None;

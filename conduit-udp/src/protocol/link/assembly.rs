@@ -95,6 +95,11 @@ impl Assembly {
         self.begun.pop_front().map(|begun| begun.place)
     }
 
+    /// Whether nothing has begun that has not ended.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.begun.is_empty()
+    }
+
     /// Gives memory back if nothing has begun.
     pub(crate) fn shrink(&mut self) {
         if self.begun.is_empty() {

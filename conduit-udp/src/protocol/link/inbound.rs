@@ -69,6 +69,19 @@ impl Inbound {
         }
     }
 
+    /// Of a channel on which all before `next` have come and are delivered.
+    pub(crate) fn resumed(first: u64, next: u64) -> Self {
+        Self {
+            first,
+            ..Self::new(next)
+        }
+    }
+
+    /// Whether all that has come is delivered, and nothing is missing before it.
+    pub(crate) fn is_settled(&self) -> bool {
+        !self.has_gaps() && !self.is_behind() && self.kept.is_empty()
+    }
+
     /// The first that is missing.
     pub(crate) fn next(&self) -> u64 {
         self.next

@@ -7,6 +7,7 @@ mod commands;
 mod inbound;
 mod outbound;
 mod outgoing;
+mod parked;
 mod receive;
 mod send;
 
@@ -24,6 +25,7 @@ use super::round_trip::RoundTrip;
 pub(super) use burst::Burst;
 pub(super) use inbound::Budget;
 pub(super) use outgoing::Geometry;
+pub(super) use parked::Parked;
 
 use assembly::Assembly;
 use commands::Commands;
@@ -49,6 +51,8 @@ pub(super) struct Link {
     pub(super) peer: Rank,
     /// Which queues of the endpoint it is in.
     pub(super) queued: u8,
+    /// When something was last to be sent, was acknowledged, or came; probes don't count.
+    pub(super) active_at: Nanos,
     /// In which of the endpoint's periods it last sent a segment.
     pub(super) period: u32,
     /// The number of the next packet.
@@ -87,6 +91,7 @@ impl Link {
         Self {
             peer,
             queued: 0,
+            active_at: now,
             period: 0,
             number: 0,
             replay: Replay::default(),
@@ -105,7 +110,7 @@ impl Link {
             owed: Owed::default(),
             round_trip: RoundTrip::default(),
             congestion: Congestion::new(config),
-            liveness: Liveness::new(now),
+            liveness: Liveness::new(now, config.rank, peer),
             counters: Counters::default(),
         }
     }
@@ -152,6 +157,7 @@ impl Link {
     /// What a user may want to know.
     pub(super) fn status(&self) -> LinkStatus {
         LinkStatus {
+            is_parked: false,
             is_open: self.liveness.is_proven(),
             has_answered: self.liveness.has_answered(),
             round_trip: self.round_trip.smoothed(),
@@ -180,6 +186,8 @@ impl Link {
 /// What is to be known of a link. Times are in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkStatus {
+    /// Nothing has happened for a while: only what is needed to go on is kept, and the counts begin again.
+    pub is_parked: bool,
     /// Full-sized packets get through.
     pub is_open: bool,
     /// The peer has shown that it hears this rank.

@@ -146,6 +146,11 @@ impl Outbound {
         }
     }
 
+    /// The next new segment's number.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
     /// Whether window and send credits admit another new segment.
     pub(crate) fn is_open(&self, window: u32) -> bool {
         self.next < self.limit && self.next - self.base < u64::from(window)

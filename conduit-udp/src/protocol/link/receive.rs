@@ -72,6 +72,7 @@ impl Link {
         };
         let low = reader.u24().ok_or(SHORT)?;
         heard.segment = true;
+        self.active_at = now;
         let Some(sequence) = sequence::expand(low, self.inbound[channel].next()) else {
             self.counters.out_of_window += 1;
             self.owed.at_once();
@@ -161,6 +162,7 @@ impl Link {
             }
         }
         if any {
+            self.active_at = now;
             self.find_lost(now);
             let waits = self.waits();
             self.liveness.on_progress(now, waits);

@@ -41,6 +41,7 @@ impl Link {
         if header.len() > MAX_HEADER {
             return Err(Refused::TooLong);
         }
+        self.active_at = now;
         match fragment.payload {
             Payload::Copied(pieces) => {
                 let payload = pieces
@@ -143,6 +144,9 @@ impl Link {
         }
         if self.is_refused {
             at = at.min(now + config.min_timeout);
+        }
+        if let Some(park) = self.park_at(now, config) {
+            at = at.min(park);
         }
         at
     }

@@ -2,6 +2,7 @@
 
 mod network;
 mod outside;
+mod parking;
 mod reference;
 
 mod bandwidth;

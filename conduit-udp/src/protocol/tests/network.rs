@@ -54,7 +54,7 @@ pub(super) struct Network {
     pub(super) faults: Faults,
     /// From and to: nothing gets through.
     pub(super) cut: Vec<(Rank, Rank)>,
-    under_way: BinaryHeap<Reverse<Under>>,
+    pub(super) under_way: BinaryHeap<Reverse<Under>>,
     /// When each rank's outgoing cable, and its socket, have nothing more to do.
     free_at: Vec<Nanos>,
     taken_at: Vec<Nanos>,

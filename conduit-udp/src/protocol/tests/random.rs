@@ -34,19 +34,25 @@ fn config() -> impl Strategy<Value = Config> {
         0u32..8,
         1000usize..30_000,
         0u64..200,
+        prop::sample::select(vec![0, 1, 10_000, 1_000_000, 1_000_000_000]),
+        prop::sample::select(vec![0, 1, 1024]),
     )
-        .prop_map(|(packet, window, initial, early, before_wrap)| Config {
-            packet,
-            window: 1 << window,
-            initial_window: 1 << initial,
-            link_commands: 4096,
-            link_fragments: 8,
-            link_early: early,
-            early: 2 * early,
-            socket_buffer: 200_000,
-            first_sequence: (1 << 24) - before_wrap,
-            ..Config::default()
-        })
+        .prop_map(
+            |(packet, window, initial, early, before_wrap, idle_time, open_links)| Config {
+                idle_time,
+                open_links,
+                packet,
+                window: 1 << window,
+                initial_window: 1 << initial,
+                link_commands: 4096,
+                link_fragments: 8,
+                link_early: early,
+                early: 2 * early,
+                socket_buffer: 200_000,
+                first_sequence: (1 << 24) - before_wrap,
+                ..Config::default()
+            },
+        )
 }
 
 proptest! {
@@ -59,7 +65,7 @@ proptest! {
         faults in faults(),
         config in config(),
         refuse in prop::sample::select(vec![0u64, 0, 100, 700]),
-        fragments in prop::collection::vec((0u32..4, 0u32..4, 0u8..2, 0usize..700, 0usize..60, 0u64..50_000), 1..120),
+        fragments in prop::collection::vec((0u32..4, 0u32..4, 0u8..2, 0usize..700, 0usize..60, prop_oneof![9 => 0u64..50_000, 1 => 50_000u64..20_000_000]), 1..120),
     ) {
         let mut network = Network::new(size, seed, &config, faults);
         for app in &mut network.apps {
