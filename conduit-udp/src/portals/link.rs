@@ -8,7 +8,7 @@ use crate::protocol::Failure;
 
 use super::buffers::Buffer;
 use super::target::Reading;
-use super::window::{Arrived, Sent, Size};
+use super::window::{Arrived, RestingIn, Sent, Size};
 use super::wire::Told;
 
 /// What a peer is owed.
@@ -53,6 +53,18 @@ pub(super) struct Link {
 const _: () = assert!(size_of::<Link>() <= 144);
 
 impl Link {
+    fn new(peer: Rank) -> Self {
+        Self {
+            peer,
+            sent: Sent::default(),
+            arrived: Arrived::default(),
+            owed: VecDeque::new(),
+            listed: false,
+            left: false,
+            failure: None,
+        }
+    }
+
     /// What to tell the peer in a tiny fragment; when that has gone, [`Arrived::told`] wants to know.
     #[inline]
     pub(super) fn news(&self, size: Size) -> Told {
@@ -69,20 +81,71 @@ impl Link {
     }
 }
 
-/// All peers; those that this rank has had nothing to do with cost four bytes.
+/// A peer whose [`Link`] does not change for a while: what has to be kept of it. The counters of the windows go on from there.
+#[derive(Debug, Clone, Copy)]
+struct Resting {
+    /// Its rank, in a form that needs no alignment of four bytes.
+    peer: [u16; 2],
+    sent: Sent,
+    arrived: RestingIn,
+    /// Of which window something was told last.
+    last: u8,
+    left: bool,
+}
+
+// What `docs/udp.md` says of memory.
+const _: () = assert!(size_of::<Resting>() == 70);
+
+impl Resting {
+    fn of(link: &Link) -> Option<Self> {
+        if !link.owed.is_empty() || link.listed || link.failure.is_some() {
+            return None;
+        }
+        Some(Self {
+            peer: [link.peer as u16, (link.peer >> 16) as u16],
+            sent: link.sent,
+            arrived: link.arrived.rest()?,
+            last: link.arrived.last_told(),
+            left: link.left,
+        })
+    }
+
+    fn peer(&self) -> Rank {
+        let [low, high] = self.peer;
+        Rank::from(high) << 16 | Rank::from(low)
+    }
+
+    fn resume(&self) -> Link {
+        Link {
+            sent: self.sent,
+            arrived: Arrived::resume(&self.arrived, self.last),
+            left: self.left,
+            ..Link::new(self.peer())
+        }
+    }
+}
+
+/// All peers; those that this rank has had nothing to do with cost four bytes, those that it has had nothing to do with of
+/// late 74.
 #[derive(Debug)]
 pub(super) struct Links {
+    /// By rank: the place of a link, with [`RESTING`] added of one that rests, or [`NONE`].
     places: Box<[u32]>,
     links: Vec<Link>,
+    resting: Vec<Resting>,
 }
 
 const NONE: u32 = u32::MAX;
+const RESTING: u32 = 1 << 31;
+/// With fewer links no memory is given back.
+const FEW: usize = 16;
 
 impl Links {
     pub(super) fn new(size: u32) -> Self {
         Self {
             places: vec![NONE; size as usize].into(),
             links: Vec::new(),
+            resting: Vec::new(),
         }
     }
 
@@ -90,29 +153,172 @@ impl Links {
     #[inline]
     pub(super) fn get(&mut self, peer: Rank) -> Option<&mut Link> {
         let place = *self.places.get(peer as usize)?;
-        if place == NONE {
-            return self.open(peer);
+        if place >= RESTING {
+            return self.open(peer, place);
         }
         self.links.get_mut(place as usize)
     }
 
     #[cold]
-    fn open(&mut self, peer: Rank) -> Option<&mut Link> {
+    fn open(&mut self, peer: Rank, place: u32) -> Option<&mut Link> {
+        let link = if place == NONE {
+            Link::new(peer)
+        } else {
+            let place = place ^ RESTING;
+            let resting = self.resting.get(place as usize)?.resume();
+            self.resting.swap_remove(place as usize);
+            if let Some(moved) = self.resting.get(place as usize) {
+                self.places[moved.peer() as usize] = RESTING | place;
+            }
+            if self.resting.len() < self.resting.capacity() / 2 {
+                self.resting.shrink_to(self.resting.len());
+            }
+            resting
+        };
         *self.places.get_mut(peer as usize)? = self.links.len() as u32;
-        self.links.push(Link {
-            peer,
-            sent: Sent::default(),
-            arrived: Arrived::default(),
-            owed: VecDeque::new(),
-            listed: false,
-            left: false,
-            failure: None,
-        });
+        self.links.push(link);
         self.links.last_mut()
+    }
+
+    /// Nothing has gone to a peer or come from it for a while: keeps less of it, if that will do.
+    pub(super) fn rest(&mut self, peer: Rank) {
+        let Some(&place) = self.places.get(peer as usize) else {
+            return;
+        };
+        let Some(resting) = self.links.get(place as usize).and_then(Resting::of) else {
+            return;
+        };
+        self.links.swap_remove(place as usize);
+        if let Some(moved) = self.links.get(place as usize) {
+            self.places[moved.peer as usize] = place;
+        }
+        if self.links.len() >= FEW && self.links.len() < self.links.capacity() / 4 {
+            self.links.shrink_to(2 * self.links.len());
+        }
+        if self.resting.len() == self.resting.capacity() {
+            // Most memory of a large job may be this: no more of it than a sixteenth is spare.
+            self.resting.reserve_exact(1 + self.resting.len() / 16);
+        }
+        self.places[peer as usize] = RESTING | self.resting.len() as u32;
+        self.resting.push(resting);
     }
 
     /// Those that this rank has had to do with.
     pub(super) fn open_ones(&mut self) -> impl Iterator<Item = &mut Link> {
         self.links.iter_mut()
+    }
+
+    /// The same, and none of them rests any more.
+    pub(super) fn known_ones(&mut self) -> impl Iterator<Item = &mut Link> {
+        for resting in std::mem::take(&mut self.resting) {
+            self.places[resting.peer() as usize] = self.links.len() as u32;
+            self.links.push(resting.resume());
+        }
+        self.links.iter_mut()
+    }
+
+    /// Bytes of memory, but for what is owed.
+    #[cfg(test)]
+    fn memory(&self) -> usize {
+        size_of_val(&*self.places)
+            + self.links.capacity() * size_of::<Link>()
+            + self.resting.capacity() * size_of::<Resting>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::window::Cost;
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    const SIZE: Size = Size {
+        operations: 1000,
+        units: 1000,
+    };
+
+    proptest! {
+        /// Whatever rests at whatever time, the windows go on as if nothing had.
+        #[test]
+        fn nobody_notices_who_rests(steps in prop::collection::vec((0u8..8, 0u32..20, 0u8..4), 1..400)) {
+            let (mut links, mut reference) = (Links::new(20), BTreeMap::<Rank, (Sent, Arrived, bool)>::new());
+            for (what, peer, index) in steps {
+                let cost = Cost::of_put(index, 100, 1000);
+                if what == 0 {
+                    links.rest(peer);
+                    continue;
+                }
+                let other = reference.entry(peer).or_default();
+                let link = links.get(peer).expect("a rank of the job");
+                prop_assert_eq!(link.peer, peer);
+                match what {
+                    1 => prop_assert_eq!(link.sent.take(cost, SIZE), other.0.take(cost, SIZE)),
+                    2 | 3 => {
+                        link.arrived.arrive(cost, SIZE);
+                        other.1.arrive(cost, SIZE);
+                        // Taken at once, mostly.
+                        if what == 2 || peer > 10 {
+                            link.arrived.take(cost, SIZE);
+                            other.1.take(cost, SIZE);
+                        }
+                    }
+                    4 => {
+                        let news = link.arrived.news();
+                        prop_assert_eq!(news, other.1.news());
+                        link.arrived.told(news);
+                        other.1.told(news);
+                    }
+                    5 if index == 0 => {
+                        link.left = true;
+                        other.2 = true;
+                    }
+                    6 => prop_assert_eq!(links.known_ones().count(), reference.len()),
+                    _ => {}
+                }
+            }
+            for (peer, (sent, arrived, left)) in reference {
+                let link = links.get(peer).expect("a rank of the job");
+                prop_assert_eq!((link.sent, link.arrived, link.left), (sent, arrived, left));
+            }
+        }
+    }
+
+    #[test]
+    fn one_that_is_owed_something_does_not_rest() {
+        let mut links = Links::new(3);
+        for peer in 0..3 {
+            links.get(peer).expect("a rank of the job");
+        }
+        links.get(0).expect("a rank").owed.push_back(Owed::Leave);
+        links.get(1).expect("a rank").listed = true;
+        assert!(
+            links
+                .get(2)
+                .expect("a rank")
+                .arrived
+                .arrive(Cost::of_header(1), SIZE)
+        );
+        for peer in 0..3 {
+            links.rest(peer);
+        }
+        assert_eq!((links.links.len(), links.resting.len()), (3, 0));
+    }
+
+    /// What `docs/udp.md` says: 75 bytes and four for each.
+    #[test]
+    fn resting_peers_cost_little() {
+        for size in [10, 10_000, 1_000_000] {
+            let mut links = Links::new(size);
+            for peer in 0..size {
+                links.get(peer).expect("a rank of the job");
+                links.rest(peer);
+            }
+            let each = links.memory() as f64 / f64::from(size);
+            assert!(
+                each < 4.0 + 75.0 + 144.0 * 4.0 / f64::from(size),
+                "{each} of {size}"
+            );
+        }
     }
 }

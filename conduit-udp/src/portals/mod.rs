@@ -272,7 +272,7 @@ impl<T: Transport> Inner<T> {
             outgoing,
             ..
         } = &mut self.portals;
-        for link in links.open_ones().filter(|link| link.peer != *rank) {
+        for link in links.known_ones().filter(|link| link.peer != *rank) {
             if link.failure.is_none() {
                 link.owed.push_back(Owed::Leave);
                 list(outgoing, link);

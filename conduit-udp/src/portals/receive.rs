@@ -268,6 +268,10 @@ impl Portals {
 }
 
 impl Upper for Portals {
+    fn parked(&mut self, peer: Rank) {
+        self.links.rest(peer);
+    }
+
     #[inline]
     fn read(&mut self, _: Rank, token: u64, offset: usize, into: &mut [u8]) {
         let Some(from) = self.source_of(token, offset, into.len()) else {

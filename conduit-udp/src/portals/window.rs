@@ -90,7 +90,7 @@ impl Size {
 }
 
 /// The initiator's side of a window: what it has sent, and what of it the peer has taken.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Out {
     operations: u16,
     units: u16,
@@ -98,7 +98,7 @@ struct Out {
 }
 
 /// The initiator's side of all windows at a peer.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Sent([Out; WINDOWS]);
 
 impl Sent {
@@ -143,7 +143,7 @@ impl Sent {
 }
 
 /// The target's side of a window: what has arrived of a peer, what of it was taken, and what of that the peer was told.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct In {
     arrived: Taken,
     taken: Taken,
@@ -161,7 +161,7 @@ impl In {
 }
 
 /// The target's side of all windows of a peer.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Arrived {
     windows: [In; WINDOWS],
     /// Of which one was told last.
@@ -227,7 +227,37 @@ impl Arrived {
     pub(super) fn is_due(&self, size: Size) -> bool {
         self.windows.iter().any(|window| window.is_due(size))
     }
+
+    /// What has to be kept, if all that has arrived was taken.
+    pub(super) fn rest(&self) -> Option<RestingIn> {
+        let settled = |window: &In| window.arrived == window.taken;
+        self.windows
+            .iter()
+            .all(settled)
+            .then(|| RestingIn(self.windows.map(|In { taken, told, .. }| [taken, told])))
+    }
+
+    /// Of which window something was told last.
+    pub(super) fn last_told(&self) -> u8 {
+        self.last
+    }
+
+    /// From what was kept, and [`last_told`](Self::last_told).
+    pub(super) fn resume(resting: &RestingIn, last: u8) -> Self {
+        Self {
+            windows: resting.0.map(|[taken, told]| In {
+                arrived: taken,
+                taken,
+                told,
+            }),
+            last,
+        }
+    }
 }
+
+/// [`Arrived`] of a peer of which nothing waits: what was taken, and what of it was told.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RestingIn([[Taken; 2]; WINDOWS]);
 
 #[cfg(test)]
 mod tests {
