@@ -1,10 +1,12 @@
 //! One rank's process: its endpoint, socket, upper layer and traffic.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use conduit_core::ni::Rank;
-use conduit_udp::protocol::{Counters, Endpoint, Fragment, Nanos, Payload, Refused, Seal};
+use conduit_udp::protocol::{
+    Counters, Endpoint, Fragment, Nanos, Payload, Received, Refused, Seal,
+};
 use fastrand::Rng;
 
 use crate::books::{Books, Channel, Process as Id, violation};
@@ -28,6 +30,29 @@ pub(crate) struct Datagram {
     pub(crate) bytes: Vec<u8>,
     /// No rank sent this.
     pub(crate) is_changed: bool,
+}
+
+/// Sees that no packet number is used twice towards the same peer: they are the seal's nonces.
+struct Numbering<'a> {
+    seal: &'a mut AnySeal,
+    /// By peer: the least that may be used.
+    next: &'a mut [u64],
+    reused: Option<(Rank, u64)>,
+}
+
+impl Seal for Numbering<'_> {
+    fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], clear: usize) {
+        let next = &mut self.next[peer as usize];
+        if number < *next {
+            self.reused = Some((peer, number));
+        }
+        *next = (*next).max(number + 1);
+        self.seal.seal(peer, number, packet, clear);
+    }
+
+    fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], clear: usize) -> bool {
+        self.seal.open(peer, number, packet, clear)
+    }
 }
 
 /// Remembers what the seal said last.
@@ -57,6 +82,10 @@ pub(crate) struct Process {
     pub(crate) peers: Vec<Id>,
     upper: State,
     pub(crate) traffic: Traffic,
+    /// By peer: the least packet number that may be sent.
+    numbers: Vec<u64>,
+    /// Peer and number of all packets that were taken.
+    taken: HashSet<(Rank, u64)>,
     pub(crate) socket: VecDeque<Datagram>,
     pub(crate) socket_bytes: usize,
     /// It is at work until then.
@@ -142,6 +171,8 @@ impl Process {
             seal: AnySeal::new(scenario.seal, rank, incarnations),
             peers,
             upper: State::new(&scenario.upper, scenario.ranks, seed ^ 1),
+            numbers: vec![0; scenario.ranks as usize],
+            taken: HashSet::new(),
             traffic: Traffic::new(scenario, rank, now, seed ^ 2),
             socket: VecDeque::new(),
             socket_bytes: 0,
@@ -294,9 +325,19 @@ impl Process {
         };
         let (endpoint, clock) = (&mut self.endpoint, self.clock);
         let (seal_ref, view_ref) = (&mut seal, &mut view);
-        inside(&mut self.memory, || {
+        let received = inside(&mut self.memory, || {
             endpoint.receive(clock, &mut datagram.bytes, seal_ref, view_ref)
         });
+        if let Received::Taken(peer) = received
+            && let Some((_, number)) = datagram.bytes[..16].split_last_chunk()
+            && !self.taken.insert((peer, u64::from_le_bytes(*number)))
+        {
+            let id = self.id;
+            violation!(
+                view.books,
+                "process {id} has taken a packet of {peer} twice"
+            );
+        }
         let verdict = seal.verdict;
         if verdict != Some(true) {
             let after = (
@@ -441,18 +482,19 @@ impl Process {
                 state: &mut self.upper,
                 books,
             };
-            let (endpoint, clock, buffer, seal) = (
-                &mut self.endpoint,
-                self.clock,
-                &mut self.buffer,
-                &mut self.seal,
-            );
-            let view_ref = &mut view;
+            let (endpoint, clock, buffer) = (&mut self.endpoint, self.clock, &mut self.buffer);
+            let mut seal = Numbering {
+                seal: &mut self.seal,
+                next: &mut self.numbers,
+                reused: None,
+            };
+            let (seal_ref, view_ref) = (&mut seal, &mut view);
             let Some(made) = inside(&mut self.memory, || {
-                endpoint.transmit(clock, buffer, seal, view_ref)
+                endpoint.transmit(clock, buffer, seal_ref, view_ref)
             }) else {
                 break;
             };
+            let reused = seal.reused;
             if made.length == 0 || made.segment == 0 || made.length > self.buffer.len() {
                 let id = self.id;
                 violation!(books, "process {id} makes packets of no sense: {made:?}");
@@ -466,6 +508,13 @@ impl Process {
                     to: made.peer,
                     bytes,
                 });
+            }
+            if let Some((peer, number)) = reused {
+                let id = self.id;
+                violation!(
+                    books,
+                    "process {id} uses packet number {number} towards {peer} again"
+                );
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::protocol::config::Config;
 use crate::protocol::contract::{Nanos, Upper};
 use crate::protocol::link::{Link, Parked};
 
-/// The table of open links is made smaller when it has more places, and three of four are free.
+/// The table of open links is made smaller when it has more places and three of four are free, or all are.
 const FEW: usize = 64;
 /// Of a rank with many parked links one is looked at so often.
 const LEAST_PAUSE: Nanos = 1_000_000;
@@ -191,7 +191,8 @@ impl Endpoint {
         self.timers.remove(index);
         self.free.push(index);
         upper.parked(link.peer);
-        if self.links.len() > FEW && self.open_links() < self.links.len() / 4 {
+        let (open, places) = (self.open_links(), self.links.len());
+        if open == 0 || (places > FEW && open < places / 4) {
             self.compact();
         }
         true
