@@ -8,8 +8,24 @@ use conduit_core::threads::Seq;
 use conduit_portals::shm::{Shm, ShmConfig, in_process};
 use conduit_tests::chaos::{Chaos, Disorder};
 use conduit_tests::mixed::{self, Hosts};
+use conduit_tests::model::Limits;
 use conduit_tests::model::turns::{self, InTurn, Meeting};
 use conduit_tests::small::{least, network, settings};
+use conduit_tests::udp;
+use conduit_udp::portals::fabric::{self, Fabric};
+use conduit_udp::portals::{PortalsConfig, Udp};
+use conduit_udp::socket::FaultConfig;
+use conduit_udp::start::{self, UdpConfig};
+
+/// UDP with room as small as that of [`settings`].
+fn portals() -> PortalsConfig {
+    PortalsConfig {
+        region_bytes: 8 << 20,
+        max_managed: 1024,
+        inject_size: 1024,
+        ..PortalsConfig::default()
+    }
+}
 
 type Rank<N> = Engine<InTurn<N>, Seq>;
 
@@ -215,22 +231,24 @@ fn one_rank<N: Ni + 'static>(
     Ok(())
 }
 
-fn run(settings: &Settings, network: &ShmConfig, disorder: Option<Disorder>) {
+/// Jobs of some sizes over the networks that `make` makes from ranks and seed.
+fn over<N: Ni + 'static>(settings: &Settings, turns: u64, make: impl Fn(u32, u64) -> Vec<N>) {
     for (ranks, seed) in [(1, 1), (2, 2), (3, 3), (5, 4), (8, 5)] {
-        let ends = in_process::<Seq>(ranks, network).expect("the network starts");
         let settings = settings.clone();
-        let ran = match disorder {
-            None => turns::run(ends, seed, TURNS, move |end, meeting| {
-                one_rank(end, meeting, &settings, seed)
-            }),
-            Some(disorder) => {
-                let ends = Chaos::job(ends, Disorder { seed, ..disorder });
-                turns::run(ends, seed, TURNS, move |end, meeting| {
-                    one_rank(end, meeting, &settings, seed)
-                })
-            }
-        };
+        let ran = turns::run(make(ranks, seed), seed, turns, move |end, meeting| {
+            one_rank(end, meeting, &settings, seed)
+        });
         ran.unwrap_or_else(|reason| panic!("{ranks} ranks, seed {seed}: {reason}"));
+    }
+}
+
+fn run(settings: &Settings, network: &ShmConfig, disorder: Option<Disorder>) {
+    let ends = |ranks| in_process::<Seq>(ranks, network).expect("the network starts");
+    match disorder {
+        None => over(settings, TURNS, |ranks, _| ends(ranks)),
+        Some(disorder) => over(settings, TURNS, |ranks, seed| {
+            Chaos::job(ends(ranks), Disorder { seed, ..disorder })
+        }),
     }
 }
 
@@ -282,6 +300,46 @@ fn over_several_hosts() {
             });
             ran.unwrap_or_else(|reason| panic!("{hosts:?}, {ranks} ranks, seed {seed}: {reason}"));
         }
+    }
+}
+
+/// Over UDP: the portals on fragments that are handed over in disorder.
+#[test]
+fn over_udp_in_disorder() {
+    for settings in [settings(), least()] {
+        over(&settings, TURNS, |ranks, seed| {
+            let fabric = Fabric::new(ranks);
+            let disorder = fabric::Disorder {
+                seed: Some(seed),
+                refuse: 5,
+                packet: 300,
+                link_fragments: 16,
+            };
+            (0..ranks)
+                .map(|rank| {
+                    let transport = fabric.transport(rank, disorder);
+                    Udp::<Seq, _>::new(transport, rank, ranks, &portals())
+                })
+                .collect()
+        });
+    }
+}
+
+/// On sockets of this host, without and with packets that suffer.
+#[test]
+fn over_sockets() {
+    for suffer in [false, true] {
+        over(&settings(), Limits::TIME.turns, |ranks, seed| {
+            let config = UdpConfig {
+                portals: portals(),
+                faults: match suffer {
+                    true => udp::faults(seed as u32),
+                    false => FaultConfig::default(),
+                },
+                ..udp::config(1500)
+            };
+            start::in_process::<Seq>(ranks, &config).expect("the network starts")
+        });
     }
 }
 

@@ -192,6 +192,8 @@ settings! {
         "milliseconds after which a rank of another host that answers nothing has failed";
     "CONDUIT_UDP_PROBE_INTERVAL" udp_probe_interval: u32 = 250, Kind::integer(1, MOST_TIME),
         "milliseconds between probes of a silent rank of another host; the first ones follow each other sooner";
+    "CONDUIT_UDP_IDLE_TIME" udp_idle_time: u32 = 1_000, Kind::integer(0, MOST_TIME),
+        "milliseconds without traffic after which little memory is kept of a rank of another host; 0 is never";
     "CONDUIT_UDP_ACK_DELAY" udp_ack_delay: u32 = 50, Kind::integer(0, 100_000),
         "microseconds that an acknowledgement waits for a packet to go with";
     "CONDUIT_UDP_WINDOW" udp_window: u32 = 4096, Kind::integer(1, 4096),

@@ -35,8 +35,6 @@ struct Sizing {
     interval: Nanos,
     /// Times that it was sent.
     tries: u32,
-    /// Of the two ranks.
-    seed: u64,
 }
 
 impl Sizing {
@@ -46,17 +44,16 @@ impl Sizing {
             next: now,
             interval: FIRST_INTERVAL,
             tries: 0,
-            seed,
         };
-        sizing.wait(now);
+        sizing.wait(now, seed);
         sizing
     }
 
     /// Sets the time of the next one: half an interval to one and a half from now on. Full-sized probes to many peers may have
     /// left together and filled a queue on the way; the next ones do not meet again, nor in the same order.
-    fn wait(&mut self, now: Nanos) {
+    fn wait(&mut self, now: Nanos, seed: u64) {
         self.tries += 1;
-        let part = mixed(self.seed ^ u64::from(self.tries)) % 1024;
+        let part = mixed(seed ^ u64::from(self.tries)) % 1024;
         self.next = now + self.interval / 2 + (self.interval >> 10) * part;
     }
 }
@@ -282,7 +279,7 @@ impl Liveness {
             }
             if now >= sizing.next {
                 sizing.interval = (sizing.interval * 2).min(config.probe_interval);
-                sizing.wait(now);
+                sizing.wait(now, self.seed);
                 self.wanted = Probes {
                     tiny: true,
                     full: true,

@@ -133,6 +133,7 @@ fn udp_config(
     config.protocol.dead_time = milliseconds(settings.udp_dead_time);
     config.protocol.open_time = milliseconds(settings.udp_dead_time);
     config.protocol.probe_interval = milliseconds(settings.udp_probe_interval);
+    config.protocol.idle_time = milliseconds(settings.udp_idle_time);
     config.protocol.ack_delay = u64::from(settings.udp_ack_delay) * 1_000;
     config.protocol.window = settings.udp_window;
     config.protection = match settings.udp_encrypt {

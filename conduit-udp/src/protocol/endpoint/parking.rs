@@ -10,10 +10,12 @@ use crate::protocol::link::{Link, Parked};
 
 /// The table of open links is made smaller when it has more places and three of four are free, or all are.
 const FEW: usize = 64;
-/// Of a rank with many parked links one is looked at so often.
-const LEAST_PAUSE: Nanos = 1_000_000;
+/// Times at which a rank looks at parked links while it looks at all of them once: a rank that sleeps is woken for each.
+const LOOKS: u64 = 16;
+/// Of a rank with very many of them one is looked at in this time, on average.
+const LEAST_TIME: Nanos = 1_000_000;
 /// Parked links that are looked at in one go, when time has passed without any being looked at.
-const MOST_LOOKS: u64 = 64;
+const MOST_AT_ONCE: u64 = 256;
 
 /// The parked links of a rank, one behind the other without gaps.
 ///
@@ -49,9 +51,16 @@ impl Lot {
         (!self.places.is_empty()).then_some(self.next_look)
     }
 
-    /// Between the looks at one and the next.
+    /// Between looks.
     fn pause(&self, config: &Config) -> Nanos {
-        (turn(config) / self.places.len().max(1) as u64).max(LEAST_PAUSE)
+        let looks = (self.places.len() as u64).clamp(1, LOOKS);
+        (turn(config) / looks).max(LEAST_TIME)
+    }
+
+    /// Links to be looked at after such a pause.
+    fn at_once(&self, pause: Nanos, config: &Config) -> u64 {
+        let share = (self.places.len() as u64 * pause).div_ceil(turn(config));
+        share.min(pause / LEAST_TIME).max(1)
     }
 
     /// Adds one: its place. Another one may have moved: `moved` hears whose, and where to.
@@ -238,7 +247,9 @@ impl Endpoint {
         };
         let pause = self.lot.pause(&self.config);
         self.lot.next_look = now + pause;
-        for _ in 0..(1 + (now - due) / pause).min(MOST_LOOKS) {
+        let late = 1 + (now - due) / pause;
+        let looks = late.saturating_mul(self.lot.at_once(pause, &self.config));
+        for _ in 0..looks.min(MOST_AT_ONCE) {
             let Some((peer, silence)) = self.lot.look(now) else {
                 return;
             };

@@ -84,6 +84,9 @@ pub(super) struct Link {
     pub(super) counters: Counters,
 }
 
+// What `docs/udp.md` says of memory.
+const _: () = assert!(size_of::<Link>() <= 1064);
+
 impl Link {
     pub(super) fn new(now: Nanos, peer: Rank, config: &Config) -> Self {
         let first = config.first_sequence;

@@ -1,0 +1,504 @@
+//! What the engine's settings do: each is set to two values, and the difference is seen from outside.
+//!
+//! Ranks take turns on one thread and go on only when they say so, hence what one call or one poll does can be counted.
+//! Values and ranges are tested beside the table (`conduit-core/src/settings`), those of credits with the plan.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use am::handlers::{Entry, Registration};
+use conduit_core::barrier::Value;
+use conduit_core::bootstrap::Bootstrap;
+use conduit_core::engine::{Blocking, Call, Engine, Handler};
+use conduit_core::settings::Settings;
+use conduit_core::threads::Seq;
+use conduit_tests::model::turns::{InTurn, Meeting, run};
+
+use super::{End, start};
+
+type Network = InTurn<End>;
+type Rank = Engine<Network, Seq>;
+
+/// Counts requests.
+const SILENT: u8 = 200;
+/// Counts requests and replies to them.
+const REPLYING: u8 = 201;
+/// For the replies.
+const REPLY: u8 = 131;
+
+pub(super) const CHUNK: usize = 1024;
+const SEGMENT: usize = 256 << 10;
+
+/// Everything by messages, and more of everything than a case needs.
+fn settings() -> Settings {
+    Settings {
+        chunk: CHUNK,
+        windows: false,
+        inject: false,
+        msg_limit: 0,
+        sb_chunks: 256,
+        rpl_chunks: 64,
+        dynamic_credits: false,
+        spin: Some(u32::MAX),
+        ..Settings::default()
+    }
+}
+
+/// Settings as the environment gives them, over those of this file.
+fn with(name: &str, value: &str) -> Settings {
+    let parsed = Settings::from_lookup([(name.to_owned(), value.to_owned())]);
+    let (given, _) = parsed.expect("a valid setting");
+    let ours = settings();
+    match name {
+        "GASNET_PORTAL_MSG_LIMIT" => Settings {
+            msg_limit: given.msg_limit,
+            ..ours
+        },
+        "GASNET_PORTAL_NUM_TMPMD" => Settings {
+            num_tmpmd: given.num_tmpmd,
+            ..ours
+        },
+        "GASNET_PORTAL_PACKED_LONG" => Settings {
+            packed_long: given.packed_long,
+            ..ours
+        },
+        "GASNET_PORTAL_FLOW_CONTROL" => Settings {
+            flow_control: given.flow_control,
+            ..ours
+        },
+        "GASNET_PORTAL_SB_CHUNKS" => Settings {
+            sb_chunks: given.sb_chunks,
+            ..ours
+        },
+        "GASNET_PORTAL_RPL_CHUNKS" => Settings {
+            rpl_chunks: given.rpl_chunks,
+            ..ours
+        },
+        "GASNET_PORTAL_SAFE_LIMIT" => Settings {
+            safe_limit: given.safe_limit,
+            ..ours
+        },
+        "GASNET_PORTAL_AM_LIMIT" => Settings {
+            am_limit: given.am_limit,
+            ..ours
+        },
+        "GASNET_PORTAL_SYS_LIMIT" => Settings {
+            sys_limit: given.sys_limit,
+            ..ours
+        },
+        "CONDUIT_CREDIT_DOUBLING" => Settings {
+            credit_doubling: given.credit_doubling,
+            ..ours
+        },
+        "CONDUIT_CREDIT_HOLD" => Settings {
+            credit_hold: given.credit_hold,
+            ..ours
+        },
+        "CONDUIT_CREDIT_REVOKES" => Settings {
+            credit_revokes: given.credit_revokes,
+            ..ours
+        },
+        other => panic!("{other}"),
+    }
+}
+
+/// Runs `work` on each of some ranks; what it gives on each. Afterwards nothing may be left in use.
+fn on_each(
+    ranks: u32,
+    settings: Settings,
+    work: impl Fn(&Rank, &mut Meeting, &AtomicU32) -> u32 + 'static,
+) -> Vec<u32> {
+    let ends = start(ranks);
+    let given = Rc::new(RefCell::new(vec![0; ranks as usize]));
+    let results = given.clone();
+    let body = move |end: Network, mut meeting: Meeting| {
+        let text = |error: conduit_core::engine::Error| error.to_string();
+        let rank = Rank::start(end, &mut meeting, &settings).map_err(text)?;
+        let handled = Arc::new(AtomicU32::new(0));
+        let mut handlers = handlers(&handled);
+        rank.attach(&mut meeting, &mut handlers, SEGMENT)
+            .map_err(text)?;
+        results.borrow_mut()[rank.rank() as usize] = work(&rank, &mut meeting, &handled);
+        let mut failed = Ok(());
+        rank.wait_implicit(true, true).map_err(text)?;
+        while !rank.is_quiet().map_err(text)? {
+            rank.poll().map_err(text)?;
+        }
+        meeting.leave(|| failed = rank.poll().map_err(text));
+        failed
+    };
+    run(ends, 1, 1_000_000, body).expect("the job ends");
+    given.take()
+}
+
+fn handlers(handled: &Arc<AtomicU32>) -> Vec<Registration<Handler<Network, Seq>>> {
+    let make = |id: u8, work: fn(&Call<'_, Network, Seq>)| {
+        let handled = handled.clone();
+        let handler: Handler<Network, Seq> = Arc::new(move |call| {
+            handled.fetch_add(1, Relaxed);
+            work(call);
+        });
+        Registration {
+            id,
+            entry: Entry::new(handler),
+        }
+    };
+    vec![
+        make(SILENT, |_| {}),
+        make(REPLYING, |call| {
+            call.reply_short(REPLY, &[]).expect("a reply")
+        }),
+        make(REPLY, |_| {}),
+    ]
+}
+
+/// How often `start` succeeds before it says that it would have to wait; it never waits.
+fn until_refused(mut start: impl FnMut() -> conduit_core::engine::Result<bool>) -> u32 {
+    let mut count = 0;
+    while start().expect("a call that is right") {
+        count += 1;
+        assert!(count < 10_000, "there is no limit");
+    }
+    count
+}
+
+/// What rank 0 can start towards rank 1 while that one does not poll.
+fn started(settings: Settings, start: fn(&Rank) -> conduit_core::engine::Result<bool>) -> u32 {
+    on_each(2, settings, move |rank, meeting, _| {
+        let count = match rank.rank() {
+            0 => until_refused(|| start(rank)),
+            _ => 0,
+        };
+        // Waits without polling.
+        meeting.barrier().unwrap();
+        count
+    })[0]
+}
+
+/// A put that needs a send ticket and nothing else that is scarce: its source lies in the segment.
+fn put_from_segment(rank: &Rank) -> conduit_core::engine::Result<bool> {
+    let (base, _) = rank.segment()?;
+    // SAFETY: in the segment, which nobody writes there.
+    unsafe {
+        rank.put_nbi_bulk(
+            1,
+            0,
+            base.wrapping_add(SEGMENT / 2),
+            64,
+            Blocking::Immediate,
+        )
+    }
+}
+
+#[test]
+fn msg_limit_is_the_most_messages_in_flight() {
+    let started = |limit| started(with("GASNET_PORTAL_MSG_LIMIT", limit), put_from_segment);
+    let (few, more) = (started("20"), started("50"));
+    // Some tickets may be held for replies.
+    assert!((12..=20).contains(&few), "{few}");
+    assert_eq!(more - few, 30);
+}
+
+#[test]
+fn num_tmpmd_is_the_most_transfers_from_memory_elsewhere() {
+    static ELSEWHERE: [u8; 3 * CHUNK] = [7; 3 * CHUNK];
+    // The others wait, so the other rank has to poll: it does, at its end.
+    let most = |limit: u32| {
+        let settings = with("GASNET_PORTAL_NUM_TMPMD", &limit.to_string());
+        on_each(2, settings, |rank, _, _| {
+            let puts = if rank.rank() == 0 { 20 } else { 0 };
+            let in_use = (0..puts).map(|_| {
+                let (base, len) = (ELSEWHERE.as_ptr(), ELSEWHERE.len());
+                // SAFETY: never written.
+                let started = unsafe { rank.put_nbi_bulk(1, 0, base, len, Blocking::Wait) };
+                assert!(started.unwrap());
+                rank.in_use().unwrap().descriptors
+            });
+            in_use.max().unwrap_or(0)
+        })[0]
+    };
+    assert_eq!((most(1), most(7), most(1024)), (1, 7, 20));
+}
+
+#[test]
+fn sb_chunks_are_held_by_requests_until_their_replies() {
+    let request = |rank: &Rank| rank.request_short(1, SILENT, &[], Blocking::Immediate);
+    for chunks in [1, 20] {
+        let settings = with("GASNET_PORTAL_SB_CHUNKS", &chunks.to_string());
+        assert_eq!(started(settings, request), chunks);
+    }
+}
+
+#[test]
+fn flow_control_lets_requests_cost_credits() {
+    let request = |rank: &Rank| rank.request_short(1, SILENT, &[], Blocking::Immediate);
+    let few = |settings| Settings {
+        cred_per_node: Some(20),
+        banked_credits: Some(0),
+        dynamic_credits: true,
+        ..settings
+    };
+    assert_eq!(
+        started(few(with("GASNET_PORTAL_FLOW_CONTROL", "1")), request),
+        20
+    );
+    assert_eq!(
+        started(few(with("GASNET_PORTAL_FLOW_CONTROL", "0")), request),
+        256
+    );
+}
+
+#[test]
+fn a_packed_long_is_one_message() {
+    static PAYLOAD: [u8; 100] = [3; 100];
+    let tickets = |value| {
+        let settings = with("GASNET_PORTAL_PACKED_LONG", value);
+        on_each(2, settings, |rank, meeting, _| {
+            let mut tickets = 0;
+            if rank.rank() == 0 {
+                let before = rank.in_use().unwrap().tickets;
+                let source = (PAYLOAD.as_ptr(), PAYLOAD.len());
+                // SAFETY: never written.
+                let sent = unsafe {
+                    rank.request_long_async(1, SILENT, &[], source, 0, Blocking::Immediate)
+                };
+                assert!(sent.unwrap());
+                tickets = rank.in_use().unwrap().tickets - before;
+            }
+            meeting.barrier().unwrap();
+            tickets
+        })[0]
+    };
+    assert_eq!((tickets("1"), tickets("0")), (1, 2));
+}
+
+/// Requests that one poll of rank 1 runs handlers for, while more are there.
+fn served(settings: Settings, handler: u8) -> u32 {
+    on_each(2, settings, move |rank, meeting, handled| {
+        if rank.rank() == 0 {
+            for _ in 0..30 {
+                let sent = rank.request_short(1, handler, &[], Blocking::Immediate);
+                assert!(sent.unwrap());
+            }
+        }
+        // Waits without polling.
+        meeting.barrier().unwrap();
+        if rank.rank() == 0 {
+            return 0;
+        }
+        rank.poll().unwrap();
+        handled.load(Relaxed)
+    })[1]
+}
+
+#[test]
+fn am_limit_is_the_most_requests_of_a_poll() {
+    for limit in [1, 3, 20] {
+        let settings = with("GASNET_PORTAL_AM_LIMIT", &limit.to_string());
+        assert_eq!(served(settings, SILENT), limit);
+    }
+}
+
+#[test]
+fn rpl_chunks_are_the_most_replies_under_way() {
+    for chunks in [1, 3] {
+        let settings = with("GASNET_PORTAL_RPL_CHUNKS", &chunks.to_string());
+        assert_eq!(served(settings, REPLYING), chunks);
+    }
+}
+
+#[test]
+fn safe_limit_is_the_most_completions_of_a_poll() {
+    const PUTS: u32 = 30;
+    let completed = |limit: u32| {
+        let settings = with("GASNET_PORTAL_SAFE_LIMIT", &limit.to_string());
+        on_each(2, settings, |rank, meeting, _| {
+            if rank.rank() == 0 {
+                for _ in 0..PUTS {
+                    assert!(put_from_segment(rank).unwrap());
+                }
+            }
+            meeting.barrier().unwrap();
+            if rank.rank() == 1 {
+                for _ in 0..10 * PUTS {
+                    rank.poll().unwrap();
+                }
+            }
+            meeting.barrier().unwrap();
+            if rank.rank() == 1 {
+                return 0;
+            }
+            let before = rank.in_use().unwrap().tickets;
+            // Over some networks one poll brings them here and the next one takes them.
+            (0..3)
+                .map(|_| {
+                    rank.poll().unwrap();
+                    before - rank.in_use().unwrap().tickets
+                })
+                .find(|&completed| completed > 0)
+                .unwrap_or(0)
+        })[0]
+    };
+    assert_eq!(
+        (completed(1), completed(5), completed(1 << 20)),
+        (1, 5, PUTS)
+    );
+}
+
+#[test]
+fn sys_limit_is_the_most_system_messages_of_a_poll() {
+    // Where nobody is mapped a barrier's cells are system messages: here four for each rank, all in one round.
+    let polls = |limit: &str| {
+        let least = Rc::new(Cell::new(u32::MAX));
+        on_each(
+            5,
+            with("GASNET_PORTAL_SYS_LIMIT", limit),
+            move |rank, meeting, _| {
+                rank.barrier_notify(Value::Anonymous).unwrap();
+                meeting.barrier().unwrap();
+                let mut polls = 1;
+                while rank.barrier_try(Value::Anonymous).unwrap().is_none() {
+                    polls += 1;
+                }
+                least.set(least.get().min(polls));
+                least.get()
+            },
+        )
+    };
+    let least = |limit| polls(limit).into_iter().min().unwrap();
+    let all = least("0");
+    assert!(
+        all <= 2,
+        "the poll that brings them here, and the one that takes them"
+    );
+    assert_eq!((least("1") - all, least("2") - all), (3, 1));
+}
+
+/// Credits that move, `credits` for each peer. Buffers of 7 chunks that count hold 28 of these: the bank is empty where
+/// the credits of all are a multiple.
+fn moving(settings: Settings, credits: u32) -> Settings {
+    Settings {
+        dynamic_credits: true,
+        cred_per_node: Some(credits),
+        banked_credits: Some(0),
+        request_buffer: 8 * CHUNK,
+        ..settings
+    }
+}
+
+fn request(rank: &Rank, to: u32) -> bool {
+    rank.request_short(to, SILENT, &[], Blocking::Immediate)
+        .expect("a request that is right")
+}
+
+/// Polls until all requests have been answered.
+fn settle(rank: &Rank) {
+    while !rank.is_quiet().unwrap() {
+        rank.poll().unwrap();
+    }
+}
+
+#[test]
+fn credit_doubling_is_how_much_a_stalled_request_brings() {
+    let after_a_stall = |value| {
+        let settings = Settings {
+            banked_credits: Some(100),
+            ..moving(with("CONDUIT_CREDIT_DOUBLING", value), 4)
+        };
+        on_each(2, settings, |rank, _, _| {
+            if rank.rank() == 1 {
+                return 0;
+            }
+            assert_eq!(until_refused(|| Ok(request(rank, 1))), 4);
+            settle(rank);
+            assert!(request(rank, 1));
+            settle(rank);
+            rank.send_credits(1).unwrap()
+        })[0]
+    };
+    assert_eq!((after_a_stall("0"), after_a_stall("1")), (5, 8));
+}
+
+#[test]
+fn credit_hold_keeps_what_was_used_in_the_epoch_before() {
+    const EPOCH: u32 = 40;
+    // Rank 0 has used 24 of 28 credits at once in the epoch before the one in which rank 2 needs more than it has.
+    let returned = |value| {
+        let settings = Settings {
+            epoch_duration: EPOCH,
+            ..moving(with("CONDUIT_CREDIT_HOLD", value), 28)
+        };
+        on_each(3, settings, |rank, meeting, handled| {
+            match rank.rank() {
+                0 => {
+                    for _ in 0..24 {
+                        assert!(request(rank, 1));
+                    }
+                    settle(rank);
+                    for _ in 24..EPOCH {
+                        assert!(request(rank, 1));
+                        settle(rank);
+                    }
+                }
+                1 => {
+                    while handled.load(Relaxed) < EPOCH {
+                        rank.poll().unwrap();
+                    }
+                }
+                _ => {}
+            }
+            meeting.barrier().unwrap();
+            match rank.rank() {
+                0 => {
+                    while rank.revoked_credits(1).unwrap() == 0 {
+                        rank.poll().unwrap();
+                    }
+                    rank.revoked_credits(1).unwrap() as u32
+                }
+                2 => {
+                    assert_eq!(until_refused(|| Ok(request(rank, 1))), 28);
+                    settle(rank);
+                    assert!(request(rank, 1));
+                    0
+                }
+                _ => 0,
+            }
+        })[0]
+    };
+    assert_eq!(returned("1"), 28 - 24);
+    assert_eq!(returned("0"), 28 - 24 / 4);
+}
+
+#[test]
+fn credit_revokes_are_how_many_peers_are_asked() {
+    const REQUESTS: u32 = 200;
+    // Rank 1 needs more than all others could spare. Within one epoch.
+    let asked = |value| {
+        let settings = moving(with("CONDUIT_CREDIT_REVOKES", value), 7);
+        on_each(8, settings, |rank, _, handled| match rank.rank() {
+            0 => {
+                while handled.load(Relaxed) < REQUESTS {
+                    rank.poll().unwrap();
+                }
+                // What is returned is on its way.
+                for _ in 0..100 {
+                    rank.poll().unwrap();
+                }
+                let lent = (2..8).map(|peer| rank.lent_credits(peer).unwrap());
+                lent.filter(|&lent| lent < 7).count() as u32
+            }
+            1 => {
+                for _ in 0..REQUESTS {
+                    while !request(rank, 0) {
+                        rank.poll().unwrap();
+                    }
+                }
+                0
+            }
+            _ => 0,
+        })[0]
+    };
+    assert_eq!((asked("1"), asked("0")), (1, 6));
+}
