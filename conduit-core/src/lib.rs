@@ -7,4 +7,5 @@ pub mod engine;
 pub mod matching;
 pub mod ni;
 pub mod settings;
+pub mod shared;
 pub mod threads;

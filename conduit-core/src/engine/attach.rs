@@ -7,6 +7,7 @@ use super::start::{IGNORE, SEGMENT, Shared};
 use super::{Engine, Error, Handler, Result, index, tag};
 use crate::bootstrap::Bootstrap;
 use crate::ni::{Capabilities, MatchEntry, MdId, MeEvents, MeMemory, MeOptions, Ni, NiError, Rank};
+use crate::shared;
 use crate::threads::Mode;
 
 /// A rank's segment as seen from here.
@@ -34,7 +35,7 @@ impl Segment {
         // SAFETY: the range lies in the window, which is valid for writes as long as the network lives. The source may lie
         // in the same segment, hence `copy`. Other ranks may access the range at the same time: GASNet leaves the result of
         // such races open; no reference to it exists here.
-        unsafe { std::ptr::copy(source, self.window.0.add(offset), len) };
+        unsafe { shared::copy(source, self.window.0.add(offset), len) };
         true
     }
 
@@ -48,7 +49,7 @@ impl Segment {
             return false;
         }
         // SAFETY: as in `store`, with the window valid for reads.
-        unsafe { std::ptr::copy(self.window.0.add(offset), destination, len) };
+        unsafe { shared::copy(self.window.0.add(offset), destination, len) };
         true
     }
 }
@@ -209,7 +210,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if target == self.rank {
             let to = std::ptr::with_exposed_provenance_mut(address);
             // SAFETY: the caller's promise. The two may overlap.
-            unsafe { std::ptr::copy(source, to, len) };
+            unsafe { shared::copy(source, to, len) };
             return Ok(());
         }
         // SAFETY: the caller's promise.
@@ -231,7 +232,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if target == self.rank {
             let from: *const u8 = std::ptr::with_exposed_provenance(address);
             // SAFETY: the caller's promise. The two may overlap.
-            unsafe { std::ptr::copy(from, destination, len) };
+            unsafe { shared::copy(from, destination, len) };
             return Ok(());
         }
         // SAFETY: the caller's promise.

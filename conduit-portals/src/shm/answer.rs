@@ -4,6 +4,7 @@ use std::ptr;
 
 use conduit_core::matching::{Incoming, Place, Want, atomic_of, outcome_code};
 use conduit_core::ni::{Event, MeEvents, Outcome, Sink, apply_atomic};
+use conduit_core::shared;
 use conduit_core::threads::Mode;
 
 use crate::ring::Frame;
@@ -83,7 +84,7 @@ impl<M: Mode> Shm<M> {
             // memory, and neither holds less than `length` bytes. A get from oneself may overlap.
             unsafe {
                 let to = if inline { slot.add(FULL) } else { destination };
-                ptr::copy(self.own().at(offset), to, moved);
+                shared::copy(self.own().at(offset), to, moved);
             }
         }
         let reply = self.completion(REPLY, header, outcome, moved, 0, slots);

@@ -1,10 +1,11 @@
 //! What a poll does with puts.
 
+use std::slice;
 use std::sync::atomic::Ordering;
-use std::{ptr, slice};
 
 use conduit_core::matching::{Incoming, Place, Run, Want, rounded};
 use conduit_core::ni::{Common, Event, MeEvents, Outcome, PtIndex, PutEvent, Puts, Rank, Sink};
+use conduit_core::shared;
 use conduit_core::threads::{Lock, Mode};
 
 use crate::ring::{Consumer, Row, SLOT};
@@ -202,7 +203,7 @@ impl<M: Mode> Shm<M> {
             // SAFETY: `length` bytes there lie within the entry, which `me_append` has found within a region. A put to
             // oneself may overlap.
             Place::Region(offset) => unsafe {
-                ptr::copy(payload, self.own().at(offset), hit.length);
+                shared::copy(payload, self.own().at(offset), hit.length);
             },
             Place::Nothing => {}
         }

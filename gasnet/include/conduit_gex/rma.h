@@ -43,12 +43,24 @@ CONDUIT_GEX_INLINE int conduit_gex_mapped(gex_Rank_t rank_, const void *remote_,
 #define CONDUIT_GEX_BEFORE_GET() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 #define CONDUIT_GEX_AFTER_GET() __atomic_thread_fence(__ATOMIC_ACQUIRE)
 
+/* 1, 2, 4 or 8 bytes are one store. The C library's copy of a length known at run time may store such a word twice: whoever
+ * sees the first store and answers it by one of its own would have that overwritten by the second. */
+CONDUIT_GEX_INLINE void conduit_gex_copy(char *to_, const char *from_, size_t bytes_) {
+  switch (bytes_) {
+    case 1: memcpy(to_, from_, 1); break;
+    case 2: memcpy(to_, from_, 2); break;
+    case 4: memcpy(to_, from_, 4); break;
+    case 8: memcpy(to_, from_, 8); break;
+    default: memcpy(to_, from_, bytes_);
+  }
+}
+
 /* Copies to a mapped rank. 0: it is not one. */
 CONDUIT_GEX_INLINE int conduit_gex_put_here(gex_Rank_t rank_, void *remote_, const void *source_, size_t bytes_) {
   char *mapped_ = NULL;
   if (!conduit_gex_mapped(rank_, remote_, bytes_, &mapped_)) return 0;
   CONDUIT_GEX_BEFORE_PUT();
-  memcpy(mapped_, source_, bytes_);
+  conduit_gex_copy(mapped_, (const char *)source_, bytes_);
   CONDUIT_GEX_AFTER_PUT();
   return 1;
 }
@@ -58,7 +70,7 @@ CONDUIT_GEX_INLINE int conduit_gex_get_here(void *local_, gex_Rank_t rank_, cons
   char *mapped_ = NULL;
   if (!conduit_gex_mapped(rank_, remote_, bytes_, &mapped_)) return 0;
   CONDUIT_GEX_BEFORE_GET();
-  memcpy(local_, mapped_, bytes_);
+  conduit_gex_copy((char *)local_, mapped_, bytes_);
   CONDUIT_GEX_AFTER_GET();
   return 1;
 }

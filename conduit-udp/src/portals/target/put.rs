@@ -4,6 +4,7 @@ use std::ptr;
 
 use conduit_core::matching::{Hit, Incoming, Place, Want};
 use conduit_core::ni::{Outcome, PtIndex, PutEvent, Rank};
+use conduit_core::shared;
 
 use super::{Found, Held, Nonsense};
 use crate::portals::buffers::Buffer;
@@ -55,7 +56,7 @@ impl Portals {
                     // SAFETY: the caller's promise, and `length` bytes there lie within the entry, which `me_append` has found
                     // within a region. A put to oneself may overlap.
                     Place::Region(address) => unsafe {
-                        ptr::copy(bytes, regions::place(address), hit.length);
+                        shared::copy(bytes, regions::place(address), hit.length);
                     },
                     Place::Managed => {
                         let mut copy = self.pool.take(hit.length);
