@@ -32,6 +32,62 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
 
 #[cfg(test)]
 mod tests {
+    use std::hint::{black_box, spin_loop};
+    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::Ordering::{Acquire, Release};
+    use std::thread;
+
+    const ROUNDS: u64 = 200_000;
+
+    /// Waits for a word that is, or is not, zero.
+    fn wait(word: &AtomicU64, zero: bool) -> u64 {
+        for turn in 1u32.. {
+            let value = word.load(Acquire);
+            if (value == 0) == zero {
+                return value;
+            }
+            match turn % 256 {
+                0 => thread::yield_now(),
+                _ => spin_loop(),
+            }
+        }
+        0
+    }
+
+    #[test]
+    fn a_word_is_stored_once() {
+        const END: u64 = u64::MAX;
+        let word = AtomicU64::new(0);
+        let seen = thread::scope(|scope| {
+            let answers = scope.spawn(|| {
+                let mut seen = Vec::new();
+                loop {
+                    let value = wait(&word, false);
+                    if value == END {
+                        return seen;
+                    }
+                    word.store(0, Release);
+                    seen.push(value);
+                }
+            });
+            for round in 1..=ROUNDS {
+                let from = (&raw const round).cast();
+                // SAFETY: a word each; the other thread reads and writes it as a whole.
+                unsafe { super::copy(from, word.as_ptr().cast(), black_box(8)) };
+                wait(&word, true);
+            }
+            word.store(END, Release);
+            answers.join().unwrap()
+        });
+        // A second store of a word would come after the answer to the first, and be answered too.
+        let repeated = seen
+            .iter()
+            .zip(&seen[1..])
+            .filter(|(one, next)| one == next);
+        assert_eq!(repeated.count(), 0);
+        assert_eq!(seen.len() as u64, ROUNDS);
+    }
+
     #[test]
     fn every_length_is_copied_also_where_ranges_overlap() {
         for len in 0..=20 {
