@@ -205,11 +205,15 @@ impl Liveness {
     /// When a probe time-out ends, if an answer is waited for; `timeout` is what an answer may take.
     pub(super) fn timeout_at(&self, timeout: Nanos, config: &Config) -> Option<Nanos> {
         self.waiting_since?;
-        let timeout = timeout
+        Some(self.sent_at.max(self.answered_at) + self.timeout(timeout, config))
+    }
+
+    /// The probe time-out: what an answer may take, longer with each that has ended in a row.
+    pub(super) fn timeout(&self, answer: Nanos, config: &Config) -> Nanos {
+        answer
             .max(config.min_timeout)
             .saturating_mul(1 << self.timeouts.min(20))
-            .min(config.probe_interval);
-        Some(self.sent_at.max(self.answered_at) + timeout)
+            .min(config.probe_interval)
     }
 
     /// When something other than the probe time-out is due.

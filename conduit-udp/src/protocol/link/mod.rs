@@ -85,7 +85,7 @@ pub(super) struct Link {
 }
 
 // What `docs/udp.md` says of memory.
-const _: () = assert!(size_of::<Link>() <= 1072);
+const _: () = assert!(size_of::<Link>() <= 1088);
 
 impl Link {
     pub(super) fn new(now: Nanos, peer: Rank, config: &Config) -> Self {

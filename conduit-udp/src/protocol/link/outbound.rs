@@ -127,6 +127,9 @@ pub(crate) struct Outbound {
     lost: u32,
     /// Bytes sent, not acknowledged and not lost.
     in_flight: u32,
+    /// Since when the peer has had time to acknowledge the first segment: it was sent, an earlier one was acknowledged, or the
+    /// time-out has ended.
+    timed_from: Nanos,
 }
 
 impl Outbound {
@@ -143,6 +146,7 @@ impl Outbound {
             marks: None,
             lost: 0,
             in_flight: 0,
+            timed_from: 0,
         }
     }
 
@@ -181,11 +185,19 @@ impl Outbound {
         self.in_flight
     }
 
+    /// When the peer has had `time` to acknowledge the first segment, if there is one.
+    pub(crate) fn timeout_at(&self, time: Nanos) -> Option<Nanos> {
+        (self.base < self.next).then(|| self.timed_from.saturating_add(time))
+    }
+
     /// A new segment is sent in the packet `number`: its sequence number.
     pub(crate) fn send(&mut self, now: Nanos, number: u64, content: Content) -> u64 {
         let sequence = self.next;
         if (self.next - self.base) as usize == self.slots.len() {
             self.grow_slots();
+        }
+        if self.base == self.next {
+            self.timed_from = now;
         }
         self.next += 1;
         let order = self.log(sequence);
@@ -228,6 +240,9 @@ impl Outbound {
     /// What [`peek_lost`](Self::peek_lost) said is sent again in the packet `number`.
     pub(crate) fn resend(&mut self, now: Nanos, number: u64, sequence: u64) {
         self.unmark_lost(sequence);
+        if sequence == self.base {
+            self.timed_from = now;
+        }
         let order = self.log(sequence);
         let slot = self.slot_mut(sequence);
         slot.sent_at = now;
@@ -319,6 +334,9 @@ impl Outbound {
             progress.sample = Some(elapsed);
         }
         self.newest = self.newest.max(order);
+        if progress.segments > 0 {
+            self.timed_from = now;
+        }
         Ok(progress)
     }
 
@@ -354,10 +372,11 @@ impl Outbound {
 
     /// The probe time-out has ended: the first segment that is not acknowledged is to be sent again, because the peer may have
     /// no room for any other. Whether there is one.
-    pub(crate) fn on_timeout(&mut self) -> bool {
+    pub(crate) fn on_timeout(&mut self, now: Nanos) -> bool {
         if self.base == self.next {
             return false;
         }
+        self.timed_from = now;
         if self.slot(self.base).state == State::Sent {
             self.lose(self.base);
         }

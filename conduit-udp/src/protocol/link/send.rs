@@ -151,17 +151,26 @@ impl Link {
         at
     }
 
-    /// When the probe time-out ends, if an answer is waited for.
+    /// When the probe time-out ends, if an answer is waited for. Each channel has its own, so that what is lost on one does not wait
+    /// until nothing moves on the other any more.
     pub(crate) fn timeout_at(&self, config: &Config) -> Option<Nanos> {
-        self.liveness
-            .timeout_at(self.round_trip.timeout() + config.ack_delay, config)
+        let answer = self.round_trip.timeout() + config.ack_delay;
+        let timeout = self.liveness.timeout(answer, config);
+        let channels = self.outbound.iter();
+        channels
+            .filter_map(|outbound| outbound.timeout_at(timeout))
+            .min()
+            .or_else(|| self.liveness.timeout_at(answer, config))
     }
 
-    /// The probe time-out has ended: the first segment of each channel is sent again.
+    /// The probe time-out of a channel has ended: its first segment is sent again.
     pub(crate) fn on_timeout(&mut self, now: Nanos, config: &Config) {
+        let answer = self.round_trip.timeout() + config.ack_delay;
+        let timeout = self.liveness.timeout(answer, config);
         self.urgent = 0;
         for outbound in &mut self.outbound {
-            if outbound.on_timeout() {
+            let is_due = outbound.timeout_at(timeout).is_some_and(|at| at <= now);
+            if is_due && outbound.on_timeout(now) {
                 self.urgent += 1;
                 self.counters.resent_timeout += 1;
             }

@@ -273,3 +273,34 @@ fn an_idle_link_gives_its_memory_back_and_lives() {
     assert!(network.send(0, 1, 1, 1_000_000));
     network.settle(10 * SECOND);
 }
+
+/// While tiny fragments come and go all the time, a segment of the data channel that is lost waits no longer than its own time-out.
+#[test]
+fn a_lost_segment_does_not_wait_for_the_other_channel() {
+    for lost in [0, 1] {
+        let mut network = Network::new(2, 1, &Config::default(), Faults::default());
+        assert!(network.send(0, 1, 1, 2000));
+        network.settle(SECOND);
+        network.cut = vec![(0, 1)];
+        assert!(network.send(0, 1, lost, if lost == 1 { 1000 } else { 20 }));
+        network.transmit();
+        network.cut.clear();
+        let sent = network.now;
+        let wanted = network.apps[0].sent[&(1, lost)];
+        while network.apps[1]
+            .received
+            .get(&(0, lost))
+            .copied()
+            .unwrap_or(0)
+            < wanted
+        {
+            assert!(
+                network.now < sent + SECOND / 200,
+                "channel {lost} has waited for 5 ms"
+            );
+            assert!(network.send(0, 1, 1 - lost, if lost == 1 { 20 } else { 1000 }));
+            network.run(SECOND / 10_000);
+        }
+        network.settle(SECOND);
+    }
+}

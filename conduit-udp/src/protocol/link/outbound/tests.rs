@@ -99,7 +99,7 @@ proptest! {
                 }
                 _ => {
                     if number % 3 == 0 {
-                        outbound.on_timeout();
+                        outbound.on_timeout(now);
                     }
                     while let Some((sequence, content)) = outbound.peek_lost() {
                         prop_assert_eq!(sequence, FIRST + u64::from(content.index));
@@ -125,7 +125,7 @@ proptest! {
         }
         // Whatever has happened, sending again until nothing is missing ends it.
         for _ in 0..segments.len() + 1 {
-            outbound.on_timeout();
+            outbound.on_timeout(now);
             while let Some((sequence, _)) = outbound.peek_lost() {
                 outbound.resend(now, 0, sequence);
                 if !matches!(inbound.classify(sequence), crate::protocol::link::inbound::Arrival::Duplicate) {
@@ -198,7 +198,7 @@ fn three_later_ones_make_a_segment_lost_or_much_time_after_one() {
 fn an_acknowledgement_of_the_first_sending_says_nothing_of_what_followed() {
     for (newest, causes) in [(8, vec![]), (9, vec![Cause::Overtaken, Cause::Overtaken])] {
         let mut outbound = sent(5);
-        outbound.on_timeout();
+        outbound.on_timeout(1150);
         outbound.resend(1200, 9, 0);
         let bytes = come(&[0]);
         let acks = Acks::read(FLAG_COMMAND, &mut Reader(&bytes)).unwrap();
@@ -227,7 +227,7 @@ fn only_what_was_sent_once_is_a_sample() {
             .sample,
         Some(500)
     );
-    outbound.on_timeout();
+    outbound.on_timeout(1150);
     outbound.resend(1600, 9, 1);
     assert_eq!(
         take(&mut outbound, 1700, &come(&[0, 1]), |_| {})
