@@ -97,7 +97,7 @@ impl Link {
             quiet
         } else {
             // The longer something else is waited for, the more rarely.
-            let waited = now.saturating_sub(self.active_at) / 4;
+            let waited = now.saturating_sub(self.active_at) / 2;
             quiet.max(now + waited.max(config.idle_time / 4).max(config.min_timeout))
         })
     }
