@@ -30,6 +30,10 @@ const ORDER: &str = "UDP_RANK_OF_CONDUIT_PERF";
 /// Where the ranks' sockets are, and that shared memory is not for them.
 const LOOPBACK: [(&str, &str); 2] = [("CONDUIT_NETWORK", "udp"), ("CONDUIT_UDP_INTERFACE", "lo")];
 
+/// Jobs of each kind, among which the rounds are shared out. A job's ratios are nearer to each other than to those of the next one,
+/// whose memory lies elsewhere.
+const JOBS: usize = 3;
+
 /// What a row does.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
@@ -166,12 +170,30 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 
 /// Measures what was asked for, job after job, from within the launching process.
 pub(super) fn measure(options: &Options) -> anyhow::Result<Vec<Figure>> {
+    let plan = super::plan(options.quick);
+    let plan = Plan {
+        good: plan.good.div_ceil(JOBS),
+        most: plan.most.div_ceil(JOBS),
+        ..plan
+    };
     let mut figures = Vec::new();
     for number in 0..SETUPS.len() {
-        let plan = super::plan(options.quick);
-        figures.extend(run_setup(number, plan, &options.figures)?);
+        let jobs = (0..JOBS).map(|_| run_setup(number, plan, &options.figures));
+        figures.extend(medians(jobs.collect::<Result<_, _>>()?));
     }
     Ok(figures)
+}
+
+/// Of each figure, that of the job in the middle. All jobs have the same figures in the same order.
+fn medians(jobs: Vec<Vec<Figure>>) -> Vec<Figure> {
+    let mut jobs: Vec<_> = jobs.into_iter().map(Vec::into_iter).collect();
+    let next = || {
+        let mut same: Vec<_> = jobs.iter_mut().filter_map(Iterator::next).collect();
+        same.sort_by(|one, other| one.ratio.total_cmp(&other.ratio));
+        let middle = same.len().checked_sub(1)? / 2;
+        Some(same.swap_remove(middle))
+    };
+    std::iter::from_fn(next).collect()
 }
 
 /// Measures, in one job, the round trip and the puts of a job without settings of its own, each with its limit.
@@ -297,4 +319,38 @@ fn puts(
     };
     run().map_err(failed(name))?;
     Ok(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_each_figure_the_job_in_the_middle_counts() {
+        let figure = |name: &str, ratio| Figure {
+            name: name.to_owned(),
+            size: 0,
+            ranks: 2,
+            value: 1.0,
+            unit: Unit::Nanoseconds,
+            limit_name: String::new(),
+            limit: 1.0,
+            ratio,
+            spread: 0.0,
+            target: None,
+            rounds: 7,
+            discarded: 0,
+        };
+        let jobs = [(1.3, 0.7), (1.2, 0.9), (1.25, 0.8)]
+            .map(|(trips, puts)| vec![figure("trips", trips), figure("puts", puts)]);
+        let found: Vec<_> = medians(jobs.to_vec())
+            .into_iter()
+            .map(|figure| (figure.name, figure.ratio))
+            .collect();
+        assert_eq!(
+            found,
+            [("trips".to_owned(), 1.25), ("puts".to_owned(), 0.8)]
+        );
+        assert_eq!(medians(vec![Vec::new(); 3]), []);
+    }
 }

@@ -15,7 +15,8 @@ mod tests;
 pub use secret::{Secret, random_incarnation};
 
 use aegis::aegis128l::Aegis128L;
-use aegis::aegis128x2::{Aegis128X2, Aegis128X2Mac};
+use aegis::aegis128x2::Aegis128X2;
+use aegis::aegis128x4::Aegis128X4Mac;
 use conduit_core::ni::Rank;
 
 use crate::protocol::{Seal, TAG};
@@ -76,13 +77,14 @@ fn short_cipher(key: &Key, number: u64) -> Aegis128L<TAG> {
     Aegis128L::new(key, &nonce(number))
 }
 
-/// Packets of so many bytes, tag and all, that are just authenticated have the tag of the cipher's MAC instead: it can be made of
-/// a packet whose bytes lie in several places, and takes a little longer, which only small packets notice. A packet's number is
-/// used once, so no key and nonce is used for two of the three.
+/// Packets of so many bytes, tag and all, that are just authenticated have the tag of AEGIS-128X4's MAC instead: it can be made of
+/// a packet whose bytes lie in several places, and where the processor has AES instructions of 64 bytes it takes a third less
+/// time (elsewhere a fifth more). Packets as long as that leave their host on few networks. A packet's number is used once, so no
+/// key and nonce is used for two of the three.
 const LONG: usize = 16 << 10;
 
-fn mac(key: &Key, number: u64, parts: [&[u8]; 2]) -> Aegis128X2Mac<TAG> {
-    let mut mac = Aegis128X2Mac::new_with_nonce(key, &nonce(number));
+fn mac(key: &Key, number: u64, parts: [&[u8]; 2]) -> Aegis128X4Mac<TAG> {
+    let mut mac = Aegis128X4Mac::new_with_nonce(key, &nonce(number));
     for part in parts {
         mac.update(part);
     }
