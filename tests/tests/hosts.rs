@@ -121,7 +121,12 @@ fn credits_move_over_the_loopback_interface() {
     }
 }
 
-/// Several threads at once with such packets are in `chaos_threads`.
+#[test]
+fn threads_with_packets_that_suffer() {
+    strangers(2, &["threads"], &FAULTS);
+    pairs(4, &["threads"], &FAULTS);
+}
+
 #[test]
 fn all_of_it_with_packets_that_suffer() {
     strangers(2, &["calls", "par"], &FAULTS);
