@@ -41,17 +41,18 @@ mod tests {
 
     /// Waits for a word that is, or is not, zero.
     fn wait(word: &AtomicU64, zero: bool) -> u64 {
-        for turn in 1u32.. {
+        let mut turns = 0u8;
+        loop {
             let value = word.load(Acquire);
             if (value == 0) == zero {
                 return value;
             }
-            match turn % 256 {
+            turns = turns.wrapping_add(1);
+            match turns {
                 0 => thread::yield_now(),
                 _ => spin_loop(),
             }
         }
-        0
     }
 
     #[test]

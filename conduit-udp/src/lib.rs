@@ -5,10 +5,12 @@
 //! them, [`socket`] sends and receives them. [`portals`] is the contract on top; [`start`] puts all of it together.
 
 mod carrier;
+mod mix;
 pub mod portals;
 pub mod protocol;
 pub mod seal;
 pub mod socket;
+mod sparing;
 pub mod start;
 
 pub use carrier::Carrier;

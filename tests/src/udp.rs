@@ -30,6 +30,16 @@ pub fn config(mtu: usize) -> UdpConfig {
     }
 }
 
+/// Room as small as that of [`small::settings`](crate::small::settings).
+pub fn small_portals() -> PortalsConfig {
+    PortalsConfig {
+        region_bytes: 8 << 20,
+        max_managed: 1024,
+        inject_size: 1024,
+        ..PortalsConfig::default()
+    }
+}
+
 /// A bit of everything that can happen to packets.
 pub fn faults(seed: u32) -> FaultConfig {
     FaultConfig {

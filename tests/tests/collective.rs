@@ -12,20 +12,10 @@ use conduit_tests::model::Limits;
 use conduit_tests::model::turns::{self, InTurn, Meeting};
 use conduit_tests::small::{least, network, settings};
 use conduit_tests::udp;
+use conduit_udp::portals::Udp;
 use conduit_udp::portals::fabric::{self, Fabric};
-use conduit_udp::portals::{PortalsConfig, Udp};
 use conduit_udp::socket::FaultConfig;
 use conduit_udp::start::{self, UdpConfig};
-
-/// UDP with room as small as that of [`settings`].
-fn portals() -> PortalsConfig {
-    PortalsConfig {
-        region_bytes: 8 << 20,
-        max_managed: 1024,
-        inject_size: 1024,
-        ..PortalsConfig::default()
-    }
-}
 
 type Rank<N> = Engine<InTurn<N>, Seq>;
 
@@ -318,7 +308,7 @@ fn over_udp_in_disorder() {
             (0..ranks)
                 .map(|rank| {
                     let transport = fabric.transport(rank, disorder);
-                    Udp::<Seq, _>::new(transport, rank, ranks, &portals())
+                    Udp::<Seq, _>::new(transport, rank, ranks, &udp::small_portals())
                 })
                 .collect()
         });
@@ -331,7 +321,7 @@ fn over_sockets() {
     for suffer in [false, true] {
         over(&settings(), Limits::TIME.turns, |ranks, seed| {
             let config = UdpConfig {
-                portals: portals(),
+                portals: udp::small_portals(),
                 faults: match suffer {
                     true => udp::faults(seed as u32),
                     false => FaultConfig::default(),

@@ -30,16 +30,6 @@ const FABRIC: Limits = Limits {
     polls: 20_000,
 };
 
-/// Room as small as that of [`settings`].
-fn portals() -> PortalsConfig {
-    PortalsConfig {
-        region_bytes: 8 << 20,
-        max_managed: 1024,
-        inject_size: 1024,
-        ..PortalsConfig::default()
-    }
-}
-
 /// The settings that change how the engine works over a network without windows.
 fn configurations() -> [Settings; 5] {
     [
@@ -74,7 +64,7 @@ fn on_fabric(schedule: &Schedule, portals: &PortalsConfig) -> Vec<Udp<Seq, Fabri
 }
 
 fn with_inject(settings: &Settings) -> PortalsConfig {
-    let portals = portals();
+    let portals = udp::small_portals();
     PortalsConfig {
         inject_size: if settings.inject {
             portals.inject_size

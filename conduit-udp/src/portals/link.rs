@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use conduit_core::ni::{Outcome, Rank};
 
 use crate::protocol::Failure;
+use crate::sparing;
 
 use super::buffers::Buffer;
 use super::target::Reading;
@@ -195,12 +196,8 @@ impl Links {
         if self.links.len() >= FEW && self.links.len() < self.links.capacity() / 4 {
             self.links.shrink_to(2 * self.links.len());
         }
-        if self.resting.len() == self.resting.capacity() {
-            // Most memory of a large job may be this: no more of it than a sixteenth is spare.
-            self.resting.reserve_exact(1 + self.resting.len() / 16);
-        }
         self.places[peer as usize] = RESTING | self.resting.len() as u32;
-        self.resting.push(resting);
+        sparing::push(&mut self.resting, resting);
     }
 
     /// Those that this rank has had to do with.

@@ -4,6 +4,7 @@ use conduit_core::ni::Rank;
 
 use super::config::Config;
 use super::contract::{Failure, Nanos};
+use crate::mix::mixed;
 
 /// Time to the first repetition of a probe of an opening link; doubled each time.
 const FIRST_INTERVAL: Nanos = 5_000_000;
@@ -56,13 +57,6 @@ impl Sizing {
         let part = mixed(seed ^ u64::from(self.tries)) % 1024;
         self.next = now + self.interval / 2 + (self.interval >> 10) * part;
     }
-}
-
-/// All bits of a number in each bit of another (SplitMix64's last steps).
-fn mixed(number: u64) -> u64 {
-    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
 }
 
 /// What is known of a peer's presence.
@@ -148,14 +142,19 @@ impl Liveness {
         self.heard_at = now;
     }
 
+    /// Begins to find out whether full-sized packets get through.
+    fn size(&mut self, now: Nanos) {
+        self.sizing = Some(Sizing::new(now, self.seed));
+        self.wanted = Probes {
+            tiny: true,
+            full: true,
+        };
+    }
+
     /// The link is to be used for full-sized packets: probes it unless it has been.
     pub(super) fn open(&mut self, now: Nanos) {
         if !self.is_proven && self.sizing.is_none() {
-            self.sizing = Some(Sizing::new(now, self.seed));
-            self.wanted = Probes {
-                tiny: true,
-                full: true,
-            };
+            self.size(now);
         }
     }
 
@@ -236,11 +235,7 @@ impl Liveness {
             self.wanted.tiny = true;
         }
         if has_segments && self.timeouts >= SIZE_AFTER && self.sizing.is_none() {
-            self.sizing = Some(Sizing::new(now, self.seed));
-            self.wanted = Probes {
-                tiny: true,
-                full: true,
-            };
+            self.size(now);
         }
         Timeout {
             is_silence: self.timeouts == SILENCE_AFTER,

@@ -12,6 +12,7 @@ use conduit_core::settings::Percent;
 use fastrand::Rng;
 
 use super::Batch;
+use crate::mix::mixed;
 use crate::protocol::Nanos;
 
 /// What is done to packets. The default does nothing.
@@ -238,12 +239,9 @@ impl Faults {
     }
 }
 
-/// Every bit of the result depends on every bit of the argument (the finaliser of SplitMix64).
-fn mix(mut word: u64) -> u64 {
-    word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ word >> 31
+/// Every bit of the result depends on every bit of the argument, also of 0 (a step of SplitMix64).
+fn mix(word: u64) -> u64 {
+    mixed(word.wrapping_add(0x9e37_79b9_7f4a_7c15))
 }
 
 /// Changes a packet that isn't empty: it is cut off, grows by a byte, or has other bits.

@@ -7,6 +7,7 @@ use super::{Endpoint, NONE, PARKED};
 use crate::protocol::config::Config;
 use crate::protocol::contract::{Nanos, Upper};
 use crate::protocol::link::{Link, Parked};
+use crate::sparing;
 
 /// The table of open links is made smaller when it has more places and three of four are free, or all are.
 const FEW: usize = 64;
@@ -71,12 +72,8 @@ impl Lot {
         config: &Config,
         mut moved: impl FnMut(Rank, u32),
     ) -> u32 {
-        if self.places.len() == self.places.capacity() {
-            // Most memory of a large job may be this: no more of it than a sixteenth is spare.
-            self.places.reserve_exact(1 + self.places.len() / 16);
-        }
         let mut place = self.places.len();
-        self.places.push(parked);
+        sparing::push(&mut self.places, parked);
         let next_look = now + self.pause(config);
         if place == 0 || next_look < self.next_look {
             self.next_look = next_look;

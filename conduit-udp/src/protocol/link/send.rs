@@ -154,19 +154,26 @@ impl Link {
     /// When the probe time-out ends, if an answer is waited for. Each channel has its own, so that what is lost on one does not wait
     /// until nothing moves on the other any more.
     pub(crate) fn timeout_at(&self, config: &Config) -> Option<Nanos> {
-        let answer = self.round_trip.timeout() + config.ack_delay;
-        let timeout = self.liveness.timeout(answer, config);
+        let timeout = self.probe_timeout(config);
         let channels = self.outbound.iter();
         channels
             .filter_map(|outbound| outbound.timeout_at(timeout))
             .min()
-            .or_else(|| self.liveness.timeout_at(answer, config))
+            .or_else(|| self.liveness.timeout_at(self.answer_time(config), config))
+    }
+
+    /// What an answer may take.
+    fn answer_time(&self, config: &Config) -> Nanos {
+        self.round_trip.timeout() + config.ack_delay
+    }
+
+    fn probe_timeout(&self, config: &Config) -> Nanos {
+        self.liveness.timeout(self.answer_time(config), config)
     }
 
     /// The probe time-out of a channel has ended: its first segment is sent again.
     pub(crate) fn on_timeout(&mut self, now: Nanos, config: &Config) {
-        let answer = self.round_trip.timeout() + config.ack_delay;
-        let timeout = self.liveness.timeout(answer, config);
+        let timeout = self.probe_timeout(config);
         self.urgent = 0;
         for outbound in &mut self.outbound {
             let is_due = outbound.timeout_at(timeout).is_some_and(|at| at <= now);
