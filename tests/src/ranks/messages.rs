@@ -32,6 +32,18 @@ impl Counts {
     }
 }
 
+/// Times that each kind of request goes to every rank.
+const ROUNDS: u32 = 30;
+/// Bytes of a long reply.
+const REPLIED: usize = 500;
+
+/// Where in the requester's segment the long replies of `from` land: in the second half of what it has for that rank, each round's
+/// apart, for messages have no order.
+fn replied_at(from: u32, number: u32) -> usize {
+    const { assert!(ROUNDS as usize * REPLIED <= SHARE / 2) };
+    from as usize * SHARE + SHARE / 2 + number as usize * REPLIED
+}
+
 /// Handlers that reply in kind, and one that doesn't.
 pub(super) fn handlers<M: Mode>() -> (Handlers<M>, Seen) {
     let count = Arc::new(Counts::default());
@@ -82,10 +94,10 @@ pub(super) fn handlers<M: Mode>() -> (Handlers<M>, Seen) {
         let count = count.clone();
         move |call: &Call<'_, M>, (to, number): (u32, u32), landed| {
             count.check(landed.offset == call.source() as usize * SHARE);
-            let back = pattern(number, to, 500);
-            // To the second half of what the requester has for this rank.
-            let at = to as usize * SHARE + SHARE / 2;
-            count.check(call.reply_long(reply_long, (500,), &back, at).is_ok());
+            let back = pattern(number, to, REPLIED);
+            let at = replied_at(to, number);
+            let len = REPLIED as u64;
+            count.check(call.reply_long(reply_long, (len,), &back, at).is_ok());
             count.requests.fetch_add(1, Relaxed);
         }
     });
@@ -107,7 +119,6 @@ pub(super) fn handlers<M: Mode>() -> (Handlers<M>, Seen) {
 
 /// Requests of each kind to every rank.
 pub(super) fn all<M: Mode>(conduit: &Conduit<M>, seen: &Seen) -> Result<()> {
-    const ROUNDS: u32 = 30;
     let (rank, size) = (conduit.rank(), conduit.size());
     let at = rank as usize * SHARE;
     let mut payloads = Vec::new();
@@ -154,10 +165,12 @@ pub(super) fn all<M: Mode>(conduit: &Conduit<M>, seen: &Seen) -> Result<()> {
     drop(payloads);
     conduit.barrier()?;
     ensure!(count.wrong.load(Relaxed) == 0, "messages were not as sent");
-    let mut got = vec![0; 500];
+    let mut got = vec![0; REPLIED];
     for to in 0..size {
-        conduit.get(&mut got[..], rank, to as usize * SHARE + SHARE / 2)?;
-        super::same("long reply", &got, &pattern(ROUNDS - 1, to, 500))?;
+        for number in 0..ROUNDS {
+            conduit.get(&mut got[..], rank, replied_at(to, number))?;
+            super::same("long reply", &got, &pattern(number, to, REPLIED))?;
+        }
     }
     conduit.barrier()?;
     Ok(())

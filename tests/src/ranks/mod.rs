@@ -15,7 +15,7 @@ use anyhow::{Result, bail, ensure};
 use conduit::{Conduit, Par, ParSync, Seq, threads::Mode};
 
 /// Bytes that each rank has for each rank in its segment.
-const SHARE: usize = 8 << 10;
+const SHARE: usize = 32 << 10;
 
 /// Runs a program: its name, the threading mode (`seq`, `parsync`, `par`) where it is for all, and arguments.
 pub fn run(arguments: &[String]) -> Result<()> {
