@@ -8,4 +8,5 @@ pub mod matching;
 pub mod ni;
 pub mod settings;
 pub mod shared;
+pub mod sparing;
 pub mod threads;

@@ -12,10 +12,9 @@ use conduit_core::ni::{
     Submit,
 };
 use conduit_core::threads::ParSync;
-use conduit_udp::Carrier;
-use conduit_udp::portals::Udp;
+use conduit_udp::Udp;
 use conduit_udp::socket::Options;
-use conduit_udp::start::{UdpConfig, in_process};
+use conduit_udp::start::{UdpConfig, UdpCounters, in_process};
 
 const TRIPS: u32 = 20_000;
 const PUTS: u64 = 1000;
@@ -23,7 +22,7 @@ const PUT: usize = 1 << 20;
 const PT: PtIndex = PtIndex(0);
 const BULK: PtIndex = PtIndex(1);
 
-type End = Udp<ParSync, Carrier>;
+type End = Udp<ParSync>;
 
 /// Nanoseconds of a round trip between two plain sockets.
 fn bare_trip() -> f64 {
@@ -150,7 +149,7 @@ fn portals(mtu: usize) -> (f64, f64) {
             while !done.load(Ordering::Relaxed) {
                 let _ = b.ready();
             }
-            println!("{}", b.counters().report(1));
+            println!("{}", b.counters(UdpCounters::of).report(1));
         });
         let mut heard = 0;
         // Opens the link.
@@ -194,7 +193,7 @@ fn portals(mtu: usize) -> (f64, f64) {
         }
         let rate = (PUTS as usize * PUT) as f64 / start.elapsed().as_secs_f64() / 1e6;
         done.store(true, Ordering::Relaxed);
-        println!("{}", a.counters().report(0));
+        println!("{}", a.counters(UdpCounters::of).report(0));
         (trip, rate)
     })
 }

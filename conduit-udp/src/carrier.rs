@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conduit_core::ni::Rank;
+use soft_portals::{Transport, Wait};
 
-use crate::portals::{Transport, Wait};
 use crate::protocol::{
     Counters, Endpoint, Fragment, LinkStatus, Nanos, Refused, Seal, Transmit, Upper,
 };
 use crate::seal::Sealer;
-use crate::socket::{Attendant, FaultCounters, Machine, SocketCounters, Waiter, Wire};
+use crate::socket::{FaultCounters, Machine, SocketCounters, Waiter, Wire};
 
 impl Machine for Endpoint {
     const TELLS_LENGTH: bool = true;
@@ -79,14 +79,6 @@ impl Carrier {
         })
     }
 
-    /// To wait for packets with, without having this.
-    ///
-    /// # Errors
-    /// The system's, when it has no descriptor left.
-    pub fn new_waiter(&self) -> std::io::Result<Waiter> {
-        self.wire.waiter()
-    }
-
     /// What the protocol has counted.
     pub fn counters(&self) -> Counters {
         self.wire.machine().counters()
@@ -148,14 +140,5 @@ impl Transport for Carrier {
             None => format!("on host {host} ({address})"),
             Some(errors) => format!("on host {host} ({address}; {errors})"),
         }
-    }
-}
-
-impl Wait for Waiter {
-    fn wait(&self, limit: Duration, attendant: Option<&Attendant>) {
-        match attendant {
-            Some(attendant) => attendant.wait(self, Some(limit)),
-            None => self.wait(Some(limit)),
-        };
     }
 }

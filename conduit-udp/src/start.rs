@@ -8,14 +8,14 @@ use conduit_core::bootstrap::{Bootstrap, BootstrapError};
 use conduit_core::ni::Rank;
 use conduit_core::threads::Mode;
 
-use crate::Carrier;
-use crate::portals::{PortalsConfig, PortalsCounters, Udp};
+use soft_portals::{Attendant, PortalsConfig, PortalsCounters, Transport};
+
 use crate::protocol::{Config, Counters, Endpoint};
 use crate::seal::{Protection, Sealer, Secret, random_incarnation};
 use crate::socket::{
-    Attendant, Card, FaultConfig, FaultCounters, Options, Peers, Socket, SocketCounters,
-    SocketError, Wire,
+    Card, FaultConfig, FaultCounters, Options, Peers, Socket, SocketCounters, SocketError, Wire,
 };
+use crate::{Carrier, Udp};
 
 /// What is set for the network over UDP. The same on all ranks, except for the own address and host.
 #[derive(Debug, Clone)]
@@ -199,106 +199,96 @@ fn meet(rank: Rank, texts: &[Vec<u8>]) -> Result<Met, UdpError> {
     })
 }
 
-impl<M: Mode> Udp<M, Carrier> {
-    /// Starts the network among all ranks of a job, which call this together with the same settings.
-    ///
-    /// # Errors
-    /// Names the rank and what is wrong with it. If one rank fails all do, unless the failure is that of `bootstrap`. That peers
-    /// can be reached is found out when they are first used.
-    pub fn start(bootstrap: &mut dyn Bootstrap, config: &UdpConfig) -> Result<Self, UdpError> {
-        let rank = bootstrap.rank();
-        let prepared = prepare(rank, config);
-        let text = match &prepared {
-            Ok(prepared) => prepared.text.clone(),
-            Err(error) => [&[FAILED], error.to_string().as_bytes()].concat(),
-        };
-        let texts = bootstrap.allgather(&text)?;
-        let started = prepared.and_then(|prepared| {
-            let met = meet(rank, &texts)?;
-            Self::assemble(rank, config, prepared.socket, met)
-        });
-        let verdict = started.as_ref().err().map(|error| error.to_string());
-        let verdicts = bootstrap.allgather(verdict.unwrap_or_default().as_bytes())?;
-        let udp = started?;
-        for (peer, verdict) in (0..).zip(verdicts) {
-            if !verdict.is_empty() {
-                return Err(UdpError::PeerFailed {
-                    peer,
-                    reason: String::from_utf8_lossy(&verdict).into_owned(),
-                });
-            }
-        }
-        Ok(udp)
-    }
+/// Starts the network among all ranks of a job, which call this together with the same settings.
+///
+/// # Errors
+/// Names the rank and what is wrong with it. If one rank fails all do, unless the failure is that of `bootstrap`. That peers can be
+/// reached is found out when they are first used.
+pub fn start<M: Mode>(
+    bootstrap: &mut dyn Bootstrap,
+    config: &UdpConfig,
+) -> Result<Udp<M>, UdpError> {
+    start_in(bootstrap, config, |carrier| carrier)
+}
 
-    fn assemble(
-        rank: Rank,
-        config: &UdpConfig,
-        socket: Socket,
-        met: Met,
-    ) -> Result<Self, UdpError> {
-        let Met {
-            cards,
-            hosts,
-            secret,
-        } = met;
-        // Fits: ranks.
-        let size = cards.len() as u32;
-        let peers = Peers::new(&cards, config.options.scope);
-        if let Some(peer) = peers.other_family(rank) {
-            return Err(UdpError::Family {
-                rank,
-                ours: peers.address(rank).to_string(),
+/// The same with the carrier inside a transport of several kinds.
+///
+/// # Errors
+/// As [`start`].
+pub fn start_in<M: Mode, T: Transport + 'static>(
+    bootstrap: &mut dyn Bootstrap,
+    config: &UdpConfig,
+    inside: impl FnOnce(Carrier) -> T,
+) -> Result<Udp<M, T>, UdpError> {
+    let rank = bootstrap.rank();
+    let prepared = prepare(rank, config);
+    let text = match &prepared {
+        Ok(prepared) => prepared.text.clone(),
+        Err(error) => [&[FAILED], error.to_string().as_bytes()].concat(),
+    };
+    let texts = bootstrap.allgather(&text)?;
+    let started = prepared.and_then(|prepared| {
+        let met = meet(rank, &texts)?;
+        assemble(rank, config, prepared.socket, met, inside)
+    });
+    let verdict = started.as_ref().err().map(|error| error.to_string());
+    let verdicts = bootstrap.allgather(verdict.unwrap_or_default().as_bytes())?;
+    let udp = started?;
+    for (peer, verdict) in (0..).zip(verdicts) {
+        if !verdict.is_empty() {
+            return Err(UdpError::PeerFailed {
                 peer,
-                host: hosts[peer as usize].to_string(),
-                theirs: peers.address(peer).to_string(),
+                reason: String::from_utf8_lossy(&verdict).into_owned(),
             });
         }
-        let protocol = Config {
-            rank,
-            size,
-            packet: peers.packet(),
-            socket_buffer: socket.buffers().receive,
-            ..config.protocol.clone()
-        };
-        let incarnations = cards.iter().map(|card| card.incarnation).collect();
-        let sealer = Sealer::new(secret, config.protection, rank, incarnations);
-        let endpoint = Endpoint::new(protocol);
-        let packet = endpoint.config().packet;
-        let mut wire = Wire::new(endpoint, sealer, socket, peers, packet)
-            .map_err(system(rank, "wait for packets"))?;
-        wire.let_suffer(rank, &config.faults);
-        let carrier = Carrier::new(wire, hosts).map_err(system(rank, "wait for packets"))?;
-        let mut udp = Self::new(carrier, rank, size, &config.portals);
-        if let Some(period) = config.attend {
-            let waiter = udp
-                .with_transport(Carrier::new_waiter)
-                .map_err(system(rank, "wait for packets"))?;
-            let attendant = Attendant::start(rank, udp.attended(), waiter, period)
-                .map_err(system(rank, "start a thread"))?;
-            udp.attended_by(attendant);
-        }
-        Ok(udp)
     }
+    Ok(udp)
+}
 
-    /// What has happened so far.
-    pub fn counters(&self) -> UdpCounters {
-        let (protocol, socket, faults, memory) = self.with_transport(|carrier| {
-            (
-                carrier.counters(),
-                carrier.socket_counters(),
-                carrier.fault_counters(),
-                carrier.memory(),
-            )
+fn assemble<M: Mode, T: Transport + 'static>(
+    rank: Rank,
+    config: &UdpConfig,
+    socket: Socket,
+    met: Met,
+    inside: impl FnOnce(Carrier) -> T,
+) -> Result<Udp<M, T>, UdpError> {
+    let Met {
+        cards,
+        hosts,
+        secret,
+    } = met;
+    // Fits: ranks.
+    let size = cards.len() as u32;
+    let peers = Peers::new(&cards, config.options.scope);
+    if let Some(peer) = peers.other_family(rank) {
+        return Err(UdpError::Family {
+            rank,
+            ours: peers.address(rank).to_string(),
+            peer,
+            host: hosts[peer as usize].to_string(),
+            theirs: peers.address(peer).to_string(),
         });
-        UdpCounters {
-            portals: self.portals_counters(),
-            protocol,
-            socket,
-            faults,
-            memory,
-        }
     }
+    let protocol = Config {
+        rank,
+        size,
+        packet: peers.packet(),
+        socket_buffer: socket.buffers().receive,
+        ..config.protocol.clone()
+    };
+    let incarnations = cards.iter().map(|card| card.incarnation).collect();
+    let sealer = Sealer::new(secret, config.protection, rank, incarnations);
+    let endpoint = Endpoint::new(protocol);
+    let packet = endpoint.config().packet;
+    let mut wire = Wire::new(endpoint, sealer, socket, peers, packet)
+        .map_err(system(rank, "wait for packets"))?;
+    wire.let_suffer(rank, &config.faults);
+    let carrier = Carrier::new(wire, hosts).map_err(system(rank, "wait for packets"))?;
+    let mut udp = Udp::new(inside(carrier), rank, size, &config.portals);
+    if let Some(period) = config.attend {
+        udp.attend(period).map_err(system(rank, "start a thread"))?;
+    }
+    Ok(udp)
 }
 
 /// Everything that a rank counts.
@@ -317,6 +307,17 @@ pub struct UdpCounters {
 }
 
 impl UdpCounters {
+    /// What has happened so far.
+    pub fn of(portals: &PortalsCounters, carrier: &Carrier) -> Self {
+        Self {
+            portals: *portals,
+            protocol: carrier.counters(),
+            socket: carrier.socket_counters(),
+            faults: carrier.fault_counters(),
+            memory: carrier.memory(),
+        }
+    }
+
     /// A line for each part, of the counts that are not zero.
     pub fn report(&self, rank: Rank) -> String {
         let mut text = String::new();
@@ -343,18 +344,18 @@ impl UdpCounters {
 /// the mode allows), or one thread drives them all in turn.
 ///
 /// # Errors
-/// As [`Udp::start`].
-pub fn in_process<M: Mode>(
-    ranks: u32,
-    config: &UdpConfig,
-) -> Result<Vec<Udp<M, Carrier>>, UdpError> {
+/// As [`start`].
+pub fn in_process<M: Mode>(ranks: u32, config: &UdpConfig) -> Result<Vec<Udp<M>>, UdpError> {
     let prepared = (0..ranks)
         .map(|rank| prepare(rank, config))
         .collect::<Result<Vec<_>, _>>()?;
     let texts: Vec<_> = prepared.iter().map(|p| p.text.clone()).collect();
     (0..)
         .zip(prepared)
-        .map(|(rank, prepared)| Udp::assemble(rank, config, prepared.socket, meet(rank, &texts)?))
+        .map(|(rank, prepared)| {
+            let met = meet(rank, &texts)?;
+            assemble(rank, config, prepared.socket, met, |carrier| carrier)
+        })
         .collect()
 }
 

@@ -12,10 +12,10 @@ use conduit_tests::model::Limits;
 use conduit_tests::model::turns::{self, InTurn, Meeting};
 use conduit_tests::small::{least, network, settings};
 use conduit_tests::udp;
-use conduit_udp::portals::Udp;
-use conduit_udp::portals::fabric::{self, Fabric};
+use conduit_udp::Udp;
 use conduit_udp::socket::FaultConfig;
 use conduit_udp::start::{self, UdpConfig};
+use soft_portals::fabric::{self, Fabric};
 
 type Rank<N> = Engine<InTurn<N>, Seq>;
 

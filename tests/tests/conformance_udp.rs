@@ -7,10 +7,11 @@ use conduit_tests::conformance::trials::{add, add_with_chaos};
 use conduit_tests::conformance::{Network, Patience};
 use conduit_tests::udp;
 use conduit_udp::Carrier;
-use conduit_udp::portals::fabric::{Disorder, Fabric, FabricTransport};
-use conduit_udp::portals::{PortalsConfig, Udp};
+use conduit_udp::Udp;
 use conduit_udp::start::{UdpConfig, in_process};
 use libtest_mimic::{Arguments, Trial};
+use soft_portals::PortalsConfig;
+use soft_portals::fabric::{Disorder, Fabric, FabricTransport};
 
 /// The portals without the protocol: fragments are handed over in this process.
 struct Portals<M> {

@@ -12,10 +12,11 @@ use conduit_tests::model::{Limits, check, check_drawn};
 use conduit_tests::small::{least, restless, settings};
 use conduit_tests::udp;
 use conduit_udp::Carrier;
-use conduit_udp::portals::fabric::{Disorder, Fabric, FabricTransport};
-use conduit_udp::portals::{PortalsConfig, Udp};
+use conduit_udp::Udp;
 use conduit_udp::socket::FaultConfig;
 use conduit_udp::start::{UdpConfig, in_process};
+use soft_portals::PortalsConfig;
+use soft_portals::fabric::{Disorder, Fabric, FabricTransport};
 
 /// Schedules for each configuration of the portals, unless `PROPTEST_CASES` says otherwise.
 const CASES: u32 = 24;

@@ -2,8 +2,9 @@
 //! poll does can be counted.
 
 use conduit_core::threads::Seq;
-use conduit_udp::portals::fabric::{Disorder, Fabric, FabricTransport};
-use conduit_udp::portals::{PortalsConfig, Udp};
+use conduit_udp::Udp;
+use soft_portals::PortalsConfig;
+use soft_portals::fabric::{Disorder, Fabric, FabricTransport};
 
 #[path = "settings_effects/cases.rs"]
 mod cases;

@@ -3,7 +3,7 @@
 //! - [`interfaces`] and [`choose`] find the interface that a rank uses; [`Socket::open`] opens its socket there;
 //! - a [`Card`] tells the others where that is; all cards of a job are the table [`Peers`];
 //! - [`Wire`] joins socket, seal and protocol: one call makes progress with all three;
-//! - [`Attendant`] makes progress while its rank doesn't;
+//! - a [`Waiter`] sleeps until packets come, for the rank or for the [thread that attends](soft_portals::Attendant);
 //! - [`FaultConfig`] lets packets suffer on purpose, for tests.
 //!
 //! The control messages of segmentation offload are here (`system`) and not `quinn-udp`'s: with that crate the round trip of a
@@ -11,7 +11,6 @@
 //! addresses and type of service of each packet and prepares for 32 packets. Its run-time fall-back is followed. (`nix` does not
 //! reset the length of control messages between calls, so offload is lost after the first packet that has none.)
 
-mod attendant;
 mod batch;
 mod card;
 mod clock;
@@ -28,7 +27,6 @@ mod tests;
 mod waiter;
 mod wire;
 
-pub use attendant::{Attendant, Attended};
 pub use batch::Batch;
 pub use card::{Card, CardError};
 pub use counters::SocketCounters;

@@ -419,16 +419,6 @@ pub(super) fn mtu(name: &str) -> io::Result<usize> {
     usize::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// Lets no signal be handled by the calling thread.
-pub(super) fn block_signals() {
-    // SAFETY: fills the set, then blocks it for the calling thread; no memory is kept.
-    unsafe {
-        let mut all: libc::sigset_t = mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &all, ptr::null_mut());
-    }
-}
-
 /// The processor's counter of time, where it has one that programs may read and that goes on evenly.
 #[inline]
 pub(super) fn ticks() -> Option<u64> {

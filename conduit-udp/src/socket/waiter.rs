@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::{PollFd, PollFlags};
+use soft_portals::{Wait, timespec};
 
 /// Waits for packets at a socket, without having it.
 #[derive(Debug)]
@@ -25,7 +26,7 @@ impl Waiter {
     }
 
     /// The same, and `also` ends the wait when it is readable; that alone isn't something to receive.
-    pub(super) fn wait_with(&self, also: Option<&OwnedFd>, timeout: Option<Duration>) -> bool {
+    fn wait_with(&self, also: Option<&OwnedFd>, timeout: Option<Duration>) -> bool {
         let socket = PollFd::new(&self.descriptor, PollFlags::IN);
         let mut descriptors = [
             socket.clone(),
@@ -46,10 +47,8 @@ impl Waiter {
     }
 }
 
-/// A wait's length as the system wants it; the longest there is for what exceeds it.
-pub(super) fn timespec(duration: Duration) -> Timespec {
-    Timespec {
-        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(duration.subsec_nanos()),
+impl Wait for Waiter {
+    fn wait(&self, also: Option<&OwnedFd>, limit: Option<Duration>) -> bool {
+        self.wait_with(also, limit)
     }
 }

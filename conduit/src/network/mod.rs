@@ -6,15 +6,15 @@ use conduit_core::ni::{Ni, Rank};
 use conduit_core::settings::Settings;
 use conduit_core::threads::Mode;
 use conduit_portals::shm::Shm;
-use conduit_udp::Carrier;
-use conduit_udp::portals::Udp;
+use conduit_udp::Udp;
+use conduit_udp::start::UdpCounters;
 
 use crate::start::Hosts;
 use crate::{Error, Result};
 use mixed::Mixed;
 
 /// The network under every rank of this build.
-pub type Network<M> = Mixed<Shm<M>, Udp<M, Carrier>, M>;
+pub type Network<M> = Mixed<Shm<M>, Udp<M>, M>;
 
 impl<M: Mode> Network<M> {
     /// Says that this rank's process is about to end as it should: peers then don't take it for dead. Waits for a bounded time
@@ -24,7 +24,8 @@ impl<M: Mode> Network<M> {
         if let Some(far) = self.far() {
             far.leave();
             if statistics {
-                eprint!("{}", far.counters().report(far.rank()));
+                let counters = far.counters(UdpCounters::of);
+                eprint!("{}", counters.report(far.rank()));
             }
         }
     }

@@ -12,7 +12,6 @@ use conduit_core::ni::Rank;
 use conduit_core::settings::Settings;
 use conduit_core::threads::{Mode, Seq};
 use conduit_portals::shm::{Shm, ShmConfig};
-use conduit_udp::portals::Udp;
 use conduit_udp::seal::Protection;
 use conduit_udp::socket::{self as udp, FaultConfig, Options};
 use conduit_udp::start::UdpConfig;
@@ -101,7 +100,8 @@ fn both<M: Mode>(
             return Err(Error::Start(format!("rank {peer} failed: {reason}")));
         }
     }
-    let far = Udp::<M, _>::start(bootstrap, &udp).map_err(|error| Error::Udp(error.to_string()))?;
+    let far = conduit_udp::start::start::<M>(bootstrap, &udp)
+        .map_err(|error| Error::Udp(error.to_string()))?;
     far.set_waker(near.waker());
     Mixed::new(near, far, neighbours)
         .map_err(|error| Error::Engine(conduit_core::engine::Error::from(error)))

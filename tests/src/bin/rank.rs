@@ -10,10 +10,11 @@ use conduit_core::threads::Seq;
 use conduit_portals::shm::{Shm, ShmConfig};
 use conduit_tests::conformance::{Patience, World};
 use conduit_tests::{programs, udp as udp_of_tests};
-use conduit_udp::Carrier;
-use conduit_udp::portals::Udp;
-use conduit_udp::socket::{Attendant, FaultConfig, Options};
+use conduit_udp::Udp;
+use conduit_udp::socket::{FaultConfig, Options};
+use conduit_udp::start::start;
 use pmi::client::Connection;
+use soft_portals::Attendant;
 
 /// Job start over the launcher's PMI.
 struct Launcher(Connection);
@@ -77,13 +78,13 @@ fn shared_memory(launcher: &mut dyn Bootstrap) -> Result<Shm<Seq>> {
     Ok(Shm::start(launcher, &config)?)
 }
 
-fn udp(launcher: &mut dyn Bootstrap, faults: FaultConfig) -> Result<Udp<Seq, Carrier>> {
+fn udp(launcher: &mut dyn Bootstrap, faults: FaultConfig) -> Result<Udp<Seq>> {
     let mut config = udp_of_tests::config(1500);
     config.options.send_buffer = Options::BUFFER;
     config.options.receive_buffer = Options::BUFFER;
     config.attend = Some(Attendant::PERIOD);
     config.faults = faults;
-    Ok(Udp::start(launcher, &config)?)
+    Ok(start(launcher, &config)?)
 }
 
 fn run_over<N: Ni>(net: N, name: &str, launcher: &mut dyn Bootstrap) -> Result<()> {

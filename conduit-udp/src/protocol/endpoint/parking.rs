@@ -1,13 +1,13 @@
 //! Links that nothing happens on: parked, looked after, opened again.
 
 use conduit_core::ni::Rank;
+use conduit_core::sparing;
 
 use super::queues::Turn;
 use super::{Endpoint, NONE, PARKED};
 use crate::protocol::config::Config;
 use crate::protocol::contract::{Nanos, Upper};
 use crate::protocol::link::{Link, Parked};
-use crate::sparing;
 
 /// The table of open links is made smaller when it has more places and three of four are free, or all are.
 const FEW: usize = 64;

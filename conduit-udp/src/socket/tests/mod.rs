@@ -1,5 +1,4 @@
 mod addresses;
-mod attending;
 mod interfaces;
 mod sockets;
 mod wires;

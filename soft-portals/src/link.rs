@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use conduit_core::ni::{Outcome, Rank};
 
-use crate::protocol::Failure;
-use crate::sparing;
+use crate::fragment::Failure;
+use conduit_core::sparing;
 
 use super::buffers::Buffer;
 use super::target::Reading;
@@ -14,7 +14,7 @@ use super::wire::Told;
 
 /// What a peer is owed.
 #[derive(Debug)]
-pub(super) enum Owed {
+pub(crate) enum Owed {
     /// How a put or an atomic has ended.
     Response {
         operation: u32,
@@ -36,18 +36,18 @@ pub(super) enum Owed {
 
 /// A peer.
 #[derive(Debug)]
-pub(super) struct Link {
-    pub(super) peer: Rank,
-    pub(super) sent: Sent,
-    pub(super) arrived: Arrived,
+pub(crate) struct Link {
+    pub(crate) peer: Rank,
+    pub(crate) sent: Sent,
+    pub(crate) arrived: Arrived,
     /// In the order in which it became due. No more than two windows: the peer is told of no more taken operations while there
     /// is a window's worth.
-    pub(super) owed: VecDeque<Owed>,
+    pub(crate) owed: VecDeque<Owed>,
     /// It is in the list of links with something to go out.
-    pub(super) listed: bool,
+    pub(crate) listed: bool,
     /// It has said that it leaves.
-    pub(super) left: bool,
-    pub(super) failure: Option<Failure>,
+    pub(crate) left: bool,
+    pub(crate) failure: Option<Failure>,
 }
 
 // What `docs/udp.md` says of memory.
@@ -68,7 +68,7 @@ impl Link {
 
     /// What to tell the peer in a tiny fragment; when that has gone, [`Arrived::told`] wants to know.
     #[inline]
-    pub(super) fn news(&self, size: Size) -> Told {
+    pub(crate) fn news(&self, size: Size) -> Told {
         match self.owed.len() < usize::from(size.operations) {
             true => self.arrived.news(),
             false => self.arrived.old(),
@@ -77,7 +77,7 @@ impl Link {
 
     /// Whether something is to be sent to the peer unasked.
     #[inline]
-    pub(super) fn is_due(&self, size: Size) -> bool {
+    pub(crate) fn is_due(&self, size: Size) -> bool {
         !self.owed.is_empty() || self.arrived.is_due(size)
     }
 }
@@ -129,7 +129,7 @@ impl Resting {
 /// All peers; those that this rank has had nothing to do with cost four bytes, those that it has had nothing to do with of
 /// late 74.
 #[derive(Debug)]
-pub(super) struct Links {
+pub(crate) struct Links {
     /// By rank: the place of a link, with [`RESTING`] added of one that rests, or [`NONE`].
     places: Box<[u32]>,
     links: Vec<Link>,
@@ -142,7 +142,7 @@ const RESTING: u32 = 1 << 31;
 const FEW: usize = 16;
 
 impl Links {
-    pub(super) fn new(size: u32) -> Self {
+    pub(crate) fn new(size: u32) -> Self {
         Self {
             places: vec![NONE; size as usize].into(),
             links: Vec::new(),
@@ -152,7 +152,7 @@ impl Links {
 
     /// A peer, which is a rank of the job.
     #[inline]
-    pub(super) fn get(&mut self, peer: Rank) -> Option<&mut Link> {
+    pub(crate) fn get(&mut self, peer: Rank) -> Option<&mut Link> {
         let place = *self.places.get(peer as usize)?;
         if place >= RESTING {
             return self.open(peer, place);
@@ -182,7 +182,7 @@ impl Links {
     }
 
     /// Nothing has gone to a peer or come from it for a while: keeps less of it, if that will do.
-    pub(super) fn rest(&mut self, peer: Rank) {
+    pub(crate) fn rest(&mut self, peer: Rank) {
         let Some(&place) = self.places.get(peer as usize) else {
             return;
         };
@@ -201,12 +201,12 @@ impl Links {
     }
 
     /// Those that this rank has had to do with.
-    pub(super) fn open_ones(&mut self) -> impl Iterator<Item = &mut Link> {
+    pub(crate) fn open_ones(&mut self) -> impl Iterator<Item = &mut Link> {
         self.links.iter_mut()
     }
 
     /// The same, and none of them rests any more.
-    pub(super) fn known_ones(&mut self) -> impl Iterator<Item = &mut Link> {
+    pub(crate) fn known_ones(&mut self) -> impl Iterator<Item = &mut Link> {
         for resting in std::mem::take(&mut self.resting) {
             self.places[resting.peer() as usize] = self.links.len() as u32;
             self.links.push(resting.resume());

@@ -6,20 +6,20 @@ use super::buffers::Buffer;
 use super::window::Cost;
 
 /// Event queues of a rank.
-pub(super) const QUEUES: usize = 16;
+pub(crate) const QUEUES: usize = 16;
 
 /// A put that an entry took.
 #[derive(Debug)]
-pub(super) struct QueuedPut {
-    pub(super) event: PutEvent<'static>,
+pub(crate) struct QueuedPut {
+    pub(crate) event: PutEvent<'static>,
     /// Of a managed entry, at least as long as the event says.
-    pub(super) data: Option<Buffer>,
-    pub(super) cost: Cost,
+    pub(crate) data: Option<Buffer>,
+    pub(crate) cost: Cost,
 }
 
 impl QueuedPut {
     #[inline]
-    pub(super) fn event(&self) -> PutEvent<'_> {
+    pub(crate) fn event(&self) -> PutEvent<'_> {
         let data = self
             .data
             .as_ref()
@@ -33,7 +33,7 @@ impl QueuedPut {
 
 /// An event in its queue.
 #[derive(Debug)]
-pub(super) enum Queued {
+pub(crate) enum Queued {
     Put(QueuedPut),
     /// A get or an atomic of an entry.
     Operation {
@@ -47,7 +47,7 @@ pub(super) enum Queued {
 
 impl Queued {
     #[inline]
-    pub(super) fn event(&self) -> Event<'_> {
+    pub(crate) fn event(&self) -> Event<'_> {
         match *self {
             Self::Put(ref put) => Event::Put(put.event()),
             Self::Operation { event, .. } | Self::Other(event) => event,
@@ -56,7 +56,7 @@ impl Queued {
 
     /// Whose operation has been taken with this event's delivery, and what it has used.
     #[inline]
-    pub(super) fn taken(&self) -> Option<(Rank, Cost)> {
+    pub(crate) fn taken(&self) -> Option<(Rank, Cost)> {
         match *self {
             Self::Put(ref put) => Some((put.event.source, put.cost)),
             Self::Operation { source, cost, .. } => Some((source, cost)),

@@ -4,7 +4,7 @@ use std::ptr;
 
 use conduit_core::ni::{Event, Outcome, Rank};
 
-use crate::protocol::{Failure, Upper};
+use crate::fragment::{Failure, Upper};
 
 use super::operation::{Answer, Kind, Operation};
 use super::regions;
@@ -14,7 +14,7 @@ use super::window::Cost;
 use super::wire::Header;
 
 /// Of the names that the protocol has for what it reads: a reply, not an operation of this rank's own.
-pub(super) const READING: u64 = 1 << 32;
+pub(crate) const READING: u64 = 1 << 32;
 /// Bytes of arriving fragments for which there is room at any time: what a peer may send is bounded by its window.
 const ROOM: usize = 1 << 30;
 
@@ -138,7 +138,7 @@ impl Portals {
     ///
     /// # Safety
     /// `[bytes, bytes + length)` is valid for reads.
-    pub(super) unsafe fn reply_arrives(
+    pub(crate) unsafe fn reply_arrives(
         &mut self,
         from: Rank,
         operation: u32,
@@ -154,7 +154,7 @@ impl Portals {
     }
 
     /// A get's data are where they belong.
-    pub(super) fn replied(
+    pub(crate) fn replied(
         &mut self,
         from: Rank,
         operation: u32,
@@ -172,7 +172,7 @@ impl Portals {
     }
 
     /// A put or an atomic has ended at its target.
-    pub(super) fn responded(
+    pub(crate) fn responded(
         &mut self,
         from: Rank,
         name: u32,
@@ -198,7 +198,7 @@ impl Portals {
     }
 
     /// Tells of an operation's end.
-    pub(super) fn ended(&mut self, name: u32) {
+    pub(crate) fn ended(&mut self, name: u32) {
         let Some(operation) = self.operations.remove(name) else {
             return;
         };
@@ -233,7 +233,7 @@ impl Portals {
     }
 
     /// Gives back what an operation has held.
-    pub(super) fn operation_dropped(&mut self, operation: Operation) {
+    pub(crate) fn operation_dropped(&mut self, operation: Operation) {
         if let Some(md) = operation.md {
             let finished = self.descriptors.finish(md.0);
             debug_assert!(finished.is_some(), "counted when it was submitted");

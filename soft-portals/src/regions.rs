@@ -6,7 +6,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::param::page_size;
 
 /// Regions of a rank.
-pub(super) const REGIONS: usize = 32;
+pub(crate) const REGIONS: usize = 32;
 
 #[derive(Debug)]
 struct Kept {
@@ -17,14 +17,14 @@ struct Kept {
 
 /// All regions of a rank.
 #[derive(Debug)]
-pub(super) struct Regions {
+pub(crate) struct Regions {
     rank: Rank,
     kept: Vec<Kept>,
     room: usize,
 }
 
 impl Regions {
-    pub(super) fn new(rank: Rank, bytes: usize) -> Self {
+    pub(crate) fn new(rank: Rank, bytes: usize) -> Self {
         Self {
             rank,
             kept: Vec::new(),
@@ -38,14 +38,14 @@ impl Regions {
                 operation,
                 what: "regions",
                 limit: REGIONS as u64,
-                setting: "none: a constant of the UDP network",
+                setting: "none: a constant of this network",
             });
         }
         // Fits: there are few.
         Ok(RegionId(self.kept.len() as u32))
     }
 
-    pub(super) fn create(&mut self, len: usize) -> Result<Region, NiError> {
+    pub(crate) fn create(&mut self, len: usize) -> Result<Region, NiError> {
         const OPERATION: &str = "region_create";
         let id = self.next(OPERATION)?;
         let rounded = len.max(1).checked_next_multiple_of(page_size());
@@ -71,7 +71,7 @@ impl Regions {
         Ok(self.keep(id, base.cast(), rounded, true))
     }
 
-    pub(super) fn adopt(&mut self, base: *mut u8, len: usize) -> Result<Region, NiError> {
+    pub(crate) fn adopt(&mut self, base: *mut u8, len: usize) -> Result<Region, NiError> {
         let id = self.next("region_adopt")?;
         Ok(self.keep(id, base, len, false))
     }
@@ -84,14 +84,14 @@ impl Regions {
         region
     }
 
-    pub(super) fn find(&self, id: RegionId) -> Option<Region> {
+    pub(crate) fn find(&self, id: RegionId) -> Option<Region> {
         self.kept.get(id.0 as usize).map(|kept| kept.region)
     }
 }
 
 /// A place within a region, from the number that a match list keeps.
 #[inline]
-pub(super) fn place(address: usize) -> *mut u8 {
+pub(crate) fn place(address: usize) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(address)
 }
 

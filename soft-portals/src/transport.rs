@@ -1,13 +1,13 @@
 //! What carries fragments between ranks, as the portals see it.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use conduit_core::ni::Rank;
+use rustix::event::Timespec;
 
-use crate::socket::Attendant;
-
-use crate::protocol::{Fragment, Refused, Upper};
+use crate::fragment::{Fragment, Refused, Upper};
 
 /// The reliability protocol with its driver, or something in its place.
 ///
@@ -33,7 +33,17 @@ pub trait Transport: Send {
 
 /// Sleeping beside a [`Transport`].
 pub trait Wait: Send + Sync {
-    /// Returns when something may have arrived since the transport's last [`Transport::receive`], or after `limit`; it may
-    /// return early. `attendant` attends to the same transport.
-    fn wait(&self, limit: Duration, attendant: Option<&Attendant>);
+    /// Returns when something may have arrived since the transport's last [`Transport::receive`], when `also` is readable, or after
+    /// `limit` (`None`: never); it may return early. Says whether something may have arrived.
+    ///
+    /// Whatever it says, the transport must receive before the next wait: until then it may not wait at all.
+    fn wait(&self, also: Option<&OwnedFd>, limit: Option<Duration>) -> bool;
+}
+
+/// A wait's length as the system wants it; the longest there is for what exceeds it.
+pub fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(duration.subsec_nanos()),
+    }
 }

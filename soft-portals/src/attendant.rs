@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::EventfdFlags;
 
-use super::{Waiter, system};
+use crate::transport::{Wait, timespec};
 
 /// What the thread attends to: a wire with what is above it, behind a lock.
 pub trait Attended: Send + Sync + 'static {
@@ -73,12 +73,12 @@ impl Attendant {
     pub fn start(
         rank: u32,
         attended: Arc<dyn Attended>,
-        waiter: Waiter,
+        waiter: Arc<dyn Wait>,
         period: Duration,
     ) -> io::Result<Self> {
         let (mut attendant, thread) = Self::new(attended, waiter, period)?;
         let thread = std::thread::Builder::new()
-            .name(format!("conduit-udp {rank}"))
+            .name(format!("conduit {rank}"))
             .stack_size(256 << 10)
             .spawn(move || thread.run())?;
         attendant.thread = Some(thread);
@@ -86,9 +86,9 @@ impl Attendant {
     }
 
     /// What both sides have; the thread does not run yet.
-    pub(super) fn new(
+    pub(crate) fn new(
         attended: Arc<dyn Attended>,
-        waiter: Waiter,
+        waiter: Arc<dyn Wait>,
         period: Duration,
     ) -> io::Result<(Self, Thread)> {
         let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -137,11 +137,11 @@ impl Attendant {
         self.shared.armed.store(false, Ordering::Relaxed);
     }
 
-    /// Waits for packets as [`Waiter::wait`] does, and the thread knows of it and does nothing meanwhile: whoever calls this
+    /// Waits for packets as [`Wait::wait`] does, and the thread knows of it and does nothing meanwhile: whoever calls this
     /// makes progress afterwards.
-    pub fn wait(&self, waiter: &Waiter, timeout: Option<Duration>) -> bool {
+    pub fn wait(&self, waiter: &dyn Wait, timeout: Option<Duration>) -> bool {
         self.shared.waiting.fetch_add(1, Ordering::Relaxed);
-        let readable = waiter.wait(timeout);
+        let readable = waiter.wait(None, timeout);
         // Before the count falls, so that the thread does not take the rank for one that was away.
         let presence = &self.shared.presence.0;
         presence.fetch_add(1, Ordering::Relaxed);
@@ -151,7 +151,7 @@ impl Attendant {
 
     /// Threads of the rank that wait for packets themselves.
     #[cfg(test)]
-    pub(super) fn waiting(&self) -> u32 {
+    pub(crate) fn waiting(&self) -> u32 {
         self.shared.waiting.load(Ordering::Acquire)
     }
 }
@@ -184,17 +184,17 @@ impl Shared {
 }
 
 /// The thread's side.
-pub(super) struct Thread {
+pub(crate) struct Thread {
     shared: Arc<Shared>,
     attended: Arc<dyn Attended>,
-    waiter: Waiter,
+    waiter: Arc<dyn Wait>,
     period: Duration,
 }
 
 impl Thread {
     fn run(self) {
         // The program's signal handlers belong on its own threads.
-        system::block_signals();
+        block_signals();
         let mut seen = self.presence();
         while !self.shared.stop.load(Ordering::Acquire) {
             seen = self.round(seen);
@@ -203,7 +203,7 @@ impl Thread {
 
     /// Watches for a rank that sleeps, or sleeps for a period and attends to a rank that has not been here since the counter was
     /// `seen`, until it is back. The counter after it.
-    pub(super) fn round(&self, seen: u64) -> u64 {
+    pub(crate) fn round(&self, seen: u64) -> u64 {
         if self.shared.armed.load(Ordering::Acquire) {
             self.watch();
         } else {
@@ -215,7 +215,7 @@ impl Thread {
         self.presence()
     }
 
-    pub(super) fn presence(&self) -> u64 {
+    pub(crate) fn presence(&self) -> u64 {
         self.shared.presence.0.load(Ordering::Relaxed)
     }
 
@@ -237,7 +237,7 @@ impl Thread {
             &self.shared.event,
             rustix::event::PollFlags::IN,
         )];
-        let timeout = super::waiter::timespec(time);
+        let timeout = timespec(time);
         match rustix::event::poll(&mut descriptors, Some(&timeout)) {
             Ok(0) => true,
             Ok(_) => {
@@ -253,7 +253,7 @@ impl Thread {
         let until = Instant::now() + self.period;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let readable = self.waiter.wait_with(Some(&self.shared.event), Some(left));
+            let readable = self.waiter.wait(Some(&self.shared.event), Some(left));
             if readable || left.is_zero() {
                 break;
             }
@@ -276,10 +276,20 @@ impl Thread {
                 return;
             };
             let limit = due.unwrap_or(self.period).min(self.period);
-            if self.waiter.wait_with(Some(&self.shared.event), Some(limit)) {
+            if self.waiter.wait(Some(&self.shared.event), Some(limit)) {
                 continue;
             }
             self.shared.calm();
         }
+    }
+}
+
+/// Lets no signal be handled by the calling thread.
+fn block_signals() {
+    // SAFETY: fills the set, then blocks it for the calling thread; no memory is kept.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &all, std::ptr::null_mut());
     }
 }

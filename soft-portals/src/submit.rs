@@ -14,7 +14,7 @@ use conduit_core::ni::{
     Ack, Atomic, EqId, Event, Get, Inject, NiError, PtIndex, Put, Rank, Submit,
 };
 
-use crate::protocol::{Failure, Fragment, MAX_TINY, Payload, Refused};
+use crate::fragment::{Failure, Fragment, MAX_TINY, Payload, Refused};
 
 use super::Inner;
 use super::operation::{Kind, Operation};
@@ -156,7 +156,7 @@ impl<T: Transport> Inner<T> {
 
     /// # Safety
     /// As for [`conduit_core::ni::Ni::put`].
-    pub(super) unsafe fn put(&mut self, put: &Put) -> Result<Submit, NiError> {
+    pub(crate) unsafe fn put(&mut self, put: &Put) -> Result<Submit, NiError> {
         // SAFETY: the caller's promise.
         let submitted = unsafe { self.try_put(put) };
         self.answer(submitted)
@@ -288,7 +288,7 @@ impl<T: Transport> Inner<T> {
         debug_assert!(taken.is_ok(), "this rank's own");
     }
 
-    pub(super) fn inject(&mut self, inject: &Inject<'_>) -> Result<Submit, NiError> {
+    pub(crate) fn inject(&mut self, inject: &Inject<'_>) -> Result<Submit, NiError> {
         let submitted = self.try_inject(inject);
         self.answer(submitted)
     }
@@ -370,7 +370,7 @@ impl<T: Transport> Inner<T> {
 
     /// # Safety
     /// As for [`conduit_core::ni::Ni::get`].
-    pub(super) unsafe fn get(&mut self, get: &Get) -> Result<Submit, NiError> {
+    pub(crate) unsafe fn get(&mut self, get: &Get) -> Result<Submit, NiError> {
         // SAFETY: the caller's promise.
         let submitted = unsafe { self.try_get(get) };
         self.answer(submitted)
@@ -408,7 +408,7 @@ impl<T: Transport> Inner<T> {
         })
     }
 
-    pub(super) fn atomic(&mut self, atomic: &Atomic) -> Result<Submit, NiError> {
+    pub(crate) fn atomic(&mut self, atomic: &Atomic) -> Result<Submit, NiError> {
         let submitted = self.try_atomic(atomic);
         self.answer(submitted)
     }

@@ -1,4 +1,5 @@
-use std::net::UdpSocket;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -6,15 +7,16 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::{loopbacks, open, options};
-use crate::socket::attendant::Thread;
-use crate::socket::{Attendant, Attended, Batch, Socket};
+use rustix::event::{PollFd, PollFlags};
+
+use crate::attendant::Thread;
+use crate::{Attendant, Attended, Wait, timespec};
 
 const LONG: Duration = Duration::from_secs(600);
 
 /// Something to attend to that counts, and tells of it.
 struct Counting {
-    socket: Mutex<Socket>,
+    socket: Mutex<UdpSocket>,
     attended: AtomicUsize,
     woken: AtomicUsize,
     datagrams: AtomicUsize,
@@ -25,12 +27,9 @@ struct Counting {
 
 impl Attended for Counting {
     fn attend(&self) -> Option<Option<Duration>> {
-        let mut socket = self.socket.try_lock()?;
-        let mut batch = Batch::new();
-        while socket.receive(&mut batch) {
-            while batch.next_datagram().is_some() {
-                self.datagrams.fetch_add(1, Ordering::Relaxed);
-            }
+        let socket = self.socket.try_lock()?;
+        while socket.recv(&mut [0; 64]).is_ok() {
+            self.datagrams.fetch_add(1, Ordering::Relaxed);
         }
         let count = self.attended.fetch_add(1, Ordering::Relaxed) + 1;
         let _ = self.told.try_send("attended");
@@ -45,8 +44,10 @@ impl Attended for Counting {
 
 fn counting(patience: usize) -> (Arc<Counting>, Receiver<&'static str>) {
     let (told, tells) = sync_channel(1000);
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    socket.set_nonblocking(true).unwrap();
     let counting = Counting {
-        socket: Mutex::new(open(&options(loopbacks()[0]))),
+        socket: Mutex::new(socket),
         attended: AtomicUsize::new(0),
         woken: AtomicUsize::new(0),
         datagrams: AtomicUsize::new(0),
@@ -56,14 +57,30 @@ fn counting(patience: usize) -> (Arc<Counting>, Receiver<&'static str>) {
     (Arc::new(counting), tells)
 }
 
+/// Waits for a socket.
+struct Waiter(OwnedFd);
+
+impl Wait for Waiter {
+    fn wait(&self, also: Option<&OwnedFd>, limit: Option<Duration>) -> bool {
+        let mut descriptors = [&self.0, also.unwrap_or(&self.0)]
+            .map(|descriptor| PollFd::new(descriptor, PollFlags::IN));
+        let limit = limit.map(timespec);
+        rustix::event::poll(&mut descriptors, limit.as_ref()).is_ok()
+            && !descriptors[0].revents().is_empty()
+    }
+}
+
+fn waiter(counting: &Counting) -> Arc<dyn Wait> {
+    Arc::new(Waiter(counting.socket.lock().try_clone().unwrap().into()))
+}
+
 /// The two sides, in one thread; a period of no time is over at once.
 fn sides(counting: &Arc<Counting>, period: Duration) -> (Attendant, Thread) {
-    let waiter = counting.socket.lock().waiter().unwrap();
-    Attendant::new(Arc::clone(counting) as _, waiter, period).unwrap()
+    Attendant::new(Arc::clone(counting) as _, waiter(counting), period).unwrap()
 }
 
 fn send_to(counting: &Counting) {
-    let to = counting.socket.lock().address();
+    let to = counting.socket.lock().local_addr().unwrap();
     let from = UdpSocket::bind((to.ip(), 0)).unwrap();
     from.send_to(b"a packet", to).unwrap();
 }
@@ -99,10 +116,10 @@ fn a_rank_that_is_away_is_attended_to_until_somebody_is_in_the_wire() {
 fn a_rank_that_waits_for_packets_itself_is_left_alone_and_counts_as_here_afterwards() {
     let (counting, _tells) = counting(usize::MAX);
     let (attendant, thread) = sides(&counting, Duration::ZERO);
-    let waiter = counting.socket.lock().waiter().unwrap();
+    let waiter = waiter(&counting);
     let seen = thread.presence();
     std::thread::scope(|scope| {
-        let rank = scope.spawn(|| attendant.wait(&waiter, Some(Duration::from_secs(10))));
+        let rank = scope.spawn(|| attendant.wait(&*waiter, Some(Duration::from_secs(10))));
         while attendant.waiting() == 0 {
             std::thread::yield_now();
         }
@@ -149,7 +166,7 @@ fn a_rank_that_sleeps_is_woken_when_a_period_is_over() {
 #[test]
 fn the_thread_attends_and_ends() {
     let (counting, tells) = counting(usize::MAX);
-    let waiter = counting.socket.lock().waiter().unwrap();
+    let waiter = waiter(&counting);
     let period = Duration::from_millis(1);
     let attendant = Attendant::start(3, Arc::clone(&counting) as _, waiter, period).unwrap();
     send_to(&counting);
@@ -163,7 +180,7 @@ fn the_thread_attends_and_ends() {
 #[test]
 fn arming_ends_a_pause_and_so_does_the_end() {
     let (counting, tells) = counting(usize::MAX);
-    let waiter = counting.socket.lock().waiter().unwrap();
+    let waiter = waiter(&counting);
     let attendant = Attendant::start(3, Arc::clone(&counting) as _, waiter, LONG).unwrap();
     for _ in 0..3 {
         attendant.arm();

@@ -7,19 +7,19 @@ use conduit_core::ni::{Outcome, PtIndex, PutEvent, Rank};
 use conduit_core::shared;
 
 use super::{Found, Held, Nonsense};
-use crate::portals::buffers::Buffer;
-use crate::portals::queue::{Queued, QueuedPut};
-use crate::portals::regions;
-use crate::portals::state::Portals;
-use crate::portals::window::Cost;
-use crate::portals::wire::{Header, Put};
+use crate::buffers::Buffer;
+use crate::queue::{Queued, QueuedPut};
+use crate::regions;
+use crate::state::Portals;
+use crate::window::Cost;
+use crate::wire::{Header, Put};
 
 impl Portals {
     /// A put that is all there.
     ///
     /// # Safety
     /// `[bytes, bytes + length)` is valid for reads.
-    pub(in crate::portals) unsafe fn put_arrives(
+    pub(crate) unsafe fn put_arrives(
         &mut self,
         source: Rank,
         put: &Put,

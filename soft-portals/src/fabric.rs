@@ -2,15 +2,14 @@
 //! what a protocol promises and for nothing more: by its [`Disorder`] it uses all the freedom that the promise leaves.
 
 use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use conduit_core::ni::Rank;
 use parking_lot::{Condvar, Mutex};
 
-use crate::protocol::{Failure, Fragment, MAX_HEADER, MAX_TINY, Payload, Refused, Upper};
-
-use crate::socket::Attendant;
+use crate::fragment::{Failure, Fragment, MAX_HEADER, MAX_TINY, Payload, Refused, Upper};
 
 use super::transport::{Transport, Wait};
 
@@ -65,11 +64,18 @@ struct Seat {
 }
 
 impl Wait for Seat {
-    fn wait(&self, limit: Duration, _: Option<&Attendant>) {
+    /// By a bell of this process, which no descriptor rings.
+    fn wait(&self, _: Option<&OwnedFd>, limit: Option<Duration>) -> bool {
         let mut inbox = self.inbox.lock();
         if !inbox.news {
-            self.bell.wait_for(&mut inbox, limit);
+            match limit {
+                Some(limit) => {
+                    self.bell.wait_for(&mut inbox, limit);
+                }
+                None => self.bell.wait(&mut inbox),
+            }
         }
+        inbox.news
     }
 }
 

@@ -14,13 +14,13 @@ use super::buffers::UNIT;
 use super::wire::{Taken, Told};
 
 /// Windows at each peer. Indices whose numbers are the same modulo this share one.
-pub(super) const WINDOWS: usize = 4;
+pub(crate) const WINDOWS: usize = 4;
 
 /// What an operation uses of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Cost {
-    pub(super) operations: u16,
-    pub(super) units: u16,
+pub(crate) struct Cost {
+    pub(crate) operations: u16,
+    pub(crate) units: u16,
     /// Which window, less than [`WINDOWS`].
     window: u8,
 }
@@ -28,7 +28,7 @@ pub(super) struct Cost {
 impl Cost {
     /// Of an operation to an index without bytes that might have to wait at the target.
     #[inline]
-    pub(super) fn of_header(index: u8) -> Self {
+    pub(crate) fn of_header(index: u8) -> Self {
         Self {
             operations: 1,
             units: 0,
@@ -38,7 +38,7 @@ impl Cost {
 
     /// Of a put to an index. One that is too long for managed entries waits nowhere.
     #[inline]
-    pub(super) fn of_put(index: u8, length: usize, max_managed: usize) -> Self {
+    pub(crate) fn of_put(index: u8, length: usize, max_managed: usize) -> Self {
         Self {
             window: index % WINDOWS as u8,
             operations: 1,
@@ -54,7 +54,7 @@ impl Cost {
 impl Cost {
     /// Adds another one's, if it is of the same window. The sum is within that window.
     #[inline]
-    pub(super) fn add(&mut self, other: Self) -> bool {
+    pub(crate) fn add(&mut self, other: Self) -> bool {
         let same = self.window == other.window;
         if same {
             self.operations = self.operations.wrapping_add(other.operations);
@@ -71,14 +71,14 @@ impl Cost {
 
 /// The size of each window of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Size {
-    pub(super) operations: u16,
-    pub(super) units: u16,
+pub(crate) struct Size {
+    pub(crate) operations: u16,
+    pub(crate) units: u16,
 }
 
 impl Size {
     /// Shares `bytes` out among `peers` and their windows.
-    pub(super) fn new(operations: u16, bytes: usize, max_managed: usize, peers: usize) -> Self {
+    pub(crate) fn new(operations: u16, bytes: usize, max_managed: usize, peers: usize) -> Self {
         let least = 2 * max_managed.div_ceil(UNIT) + 2;
         let share = bytes / (WINDOWS * peers.max(1)) / UNIT;
         Self {
@@ -99,12 +99,12 @@ struct Out {
 
 /// The initiator's side of all windows at a peer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Sent([Out; WINDOWS]);
+pub(crate) struct Sent([Out; WINDOWS]);
 
 impl Sent {
     /// Counts an operation, if its window has room for it.
     #[inline]
-    pub(super) fn take(&mut self, cost: Cost, size: Size) -> bool {
+    pub(crate) fn take(&mut self, cost: Cost, size: Size) -> bool {
         let out = &mut self.0[cost.window()];
         let operations = out.operations.wrapping_sub(out.taken.operations);
         let units = out.units.wrapping_sub(out.taken.units);
@@ -119,7 +119,7 @@ impl Sent {
 
     /// Undoes [`Sent::take`] of an operation that was not sent after all.
     #[inline]
-    pub(super) fn untake(&mut self, cost: Cost) {
+    pub(crate) fn untake(&mut self, cost: Cost) {
         let out = &mut self.0[cost.window()];
         out.operations = out.operations.wrapping_sub(cost.operations);
         out.units = out.units.wrapping_sub(cost.units);
@@ -127,7 +127,7 @@ impl Sent {
 
     /// Hears what the peer has taken; false if that is more than was sent, or of no window.
     #[inline]
-    pub(super) fn hear(&mut self, told: Told) -> bool {
+    pub(crate) fn hear(&mut self, told: Told) -> bool {
         let Some(out) = self.0.get_mut(usize::from(told.window)) else {
             return false;
         };
@@ -162,7 +162,7 @@ impl In {
 
 /// The target's side of all windows of a peer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Arrived {
+pub(crate) struct Arrived {
     windows: [In; WINDOWS],
     /// Of which one was told last.
     last: u8,
@@ -171,7 +171,7 @@ pub(super) struct Arrived {
 impl Arrived {
     /// Counts an operation; false if the peer has overrun its window.
     #[inline]
-    pub(super) fn arrive(&mut self, cost: Cost, size: Size) -> bool {
+    pub(crate) fn arrive(&mut self, cost: Cost, size: Size) -> bool {
         let window = &mut self.windows[cost.window()];
         let arrived = &mut window.arrived;
         arrived.operations = arrived.operations.wrapping_add(cost.operations);
@@ -182,7 +182,7 @@ impl Arrived {
 
     /// Counts what was taken. Whether half of its window is untold.
     #[inline]
-    pub(super) fn take(&mut self, cost: Cost, size: Size) -> bool {
+    pub(crate) fn take(&mut self, cost: Cost, size: Size) -> bool {
         let window = &mut self.windows[cost.window()];
         window.taken.operations = window.taken.operations.wrapping_add(cost.operations);
         window.taken.units = window.taken.units.wrapping_add(cost.units);
@@ -192,7 +192,7 @@ impl Arrived {
     /// What to tell next: of the next window that has something untold, or once more of the last. It is told when
     /// [`told`](Self::told) says so.
     #[inline]
-    pub(super) fn news(&self) -> Told {
+    pub(crate) fn news(&self) -> Told {
         let last = usize::from(self.last);
         for window in (1..=WINDOWS).map(|step| (last + step) % WINDOWS) {
             let In { taken, told, .. } = self.windows[window];
@@ -208,7 +208,7 @@ impl Arrived {
 
     /// What was told last, to tell it again.
     #[inline]
-    pub(super) fn old(&self) -> Told {
+    pub(crate) fn old(&self) -> Told {
         Told {
             window: self.last,
             taken: self.windows[usize::from(self.last) % WINDOWS].told,
@@ -217,19 +217,19 @@ impl Arrived {
 
     /// The peer will hear this.
     #[inline]
-    pub(super) fn told(&mut self, told: Told) {
+    pub(crate) fn told(&mut self, told: Told) {
         self.last = told.window;
         self.windows[usize::from(told.window) % WINDOWS].told = told.taken;
     }
 
     /// Whether half of some window is untold.
     #[inline]
-    pub(super) fn is_due(&self, size: Size) -> bool {
+    pub(crate) fn is_due(&self, size: Size) -> bool {
         self.windows.iter().any(|window| window.is_due(size))
     }
 
     /// What has to be kept, if all that has arrived was taken.
-    pub(super) fn rest(&self) -> Option<RestingIn> {
+    pub(crate) fn rest(&self) -> Option<RestingIn> {
         let settled = |window: &In| window.arrived == window.taken;
         self.windows
             .iter()
@@ -238,12 +238,12 @@ impl Arrived {
     }
 
     /// Of which window something was told last.
-    pub(super) fn last_told(&self) -> u8 {
+    pub(crate) fn last_told(&self) -> u8 {
         self.last
     }
 
     /// From what was kept, and [`last_told`](Self::last_told).
-    pub(super) fn resume(resting: &RestingIn, last: u8) -> Self {
+    pub(crate) fn resume(resting: &RestingIn, last: u8) -> Self {
         Self {
             windows: resting.0.map(|[taken, told]| In {
                 arrived: taken,
@@ -257,7 +257,7 @@ impl Arrived {
 
 /// [`Arrived`] of a peer of which nothing waits: what was taken, and what of it was told.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct RestingIn([[Taken; 2]; WINDOWS]);
+pub(crate) struct RestingIn([[Taken; 2]; WINDOWS]);
 
 #[cfg(test)]
 mod tests {

@@ -9,9 +9,9 @@ use conduit_core::ni::{
 use conduit_core::threads::Mode;
 
 use super::transport::Transport;
-use super::{Udp, state};
+use super::{SoftPortals, state};
 
-impl<M: Mode, T: Transport> Ni for Udp<M, T> {
+impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
     #[inline]
     fn rank(&self) -> Rank {
         self.rank
@@ -128,7 +128,10 @@ impl<M: Mode, T: Transport> Ni for Udp<M, T> {
         };
         if shared.flags.ready().is_empty() && self.failed_peer().is_none() {
             let limit = timeout.map_or(limit, |timeout| timeout.min(limit));
-            self.waiter.wait(limit, self.attendant.as_ref());
+            match &self.attendant {
+                Some(attendant) => attendant.wait(&*self.waiter, Some(limit)),
+                None => self.waiter.wait(None, Some(limit)),
+            };
         }
     }
     fn arm(&self) -> bool {

@@ -10,11 +10,11 @@ use super::buffers::Buffer;
 use super::queue::{Queued, QueuedPut};
 use super::transport::Transport;
 use super::window::Cost;
-use super::{Inner, Udp};
+use super::{Inner, SoftPortals};
 
 /// What is being delivered of a queue, by one thread at a time.
 #[derive(Debug, Default)]
-pub(super) struct Local {
+pub(crate) struct Local {
     events: VecDeque<Queued>,
     done: Done,
 }
@@ -115,10 +115,10 @@ impl Drop for Alike<'_> {
     }
 }
 
-impl<M: Mode, T: Transport> Udp<M, T> {
+impl<M: Mode, T: Transport> SoftPortals<M, T> {
     /// See [`conduit_core::ni::Ni::ready`].
     #[inline]
-    pub(super) fn look(&self) -> Ready {
+    pub(crate) fn look(&self) -> Ready {
         let shared = &*self.shared;
         let ready = shared.flags.ready();
         // Where events lie that nobody takes, what is awaited may be elsewhere.
@@ -153,7 +153,7 @@ impl<M: Mode, T: Transport> Udp<M, T> {
     }
 
     /// See [`conduit_core::ni::Ni::poll`].
-    pub(super) fn poll_queue<S: Sink>(&self, number: usize, limit: u32, sink: &mut S) -> u32 {
+    pub(crate) fn poll_queue<S: Sink>(&self, number: usize, limit: u32, sink: &mut S) -> u32 {
         let Some(local) = self.local.get(number) else {
             return 0;
         };

@@ -5,27 +5,27 @@ use std::ptr;
 use conduit_core::matching::{EntryId, Hit, Incoming, Place, Want};
 use conduit_core::ni::{Event, Outcome, Rank, apply_atomic};
 
-use crate::protocol::MAX_TINY;
+use crate::fragment::MAX_TINY;
 
 use super::{Found, Held, Nonsense};
-use crate::portals::buffers::Buffer;
-use crate::portals::link::Owed;
-use crate::portals::queue::Queued;
-use crate::portals::regions;
-use crate::portals::state::{Portals, list};
-use crate::portals::window::Cost;
-use crate::portals::wire::{Atomic, Get, Header};
+use crate::buffers::Buffer;
+use crate::link::Owed;
+use crate::queue::Queued;
+use crate::regions;
+use crate::state::{Portals, list};
+use crate::window::Cost;
+use crate::wire::{Atomic, Get, Header};
 
 /// A get's data up to this are copied when it arrives, and go in a tiny fragment; longer ones are read where they are.
-const SHORT_REPLY: usize = MAX_TINY - crate::protocol::MAX_HEADER;
+const SHORT_REPLY: usize = MAX_TINY - crate::fragment::MAX_HEADER;
 
 /// A reply whose bytes are read where they are.
 #[derive(Debug)]
-pub(in crate::portals) struct Reading {
-    pub(in crate::portals) to: Rank,
-    pub(in crate::portals) operation: u32,
-    pub(in crate::portals) address: usize,
-    pub(in crate::portals) length: usize,
+pub(crate) struct Reading {
+    pub(crate) to: Rank,
+    pub(crate) operation: u32,
+    pub(crate) address: usize,
+    pub(crate) length: usize,
     index: u8,
     entry: EntryId,
     /// What to tell when it has been read.
@@ -70,11 +70,7 @@ impl Portals {
         Ok(None)
     }
 
-    pub(in crate::portals) fn get_arrives(
-        &mut self,
-        source: Rank,
-        get: &Get,
-    ) -> Result<(), Nonsense> {
+    pub(crate) fn get_arrives(&mut self, source: Rank, get: &Get) -> Result<(), Nonsense> {
         let length = get.length as usize;
         if length > self.config.max_message {
             return Err(Nonsense);
@@ -168,18 +164,14 @@ impl Portals {
     }
 
     /// The bytes of a reply are not read any more.
-    pub(in crate::portals) fn end_reading(&mut self, reading: Reading, told: bool) {
+    pub(crate) fn end_reading(&mut self, reading: Reading, told: bool) {
         self.end_use(reading.index, reading.entry);
         if told {
             self.tell_or_take(reading.to, reading.index, reading.event);
         }
     }
 
-    pub(in crate::portals) fn atomic_arrives(
-        &mut self,
-        source: Rank,
-        atomic: &Atomic,
-    ) -> Result<(), Nonsense> {
+    pub(crate) fn atomic_arrives(&mut self, source: Rank, atomic: &Atomic) -> Result<(), Nonsense> {
         let incoming = Incoming {
             want: Want::Atomic,
             source,

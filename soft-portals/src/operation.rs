@@ -6,7 +6,7 @@ use super::buffers::Buffer;
 
 /// What an operation is, and what its end says.
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// A put whose source may be reused once it was sent.
     Put,
     /// A put that is answered.
@@ -21,21 +21,21 @@ pub(super) enum Kind {
 
 /// An operation under way.
 #[derive(Debug)]
-pub(super) struct Operation {
-    pub(super) kind: Kind,
-    pub(super) token: u64,
-    pub(super) target: Rank,
+pub(crate) struct Operation {
+    pub(crate) kind: Kind,
+    pub(crate) token: u64,
+    pub(crate) target: Rank,
     /// Whose memory it reads or writes; counted as under way there.
-    pub(super) md: Option<MdId>,
-    pub(super) eq: EqId,
+    pub(crate) md: Option<MdId>,
+    pub(crate) eq: EqId,
     /// Its piece of the descriptor.
-    pub(super) memory: *mut u8,
+    pub(crate) memory: *mut u8,
     /// Bytes at `memory`.
-    pub(super) length: usize,
+    pub(crate) length: usize,
     /// Its bytes may still be read for the wire.
-    pub(super) unsent: bool,
+    pub(crate) unsent: bool,
     /// Where it is answered and was: how it ended.
-    pub(super) answer: Option<Answer>,
+    pub(crate) answer: Option<Answer>,
 }
 
 // SAFETY: the pointer is used under the network's lock only, for memory that is valid in the whole process as long as the
@@ -44,10 +44,10 @@ unsafe impl Send for Operation {}
 
 /// How an operation ended at its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Answer {
-    pub(super) outcome: conduit_core::ni::Outcome,
-    pub(super) length: u32,
-    pub(super) value: u64,
+pub(crate) struct Answer {
+    pub(crate) outcome: conduit_core::ni::Outcome,
+    pub(crate) length: u32,
+    pub(crate) value: u64,
 }
 
 /// Bits of a name that say which place it is.
@@ -61,14 +61,14 @@ struct Place {
 
 /// All of them, by names of 32 bits: a place, and which of the operations at this place it is.
 #[derive(Debug)]
-pub(super) struct Operations {
+pub(crate) struct Operations {
     places: Vec<Place>,
     free: Vec<u32>,
     most: u32,
 }
 
 impl Operations {
-    pub(super) fn new(most: u32) -> Self {
+    pub(crate) fn new(most: u32) -> Self {
         Self {
             places: Vec::new(),
             free: Vec::new(),
@@ -78,7 +78,7 @@ impl Operations {
 
     /// Gives an operation a name; `None`: all are in use.
     #[inline]
-    pub(super) fn add(&mut self, operation: Operation) -> Option<u32> {
+    pub(crate) fn add(&mut self, operation: Operation) -> Option<u32> {
         let at = match self.free.pop() {
             Some(at) => at,
             None if (self.places.len() as u32) < self.most => {
@@ -105,13 +105,13 @@ impl Operations {
     }
 
     #[inline]
-    pub(super) fn get(&mut self, name: u32) -> Option<&mut Operation> {
+    pub(crate) fn get(&mut self, name: u32) -> Option<&mut Operation> {
         self.place(name)?.operation.as_mut()
     }
 
     /// The same, to look at.
     #[inline]
-    pub(super) fn look(&self, name: u32) -> Option<&Operation> {
+    pub(crate) fn look(&self, name: u32) -> Option<&Operation> {
         let place = self.places.get((name & ((1 << PLACE_BITS) - 1)) as usize)?;
         let same = place.generation << PLACE_BITS == name & !((1 << PLACE_BITS) - 1);
         place.operation.as_ref().filter(|_| same)
@@ -119,7 +119,7 @@ impl Operations {
 
     /// Ends an operation: its name is no longer one.
     #[inline]
-    pub(super) fn remove(&mut self, name: u32) -> Option<Operation> {
+    pub(crate) fn remove(&mut self, name: u32) -> Option<Operation> {
         let place = self.place(name)?;
         let operation = place.operation.take()?;
         place.generation = place.generation.wrapping_add(1);
@@ -128,7 +128,7 @@ impl Operations {
     }
 
     /// Takes out all operations on a target.
-    pub(super) fn remove_all_to(&mut self, target: Rank) -> Vec<Operation> {
+    pub(crate) fn remove_all_to(&mut self, target: Rank) -> Vec<Operation> {
         let mut removed = Vec::new();
         for (at, place) in (0..).zip(&mut self.places) {
             if let Some(operation) = place.operation.take_if(|o| o.target == target) {

@@ -13,7 +13,7 @@ use conduit_core::ni::{
 use conduit_core::threads::ParSync;
 use slab::Slab;
 
-use crate::protocol::Failure;
+use crate::fragment::Failure;
 
 use super::buffers::Pool;
 use super::config::PortalsConfig;
@@ -25,23 +25,23 @@ use super::target::{Arrival, Held, InUse, Reading};
 use super::window::{Cost, Size};
 
 /// Match entries that can be linked at once.
-pub(super) const ENTRIES: u32 = 4096;
+pub(crate) const ENTRIES: u32 = 4096;
 /// No rank.
-pub(super) const NOBODY: u32 = u32::MAX;
+pub(crate) const NOBODY: u32 = u32::MAX;
 
 /// What anybody may look at without the lock.
 #[derive(Debug)]
-pub(super) struct Flags {
+pub(crate) struct Flags {
     /// Queues with undelivered events, as [`Ready`]. Written under the network's lock only, read without.
     ready: AtomicU32,
     /// The first peer that has failed.
-    pub(super) failed: AtomicU32,
+    pub(crate) failed: AtomicU32,
     /// The first peer that has sent what makes no sense.
-    pub(super) bad: AtomicU32,
+    pub(crate) bad: AtomicU32,
 }
 
 impl Flags {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             ready: AtomicU32::new(0),
             failed: AtomicU32::new(NOBODY),
@@ -50,11 +50,11 @@ impl Flags {
     }
 
     #[inline]
-    pub(super) fn ready(&self) -> Ready {
+    pub(crate) fn ready(&self) -> Ready {
         Ready::from_bits(self.ready.load(Ordering::Relaxed))
     }
 
-    pub(super) fn clear(&self, queue: usize) {
+    pub(crate) fn clear(&self, queue: usize) {
         // Fits: there are few.
         let bits = Ready::queue(EqId(queue as u8)).bits();
         let ready = self.ready.load(Ordering::Relaxed);
@@ -70,23 +70,23 @@ impl Flags {
 }
 
 /// The first of them, if there is one.
-pub(super) fn first(rank: &AtomicU32) -> Option<Rank> {
+pub(crate) fn first(rank: &AtomicU32) -> Option<Rank> {
     let rank = rank.load(Ordering::Acquire);
     (rank != NOBODY).then_some(rank)
 }
 
 /// A portal table index.
 #[derive(Debug)]
-pub(super) struct Index {
-    pub(super) list: MatchList,
+pub(crate) struct Index {
+    pub(crate) list: MatchList,
     /// Whether it is open, and its queue.
-    pub(super) open: Option<Option<EqId>>,
+    pub(crate) open: Option<Option<EqId>>,
     /// It has had an entry.
-    pub(super) used: bool,
+    pub(crate) used: bool,
     /// Entries with bytes that are still to be placed or read.
-    pub(super) in_use: Vec<InUse>,
+    pub(crate) in_use: Vec<InUse>,
     /// What came before the index was opened.
-    pub(super) held: VecDeque<Held>,
+    pub(crate) held: VecDeque<Held>,
 }
 
 /// Counts since start.
@@ -118,41 +118,41 @@ impl PortalsCounters {
 }
 
 /// See the module.
-pub(super) struct Portals {
-    pub(super) rank: Rank,
-    pub(super) size: u32,
-    pub(super) config: PortalsConfig,
-    pub(super) window: Size,
-    pub(super) flags: Arc<Flags>,
-    pub(super) regions: Regions,
+pub(crate) struct Portals {
+    pub(crate) rank: Rank,
+    pub(crate) size: u32,
+    pub(crate) config: PortalsConfig,
+    pub(crate) window: Size,
+    pub(crate) flags: Arc<Flags>,
+    pub(crate) regions: Regions,
     /// Under the lock, so the cheaper mode does.
-    pub(super) descriptors: Descriptors<ParSync>,
-    pub(super) indices: Box<[Index]>,
+    pub(crate) descriptors: Descriptors<ParSync>,
+    pub(crate) indices: Box<[Index]>,
     /// Match entries linked, over all indices.
     entries: u32,
-    pub(super) queues: Vec<VecDeque<Queued>>,
-    pub(super) pool: Pool,
+    pub(crate) queues: Vec<VecDeque<Queued>>,
+    pub(crate) pool: Pool,
     /// Bytes of injects that may still get under way.
-    pub(super) inject_room: usize,
-    pub(super) operations: Operations,
-    pub(super) links: Links,
+    pub(crate) inject_room: usize,
+    pub(crate) operations: Operations,
+    pub(crate) links: Links,
     /// Fragments that have begun to arrive.
-    pub(super) arrivals: Slab<Arrival>,
+    pub(crate) arrivals: Slab<Arrival>,
     /// Replies whose bytes may still be read for the wire.
-    pub(super) readings: Slab<Reading>,
+    pub(crate) readings: Slab<Reading>,
     /// Links with something to go out.
-    pub(super) outgoing: Vec<Rank>,
+    pub(crate) outgoing: Vec<Rank>,
     /// Messages in [`Index::held`].
-    pub(super) held: usize,
+    pub(crate) held: usize,
     /// This rank has said that it leaves.
-    pub(super) leaving: bool,
+    pub(crate) leaving: bool,
     /// It is not the rank itself that makes progress.
-    pub(super) attended: bool,
-    pub(super) counters: PortalsCounters,
+    pub(crate) attended: bool,
+    pub(crate) counters: PortalsCounters,
 }
 
 impl Portals {
-    pub(super) fn new(rank: Rank, size: u32, config: &PortalsConfig, flags: Arc<Flags>) -> Self {
+    pub(crate) fn new(rank: Rank, size: u32, config: &PortalsConfig, flags: Arc<Flags>) -> Self {
         let config = config.clone().bounded();
         let window = Size::new(
             config.window,
@@ -192,7 +192,7 @@ impl Portals {
         }
     }
 
-    pub(super) fn create_queue(&mut self) -> Result<EqId, NiError> {
+    pub(crate) fn create_queue(&mut self) -> Result<EqId, NiError> {
         if self.queues.len() == QUEUES {
             return Err(exhausted("eq_create", "event queues", QUEUES as u64));
         }
@@ -202,7 +202,7 @@ impl Portals {
     }
 
     /// Refuses a queue that doesn't exist.
-    pub(super) fn check_queue(&self, operation: &'static str, eq: EqId) -> Result<(), NiError> {
+    pub(crate) fn check_queue(&self, operation: &'static str, eq: EqId) -> Result<(), NiError> {
         match usize::from(eq.0) < self.queues.len() {
             true => Ok(()),
             false => Err(NiError::NoSuchObject {
@@ -213,7 +213,7 @@ impl Portals {
         }
     }
 
-    pub(super) fn open_index(&mut self, index: PtIndex, eq: Option<EqId>) -> Result<(), NiError> {
+    pub(crate) fn open_index(&mut self, index: PtIndex, eq: Option<EqId>) -> Result<(), NiError> {
         const OPERATION: &str = "pt_open";
         if let Some(eq) = eq {
             self.check_queue(OPERATION, eq)?;
@@ -232,7 +232,7 @@ impl Portals {
         Ok(())
     }
 
-    pub(super) fn append_entry(
+    pub(crate) fn append_entry(
         &mut self,
         index: PtIndex,
         entry: &MatchEntry,
@@ -254,7 +254,7 @@ impl Portals {
         Ok(id.me(index.0))
     }
 
-    pub(super) fn unlink_entry(&mut self, me: MeId) -> Result<Unlink, NiError> {
+    pub(crate) fn unlink_entry(&mut self, me: MeId) -> Result<Unlink, NiError> {
         let (number, id) = EntryId::of(me);
         let index = self.indices.get_mut(usize::from(number));
         if let Some(index) = index {
@@ -274,19 +274,19 @@ impl Portals {
     }
 
     /// An entry has unlinked itself.
-    pub(super) fn entry_left(&mut self) {
+    pub(crate) fn entry_left(&mut self) {
         self.entries -= 1;
     }
 
     /// Puts an event that shows no bytes into a queue.
     #[inline]
-    pub(super) fn tell(&mut self, eq: EqId, event: Event<'static>) {
+    pub(crate) fn tell(&mut self, eq: EqId, event: Event<'static>) {
         self.queue(eq, Queued::Other(event));
     }
 
     /// Puts anything into a queue.
     #[inline]
-    pub(super) fn queue(&mut self, eq: EqId, event: Queued) {
+    pub(crate) fn queue(&mut self, eq: EqId, event: Queued) {
         if let Some(queue) = self.queues.get_mut(usize::from(eq.0)) {
             queue.push_back(event);
             self.flags.set(eq);
@@ -295,7 +295,7 @@ impl Portals {
 
     /// Counts an operation as taken: nothing of it is left here.
     #[inline]
-    pub(super) fn taken(&mut self, source: Rank, cost: Cost) {
+    pub(crate) fn taken(&mut self, source: Rank, cost: Cost) {
         let (own, window) = (self.rank, self.window);
         let Some(link) = self.links.get(source) else {
             return;
@@ -312,7 +312,7 @@ impl Portals {
 
     /// Remembers that a peer has sent what makes no sense.
     #[cold]
-    pub(super) fn bad(&mut self, peer: Rank) {
+    pub(crate) fn bad(&mut self, peer: Rank) {
         self.counters.bad_fragments += 1;
         // The first stays.
         let _ = self
@@ -323,7 +323,7 @@ impl Portals {
 
     /// Gives a peer up, with everything that is under way to and from it.
     #[cold]
-    pub(super) fn peer_failed(&mut self, peer: Rank, failure: Failure) {
+    pub(crate) fn peer_failed(&mut self, peer: Rank, failure: Failure) {
         let Some(link) = self.links.get(peer) else {
             return;
         };
@@ -365,18 +365,18 @@ impl Portals {
 
 /// Notes that a link has something to go out.
 #[inline]
-pub(super) fn list(outgoing: &mut Vec<Rank>, link: &mut Link) {
+pub(crate) fn list(outgoing: &mut Vec<Rank>, link: &mut Link) {
     if !link.listed {
         link.listed = true;
         outgoing.push(link.peer);
     }
 }
 
-pub(super) fn exhausted(operation: &'static str, what: &'static str, limit: u64) -> NiError {
+pub(crate) fn exhausted(operation: &'static str, what: &'static str, limit: u64) -> NiError {
     NiError::Exhausted {
         operation,
         what,
         limit,
-        setting: "none: a constant of the UDP network",
+        setting: "none: a constant of this network",
     }
 }

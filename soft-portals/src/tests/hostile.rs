@@ -5,7 +5,7 @@ use conduit_core::threads::Seq;
 use proptest::prelude::*;
 
 use super::{End, PT, entry, job, over};
-use crate::protocol::Upper;
+use crate::fragment::Upper;
 
 /// What is handed to the portals.
 #[derive(Debug, Clone)]
@@ -162,7 +162,7 @@ fn nonsense_names_its_sender() {
         assert!(inner.portals.fragment(0, &[], &[]));
     }
     assert_eq!(ends[1].bad_peer(), Some(2), "the first");
-    assert_eq!(ends[1].portals_counters().bad_fragments, 2);
+    assert_eq!(ends[1].counters(|counters, _| counters.bad_fragments), 2);
 }
 
 /// A peer that keeps to no window is found out, and what it may occupy is bounded.
@@ -176,14 +176,14 @@ fn a_flood_beyond_the_window_is_nonsense() {
         min_free: 64,
     };
     ends[1].me_append(PT, entry(managed)).unwrap();
-    let put = crate::portals::wire::Put {
+    let put = crate::wire::Put {
         index: PT.0,
         match_bits: 0,
         hdr_data: 0,
         offset: 0,
         operation: None,
     };
-    let header = crate::portals::wire::Header::Put(put).encode(None);
+    let header = crate::wire::Header::Put(put).encode(None);
     let window = super::PortalsConfig::default().window;
     {
         let mut inner = ends[1].shared.inner.lock();

@@ -6,15 +6,15 @@ use conduit_core::matching::{Hit, Incoming, Place, Want};
 use conduit_core::ni::{Outcome, Rank};
 
 use super::{Found, Held, Nonsense};
-use crate::portals::buffers::Buffer;
-use crate::portals::regions;
-use crate::portals::state::Portals;
-use crate::portals::window::Cost;
-use crate::portals::wire::{Header, Put};
+use crate::buffers::Buffer;
+use crate::regions;
+use crate::state::Portals;
+use crate::window::Cost;
+use crate::wire::{Header, Put};
 
 /// Where the bytes of a fragment go as they come.
 #[derive(Debug)]
-pub(in crate::portals) enum To {
+pub(crate) enum To {
     /// To this address in a region.
     Region(usize),
     /// To a buffer, until its event is delivered.
@@ -25,7 +25,7 @@ pub(in crate::portals) enum To {
 
 /// A fragment that has begun to arrive.
 #[derive(Debug)]
-pub(in crate::portals) enum Arrival {
+pub(crate) enum Arrival {
     Put {
         source: Rank,
         put: Put,
@@ -66,13 +66,13 @@ impl Arrival {
 
 impl Portals {
     /// Whether a put that begins can be taken now: one to a closed index that is too long to be kept can not.
-    pub(in crate::portals) fn can_begin(&self, put: &Put, length: usize) -> bool {
+    pub(crate) fn can_begin(&self, put: &Put, length: usize) -> bool {
         let index = self.indices.get(usize::from(put.index));
         length <= self.config.max_managed || index.is_none_or(|index| index.is_ready(self.attended))
     }
 
     /// A put begins to arrive: it is matched.
-    pub(in crate::portals) fn put_begins(
+    pub(crate) fn put_begins(
         &mut self,
         source: Rank,
         put: &Put,
@@ -121,7 +121,7 @@ impl Portals {
     }
 
     /// Places a piece of a fragment.
-    pub(in crate::portals) fn piece_arrives(&mut self, place: usize, offset: usize, bytes: &[u8]) {
+    pub(crate) fn piece_arrives(&mut self, place: usize, offset: usize, bytes: &[u8]) {
         let Some(arrival) = self.arrivals.get_mut(place) else {
             return;
         };
@@ -162,7 +162,7 @@ impl Portals {
     }
 
     /// A fragment is whole.
-    pub(in crate::portals) fn arrival_ends(&mut self, place: usize) {
+    pub(crate) fn arrival_ends(&mut self, place: usize) {
         let Some(arrival) = self.arrivals.try_remove(place) else {
             return;
         };
@@ -216,7 +216,7 @@ impl Portals {
     }
 
     /// Forgets the fragments that a peer has begun.
-    pub(in crate::portals) fn drop_arrivals_of(&mut self, peer: Rank) {
+    pub(crate) fn drop_arrivals_of(&mut self, peer: Rank) {
         let begun: Vec<_> = self
             .arrivals
             .iter()

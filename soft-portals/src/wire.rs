@@ -19,7 +19,7 @@
 use conduit_core::matching::{atomic_code, atomic_of, outcome_code, outcome_of};
 use conduit_core::ni::{AtomicOp, AtomicType, Outcome};
 
-use crate::protocol::MAX_HEADER;
+use crate::fragment::MAX_HEADER;
 
 const PUT: u8 = 1;
 const SHORT_PUT: u8 = 2;
@@ -38,13 +38,13 @@ const WINDOW_SHIFT: u32 = 4;
 const WANTED: u8 = 2;
 
 /// Bytes of a put's header; `full` with an offset or an operation.
-pub(super) const fn put_header(full: bool) -> usize {
+pub(crate) const fn put_header(full: bool) -> usize {
     if full { 36 } else { 24 }
 }
 
 /// What a fragment is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Header {
+pub(crate) enum Header {
     Put(Put),
     Get(Get),
     Atomic(Atomic),
@@ -67,53 +67,53 @@ pub(super) enum Header {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Put {
-    pub(super) index: u8,
-    pub(super) match_bits: u64,
-    pub(super) hdr_data: u64,
-    pub(super) offset: u64,
+pub(crate) struct Put {
+    pub(crate) index: u8,
+    pub(crate) match_bits: u64,
+    pub(crate) hdr_data: u64,
+    pub(crate) offset: u64,
     /// To be answered, if it is to be.
-    pub(super) operation: Option<u32>,
+    pub(crate) operation: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Get {
-    pub(super) index: u8,
-    pub(super) match_bits: u64,
-    pub(super) offset: u64,
-    pub(super) length: u32,
-    pub(super) operation: u32,
+pub(crate) struct Get {
+    pub(crate) index: u8,
+    pub(crate) match_bits: u64,
+    pub(crate) offset: u64,
+    pub(crate) length: u32,
+    pub(crate) operation: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Atomic {
-    pub(super) index: u8,
-    pub(super) op: AtomicOp,
-    pub(super) ty: AtomicType,
-    pub(super) match_bits: u64,
-    pub(super) offset: u64,
-    pub(super) operand: u64,
-    pub(super) comparand: u64,
-    pub(super) operation: u32,
+pub(crate) struct Atomic {
+    pub(crate) index: u8,
+    pub(crate) op: AtomicOp,
+    pub(crate) ty: AtomicType,
+    pub(crate) match_bits: u64,
+    pub(crate) offset: u64,
+    pub(crate) operand: u64,
+    pub(crate) comparand: u64,
+    pub(crate) operation: u32,
 }
 
 /// What the sender has taken of the receiver's in one of the [windows](super::window).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Taken {
-    pub(super) operations: u16,
-    pub(super) units: u16,
+pub(crate) struct Taken {
+    pub(crate) operations: u16,
+    pub(crate) units: u16,
 }
 
 /// The same, and in which window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Told {
-    pub(super) window: u8,
-    pub(super) taken: Taken,
+pub(crate) struct Told {
+    pub(crate) window: u8,
+    pub(crate) taken: Taken,
 }
 
 /// A header as it travels.
 #[derive(Debug)]
-pub(super) struct Bytes {
+pub(crate) struct Bytes {
     bytes: [u8; MAX_HEADER],
     length: usize,
 }
@@ -145,7 +145,7 @@ impl Bytes {
     }
 
     #[inline]
-    pub(super) fn as_slice(&self) -> &[u8] {
+    pub(crate) fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 }
@@ -177,7 +177,7 @@ impl Reader<'_> {
 impl Header {
     /// As it travels; `taken` in tiny fragments only.
     #[inline]
-    pub(super) fn encode(&self, taken: Option<Told>) -> Bytes {
+    pub(crate) fn encode(&self, taken: Option<Told>) -> Bytes {
         match *self {
             Self::Put(put) => {
                 if put.offset == 0 && put.operation.is_none() {
@@ -238,7 +238,7 @@ impl Header {
 
     /// The inverse. `None`: no rank writes this.
     #[inline]
-    pub(super) fn decode(bytes: &[u8]) -> Option<(Self, Option<Told>)> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<(Self, Option<Told>)> {
         let mut reader = Reader(bytes);
         let [kind, flags, a, b] = reader.next()?;
         let (operations, units) = (reader.u16()?, reader.u16()?);

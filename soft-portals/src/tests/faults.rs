@@ -4,7 +4,7 @@ use conduit_core::ni::{Ack, MeMemory, Ni, NiError, Put, Submit, Unlink};
 use conduit_core::threads::Seq;
 
 use super::{PT, entry, events, job};
-use crate::protocol::Failure;
+use crate::fragment::Failure;
 
 #[test]
 fn a_failed_peer_is_named_and_lets_go_of_memory() {
@@ -60,8 +60,8 @@ fn what_a_failed_peer_had_begun_is_dropped() {
         )
         .unwrap();
     {
-        use crate::portals::wire::{Header, Put};
-        use crate::protocol::Upper;
+        use crate::fragment::Upper;
+        use crate::wire::{Header, Put};
         let mut inner = ends[1].shared.inner.lock();
         let put = Put {
             index: PT.0,

@@ -1,6 +1,6 @@
-//! What is set for the portals over UDP.
+//! What is set for the portals.
 
-/// Limits and sizes of an [`Udp`](super::Udp). The same on all ranks.
+/// Limits and sizes of an [`SoftPortals`](super::SoftPortals). The same on all ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortalsConfig {
     /// Bytes of all regions of a rank together.
@@ -27,7 +27,7 @@ pub const MAX_MANAGED: usize = 256 << 10;
 /// The largest [`PortalsConfig::max_message`].
 const MAX_MESSAGE: usize = 256 << 20;
 /// The largest [`PortalsConfig::operations`].
-pub(super) const MAX_OPERATIONS: u32 = 1 << 18;
+pub(crate) const MAX_OPERATIONS: u32 = 1 << 18;
 
 impl Default for PortalsConfig {
     fn default() -> Self {
@@ -46,7 +46,7 @@ impl Default for PortalsConfig {
 
 impl PortalsConfig {
     /// The same with every limit inside its bounds.
-    pub(super) fn bounded(mut self) -> Self {
+    pub(crate) fn bounded(mut self) -> Self {
         self.max_message = self.max_message.clamp(64 << 10, MAX_MESSAGE);
         self.max_managed = self.max_managed.clamp(1 << 10, MAX_MANAGED);
         self.inject_size = self.inject_size.min(self.max_managed);

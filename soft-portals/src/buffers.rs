@@ -4,21 +4,21 @@
 use std::fmt;
 
 /// Bytes of the unit that buffers are made of; also their alignment.
-pub(super) const UNIT: usize = 64;
+pub(crate) const UNIT: usize = 64;
 
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Block([u8; UNIT]);
 
 /// A piece of memory with room for `len` bytes, aligned to 64.
-pub(super) struct Buffer {
+pub(crate) struct Buffer {
     blocks: Box<[Block]>,
     len: usize,
 }
 
 impl Buffer {
     /// No bytes.
-    pub(super) fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         Self {
             blocks: Box::default(),
             len: 0,
@@ -26,14 +26,14 @@ impl Buffer {
     }
 
     #[inline]
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         let first = self.blocks.as_ptr().cast::<u8>();
         // SAFETY: `len` is at most the blocks' bytes, which are initialised and have no padding.
         unsafe { std::slice::from_raw_parts(first, self.len) }
     }
 
     #[inline]
-    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         let first = self.blocks.as_mut_ptr().cast::<u8>();
         // SAFETY: as above, and borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(first, self.len) }
@@ -53,7 +53,7 @@ const KEPT: usize = 1 << 20;
 
 /// Buffers that are free, by size.
 #[derive(Debug, Default)]
-pub(super) struct Pool {
+pub(crate) struct Pool {
     free: [Vec<Box<[Block]>>; CLASSES],
 }
 
@@ -71,7 +71,7 @@ fn class(len: usize) -> usize {
 impl Pool {
     /// A buffer of `len` bytes. What is in it is left over from others of this rank.
     #[inline]
-    pub(super) fn take(&mut self, len: usize) -> Buffer {
+    pub(crate) fn take(&mut self, len: usize) -> Buffer {
         if len == 0 {
             return Buffer::empty();
         }
@@ -83,7 +83,7 @@ impl Pool {
 
     /// Takes a buffer back.
     #[inline]
-    pub(super) fn give(&mut self, buffer: Buffer) {
+    pub(crate) fn give(&mut self, buffer: Buffer) {
         let blocks = buffer.blocks;
         if blocks.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! The portals: the Ni contract over a [`Transport`] that carries fragments.
+//! Portals in software: the Ni contract over any [`Transport`] that carries fragments.
 //!
 //! A put is one fragment, a get is one and its reply another; their headers (`wire`) carry what Portals' messages carry, with
 //! offsets and never an address. Messages are matched as they arrive, in order, against the index's match list
@@ -9,9 +9,11 @@
 //! Everything lies under one lock, in all threading modes: besides the program's threads one of the transport's own may come
 //! in, to acknowledge for a rank that computes. Events are delivered outside of it.
 
+mod attendant;
 mod buffers;
 mod config;
 pub mod fabric;
+pub mod fragment;
 mod link;
 mod network;
 mod operation;
@@ -28,11 +30,13 @@ mod transport;
 mod window;
 mod wire;
 
+pub use attendant::{Attendant, Attended};
 pub use config::{MAX_MANAGED, PortalsConfig};
 pub use state::PortalsCounters;
-pub use transport::{Transport, Wait};
+pub use transport::{Transport, Wait, timespec};
 
 use std::fmt;
+use std::io;
 use std::marker::PhantomData;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -43,9 +47,7 @@ use conduit_core::ni::{Capabilities, Limits, Rank, Reach};
 use conduit_core::threads::{Lock, Mode};
 use parking_lot::Mutex;
 
-use crate::socket::{Attendant, Attended};
-
-use crate::protocol::{Fragment, Payload, Refused};
+use crate::fragment::{Fragment, Payload, Refused};
 
 use link::Owed;
 use poll::Local;
@@ -77,10 +79,10 @@ struct Shared<T> {
     waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
-/// One rank's end of the network over UDP.
+/// One rank's end of a network over a transport.
 ///
 /// `Send` in [`ParSync`](conduit_core::threads::ParSync) and [`Par`](conduit_core::threads::Par), `Sync` in the latter.
-pub struct Udp<M: Mode, T: Transport> {
+pub struct SoftPortals<M: Mode, T: Transport> {
     rank: Rank,
     size: u32,
     limits: Limits,
@@ -115,7 +117,7 @@ const LINGER: Duration = Duration::from_secs(2);
 /// How long it sleeps in between.
 const LINGER_PAUSE: Duration = Duration::from_millis(1);
 
-impl<M: Mode, T: Transport> Udp<M, T> {
+impl<M: Mode, T: Transport> SoftPortals<M, T> {
     /// The portals of `rank` in a job of `size` ranks, which all have the same `config`.
     pub fn new(transport: T, rank: Rank, size: u32, config: &PortalsConfig) -> Self {
         let flags = Arc::new(Flags::new());
@@ -170,18 +172,18 @@ impl<M: Mode, T: Transport> Udp<M, T> {
         }
     }
 
-    /// What a thread attends to while this rank computes; see [`Udp::attended_by`].
-    pub fn attended(&self) -> Arc<dyn Attended>
+    /// Starts a thread that attends to the transport when this rank has been away for a `period`.
+    ///
+    /// # Errors
+    /// The system has no thread or descriptor left.
+    pub fn attend(&mut self, period: Duration) -> io::Result<()>
     where
         T: 'static,
     {
         let shared: Arc<Shared<T>> = Arc::clone(&self.shared);
-        shared
-    }
-
-    /// Keeps the thread that attends, and tells it when the rank does so itself.
-    pub fn attended_by(&mut self, attendant: Attendant) {
-        self.attendant = Some(attendant);
+        let waiter = Arc::clone(&self.waiter);
+        self.attendant = Some(Attendant::start(self.rank, shared, waiter, period)?);
+        Ok(())
     }
 
     /// That thread.
@@ -204,14 +206,10 @@ impl<M: Mode, T: Transport> Udp<M, T> {
         inner.progress()
     }
 
-    /// What has happened so far, above the protocol.
-    pub fn portals_counters(&self) -> PortalsCounters {
-        self.shared.inner.lock().portals.counters
-    }
-
-    /// Looks at the transport.
-    pub fn with_transport<R>(&self, look: impl FnOnce(&T) -> R) -> R {
-        look(&self.shared.inner.lock().transport)
+    /// Looks at what has happened so far, in the portals and in the transport.
+    pub fn counters<R>(&self, look: impl FnOnce(&PortalsCounters, &T) -> R) -> R {
+        let inner = self.shared.inner.lock();
+        look(&inner.portals.counters, &inner.transport)
     }
 
     /// Tells the peers that this rank ends as it should, so that its silence is no failure to them, and waits for a bounded time
@@ -233,7 +231,7 @@ impl<M: Mode, T: Transport> Udp<M, T> {
             }
             let pause = pause.min(LINGER_PAUSE);
             parking_lot::MutexGuard::unlocked(&mut inner, || {
-                self.waiter.wait(pause, None);
+                self.waiter.wait(None, Some(pause));
             });
         }
     }
@@ -447,7 +445,7 @@ fn send_copied<T: Transport>(
     transport.send(peer, &fragment)
 }
 
-impl<M: Mode, T: Transport> Drop for Udp<M, T> {
+impl<M: Mode, T: Transport> Drop for SoftPortals<M, T> {
     fn drop(&mut self) {
         // A process that ends after this has not failed; one that is panicking has.
         if !std::thread::panicking() {
@@ -456,9 +454,9 @@ impl<M: Mode, T: Transport> Drop for Udp<M, T> {
     }
 }
 
-impl<M: Mode, T: Transport> fmt::Debug for Udp<M, T> {
+impl<M: Mode, T: Transport> fmt::Debug for SoftPortals<M, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Udp")
+        f.debug_struct("SoftPortals")
             .field("rank", &self.rank)
             .field("size", &self.size)
             .field("mode", &M::NAME)

@@ -1,5 +1,6 @@
-//! What the conformance suite doesn't ask: peers that send anything, peers that fail, adopted regions, threads.
+//! What the conformance suite doesn't ask: the attendant, peers that send anything, peers that fail, adopted regions, threads.
 
+mod attending;
 mod faults;
 mod hostile;
 
@@ -11,18 +12,18 @@ use conduit_core::ni::{
 use conduit_core::threads::{Par, Seq};
 
 use super::fabric::{Disorder, Fabric, FabricTransport};
-use super::{PortalsConfig, Udp};
+use super::{PortalsConfig, SoftPortals};
 
 const PT: PtIndex = PtIndex(4);
 
-type End<M> = Udp<M, FabricTransport>;
+type End<M> = SoftPortals<M, FabricTransport>;
 
 fn job<M: conduit_core::threads::Mode>(ranks: u32) -> (Fabric, Vec<End<M>>) {
     let fabric = Fabric::new(ranks);
     let ends = (0..ranks)
         .map(|rank| {
             let transport = fabric.transport(rank, Disorder::default());
-            Udp::new(transport, rank, ranks, &PortalsConfig::default())
+            SoftPortals::new(transport, rank, ranks, &PortalsConfig::default())
         })
         .collect();
     (fabric, ends)
@@ -157,7 +158,7 @@ fn threads_share_an_end() {
 #[test]
 fn an_answer_that_overtakes_leaves_the_source_in_use() {
     use super::wire::Header;
-    use crate::protocol::Upper;
+    use crate::fragment::Upper;
 
     let (_, ends) = job::<Seq>(2);
     let completions = ends[0].eq_create(16).unwrap();
