@@ -1,0 +1,90 @@
+//! How the functions of the headers call through the objects' tables of operations.
+
+use std::ffi::{c_char, c_int};
+use std::ptr;
+
+use crate::FI_ENOSYS;
+
+/// What a function answers when the object's table has no such operation.
+pub trait Absent {
+    /// `-FI_ENOSYS`; null for pointers, 0 for counts.
+    const ABSENT: Self;
+}
+
+impl Absent for c_int {
+    const ABSENT: Self = -FI_ENOSYS;
+}
+
+impl Absent for isize {
+    const ABSENT: Self = -(FI_ENOSYS as isize);
+}
+
+impl Absent for u64 {
+    const ABSENT: Self = 0;
+}
+
+impl Absent for *const c_char {
+    const ABSENT: Self = ptr::null();
+}
+
+/// Tables of operations. Each begins with its size in bytes, which says how many of the entries there are.
+macro_rules! tables {
+    ($(
+        $(#[$meta:meta])*
+        struct $table:ident {
+            $($op:ident($($arg:ident: $type:ty),* $(,)?) -> $ret:ty;)*
+        }
+    )*) => {$(
+        $(#[$meta])*
+        #[repr(C)]
+        #[derive(Debug, Clone, Copy)]
+        pub struct $table {
+            pub size: usize,
+            $(pub $op: Option<unsafe extern "C" fn($($arg: $type),*) -> $ret>,)*
+        }
+    )*};
+}
+
+/// Functions that call through a table:
+/// `fn name(arguments) -> type = type of the table in pointer to it => operation(arguments);`
+macro_rules! calls {
+    ($(
+        $(#[$meta:meta])*
+        fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $ret:ty
+            = $ops:ident in $table:expr => $op:ident($($given:expr),* $(,)?);
+    )*) => {$(
+        $(#[$meta])*
+        ///
+        /// # Safety
+        ///
+        /// The object has been opened by a [`Library`](crate::Library) and is not closed; the other arguments are as the
+        /// man page demands, and memory that is lent to the operation stays until it has completed.
+        #[inline]
+        pub unsafe fn $name($($arg: $type),*) -> $ret {
+            // SAFETY: the caller's word for the object and the arguments. An entry is read only if the table's own size
+            // says that the table reaches so far.
+            unsafe {
+                let table: *const $ops = $table;
+                if table.is_null() || (*table).size <= std::mem::offset_of!($ops, $op) {
+                    return <$ret as $crate::Absent>::ABSENT;
+                }
+                match (*table).$op {
+                    Some(operation) => operation($($given),*),
+                    None => <$ret as $crate::Absent>::ABSENT,
+                }
+            }
+        }
+    )*};
+}
+
+/// Structures that a user makes begin with all zero, which is the default of every attribute.
+macro_rules! zeroed {
+    ($($name:ident),* $(,)?) => {$(
+        impl Default for $name {
+            fn default() -> Self {
+                // SAFETY: integers and pointers only.
+                unsafe { std::mem::zeroed() }
+            }
+        }
+    )*};
+}

@@ -1,0 +1,90 @@
+//! Endpoints. See fi_endpoint(3), fi_cm(3).
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use crate::{
+    FI_ENABLE, fi_info, fi_ops, fi_ops_atomic, fi_ops_collective, fi_ops_domain, fi_ops_msg,
+    fi_ops_rma, fi_ops_tagged, fi_rx_attr, fi_tx_attr, fid, fid_domain, fid_mc, fid_pep,
+};
+
+tables! {
+    /// Operations of an endpoint that move no data.
+    struct fi_ops_ep {
+        cancel(fid: *mut fid, context: *mut c_void) -> isize;
+        getopt(fid: *mut fid, level: c_int, optname: c_int, optval: *mut c_void, optlen: *mut usize) -> c_int;
+        setopt(fid: *mut fid, level: c_int, optname: c_int, optval: *const c_void, optlen: usize) -> c_int;
+        tx_ctx(sep: *mut fid_ep, index: c_int, attr: *mut fi_tx_attr, tx_ep: *mut *mut fid_ep,
+            context: *mut c_void) -> c_int;
+        rx_ctx(sep: *mut fid_ep, index: c_int, attr: *mut fi_rx_attr, rx_ep: *mut *mut fid_ep,
+            context: *mut c_void) -> c_int;
+        rx_size_left(ep: *mut fid_ep) -> isize;
+        tx_size_left(ep: *mut fid_ep) -> isize;
+    }
+
+    /// Connection management; of unconnected endpoints their name.
+    struct fi_ops_cm {
+        setname(fid: *mut fid, addr: *mut c_void, addrlen: usize) -> c_int;
+        getname(fid: *mut fid, addr: *mut c_void, addrlen: *mut usize) -> c_int;
+        getpeer(ep: *mut fid_ep, addr: *mut c_void, addrlen: *mut usize) -> c_int;
+        connect(ep: *mut fid_ep, addr: *const c_void, param: *const c_void, paramlen: usize) -> c_int;
+        listen(pep: *mut fid_pep) -> c_int;
+        accept(ep: *mut fid_ep, param: *const c_void, paramlen: usize) -> c_int;
+        reject(pep: *mut fid_pep, handle: *mut fid, param: *const c_void, paramlen: usize) -> c_int;
+        shutdown(ep: *mut fid_ep, flags: u64) -> c_int;
+        join(ep: *mut fid_ep, addr: *const c_void, flags: u64, mc: *mut *mut fid_mc, context: *mut c_void)
+            -> c_int;
+    }
+}
+
+/// An endpoint with its tables of operations. A table is null or of the library's stubs where the capability was
+/// not asked for.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct fid_ep {
+    pub fid: fid,
+    pub ops: *mut fi_ops_ep,
+    pub cm: *mut fi_ops_cm,
+    pub msg: *mut fi_ops_msg,
+    pub rma: *mut fi_ops_rma,
+    pub tagged: *mut fi_ops_tagged,
+    pub atomic: *mut fi_ops_atomic,
+    pub collective: *mut fi_ops_collective,
+}
+
+calls! {
+    /// Opens an endpoint, as an offer of `fi_getinfo` describes it.
+    fn fi_endpoint(domain: *mut fid_domain, info: *mut fi_info, ep: *mut *mut fid_ep, context: *mut c_void)
+        -> c_int
+        = fi_ops_domain in (*domain).ops => endpoint(domain, info, ep, context);
+
+    /// Binds an address vector, a completion queue, a counter or an event queue to an endpoint.
+    fn fi_ep_bind(ep: *mut fid_ep, bfid: *mut fid, flags: u64) -> c_int
+        = fi_ops in (*ep).fid.ops => bind(&raw mut (*ep).fid, bfid, flags);
+
+    /// Makes an endpoint ready. It has to be bound to its queues and its address vector before.
+    fn fi_enable(ep: *mut fid_ep) -> c_int
+        = fi_ops in (*ep).fid.ops => control(&raw mut (*ep).fid, FI_ENABLE, ptr::null_mut());
+
+    /// Cancels a receive, if it can; it completes with `FI_ECANCELED` then. `ep` is an endpoint's `fid`.
+    fn fi_cancel(fid: *mut fid, context: *mut c_void) -> isize
+        = fi_ops_ep in (*fid.cast::<fid_ep>()).ops => cancel(fid, context);
+
+    /// Sets an option (`FI_OPT_ENDPOINT`, `FI_OPT_MIN_MULTI_RECV`, ...). `fid` is an endpoint's.
+    fn fi_setopt(fid: *mut fid, level: c_int, optname: c_int, optval: *const c_void, optlen: usize) -> c_int
+        = fi_ops_ep in (*fid.cast::<fid_ep>()).ops => setopt(fid, level, optname, optval, optlen);
+
+    /// Asks for an option. `fid` is an endpoint's.
+    fn fi_getopt(fid: *mut fid, level: c_int, optname: c_int, optval: *mut c_void, optlen: *mut usize)
+        -> c_int
+        = fi_ops_ep in (*fid.cast::<fid_ep>()).ops => getopt(fid, level, optname, optval, optlen);
+
+    /// The endpoint's own address; `addrlen` is the room at `addr` and then the address' own length (bytes). `fid`
+    /// is an endpoint's.
+    fn fi_getname(fid: *mut fid, addr: *mut c_void, addrlen: *mut usize) -> c_int
+        = fi_ops_cm in (*fid.cast::<fid_ep>()).cm => getname(fid, addr, addrlen);
+
+    /// Sets the endpoint's own address, before it is enabled. `fid` is an endpoint's.
+    fn fi_setname(fid: *mut fid, addr: *mut c_void, addrlen: usize) -> c_int
+        = fi_ops_cm in (*fid.cast::<fid_ep>()).cm => setname(fid, addr, addrlen);
+}

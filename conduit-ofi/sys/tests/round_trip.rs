@@ -1,0 +1,207 @@
+//! Two ranks in one process: a message, a write, a read and an atomic, over each provider that needs no hardware, with
+//! each library that there is.
+
+mod support;
+
+use std::ptr;
+
+use libfabric_sys::*;
+use support::{Memory, Offers, Rank, complete, libraries, submit};
+
+/// All steps, over the provider's first offer. `None` if the library does not have the provider.
+fn round_trip(library: &Library, provider: &str) -> Option<String> {
+    let atomics = Offers::ask(library, Some(provider), FI_MSG | FI_RMA | FI_ATOMIC, |_| ());
+    let (offers, atomics) = match atomics {
+        Ok(offers) => (offers, true),
+        Err(_) => {
+            let offers = Offers::ask(library, Some(provider), FI_MSG | FI_RMA, |_| ()).ok()?;
+            (offers, false)
+        }
+    };
+    let open = || Rank::open(library, offers.first, FI_WAIT_NONE).expect("an endpoint");
+    let (mut a, mut b) = (open(), open());
+    let (to_b, to_a) = (a.insert(&b.name()), b.insert(&a.name()));
+    assert_eq!((to_a, to_b), (0, 0), "a table counts from 0");
+    let mut at_a = Memory::register(&a, 64, 17).expect("registration");
+    let mut at_b = Memory::register(&b, 64, 18).expect("registration");
+
+    // A message of a word, with remote data.
+    at_a.bytes[0] = 0x0123_4567_89ab_cdef;
+    let (received, sent) = (b.context(), a.context());
+    submit([&a, &b], || {
+        // SAFETY: registered memory, which stays.
+        unsafe {
+            fi_recv(
+                b.ep,
+                at_b.pointer(1),
+                16,
+                at_b.desc(),
+                FI_ADDR_UNSPEC,
+                received,
+            )
+        }
+    });
+    submit([&a, &b], || {
+        // SAFETY: registered memory, which stays.
+        unsafe { fi_senddata(a.ep, at_a.pointer(0), 8, at_a.desc(), 77, to_b, sent) }
+    });
+    let entries = complete([&a, &b], [1, 1]);
+    let entry = entries.iter().find(|entry| entry.op_context == received);
+    let entry = entry.expect("the receive has completed");
+    assert_eq!((entry.len, entry.data), (8, 77));
+    assert_ne!(entry.flags & FI_REMOTE_CQ_DATA, 0);
+    assert!(entries.iter().any(|entry| entry.op_context == sent));
+    assert_eq!(at_b.bytes[1], at_a.bytes[0]);
+
+    // A write, complete when it is in the peer's memory.
+    at_a.bytes[8..16].fill(0x5555_aaaa_0f0f_f0f0);
+    let iov = iovec {
+        iov_base: at_a.pointer(8),
+        iov_len: 64,
+    };
+    let rma_iov = fi_rma_iov {
+        addr: at_b.remote(32),
+        len: 64,
+        key: at_b.key(),
+    };
+    let mut desc = at_a.desc();
+    let write = fi_msg_rma {
+        msg_iov: &iov,
+        desc: &mut desc,
+        iov_count: 1,
+        addr: to_b,
+        rma_iov: &rma_iov,
+        rma_iov_count: 1,
+        context: a.context(),
+        data: 0,
+    };
+    let flags = FI_DELIVERY_COMPLETE | FI_COMPLETION;
+    // SAFETY: registered memory, which stays.
+    submit([&a, &b], || unsafe { fi_writemsg(a.ep, &write, flags) });
+    complete([&a, &b], [1, 0]);
+    assert_eq!(at_b.bytes[32..40], at_a.bytes[8..16]);
+    assert_eq!((at_b.bytes[31], at_b.bytes[40]), (0, 0));
+
+    // A read.
+    at_b.bytes[50] = 0x00c0_ffee_00c0_ffee;
+    let (addr, key) = (at_b.remote(50), at_b.key());
+    let context = a.context();
+    submit([&a, &b], || {
+        // SAFETY: registered memory, which stays.
+        unsafe {
+            fi_read(
+                a.ep,
+                at_a.pointer(20),
+                8,
+                at_a.desc(),
+                to_b,
+                addr,
+                key,
+                context,
+            )
+        }
+    });
+    complete([&a, &b], [1, 0]);
+    assert_eq!(at_a.bytes[20], at_b.bytes[50]);
+
+    // Fetch and add.
+    let mut count = 0;
+    // SAFETY: the endpoint is open.
+    let valid =
+        unsafe { fi_fetch_atomicvalid(a.ep, FI_UINT64, FI_SUM, &mut count) } == 0 && count > 0;
+    if !(atomics && valid) {
+        return Some("no atomics".to_owned());
+    }
+    at_b.bytes[60] = 1000;
+    at_a.bytes[30] = 234;
+    let (addr, key) = (at_b.remote(60), at_b.key());
+    let (operand, result, context) = (at_a.pointer(30), at_a.pointer(31), a.context());
+    submit([&a, &b], || {
+        // SAFETY: registered memory, which stays.
+        unsafe {
+            fi_fetch_atomic(
+                a.ep,
+                operand,
+                1,
+                at_a.desc(),
+                result,
+                at_a.desc(),
+                to_b,
+                addr,
+                key,
+                FI_UINT64,
+                FI_SUM,
+                context,
+            )
+        }
+    });
+    complete([&a, &b], [1, 0]);
+    assert_eq!((at_a.bytes[31], at_b.bytes[60]), (1000, 1234));
+    Some("with atomics".to_owned())
+}
+
+fn over(provider: &str) {
+    for (name, library) in libraries() {
+        match round_trip(&library, provider) {
+            Some(how) => println!("{provider}, {name}: {how}"),
+            None => {
+                println!("{provider}, {name}: the library does not have it");
+                assert!(
+                    library.path().is_some(),
+                    "the vendored library has {provider}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn tcp() {
+    over("tcp");
+}
+
+#[test]
+fn shm() {
+    over("shm");
+}
+
+#[test]
+fn udp() {
+    over("udp;ofi_rxd");
+}
+
+#[test]
+fn an_absent_table_is_an_error() {
+    let mut table = fi_ops_msg {
+        size: std::mem::offset_of!(fi_ops_msg, send),
+        // SAFETY: a size and no functions.
+        ..unsafe { std::mem::zeroed() }
+    };
+    // SAFETY: null everywhere.
+    let mut ep: fid_ep = unsafe { std::mem::zeroed() };
+    let absent = -(FI_ENOSYS as isize);
+    let send = |ep: &mut fid_ep| {
+        // SAFETY: there is no operation, so nothing is done.
+        unsafe { fi_send(ep, ptr::null(), 0, ptr::null_mut(), 0, ptr::null_mut()) }
+    };
+    assert_eq!(send(&mut ep), absent, "no table");
+    unsafe extern "C" fn seven(
+        _: *mut fid_ep,
+        _: *const std::ffi::c_void,
+        _: usize,
+        _: *mut std::ffi::c_void,
+        _: fi_addr_t,
+        _: *mut std::ffi::c_void,
+    ) -> isize {
+        7
+    }
+    table.send = Some(seven);
+    ep.msg = &mut table;
+    assert_eq!(send(&mut ep), absent, "the table ends before");
+    table.size = std::mem::offset_of!(fi_ops_msg, sendv);
+    ep.msg = &mut table;
+    assert_eq!(send(&mut ep), 7);
+    table.send = None;
+    ep.msg = &mut table;
+    assert_eq!(send(&mut ep), absent, "no entry");
+}

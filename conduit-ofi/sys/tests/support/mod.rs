@@ -1,0 +1,392 @@
+//! An endpoint with all that it needs, for tests and examples: opened for one provider, closed when dropped.
+
+#![allow(dead_code)]
+
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::path::Path;
+use std::ptr;
+use std::time::{Duration, Instant};
+
+use libfabric_sys::*;
+
+/// All that a provider may want when memory is registered.
+pub(crate) const MR_MODES: c_int =
+    FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+
+/// Nothing here waits longer: a test that waits so long has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The libraries that can be tested here, with a name for messages.
+pub(crate) fn libraries() -> Vec<(String, Library)> {
+    let mut libraries = Vec::new();
+    match Library::load(std::env::var_os("LIBFABRIC").as_ref().map(Path::new)) {
+        Ok(library) => libraries.push(library),
+        Err(error) => eprintln!("not tested with the system's libfabric: {error}"),
+    }
+    libraries
+        .into_iter()
+        .map(|library| {
+            let version = library.version();
+            let origin = match library.path() {
+                Some(path) => path.display().to_string(),
+                None => "vendored".to_owned(),
+            };
+            let name = format!("{origin} {}.{}", fi_major(version), fi_minor(version));
+            (name, library)
+        })
+        .collect()
+}
+
+/// A string that the library may free.
+fn c_string(text: &str) -> *mut std::ffi::c_char {
+    let text = CString::new(text).expect("no zero byte");
+    // SAFETY: a string.
+    unsafe { libc::strdup(text.as_ptr()) }
+}
+
+/// Offers of a provider for reliable endpoints with these capabilities. The list is freed when dropped.
+pub(crate) struct Offers<'a> {
+    library: &'a Library,
+    pub(crate) first: *mut fi_info,
+}
+
+impl<'a> Offers<'a> {
+    pub(crate) fn ask(
+        library: &'a Library,
+        provider: Option<&str>,
+        caps: u64,
+        adjust: impl FnOnce(&mut fi_info),
+    ) -> Result<Self, c_int> {
+        let hints = library.allocinfo();
+        assert!(!hints.is_null());
+        // SAFETY: an empty offer has all of its attributes; strings are of malloc. Hints end here, the answer in `drop`.
+        unsafe {
+            let info = &mut *hints;
+            info.caps = caps;
+            info.mode = FI_CONTEXT | FI_CONTEXT2;
+            (*info.ep_attr).r#type = FI_EP_RDM;
+            (*info.domain_attr).mr_mode = MR_MODES;
+            if let Some(provider) = provider {
+                (*info.fabric_attr).prov_name = c_string(provider);
+            }
+            adjust(info);
+            let loopback =
+                provider.is_some_and(|name| name.contains("tcp") || name.contains("udp"));
+            let (node, flags) = match loopback {
+                true => (c"127.0.0.1".as_ptr(), FI_SOURCE),
+                false => (ptr::null(), 0),
+            };
+            let mut first = ptr::null_mut();
+            let result = library.getinfo(API_VERSION, node, ptr::null(), flags, hints, &mut first);
+            library.freeinfo(hints);
+            match result {
+                0 => Ok(Self { library, first }),
+                error => Err(error),
+            }
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &fi_info> {
+        // SAFETY: a list of the library's, which lives as long as `self`.
+        std::iter::successors(unsafe { self.first.as_ref() }, |info| unsafe {
+            info.next.as_ref()
+        })
+    }
+}
+
+impl Drop for Offers<'_> {
+    fn drop(&mut self) {
+        // SAFETY: from this library.
+        unsafe { self.library.freeinfo(self.first) }
+    }
+}
+
+/// The provider's name.
+pub(crate) fn provider(info: &fi_info) -> String {
+    // SAFETY: offers have a fabric's attributes with a name.
+    unsafe { CStr::from_ptr((*info.fabric_attr).prov_name) }
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// A rank's objects, each of its own.
+pub(crate) struct Rank {
+    pub(crate) fabric: *mut fid_fabric,
+    pub(crate) domain: *mut fid_domain,
+    pub(crate) av: *mut fid_av,
+    pub(crate) cq: *mut fid_cq,
+    pub(crate) ep: *mut fid_ep,
+    pub(crate) mr_mode: c_int,
+    /// Space for the providers that want some during operations.
+    contexts: Box<[fi_context2; 8]>,
+    used: usize,
+}
+
+macro_rules! check {
+    ($call:expr) => {{
+        let result = $call;
+        if result != 0 {
+            return Err(format!("{}: {}", stringify!($call), result));
+        }
+    }};
+}
+
+impl Rank {
+    /// Opens an endpoint for this offer.
+    pub(crate) fn open(
+        library: &Library,
+        info: *mut fi_info,
+        wait_obj: fi_wait_obj,
+    ) -> Result<Self, String> {
+        // SAFETY: the offer is of this library; each object is opened from those before, and `drop` closes them.
+        unsafe {
+            let mut rank = Self {
+                fabric: ptr::null_mut(),
+                domain: ptr::null_mut(),
+                av: ptr::null_mut(),
+                cq: ptr::null_mut(),
+                ep: ptr::null_mut(),
+                mr_mode: (*(*info).domain_attr).mr_mode,
+                contexts: Box::default(),
+                used: 0,
+            };
+            check!(library.fabric((*info).fabric_attr, &mut rank.fabric, ptr::null_mut()));
+            check!(fi_domain(
+                rank.fabric,
+                info,
+                &mut rank.domain,
+                ptr::null_mut()
+            ));
+            let mut cq_attr = fi_cq_attr {
+                format: FI_CQ_FORMAT_DATA,
+                size: 128,
+                wait_obj,
+                ..Default::default()
+            };
+            check!(fi_cq_open(
+                rank.domain,
+                &mut cq_attr,
+                &mut rank.cq,
+                ptr::null_mut()
+            ));
+            let mut av_attr = fi_av_attr {
+                r#type: FI_AV_TABLE,
+                count: 4,
+                ..Default::default()
+            };
+            check!(fi_av_open(
+                rank.domain,
+                &mut av_attr,
+                &mut rank.av,
+                ptr::null_mut()
+            ));
+            check!(fi_endpoint(
+                rank.domain,
+                info,
+                &mut rank.ep,
+                ptr::null_mut()
+            ));
+            check!(fi_ep_bind(rank.ep, &raw mut (*rank.av).fid, 0));
+            check!(fi_ep_bind(
+                rank.ep,
+                &raw mut (*rank.cq).fid,
+                FI_TRANSMIT | FI_RECV
+            ));
+            check!(fi_enable(rank.ep));
+            Ok(rank)
+        }
+    }
+
+    /// The endpoint's address.
+    pub(crate) fn name(&self) -> Vec<u8> {
+        let mut name = vec![0; 1024];
+        let mut len = name.len();
+        // SAFETY: the endpoint is open, and there is as much room as `len` says.
+        let result =
+            unsafe { fi_getname(&raw mut (*self.ep).fid, name.as_mut_ptr().cast(), &mut len) };
+        assert_eq!(result, 0);
+        name.truncate(len);
+        name
+    }
+
+    /// Makes a peer reachable.
+    pub(crate) fn insert(&self, name: &[u8]) -> fi_addr_t {
+        let mut handle = FI_ADDR_UNSPEC;
+        // SAFETY: the vector is open, and `name` is an address of its provider.
+        let count = unsafe {
+            fi_av_insert(
+                self.av,
+                name.as_ptr().cast(),
+                1,
+                &mut handle,
+                0,
+                ptr::null_mut(),
+            )
+        };
+        assert_eq!(count, 1);
+        handle
+    }
+
+    /// A context for the next operation.
+    pub(crate) fn context(&mut self) -> *mut c_void {
+        self.used = (self.used + 1) % self.contexts.len();
+        (&raw mut self.contexts[self.used]).cast()
+    }
+
+    /// The next completion, if there is one.
+    pub(crate) fn poll(&self) -> Option<fi_cq_data_entry> {
+        let mut entry = fi_cq_data_entry::default();
+        // SAFETY: the queue is open, and of this format.
+        let count = unsafe { fi_cq_read(self.cq, (&raw mut entry).cast(), 1) };
+        match count {
+            1 => Some(entry),
+            again if again == -(FI_EAGAIN as isize) => None,
+            error => panic!("{error}: {}", self.failure()),
+        }
+    }
+
+    /// What has failed.
+    pub(crate) fn failure(&self) -> String {
+        let mut entry = fi_cq_err_entry::default();
+        // SAFETY: the queue is open; the text is the provider's.
+        unsafe {
+            let count = fi_cq_readerr(self.cq, &mut entry, 0);
+            let text = fi_cq_strerror(
+                self.cq,
+                entry.prov_errno,
+                entry.err_data,
+                ptr::null_mut(),
+                0,
+            );
+            let text = match text.is_null() {
+                true => String::new(),
+                false => CStr::from_ptr(text).to_string_lossy().into_owned(),
+            };
+            format!("{count}: {entry:?} {text}")
+        }
+    }
+}
+
+impl Drop for Rank {
+    fn drop(&mut self) {
+        let objects: [*mut fid; 5] = [
+            self.ep.cast(),
+            self.cq.cast(),
+            self.av.cast(),
+            self.domain.cast(),
+            self.fabric.cast(),
+        ];
+        for object in objects.into_iter().filter(|object| !object.is_null()) {
+            // SAFETY: each is open, and what depends on it is closed.
+            let result = unsafe { fi_close(object) };
+            assert_eq!(result, 0, "fi_close");
+        }
+    }
+}
+
+/// Submits an operation, with progress of both ranks as long as it is refused.
+pub(crate) fn submit(ranks: [&Rank; 2], mut operation: impl FnMut() -> isize) {
+    let start = Instant::now();
+    loop {
+        match operation() {
+            0 => return,
+            again if again == -(FI_EAGAIN as isize) => {
+                for rank in ranks {
+                    assert!(rank.poll().is_none(), "a completion that nobody waits for");
+                }
+            }
+            error => panic!("an operation failed: {error}"),
+        }
+        assert!(
+            start.elapsed() < PATIENCE,
+            "an operation is refused for ever"
+        );
+    }
+}
+
+/// Waits for as many completions of each rank, with progress of both.
+pub(crate) fn complete(ranks: [&Rank; 2], mut wanted: [usize; 2]) -> Vec<fi_cq_data_entry> {
+    let start = Instant::now();
+    let mut entries = Vec::new();
+    while wanted != [0, 0] {
+        for (rank, wanted) in ranks.iter().zip(&mut wanted) {
+            if let Some(entry) = rank.poll() {
+                *wanted = wanted
+                    .checked_sub(1)
+                    .expect("a completion that nobody waits for");
+                entries.push(entry);
+            }
+        }
+        assert!(start.elapsed() < PATIENCE, "no completion");
+    }
+    entries
+}
+
+/// Registered memory.
+pub(crate) struct Memory {
+    pub(crate) bytes: Box<[u64]>,
+    pub(crate) mr: *mut fid_mr,
+    virt_addr: bool,
+}
+
+impl Memory {
+    pub(crate) fn register(rank: &Rank, words: usize, requested_key: u64) -> Result<Self, String> {
+        let mut memory = Self {
+            bytes: vec![0; words].into(),
+            mr: ptr::null_mut(),
+            virt_addr: rank.mr_mode & FI_MR_VIRT_ADDR != 0,
+        };
+        let access = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+        // SAFETY: the memory stays as long as the registration: `drop` closes it first.
+        unsafe {
+            check!(fi_mr_reg(
+                rank.domain,
+                memory.bytes.as_ptr().cast(),
+                words * 8,
+                access,
+                0,
+                requested_key,
+                0,
+                &mut memory.mr,
+                ptr::null_mut(),
+            ));
+            if rank.mr_mode & FI_MR_ENDPOINT != 0 {
+                check!(fi_mr_bind(memory.mr, &raw mut (*rank.ep).fid, 0));
+                check!(fi_mr_enable(memory.mr));
+            }
+        }
+        Ok(memory)
+    }
+
+    pub(crate) fn key(&self) -> u64 {
+        // SAFETY: open.
+        unsafe { fi_mr_key(self.mr) }
+    }
+
+    pub(crate) fn desc(&self) -> *mut c_void {
+        // SAFETY: open.
+        unsafe { fi_mr_desc(self.mr) }
+    }
+
+    /// What peers name the word `index` by.
+    pub(crate) fn remote(&self, index: usize) -> u64 {
+        let base = match self.virt_addr {
+            true => self.bytes.as_ptr() as u64,
+            false => 0,
+        };
+        base + 8 * index as u64
+    }
+
+    pub(crate) fn pointer(&mut self, index: usize) -> *mut c_void {
+        self.bytes[index..].as_mut_ptr().cast()
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if !self.mr.is_null() {
+            // SAFETY: open, and no operation is under way.
+            unsafe { fi_close(&raw mut (*self.mr).fid) };
+        }
+    }
+}
