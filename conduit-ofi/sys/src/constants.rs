@@ -25,7 +25,6 @@ pub const FI_MORE: u64 = 1 << 18;
 pub const FI_PEEK: u64 = 1 << 19;
 pub const FI_TRIGGER: u64 = 1 << 20;
 pub const FI_FENCE: u64 = 1 << 21;
-pub const FI_PRIORITY: u64 = 1 << 22;
 pub const FI_COMPLETION: u64 = 1 << 24;
 pub const FI_EVENT: u64 = FI_COMPLETION;
 pub const FI_INJECT: u64 = 1 << 25;
@@ -35,11 +34,9 @@ pub const FI_DELIVERY_COMPLETE: u64 = 1 << 28;
 pub const FI_AFFINITY: u64 = 1 << 29;
 pub const FI_COMMIT_COMPLETE: u64 = 1 << 30;
 pub const FI_MATCH_COMPLETE: u64 = 1 << 31;
-pub const FI_XPU_TRIGGER: u64 = 1 << 44;
 pub const FI_HMEM_HOST_ALLOC: u64 = 1 << 45;
 pub const FI_HMEM_DEVICE_ONLY: u64 = 1 << 46;
 pub const FI_HMEM: u64 = 1 << 47;
-pub const FI_VARIABLE_MSG: u64 = 1 << 48;
 pub const FI_RMA_PMEM: u64 = 1 << 49;
 pub const FI_SOURCE_ERR: u64 = 1 << 50;
 pub const FI_LOCAL_COMM: u64 = 1 << 51;
@@ -68,10 +65,7 @@ pub const FI_MSG_PREFIX: u64 = 1 << 58;
 pub const FI_ASYNC_IOV: u64 = 1 << 57;
 pub const FI_RX_CQ_DATA: u64 = 1 << 56;
 pub const FI_LOCAL_MR: u64 = 1 << 55;
-pub const FI_NOTIFY_FLAGS_ONLY: u64 = 1 << 54;
-pub const FI_RESTRICTED_COMP: u64 = 1 << 53;
 pub const FI_CONTEXT2: u64 = 1 << 52;
-pub const FI_BUFFERED_RECV: u64 = 1 << 51;
 
 // `mr_mode`: what a provider wants when memory is registered.
 pub const FI_MR_LOCAL: c_int = 1 << 2;
@@ -150,8 +144,6 @@ pub const FI_EP_UNSPEC: fi_ep_type = 0;
 pub const FI_EP_MSG: fi_ep_type = 1;
 pub const FI_EP_DGRAM: fi_ep_type = 2;
 pub const FI_EP_RDM: fi_ep_type = 3;
-pub const FI_EP_SOCK_STREAM: fi_ep_type = 4;
-pub const FI_EP_SOCK_DGRAM: fi_ep_type = 5;
 
 // Formats of addresses (`addr_format`).
 pub const FI_FORMAT_UNSPEC: u32 = 0;

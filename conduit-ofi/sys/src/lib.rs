@@ -1,7 +1,8 @@
 //! Raw bindings to libfabric, as of its API version 1.15, and the loading of the library.
 //!
 //! Nothing is needed to build this crate: [`Library::load`] loads `libfabric.so.1` when a program runs, any version from
-//! 1.15 up to 2.x.
+//! 1.15 up to 2.x. With the feature `vendored` a copy of libfabric is built into the program as well, and
+//! `Library::vendored` gives it.
 //!
 //! libfabric exports about a dozen functions. All others are inline functions of its headers, which call through tables of
 //! operations in the objects; they are the functions of this crate, under their names. Where a table is missing, or too
@@ -46,6 +47,8 @@ mod load;
 mod msg;
 mod rma;
 mod tagged;
+#[cfg(feature = "vendored")]
+mod vendored;
 
 pub use atomic::*;
 pub use av::*;

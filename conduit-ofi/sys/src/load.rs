@@ -101,6 +101,15 @@ impl Library {
         })
     }
 
+    /// The libfabric that was built into this program.
+    #[cfg(feature = "vendored")]
+    pub fn vendored() -> Self {
+        Self {
+            functions: crate::vendored::FUNCTIONS,
+            path: None,
+        }
+    }
+
     /// The file that was loaded; `None` for the library that was built in.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()

@@ -19,6 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The libraries that can be tested here, with a name for messages.
 pub(crate) fn libraries() -> Vec<(String, Library)> {
     let mut libraries = Vec::new();
+    #[cfg(feature = "vendored")]
+    libraries.push(Library::vendored());
     match Library::load(std::env::var_os("LIBFABRIC").as_ref().map(Path::new)) {
         Ok(library) => libraries.push(library),
         Err(error) => eprintln!("not tested with the system's libfabric: {error}"),
@@ -44,6 +46,14 @@ fn c_string(text: &str) -> *mut std::ffi::c_char {
     unsafe { libc::strdup(text.as_ptr()) }
 }
 
+/// What may be asked for besides capabilities.
+pub(crate) struct Hints<'a> {
+    pub(crate) mode: &'a mut u64,
+    pub(crate) tx: &'a mut fi_tx_attr,
+    pub(crate) rx: &'a mut fi_rx_attr,
+    pub(crate) domain: &'a mut fi_domain_attr,
+}
+
 /// Offers of a provider for reliable endpoints with these capabilities. The list is freed when dropped.
 pub(crate) struct Offers<'a> {
     library: &'a Library,
@@ -55,7 +65,7 @@ impl<'a> Offers<'a> {
         library: &'a Library,
         provider: Option<&str>,
         caps: u64,
-        adjust: impl FnOnce(&mut fi_info),
+        adjust: impl FnOnce(Hints),
     ) -> Result<Self, c_int> {
         let hints = library.allocinfo();
         assert!(!hints.is_null());
@@ -69,7 +79,12 @@ impl<'a> Offers<'a> {
             if let Some(provider) = provider {
                 (*info.fabric_attr).prov_name = c_string(provider);
             }
-            adjust(info);
+            adjust(Hints {
+                mode: &mut info.mode,
+                tx: &mut *info.tx_attr,
+                rx: &mut *info.rx_attr,
+                domain: &mut *info.domain_attr,
+            });
             let loopback =
                 provider.is_some_and(|name| name.contains("tcp") || name.contains("udp"));
             let (node, flags) = match loopback {
