@@ -70,7 +70,10 @@ pub trait Upper {
     fn place(&mut self, place: u64, offset: usize, bytes: &[u8]);
     /// All chunks of a fragment have been placed, and all fragments before it on its channel have been delivered.
     fn end(&mut self, place: u64);
-    /// The peer is given up. None of its fragments, places or tokens is heard of again.
+    /// A [direct operation](crate::Transport::write) has ended, all of it. `value`: what an atomic has found.
+    fn done(&mut self, _peer: Rank, _token: u64, _value: u64) {}
+    /// The peer is given up. None of its fragments, places or tokens is heard of again, and no direct operation touches this
+    /// rank's memory any more.
     fn failed(&mut self, peer: Rank, failure: Failure);
     /// Nothing has been sent to a peer or has come from it for a while, and its link has given its memory back: a good moment
     /// to do the same. More may be sent and may come all the same.

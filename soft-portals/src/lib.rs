@@ -6,12 +6,15 @@
 //! buffer until their event has been delivered. Nothing that arrives is refused for want of room: a window at each peer bounds
 //! what it may have here (`window`).
 //!
+//! Where the transport reaches peers' memory by itself, operations on plain entries go there directly (`direct`).
+//!
 //! Everything lies under one lock, in all threading modes: besides the program's threads one of the transport's own may come
 //! in, to acknowledge for a rank that computes. Events are delivered outside of it.
 
 mod attendant;
 mod buffers;
 mod config;
+mod direct;
 pub mod fabric;
 pub mod fragment;
 mod link;
@@ -33,7 +36,7 @@ mod wire;
 pub use attendant::{Attendant, Attended};
 pub use config::{MAX_MANAGED, PortalsConfig};
 pub use state::PortalsCounters;
-pub use transport::{Transport, Wait, timespec};
+pub use transport::{Access, Remote, Transport, Wait, timespec};
 
 use std::fmt;
 use std::io;
@@ -59,6 +62,7 @@ use wire::Header;
 
 /// What the lock guards.
 struct Inner<T> {
+    /// Gone before the regions that it lets peers reach.
     transport: T,
     portals: Portals,
     /// Something was submitted since the last progress.
@@ -121,7 +125,8 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
     /// The portals of `rank` in a job of `size` ranks, which all have the same `config`.
     pub fn new(transport: T, rank: Rank, size: u32, config: &PortalsConfig) -> Self {
         let flags = Arc::new(Flags::new());
-        let portals = Portals::new(rank, size, config, Arc::clone(&flags));
+        let mut portals = Portals::new(rank, size, config, Arc::clone(&flags));
+        portals.direct.enabled = transport.has_direct();
         let config = &portals.config;
         let limits = Limits {
             pt_indices: PT_INDICES as u8,
@@ -346,8 +351,18 @@ impl<T: Transport> Inner<T> {
                     let sent = send_copied(transport, peer, &header, taken, &[]);
                     sent.err().map(|refused| (refused, owed))
                 }
-                Owed::Leave => {
-                    let sent = send_copied(transport, peer, &Header::Leave, taken, &[]);
+                Owed::Leave | Owed::Direct(_) | Owed::Withdraw(_) | Owed::Withdrawn(_) => {
+                    let header = match owed {
+                        Owed::Direct(entry) => portals.telling_of(entry),
+                        Owed::Withdraw(entry) => Some(Header::Withdraw(entry)),
+                        Owed::Withdrawn(entry) => Some(Header::Withdrawn(entry)),
+                        _ => Some(Header::Leave),
+                    };
+                    // Nothing to tell a peer that has left.
+                    let Some(header) = header else {
+                        continue;
+                    };
+                    let sent = send_copied(transport, peer, &header, taken, &[]);
                     sent.err().map(|refused| (refused, owed))
                 }
                 Owed::Reply {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use conduit_core::ni::{Outcome, Rank};
+use conduit_core::ni::{MeId, Outcome, Rank};
 
 use crate::fragment::Failure;
 use conduit_core::sparing;
@@ -32,6 +32,12 @@ pub(crate) enum Owed {
     LongReply(Reading),
     /// That this rank leaves.
     Leave,
+    /// That it may reach an entry directly.
+    Direct(MeId),
+    /// That it may do so no longer.
+    Withdraw(MeId),
+    /// That this rank reaches an entry of the peer's directly no longer.
+    Withdrawn(MeId),
 }
 
 /// A peer.
@@ -41,7 +47,7 @@ pub(crate) struct Link {
     pub(crate) sent: Sent,
     pub(crate) arrived: Arrived,
     /// In the order in which it became due. No more than two windows: the peer is told of no more taken operations while there
-    /// is a window's worth.
+    /// is a window's worth; besides, a few for each index.
     pub(crate) owed: VecDeque<Owed>,
     /// It is in the list of links with something to go out.
     pub(crate) listed: bool,

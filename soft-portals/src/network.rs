@@ -9,7 +9,7 @@ use conduit_core::ni::{
 use conduit_core::threads::Mode;
 
 use super::transport::Transport;
-use super::{SoftPortals, state};
+use super::{Inner, SoftPortals, state};
 
 impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
     #[inline]
@@ -32,10 +32,11 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
     }
 
     fn region_create(&self, len: usize) -> Result<Region, NiError> {
-        self.shared.inner.lock().portals.regions.create(len)
+        self.shared.inner.lock().create_region(len)
     }
     unsafe fn region_adopt(&self, base: *mut u8, len: usize) -> Result<Region, NiError> {
-        self.shared.inner.lock().portals.regions.adopt(base, len)
+        // SAFETY: the caller keeps the contract of `Ni::region_adopt`.
+        unsafe { self.shared.inner.lock().adopt_region(base, len) }
     }
     /// A rank's own regions only.
     #[inline]
@@ -163,5 +164,49 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
     }
     fn bad_peer(&self) -> Option<Rank> {
         state::first(&self.shared.flags.bad)
+    }
+}
+
+impl<T: Transport> Inner<T> {
+    fn create_region(&mut self, len: usize) -> Result<Region, NiError> {
+        let region = self.portals.regions.create(len)?;
+        // SAFETY: mapped until the portals are dropped, which is after the transport.
+        unsafe { self.expose("region_create", region) }
+    }
+
+    /// # Safety
+    /// As for [`Ni::region_adopt`].
+    unsafe fn adopt_region(&mut self, base: *mut u8, len: usize) -> Result<Region, NiError> {
+        let region = self.portals.regions.adopt(base, len)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.expose("region_adopt", region) }
+    }
+
+    /// Lets peers reach a new region directly, where the transport can.
+    ///
+    /// # Safety
+    /// It stays valid as long as the transport lives.
+    unsafe fn expose(
+        &mut self,
+        operation: &'static str,
+        region: Region,
+    ) -> Result<Region, NiError> {
+        // SAFETY: the caller's promise.
+        match unsafe { self.transport.expose(region.base, region.len) } {
+            Ok(remote) => {
+                if let Some(remote) = remote {
+                    self.portals.regions.exposed(region.id, remote);
+                }
+                Ok(region)
+            }
+            Err(reason) => {
+                self.portals.regions.discard_last();
+                Err(NiError::System {
+                    operation,
+                    rank: self.portals.rank,
+                    reason: format!("letting peers reach {} bytes: {reason}", region.len),
+                })
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! This rank's own operations that are under way.
 
-use conduit_core::ni::{EqId, MdId, Rank};
+use conduit_core::ni::{EqId, MdId, MeId, Rank};
 
 use super::buffers::Buffer;
 
@@ -17,6 +17,19 @@ pub(crate) enum Kind {
     Atomic(bool),
     /// An inject, whose bytes are a copy. Nobody hears of its end.
     Inject(Buffer),
+    /// One that the transport does on the target's memory, within this entry there.
+    Direct(End, MeId),
+}
+
+/// What the end of a direct operation says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The source may be reused.
+    Send,
+    /// It is done.
+    Ack,
+    /// The same, and what was asked for is here.
+    Reply,
 }
 
 /// An operation under way.

@@ -6,7 +6,7 @@ use conduit_core::ni::{Event, Outcome, Rank};
 
 use crate::fragment::{Failure, Upper};
 
-use super::operation::{Answer, Kind, Operation};
+use super::operation::{Answer, End, Kind, Operation};
 use super::regions;
 use super::state::Portals;
 use super::target::{Arrival, Nonsense};
@@ -80,8 +80,12 @@ impl Portals {
             Header::Taken => Ok(()),
             Header::Leave => {
                 self.links.get(peer).ok_or(Nonsense)?.left = true;
+                self.direct_gone(peer);
                 Ok(())
             }
+            Header::Direct(direct) => self.direct_told(peer, &direct),
+            Header::Withdraw(entry) => self.withdraw_arrives(peer, entry),
+            Header::Withdrawn(entry) => self.withdrawn_arrives(peer, entry),
         }
     }
 
@@ -221,9 +225,9 @@ impl Portals {
             value: answer.value,
         };
         let event = match operation.kind {
-            Kind::Put => Some(Event::Send { token }),
-            Kind::AckedPut | Kind::Atomic(false) => Some(ack),
-            Kind::Get(_) | Kind::Atomic(true) => Some(reply),
+            Kind::Put | Kind::Direct(End::Send, _) => Some(Event::Send { token }),
+            Kind::AckedPut | Kind::Atomic(false) | Kind::Direct(End::Ack, _) => Some(ack),
+            Kind::Get(_) | Kind::Atomic(true) | Kind::Direct(End::Reply, _) => Some(reply),
             Kind::Inject(_) => None,
         };
         self.operation_dropped(operation);
@@ -238,9 +242,13 @@ impl Portals {
             let finished = self.descriptors.finish(md.0);
             debug_assert!(finished.is_some(), "counted when it was submitted");
         }
-        if let Kind::Inject(buffer) = operation.kind {
-            self.inject_room += buffer.bytes().len();
-            self.pool.give(buffer);
+        match operation.kind {
+            Kind::Inject(buffer) => {
+                self.inject_room += buffer.bytes().len();
+                self.pool.give(buffer);
+            }
+            Kind::Direct(_, entry) => self.direct_ended(operation.target, entry),
+            _ => {}
         }
     }
 }
@@ -340,6 +348,23 @@ impl Upper for Portals {
 
     fn end(&mut self, place: u64) {
         self.arrival_ends(place as usize);
+    }
+
+    fn done(&mut self, peer: Rank, token: u64, value: u64) {
+        let name = token as u32;
+        let Some(operation) = self.operations.get(name) else {
+            return;
+        };
+        if operation.target != peer || !matches!(operation.kind, Kind::Direct(..)) {
+            return;
+        }
+        operation.answer = Some(Answer {
+            outcome: Outcome::Done,
+            // Fits: a message's bytes.
+            length: operation.length as u32,
+            value,
+        });
+        self.ended(name);
     }
 
     fn failed(&mut self, peer: Rank, failure: Failure) {

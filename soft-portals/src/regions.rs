@@ -5,6 +5,8 @@ use conduit_core::ni::{NiError, Rank, Region, RegionId};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::param::page_size;
 
+use crate::transport::Remote;
+
 /// Regions of a rank.
 pub(crate) const REGIONS: usize = 32;
 
@@ -13,6 +15,17 @@ struct Kept {
     region: Region,
     /// Mapped here, not adopted.
     own: bool,
+    /// Its first byte, where peers can reach it directly.
+    remote: Option<Remote>,
+}
+
+impl Kept {
+    /// Of a region of this network's own, when its rank or the network ends with it.
+    fn unmap(&self) {
+        // SAFETY: mapped by `create`, and whoever could reach it is gone with the network, or was never told of it.
+        let unmapped = unsafe { munmap(self.region.base.cast(), self.region.len) };
+        debug_assert!(unmapped.is_ok());
+    }
 }
 
 /// All regions of a rank.
@@ -80,8 +93,34 @@ impl Regions {
         // Match lists keep places as numbers.
         let _ = base.expose_provenance();
         let region = Region { id, base, len };
-        self.kept.push(Kept { region, own });
+        self.kept.push(Kept {
+            region,
+            own,
+            remote: None,
+        });
         region
+    }
+
+    /// Peers can reach a region directly.
+    pub(crate) fn exposed(&mut self, id: RegionId, remote: Remote) {
+        if let Some(kept) = self.kept.get_mut(id.0 as usize) {
+            kept.remote = Some(remote);
+        }
+    }
+
+    /// Where they do.
+    pub(crate) fn remote(&self, id: RegionId) -> Option<Remote> {
+        self.kept.get(id.0 as usize)?.remote
+    }
+
+    /// Takes back the region that came last, which nobody was told of.
+    pub(crate) fn discard_last(&mut self) {
+        if let Some(kept) = self.kept.pop()
+            && kept.own
+        {
+            self.room += kept.region.len;
+            kept.unmap();
+        }
     }
 
     pub(crate) fn find(&self, id: RegionId) -> Option<Region> {
@@ -98,9 +137,7 @@ pub(crate) fn place(address: usize) -> *mut u8 {
 impl Drop for Regions {
     fn drop(&mut self) {
         for kept in self.kept.iter().filter(|kept| kept.own) {
-            // SAFETY: mapped by `create`, and whoever could reach it is gone with the network.
-            let unmapped = unsafe { munmap(kept.region.base.cast(), kept.region.len) };
-            debug_assert!(unmapped.is_ok());
+            kept.unmap();
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::fragment::Failure;
 
 use super::buffers::Pool;
 use super::config::PortalsConfig;
+use super::direct::{Direct, Plain};
 use super::link::{Link, Links};
 use super::operation::Operations;
 use super::queue::{QUEUES, Queued};
@@ -87,6 +88,10 @@ pub(crate) struct Index {
     pub(crate) in_use: Vec<InUse>,
     /// What came before the index was opened.
     pub(crate) held: VecDeque<Held>,
+    /// Match entries linked.
+    linked: u32,
+    /// The first of them, if peers may reach it directly.
+    pub(crate) plain: Option<Plain>,
 }
 
 /// Counts since start.
@@ -102,17 +107,23 @@ pub struct PortalsCounters {
     pub waited_for_peer: u64,
     /// The same because of the own link, tables and pools.
     pub waited_for_room: u64,
+    /// Operations that went to a peer's memory directly.
+    pub direct: u64,
+    /// Times that a peer was told of an entry which it may reach directly.
+    pub told_direct: u64,
 }
 
 impl PortalsCounters {
     /// Each with its name.
-    pub fn each(&self) -> [(&'static str, u64); 5] {
+    pub fn each(&self) -> [(&'static str, u64); 7] {
         [
             ("unmatched", self.unmatched),
             ("bad_fragments", self.bad_fragments),
             ("tellings", self.tellings),
             ("waited_for_peer", self.waited_for_peer),
             ("waited_for_room", self.waited_for_room),
+            ("direct", self.direct),
+            ("told_direct", self.told_direct),
         ]
     }
 }
@@ -136,6 +147,7 @@ pub(crate) struct Portals {
     pub(crate) inject_room: usize,
     pub(crate) operations: Operations,
     pub(crate) links: Links,
+    pub(crate) direct: Direct,
     /// Fragments that have begun to arrive.
     pub(crate) arrivals: Slab<Arrival>,
     /// Replies whose bytes may still be read for the wire.
@@ -166,6 +178,8 @@ impl Portals {
             used: false,
             in_use: Vec::new(),
             held: VecDeque::new(),
+            linked: 0,
+            plain: None,
         };
         Self {
             rank,
@@ -181,6 +195,7 @@ impl Portals {
             inject_room: config.inject_bytes,
             operations: Operations::new(config.operations),
             links: Links::new(size),
+            direct: Direct::default(),
             arrivals: Slab::new(),
             readings: Slab::new(),
             outgoing: Vec::new(),
@@ -243,6 +258,10 @@ impl Portals {
             return Err(no_such_index(OPERATION, index));
         };
         let start = entry_start(entry.memory, |id| self.regions.find(id))?;
+        let plain = match place.linked == 0 && claim.is_none() {
+            true => Plain::of(entry, |id| self.regions.remote(id)),
+            false => None,
+        };
         let entry = Entry::new(entry, start.map_or(0, |start| start.addr()));
         let id = match self.entries < ENTRIES {
             true => place.list.append_claimed(entry, claim),
@@ -250,18 +269,27 @@ impl Portals {
         };
         let id = id.ok_or_else(|| exhausted(OPERATION, "match entries", ENTRIES.into()))?;
         place.used = true;
+        place.linked += 1;
         self.entries += 1;
-        Ok(id.me(index.0))
+        let me = id.me(index.0);
+        if let Some(mut plain) = plain {
+            plain.direct.entry = me;
+            place.plain = Some(plain);
+        }
+        Ok(me)
     }
 
     pub(crate) fn unlink_entry(&mut self, me: MeId) -> Result<Unlink, NiError> {
         let (number, id) = EntryId::of(me);
+        let is_told = self.direct.enabled && self.withdraw(me);
         let index = self.indices.get_mut(usize::from(number));
         if let Some(index) = index {
-            if index.in_use.iter().any(|in_use| in_use.id == id) {
+            if is_told || index.in_use.iter().any(|in_use| in_use.id == id) {
                 return Ok(Unlink::InUse);
             }
             if index.list.unlink(id) {
+                index.plain.take_if(|plain| plain.direct.entry == me);
+                index.linked -= 1;
                 self.entries -= 1;
                 return Ok(Unlink::Done);
             }
@@ -273,8 +301,11 @@ impl Portals {
         })
     }
 
-    /// An entry has unlinked itself.
-    pub(crate) fn entry_left(&mut self) {
+    /// An entry of an index has unlinked itself.
+    pub(crate) fn entry_left(&mut self, index: u8) {
+        if let Some(index) = self.indices.get_mut(usize::from(index)) {
+            index.linked -= 1;
+        }
         self.entries -= 1;
     }
 
@@ -332,6 +363,7 @@ impl Portals {
         }
         let left = link.left;
         let owed = std::mem::take(&mut link.owed);
+        self.direct_gone(peer);
         for owed in owed {
             if let super::link::Owed::LongReply(reading) = owed {
                 self.end_reading(reading, false);

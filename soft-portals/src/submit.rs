@@ -5,6 +5,7 @@
 //! | put and inject in a tiny fragment | are copied before the call returns |
 //! | longer put | are read from the descriptor's memory until the peer's protocol has them |
 //! | longer inject | are copied to a buffer first |
+//! | put or get to an entry that the peer has told of | go to or come from the peer's memory directly ([`super::direct`]) |
 //! | operation on oneself | go where they belong before the call returns |
 
 use std::ptr;
@@ -27,7 +28,7 @@ use super::wire;
 const GATHERED: u32 = 16;
 
 /// Why an operation was not taken.
-enum Not {
+pub(crate) enum Not {
     /// Ask again.
     Again,
     Refused(NiError),
@@ -108,6 +109,15 @@ impl<T: Transport> Inner<T> {
         }
     }
 
+    /// The transport takes nothing for a peer any more.
+    #[cold]
+    pub(crate) fn dead(&mut self, operation: &'static str, peer: Rank) -> Not {
+        let link = self.portals.links.get(peer);
+        let failure = link.and_then(|link| link.failure);
+        let failure = failure.unwrap_or(Failure::Unreachable);
+        Not::Refused(self.peer_failed(operation, peer, failure))
+    }
+
     /// Hands a fragment to the protocol, and to the system if it had better go at once.
     #[inline]
     fn post(
@@ -133,10 +143,7 @@ impl<T: Transport> Inner<T> {
             Err(Refused::Full) => return Err(Not::Again),
             // The others can't be: what is sent has been checked.
             Err(Refused::Dead | Refused::TooLong | Refused::NoSuchRank) => {
-                let link = self.portals.links.get(target);
-                let failure = link.and_then(|link| link.failure);
-                let failure = failure.unwrap_or(Failure::Unreachable);
-                return Err(Not::Refused(self.peer_failed(operation, target, failure)));
+                return Err(self.dead(operation, target));
             }
         }
         if let Some(taken) = taken
@@ -171,6 +178,12 @@ impl<T: Transport> Inner<T> {
         self.check("put", put.target, put.index)?;
         // SAFETY: within the descriptor, as `piece` has checked.
         let memory = unsafe { bound.base.add(put.local_offset) };
+        if self.portals.direct.knows()
+            // SAFETY: the caller's promise.
+            && let Some(submitted) = unsafe { self.put_directly(put, &bound, memory) }
+        {
+            return submitted;
+        }
         let cost = Cost::of_put(put.index.0, put.length, self.portals.config.max_managed);
         let mut header = wire::Put {
             index: put.index.0,
@@ -383,6 +396,14 @@ impl<T: Transport> Inner<T> {
                 .descriptors
                 .piece("get", get.md, get.local_offset, get.length, limit)?;
         self.check("get", get.target, get.index)?;
+        // SAFETY: within the descriptor, as `piece` has checked.
+        let memory = unsafe { bound.base.add(get.local_offset) };
+        if self.portals.direct.knows()
+            // SAFETY: the caller's promise.
+            && let Some(submitted) = unsafe { self.get_directly(get, &bound, memory) }
+        {
+            return submitted;
+        }
         let operation = Operation {
             // Fits: a message's bytes.
             kind: Kind::Get(get.length as u32),
@@ -390,8 +411,7 @@ impl<T: Transport> Inner<T> {
             target: get.target,
             md: Some(get.md),
             eq: bound.eq,
-            // SAFETY: within the descriptor, as `piece` has checked.
-            memory: unsafe { bound.base.add(get.local_offset) },
+            memory,
             length: get.length,
             unsent: false,
             answer: None,

@@ -9,6 +9,28 @@ use rustix::event::Timespec;
 
 use crate::fragment::{Fragment, Refused, Upper};
 
+/// A place in memory that a rank has [exposed](Transport::expose), as its network names it to peers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Remote {
+    /// Which memory.
+    pub key: u64,
+    /// Where in it: counted as the owner's transport counts, and advanced by bytes.
+    pub address: u64,
+}
+
+/// A piece of a peer's memory, and the bytes for it or from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Access {
+    /// Its first byte there.
+    pub remote: Remote,
+    /// Its first byte here.
+    pub memory: *mut u8,
+    /// Bytes, at least one.
+    pub length: usize,
+    /// The upper layer's name for the operation.
+    pub token: u64,
+}
+
 /// The reliability protocol with its driver, or something in its place.
 ///
 /// One thread at a time is inside; it may be any. The rules of [`Upper`] hold for what is handed to it: in order on each of a
@@ -29,6 +51,48 @@ pub trait Transport: Send {
     fn waiter(&self) -> Arc<dyn Wait>;
     /// Where a peer is, for errors: its host and address.
     fn describe(&self, peer: Rank) -> String;
+
+    /// Whether this transport reaches peers' memory directly, and lets them reach this rank's. Constant, and the same on all ranks.
+    fn has_direct(&self) -> bool {
+        false
+    }
+    /// Lets peers reach memory directly. `Ok(None)`: this transport has no such thing.
+    ///
+    /// # Errors
+    /// The network's words, for instance about the limit of locked memory.
+    ///
+    /// # Safety
+    /// `[base, base + len)` stays valid for reads and writes as long as the transport lives.
+    unsafe fn expose(&mut self, _base: *mut u8, _len: usize) -> Result<Option<Remote>, String> {
+        Ok(None)
+    }
+    /// Writes to a peer's memory. Begins at once, or with the next [`Transport::receive`] or [`Transport::transmit`]; ends with
+    /// [`Upper::done`], or with the peer's [failure](Upper::failed). `delivered`: done means that the bytes can be seen at the
+    /// peer, else only that the source may be reused. An operation under way counts in [`Transport::is_idle`].
+    ///
+    /// # Errors
+    /// [`Refused::TooLong`]: it can't be done directly, now or ever. Nothing has happened after any of them.
+    ///
+    /// # Safety
+    /// The memory here is valid for reads, and not written, until the operation has ended.
+    unsafe fn write(
+        &mut self,
+        _peer: Rank,
+        _access: &Access,
+        _delivered: bool,
+    ) -> Result<(), Refused> {
+        Err(Refused::TooLong)
+    }
+    /// Reads from a peer's memory; the rest as for [`Transport::write`].
+    ///
+    /// # Errors
+    /// As for [`Transport::write`].
+    ///
+    /// # Safety
+    /// The memory here is valid for writes, and nobody else looks at it, until the operation has ended.
+    unsafe fn read(&mut self, _peer: Rank, _access: &Access) -> Result<(), Refused> {
+        Err(Refused::TooLong)
+    }
 }
 
 /// Sleeping beside a [`Transport`].

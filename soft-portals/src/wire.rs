@@ -9,17 +9,22 @@
 //! RESPONSE   a: outcome     operation 4 | length 4 | value 8
 //! REPLY      a: outcome     operation 4
 //! TAKEN, LEAVE
+//! DIRECT     a: options     entry 4 | match bits 8 | ignore bits 8 | key 8 | address 8 | length 8
+//! WITHDRAW   entry 4
+//! WITHDRAWN  entry 4
 //! ```
 //!
 //! `taken` is of the window whose number is in the upper half of the flags.
 //!
 //! An *operation* is its initiator's name for it; the target gives it back and does not look into it. What a target has *taken*
-//! ([`super::window`]) is told in tiny fragments only: those arrive in order.
+//! ([`super::window`]) is told in tiny fragments only: those arrive in order. An *entry* ([`super::direct`]) is the target's name
+//! for one, index included.
 
 use conduit_core::matching::{atomic_code, atomic_of, outcome_code, outcome_of};
-use conduit_core::ni::{AtomicOp, AtomicType, Outcome};
+use conduit_core::ni::{AtomicOp, AtomicType, MeId, MeOptions, Outcome};
 
 use crate::fragment::MAX_HEADER;
+use crate::transport::Remote;
 
 const PUT: u8 = 1;
 const SHORT_PUT: u8 = 2;
@@ -29,6 +34,9 @@ const RESPONSE: u8 = 5;
 const REPLY: u8 = 6;
 const TAKEN: u8 = 7;
 const LEAVE: u8 = 8;
+const DIRECT: u8 = 9;
+const WITHDRAW: u8 = 10;
+const WITHDRAWN: u8 = 11;
 
 /// The fields about what was taken mean something.
 const WITH_TAKEN: u8 = 1;
@@ -64,6 +72,26 @@ pub(crate) enum Header {
     Taken,
     /// The sender is about to end as it should: its silence is no failure.
     Leave,
+    /// An entry that the receiver may reach directly.
+    Direct(Direct),
+    /// It may do so no longer.
+    Withdraw(MeId),
+    /// It does so no longer.
+    Withdrawn(MeId),
+}
+
+/// An entry that a peer may reach directly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Direct {
+    pub(crate) entry: MeId,
+    /// What may be done to it: puts, gets, atomics.
+    pub(crate) options: MeOptions,
+    pub(crate) match_bits: u64,
+    pub(crate) ignore_bits: u64,
+    /// Its first byte.
+    pub(crate) remote: Remote,
+    /// Its bytes.
+    pub(crate) length: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,6 +160,13 @@ impl Bytes {
         new.push([kind, flags, a, b]);
         new.push(taken.operations.to_le_bytes());
         new.push(taken.units.to_le_bytes());
+        new
+    }
+
+    /// A header that names an entry only.
+    fn of_entry(kind: u8, entry: MeId, told: Option<Told>) -> Self {
+        let mut new = Self::new(kind, 0, 0, 0, told);
+        new.push(entry.0.to_le_bytes());
         new
     }
 
@@ -233,6 +268,18 @@ impl Header {
             }
             Self::Taken => Bytes::new(TAKEN, 0, 0, 0, taken),
             Self::Leave => Bytes::new(LEAVE, 0, 0, 0, taken),
+            Self::Direct(direct) => {
+                let mut bytes = Bytes::new(DIRECT, 0, direct.options.bits(), 0, taken);
+                bytes.push(direct.entry.0.to_le_bytes());
+                bytes.push(direct.match_bits.to_le_bytes());
+                bytes.push(direct.ignore_bits.to_le_bytes());
+                bytes.push(direct.remote.key.to_le_bytes());
+                bytes.push(direct.remote.address.to_le_bytes());
+                bytes.push(direct.length.to_le_bytes());
+                bytes
+            }
+            Self::Withdraw(entry) => Bytes::of_entry(WITHDRAW, entry, taken),
+            Self::Withdrawn(entry) => Bytes::of_entry(WITHDRAWN, entry, taken),
         }
     }
 
@@ -294,6 +341,19 @@ impl Header {
             },
             TAKEN => Self::Taken,
             LEAVE => Self::Leave,
+            DIRECT => Self::Direct(Direct {
+                entry: MeId(reader.u32()?),
+                options: MeOptions::from_bits(a)?,
+                match_bits: reader.u64()?,
+                ignore_bits: reader.u64()?,
+                remote: Remote {
+                    key: reader.u64()?,
+                    address: reader.u64()?,
+                },
+                length: reader.u64()?,
+            }),
+            WITHDRAW => Self::Withdraw(MeId(reader.u32()?)),
+            WITHDRAWN => Self::Withdrawn(MeId(reader.u32()?)),
             _ => return None,
         };
         reader.0.is_empty().then_some((header, taken))
@@ -374,6 +434,21 @@ mod tests {
                 .prop_map(|(operation, outcome)| Header::Reply { operation, outcome }),
             Just(Header::Taken),
             Just(Header::Leave),
+            (any::<u32>(), 0_u8..64, prop::array::uniform5(word())).prop_map(
+                |(entry, options, words)| {
+                    let [match_bits, ignore_bits, key, address, length] = words;
+                    Header::Direct(Direct {
+                        entry: MeId(entry),
+                        options: MeOptions::from_bits(options).unwrap(),
+                        match_bits,
+                        ignore_bits,
+                        remote: Remote { key, address },
+                        length,
+                    })
+                }
+            ),
+            any::<u32>().prop_map(|entry| Header::Withdraw(MeId(entry))),
+            any::<u32>().prop_map(|entry| Header::Withdrawn(MeId(entry))),
         ]
     }
 

@@ -293,25 +293,29 @@ fn over_several_hosts() {
     }
 }
 
-/// Over UDP: the portals on fragments that are handed over in disorder.
+/// Over UDP: the portals on fragments that are handed over in disorder, without and with direct access.
 #[test]
 fn over_udp_in_disorder() {
     for settings in [settings(), least()] {
-        over(&settings, TURNS, |ranks, seed| {
-            let fabric = Fabric::new(ranks);
-            let disorder = fabric::Disorder {
-                seed: Some(seed),
-                refuse: 5,
-                packet: 300,
-                link_fragments: 16,
-            };
-            (0..ranks)
-                .map(|rank| {
-                    let transport = fabric.transport(rank, disorder);
-                    Udp::<Seq, _>::new(transport, rank, ranks, &udp::small_portals())
-                })
-                .collect()
-        });
+        for direct in [false, true] {
+            over(&settings, TURNS, |ranks, seed| {
+                let fabric = Fabric::new(ranks);
+                let disorder = fabric::Disorder {
+                    seed: Some(seed),
+                    refuse: 5,
+                    packet: 300,
+                    link_fragments: 16,
+                    direct,
+                    ..fabric::Disorder::default()
+                };
+                (0..ranks)
+                    .map(|rank| {
+                        let transport = fabric.transport(rank, disorder);
+                        Udp::<Seq, _>::new(transport, rank, ranks, &udp::small_portals())
+                    })
+                    .collect()
+            });
+        }
     }
 }
 

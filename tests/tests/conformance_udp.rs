@@ -71,13 +71,21 @@ fn portals<M: Mode>() -> Vec<Portals<M>> {
         refuse: 3,
         packet: 100,
         link_fragments: 2,
+        ..plain
+    };
+    let direct = |disorder| Disorder {
+        direct: true,
+        ..disorder
     };
     let all = [
         ("plain", plain, config.clone()),
         ("disorder_1", disorder(1), config.clone()),
-        ("disorder_2", disorder(2), config),
+        ("disorder_2", disorder(2), config.clone()),
         ("tight", plain, tight.clone()),
-        ("tight_disorder", narrow, tight),
+        ("tight_disorder", narrow, tight.clone()),
+        ("direct", direct(plain), config.clone()),
+        ("direct_disorder", direct(disorder(4)), config),
+        ("direct_tight", direct(narrow), tight),
     ];
     all.map(|(settings, disorder, config)| Portals {
         settings,

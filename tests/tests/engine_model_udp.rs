@@ -48,13 +48,19 @@ fn configurations() -> [Settings; 5] {
     ]
 }
 
-fn on_fabric(schedule: &Schedule, portals: &PortalsConfig) -> Vec<Udp<Seq, FabricTransport>> {
+fn on_fabric(
+    schedule: &Schedule,
+    portals: &PortalsConfig,
+    direct: bool,
+) -> Vec<Udp<Seq, FabricTransport>> {
     let fabric = Fabric::new(schedule.ranks);
     let disorder = Disorder {
         seed: Some(schedule.seed),
         refuse: 5,
         packet: 300,
         link_fragments: 16,
+        direct,
+        ..Disorder::default()
     };
     (0..schedule.ranks)
         .map(|rank| {
@@ -76,30 +82,44 @@ fn with_inject(settings: &Settings) -> PortalsConfig {
     }
 }
 
-#[test]
-fn fragments_in_disorder() {
+fn over_fabric(portals: impl Fn(&Settings) -> PortalsConfig, direct: bool) {
     for settings in configurations() {
-        let portals = with_inject(&settings);
+        let portals = portals(&settings);
         check_drawn(CASES, SHRINKS, |schedule| {
-            check(schedule, &settings, on_fabric(schedule, &portals), FABRIC)
+            let ends = on_fabric(schedule, &portals, direct);
+            check(schedule, &settings, ends, FABRIC)
         });
     }
 }
 
+fn with_little_room(settings: &Settings) -> PortalsConfig {
+    PortalsConfig {
+        window: 4,
+        arrival_bytes: 0,
+        inject_bytes: 0,
+        operations: 64,
+        ..with_inject(settings)
+    }
+}
+
+#[test]
+fn fragments_in_disorder() {
+    over_fabric(with_inject, false);
+}
+
 #[test]
 fn fragments_in_disorder_and_little_room() {
-    for settings in configurations() {
-        let portals = PortalsConfig {
-            window: 4,
-            arrival_bytes: 0,
-            inject_bytes: 0,
-            operations: 64,
-            ..with_inject(&settings)
-        };
-        check_drawn(CASES, SHRINKS, |schedule| {
-            check(schedule, &settings, on_fabric(schedule, &portals), FABRIC)
-        });
-    }
+    over_fabric(with_little_room, false);
+}
+
+#[test]
+fn fragments_in_disorder_and_direct_access() {
+    over_fabric(with_inject, true);
+}
+
+#[test]
+fn fragments_in_disorder_and_direct_access_and_little_room() {
+    over_fabric(with_little_room, true);
 }
 
 fn on_sockets(

@@ -43,7 +43,10 @@ impl Portals {
         incoming: &Incoming,
     ) -> Result<Option<Hit>, Nonsense> {
         match self.accept(index, incoming)? {
-            Found::Entry(hit) => return Ok(Some(hit)),
+            Found::Entry(hit) => {
+                self.tell_of(source, index, hit.id);
+                return Ok(Some(hit));
+            }
             Found::Closed => {
                 let held = Held {
                     source,
@@ -236,7 +239,7 @@ impl Portals {
         Ok(())
     }
 
-    fn owe(&mut self, to: Rank, owed: Owed) {
+    pub(crate) fn owe(&mut self, to: Rank, owed: Owed) {
         if let Some(link) = self.links.get(to) {
             link.owed.push_back(owed);
             list(&mut self.outgoing, link);

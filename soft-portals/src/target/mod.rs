@@ -125,7 +125,7 @@ impl Portals {
         if !hit.unlinked {
             return;
         }
-        self.entry_left();
+        self.entry_left(index);
         if let Some(eq) = self.queue_of(index)
             && hit.events.contains(MeEvents::LINK)
         {

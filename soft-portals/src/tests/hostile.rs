@@ -1,10 +1,10 @@
 //! A peer with a valid tag that sends anything: no panic, nothing written outside of entries, and it is named.
 
-use conduit_core::ni::{Ack, Event, Get, MeMemory, Ni, Put};
+use conduit_core::ni::{Ack, Event, Get, MeEvents, MeId, MeMemory, MeOptions, Ni, Put};
 use conduit_core::threads::Seq;
 use proptest::prelude::*;
 
-use super::{End, PT, entry, job, over};
+use super::{Disorder, End, PT, entry, job, job_on, over};
 use crate::fragment::Upper;
 
 /// What is handed to the portals.
@@ -21,9 +21,9 @@ enum Step {
 fn header() -> impl Strategy<Value = Vec<u8>> {
     let field = prop_oneof![3 => 0_u64..16, 1 => any::<u64>()];
     let near = (
-        0_u8..10,
+        0_u8..13,
         0_u8..4,
-        0_u8..6,
+        0_u8..8,
         any::<u8>(),
         0_u16..3,
         prop::collection::vec(field, 0..6),
@@ -35,7 +35,7 @@ fn header() -> impl Strategy<Value = Vec<u8>> {
             bytes.extend(taken.to_le_bytes());
             bytes.extend(fields.iter().flat_map(|field| field.to_le_bytes()));
             // The right length for a kind, often.
-            let right = [0, 36, 24, 32, 44, 24, 12, 8, 8];
+            let right = [0, 36, 24, 32, 44, 24, 12, 8, 8, 52, 12, 12];
             let length = right.get(usize::from(kind)).copied().unwrap_or(cut);
             bytes.resize(if cut < 10 { cut } else { length }, 0);
             bytes
@@ -94,9 +94,13 @@ fn begin_own(end: &End<Seq>, space: &mut [u8]) -> conduit_core::ni::EqId {
 
 proptest! {
     #[test]
-    fn anything_is_taken_or_refused(steps in prop::collection::vec(step(), 0..80)) {
+    fn anything_is_taken_or_refused(
+        steps in prop::collection::vec(step(), 0..80),
+        direct in any::<bool>(),
+    ) {
         let mut space = vec![0x11_u8; 4096];
-        let (_, ends) = job::<Seq>(2);
+        let disorder = Disorder { direct, ..Disorder::default() };
+        let (_, ends) = job_on::<Seq>(2, disorder);
         let end = &ends[1];
         let region = end.region_create(1 << 16).unwrap();
         // SAFETY: a new region's bytes.
@@ -106,6 +110,9 @@ proptest! {
         let mut small = over(&region);
         small.memory = MeMemory::Region { region: region.id, offset: 4096, len: 1000 };
         small.ignore_bits = !1;
+        if direct {
+            small.events = MeEvents::LINK;
+        }
         end.me_append(PT, small).unwrap();
         let managed = MeMemory::Managed { bytes: 8192, min_free: 64 };
         end.me_append(PT, entry(managed)).unwrap();
@@ -202,4 +209,81 @@ fn a_flood_beyond_the_window_is_nonsense() {
     let mut heard = 0;
     ends[1].poll(eq, u32::MAX, |_| heard += 1);
     assert_eq!(heard, u32::from(window));
+}
+
+/// Telling of entries, rightly and not.
+#[test]
+fn what_peers_may_say_of_direct_access() {
+    use crate::transport::Remote;
+    use crate::wire::{Direct, Header};
+    let right = Direct {
+        entry: MeId(u32::from(PT.0) << 28 | 5),
+        options: MeOptions::PUT,
+        match_bits: 0,
+        ignore_bits: 0,
+        remote: Remote {
+            key: 1,
+            address: u64::MAX - 100,
+        },
+        length: 100,
+    };
+    let another = Direct {
+        entry: MeId(u32::from(PT.0) << 28 | 6),
+        ..right
+    };
+    let elsewhere = Direct {
+        entry: MeId(3 << 28),
+        ..right
+    };
+    let wrong = [
+        // It would wrap.
+        Header::Direct(Direct {
+            length: 101,
+            ..elsewhere
+        }),
+        Header::Direct(Direct {
+            options: MeOptions::USE_ONCE,
+            ..elsewhere
+        }),
+        // One entry of each index.
+        Header::Direct(right),
+        Header::Direct(another),
+        Header::Withdraw(another.entry),
+        Header::Withdrawn(right.entry),
+    ];
+    let said = |inner: &mut crate::Inner<_>, header: &Header| {
+        let before = inner.portals.counters.bad_fragments;
+        inner
+            .portals
+            .fragment(0, header.encode(None).as_slice(), &[]);
+        inner.portals.counters.bad_fragments == before
+    };
+    let disorder = Disorder {
+        direct: true,
+        ..Disorder::default()
+    };
+    let (_, ends) = job_on::<Seq>(2, disorder);
+    let mut inner = ends[1].shared.inner.lock();
+    assert!(said(&mut inner, &Header::Direct(right)));
+    for wrong in &wrong {
+        assert!(!said(&mut inner, wrong), "{wrong:?}");
+    }
+    assert!(said(&mut inner, &Header::Direct(elsewhere)));
+    assert!(said(&mut inner, &Header::Withdraw(right.entry)));
+    assert!(!said(&mut inner, &Header::Withdraw(right.entry)), "again");
+    assert!(said(&mut inner, &Header::Direct(another)));
+    // Nothing ends that is not under way.
+    inner.portals.done(0, 0, 0);
+    inner.portals.done(7, u64::MAX, 0);
+    drop(inner);
+    // Where memory is not reached directly nobody may tell of it.
+    let (_, ends) = job::<Seq>(2);
+    let mut inner = ends[1].shared.inner.lock();
+    for header in [
+        Header::Direct(right),
+        Header::Withdraw(right.entry),
+        Header::Withdrawn(right.entry),
+    ] {
+        assert!(!said(&mut inner, &header), "{header:?}");
+    }
 }

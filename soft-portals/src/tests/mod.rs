@@ -1,6 +1,7 @@
-//! What the conformance suite doesn't ask: the attendant, peers that send anything, peers that fail, adopted regions, threads.
+//! What the conformance suite doesn't ask: the attendant, direct access, peers that send anything, peers that fail, adopted regions, threads.
 
 mod attending;
+mod direct;
 mod faults;
 mod hostile;
 
@@ -19,10 +20,14 @@ const PT: PtIndex = PtIndex(4);
 type End<M> = SoftPortals<M, FabricTransport>;
 
 fn job<M: conduit_core::threads::Mode>(ranks: u32) -> (Fabric, Vec<End<M>>) {
+    job_on(ranks, Disorder::default())
+}
+
+fn job_on<M: conduit_core::threads::Mode>(ranks: u32, disorder: Disorder) -> (Fabric, Vec<End<M>>) {
     let fabric = Fabric::new(ranks);
     let ends = (0..ranks)
         .map(|rank| {
-            let transport = fabric.transport(rank, Disorder::default());
+            let transport = fabric.transport(rank, disorder);
             SoftPortals::new(transport, rank, ranks, &PortalsConfig::default())
         })
         .collect();

@@ -11,7 +11,11 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::fragment::{Failure, Fragment, MAX_HEADER, MAX_TINY, Payload, Refused, Upper};
 
-use super::transport::{Transport, Wait};
+use super::transport::{Access, Remote, Transport, Wait};
+
+mod direct;
+
+use direct::{Ended, Exposed, Operation, What};
 
 /// How a fabric treats its fragments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +28,10 @@ pub struct Disorder {
     pub packet: usize,
     /// Fragments that a link holds.
     pub link_fragments: usize,
+    /// Ranks reach each other's regions directly.
+    pub direct: bool,
+    /// Bytes of regions that a rank may expose, as the limit of locked memory.
+    pub exposed_bytes: usize,
 }
 
 impl Default for Disorder {
@@ -33,6 +41,8 @@ impl Default for Disorder {
             refuse: 0,
             packet: 1400,
             link_fragments: 64,
+            direct: false,
+            exposed_bytes: usize::MAX,
         }
     }
 }
@@ -61,6 +71,8 @@ struct Inbox {
 struct Seat {
     inbox: Mutex<Inbox>,
     bell: Condvar,
+    /// What peers reach directly. Held while one does.
+    exposed: Mutex<Vec<Exposed>>,
 }
 
 impl Wait for Seat {
@@ -103,6 +115,8 @@ impl Fabric {
             random: seed.map(fastrand::Rng::with_seed),
             links: (0..self.0.len()).map(|_| FabricLink::default()).collect(),
             dead: vec![false; self.0.len()].into(),
+            direct: Vec::new(),
+            ended: Vec::new(),
         }
     }
 
@@ -164,6 +178,10 @@ pub struct FabricTransport {
     random: Option<fastrand::Rng>,
     links: Box<[FabricLink]>,
     dead: Box<[bool]>,
+    /// Not done yet.
+    direct: Vec<Operation>,
+    /// Done and not told.
+    ended: Vec<Ended>,
 }
 
 impl FabricTransport {
@@ -206,6 +224,7 @@ impl FabricTransport {
         for (peer, failure) in failures {
             self.dead[peer as usize] = true;
             self.links[peer as usize] = FabricLink::default();
+            self.drop_direct(peer);
             upper.failed(peer, failure);
         }
         any
@@ -331,6 +350,7 @@ impl Transport for FabricTransport {
 
     fn receive(&mut self, upper: &mut impl Upper) -> bool {
         let any = self.collect(upper);
+        self.do_direct(upper);
         let ranks = self.links.len();
         let first = self
             .random
@@ -397,12 +417,13 @@ impl Transport for FabricTransport {
 
     fn is_idle(&self, peer: Rank) -> bool {
         let link = &self.links[peer as usize];
-        link.waiting.is_empty() && link.unacknowledged == 0
+        link.waiting.is_empty() && link.unacknowledged == 0 && !self.has_direct_to(peer)
     }
 
     fn timeout(&self) -> Option<Duration> {
         // Where choices are made, what has come waits for the next look.
-        self.random.is_some().then_some(Duration::from_millis(1))
+        let waits = self.random.is_some() || !self.direct.is_empty() || !self.ended.is_empty();
+        waits.then_some(Duration::from_millis(1))
     }
 
     fn waiter(&self) -> Arc<dyn Wait> {
@@ -412,5 +433,29 @@ impl Transport for FabricTransport {
 
     fn describe(&self, peer: Rank) -> String {
         format!("(seat {peer} of this process)")
+    }
+
+    fn has_direct(&self) -> bool {
+        self.disorder.direct
+    }
+
+    unsafe fn expose(&mut self, base: *mut u8, len: usize) -> Result<Option<Remote>, String> {
+        match self.disorder.direct {
+            true => self.expose_directly(base, len).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    unsafe fn write(
+        &mut self,
+        peer: Rank,
+        access: &Access,
+        _delivered: bool,
+    ) -> Result<(), Refused> {
+        self.begin_direct(peer, access, What::Write)
+    }
+
+    unsafe fn read(&mut self, peer: Rank, access: &Access) -> Result<(), Refused> {
+        self.begin_direct(peer, access, What::Read)
     }
 }
