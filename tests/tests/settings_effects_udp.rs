@@ -24,6 +24,7 @@ fn start(ranks: u32) -> Vec<End> {
         refuse: 0,
         packet: 1400,
         link_fragments: 256,
+        ..Disorder::default()
     };
     (0..ranks)
         .map(|rank| Udp::new(fabric.transport(rank, order), rank, ranks, &config))
