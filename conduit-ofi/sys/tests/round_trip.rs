@@ -6,7 +6,7 @@ mod support;
 use std::ptr;
 
 use libfabric_sys::*;
-use support::{Memory, Offers, Rank, complete, libraries, submit};
+use support::{Memory, Offers, Rank, complete, libraries, patiently, submit};
 
 /// All steps, over the provider's first offer. `None` if the library does not have the provider.
 fn round_trip(library: &Library, provider: &str) -> Option<String> {
@@ -28,7 +28,7 @@ fn round_trip(library: &Library, provider: &str) -> Option<String> {
     // A message of a word, with remote data.
     at_a.bytes[0] = 0x0123_4567_89ab_cdef;
     let (received, sent) = (b.context(), a.context());
-    submit([&a, &b], || {
+    submit(&[&a, &b], || {
         // SAFETY: registered memory, which stays.
         unsafe {
             fi_recv(
@@ -41,7 +41,7 @@ fn round_trip(library: &Library, provider: &str) -> Option<String> {
             )
         }
     });
-    submit([&a, &b], || {
+    submit(&[&a, &b], || {
         // SAFETY: registered memory, which stays.
         unsafe { fi_senddata(a.ep, at_a.pointer(0), 8, at_a.desc(), 77, to_b, sent) }
     });
@@ -77,7 +77,7 @@ fn round_trip(library: &Library, provider: &str) -> Option<String> {
     };
     let flags = FI_DELIVERY_COMPLETE | FI_COMPLETION;
     // SAFETY: registered memory, which stays.
-    submit([&a, &b], || unsafe { fi_writemsg(a.ep, &write, flags) });
+    submit(&[&a, &b], || unsafe { fi_writemsg(a.ep, &write, flags) });
     complete([&a, &b], [1, 0]);
     assert_eq!(at_b.bytes[32..40], at_a.bytes[8..16]);
     assert_eq!((at_b.bytes[31], at_b.bytes[40]), (0, 0));
@@ -86,7 +86,7 @@ fn round_trip(library: &Library, provider: &str) -> Option<String> {
     at_b.bytes[50] = 0x00c0_ffee_00c0_ffee;
     let (addr, key) = (at_b.remote(50), at_b.key());
     let context = a.context();
-    submit([&a, &b], || {
+    submit(&[&a, &b], || {
         // SAFETY: registered memory, which stays.
         unsafe {
             fi_read(
@@ -116,7 +116,7 @@ fn round_trip(library: &Library, provider: &str) -> Option<String> {
     at_a.bytes[30] = 234;
     let (addr, key) = (at_b.remote(60), at_b.key());
     let (operand, result, context) = (at_a.pointer(30), at_a.pointer(31), a.context());
-    submit([&a, &b], || {
+    submit(&[&a, &b], || {
         // SAFETY: registered memory, which stays.
         unsafe {
             fi_fetch_atomic(
@@ -168,6 +168,84 @@ fn shm() {
 #[test]
 fn udp() {
     over("udp;ofi_rxd");
+}
+
+/// Sleeps on the descriptor of its queue until there is a completion. Returns how often it slept.
+fn wait(rank: &Rank) -> usize {
+    let mut descriptor = -1;
+    let mut queue: *mut fid = rank.cq.cast();
+    // SAFETY: an open queue with FI_WAIT_FD answers with an int.
+    let result = unsafe { fi_control(queue, FI_GETWAIT, (&raw mut descriptor).cast()) };
+    assert_eq!(
+        (result, descriptor >= 0),
+        (0, true),
+        "the queue has a descriptor"
+    );
+    let mut slept = 0;
+    while rank.poll().is_none() {
+        // SAFETY: open objects.
+        match unsafe { fi_trywait(rank.fabric, &mut queue, 1) } {
+            0 => {
+                let mut poll = libc::pollfd {
+                    fd: descriptor,
+                    events: libc::POLLIN,
+                    revents: 0,
+                };
+                // SAFETY: one descriptor.
+                let ready = unsafe { libc::poll(&mut poll, 1, 30_000) };
+                assert_eq!(ready, 1, "nothing has come");
+                slept += 1;
+            }
+            again => assert_eq!(again, -FI_EAGAIN),
+        }
+    }
+    slept
+}
+
+#[test]
+fn a_rank_sleeps_on_its_queue() {
+    for (name, library) in libraries() {
+        let offers = Offers::ask(&library, Some("tcp"), FI_MSG, |_| ()).expect("tcp");
+        let open = || Rank::open(&library, offers.first, FI_WAIT_FD).expect("an endpoint");
+        let (mut a, mut b) = (open(), open());
+        let to_b = a.insert(&b.name());
+        let mut word = 0u64;
+        let received = b.context();
+        submit(&[&a, &b], || {
+            // SAFETY: the word stays until the receive has completed.
+            unsafe {
+                fi_recv(
+                    b.ep,
+                    (&raw mut word).cast(),
+                    8,
+                    ptr::null_mut(),
+                    FI_ADDR_UNSPEC,
+                    received,
+                )
+            }
+        });
+        let (slept, _b) = std::thread::scope(|scope| {
+            let sleeper = scope.spawn(move || (wait(&b), b));
+            let (bytes, sent) = (7u64, a.context());
+            submit(&[&a], || {
+                // SAFETY: the word stays until the send has completed.
+                unsafe {
+                    fi_send(
+                        a.ep,
+                        (&raw const bytes).cast(),
+                        8,
+                        ptr::null_mut(),
+                        to_b,
+                        sent,
+                    )
+                }
+            });
+            patiently("the send does not complete", || a.poll());
+            sleeper.join().expect("the sleeper")
+        });
+        assert_eq!(word, 7);
+        println!("tcp, {name}: slept {slept} times");
+    }
 }
 
 #[test]

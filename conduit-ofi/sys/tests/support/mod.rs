@@ -16,14 +16,17 @@ pub(crate) const MR_MODES: c_int =
 /// Nothing here waits longer: a test that waits so long has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The libraries that can be tested here, with a name for messages.
+/// The libraries that can be tested here, with a name for messages: the vendored one, and the system's if there is one. If
+/// LIBFABRIC names one it has to be there.
 pub(crate) fn libraries() -> Vec<(String, Library)> {
     let mut libraries = Vec::new();
     #[cfg(feature = "vendored")]
     libraries.push(Library::vendored());
-    match Library::load(std::env::var_os("LIBFABRIC").as_ref().map(Path::new)) {
-        Ok(library) => libraries.push(library),
-        Err(error) => eprintln!("not tested with the system's libfabric: {error}"),
+    let named = std::env::var_os("LIBFABRIC");
+    match (Library::load(named.as_ref().map(Path::new)), named) {
+        (Ok(library), _) => libraries.push(library),
+        (Err(error), Some(_)) => panic!("{error}"),
+        (Err(error), None) => eprintln!("not tested with the system's libfabric: {error}"),
     }
     libraries
         .into_iter()
@@ -136,6 +139,9 @@ pub(crate) struct Rank {
     contexts: Box<[fi_context2; 8]>,
     used: usize,
 }
+
+// SAFETY: domains are FI_THREAD_SAFE unless another mode is asked for, and the contexts are the rank's own.
+unsafe impl Send for Rank {}
 
 macro_rules! check {
     ($call:expr) => {{
@@ -299,31 +305,35 @@ impl Drop for Rank {
     }
 }
 
-/// Submits an operation, with progress of both ranks as long as it is refused.
-pub(crate) fn submit(ranks: [&Rank; 2], mut operation: impl FnMut() -> isize) {
+/// Looks again and again until there is something, or until nobody would wait any longer.
+pub(crate) fn patiently<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
-        match operation() {
-            0 => return,
-            again if again == -(FI_EAGAIN as isize) => {
-                for rank in ranks {
-                    assert!(rank.poll().is_none(), "a completion that nobody waits for");
-                }
-            }
-            error => panic!("an operation failed: {error}"),
+        if let Some(found) = look() {
+            return found;
         }
-        assert!(
-            start.elapsed() < PATIENCE,
-            "an operation is refused for ever"
-        );
+        assert!(start.elapsed() < PATIENCE, "{what}");
     }
+}
+
+/// Submits an operation, with progress of these ranks as long as it is refused.
+pub(crate) fn submit(ranks: &[&Rank], mut operation: impl FnMut() -> isize) {
+    patiently("an operation is refused for ever", || match operation() {
+        0 => Some(()),
+        again if again == -(FI_EAGAIN as isize) => {
+            for rank in ranks {
+                assert!(rank.poll().is_none(), "a completion that nobody waits for");
+            }
+            None
+        }
+        error => panic!("an operation failed: {error}"),
+    });
 }
 
 /// Waits for as many completions of each rank, with progress of both.
 pub(crate) fn complete(ranks: [&Rank; 2], mut wanted: [usize; 2]) -> Vec<fi_cq_data_entry> {
-    let start = Instant::now();
     let mut entries = Vec::new();
-    while wanted != [0, 0] {
+    patiently("no completion", || {
         for (rank, wanted) in ranks.iter().zip(&mut wanted) {
             if let Some(entry) = rank.poll() {
                 *wanted = wanted
@@ -332,8 +342,8 @@ pub(crate) fn complete(ranks: [&Rank; 2], mut wanted: [usize; 2]) -> Vec<fi_cq_d
                 entries.push(entry);
             }
         }
-        assert!(start.elapsed() < PATIENCE, "no completion");
-    }
+        (wanted == [0, 0]).then_some(())
+    });
     entries
 }
 
@@ -356,7 +366,7 @@ impl Memory {
         unsafe {
             check!(fi_mr_reg(
                 rank.domain,
-                memory.bytes.as_ptr().cast(),
+                memory.bytes.as_mut_ptr().cast(),
                 words * 8,
                 access,
                 0,
