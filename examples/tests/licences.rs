@@ -68,7 +68,6 @@ fn host() -> String {
 fn packages() -> Vec<(String, String)> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--locked", "--offline"])
-        .args(["--features", "libfabric-sys/vendored"])
         .args(["--filter-platform", &host()])
         .current_dir(MANIFEST)
         .output()

@@ -9,6 +9,8 @@
 //! short for an operation because the library is older, they answer `-FI_ENOSYS` (functions that have no error to
 //! return say what they answer instead).
 //!
+//! What providers were found to do, and what to beware of, is told in `PROVIDERS.md` beside this crate.
+//!
 //! # One version of the API
 //!
 //! Later versions of libfabric have longer structures, never other ones: a field keeps its place (the test `layout`

@@ -127,3 +127,9 @@ fn libraries_answer() {
         }
     }
 }
+
+#[test]
+fn threads_may_share_a_library() {
+    fn shared<T: Send + Sync + Clone>() {}
+    shared::<Library>();
+}
