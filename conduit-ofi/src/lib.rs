@@ -1,17 +1,21 @@
-//! The Ni contract over libfabric: not there yet.
+//! The Ni contract over libfabric: one build for every network that has a provider there.
 //!
-//! This crate holds the network's place in the workspace and the answer to who asks for it. It has no network type, so
-//! nothing can pretend to run on it.
+//! [`provider`] chooses among what libfabric offers on this host. [`wire`] carries fragments over an endpoint of the chosen kind, and
+//! gives direct access to peers' memory where the provider has that; [`soft_portals`] is the contract on top. [`start`] puts all of it
+//! together. libfabric itself is loaded when a job starts ([`libfabric_sys`]).
 
-/// Why libfabric can't be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unavailable {
-    /// This version of Conduit has no code for it.
-    #[error("this version has no network over libfabric yet")]
-    NotImplemented,
-}
+mod buffers;
+mod error;
+mod frame;
+mod link;
+mod liveness;
+mod objects;
+pub mod provider;
+mod slots;
+pub mod start;
+mod wait;
+pub mod wire;
 
-/// Can jobs run over libfabric? Always [`Unavailable::NotImplemented`] in this version.
-pub fn availability() -> Result<(), Unavailable> {
-    Err(Unavailable::NotImplemented)
-}
+pub use error::OfiError;
+pub use start::Ofi;
+pub use wire::Wire;

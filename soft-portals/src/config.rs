@@ -1,5 +1,7 @@
 //! What is set for the portals.
 
+use std::time::Duration;
+
 /// Limits and sizes of an [`SoftPortals`](super::SoftPortals). The same on all ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortalsConfig {
@@ -20,6 +22,8 @@ pub struct PortalsConfig {
     pub window: u16,
     /// Operations of this rank, to all peers, that are under way at once.
     pub operations: u32,
+    /// How long a rank that leaves waits at most until its peers have what it has sent; with zero it doesn't say that it leaves.
+    pub linger: Duration,
 }
 
 /// The largest [`PortalsConfig::max_managed`].
@@ -40,6 +44,7 @@ impl Default for PortalsConfig {
             arrival_bytes: 64 << 20,
             window: 1024,
             operations: 1 << 16,
+            linger: Duration::from_secs(2),
         }
     }
 }

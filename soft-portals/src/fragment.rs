@@ -91,6 +91,8 @@ pub enum Failure {
     Mtu(usize),
     /// It has answered before and has been silent for so long, in milliseconds.
     Silent(u64),
+    /// The network can't reach it any more: the system's error number.
+    Lost(u32),
     /// It sent with a valid tag what the protocol does not allow.
     Broken(&'static str),
 }
@@ -104,6 +106,11 @@ impl fmt::Display for Failure {
                 "answers small packets, but none of {bytes} bytes gets through: the path's MTU is smaller"
             ),
             Self::Silent(ms) => write!(f, "has been silent for {ms} ms"),
+            Self::Lost(error) => {
+                // Fits: error numbers are small.
+                let error = std::io::Error::from_raw_os_error(*error as i32);
+                write!(f, "can't be reached any more: {error}")
+            }
             Self::Broken(what) => write!(f, "breaks the protocol: {what}"),
         }
     }

@@ -116,9 +116,7 @@ impl<T: Transport + 'static> Attended for Shared<T> {
     }
 }
 
-/// How long a rank that leaves waits at most until its peers have what it has sent.
-const LINGER: Duration = Duration::from_secs(2);
-/// How long it sleeps in between.
+/// How long a rank that leaves sleeps until it looks again.
 const LINGER_PAUSE: Duration = Duration::from_millis(1);
 
 impl<M: Mode, T: Transport> SoftPortals<M, T> {
@@ -220,12 +218,20 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
     /// Tells the peers that this rank ends as it should, so that its silence is no failure to them, and waits for a bounded time
     /// until they have what it has sent. What they send from here on may never be looked at.
     pub fn leave(&self) {
-        let end = Instant::now() + LINGER;
         let mut inner = self.shared.inner.lock();
+        let linger = inner.portals.config.linger;
+        let end = Instant::now() + linger;
         if std::mem::replace(&mut inner.portals.leaving, true) {
             return;
         }
+        if linger.is_zero() {
+            return;
+        }
+        // Who has left needs not be told.
+        self.advance(&mut inner);
         inner.owe_leave();
+        self.advance(&mut inner);
+        inner.settle();
         loop {
             self.advance(&mut inner);
             let pause = inner.transport.timeout().unwrap_or(LINGER_PAUSE);
@@ -276,9 +282,22 @@ impl<T: Transport> Inner<T> {
             ..
         } = &mut self.portals;
         for link in links.known_ones().filter(|link| link.peer != *rank) {
-            if link.failure.is_none() {
+            if link.failure.is_none() && !link.left {
                 link.owed.push_back(Owed::Leave);
                 list(outgoing, link);
+            }
+        }
+    }
+
+    /// Asks the transport to see to it that peers have everything.
+    fn settle(&mut self) {
+        let Self {
+            transport, portals, ..
+        } = self;
+        let own = portals.rank;
+        for link in portals.links.open_ones().filter(|link| link.peer != own) {
+            if !link.left && link.failure.is_none() {
+                transport.settle(link.peer);
             }
         }
     }

@@ -22,6 +22,7 @@ pub mod job;
 pub mod lan;
 pub mod mixed;
 pub mod model;
+pub mod ofi;
 pub mod programs;
 pub mod ranks;
 pub mod reference;

@@ -1,0 +1,92 @@
+//! Memory that libfabric sends from and receives into: pieces of one size in one allocation, registered where the provider wants
+//! that.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+
+use crate::objects::{Objects, Refusal};
+
+/// Alignment of each piece.
+const ALIGN: usize = 4096;
+
+/// Pieces of one size.
+pub(crate) struct Buffers {
+    base: NonNull<u8>,
+    layout: Layout,
+    size: usize,
+    free: Vec<u32>,
+    /// Where own memory has to be registered.
+    pub(crate) descriptor: *mut c_void,
+}
+
+// SAFETY: the memory is this owner's; the descriptor is the library's, whose objects may be used by any one thread at a time.
+unsafe impl Send for Buffers {}
+
+impl Buffers {
+    /// `count` pieces of `size` bytes, a multiple of 64. They have to outlive `objects`.
+    pub(crate) fn new(objects: &mut Objects, count: u32, size: usize) -> Result<Self, Refusal> {
+        let too_large = Refusal {
+            operation: "buffers",
+            error: -i64::from(libfabric_sys::FI_ENOMEM),
+        };
+        let bytes = size.checked_mul(count as usize).ok_or(too_large)?;
+        let layout = Layout::from_size_align(bytes.max(1), ALIGN).map_err(|_| too_large)?;
+        // SAFETY: the layout is not empty.
+        let base = unsafe { alloc_zeroed(layout) };
+        let Some(base) = NonNull::new(base) else {
+            handle_alloc_error(layout)
+        };
+        let mut buffers = Self {
+            base,
+            layout,
+            size,
+            free: (0..count).rev().collect(),
+            descriptor: ptr::null_mut(),
+        };
+        if objects.wants_local() {
+            // SAFETY: just allocated, and it outlives the objects by the caller's promise.
+            let registered = unsafe { objects.register(base.as_ptr(), bytes, false) }?;
+            buffers.descriptor = registered.descriptor;
+        }
+        Ok(buffers)
+    }
+
+    /// Bytes of each.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// One that is free.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<u32> {
+        self.free.pop()
+    }
+
+    #[inline]
+    pub(crate) fn give(&mut self, buffer: u32) {
+        self.free.push(buffer);
+    }
+
+    /// Where one lies.
+    #[inline]
+    pub(crate) fn place(&self, buffer: u32) -> *mut u8 {
+        debug_assert!((buffer as usize + 1) * self.size <= self.layout.size());
+        // SAFETY: within the allocation, as its number says.
+        unsafe { self.base.as_ptr().add(buffer as usize * self.size) }
+    }
+
+    /// The bytes of one that is taken and not lent to the library.
+    #[inline]
+    pub(crate) fn bytes(&mut self, buffer: u32) -> &mut [u8] {
+        // SAFETY: initialised, within the allocation; the caller has taken it, and it is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.place(buffer), self.size) }
+    }
+}
+
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout; the objects that may have reached it are gone.
+        unsafe { dealloc(self.base.as_ptr(), self.layout) }
+    }
+}

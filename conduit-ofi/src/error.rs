@@ -1,0 +1,79 @@
+//! Why the network over libfabric can't be used.
+
+use conduit_core::bootstrap::BootstrapError;
+use conduit_core::ni::Rank;
+
+/// Why the network could not be started. Each names the rank and what can be set.
+#[derive(Debug, thiserror::Error)]
+pub enum OfiError {
+    /// The exchange at job start failed.
+    #[error(transparent)]
+    Bootstrap(#[from] BootstrapError),
+    /// There is no libfabric.
+    #[error("ofi start on rank {rank}: {reason} (setting CONDUIT_OFI_LIBRARY)")]
+    Library {
+        /// This rank.
+        rank: Rank,
+        /// What was looked for, and why that will not do.
+        reason: String,
+    },
+    /// No provider offers what is asked for.
+    #[error("ofi start on rank {rank}: {reason}; there is {offered} (settings {settings})")]
+    Provider {
+        /// This rank.
+        rank: Rank,
+        /// What was asked for.
+        reason: String,
+        /// What can be had.
+        offered: String,
+        /// What can be set.
+        settings: &'static str,
+    },
+    /// The library has refused a call.
+    #[error("ofi start on rank {rank}, provider {provider}: {operation}: {reason}")]
+    Refused {
+        /// This rank.
+        rank: Rank,
+        /// Whose offer was taken.
+        provider: String,
+        /// libfabric's name of the call.
+        operation: &'static str,
+        /// The library's words.
+        reason: String,
+    },
+    /// What a peer says of itself can't be read.
+    #[error("ofi start: rank {rank} can't read what rank {peer} says of itself: {reason}")]
+    Peer {
+        /// This rank.
+        rank: Rank,
+        /// The peer.
+        peer: Rank,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Two ranks can't talk to each other.
+    #[error(
+        "ofi start: rank {rank} has {ours}, rank {peer} on host {host} has {theirs}: all ranks need the same \
+         (settings CONDUIT_OFI_PROVIDER, CONDUIT_OFI_LIBRARY)"
+    )]
+    Differs {
+        /// This rank.
+        rank: Rank,
+        /// Its provider and library.
+        ours: String,
+        /// The other rank.
+        peer: Rank,
+        /// Its host.
+        host: String,
+        /// Its provider and library.
+        theirs: String,
+    },
+    /// Another rank could not start.
+    #[error("ofi start: rank {peer} failed: {reason}")]
+    PeerFailed {
+        /// The rank that failed.
+        peer: Rank,
+        /// Its own error.
+        reason: String,
+    },
+}

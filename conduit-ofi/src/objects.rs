@@ -1,0 +1,326 @@
+//! libfabric's objects of one rank: fabric, domain, address vector, completion queue, endpoint, registered memory. Opened together
+//! and closed in the order that libfabric demands.
+
+use std::ffi::{c_int, c_void};
+use std::os::fd::RawFd;
+use std::ptr;
+
+use libfabric_sys::{
+    FI_ADDR_UNSPEC, FI_AV_TABLE, FI_AV_UNSPEC, FI_CQ_FORMAT_DATA, FI_GETWAIT, FI_MR_ENDPOINT,
+    FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, FI_READ,
+    FI_RECV, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_SEND, FI_TRANSMIT, FI_WAIT_FD, FI_WAIT_NONE,
+    FI_WRITE, Library, fi_addr_t, fi_av_attr, fi_av_insert, fi_av_open, fi_close, fi_control,
+    fi_cq_attr, fi_cq_open, fi_domain, fi_enable, fi_endpoint, fi_ep_bind, fi_getname, fi_mr_bind,
+    fi_mr_desc, fi_mr_enable, fi_mr_key, fi_mr_reg, fi_setopt, fi_trywait, fid, fid_av, fid_cq,
+    fid_domain, fid_ep, fid_fabric, fid_mr,
+};
+
+use crate::provider::Offer;
+
+/// Bytes of the longest address of an endpoint.
+const MAX_ADDRESS: usize = 1024;
+
+/// A call that the library has refused: its name, and the library's error number (negative).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) operation: &'static str,
+    pub(crate) error: i64,
+}
+
+impl Refusal {
+    /// In words.
+    pub(crate) fn reason(self, library: &Library) -> String {
+        let error = c_int::try_from(self.error).unwrap_or(c_int::MIN);
+        library.strerror(error)
+    }
+}
+
+/// Zero is success.
+fn check(operation: &'static str, result: impl Into<i64>) -> Result<(), Refusal> {
+    match result.into() {
+        0 => Ok(()),
+        error => Err(Refusal { operation, error }),
+    }
+}
+
+/// Everything that is opened for one endpoint.
+pub(crate) struct Objects {
+    pub(crate) offer: Offer,
+    fabric: *mut fid_fabric,
+    domain: *mut fid_domain,
+    av: *mut fid_av,
+    pub(crate) cq: *mut fid_cq,
+    pub(crate) ep: *mut fid_ep,
+    memory: Vec<*mut fid_mr>,
+    /// The next key that this rank chooses, where it chooses.
+    next_key: u64,
+    /// What becomes readable when the queue has something, where there is such a thing.
+    pub(crate) descriptor: Option<RawFd>,
+}
+
+// SAFETY: the objects are used by one thread at a time (`FI_THREAD_DOMAIN`), and by any.
+unsafe impl Send for Objects {}
+
+/// Memory that is registered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Registered {
+    mr: *mut fid_mr,
+    /// For operations on it as own memory.
+    pub(crate) descriptor: *mut c_void,
+    /// How peers name it.
+    pub(crate) key: u64,
+    /// What peers count from.
+    pub(crate) address: u64,
+}
+
+// SAFETY: as for `Objects`: names of the library's.
+unsafe impl Send for Registered {}
+
+impl Objects {
+    /// Opens an endpoint by an offer. A receive that takes several messages ends when less than `least` bytes are left.
+    pub(crate) fn open(offer: Offer, least: usize) -> Result<Self, Refusal> {
+        let info = offer.info();
+        let mut objects = Self {
+            fabric: ptr::null_mut(),
+            domain: ptr::null_mut(),
+            av: ptr::null_mut(),
+            cq: ptr::null_mut(),
+            ep: ptr::null_mut(),
+            memory: Vec::new(),
+            next_key: 1,
+            descriptor: None,
+            offer,
+        };
+        // SAFETY: the offer is whole and of this library; each object is opened from those before it, and `drop` closes what was
+        // opened.
+        unsafe {
+            let library = objects.offer.library();
+            let none = ptr::null_mut();
+            check(
+                "fi_fabric",
+                library.fabric((*info).fabric_attr, &mut objects.fabric, none),
+            )?;
+            check(
+                "fi_domain",
+                fi_domain(objects.fabric, info, &mut objects.domain, none),
+            )?;
+            objects.open_queue()?;
+            let mut attr = fi_av_attr {
+                r#type: FI_AV_TABLE,
+                ..fi_av_attr::default()
+            };
+            if fi_av_open(objects.domain, &mut attr, &mut objects.av, none) != 0 {
+                attr.r#type = FI_AV_UNSPEC;
+                check(
+                    "fi_av_open",
+                    fi_av_open(objects.domain, &mut attr, &mut objects.av, none),
+                )?;
+            }
+            check(
+                "fi_endpoint",
+                fi_endpoint(objects.domain, info, &mut objects.ep, none),
+            )?;
+            let av = &raw mut (*objects.av).fid;
+            check("fi_ep_bind (address vector)", fi_ep_bind(objects.ep, av, 0))?;
+            let cq = &raw mut (*objects.cq).fid;
+            check(
+                "fi_ep_bind (completion queue)",
+                fi_ep_bind(objects.ep, cq, FI_TRANSMIT | FI_RECV),
+            )?;
+            check("fi_enable", fi_enable(objects.ep))?;
+            // Not all know it, and then a buffer holds one message. Before, `shm` 1.17 has no place for it and crashes.
+            let _ = fi_setopt(
+                objects.ep_fid(),
+                FI_OPT_ENDPOINT,
+                FI_OPT_MIN_MULTI_RECV,
+                (&raw const least).cast(),
+                size_of::<usize>(),
+            );
+        }
+        Ok(objects)
+    }
+
+    /// Opens the completion queue, one that can be waited for if there is such a thing.
+    ///
+    /// # Safety
+    ///
+    /// The domain is open.
+    unsafe fn open_queue(&mut self) -> Result<(), Refusal> {
+        let mut attr = fi_cq_attr {
+            format: FI_CQ_FORMAT_DATA,
+            wait_obj: FI_WAIT_FD,
+            ..fi_cq_attr::default()
+        };
+        // SAFETY: the caller's word.
+        let mut result =
+            unsafe { fi_cq_open(self.domain, &mut attr, &mut self.cq, ptr::null_mut()) };
+        if result != 0 {
+            attr.wait_obj = FI_WAIT_NONE;
+            // SAFETY: as above.
+            result = unsafe { fi_cq_open(self.domain, &mut attr, &mut self.cq, ptr::null_mut()) };
+        }
+        check("fi_cq_open", result)?;
+        if attr.wait_obj == FI_WAIT_FD {
+            let mut descriptor: c_int = -1;
+            // SAFETY: just opened; the answer of this command is a descriptor.
+            let result = unsafe {
+                fi_control(
+                    &raw mut (*self.cq).fid,
+                    FI_GETWAIT,
+                    (&raw mut descriptor).cast(),
+                )
+            };
+            self.descriptor = (result == 0 && descriptor >= 0).then_some(descriptor);
+        }
+        Ok(())
+    }
+
+    fn ep_fid(&self) -> *mut fid {
+        // SAFETY: a place within an open object.
+        unsafe { &raw mut (*self.ep).fid }
+    }
+
+    /// Whether one may sleep on the descriptor now: nothing has come that a read would find.
+    pub(crate) fn may_wait(&self) -> bool {
+        if self.descriptor.is_none() {
+            return true;
+        }
+        // SAFETY: both are open.
+        unsafe {
+            let mut queues = [&raw mut (*self.cq).fid];
+            fi_trywait(self.fabric, queues.as_mut_ptr(), 1) == 0
+        }
+    }
+
+    /// The endpoint's address.
+    pub(crate) fn address(&self) -> Result<Vec<u8>, Refusal> {
+        let mut address = vec![0; MAX_ADDRESS];
+        let mut length = address.len();
+        // SAFETY: open, and there is as much room as `length` says.
+        let result = unsafe { fi_getname(self.ep_fid(), address.as_mut_ptr().cast(), &mut length) };
+        check("fi_getname", result)?;
+        address.truncate(length);
+        Ok(address)
+    }
+
+    /// Makes a peer's address known.
+    pub(crate) fn insert(&self, address: &[u8]) -> Result<fi_addr_t, Refusal> {
+        let mut handle = FI_ADDR_UNSPEC;
+        // SAFETY: open; the bytes are an address of the same provider and length (checked at start).
+        let count = unsafe {
+            fi_av_insert(
+                self.av,
+                address.as_ptr().cast(),
+                1,
+                &mut handle,
+                0,
+                ptr::null_mut(),
+            )
+        };
+        match count {
+            1 => Ok(handle),
+            error => Err(Refusal {
+                operation: "fi_av_insert",
+                error: i64::from(error.min(-1)),
+            }),
+        }
+    }
+
+    /// `mr_mode` bits that the provider asks for.
+    fn mr_mode(&self) -> c_int {
+        // SAFETY: an offer has domain attributes.
+        unsafe { (*(*self.offer.info()).domain_attr).mr_mode }
+    }
+
+    /// Whether own memory has to be registered, too.
+    pub(crate) fn wants_local(&self) -> bool {
+        self.mr_mode() & FI_MR_LOCAL != 0
+    }
+
+    /// Registers memory, for this rank's operations and, if `remote`, its peers'.
+    ///
+    /// # Safety
+    ///
+    /// `[base, base + length)` is valid for reads and writes until it is [released](Self::release), or these objects are gone.
+    pub(crate) unsafe fn register(
+        &mut self,
+        base: *mut u8,
+        length: usize,
+        remote: bool,
+    ) -> Result<Registered, Refusal> {
+        let mut access = FI_SEND | FI_RECV;
+        if self.offer.has_rma() {
+            access |= FI_READ | FI_WRITE;
+            if remote {
+                access |= FI_REMOTE_READ | FI_REMOTE_WRITE;
+            }
+        }
+        let key = match self.mr_mode() & FI_MR_PROV_KEY {
+            0 => self.next_key,
+            _ => 0,
+        };
+        self.next_key += 1;
+        let mut mr = ptr::null_mut();
+        // SAFETY: the domain is open; the memory is valid by the caller's promise, and the registration is closed before the
+        // endpoint and the domain.
+        unsafe {
+            check(
+                "fi_mr_reg",
+                fi_mr_reg(
+                    self.domain,
+                    base.cast(),
+                    length,
+                    access,
+                    0,
+                    key,
+                    0,
+                    &mut mr,
+                    ptr::null_mut(),
+                ),
+            )?;
+            self.memory.push(mr);
+            if self.mr_mode() & FI_MR_ENDPOINT != 0 {
+                check("fi_mr_bind", fi_mr_bind(mr, self.ep_fid(), 0))?;
+                check("fi_mr_enable", fi_mr_enable(mr))?;
+            }
+            Ok(Registered {
+                mr,
+                descriptor: fi_mr_desc(mr),
+                key: fi_mr_key(mr),
+                address: match self.mr_mode() & FI_MR_VIRT_ADDR {
+                    0 => 0,
+                    _ => base.addr() as u64,
+                },
+            })
+        }
+    }
+
+    /// Ends a registration, on which nothing is under way.
+    pub(crate) fn release(&mut self, registered: Registered) {
+        if let Some(at) = self.memory.iter().position(|mr| *mr == registered.mr) {
+            self.memory.swap_remove(at);
+            // SAFETY: open, and nobody's any more.
+            unsafe { fi_close(&raw mut (*registered.mr).fid) };
+        }
+    }
+}
+
+impl Drop for Objects {
+    fn drop(&mut self) {
+        // The endpoint first: it may be bound to the registrations, and operations on them end with it.
+        let memory = std::mem::take(&mut self.memory);
+        let objects = [self.ep.cast::<fid>()]
+            .into_iter()
+            .chain(memory.into_iter().map(<*mut fid_mr>::cast))
+            .chain([
+                self.cq.cast(),
+                self.av.cast(),
+                self.domain.cast(),
+                self.fabric.cast(),
+            ]);
+        for object in objects.filter(|object| !object.is_null()) {
+            // SAFETY: open, and what depends on it is closed. What it answers changes nothing here.
+            unsafe { fi_close(object) };
+        }
+    }
+}

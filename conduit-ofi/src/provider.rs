@@ -1,0 +1,313 @@
+//! The choice of a provider: what libfabric offers on this host, best first.
+//!
+//! | class | providers | networks |
+//! |---|---|---|
+//! | 0 | `cxi`, `opx`, `psm3`, `psm2`, `efa`, `gni` | those made for one fabric |
+//! | 1 | `verbs`, `ucx` and what is layered on `verbs` | InfiniBand, RoCE |
+//! | 2 | `tcp` and what is layered on it | any |
+//! | 3 | `udp;ofi_rxd` | any |
+//! | 4 | unknown ones | |
+//! | 5 | `sockets` (hung in every version), `net` (an experiment of 1.15 to 1.17) | any |
+//!
+//! `shm` comes before all of them where all ranks are on one host, and is left out elsewhere. Only class 2, 3 and `shm` were run
+//! on machines of this project.
+
+use std::ffi::{CStr, CString, c_int};
+use std::fmt;
+use std::ptr::{self, NonNull};
+
+use libfabric_sys::{
+    API_VERSION, FI_ATOMIC, FI_CONTEXT, FI_CONTEXT2, FI_DELIVERY_COMPLETE, FI_EP_RDM,
+    FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG,
+    FI_MULTI_RECV, FI_ORDER_SAS, FI_RM_ENABLED, FI_RMA, FI_THREAD_DOMAIN, Library, fi_info,
+    fi_major, fi_minor,
+};
+
+/// What is asked of the providers, the most wanted first: of two offers for the same device the first counts.
+const WISHES: [(u64, u64); 8] = {
+    let all = FI_MSG | FI_RMA | FI_MULTI_RECV;
+    [
+        (all | FI_ATOMIC, FI_DELIVERY_COMPLETE),
+        (all, FI_DELIVERY_COMPLETE),
+        (FI_MSG | FI_RMA | FI_ATOMIC, FI_DELIVERY_COMPLETE),
+        (FI_MSG | FI_RMA, FI_DELIVERY_COMPLETE),
+        (all, 0),
+        (FI_MSG | FI_RMA, 0),
+        (FI_MSG | FI_MULTI_RECV, 0),
+        (FI_MSG, 0),
+    ]
+};
+/// The ways of registering memory that this network can deal with.
+const MR_MODES: c_int =
+    FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+
+/// What is wished of a provider.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// A provider's name, as `fi_info` writes it; a part before the `;` will do.
+    pub provider: Option<String>,
+    /// A domain's name: of `tcp` an interface's.
+    pub domain: Option<String>,
+    /// All ranks are on one host.
+    pub one_host: bool,
+}
+
+/// What an endpoint takes at most.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Bytes of a message or an access.
+    pub(crate) max_message: usize,
+    /// Bytes of a message that the library copies at once.
+    pub(crate) inject: usize,
+    /// Pieces of memory that a message is sent from.
+    pub(crate) pieces: usize,
+    /// Receives that are posted.
+    pub(crate) receives: usize,
+}
+
+/// One offer of a provider, owned.
+pub struct Offer {
+    library: Library,
+    info: NonNull<fi_info>,
+    /// The completions that are asked for, besides what the info says.
+    pub(crate) delivery: bool,
+    /// The capabilities that were asked for and granted.
+    pub(crate) caps: u64,
+}
+
+// SAFETY: the library's structure is this owner's alone, and may be used by any thread.
+unsafe impl Send for Offer {}
+
+impl Offer {
+    pub(crate) fn library(&self) -> &Library {
+        &self.library
+    }
+
+    /// The library's structure, whole with all attributes.
+    pub(crate) fn info(&self) -> *mut fi_info {
+        self.info.as_ptr()
+    }
+
+    fn look(&self) -> &fi_info {
+        // SAFETY: owned, and written by nobody.
+        unsafe { self.info.as_ref() }
+    }
+
+    /// The provider's name.
+    pub fn provider(&self) -> String {
+        // SAFETY: an offer has fabric attributes with a name.
+        unsafe { name((*self.look().fabric_attr).prov_name) }
+    }
+
+    /// The domain's name.
+    pub fn domain(&self) -> String {
+        // SAFETY: an offer has domain attributes.
+        unsafe { name((*self.look().domain_attr).name) }
+    }
+
+    /// What two ranks need to have in common, as text: provider, protocol, and the library's version.
+    pub fn identity(&self) -> String {
+        // SAFETY: an offer has endpoint attributes.
+        let (protocol, version) = unsafe {
+            let endpoint = &*self.look().ep_attr;
+            (endpoint.protocol, endpoint.protocol_version)
+        };
+        format!("{} (protocol {protocol}.{version})", self.provider())
+    }
+
+    /// Whether peers' memory can be reached.
+    pub(crate) fn has_rma(&self) -> bool {
+        self.caps & FI_RMA != 0
+    }
+
+    /// Whether one receive takes several messages.
+    pub(crate) fn has_multi_receive(&self) -> bool {
+        self.caps & FI_MULTI_RECV != 0
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        // SAFETY: an offer has these attributes.
+        unsafe {
+            let info = self.look();
+            Limits {
+                max_message: (*info.ep_attr).max_msg_size,
+                inject: (*info.tx_attr).inject_size,
+                pieces: (*info.tx_attr).iov_limit,
+                receives: (*info.rx_attr).size,
+            }
+        }
+    }
+
+    fn class(&self, one_host: bool) -> u8 {
+        let provider = self.provider();
+        let core = provider.split(';').next().unwrap_or_default();
+        match core {
+            "shm" if one_host => 0,
+            "cxi" | "opx" | "psm3" | "psm2" | "efa" | "gni" => 1,
+            "verbs" | "ucx" => 2,
+            "tcp" => 3,
+            "udp" => 4,
+            "sockets" | "net" => 6,
+            _ => 5,
+        }
+    }
+
+    fn is_wished(&self, wish: &Wish) -> bool {
+        let provider = self.provider();
+        let is_provider = match &wish.provider {
+            Some(name) => provider == *name || provider.split(';').next() == Some(name),
+            // Reaches one host only.
+            None => wish.one_host || provider != "shm",
+        };
+        let domain = self.domain();
+        is_provider && wish.domain.as_ref().is_none_or(|name| domain == *name)
+    }
+
+    fn is_loopback(&self) -> bool {
+        self.domain() == "lo"
+    }
+}
+
+impl Drop for Offer {
+    fn drop(&mut self) {
+        // SAFETY: from this library's `dupinfo`, and used by nobody else.
+        unsafe { self.library.freeinfo(self.info.as_ptr()) }
+    }
+}
+
+impl fmt::Debug for Offer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {}", self.provider(), self.domain())
+    }
+}
+
+/// # Safety
+///
+/// Null or a string.
+unsafe fn name(text: *const std::ffi::c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: the caller's word.
+    unsafe { CStr::from_ptr(text) }
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// Everything that providers offer on this host for reliable unconnected endpoints with ordered messages, each device of a provider
+/// once, in the library's order.
+pub fn offers(library: &Library, wish: &Wish) -> Vec<Offer> {
+    let mut found: Vec<Offer> = Vec::new();
+    for (caps, flags) in WISHES {
+        for offer in ask(library, wish, caps, flags) {
+            let same = |other: &Offer| {
+                other.provider() == offer.provider() && other.domain() == offer.domain()
+            };
+            if !found.iter().any(same) {
+                found.push(offer);
+            }
+        }
+    }
+    found
+}
+
+fn ask(library: &Library, wish: &Wish, caps: u64, op_flags: u64) -> Vec<Offer> {
+    let Some(mut hints) = NonNull::new(library.allocinfo()) else {
+        return Vec::new();
+    };
+    let mut offers = Vec::new();
+    // SAFETY: an empty offer of the library's has all its attributes; the string is of C's `malloc`, as the library frees it. The
+    // hints and the list end here.
+    unsafe {
+        let info = hints.as_mut();
+        info.caps = caps;
+        info.mode = FI_CONTEXT | FI_CONTEXT2;
+        (*info.ep_attr).r#type = FI_EP_RDM;
+        (*info.domain_attr).mr_mode = MR_MODES;
+        (*info.domain_attr).threading = FI_THREAD_DOMAIN;
+        (*info.domain_attr).resource_mgmt = FI_RM_ENABLED;
+        (*info.tx_attr).msg_order = FI_ORDER_SAS;
+        (*info.rx_attr).msg_order = FI_ORDER_SAS;
+        (*info.tx_attr).op_flags = op_flags;
+        // Some look for devices only when they are named.
+        if let Some(provider) = &wish.provider
+            && let Ok(provider) = CString::new(provider.as_str())
+        {
+            (*info.fabric_attr).prov_name = libc::strdup(provider.as_ptr());
+        }
+        let mut first = ptr::null_mut();
+        let result = library.getinfo(
+            API_VERSION,
+            ptr::null(),
+            ptr::null(),
+            0,
+            hints.as_ptr(),
+            &mut first,
+        );
+        if result == 0 {
+            let mut next = first;
+            while let Some(info) = next.as_ref() {
+                if let Some(copy) = NonNull::new(library.dupinfo(next)) {
+                    (*(*copy.as_ptr()).tx_attr).op_flags &= !FI_DELIVERY_COMPLETE;
+                    offers.push(Offer {
+                        library: library.clone(),
+                        info: copy,
+                        delivery: op_flags & FI_DELIVERY_COMPLETE != 0,
+                        caps,
+                    });
+                }
+                next = info.next;
+            }
+            library.freeinfo(first);
+        }
+        library.freeinfo(hints.as_ptr());
+    }
+    offers
+}
+
+/// The best offer that is as wished.
+///
+/// # Errors
+/// What was asked for, and what can be had.
+pub fn choose(library: &Library, wish: &Wish) -> Result<Offer, (String, String)> {
+    let mut best: Vec<_> = offers(library, wish)
+        .into_iter()
+        .filter(|offer| offer.is_wished(wish))
+        .collect();
+    // Stable: among equals the library's order counts.
+    best.sort_by_key(|offer| {
+        (
+            offer.class(wish.one_host),
+            offer.is_loopback() != wish.one_host,
+        )
+    });
+    if let Some(offer) = best.into_iter().next() {
+        return Ok(offer);
+    }
+    let any = Wish {
+        one_host: wish.one_host,
+        ..Wish::default()
+    };
+    let version = library.version();
+    let mut all: Vec<_> = offers(library, &any)
+        .iter()
+        .map(|offer| format!("{offer:?}"))
+        .collect();
+    all.dedup();
+    let offered = match all.is_empty() {
+        true => "none that has reliable endpoints with messages in order".to_owned(),
+        false => all.join(", "),
+    };
+    let mut asked = match &wish.provider {
+        Some(name) => format!("no provider {name}"),
+        None => "no provider".to_owned(),
+    };
+    if let Some(domain) = &wish.domain {
+        asked += &format!(" on the domain {domain}");
+    }
+    let (major, minor) = (fi_major(version), fi_minor(version));
+    Err((
+        format!("{asked} of libfabric {major}.{minor} will do"),
+        offered,
+    ))
+}

@@ -1,0 +1,119 @@
+//! Places for operations under way. libfabric gives an operation's place back with its completion, and many providers use it for
+//! themselves meanwhile (`FI_CONTEXT`, `FI_CONTEXT2`); so places don't move, and there is a bounded number.
+
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+
+use conduit_core::ni::Rank;
+use libfabric_sys::fi_context2;
+
+use crate::objects::Registered;
+
+/// What an operation under way is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// None.
+    Free,
+    /// The receive of a buffer.
+    Receive(u32),
+    /// A frame from a buffer of this pool.
+    Frame {
+        peer: Rank,
+        large: bool,
+        buffer: u32,
+    },
+    /// A frame whose bytes lie with the user; its header is in a buffer of the small pool.
+    Pieces { peer: Rank, token: u64, buffer: u32 },
+    /// A direct access, for which its memory was registered or not.
+    Direct {
+        peer: Rank,
+        token: u64,
+        own: Option<Registered>,
+    },
+}
+
+/// As libfabric sees it, it is the context.
+#[repr(C)]
+struct Slot {
+    context: UnsafeCell<fi_context2>,
+    operation: Operation,
+}
+
+/// All of them.
+pub(crate) struct Slots {
+    slots: Box<[Slot]>,
+    free: Vec<u32>,
+}
+
+// SAFETY: the pointers in a context are the library's, whose objects may be used by any one thread at a time.
+unsafe impl Send for Slots {}
+
+impl Slots {
+    pub(crate) fn new(count: u32) -> Self {
+        let slot = || Slot {
+            context: UnsafeCell::new(fi_context2::default()),
+            operation: Operation::Free,
+        };
+        Self {
+            slots: (0..count).map(|_| slot()).collect(),
+            free: (0..count).rev().collect(),
+        }
+    }
+
+    /// A place for an operation, and what libfabric is to know it by. `None`: all are in use.
+    #[inline]
+    pub(crate) fn take(&mut self, operation: Operation) -> Option<(u32, *mut c_void)> {
+        let at = self.free.pop()?;
+        let slot = &mut self.slots[at as usize];
+        slot.operation = operation;
+        Some((at, slot.context.get().cast()))
+    }
+
+    /// Whether there is one.
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// Gives back a place: its operation has ended, or never begun.
+    #[inline]
+    pub(crate) fn give(&mut self, at: u32) {
+        self.slots[at as usize].operation = Operation::Free;
+        self.free.push(at);
+    }
+
+    /// The place behind a context that libfabric gives back, and its operation. `None`: it is no place of these.
+    #[inline]
+    pub(crate) fn find(&self, context: *mut c_void) -> Option<(u32, Operation)> {
+        let begin = self.slots.as_ptr().addr();
+        let offset = context.addr().checked_sub(begin)?;
+        let at = offset / size_of::<Slot>();
+        let slot = self.slots.get(at)?;
+        let is_begin = offset.is_multiple_of(size_of::<Slot>());
+        // Fits: it is a place.
+        (is_begin && slot.operation != Operation::Free).then_some((at as u32, slot.operation))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_found_by_its_context_while_it_is_in_use() {
+        let mut slots = Slots::new(3);
+        let taken: Vec<_> = (0..3)
+            .map(|n| slots.take(Operation::Receive(n)).unwrap())
+            .collect();
+        assert!(slots.take(Operation::Receive(9)).is_none() && !slots.has_room());
+        for (n, (at, context)) in (0..).zip(&taken) {
+            assert_eq!(slots.find(*context), Some((*at, Operation::Receive(n))));
+            assert_eq!(slots.find(context.wrapping_byte_add(8)), None);
+        }
+        let (at, context) = taken[1];
+        slots.give(at);
+        assert_eq!(slots.find(context), None);
+        assert_eq!(slots.find(std::ptr::null_mut()), None);
+        assert!(slots.take(Operation::Receive(4)).is_some());
+    }
+}

@@ -1,0 +1,375 @@
+//! Job start over libfabric: every rank takes an offer, opens its endpoint, says where it is, and learns where the others are.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conduit_core::bootstrap::Bootstrap;
+use conduit_core::ni::Rank;
+use conduit_core::threads::Mode;
+use libfabric_sys::{Library, fi_major, fi_minor};
+use soft_portals::{Attendant, PortalsConfig, SoftPortals, Transport};
+
+use crate::error::OfiError;
+use crate::objects::{Objects, Refusal};
+use crate::provider::{Wish, choose};
+use crate::wire::{Addresses, Parts, Wire, WireConfig};
+
+/// One rank's end of the network over libfabric.
+pub type Ofi<M, T = Wire> = SoftPortals<M, T>;
+
+/// Which libfabric.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Which {
+    /// The system's `libfabric.so.1`, or the copy that was built in where there is none.
+    #[default]
+    Any,
+    /// The system's only.
+    System,
+    /// This file.
+    File(PathBuf),
+    /// The copy that was built in.
+    Vendored,
+}
+
+impl Which {
+    /// As a setting says it: a file's path, `system` or `vendored`.
+    pub fn named(text: &str) -> Self {
+        match text {
+            "" => Self::Any,
+            "system" => Self::System,
+            "vendored" => Self::Vendored,
+            path => Self::File(path.into()),
+        }
+    }
+}
+
+/// What is set for the network over libfabric. The same on all ranks, except for the host.
+#[derive(Debug, Clone)]
+pub struct OfiConfig {
+    /// Which libfabric.
+    pub library: Which,
+    /// Which provider.
+    pub wish: Wish,
+    /// This rank's host, for errors.
+    pub host: String,
+    /// Sizes of the endpoint.
+    pub wire: WireConfig,
+    /// The portals' limits.
+    pub portals: PortalsConfig,
+    /// How long a rank may be away before a thread attends for it; `None`: no thread.
+    pub attend: Option<Duration>,
+}
+
+impl OfiConfig {
+    /// Default limits for a rank on a host.
+    pub fn new(wish: Wish, host: String) -> Self {
+        Self {
+            library: Which::default(),
+            wish,
+            host,
+            wire: WireConfig::default(),
+            portals: PortalsConfig::default(),
+            attend: Some(Attendant::PERIOD),
+        }
+    }
+}
+
+/// Loads libfabric.
+///
+/// # Errors
+/// What was looked for, and why that will not do.
+pub fn library(which: &Which) -> Result<Library, String> {
+    let load = |path| Library::load(path).map_err(|error| error.to_string());
+    match which {
+        Which::File(path) => load(Some(path.as_path())),
+        Which::System => load(None),
+        Which::Vendored => vendored()
+            .ok_or_else(|| "this build has no libfabric of its own (feature vendored)".to_owned()),
+        Which::Any => load(None).or_else(|error| vendored().ok_or(error)),
+    }
+}
+
+fn vendored() -> Option<Library> {
+    #[cfg(feature = "vendored")]
+    return Some(Library::vendored());
+    #[cfg(not(feature = "vendored"))]
+    None
+}
+
+/// What a rank says of itself, or why it has failed: a byte, the job's number from the first rank, then texts with their lengths:
+/// identity, address, host.
+const READY: u8 = 1;
+const FAILED: u8 = 0;
+
+struct Card {
+    job: u32,
+    identity: String,
+    address: Vec<u8>,
+    host: String,
+}
+
+impl Card {
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![READY];
+        bytes.extend(self.job.to_le_bytes());
+        for part in [
+            self.identity.as_bytes(),
+            &self.address,
+            self.host.as_bytes(),
+        ] {
+            // Fits: names and addresses.
+            bytes.extend((part.len() as u32).to_le_bytes());
+            bytes.extend(part);
+        }
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (job, mut rest) = bytes.split_first_chunk()?;
+        let mut part = || {
+            let (length, after) = rest.split_first_chunk()?;
+            let (part, after) = after.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+            rest = after;
+            Some(part.to_vec())
+        };
+        let (identity, address, host) = (part()?, part()?, part()?);
+        rest.is_empty().then_some(Self {
+            job: u32::from_le_bytes(*job),
+            identity: String::from_utf8(identity).ok()?,
+            address,
+            host: String::from_utf8(host).ok()?,
+        })
+    }
+}
+
+/// A rank's own part, before it knows of the others.
+struct Prepared {
+    objects: Objects,
+    card: Card,
+}
+
+fn refused(rank: Rank, provider: &str, library: &Library, refusal: Refusal) -> OfiError {
+    OfiError::Refused {
+        rank,
+        provider: provider.to_owned(),
+        operation: refusal.operation,
+        reason: refusal.reason(library),
+    }
+}
+
+fn prepare(rank: Rank, config: &OfiConfig) -> Result<Prepared, OfiError> {
+    let library = library(&config.library).map_err(|reason| OfiError::Library { rank, reason })?;
+    let offer = choose(&library, &config.wish).map_err(|(reason, offered)| OfiError::Provider {
+        rank,
+        reason,
+        offered,
+        settings: "CONDUIT_OFI_PROVIDER, CONDUIT_OFI_DOMAIN",
+    })?;
+    let provider = offer.provider();
+    let version = library.version();
+    let identity = format!(
+        "{} of libfabric {}.{}",
+        offer.identity(),
+        fi_major(version),
+        fi_minor(version)
+    );
+    let failed = |refusal| refused(rank, &provider, &library, refusal);
+    let frame = config.wire.clone().bounded().frame;
+    let objects = Objects::open(offer, frame).map_err(failed)?;
+    let address = objects.address().map_err(failed)?;
+    let mut job = [0; 4];
+    if rank == 0 {
+        getrandom::fill(&mut job).map_err(|error| OfiError::Refused {
+            rank,
+            provider: provider.clone(),
+            operation: "random numbers",
+            reason: error.to_string(),
+        })?;
+    }
+    let card = Card {
+        job: u32::from_le_bytes(job),
+        identity,
+        address,
+        host: config.host.clone(),
+    };
+    Ok(Prepared { objects, card })
+}
+
+/// All ranks as they were met.
+#[derive(Debug)]
+struct Met {
+    addresses: Addresses,
+    hosts: Box<[Arc<str>]>,
+    job: u32,
+}
+
+fn meet(rank: Rank, texts: &[Vec<u8>]) -> Result<Met, OfiError> {
+    let mut own: Option<Card> = None;
+    let mut bytes = Vec::new();
+    let mut hosts: Vec<Arc<str>> = Vec::with_capacity(texts.len());
+    let mut job = 0;
+    let mut cards = Vec::with_capacity(texts.len());
+    for (peer, text) in (0..).zip(texts) {
+        let Some((&READY, text)) = text.split_first() else {
+            return Err(OfiError::PeerFailed {
+                peer,
+                reason: String::from_utf8_lossy(text.get(1..).unwrap_or_default()).into_owned(),
+            });
+        };
+        let card = Card::decode(text).ok_or_else(|| OfiError::Peer {
+            rank,
+            peer,
+            reason: format!("it is {} bytes that make no sense", text.len()),
+        })?;
+        cards.push(card);
+    }
+    let each = cards.first().map_or(0, |card| card.address.len());
+    if let Some(card) = cards.get(rank as usize) {
+        own = Some(Card {
+            job: card.job,
+            identity: card.identity.clone(),
+            address: Vec::new(),
+            host: String::new(),
+        });
+    }
+    let own = own.map(|card| card.identity).unwrap_or_default();
+    for (peer, card) in (0..).zip(cards) {
+        if card.identity != own {
+            return Err(OfiError::Differs {
+                rank,
+                ours: own,
+                peer,
+                host: card.host,
+                theirs: card.identity,
+            });
+        }
+        if card.address.len() != each {
+            return Err(OfiError::Peer {
+                rank,
+                peer,
+                reason: format!(
+                    "its address has {} bytes, that of rank 0 has {each}",
+                    card.address.len()
+                ),
+            });
+        }
+        if peer == 0 {
+            job = card.job;
+        }
+        bytes.extend(card.address);
+        match hosts.last() {
+            // Ranks of a host follow one another as a rule.
+            Some(last) if **last == *card.host => hosts.push(Arc::clone(last)),
+            _ => hosts.push(card.host.into()),
+        }
+    }
+    Ok(Met {
+        addresses: Addresses {
+            bytes: bytes.into(),
+            each,
+        },
+        hosts: hosts.into(),
+        job,
+    })
+}
+
+/// Starts the network among all ranks of a job, which call this together with the same settings.
+///
+/// # Errors
+/// Names the rank and what is wrong with it. If one rank fails all do, unless the failure is that of `bootstrap`. That peers can be
+/// reached is found out when they are first used.
+pub fn start<M: Mode>(
+    bootstrap: &mut dyn Bootstrap,
+    config: &OfiConfig,
+) -> Result<Ofi<M>, OfiError> {
+    start_in(bootstrap, config, |wire| wire)
+}
+
+/// The same with the wire inside a transport of several kinds.
+///
+/// # Errors
+/// As [`start`].
+pub fn start_in<M: Mode, T: Transport + 'static>(
+    bootstrap: &mut dyn Bootstrap,
+    config: &OfiConfig,
+    inside: impl FnOnce(Wire) -> T,
+) -> Result<Ofi<M, T>, OfiError> {
+    let rank = bootstrap.rank();
+    let prepared = prepare(rank, config);
+    let text = match &prepared {
+        Ok(prepared) => prepared.card.encode(),
+        Err(error) => [&[FAILED], error.to_string().as_bytes()].concat(),
+    };
+    let texts = bootstrap.allgather(&text)?;
+    let started = prepared.and_then(|prepared| {
+        let met = meet(rank, &texts)?;
+        assemble(rank, config, prepared.objects, met, inside)
+    });
+    let verdict = started.as_ref().err().map(|error| error.to_string());
+    let verdicts = bootstrap.allgather(verdict.unwrap_or_default().as_bytes())?;
+    let ofi = started?;
+    for (peer, verdict) in (0..).zip(verdicts) {
+        if !verdict.is_empty() {
+            return Err(OfiError::PeerFailed {
+                peer,
+                reason: String::from_utf8_lossy(&verdict).into_owned(),
+            });
+        }
+    }
+    Ok(ofi)
+}
+
+fn assemble<M: Mode, T: Transport + 'static>(
+    rank: Rank,
+    config: &OfiConfig,
+    objects: Objects,
+    met: Met,
+    inside: impl FnOnce(Wire) -> T,
+) -> Result<Ofi<M, T>, OfiError> {
+    let library = objects.offer.library().clone();
+    let provider = objects.offer.provider();
+    let max_message = objects.offer.limits().max_message;
+    // Fits: ranks.
+    let size = met.hosts.len() as u32;
+    let parts = Parts {
+        objects,
+        rank,
+        addresses: met.addresses,
+        hosts: met.hosts,
+        job: met.job,
+    };
+    let wire = Wire::new(parts, &config.wire)
+        .map_err(|refusal| refused(rank, &provider, &library, refusal))?;
+    let mut portals = config.portals.clone();
+    portals.max_message = portals.max_message.min(max_message);
+    let mut ofi = SoftPortals::new(inside(wire), rank, size, &portals);
+    if let Some(period) = config.attend {
+        ofi.attend(period).map_err(|error| OfiError::Refused {
+            rank,
+            provider,
+            operation: "start a thread",
+            reason: error.to_string(),
+        })?;
+    }
+    Ok(ofi)
+}
+
+/// A whole job within this process, for tests: every end can go to a thread of its own (where the mode allows), or one thread drives
+/// them all in turn.
+///
+/// # Errors
+/// As [`start`].
+pub fn in_process<M: Mode>(ranks: u32, config: &OfiConfig) -> Result<Vec<Ofi<M>>, OfiError> {
+    let prepared = (0..ranks)
+        .map(|rank| prepare(rank, config))
+        .collect::<Result<Vec<_>, _>>()?;
+    let texts: Vec<_> = prepared.iter().map(|p| p.card.encode()).collect();
+    (0..)
+        .zip(prepared)
+        .map(|(rank, prepared)| {
+            let met = meet(rank, &texts)?;
+            assemble(rank, config, prepared.objects, met, |wire| wire)
+        })
+        .collect()
+}

@@ -1,0 +1,239 @@
+//! Access to peers' memory that no processor of theirs looks at.
+
+use std::ptr;
+
+use conduit_core::ni::Rank;
+use libfabric_sys::{
+    FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_EAGAIN, fi_msg_rma, fi_read, fi_rma_iov, fi_write,
+    fi_writemsg, iovec,
+};
+use soft_portals::fragment::Refused;
+use soft_portals::{Access, Remote};
+
+use crate::objects::Registered;
+use crate::slots::Operation;
+
+use super::{Wire, lost};
+
+impl Wire {
+    /// See [`soft_portals::Transport::expose`].
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    pub(super) unsafe fn expose_memory(
+        &mut self,
+        base: *mut u8,
+        length: usize,
+    ) -> Result<Option<Remote>, String> {
+        // Without completions that mean delivery a put's end could not be told.
+        if !self.objects.offer.has_rma() || !self.objects.offer.delivery {
+            return Ok(None);
+        }
+        // SAFETY: the caller's promise: the memory stays as long as this wire.
+        match unsafe { self.objects.register(base, length, true) } {
+            Ok(registered) => {
+                self.exposed.push((base.addr(), length, registered));
+                Ok(Some(Remote {
+                    key: registered.key,
+                    address: registered.address,
+                }))
+            }
+            Err(refusal) => Err(format!(
+                "{} of {length} bytes by provider {}: {}{}",
+                refusal.operation,
+                self.objects.offer.provider(),
+                refusal.reason(self.objects.offer.library()),
+                locked_limit(),
+            )),
+        }
+    }
+
+    /// What own memory is registered by, if it has to be: as part of what peers can reach, or for this operation alone.
+    unsafe fn own(
+        &mut self,
+        memory: *mut u8,
+        length: usize,
+    ) -> Result<(Option<Registered>, *mut std::ffi::c_void), i64> {
+        if !self.objects.wants_local() || length == 0 {
+            return Ok((None, ptr::null_mut()));
+        }
+        let within = self.exposed.iter().find(|(base, bytes, _)| {
+            memory.addr() >= *base && memory.addr() - *base + length <= *bytes
+        });
+        if let Some((_, _, registered)) = within {
+            return Ok((None, registered.descriptor));
+        }
+        // SAFETY: the memory is valid until the operation has ended, and is released then.
+        match unsafe { self.objects.register(memory, length, false) } {
+            Ok(registered) => Ok((Some(registered), registered.descriptor)),
+            Err(refusal) => Err(refusal.error),
+        }
+    }
+
+    /// Submits a direct access.
+    ///
+    /// # Safety
+    ///
+    /// The access' memory is valid as the operation wants it until its end.
+    unsafe fn access(
+        &mut self,
+        peer: Rank,
+        access: &Access,
+        submit: impl FnOnce(&Self, u64, *mut std::ffi::c_void, *mut std::ffi::c_void) -> isize,
+    ) -> Result<(), Refused> {
+        const AGAIN: isize = -(FI_EAGAIN as isize);
+        let link = self.open(peer)?;
+        link.liveness.sent();
+        let address = link.address;
+        if !self.slots.has_room() {
+            return Err(Refused::Full);
+        }
+        // SAFETY: the caller's promise.
+        let (own, descriptor) = match unsafe { self.own(access.memory, access.length) } {
+            Ok(own) => own,
+            Err(error) => {
+                self.fails(peer, lost(error));
+                return Err(Refused::Dead);
+            }
+        };
+        let operation = Operation::Direct {
+            peer,
+            token: access.token,
+            own,
+        };
+        let Some((slot, context)) = self.slots.take(operation) else {
+            return Err(Refused::Full);
+        };
+        let result = submit(self, address, descriptor, context);
+        if result != 0 {
+            self.slots.give(slot);
+            if let Some(own) = own {
+                self.objects.release(own);
+            }
+        }
+        match result {
+            0 => {
+                if let Some(link) = self.links.get(peer) {
+                    link.pending += 1;
+                }
+                Ok(())
+            }
+            AGAIN => {
+                self.counters.again += 1;
+                Err(Refused::Full)
+            }
+            error => {
+                self.counters.errors += 1;
+                self.fails(peer, lost(error as i64));
+                Err(Refused::Dead)
+            }
+        }
+    }
+
+    /// See [`soft_portals::Transport::write`].
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    pub(super) unsafe fn write_directly(
+        &mut self,
+        peer: Rank,
+        access: &Access,
+        delivered: bool,
+    ) -> Result<(), Refused> {
+        let Access {
+            remote,
+            memory,
+            length,
+            ..
+        } = *access;
+        // SAFETY: the caller's promise; the endpoint is open, and what the call itself reads lives longer than it.
+        let submitted = unsafe {
+            self.access(peer, access, |wire, address, mut descriptor, context| {
+                if !delivered {
+                    return fi_write(
+                        wire.objects.ep,
+                        memory.cast(),
+                        length,
+                        descriptor,
+                        address,
+                        remote.address,
+                        remote.key,
+                        context,
+                    );
+                }
+                let piece = iovec {
+                    iov_base: memory.cast(),
+                    iov_len: length,
+                };
+                let there = fi_rma_iov {
+                    addr: remote.address,
+                    len: length,
+                    key: remote.key,
+                };
+                let message = fi_msg_rma {
+                    msg_iov: &piece,
+                    desc: &mut descriptor,
+                    iov_count: 1,
+                    addr: address,
+                    rma_iov: &there,
+                    rma_iov_count: 1,
+                    context,
+                    data: 0,
+                };
+                fi_writemsg(
+                    wire.objects.ep,
+                    &message,
+                    FI_DELIVERY_COMPLETE | FI_COMPLETION,
+                )
+            })
+        };
+        self.counters.writes += u64::from(submitted.is_ok());
+        submitted
+    }
+
+    /// See [`soft_portals::Transport::read`].
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    pub(super) unsafe fn read_directly(
+        &mut self,
+        peer: Rank,
+        access: &Access,
+    ) -> Result<(), Refused> {
+        let Access {
+            remote,
+            memory,
+            length,
+            ..
+        } = *access;
+        // SAFETY: the caller's promise; the endpoint is open.
+        let submitted = unsafe {
+            self.access(peer, access, |wire, address, descriptor, context| {
+                fi_read(
+                    wire.objects.ep,
+                    memory.cast(),
+                    length,
+                    descriptor,
+                    address,
+                    remote.address,
+                    remote.key,
+                    context,
+                )
+            })
+        };
+        self.counters.reads += u64::from(submitted.is_ok());
+        submitted
+    }
+}
+
+/// What the system allows to be locked, which is what most refusals to register are about.
+fn locked_limit() -> String {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock);
+    match limit.current {
+        None => String::new(),
+        Some(bytes) => format!(" (this process may lock {bytes} bytes: ulimit -l)"),
+    }
+}

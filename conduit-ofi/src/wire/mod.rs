@@ -1,0 +1,470 @@
+//! One rank's end: a [`Transport`] of fragments over an endpoint of libfabric.
+//!
+//! Every fragment goes in frames ([`crate::frame`]), each one message of libfabric: tiny ones at once, from a buffer or injected;
+//! others from where they lie, as many bytes as a frame holds, as there is room. What libfabric refuses for now (`FI_EAGAIN`) is refused
+//! here, or stays in the link's queue. Receives are posted for messages of anybody: buffers that take one message after the other
+//! (`FI_MULTI_RECV`) where the provider can, so what they cost does not grow with the job.
+
+mod direct;
+mod receive;
+mod send;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use conduit_core::ni::Rank;
+use soft_portals::fragment::{Failure, Fragment, Payload, Refused, Upper};
+use soft_portals::{Transport, Wait};
+
+use crate::buffers::Buffers;
+use crate::link::{Link, Links};
+use crate::liveness::{LOOKS, Nanos, Verdict};
+use crate::objects::{Objects, Refusal, Registered};
+use crate::slots::Slots;
+use crate::wait::Waiter;
+
+/// Sizes of a [`Wire`]. What they cost does not grow with the job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WireConfig {
+    /// Bytes of the largest frame.
+    pub frame: usize,
+    /// Buffers for frames of at most 1 KiB, and for larger ones.
+    pub small: u32,
+    /// Buffers for larger ones.
+    pub large: u32,
+    /// Buffers that messages are received into.
+    pub receives: u32,
+    /// Bytes of each, where one takes several messages.
+    pub receive_bytes: usize,
+    /// Direct accesses under way at most.
+    pub direct: u32,
+    /// A peer that owes an answer and is silent for so long is dead.
+    pub dead_time: Duration,
+}
+
+impl Default for WireConfig {
+    fn default() -> Self {
+        Self {
+            // What `ofi_rxm` sends at once, without asking the peer first.
+            frame: 16 << 10,
+            small: 512,
+            large: 64,
+            receives: 8,
+            receive_bytes: 256 << 10,
+            direct: 1024,
+            dead_time: Duration::from_secs(30),
+        }
+    }
+}
+
+impl WireConfig {
+    /// The same with every size inside its bounds.
+    pub(crate) fn bounded(mut self) -> Self {
+        self.frame = self.frame.clamp(2 << 10, 1 << 20).next_multiple_of(64);
+        self.small = self.small.clamp(8, 1 << 16);
+        self.large = self.large.clamp(2, 1 << 12);
+        self.receives = self.receives.clamp(2, 1 << 12);
+        self.receive_bytes = self.receive_bytes.max(4 * self.frame).next_multiple_of(64);
+        self.direct = self.direct.clamp(8, 1 << 16);
+        self.dead_time = self.dead_time.max(Duration::from_millis(100));
+        self
+    }
+}
+
+/// Bytes of a small buffer: a tiny fragment in its frame.
+pub(crate) const SMALL: usize = 1 << 10;
+const _: () = assert!(crate::frame::HEADER + soft_portals::fragment::MAX_TINY <= SMALL);
+
+/// What a wire has counted since its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WireCounters {
+    /// Frames sent.
+    pub frames: u64,
+    /// Of them those whose bytes the library has copied before the call returned.
+    pub injected: u64,
+    /// Of them those sent from the user's memory.
+    pub lent: u64,
+    /// Frames received.
+    pub received: u64,
+    /// Of them those that were of another job or made no sense.
+    pub nonsense: u64,
+    /// Calls that the library has answered with "try again".
+    pub again: u64,
+    /// Operations that have failed.
+    pub errors: u64,
+    /// Direct writes.
+    pub writes: u64,
+    /// Direct reads.
+    pub reads: u64,
+}
+
+impl WireCounters {
+    /// Each with its name.
+    pub fn each(&self) -> [(&'static str, u64); 9] {
+        [
+            ("frames", self.frames),
+            ("injected", self.injected),
+            ("lent", self.lent),
+            ("received", self.received),
+            ("nonsense", self.nonsense),
+            ("again", self.again),
+            ("errors", self.errors),
+            ("writes", self.writes),
+            ("reads", self.reads),
+        ]
+    }
+}
+
+/// The addresses of all ranks' endpoints, all of one length.
+#[derive(Debug)]
+pub(crate) struct Addresses {
+    pub(crate) bytes: Box<[u8]>,
+    pub(crate) each: usize,
+}
+
+impl Addresses {
+    fn of(&self, rank: Rank) -> Option<&[u8]> {
+        let begin = (rank as usize).checked_mul(self.each)?;
+        self.bytes.get(begin..begin.checked_add(self.each)?)
+    }
+}
+
+/// See the module.
+pub struct Wire {
+    // Before the buffers, which it may reach until it is closed.
+    objects: Objects,
+    small: Buffers,
+    large: Buffers,
+    receives: Buffers,
+    /// A receive takes several messages.
+    multi: bool,
+    /// Receive buffers that the library has refused for now.
+    unposted: Vec<u32>,
+    /// Frames held for want of room, of all links.
+    held: usize,
+    slots: Slots,
+    links: Links,
+    addresses: Addresses,
+    /// By rank; ranks of one host share one.
+    hosts: Box<[Arc<str>]>,
+    rank: Rank,
+    /// The job's number.
+    job: u32,
+    /// Bytes of the largest frame, and of the largest that is injected.
+    frame: usize,
+    inject: usize,
+    /// Pieces that a message can be sent from.
+    pieces: bool,
+    /// Links with something to go out.
+    outgoing: Vec<Rank>,
+    /// Links that have failed, and whose user does not know yet.
+    failures: Vec<(Rank, Failure)>,
+    /// Own memory that peers can reach, with its first byte and length.
+    exposed: Vec<(usize, usize, Registered)>,
+    /// The library's words about what it can't do any more.
+    broken: Option<i64>,
+    dead_time: Nanos,
+    start: Instant,
+    next_look: Nanos,
+    /// Receives since the clock was looked at.
+    unclocked: u32,
+    waiter: Arc<Waiter>,
+    counters: WireCounters,
+}
+
+/// What a wire is made of.
+pub(crate) struct Parts {
+    pub(crate) objects: Objects,
+    pub(crate) rank: Rank,
+    pub(crate) addresses: Addresses,
+    pub(crate) hosts: Box<[Arc<str>]>,
+    pub(crate) job: u32,
+}
+
+impl Wire {
+    pub(crate) fn new(parts: Parts, config: &WireConfig) -> Result<Self, Refusal> {
+        let Parts {
+            mut objects,
+            rank,
+            addresses,
+            hosts,
+            job,
+        } = parts;
+        let config = config.clone().bounded();
+        let limits = objects.offer.limits();
+        let frame = config.frame.min(limits.max_message) & !63;
+        let multi = objects.offer.has_multi_receive();
+        let (receives, receive_bytes) = match multi {
+            true => (config.receives, config.receive_bytes),
+            // As much memory in pieces of one frame.
+            false => {
+                let bytes = config.receives as usize * config.receive_bytes;
+                // Fits: less than the product's factors.
+                let count = (bytes / frame).min(limits.receives).max(2) as u32;
+                (count, frame)
+            }
+        };
+        let small = Buffers::new(&mut objects, config.small, SMALL.min(frame))?;
+        let large = Buffers::new(&mut objects, config.large, frame)?;
+        let receives_memory = Buffers::new(&mut objects, receives, receive_bytes)?;
+        let waiter = Arc::new(Waiter::new(objects.descriptor));
+        // Fits: ranks.
+        let size = hosts.len() as u32;
+        let nanos = config.dead_time.as_nanos();
+        let mut wire = Self {
+            objects,
+            small,
+            large,
+            receives: receives_memory,
+            multi,
+            unposted: (0..receives).collect(),
+            held: 0,
+            slots: Slots::new(receives + config.small + config.large + config.direct),
+            links: Links::new(size),
+            addresses,
+            hosts,
+            rank,
+            job,
+            frame,
+            inject: limits.inject,
+            pieces: limits.pieces >= 2,
+            outgoing: Vec::new(),
+            failures: Vec::new(),
+            exposed: Vec::new(),
+            broken: None,
+            dead_time: Nanos::try_from(nanos).unwrap_or(Nanos::MAX),
+            start: Instant::now(),
+            next_look: 0,
+            unclocked: 0,
+            waiter,
+            counters: WireCounters::default(),
+        };
+        wire.post_receives()?;
+        Ok(wire)
+    }
+
+    /// What has happened so far.
+    pub fn counters(&self) -> WireCounters {
+        self.counters
+    }
+
+    /// The provider and its domain.
+    pub fn offer(&self) -> &crate::provider::Offer {
+        &self.objects.offer
+    }
+
+    /// Bytes of memory for peers.
+    pub fn memory(&self) -> usize {
+        self.links.memory() + self.addresses.bytes.len()
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos::try_from(self.start.elapsed().as_nanos()).unwrap_or(Nanos::MAX)
+    }
+
+    /// The link to a peer, which becomes known to libfabric now.
+    #[inline]
+    fn open(&mut self, peer: Rank) -> Result<&mut Link, Refused> {
+        if self.links.look(peer).is_none() {
+            self.add(peer)?;
+        }
+        match self.links.get(peer) {
+            Some(link) if link.failure.is_none() => Ok(link),
+            Some(_) => Err(Refused::Dead),
+            None => Err(Refused::NoSuchRank),
+        }
+    }
+
+    #[cold]
+    fn add(&mut self, peer: Rank) -> Result<(), Refused> {
+        let address = self.addresses.of(peer).ok_or(Refused::NoSuchRank)?;
+        let (handle, failure) = match self.objects.insert(address) {
+            Ok(handle) => (handle, None),
+            Err(refusal) => (0, Some(lost(refusal.error))),
+        };
+        let mut link = Link::new(peer, handle);
+        link.failure = failure;
+        self.links.add(link);
+        if let Some(failure) = failure {
+            self.failures.push((peer, failure));
+        }
+        Ok(())
+    }
+
+    /// A peer can't be reached any more.
+    #[cold]
+    fn fails(&mut self, peer: Rank, failure: Failure) {
+        let Some(link) = self.links.get(peer) else {
+            return;
+        };
+        if link.failure.is_none() {
+            link.failure = Some(failure);
+            link.backlog.clear();
+            link.queue.clear();
+            link.lent.clear();
+            link.held.clear();
+            link.arriving = None;
+            link.unsettled = None;
+            link.pong = None;
+            self.failures.push((peer, failure));
+        }
+    }
+
+    /// Looks at all peers, asks those that owe an answer, gives up those that have been silent for too long.
+    #[cold]
+    fn look_at_peers(&mut self, now: Nanos) {
+        self.next_look = now + self.dead_time / LOOKS;
+        let mut pings = Vec::new();
+        let mut dead = Vec::new();
+        for link in self.links.all().filter(|link| link.failure.is_none()) {
+            match link.liveness.look(now, self.dead_time) {
+                Verdict::Fine => {}
+                Verdict::Ping => pings.push(link.peer),
+                Verdict::Dead if link.liveness.is_known() => {
+                    let silent = self.dead_time / 1_000_000;
+                    dead.push((link.peer, Failure::Silent(silent)));
+                }
+                Verdict::Dead => dead.push((link.peer, Failure::Unreachable)),
+            }
+        }
+        for peer in pings {
+            self.ping(peer);
+        }
+        for (peer, failure) in dead {
+            self.fails(peer, failure);
+        }
+    }
+
+    /// Tells the user which peers have failed.
+    #[inline]
+    fn tell_failures(&mut self, upper: &mut impl Upper) {
+        if self.failures.is_empty() {
+            return;
+        }
+        for (peer, failure) in std::mem::take(&mut self.failures) {
+            upper.failed(peer, failure);
+        }
+    }
+}
+
+/// A failure by an error number of the library's.
+pub(crate) fn lost(error: i64) -> Failure {
+    // Fits: error numbers are small.
+    Failure::Lost(error.unsigned_abs() as u32)
+}
+
+impl Transport for Wire {
+    #[inline]
+    fn send(&mut self, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
+        match fragment.payload {
+            Payload::Copied(pieces) => self.send_tiny(peer, fragment.header, pieces),
+            Payload::Read { token, length } => {
+                self.send_later(peer, fragment.header, token, length as usize)
+            }
+        }
+    }
+
+    #[inline]
+    fn receive(&mut self, upper: &mut impl Upper) -> bool {
+        /// Receives between two looks at the clock while something arrives all the time.
+        const UNCLOCKED: u32 = 256;
+        let arrived = self.complete(upper);
+        self.unclocked += 1;
+        if !arrived || self.unclocked >= UNCLOCKED {
+            self.unclocked = 0;
+            let now = self.now();
+            if now >= self.next_look {
+                self.look_at_peers(now);
+            }
+        }
+        self.tell_failures(upper);
+        arrived
+    }
+
+    #[inline]
+    fn transmit(&mut self, upper: &mut impl Upper) {
+        if !self.outgoing.is_empty() {
+            self.send_queued(upper);
+        }
+        self.tell_failures(upper);
+    }
+
+    #[inline]
+    fn is_idle(&self, peer: Rank) -> bool {
+        self.links.look(peer).is_none_or(|link| {
+            link.failure.is_some()
+                || (link.pending == 0
+                    && link.backlog.is_empty()
+                    && link.queue.is_empty()
+                    && link.unsettled.is_none())
+        })
+    }
+
+    fn settle(&mut self, peer: Rank) {
+        self.settle_by_ping(peer);
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        /// Where nothing wakes who sleeps, or something waits for room.
+        const PAUSE: Duration = Duration::from_micros(50);
+        if !self.objects.may_wait() {
+            return Some(Duration::ZERO);
+        }
+        if !self.outgoing.is_empty() || !self.unposted.is_empty() {
+            return Some(PAUSE);
+        }
+        let until_look = Duration::from_nanos(self.next_look.saturating_sub(self.now()));
+        Some(until_look)
+    }
+
+    fn waiter(&self) -> Arc<dyn Wait> {
+        let waiter: Arc<Waiter> = Arc::clone(&self.waiter);
+        waiter
+    }
+
+    fn describe(&self, peer: Rank) -> String {
+        let Some(host) = self.hosts.get(peer as usize) else {
+            return String::new();
+        };
+        format!(
+            "on host {host} (provider {})",
+            self.objects.offer.provider()
+        )
+    }
+
+    unsafe fn expose(
+        &mut self,
+        base: *mut u8,
+        len: usize,
+    ) -> Result<Option<soft_portals::Remote>, String> {
+        // SAFETY: the caller's promise.
+        unsafe { self.expose_memory(base, len) }
+    }
+
+    #[inline]
+    unsafe fn write(
+        &mut self,
+        peer: Rank,
+        access: &soft_portals::Access,
+        delivered: bool,
+    ) -> Result<(), Refused> {
+        // SAFETY: the caller's promise.
+        unsafe { self.write_directly(peer, access, delivered) }
+    }
+
+    #[inline]
+    unsafe fn read(&mut self, peer: Rank, access: &soft_portals::Access) -> Result<(), Refused> {
+        // SAFETY: the caller's promise.
+        unsafe { self.read_directly(peer, access) }
+    }
+}
+
+impl std::fmt::Debug for Wire {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Wire")
+            .field("rank", &self.rank)
+            .field("offer", &self.objects.offer)
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,397 @@
+//! Completions and frames in.
+
+use std::ffi::c_void;
+
+use conduit_core::ni::Rank;
+use libfabric_sys::{
+    FI_EAGAIN, FI_EAVAIL, FI_ECANCELED, FI_MULTI_RECV, FI_RECV, fi_cq_data_entry, fi_cq_err_entry,
+    fi_cq_read, fi_cq_readerr, fi_msg, fi_recv, fi_recvmsg, iovec,
+};
+use soft_portals::fragment::{Failure, Upper};
+
+use crate::frame::{Frame, Kind};
+use crate::link::Arriving;
+use crate::objects::Refusal;
+use crate::slots::Operation;
+
+use super::{Wire, lost};
+
+/// Completions read at once.
+const BATCH: usize = 32;
+/// Reads of the queue in a row.
+const READS: u32 = 8;
+
+const AGAIN: isize = -(FI_EAGAIN as isize);
+const FAILED: isize = -(FI_EAVAIL as isize);
+
+impl Wire {
+    /// Posts the receives that are not posted.
+    pub(super) fn post_receives(&mut self) -> Result<(), Refusal> {
+        while let Some(buffer) = self.unposted.pop() {
+            let Some((slot, context)) = self.slots.take(Operation::Receive(buffer)) else {
+                self.unposted.push(buffer);
+                return Ok(());
+            };
+            let result = self.post(buffer, context);
+            if result != 0 {
+                self.slots.give(slot);
+                self.unposted.push(buffer);
+                return match result {
+                    AGAIN => Ok(()),
+                    error => Err(Refusal {
+                        operation: "fi_recv",
+                        error: error as i64,
+                    }),
+                };
+            }
+        }
+        Ok(())
+    }
+
+    fn post(&mut self, buffer: u32, context: *mut c_void) -> isize {
+        let place: *mut c_void = self.receives.place(buffer).cast();
+        let length = self.receives.size();
+        let mut descriptor = self.receives.descriptor;
+        if !self.multi {
+            // SAFETY: the endpoint is open; the buffer is lent until the completion.
+            return unsafe {
+                fi_recv(
+                    self.objects.ep,
+                    place,
+                    length,
+                    descriptor,
+                    libfabric_sys::FI_ADDR_UNSPEC,
+                    context,
+                )
+            };
+        }
+        let piece = iovec {
+            iov_base: place,
+            iov_len: length,
+        };
+        let message = fi_msg {
+            msg_iov: &piece,
+            desc: &mut descriptor,
+            iov_count: 1,
+            addr: libfabric_sys::FI_ADDR_UNSPEC,
+            context,
+            data: 0,
+        };
+        // SAFETY: as above; the buffer is lent until a completion says that it is full.
+        unsafe { fi_recvmsg(self.objects.ep, &message, FI_MULTI_RECV) }
+    }
+
+    /// Reads completions and does what follows from them. Says whether there were any.
+    pub(super) fn complete(&mut self, upper: &mut impl Upper) -> bool {
+        let mut some = false;
+        if !self.unposted.is_empty()
+            && let Err(refusal) = self.post_receives()
+        {
+            self.breaks(refusal.error);
+        }
+        self.take_held(upper);
+        for _ in 0..READS {
+            let mut entries = [fi_cq_data_entry::default(); BATCH];
+            // SAFETY: the queue is open, of this format, and there is room for so many.
+            let count = unsafe { fi_cq_read(self.objects.cq, entries.as_mut_ptr().cast(), BATCH) };
+            match count {
+                AGAIN | 0 => break,
+                FAILED => self.complete_failure(upper),
+                error if error < 0 => {
+                    self.breaks(error as i64);
+                    break;
+                }
+                count => {
+                    let count = count.unsigned_abs();
+                    for entry in entries.iter().take(count) {
+                        self.completed(entry, upper);
+                    }
+                    some = true;
+                    if count < BATCH {
+                        break;
+                    }
+                }
+            }
+            some = true;
+        }
+        some
+    }
+
+    /// The device is gone, or the library in disorder: nobody can be reached any more.
+    #[cold]
+    fn breaks(&mut self, error: i64) {
+        if self.broken.replace(error).is_none() {
+            let peers: Vec<_> = self.links.all().map(|link| link.peer).collect();
+            for peer in peers {
+                self.fails(peer, lost(error));
+            }
+        }
+    }
+
+    #[inline]
+    fn completed(&mut self, entry: &fi_cq_data_entry, upper: &mut impl Upper) {
+        let Some((slot, operation)) = self.slots.find(entry.op_context) else {
+            debug_assert!(false, "a completion of nothing");
+            return;
+        };
+        match operation {
+            Operation::Receive(buffer) => {
+                if entry.flags & FI_RECV != 0 {
+                    self.arrived(buffer, entry, upper);
+                }
+                if !self.multi || entry.flags & FI_MULTI_RECV != 0 {
+                    self.slots.give(slot);
+                    self.unposted.push(buffer);
+                    if let Err(refusal) = self.post_receives() {
+                        self.breaks(refusal.error);
+                    }
+                }
+            }
+            operation => self.ended(slot, operation, true, upper),
+        }
+    }
+
+    /// An operation of this rank's has ended, well or not.
+    fn ended(&mut self, slot: u32, operation: Operation, well: bool, upper: &mut impl Upper) {
+        self.slots.give(slot);
+        let mut told = None;
+        let peer = match operation {
+            Operation::Frame {
+                peer,
+                large,
+                buffer,
+            } => {
+                match large {
+                    true => self.large.give(buffer),
+                    false => self.small.give(buffer),
+                }
+                peer
+            }
+            Operation::Pieces {
+                peer,
+                token,
+                buffer,
+            } => {
+                self.small.give(buffer);
+                told = Some(token);
+                peer
+            }
+            Operation::Direct { peer, token, own } => {
+                if let Some(own) = own {
+                    self.objects.release(own);
+                }
+                if well && self.is_well(peer) {
+                    upper.done(peer, token, 0);
+                }
+                peer
+            }
+            Operation::Receive(_) | Operation::Free => return,
+        };
+        let Some(link) = self.links.get(peer) else {
+            return;
+        };
+        link.pending = link.pending.saturating_sub(1);
+        if let Some(token) = told
+            && well
+        {
+            self.lent_back(peer, token, upper);
+        }
+    }
+
+    fn is_well(&self, peer: Rank) -> bool {
+        let link = self.links.look(peer);
+        link.is_none_or(|link| link.failure.is_none())
+    }
+
+    /// A frame with bytes of the user's is out.
+    fn lent_back(&mut self, peer: Rank, token: u64, upper: &mut impl Upper) {
+        let Some(link) = self.links.get(peer) else {
+            return;
+        };
+        // The one whose frames still go out is the first of the queue.
+        if let Some(sending) = link.queue.front_mut().filter(|s| s.token == token) {
+            sending.lent -= 1;
+            return;
+        }
+        let Some(at) = link.lent.iter().position(|s| s.token == token) else {
+            return;
+        };
+        let sending = &mut link.lent[at];
+        sending.lent -= 1;
+        if sending.lent == 0 {
+            link.lent.swap_remove(at);
+            upper.sent(peer, token);
+        }
+    }
+
+    /// A completion that is an error.
+    #[cold]
+    fn complete_failure(&mut self, upper: &mut impl Upper) {
+        let mut entry = fi_cq_err_entry::default();
+        // SAFETY: the queue is open.
+        let count = unsafe { fi_cq_readerr(self.objects.cq, &mut entry, 0) };
+        if count == AGAIN {
+            return;
+        }
+        if count < 0 {
+            self.breaks(count as i64);
+            return;
+        }
+        self.counters.errors += 1;
+        let error = i64::from(entry.err);
+        let Some((slot, operation)) = self.slots.find(entry.op_context) else {
+            // Of a frame that was injected, to nobody knows whom: its peer is found to be silent.
+            return;
+        };
+        match operation {
+            Operation::Receive(buffer) => {
+                self.slots.give(slot);
+                if entry.err != FI_ECANCELED {
+                    self.unposted.push(buffer);
+                }
+            }
+            Operation::Frame { peer, .. }
+            | Operation::Pieces { peer, .. }
+            | Operation::Direct { peer, .. } => {
+                self.ended(slot, operation, false, upper);
+                self.fails(peer, lost(error));
+            }
+            Operation::Free => {}
+        }
+    }
+
+    // ---- frames ----------------------------------------------------------------------------------------------------
+
+    fn arrived(&mut self, buffer: u32, entry: &fi_cq_data_entry, upper: &mut impl Upper) {
+        self.counters.received += 1;
+        let begin = self.receives.place(buffer);
+        let from = match self.multi {
+            true => entry.buf.cast::<u8>().cast_const(),
+            false => begin.cast_const(),
+        };
+        let offset = from.addr().wrapping_sub(begin.addr());
+        let fits = offset.checked_add(entry.len);
+        if fits.is_none_or(|end| end > self.receives.size()) {
+            self.counters.nonsense += 1;
+            return;
+        }
+        // SAFETY: within the buffer (just checked), written by the library, which does not touch these bytes again before the buffer
+        // is posted again; that does not happen while this frame is looked at.
+        let bytes = unsafe { std::slice::from_raw_parts(begin.add(offset), entry.len) };
+        self.take_frame(bytes, upper);
+    }
+
+    fn take_frame(&mut self, bytes: &[u8], upper: &mut impl Upper) {
+        let Some((frame, header, payload)) = Frame::decode(bytes) else {
+            self.counters.nonsense += 1;
+            return;
+        };
+        let peer = frame.rank;
+        if frame.job != self.job || self.open(peer).is_err() {
+            // Another job's, or of a peer that was given up.
+            self.counters.nonsense += 1;
+            return;
+        }
+        let Some(link) = self.links.get(peer) else {
+            return;
+        };
+        link.liveness.heard();
+        match frame.kind {
+            Kind::Tiny => {
+                // Its bytes are bounded by the peer's window, so there is room.
+                if !upper.fragment(peer, header, payload) {
+                    self.counters.nonsense += 1;
+                }
+            }
+            Kind::Ping => self.pong(peer, frame.length),
+            Kind::Pong => {
+                let settled = |number: u32| frame.length.wrapping_sub(number) < 1 << 31;
+                link.unsettled = link.unsettled.filter(|number| !settled(*number));
+            }
+            Kind::Whole | Kind::First | Kind::Chunk => {
+                let is_next = link.held.is_empty();
+                let taken = is_next && self.take_data(&frame, header, payload, upper);
+                if let Some(link) = self.links.get(peer).filter(|_| !taken) {
+                    link.held.push_back(bytes.into());
+                    self.held += 1;
+                }
+            }
+        }
+    }
+
+    /// Takes a frame of the data channel; false if there is no room now.
+    fn take_data(
+        &mut self,
+        frame: &Frame,
+        header: &[u8],
+        payload: &[u8],
+        upper: &mut impl Upper,
+    ) -> bool {
+        let peer = frame.rank;
+        let Some(link) = self.links.get(peer) else {
+            return true;
+        };
+        let length = frame.length as usize;
+        match (frame.kind, link.arriving) {
+            (Kind::Whole, None) => upper.fragment(peer, header, payload),
+            (Kind::First, None) if payload.len() < length => {
+                let Some(place) = upper.begin(peer, header, length) else {
+                    return false;
+                };
+                upper.place(place, 0, payload);
+                link.arriving = Some(Arriving {
+                    place,
+                    length,
+                    next: payload.len(),
+                });
+                true
+            }
+            (Kind::Chunk, Some(arriving)) if arriving.next + payload.len() <= arriving.length => {
+                upper.place(arriving.place, arriving.next, payload);
+                let next = arriving.next + payload.len();
+                if next == arriving.length {
+                    link.arriving = None;
+                    upper.end(arriving.place);
+                } else {
+                    link.arriving = Some(Arriving { next, ..arriving });
+                }
+                true
+            }
+            _ => {
+                self.fails(peer, Failure::Broken("frames out of order"));
+                true
+            }
+        }
+    }
+
+    /// Takes what was held for want of room.
+    fn take_held(&mut self, upper: &mut impl Upper) {
+        if self.held == 0 {
+            return;
+        }
+        let peers: Vec<_> = self
+            .links
+            .all()
+            .filter(|link| !link.held.is_empty())
+            .map(|link| link.peer)
+            .collect();
+        self.held = 0;
+        for peer in peers {
+            while let Some(bytes) = self.links.get(peer).and_then(|link| link.held.pop_front()) {
+                let taken = match Frame::decode(&bytes) {
+                    Some((frame, header, payload)) => {
+                        self.take_data(&frame, header, payload, upper)
+                    }
+                    None => true,
+                };
+                if let Some(link) = self.links.get(peer).filter(|_| !taken) {
+                    link.held.push_front(bytes);
+                    break;
+                }
+            }
+            if let Some(link) = self.links.get(peer) {
+                self.held += link.held.len();
+            }
+        }
+    }
+}

@@ -1,0 +1,458 @@
+//! Frames out.
+
+use std::ptr;
+
+use conduit_core::ni::Rank;
+use libfabric_sys::{FI_EAGAIN, fi_inject, fi_send, fi_sendv, iovec};
+use soft_portals::fragment::{Refused, Upper};
+
+use crate::frame::{Frame, HEADER, Kind};
+use crate::link::Sending;
+use crate::slots::Operation;
+
+use super::{SMALL, Wire, lost};
+
+/// Why a frame did not go out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Not {
+    /// No room now.
+    Now,
+    /// The library has refused it for good: its error number.
+    Ever(i64),
+}
+
+/// What the library has answered to a submission.
+#[inline]
+fn answer(result: isize) -> Result<(), Not> {
+    const AGAIN: isize = -(FI_EAGAIN as isize);
+    match result {
+        0 => Ok(()),
+        AGAIN => Err(Not::Now),
+        error => Err(Not::Ever(error as i64)),
+    }
+}
+
+impl Wire {
+    #[inline]
+    fn frame(&self, kind: Kind, header: &[u8], length: usize) -> [u8; HEADER] {
+        Frame {
+            kind,
+            // Fits: at most MAX_HEADER.
+            header: header.len() as u8,
+            rank: self.rank,
+            job: self.job,
+            // Fits: a message's bytes.
+            length: length as u32,
+        }
+        .encode()
+    }
+
+    /// Sends a fragment whose bytes are copied before this returns.
+    #[inline]
+    pub(super) fn send_tiny(
+        &mut self,
+        peer: Rank,
+        header: &[u8],
+        pieces: &[&[u8]],
+    ) -> Result<(), Refused> {
+        let link = self.open(peer)?;
+        link.liveness.sent();
+        let address = link.address;
+        let mut copy = [0; SMALL];
+        let mut length = HEADER;
+        copy[..HEADER].copy_from_slice(&self.frame(Kind::Tiny, header, 0));
+        for piece in [header].iter().chain(pieces) {
+            let place = copy
+                .get_mut(length..length + piece.len())
+                .ok_or(Refused::TooLong)?;
+            place.copy_from_slice(piece);
+            length += piece.len();
+        }
+        self.post_small(peer, address, &copy[..length])
+    }
+
+    /// Sends a small frame, or keeps it behind others that wait: a connection is made when the first frame wants to go, which takes
+    /// the peer's progress.
+    #[inline]
+    fn post_small(&mut self, peer: Rank, address: u64, frame: &[u8]) -> Result<(), Refused> {
+        let waits = self
+            .links
+            .look(peer)
+            .is_some_and(|link| !link.backlog.is_empty());
+        if !waits {
+            match self.answer_of(peer, |wire| wire.put_out(peer, address, frame)) {
+                Err(Refused::Full) => {}
+                answer => return answer,
+            }
+        }
+        self.keep(peer, frame)
+    }
+
+    #[cold]
+    fn keep(&mut self, peer: Rank, frame: &[u8]) -> Result<(), Refused> {
+        /// Frames that wait for a peer.
+        const BACKLOG: usize = 256;
+        let link = self.links.get(peer).ok_or(Refused::NoSuchRank)?;
+        if link.backlog.len() >= BACKLOG {
+            return Err(Refused::Full);
+        }
+        link.backlog.push_back(frame.into());
+        list(&mut self.outgoing, link);
+        Ok(())
+    }
+
+    /// Sends small frames that wait until there is no room (true) or none is left.
+    fn send_backlog(&mut self, peer: Rank) -> bool {
+        while let Some((frame, address)) = self.links.get(peer).and_then(|link| {
+            let frame = link.backlog.pop_front()?;
+            Some((frame, link.address))
+        }) {
+            if self.answer_of(peer, |wire| wire.put_out(peer, address, &frame))
+                == Err(Refused::Full)
+            {
+                if let Some(link) = self.links.get(peer) {
+                    link.backlog.push_front(frame);
+                }
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Sends a small frame: injected if it is short enough, else from a buffer.
+    #[inline]
+    fn put_out(&mut self, peer: Rank, address: u64, bytes: &[u8]) -> Result<(), Not> {
+        if bytes.len() <= self.inject {
+            // SAFETY: the endpoint is open; the library copies the bytes before it returns.
+            let result =
+                unsafe { fi_inject(self.objects.ep, bytes.as_ptr().cast(), bytes.len(), address) };
+            answer(result)?;
+            self.counters.injected += 1;
+            return Ok(());
+        }
+        let buffer = self.small.take().ok_or(Not::Now)?;
+        self.small.bytes(buffer)[..bytes.len()].copy_from_slice(bytes);
+        self.send_buffer(peer, address, false, buffer, bytes.len())
+    }
+
+    /// Sends a buffer, which comes back when the library has completed that, or now if it refuses.
+    fn send_buffer(
+        &mut self,
+        peer: Rank,
+        address: u64,
+        large: bool,
+        buffer: u32,
+        length: usize,
+    ) -> Result<(), Not> {
+        let operation = Operation::Frame {
+            peer,
+            large,
+            buffer,
+        };
+        let taken = self.slots.take(operation);
+        let buffers = if large { &self.large } else { &self.small };
+        let sent = match taken {
+            None => Err(Not::Now),
+            Some((slot, context)) => {
+                // SAFETY: the endpoint is open; the buffer is lent until the completion.
+                let result = unsafe {
+                    fi_send(
+                        self.objects.ep,
+                        buffers.place(buffer).cast(),
+                        length,
+                        buffers.descriptor,
+                        address,
+                        context,
+                    )
+                };
+                answer(result).inspect_err(|_| self.slots.give(slot))
+            }
+        };
+        match sent {
+            Ok(()) => {
+                if let Some(link) = self.links.get(peer) {
+                    link.pending += 1;
+                }
+            }
+            Err(_) if large => self.large.give(buffer),
+            Err(_) => self.small.give(buffer),
+        }
+        sent
+    }
+
+    /// Does what the library may refuse, and says so in the user's words.
+    #[inline]
+    fn answer_of(
+        &mut self,
+        peer: Rank,
+        what: impl FnOnce(&mut Self) -> Result<(), Not>,
+    ) -> Result<(), Refused> {
+        match what(self) {
+            Ok(()) => {
+                self.counters.frames += 1;
+                Ok(())
+            }
+            Err(Not::Now) => {
+                self.counters.again += 1;
+                Err(Refused::Full)
+            }
+            Err(Not::Ever(error)) => {
+                self.counters.errors += 1;
+                self.fails(peer, lost(error));
+                Err(Refused::Dead)
+            }
+        }
+    }
+
+    // ---- pings -----------------------------------------------------------------------------------------------------
+
+    fn send_ping(&mut self, peer: Rank, kind: Kind, number: u32) -> Result<(), Refused> {
+        let address = self.open(peer)?.address;
+        let frame = self.frame(kind, &[], number as usize);
+        self.post_small(peer, address, &frame)
+    }
+
+    /// Asks a peer for an answer.
+    pub(super) fn ping(&mut self, peer: Rank) {
+        let Some(link) = self.links.get(peer) else {
+            return;
+        };
+        link.liveness.sent();
+        let number = link.pings.wrapping_add(1);
+        if self.send_ping(peer, Kind::Ping, number).is_ok()
+            && let Some(link) = self.links.get(peer)
+        {
+            link.pings = number;
+        }
+    }
+
+    /// From here on a peer is not idle until it has answered, and so has everything that was sent before.
+    pub(super) fn settle_by_ping(&mut self, peer: Rank) {
+        self.ping(peer);
+        if let Some(link) = self.links.get(peer)
+            && link.failure.is_none()
+        {
+            // If there was no room, the next look at the peer asks it.
+            link.unsettled = Some(link.pings.max(1));
+        }
+    }
+
+    /// Answers a ping, now or when there is room.
+    pub(super) fn pong(&mut self, peer: Rank, number: u32) {
+        if self.send_ping(peer, Kind::Pong, number) == Err(Refused::Full)
+            && let Some(link) = self.links.get(peer)
+        {
+            link.pong = Some(number);
+            list(&mut self.outgoing, link);
+        }
+    }
+
+    // ---- longer fragments ------------------------------------------------------------------------------------------
+
+    /// Takes a fragment whose bytes stay the user's until it is told that they were sent.
+    pub(super) fn send_later(
+        &mut self,
+        peer: Rank,
+        header: &[u8],
+        token: u64,
+        length: usize,
+    ) -> Result<(), Refused> {
+        /// Fragments that wait for one peer.
+        const QUEUED: usize = 256;
+        self.open(peer)?;
+        let sending = Sending::new(token, length, header).ok_or(Refused::TooLong)?;
+        let Some(link) = self.links.get(peer) else {
+            return Err(Refused::NoSuchRank);
+        };
+        if link.queue.len() >= QUEUED {
+            return Err(Refused::Full);
+        }
+        link.liveness.sent();
+        link.queue.push_back(sending);
+        list(&mut self.outgoing, link);
+        Ok(())
+    }
+
+    /// Sends what waits, as there is room.
+    pub(super) fn send_queued(&mut self, upper: &mut impl Upper) {
+        let mut peers = std::mem::take(&mut self.outgoing);
+        peers.retain(|peer| {
+            let peer = *peer;
+            if let Some(number) = self.links.get(peer).and_then(|link| link.pong.take()) {
+                if let Some(link) = self.links.get(peer) {
+                    link.listed = false;
+                }
+                self.pong(peer, number);
+            }
+            let waits = self.send_backlog(peer) || self.send_to(peer, upper);
+            if let Some(link) = self.links.get(peer) {
+                // Listed again by a pong that found no room: once is enough.
+                link.listed = waits;
+            }
+            waits
+        });
+        self.outgoing.retain(|peer| !peers.contains(peer));
+        for peer in &self.outgoing {
+            if let Some(link) = self.links.get(*peer) {
+                link.listed = true;
+            }
+        }
+        self.outgoing.append(&mut peers);
+    }
+
+    /// Sends frames of a link's queue until there is no room (true) or nothing is left.
+    fn send_to(&mut self, peer: Rank, upper: &mut impl Upper) -> bool {
+        loop {
+            let Some(link) = self.links.get(peer) else {
+                return false;
+            };
+            let Some(sending) = link.queue.front() else {
+                return false;
+            };
+            if link.failure.is_some() {
+                return false;
+            }
+            let token = sending.token;
+            let frames = self.answer_of(peer, |wire| wire.send_frame(peer, upper));
+            match frames {
+                Ok(()) => {}
+                Err(Refused::Full) => return true,
+                Err(_) => return false,
+            }
+            let Some(link) = self.links.get(peer) else {
+                return false;
+            };
+            link.liveness.sent();
+            let Some(first) = link.queue.front() else {
+                return false;
+            };
+            let (is_whole, is_lent) = (first.next == first.length, first.lent > 0);
+            if is_whole && let Some(sending) = link.queue.pop_front() {
+                if is_lent {
+                    link.lent.push(sending);
+                } else {
+                    upper.sent(peer, token);
+                }
+            }
+        }
+    }
+
+    /// Sends the next frame of the first fragment in a link's queue.
+    fn send_frame(&mut self, peer: Rank, upper: &mut impl Upper) -> Result<(), Not> {
+        let Some(link) = self.links.look(peer) else {
+            return Ok(());
+        };
+        let Some(sending) = link.queue.front() else {
+            return Ok(());
+        };
+        let address = link.address;
+        let (token, next, length) = (sending.token, sending.next, sending.length);
+        let left = length - next;
+        let (kind, header) = match next {
+            0 if HEADER + sending.header().len() + left <= self.frame => {
+                (Kind::Whole, sending.header())
+            }
+            0 => (Kind::First, sending.header()),
+            _ => (Kind::Chunk, &[][..]),
+        };
+        let begin = HEADER + header.len();
+        let bytes = left.min(self.frame - begin);
+        let own = self.frame(kind, header, length);
+        // Where the bytes lie and the library can take them from there.
+        let lendable = self.pieces && !self.objects.wants_local() && bytes >= SMALL;
+        let lent = if lendable {
+            upper.source(peer, token, next, bytes).map(<[u8]>::as_ptr)
+        } else {
+            None
+        };
+        let pool = if lent.is_some() || begin + bytes <= SMALL {
+            &mut self.small
+        } else {
+            &mut self.large
+        };
+        let large = pool.size() > SMALL;
+        let buffer = pool.take().ok_or(Not::Now)?;
+        let place = pool.bytes(buffer);
+        place[..HEADER].copy_from_slice(&own);
+        place[HEADER..begin].copy_from_slice(header);
+        match lent {
+            Some(source) => self.send_pieces(peer, address, token, buffer, begin, source, bytes)?,
+            None => {
+                upper.read(peer, token, next, &mut place[begin..begin + bytes]);
+                self.send_buffer(peer, address, large, buffer, begin + bytes)?;
+            }
+        }
+        if let Some(sending) = self.links.get(peer).and_then(|link| link.queue.front_mut()) {
+            sending.next += bytes;
+            sending.lent += u32::from(lent.is_some());
+        }
+        Ok(())
+    }
+
+    /// Sends a frame whose header is in a small buffer and whose bytes lie with the user.
+    #[expect(clippy::too_many_arguments, reason = "all of a frame")]
+    fn send_pieces(
+        &mut self,
+        peer: Rank,
+        address: u64,
+        token: u64,
+        buffer: u32,
+        begin: usize,
+        source: *const u8,
+        bytes: usize,
+    ) -> Result<(), Not> {
+        let operation = Operation::Pieces {
+            peer,
+            token,
+            buffer,
+        };
+        let Some((slot, context)) = self.slots.take(operation) else {
+            self.small.give(buffer);
+            return Err(Not::Now);
+        };
+        let pieces = [
+            iovec {
+                iov_base: self.small.place(buffer).cast(),
+                iov_len: begin,
+            },
+            iovec {
+                iov_base: source.cast_mut().cast(),
+                iov_len: bytes,
+            },
+        ];
+        // SAFETY: the endpoint is open; buffer and source stay until the completion: the source by the contract of
+        // `Payload::Read`, since `Upper::sent` is called after that.
+        let result = unsafe {
+            fi_sendv(
+                self.objects.ep,
+                pieces.as_ptr(),
+                ptr::null_mut(),
+                pieces.len(),
+                address,
+                context,
+            )
+        };
+        match answer(result) {
+            Ok(()) => {
+                self.counters.lent += 1;
+                if let Some(link) = self.links.get(peer) {
+                    link.pending += 1;
+                }
+                Ok(())
+            }
+            Err(not) => {
+                self.slots.give(slot);
+                self.small.give(buffer);
+                Err(not)
+            }
+        }
+    }
+}
+
+/// Notes that a link has something to go out.
+fn list(outgoing: &mut Vec<Rank>, link: &mut crate::link::Link) {
+    if !link.listed {
+        link.listed = true;
+        outgoing.push(link.peer);
+    }
+}

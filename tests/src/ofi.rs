@@ -1,0 +1,55 @@
+//! The network over libfabric, as tests start it: every library that is here, every provider that runs on one host.
+
+use std::time::Duration;
+
+use conduit_ofi::provider::Wish;
+use conduit_ofi::start::{OfiConfig, Which, library};
+use soft_portals::PortalsConfig;
+
+/// A libfabric to test with, and its name.
+#[derive(Debug, Clone)]
+pub struct Fabric {
+    /// The library's name.
+    pub name: &'static str,
+    /// The library.
+    pub which: Which,
+}
+
+/// The system's libfabric and the copy that is built in. What isn't there is said once.
+pub fn libraries() -> Vec<Fabric> {
+    let all = [("system", Which::System), ("vendored", Which::Vendored)];
+    let all = all.map(|(name, which)| Fabric { name, which });
+    all.into_iter()
+        .filter(|fabric| match library(&fabric.which) {
+            Ok(_) => true,
+            Err(reason) => {
+                eprintln!("not tested with the {} libfabric: {reason}", fabric.name);
+                false
+            }
+        })
+        .collect()
+}
+
+/// Providers that run between ranks of one host: name, domain.
+pub const PROVIDERS: [(&str, Option<&str>); 3] =
+    [("tcp", Some("lo")), ("shm", None), ("udp", Some("lo"))];
+
+/// A job of this process over a provider.
+pub fn config(which: &Which, provider: &str, domain: Option<&str>) -> OfiConfig {
+    let wish = Wish {
+        provider: Some(provider.to_owned()),
+        domain: domain.map(str::to_owned),
+        one_host: true,
+    };
+    OfiConfig {
+        library: which.clone(),
+        portals: PortalsConfig {
+            region_bytes: 64 << 20,
+            // All ranks are this thread's: nobody would answer one that leaves.
+            linger: Duration::ZERO,
+            ..PortalsConfig::default()
+        },
+        attend: None,
+        ..OfiConfig::new(wish, "here".to_owned())
+    }
+}

@@ -1,0 +1,72 @@
+//! Every case of the conformance suite for the network over libfabric.
+
+use std::marker::PhantomData;
+
+use conduit_core::threads::{Mode, Par, Seq};
+use conduit_ofi::Ofi;
+use conduit_ofi::start::{OfiConfig, in_process};
+use conduit_tests::conformance::trials::add;
+use conduit_tests::conformance::{Network, Patience};
+use conduit_tests::ofi;
+use libtest_mimic::{Arguments, Trial};
+
+/// Endpoints of this host, all ranks in this process.
+struct Endpoints<M> {
+    settings: String,
+    config: OfiConfig,
+    // The mode is a parameter only.
+    mode: PhantomData<fn() -> M>,
+}
+
+impl<M> Clone for Endpoints<M> {
+    fn clone(&self) -> Self {
+        Self {
+            settings: self.settings.clone(),
+            config: self.config.clone(),
+            mode: PhantomData,
+        }
+    }
+}
+
+impl<M: Mode> Network for Endpoints<M> {
+    type Ni = Ofi<M>;
+    fn name(&self) -> String {
+        format!("ofi::{}::{}", M::NAME, self.settings)
+    }
+    fn start(&self, ranks: u32) -> Result<Vec<Self::Ni>, String> {
+        in_process(ranks, &self.config).map_err(|error| error.to_string())
+    }
+    fn patience(&self) -> Patience {
+        Patience {
+            rounds: 10_000_000,
+            settle: 1000,
+            pause: None,
+        }
+    }
+}
+
+fn endpoints<M: Mode>() -> Vec<Endpoints<M>> {
+    let mut all = Vec::new();
+    for library in ofi::libraries() {
+        for (provider, domain) in ofi::PROVIDERS {
+            all.push(Endpoints {
+                settings: format!("{}::{provider}", library.name),
+                config: ofi::config(&library.which, provider, domain),
+                mode: PhantomData,
+            });
+        }
+    }
+    all
+}
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let mut trials: Vec<Trial> = Vec::new();
+    for network in endpoints::<Seq>() {
+        add(&mut trials, network);
+    }
+    for network in endpoints::<Par>() {
+        add(&mut trials, network);
+    }
+    libtest_mimic::run(&arguments, trials).exit();
+}
