@@ -205,7 +205,6 @@ struct Met {
 }
 
 fn meet(rank: Rank, texts: &[Vec<u8>]) -> Result<Met, OfiError> {
-    let mut own: Option<Card> = None;
     let mut bytes = Vec::new();
     let mut hosts: Vec<Arc<str>> = Vec::with_capacity(texts.len());
     let mut job = 0;
@@ -224,16 +223,14 @@ fn meet(rank: Rank, texts: &[Vec<u8>]) -> Result<Met, OfiError> {
         })?;
         cards.push(card);
     }
-    let each = cards.first().map_or(0, |card| card.address.len());
-    if let Some(card) = cards.get(rank as usize) {
-        own = Some(Card {
-            job: card.job,
-            identity: card.identity.clone(),
-            address: Vec::new(),
-            host: String::new(),
-        });
-    }
-    let own = own.map(|card| card.identity).unwrap_or_default();
+    // Those of `shm` are texts of different lengths: shorter ones end in zeros, as texts do.
+    let each = cards
+        .iter()
+        .map(|card| card.address.len())
+        .max()
+        .unwrap_or(0);
+    let own = cards.get(rank as usize);
+    let own = own.map(|card| card.identity.clone()).unwrap_or_default();
     for (peer, card) in (0..).zip(cards) {
         if card.identity != own {
             return Err(OfiError::Differs {
@@ -244,20 +241,11 @@ fn meet(rank: Rank, texts: &[Vec<u8>]) -> Result<Met, OfiError> {
                 theirs: card.identity,
             });
         }
-        if card.address.len() != each {
-            return Err(OfiError::Peer {
-                rank,
-                peer,
-                reason: format!(
-                    "its address has {} bytes, that of rank 0 has {each}",
-                    card.address.len()
-                ),
-            });
-        }
         if peer == 0 {
             job = card.job;
         }
         bytes.extend(card.address);
+        bytes.resize((peer as usize + 1) * each, 0);
         match hosts.last() {
             // Ranks of a host follow one another as a rule.
             Some(last) if **last == *card.host => hosts.push(Arc::clone(last)),
@@ -372,4 +360,65 @@ pub fn in_process<M: Mode>(ranks: u32, config: &OfiConfig) -> Result<Vec<Ofi<M>>
             assemble(rank, config, prepared.objects, met, |wire| wire)
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn card(identity: &str, address: &[u8], host: &str) -> Vec<u8> {
+        Card {
+            job: 7,
+            identity: identity.to_owned(),
+            address: address.to_owned(),
+            host: host.to_owned(),
+        }
+        .encode()
+    }
+
+    #[test]
+    fn what_is_said_is_read() {
+        let texts = [
+            card("tcp", b"long", "a"),
+            card("tcp", b"xy", "a"),
+            card("tcp", b"z", "b"),
+        ];
+        let met = meet(1, &texts).unwrap();
+        assert_eq!((met.job, met.addresses.each), (7, 4));
+        assert_eq!(&*met.addresses.bytes, b"longxy\0\0z\0\0\0");
+        let hosts: Vec<_> = met.hosts.iter().map(|host| &**host).collect();
+        assert_eq!(hosts, ["a", "a", "b"]);
+    }
+
+    #[test]
+    fn a_failed_rank_is_named_with_its_reason() {
+        let failed = [&[FAILED], &b"no provider"[..]].concat();
+        let error = meet(0, &[card("tcp", b"", "a"), failed]).unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains("rank 1") && error.contains("no provider"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn different_libraries_are_an_error_that_names_both() {
+        let texts = [
+            card("tcp of libfabric 1.17", b"", "a"),
+            card("tcp of libfabric 2.1", b"", "b"),
+        ];
+        let error = meet(0, &texts).unwrap_err().to_string();
+        for word in ["1.17", "2.1", "rank 1", "host b", "CONDUIT_OFI_LIBRARY"] {
+            assert!(error.contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_an_error_that_names_the_peer() {
+        let whole = card("tcp", b"address", "host");
+        for cut in 1..whole.len() {
+            let error = meet(0, &[whole.clone(), whole[..cut].to_vec()]).unwrap_err();
+            assert!(error.to_string().contains("rank 1"), "{error}");
+        }
+    }
 }

@@ -115,7 +115,7 @@ impl WireCounters {
     }
 }
 
-/// The addresses of all ranks' endpoints, all of one length.
+/// The addresses of all ranks' endpoints, each in as many bytes.
 #[derive(Debug)]
 pub(crate) struct Addresses {
     pub(crate) bytes: Box<[u8]>,
