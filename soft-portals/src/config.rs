@@ -24,6 +24,10 @@ pub struct PortalsConfig {
     pub operations: u32,
     /// How long a rank that leaves waits at most until its peers have what it has sent; with zero it doesn't say that it leaves.
     pub linger: Duration,
+    /// Atomics on entries over regions are done by the network, where it can: an entry that is first of its list, and tells of nothing.
+    /// Who sets this knows that nobody does atomics on words of those entries but through this network, and through these
+    /// entries: neither a processor nor another network sees them in one step.
+    pub native_atomics: bool,
 }
 
 /// The largest [`PortalsConfig::max_managed`].
@@ -45,6 +49,7 @@ impl Default for PortalsConfig {
             window: 1024,
             operations: 1 << 16,
             linger: Duration::from_secs(2),
+            native_atomics: false,
         }
     }
 }

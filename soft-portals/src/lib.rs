@@ -36,7 +36,7 @@ mod wire;
 pub use attendant::{Attendant, Attended};
 pub use config::{MAX_MANAGED, PortalsConfig};
 pub use state::PortalsCounters;
-pub use transport::{Access, Remote, Transport, Wait, timespec};
+pub use transport::{Access, NativeAtomic, Remote, Transport, Wait, timespec};
 
 use std::fmt;
 use std::io;
@@ -52,6 +52,7 @@ use parking_lot::Mutex;
 
 use crate::fragment::{Fragment, Payload, Refused};
 
+use direct::Native;
 use link::Owed;
 use poll::Local;
 use queue::QUEUES;
@@ -126,6 +127,11 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         let mut portals = Portals::new(rank, size, config, Arc::clone(&flags));
         portals.direct.enabled = transport.has_direct();
         let config = &portals.config;
+        if portals.direct.enabled && config.native_atomics {
+            portals.native = Native::new(|op, ty, fetch| transport.has_atomic(op, ty, fetch));
+        }
+        let mut capabilities = Capabilities::REMOTE_COMPLETION;
+        capabilities.set(Capabilities::NATIVE_ATOMICS, portals.native.has_all());
         let limits = Limits {
             pt_indices: PT_INDICES as u8,
             event_queues: QUEUES as u8,
@@ -135,7 +141,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
             region_bytes: config.region_bytes,
         };
         let reach = Reach {
-            capabilities: Capabilities::REMOTE_COMPLETION,
+            capabilities,
             inject_size: config.inject_size,
             max_message: config.max_message,
             max_managed: config.max_managed,
@@ -258,10 +264,16 @@ impl<T: Transport> Inner<T> {
             self.portals.take_held();
         }
         let arrived = self.transport.receive(&mut self.portals);
+        if !self.portals.native.waiting.is_empty() {
+            self.go_on();
+        }
         if !self.portals.outgoing.is_empty() {
             self.pay();
         }
         self.transport.transmit(&mut self.portals);
+        if !self.portals.native.waiting.is_empty() {
+            self.go_on();
+        }
         arrived
     }
 
@@ -307,10 +319,11 @@ impl<T: Transport> Inner<T> {
         let Self {
             transport, portals, ..
         } = self;
-        portals.links.open_ones().all(|link| {
-            let gone = link.left || link.failure.is_some();
-            gone || (link.owed.is_empty() && transport.is_idle(link.peer))
-        })
+        portals.native.is_idle()
+            && portals.links.open_ones().all(|link| {
+                let gone = link.left || link.failure.is_some();
+                gone || (link.owed.is_empty() && transport.is_idle(link.peer))
+            })
     }
 
     /// Sends what is owed to peers.

@@ -351,6 +351,9 @@ impl Upper for Portals {
     }
 
     fn done(&mut self, peer: Rank, token: u64, value: u64) {
+        if self.task_done(peer, token, value) {
+            return;
+        }
         let name = token as u32;
         let Some(operation) = self.operations.get(name) else {
             return;
@@ -362,7 +365,7 @@ impl Upper for Portals {
             outcome: Outcome::Done,
             // Fits: a message's bytes.
             length: operation.length as u32,
-            value,
+            value: 0,
         });
         self.ended(name);
     }

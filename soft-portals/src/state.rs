@@ -17,7 +17,7 @@ use crate::fragment::Failure;
 
 use super::buffers::Pool;
 use super::config::PortalsConfig;
-use super::direct::{Direct, Plain};
+use super::direct::{Direct, Native, Plain};
 use super::link::{Link, Links};
 use super::operation::Operations;
 use super::queue::{QUEUES, Queued};
@@ -111,11 +111,13 @@ pub struct PortalsCounters {
     pub direct: u64,
     /// Times that a peer was told of an entry which it may reach directly.
     pub told_direct: u64,
+    /// Atomics that came by message, or from this rank, and were done by its network.
+    pub native_for_peers: u64,
 }
 
 impl PortalsCounters {
     /// Each with its name.
-    pub fn each(&self) -> [(&'static str, u64); 7] {
+    pub fn each(&self) -> [(&'static str, u64); 8] {
         [
             ("unmatched", self.unmatched),
             ("bad_fragments", self.bad_fragments),
@@ -124,6 +126,7 @@ impl PortalsCounters {
             ("waited_for_room", self.waited_for_room),
             ("direct", self.direct),
             ("told_direct", self.told_direct),
+            ("native_for_peers", self.native_for_peers),
         ]
     }
 }
@@ -148,6 +151,7 @@ pub(crate) struct Portals {
     pub(crate) operations: Operations,
     pub(crate) links: Links,
     pub(crate) direct: Direct,
+    pub(crate) native: Native,
     /// Fragments that have begun to arrive.
     pub(crate) arrivals: Slab<Arrival>,
     /// Replies whose bytes may still be read for the wire.
@@ -196,6 +200,7 @@ impl Portals {
             operations: Operations::new(config.operations),
             links: Links::new(size),
             direct: Direct::default(),
+            native: Native::default(),
             arrivals: Slab::new(),
             readings: Slab::new(),
             outgoing: Vec::new(),
@@ -364,6 +369,7 @@ impl Portals {
         let left = link.left;
         let owed = std::mem::take(&mut link.owed);
         self.direct_gone(peer);
+        self.native.forget(peer);
         for owed in owed {
             if let super::link::Owed::LongReply(reading) = owed {
                 self.end_reading(reading, false);

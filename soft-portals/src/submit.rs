@@ -436,6 +436,11 @@ impl<T: Transport> Inner<T> {
     fn try_atomic(&mut self, atomic: &Atomic) -> Result<(), Not> {
         self.portals.check_queue("atomic", atomic.eq)?;
         self.check("atomic", atomic.target, atomic.index)?;
+        if self.portals.direct.knows()
+            && let Some(submitted) = self.atomic_directly(atomic)
+        {
+            return submitted;
+        }
         let operation = Operation {
             kind: Kind::Atomic(atomic.fetch),
             token: atomic.token,
@@ -493,6 +498,9 @@ impl<T: Transport> Inner<T> {
                 _ => Ok(()),
             };
             debug_assert!(taken.is_ok(), "this rank's own");
+            if !self.portals.native.waiting.is_empty() {
+                self.go_on();
+            }
             return Ok(());
         }
         let posted = self.post(name, target, &header, Payload::Copied(&[]));

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conduit_core::ni::Rank;
+use conduit_core::ni::{AtomicOp, AtomicType, Rank};
 use rustix::event::Timespec;
 
 use crate::fragment::{Fragment, Refused, Upper};
@@ -27,6 +27,23 @@ pub struct Access {
     pub memory: *mut u8,
     /// Bytes, at least one.
     pub length: usize,
+    /// The upper layer's name for the operation.
+    pub token: u64,
+}
+
+/// An atomic on an aligned integer in a peer's memory. Values as in [`Atomic`](conduit_core::ni::Atomic).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NativeAtomic {
+    /// What to do.
+    pub op: AtomicOp,
+    /// On what.
+    pub ty: AtomicType,
+    /// The operand.
+    pub operand: u64,
+    /// The comparand of [`AtomicOp::CompareSwap`].
+    pub comparand: u64,
+    /// Whether the old value is wanted.
+    pub fetch: bool,
     /// The upper layer's name for the operation.
     pub token: u64,
 }
@@ -58,7 +75,7 @@ pub trait Transport: Send {
     fn has_direct(&self) -> bool {
         false
     }
-    /// Lets peers reach memory directly. `Ok(None)`: this transport has no such thing.
+    /// Lets peers reach memory directly. `Ok(None)`: this transport has no such thing. The address is a multiple of 8 where `base` is.
     ///
     /// # Errors
     /// The network's words, for instance about the limit of locked memory.
@@ -93,6 +110,24 @@ pub trait Transport: Send {
     /// # Safety
     /// The memory here is valid for writes, and nobody else looks at it, until the operation has ended.
     unsafe fn read(&mut self, _peer: Rank, _access: &Access) -> Result<(), Refused> {
+        Err(Refused::TooLong)
+    }
+    /// Whether the network does this atomic, with the old value or without. Constant, and the same on all ranks.
+    fn has_atomic(&self, _op: AtomicOp, _ty: AtomicType, _fetch: bool) -> bool {
+        false
+    }
+    /// Does an atomic that there [is](Transport::has_atomic) on a peer's memory, or on this rank's own (`peer` is then this rank),
+    /// indivisible towards all others that this network does. Ends with [`Upper::done`] and, if it fetches, the old value; the
+    /// rest as for [`Transport::write`].
+    ///
+    /// # Errors
+    /// [`Refused::Full`] or [`Refused::Dead`]; nothing has happened.
+    fn atomic(
+        &mut self,
+        _peer: Rank,
+        _remote: Remote,
+        _atomic: &NativeAtomic,
+    ) -> Result<(), Refused> {
         Err(Refused::TooLong)
     }
 }

@@ -11,7 +11,7 @@ use conduit_udp::Udp;
 use conduit_udp::start::{UdpConfig, in_process};
 use libtest_mimic::{Arguments, Trial};
 use soft_portals::PortalsConfig;
-use soft_portals::fabric::{Disorder, Fabric, FabricTransport};
+use soft_portals::fabric::{Atomics, Disorder, Fabric, FabricTransport};
 
 /// The portals without the protocol: fragments are handed over in this process.
 struct Portals<M> {
@@ -77,6 +77,18 @@ fn portals<M: Mode>() -> Vec<Portals<M>> {
         direct: true,
         ..disorder
     };
+    let atomics = |disorder, atomics| Disorder {
+        atomics,
+        ..disorder
+    };
+    let native = PortalsConfig {
+        native_atomics: true,
+        ..config.clone()
+    };
+    let native_tight = PortalsConfig {
+        native_atomics: true,
+        ..tight.clone()
+    };
     let all = [
         ("plain", plain, config.clone()),
         ("disorder_1", disorder(1), config.clone()),
@@ -85,7 +97,22 @@ fn portals<M: Mode>() -> Vec<Portals<M>> {
         ("tight_disorder", narrow, tight.clone()),
         ("direct", direct(plain), config.clone()),
         ("direct_disorder", direct(disorder(4)), config),
-        ("direct_tight", direct(narrow), tight),
+        ("direct_tight", direct(narrow), tight.clone()),
+        (
+            "native_all",
+            atomics(direct(plain), Atomics::All),
+            native.clone(),
+        ),
+        (
+            "native_all_disorder",
+            atomics(direct(disorder(5)), Atomics::All),
+            native,
+        ),
+        (
+            "native_few_tight",
+            atomics(direct(narrow), Atomics::Few),
+            native_tight,
+        ),
     ];
     all.map(|(settings, disorder, config)| Portals {
         settings,

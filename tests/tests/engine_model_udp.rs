@@ -16,7 +16,7 @@ use conduit_udp::Udp;
 use conduit_udp::socket::FaultConfig;
 use conduit_udp::start::{UdpConfig, in_process};
 use soft_portals::PortalsConfig;
-use soft_portals::fabric::{Disorder, Fabric, FabricTransport};
+use soft_portals::fabric::{Atomics, Disorder, Fabric, FabricTransport};
 
 /// Schedules for each configuration of the portals, unless `PROPTEST_CASES` says otherwise.
 const CASES: u32 = 24;
@@ -51,7 +51,7 @@ fn configurations() -> [Settings; 5] {
 fn on_fabric(
     schedule: &Schedule,
     portals: &PortalsConfig,
-    direct: bool,
+    direct: Option<Atomics>,
 ) -> Vec<Udp<Seq, FabricTransport>> {
     let fabric = Fabric::new(schedule.ranks);
     let disorder = Disorder {
@@ -59,13 +59,18 @@ fn on_fabric(
         refuse: 5,
         packet: 300,
         link_fragments: 16,
-        direct,
+        direct: direct.is_some(),
+        atomics: direct.unwrap_or(Atomics::None),
         ..Disorder::default()
+    };
+    let portals = PortalsConfig {
+        native_atomics: direct.is_some(),
+        ..portals.clone()
     };
     (0..schedule.ranks)
         .map(|rank| {
             let transport = fabric.transport(rank, disorder);
-            Udp::new(transport, rank, schedule.ranks, portals)
+            Udp::new(transport, rank, schedule.ranks, &portals)
         })
         .collect()
 }
@@ -82,7 +87,7 @@ fn with_inject(settings: &Settings) -> PortalsConfig {
     }
 }
 
-fn over_fabric(portals: impl Fn(&Settings) -> PortalsConfig, direct: bool) {
+fn over_fabric(portals: impl Fn(&Settings) -> PortalsConfig, direct: Option<Atomics>) {
     for settings in configurations() {
         let portals = portals(&settings);
         check_drawn(CASES, SHRINKS, |schedule| {
@@ -104,22 +109,32 @@ fn with_little_room(settings: &Settings) -> PortalsConfig {
 
 #[test]
 fn fragments_in_disorder() {
-    over_fabric(with_inject, false);
+    over_fabric(with_inject, None);
 }
 
 #[test]
 fn fragments_in_disorder_and_little_room() {
-    over_fabric(with_little_room, false);
+    over_fabric(with_little_room, None);
 }
 
 #[test]
 fn fragments_in_disorder_and_direct_access() {
-    over_fabric(with_inject, true);
+    over_fabric(with_inject, Some(Atomics::None));
 }
 
 #[test]
 fn fragments_in_disorder_and_direct_access_and_little_room() {
-    over_fabric(with_little_room, true);
+    over_fabric(with_little_room, Some(Atomics::None));
+}
+
+#[test]
+fn fragments_in_disorder_and_atomics_of_the_network() {
+    over_fabric(with_inject, Some(Atomics::All));
+}
+
+#[test]
+fn fragments_in_disorder_and_few_atomics_of_the_network_and_little_room() {
+    over_fabric(with_little_room, Some(Atomics::Few));
 }
 
 fn on_sockets(

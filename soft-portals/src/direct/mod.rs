@@ -22,9 +22,11 @@
 //! What is told lies apart from [`Link`](super::link::Link), which then rests as it would without it: eight bytes a rank, once any
 //! peer has told, and about a hundred for each peer that has.
 
+mod atomics;
 mod known;
 mod submit;
 mod told;
 
+pub(crate) use atomics::{Native, result_of};
 pub(crate) use known::Direct;
 pub(crate) use told::Plain;

@@ -1,7 +1,7 @@
 //! Operations on what peers have told.
 
 use conduit_core::matching::Bound;
-use conduit_core::ni::{Ack, Event, Get, MdId, MeOptions, Outcome, Put};
+use conduit_core::ni::{Ack, EqId, Event, Get, MdId, MeId, MeOptions, Outcome, Put, Rank};
 
 use super::known::Wanted;
 use crate::Inner;
@@ -9,7 +9,6 @@ use crate::fragment::Refused;
 use crate::operation::{End, Kind, Operation};
 use crate::submit::Not;
 use crate::transport::{Access, Remote, Transport};
-use conduit_core::ni::MeId;
 
 /// An operation, and this rank's piece of memory for it.
 struct Own {
@@ -17,7 +16,7 @@ struct Own {
     end: End,
     token: u64,
     md: MdId,
-    eq: conduit_core::ni::EqId,
+    eq: EqId,
     memory: *mut u8,
 }
 
@@ -132,15 +131,30 @@ impl<T: Transport> Inner<T> {
             self.portals.counters.direct += 1;
             return Some(Ok(()));
         };
+        self.undo(name);
+        self.not_taken(own.name, wanted.peer, refused)
+    }
+
+    /// Undoes an operation that the transport has not taken.
+    pub(super) fn undo(&mut self, name: u32) {
         if let Some(operation) = self.portals.operations.remove(name) {
             self.portals.operation_dropped(operation);
         }
+    }
+
+    /// What follows then; `None`: it goes by message.
+    pub(super) fn not_taken(
+        &mut self,
+        operation: &'static str,
+        peer: Rank,
+        refused: Refused,
+    ) -> Option<Result<(), Not>> {
         match refused {
             Refused::Full => {
                 self.portals.counters.waited_for_room += 1;
                 Some(Err(Not::Again))
             }
-            Refused::Dead | Refused::NoSuchRank => Some(Err(self.dead(own.name, wanted.peer))),
+            Refused::Dead | Refused::NoSuchRank => Some(Err(self.dead(operation, peer))),
             Refused::TooLong => None,
         }
     }

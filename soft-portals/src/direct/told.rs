@@ -111,7 +111,7 @@ impl Plain {
 }
 
 impl Portals {
-    fn plain(&mut self, entry: MeId) -> Option<&mut Plain> {
+    pub(super) fn plain(&mut self, entry: MeId) -> Option<&mut Plain> {
         let index = self.indices.get_mut(usize::from(EntryId::of(entry).0))?;
         let plain = index.plain.as_mut();
         plain.filter(|plain| plain.direct.entry == entry)

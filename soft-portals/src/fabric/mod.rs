@@ -6,12 +6,12 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conduit_core::ni::Rank;
+use conduit_core::ni::{AtomicOp, AtomicType, Rank};
 use parking_lot::{Condvar, Mutex};
 
 use crate::fragment::{Failure, Fragment, MAX_HEADER, MAX_TINY, Payload, Refused, Upper};
 
-use super::transport::{Access, Remote, Transport, Wait};
+use super::transport::{Access, NativeAtomic, Remote, Transport, Wait};
 
 mod direct;
 
@@ -30,8 +30,21 @@ pub struct Disorder {
     pub link_fragments: usize,
     /// Ranks reach each other's regions directly.
     pub direct: bool,
+    /// Which atomics they do directly.
+    pub atomics: Atomics,
     /// Bytes of regions that a rank may expose, as the limit of locked memory.
     pub exposed_bytes: usize,
+}
+
+/// Atomics of a fabric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Atomics {
+    /// It has none.
+    None,
+    /// Additions and compare-and-swap on 64 bits, both fetching: what InfiniBand has.
+    Few,
+    /// It has all.
+    All,
 }
 
 impl Default for Disorder {
@@ -42,6 +55,7 @@ impl Default for Disorder {
             packet: 1400,
             link_fragments: 64,
             direct: false,
+            atomics: Atomics::None,
             exposed_bytes: usize::MAX,
         }
     }
@@ -452,10 +466,27 @@ impl Transport for FabricTransport {
         access: &Access,
         _delivered: bool,
     ) -> Result<(), Refused> {
-        self.begin_direct(peer, access, What::Write)
+        self.begin_direct(peer, What::Write(*access))
     }
 
     unsafe fn read(&mut self, peer: Rank, access: &Access) -> Result<(), Refused> {
-        self.begin_direct(peer, access, What::Read)
+        self.begin_direct(peer, What::Read(*access))
+    }
+
+    fn has_atomic(&self, op: AtomicOp, ty: AtomicType, fetch: bool) -> bool {
+        match self.disorder.atomics {
+            Atomics::None => false,
+            Atomics::Few => {
+                fetch && ty.size() == 8 && matches!(op, AtomicOp::Add | AtomicOp::CompareSwap)
+            }
+            Atomics::All => true,
+        }
+    }
+
+    fn atomic(&mut self, peer: Rank, remote: Remote, atomic: &NativeAtomic) -> Result<(), Refused> {
+        if !self.has_atomic(atomic.op, atomic.ty, atomic.fetch) {
+            return Err(Refused::TooLong);
+        }
+        self.begin_direct(peer, What::Atomic(remote, *atomic))
     }
 }

@@ -186,6 +186,9 @@ impl Portals {
         let Some(hit) = self.entry_for(source, atomic.index, header, &incoming)? else {
             return Ok(());
         };
+        if self.direct.enabled && self.atomic_natively(source, atomic, &hit) {
+            return Ok(());
+        }
         let (mut outcome, mut value, mut done) = (hit.outcome, 0, 0);
         if let Place::Region(address) = hit.place {
             if address.is_multiple_of(atomic.ty.size()) {
@@ -218,7 +221,7 @@ impl Portals {
         self.respond(source, atomic.operation, outcome, done as u32, value)
     }
 
-    pub(super) fn respond(
+    pub(crate) fn respond(
         &mut self,
         to: Rank,
         operation: u32,

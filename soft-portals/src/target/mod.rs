@@ -148,7 +148,7 @@ impl Portals {
         }
     }
 
-    fn begin_use(&mut self, index: u8, id: EntryId) {
+    pub(crate) fn begin_use(&mut self, index: u8, id: EntryId) {
         let in_use = &mut self.indices[usize::from(index)].in_use;
         match in_use.iter_mut().find(|in_use| in_use.id == id) {
             Some(in_use) => in_use.count += 1,
@@ -160,7 +160,7 @@ impl Portals {
         }
     }
 
-    fn end_use(&mut self, index: u8, id: EntryId) {
+    pub(crate) fn end_use(&mut self, index: u8, id: EntryId) {
         let in_use = &mut self.indices[usize::from(index)].in_use;
         let Some(at) = in_use.iter().position(|in_use| in_use.id == id) else {
             return;
