@@ -114,9 +114,14 @@ impl Native {
         Some(ways[op as usize][usize::from(fetch)])
     }
 
-    /// Whether integers of all types are native.
+    /// Whether integers of a type are native.
+    pub(crate) fn has(&self, ty: AtomicType) -> bool {
+        self.ways[ty as usize].is_some()
+    }
+
+    /// Whether those of all types are.
     pub(crate) fn has_all(&self) -> bool {
-        self.ways.iter().all(Option::is_some)
+        AtomicType::ALL.iter().all(|&ty| self.has(ty))
     }
 
     /// Whether nothing is under way.

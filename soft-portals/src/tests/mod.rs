@@ -1,5 +1,6 @@
-//! What the conformance suite doesn't ask: the attendant, direct access, peers that send anything, peers that fail, adopted regions, threads.
+//! What the conformance suite doesn't ask: the attendant, direct access and atomics by the network, peers that send anything, peers that fail, adopted regions, threads.
 
+mod atomics;
 mod attending;
 mod direct;
 mod faults;
