@@ -264,9 +264,6 @@ impl<T: Transport> Inner<T> {
             self.portals.take_held();
         }
         let arrived = self.transport.receive(&mut self.portals);
-        if !self.portals.native.waiting.is_empty() {
-            self.go_on();
-        }
         if !self.portals.outgoing.is_empty() {
             self.pay();
         }

@@ -29,6 +29,7 @@ mod queues;
 mod regions;
 mod sinks;
 mod truncation;
+mod unseen;
 
 pub use memory::Peek;
 pub use network::{
@@ -86,6 +87,7 @@ pub fn cases<N: Ni>() -> Vec<Case<N>> {
         queues::cases(),
         sinks::cases(),
         lifetime::cases(),
+        unseen::cases(),
         many::cases(),
         errors::cases(),
     ]
