@@ -76,6 +76,8 @@ pub(crate) struct Flow<M: Mode> {
     parts: Box<[M::Lock<Part<M>>]>,
     /// Number of parts, a power of two, less one.
     mask: u32,
+    /// Its bits.
+    shift: u32,
     /// The part that may ask a peer for credits first: each in turn, else the peers of the last are never asked.
     turn: AtomicU32,
     /// Requests without a reply yet, to all peers.
@@ -146,6 +148,7 @@ impl<M: Mode> Flow<M> {
         Self {
             parts: parts.collect(),
             mask: count - 1,
+            shift: count.trailing_zeros(),
             turn: AtomicU32::new(0),
             outstanding: AtomicU32::new(0),
             limit,
@@ -159,7 +162,7 @@ impl<M: Mode> Flow<M> {
     }
 
     /// The part that `peer` belongs to, which knows of all requests.
-    #[inline]
+    #[inline(always)]
     fn part(&self, peer: Rank) -> impl std::ops::DerefMut<Target = Part<M>> {
         let mut part = self.locked(peer);
         self.settle_ahead(&mut part);
@@ -207,7 +210,7 @@ impl<M: Mode> Flow<M> {
     /// Where a part keeps what belongs to `peer`.
     #[inline]
     fn place(&self, peer: Rank) -> usize {
-        (peer >> self.mask.count_ones()) as usize
+        (peer >> self.shift) as usize
     }
 
     /// A place in the budget.

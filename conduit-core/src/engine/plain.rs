@@ -12,7 +12,7 @@ use super::deliver::{Arrived, Bad, Handler, Payload};
 use super::flow::Returned;
 use super::hand::Hand;
 use super::requests::Inbox;
-use crate::ni::{Capabilities, Common, Ni, Puts, Rank};
+use crate::ni::{Capabilities, Common, Ni, PutEvent, Puts, Rank};
 use crate::threads::Mode;
 
 /// Flags of the two kinds of plain requests.
@@ -96,6 +96,46 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         match known.medium {
             true => self.run_alike::<P, true>(known, puts, inbox, hand),
             false => self.run_alike::<P, false>(known, puts, inbox, hand),
+        }
+        true
+    }
+
+    /// The same for a request by itself.
+    #[inline(always)]
+    pub(super) fn run_known_single(
+        &self,
+        known: &Known<N, M>,
+        put: &PutEvent<'_>,
+        inbox: &mut Inbox,
+        hand: &Hand,
+    ) -> bool {
+        let layout = known.layout;
+        let single = Header::arg0_in(put.hdr_data);
+        if layout.check(put.length).is_err() {
+            return false;
+        }
+        let Ok(args) = layout.args(put.data, &single) else {
+            return false;
+        };
+        let payload = match known.medium {
+            true => Payload::Medium(layout.payload(put.data)),
+            false => Payload::None,
+        };
+        let token = am::Token {
+            source: put.source,
+            credit: Header::credit_in(put.hdr_data),
+            ..known.token.clone()
+        };
+        self.call(
+            &known.handler,
+            known.id,
+            &token,
+            args,
+            payload,
+            Some(hand),
+        );
+        if !token.replied.get() {
+            self.end_request(&token, inbox, hand);
         }
         true
     }

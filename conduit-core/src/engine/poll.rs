@@ -22,6 +22,14 @@ impl<N: Ni, M: Mode> Sink for Replies<'_, N, M> {
     fn event(&mut self, event: Event<'_>) {
         self.engine.on_safe(&event);
     }
+
+    #[inline(always)]
+    fn put(&mut self, put: PutEvent<'_>) {
+        match put.tag {
+            tag::CATCH_BASIN => self.engine.on_completion(Event::Put(put)),
+            _ => self.engine.on_reply(&put),
+        }
+    }
 }
 
 /// `0` means no limit.

@@ -228,7 +228,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
     pub(super) fn hand(&self, operation: &'static str) -> Result<&'a Hand> {
         self.may_reply(operation)?;
         let rank = self.engine.rank;
-        self.hand.ok_or(Error::Context {
+        self.hand.ok_or_else(|| Error::Context {
             operation,
             rank,
             // Only reply handlers run without a hand, and `may_reply` has refused those.

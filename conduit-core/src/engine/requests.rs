@@ -10,7 +10,7 @@ use super::hand::{Hand, MOST_IN_HAND};
 use super::plain::{Counted, Recent};
 use super::poll::WAITING;
 use super::{Engine, Error, index, tag};
-use crate::ni::{Event, Ni, Puts, Rank, Sink};
+use crate::ni::{Event, Ni, PutEvent, Puts, Rank, Sink};
 use crate::threads::{Lock, Mode};
 
 /// The request side of the poll; one thread at a time has it.
@@ -95,6 +95,17 @@ impl<N: Ni, M: Mode> Sink for Requests<'_, N, M> {
     #[inline(always)]
     fn is_ready(&self) -> bool {
         self.engine.can_reply(self.hand)
+    }
+
+    #[inline(always)]
+    fn put(&mut self, put: PutEvent<'_>) {
+        if put.tag == tag::REQ_RB
+            && let Some(known) = self.recent.known(put.match_bits)
+            && self.engine.run_known_single(known, &put, self.inbox, self.hand)
+        {
+            return;
+        }
+        self.event(Event::Put(put));
     }
 
     #[inline(always)]

@@ -190,6 +190,17 @@ pub struct Hit {
     pub unlinked: bool,
 }
 
+/// The managed entry that took a message whole and stays linked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UsualHit {
+    /// Which entry.
+    pub id: EntryId,
+    /// Its owner's name for it.
+    pub tag: u64,
+    /// Within the entry.
+    pub offset: u64,
+}
+
 /// What a message of `length` bytes uses up of a managed entry.
 #[inline(always)]
 pub fn rounded(length: usize) -> usize {
@@ -421,6 +432,45 @@ impl MatchList {
             compared: !entry.ignore_bits,
             fill: *fill,
             most: bytes.saturating_sub(min_free),
+        })
+    }
+
+    /// The same for a single message, which is accounted for at once.
+    #[inline(always)]
+    pub fn accept_usual(
+        &mut self,
+        source: Rank,
+        match_bits: u64,
+        length: usize,
+    ) -> Option<UsualHit> {
+        if !self.front_known {
+            self.find_front();
+        }
+        let slot = self.front;
+        let Node {
+            entry,
+            fill,
+            generation,
+            ..
+        } = self.nodes.get_mut(usize::from(slot))?;
+        let Memory::Managed { bytes, min_free } = entry.memory else {
+            return None;
+        };
+        let end = *fill + rounded(length);
+        if (entry.match_bits ^ match_bits) & !entry.ignore_bits != 0
+            || entry.source.is_some_and(|only| only != source)
+            || end > bytes.saturating_sub(min_free)
+        {
+            return None;
+        }
+        let offset = std::mem::replace(fill, end) as u64;
+        Some(UsualHit {
+            id: EntryId {
+                slot,
+                generation: *generation,
+            },
+            tag: entry.tag,
+            offset,
         })
     }
 

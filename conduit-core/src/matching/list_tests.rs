@@ -206,7 +206,8 @@ impl Model {
 enum Step {
     Append(Entry),
     Unlink(prop::sample::Index),
-    Accept(Incoming),
+    /// A message that comes with others, or a single one.
+    Accept(Incoming, bool),
 }
 
 fn memory() -> impl Strategy<Value = Memory> {
@@ -248,7 +249,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         2 => entry.prop_map(Step::Append),
         1 => any::<prop::sample::Index>().prop_map(Step::Unlink),
-        6 => incoming.prop_map(Step::Accept),
+        6 => (incoming, any::<bool>()).prop_map(|(incoming, single)| Step::Accept(incoming, single)),
     ]
 }
 
@@ -276,11 +277,21 @@ proptest! {
                     prop_assert_eq!(list.unlink(id), model.0.len() < before);
                 }
                 Step::Unlink(_) => {}
-                Step::Accept(incoming) => {
-                    // The short way where it answers: it must be what the long one would have done.
+                Step::Accept(incoming, single) => {
+                    // The short ways where they answer: it must be what the long one would have done.
                     let (source, bits) = (incoming.source, incoming.match_bits);
+                    let usual = match incoming.want {
+                        Want::Put if single => list.accept_usual(source, bits, incoming.length),
+                        _ => None,
+                    };
+                    if let Some(hit) = usual {
+                        let done = (Outcome::Done, Place::Managed);
+                        let hit = (hit.tag, done.0, done.1, hit.offset, incoming.length, false);
+                        prop_assert_eq!(Some(hit), model.accept(&incoming));
+                        continue;
+                    }
                     let mut run = match incoming.want {
-                        Want::Put => list.begin_run(),
+                        Want::Put if !single => list.begin_run(),
                         _ => None,
                     };
                     let quick = run.as_mut().and_then(|run| {

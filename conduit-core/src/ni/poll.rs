@@ -68,6 +68,11 @@ pub trait Sink {
     fn is_ready(&self) -> bool {
         true
     }
+    /// A put by itself: nothing like it follows yet.
+    #[inline(always)]
+    fn put(&mut self, put: PutEvent<'_>) {
+        self.event(Event::Put(put));
+    }
     /// Puts that follow one another and are alike, as many as it is ready for; the others come by a later call of this or of
     /// [`Sink::event`].
     #[inline]

@@ -128,6 +128,15 @@ impl<S: Slots> Consumer<S> {
         fits.then_some((slot, frame))
     }
 
+    /// Whether another message lies behind the one at the head, which has this frame. Behind the last slot: no.
+    #[inline(always)]
+    pub(crate) fn is_followed(&self, frame: Frame) -> bool {
+        let next = self.slot + u32::from(frame.slots);
+        // Relaxed: nothing is read of it here.
+        next < self.capacity
+            && tag_in(self.slots.word(next as usize).load(Ordering::Relaxed)) == self.tag
+    }
+
     /// The messages with this frame that lie behind one another from the head on. The frame is one that [`Self::peek`] has
     /// given.
     #[inline(always)]

@@ -49,6 +49,8 @@ pub(super) struct Inbound {
     /// A completion for which the initiator's queue had no room. Until it is posted nothing more is taken from this ring:
     /// so one is enough, and nothing is lost.
     pending: Option<(Rank, Header)>,
+    /// The table of watches says where its next message will show, and nothing else is to be done before.
+    watched: bool,
 }
 
 impl Inbound {
@@ -57,7 +59,14 @@ impl Inbound {
             source,
             ring,
             pending: None,
+            watched: false,
         }
+    }
+
+    /// Whether a visit would find nothing to do.
+    #[inline]
+    fn is_idle(&self) -> bool {
+        self.watched && !self.ring.is_ready()
     }
 
     /// Where and by which tag the ring's next message will show; `None` if there is work without one.
@@ -236,9 +245,14 @@ impl<M: Mode> Shm<M> {
             let at = inbox.next;
             inbox.next = if at + 1 == rings { 0 } else { at + 1 };
             let inbound = &mut inbox.rings[at];
+            if inbound.is_idle() {
+                continue;
+            }
             let go_on = self.visit(number, queue, inbound, &mut inbox.later, &mut out);
             let awaited = inbound.awaited().filter(|_| !inbox.later.is_owed());
+            let watched = awaited.is_some();
             self.watches.set(queue.watch + at, awaited);
+            inbound.watched = watched;
             if !go_on {
                 break;
             }
@@ -267,12 +281,25 @@ impl<M: Mode> Shm<M> {
                 return false;
             }
             let most = left.min(out.limit - out.count);
-            let delivered = self.deliver_run(number, queue, inbound, most, out.sink);
+            let delivered = match inbound.ring.peek() {
+                None => 0,
+                Some(head)
+                    if head.1.kind == PUT_COMPACT && !inbound.ring.is_followed(head.1) =>
+                {
+                    self.deliver_single(number, queue, inbound, head, out.sink)
+                        .into()
+                }
+                Some(_) => self.deliver_run(number, queue, inbound, most, out.sink),
+            };
             out.count += delivered;
             if out.count >= out.limit || !out.sink.is_ready() {
                 return false;
             }
             left -= delivered;
+            if !inbound.ring.is_ready() {
+                inbound.ring.publish();
+                return true;
+            }
             let (slot, frame) = match inbound.ring.next() {
                 Next::Message { slot, frame } => (slot, frame),
                 Next::Empty => return true,
