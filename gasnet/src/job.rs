@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
 
 use conduit::{Member, Network, Rank};
 use conduit_core::engine::{Engine, Segment};
@@ -45,73 +45,75 @@ static JOB: Place = Place(OnceLock::new());
 /// What the headers' inline functions look at: `conduit_gex_job`.
 #[repr(C)]
 pub(crate) struct Shared {
-    /// Where ranks are mapped.
-    table: AtomicPtr<Table>,
     /// Not 0: all segments are mapped here, so no put or get is ever under way.
     all_mapped: AtomicU32,
     /// The handle of the job's team.
     team: AtomicPtr<c_void>,
 }
 
-/// The table that is shown before attach. Clients' compilers may read the pointer to the table early and keep it: then
-/// they find no rank mapped, and call the library.
-static NO_TABLE: Table = Table {
-    count: 0,
-    entries: [],
-};
-
-/// Where ranks are mapped, as the headers' inline functions read it: a count, and as many entries behind it.
+/// A rank's segment where it is mapped here, as the headers' inline functions read it; else, and before attach, all is 0: no
+/// range lies within it, so they call the library.
 #[repr(C, align(32))]
-struct Table {
-    count: u64,
-    entries: [TableEntry; 0],
-}
-
-/// A rank's segment where it is mapped here. 32 bytes a rank of this host.
-#[repr(C, align(32))]
-#[derive(Clone, Copy)]
-struct TableEntry {
-    /// Its address at its owner; [`NOWHERE`] where it is not mapped here.
-    address: u64,
-    /// Its bytes, at least [`LEAST`].
-    length: u64,
+#[derive(Debug)]
+struct Mapped {
+    /// At how many places a word of [`WORD`] bytes can begin in it.
+    words: AtomicU64,
+    /// Its address at its owner.
+    address: AtomicU64,
     /// Added to an address there it is the address here.
-    delta: u64,
-    unused: u64,
+    delta: AtomicU64,
+    /// Its bytes.
+    length: AtomicU64,
 }
 
-/// Bytes of the smallest entry, `CONDUIT_GEX_LEAST_SEGMENT`: for fewer, the inline functions compare once only.
-const LEAST: u64 = 4096;
+/// Bytes of the largest word, for which the inline functions compare once only.
+const WORD: u64 = 8;
 
-/// An address that no process has, so far from all others that a range which begins at one of them does not lie within
-/// [`LEAST`] bytes of it.
-const NOWHERE: u64 = 1 << 63;
+/// How many ranks have a fixed place, `CONDUIT_GEX_NEAR_RANKS`. Pages of it that nobody writes take no memory.
+const NEAR_RANKS: usize = 4096;
 
-impl TableEntry {
-    const UNMAPPED: Self = Self {
-        address: NOWHERE,
-        length: LEAST,
-        delta: 0,
-        unused: 0,
+impl Mapped {
+    const NOWHERE: Self = Self {
+        words: AtomicU64::new(0),
+        address: AtomicU64::new(0),
+        delta: AtomicU64::new(0),
+        length: AtomicU64::new(0),
     };
 
-    fn new(segment: &Segment, window: *mut u8) -> Self {
+    fn show(&self, segment: &Segment, window: *mut u8) {
         let window = window.expose_provenance() as u64;
-        if window == 0 || (segment.len as u64) < LEAST {
-            return Self::UNMAPPED;
+        let length = segment.len as u64;
+        if window == 0 || length < WORD {
+            return;
         }
-        Self {
-            address: segment.address,
-            length: segment.len as u64,
-            delta: window.wrapping_sub(segment.address),
-            unused: 0,
-        }
+        self.address.store(segment.address, Relaxed);
+        self.delta
+            .store(window.wrapping_sub(segment.address), Relaxed);
+        // SYNC: Release, so that a thread which finds a range inside finds the rest too.
+        self.length.store(length, Release);
+        self.words.store(length - (WORD - 1), Release);
     }
+}
+
+/// Those of the first ranks.
+#[unsafe(no_mangle)]
+static conduit_gex_segments: [Mapped; NEAR_RANKS] = [const { Mapped::NOWHERE }; NEAR_RANKS];
+
+/// Those of the others.
+static FAR_SEGMENTS: OnceLock<Box<[Mapped]>> = OnceLock::new();
+
+/// Where a rank is mapped that has no fixed place; nowhere, if there is no such rank.
+#[unsafe(no_mangle)]
+extern "C" fn conduit_gex_far_segment(rank: Rank) -> *const Mapped {
+    static NOWHERE: Mapped = Mapped::NOWHERE;
+    (rank as usize)
+        .checked_sub(NEAR_RANKS)
+        .and_then(|place| FAR_SEGMENTS.get()?.get(place))
+        .unwrap_or(&NOWHERE)
 }
 
 #[unsafe(no_mangle)]
 static conduit_gex_job: Shared = Shared {
-    table: AtomicPtr::new((&raw const NO_TABLE).cast_mut()),
     all_mapped: AtomicU32::new(0),
     team: AtomicPtr::new(std::ptr::null_mut()),
 };
@@ -254,23 +256,13 @@ impl Job {
     /// Lets the inline functions see the segments.
     pub(crate) fn show_segments(&self) -> Result<(), Refusal> {
         let segments = self.engine().all_segments()?;
-        // The first place holds the count.
-        let mut table = Vec::with_capacity(1 + segments.len());
-        table.push(TableEntry {
-            address: segments.len() as u64,
-            length: 0,
-            delta: 0,
-            unused: 0,
-        });
-        let entry = |(rank, segment)| TableEntry::new(segment, self.window(rank, segment));
-        table.extend((0..).zip(segments).map(entry));
-        const { assert!(size_of::<Table>() == size_of::<TableEntry>()) };
-        // It stays as long as the process: clients may use it at any time.
-        let table = Box::leak(table.into_boxed_slice());
-        // SYNC: Release, so that a thread which reads the pointer finds the table filled.
-        conduit_gex_job
-            .table
-            .store(table.as_mut_ptr().cast(), Release);
+        let far = segments.len().saturating_sub(NEAR_RANKS);
+        let far = FAR_SEGMENTS.get_or_init(|| (0..far).map(|_| Mapped::NOWHERE).collect());
+        // They stay as long as the process: clients may use them at any time.
+        let places = conduit_gex_segments.iter().chain(far);
+        for ((rank, segment), place) in (0..).zip(segments).zip(places) {
+            place.show(segment, self.window(rank, segment));
+        }
         Ok(())
     }
 }
@@ -310,7 +302,17 @@ unsafe extern "C" fn conduit_gex_wait_step(state: *mut c_void) {
 
 #[cfg(test)]
 mod tests {
-    use super::neighbourhoods;
+    use super::*;
+
+    #[test]
+    fn a_rank_that_is_not_there_is_mapped_nowhere() {
+        for rank in [0, NEAR_RANKS as Rank, Rank::MAX] {
+            // SAFETY: an entry, which lasts as long as the process.
+            let mapped = unsafe { &*conduit_gex_far_segment(rank) };
+            assert_eq!(mapped.words.load(Relaxed), 0);
+            assert_eq!(mapped.length.load(Relaxed), 0);
+        }
+    }
 
     #[test]
     fn neighbourhoods_follow_the_hosts_and_their_limit() {

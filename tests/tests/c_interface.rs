@@ -223,6 +223,15 @@ fn optimised() {
             program,
         ));
     }
+    // Ranks and ranges of puts and gets, which the headers compare here.
+    let mut cases = fatal_cases();
+    cases.retain(|[_, call, part]| {
+        call.starts_with("gex_RMA_") && (part.contains("rank") || part.contains("segment"))
+    });
+    assert!(cases.len() >= 10, "{cases:?}");
+    let compiler = ["gcc", "-std=c99", "-O3"];
+    let program = built(&optimised, PACKAGES[0], &compiler, "bad_fatal");
+    all_refused(&program, &cases);
 }
 
 // ---- headers and names ----
@@ -528,11 +537,16 @@ fn bad_input_ends_the_job_with_one_message() {
         .collect();
     let listed: BTreeSet<&str> = cases.iter().map(|[case, ..]| case.as_str()).collect();
     assert_eq!(there, listed, "bad_fatal.c and bad_fatal.tsv");
+    all_refused(&program, &cases);
+}
+
+/// Each case ends the job with its message.
+fn all_refused(program: &Program, cases: &[[String; 3]]) {
     let mut wrong = Vec::new();
-    for [case, call, part] in &cases {
+    for [case, call, part] in cases {
         // Before the job is joined there are no ranks, and every process would say the same.
         let early = case.ends_with("before_init");
-        let finished = ran(job(&program, if early { 1 } else { 2 }, &[case]));
+        let finished = ran(job(program, if early { 1 } else { 2 }, &[case]));
         let rank = if early { "" } else { " on rank 0" };
         let messages: Vec<_> = finished
             .stderr

@@ -11,10 +11,12 @@
 #if defined(__GNUC__)
   #define CONDUIT_GEX_USED __attribute__((__used__))
   #define CONDUIT_GEX_NORETURN __attribute__((__noreturn__))
+  #define CONDUIT_GEX_PURE __attribute__((__pure__))
   #define CONDUIT_GEX_LIKELY(condition) __builtin_expect(!!(condition), 1)
 #else
   #define CONDUIT_GEX_USED
   #define CONDUIT_GEX_NORETURN
+  #define CONDUIT_GEX_PURE
   #define CONDUIT_GEX_LIKELY(condition) (condition)
 #endif
 
@@ -50,27 +52,22 @@ static const conduit_gex_config_t conduit_gex_config CONDUIT_GEX_USED = {
 
 /* ---- the job ---- */
 
-/* No segment is smaller. */
-#define CONDUIT_GEX_LEAST_SEGMENT 4096U
-
-/* A rank's segment: its address at its owner (one that no range can have, where it is not mapped here), its bytes, and
- * what turns an address there into one here. */
+/* A rank's segment where it is mapped here; else, and before attach, all is 0. At how many places a word of 8 bytes can begin
+ * in it, its address at its owner, what turns an address there into one here, and its bytes. */
 typedef struct {
+  uint64_t words;
   uint64_t address;
-  uint64_t length;
   uint64_t delta;
-  uint64_t unused;
+  uint64_t length;
 } conduit_gex_segment_t;
 
-/* The ranks' segments; none before attach. */
-typedef struct {
-  uint64_t count;
-  uint64_t unused[3];
-  conduit_gex_segment_t segments[1];
-} conduit_gex_table_t;
+/* Those of the first ranks have a fixed place, so that a number out of range is found without a look at the number of ranks. */
+#define CONDUIT_GEX_NEAR_RANKS 4096U
+extern conduit_gex_segment_t conduit_gex_segments[CONDUIT_GEX_NEAR_RANKS];
+/* That of any other; never null. */
+const conduit_gex_segment_t *conduit_gex_far_segment(gex_Rank_t rank) CONDUIT_GEX_PURE;
 
 typedef struct {
-  const conduit_gex_table_t *table;
   uint32_t all_mapped;
   const void *team;
 } conduit_gex_job_t;

@@ -19,18 +19,18 @@ CONDUIT_GEX_INLINE int conduit_gex_mapped(gex_Rank_t rank_, const void *remote_,
   (void)bytes_;
   (void)here_;
 #else
-  const conduit_gex_table_t *const table_ = conduit_gex_job.table;
-  if (CONDUIT_GEX_LIKELY(rank_ < table_->count)) {
-    const conduit_gex_segment_t *const segment_ = &table_->segments[rank_];
-    const uint64_t address_ = (uint64_t)(uintptr_t)remote_;
-    const uint64_t offset_ = address_ - segment_->address;
-    const uint64_t length_ = segment_->length;
-    /* For a small constant the first comparison is none. */
-    const int small_ = __builtin_constant_p(bytes_) && bytes_ <= CONDUIT_GEX_LEAST_SEGMENT;
-    if (CONDUIT_GEX_LIKELY((small_ || bytes_ <= length_) && offset_ <= length_ - bytes_)) {
-      *here_ = (char *)(uintptr_t)(address_ + segment_->delta);
-      return 1;
-    }
+  const conduit_gex_segment_t *const segment_ = CONDUIT_GEX_LIKELY(rank_ < CONDUIT_GEX_NEAR_RANKS)
+                                                  ? &conduit_gex_segments[rank_]
+                                                  : conduit_gex_far_segment(rank_);
+  const uint64_t address_ = (uint64_t)(uintptr_t)remote_;
+  const uint64_t offset_ = address_ - segment_->address;
+  /* For a word, one comparison: the last 7 bytes of a segment are left to the library. No bytes are, too. */
+  const int word_ = __builtin_constant_p(bytes_) && bytes_ - 1 < 8;
+  const int inside_ = word_ ? offset_ < segment_->words
+                            : bytes_ - 1 < segment_->length && offset_ <= segment_->length - bytes_;
+  if (CONDUIT_GEX_LIKELY(inside_)) {
+    *here_ = (char *)(uintptr_t)(address_ + segment_->delta);
+    return 1;
   }
 #endif
   return 0;

@@ -74,6 +74,12 @@ static void poll_prepared(void) {
   gasnet_AMPoll();
 }
 
+/* Words one byte further each time, of a length that the compiler knows. */
+static void put_words(char *at) {
+  int i;
+  for (i = 0; i < 64; ++i) gex_RMA_PutBlocking(team, me, at + i, bytes, 8, 0);
+}
+
 static void put_prepared(void) {
   prepared(10);
   gex_RMA_PutBlocking(team, me, base[me], bytes, 1, 0);
@@ -178,6 +184,7 @@ static void committed_elsewhere(void) {
   CASE(put_to_null, gex_RMA_PutBlocking(team, me, NULL, bytes, 1, 0))                                            \
   CASE(put_before_segment, gex_RMA_PutBlocking(team, me, base[me] - 1, bytes, 1, 0))                             \
   CASE(put_across_end, gex_RMA_PutBlocking(team, me, base[me] + GASNET_PAGESIZE - 1, bytes, 2, 0))               \
+  CASE(put_word_across_end, put_words(base[me] + GASNET_PAGESIZE - 64))                                             \
   CASE(put_behind_segment, gex_RMA_PutNBI(team, me, base[me] + GASNET_PAGESIZE, bytes, 1, GEX_EVENT_NOW, 0))     \
   CASE(put_of_null, gex_RMA_PutNB(team, me, base[me], NULL, 1, GEX_EVENT_NOW, 0))                                \
   CASE(put_of_wild_size, gex_RMA_PutNB(team, me, base[me] + 8, bytes, SIZE_MAX - 7, GEX_EVENT_DEFER, 0))         \

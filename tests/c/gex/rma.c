@@ -145,6 +145,28 @@ static void blocks(gex_Rank_t peer) {
   }
 }
 
+/* Words of lengths that the compiler knows, at each of the last places of the segment where one can lie. */
+#define WORDS_AT_THE_END(bytes) do { \
+    char *const end = base[me] + 2 * HALF; \
+    size_t before; \
+    for (before = (bytes); before <= 20; ++before) { \
+      fill(source, (bytes), (unsigned int)before); \
+      memset(end - 20, 0, 20); \
+      CHECK_EQ(gex_RMA_PutBlocking(team, me, end - before, source, (bytes), 0), 0); \
+      memset(back, 0, (bytes)); \
+      CHECK_EQ(gex_RMA_GetBlocking(team, back, me, end - before, (bytes), 0), 0); \
+      check_filled(back, (bytes), (unsigned int)before); \
+      check_filled(end - before, (bytes), (unsigned int)before); \
+    } \
+  } while (0)
+
+static void words_at_the_end(void) {
+  WORDS_AT_THE_END(1);
+  WORDS_AT_THE_END(2);
+  WORDS_AT_THE_END(4);
+  WORDS_AT_THE_END(8);
+}
+
 /* From segment to segment. */
 static void between_segments(gex_Rank_t peer) {
   char *const own = base[me] + HALF;
@@ -212,6 +234,7 @@ int main(int argc, char **argv) {
   blocks(neighbour(1));
   barrier();
   blocks(me);
+  words_at_the_end();
   barrier();
   values(neighbour(1));
   barrier();
