@@ -73,12 +73,14 @@ const WORD: u64 = 8;
 const NEAR_RANKS: usize = 4096;
 
 impl Mapped {
-    const NOWHERE: Self = Self {
-        words: AtomicU64::new(0),
-        address: AtomicU64::new(0),
-        delta: AtomicU64::new(0),
-        length: AtomicU64::new(0),
-    };
+    const fn nowhere() -> Self {
+        Self {
+            words: AtomicU64::new(0),
+            address: AtomicU64::new(0),
+            delta: AtomicU64::new(0),
+            length: AtomicU64::new(0),
+        }
+    }
 
     fn show(&self, segment: &Segment, window: *mut u8) {
         let window = window.expose_provenance() as u64;
@@ -97,7 +99,7 @@ impl Mapped {
 
 /// Those of the first ranks.
 #[unsafe(no_mangle)]
-static conduit_gex_segments: [Mapped; NEAR_RANKS] = [const { Mapped::NOWHERE }; NEAR_RANKS];
+static conduit_gex_segments: [Mapped; NEAR_RANKS] = [const { Mapped::nowhere() }; NEAR_RANKS];
 
 /// Those of the others.
 static FAR_SEGMENTS: OnceLock<Box<[Mapped]>> = OnceLock::new();
@@ -105,7 +107,7 @@ static FAR_SEGMENTS: OnceLock<Box<[Mapped]>> = OnceLock::new();
 /// Where a rank is mapped that has no fixed place; nowhere, if there is no such rank.
 #[unsafe(no_mangle)]
 extern "C" fn conduit_gex_far_segment(rank: Rank) -> *const Mapped {
-    static NOWHERE: Mapped = Mapped::NOWHERE;
+    static NOWHERE: Mapped = Mapped::nowhere();
     (rank as usize)
         .checked_sub(NEAR_RANKS)
         .and_then(|place| FAR_SEGMENTS.get()?.get(place))
@@ -257,7 +259,7 @@ impl Job {
     pub(crate) fn show_segments(&self) -> Result<(), Refusal> {
         let segments = self.engine().all_segments()?;
         let far = segments.len().saturating_sub(NEAR_RANKS);
-        let far = FAR_SEGMENTS.get_or_init(|| (0..far).map(|_| Mapped::NOWHERE).collect());
+        let far = FAR_SEGMENTS.get_or_init(|| (0..far).map(|_| Mapped::nowhere()).collect());
         // They stay as long as the process: clients may use them at any time.
         let places = conduit_gex_segments.iter().chain(far);
         for ((rank, segment), place) in (0..).zip(segments).zip(places) {

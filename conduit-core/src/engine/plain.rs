@@ -126,14 +126,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             credit: Header::credit_in(put.hdr_data),
             ..known.token.clone()
         };
-        self.call(
-            &known.handler,
-            known.id,
-            &token,
-            args,
-            payload,
-            Some(hand),
-        );
+        self.call(&known.handler, known.id, &token, args, payload, Some(hand));
         if !token.replied.get() {
             self.end_request(&token, inbox, hand);
         }

@@ -228,15 +228,19 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
     pub(super) fn hand(&self, operation: &'static str) -> Result<&'a Hand> {
         self.may_reply(operation)?;
         let rank = self.engine.rank;
-        self.hand.ok_or_else(|| Error::Context {
-            operation,
-            rank,
-            // Only reply handlers run without a hand, and `may_reply` has refused those.
-            reason: am::ContextError::NotAllowed {
-                operation: am::Operation::Reply,
-                context: am::Context::ReplyHandler,
-            },
-        })
+        // An error that is made and dropped again costs every reply.
+        match self.hand {
+            Some(hand) => Ok(hand),
+            None => Err(Error::Context {
+                operation,
+                rank,
+                // Only reply handlers run without a hand, and `may_reply` has refused those.
+                reason: am::ContextError::NotAllowed {
+                    operation: am::Operation::Reply,
+                    context: am::Context::ReplyHandler,
+                },
+            }),
+        }
     }
 }
 

@@ -101,7 +101,9 @@ impl<N: Ni, M: Mode> Sink for Requests<'_, N, M> {
     fn put(&mut self, put: PutEvent<'_>) {
         if put.tag == tag::REQ_RB
             && let Some(known) = self.recent.known(put.match_bits)
-            && self.engine.run_known_single(known, &put, self.inbox, self.hand)
+            && self
+                .engine
+                .run_known_single(known, &put, self.inbox, self.hand)
         {
             return;
         }

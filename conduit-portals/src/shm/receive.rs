@@ -283,9 +283,7 @@ impl<M: Mode> Shm<M> {
             let most = left.min(out.limit - out.count);
             let delivered = match inbound.ring.peek() {
                 None => 0,
-                Some(head)
-                    if head.1.kind == PUT_COMPACT && !inbound.ring.is_followed(head.1) =>
-                {
+                Some(head) if head.1.kind == PUT_COMPACT && !inbound.ring.is_followed(head.1) => {
                     self.deliver_single(number, queue, inbound, head, out.sink)
                         .into()
                 }
