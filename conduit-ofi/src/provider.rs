@@ -120,6 +120,11 @@ impl Offer {
         self.caps & FI_RMA != 0
     }
 
+    /// Whether they can be, and the end of a write that can be seen there is told.
+    pub(crate) fn has_direct(&self) -> bool {
+        self.has_rma() && self.delivery
+    }
+
     /// Whether one receive takes several messages.
     pub(crate) fn has_multi_receive(&self) -> bool {
         self.caps & FI_MULTI_RECV != 0
@@ -270,14 +275,16 @@ fn ask(library: &Library, wish: &Wish, caps: u64, op_flags: u64) -> Vec<Offer> {
 /// # Errors
 /// What was asked for, and what can be had.
 pub fn choose(library: &Library, wish: &Wish) -> Result<Offer, (String, String)> {
+    // Stable: among equals the library's order counts.
     let mut best: Vec<_> = offers(library, wish)
         .into_iter()
         .filter(|offer| offer.is_wished(wish))
         .collect();
-    // Stable: among equals the library's order counts.
     best.sort_by_key(|offer| {
         (
             offer.class(wish.one_host),
+            // What the provider can do by itself is done with less in between.
+            offer.provider().contains(';'),
             offer.is_loopback() != wish.one_host,
         )
     });

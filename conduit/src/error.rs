@@ -26,6 +26,9 @@ pub enum Error {
     /// The network over UDP could not be started.
     #[error("{0}")]
     Udp(String),
+    /// The network over libfabric could not be started.
+    #[error("{0}")]
+    Ofi(String),
     /// None of the networks that `CONDUIT_NETWORK` allows can be used.
     #[error("CONDUIT_NETWORK={asked}: {reason}")]
     NoNetwork {

@@ -152,8 +152,7 @@ impl<M: Mode> Member<M> {
     }
 
     fn leave_network(&self) {
-        let statistics = self.engine.settings().udp_statistics;
-        self.engine.network().leave(statistics);
+        self.engine.network().leave(self.engine.settings());
     }
 
     /// Leaves the job without ending it for the others.

@@ -181,6 +181,28 @@ settings! {
     "CONDUIT_BARRIER_RADIX" barrier_radix: u32 = 8,
         Kind::integer(crate::barrier::MIN_RADIX, crate::barrier::MAX_RADIX),
         "fan-out of the barrier: each round reaches this many times more ranks; the same on all ranks";
+    "CONDUIT_OFI_LIBRARY" ofi_library: Option<String> = None,
+        Kind::Text("the file of a libfabric, or system, or vendored"),
+        unset "the system's libfabric.so.1, else the copy that is built in if there is one",
+        "libfabric that is used for the network ofi";
+    "CONDUIT_OFI_PROVIDER" ofi_provider: Option<String> = None,
+        Kind::Text("the name of a provider of libfabric"),
+        unset "the fastest that is there",
+        "provider that is used for the network ofi";
+    "CONDUIT_OFI_DOMAIN" ofi_domain: Option<String> = None,
+        Kind::Text("the name of a domain of the provider; that of tcp is an interface"),
+        unset "the provider's first, one of the loopback only if all ranks are on one host",
+        "device that is used for the network ofi";
+    "CONDUIT_OFI_DEAD_TIME" ofi_dead_time: u32 = 10_000, Kind::integer(100, MOST_TIME),
+        "milliseconds after which a rank that is reached by libfabric and answers nothing has failed";
+    "CONDUIT_OFI_ATTEND" ofi_attend: u32 = 20, Kind::integer(1, 60_000),
+        "milliseconds without a poll after which a thread of the library makes libfabric's progress for its rank";
+    "GASNET_OFI_NUM_RECEIVE_BUFFS" ofi_receives: u32 = 8, Kind::integer(2, 4096),
+        "buffers that libfabric receives messages into";
+    "GASNET_OFI_RECEIVE_BUFF_SIZE" ofi_receive_bytes: usize = 256 << 10, Kind::bytes(64 << 10, 1 << 30, 1),
+        "bytes of each of these buffers";
+    "CONDUIT_OFI_STATISTICS" ofi_statistics: bool = false, Kind::Bool,
+        "print the counters of the network over libfabric when a rank leaves";
     "CONDUIT_UDP_INTERFACE" udp_interface: Option<String> = None,
         Kind::Text("names of interfaces, addresses and subnets, with commas between"),
         unset "the interface of the default route, else the first that is up",

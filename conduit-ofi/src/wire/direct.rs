@@ -26,8 +26,7 @@ impl Wire {
         base: *mut u8,
         length: usize,
     ) -> Result<Option<Remote>, String> {
-        // Without completions that mean delivery a put's end could not be told.
-        if !self.objects.offer.has_rma() || !self.objects.offer.delivery {
+        if !self.objects.offer.has_direct() {
             return Ok(None);
         }
         // SAFETY: the caller's promise: the memory stays as long as this wire.

@@ -9,12 +9,13 @@ mod direct;
 mod receive;
 mod send;
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conduit_core::ni::Rank;
 use soft_portals::fragment::{Failure, Fragment, Payload, Refused, Upper};
-use soft_portals::{Transport, Wait};
+use soft_portals::{PortalsCounters, Transport, Wait};
 
 use crate::buffers::Buffers;
 use crate::link::{Link, Links};
@@ -248,6 +249,25 @@ impl Wire {
         self.counters
     }
 
+    /// A line for each part, of the counts that are not zero.
+    pub fn report(&self, portals: &PortalsCounters, rank: Rank) -> String {
+        let mut text = String::new();
+        let offer = &self.objects.offer;
+        let parts: [(&str, Vec<(&'static str, u64)>); 3] = [
+            ("portals", portals.each().into()),
+            ("wire", self.counters.each().into()),
+            ("memory of peers", vec![("bytes", self.memory() as u64)]),
+        ];
+        for (part, counts) in parts {
+            let _ = write!(text, "rank {rank}: ofi ({offer:?}) {part}:");
+            for (name, count) in counts.iter().filter(|(_, count)| *count > 0) {
+                let _ = write!(text, " {name} {count}");
+            }
+            text.push('\n');
+        }
+        text
+    }
+
     /// The provider and its domain.
     pub fn offer(&self) -> &crate::provider::Offer {
         &self.objects.offer
@@ -430,6 +450,10 @@ impl Transport for Wire {
             "on host {host} (provider {})",
             self.objects.offer.provider()
         )
+    }
+
+    fn has_direct(&self) -> bool {
+        self.objects.offer.has_direct()
     }
 
     unsafe fn expose(

@@ -1,50 +1,65 @@
 //! The choice of networks.
 
+mod far;
 pub mod mixed;
 
 use conduit_core::ni::{Ni, Rank};
 use conduit_core::settings::Settings;
 use conduit_core::threads::Mode;
+use conduit_ofi::start::Which;
 use conduit_portals::shm::Shm;
-use conduit_udp::Udp;
-use conduit_udp::start::UdpCounters;
+use soft_portals::SoftPortals;
 
 use crate::start::Hosts;
 use crate::{Error, Result};
+pub use far::Far;
 use mixed::Mixed;
 
 /// The network under every rank of this build.
-pub type Network<M> = Mixed<Shm<M>, Udp<M>, M>;
+pub type Network<M> = Mixed<Shm<M>, SoftPortals<M, Far>, M>;
 
 impl<M: Mode> Network<M> {
     /// Says that this rank's process is about to end as it should: peers then don't take it for dead. Waits for a bounded time
     /// until those of other hosts have what it has sent.
-    pub(crate) fn leave(&self, statistics: bool) {
+    pub(crate) fn leave(&self, settings: &Settings) {
         self.near().leave();
         if let Some(far) = self.far() {
             far.leave();
-            if statistics {
-                let counters = far.counters(UdpCounters::of);
-                eprint!("{}", counters.report(far.rank()));
+            if far.counters(|_, network| network.is_reported(settings)) {
+                let report = far.counters(|portals, network| network.report(portals, far.rank()));
+                eprint!("{report}");
             }
         }
     }
 }
 
-/// The networks that this build has, and for each other known name why it is not there.
+/// The networks that this build has, and for each other known name why it is not there. Loads libfabric, to see whether it can.
 pub fn available_networks() -> Vec<(&'static str, Result<(), String>)> {
-    vec![
-        ("shm", Ok(())),
-        ("udp", Ok(())),
-        (
-            "ofi",
-            conduit_ofi::start::library(&conduit_ofi::start::Which::Any).map(drop),
-        ),
-        (
-            "portals4",
-            Err("this version has no network over Portals 4 yet".to_owned()),
-        ),
-    ]
+    let settings = Settings::default();
+    ["shm", "udp", "ofi", "portals4"]
+        .map(|name| (name, is_there(name, &settings)))
+        .into()
+}
+
+/// Whether a network can be used here, or why not.
+fn is_there(name: &str, settings: &Settings) -> Result<(), String> {
+    match name {
+        "shm" | "udp" => Ok(()),
+        "ofi" => conduit_ofi::start::library(&which(settings)).map(drop),
+        _ => Err("this version has no network over Portals 4 yet".to_owned()),
+    }
+}
+
+/// Which libfabric the settings ask for.
+pub(crate) fn which(settings: &Settings) -> Which {
+    Which::named(settings.ofi_library.as_deref().unwrap_or_default())
+}
+
+/// A network between hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Udp,
+    Ofi,
 }
 
 /// Which networks carry a job.
@@ -52,8 +67,8 @@ pub fn available_networks() -> Vec<(&'static str, Result<(), String>)> {
 pub(crate) enum Choice {
     /// Shared memory alone: all ranks are on one host.
     Near,
-    /// Shared memory between these ranks, of which this is one, and UDP to all others.
-    Both(Vec<Rank>),
+    /// Shared memory between these ranks, of which this is one, and a network between hosts to all others.
+    Both(Vec<Rank>, Kind),
 }
 
 /// Chooses among the networks that `CONDUIT_NETWORK` allows. The same kind on every rank.
@@ -62,32 +77,41 @@ pub(crate) enum Choice {
 /// No network that is allowed and there can carry the job.
 pub(crate) fn choose(settings: &Settings, hosts: &Hosts, rank: Rank) -> Result<Choice> {
     let mut reasons = Vec::new();
-    let all = available_networks();
+    let asked = settings.networks.as_deref();
+    // libfabric is taken only where it is named: to load it runs code of all its providers.
+    let ofi = asked.is_some_and(|asked| asked.iter().any(|name| name == "ofi"));
     let mut usable = |name: &str| {
-        let there = all.iter().find(|(known, _)| *known == name);
-        match there {
-            Some((_, there)) if settings.allows_network(name) => match there {
+        settings.allows_network(name)
+            && match is_there(name, settings) {
                 Ok(()) => true,
                 Err(reason) => {
                     reasons.push(format!("{name}: {reason}"));
                     false
                 }
-            },
-            _ => false,
-        }
+            }
     };
-    let (near, far) = (usable("shm"), usable("udp"));
-    for name in ["ofi", "portals4"] {
-        usable(name);
-    }
+    let near = usable("shm");
+    let udp = usable("udp").then_some(Kind::Udp);
+    let ofi = (ofi && usable("ofi")).then_some(Kind::Ofi);
+    usable("portals4");
+    // Of those that are named the first.
+    let position = |network: &str| {
+        let at = |asked: &[String]| asked.iter().position(|name| name == network);
+        asked.and_then(at)
+    };
+    let far = match position("ofi") < position("udp") {
+        true => ofi.or(udp),
+        false => udp.or(ofi),
+    };
     if near && hosts.count() == 1 {
         return Ok(Choice::Near);
     }
-    if far {
-        return Ok(Choice::Both(match near {
+    if let Some(far) = far {
+        let neighbours = match near {
             true => hosts.members().collect(),
             false => vec![rank],
-        }));
+        };
+        return Ok(Choice::Both(neighbours, far));
     }
     if near {
         let other = (0..).find(|other| hosts.host_of(*other) != hosts.host_of(0));
@@ -126,14 +150,23 @@ mod tests {
         let (one, two) = (Hosts::named(&["a", "a"]), Hosts::named(&["a", "b", "a"]));
         let any = Settings::default();
         assert_eq!(choose(&any, &one, 0).unwrap(), Choice::Near);
-        assert_eq!(choose(&any, &two, 0).unwrap(), Choice::Both(vec![0, 2]));
+        assert_eq!(
+            choose(&any, &two, 0).unwrap(),
+            Choice::Both(vec![0, 2], Kind::Udp)
+        );
         let both = settings(&["shm", "udp"]);
-        assert_eq!(choose(&both, &two, 0).unwrap(), Choice::Both(vec![0, 2]));
+        assert_eq!(
+            choose(&both, &two, 0).unwrap(),
+            Choice::Both(vec![0, 2], Kind::Udp)
+        );
         let shm = settings(&["shm"]);
         assert_eq!(choose(&shm, &one, 0).unwrap(), Choice::Near);
-        let udp = settings(&["ofi", "udp"]);
+        let udp = settings(&["udp"]);
         for hosts in [one, two] {
-            assert_eq!(choose(&udp, &hosts, 0).unwrap(), Choice::Both(vec![0]));
+            assert_eq!(
+                choose(&udp, &hosts, 0).unwrap(),
+                Choice::Both(vec![0], Kind::Udp)
+            );
         }
     }
 

@@ -11,13 +11,15 @@ use conduit_core::engine::Engine;
 use conduit_core::ni::Rank;
 use conduit_core::settings::Settings;
 use conduit_core::threads::{Mode, Seq};
+use conduit_ofi::provider::Wish;
+use conduit_ofi::start::OfiConfig;
 use conduit_portals::shm::{Shm, ShmConfig};
 use conduit_udp::seal::Protection;
 use conduit_udp::socket::{self as udp, FaultConfig, Options};
 use conduit_udp::start::UdpConfig;
 
-use crate::network::Choice;
 use crate::network::mixed::Mixed;
+use crate::network::{Choice, Far, Kind};
 use crate::{Error, Job, Member, Network, Result, network};
 pub(crate) use host::Hosts;
 use neighbours::Neighbours;
@@ -66,7 +68,9 @@ pub fn join<M: Mode>(adjust: impl FnOnce(&mut Settings, u32)) -> Result<Member<M
     let config = shm_config(&settings, bootstrap.size(), most_segment);
     let network = match choice {
         Choice::Near => Mixed::near_only(shm(bootstrap, &config)?),
-        Choice::Both(neighbours) => both(bootstrap, &settings, &config, &hosts, neighbours)?,
+        Choice::Both(neighbours, kind) => {
+            both(bootstrap, &settings, &config, &hosts, neighbours, kind)?
+        }
     };
     let engine = Engine::start(network, bootstrap, &settings)?;
     Ok(Member::new(engine, launcher, hosts, most_segment))
@@ -76,35 +80,74 @@ fn shm<M: Mode>(bootstrap: &mut dyn Bootstrap, config: &ShmConfig) -> Result<Shm
     Shm::start(bootstrap, config).map_err(|error| Error::Shm(error.to_string()))
 }
 
-/// Shared memory between the neighbours, UDP to all others. If one rank fails all do.
+/// What the network between hosts is started with.
+enum FarConfig {
+    Udp(UdpConfig),
+    Ofi(OfiConfig),
+}
+
+/// Shared memory between the neighbours, another network to all others. If one rank fails all do.
 fn both<M: Mode>(
     bootstrap: &mut dyn Bootstrap,
     settings: &Settings,
     config: &ShmConfig,
     hosts: &Hosts,
     neighbours: Vec<Rank>,
+    kind: Kind,
 ) -> Result<Network<M>> {
     let rank = bootstrap.rank();
-    let udp = udp_config(settings, config, hosts, rank);
+    let far = match kind {
+        Kind::Udp => udp_config(settings, config, hosts, rank).map(FarConfig::Udp),
+        Kind::Ofi => Ok(FarConfig::Ofi(ofi_config(settings, config, hosts, rank))),
+    };
     let near = shm::<M>(&mut Neighbours::new(bootstrap, &neighbours), config);
-    let ready = udp.and_then(|udp| Ok((udp, near?)));
+    let ready = far.and_then(|far| Ok((far, near?)));
     // Other hosts don't hear of what fails on this one, and would wait.
     let verdict = ready.as_ref().err().map(ToString::to_string);
     let verdicts = bootstrap
         .allgather(verdict.unwrap_or_default().as_bytes())
         .map_err(start_error)?;
-    let (udp, near) = ready?;
+    let (far, near) = ready?;
     for (peer, verdict) in (0..).zip(verdicts) {
         if !verdict.is_empty() {
             let reason = String::from_utf8_lossy(&verdict);
             return Err(Error::Start(format!("rank {peer} failed: {reason}")));
         }
     }
-    let far = conduit_udp::start::start::<M>(bootstrap, &udp)
-        .map_err(|error| Error::Udp(error.to_string()))?;
+    let far = match far {
+        FarConfig::Udp(config) => {
+            conduit_udp::start::start_in(bootstrap, &config, |carrier| Far::Udp(carrier.into()))
+                .map_err(|error| Error::Udp(error.to_string()))?
+        }
+        FarConfig::Ofi(config) => {
+            conduit_ofi::start::start_in(bootstrap, &config, |wire| Far::Ofi(wire.into()))
+                .map_err(|error| Error::Ofi(error.to_string()))?
+        }
+    };
     far.set_waker(near.waker());
     Mixed::new(near, far, neighbours)
         .map_err(|error| Error::Engine(conduit_core::engine::Error::from(error)))
+}
+
+/// libfabric by the settings, with room for the same regions as shared memory has.
+fn ofi_config(settings: &Settings, shm: &ShmConfig, hosts: &Hosts, rank: Rank) -> OfiConfig {
+    let wish = Wish {
+        provider: settings.ofi_provider.clone(),
+        domain: settings.ofi_domain.clone(),
+        one_host: hosts.count() == 1,
+    };
+    let host = hosts.host_of(rank).map_or("", |host| hosts.name(host));
+    let mut config = OfiConfig::new(wish, host.to_owned());
+    config.library = network::which(settings);
+    config.wire.dead_time = Duration::from_millis(settings.ofi_dead_time.into());
+    config.wire.receives = settings.ofi_receives;
+    config.wire.receive_bytes = settings.ofi_receive_bytes;
+    config.attend = Some(Duration::from_millis(settings.ofi_attend.into()));
+    let inject = config.portals.inject_size;
+    config.portals.inject_size = if settings.inject { inject } else { 0 };
+    config.portals.max_managed = shm.max_managed;
+    config.portals.region_bytes = shm.region_bytes.saturating_add(1 << 30);
+    config
 }
 
 /// UDP by the settings, with room for the same regions as shared memory has.

@@ -1,0 +1,102 @@
+//! What carries fragments between hosts: one of several networks, chosen at start.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conduit_core::ni::Rank;
+use conduit_core::settings::Settings;
+use conduit_ofi::Wire;
+use conduit_udp::Carrier;
+use conduit_udp::start::UdpCounters;
+use soft_portals::fragment::{Fragment, Refused, Upper};
+use soft_portals::{Access, PortalsCounters, Remote, Transport, Wait};
+
+/// One rank's end of the network between hosts.
+#[derive(Debug)]
+pub enum Far {
+    /// Reliable datagrams over UDP.
+    Udp(Box<Carrier>),
+    /// An endpoint of libfabric.
+    Ofi(Box<Wire>),
+}
+
+impl Far {
+    /// Whether the settings ask for the report.
+    pub(crate) fn is_reported(&self, settings: &Settings) -> bool {
+        match self {
+            Self::Udp(_) => settings.udp_statistics,
+            Self::Ofi(_) => settings.ofi_statistics,
+        }
+    }
+
+    /// What has happened so far, a line for each part.
+    pub(crate) fn report(&self, portals: &PortalsCounters, rank: Rank) -> String {
+        match self {
+            Self::Udp(carrier) => UdpCounters::of(portals, carrier).report(rank),
+            Self::Ofi(wire) => wire.report(portals, rank),
+        }
+    }
+}
+
+/// Hands a call on to the network that it is.
+macro_rules! each {
+    ($far:expr, $network:ident => $call:expr) => {
+        match $far {
+            Far::Udp($network) => $call,
+            Far::Ofi($network) => $call,
+        }
+    };
+}
+
+impl Transport for Far {
+    #[inline]
+    fn send(&mut self, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
+        each!(self, network => network.send(peer, fragment))
+    }
+    #[inline]
+    fn receive(&mut self, upper: &mut impl Upper) -> bool {
+        each!(self, network => network.receive(upper))
+    }
+    #[inline]
+    fn transmit(&mut self, upper: &mut impl Upper) {
+        each!(self, network => network.transmit(upper));
+    }
+    #[inline]
+    fn is_idle(&self, peer: Rank) -> bool {
+        each!(self, network => network.is_idle(peer))
+    }
+    fn settle(&mut self, peer: Rank) {
+        each!(self, network => network.settle(peer));
+    }
+    fn timeout(&self) -> Option<Duration> {
+        each!(self, network => network.timeout())
+    }
+    fn waiter(&self) -> Arc<dyn Wait> {
+        each!(self, network => network.waiter())
+    }
+    fn describe(&self, peer: Rank) -> String {
+        each!(self, network => network.describe(peer))
+    }
+    fn has_direct(&self) -> bool {
+        each!(self, network => network.has_direct())
+    }
+    unsafe fn expose(&mut self, base: *mut u8, len: usize) -> Result<Option<Remote>, String> {
+        // SAFETY: the caller keeps the same contract.
+        each!(self, network => unsafe { network.expose(base, len) })
+    }
+    #[inline]
+    unsafe fn write(
+        &mut self,
+        peer: Rank,
+        access: &Access,
+        delivered: bool,
+    ) -> Result<(), Refused> {
+        // SAFETY: as above.
+        each!(self, network => unsafe { network.write(peer, access, delivered) })
+    }
+    #[inline]
+    unsafe fn read(&mut self, peer: Rank, access: &Access) -> Result<(), Refused> {
+        // SAFETY: as above.
+        each!(self, network => unsafe { network.read(peer, access) })
+    }
+}
