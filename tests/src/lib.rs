@@ -17,6 +17,7 @@ pub mod c;
 pub mod chaos;
 pub mod conformance;
 mod held;
+pub mod hosts;
 pub mod installed;
 pub mod job;
 pub mod lan;

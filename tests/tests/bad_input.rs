@@ -47,7 +47,6 @@ fn a_setting_that_is_wrong_ends_all_ranks() {
         ("GASNET_PORTAL_SB_CHUNK", "8", "GASNET_PORTAL_SB_CHUNKS"),
         ("CONDUIT_CHUNK", "1000000", ""),
         ("CONDUIT_NETWORK", "carrier-pigeon", "shm"),
-        ("CONDUIT_NETWORK", "ofi", "libfabric"),
     ];
     for (name, value, word) in table {
         let finished = run(2, &["calls", "seq"], &[(name, value)]);

@@ -3,40 +3,16 @@
 //! Namespaces need root and `ip` of iproute2; without, their tests say so and do nothing, unless `CONDUIT_TEST_HOSTS=1` says that
 //! they must run.
 
-use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use conduit_run::{How, Launch, Outcome, RunningJob, Stream};
+use conduit_run::{How, RunningJob};
+use conduit_tests::hosts::{Lines, end, hosts, succeeds};
 use conduit_tests::job::{Finished, Job};
 use conduit_tests::lan::{self, Lan};
 use conduit_tests::udp::FAULTS;
 
 const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
 const FACADE: &str = env!("CARGO_BIN_EXE_facade");
-/// For jobs of many ranks on few processors.
-const LONG: Duration = Duration::from_secs(240);
-
-#[track_caller]
-fn succeeds(job: Job, settings: &[(&str, &str)]) -> Finished {
-    let job = settings
-        .iter()
-        .fold(job.limit(LONG), |job, (name, value)| job.env(name, value));
-    let finished = job.run().expect("nothing is left behind");
-    assert_eq!(finished.code, Some(0), "{settings:?}: {finished:#?}");
-    finished
-}
-
-/// Hosts joined by a bridge, where there can be some.
-fn hosts(count: u32) -> Option<Lan> {
-    match lan::missing() {
-        None => Some(Lan::of(count).expect("namespaces and a bridge")),
-        Some(reason) if std::env::var_os("CONDUIT_TEST_HOSTS").is_some() => panic!("{reason}"),
-        Some(reason) => {
-            eprintln!("not tested: {reason}");
-            None
-        }
-    }
-}
 
 // ---- on this host ----------------------------------------------------------------------------------------------------
 
@@ -242,54 +218,10 @@ fn nothing_of_a_lan_is_left() {
 
 // ---- what goes wrong -------------------------------------------------------------------------------------------------
 
-type Lines = Receiver<(usize, Stream, String)>;
-
-/// A job under way on these hosts, all of whose ranks have said that they are ready. Ranks are given up after a silence of so
-/// many milliseconds.
+/// Ranks are given up after a silence of so many milliseconds.
 fn under_way(lan: &Lan, ranks: usize, arguments: &[&str], dead_time: &str) -> (RunningJob, Lines) {
-    let (sender, lines) = channel();
-    let job = Launch::new(ranks, "sh")
-        .args(lan.on_host(FACADE))
-        .args(arguments)
-        .env("CONDUIT_UDP_DEAD_TIME", dead_time)
-        .env("RUST_BACKTRACE", "0")
-        .grace(Duration::from_millis(500))
-        .timeout(Some(Duration::from_secs(60)))
-        .quiet(true)
-        .output(move |rank, stream, line| {
-            let line = String::from_utf8_lossy(line).into_owned();
-            // The receiver is there until the job has ended.
-            let _ = sender.send((rank, stream, line));
-        });
-    let mut job = job.spawn().expect("the launcher starts");
-    let mut ready = 0;
-    while ready < ranks {
-        // Output comes while somebody waits for the job.
-        let ended = job.wait_for(Duration::from_millis(20));
-        assert!(
-            !ended.expect("the launcher works"),
-            "{:?}",
-            lines.try_iter().collect::<Vec<_>>()
-        );
-        for (rank, stream, line) in lines.try_iter() {
-            assert_eq!(
-                (stream, line.as_str()),
-                (Stream::Stdout, "ready"),
-                "rank {rank}"
-            );
-            ready += 1;
-        }
-    }
-    (job, lines)
-}
-
-fn end(job: RunningJob, lines: &Lines) -> (Outcome, Duration, Vec<String>) {
-    let begun = Instant::now();
-    let outcome = job.wait().expect("the job ends");
-    let lines = lines
-        .try_iter()
-        .map(|(rank, _, line)| format!("{rank}: {line}"));
-    (outcome, begun.elapsed(), lines.collect())
+    let settings = [("CONDUIT_UDP_DEAD_TIME", dead_time)];
+    conduit_tests::hosts::under_way(lan, FACADE, ranks, arguments, &settings)
 }
 
 #[test]

@@ -1,0 +1,268 @@
+//! Jobs of several processes over libfabric: on this host, and between network namespaces (see `hosts` about those).
+
+use std::time::Duration;
+
+use conduit_run::How;
+use conduit_tests::hosts::{end, hosts, succeeds, under_way};
+use conduit_tests::job::{Finished, Job};
+use conduit_tests::ofi;
+
+const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
+const FACADE: &str = env!("CARGO_BIN_EXE_facade");
+
+type Settings<'a> = Vec<(&'a str, &'a str)>;
+
+/// Every library with every provider that runs on one host.
+fn providers() -> Vec<Settings<'static>> {
+    let mut all = Vec::new();
+    for library in ofi::libraries() {
+        for (provider, domain) in ofi::PROVIDERS {
+            let mut settings = vec![
+                ("CONDUIT_OFI_LIBRARY", library.name),
+                ("CONDUIT_OFI_PROVIDER", provider),
+            ];
+            settings.extend(domain.map(|domain| ("CONDUIT_OFI_DOMAIN", domain)));
+            all.push(settings);
+        }
+    }
+    all
+}
+
+/// All ranks are strangers to each other.
+#[track_caller]
+fn strangers(ranks: u32, arguments: &[&str], settings: &Settings<'_>) -> Finished {
+    let job = Job::new(LAUNCH, ranks, FACADE, arguments).env("CONDUIT_NETWORK", "ofi");
+    succeeds(job, settings)
+}
+
+/// Hosts of two ranks each, by name only.
+#[track_caller]
+fn pairs(ranks: u32, arguments: &[&str], settings: &Settings<'_>) -> Finished {
+    let script = "export CONDUIT_HOST=host$((PMI_RANK / 2)); exec \"$@\"";
+    let wrapped = [&["-c", script, "pairs", FACADE], arguments].concat();
+    let job = Job::new(LAUNCH, ranks, "sh", &wrapped).env("CONDUIT_NETWORK", "shm,ofi");
+    succeeds(job, settings)
+}
+
+#[test]
+fn every_call() {
+    for settings in providers() {
+        for (ranks, mode) in [(1, "seq"), (2, "par"), (3, "parsync"), (4, "seq")] {
+            strangers(ranks, &["calls", mode], &settings);
+        }
+        pairs(4, &["calls", "par"], &settings);
+    }
+}
+
+#[test]
+fn floods_threads_and_crowds() {
+    for settings in providers() {
+        strangers(2, &["mutual"], &settings);
+        strangers(2, &["threads"], &settings);
+        strangers(4, &["flood"], &settings);
+        pairs(8, &["crowd"], &settings);
+    }
+}
+
+/// So few credits that they have to move.
+#[test]
+fn credits_move() {
+    for mut settings in providers() {
+        settings.extend([
+            ("CONDUIT_CHUNK", "1024"),
+            ("GASNET_PORTAL_CRED_PER_NODE", "6"),
+            ("GASNET_PORTAL_BANKED_CREDITS", "60"),
+            ("GASNET_PORTAL_EPOCH_DURATION", "32"),
+        ]);
+        strangers(4, &["credits"], &settings);
+        pairs(6, &["credits"], &settings);
+    }
+}
+
+/// The settings change what they say, and what is done can be seen.
+#[test]
+fn what_has_happened_is_told() {
+    for mut settings in providers() {
+        settings.push(("CONDUIT_OFI_STATISTICS", "1"));
+        settings.push(("GASNET_OFI_NUM_RECEIVE_BUFFS", "2"));
+        settings.push(("GASNET_OFI_RECEIVE_BUFF_SIZE", "64K"));
+        let finished = strangers(2, &["calls", "seq"], &settings);
+        for word in ["rank 1: ofi (", " wire: frames ", " writes ", " reads "] {
+            assert!(finished.stderr.contains(word), "{word}: {finished:#?}");
+        }
+    }
+}
+
+// ---- what goes wrong -------------------------------------------------------------------------------------------------
+
+#[track_caller]
+fn fails(settings: &Settings<'_>, words: &[&str]) {
+    let job = Job::new(LAUNCH, 2, FACADE, &["calls", "seq"]).env("CONDUIT_NETWORK", "ofi");
+    let job = (settings.iter()).fold(job, |job, (name, value)| job.env(name, value));
+    let finished = job.run().expect("nothing is left behind");
+    assert_eq!(finished.code, Some(1), "{finished:#?}");
+    for word in words {
+        assert!(finished.stderr.contains(word), "{word}: {finished:#?}");
+    }
+}
+
+#[test]
+fn what_is_not_there_is_named_with_what_is() {
+    let vendored = ("CONDUIT_OFI_LIBRARY", "vendored");
+    fails(
+        &vec![vendored, ("CONDUIT_OFI_PROVIDER", "telegraph")],
+        &[
+            "rank ",
+            "no provider telegraph",
+            "tcp on lo",
+            "CONDUIT_OFI_PROVIDER",
+        ],
+    );
+    fails(
+        &vec![
+            vendored,
+            ("CONDUIT_OFI_PROVIDER", "tcp"),
+            ("CONDUIT_OFI_DOMAIN", "ether99"),
+        ],
+        &[
+            "no provider tcp on the domain ether99",
+            "tcp on lo",
+            "CONDUIT_OFI_DOMAIN",
+        ],
+    );
+    fails(
+        &vec![("CONDUIT_OFI_LIBRARY", "/no/such/libfabric.so.1")],
+        &["/no/such/libfabric.so.1"],
+    );
+    // The library's own filter leaves none.
+    fails(
+        &vec![vendored, ("FI_PROVIDER", "^tcp,udp,shm,ofi_rxm,ofi_rxd")],
+        &["no provider", "none that has reliable endpoints"],
+    );
+}
+
+#[test]
+fn ranks_with_different_libraries_are_named() {
+    if ofi::libraries().len() < 2 {
+        return;
+    }
+    let script = "[ $PMI_RANK = 0 ] || export CONDUIT_OFI_LIBRARY=system; exec \"$@\"";
+    let job = Job::new(
+        LAUNCH,
+        2,
+        "sh",
+        &["-c", script, "differ", FACADE, "calls", "seq"],
+    );
+    let job = job
+        .env("CONDUIT_NETWORK", "ofi")
+        .env("CONDUIT_OFI_LIBRARY", "vendored")
+        .env("CONDUIT_OFI_PROVIDER", "tcp")
+        .env("CONDUIT_OFI_DOMAIN", "lo");
+    let finished = job.run().expect("nothing is left behind");
+    assert_eq!(finished.code, Some(1), "{finished:#?}");
+    for word in [
+        "of libfabric 1.22",
+        "rank 0",
+        "rank 1",
+        "CONDUIT_OFI_LIBRARY",
+    ] {
+        assert!(finished.stderr.contains(word), "{word}: {finished:#?}");
+    }
+}
+
+// ---- between namespaces ----------------------------------------------------------------------------------------------
+
+const BETWEEN: [(&str, &str); 3] = [
+    ("CONDUIT_NETWORK", "shm,ofi"),
+    ("CONDUIT_OFI_LIBRARY", "vendored"),
+    ("CONDUIT_OFI_PROVIDER", "tcp"),
+];
+
+#[test]
+fn between_hosts() {
+    for count in [2, 4] {
+        let Some(lan) = hosts(count) else { return };
+        for mode in ["seq", "par"] {
+            succeeds(lan.job(LAUNCH, 4, FACADE, &["calls", mode]), &BETWEEN);
+        }
+        succeeds(lan.job(LAUNCH, 8, FACADE, &["flood"]), &BETWEEN);
+        succeeds(lan.job(LAUNCH, 8, FACADE, &["crowd"]), &BETWEEN);
+    }
+}
+
+fn given_up_after(milliseconds: &'static str) -> Settings<'static> {
+    let mut settings = BETWEEN.to_vec();
+    settings.push(("CONDUIT_OFI_DEAD_TIME", milliseconds));
+    settings
+}
+
+#[test]
+fn a_killed_rank_of_another_host_is_named() {
+    let Some(lan) = hosts(2) else { return };
+    let settings = given_up_after("2000");
+    let (job, lines) = under_way(&lan, FACADE, 4, &["storm", "all"], &settings);
+    assert!(job.killer().kill_rank(2, 9));
+    let (outcome, _, lines) = end(job, &lines);
+    assert!(
+        matches!(
+            outcome.how,
+            How::Killed {
+                rank: 2,
+                signal: 9,
+                ..
+            }
+        ),
+        "{outcome:?}, {lines:?}"
+    );
+}
+
+#[test]
+fn a_host_that_crashes_ends_the_job() {
+    let Some(lan) = hosts(2) else { return };
+    let settings = given_up_after("2000");
+    let (job, lines) = under_way(&lan, FACADE, 4, &["storm", "all"], &settings);
+    lan.crash(1).expect("its processes are killed");
+    let (outcome, _, lines) = end(job, &lines);
+    assert!(
+        matches!(
+            outcome.how,
+            How::Killed {
+                rank: 2 | 3,
+                signal: 9,
+                ..
+            }
+        ),
+        "{outcome:?}, {lines:?}"
+    );
+}
+
+#[test]
+fn a_cable_pulled_for_a_second_is_survived() {
+    let Some(lan) = hosts(2) else { return };
+    let settings = given_up_after("20000");
+    let (job, lines) = under_way(&lan, FACADE, 4, &["steady", "3000"], &settings);
+    lan.plug(1, false).expect("the cable is pulled");
+    std::thread::sleep(Duration::from_secs(1));
+    lan.plug(1, true).expect("the cable is plugged in");
+    let (outcome, _, lines) = end(job, &lines);
+    assert!(
+        matches!(outcome.how, How::Completed),
+        "{outcome:?}, {lines:?}"
+    );
+}
+
+#[test]
+fn a_cable_pulled_for_ever_is_an_error_that_names_the_rank() {
+    let Some(lan) = hosts(2) else { return };
+    let settings = given_up_after("2000");
+    let (job, lines) = under_way(&lan, FACADE, 4, &["steady", "60000"], &settings);
+    lan.plug(1, false).expect("the cable is pulled");
+    let (outcome, time, lines) = end(job, &lines);
+    let text = lines.join("\n");
+    assert!(
+        matches!(outcome.how, How::Exited { code: 1, .. }),
+        "{outcome:?}, {text}"
+    );
+    assert!(text.contains("silent"), "{text}");
+    println!("after {time:?}: {text}");
+}
