@@ -68,6 +68,8 @@ pub(crate) struct Link {
     pub(crate) held: VecDeque<Box<[u8]>>,
     /// Operations that libfabric has and has not completed.
     pub(crate) pending: u32,
+    /// Of them those that reach the user's own memory without its help.
+    pub(crate) direct: u32,
     /// It is in the list of links with something to go out.
     pub(crate) listed: bool,
     pub(crate) liveness: Liveness,
@@ -90,6 +92,7 @@ impl Link {
             arriving: None,
             held: VecDeque::new(),
             pending: 0,
+            direct: 0,
             listed: false,
             liveness: Liveness::default(),
             pings: 0,

@@ -175,6 +175,15 @@ impl Objects {
         Ok(())
     }
 
+    /// Ends everything that is under way.
+    pub(crate) fn close_endpoint(&mut self) {
+        let ep = std::mem::replace(&mut self.ep, ptr::null_mut());
+        if !ep.is_null() {
+            // SAFETY: open; nobody uses it after this, see `Wire`'s `broken`.
+            unsafe { fi_close(&raw mut (*ep).fid) };
+        }
+    }
+
     fn ep_fid(&self) -> *mut fid {
         // SAFETY: a place within an open object.
         unsafe { &raw mut (*self.ep).fid }

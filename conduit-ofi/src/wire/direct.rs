@@ -29,6 +29,9 @@ impl Wire {
         if !self.objects.offer.has_direct() {
             return Ok(None);
         }
+        if let Some(error) = self.broken {
+            return Err(lost(error).to_string());
+        }
         // SAFETY: the caller's promise: the memory stays as long as this wire.
         match unsafe { self.objects.register(base, length, true) } {
             Ok(registered) => {
@@ -115,6 +118,7 @@ impl Wire {
             0 => {
                 if let Some(link) = self.links.get(peer) {
                     link.pending += 1;
+                    link.direct += 1;
                 }
                 Ok(())
             }

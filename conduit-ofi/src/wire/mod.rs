@@ -160,6 +160,8 @@ pub struct Wire {
     outgoing: Vec<Rank>,
     /// Links that have failed, and whose user does not know yet.
     failures: Vec<(Rank, Failure)>,
+    /// Until when direct accesses to those may end by themselves.
+    grace: Option<Nanos>,
     /// Own memory that peers can reach, with its first byte and length.
     exposed: Vec<(usize, usize, Registered)>,
     /// The library's words about what it can't do any more.
@@ -231,6 +233,7 @@ impl Wire {
             pieces: limits.pieces >= 2,
             outgoing: Vec::new(),
             failures: Vec::new(),
+            grace: None,
             exposed: Vec::new(),
             broken: None,
             dead_time: Nanos::try_from(nanos).unwrap_or(Nanos::MAX),
@@ -298,6 +301,13 @@ impl Wire {
     #[cold]
     fn add(&mut self, peer: Rank) -> Result<(), Refused> {
         let address = self.addresses.of(peer).ok_or(Refused::NoSuchRank)?;
+        if let Some(error) = self.broken {
+            let mut link = Link::new(peer, 0);
+            link.failure = Some(lost(error));
+            self.links.add(link);
+            self.failures.push((peer, lost(error)));
+            return Ok(());
+        }
         let (handle, failure) = match self.objects.insert(address) {
             Ok(handle) => (handle, None),
             Err(refusal) => (0, Some(lost(refusal.error))),
@@ -358,11 +368,37 @@ impl Wire {
     /// Tells the user which peers have failed.
     #[inline]
     fn tell_failures(&mut self, upper: &mut impl Upper) {
+        if !self.failures.is_empty() {
+            self.tell_some_failures(upper);
+        }
+    }
+
+    /// A peer's failure is told when none of the direct accesses to it can touch the user's memory any more. libfabric can't cancel
+    /// one; those that don't end by themselves end with the endpoint, and with it the links to all others.
+    #[cold]
+    fn tell_some_failures(&mut self, upper: &mut impl Upper) {
+        let is_over = |wire: &mut Self, peer| {
+            let link = wire.links.look(peer);
+            wire.broken.is_some() || link.is_none_or(|link| link.direct == 0)
+        };
+        for (peer, failure) in std::mem::take(&mut self.failures) {
+            if is_over(self, peer) {
+                upper.failed(peer, failure);
+            } else {
+                self.failures.push((peer, failure));
+            }
+        }
         if self.failures.is_empty() {
+            self.grace = None;
             return;
         }
-        for (peer, failure) in std::mem::take(&mut self.failures) {
-            upper.failed(peer, failure);
+        let now = self.now();
+        let until = *self.grace.get_or_insert(now + self.dead_time / 2);
+        if now >= until {
+            self.breaks(-i64::from(libfabric_sys::FI_ETIMEDOUT));
+            for (peer, failure) in std::mem::take(&mut self.failures) {
+                upper.failed(peer, failure);
+            }
         }
     }
 }
@@ -388,7 +424,7 @@ impl Transport for Wire {
     fn receive(&mut self, upper: &mut impl Upper) -> bool {
         /// Receives between two looks at the clock while something arrives all the time.
         const UNCLOCKED: u32 = 256;
-        let arrived = self.complete(upper);
+        let arrived = self.broken.is_none() && self.complete(upper);
         self.unclocked += 1;
         if !arrived || self.unclocked >= UNCLOCKED {
             self.unclocked = 0;
@@ -403,7 +439,7 @@ impl Transport for Wire {
 
     #[inline]
     fn transmit(&mut self, upper: &mut impl Upper) {
-        if !self.outgoing.is_empty() {
+        if !self.outgoing.is_empty() && self.broken.is_none() {
             self.send_queued(upper);
         }
         self.tell_failures(upper);

@@ -119,8 +119,10 @@ impl Wire {
 
     /// The device is gone, or the library in disorder: nobody can be reached any more.
     #[cold]
-    fn breaks(&mut self, error: i64) {
+    pub(super) fn breaks(&mut self, error: i64) {
         if self.broken.replace(error).is_none() {
+            // Nothing of what is under way may touch anybody's memory from here on.
+            self.objects.close_endpoint();
             let peers: Vec<_> = self.links.all().map(|link| link.peer).collect();
             for peer in peers {
                 self.fails(peer, lost(error));
@@ -182,6 +184,9 @@ impl Wire {
                 }
                 if well && self.is_well(peer) {
                     upper.done(peer, token, 0);
+                }
+                if let Some(link) = self.links.get(peer) {
+                    link.direct = link.direct.saturating_sub(1);
                 }
                 peer
             }
