@@ -16,7 +16,7 @@ use crate::placement::Cores;
 use crate::side::{PATIENCE, Side};
 use crate::survey::{Reading, survey};
 use crate::{
-    Event, Options, area, count, figures, gasnet, job, peers, report, run_all, select, udp,
+    Event, Options, area, count, figures, gasnet, job, ofi, peers, report, run_all, select, udp,
 };
 
 /// Latencies, rates and bandwidths of Conduit beside this machine's limits, measured in turn.
@@ -69,6 +69,8 @@ enum Command {
     ///
     /// One program is built with each installation's make fragment, by make and its C compiler.
     Gasnet(gasnet::Options),
+    /// Measure Conduit over libfabric beside bare loops of libfabric, on this host
+    Ofi(ofi::Options),
     /// Measure Conduit over UDP beside what distributions package, over TCP, on the loopback interface
     ///
     /// Beside it run those of these that are installed (Debian's packages): UCX (ucx-utils), libfabric (libfabric-bin), Open MPI
@@ -167,6 +169,10 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(u8::from(!good)));
         }
         Some(Command::Gasnet(options)) => gasnet::run(&options)?,
+        Some(Command::Ofi(options)) => {
+            let good = ofi::run(&options)?;
+            return Ok(ExitCode::from(u8::from(!good)));
+        }
         Some(Command::Udp(options)) => {
             let good = udp::run(&options)?;
             return Ok(ExitCode::from(u8::from(!good)));

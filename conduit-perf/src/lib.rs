@@ -100,6 +100,7 @@ pub mod gasnet;
 pub mod job;
 pub mod limits;
 pub mod mapping;
+pub mod ofi;
 pub mod peers;
 pub mod piece;
 pub mod placement;

@@ -14,5 +14,8 @@ fn main() -> anyhow::Result<ExitCode> {
     if let Some(done) = conduit_perf::udp::rank_main() {
         return done.map(|()| ExitCode::SUCCESS);
     }
+    if let Some(done) = conduit_perf::ofi::rank_main() {
+        return done.map(|()| ExitCode::SUCCESS);
+    }
     conduit_perf::cli::run(conduit_perf::cli::Cli::parse())
 }

@@ -1,6 +1,7 @@
 //! Completions and frames in.
 
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 
 use conduit_core::ni::Rank;
 use libfabric_sys::{
@@ -91,7 +92,7 @@ impl Wire {
         }
         self.take_held(upper);
         for _ in 0..READS {
-            let mut entries = [fi_cq_data_entry::default(); BATCH];
+            let mut entries = [const { MaybeUninit::<fi_cq_data_entry>::uninit() }; BATCH];
             // SAFETY: the queue is open, of this format, and there is room for so many.
             let count = unsafe { fi_cq_read(self.objects.cq, entries.as_mut_ptr().cast(), BATCH) };
             match count {
@@ -104,6 +105,8 @@ impl Wire {
                 count => {
                     let count = count.unsigned_abs();
                     for entry in entries.iter().take(count) {
+                        // SAFETY: the library has written so many.
+                        let entry = unsafe { entry.assume_init_ref() };
                         self.completed(entry, upper);
                     }
                     some = true;

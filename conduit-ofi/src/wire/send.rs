@@ -1,5 +1,6 @@
 //! Frames out.
 
+use std::mem::MaybeUninit;
 use std::ptr;
 
 use conduit_core::ni::Rank;
@@ -58,17 +59,26 @@ impl Wire {
         let link = self.open(peer)?;
         link.liveness.sent();
         let address = link.address;
-        let mut copy = [0; SMALL];
-        let mut length = HEADER;
-        copy[..HEADER].copy_from_slice(&self.frame(Kind::Tiny, header, 0));
-        for piece in [header].iter().chain(pieces) {
+        // Not zeroed: what is sent is a few dozen bytes as a rule.
+        let mut copy = [const { MaybeUninit::<u8>::uninit() }; SMALL];
+        let own = self.frame(Kind::Tiny, header, 0);
+        let mut length = 0;
+        for piece in [&own[..], header].iter().chain(pieces) {
             let place = copy
                 .get_mut(length..length + piece.len())
                 .ok_or(Refused::TooLong)?;
-            place.copy_from_slice(piece);
+            // SAFETY: as many bytes; they are this function's own.
+            unsafe {
+                place
+                    .as_mut_ptr()
+                    .cast::<u8>()
+                    .copy_from_nonoverlapping(piece.as_ptr(), piece.len());
+            }
             length += piece.len();
         }
-        self.post_small(peer, address, &copy[..length])
+        // SAFETY: so many bytes were written just now.
+        let copy = unsafe { std::slice::from_raw_parts(copy.as_ptr().cast::<u8>(), length) };
+        self.post_small(peer, address, copy)
     }
 
     /// Sends a small frame, or keeps it behind others that wait: a connection is made when the first frame wants to go, which takes

@@ -12,8 +12,8 @@
 mod engine;
 mod wire;
 
-pub(crate) use engine::measure_pair;
 pub use engine::rank_main;
+pub(crate) use engine::{measure_pair, medians};
 
 use std::io::{self, Write};
 
@@ -151,7 +151,7 @@ fn long(plan: Plan) -> Plan {
 }
 
 /// Measures `rows`, one after the other, on both sides at once; side 0 gets the figures.
-fn measure_rows(
+pub(crate) fn measure_rows(
     side: &Side<'_>,
     plan: Plan,
     rows: &mut [Comparison<'_>],

@@ -1,0 +1,550 @@
+//! Bare libfabric between two processes: an endpoint with posted receives, and loops that read its queue until there is something,
+//! as libfabric's own `fi_pingpong` has them. Its queue has no descriptor to sleep on, which is the fastest kind.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr;
+use std::rc::Rc;
+use std::sync::atomic::Ordering::*;
+use std::time::{Duration, Instant};
+
+use libfabric_sys::*;
+
+use crate::Error;
+use crate::limits::copy::Private;
+use crate::piece::Piece;
+use crate::side::Side;
+
+use super::UNDER_WAY;
+use super::exchange::Exchange;
+
+/// Receives that are posted.
+const RECEIVES: usize = 16;
+/// Bytes of each.
+const RECEIVE: usize = 8 << 10;
+/// Completions read at once.
+const BATCH: usize = 8;
+
+/// Makes an error of what has happened.
+pub(super) fn failed(text: impl Into<String>) -> Error {
+    Error::Figure {
+        name: "bare libfabric",
+        source: text.into().into(),
+    }
+}
+
+/// Memory of the peer's that can be written.
+#[derive(Clone, Copy, Debug)]
+struct There {
+    key: u64,
+    address: u64,
+}
+
+/// One side's endpoint.
+pub(super) struct Bare {
+    library: Library,
+    info: *mut fi_info,
+    fabric: *mut fid_fabric,
+    domain: *mut fid_domain,
+    av: *mut fid_av,
+    cq: *mut fid_cq,
+    ep: *mut fid_ep,
+    memory: Vec<*mut fid_mr>,
+    peer: fi_addr_t,
+    there: There,
+    /// Of the receives, then of what is under way.
+    contexts: Box<[fi_context2]>,
+    buffers: Box<[u8]>,
+    buffers_desc: *mut c_void,
+    source: Private,
+    source_desc: *mut c_void,
+    next: usize,
+    received: u64,
+    /// Sends and writes whose completions are to come.
+    pending: usize,
+}
+
+macro_rules! check {
+    ($library:expr, $call:expr) => {{
+        let result = $call;
+        if result != 0 {
+            let reason = $library.strerror(result as c_int);
+            let call = stringify!($call).split('(').next().unwrap_or_default();
+            return Err(failed(format!("{call}: {reason}")));
+        }
+    }};
+}
+
+impl Bare {
+    /// Opens an endpoint and meets the other side's. Peers can write `segment`; writes go out from `source`.
+    ///
+    /// # Safety
+    /// `segment` stays valid as long as this does, and holds nothing that anybody relies on.
+    pub(super) unsafe fn open(
+        side: &Side<'_>,
+        library: Library,
+        provider: &str,
+        domain: &str,
+        segment: (*mut u8, usize),
+        source: Private,
+    ) -> Result<Self, Error> {
+        let info = offer(&library, provider, domain)?;
+        let null = ptr::null_mut();
+        let mut bare = Self {
+            library,
+            info,
+            fabric: ptr::null_mut(),
+            domain: ptr::null_mut(),
+            av: ptr::null_mut(),
+            cq: ptr::null_mut(),
+            ep: ptr::null_mut(),
+            memory: Vec::new(),
+            peer: FI_ADDR_UNSPEC,
+            there: There { key: 0, address: 0 },
+            contexts: vec![fi_context2::default(); RECEIVES + UNDER_WAY].into(),
+            buffers: vec![0; (RECEIVES + 1) * RECEIVE].into(),
+            buffers_desc: null,
+            source,
+            source_desc: null,
+            next: 0,
+            received: 0,
+            pending: 0,
+        };
+        // SAFETY: the offer is of this library; each object is opened from those before, and `drop` closes them. The memory stays:
+        // boxes of the same structure, the private memory that it holds a part of, and the segment by the caller's promise.
+        unsafe {
+            let library = &bare.library;
+            check!(
+                library,
+                library.fabric((*info).fabric_attr, &mut bare.fabric, null)
+            );
+            check!(
+                library,
+                fi_domain(bare.fabric, info, &mut bare.domain, null)
+            );
+            let mut queue = fi_cq_attr {
+                format: FI_CQ_FORMAT_DATA,
+                wait_obj: FI_WAIT_NONE,
+                ..fi_cq_attr::default()
+            };
+            check!(
+                library,
+                fi_cq_open(bare.domain, &mut queue, &mut bare.cq, null)
+            );
+            let mut vector = fi_av_attr {
+                r#type: FI_AV_TABLE,
+                ..fi_av_attr::default()
+            };
+            check!(
+                library,
+                fi_av_open(bare.domain, &mut vector, &mut bare.av, null)
+            );
+            check!(library, fi_endpoint(bare.domain, info, &mut bare.ep, null));
+            check!(library, fi_ep_bind(bare.ep, &raw mut (*bare.av).fid, 0));
+            check!(
+                library,
+                fi_ep_bind(bare.ep, &raw mut (*bare.cq).fid, FI_TRANSMIT | FI_RECV)
+            );
+            check!(library, fi_enable(bare.ep));
+            let buffers = (bare.buffers.as_mut_ptr(), bare.buffers.len());
+            let source = bare
+                .source
+                .with(|source| (source.as_mut_ptr(), source.len()));
+            let buffers = bare.register(buffers, 1)?;
+            let source = bare.register(source, 2)?;
+            let open = bare.register(segment, 3)?;
+            bare.buffers_desc = fi_mr_desc(buffers);
+            bare.source_desc = fi_mr_desc(source);
+            let address = match bare.mr_mode() & FI_MR_VIRT_ADDR {
+                0 => 0,
+                _ => segment.0.addr() as u64,
+            };
+            bare.meet(side, fi_mr_key(open), address)?;
+            for number in 0..RECEIVES {
+                bare.post(number)?;
+            }
+        }
+        // A connection is made when something is sent.
+        side.meet()?;
+        bare.send(side, 1)?;
+        side.spin_until("the first message", || {
+            bare.poll().is_err() || bare.received > 0
+        })?;
+        bare.quiet(side)?;
+        Ok(bare)
+    }
+
+    fn mr_mode(&self) -> c_int {
+        // SAFETY: an offer has domain attributes.
+        unsafe { (*(*self.info).domain_attr).mr_mode }
+    }
+
+    unsafe fn register(
+        &mut self,
+        (base, length): (*mut u8, usize),
+        key: u64,
+    ) -> Result<*mut fid_mr, Error> {
+        let access = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+        let mut mr = ptr::null_mut();
+        // SAFETY: the domain is open, and the memory stays by the caller's word.
+        unsafe {
+            check!(
+                self.library,
+                fi_mr_reg(
+                    self.domain,
+                    base.cast(),
+                    length,
+                    access,
+                    0,
+                    key,
+                    0,
+                    &mut mr,
+                    ptr::null_mut(),
+                )
+            );
+            self.memory.push(mr);
+            if self.mr_mode() & FI_MR_ENDPOINT != 0 {
+                check!(self.library, fi_mr_bind(mr, &raw mut (*self.ep).fid, 0));
+                check!(self.library, fi_mr_enable(mr));
+            }
+        }
+        Ok(mr)
+    }
+
+    /// Tells the other side of this endpoint and hears of its.
+    fn meet(&mut self, side: &Side<'_>, key: u64, address: u64) -> Result<(), Error> {
+        let mut name = vec![0; 1024];
+        let mut length = name.len();
+        // SAFETY: open, and there is as much room as `length` says.
+        unsafe {
+            let named = fi_getname(
+                &raw mut (*self.ep).fid,
+                name.as_mut_ptr().cast(),
+                &mut length,
+            );
+            check!(self.library, named);
+        }
+        let mut card = [key.to_le_bytes(), address.to_le_bytes()].concat();
+        card.extend_from_slice(&name[..length]);
+        let mut all = Exchange(side).all(&card)?;
+        let mut card = all.swap_remove(1 - side.rank());
+        let mut name = card.split_off(card.len().min(16));
+        // Texts end in zeros.
+        name.push(0);
+        let word = |at: usize| card.get(at..at + 8).and_then(|word| word.try_into().ok());
+        let (Some(key), Some(address)) = (word(0), word(8)) else {
+            return Err(failed("the other side's address makes no sense"));
+        };
+        self.there = There {
+            key: u64::from_le_bytes(key),
+            address: u64::from_le_bytes(address),
+        };
+        // SAFETY: the vector is open; the address is one of the same provider.
+        let count = unsafe {
+            fi_av_insert(
+                self.av,
+                name.as_ptr().cast(),
+                1,
+                &mut self.peer,
+                0,
+                ptr::null_mut(),
+            )
+        };
+        match count {
+            1 => Ok(()),
+            _ => Err(failed("fi_av_insert takes no address")),
+        }
+    }
+
+    /// Posts a receive.
+    #[inline]
+    fn post(&mut self, number: usize) -> Result<(), Error> {
+        // SAFETY: a buffer that is not posted, and a context of its own.
+        let result = unsafe {
+            fi_recv(
+                self.ep,
+                self.buffers.as_mut_ptr().add(number * RECEIVE).cast(),
+                RECEIVE,
+                self.buffers_desc,
+                FI_ADDR_UNSPEC,
+                (&raw mut self.contexts[number]).cast(),
+            )
+        };
+        check!(self.library, result);
+        Ok(())
+    }
+
+    /// Reads the queue once.
+    #[inline]
+    fn poll(&mut self) -> Result<(), Error> {
+        const AGAIN: isize = -(FI_EAGAIN as isize);
+        let mut entries = [fi_cq_data_entry::default(); BATCH];
+        // SAFETY: the queue is open, of this format, and there is room for so many.
+        let count = unsafe { fi_cq_read(self.cq, entries.as_mut_ptr().cast(), BATCH) };
+        if count == AGAIN {
+            return Ok(());
+        }
+        if count < 0 {
+            return Err(self.failure(count));
+        }
+        for entry in &entries[..count.unsigned_abs()] {
+            if entry.flags & FI_RECV == 0 {
+                self.pending -= 1;
+                continue;
+            }
+            self.received += 1;
+            let offset = entry.op_context.addr() - self.contexts.as_ptr().addr();
+            self.post(offset / size_of::<fi_context2>())?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn failure(&self, count: isize) -> Error {
+        let mut entry = fi_cq_err_entry::default();
+        // SAFETY: the queue is open.
+        unsafe { fi_cq_readerr(self.cq, &mut entry, 0) };
+        failed(format!("fi_cq_read: {count}: {entry:?}"))
+    }
+
+    /// Polls until `done`.
+    #[inline]
+    fn until(&mut self, side: &Side<'_>, done: impl Fn(&Self) -> bool) -> Result<(), Error> {
+        let mut error = None;
+        side.spin_until("libfabric", || {
+            if done(self) {
+                return true;
+            }
+            error = self.poll().err();
+            error.is_some() || done(self)
+        })?;
+        error.map_or(Ok(()), Err)
+    }
+
+    /// A context for an operation; there is always one that rests.
+    #[inline]
+    fn context(&mut self) -> *mut c_void {
+        self.next = (self.next + 1) % UNDER_WAY;
+        (&raw mut self.contexts[RECEIVES + self.next]).cast()
+    }
+
+    /// Submits until it is taken.
+    #[inline]
+    fn submit(
+        &mut self,
+        side: &Side<'_>,
+        mut operation: impl FnMut(&mut Self) -> isize,
+    ) -> Result<(), Error> {
+        const AGAIN: isize = -(FI_EAGAIN as isize);
+        let mut result = operation(self);
+        if result == AGAIN {
+            side.spin_until("room", || {
+                if self.poll().is_err() {
+                    return true;
+                }
+                result = operation(self);
+                result != AGAIN
+            })?;
+        }
+        check!(self.library, result);
+        Ok(())
+    }
+
+    /// Sends a message of so many bytes: injected if they are few enough.
+    #[inline]
+    fn send(&mut self, side: &Side<'_>, size: usize) -> Result<(), Error> {
+        // SAFETY: an offer has these attributes.
+        let inject = unsafe { (*(*self.info).tx_attr).inject_size };
+        // SAFETY: the buffer behind the receives'.
+        let from = unsafe { self.buffers.as_ptr().add(RECEIVES * RECEIVE) };
+        if size <= inject {
+            // SAFETY: the endpoint is open; the bytes are copied.
+            return self.submit(side, |bare| unsafe {
+                fi_inject(bare.ep, from.cast(), size, bare.peer)
+            });
+        }
+        self.until(side, |bare| bare.pending < UNDER_WAY)?;
+        let context = self.context();
+        // SAFETY: the endpoint is open; the bytes stay.
+        self.submit(side, |bare| unsafe {
+            fi_send(
+                bare.ep,
+                from.cast(),
+                size,
+                bare.buffers_desc,
+                bare.peer,
+                context,
+            )
+        })?;
+        self.pending += 1;
+        Ok(())
+    }
+
+    /// Writes the first bytes of the source to the start of the peer's segment; it has completed when they are there.
+    #[inline]
+    fn write(&mut self, side: &Side<'_>, source: *mut u8, size: usize) -> Result<(), Error> {
+        self.until(side, |bare| bare.pending < UNDER_WAY)?;
+        let context = self.context();
+        let piece = iovec {
+            iov_base: source.cast(),
+            iov_len: size,
+        };
+        let there = fi_rma_iov {
+            addr: self.there.address,
+            len: size,
+            key: self.there.key,
+        };
+        let mut desc = self.source_desc;
+        let message = fi_msg_rma {
+            msg_iov: &piece,
+            desc: &mut desc,
+            iov_count: 1,
+            addr: self.peer,
+            rma_iov: &there,
+            rma_iov_count: 1,
+            context,
+            data: 0,
+        };
+        // SAFETY: the endpoint is open; the source stays until the completion.
+        self.submit(side, |bare| unsafe {
+            fi_writemsg(bare.ep, &message, FI_DELIVERY_COMPLETE | FI_COMPLETION)
+        })?;
+        self.pending += 1;
+        Ok(())
+    }
+
+    /// Polls on both sides until nothing is under way on either.
+    fn quiet(&mut self, side: &Side<'_>) -> Result<(), Error> {
+        let own = side.area().word(8 + side.rank())?;
+        let other = side.area().word(9 - side.rank())?;
+        own.store(0, Relaxed);
+        side.meet()?;
+        self.until(side, |bare| bare.pending == 0)?;
+        own.store(1, Release);
+        self.until(side, |_| other.load(Acquire) == 1)?;
+        side.meet()
+    }
+}
+
+/// The offer of this very provider on this domain.
+fn offer(library: &Library, provider: &str, domain: &str) -> Result<*mut fi_info, Error> {
+    let name = CString::new(provider).map_err(|_| failed("a provider's name has a zero byte"))?;
+    let place = CString::new(domain).map_err(|_| failed("a domain's name has a zero byte"))?;
+    let hints = library.allocinfo();
+    if hints.is_null() {
+        return Err(failed("fi_allocinfo"));
+    }
+    // SAFETY: an empty offer has all of its attributes; strings are of malloc. The hints and the list end here.
+    unsafe {
+        let info = &mut *hints;
+        info.caps = FI_MSG | FI_RMA;
+        info.mode = FI_CONTEXT | FI_CONTEXT2;
+        (*info.ep_attr).r#type = FI_EP_RDM;
+        let attr = &mut *info.domain_attr;
+        attr.mr_mode =
+            FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+        attr.threading = FI_THREAD_DOMAIN;
+        (*info.fabric_attr).prov_name = libc::strdup(name.as_ptr());
+        let mut first = ptr::null_mut();
+        let result = library.getinfo(API_VERSION, ptr::null(), ptr::null(), 0, hints, &mut first);
+        library.freeinfo(hints);
+        check!(library, result);
+        let mut next = first;
+        let mut found = ptr::null_mut();
+        while let Some(info) = next.as_ref() {
+            let is = |text: *const c_char, name: &CString| {
+                !text.is_null() && CStr::from_ptr(text) == name.as_c_str()
+            };
+            if is((*info.fabric_attr).prov_name, &name) && is((*info.domain_attr).name, &place) {
+                found = library.dupinfo(next);
+                break;
+            }
+            next = info.next;
+        }
+        library.freeinfo(first);
+        match found.is_null() {
+            true => Err(failed(format!(
+                "no offer of provider {provider} on {domain}"
+            ))),
+            false => Ok(found),
+        }
+    }
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        let memory = self.memory.iter().map(|mr| mr.cast::<fid>());
+        let objects = [self.ep.cast::<fid>()].into_iter().chain(memory).chain([
+            self.cq.cast(),
+            self.av.cast(),
+            self.domain.cast(),
+            self.fabric.cast(),
+        ]);
+        for object in objects.filter(|object| !object.is_null()) {
+            // SAFETY: open, and what depends on it is closed.
+            unsafe { fi_close(object) };
+        }
+        // SAFETY: of this library, and used by nobody else.
+        unsafe { self.library.freeinfo(self.info) }
+    }
+}
+
+/// An endpoint that several limits use, one after the other.
+pub(super) type Shared = Rc<RefCell<Bare>>;
+
+/// Messages of so many bytes to and fro. An operation is a full round trip.
+pub(super) struct PingPong {
+    pub(super) bare: Shared,
+    pub(super) size: usize,
+}
+
+impl Piece for PingPong {
+    fn run(&mut self, side: &Side<'_>, count: u64) -> Result<Duration, Error> {
+        let bare = &mut *self.bare.borrow_mut();
+        let first = bare.received;
+        side.meet()?;
+        let start = Instant::now();
+        for trip in 1..=count {
+            if side.rank() == 0 {
+                bare.send(side, self.size)?;
+            }
+            bare.until(side, |bare| bare.received >= first + trip)?;
+            if side.rank() == 1 {
+                bare.send(side, self.size)?;
+            }
+        }
+        let time = start.elapsed();
+        bare.quiet(side)?;
+        Ok(time)
+    }
+}
+
+/// Writes of so many bytes from the same memory to the same place, [`UNDER_WAY`] at once. An operation is one.
+pub(super) struct Writes {
+    pub(super) bare: Shared,
+    pub(super) size: usize,
+}
+
+impl Piece for Writes {
+    fn run(&mut self, side: &Side<'_>, count: u64) -> Result<Duration, Error> {
+        let bare = &mut *self.bare.borrow_mut();
+        let source = bare.source.with(|source| source.as_mut_ptr());
+        let over = side.area().word(super::OVER)?;
+        over.store(0, Relaxed);
+        side.meet()?;
+        let start = Instant::now();
+        let mut time = Duration::ZERO;
+        if side.rank() == 0 {
+            for _ in 0..count {
+                bare.write(side, source, self.size)?;
+            }
+            bare.until(side, |bare| bare.pending == 0)?;
+            time = start.elapsed();
+            over.store(1, Release);
+        } else {
+            bare.until(side, |_| over.load(Acquire) == 1)?;
+        }
+        bare.quiet(side)?;
+        Ok(time)
+    }
+}
