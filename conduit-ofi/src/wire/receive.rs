@@ -28,7 +28,9 @@ const FAILED: isize = -(FI_EAVAIL as isize);
 impl Wire {
     /// Posts the receives that are not posted.
     pub(super) fn post_receives(&mut self) -> Result<(), Refusal> {
-        while let Some(buffer) = self.unposted.pop() {
+        while self.broken.is_none()
+            && let Some(buffer) = self.unposted.pop()
+        {
             let Some((slot, context)) = self.slots.take(Operation::Receive(buffer)) else {
                 self.unposted.push(buffer);
                 return Ok(());

@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::ptr;
 
 use conduit_core::ni::Rank;
-use libfabric_sys::{FI_EAGAIN, fi_inject, fi_send, fi_sendv, iovec};
+use libfabric_sys::{FI_EAGAIN, FI_ENOMEM, fi_inject, fi_send, fi_sendv, iovec};
 use soft_portals::fragment::{Refused, Upper};
 
 use crate::frame::{Frame, HEADER, Kind};
@@ -26,9 +26,11 @@ enum Not {
 #[inline]
 fn answer(result: isize) -> Result<(), Not> {
     const AGAIN: isize = -(FI_EAGAIN as isize);
+    // `shm` 1.17 says so now and then, and takes the same message later.
+    const NO_MEMORY: isize = -(FI_ENOMEM as isize);
     match result {
         0 => Ok(()),
-        AGAIN => Err(Not::Now),
+        AGAIN | NO_MEMORY => Err(Not::Now),
         error => Err(Not::Ever(error as i64)),
     }
 }

@@ -91,7 +91,7 @@ mod tests {
         });
         for (first, second) in heard {
             assert_eq!(first, [vec![0; 3], vec![1; 4]]);
-            assert_eq!(second, [vec![], vec![]]);
+            assert_eq!(second, [Vec::<u8>::new(), Vec::new()]);
         }
     }
 }
