@@ -82,6 +82,7 @@ impl End {
     pub(super) fn round_trips(&self, side: &Side<'_>, count: u64) -> Result<Duration, Error> {
         let [pings, pongs] = &*self.seen;
         let (first_ping, first_pong) = (pings.load(Relaxed), pongs.load(Relaxed));
+        side.area().word(OVER)?.store(0, Relaxed);
         side.meet()?;
         let start = Instant::now();
         if side.rank() == 0 {
@@ -113,6 +114,7 @@ impl End {
         size: usize,
         count: u64,
     ) -> Result<Duration, Error> {
+        side.area().word(OVER)?.store(0, Relaxed);
         side.meet()?;
         let start = Instant::now();
         let mut time = Duration::ZERO;
@@ -142,12 +144,11 @@ impl End {
     fn over(&self, side: &Side<'_>) -> Result<(), Error> {
         let over = side.area().word(OVER)?;
         if side.rank() == 0 {
-            over.fetch_add(1, AcqRel);
+            over.store(1, Release);
         } else {
             self.engine
-                .wait_until(|| over.load(Acquire) != 0)
+                .wait_until(|| over.load(Acquire) == 1)
                 .map_err(failed)?;
-            over.store(0, Release);
         }
         side.meet()
     }

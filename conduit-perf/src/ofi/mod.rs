@@ -51,7 +51,7 @@ const UNDER_WAY: usize = 8;
 const SEGMENT: usize = 1 << 20;
 
 /// Bytes of a message of the bare ping-pong: those of a short request with two arguments in its frame.
-const MESSAGE: usize = 64;
+const MESSAGE: usize = 56;
 
 /// The word that says that side 0 is done.
 const OVER: usize = 12;
@@ -245,6 +245,9 @@ fn serve(order: &str) -> anyhow::Result<()> {
 }
 
 fn measure(side: &Side<'_>, order: &Order) -> anyhow::Result<Vec<Figure>> {
+    if !side.fits(Placement::Apart) {
+        return Ok(Vec::new());
+    }
     side.place(Placement::Apart)?;
     let which = Which::named(&order.library);
     let wish = Wish {
