@@ -81,6 +81,9 @@ pub(crate) struct Link {
     pub(crate) failure: Option<Failure>,
 }
 
+// What `docs/ofi.md` says of memory.
+const _: () = assert!(size_of::<Link>() <= 256);
+
 impl Link {
     pub(crate) fn new(peer: Rank, address: fi_addr_t) -> Self {
         Self {
