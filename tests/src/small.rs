@@ -51,3 +51,20 @@ pub fn network() -> ShmConfig {
         ..ShmConfig::default()
     }
 }
+
+/// The settings that change how the engine works over a network without windows.
+pub fn without_windows() -> [Settings; 5] {
+    [
+        settings(),
+        Settings {
+            inject: false,
+            ..settings()
+        },
+        Settings {
+            packed_long: false,
+            ..settings()
+        },
+        least(),
+        restless(),
+    ]
+}

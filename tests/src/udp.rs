@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use conduit_core::settings::Percent;
+use conduit_core::settings::Settings;
 use conduit_udp::socket::{FaultConfig, Options};
 use conduit_udp::start::UdpConfig;
 use soft_portals::PortalsConfig;
@@ -37,6 +38,19 @@ pub fn small_portals() -> PortalsConfig {
         max_managed: 1024,
         inject_size: 1024,
         ..PortalsConfig::default()
+    }
+}
+
+/// The same with or without injects, as the engine's settings say.
+pub fn with_inject(settings: &Settings) -> PortalsConfig {
+    let portals = small_portals();
+    PortalsConfig {
+        inject_size: if settings.inject {
+            portals.inject_size
+        } else {
+            0
+        },
+        ..portals
     }
 }
 

@@ -9,8 +9,8 @@ use conduit_core::threads::Seq;
 use conduit_tests::chaos::{self, Chaos};
 use conduit_tests::model::schedule::Schedule;
 use conduit_tests::model::{Limits, check, check_drawn};
-use conduit_tests::small::{least, restless, settings};
-use conduit_tests::udp;
+use conduit_tests::small::without_windows;
+use conduit_tests::udp::{self, with_inject};
 use conduit_udp::Carrier;
 use conduit_udp::Udp;
 use conduit_udp::socket::FaultConfig;
@@ -30,23 +30,6 @@ const FABRIC: Limits = Limits {
     turns: 2_000_000,
     polls: 20_000,
 };
-
-/// The settings that change how the engine works over a network without windows.
-fn configurations() -> [Settings; 5] {
-    [
-        settings(),
-        Settings {
-            inject: false,
-            ..settings()
-        },
-        Settings {
-            packed_long: false,
-            ..settings()
-        },
-        least(),
-        restless(),
-    ]
-}
 
 fn on_fabric(
     schedule: &Schedule,
@@ -75,20 +58,8 @@ fn on_fabric(
         .collect()
 }
 
-fn with_inject(settings: &Settings) -> PortalsConfig {
-    let portals = udp::small_portals();
-    PortalsConfig {
-        inject_size: if settings.inject {
-            portals.inject_size
-        } else {
-            0
-        },
-        ..portals
-    }
-}
-
 fn over_fabric(portals: impl Fn(&Settings) -> PortalsConfig, direct: Option<Atomics>) {
-    for settings in configurations() {
+    for settings in without_windows() {
         let portals = portals(&settings);
         check_drawn(CASES, SHRINKS, |schedule| {
             let ends = on_fabric(schedule, &portals, direct);
@@ -151,7 +122,7 @@ fn on_sockets(
 }
 
 fn over_sockets<N: Ni + 'static>(make: impl Fn(&Schedule, &Settings) -> Vec<N>) {
-    for settings in configurations() {
+    for settings in without_windows() {
         check_drawn(SOCKET_CASES, SHRINKS, |schedule| {
             check(schedule, &settings, make(schedule, &settings), Limits::TIME)
         });
