@@ -120,6 +120,11 @@ impl Offer {
         self.caps & FI_RMA != 0
     }
 
+    /// Whether atomics on it can be asked for.
+    pub(crate) fn has_atomics(&self) -> bool {
+        self.caps & FI_ATOMIC != 0
+    }
+
     /// Whether they can be, and the end of a write that can be seen there is told.
     pub(crate) fn has_direct(&self) -> bool {
         self.has_rma() && self.delivery

@@ -24,6 +24,14 @@ pub(crate) enum Operation {
     },
     /// A frame whose bytes lie with the user; its header is in a buffer of the small pool.
     Pieces { peer: Rank, token: u64, buffer: u32 },
+    /// An atomic whose words are in a buffer of the small pool.
+    Atomic {
+        peer: Rank,
+        token: u64,
+        buffer: u32,
+        /// Of 64 bits.
+        is_wide: bool,
+    },
     /// A direct access, for which its memory was registered or not.
     Direct {
         peer: Rank,

@@ -49,11 +49,16 @@ fn endpoints<M: Mode>() -> Vec<Endpoints<M>> {
     let mut all = Vec::new();
     for library in ofi::libraries() {
         for (provider, domain) in ofi::PROVIDERS {
-            all.push(Endpoints {
-                settings: format!("{}::{provider}", library.name),
-                config: ofi::config(&library.which, provider, domain),
-                mode: PhantomData,
-            });
+            for native_atomics in [false, true] {
+                let mut config = ofi::config(&library.which, provider, domain);
+                config.portals.native_atomics = native_atomics;
+                let atomics = if native_atomics { "::atomics" } else { "" };
+                all.push(Endpoints {
+                    settings: format!("{}::{provider}{atomics}", library.name),
+                    config,
+                    mode: PhantomData,
+                });
+            }
         }
     }
     all

@@ -1,10 +1,11 @@
 //! One rank's end: a [`Transport`] of fragments over an endpoint of libfabric.
 //!
-//! Every fragment goes in frames ([`crate::frame`]), each one message of libfabric: tiny ones at once, from a buffer or injected;
+//! Every fragment goes in frames (`frame`), each one message of libfabric: tiny ones at once, from a buffer or injected;
 //! others from where they lie, as many bytes as a frame holds, as there is room. What libfabric refuses for now (`FI_EAGAIN`) is refused
 //! here, or stays in the link's queue. Receives are posted for messages of anybody: buffers that take one message after the other
 //! (`FI_MULTI_RECV`) where the provider can, so what they cost does not grow with the job.
 
+mod atomic;
 mod direct;
 mod receive;
 mod send;
@@ -13,9 +14,9 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use conduit_core::ni::Rank;
+use conduit_core::ni::{AtomicOp, AtomicType, Rank};
 use soft_portals::fragment::{Failure, Fragment, Payload, Refused, Upper};
-use soft_portals::{PortalsCounters, Transport, Wait};
+use soft_portals::{NativeAtomic, PortalsCounters, Transport, Wait};
 
 use crate::buffers::Buffers;
 use crate::link::{Link, Links};
@@ -23,6 +24,8 @@ use crate::liveness::{LOOKS, Nanos, Verdict};
 use crate::objects::{Objects, Refusal, Registered};
 use crate::slots::Slots;
 use crate::wait::Waiter;
+
+use atomic::Atomics;
 
 /// Sizes of a [`Wire`]. What they cost does not grow with the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,11 +100,13 @@ pub struct WireCounters {
     pub writes: u64,
     /// Direct reads.
     pub reads: u64,
+    /// Atomics that the provider does.
+    pub atomics: u64,
 }
 
 impl WireCounters {
     /// Each with its name.
-    pub fn each(&self) -> [(&'static str, u64); 9] {
+    pub fn each(&self) -> [(&'static str, u64); 10] {
         [
             ("frames", self.frames),
             ("injected", self.injected),
@@ -112,6 +117,7 @@ impl WireCounters {
             ("errors", self.errors),
             ("writes", self.writes),
             ("reads", self.reads),
+            ("atomics", self.atomics),
         ]
     }
 }
@@ -164,6 +170,8 @@ pub struct Wire {
     grace: Option<Nanos>,
     /// Own memory that peers can reach, with its first byte and length.
     exposed: Vec<(usize, usize, Registered)>,
+    /// Those that the provider does.
+    atomics: Atomics,
     /// The library's words about what it can't do any more.
     broken: Option<i64>,
     dead_time: Nanos,
@@ -235,6 +243,7 @@ impl Wire {
             failures: Vec::new(),
             grace: None,
             exposed: Vec::new(),
+            atomics: Atomics::default(),
             broken: None,
             dead_time: Nanos::try_from(nanos).unwrap_or(Nanos::MAX),
             start: Instant::now(),
@@ -243,6 +252,7 @@ impl Wire {
             waiter,
             counters: WireCounters::default(),
         };
+        wire.atomics = Atomics::of(&wire.objects);
         wire.post_receives()?;
         Ok(wire)
     }
@@ -491,6 +501,19 @@ impl Transport for Wire {
 
     fn has_direct(&self) -> bool {
         self.objects.offer.has_direct()
+    }
+
+    fn has_atomic(&self, op: AtomicOp, ty: AtomicType, _fetch: bool) -> bool {
+        self.atomics.has(op, ty)
+    }
+
+    fn atomic(
+        &mut self,
+        peer: Rank,
+        remote: soft_portals::Remote,
+        atomic: &NativeAtomic,
+    ) -> Result<(), Refused> {
+        self.atomic_there(peer, remote, atomic)
     }
 
     unsafe fn expose(

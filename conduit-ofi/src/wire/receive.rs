@@ -15,6 +15,7 @@ use crate::link::Arriving;
 use crate::objects::Refusal;
 use crate::slots::Operation;
 
+use super::atomic::result;
 use super::{Wire, lost};
 
 /// Completions read at once.
@@ -183,6 +184,19 @@ impl Wire {
                 told = Some(token);
                 peer
             }
+            Operation::Atomic {
+                peer,
+                token,
+                buffer,
+                is_wide,
+            } => {
+                let value = result(self.small.bytes(buffer), is_wide);
+                self.small.give(buffer);
+                if well && self.is_well(peer) {
+                    upper.done(peer, token, value);
+                }
+                peer
+            }
             Operation::Direct { peer, token, own } => {
                 if let Some(own) = own {
                     self.objects.release(own);
@@ -262,6 +276,7 @@ impl Wire {
             }
             Operation::Frame { peer, .. }
             | Operation::Pieces { peer, .. }
+            | Operation::Atomic { peer, .. }
             | Operation::Direct { peer, .. } => {
                 self.ended(slot, operation, false, upper);
                 self.fails(peer, lost(error));

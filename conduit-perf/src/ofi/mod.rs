@@ -4,8 +4,8 @@
 //!
 //! | row | beside |
 //! |---|---|
-//! | `am-round-trip`: a short request and its reply | [messages of as many bytes](bare::PingPong) to and fro |
-//! | `put`: puts to one place, several under way | [`fi_writemsg`](bare::Writes) with delivery, as many under way |
+//! | `am-round-trip`: a short request and its reply | messages of as many bytes to and fro |
+//! | `put`: puts to one place, several under way | `fi_writemsg` with delivery, as many under way |
 
 mod bare;
 mod engine;

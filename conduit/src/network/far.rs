@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conduit_core::ni::Rank;
+use conduit_core::ni::{AtomicOp, AtomicType, Rank};
 use conduit_core::settings::Settings;
 use conduit_ofi::Wire;
 use conduit_udp::Carrier;
 use conduit_udp::start::UdpCounters;
 use soft_portals::fragment::{Fragment, Refused, Upper};
-use soft_portals::{Access, PortalsCounters, Remote, Transport, Wait};
+use soft_portals::{Access, NativeAtomic, PortalsCounters, Remote, Transport, Wait};
 
 /// One rank's end of the network between hosts.
 #[derive(Debug)]
@@ -79,6 +79,12 @@ impl Transport for Far {
     }
     fn has_direct(&self) -> bool {
         each!(self, network => network.has_direct())
+    }
+    fn has_atomic(&self, op: AtomicOp, ty: AtomicType, fetch: bool) -> bool {
+        each!(self, network => network.has_atomic(op, ty, fetch))
+    }
+    fn atomic(&mut self, peer: Rank, remote: Remote, atomic: &NativeAtomic) -> Result<(), Refused> {
+        each!(self, network => network.atomic(peer, remote, atomic))
     }
     unsafe fn expose(&mut self, base: *mut u8, len: usize) -> Result<Option<Remote>, String> {
         // SAFETY: the caller keeps the same contract.

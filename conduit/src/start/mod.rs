@@ -138,6 +138,8 @@ fn ofi_config(settings: &Settings, shm: &ShmConfig, hosts: &Hosts, rank: Rank) -
     };
     let host = hosts.host_of(rank).map_or("", |host| hosts.name(host));
     let mut config = OfiConfig::new(wish, host.to_owned());
+    // Where ranks share memory their processors do atomics, which are none towards the network's.
+    config.portals.native_atomics = !settings.allows_network("shm");
     config.library = network::which(settings);
     config.wire.dead_time = Duration::from_millis(settings.ofi_dead_time.into());
     config.wire.receives = settings.ofi_receives;

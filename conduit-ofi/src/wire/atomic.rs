@@ -1,0 +1,201 @@
+//! Atomics on peers' memory that the provider does.
+//!
+//! Each fetches, also where nobody wants the old value: that it has come means that the operation has been done.
+
+use std::ffi::c_void;
+
+use conduit_core::ni::{AtomicOp, AtomicType, Rank};
+use libfabric_sys::{
+    FI_ATOMIC_READ, FI_ATOMIC_WRITE, FI_BAND, FI_BOR, FI_BXOR, FI_CSWAP, FI_EAGAIN, FI_INT32,
+    FI_INT64, FI_MAX, FI_MIN, FI_PROD, FI_SUM, FI_UINT32, FI_UINT64, fi_compare_atomic,
+    fi_compare_atomicvalid, fi_datatype, fi_fetch_atomic, fi_fetch_atomicvalid, fi_op,
+};
+use soft_portals::fragment::Refused;
+use soft_portals::{NativeAtomic, Remote};
+
+use crate::objects::Objects;
+use crate::slots::Operation;
+
+use super::{Wire, lost};
+
+/// Bytes between operand, comparand and result in an operation's buffer.
+const EACH: usize = 8;
+/// Where the result is.
+const RESULT: usize = 2 * EACH;
+
+/// Writes an integer of this width where the provider looks for it.
+fn put(words: &mut [u8], at: usize, value: u64, is_wide: bool) {
+    match is_wide {
+        true => words[at..at + 8].copy_from_slice(&value.to_ne_bytes()),
+        // The low half counts.
+        false => words[at..at + 4].copy_from_slice(&(value as u32).to_ne_bytes()),
+    }
+}
+
+/// The old value, from an operation's buffer.
+pub(super) fn result(words: &[u8], is_wide: bool) -> u64 {
+    let words = &words[RESULT..];
+    match is_wide {
+        true => words
+            .first_chunk()
+            .map_or(0, |word| u64::from_ne_bytes(*word)),
+        false => words
+            .first_chunk()
+            .map_or(0, |word| u32::from_ne_bytes(*word).into()),
+    }
+}
+
+fn op(op: AtomicOp) -> fi_op {
+    match op {
+        AtomicOp::Get => FI_ATOMIC_READ,
+        AtomicOp::Set => FI_ATOMIC_WRITE,
+        // The difference is a sum.
+        AtomicOp::Add | AtomicOp::Sub => FI_SUM,
+        AtomicOp::Mult => FI_PROD,
+        AtomicOp::Min => FI_MIN,
+        AtomicOp::Max => FI_MAX,
+        AtomicOp::And => FI_BAND,
+        AtomicOp::Or => FI_BOR,
+        AtomicOp::Xor => FI_BXOR,
+        AtomicOp::CompareSwap => FI_CSWAP,
+    }
+}
+
+fn datatype(ty: AtomicType) -> fi_datatype {
+    match ty {
+        AtomicType::I32 => FI_INT32,
+        AtomicType::U32 => FI_UINT32,
+        AtomicType::I64 => FI_INT64,
+        AtomicType::U64 => FI_UINT64,
+    }
+}
+
+/// Which of them a provider does, a bit for each.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Atomics(u64);
+
+impl Atomics {
+    fn bit(op: AtomicOp, ty: AtomicType) -> u64 {
+        1 << (op as u32 * AtomicType::ALL.len() as u32 + ty as u32)
+    }
+
+    /// Asks the endpoint.
+    pub(super) fn of(objects: &Objects) -> Self {
+        let mut all = Self::default();
+        if !objects.offer.has_atomics() {
+            return all;
+        }
+        for what in AtomicOp::ALL {
+            for ty in AtomicType::ALL {
+                let mut count = 0;
+                // SAFETY: the endpoint is open.
+                let result = unsafe {
+                    let (ty, code) = (datatype(ty), op(what));
+                    match what {
+                        AtomicOp::CompareSwap => {
+                            fi_compare_atomicvalid(objects.ep, ty, code, &mut count)
+                        }
+                        _ => fi_fetch_atomicvalid(objects.ep, ty, code, &mut count),
+                    }
+                };
+                if result == 0 && count > 0 {
+                    all.0 |= Self::bit(what, ty);
+                }
+            }
+        }
+        all
+    }
+
+    pub(super) fn has(self, op: AtomicOp, ty: AtomicType) -> bool {
+        self.0 & Self::bit(op, ty) != 0
+    }
+}
+
+impl Wire {
+    /// See [`soft_portals::Transport::atomic`].
+    pub(super) fn atomic_there(
+        &mut self,
+        peer: Rank,
+        remote: Remote,
+        atomic: &NativeAtomic,
+    ) -> Result<(), Refused> {
+        const AGAIN: isize = -(FI_EAGAIN as isize);
+        let link = self.open(peer)?;
+        link.liveness.sent();
+        let address = link.address;
+        let buffer = self.small.take().ok_or(Refused::Full)?;
+        let is_wide = atomic.ty.size() == EACH;
+        let operation = Operation::Atomic {
+            peer,
+            token: atomic.token,
+            buffer,
+            is_wide,
+        };
+        let Some((slot, context)) = self.slots.take(operation) else {
+            self.small.give(buffer);
+            return Err(Refused::Full);
+        };
+        let operand = match atomic.op {
+            AtomicOp::Sub => atomic.operand.wrapping_neg(),
+            _ => atomic.operand,
+        };
+        let words = self.small.bytes(buffer);
+        put(words, 0, operand, is_wide);
+        put(words, EACH, atomic.comparand, is_wide);
+        let place: *mut c_void = self.small.place(buffer).cast();
+        let descriptor = self.small.descriptor;
+        let (ty, code) = (datatype(atomic.ty), op(atomic.op));
+        // SAFETY: the endpoint is open; the buffer is lent until the completion, and its pieces do not overlap.
+        let result = unsafe {
+            let (compare, result) = (place.byte_add(EACH), place.byte_add(RESULT));
+            match atomic.op {
+                AtomicOp::CompareSwap => fi_compare_atomic(
+                    self.objects.ep,
+                    place,
+                    1,
+                    descriptor,
+                    compare,
+                    descriptor,
+                    result,
+                    descriptor,
+                    address,
+                    remote.address,
+                    remote.key,
+                    ty,
+                    code,
+                    context,
+                ),
+                _ => fi_fetch_atomic(
+                    self.objects.ep,
+                    place,
+                    1,
+                    descriptor,
+                    result,
+                    descriptor,
+                    address,
+                    remote.address,
+                    remote.key,
+                    ty,
+                    code,
+                    context,
+                ),
+            }
+        };
+        if result == 0 {
+            if let Some(link) = self.links.get(peer) {
+                link.pending += 1;
+            }
+            self.counters.atomics += 1;
+            return Ok(());
+        }
+        self.slots.give(slot);
+        self.small.give(buffer);
+        if result == AGAIN {
+            self.counters.again += 1;
+            return Err(Refused::Full);
+        }
+        self.counters.errors += 1;
+        self.fails(peer, lost(result as i64));
+        Err(Refused::Dead)
+    }
+}
