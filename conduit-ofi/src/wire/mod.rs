@@ -383,8 +383,9 @@ impl Wire {
         }
     }
 
-    /// A peer's failure is told when none of the direct accesses to it can touch the user's memory any more. libfabric can't cancel
-    /// one; those that don't end by themselves end with the endpoint, and with it the links to all others.
+    /// A peer's failure is told when nothing that is under way to it can touch the user's memory any more: direct accesses, and frames
+    /// sent from where their bytes lie. libfabric can't cancel them; those that don't end by themselves end with the endpoint, and
+    /// with it the links to all others.
     #[cold]
     fn tell_some_failures(&mut self, upper: &mut impl Upper) {
         let is_over = |wire: &mut Self, peer| {

@@ -182,6 +182,9 @@ impl Wire {
             } => {
                 self.small.give(buffer);
                 told = Some(token);
+                if let Some(link) = self.links.get(peer) {
+                    link.direct = link.direct.saturating_sub(1);
+                }
                 peer
             }
             Operation::Atomic {

@@ -449,6 +449,7 @@ impl Wire {
                 self.counters.lent += 1;
                 if let Some(link) = self.links.get(peer) {
                     link.pending += 1;
+                    link.direct += 1;
                 }
                 Ok(())
             }
