@@ -174,7 +174,11 @@ mod tests {
     fn who_is_left_without_a_network_hears_why() {
         let hosts = Hosts::named(&["a", "a", "b"]);
         let refused = |networks: &[&str]| {
-            let error = choose(&settings(networks), &hosts, 0).unwrap_err();
+            let settings = Settings {
+                ofi_library: Some("/no/such/libfabric.so".to_owned()),
+                ..settings(networks)
+            };
+            let error = choose(&settings, &hosts, 0).unwrap_err();
             error.to_string()
         };
         let alone = refused(&["shm"]);
@@ -184,8 +188,19 @@ mod tests {
         );
         let neither = refused(&["ofi", "portals4"]);
         assert!(
-            neither.contains("ofi: ") && neither.contains("portals4: "),
+            neither.contains("ofi: ")
+                && neither.contains("/no/such/libfabric.so")
+                && neither.contains("portals4: "),
             "{neither}"
+        );
+        // The other one that is named will do.
+        let settings = Settings {
+            ofi_library: Some("/no/such/libfabric.so".to_owned()),
+            ..settings(&["ofi", "udp"])
+        };
+        assert_eq!(
+            choose(&settings, &hosts, 0).unwrap(),
+            Choice::Both(vec![0], Kind::Udp)
         );
     }
 }
