@@ -84,8 +84,8 @@ fn credits_move() {
 fn what_has_happened_is_told() {
     for mut settings in providers() {
         settings.push(("CONDUIT_OFI_STATISTICS", "1"));
-        settings.push(("GASNET_OFI_NUM_RECEIVE_BUFFS", "2"));
-        settings.push(("GASNET_OFI_RECEIVE_BUFF_SIZE", "64K"));
+        settings.push(("CONDUIT_OFI_RECEIVE_BUFFERS", "2"));
+        settings.push(("CONDUIT_OFI_RECEIVE_BUFFER_SIZE", "64K"));
         let finished = strangers(2, &["calls", "seq"], &settings);
         for word in ["rank 1: ofi (", " wire: frames ", " writes ", " reads "] {
             assert!(finished.stderr.contains(word), "{word}: {finished:#?}");

@@ -197,9 +197,9 @@ settings! {
         "milliseconds after which a rank that is reached by libfabric and answers nothing has failed";
     "CONDUIT_OFI_ATTEND" ofi_attend: u32 = 20, Kind::integer(1, 60_000),
         "milliseconds without a poll after which a thread of the library makes libfabric's progress for its rank";
-    "GASNET_OFI_NUM_RECEIVE_BUFFS" ofi_receives: u32 = 8, Kind::integer(2, 4096),
+    "CONDUIT_OFI_RECEIVE_BUFFERS" ofi_receives: u32 = 8, Kind::integer(2, 4096),
         "buffers that libfabric receives messages into";
-    "GASNET_OFI_RECEIVE_BUFF_SIZE" ofi_receive_bytes: usize = 256 << 10, Kind::bytes(64 << 10, 1 << 30, 1),
+    "CONDUIT_OFI_RECEIVE_BUFFER_SIZE" ofi_receive_bytes: usize = 256 << 10, Kind::bytes(64 << 10, 1 << 30, 1),
         "bytes of each of these buffers";
     "CONDUIT_OFI_STATISTICS" ofi_statistics: bool = false, Kind::Bool,
         "print the counters of the network over libfabric when a rank leaves";
