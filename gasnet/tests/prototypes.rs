@@ -131,6 +131,7 @@ fn c_type(words: &[&str], stars: usize) -> String {
         "gasnet_valget_handle_t" => "ValueHandle",
         "conduit_gex_valget_s" => "PendingValue",
         "conduit_gex_config_t" => "Config",
+        "conduit_gex_segment_t" => "Mapped",
         "gasnett_heapstats_t" => "Statistics",
         other => panic!("a type of C that this test doesn't know: {other:?}"),
     };
