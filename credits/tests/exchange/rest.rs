@@ -6,8 +6,9 @@
 //! * Credits enough for all bursts of a round. A rank's loan to itself counts too, as nobody asks itself for credits; what
 //!   it has once lent itself it keeps, so the patterns here have no requests to oneself.
 //! * With loans that double, twice as many: a loan may overshoot what its borrower needs, and that is given back only as
-//!   long as the borrower does not stall. With less most patterns never come to rest.
-//! * With a pace, a third more: else the bank never has its reserve, and where epochs are shorter than a round a peer that
+//!   long as the borrower does not stall. With less most patterns never come to rest. A loan of a quarter of the most goes on to
+//!   the most.
+//! * With a pace, half more: else the bank never has its reserve, and where epochs are shorter than a round a peer that
 //!   is silent for one is asked for what it needs in the next round.
 //!
 //! It does not matter how long an epoch is and where it ends: a burst may last longer than an epoch. If a revoke then takes
@@ -24,6 +25,8 @@ type Pattern = Vec<Vec<u32>>;
 
 /// Credits of a full medium, which is also the minimum.
 const FULL: u32 = 4;
+/// The most that is lent to one peer.
+const MOST: u32 = 100;
 
 fn round(world: &mut World, pattern: &Pattern) {
     let mut unsent = pattern.clone();
@@ -50,13 +53,15 @@ fn busiest(pattern: &Pattern) -> u32 {
 
 /// Credits that every rank needs to lend at rest.
 fn needs(pattern: &Pattern, growth: Growth, at_start: u32) -> u32 {
-    let times = match growth {
-        Growth::Missing => 1,
-        Growth::Doubling => 2,
-    };
     let one = |x: usize, y: usize| {
         let least = if x == y { at_start } else { FULL };
-        (times * FULL * pattern[x][y]).max(least)
+        let burst = FULL * pattern[x][y];
+        let loan = match growth {
+            Growth::Missing => burst,
+            Growth::Doubling if 2 * burst < MOST / 4 => 2 * burst,
+            Growth::Doubling => MOST,
+        };
+        loan.max(least)
     };
     let ranks = 0..pattern.len();
     let lent = |y: usize| ranks.clone().map(|x| one(x, y)).sum();
@@ -90,14 +95,14 @@ proptest! {
         let ranks = patterns[0].len() as u32;
         let most = patterns.iter().map(|pattern| needs(pattern, tuning.growth, credits_per_peer)).max();
         let most = most.unwrap_or(0);
-        let reserve = if tuning.revokes_per_epoch < u32::MAX { most.div_ceil(3) } else { 0 };
+        let reserve = if tuning.revokes_per_epoch < u32::MAX { most.div_ceil(2) } else { 0 };
         let setup = Setup {
             ranks,
             credits_per_peer,
             banked: (most + reserve).saturating_sub(ranks * credits_per_peer),
             buffer_chunks: 2,
             threads: 1,
-            max_per_peer: 100,
+            max_per_peer: MOST,
             tuning,
             kind,
         };
