@@ -86,20 +86,15 @@ pub trait Transport: Send {
         Ok(None)
     }
     /// Writes to a peer's memory. Begins at once, or with the next [`Transport::receive`] or [`Transport::transmit`]; ends with
-    /// [`Upper::done`], or with the peer's [failure](Upper::failed). `delivered`: done means that the bytes can be seen at the
-    /// peer, else only that the source may be reused. An operation under way counts in [`Transport::is_idle`].
+    /// [`Upper::done`], or with the peer's [failure](Upper::failed). Done means that the bytes can be seen at the
+    /// peer. An operation under way counts in [`Transport::is_idle`].
     ///
     /// # Errors
     /// [`Refused::TooLong`]: it can't be done directly, now or ever. Nothing has happened after any of them.
     ///
     /// # Safety
     /// The memory here is valid for reads, and not written, until the operation has ended.
-    unsafe fn write(
-        &mut self,
-        _peer: Rank,
-        _access: &Access,
-        _delivered: bool,
-    ) -> Result<(), Refused> {
+    unsafe fn write(&mut self, _peer: Rank, _access: &Access) -> Result<(), Refused> {
         Err(Refused::TooLong)
     }
     /// Reads from a peer's memory; the rest as for [`Transport::write`].

@@ -3,7 +3,7 @@
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use conduit_run::{Launch, Outcome, RunningJob, Stream};
+use conduit_run::{How, Launch, Outcome, RunningJob, Stream};
 
 use crate::job::{Finished, Job};
 use crate::lan::{self, Lan};
@@ -35,10 +35,10 @@ pub fn hosts(count: u32) -> Option<Lan> {
 }
 
 /// What ranks print: who, where, and what.
-pub type Lines = Receiver<(usize, Stream, String)>;
+type Lines = Receiver<(usize, Stream, String)>;
 
 /// A job under way on these hosts, all of whose ranks have said that they are ready.
-pub fn under_way(
+fn under_way(
     lan: &Lan,
     program: &str,
     ranks: usize,
@@ -82,11 +82,106 @@ pub fn under_way(
 }
 
 /// Waits for a job's end: how, after what time, and what was printed meanwhile.
-pub fn end(job: RunningJob, lines: &Lines) -> (Outcome, Duration, Vec<String>) {
+fn end(job: RunningJob, lines: &Lines) -> (Outcome, Duration, Vec<String>) {
     let begun = Instant::now();
     let outcome = job.wait().expect("the job ends");
     let lines = lines
         .try_iter()
         .map(|(rank, _, line)| format!("{rank}: {line}"));
     (outcome, begun.elapsed(), lines.collect())
+}
+
+/// Jobs of four ranks on two hosts between which something goes wrong. Where there can be no hosts nothing is done (`None`).
+#[derive(Debug, Clone, Copy)]
+pub struct Faulty {
+    /// The ranks' program.
+    pub program: &'static str,
+    /// Settings that choose the network.
+    pub network: &'static [(&'static str, &'static str)],
+    /// The setting of the milliseconds after which a silent rank is given up.
+    pub dead_time: &'static str,
+}
+
+impl Faulty {
+    fn under_way(
+        &self,
+        lan: &Lan,
+        arguments: &[&str],
+        milliseconds: &'static str,
+    ) -> (RunningJob, Lines) {
+        let settings = [self.network, &[(self.dead_time, milliseconds)]].concat();
+        under_way(lan, self.program, 4, arguments, &settings)
+    }
+
+    /// A rank that is killed is named. How long that took.
+    pub fn kill_a_rank(&self) -> Option<Duration> {
+        let lan = hosts(2)?;
+        let (job, lines) = self.under_way(&lan, &["storm", "all"], "2000");
+        assert!(job.killer().kill_rank(2, 9));
+        let (outcome, time, lines) = end(job, &lines);
+        assert!(
+            matches!(
+                outcome.how,
+                How::Killed {
+                    rank: 2,
+                    signal: 9,
+                    ..
+                }
+            ),
+            "{outcome:?}, {lines:?}"
+        );
+        Some(time)
+    }
+
+    /// One of a host's ranks is named when all are killed. How long that took.
+    pub fn crash_a_host(&self) -> Option<Duration> {
+        let lan = hosts(2)?;
+        let (job, lines) = self.under_way(&lan, &["storm", "all"], "2000");
+        lan.crash(1).expect("its processes are killed");
+        let (outcome, time, lines) = end(job, &lines);
+        assert!(
+            matches!(
+                outcome.how,
+                How::Killed {
+                    rank: 2 | 3,
+                    signal: 9,
+                    ..
+                }
+            ),
+            "{outcome:?}, {lines:?}"
+        );
+        Some(time)
+    }
+
+    /// The job goes on afterwards.
+    pub fn pull_a_cable_for_a_second(&self) {
+        let Some(lan) = hosts(2) else { return };
+        // Far above the second: the hosts also have to find each other's addresses again, which they try once a second.
+        let (job, lines) = self.under_way(&lan, &["steady", "3000"], "20000");
+        lan.plug(1, false).expect("the cable is pulled");
+        std::thread::sleep(Duration::from_secs(1));
+        lan.plug(1, true).expect("the cable is plugged in");
+        let (outcome, _, lines) = end(job, &lines);
+        assert!(
+            matches!(outcome.how, How::Completed),
+            "{outcome:?}, {lines:?}"
+        );
+        println!("{lines:?}");
+    }
+
+    /// A rank ends with an error that says who is silent. How long that took, and what was printed.
+    pub fn pull_a_cable_for_ever(&self) -> Option<(Duration, String)> {
+        let lan = hosts(2)?;
+        let (job, lines) = self.under_way(&lan, &["steady", "60000"], "2000");
+        lan.plug(1, false).expect("the cable is pulled");
+        let (outcome, time, lines) = end(job, &lines);
+        let text = lines.join("\n");
+        assert!(
+            matches!(outcome.how, How::Exited { code: 1, .. }),
+            "{outcome:?}, {text}"
+        );
+        assert!(text.contains("silent"), "{text}");
+        println!("after {time:?}: {text}");
+        Some((time, text))
+    }
 }

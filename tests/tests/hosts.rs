@@ -5,10 +5,9 @@
 
 use std::time::Duration;
 
-use conduit_run::{How, RunningJob};
-use conduit_tests::hosts::{Lines, end, hosts, succeeds};
+use conduit_tests::hosts::{Faulty, hosts, succeeds};
 use conduit_tests::job::{Finished, Job};
-use conduit_tests::lan::{self, Lan};
+use conduit_tests::lan;
 use conduit_tests::udp::FAULTS;
 
 const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
@@ -218,81 +217,38 @@ fn nothing_of_a_lan_is_left() {
 
 // ---- what goes wrong -------------------------------------------------------------------------------------------------
 
-/// Ranks are given up after a silence of so many milliseconds.
-fn under_way(lan: &Lan, ranks: usize, arguments: &[&str], dead_time: &str) -> (RunningJob, Lines) {
-    let settings = [("CONDUIT_UDP_DEAD_TIME", dead_time)];
-    conduit_tests::hosts::under_way(lan, FACADE, ranks, arguments, &settings)
-}
+const FAULTY: Faulty = Faulty {
+    program: FACADE,
+    network: &[],
+    dead_time: "CONDUIT_UDP_DEAD_TIME",
+};
 
 #[test]
 fn a_killed_rank_of_another_host_is_named() {
-    let Some(lan) = hosts(2) else { return };
-    let (job, lines) = under_way(&lan, 4, &["storm", "all"], "2000");
-    assert!(job.killer().kill_rank(2, 9));
-    let (outcome, time, lines) = end(job, &lines);
-    assert!(
-        matches!(
-            outcome.how,
-            How::Killed {
-                rank: 2,
-                signal: 9,
-                ..
-            }
-        ),
-        "{outcome:?}, {lines:?}"
-    );
+    let Some(time) = FAULTY.kill_a_rank() else {
+        return;
+    };
     assert!(time < Duration::from_secs(10), "{time:?}");
 }
 
 #[test]
 fn a_host_that_crashes_ends_the_job() {
-    let Some(lan) = hosts(2) else { return };
-    let (job, lines) = under_way(&lan, 4, &["storm", "all"], "2000");
-    lan.crash(1).expect("its processes are killed");
-    let (outcome, time, lines) = end(job, &lines);
-    assert!(
-        matches!(
-            outcome.how,
-            How::Killed {
-                rank: 2 | 3,
-                signal: 9,
-                ..
-            }
-        ),
-        "{outcome:?}, {lines:?}"
-    );
+    let Some(time) = FAULTY.crash_a_host() else {
+        return;
+    };
     assert!(time < Duration::from_secs(10), "{time:?}");
 }
 
 #[test]
 fn a_cable_pulled_for_a_second_is_survived() {
-    let Some(lan) = hosts(2) else { return };
-    // Far above the second: the hosts also have to find each other's addresses again, which they try once a second.
-    let (job, lines) = under_way(&lan, 4, &["steady", "3000"], "20000");
-    lan.plug(1, false).expect("the cable is pulled");
-    std::thread::sleep(Duration::from_secs(1));
-    lan.plug(1, true).expect("the cable is plugged in");
-    let (outcome, _, lines) = end(job, &lines);
-    assert!(
-        matches!(outcome.how, How::Completed),
-        "{outcome:?}, {lines:?}"
-    );
-    println!("{lines:?}");
+    FAULTY.pull_a_cable_for_a_second();
 }
 
 #[test]
 fn a_cable_pulled_for_ever_is_an_error_that_names_the_rank() {
-    let Some(lan) = hosts(2) else { return };
-    let (job, lines) = under_way(&lan, 4, &["steady", "60000"], "2000");
-    lan.plug(1, false).expect("the cable is pulled");
-    let (outcome, time, lines) = end(job, &lines);
-    let text = lines.join("\n");
-    assert!(
-        matches!(outcome.how, How::Exited { code: 1, .. }),
-        "{outcome:?}, {text}"
-    );
-    assert!(text.contains("silent"), "{text}");
+    let Some((time, text)) = FAULTY.pull_a_cable_for_ever() else {
+        return;
+    };
     // The dead time, the time that ranks leave the launcher to name a dead one, and some for a busy machine.
     assert!(time < Duration::from_secs(20), "{time:?}: {text}");
-    println!("after {time:?}: {text}");
 }

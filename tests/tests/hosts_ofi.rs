@@ -1,9 +1,6 @@
 //! Jobs of several processes over libfabric: on this host, and between network namespaces (see `hosts` about those).
 
-use std::time::Duration;
-
-use conduit_run::How;
-use conduit_tests::hosts::{end, hosts, succeeds, under_way};
+use conduit_tests::hosts::{Faulty, hosts, succeeds};
 use conduit_tests::job::{Finished, Job};
 use conduit_tests::ofi;
 
@@ -190,79 +187,28 @@ fn between_hosts() {
     }
 }
 
-fn given_up_after(milliseconds: &'static str) -> Settings<'static> {
-    let mut settings = BETWEEN.to_vec();
-    settings.push(("CONDUIT_OFI_DEAD_TIME", milliseconds));
-    settings
-}
+const FAULTY: Faulty = Faulty {
+    program: FACADE,
+    network: &BETWEEN,
+    dead_time: "CONDUIT_OFI_DEAD_TIME",
+};
 
 #[test]
 fn a_killed_rank_of_another_host_is_named() {
-    let Some(lan) = hosts(2) else { return };
-    let settings = given_up_after("2000");
-    let (job, lines) = under_way(&lan, FACADE, 4, &["storm", "all"], &settings);
-    assert!(job.killer().kill_rank(2, 9));
-    let (outcome, _, lines) = end(job, &lines);
-    assert!(
-        matches!(
-            outcome.how,
-            How::Killed {
-                rank: 2,
-                signal: 9,
-                ..
-            }
-        ),
-        "{outcome:?}, {lines:?}"
-    );
+    FAULTY.kill_a_rank();
 }
 
 #[test]
 fn a_host_that_crashes_ends_the_job() {
-    let Some(lan) = hosts(2) else { return };
-    let settings = given_up_after("2000");
-    let (job, lines) = under_way(&lan, FACADE, 4, &["storm", "all"], &settings);
-    lan.crash(1).expect("its processes are killed");
-    let (outcome, _, lines) = end(job, &lines);
-    assert!(
-        matches!(
-            outcome.how,
-            How::Killed {
-                rank: 2 | 3,
-                signal: 9,
-                ..
-            }
-        ),
-        "{outcome:?}, {lines:?}"
-    );
+    FAULTY.crash_a_host();
 }
 
 #[test]
 fn a_cable_pulled_for_a_second_is_survived() {
-    let Some(lan) = hosts(2) else { return };
-    let settings = given_up_after("20000");
-    let (job, lines) = under_way(&lan, FACADE, 4, &["steady", "3000"], &settings);
-    lan.plug(1, false).expect("the cable is pulled");
-    std::thread::sleep(Duration::from_secs(1));
-    lan.plug(1, true).expect("the cable is plugged in");
-    let (outcome, _, lines) = end(job, &lines);
-    assert!(
-        matches!(outcome.how, How::Completed),
-        "{outcome:?}, {lines:?}"
-    );
+    FAULTY.pull_a_cable_for_a_second();
 }
 
 #[test]
 fn a_cable_pulled_for_ever_is_an_error_that_names_the_rank() {
-    let Some(lan) = hosts(2) else { return };
-    let settings = given_up_after("2000");
-    let (job, lines) = under_way(&lan, FACADE, 4, &["steady", "60000"], &settings);
-    lan.plug(1, false).expect("the cable is pulled");
-    let (outcome, time, lines) = end(job, &lines);
-    let text = lines.join("\n");
-    assert!(
-        matches!(outcome.how, How::Exited { code: 1, .. }),
-        "{outcome:?}, {text}"
-    );
-    assert!(text.contains("silent"), "{text}");
-    println!("after {time:?}: {text}");
+    FAULTY.pull_a_cable_for_ever();
 }

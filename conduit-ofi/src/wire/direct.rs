@@ -4,8 +4,8 @@ use std::ptr;
 
 use conduit_core::ni::Rank;
 use libfabric_sys::{
-    FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_EAGAIN, fi_msg_rma, fi_read, fi_rma_iov, fi_write,
-    fi_writemsg, iovec,
+    FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_EAGAIN, fi_msg_rma, fi_read, fi_rma_iov, fi_writemsg,
+    iovec,
 };
 use soft_portals::fragment::Refused;
 use soft_portals::{Access, Remote};
@@ -143,7 +143,6 @@ impl Wire {
         &mut self,
         peer: Rank,
         access: &Access,
-        delivered: bool,
     ) -> Result<(), Refused> {
         let Access {
             remote,
@@ -154,18 +153,6 @@ impl Wire {
         // SAFETY: the caller's promise; the endpoint is open, and what the call itself reads lives longer than it.
         let submitted = unsafe {
             self.access(peer, access, |wire, address, mut descriptor, context| {
-                if !delivered {
-                    return fi_write(
-                        wire.objects.ep,
-                        memory.cast(),
-                        length,
-                        descriptor,
-                        address,
-                        remote.address,
-                        remote.key,
-                        context,
-                    );
-                }
                 let piece = iovec {
                     iov_base: memory.cast(),
                     iov_len: length,

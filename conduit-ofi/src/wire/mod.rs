@@ -527,14 +527,9 @@ impl Transport for Wire {
     }
 
     #[inline]
-    unsafe fn write(
-        &mut self,
-        peer: Rank,
-        access: &soft_portals::Access,
-        delivered: bool,
-    ) -> Result<(), Refused> {
+    unsafe fn write(&mut self, peer: Rank, access: &soft_portals::Access) -> Result<(), Refused> {
         // SAFETY: the caller's promise.
-        unsafe { self.write_directly(peer, access, delivered) }
+        unsafe { self.write_directly(peer, access) }
     }
 
     #[inline]

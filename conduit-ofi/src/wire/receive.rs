@@ -163,6 +163,8 @@ impl Wire {
     fn ended(&mut self, slot: u32, operation: Operation, well: bool, upper: &mut impl Upper) {
         self.slots.give(slot);
         let mut told = None;
+        // It has reached the user's own memory.
+        let mut reached = false;
         let peer = match operation {
             Operation::Frame {
                 peer,
@@ -182,9 +184,7 @@ impl Wire {
             } => {
                 self.small.give(buffer);
                 told = Some(token);
-                if let Some(link) = self.links.get(peer) {
-                    link.direct = link.direct.saturating_sub(1);
-                }
+                reached = true;
                 peer
             }
             Operation::Atomic {
@@ -207,9 +207,7 @@ impl Wire {
                 if well && self.is_well(peer) {
                     upper.done(peer, token, 0);
                 }
-                if let Some(link) = self.links.get(peer) {
-                    link.direct = link.direct.saturating_sub(1);
-                }
+                reached = true;
                 peer
             }
             Operation::Receive(_) | Operation::Free => return,
@@ -218,6 +216,7 @@ impl Wire {
             return;
         };
         link.pending = link.pending.saturating_sub(1);
+        link.direct = link.direct.saturating_sub(reached.into());
         if let Some(token) = told
             && well
         {

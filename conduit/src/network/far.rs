@@ -91,14 +91,9 @@ impl Transport for Far {
         each!(self, network => unsafe { network.expose(base, len) })
     }
     #[inline]
-    unsafe fn write(
-        &mut self,
-        peer: Rank,
-        access: &Access,
-        delivered: bool,
-    ) -> Result<(), Refused> {
+    unsafe fn write(&mut self, peer: Rank, access: &Access) -> Result<(), Refused> {
         // SAFETY: as above.
-        each!(self, network => unsafe { network.write(peer, access, delivered) })
+        each!(self, network => unsafe { network.write(peer, access) })
     }
     #[inline]
     unsafe fn read(&mut self, peer: Rank, access: &Access) -> Result<(), Refused> {

@@ -78,8 +78,7 @@ pub(crate) enum Choice {
 pub(crate) fn choose(settings: &Settings, hosts: &Hosts, rank: Rank) -> Result<Choice> {
     let mut reasons = Vec::new();
     let asked = settings.networks.as_deref();
-    // libfabric is taken only where it is named: to load it runs code of all its providers.
-    let ofi = asked.is_some_and(|asked| asked.iter().any(|name| name == "ofi"));
+    let position = |network: &str| asked?.iter().position(|name| name == network);
     let mut usable = |name: &str| {
         settings.allows_network(name)
             && match is_there(name, settings) {
@@ -92,13 +91,10 @@ pub(crate) fn choose(settings: &Settings, hosts: &Hosts, rank: Rank) -> Result<C
     };
     let near = usable("shm");
     let udp = usable("udp").then_some(Kind::Udp);
-    let ofi = (ofi && usable("ofi")).then_some(Kind::Ofi);
+    // libfabric is taken only where it is named: to load it runs code of all its providers.
+    let ofi = (position("ofi").is_some() && usable("ofi")).then_some(Kind::Ofi);
     usable("portals4");
     // Of those that are named the first.
-    let position = |network: &str| {
-        let at = |asked: &[String]| asked.iter().position(|name| name == network);
-        asked.and_then(at)
-    };
     let far = match position("ofi") < position("udp") {
         true => ofi.or(udp),
         false => udp.or(ofi),

@@ -54,7 +54,7 @@ impl<T: Transport> Inner<T> {
         self.do_directly(&own, &wanted, found, |transport, access| {
             // SAFETY: the source is valid until its descriptor is released, which waits for the operation, and is not written
             // before that has ended (the caller's promise).
-            unsafe { transport.write(put.target, access, true) }
+            unsafe { transport.write(put.target, access) }
         })
     }
 

@@ -460,12 +460,7 @@ impl Transport for FabricTransport {
         }
     }
 
-    unsafe fn write(
-        &mut self,
-        peer: Rank,
-        access: &Access,
-        _delivered: bool,
-    ) -> Result<(), Refused> {
+    unsafe fn write(&mut self, peer: Rank, access: &Access) -> Result<(), Refused> {
         self.begin_direct(peer, What::Write(*access))
     }
 
