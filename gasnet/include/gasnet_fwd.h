@@ -211,6 +211,17 @@ typedef struct {
   size_t gex_len;
 } gex_Memvec_t;
 
+/* A thread that a client runs for the library, by calling this function in a POSIX thread. */
+typedef struct {
+  const char *gex_device_list;
+  unsigned int gex_thread_roles;
+  void *(*gex_progress_fn)(void *);
+  void *gex_progress_arg;
+} gex_ProgressThreadInfo_t;
+
+#define GEX_THREAD_ROLE_RCV 0x01U
+#define GEX_THREAD_ROLE_SND 0x02U
+
 /* Handlers run on threads of the client only. */
 #define GASNET_HIDDEN_AM_CONCURRENCY_LEVEL 0
 

@@ -193,6 +193,9 @@ void gex_System_QueryNbrhdInfo(gex_RankInfo_t **info, gex_Rank_t *count, gex_Ran
 void gex_System_QueryHostInfo(gex_RankInfo_t **info, gex_Rank_t *count, gex_Rank_t *mine);
 void gex_System_QueryMyPosition(gex_Rank_t *neighbourhoods, gex_Rank_t *neighbourhood, gex_Rank_t *hosts,
                                 gex_Rank_t *host);
+/* The threads that a client which passed GEX_FLAG_DEFER_THREADS has to start for the library: it starts its own. */
+int gex_System_QueryProgressThreads(gex_Client_t client, unsigned int *count, const gex_ProgressThreadInfo_t **info,
+                                    gex_Flags_t flags);
 int gasnet_set_waitmode(int mode);
 
 #define GASNET_WAIT_SPIN 0

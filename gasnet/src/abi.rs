@@ -147,6 +147,18 @@ pub(crate) struct RankInfo {
     pub(crate) rank: Rank,
 }
 
+/// `GEX_FLAG_DEFER_THREADS`, of the client.
+pub(crate) const DEFER_THREADS: u32 = 1 << 21;
+
+/// `gex_ProgressThreadInfo_t`.
+#[repr(C)]
+pub(crate) struct ProgressThread {
+    pub(crate) devices: *const c_char,
+    pub(crate) roles: c_uint,
+    pub(crate) function: Option<unsafe extern "C" fn(*mut c_void) -> *mut c_void>,
+    pub(crate) argument: *mut c_void,
+}
+
 /// `gasnet_seginfo_t`.
 #[repr(C)]
 pub(crate) struct SegmentInfo {
@@ -220,6 +232,7 @@ mod tests {
                 "GEX_FLAG_AM_PREPARE_LEAST_ALLOC",
                 Flags::PREPARE_LEAST_ALLOC.bits().into(),
             ),
+            ("GEX_FLAG_DEFER_THREADS", DEFER_THREADS.into()),
             ("GEX_EVENT_INVALID", events::INVALID as u64),
             ("GEX_EVENT_NO_OP", events::NO_OP as u64),
             ("GEX_EVENT_NOW", events::NOW as u64),

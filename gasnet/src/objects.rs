@@ -31,6 +31,11 @@ impl Object {
     pub(crate) fn set_flags(&self, flags: u32) {
         self.flags.store(flags, Relaxed);
     }
+
+    /// The flags that the object was made with.
+    pub(crate) fn flags(&self) -> u32 {
+        self.flags.load(Relaxed)
+    }
 }
 
 /// The objects of a job.
@@ -156,7 +161,7 @@ macro_rules! flags {
         #[unsafe(no_mangle)]
         extern "C" fn $name(handle: *const c_void) -> u32 {
             let job = Job::of(stringify!($name));
-            check(stringify!($name), $what, &job.objects.$kind, handle).flags.load(Relaxed)
+            check(stringify!($name), $what, &job.objects.$kind, handle).flags()
         }
     )*};
 }

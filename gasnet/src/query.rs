@@ -1,12 +1,13 @@
 //! Who is in the job, and who shares a host or memory with whom.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_uint, c_void};
 
 use conduit::Rank;
 
-use crate::abi::{NodeInfo, RankInfo};
+use crate::abi::{self, DEFER_THREADS, NodeInfo, ProgressThread, RankInfo};
 use crate::fault::{Refusal, code};
 use crate::job::Job;
+use crate::objects::check;
 
 /// This rank.
 #[unsafe(no_mangle)]
@@ -35,6 +36,46 @@ extern "C" fn gex_System_QueryMaxThreads() -> u64 {
 #[unsafe(no_mangle)]
 extern "C" fn gex_System_QueryHiddenAMConcurrencyLevel() -> c_int {
     0
+}
+
+/// The threads that the client has to start for the library, which only a client with `GEX_FLAG_DEFER_THREADS` may ask for.
+/// There are none: a network's own thread is no affair of the client's, and runs from init on.
+///
+/// # Safety
+/// Each pointer is null or valid for a write.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gex_System_QueryProgressThreads(
+    client: *const c_void,
+    count: *mut c_uint,
+    info: *mut *const ProgressThread,
+    flags: u32,
+) -> c_int {
+    const CALL: &str = "gex_System_QueryProgressThreads";
+    let allowed = Job::or_refusal().and_then(|job| {
+        let client = check(CALL, "client", &job.objects.client, client);
+        if count.is_null() || info.is_null() {
+            Err(Refusal::bad(format_args!(
+                "nowhere to write to: count {count:p}, info {info:p}"
+            )))
+        } else if flags != 0 {
+            Err(Refusal::bad(format_args!(
+                "flags {flags:#x}, there are none"
+            )))
+        } else if client.flags() & DEFER_THREADS == 0 {
+            let reason = "the client was initialised without GEX_FLAG_DEFER_THREADS";
+            Err(Refusal::of(abi::RESOURCE, reason))
+        } else {
+            Ok(())
+        }
+    });
+    if allowed.is_ok() {
+        // SAFETY: not null; the caller's promise. So for both.
+        unsafe {
+            count.write(0);
+            info.write(std::ptr::null());
+        }
+    }
+    code(CALL, allowed)
 }
 
 /// Writes a list of ranks and this rank's place in it. Null pointers are left out.

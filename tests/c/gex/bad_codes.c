@@ -96,6 +96,8 @@ static void queries(void) {
   gasnet_seginfo_t info;
   gasnet_nodeinfo_t node;
   int id;
+  unsigned int threads;
+  const gex_ProgressThreadInfo_t *thread;
   void *owner = &owner;
   CHECK_EQ(gasnet_getSegmentInfo(NULL, 1), GASNET_ERR_BAD_ARG);
   CHECK_EQ(gasnet_getSegmentInfo(&info, -1), GASNET_ERR_BAD_ARG);
@@ -103,6 +105,7 @@ static void queries(void) {
   CHECK_EQ(gasnet_getNodeInfo(NULL, 1), GASNET_ERR_BAD_ARG);
   CHECK_EQ(gasnet_getNodeInfo(&node, -1), GASNET_ERR_BAD_ARG);
   CHECK_EQ(gasnet_getNodeInfo(&node, INT_MIN), GASNET_ERR_BAD_ARG);
+  CHECK_EQ(gex_System_QueryProgressThreads(client, &threads, &thread, 0), GASNET_ERR_RESOURCE);
   CHECK_EQ(gasnet_set_waitmode(-1), GASNET_ERR_BAD_ARG);
   CHECK_EQ(gasnet_set_waitmode(3), GASNET_ERR_BAD_ARG);
   CHECK(gex_Segment_QueryBound(team, nodes, &owner, NULL, NULL) != 0);

@@ -21,9 +21,10 @@ MAYBE_UNUSED static void barrier(void) { gex_Event_Wait(gex_Coll_BarrierNB(team,
 /* The rank that many places on, round the job. */
 MAYBE_UNUSED static gex_Rank_t neighbour(gex_Rank_t distance) { return (me + distance) % size; }
 
-MAYBE_UNUSED static void start(int *argc, char ***argv, gex_AM_Entry_t *handlers, size_t count, uintptr_t bytes) {
+MAYBE_UNUSED static void start_with(int *argc, char ***argv, gex_AM_Entry_t *handlers, size_t count, uintptr_t bytes,
+                                    gex_Flags_t flags) {
   gex_Rank_t rank;
-  CHECK_EQ(gex_Client_Init(&client, &ep, &team, "TEST", argc, argv, 0), GASNET_OK);
+  CHECK_EQ(gex_Client_Init(&client, &ep, &team, "TEST", argc, argv, flags), GASNET_OK);
   me = gex_TM_QueryRank(team);
   size = gex_TM_QuerySize(team);
   check_rank = (int)me;
@@ -38,6 +39,10 @@ MAYBE_UNUSED static void start(int *argc, char ***argv, gex_AM_Entry_t *handlers
     CHECK_EQ(length, bytes);
     base[rank] = (char *)owner;
   }
+}
+
+MAYBE_UNUSED static void start(int *argc, char ***argv, gex_AM_Entry_t *handlers, size_t count, uintptr_t bytes) {
+  start_with(argc, argv, handlers, count, bytes, 0);
 }
 
 /* The job ends well when all ranks have come so far. */
