@@ -192,6 +192,15 @@ impl Job {
         self.neighbourhoods.iter().max().map_or(0, |last| last + 1)
     }
 
+    /// The handle of the segment that attach has bound; null (`GEX_SEGMENT_INVALID`) before, and where all memory takes part.
+    pub(crate) fn bound_segment(&self) -> *const c_void {
+        if self.everything || self.engine().all_segments().is_err() {
+            std::ptr::null()
+        } else {
+            self.objects.segment.handle()
+        }
+    }
+
     /// Where a rank's segment is mapped here: null if it isn't, or the rank is no neighbour.
     pub(crate) fn window(&self, rank: Rank, segment: &Segment) -> *mut u8 {
         if self.neighbourhood(rank) == self.neighbourhood(self.rank()) {

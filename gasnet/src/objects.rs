@@ -139,7 +139,7 @@ relations! {
     gex_Segment_QueryClient(segment, "segment") -> client;
 }
 
-/// The segment bound to an endpoint; null (`GEX_SEGMENT_INVALID`) before attach.
+/// The segment bound to an endpoint; null (`GEX_SEGMENT_INVALID`) if there is none.
 #[unsafe(no_mangle)]
 extern "C" fn gex_EP_QuerySegment(handle: *const c_void) -> *const c_void {
     let job = Job::of("gex_EP_QuerySegment");
@@ -149,10 +149,7 @@ extern "C" fn gex_EP_QuerySegment(handle: *const c_void) -> *const c_void {
         &job.objects.endpoint,
         handle,
     );
-    match job.engine().all_segments() {
-        Ok(_) => job.objects.segment.handle(),
-        Err(_) => std::ptr::null(),
-    }
+    job.bound_segment()
 }
 
 macro_rules! flags {
@@ -231,17 +228,11 @@ unsafe extern "C" fn gasnet_QueryGexObjects(
 ) {
     let job = Job::of("gasnet_QueryGexObjects");
     let objects = &job.objects;
-    let attached = job.engine().all_segments().is_ok();
-    let bound = if attached {
-        objects.segment.handle()
-    } else {
-        std::ptr::null()
-    };
     for (place, handle) in [
         (client, objects.client.handle()),
         (endpoint, objects.endpoint.handle()),
         (team, objects.team.handle()),
-        (segment, bound),
+        (segment, job.bound_segment()),
     ] {
         if !place.is_null() {
             // SAFETY: not null, so valid for a write: the caller's promise.

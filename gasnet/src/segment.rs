@@ -49,7 +49,7 @@ unsafe extern "C" fn gex_Segment_Attach(
     }
     if !segment.is_null() {
         // SAFETY: not null; the caller's promise.
-        unsafe { segment.write(job.objects.segment.handle()) };
+        unsafe { segment.write(job.bound_segment()) };
     }
     abi::OK
 }
@@ -95,8 +95,12 @@ extern "C" fn gex_Segment_QuerySize(segment: *const c_void) -> usize {
     job.engine().segment().map_or(0, |(_, len)| len)
 }
 
-/// A rank's segment, if ranks have segments and there is such a rank.
+/// A rank's segment, if ranks have segments and there is such a rank. Everything is no segment that could be asked for:
+/// GASNet's rule.
 fn segment_of(job: &Job, rank: Rank) -> Option<Segment> {
+    if job.everything {
+        return None;
+    }
     let segments = job.engine().all_segments().ok()?;
     segments
         .get(rank as usize)

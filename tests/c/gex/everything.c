@@ -97,6 +97,20 @@ static void values(void) {
   barrier();
 }
 
+static void no_segments(gex_EP_t ep) {
+  gex_Rank_t rank;
+  CHECK(gex_EP_QuerySegment(ep) == GEX_SEGMENT_INVALID);
+  for (rank = 0; rank < size; ++rank) {
+    void *owner = area, *local = area;
+    uintptr_t bytes = 77;
+    CHECK(gex_Segment_QueryBound(team, rank, &owner, &local, &bytes) != 0);
+    CHECK(owner == area && local == area);
+    CHECK_EQ(bytes, 77);
+    gex_Event_Wait(gex_EP_QueryBoundSegmentNB(team, rank, &owner, &local, &bytes, 0));
+    CHECK_EQ(bytes, 0);
+  }
+}
+
 int main(int argc, char **argv) {
   gex_Client_t client;
   gex_EP_t ep;
@@ -108,8 +122,7 @@ int main(int argc, char **argv) {
   const uintptr_t here = (uintptr_t)area;
   gex_Rank_t rank, mine = 0, count = 0;
   gex_RankInfo_t *neighbours = NULL;
-  void *owner = area, *local = area;
-  uintptr_t bytes = 0;
+  gex_Segment_t segment;
 
   CHECK_EQ(gex_Client_Init(&client, &ep, &team, "TEST", &argc, &argv, 0), GASNET_OK);
   me = gex_TM_QueryRank(team);
@@ -119,12 +132,13 @@ int main(int argc, char **argv) {
   CHECK_EQ(gex_EP_RegisterHandlers(ep, handlers, sizeof handlers / sizeof handlers[0]), GASNET_OK);
   barrier();
 
-  /* All of a rank's memory, and none of it mapped here. */
+  /* All of a rank's memory, which is no segment that a query would find, before attach nor after. */
   CHECK_EQ(gasnet_getMaxLocalSegmentSize(), UINTPTR_MAX);
-  gex_Event_Wait(gex_EP_QueryBoundSegmentNB(team, me, &owner, &local, &bytes, 0));
-  CHECK(owner == NULL);
-  CHECK(local == NULL);
-  CHECK_EQ(bytes, UINTPTR_MAX);
+  no_segments(ep);
+  segment = (gex_Segment_t)(void *)area;
+  CHECK_EQ(gex_Segment_Attach(&segment, team, GASNET_PAGESIZE), GASNET_OK);
+  CHECK(segment == GEX_SEGMENT_INVALID);
+  no_segments(ep);
   gex_System_QueryNbrhdInfo(&neighbours, &count, &mine);
   CHECK_EQ(count, 1);
   CHECK_EQ(neighbours[mine].gex_jobrank, me);
