@@ -65,6 +65,12 @@ typedef struct conduit_gex_tm_s *gex_TM_t;
 typedef struct conduit_gex_segment_s *gex_Segment_t;
 typedef uint16_t gex_EP_Index_t;
 
+/* Whose endpoint, and which of its endpoints. */
+typedef struct {
+  gex_Rank_t gex_rank;
+  gex_EP_Index_t gex_ep_index;
+} gex_EP_Location_t;
+
 #define GEX_CLIENT_INVALID ((gex_Client_t)(uintptr_t)0)
 #define GEX_EP_INVALID ((gex_EP_t)(uintptr_t)0)
 #define GEX_TM_INVALID ((gex_TM_t)(uintptr_t)0)

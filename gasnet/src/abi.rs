@@ -141,6 +141,13 @@ bitflags::bitflags! {
     }
 }
 
+/// `gex_EP_Location_t`.
+#[repr(C)]
+pub(crate) struct Location {
+    pub(crate) rank: Rank,
+    pub(crate) endpoint: u16,
+}
+
 /// `gex_RankInfo_t`.
 #[repr(C)]
 pub(crate) struct RankInfo {

@@ -6,6 +6,9 @@ use std::ffi::{CStr, CString, c_char, c_uint, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
 
+use conduit::Rank;
+
+use crate::abi::Location;
 use crate::fault::fatal;
 use crate::job::Job;
 
@@ -213,6 +216,37 @@ extern "C" fn gex_TM_QuerySize(handle: *const c_void) -> c_uint {
     let job = Job::of("gex_TM_QuerySize");
     check("gex_TM_QuerySize", "team", &job.objects.team, handle);
     job.size()
+}
+
+/// A rank of the job's team, which is a rank of the job.
+fn team_rank(call: &str, team: *const c_void, rank: Rank) -> Rank {
+    let job = Job::of(call);
+    check(call, "team", &job.objects.team, team);
+    job.check_rank(call, rank);
+    rank
+}
+
+/// The rank in the job of a team's rank.
+#[unsafe(no_mangle)]
+extern "C" fn gex_TM_TranslateRankToJobrank(team: *const c_void, rank: Rank) -> Rank {
+    team_rank("gex_TM_TranslateRankToJobrank", team, rank)
+}
+
+/// The rank in a team of a rank of the job. All are in the job's team.
+#[unsafe(no_mangle)]
+extern "C" fn gex_TM_TranslateJobrankToRank(team: *const c_void, rank: Rank) -> Rank {
+    team_rank("gex_TM_TranslateJobrankToRank", team, rank)
+}
+
+/// The endpoint of a team's rank.
+#[unsafe(no_mangle)]
+extern "C" fn gex_TM_TranslateRankToEP(team: *const c_void, rank: Rank, flags: u32) -> Location {
+    const CALL: &str = "gex_TM_TranslateRankToEP";
+    let rank = team_rank(CALL, team, rank);
+    if flags != 0 {
+        fatal(CALL, &format_args!("flags {flags:#x}, there are none"));
+    }
+    Location { rank, endpoint: 0 }
 }
 
 /// The objects of a job that was joined by `gasnet_init`. Null pointers are left out.

@@ -126,6 +126,7 @@ fn c_type(words: &[&str], stars: usize) -> String {
         "gasnet_handlerentry_t" => "LegacyEntry",
         "gex_Token_Info_t" => "TokenInfo",
         "gex_RankInfo_t" => "RankInfo",
+        "gex_EP_Location_t" => "Location",
         "gex_ProgressThreadInfo_t" => "ProgressThread",
         "gasnet_seginfo_t" => "SegmentInfo",
         "gasnet_nodeinfo_t" => "NodeInfo",

@@ -240,6 +240,11 @@ static void committed_elsewhere(void) {
   CASE(endpoint_for_client, gex_Client_QueryFlags((gex_Client_t)(void *)ep))                                     \
   CASE(client_null, gex_Client_QueryName(GEX_CLIENT_INVALID))                                                    \
   CASE(team_null, gex_TM_QueryRank(GEX_TM_INVALID))                                                              \
+  CASE(team_of_jobrank_null, gex_TM_TranslateRankToJobrank(GEX_TM_INVALID, 0))                                   \
+  CASE(jobrank_of_no_rank, gex_TM_TranslateRankToJobrank(team, size))                                            \
+  CASE(rank_of_no_jobrank, gex_TM_TranslateJobrankToRank(team, GEX_RANK_INVALID))                                \
+  CASE(endpoint_of_no_rank, gex_TM_TranslateRankToEP(team, size, 0))                                             \
+  CASE(endpoint_with_flags, gex_TM_TranslateRankToEP(team, 0, 2))                                                \
   CASE(team_for_endpoint, gex_EP_RegisterHandlers((gex_EP_t)(void *)team, NULL, 0))                              \
   CASE(client_for_segment, gex_Segment_QueryAddr((gex_Segment_t)(void *)client))                                 \
   CASE(team_of_barrier_null, gex_Coll_BarrierNB(GEX_TM_INVALID, 0))                                              \

@@ -31,6 +31,18 @@ static void relations(void) {
   CHECK_EQ(gex_TM_QuerySize(team), gex_System_QueryJobSize());
 }
 
+/* The primordial team's ranks are the job's. */
+static void translations(void) {
+  gex_Rank_t rank;
+  for (rank = 0; rank < size; ++rank) {
+    const gex_EP_Location_t place = gex_TM_TranslateRankToEP(team, rank, 0);
+    CHECK_EQ(place.gex_rank, rank);
+    CHECK_EQ(place.gex_ep_index, 0);
+    CHECK_EQ(gex_TM_TranslateRankToJobrank(team, rank), rank);
+    CHECK_EQ(gex_TM_TranslateJobrankToRank(team, rank), rank);
+  }
+}
+
 static void words(void) {
   int a, b, c, d;
   CHECK(!gex_Client_QueryCData(client) && !gex_EP_QueryCData(ep));
@@ -94,6 +106,7 @@ int main(int argc, char **argv) {
   bytes = (uintptr_t)3 * GASNET_PAGESIZE;
   CHECK_EQ(gex_Segment_Attach(&segment, team, bytes), GASNET_OK);
   relations();
+  translations();
   words();
   segments(bytes);
   finish();
