@@ -131,7 +131,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
             portals.native = Native::new(|op, ty, fetch| transport.has_atomic(op, ty, fetch));
         }
         let mut capabilities = Capabilities::REMOTE_COMPLETION;
-        capabilities.set(Capabilities::NATIVE_ATOMICS, portals.native.has_all());
+        capabilities.set(Capabilities::NATIVE_ATOMICS, portals.native.has_any());
         let limits = Limits {
             pt_indices: PT_INDICES as u8,
             event_queues: QUEUES as u8,

@@ -3,11 +3,11 @@
 //!
 //! `PROPTEST_CASES=1000 cargo test -p conduit-tests --release --test engine_model_udp` is the long run.
 
-use conduit_core::ni::Ni;
+use conduit_core::ni::{AtomicOp, AtomicType, Ni};
 use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
 use conduit_tests::chaos::{self, Chaos};
-use conduit_tests::model::schedule::Schedule;
+use conduit_tests::model::schedule::{Action, Fetch, Ids, Round, Schedule, Step};
 use conduit_tests::model::{Limits, check, check_drawn};
 use conduit_tests::small::without_windows;
 use conduit_tests::udp::{self, with_inject};
@@ -106,6 +106,42 @@ fn fragments_in_disorder_and_atomics_of_the_network() {
 #[test]
 fn fragments_in_disorder_and_few_atomics_of_the_network_and_little_room() {
     over_fabric(with_little_room, Some(Atomics::Few));
+}
+
+/// All ranks add to one word, its owner too: that may not use its processor where the others use the network.
+#[test]
+fn atomics_of_the_owner_and_of_its_peers() {
+    let [settings, ..] = without_windows();
+    for ty in AtomicType::ALL {
+        for direct in [Atomics::Few, Atomics::All] {
+            for seed in 0..8 {
+                // Polls are turns: in between others come to theirs.
+                let step = |at: u16| Step {
+                    action: match at % 2 {
+                        0 => Action::Atomic(AtomicOp::Add, ty, Fetch::No),
+                        _ => Action::Poll,
+                    },
+                    target: 0,
+                    place: 0,
+                    own: at,
+                    len: 1,
+                };
+                let round = Round {
+                    steps: vec![(0..40).map(step).collect(); 3],
+                    ids: Ids::Anonymous,
+                };
+                let schedule = Schedule {
+                    ranks: 3,
+                    seed,
+                    // In the first everybody is told where the word is.
+                    rounds: vec![round.clone(), round],
+                };
+                let ends = on_fabric(&schedule, &with_inject(&settings), Some(direct));
+                check(&schedule, &settings, ends, FABRIC)
+                    .unwrap_or_else(|error| panic!("{ty:?}, {direct:?}, seed {seed}: {error}"));
+            }
+        }
+    }
 }
 
 fn on_sockets(

@@ -97,7 +97,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             operand,
             comparand,
         } = request;
-        if !segment.window.0.is_null() {
+        if self.processor_atomics && !segment.window.0.is_null() {
             // SAFETY: the range lies in the window (`remote`), a window starts at a page and `offset` is a multiple of
             // the size. Others access it at the same time by atomics, or race by the program's own choice.
             let old =

@@ -192,6 +192,7 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
                 reason,
             });
         };
+        let capabilities = ni.reach(rank).capabilities;
         let budget = settings.sb_chunks;
         let most_longs = (plan.total() / 2).max(64) as usize;
         let mut engine = Self {
@@ -211,6 +212,7 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
                 rank,
             },
             all_mapped: false,
+            processor_atomics: !capabilities.contains(Capabilities::NATIVE_ATOMICS),
             chunks,
             req_sb: Lock::new(ChunkPool::new(settings.sb_chunks)),
             rpl_sb: Lock::new(ChunkPool::new(settings.rpl_chunks)),

@@ -139,7 +139,9 @@ bitflags::bitflags! {
     pub struct Capabilities: u32 {
         /// The peer's regions are mapped here: [`Ni::window`] gives them.
         const WINDOW = 1;
-        /// [`Ni::atomic`] is done by the network, without the target's processor.
+        /// Some atomics on the peer's memory are done by the network, not by a processor: no processor may do one there, also not the
+        /// peer's own, for neither is atomic towards the other. [`Ni::atomic`] does each in the way that is right. All ranks of a
+        /// job have it or none.
         const NATIVE_ATOMICS = 2;
         /// A put with [`Ack::Remote`] is acknowledged after its data can be seen at the target.
         const REMOTE_COMPLETION = 4;

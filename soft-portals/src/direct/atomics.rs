@@ -119,9 +119,9 @@ impl Native {
         self.ways[ty as usize].is_some()
     }
 
-    /// Whether those of all types are.
-    pub(crate) fn has_all(&self) -> bool {
-        AtomicType::ALL.iter().all(|&ty| self.has(ty))
+    /// Whether those of some type are.
+    pub(crate) fn has_any(&self) -> bool {
+        AtomicType::ALL.iter().any(|&ty| self.has(ty))
     }
 
     /// Whether nothing is under way.
