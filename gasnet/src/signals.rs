@@ -1,12 +1,14 @@
-//! Fatal signals: told on standard error, given to the client as `SIGQUIT`, and then fatal as ever.
+//! Fatal signals: told on standard error, looked at if the environment asks for it (a backtrace, a pause for a debugger), given
+//! to the client as `SIGQUIT`, and then fatal as ever.
 //!
 //! The launcher notices a rank that dies by a signal and ends the others. A client that catches `SIGQUIT` may end the job
 //! itself, with a code of its own.
 
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::fault::Refusal;
-use crate::tools::{setting, signal};
+use crate::tools::{self, setting, signal};
 
 /// Signals that end a process, and whether they are told. The launcher ends ranks by `SIGTERM` when another has failed, and
 /// has said so.
@@ -21,6 +23,18 @@ const FATAL: [(c_int, bool); 9] = [
     (libc::SIGPIPE, true),
     (libc::SIGTERM, false),
 ];
+
+/// Those of them that a fault of the process itself raises.
+const FAULTS: [c_int; 5] = [
+    libc::SIGABRT,
+    libc::SIGILL,
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+];
+
+/// Faults are looked at. Known beforehand, since a handler can't ask the environment.
+static LOOKED_AT: AtomicBool = AtomicBool::new(false);
 
 /// What the process does with a signal now.
 fn action(signal: c_int) -> Option<usize> {
@@ -39,8 +53,8 @@ pub(crate) fn tell_client() {
     }
 }
 
-/// Only calls what a signal handler may (POSIX: write, sigaction, signal, raise); what the client's handler of `SIGQUIT`
-/// does is its own affair.
+/// Only calls what a signal handler may (POSIX: write, sigaction, signal, raise), unless faults are to be looked at; what the
+/// client's handler of `SIGQUIT` does is its own affair.
 extern "C" fn caught(signal: c_int) {
     if FATAL.contains(&(signal, true)) {
         let name = signal::name_of(signal).unwrap_or_default();
@@ -49,9 +63,12 @@ extern "C" fn caught(signal: c_int) {
             let _ = unsafe { libc::write(2, part.as_ptr().cast(), part.len()) };
         }
     }
-    // Once: a fault in the client's handler is fatal at once.
+    // Once: a fault in what follows is fatal at once.
     // SAFETY: sets the default action of a valid signal.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
+    if LOOKED_AT.load(Relaxed) && FAULTS.contains(&signal) {
+        tools::look_at_fault();
+    }
     tell_client();
     // SAFETY: raises the signal with its default action, which ends the process when this handler returns.
     unsafe { libc::raise(signal) };
@@ -81,6 +98,7 @@ pub(crate) fn catch() -> Result<(), Refusal> {
     let Some(left_alone) = left_alone()? else {
         return Ok(());
     };
+    LOOKED_AT.store(tools::looks_at_errors(), Relaxed);
     for (signal, _) in FATAL {
         if left_alone.contains(&signal) || action(signal) != Some(libc::SIG_DFL) {
             continue;

@@ -459,7 +459,8 @@ fn ends(
     let finished = ran(job);
     assert_eq!(finished.code, Some(code), "{how} on {ranks}: {finished:#?}");
     // What the one rank that ends the job has written is there. Any other may be ended before it has heard of it.
-    if !["before-attach", "all", "handler", "return", "abort"].contains(&how) {
+    let rest_is_lost = ["before-attach", "all", "handler", "return"];
+    if !rest_is_lost.contains(&how) && code < 128 {
         let line = format!("rank {} is there", ranks - 1);
         assert!(finished.stdout.contains(&line), "{how}: {finished:#?}");
     }
@@ -509,6 +510,20 @@ fn ending() {
             finished.stderr.contains("Caught a fatal signal: SIGABRT"),
             "{finished:#?}"
         );
+        // Who asks for backtraces has one of a fault, too: once, where it was.
+        assert!(!finished.stderr.contains("abort_here"), "{finished:#?}");
+        for (how, code) in [("abort", 128 + 6), ("fatal", 128 + 6), ("fault", 128 + 11)] {
+            let asked = [
+                ("GASNET_BACKTRACE", "1"),
+                ("GASNET_BACKTRACE_TYPE", "INTERNAL"),
+            ];
+            let finished = ends(&program, 3, how, code, &asked);
+            let place = format!("{how}_here");
+            // An error's message names its place as well.
+            let lines = finished.stderr.lines();
+            let backtraces = lines.filter(|line| line.contains(&place) && !line.contains("ERROR"));
+            assert_eq!(backtraces.count(), 1, "{how}: {finished:#?}");
+        }
     }
 }
 

@@ -199,7 +199,7 @@ pub(crate) fn print_now(fd: c_int) -> bool {
 }
 
 /// Whether the environment asks for backtraces of errors on this rank.
-fn is_enabled() -> bool {
+pub(crate) fn is_enabled() -> bool {
     if !environment::yes_no(c"GASNET_BACKTRACE", false) {
         return false;
     }

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
 use crate::edge::text_or_null;
@@ -62,11 +62,29 @@ fn end() -> ! {
     std::process::abort()
 }
 
+/// An error of this process is being looked at, or has been.
+static LOOKED_AT: AtomicBool = AtomicBool::new(false);
+
 /// What every error that ends a process does after its message, as far as the environment asks for it: waits for a debugger,
 /// writes a backtrace. For errors that end otherwise than by [`fatal`].
 pub fn look_at_error() {
+    LOOKED_AT.store(true, Ordering::Relaxed);
     freeze_on_error();
     backtrace::print_if_enabled(libc::STDERR_FILENO);
+}
+
+/// Whether the environment asks for anything that [`look_at_error`] does.
+pub fn looks_at_errors() -> bool {
+    environment::yes_no(c"GASNET_FREEZE_ON_ERROR", false) || backtrace::is_enabled()
+}
+
+/// [`look_at_error`] in a handler of the signal of a fault, such as SIGSEGV or SIGABRT, unless that is how an error that has
+/// been looked at ends. It does what no handler of a signal may count on (it allocates memory and takes locks), so it may hang:
+/// only for who asked for it, as [`looks_at_errors`] tells before.
+pub fn look_at_fault() {
+    if !LOOKED_AT.swap(true, Ordering::Relaxed) {
+        look_at_error();
+    }
 }
 
 /// What a job does at its start, as far as the environment asks for it: handles the signals that ask for a backtrace or for

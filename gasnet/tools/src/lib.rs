@@ -26,5 +26,5 @@ mod system;
 mod timer;
 
 pub use environment::{getenv, report_text, setting};
-pub use failure::{fatal, look_at_error, prepare_debugging};
+pub use failure::{fatal, look_at_error, look_at_fault, looks_at_errors, prepare_debugging};
 pub use system::physical_memory;

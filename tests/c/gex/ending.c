@@ -46,6 +46,14 @@ static void *end_on_thread(void *unused) {
 }
 #endif
 
+/* Names that a backtrace shows. */
+void abort_here(void);
+void fatal_here(void);
+void fault_here(void);
+void abort_here(void) { abort(); }
+void fatal_here(void) { gasnett_fatalerror("by %s", "design"); }
+void fault_here(void) { raise(SIGSEGV); }
+
 static void serve(void) {
   for (;;) gasnet_AMPoll();
 }
@@ -118,7 +126,11 @@ int main(int argc, char **argv) {
     for (;;) {
     }
   } else if (!strcmp(how, "abort")) {
-    if (last) abort();
+    if (last) abort_here();
+  } else if (!strcmp(how, "fatal")) {
+    if (last) fatal_here();
+  } else if (!strcmp(how, "fault")) {
+    if (last) fault_here();
   } else {
     fprintf(stderr, "ending: no way called %s\n", how);
     return 2;
