@@ -59,6 +59,18 @@ mod vendored {
         ),
     ];
 
+    /// What libfabric exports and this crate uses, under names of its own here: a program may be linked with another libfabric as
+    /// well, and a library may give these names to something else.
+    const EXPORTED: [&str; 7] = [
+        "fi_version",
+        "fi_getinfo",
+        "fi_freeinfo",
+        "fi_dupinfo",
+        "fi_fabric",
+        "fi_strerror",
+        "fi_tostr",
+    ];
+
     /// Compiles everything into one static library.
     pub(crate) fn compile() {
         println!("cargo::rerun-if-changed=vendored/config.h");
@@ -77,6 +89,9 @@ mod vendored {
             // It is quick only with optimisation, and the tests of this workspace run over it.
             .opt_level(2)
             .warnings(false);
+        for name in EXPORTED {
+            build.define(name, format!("conduit_{name}").as_str());
+        }
         add(&mut build, &source.join("src"), COMMON);
         for (provider, files) in PROVIDERS {
             let folder = source.join("prov").join(provider);

@@ -1,0 +1,221 @@
+//! The real libfabric, and the functions that this library exports.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::path::Path;
+use std::ptr;
+use std::sync::OnceLock;
+
+use libfabric_sys::{
+    FI_ENODATA, FI_ENOMEM, Library, fi_fabric_attr, fi_info, fi_type, fid_fabric,
+};
+
+use crate::fabric::Fabric;
+use crate::faults::Faults;
+use crate::{BEHIND, FAULTS, MARK};
+
+/// The real one. `None`: there is none, which is said on standard error.
+pub(crate) fn behind() -> Option<&'static Library> {
+    static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
+    let library = LIBRARY.get_or_init(|| {
+        let named = std::env::var(BEHIND).unwrap_or_default();
+        let loaded = match named.as_str() {
+            "" | "vendored" => return Some(Library::vendored()),
+            "system" => Library::load(None),
+            file => Library::load(Some(Path::new(file))),
+        };
+        loaded
+            .inspect_err(|error| eprintln!("refusing-fabric: {BEHIND}: {error}"))
+            .ok()
+    });
+    library.as_ref()
+}
+
+/// The words of [`FAULTS`] with what they mean.
+fn words() -> &'static [(String, Faults)] {
+    static WORDS: OnceLock<Vec<(String, Faults)>> = OnceLock::new();
+    WORDS.get_or_init(|| {
+        let text = std::env::var(FAULTS).unwrap_or_default();
+        let words = text.split_whitespace().filter_map(|word| {
+            let faults = Faults::parse(word);
+            if faults.is_none() {
+                eprintln!("refusing-fabric: {FAULTS}: {word:?} means nothing");
+            }
+            Some((word.to_owned(), faults?))
+        });
+        words.collect()
+    })
+}
+
+/// A domain's own name, and its faults.
+pub(crate) fn take_apart(name: &str) -> (&str, Faults) {
+    let Some((own, word)) = name.split_once(MARK) else {
+        return (name, Faults::default());
+    };
+    (own, Faults::parse(word).unwrap_or_default())
+}
+
+/// Another string in a string's place.
+///
+/// # Safety
+///
+/// `place` holds null or a string of `malloc`.
+pub(crate) unsafe fn rename(place: &mut *mut c_char, name: &str) {
+    let Ok(name) = CString::new(name) else { return };
+    // SAFETY: the caller's word.
+    unsafe {
+        libc::free(place.cast());
+        *place = libc::strdup(name.as_ptr());
+    }
+}
+
+/// The text of a string; empty of null.
+///
+/// # Safety
+///
+/// `text` is null or a string.
+pub(crate) unsafe fn text(text: *const c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: the caller's word.
+    unsafe { CStr::from_ptr(text) }
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// A string that stays until this thread's next call.
+fn lent(text: String) -> *mut c_char {
+    thread_local! {
+        static TEXT: RefCell<CString> = RefCell::default();
+    }
+    TEXT.with_borrow_mut(|place| {
+        *place = CString::new(text).unwrap_or_default();
+        place.as_ptr().cast_mut()
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fi_version() -> u32 {
+    behind().map_or(0, Library::version)
+}
+
+/// # Safety
+///
+/// As fi_getinfo(3) demands.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fi_getinfo(
+    version: u32,
+    node: *const c_char,
+    service: *const c_char,
+    flags: u64,
+    hints: *const fi_info,
+    info: *mut *mut fi_info,
+) -> c_int {
+    let Some(library) = behind() else {
+        return -FI_ENODATA;
+    };
+    // SAFETY: the caller's word, and as each call says.
+    unsafe {
+        let mut first = ptr::null_mut();
+        let result = library.getinfo(version, node, service, flags, hints, &mut first);
+        if result != 0 || hints.is_null() {
+            *info = first;
+            return result;
+        }
+        let offered = match (*hints).domain_attr.as_ref() {
+            Some(domain) => domain.mr_mode,
+            None => 0,
+        };
+        let mut last = first;
+        while !(*last).next.is_null() {
+            last = (*last).next;
+        }
+        for (word, faults) in words() {
+            if faults.mr_mode & !offered != 0 {
+                continue;
+            }
+            // What is demanded is this library's affair; the real one is asked for nothing.
+            let asked = library.dupinfo(hints);
+            if asked.is_null() {
+                return -FI_ENOMEM;
+            }
+            if faults.mr_mode != 0 {
+                (*(*asked).domain_attr).mr_mode = 0;
+            }
+            let mut more = ptr::null_mut();
+            if library.getinfo(version, node, service, flags, asked, &mut more) == 0 {
+                (*last).next = more;
+                while !(*last).next.is_null() {
+                    last = (*last).next;
+                    let domain = &mut *(*last).domain_attr;
+                    let name = format!("{}{MARK}{word}", text(domain.name));
+                    rename(&mut domain.name, &name);
+                    domain.mr_mode |= faults.mr_mode;
+                }
+            }
+            library.freeinfo(asked);
+        }
+        *info = first;
+        0
+    }
+}
+
+/// # Safety
+///
+/// As fi_freeinfo(3) demands.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fi_freeinfo(info: *mut fi_info) {
+    if let Some(library) = behind() {
+        // SAFETY: the caller's word.
+        unsafe { library.freeinfo(info) }
+    }
+}
+
+/// # Safety
+///
+/// As fi_dupinfo(3) demands.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fi_dupinfo(info: *const fi_info) -> *mut fi_info {
+    // SAFETY: the caller's word.
+    behind().map_or(ptr::null_mut(), |library| unsafe { library.dupinfo(info) })
+}
+
+/// # Safety
+///
+/// As fi_fabric(3) demands.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fi_fabric(
+    attr: *mut fi_fabric_attr,
+    fabric: *mut *mut fid_fabric,
+    context: *mut c_void,
+) -> c_int {
+    let Some(library) = behind() else {
+        return -FI_ENODATA;
+    };
+    let mut real = ptr::null_mut();
+    // SAFETY: the caller's word.
+    unsafe {
+        let result = library.fabric(attr, &mut real, context);
+        if result == 0 {
+            *fabric = Fabric::over(real, context);
+        }
+        result
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fi_strerror(errnum: c_int) -> *const c_char {
+    lent(behind().map_or_else(String::new, |library| library.strerror(errnum)))
+}
+
+/// # Safety
+///
+/// As fi_tostr(3) demands.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fi_tostr(data: *const c_void, datatype: fi_type) -> *mut c_char {
+    // SAFETY: the caller's word.
+    lent(behind().map_or_else(String::new, |library| unsafe {
+        library.tostr(data, datatype)
+    }))
+}

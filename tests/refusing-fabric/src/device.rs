@@ -1,0 +1,315 @@
+//! What a domain's objects share: what is registered and under way, and what goes wrong.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use libfabric_sys::{
+    FI_EAGAIN, FI_ECANCELED, FI_EINVAL, FI_ENODEV, FI_EOPNOTSUPP, FI_MR_LOCAL, FI_MULTI_RECV,
+    FI_RECV, fi_close, fid_ep,
+};
+
+use crate::faults::{Atomics, End, Faults};
+
+/// Operations of this process.
+static OPERATIONS: AtomicU64 = AtomicU64::new(0);
+
+/// Memory that is registered and enabled.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Piece {
+    pub(crate) base: usize,
+    pub(crate) length: usize,
+    pub(crate) access: u64,
+}
+
+/// An operation that has failed, for the queue.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Failed {
+    pub(crate) context: usize,
+    pub(crate) flags: u64,
+    pub(crate) error: c_int,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// How the device has gone.
+    gone: Option<End>,
+    /// Calls of operations.
+    calls: u64,
+    /// By context: operations under way, with the flags of their completions.
+    under_way: HashMap<usize, u64>,
+    failed: VecDeque<Failed>,
+    /// By descriptor.
+    pieces: BTreeMap<usize, Piece>,
+    /// Bytes registered.
+    registered: u64,
+    /// Registrations so far.
+    registrations: u64,
+    /// The real endpoint.
+    endpoint: Option<usize>,
+    /// Registrations bound to it.
+    bound: u32,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub(crate) faults: Faults,
+    state: Mutex<State>,
+}
+
+/// A call against the rules.
+#[cold]
+pub(crate) fn wrong(what: &str) {
+    eprintln!("refusing-fabric: against the rules: {what}");
+}
+
+const INVALID: isize = -(FI_EINVAL as isize);
+
+impl Device {
+    pub(crate) fn new(faults: Faults) -> Self {
+        Self {
+            faults,
+            state: Mutex::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // ---- the endpoint ----------------------------------------------------------------------------------------------
+
+    pub(crate) fn opened(&self, endpoint: *mut fid_ep) {
+        self.state().endpoint = Some(endpoint.expose_provenance());
+    }
+
+    /// The real endpoint; `None`: it has gone with the device.
+    pub(crate) fn endpoint(&self) -> Option<*mut fid_ep> {
+        self.state().endpoint.map(std::ptr::with_exposed_provenance_mut)
+    }
+
+    /// Closes the endpoint. False: registrations are bound to it, and it does not close before them.
+    ///
+    /// # Safety
+    ///
+    /// As `fi_close` of it demands.
+    pub(crate) unsafe fn close_endpoint(&self) -> bool {
+        let mut state = self.state();
+        if self.faults.endpoint_last && state.bound > 0 {
+            return false;
+        }
+        // SAFETY: the caller's word.
+        unsafe { close(&mut state) };
+        true
+    }
+
+    pub(crate) fn bind(&self) {
+        self.state().bound += 1;
+    }
+
+    /// Ends a registration's being bound. False: the endpoint has to be closed before.
+    pub(crate) fn unbind(&self) -> bool {
+        let mut state = self.state();
+        if !self.faults.endpoint_last && state.endpoint.is_some() {
+            return false;
+        }
+        state.bound -= 1;
+        true
+    }
+
+    // ---- operations ------------------------------------------------------------------------------------------------
+
+    /// An operation whose completion has these flags is to begin. `Ok(true)`: hand it to the real library; `Ok(false)`: it counts as
+    /// taken.
+    ///
+    /// # Errors
+    /// What the call answers.
+    pub(crate) fn begin(&self, context: *mut c_void, flags: u64) -> Result<bool, isize> {
+        const AGAIN: isize = -(FI_EAGAIN as isize);
+        let mut state = self.state();
+        state.calls += 1;
+        if self.faults.again.is_some_and(|every| !state.calls.is_multiple_of(every)) {
+            return Err(AGAIN);
+        }
+        let number = OPERATIONS.fetch_add(1, Ordering::Relaxed) + 1;
+        if let Some((after, end)) = self.faults.end
+            && number >= after
+            && state.gone.is_none()
+        {
+            state.go(end);
+        }
+        match state.gone {
+            None => {
+                if !context.is_null() {
+                    state.under_way.insert(context.addr(), flags);
+                }
+                Ok(true)
+            }
+            Some(End::Flushed | End::Gone) => Err(-(FI_ENODEV as isize)),
+            Some(End::Silent) => Ok(false),
+            Some(End::Stuck) => Err(AGAIN),
+        }
+    }
+
+    /// The same for an atomic.
+    ///
+    /// # Errors
+    /// What the call answers.
+    pub(crate) fn begin_atomic(&self, context: *mut c_void, flags: u64) -> Result<bool, isize> {
+        match self.faults.atomics {
+            Some(Atomics::Refused) => Err(-(FI_EOPNOTSUPP as isize)),
+            Some(Atomics::Failing) => {
+                self.state().failed.push_back(Failed {
+                    context: context.expose_provenance(),
+                    flags,
+                    error: FI_EOPNOTSUPP,
+                });
+                Ok(false)
+            }
+            None => self.begin(context, flags),
+        }
+    }
+
+    /// The real library has not taken it.
+    pub(crate) fn refused(&self, context: *mut c_void) {
+        self.state().under_way.remove(&context.addr());
+    }
+
+    /// An operation has ended.
+    pub(crate) fn ended(&self, context: *mut c_void, flags: u64) {
+        let mut state = self.state();
+        let is_multi = state
+            .under_way
+            .get(&context.addr())
+            .is_some_and(|flags| flags & FI_MULTI_RECV != 0);
+        // A buffer for several messages stays under way until it is said to be full.
+        if !is_multi || flags & FI_RECV == 0 || flags & FI_MULTI_RECV != 0 {
+            state.under_way.remove(&context.addr());
+        }
+    }
+
+    /// Whether the real queue is to be read.
+    ///
+    /// # Errors
+    /// What a read of the queue answers.
+    pub(crate) fn may_read(&self) -> Result<(), isize> {
+        let state = self.state();
+        match state.gone {
+            _ if !state.failed.is_empty() => Err(-(libfabric_sys::FI_EAVAIL as isize)),
+            None => Ok(()),
+            Some(End::Gone) => Err(-(FI_ENODEV as isize)),
+            Some(_) => Err(-(FI_EAGAIN as isize)),
+        }
+    }
+
+    /// Whether operations have failed that nobody knows of.
+    pub(crate) fn has_failed(&self) -> bool {
+        !self.state().failed.is_empty()
+    }
+
+    /// The next of them.
+    pub(crate) fn next_failed(&self) -> Option<Failed> {
+        self.state().failed.pop_front()
+    }
+
+    // ---- memory ----------------------------------------------------------------------------------------------------
+
+    /// Counts bytes that are to be registered; false: they are too many. The number of the registration.
+    pub(crate) fn lock(&self, bytes: usize) -> Option<u64> {
+        let mut state = self.state();
+        let registered = state.registered + bytes as u64;
+        if self.faults.memlock && registered > may_lock() {
+            return None;
+        }
+        state.registered = registered;
+        state.registrations += 1;
+        Some(state.registrations)
+    }
+
+    pub(crate) fn unlock(&self, bytes: usize) {
+        self.state().registered -= bytes as u64;
+    }
+
+    pub(crate) fn enabled(&self, descriptor: *mut c_void, piece: Piece) {
+        self.state().pieces.insert(descriptor.addr(), piece);
+    }
+
+    pub(crate) fn disabled(&self, descriptor: *mut c_void) {
+        self.state().pieces.remove(&descriptor.addr());
+    }
+
+    /// Looks whether own memory is given as it has to be.
+    ///
+    /// # Errors
+    /// What the call answers.
+    pub(crate) fn check_own(
+        &self,
+        what: &str,
+        descriptor: *mut c_void,
+        memory: *const c_void,
+        length: usize,
+        access: u64,
+    ) -> Result<(), isize> {
+        if self.faults.mr_mode & FI_MR_LOCAL == 0 || length == 0 {
+            return Ok(());
+        }
+        let piece = self.state().pieces.get(&descriptor.addr()).copied();
+        let Some(piece) = piece else {
+            wrong(&format!("{what}: own memory without a descriptor (FI_MR_LOCAL)"));
+            return Err(INVALID);
+        };
+        let offset = memory.addr().checked_sub(piece.base);
+        let end = offset.and_then(|offset| offset.checked_add(length));
+        if end.is_none_or(|end| end > piece.length) || piece.access & access != access {
+            wrong(&format!(
+                "{what}: {length} bytes at {memory:?} with access {access:#x}, but registered is {piece:x?}"
+            ));
+            return Err(INVALID);
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    fn go(&mut self, end: End) {
+        self.gone = Some(end);
+        if matches!(end, End::Flushed | End::Gone) {
+            // SAFETY: nobody is inside (`FI_THREAD_DOMAIN`), and nobody calls it any more after this.
+            unsafe { close(self) };
+        }
+        if end == End::Flushed {
+            let failed = self.under_way.drain().map(|(context, flags)| Failed {
+                context,
+                flags,
+                error: FI_ECANCELED,
+            });
+            self.failed.extend(failed);
+        }
+    }
+}
+
+/// # Safety
+///
+/// As `fi_close` of the endpoint demands.
+unsafe fn close(state: &mut State) {
+    if let Some(endpoint) = state.endpoint.take() {
+        let endpoint: *mut fid_ep = std::ptr::with_exposed_provenance_mut(endpoint);
+        // SAFETY: the caller's word.
+        unsafe { fi_close(&raw mut (*endpoint).fid) };
+    }
+}
+
+/// Bytes that this process may lock. Not asked of the system by locking: a test may be root's, who may lock all.
+fn may_lock() -> u64 {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: there is room for the answer.
+    match unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) } {
+        0 => limit.rlim_cur,
+        _ => u64::MAX,
+    }
+}

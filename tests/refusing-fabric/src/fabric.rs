@@ -1,0 +1,147 @@
+//! Fabrics.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use libfabric_sys::{
+    FI_CLASS_FABRIC, FI_EAGAIN, FI_ENOMEM, fi_close, fi_domain, fi_info, fi_ops, fi_ops_fabric,
+    fi_trywait, fid, fid_domain, fid_fabric,
+};
+
+use crate::behind::{behind, rename, take_apart, text};
+use crate::domain::Domain;
+use crate::queue::Queue;
+
+/// Over a real one.
+#[repr(C)]
+pub(crate) struct Fabric {
+    fid: fid_fabric,
+    real: *mut fid_fabric,
+}
+
+static OPS: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close: Some(close),
+    bind: None,
+    control: None,
+    ops_open: None,
+    tostr: None,
+    ops_set: None,
+};
+
+static FABRIC: fi_ops_fabric = fi_ops_fabric {
+    size: size_of::<fi_ops_fabric>(),
+    domain: Some(domain),
+    passive_ep: None,
+    eq_open: None,
+    wait_open: None,
+    trywait: Some(trywait),
+};
+
+impl Fabric {
+    /// # Safety
+    ///
+    /// `real` is open.
+    pub(crate) unsafe fn over(real: *mut fid_fabric, context: *mut c_void) -> *mut fid_fabric {
+        let fabric = Self {
+            fid: fid_fabric {
+                fid: fid {
+                    fclass: FI_CLASS_FABRIC,
+                    context,
+                    ops: (&raw const OPS).cast_mut(),
+                },
+                ops: (&raw const FABRIC).cast_mut(),
+                // SAFETY: the caller's word.
+                api_version: unsafe { (*real).api_version },
+            },
+            real,
+        };
+        Box::into_raw(Box::new(fabric)).cast()
+    }
+}
+
+/// A copy of an offer of this library's, as the real one knows it.
+///
+/// # Safety
+///
+/// `info` is such an offer, or a copy of one.
+pub(crate) unsafe fn real_offer(info: *const fi_info) -> *mut fi_info {
+    let Some(library) = behind() else {
+        return ptr::null_mut();
+    };
+    // SAFETY: the caller's word; the copy is this function's.
+    unsafe {
+        let copy = library.dupinfo(info);
+        if !copy.is_null() {
+            let attr = &mut *(*copy).domain_attr;
+            let name = text(attr.name);
+            let (own, faults) = take_apart(&name);
+            rename(&mut attr.name, own);
+            attr.mr_mode &= !faults.mr_mode;
+        }
+        copy
+    }
+}
+
+/// # Safety
+///
+/// `info` is from [`real_offer`].
+pub(crate) unsafe fn free_offer(info: *mut fi_info) {
+    if let Some(library) = behind() {
+        // SAFETY: the caller's word.
+        unsafe { library.freeinfo(info) }
+    }
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    // SAFETY: the fid is a fabric's of this library, which is open.
+    unsafe {
+        let fabric = fid.cast::<Fabric>();
+        let result = fi_close(&raw mut (*(*fabric).real).fid);
+        if result == 0 {
+            drop(Box::from_raw(fabric));
+        }
+        result
+    }
+}
+
+unsafe extern "C" fn domain(
+    fabric: *mut fid_fabric,
+    info: *mut fi_info,
+    domain: *mut *mut fid_domain,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's word for the arguments; the fabric is one of this library.
+    unsafe {
+        let name = text((*(*info).domain_attr).name);
+        let offer = real_offer(info);
+        if offer.is_null() {
+            return -FI_ENOMEM;
+        }
+        let mut real = ptr::null_mut();
+        let result = fi_domain((*fabric.cast::<Fabric>()).real, offer, &mut real, context);
+        free_offer(offer);
+        if result == 0 {
+            *domain = Domain::over(real, take_apart(&name).1, context);
+        }
+        result
+    }
+}
+
+unsafe extern "C" fn trywait(fabric: *mut fid_fabric, fids: *mut *mut fid, count: c_int) -> c_int {
+    // SAFETY: the caller's word: completion queues of this library.
+    unsafe {
+        for at in 0..usize::try_from(count).unwrap_or(0) {
+            let queue = &*(*fids.add(at)).cast::<Queue>();
+            if queue.device.has_failed() {
+                return -FI_EAGAIN;
+            }
+            let mut real = [&raw mut (*queue.real).fid];
+            let result = fi_trywait((*fabric.cast::<Fabric>()).real, real.as_mut_ptr(), 1);
+            if result != 0 {
+                return result;
+            }
+        }
+    }
+    0
+}

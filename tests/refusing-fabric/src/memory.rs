@@ -1,0 +1,240 @@
+//! Registered memory.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::Arc;
+
+use libfabric_sys::{
+    FI_CLASS_EP, FI_CLASS_MR, FI_EBUSY, FI_EFAULT, FI_EINVAL, FI_ENABLE, FI_ENOMEM,
+    FI_KEY_NOTAVAIL, FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_READ,
+    FI_RECV, FI_REMOTE_WRITE, fi_close, fi_mr_key, fi_mr_reg, fi_ops, fid, fid_domain, fid_mr,
+};
+
+use crate::device::{Device, Piece, wrong};
+
+/// What is to be registered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted {
+    pub(crate) base: *mut c_void,
+    pub(crate) length: usize,
+    pub(crate) access: u64,
+    pub(crate) requested_key: u64,
+}
+
+/// A registration; its descriptor is itself.
+#[repr(C)]
+pub(crate) struct Memory {
+    fid: fid_mr,
+    domain: *mut fid_domain,
+    device: Arc<Device>,
+    wanted: Wanted,
+    /// The key for the real one.
+    key: u64,
+    /// Null before it is enabled.
+    real: *mut fid_mr,
+    /// To an endpoint.
+    bound: bool,
+}
+
+static OPS: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close: Some(close),
+    bind: Some(bind),
+    control: Some(control),
+    ops_open: None,
+    tostr: None,
+    ops_set: None,
+};
+
+/// Bits of a key below the address, where a key has one.
+const NUMBER_BITS: u32 = 16;
+
+/// What the real library counts from the beginning of the memory, from what the user counts.
+pub(crate) fn offset(device: &Device, address: u64, key: u64) -> u64 {
+    match device.faults.mr_mode & FI_MR_VIRT_ADDR {
+        0 => address,
+        _ => address.wrapping_sub(key >> NUMBER_BITS),
+    }
+}
+
+fn page() -> usize {
+    // SAFETY: no arguments but a number.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).unwrap_or(4096)
+}
+
+/// Whether all pages are there.
+fn is_allocated(wanted: &Wanted) -> bool {
+    let begin = wanted.base.addr() & !(page() - 1);
+    let length = wanted.base.addr() + wanted.length - begin;
+    let mut pages = vec![0u8; length.div_ceil(page())];
+    // SAFETY: a byte for each page; what is not mapped is an error.
+    let result = unsafe {
+        libc::mincore(
+            wanted.base.with_addr(begin),
+            length,
+            pages.as_mut_ptr().cast(),
+        )
+    };
+    result == 0 && pages.iter().all(|page| page & 1 == 1)
+}
+
+/// Whether all of it may be written.
+fn is_writable(wanted: &Wanted) -> bool {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let mut next = wanted.base.addr();
+    let end = next + wanted.length;
+    for line in maps.lines() {
+        let mut words = line.split_whitespace();
+        let (Some(range), Some(rights)) = (words.next(), words.next()) else {
+            continue;
+        };
+        let Some((from, to)) = range.split_once('-') else {
+            continue;
+        };
+        let number = |text| usize::from_str_radix(text, 16).unwrap_or(0);
+        if (number(from)..number(to)).contains(&next) && rights.contains('w') {
+            next = number(to);
+        }
+    }
+    next >= end
+}
+
+impl Memory {
+    /// # Safety
+    ///
+    /// The domain is open; the memory as `fi_mr_reg` demands.
+    pub(crate) unsafe fn register(
+        domain: *mut fid_domain,
+        device: &Arc<Device>,
+        wanted: Wanted,
+        context: *mut c_void,
+    ) -> Result<*mut fid_mr, c_int> {
+        let mode = device.faults.mr_mode;
+        if mode & FI_MR_ALLOCATED != 0 && !is_allocated(&wanted) {
+            wrong(&format!("fi_mr_reg of pages that are not there: {wanted:?}"));
+            return Err(-FI_EINVAL);
+        }
+        if mode != 0
+            && wanted.access & (FI_RECV | FI_READ | FI_REMOTE_WRITE) != 0
+            && !is_writable(&wanted)
+        {
+            return Err(-FI_EFAULT);
+        }
+        let number = device.lock(wanted.length).ok_or(-FI_ENOMEM)?;
+        let key = match (mode & FI_MR_PROV_KEY != 0, mode & FI_MR_VIRT_ADDR != 0) {
+            (true, true) => {
+                (wanted.base.addr() as u64) << NUMBER_BITS | number & ((1 << NUMBER_BITS) - 1)
+            }
+            (true, false) => number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1,
+            (false, _) => wanted.requested_key,
+        };
+        let mut memory = Box::new(Self {
+            fid: fid_mr {
+                fid: fid {
+                    fclass: FI_CLASS_MR,
+                    context,
+                    ops: (&raw const OPS).cast_mut(),
+                },
+                mem_desc: ptr::null_mut(),
+                key: FI_KEY_NOTAVAIL,
+            },
+            domain,
+            device: Arc::clone(device),
+            wanted,
+            key,
+            real: ptr::null_mut(),
+            bound: false,
+        });
+        if mode & FI_MR_ENDPOINT == 0 {
+            // SAFETY: the caller's word.
+            let result = unsafe { memory.enable() };
+            if result != 0 {
+                device.unlock(wanted.length);
+                return Err(result);
+            }
+        }
+        Ok(Box::into_raw(memory).cast())
+    }
+
+    /// # Safety
+    ///
+    /// As `register`.
+    unsafe fn enable(&mut self) -> c_int {
+        let wanted = self.wanted;
+        // SAFETY: the caller's word.
+        unsafe {
+            let result = fi_mr_reg(
+                self.domain,
+                wanted.base,
+                wanted.length,
+                wanted.access,
+                0,
+                self.key,
+                0,
+                &mut self.real,
+                ptr::null_mut(),
+            );
+            if result != 0 {
+                return result;
+            }
+            self.fid.key = fi_mr_key(self.real);
+        }
+        self.fid.mem_desc = (&raw mut *self).cast();
+        let piece = Piece {
+            base: wanted.base.addr(),
+            length: wanted.length,
+            access: wanted.access,
+        };
+        self.device.enabled(self.fid.mem_desc, piece);
+        0
+    }
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    // SAFETY: the fid is a registration's of this library, which is open.
+    unsafe {
+        let memory = &mut *fid.cast::<Memory>();
+        if memory.bound && !memory.device.unbind() {
+            return -FI_EBUSY;
+        }
+        memory.bound = false;
+        if !memory.real.is_null() {
+            let result = fi_close(&raw mut (*memory.real).fid);
+            if result != 0 {
+                return result;
+            }
+        }
+        memory.device.disabled(memory.fid.mem_desc);
+        memory.device.unlock(memory.wanted.length);
+        drop(Box::from_raw(fid.cast::<Memory>()));
+    }
+    0
+}
+
+unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
+    // SAFETY: the fid is a registration's of this library, the other one the caller's word.
+    unsafe {
+        let memory = &mut *fid.cast::<Memory>();
+        let is_wanted = memory.device.faults.mr_mode & FI_MR_ENDPOINT != 0;
+        if !is_wanted || flags != 0 || (*other).fclass != FI_CLASS_EP || memory.bound {
+            wrong("fi_mr_bind of what isn't wanted");
+            return -FI_EINVAL;
+        }
+        memory.bound = true;
+        memory.device.bind();
+    }
+    0
+}
+
+unsafe extern "C" fn control(fid: *mut fid, command: c_int, _: *mut c_void) -> c_int {
+    // SAFETY: the fid is a registration's of this library.
+    unsafe {
+        let memory = &mut *fid.cast::<Memory>();
+        if command != FI_ENABLE || !memory.bound || !memory.real.is_null() {
+            wrong("fi_mr_enable before fi_mr_bind, or of what is enabled");
+            return -FI_EINVAL;
+        }
+        memory.enable()
+    }
+}

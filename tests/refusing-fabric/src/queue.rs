@@ -1,0 +1,117 @@
+//! Completion queues.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::Arc;
+
+use libfabric_sys::{
+    FI_CLASS_CQ, fi_close, fi_control, fi_cq_data_entry, fi_cq_err_entry, fi_cq_read,
+    fi_cq_readerr, fi_ops, fi_ops_cq, fid, fid_cq,
+};
+
+use crate::device::Device;
+
+/// Over a real one.
+#[repr(C)]
+pub(crate) struct Queue {
+    fid: fid_cq,
+    pub(crate) real: *mut fid_cq,
+    pub(crate) device: Arc<Device>,
+}
+
+static OPS: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close: Some(close),
+    bind: None,
+    control: Some(control),
+    ops_open: None,
+    tostr: None,
+    ops_set: None,
+};
+
+static CQ: fi_ops_cq = fi_ops_cq {
+    size: size_of::<fi_ops_cq>(),
+    read: Some(read),
+    readfrom: None,
+    readerr: Some(readerr),
+    sread: None,
+    sreadfrom: None,
+    signal: None,
+    strerror: None,
+};
+
+impl Queue {
+    pub(crate) fn over(
+        real: *mut fid_cq,
+        device: Arc<Device>,
+        context: *mut c_void,
+    ) -> *mut fid_cq {
+        let queue = Self {
+            fid: fid_cq {
+                fid: fid {
+                    fclass: FI_CLASS_CQ,
+                    context,
+                    ops: (&raw const OPS).cast_mut(),
+                },
+                ops: (&raw const CQ).cast_mut(),
+            },
+            real,
+            device,
+        };
+        Box::into_raw(Box::new(queue)).cast()
+    }
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    // SAFETY: the fid is a queue's of this library, which is open.
+    unsafe {
+        let queue = fid.cast::<Queue>();
+        let result = fi_close(&raw mut (*(*queue).real).fid);
+        if result == 0 {
+            drop(Box::from_raw(queue));
+        }
+        result
+    }
+}
+
+unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
+    // SAFETY: the fid is a queue's of this library, the rest the caller's word.
+    unsafe { fi_control(&raw mut (*(*fid.cast::<Queue>()).real).fid, command, arg) }
+}
+
+unsafe extern "C" fn read(cq: *mut fid_cq, buf: *mut c_void, count: usize) -> isize {
+    // SAFETY: a queue of this library; room for so many completions of the one format that it can have.
+    unsafe {
+        let queue = &*cq.cast::<Queue>();
+        if let Err(answer) = queue.device.may_read() {
+            return answer;
+        }
+        let read = fi_cq_read(queue.real, buf, count);
+        for at in 0..usize::try_from(read).unwrap_or(0) {
+            let entry = &*buf.cast::<fi_cq_data_entry>().add(at);
+            queue.device.ended(entry.op_context, entry.flags);
+        }
+        read
+    }
+}
+
+unsafe extern "C" fn readerr(cq: *mut fid_cq, buf: *mut fi_cq_err_entry, flags: u64) -> isize {
+    // SAFETY: a queue of this library; room for an entry.
+    unsafe {
+        let queue = &*cq.cast::<Queue>();
+        if let Some(failed) = queue.device.next_failed() {
+            *buf = fi_cq_err_entry {
+                op_context: ptr::with_exposed_provenance_mut(failed.context),
+                flags: failed.flags,
+                err: failed.error,
+                ..fi_cq_err_entry::default()
+            };
+            return 1;
+        }
+        let read = fi_cq_readerr(queue.real, buf, flags);
+        if read > 0 {
+            queue.device.ended((*buf).op_context, (*buf).flags);
+        }
+        read
+    }
+}
