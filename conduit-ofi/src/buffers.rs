@@ -24,11 +24,17 @@ pub(crate) struct Buffers {
 unsafe impl Send for Buffers {}
 
 impl Buffers {
-    /// `count` pieces of `size` bytes, a multiple of 64. They have to outlive `objects`.
-    pub(crate) fn new(objects: &mut Objects, count: u32, size: usize) -> Result<Self, Refusal> {
+    /// `count` pieces of `size` bytes, a multiple of 64, for this access. They have to outlive `objects`.
+    pub(crate) fn new(
+        objects: &mut Objects,
+        count: u32,
+        size: usize,
+        access: u64,
+    ) -> Result<Self, Refusal> {
         let too_large = Refusal {
             operation: "buffers",
             error: -i64::from(libfabric_sys::FI_ENOMEM),
+            bytes: size.saturating_mul(count as usize),
         };
         let bytes = size.checked_mul(count as usize).ok_or(too_large)?;
         let layout = Layout::from_size_align(bytes.max(1), ALIGN).map_err(|_| too_large)?;
@@ -46,7 +52,7 @@ impl Buffers {
         };
         if objects.wants_local() {
             // SAFETY: just allocated, and it outlives the objects by the caller's promise.
-            let registered = unsafe { objects.register(base.as_ptr(), bytes, false) }?;
+            let registered = unsafe { objects.register(base.as_ptr(), bytes, access) }?;
             buffers.descriptor = registered.descriptor;
         }
         Ok(buffers)

@@ -6,6 +6,7 @@
 
 mod buffers;
 mod error;
+mod failure;
 mod frame;
 mod link;
 mod liveness;

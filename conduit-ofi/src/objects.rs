@@ -6,10 +6,10 @@ use std::os::fd::RawFd;
 use std::ptr;
 
 use libfabric_sys::{
-    FI_ADDR_UNSPEC, FI_AV_TABLE, FI_AV_UNSPEC, FI_CQ_FORMAT_DATA, FI_GETWAIT, FI_MR_ENDPOINT,
-    FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, FI_READ,
-    FI_RECV, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_SEND, FI_TRANSMIT, FI_WAIT_FD, FI_WAIT_NONE,
-    FI_WRITE, Library, fi_addr_t, fi_av_attr, fi_av_insert, fi_av_open, fi_close, fi_control,
+    FI_ADDR_UNSPEC, FI_AV_TABLE, FI_AV_UNSPEC, FI_CQ_FORMAT_DATA, FI_EBUSY, FI_GETWAIT,
+    FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_OPT_ENDPOINT,
+    FI_OPT_MIN_MULTI_RECV, FI_READ, FI_RECV, FI_REMOTE_WRITE, FI_SEND, FI_TRANSMIT, FI_WAIT_FD,
+    FI_WAIT_NONE, Library, fi_addr_t, fi_av_attr, fi_av_insert, fi_av_open, fi_close, fi_control,
     fi_cq_attr, fi_cq_open, fi_domain, fi_enable, fi_endpoint, fi_ep_bind, fi_getname, fi_mr_bind,
     fi_mr_desc, fi_mr_enable, fi_mr_key, fi_mr_reg, fi_setopt, fi_trywait, fid, fid_av, fid_cq,
     fid_domain, fid_ep, fid_fabric, fid_mr,
@@ -20,27 +20,73 @@ use crate::provider::Offer;
 /// Bytes of the longest address of an endpoint.
 const MAX_ADDRESS: usize = 1024;
 
-/// A call that the library has refused: its name, and the library's error number (negative).
+/// A call that the library has refused: its name, the library's error number (negative), and the bytes of memory that it was about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) operation: &'static str,
     pub(crate) error: i64,
+    pub(crate) bytes: usize,
 }
 
 impl Refusal {
-    /// In words.
+    /// In words; of memory with what can be done about it.
     pub(crate) fn reason(self, library: &Library) -> String {
         let error = c_int::try_from(self.error).unwrap_or(c_int::MIN);
-        library.strerror(error)
+        let words = library.strerror(error);
+        match self.bytes {
+            0 => words,
+            bytes => format!("{words} ({bytes} bytes{})", locked_limit()),
+        }
     }
+}
+
+/// What the system allows to be locked, which is what most refusals to register are about.
+fn locked_limit() -> String {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock);
+    let allowed = match limit.current {
+        None => "as many as it likes".to_owned(),
+        Some(bytes) => format!("{bytes} in all"),
+    };
+    format!(
+        "; this process may lock {allowed}: ulimit -l raises that, a smaller segment, smaller CONDUIT_OFI_RECEIVE_BUFFERS or another \
+         CONDUIT_OFI_PROVIDER need less"
+    )
 }
 
 /// Zero is success.
 fn check(operation: &'static str, result: impl Into<i64>) -> Result<(), Refusal> {
+    check_memory(operation, 0, result)
+}
+
+/// The same of a call about so many bytes of memory.
+fn check_memory(
+    operation: &'static str,
+    bytes: usize,
+    result: impl Into<i64>,
+) -> Result<(), Refusal> {
     match result.into() {
         0 => Ok(()),
-        error => Err(Refusal { operation, error }),
+        error => Err(Refusal {
+            operation,
+            error,
+            bytes,
+        }),
     }
+}
+
+/// Sees to it that there are pages behind memory, where there can be: what is registered keeps them anyway.
+fn allocate(base: *mut u8, length: usize, is_written: bool) {
+    use rustix::mm::{Advice, madvise};
+    let page = rustix::param::page_size();
+    let begin = base.addr() & !(page - 1);
+    let length = base.addr() + length - begin;
+    let advice = match is_written {
+        true => Advice::LinuxPopulateWrite,
+        false => Advice::LinuxPopulateRead,
+    };
+    // SAFETY: this advice changes no byte. Systems before Linux 5.14 refuse it, and memory that can't be had is what the
+    // registration will be refused for.
+    let _ = unsafe { madvise(base.with_addr(begin).cast(), length, advice) };
 }
 
 /// Everything that is opened for one endpoint.
@@ -175,12 +221,26 @@ impl Objects {
         Ok(())
     }
 
-    /// Ends everything that is under way.
+    /// Ends everything that is under way. Registrations that the endpoint is bound to may end with it.
     pub(crate) fn close_endpoint(&mut self) {
         let ep = std::mem::replace(&mut self.ep, ptr::null_mut());
-        if !ep.is_null() {
-            // SAFETY: open; nobody uses it after this, see `Wire`'s `broken`.
-            unsafe { fi_close(&raw mut (*ep).fid) };
+        if ep.is_null() {
+            return;
+        }
+        // SAFETY: open; nobody uses it after this, see `Wire`'s `broken`.
+        let close = || unsafe { fi_close(&raw mut (*ep).fid) };
+        // The man pages want it closed before the registrations that it is bound to. `cxi` wants them closed first.
+        if close() == -FI_EBUSY {
+            self.close_memory();
+            close();
+        }
+    }
+
+    /// Ends all registrations.
+    fn close_memory(&mut self) {
+        for mr in std::mem::take(&mut self.memory) {
+            // SAFETY: open, and nobody's any more.
+            unsafe { fi_close(&raw mut (*mr).fid) };
         }
     }
 
@@ -231,6 +291,7 @@ impl Objects {
             error => Err(Refusal {
                 operation: "fi_av_insert",
                 error: i64::from(error.min(-1)),
+                bytes: 0,
             }),
         }
     }
@@ -246,7 +307,7 @@ impl Objects {
         self.mr_mode() & FI_MR_LOCAL != 0
     }
 
-    /// Registers memory, for this rank's operations and, if `remote`, its peers'.
+    /// Registers memory for this access: of what is asked for the part that the offer has.
     ///
     /// # Safety
     ///
@@ -255,14 +316,15 @@ impl Objects {
         &mut self,
         base: *mut u8,
         length: usize,
-        remote: bool,
+        access: u64,
     ) -> Result<Registered, Refusal> {
-        let mut access = FI_SEND | FI_RECV;
-        if self.offer.has_rma() {
-            access |= FI_READ | FI_WRITE;
-            if remote {
-                access |= FI_REMOTE_READ | FI_REMOTE_WRITE;
-            }
+        let access = match self.offer.has_rma() {
+            true => access,
+            false => access & (FI_SEND | FI_RECV),
+        };
+        if self.mr_mode() & FI_MR_ALLOCATED != 0 {
+            let written = FI_RECV | FI_READ | FI_REMOTE_WRITE;
+            allocate(base, length, access & written != 0);
         }
         let key = match self.mr_mode() & FI_MR_PROV_KEY {
             0 => self.next_key,
@@ -273,8 +335,9 @@ impl Objects {
         // SAFETY: the domain is open; the memory is valid by the caller's promise, and the registration is closed before the
         // endpoint and the domain.
         unsafe {
-            check(
+            check_memory(
                 "fi_mr_reg",
+                length,
                 fi_mr_reg(
                     self.domain,
                     base.cast(),
@@ -307,27 +370,28 @@ impl Objects {
     /// Ends a registration, on which nothing is under way.
     pub(crate) fn release(&mut self, registered: Registered) {
         if let Some(at) = self.memory.iter().position(|mr| *mr == registered.mr) {
-            self.memory.swap_remove(at);
             // SAFETY: open, and nobody's any more.
-            unsafe { fi_close(&raw mut (*registered.mr).fid) };
+            let result = unsafe { fi_close(&raw mut (*registered.mr).fid) };
+            // One that stays bound to the endpoint is closed after that.
+            if result == 0 {
+                self.memory.swap_remove(at);
+            }
         }
     }
 }
 
 impl Drop for Objects {
     fn drop(&mut self) {
-        // The endpoint first: it may be bound to the registrations, and operations on them end with it.
-        let memory = std::mem::take(&mut self.memory);
-        let objects = [self.ep.cast::<fid>()]
-            .into_iter()
-            .chain(memory.into_iter().map(<*mut fid_mr>::cast))
-            .chain([
-                self.cq.cast(),
-                self.av.cast(),
-                self.domain.cast(),
-                self.fabric.cast(),
-            ]);
-        for object in objects.filter(|object| !object.is_null()) {
+        // The endpoint first: operations on the registrations end with it.
+        self.close_endpoint();
+        self.close_memory();
+        let objects: [*mut fid; 4] = [
+            self.cq.cast(),
+            self.av.cast(),
+            self.domain.cast(),
+            self.fabric.cast(),
+        ];
+        for object in objects.into_iter().filter(|object| !object.is_null()) {
             // SAFETY: open, and what depends on it is closed. What it answers changes nothing here.
             unsafe { fi_close(object) };
         }

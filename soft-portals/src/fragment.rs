@@ -93,6 +93,8 @@ pub enum Failure {
     Silent(u64),
     /// The network can't reach it any more: the system's error number.
     Lost(u32),
+    /// The network can't reach it any more: the network's own words.
+    Network(&'static str),
     /// It sent with a valid tag what the protocol does not allow.
     Broken(&'static str),
 }
@@ -111,6 +113,7 @@ impl fmt::Display for Failure {
                 let error = std::io::Error::from_raw_os_error(*error as i32);
                 write!(f, "can't be reached any more: {error}")
             }
+            Self::Network(words) => write!(f, "can't be reached any more: {words}"),
             Self::Broken(what) => write!(f, "breaks the protocol: {what}"),
         }
     }

@@ -109,13 +109,15 @@ impl<T: Transport> Inner<T> {
         }
     }
 
-    /// The transport takes nothing for a peer any more.
+    /// The transport takes nothing for a peer any more. Why it tells when nothing of this rank's memory is in use for the peer;
+    /// until then there is no more to be said than that the operation was not taken.
     #[cold]
     pub(crate) fn dead(&mut self, operation: &'static str, peer: Rank) -> Not {
         let link = self.portals.links.get(peer);
-        let failure = link.and_then(|link| link.failure);
-        let failure = failure.unwrap_or(Failure::Unreachable);
-        Not::Refused(self.peer_failed(operation, peer, failure))
+        match link.and_then(|link| link.failure) {
+            Some(failure) => Not::Refused(self.peer_failed(operation, peer, failure)),
+            None => Not::Again,
+        }
     }
 
     /// Hands a fragment to the protocol, and to the system if it had better go at once.
@@ -141,9 +143,11 @@ impl<T: Transport> Inner<T> {
         match self.transport.send(target, &fragment) {
             Ok(()) => {}
             Err(Refused::Full) => return Err(Not::Again),
-            // The others can't be: what is sent has been checked.
-            Err(Refused::Dead | Refused::TooLong | Refused::NoSuchRank) => {
-                return Err(self.dead(operation, target));
+            Err(Refused::Dead) => return Err(self.dead(operation, target)),
+            // They can't be: what is sent has been checked.
+            Err(Refused::TooLong | Refused::NoSuchRank) => {
+                let failed = self.peer_failed(operation, target, Failure::Unreachable);
+                return Err(Not::Refused(failed));
             }
         }
         if let Some(taken) = taken

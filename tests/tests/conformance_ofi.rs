@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use conduit_core::threads::{Mode, Par, Seq};
 use conduit_ofi::Ofi;
-use conduit_ofi::start::{OfiConfig, in_process};
+use conduit_ofi::start::{OfiConfig, Which, in_process};
 use conduit_tests::conformance::trials::add;
 use conduit_tests::conformance::{Network, Patience};
 use conduit_tests::ofi;
@@ -64,10 +64,44 @@ fn endpoints<M: Mode>() -> Vec<Endpoints<M>> {
     all
 }
 
+/// What networks that no machine of ours has demand and refuse, by the crate `refusing-fabric`: provider, whether it does atomics,
+/// faults.
+const DEMANDING: [(&str, bool, &str); 5] = [
+    ("tcp", false, "verbs"),
+    ("tcp", false, "cxi"),
+    ("tcp", false, "local,allocated,provkey,endpoint,again=3"),
+    ("tcp;ofi_rxm", true, "verbs,again=2"),
+    ("shm", true, "cxi"),
+];
+
+fn demanding() -> Vec<Endpoints<Seq>> {
+    let library = Which::File(refusing_fabric::file());
+    DEMANDING
+        .into_iter()
+        .map(|(provider, native_atomics, faults)| {
+            let device = if provider == "shm" { "shm" } else { "lo" };
+            let domain = format!("{device}{}{faults}", refusing_fabric::MARK);
+            let mut config = ofi::config(&library, provider, Some(&domain));
+            config.portals.native_atomics = native_atomics;
+            Endpoints {
+                settings: format!("refusing::{provider}::{faults}"),
+                config,
+                mode: PhantomData,
+            }
+        })
+        .collect()
+}
+
 fn main() {
+    let faults = DEMANDING.map(|(_, _, faults)| faults).join(" ");
+    // SAFETY: there is one thread, and the library that reads it is not loaded yet.
+    unsafe { std::env::set_var(refusing_fabric::FAULTS, faults) };
     let arguments = Arguments::from_args();
     let mut trials: Vec<Trial> = Vec::new();
     for network in endpoints::<Seq>() {
+        add(&mut trials, network);
+    }
+    for network in demanding() {
         add(&mut trials, network);
     }
     for network in endpoints::<Par>() {

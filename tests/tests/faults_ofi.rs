@@ -1,4 +1,7 @@
-//! Jobs over a libfabric that refuses: memory that can't be registered, devices that vanish (see the crate `refusing-fabric`).
+//! Jobs over a libfabric that refuses: memory that can't be registered, devices that vanish, atomics that are not there, calls that
+//! have to be made again (see the crate `refusing-fabric`).
+
+use std::time::Duration;
 
 use conduit_tests::job::{Finished, Job};
 
@@ -7,54 +10,185 @@ const FACADE: &str = env!("CARGO_BIN_EXE_facade");
 
 /// The rank with the faults.
 const FAULTY: u32 = 1;
+/// Between a fault and the end of the job: the dead time, half of it again, and what the launcher and the ranks wait for each other.
+const END: Duration = Duration::from_secs(20);
 
-/// Runs a job of three ranks over tcp on this host, one of which has a device with these faults, after a command of the shell on it.
-#[track_caller]
-fn run(faults: &str, before: &str, arguments: &[&str], settings: &[(&str, &str)]) -> Finished {
-    let script = format!(
-        "if [ $PMI_RANK = {FAULTY} ]; then export CONDUIT_OFI_DOMAIN='lo!{faults}'; {before}; fi; exec \"$@\""
-    );
-    let wrapped = [&["-c", &script, "refusing", FACADE], arguments].concat();
-    let library = refusing_fabric::file();
-    let job = Job::new(LAUNCH, 3, "sh", &wrapped)
-        .env("CONDUIT_NETWORK", "ofi")
-        .env("CONDUIT_OFI_LIBRARY", &library.to_string_lossy())
-        .env("CONDUIT_OFI_PROVIDER", "tcp")
-        .env("CONDUIT_OFI_DOMAIN", "lo")
-        .env("CONDUIT_OFI_DEAD_TIME", "2000")
-        .env(refusing_fabric::FAULTS, faults)
-        .env("RUST_BACKTRACE", "0");
-    let job = (settings.iter()).fold(job, |job, (name, value)| job.env(name, value));
-    let finished = job.run().expect("nothing is left behind");
-    println!("{faults}: {finished:#?}");
-    finished
+/// A job of three ranks on this host, in which one has a device with these faults, after a command of the shell on it; or all have.
+struct Faulty<'a> {
+    provider: &'a str,
+    domain: &'a str,
+    faults: &'a str,
+    before: &'a str,
+    everywhere: bool,
 }
 
-#[track_caller]
-fn fails(finished: &Finished, words: &[&str]) {
-    assert_eq!(finished.code, Some(1), "{finished:#?}");
-    for word in words {
-        assert!(finished.stderr.contains(word), "{word}: {finished:#?}");
+impl Default for Faulty<'_> {
+    fn default() -> Self {
+        Self {
+            provider: "tcp",
+            domain: "lo",
+            faults: "",
+            before: "true",
+            everywhere: false,
+        }
+    }
+}
+
+impl Faulty<'_> {
+    #[track_caller]
+    fn run(&self, arguments: &[&str], limit: Duration) -> Finished {
+        let Self {
+            provider,
+            domain,
+            faults,
+            before,
+            everywhere,
+        } = self;
+        let script = format!(
+            "if {everywhere} || [ $PMI_RANK = {FAULTY} ]; then \
+                 export CONDUIT_OFI_DOMAIN='{domain}!{faults}'; {before}; \
+             fi; exec \"$@\""
+        );
+        let wrapped = [&["-c", &script, "faulty", FACADE], arguments].concat();
+        let library = refusing_fabric::file();
+        let finished = Job::new(LAUNCH, 3, "sh", &wrapped)
+            .env("CONDUIT_NETWORK", "ofi")
+            .env("CONDUIT_OFI_LIBRARY", &library.to_string_lossy())
+            .env("CONDUIT_OFI_PROVIDER", provider)
+            .env("CONDUIT_OFI_DOMAIN", domain)
+            .env("CONDUIT_OFI_DEAD_TIME", "2000")
+            .env(refusing_fabric::FAULTS, faults)
+            .env("RUST_BACKTRACE", "0")
+            .limit(limit)
+            .run()
+            .expect("nothing is left behind");
+        println!(
+            "{faults}: {:?}, {:?}: {}",
+            finished.code, finished.time, finished.stderr
+        );
+        finished
+    }
+
+    /// The job ends with an error of these words.
+    #[track_caller]
+    fn fails(&self, arguments: &[&str], words: &[&str]) -> Finished {
+        let finished = self.run(arguments, END);
+        assert_eq!(finished.code, Some(1), "{finished:#?}");
+        for word in words {
+            assert!(finished.stderr.contains(word), "{word}: {finished:#?}");
+        }
+        finished
     }
 }
 
 #[test]
 fn memory_that_may_not_be_locked() {
-    // Less than what the network itself registers, and less than a segment.
-    for kilobytes in [100, 5000] {
-        let before = format!("ulimit -l {kilobytes}");
-        let finished = run("verbs,memlock", &before, &["calls", "seq"], &[]);
-        fails(&finished, &["ulimit -l"]);
+    // Less than the network's own buffers, and less than a segment.
+    for (kilobytes, limit) in [(100, "102400"), (5000, "5120000")] {
+        let job = Faulty {
+            faults: "verbs,memlock",
+            before: &format!("ulimit -l {kilobytes}"),
+            ..Faulty::default()
+        };
+        let words = [
+            "rank 1",
+            "fi_mr_reg",
+            "Cannot allocate memory",
+            limit,
+            "ulimit -l",
+            "CONDUIT_OFI_PROVIDER",
+        ];
+        job.fails(&["calls", "seq"], &words);
+    }
+}
+
+/// Enough for what has to be registered, and not for anything else: what a program puts from elsewhere goes by message.
+#[test]
+fn memory_that_may_be_locked_in_part() {
+    let job = Faulty {
+        faults: "verbs,lockable=44000000",
+        before: "export CONDUIT_OFI_STATISTICS=1",
+        ..Faulty::default()
+    };
+    let finished = job.run(&["calls", "seq"], END);
+    assert_eq!(finished.code, Some(0), "{finished:#?}");
+    assert!(finished.stderr.contains(" unregistered "), "{finished:#?}");
+}
+
+/// A device that says that it is gone. Which rank is the first to say so is chance.
+#[test]
+fn a_device_that_vanishes() {
+    for way in ["vanish", "gone"] {
+        for after in [1, 9, 30, 1000] {
+            let faults = format!("{way}={after}");
+            let job = Faulty {
+                faults: &faults,
+                ..Faulty::default()
+            };
+            let finished = job.fails(&["storm", "all"], &["rank 1"]);
+            let own = [
+                "rank 1's own endpoint (tcp on lo!",
+                ") has failed: ",
+                "CONDUIT_OFI_DOMAIN",
+            ];
+            let is_own = own.iter().all(|word| finished.stderr.contains(word));
+            let is_peers = finished.stderr.contains("can't be reached any more")
+                || finished.stderr.contains("provider tcp: fi_recv");
+            assert!(is_own || is_peers, "{finished:#?}");
+        }
+    }
+}
+
+/// One that says nothing: calls succeed and come to nothing, or have to be made again for ever.
+#[test]
+fn a_device_that_falls_silent() {
+    for way in ["silent", "stuck"] {
+        for after in [30, 1000] {
+            let faults = format!("{way}={after}");
+            let job = Faulty {
+                faults: &faults,
+                ..Faulty::default()
+            };
+            job.fails(&["storm", "all"], &["rank 1"]);
+        }
     }
 }
 
 #[test]
-fn a_device_that_vanishes() {
-    for way in ["vanish", "gone", "silent", "stuck"] {
-        for after in [30, 1000] {
-            let faults = format!("{way}={after}");
-            let finished = run(&faults, "true", &["storm", "all"], &[]);
-            fails(&finished, &["rank "]);
+fn atomics_that_are_not_there() {
+    for faults in ["refuse-atomics", "fail-atomics"] {
+        let job = Faulty {
+            provider: "tcp;ofi_rxm",
+            faults,
+            everywhere: true,
+            ..Faulty::default()
+        };
+        let words = [
+            " atomic",
+            "Operation not supported",
+            "CONDUIT_NETWORK=shm,ofi",
+        ];
+        job.fails(&["calls", "seq"], &words);
+    }
+}
+
+/// Two of three calls are refused for now: nothing is lost.
+#[test]
+fn calls_that_have_to_be_made_again() {
+    for faults in ["again=3", "again=50", "verbs,again=2"] {
+        for program in [
+            &["calls", "par"][..],
+            &["flood"],
+            &["crowd"],
+            &["steady", "500"],
+        ] {
+            let job = Faulty {
+                faults,
+                everywhere: true,
+                ..Faulty::default()
+            };
+            let finished = job.run(program, Duration::from_secs(120));
+            assert_eq!(finished.code, Some(0), "{program:?}: {finished:#?}");
         }
     }
 }

@@ -16,7 +16,7 @@ use soft_portals::{NativeAtomic, Remote};
 use crate::objects::Objects;
 use crate::slots::Operation;
 
-use super::{Wire, lost};
+use super::Wire;
 
 /// Bytes between operand, comparand and result in an operation's buffer.
 const EACH: usize = 8;
@@ -195,7 +195,11 @@ impl Wire {
             return Err(Refused::Full);
         }
         self.counters.errors += 1;
-        self.fails(peer, lost(result as i64));
+        let name = match atomic.op {
+            AtomicOp::CompareSwap => "fi_compare_atomic",
+            _ => "fi_fetch_atomic",
+        };
+        self.refused(peer, name, result as i64);
         Err(Refused::Dead)
     }
 }

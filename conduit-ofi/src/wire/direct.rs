@@ -4,16 +4,17 @@ use std::ptr;
 
 use conduit_core::ni::Rank;
 use libfabric_sys::{
-    FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_EAGAIN, fi_msg_rma, fi_read, fi_rma_iov, fi_writemsg,
-    iovec,
+    FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_EAGAIN, FI_READ, FI_RECV, FI_REMOTE_READ,
+    FI_REMOTE_WRITE, FI_SEND, FI_WRITE, fi_msg_rma, fi_read, fi_rma_iov, fi_writemsg, iovec,
 };
 use soft_portals::fragment::Refused;
 use soft_portals::{Access, Remote};
 
-use crate::objects::Registered;
+use crate::failure;
+use crate::objects::{Refusal, Registered};
 use crate::slots::Operation;
 
-use super::{Wire, lost};
+use super::Wire;
 
 impl Wire {
     /// See [`soft_portals::Transport::expose`].
@@ -29,11 +30,12 @@ impl Wire {
         if !self.objects.offer.has_direct() {
             return Ok(None);
         }
-        if let Some(error) = self.broken {
-            return Err(lost(error).to_string());
+        if let Some(failure) = self.broken {
+            return Err(failure.to_string());
         }
+        let access = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
         // SAFETY: the caller's promise: the memory stays as long as this wire.
-        match unsafe { self.objects.register(base, length, true) } {
+        match unsafe { self.objects.register(base, length, access) } {
             Ok(registered) => {
                 self.exposed.push((base.addr(), length, registered));
                 Ok(Some(Remote {
@@ -42,21 +44,25 @@ impl Wire {
                 }))
             }
             Err(refusal) => Err(format!(
-                "{} of {length} bytes by provider {}: {}{}",
+                "{} by provider {:?}: {}",
                 refusal.operation,
-                self.objects.offer.provider(),
+                self.objects.offer,
                 refusal.reason(self.objects.offer.library()),
-                locked_limit(),
             )),
         }
     }
 
     /// What own memory is registered by, if it has to be: as part of what peers can reach, or for this operation alone.
+    ///
+    /// # Safety
+    ///
+    /// It is valid for the access until the operation has ended.
     unsafe fn own(
         &mut self,
         memory: *mut u8,
         length: usize,
-    ) -> Result<(Option<Registered>, *mut std::ffi::c_void), i64> {
+        access: u64,
+    ) -> Result<(Option<Registered>, *mut std::ffi::c_void), Refusal> {
         if !self.objects.wants_local() || length == 0 {
             return Ok((None, ptr::null_mut()));
         }
@@ -67,10 +73,8 @@ impl Wire {
             return Ok((None, registered.descriptor));
         }
         // SAFETY: the memory is valid until the operation has ended, and is released then.
-        match unsafe { self.objects.register(memory, length, false) } {
-            Ok(registered) => Ok((Some(registered), registered.descriptor)),
-            Err(refusal) => Err(refusal.error),
-        }
+        let registered = unsafe { self.objects.register(memory, length, access) }?;
+        Ok((Some(registered), registered.descriptor))
     }
 
     /// Submits a direct access.
@@ -82,6 +86,7 @@ impl Wire {
         &mut self,
         peer: Rank,
         access: &Access,
+        (operation, use_of_own): (&'static str, u64),
         submit: impl FnOnce(&Self, u64, *mut std::ffi::c_void, *mut std::ffi::c_void) -> isize,
     ) -> Result<(), Refused> {
         const AGAIN: isize = -(FI_EAGAIN as isize);
@@ -92,19 +97,25 @@ impl Wire {
             return Err(Refused::Full);
         }
         // SAFETY: the caller's promise.
-        let (own, descriptor) = match unsafe { self.own(access.memory, access.length) } {
+        let own = unsafe { self.own(access.memory, access.length, use_of_own) };
+        let (own, descriptor) = match own {
             Ok(own) => own,
-            Err(error) => {
-                self.fails(peer, lost(error));
+            Err(refusal) if failure::is_own(refusal.error) => {
+                self.breaks(refusal.operation, refusal.error);
                 return Err(Refused::Dead);
             }
+            // As much as may be locked is registered, or this memory can't be: then it goes by message, from registered buffers.
+            Err(_) => {
+                self.counters.unregistered += 1;
+                return Err(Refused::TooLong);
+            }
         };
-        let operation = Operation::Direct {
+        let place = Operation::Direct {
             peer,
             token: access.token,
             own,
         };
-        let Some((slot, context)) = self.slots.take(operation) else {
+        let Some((slot, context)) = self.slots.take(place) else {
             return Err(Refused::Full);
         };
         let result = submit(self, address, descriptor, context);
@@ -128,7 +139,7 @@ impl Wire {
             }
             error => {
                 self.counters.errors += 1;
-                self.fails(peer, lost(error as i64));
+                self.refused(peer, operation, error as i64);
                 Err(Refused::Dead)
             }
         }
@@ -152,32 +163,38 @@ impl Wire {
         } = *access;
         // SAFETY: the caller's promise; the endpoint is open, and what the call itself reads lives longer than it.
         let submitted = unsafe {
-            self.access(peer, access, |wire, address, mut descriptor, context| {
-                let piece = iovec {
-                    iov_base: memory.cast(),
-                    iov_len: length,
-                };
-                let there = fi_rma_iov {
-                    addr: remote.address,
-                    len: length,
-                    key: remote.key,
-                };
-                let message = fi_msg_rma {
-                    msg_iov: &piece,
-                    desc: &mut descriptor,
-                    iov_count: 1,
-                    addr: address,
-                    rma_iov: &there,
-                    rma_iov_count: 1,
-                    context,
-                    data: 0,
-                };
-                fi_writemsg(
-                    wire.objects.ep,
-                    &message,
-                    FI_DELIVERY_COMPLETE | FI_COMPLETION,
-                )
-            })
+            let write = ("fi_writemsg", FI_WRITE);
+            self.access(
+                peer,
+                access,
+                write,
+                |wire, address, mut descriptor, context| {
+                    let piece = iovec {
+                        iov_base: memory.cast(),
+                        iov_len: length,
+                    };
+                    let there = fi_rma_iov {
+                        addr: remote.address,
+                        len: length,
+                        key: remote.key,
+                    };
+                    let message = fi_msg_rma {
+                        msg_iov: &piece,
+                        desc: &mut descriptor,
+                        iov_count: 1,
+                        addr: address,
+                        rma_iov: &there,
+                        rma_iov_count: 1,
+                        context,
+                        data: 0,
+                    };
+                    fi_writemsg(
+                        wire.objects.ep,
+                        &message,
+                        FI_DELIVERY_COMPLETE | FI_COMPLETION,
+                    )
+                },
+            )
         };
         self.counters.writes += u64::from(submitted.is_ok());
         submitted
@@ -201,7 +218,8 @@ impl Wire {
         } = *access;
         // SAFETY: the caller's promise; the endpoint is open.
         let submitted = unsafe {
-            self.access(peer, access, |wire, address, descriptor, context| {
+            let read = ("fi_read", FI_READ);
+            self.access(peer, access, read, |wire, address, descriptor, context| {
                 fi_read(
                     wire.objects.ep,
                     memory.cast(),
@@ -216,14 +234,5 @@ impl Wire {
         };
         self.counters.reads += u64::from(submitted.is_ok());
         submitted
-    }
-}
-
-/// What the system allows to be locked, which is what most refusals to register are about.
-fn locked_limit() -> String {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock);
-    match limit.current {
-        None => String::new(),
-        Some(bytes) => format!(" (this process may lock {bytes} bytes: ulimit -l)"),
     }
 }

@@ -15,10 +15,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conduit_core::ni::{AtomicOp, AtomicType, Rank};
+use libfabric_sys::{FI_READ, FI_RECV, FI_SEND, FI_WRITE};
 use soft_portals::fragment::{Failure, Fragment, Payload, Refused, Upper};
 use soft_portals::{NativeAtomic, PortalsCounters, Transport, Wait};
 
 use crate::buffers::Buffers;
+use crate::failure;
 use crate::link::{Link, Links};
 use crate::liveness::{LOOKS, Nanos, Verdict};
 use crate::objects::{Objects, Refusal, Registered};
@@ -102,11 +104,13 @@ pub struct WireCounters {
     pub reads: u64,
     /// Atomics that the provider does.
     pub atomics: u64,
+    /// Direct accesses that went by message, as their own memory could not be registered.
+    pub unregistered: u64,
 }
 
 impl WireCounters {
     /// Each with its name.
-    pub fn each(&self) -> [(&'static str, u64); 10] {
+    pub fn each(&self) -> [(&'static str, u64); 11] {
         [
             ("frames", self.frames),
             ("injected", self.injected),
@@ -118,6 +122,7 @@ impl WireCounters {
             ("writes", self.writes),
             ("reads", self.reads),
             ("atomics", self.atomics),
+            ("unregistered", self.unregistered),
         ]
     }
 }
@@ -172,8 +177,8 @@ pub struct Wire {
     exposed: Vec<(usize, usize, Registered)>,
     /// Those that the provider does.
     atomics: Atomics,
-    /// The library's words about what it can't do any more.
-    broken: Option<i64>,
+    /// Why nobody can be reached any more.
+    broken: Option<Failure>,
     dead_time: Nanos,
     start: Instant,
     next_look: Nanos,
@@ -215,9 +220,11 @@ impl Wire {
                 (count, frame)
             }
         };
-        let small = Buffers::new(&mut objects, config.small, SMALL.min(frame))?;
-        let large = Buffers::new(&mut objects, config.large, frame)?;
-        let receives_memory = Buffers::new(&mut objects, receives, receive_bytes)?;
+        // Of small ones atomics use some.
+        let access = FI_SEND | FI_WRITE | FI_READ;
+        let small = Buffers::new(&mut objects, config.small, SMALL.min(frame), access)?;
+        let large = Buffers::new(&mut objects, config.large, frame, FI_SEND)?;
+        let receives_memory = Buffers::new(&mut objects, receives, receive_bytes, FI_RECV)?;
         let waiter = Arc::new(Waiter::new(objects.descriptor));
         // Fits: ranks.
         let size = hosts.len() as u32;
@@ -311,16 +318,16 @@ impl Wire {
     #[cold]
     fn add(&mut self, peer: Rank) -> Result<(), Refused> {
         let address = self.addresses.of(peer).ok_or(Refused::NoSuchRank)?;
-        if let Some(error) = self.broken {
-            let mut link = Link::new(peer, 0);
-            link.failure = Some(lost(error));
-            self.links.add(link);
-            self.failures.push((peer, lost(error)));
-            return Ok(());
-        }
-        let (handle, failure) = match self.objects.insert(address) {
-            Ok(handle) => (handle, None),
-            Err(refusal) => (0, Some(lost(refusal.error))),
+        let (handle, failure) = match self.broken {
+            Some(failure) => (0, Some(failure)),
+            None => match self.objects.insert(address) {
+                Ok(handle) => (handle, None),
+                Err(refusal) => {
+                    let offer = &self.objects.offer;
+                    let failure = failure::of_peer(offer, refusal.operation, refusal.error);
+                    (0, Some(failure))
+                }
+            },
         };
         let mut link = Link::new(peer, handle);
         link.failure = failure;
@@ -329,6 +336,18 @@ impl Wire {
             self.failures.push((peer, failure));
         }
         Ok(())
+    }
+
+    /// The library has refused something for a peer, or an operation with it has failed: the peer can't be reached any more, or
+    /// nobody can.
+    #[cold]
+    fn refused(&mut self, peer: Rank, operation: &'static str, error: i64) {
+        if failure::is_own(error) {
+            self.breaks(operation, error);
+        } else {
+            let failure = failure::of_peer(&self.objects.offer, operation, error);
+            self.fails(peer, failure);
+        }
     }
 
     /// A peer can't be reached any more.
@@ -406,18 +425,12 @@ impl Wire {
         let now = self.now();
         let until = *self.grace.get_or_insert(now + self.dead_time / 2);
         if now >= until {
-            self.breaks(-i64::from(libfabric_sys::FI_ETIMEDOUT));
+            self.breaks("completion", -i64::from(libfabric_sys::FI_ETIMEDOUT));
             for (peer, failure) in std::mem::take(&mut self.failures) {
                 upper.failed(peer, failure);
             }
         }
     }
-}
-
-/// A failure by an error number of the library's.
-pub(crate) fn lost(error: i64) -> Failure {
-    // Fits: error numbers are small.
-    Failure::Lost(error.unsigned_abs() as u32)
 }
 
 impl Transport for Wire {
@@ -475,10 +488,11 @@ impl Transport for Wire {
     fn timeout(&self) -> Option<Duration> {
         /// Where nothing wakes who sleeps, or something waits for room.
         const PAUSE: Duration = Duration::from_micros(50);
-        if !self.objects.may_wait() {
+        let is_broken = self.broken.is_some();
+        if !is_broken && !self.objects.may_wait() {
             return Some(Duration::ZERO);
         }
-        if !self.outgoing.is_empty() || !self.unposted.is_empty() {
+        if !is_broken && (!self.outgoing.is_empty() || !self.unposted.is_empty()) {
             return Some(PAUSE);
         }
         let until_look = Duration::from_nanos(self.next_look.saturating_sub(self.now()));
@@ -494,10 +508,7 @@ impl Transport for Wire {
         let Some(host) = self.hosts.get(peer as usize) else {
             return String::new();
         };
-        format!(
-            "on host {host} (provider {})",
-            self.objects.offer.provider()
-        )
+        format!("on host {host} (provider {:?})", self.objects.offer)
     }
 
     fn has_direct(&self) -> bool {

@@ -10,13 +10,14 @@ use libfabric_sys::{
 };
 use soft_portals::fragment::{Failure, Upper};
 
+use crate::failure;
 use crate::frame::{Frame, Kind};
 use crate::link::Arriving;
 use crate::objects::Refusal;
 use crate::slots::Operation;
 
+use super::Wire;
 use super::atomic::result;
-use super::{Wire, lost};
 
 /// Completions read at once.
 const BATCH: usize = 32;
@@ -45,6 +46,7 @@ impl Wire {
                     error => Err(Refusal {
                         operation: "fi_recv",
                         error: error as i64,
+                        bytes: 0,
                     }),
                 };
             }
@@ -91,7 +93,7 @@ impl Wire {
         if !self.unposted.is_empty()
             && let Err(refusal) = self.post_receives()
         {
-            self.breaks(refusal.error);
+            self.breaks(refusal.operation, refusal.error);
         }
         self.take_held(upper);
         for _ in 0..READS {
@@ -102,7 +104,7 @@ impl Wire {
                 AGAIN | 0 => break,
                 FAILED => self.complete_failure(upper),
                 error if error < 0 => {
-                    self.breaks(error as i64);
+                    self.breaks("fi_cq_read", error as i64);
                     break;
                 }
                 count => {
@@ -125,13 +127,22 @@ impl Wire {
 
     /// The device is gone, or the library in disorder: nobody can be reached any more.
     #[cold]
-    pub(super) fn breaks(&mut self, error: i64) {
-        if self.broken.replace(error).is_none() {
+    pub(super) fn breaks(&mut self, operation: &'static str, error: i64) {
+        if self.broken.is_none() {
+            let failure = failure::of_all(&self.objects.offer, self.rank, operation, error);
+            self.broken = Some(failure);
             // Nothing of what is under way may touch anybody's memory from here on.
             self.objects.close_endpoint();
-            let peers: Vec<_> = self.links.all().map(|link| link.peer).collect();
+            let mut peers: Vec<_> = self.links.all().map(|link| link.peer).collect();
+            if peers.is_empty() {
+                // Someone has to be named, or a rank that waits to be written to would never hear of it.
+                let size = self.hosts.len().max(1) as Rank;
+                peers.push((self.rank + 1) % size);
+                // There is such a rank.
+                let _ = self.add(peers[0]);
+            }
             for peer in peers {
-                self.fails(peer, lost(error));
+                self.fails(peer, failure);
             }
         }
     }
@@ -151,7 +162,7 @@ impl Wire {
                     self.slots.give(slot);
                     self.unposted.push(buffer);
                     if let Err(refusal) = self.post_receives() {
-                        self.breaks(refusal.error);
+                        self.breaks(refusal.operation, refusal.error);
                     }
                 }
             }
@@ -260,7 +271,7 @@ impl Wire {
             return;
         }
         if count < 0 {
-            self.breaks(count as i64);
+            self.breaks("fi_cq_readerr", count as i64);
             return;
         }
         self.counters.errors += 1;
@@ -272,16 +283,23 @@ impl Wire {
         match operation {
             Operation::Receive(buffer) => {
                 self.slots.give(slot);
-                if entry.err != FI_ECANCELED {
-                    self.unposted.push(buffer);
+                self.unposted.push(buffer);
+                // Nobody has cancelled it: the endpoint has been shut down.
+                if entry.err == FI_ECANCELED || failure::is_own(error) {
+                    self.breaks("fi_recv", error);
                 }
             }
-            Operation::Frame { peer, .. }
-            | Operation::Pieces { peer, .. }
-            | Operation::Atomic { peer, .. }
-            | Operation::Direct { peer, .. } => {
+            Operation::Frame { peer, .. } | Operation::Pieces { peer, .. } => {
                 self.ended(slot, operation, false, upper);
-                self.fails(peer, lost(error));
+                self.refused(peer, "a send", error);
+            }
+            Operation::Atomic { peer, .. } => {
+                self.ended(slot, operation, false, upper);
+                self.refused(peer, "an atomic", error);
+            }
+            Operation::Direct { peer, .. } => {
+                self.ended(slot, operation, false, upper);
+                self.refused(peer, "a write or a read", error);
             }
             Operation::Free => {}
         }

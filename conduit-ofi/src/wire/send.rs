@@ -11,27 +11,27 @@ use crate::frame::{Frame, HEADER, Kind};
 use crate::link::Sending;
 use crate::slots::Operation;
 
-use super::{SMALL, Wire, lost};
+use super::{SMALL, Wire};
 
 /// Why a frame did not go out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Not {
     /// No room now.
     Now,
-    /// The library has refused it for good: its error number.
-    Ever(i64),
+    /// The library has refused it for good: the call, and its error number.
+    Ever(&'static str, i64),
 }
 
 /// What the library has answered to a submission.
 #[inline]
-fn answer(result: isize) -> Result<(), Not> {
+fn answer(operation: &'static str, result: isize) -> Result<(), Not> {
     const AGAIN: isize = -(FI_EAGAIN as isize);
     // `shm` 1.17 says so now and then, and takes the same message later.
     const NO_MEMORY: isize = -(FI_ENOMEM as isize);
     match result {
         0 => Ok(()),
         AGAIN | NO_MEMORY => Err(Not::Now),
-        error => Err(Not::Ever(error as i64)),
+        error => Err(Not::Ever(operation, error as i64)),
     }
 }
 
@@ -138,7 +138,7 @@ impl Wire {
             // SAFETY: the endpoint is open; the library copies the bytes before it returns.
             let result =
                 unsafe { fi_inject(self.objects.ep, bytes.as_ptr().cast(), bytes.len(), address) };
-            answer(result)?;
+            answer("fi_inject", result)?;
             self.counters.injected += 1;
             return Ok(());
         }
@@ -177,7 +177,7 @@ impl Wire {
                         context,
                     )
                 };
-                answer(result).inspect_err(|_| self.slots.give(slot))
+                answer("fi_send", result).inspect_err(|_| self.slots.give(slot))
             }
         };
         match sent {
@@ -208,9 +208,9 @@ impl Wire {
                 self.counters.again += 1;
                 Err(Refused::Full)
             }
-            Err(Not::Ever(error)) => {
+            Err(Not::Ever(operation, error)) => {
                 self.counters.errors += 1;
-                self.fails(peer, lost(error));
+                self.refused(peer, operation, error);
                 Err(Refused::Dead)
             }
         }
@@ -444,7 +444,7 @@ impl Wire {
                 context,
             )
         };
-        match answer(result) {
+        match answer("fi_sendv", result) {
             Ok(()) => {
                 self.counters.lent += 1;
                 if let Some(link) = self.links.get(peer) {

@@ -154,8 +154,9 @@ impl<T: Transport> Inner<T> {
                 self.portals.counters.waited_for_room += 1;
                 Some(Err(Not::Again))
             }
-            Refused::Dead | Refused::NoSuchRank => Some(Err(self.dead(operation, peer))),
-            Refused::TooLong => None,
+            Refused::Dead => Some(Err(self.dead(operation, peer))),
+            // The message finds no such rank either, and says so.
+            Refused::TooLong | Refused::NoSuchRank => None,
         }
     }
 

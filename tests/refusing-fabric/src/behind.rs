@@ -6,9 +6,7 @@ use std::path::Path;
 use std::ptr;
 use std::sync::OnceLock;
 
-use libfabric_sys::{
-    FI_ENODATA, FI_ENOMEM, Library, fi_fabric_attr, fi_info, fi_type, fid_fabric,
-};
+use libfabric_sys::{FI_ENODATA, FI_ENOMEM, Library, fi_fabric_attr, fi_info, fi_type, fid_fabric};
 
 use crate::fabric::Fabric;
 use crate::faults::Faults;

@@ -87,7 +87,9 @@ impl Device {
 
     /// The real endpoint; `None`: it has gone with the device.
     pub(crate) fn endpoint(&self) -> Option<*mut fid_ep> {
-        self.state().endpoint.map(std::ptr::with_exposed_provenance_mut)
+        self.state()
+            .endpoint
+            .map(std::ptr::with_exposed_provenance_mut)
     }
 
     /// Closes the endpoint. False: registrations are bound to it, and it does not close before them.
@@ -130,7 +132,11 @@ impl Device {
         const AGAIN: isize = -(FI_EAGAIN as isize);
         let mut state = self.state();
         state.calls += 1;
-        if self.faults.again.is_some_and(|every| !state.calls.is_multiple_of(every)) {
+        if self
+            .faults
+            .again
+            .is_some_and(|every| !state.calls.is_multiple_of(every))
+        {
             return Err(AGAIN);
         }
         let number = OPERATIONS.fetch_add(1, Ordering::Relaxed) + 1;
@@ -220,7 +226,11 @@ impl Device {
     pub(crate) fn lock(&self, bytes: usize) -> Option<u64> {
         let mut state = self.state();
         let registered = state.registered + bytes as u64;
-        if self.faults.memlock && registered > may_lock() {
+        let by_system = match self.faults.memlock {
+            true => may_lock(),
+            false => u64::MAX,
+        };
+        if registered > self.faults.lockable.unwrap_or(u64::MAX).min(by_system) {
             return None;
         }
         state.registered = registered;
@@ -257,7 +267,9 @@ impl Device {
         }
         let piece = self.state().pieces.get(&descriptor.addr()).copied();
         let Some(piece) = piece else {
-            wrong(&format!("{what}: own memory without a descriptor (FI_MR_LOCAL)"));
+            wrong(&format!(
+                "{what}: own memory without a descriptor (FI_MR_LOCAL)"
+            ));
             return Err(INVALID);
         };
         let offset = memory.addr().checked_sub(piece.base);

@@ -183,7 +183,11 @@ unsafe extern "C" fn setopt(
     optlen: usize,
 ) -> c_int {
     // SAFETY: the caller's word.
-    unsafe { with(fid, |real| fi_setopt(real.cast(), level, optname, optval, optlen)) }
+    unsafe {
+        with(fid, |real| {
+            fi_setopt(real.cast(), level, optname, optval, optlen)
+        })
+    }
 }
 
 unsafe extern "C" fn getname(fid: *mut fid, addr: *mut c_void, addrlen: *mut usize) -> c_int {
@@ -255,7 +259,16 @@ unsafe extern "C" fn recvmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) ->
             ep,
             msg.context,
             FI_RECV | FI_MSG | flags,
-            |device| check_pieces(device, "fi_recvmsg", msg.msg_iov, msg.desc, msg.iov_count, FI_RECV),
+            |device| {
+                check_pieces(
+                    device,
+                    "fi_recvmsg",
+                    msg.msg_iov,
+                    msg.desc,
+                    msg.iov_count,
+                    FI_RECV,
+                )
+            },
             |real| fi_recvmsg(real, &bare, flags),
         )
     }
@@ -362,7 +375,18 @@ unsafe extern "C" fn read(
             context,
             FI_READ | FI_RMA,
             |device| device.check_own("fi_read", desc, buf, len, FI_READ),
-            |real| fi_read(real, buf, len, std::ptr::null_mut(), from, there, key, context),
+            |real| {
+                fi_read(
+                    real,
+                    buf,
+                    len,
+                    std::ptr::null_mut(),
+                    from,
+                    there,
+                    key,
+                    context,
+                )
+            },
         )
     }
 }
@@ -388,7 +412,16 @@ unsafe extern "C" fn writemsg(ep: *mut fid_ep, msg: *const fi_msg_rma, flags: u6
             ep,
             msg.context,
             FI_WRITE | FI_RMA,
-            |device| check_pieces(device, "fi_writemsg", msg.msg_iov, msg.desc, msg.iov_count, FI_WRITE),
+            |device| {
+                check_pieces(
+                    device,
+                    "fi_writemsg",
+                    msg.msg_iov,
+                    msg.desc,
+                    msg.iov_count,
+                    FI_WRITE,
+                )
+            },
             |real| fi_writemsg(real, &bare, flags),
         )
     }
@@ -485,7 +518,11 @@ unsafe extern "C" fn readwritevalid(
     count: *mut usize,
 ) -> c_int {
     // SAFETY: as above.
-    unsafe { with(ep.cast(), |real| fi_fetch_atomicvalid(real, datatype, op, count)) }
+    unsafe {
+        with(ep.cast(), |real| {
+            fi_fetch_atomicvalid(real, datatype, op, count)
+        })
+    }
 }
 
 unsafe extern "C" fn compwritevalid(
@@ -495,5 +532,9 @@ unsafe extern "C" fn compwritevalid(
     count: *mut usize,
 ) -> c_int {
     // SAFETY: as above.
-    unsafe { with(ep.cast(), |real| fi_compare_atomicvalid(real, datatype, op, count)) }
+    unsafe {
+        with(ep.cast(), |real| {
+            fi_compare_atomicvalid(real, datatype, op, count)
+        })
+    }
 }

@@ -36,6 +36,7 @@ pub enum Atomics {
 /// | `verbs` | those of verbs and efa: all but `endpoint` |
 /// | `cxi` | those of cxi: `allocated`, `provkey`, `endpoint`; an endpoint with registrations can't be closed |
 /// | `memlock` | registrations together may have as many bytes as the process may lock (`ulimit -l`), else `-FI_ENOMEM` |
+/// | `lockable=BYTES` | the same with this limit |
 /// | `again=N` | of N operations N - 1 are refused with `-FI_EAGAIN` |
 /// | `vanish=N`, `gone=N`, `silent=N`, `stuck=N` | the device goes at the Nth operation of the process; how: [`End`] |
 /// | `refuse-atomics`, `fail-atomics` | see [`Atomics`] |
@@ -47,6 +48,8 @@ pub struct Faults {
     pub endpoint_last: bool,
     /// Registrations are limited as `ulimit -l` says.
     pub memlock: bool,
+    /// They are limited to so many bytes.
+    pub lockable: Option<u64>,
     /// Of so many operations one is taken.
     pub again: Option<u64>,
     /// After so many operations the device goes.
@@ -87,6 +90,7 @@ impl Faults {
         match name {
             "cxi" => self.endpoint_last = true,
             "memlock" => self.memlock = true,
+            "lockable" => self.lockable = Some(number?),
             "again" => self.again = Some(number?),
             "vanish" => self.end = end(End::Flushed)?,
             "gone" => self.end = end(End::Gone)?,
@@ -112,7 +116,9 @@ mod tests {
         assert_eq!((faults.again, faults.memlock), (Some(3), false));
         assert_eq!(faults.mr_mode & FI_MR_ENDPOINT, 0);
         assert_ne!(faults.mr_mode & FI_MR_LOCAL, 0);
-        for nonsense in ["", "verb", "again", "again=0", "vanish=x", "virtual", "verbs,"] {
+        for nonsense in [
+            "", "verb", "again", "again=0", "vanish=x", "virtual", "verbs,",
+        ] {
             assert_eq!(Faults::parse(nonsense), None, "{nonsense}");
         }
     }

@@ -112,7 +112,9 @@ impl Memory {
     ) -> Result<*mut fid_mr, c_int> {
         let mode = device.faults.mr_mode;
         if mode & FI_MR_ALLOCATED != 0 && !is_allocated(&wanted) {
-            wrong(&format!("fi_mr_reg of pages that are not there: {wanted:?}"));
+            wrong(&format!(
+                "fi_mr_reg of pages that are not there: {wanted:?}"
+            ));
             return Err(-FI_EINVAL);
         }
         if mode != 0
