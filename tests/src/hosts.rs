@@ -171,9 +171,21 @@ impl Faulty {
 
     /// A rank ends with an error that says who is silent. How long that took, and what was printed.
     pub fn pull_a_cable_for_ever(&self) -> Option<(Duration, String)> {
+        self.cut_for_ever(|lan| lan.plug(1, false))
+    }
+
+    /// The same when it is the interface that goes.
+    pub fn delete_an_interface(&self) -> Option<(Duration, String)> {
+        self.cut_for_ever(|lan| lan.delete_interface(1))
+    }
+
+    fn cut_for_ever(
+        &self,
+        cut: impl FnOnce(&Lan) -> anyhow::Result<()>,
+    ) -> Option<(Duration, String)> {
         let lan = hosts(2)?;
         let (job, lines) = self.under_way(&lan, &["steady", "60000"], "2000");
-        lan.plug(1, false).expect("the cable is pulled");
+        cut(&lan).expect("the hosts are cut apart");
         let (outcome, time, lines) = end(job, &lines);
         let text = lines.join("\n");
         assert!(

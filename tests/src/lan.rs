@@ -176,6 +176,14 @@ impl Lan {
         ip(&["-n", &bridge, "link", "set", &port, state])
     }
 
+    /// Takes a host's interface away, for ever.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn delete_interface(&self, host: u32) -> Result<()> {
+        ip(&["-n", &self.host(host), "link", "delete", "eth0"])
+    }
+
     /// Kills all processes of a host.
     ///
     /// # Errors

@@ -32,15 +32,17 @@ fn job(schedule: &Schedule, settings: &Settings, config: &OfiConfig) -> Vec<Ofi<
     in_process(schedule.ranks, &config).expect("the network starts")
 }
 
-/// Every library, over tcp: `shm` crashes who sends to an endpoint that has been closed in the same process.
+/// Every library and provider.
 fn over_libraries<N: Ni + 'static>(make: impl Fn(&Schedule, Vec<Ofi<Seq>>) -> Vec<N>) {
     for library in ofi::libraries() {
-        let config = ofi::config(&library.which, "tcp", Some("lo"));
-        for settings in without_windows() {
-            check_drawn(CASES, SHRINKS, |schedule| {
-                let ends = make(schedule, job(schedule, &settings, &config));
-                check(schedule, &settings, ends, Limits::TIME)
-            });
+        for (provider, domain) in ofi::PROVIDERS {
+            let config = ofi::config(&library.which, provider, domain);
+            for settings in without_windows() {
+                check_drawn(CASES, SHRINKS, |schedule| {
+                    let ends = make(schedule, job(schedule, &settings, &config));
+                    check(schedule, &settings, ends, Limits::TIME)
+                });
+            }
         }
     }
 }

@@ -212,3 +212,8 @@ fn a_cable_pulled_for_a_second_is_survived() {
 fn a_cable_pulled_for_ever_is_an_error_that_names_the_rank() {
     FAULTY.pull_a_cable_for_ever();
 }
+
+#[test]
+fn an_interface_that_is_deleted_is_an_error_that_names_the_rank() {
+    FAULTY.delete_an_interface();
+}

@@ -33,7 +33,8 @@ impl Seat {
     }
 }
 
-/// Runs `f` once for each rank's end of a network, in turns, at most `limit` of them together.
+/// Runs `f` once for each rank's end of a network, in turns, at most `limit` of them together. The ends are there until all ranks are
+/// done: a rank may have something to say to one that is.
 ///
 /// # Errors
 /// The first rank's failure, or that there was no end. The others are unwound then.
@@ -45,8 +46,9 @@ pub fn run<N: Ni + 'static>(
 ) -> Result<(), String> {
     let (size, f, board) = (ends.len() as u32, Rc::new(f), Board::default());
     let doing = Doing::new(RefCell::new(vec![String::new(); ends.len()]));
+    let ends: Vec<_> = ends.into_iter().map(Rc::new).collect();
     let mut running: Vec<_> = (0..)
-        .zip(ends)
+        .zip(ends.iter().cloned())
         .map(|(rank, inner)| {
             let (f, board, doing) = (f.clone(), board.clone(), doing.clone());
             let body = move |yielder: &Yielder<(), ()>, ()| {
@@ -139,7 +141,7 @@ impl Meeting {
 /// A rank's end of a network that passes the turn with each poll.
 #[derive(Debug)]
 pub struct InTurn<N> {
-    inner: N,
+    inner: Rc<N>,
     seat: Seat,
     doing: Doing,
 }
