@@ -54,6 +54,13 @@ pub(crate) fn of_peer(offer: &Offer, operation: &str, error: i64) -> Failure {
     }))
 }
 
+/// A peer that has never answered, for so many milliseconds.
+pub(crate) fn unanswered(milliseconds: u64) -> Failure {
+    Failure::Network(kept(format!(
+        "it has not answered once for {milliseconds} ms (setting CONDUIT_OFI_DEAD_TIME)"
+    )))
+}
+
 /// Everybody: this rank's own end is gone.
 pub(crate) fn of_all(offer: &Offer, rank: Rank, operation: &str, error: i64) -> Failure {
     let words = match error.abs() == i64::from(FI_ETIMEDOUT) {

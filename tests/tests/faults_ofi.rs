@@ -107,7 +107,7 @@ fn memory_that_may_not_be_locked() {
 #[test]
 fn memory_that_may_be_locked_in_part() {
     let job = Faulty {
-        faults: "verbs,lockable=44000000",
+        faults: "verbs,refuse-own",
         before: "export CONDUIT_OFI_STATISTICS=1",
         everywhere: true,
         ..Faulty::default()
@@ -167,11 +167,12 @@ fn a_killed_rank_is_missed() {
         read -r line < \"$PIPE\"
         kill -9 $!
         wait
-        rm -f /dev/shm/$!:*
-        exec sleep 100";
+        trap \"rm -f /dev/shm/$!:*; exit\" TERM
+        sleep 100 &
+        wait";
     for library in ofi::libraries() {
         for (provider, domain) in ofi::PROVIDERS {
-            for storm in ["puts", "flood", "barriers", "all"] {
+            for storm in ["puts", "all"] {
                 let folder = tempfile::tempdir().expect("a folder");
                 let pipe = folder.path().join("pipe");
                 let finished = Job::new(

@@ -379,11 +379,14 @@ impl Wire {
             match link.liveness.look(now, self.dead_time) {
                 Verdict::Fine => {}
                 Verdict::Ping => pings.push(link.peer),
-                Verdict::Dead if link.liveness.is_known() => {
+                Verdict::Dead => {
                     let silent = self.dead_time / 1_000_000;
-                    dead.push((link.peer, Failure::Silent(silent)));
+                    let failure = match link.liveness.is_known() {
+                        true => Failure::Silent(silent),
+                        false => failure::unanswered(silent),
+                    };
+                    dead.push((link.peer, failure));
                 }
-                Verdict::Dead => dead.push((link.peer, Failure::Unreachable)),
             }
         }
         for peer in pings {

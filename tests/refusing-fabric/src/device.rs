@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libfabric_sys::{
     FI_EAGAIN, FI_ECANCELED, FI_EINVAL, FI_ENODEV, FI_EOPNOTSUPP, FI_MR_LOCAL, FI_MULTI_RECV,
-    FI_RECV, fi_close, fid_ep,
+    FI_READ, FI_RECV, FI_WRITE, fi_close, fid_ep,
 };
 
 use crate::faults::{Atomics, End, Faults};
@@ -222,15 +222,12 @@ impl Device {
 
     // ---- memory ----------------------------------------------------------------------------------------------------
 
-    /// Counts bytes that are to be registered; false: they are too many. The number of the registration.
-    pub(crate) fn lock(&self, bytes: usize) -> Option<u64> {
+    /// Counts bytes that are to be registered for this access, and numbers the registration. `None`: it is refused.
+    pub(crate) fn lock(&self, bytes: usize, access: u64) -> Option<u64> {
         let mut state = self.state();
         let registered = state.registered + bytes as u64;
-        let by_system = match self.faults.memlock {
-            true => may_lock(),
-            false => u64::MAX,
-        };
-        if registered > self.faults.lockable.unwrap_or(u64::MAX).min(by_system) {
+        let is_own = access & !(FI_READ | FI_WRITE) == 0;
+        if self.faults.memlock && registered > may_lock() || self.faults.refuse_own && is_own {
             return None;
         }
         state.registered = registered;

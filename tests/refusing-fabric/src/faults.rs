@@ -36,7 +36,7 @@ pub enum Atomics {
 /// | `verbs` | those of verbs and efa: all but `endpoint` |
 /// | `cxi` | those of cxi: `allocated`, `provkey`, `endpoint`; an endpoint with registrations can't be closed |
 /// | `memlock` | registrations together may have as many bytes as the process may lock (`ulimit -l`), else `-FI_ENOMEM` |
-/// | `lockable=BYTES` | the same with this limit |
+/// | `refuse-own` | memory for this rank's own writes and reads alone is refused with `-FI_ENOMEM` |
 /// | `again=N` | of N operations N - 1 are refused with `-FI_EAGAIN` |
 /// | `vanish=N`, `gone=N`, `silent=N`, `stuck=N` | the device goes at the Nth operation of the process; how: [`End`] |
 /// | `refuse-atomics`, `fail-atomics` | see [`Atomics`] |
@@ -48,8 +48,8 @@ pub struct Faults {
     pub endpoint_last: bool,
     /// Registrations are limited as `ulimit -l` says.
     pub memlock: bool,
-    /// They are limited to so many bytes.
-    pub lockable: Option<u64>,
+    /// What neither peers reach nor messages use is not registered.
+    pub refuse_own: bool,
     /// Of so many operations one is taken.
     pub again: Option<u64>,
     /// After so many operations the device goes.
@@ -90,7 +90,7 @@ impl Faults {
         match name {
             "cxi" => self.endpoint_last = true,
             "memlock" => self.memlock = true,
-            "lockable" => self.lockable = Some(number?),
+            "refuse-own" => self.refuse_own = true,
             "again" => self.again = Some(number?),
             "vanish" => self.end = end(End::Flushed)?,
             "gone" => self.end = end(End::Gone)?,

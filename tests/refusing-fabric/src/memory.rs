@@ -123,7 +123,9 @@ impl Memory {
         {
             return Err(-FI_EFAULT);
         }
-        let number = device.lock(wanted.length).ok_or(-FI_ENOMEM)?;
+        let number = device
+            .lock(wanted.length, wanted.access)
+            .ok_or(-FI_ENOMEM)?;
         let key = match (mode & FI_MR_PROV_KEY != 0, mode & FI_MR_VIRT_ADDR != 0) {
             (true, true) => {
                 (wanted.base.addr() as u64) << NUMBER_BITS | number & ((1 << NUMBER_BITS) - 1)
