@@ -117,7 +117,8 @@ fn memory_that_may_be_locked_in_part() {
     assert!(finished.stderr.contains(" unregistered "), "{finished:#?}");
 }
 
-/// A device that says that it is gone. Which rank is the first to say so is chance.
+/// A device that says that it is gone. Which rank is the first to say so is chance: one that hears of a failed peer may wait for the
+/// launcher to say more.
 #[test]
 fn a_device_that_vanishes() {
     for way in ["vanish", "gone"] {
@@ -134,9 +135,15 @@ fn a_device_that_vanishes() {
                 "CONDUIT_OFI_DOMAIN",
             ];
             let is_own = own.iter().all(|word| finished.stderr.contains(word));
-            let is_peers = finished.stderr.contains("can't be reached any more")
-                || finished.stderr.contains("provider tcp: fi_recv");
-            assert!(is_own || is_peers, "{finished:#?}");
+            let others = [
+                "Transport endpoint is not connected",
+                "Operation canceled",
+                "Connection reset",
+                "has been silent",
+                "provider tcp: fi_recv: No such device",
+            ];
+            let is_others = others.iter().any(|word| finished.stderr.contains(word));
+            assert!(is_own || is_others, "{finished:#?}");
         }
     }
 }
