@@ -120,7 +120,7 @@ impl Offer {
         self.caps & FI_RMA != 0
     }
 
-    /// Whether atomics on it can be asked for. Not with `ofi_rxd`, which crashes when many that fetch are under way (1.17 and 1.22).
+    /// Whether atomics on it can be asked for. Not with `ofi_rxd`, which crashes with some of them (1.17 and 1.22).
     pub(crate) fn has_atomics(&self) -> bool {
         self.caps & FI_ATOMIC != 0 && !self.provider().contains("ofi_rxd")
     }
