@@ -66,14 +66,30 @@ static void barrier(void) { gex_Event_Wait(gex_Coll_BarrierNB(team, 0)); }
 static void put(unsigned count) {
   while (count--) gex_RMA_PutBlocking(team, peer, there, buffer, bytes, 0);
 }
+/* What words are moved between is at hand, as in a loop over an array; `_reading`: it is read from memory each time. */
 static void put8(unsigned count) {
+  const gex_TM_t to = team;
+  const gex_Rank_t rank = peer;
+  char *const remote = there, *const local = buffer;
+  while (count--) gex_RMA_PutBlocking(to, rank, remote, local, 8, 0);
+}
+static void put8_reading(unsigned count) {
   while (count--) gex_RMA_PutBlocking(team, peer, there, buffer, 8, 0);
 }
-static void get8(unsigned count) {
-  while (count--) gex_RMA_GetBlocking(team, buffer, peer, there, 8, 0);
-}
 static void put8_event(unsigned count) {
-  while (count--) gex_Event_Wait(gex_RMA_PutNB(team, peer, there, buffer, 8, GEX_EVENT_NOW, 0));
+  const gex_TM_t to = team;
+  const gex_Rank_t rank = peer;
+  char *const remote = there, *const local = buffer;
+  while (count--) gex_Event_Wait(gex_RMA_PutNB(to, rank, remote, local, 8, GEX_EVENT_NOW, 0));
+}
+static void get8(unsigned count) {
+  const gex_TM_t to = team;
+  const gex_Rank_t rank = peer;
+  char *const remote = there, *const local = buffer;
+  while (count--) gex_RMA_GetBlocking(to, local, rank, remote, 8, 0);
+}
+static void get8_reading(unsigned count) {
+  while (count--) gex_RMA_GetBlocking(team, buffer, peer, there, 8, 0);
 }
 static void get(unsigned count) {
   while (count--) gex_RMA_GetBlocking(team, buffer, peer, there, bytes, 0);
@@ -254,8 +270,10 @@ int main(int argc, char **argv) {
   barrier();
 
   figure("put", 8, put8);
+  figure("put-reading", 8, put8_reading);
   figure("put-event", 8, put8_event);
   figure("get", 8, get8);
+  figure("get-reading", 8, get8_reading);
   figure("put", 4096, put);
   figure("get", 4096, get);
   figure("put", 1 << 20, put);

@@ -61,9 +61,11 @@ typedef struct {
   uint64_t length;
 } conduit_gex_segment_t;
 
-/* Those of the first ranks have a fixed place, so that a number out of range is found without a look at the number of ranks. */
+/* Those of the first ranks have a fixed place, so that a number out of range is found without a look at the number of ranks.
+ * Constants to a client: each changes once, from one that leaves the work to the library, and that it was read early does no
+ * harm. */
 #define CONDUIT_GEX_NEAR_RANKS 4096U
-extern conduit_gex_segment_t conduit_gex_segments[CONDUIT_GEX_NEAR_RANKS];
+extern const conduit_gex_segment_t conduit_gex_segments[CONDUIT_GEX_NEAR_RANKS];
 /* That of any other; never null. */
 const conduit_gex_segment_t *conduit_gex_far_segment(gex_Rank_t rank) CONDUIT_GEX_PURE;
 
@@ -72,7 +74,7 @@ typedef struct {
   const void *team;
 } conduit_gex_job_t;
 
-/* Each value changes once, from one that leaves the work to the library: one that was read early does no harm. */
+/* Constants as the segments are. */
 extern const conduit_gex_job_t conduit_gex_job;
 
 int conduit_gex_client_init(gex_Client_t *client, gex_EP_t *ep, gex_TM_t *tm, const char *name, int *argc,

@@ -19,17 +19,17 @@ CONDUIT_GEX_INLINE int conduit_gex_mapped(gex_Rank_t rank_, const void *remote_,
   (void)bytes_;
   (void)here_;
 #else
-  const conduit_gex_segment_t *const segment_ = CONDUIT_GEX_LIKELY(rank_ < CONDUIT_GEX_NEAR_RANKS)
-                                                  ? &conduit_gex_segments[rank_]
-                                                  : conduit_gex_far_segment(rank_);
+  /* Its values, not its place: those of the table are constants, which a loop of the caller's loads once. */
+  const conduit_gex_segment_t segment_ =
+    CONDUIT_GEX_LIKELY(rank_ < CONDUIT_GEX_NEAR_RANKS) ? conduit_gex_segments[rank_] : *conduit_gex_far_segment(rank_);
   const uint64_t address_ = (uint64_t)(uintptr_t)remote_;
-  const uint64_t offset_ = address_ - segment_->address;
+  const uint64_t offset_ = address_ - segment_.address;
   /* For a word, one comparison: the last 7 bytes of a segment are left to the library. No bytes are, too. */
   const int word_ = __builtin_constant_p(bytes_) && bytes_ - 1 < 8;
-  const int inside_ = word_ ? offset_ < segment_->words
-                            : bytes_ - 1 < segment_->length && offset_ <= segment_->length - bytes_;
+  const int inside_ = word_ ? offset_ < segment_.words
+                            : bytes_ - 1 < segment_.length && offset_ <= segment_.length - bytes_;
   if (CONDUIT_GEX_LIKELY(inside_)) {
-    *here_ = (char *)(uintptr_t)(address_ + segment_->delta);
+    *here_ = (char *)(uintptr_t)(address_ + segment_.delta);
     return 1;
   }
 #endif
