@@ -131,11 +131,13 @@ impl Offer {
     }
 
     /// Whether one receive takes several messages. Not with `ofi_rxm`: over `tcp` of libfabric 1.17 messages were overwritten in three
-    /// of eight jobs of eight ranks, and in none of sixteen with a buffer for each message. Nor with `shm` of 1.17, where posting such a
+    /// of eight jobs of eight ranks, and in none of sixteen with a buffer for each message. Nor with `ofi_rxd`, where all of six such jobs
+    /// ended in messages that made no sense, or not at all, and none of six with a buffer for each. Nor with `shm` of 1.17, where posting such a
     /// receive failed for want of memory in eight of forty jobs, and in none with a buffer for each message.
     pub(crate) fn has_multi_receive(&self) -> bool {
         let provider = self.provider();
         let is_bad = provider.contains("ofi_rxm")
+            || provider.contains("ofi_rxd")
             || provider == "shm" && self.library.version() < fi_version(1, 18);
         self.caps & FI_MULTI_RECV != 0 && !is_bad
     }

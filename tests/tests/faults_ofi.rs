@@ -229,7 +229,7 @@ fn atomics_that_are_not_there() {
 /// All calls but one in so many are refused for now: nothing is lost.
 #[test]
 fn calls_that_have_to_be_made_again() {
-    for faults in ["again=3", "again=10", "verbs,again=2"] {
+    for faults in ["again=3", "again=10", "verbs,again=2", "cxi"] {
         for program in [
             &["calls", "par"][..],
             &["flood"],
