@@ -35,7 +35,7 @@ fn job(schedule: &Schedule, settings: &Settings, config: &OfiConfig) -> Vec<Ofi<
 /// Every library and provider.
 fn over_libraries<N: Ni + 'static>(make: impl Fn(&Schedule, Vec<Ofi<Seq>>) -> Vec<N>) {
     for library in ofi::libraries() {
-        for (provider, domain) in ofi::PROVIDERS {
+        for (provider, domain) in ofi::ALSO_CALM {
             let config = ofi::config(&library.which, provider, domain);
             for settings in without_windows() {
                 check_drawn(CASES, SHRINKS, |schedule| {
