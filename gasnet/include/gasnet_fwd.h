@@ -89,11 +89,14 @@ typedef struct conduit_gex_srcdesc_s *gex_AM_SrcDesc_t;
 #define GEX_AM_INDEX_BASE 128
 #define GEX_AM_SRCDESC_NO_OP ((gex_AM_SrcDesc_t)(uintptr_t)0)
 
-/* A handler, whatever its parameters. */
+/* A handler, whatever its parameters, which C says by an empty list. */
 #ifdef __cplusplus
 typedef void (*gex_AM_Fn_t)(void);
 #else
+  #pragma GCC diagnostic push
+  #pragma GCC diagnostic ignored "-Wstrict-prototypes"
 typedef void (*gex_AM_Fn_t)();
+  #pragma GCC diagnostic pop
 #endif
 
 typedef struct {

@@ -36,7 +36,7 @@ pub struct Prefix {
 }
 
 /// What is asked of a program that is built: no warning at all.
-pub const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-pedantic", "-Werror"];
+pub const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Wundef", "-pedantic", "-Werror"];
 
 /// How a program is linked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

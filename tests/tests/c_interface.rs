@@ -14,7 +14,7 @@ use tempfile::TempDir;
 const LIMIT: Duration = Duration::from_secs(120);
 /// The modes that are installed, and their packages.
 const PACKAGES: [&str; 3] = ["gasnet-smp-seq", "gasnet-smp-parsync", "gasnet-smp-par"];
-const C99: [&str; 2] = ["gcc", "-std=c99"];
+const C99: [&str; 3] = ["gcc", "-std=c99", "-Wstrict-prototypes"];
 /// What only has to be clean, as running it shows nothing that C doesn't.
 const CXX: [[&str; 4]; 2] = [
     ["g++", "-std=c++11", "-x", "c++"],

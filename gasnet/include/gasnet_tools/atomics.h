@@ -76,7 +76,7 @@ typedef gasnett_atomic64_t gasnett_strongatomic64_t;
 
 /* ---- Fences of the flags ----
  * A locked instruction of x86 is a full fence itself, so around a read-modify-write the compiler alone must be told. */
-#if PLATFORM_ARCH_X86_64 || PLATFORM_ARCH_X86
+#if defined(PLATFORM_ARCH_X86_64) || defined(PLATFORM_ARCH_X86)
 #define CONDUIT_ATOMIC_RMW_FENCE() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 #else
 #define CONDUIT_ATOMIC_RMW_FENCE() gasnett_local_mb()
@@ -214,7 +214,7 @@ CONDUIT_INLINE void conduit_atomic_post_if(int flags, int result) {
 CONDUIT_ATOMICS(gasnett_strongatomic, gasnett_strongatomic_t, gasnett_strongatomic_val_t)
 CONDUIT_ATOMICS(gasnett_strongatomic32, gasnett_strongatomic32_t, uint32_t)
 CONDUIT_ATOMICS(gasnett_strongatomic64, gasnett_strongatomic64_t, uint64_t)
-#if GASNETT_THREAD_SAFE
+#if defined(GASNETT_THREAD_SAFE)
 CONDUIT_ATOMICS(gasnett_atomic, gasnett_atomic_t, gasnett_atomic_val_t)
 CONDUIT_ATOMICS(gasnett_atomic32, gasnett_atomic32_t, uint32_t)
 CONDUIT_ATOMICS(gasnett_atomic64, gasnett_atomic64_t, uint64_t)

@@ -15,7 +15,7 @@
 #define gasnett_local_mb() __atomic_thread_fence(__ATOMIC_SEQ_CST)
 
 /* The weak ones are nothing where there is one thread. */
-#if GASNETT_THREAD_SAFE
+#if defined(GASNETT_THREAD_SAFE)
 #define gasnett_weak_wmb() gasnett_local_wmb()
 #define gasnett_weak_rmb() gasnett_local_rmb()
 #define gasnett_weak_mb() gasnett_local_mb()
@@ -26,9 +26,9 @@
 #endif
 
 /* What a processor wants to be told in a loop that waits; a compiler fence too. */
-#if PLATFORM_ARCH_X86_64 || PLATFORM_ARCH_X86
+#if defined(PLATFORM_ARCH_X86_64) || defined(PLATFORM_ARCH_X86)
 #define gasnett_spinloop_hint() __asm__ __volatile__("pause" : : : "memory")
-#elif PLATFORM_ARCH_AARCH64
+#elif defined(PLATFORM_ARCH_AARCH64)
 #define gasnett_spinloop_hint() __asm__ __volatile__("isb" : : : "memory")
 #else
 #define gasnett_spinloop_hint() gasnett_compiler_fence()

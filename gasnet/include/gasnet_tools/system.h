@@ -6,23 +6,23 @@
 #include "fences.h"
 
 /* ---- Constants ---- */
-#if PLATFORM_ARCH_X86_64
+#if defined(PLATFORM_ARCH_X86_64)
 #define GASNETT_SYSTEM_TUPLE "x86_64-unknown-linux-gnu"
-#elif PLATFORM_ARCH_AARCH64
+#elif defined(PLATFORM_ARCH_AARCH64)
 #define GASNETT_SYSTEM_TUPLE "aarch64-unknown-linux-gnu"
 #else
 #define GASNETT_SYSTEM_TUPLE _STRINGIFY(PLATFORM_ARCH_FAMILYNAME) "-" _STRINGIFY(PLATFORM_OS_FAMILYNAME)
 #endif
 
 /* Lines are shared between processors in pieces of this size. */
-#if PLATFORM_ARCH_POWERPC
+#if defined(PLATFORM_ARCH_POWERPC)
 #define GASNETT_CACHE_LINE_BYTES 128
 #else
 #define GASNETT_CACHE_LINE_BYTES 64
 #endif
 
 /* Where kernels differ in it, the largest. */
-#if PLATFORM_ARCH_POWERPC || PLATFORM_ARCH_AARCH64
+#if defined(PLATFORM_ARCH_POWERPC) || defined(PLATFORM_ARCH_AARCH64)
 #define GASNETT_PAGESHIFT 16
 #else
 #define GASNETT_PAGESHIFT 12
@@ -67,7 +67,7 @@ extern int gasnett_maximize_rlimit(int res, const char *lim_desc);
 GASNETT_END_EXTERNC
 
 CONDUIT_INLINE int gasnett_isLittleEndian(void) {
-#if PLATFORM_ARCH_LITTLE_ENDIAN
+#if defined(PLATFORM_ARCH_LITTLE_ENDIAN)
     return 1;
 #else
     return 0;

@@ -7,7 +7,7 @@
 
 #include "basics.h"
 
-#if GASNETT_THREAD_SAFE
+#if defined(GASNETT_THREAD_SAFE)
 #define CONDUIT_THREADKEY_STORAGE __thread
 #else
 #define CONDUIT_THREADKEY_STORAGE

@@ -34,11 +34,11 @@ extern int gasnett_nsleep(uint64_t ns_delay);
 GASNETT_END_EXTERNC
 
 CONDUIT_INLINE gasnett_tick_t gasnett_ticks_now(void) {
-#if PLATFORM_ARCH_X86_64 || PLATFORM_ARCH_X86
+#if defined(PLATFORM_ARCH_X86_64) || defined(PLATFORM_ARCH_X86)
     if (GASNETT_PREDICT_TRUE(conduit_tools_tick_source == 1)) {
         return (gasnett_tick_t)__builtin_ia32_rdtsc();
     }
-#elif PLATFORM_ARCH_AARCH64
+#elif defined(PLATFORM_ARCH_AARCH64)
     if (GASNETT_PREDICT_TRUE(conduit_tools_tick_source == 1)) {
         uint64_t ticks;
         __asm__ __volatile__("mrs %0, cntvct_el0" : "=r"(ticks));
