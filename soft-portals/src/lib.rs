@@ -18,6 +18,7 @@ mod direct;
 pub mod fabric;
 pub mod fragment;
 mod link;
+mod lock;
 mod network;
 mod operation;
 mod poll;
@@ -48,12 +49,12 @@ use std::time::{Duration, Instant};
 use conduit_core::matching::{DESCRIPTORS, PT_INDICES};
 use conduit_core::ni::{Capabilities, Limits, Rank, Reach};
 use conduit_core::threads::{Lock, Mode};
-use parking_lot::Mutex;
 
 use crate::fragment::{Fragment, Payload, Refused};
 
 use direct::Native;
 use link::Owed;
+use lock::{Guard, Owners, OwnersLock};
 use poll::Local;
 use queue::QUEUES;
 use receive::READING;
@@ -76,7 +77,7 @@ struct Inner<T> {
 
 /// What is shared with the transport's own thread.
 struct Shared<T> {
-    inner: Mutex<Inner<T>>,
+    inner: OwnersLock<Inner<T>>,
     flags: Arc<Flags>,
     /// Events have been delivered since the last quick look.
     delivered: AtomicBool,
@@ -104,7 +105,7 @@ pub struct SoftPortals<M: Mode, T: Transport> {
 
 impl<T: Transport + 'static> Attended for Shared<T> {
     fn attend(&self) -> Option<Option<Duration>> {
-        let mut inner = self.inner.try_lock()?;
+        let mut inner = self.inner.visit()?;
         inner.portals.attended = true;
         inner.progress();
         inner.portals.attended = false;
@@ -153,6 +154,10 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
             max_managed: 0,
         };
         let waiter = transport.waiter();
+        let owners = match M::PARALLEL {
+            true => Owners::Many,
+            false => Owners::One,
+        };
         let inner = Inner {
             transport,
             portals,
@@ -169,7 +174,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
             attendant: None,
             waiter,
             shared: Arc::new(Shared {
-                inner: Mutex::new(inner),
+                inner: OwnersLock::new(inner, owners),
                 flags,
                 delivered: AtomicBool::new(false),
                 waker: OnceLock::new(),
@@ -195,6 +200,21 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         Ok(())
     }
 
+    /// What the lock guards.
+    #[inline]
+    fn inner(&self) -> Guard<'_, Inner<T>> {
+        // SAFETY: unless `M` is parallel, and the lock for many, this is not `Sync`: one thread at a time calls its methods, and no
+        // guard outlives a call.
+        unsafe { self.shared.inner.lock() }
+    }
+
+    /// The same, or `None` when somebody is at it.
+    #[inline]
+    fn try_inner(&self) -> Option<Guard<'_, Inner<T>>> {
+        // SAFETY: as above.
+        unsafe { self.shared.inner.try_lock() }
+    }
+
     /// That thread.
     pub fn attendant(&self) -> Option<&Attendant> {
         self.attendant.as_ref()
@@ -217,14 +237,14 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
 
     /// Looks at what has happened so far, in the portals and in the transport.
     pub fn counters<R>(&self, look: impl FnOnce(&PortalsCounters, &T) -> R) -> R {
-        let inner = self.shared.inner.lock();
+        let inner = self.inner();
         look(&inner.portals.counters, &inner.transport)
     }
 
     /// Tells the peers that this rank ends as it should, so that its silence is no failure to them, and waits for a bounded time
     /// until they have what it has sent. What they send from here on may never be looked at.
     pub fn leave(&self) {
-        let mut inner = self.shared.inner.lock();
+        let mut inner = self.inner();
         let linger = inner.portals.config.linger;
         let end = Instant::now() + linger;
         if std::mem::replace(&mut inner.portals.leaving, true) {
@@ -247,9 +267,9 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
                 return;
             }
             let pause = pause.min(LINGER_PAUSE);
-            parking_lot::MutexGuard::unlocked(&mut inner, || {
-                self.waiter.wait(None, Some(pause));
-            });
+            drop(inner);
+            self.waiter.wait(None, Some(pause));
+            inner = self.inner();
         }
     }
 }

@@ -32,11 +32,11 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
     }
 
     fn region_create(&self, len: usize) -> Result<Region, NiError> {
-        self.shared.inner.lock().create_region(len)
+        self.inner().create_region(len)
     }
     unsafe fn region_adopt(&self, base: *mut u8, len: usize) -> Result<Region, NiError> {
         // SAFETY: the caller keeps the contract of `Ni::region_adopt`.
-        unsafe { self.shared.inner.lock().adopt_region(base, len) }
+        unsafe { self.inner().adopt_region(base, len) }
     }
     /// A rank's own regions only.
     #[inline]
@@ -44,7 +44,7 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
         if peer != self.rank {
             return None;
         }
-        let region = self.shared.inner.lock().portals.regions.find(region)?;
+        let region = self.inner().portals.regions.find(region)?;
         Some(Window {
             base: region.base,
             len: region.len,
@@ -52,13 +52,13 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
     }
     fn eq_create(&self, _slots: usize) -> Result<EqId, NiError> {
         // A queue grows with its events: those of peers are bounded by their windows, this rank's own by its operations.
-        self.shared.inner.lock().portals.create_queue()
+        self.inner().portals.create_queue()
     }
     fn pt_open(&self, index: PtIndex, eq: Option<EqId>) -> Result<(), NiError> {
-        self.shared.inner.lock().portals.open_index(index, eq)
+        self.inner().portals.open_index(index, eq)
     }
     fn me_append(&self, index: PtIndex, entry: MatchEntry) -> Result<MeId, NiError> {
-        let mut inner = self.shared.inner.lock();
+        let mut inner = self.inner();
         inner.portals.append_entry(index, &entry, None)
     }
     fn me_append_claimed(
@@ -67,37 +67,37 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
         entry: MatchEntry,
         claim: Claim,
     ) -> Result<MeId, NiError> {
-        let mut inner = self.shared.inner.lock();
+        let mut inner = self.inner();
         inner.portals.append_entry(index, &entry, Some(claim))
     }
     fn me_unlink(&self, me: MeId) -> Result<Unlink, NiError> {
-        self.shared.inner.lock().portals.unlink_entry(me)
+        self.inner().portals.unlink_entry(me)
     }
     unsafe fn md_bind(&self, base: *mut u8, len: usize, eq: EqId) -> Result<MdId, NiError> {
-        let inner = self.shared.inner.lock();
+        let inner = self.inner();
         inner.portals.check_queue("md_bind", eq)?;
         inner.portals.descriptors.bind(base, len, eq)
     }
     fn md_release(&self, md: MdId) -> Result<Unlink, NiError> {
-        self.shared.inner.lock().portals.descriptors.release(md)
+        self.inner().portals.descriptors.release(md)
     }
 
     #[inline]
     unsafe fn put(&self, put: &Put) -> Result<Submit, NiError> {
         // SAFETY: the caller keeps the contract of `Ni::put`.
-        unsafe { self.shared.inner.lock().put(put) }
+        unsafe { self.inner().put(put) }
     }
     #[inline]
     fn inject(&self, inject: &Inject<'_>) -> Result<Submit, NiError> {
-        self.shared.inner.lock().inject(inject)
+        self.inner().inject(inject)
     }
     #[inline]
     unsafe fn get(&self, get: &Get) -> Result<Submit, NiError> {
         // SAFETY: the caller keeps the contract of `Ni::get`.
-        unsafe { self.shared.inner.lock().get(get) }
+        unsafe { self.inner().get(get) }
     }
     fn atomic(&self, atomic: &Atomic) -> Result<Submit, NiError> {
-        self.shared.inner.lock().atomic(atomic)
+        self.inner().atomic(atomic)
     }
 
     #[inline]
@@ -114,14 +114,14 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
     }
     fn progress(&self) {
         // Whoever holds the lock makes progress, or is about to.
-        if let Some(mut inner) = self.shared.inner.try_lock() {
+        if let Some(mut inner) = self.try_inner() {
             self.advance(&mut inner);
         }
     }
     fn wait(&self, limit: Duration) {
         let shared = &*self.shared;
         let timeout = {
-            let mut inner = shared.inner.lock();
+            let mut inner = self.inner();
             if !shared.flags.ready().is_empty() || self.advance(&mut inner) {
                 return;
             }
@@ -155,7 +155,7 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
         state::first(&self.shared.flags.failed)
     }
     fn failure(&self, peer: Rank) -> String {
-        let mut inner = self.shared.inner.lock();
+        let mut inner = self.inner();
         let place = inner.transport.describe(peer);
         match inner.portals.links.get(peer).and_then(|link| link.failure) {
             Some(failure) => format!("{place} {failure}"),

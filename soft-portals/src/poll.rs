@@ -43,22 +43,15 @@ impl Done {
         self.taken.push((source, cost));
     }
 
-    #[inline]
-    fn add_put(&mut self, put: QueuedPut) {
-        self.add(put.event.source, put.cost);
-        if let Some(data) = put.data {
-            self.buffers.push(data);
-        }
-    }
-
     fn add_event(&mut self, event: Queued) {
-        match event {
-            Queued::Put(put) => self.add_put(put),
-            event => {
-                if let Some((source, cost)) = event.taken() {
-                    self.add(source, cost);
-                }
-            }
+        if let Some((source, cost)) = event.taken() {
+            self.add(source, cost);
+        }
+        if let Queued::Put(QueuedPut {
+            data: Some(data), ..
+        }) = event
+        {
+            self.buffers.push(data);
         }
     }
 }
@@ -67,9 +60,21 @@ impl Done {
 struct Alike<'a> {
     local: &'a mut Local,
     common: Common,
-    /// The last one, until the next is asked for.
-    current: Option<QueuedPut>,
+    /// The first of the queue has been given out, and goes when the next is asked for.
+    is_out: bool,
     left: u32,
+}
+
+impl Alike<'_> {
+    /// Takes the last one away.
+    #[inline]
+    fn done(&mut self) {
+        if std::mem::take(&mut self.is_out)
+            && let Some(event) = self.local.events.pop_front()
+        {
+            self.local.done.add_event(event);
+        }
+    }
 }
 
 impl Puts for Alike<'_> {
@@ -80,38 +85,33 @@ impl Puts for Alike<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<PutEvent<'_>> {
-        if let Some(put) = self.current.take() {
-            self.local.done.add_put(put);
-        }
+        self.done();
         if self.left == 0 {
             return None;
         }
-        let is_like = |put: &QueuedPut| {
-            let put = &put.event;
-            put.tag == self.common.tag
-                && put.source == self.common.source
-                && put.match_bits == self.common.match_bits
-                && put.length == self.common.length
-                && put.requested == self.common.length
-                && put.index == self.common.index
-        };
-        match self.local.events.front() {
-            Some(Queued::Put(put)) if is_like(put) => {}
-            _ => return None,
-        }
-        let Some(Queued::Put(put)) = self.local.events.pop_front() else {
+        let Some(Queued::Put(queued)) = self.local.events.front() else {
             return None;
         };
+        let (put, common) = (&queued.event, &self.common);
+        let is_like = put.tag == common.tag
+            && put.source == common.source
+            && put.match_bits == common.match_bits
+            && put.length == common.length
+            && put.requested == common.length
+            && put.index == common.index;
+        if !is_like {
+            return None;
+        }
         self.left -= 1;
-        Some(self.current.insert(put).event())
+        self.is_out = true;
+        Some(queued.event())
     }
 }
 
 impl Drop for Alike<'_> {
+    #[inline]
     fn drop(&mut self) {
-        if let Some(put) = self.current.take() {
-            self.local.done.add_put(put);
-        }
+        self.done();
     }
 }
 
@@ -126,7 +126,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
             shared.delivered.store(false, Ordering::Relaxed);
             return ready;
         }
-        if let Some(mut inner) = shared.inner.try_lock()
+        if let Some(mut inner) = self.try_inner()
             && inner.is_due()
         {
             self.advance(&mut inner);
@@ -189,7 +189,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
 
     /// Takes a queue's events; makes progress once if there are none. False if there are none then.
     fn refill(&self, number: usize, local: &mut Local, looked: &mut bool) -> bool {
-        let mut inner = self.shared.inner.lock();
+        let mut inner = self.inner();
         inner.account(&mut local.done);
         if inner
             .portals
@@ -214,7 +214,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
 
     /// Accounts for what was delivered.
     fn settle(&self, number: usize, local: &mut Local) {
-        let mut inner = self.shared.inner.lock();
+        let mut inner = self.inner();
         inner.account(&mut local.done);
         let queue = inner.portals.queues.get(number);
         if local.events.is_empty() && queue.is_none_or(VecDeque::is_empty) {
@@ -239,7 +239,7 @@ fn deliver<S: Sink>(local: &mut Local, most: u32, sink: &mut S) -> u32 {
         let mut alike = Alike {
             local,
             common,
-            current: None,
+            is_out: false,
             left: most,
         };
         sink.puts(&mut alike);
@@ -254,11 +254,13 @@ fn deliver<S: Sink>(local: &mut Local, most: u32, sink: &mut S) -> u32 {
 }
 
 impl<T: Transport> Inner<T> {
+    #[inline]
     fn account(&mut self, done: &mut Done) {
-        for (source, cost) in done.taken.drain(..) {
+        // Sums, so in any order.
+        while let Some((source, cost)) = done.taken.pop() {
             self.portals.taken(source, cost);
         }
-        for buffer in done.buffers.drain(..) {
+        while let Some(buffer) = done.buffers.pop() {
             self.portals.pool.give(buffer);
         }
     }

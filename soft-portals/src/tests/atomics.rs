@@ -282,7 +282,7 @@ fn what_was_under_way_to_a_peer_that_fails_is_dropped() {
             .atomic(&job.atomic(0, AtomicOp::Add, 1))
             .is_err()
     );
-    let inner = job.ends[0].shared.inner.lock();
+    let inner = job.ends[0].inner();
     assert!(inner.portals.native.is_idle() && inner.portals.native.waiting.is_empty());
 }
 

@@ -62,7 +62,7 @@ fn what_a_failed_peer_had_begun_is_dropped() {
     {
         use crate::fragment::Upper;
         use crate::wire::{Header, Put};
-        let mut inner = ends[1].shared.inner.lock();
+        let mut inner = ends[1].inner();
         let put = Put {
             index: PT.0,
             match_bits: 0,

@@ -119,7 +119,7 @@ proptest! {
         let own = begin_own(end, &mut space);
         let mut places = Vec::new();
         for step in steps {
-            let mut inner = end.shared.inner.lock();
+            let mut inner = end.inner();
             match step {
                 Step::Fragment(header, payload) => {
                     inner.portals.fragment(0, &header, &payload);
@@ -161,7 +161,7 @@ fn nonsense_names_its_sender() {
     let (_, ends) = job::<Seq>(3);
     assert_eq!(ends[1].bad_peer(), None);
     {
-        let mut inner = ends[1].shared.inner.lock();
+        let mut inner = ends[1].inner();
         assert!(
             inner.portals.fragment(2, &[99; 12], &[]),
             "taken and dropped"
@@ -193,7 +193,7 @@ fn a_flood_beyond_the_window_is_nonsense() {
     let header = crate::wire::Header::Put(put).encode(None);
     let window = super::PortalsConfig::default().window;
     {
-        let mut inner = ends[1].shared.inner.lock();
+        let mut inner = ends[1].inner();
         for _ in 0..window {
             inner
                 .portals
@@ -263,7 +263,7 @@ fn what_peers_may_say_of_direct_access() {
         ..Disorder::default()
     };
     let (_, ends) = job_on::<Seq>(2, disorder);
-    let mut inner = ends[1].shared.inner.lock();
+    let mut inner = ends[1].inner();
     assert!(said(&mut inner, &Header::Direct(right)));
     for wrong in &wrong {
         assert!(!said(&mut inner, wrong), "{wrong:?}");
@@ -278,7 +278,7 @@ fn what_peers_may_say_of_direct_access() {
     drop(inner);
     // Where memory is not reached directly nobody may tell of it.
     let (_, ends) = job::<Seq>(2);
-    let mut inner = ends[1].shared.inner.lock();
+    let mut inner = ends[1].inner();
     for header in [
         Header::Direct(right),
         Header::Withdraw(right.entry),

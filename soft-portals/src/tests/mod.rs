@@ -193,15 +193,10 @@ fn an_answer_that_overtakes_leaves_the_source_in_use() {
         value: 0,
     };
     let bytes = response.encode(None);
-    ends[0]
-        .shared
-        .inner
-        .lock()
-        .portals
-        .fragment(1, bytes.as_slice(), &[]);
+    ends[0].inner().portals.fragment(1, bytes.as_slice(), &[]);
     assert!(events(&ends[0], completions).is_empty());
     assert_eq!(ends[0].md_release(md), Ok(conduit_core::ni::Unlink::InUse));
-    ends[0].shared.inner.lock().portals.sent(1, 0);
+    ends[0].inner().portals.sent(1, 0);
     assert_eq!(events(&ends[0], completions).len(), 1);
     assert_eq!(ends[0].md_release(md), Ok(conduit_core::ni::Unlink::Done));
 }
