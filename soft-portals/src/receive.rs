@@ -324,7 +324,11 @@ impl Upper for Portals {
 
     #[inline]
     fn fragment(&mut self, peer: Rank, header: &[u8], payload: &[u8]) -> bool {
-        if self.take(peer, header, payload).is_err() {
+        let taken = match Header::decode_short(header) {
+            Some((put, told)) => self.short_put_arrives(peer, &put, told, payload),
+            None => self.take(peer, header, payload),
+        };
+        if taken.is_err() {
             self.bad(peer);
         }
         true

@@ -63,7 +63,7 @@ impl Flags {
     }
 
     #[inline]
-    fn set(&self, eq: EqId) {
+    pub(crate) fn set(&self, eq: EqId) {
         let bits = Ready::queue(eq).bits();
         let ready = self.ready.load(Ordering::Relaxed);
         self.ready.store(ready | bits, Ordering::Relaxed);

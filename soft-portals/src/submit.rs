@@ -155,11 +155,7 @@ impl<T: Transport> Inner<T> {
         {
             link.arrived.told(taken);
         }
-        self.gathered += 1;
-        if at_once || self.gathered >= GATHERED {
-            self.gathered = 0;
-            self.transport.transmit(&mut self.portals);
-        }
+        self.handed_over(at_once);
         Ok(())
     }
 
@@ -310,6 +306,59 @@ impl<T: Transport> Inner<T> {
         self.answer(submitted)
     }
 
+    /// What [`Self::enter`], [`Self::post`] and [`Self::leave`] do, for what nearly all messages are, with one look for the link.
+    #[inline(always)]
+    fn inject_short(
+        &mut self,
+        target: Rank,
+        put: wire::Put,
+        cost: Cost,
+        pieces: &[&[u8]],
+    ) -> Result<(), Not> {
+        let Self {
+            transport, portals, ..
+        } = self;
+        let window = portals.window;
+        let Some(link) = portals.links.get(target) else {
+            return Err(Not::Again);
+        };
+        if link.failure.is_some() || !link.sent.take(cost, window) {
+            // The same again, which says why.
+            self.enter("inject", target, cost)?;
+            return Err(Not::Again);
+        }
+        let news = link.news(window);
+        let header = wire::Header::Put(put).encode(Some(news));
+        let fragment = Fragment {
+            header: header.as_slice(),
+            payload: Payload::Copied(pieces),
+        };
+        let at_once = transport.is_idle(target);
+        if let Err(refused) = transport.send(target, &fragment) {
+            self.leave(target, cost);
+            return Err(match refused {
+                Refused::Full => Not::Again,
+                // As for `post`.
+                Refused::Dead | Refused::TooLong | Refused::NoSuchRank => {
+                    self.dead("inject", target)
+                }
+            });
+        }
+        link.arrived.told(news);
+        self.handed_over(at_once);
+        Ok(())
+    }
+
+    /// A fragment has been handed to the transport.
+    #[inline(always)]
+    fn handed_over(&mut self, at_once: bool) {
+        self.gathered += 1;
+        if at_once || self.gathered >= GATHERED {
+            self.gathered = 0;
+            self.transport.transmit(&mut self.portals);
+        }
+    }
+
     fn try_inject(&mut self, inject: &Inject<'_>) -> Result<(), Not> {
         let length = inject.head.len() + inject.body.len();
         let limit = self.portals.config.inject_size;
@@ -330,16 +379,11 @@ impl<T: Transport> Inner<T> {
         if to_self && !self.portals.is_open(inject.index) {
             return Err(Not::Again);
         }
-        self.enter("inject", inject.target, cost)?;
         let pieces = [inject.head, inject.body];
         if !to_self && length <= tiny_payload(&header, false) {
-            let payload = Payload::Copied(&pieces);
-            let posted = self.post("inject", inject.target, &wire::Header::Put(header), payload);
-            if posted.is_err() {
-                self.leave(inject.target, cost);
-            }
-            return posted;
+            return self.inject_short(inject.target, header, cost, &pieces);
         }
+        self.enter("inject", inject.target, cost)?;
         if length > self.portals.inject_room {
             self.leave(inject.target, cost);
             return Err(Not::Again);

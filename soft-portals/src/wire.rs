@@ -283,6 +283,34 @@ impl Header {
         }
     }
 
+    /// What [`Header::decode`] makes of a short put with what was taken, nearly all that arrives. `None`: it is something else, or
+    /// nothing.
+    #[inline(always)]
+    pub(crate) fn decode_short(bytes: &[u8]) -> Option<(Put, Told)> {
+        let (word, bytes) = bytes.split_first_chunk()?;
+        let [kind, flags, index, _, o0, o1, u0, u1] = *word;
+        let (match_bits, bytes) = bytes.split_first_chunk()?;
+        let hdr_data = bytes.try_into().ok()?;
+        if kind != SHORT_PUT || flags & WITH_TAKEN == 0 {
+            return None;
+        }
+        let put = Put {
+            index,
+            match_bits: u64::from_le_bytes(*match_bits),
+            hdr_data: u64::from_le_bytes(hdr_data),
+            offset: 0,
+            operation: None,
+        };
+        let told = Told {
+            window: flags >> WINDOW_SHIFT,
+            taken: Taken {
+                operations: u16::from_le_bytes([o0, o1]),
+                units: u16::from_le_bytes([u0, u1]),
+            },
+        };
+        Some((put, told))
+    }
+
     /// The inverse. `None`: no rank writes this.
     #[inline]
     pub(crate) fn decode(bytes: &[u8]) -> Option<(Self, Option<Told>)> {
@@ -461,6 +489,11 @@ mod tests {
             });
             let bytes = header.encode(taken);
             prop_assert_eq!(Header::decode(bytes.as_slice()), Some((header, taken)));
+            let short = match header {
+                Header::Put(put) => taken.filter(|_| put.offset == 0 && put.operation.is_none()).map(|told| (put, told)),
+                _ => None,
+            };
+            prop_assert_eq!(Header::decode_short(bytes.as_slice()), short);
             if let Header::Put(put) = header {
                 let full = put.offset != 0 || put.operation.is_some();
                 prop_assert_eq!(bytes.as_slice().len(), put_header(full));
@@ -472,6 +505,9 @@ mod tests {
 
         #[test]
         fn anything_is_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+            if let Some((put, told)) = Header::decode_short(&bytes) {
+                prop_assert_eq!(Header::decode(&bytes), Some((Header::Put(put), Some(told))));
+            }
             if let Some((header, taken)) = Header::decode(&bytes) {
                 let again = header.encode(taken);
                 prop_assert_eq!(Header::decode(again.as_slice()), Some((header, taken)));

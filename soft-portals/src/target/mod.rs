@@ -3,6 +3,7 @@
 mod arrival;
 mod header_only;
 mod put;
+mod short;
 
 use conduit_core::matching::{EntryId, Hit, Incoming, Place};
 use conduit_core::ni::{EqId, Event, MeEvents, Outcome, Rank};
