@@ -124,6 +124,19 @@ impl Links {
         }
     }
 
+    /// The place of a peer's link, which stays the same.
+    #[inline]
+    pub(crate) fn find(&self, peer: Rank) -> Option<usize> {
+        let place = *self.places.get(peer as usize)?;
+        (place != NONE).then_some(place as usize)
+    }
+
+    /// The link at a place.
+    #[inline]
+    pub(crate) fn at(&mut self, place: usize) -> Option<&mut Link> {
+        self.links.get_mut(place)
+    }
+
     #[inline]
     pub(crate) fn get(&mut self, peer: Rank) -> Option<&mut Link> {
         let place = *self.places.get(peer as usize)?;

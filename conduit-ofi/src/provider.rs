@@ -14,13 +14,14 @@
 
 use std::ffi::{CStr, CString, c_int};
 use std::fmt;
+use std::iter;
 use std::ptr::{self, NonNull};
 
 use libfabric_sys::{
     API_VERSION, FI_ATOMIC, FI_CONTEXT, FI_CONTEXT2, FI_DELIVERY_COMPLETE, FI_EP_RDM,
     FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG,
-    FI_MULTI_RECV, FI_ORDER_SAS, FI_RM_ENABLED, FI_RMA, FI_THREAD_DOMAIN, Library, fi_info,
-    fi_major, fi_minor, fi_version,
+    FI_MULTI_RECV, FI_ORDER_SAS, FI_PROGRESS_UNSPEC, FI_RM_ENABLED, FI_RMA, FI_THREAD_DOMAIN,
+    Library, fi_info, fi_major, fi_minor, fi_progress, fi_version,
 };
 
 /// What is asked of the providers, the most wanted first: of two offers for the same device the first counts.
@@ -37,6 +38,9 @@ const WISHES: [(u64, u64); 8] = {
         (FI_MSG, 0),
     ]
 };
+/// `FI_PROGRESS_CONTROL_UNIFIED` of libfabric 1.21: control calls are serialised with those that move data, as everything is that
+/// this network does, and so providers leave out their locks.
+const UNIFIED: fi_progress = 3;
 /// The ways of registering memory that this network can deal with.
 const MR_MODES: c_int =
     FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
@@ -215,8 +219,14 @@ unsafe fn name(text: *const std::ffi::c_char) -> String {
 /// once, in the library's order.
 pub fn offers(library: &Library, wish: &Wish) -> Vec<Offer> {
     let mut found: Vec<Offer> = Vec::new();
-    for (caps, flags) in WISHES {
-        for offer in ask(library, wish, caps, flags) {
+    let unified = (library.version() >= fi_version(1, 21)).then_some(UNIFIED);
+    let wishes = WISHES.into_iter().flat_map(|(caps, flags)| {
+        let plain = iter::once(FI_PROGRESS_UNSPEC);
+        let progress = unified.into_iter().chain(plain);
+        progress.map(move |progress| (caps, flags, progress))
+    });
+    for (caps, flags, progress) in wishes {
+        for offer in ask(library, wish, caps, flags, progress) {
             let same = |other: &Offer| {
                 other.provider() == offer.provider() && other.domain() == offer.domain()
             };
@@ -228,7 +238,13 @@ pub fn offers(library: &Library, wish: &Wish) -> Vec<Offer> {
     found
 }
 
-fn ask(library: &Library, wish: &Wish, caps: u64, op_flags: u64) -> Vec<Offer> {
+fn ask(
+    library: &Library,
+    wish: &Wish,
+    caps: u64,
+    op_flags: u64,
+    control: fi_progress,
+) -> Vec<Offer> {
     let Some(mut hints) = NonNull::new(library.allocinfo()) else {
         return Vec::new();
     };
@@ -242,6 +258,7 @@ fn ask(library: &Library, wish: &Wish, caps: u64, op_flags: u64) -> Vec<Offer> {
         (*info.ep_attr).r#type = FI_EP_RDM;
         (*info.domain_attr).mr_mode = MR_MODES;
         (*info.domain_attr).threading = FI_THREAD_DOMAIN;
+        (*info.domain_attr).control_progress = control;
         (*info.domain_attr).resource_mgmt = FI_RM_ENABLED;
         (*info.tx_attr).msg_order = FI_ORDER_SAS;
         (*info.rx_attr).msg_order = FI_ORDER_SAS;

@@ -305,18 +305,24 @@ impl Wire {
     /// The link to a peer, which becomes known to libfabric now.
     #[inline]
     fn open(&mut self, peer: Rank) -> Result<&mut Link, Refused> {
-        if self.links.look(peer).is_none() {
-            self.add(peer)?;
-        }
-        match self.links.get(peer) {
-            Some(link) if link.failure.is_none() => Ok(link),
+        let place = match self.links.find(peer) {
+            Some(place) => place,
+            None => self.add(peer)?,
+        };
+        let link = self.links.at(place).ok_or(Refused::NoSuchRank)?;
+        match link.failure {
+            None => Ok(link),
             Some(_) => Err(Refused::Dead),
-            None => Err(Refused::NoSuchRank),
         }
     }
 
     #[cold]
-    fn add(&mut self, peer: Rank) -> Result<(), Refused> {
+    fn add(&mut self, peer: Rank) -> Result<usize, Refused> {
+        self.know(peer)?;
+        self.links.find(peer).ok_or(Refused::NoSuchRank)
+    }
+
+    fn know(&mut self, peer: Rank) -> Result<(), Refused> {
         let address = self.addresses.of(peer).ok_or(Refused::NoSuchRank)?;
         let (handle, failure) = match self.broken {
             Some(failure) => (0, Some(failure)),
@@ -397,6 +403,15 @@ impl Wire {
         }
     }
 
+    /// What there is to do besides what is sent at once.
+    #[inline(never)]
+    fn transmit_some(&mut self, upper: &mut impl Upper) {
+        if self.broken.is_none() {
+            self.send_queued(upper);
+        }
+        self.tell_failures(upper);
+    }
+
     /// Tells the user which peers have failed.
     #[inline]
     fn tell_failures(&mut self, upper: &mut impl Upper) {
@@ -465,12 +480,11 @@ impl Transport for Wire {
         arrived
     }
 
-    #[inline]
+    #[inline(always)]
     fn transmit(&mut self, upper: &mut impl Upper) {
-        if !self.outgoing.is_empty() && self.broken.is_none() {
-            self.send_queued(upper);
+        if !self.outgoing.is_empty() || !self.failures.is_empty() {
+            self.transmit_some(upper);
         }
-        self.tell_failures(upper);
     }
 
     #[inline]

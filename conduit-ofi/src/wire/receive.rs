@@ -332,12 +332,14 @@ impl Wire {
             return;
         };
         let peer = frame.rank;
-        if frame.job != self.job || self.open(peer).is_err() {
-            // Another job's, or of a peer that was given up.
+        // Another job's.
+        if frame.job != self.job {
             self.counters.nonsense += 1;
             return;
         }
-        let Some(link) = self.links.get(peer) else {
+        let Ok(link) = self.open(peer) else {
+            // Of a peer that was given up.
+            self.counters.nonsense += 1;
             return;
         };
         link.liveness.heard();

@@ -35,6 +35,63 @@ fn answer(operation: &'static str, result: isize) -> Result<(), Not> {
     }
 }
 
+/// A small frame on its way together.
+struct Copy {
+    bytes: [MaybeUninit<u8>; SMALL],
+    length: usize,
+}
+
+impl Copy {
+    #[inline(always)]
+    fn new() -> Self {
+        Self {
+            bytes: [const { MaybeUninit::uninit() }; SMALL],
+            length: 0,
+        }
+    }
+
+    #[inline(always)]
+    fn push(&mut self, piece: &[u8]) -> Result<(), Refused> {
+        /// Pieces are headers and arguments, multiples of four bytes and short: a call would take longer, and so would wide loads of
+        /// what was written in parts just before.
+        const SHORT: usize = 64;
+        if piece.len() > SMALL - self.length {
+            return Err(Refused::TooLong);
+        }
+        // SAFETY: there is room for as many bytes (just checked).
+        unsafe {
+            let (mut from, mut to) = (
+                piece.as_ptr(),
+                self.bytes.as_mut_ptr().add(self.length).cast::<u8>(),
+            );
+            let mut left = piece.len();
+            if left <= SHORT {
+                while left >= 8 {
+                    to.cast::<u64>()
+                        .write_unaligned(from.cast::<u64>().read_unaligned());
+                    (from, to, left) = (from.add(8), to.add(8), left - 8);
+                }
+                while left >= 4 {
+                    to.cast::<u32>()
+                        .write_unaligned(from.cast::<u32>().read_unaligned());
+                    (from, to, left) = (from.add(4), to.add(4), left - 4);
+                }
+            }
+            if left > 0 {
+                to.copy_from_nonoverlapping(from, left);
+            }
+        }
+        self.length += piece.len();
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: so many bytes have been written.
+        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr().cast(), self.length) }
+    }
+}
+
 impl Wire {
     #[inline]
     fn frame(&self, kind: Kind, header: &[u8], length: usize) -> [u8; HEADER] {
@@ -58,29 +115,37 @@ impl Wire {
         header: &[u8],
         pieces: &[&[u8]],
     ) -> Result<(), Refused> {
+        let own = self.frame(Kind::Tiny, header, 0);
         let link = self.open(peer)?;
         link.liveness.sent();
-        let address = link.address;
+        let (address, waits) = (link.address, !link.backlog.is_empty());
         // Not zeroed: what is sent is a few dozen bytes as a rule.
-        let mut copy = [const { MaybeUninit::<u8>::uninit() }; SMALL];
-        let own = self.frame(Kind::Tiny, header, 0);
-        let mut length = 0;
-        for piece in [&own[..], header].iter().chain(pieces) {
-            let place = copy
-                .get_mut(length..length + piece.len())
-                .ok_or(Refused::TooLong)?;
-            // SAFETY: as many bytes; they are this function's own.
-            unsafe {
-                place
-                    .as_mut_ptr()
-                    .cast::<u8>()
-                    .copy_from_nonoverlapping(piece.as_ptr(), piece.len());
-            }
-            length += piece.len();
+        let mut copy = Copy::new();
+        copy.push(&own)?;
+        copy.push(header)?;
+        for piece in pieces {
+            copy.push(piece)?;
         }
-        // SAFETY: so many bytes were written just now.
-        let copy = unsafe { std::slice::from_raw_parts(copy.as_ptr().cast::<u8>(), length) };
-        self.post_small(peer, address, copy)
+        let copy = copy.bytes();
+        if copy.len() > self.inject || waits {
+            return self.post_small(peer, address, copy);
+        }
+        match self.inject(address, copy) {
+            Ok(()) => {
+                self.counters.frames += 1;
+                Ok(())
+            }
+            Err(not) => self.not_sent(peer, not, copy),
+        }
+    }
+
+    /// A small frame that the library has not taken.
+    #[cold]
+    fn not_sent(&mut self, peer: Rank, not: Not, frame: &[u8]) -> Result<(), Refused> {
+        match self.answer_of(peer, |_| Err(not)) {
+            Err(Refused::Full) => self.keep(peer, frame),
+            answer => answer,
+        }
     }
 
     /// Sends a small frame, or keeps it behind others that wait: a connection is made when the first frame wants to go, which takes
@@ -135,16 +200,22 @@ impl Wire {
     #[inline]
     fn put_out(&mut self, peer: Rank, address: u64, bytes: &[u8]) -> Result<(), Not> {
         if bytes.len() <= self.inject {
-            // SAFETY: the endpoint is open; the library copies the bytes before it returns.
-            let result =
-                unsafe { fi_inject(self.objects.ep, bytes.as_ptr().cast(), bytes.len(), address) };
-            answer("fi_inject", result)?;
-            self.counters.injected += 1;
-            return Ok(());
+            return self.inject(address, bytes);
         }
         let buffer = self.small.take().ok_or(Not::Now)?;
         self.small.bytes(buffer)[..bytes.len()].copy_from_slice(bytes);
         self.send_buffer(peer, address, false, buffer, bytes.len())
+    }
+
+    /// Sends bytes that the library copies before this returns, and of which it says nothing more.
+    #[inline]
+    fn inject(&mut self, address: u64, bytes: &[u8]) -> Result<(), Not> {
+        // SAFETY: the endpoint is open; the library copies the bytes.
+        let result =
+            unsafe { fi_inject(self.objects.ep, bytes.as_ptr().cast(), bytes.len(), address) };
+        answer("fi_inject", result)?;
+        self.counters.injected += 1;
+        Ok(())
     }
 
     /// Sends a buffer, which comes back when the library has completed that, or now if it refuses.
