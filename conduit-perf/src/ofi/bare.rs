@@ -1,18 +1,14 @@
 //! Bare libfabric between two processes: an endpoint with posted receives, and loops that read its queue until there is something,
 //! as libfabric's own `fi_pingpong` has them. Its queue has no descriptor to sleep on, which is the fastest kind.
 
-use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
-use std::rc::Rc;
 use std::sync::atomic::Ordering::*;
-use std::time::{Duration, Instant};
 
 use libfabric_sys::*;
 
 use crate::Error;
 use crate::limits::copy::Private;
-use crate::piece::Piece;
 use crate::side::Side;
 
 use super::UNDER_WAY;
@@ -31,6 +27,27 @@ pub(super) fn failed(text: impl Into<String>) -> Error {
         name: "bare libfabric",
         source: text.into().into(),
     }
+}
+
+/// Whether the library locks what it shares between calls that move data and others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Locks {
+    /// As it does unless it is asked for something else; so `fi_pingpong` and fabtests measure.
+    Usual,
+    /// It is told that all calls come one after the other. Conduit does that, too, since libfabric 1.21 has it.
+    None,
+}
+
+/// `FI_PROGRESS_CONTROL_UNIFIED`.
+const UNIFIED: fi_progress = 3;
+
+/// When a write has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// When its source may be used again: `fi_write`, and nothing else is asked for.
+    Sent,
+    /// When the peer can see it: `fi_writemsg` with `FI_DELIVERY_COMPLETE`.
+    Seen,
 }
 
 /// Memory of the peer's that can be written.
@@ -56,12 +73,12 @@ pub(super) struct Bare {
     contexts: Box<[fi_context2]>,
     buffers: Box<[u8]>,
     buffers_desc: *mut c_void,
-    source: Private,
+    pub(super) source: Private,
     source_desc: *mut c_void,
     next: usize,
-    received: u64,
+    pub(super) received: u64,
     /// Sends and writes whose completions are to come.
-    pending: usize,
+    pub(super) pending: usize,
 }
 
 macro_rules! check {
@@ -85,10 +102,11 @@ impl Bare {
         library: Library,
         provider: &str,
         domain: &str,
+        locks: Locks,
         segment: (*mut u8, usize),
         source: Private,
     ) -> Result<Self, Error> {
-        let info = offer(&library, provider, domain)?;
+        let info = offer(&library, provider, domain, locks)?;
         let null = ptr::null_mut();
         let mut bare = Self {
             library,
@@ -309,7 +327,11 @@ impl Bare {
 
     /// Polls until `done`.
     #[inline]
-    fn until(&mut self, side: &Side<'_>, done: impl Fn(&Self) -> bool) -> Result<(), Error> {
+    pub(super) fn until(
+        &mut self,
+        side: &Side<'_>,
+        done: impl Fn(&Self) -> bool,
+    ) -> Result<(), Error> {
         let mut error = None;
         side.spin_until("libfabric", || {
             if done(self) {
@@ -352,7 +374,7 @@ impl Bare {
 
     /// Sends a message of so many bytes: injected if they are few enough.
     #[inline]
-    fn send(&mut self, side: &Side<'_>, size: usize) -> Result<(), Error> {
+    pub(super) fn send(&mut self, side: &Side<'_>, size: usize) -> Result<(), Error> {
         // SAFETY: an offer has these attributes.
         let inject = unsafe { (*(*self.info).tx_attr).inject_size };
         // SAFETY: the buffer behind the receives'.
@@ -380,11 +402,34 @@ impl Bare {
         Ok(())
     }
 
-    /// Writes the first bytes of the source to the start of the peer's segment; it has completed when they are there.
+    /// Writes the first bytes of the source to the start of the peer's segment.
     #[inline]
-    fn write(&mut self, side: &Side<'_>, source: *mut u8, size: usize) -> Result<(), Error> {
+    pub(super) fn write(
+        &mut self,
+        side: &Side<'_>,
+        source: *mut u8,
+        size: usize,
+        end: End,
+    ) -> Result<(), Error> {
         self.until(side, |bare| bare.pending < UNDER_WAY)?;
         let context = self.context();
+        if end == End::Sent {
+            // SAFETY: the endpoint is open; the source stays until the completion.
+            self.submit(side, |bare| unsafe {
+                fi_write(
+                    bare.ep,
+                    source.cast(),
+                    size,
+                    bare.source_desc,
+                    bare.peer,
+                    bare.there.address,
+                    bare.there.key,
+                    context,
+                )
+            })?;
+            self.pending += 1;
+            return Ok(());
+        }
         let piece = iovec {
             iov_base: source.cast(),
             iov_len: size,
@@ -414,7 +459,7 @@ impl Bare {
     }
 
     /// Polls on both sides until nothing is under way on either.
-    fn quiet(&mut self, side: &Side<'_>) -> Result<(), Error> {
+    pub(super) fn quiet(&mut self, side: &Side<'_>) -> Result<(), Error> {
         let own = side.area().word(8 + side.rank())?;
         let other = side.area().word(9 - side.rank())?;
         own.store(0, Relaxed);
@@ -427,7 +472,12 @@ impl Bare {
 }
 
 /// The offer of this very provider on this domain.
-fn offer(library: &Library, provider: &str, domain: &str) -> Result<*mut fi_info, Error> {
+fn offer(
+    library: &Library,
+    provider: &str,
+    domain: &str,
+    locks: Locks,
+) -> Result<*mut fi_info, Error> {
     let name = CString::new(provider).map_err(|_| failed("a provider's name has a zero byte"))?;
     let place = CString::new(domain).map_err(|_| failed("a domain's name has a zero byte"))?;
     let hints = library.allocinfo();
@@ -444,6 +494,9 @@ fn offer(library: &Library, provider: &str, domain: &str) -> Result<*mut fi_info
         attr.mr_mode =
             FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
         attr.threading = FI_THREAD_DOMAIN;
+        if locks == Locks::None {
+            attr.control_progress = UNIFIED;
+        }
         (*info.fabric_attr).prov_name = libc::strdup(name.as_ptr());
         let mut first = ptr::null_mut();
         let result = library.getinfo(API_VERSION, ptr::null(), ptr::null(), 0, hints, &mut first);
@@ -486,65 +539,5 @@ impl Drop for Bare {
         }
         // SAFETY: of this library, and used by nobody else.
         unsafe { self.library.freeinfo(self.info) }
-    }
-}
-
-/// An endpoint that several limits use, one after the other.
-pub(super) type Shared = Rc<RefCell<Bare>>;
-
-/// Messages of so many bytes to and fro. An operation is a full round trip.
-pub(super) struct PingPong {
-    pub(super) bare: Shared,
-    pub(super) size: usize,
-}
-
-impl Piece for PingPong {
-    fn run(&mut self, side: &Side<'_>, count: u64) -> Result<Duration, Error> {
-        let bare = &mut *self.bare.borrow_mut();
-        let first = bare.received;
-        side.meet()?;
-        let start = Instant::now();
-        for trip in 1..=count {
-            if side.rank() == 0 {
-                bare.send(side, self.size)?;
-            }
-            bare.until(side, |bare| bare.received >= first + trip)?;
-            if side.rank() == 1 {
-                bare.send(side, self.size)?;
-            }
-        }
-        let time = start.elapsed();
-        bare.quiet(side)?;
-        Ok(time)
-    }
-}
-
-/// Writes of so many bytes from the same memory to the same place, [`UNDER_WAY`] at once. An operation is one.
-pub(super) struct Writes {
-    pub(super) bare: Shared,
-    pub(super) size: usize,
-}
-
-impl Piece for Writes {
-    fn run(&mut self, side: &Side<'_>, count: u64) -> Result<Duration, Error> {
-        let bare = &mut *self.bare.borrow_mut();
-        let source = bare.source.with(|source| source.as_mut_ptr());
-        let over = side.area().word(super::OVER)?;
-        over.store(0, Relaxed);
-        side.meet()?;
-        let start = Instant::now();
-        let mut time = Duration::ZERO;
-        if side.rank() == 0 {
-            for _ in 0..count {
-                bare.write(side, source, self.size)?;
-            }
-            bare.until(side, |bare| bare.pending == 0)?;
-            time = start.elapsed();
-            over.store(1, Release);
-        } else {
-            bare.until(side, |_| over.load(Acquire) == 1)?;
-        }
-        bare.quiet(side)?;
-        Ok(time)
     }
 }

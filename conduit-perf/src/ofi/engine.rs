@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
 use am::handlers::Registration;
-use conduit_core::engine::{Blocking, Call, Engine, Handler};
+use conduit_core::engine::{Blocking, Call, Engine, Handler, Payload};
 use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
 use conduit_ofi::Ofi;
@@ -25,6 +25,8 @@ type Message<'a> = Call<'a, Ofi<Seq>, Seq>;
 /// The handlers' numbers.
 const PING: u8 = 128;
 const PONG: u8 = 129;
+/// The same for mediums.
+const PING_MEDIUM: u8 = 130;
 
 /// Makes an error of what has happened.
 fn failed(source: impl std::error::Error + Send + Sync + 'static) -> Error {
@@ -55,7 +57,19 @@ impl End {
             let _ = call.reply_short(PONG, &[]);
         });
         let pong: Handler<Ofi<Seq>, Seq> = Arc::new(move |_: &Message<'_>| add(&ponged[1]));
-        let mut handlers = [Registration::new(PING, ping), Registration::new(PONG, pong)];
+        let pinged = Arc::clone(&seen);
+        let ping_medium: Handler<Ofi<Seq>, Seq> = Arc::new(move |call: &Message<'_>| {
+            add(&pinged[0]);
+            if let Payload::Medium(payload) = call.payload() {
+                // As above.
+                let _ = call.reply_medium(PONG, &[], payload);
+            }
+        });
+        let mut handlers = [
+            Registration::new(PING, ping),
+            Registration::new(PONG, pong),
+            Registration::new(PING_MEDIUM, ping_medium),
+        ];
         engine
             .attach(&mut exchange, &mut handlers, segment)
             .map_err(failed)?;
@@ -79,7 +93,37 @@ impl End {
     }
 
     /// Shorts with one word and their replies. An operation is a full round trip.
-    pub(super) fn round_trips(&self, side: &Side<'_>, count: u64) -> Result<Duration, Error> {
+    pub(super) fn shorts(&self, side: &Side<'_>, count: u64) -> Result<Duration, Error> {
+        self.round_trips(side, count, |trip| {
+            let args = [trip as u32, (trip >> 32) as u32];
+            let sent = self.engine.request_short(1, PING, &args, Blocking::Wait);
+            sent.map(drop).map_err(failed)
+        })
+    }
+
+    /// Mediums and replies with the same bytes. An operation is a full round trip.
+    pub(super) fn mediums(
+        &self,
+        side: &Side<'_>,
+        payload: &[u8],
+        count: u64,
+    ) -> Result<Duration, Error> {
+        self.round_trips(side, count, |_| {
+            let sent = self
+                .engine
+                .request_medium(1, PING_MEDIUM, &[], payload, Blocking::Wait);
+            sent.map(drop).map_err(failed)
+        })
+    }
+
+    /// Requests of side 0, each after the reply to the one before.
+    #[inline(always)]
+    fn round_trips(
+        &self,
+        side: &Side<'_>,
+        count: u64,
+        request: impl Fn(u64) -> Result<(), Error>,
+    ) -> Result<Duration, Error> {
         let [pings, pongs] = &*self.seen;
         let (first_ping, first_pong) = (pings.load(Relaxed), pongs.load(Relaxed));
         side.area().word(OVER)?.store(0, Relaxed);
@@ -87,13 +131,9 @@ impl End {
         let start = Instant::now();
         if side.rank() == 0 {
             for trip in 1..=count {
-                let args = [trip as u32, (trip >> 32) as u32];
+                request(trip)?;
                 self.engine
-                    .request_short(1, PING, &args, Blocking::Wait)
-                    .and_then(|_| {
-                        self.engine
-                            .wait_until(|| pongs.load(Relaxed) - first_pong >= trip)
-                    })
+                    .wait_until(|| pongs.load(Relaxed) - first_pong >= trip)
                     .map_err(failed)?;
             }
         } else {

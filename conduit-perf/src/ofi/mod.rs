@@ -4,45 +4,53 @@
 //!
 //! | row | beside |
 //! |---|---|
-//! | `am-round-trip`: a short request and its reply | messages of as many bytes to and fro |
-//! | `put`: puts to one place, several under way | `fi_writemsg` with delivery, as many under way |
+//! | `am-round-trip`: a short request and its reply | messages of as many bytes to and fro: with the library's usual locks, as `fi_pingpong` and fabtests measure; without them, as Conduit uses it; and `fi_pingpong` itself |
+//! | `am-medium`: a medium and a reply with the same bytes | messages of as many bytes to and fro |
+//! | `put`: puts to one place, several under way | as many `fi_write`; as many `fi_writemsg` with delivery, which is what a put's end means |
 
 mod bare;
 mod engine;
 mod exchange;
+mod loops;
+mod pingpong;
+mod pool;
+mod rows;
 
-use std::cell::RefCell;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
-use std::rc::Rc;
 
 use anyhow::Context;
 use clap::Args;
 use conduit_ofi::provider::{Wish, choose};
 use conduit_ofi::start::{OfiConfig, Which, library};
+use libfabric_sys::{Library, fi_version};
 use serde::{Deserialize, Serialize};
 
 use crate::alternate::Plan;
-use crate::compare::Comparison;
-use crate::figure::{Figure, Target, Unit};
+use crate::figure::Figure;
 use crate::figures::Job;
 use crate::job::{Event, run_ranks, tell};
-use crate::limits::Limit;
 use crate::limits::copy::Private;
 use crate::placement::{Cores, Placement};
 use crate::side::{PATIENCE, Side};
-use crate::{Mapping, area, report, select, udp};
+use crate::{Mapping, area, report, select};
 
-use bare::{Bare, PingPong, Writes};
+use bare::{Bare, Locks};
 use engine::End;
+use pingpong::Program;
+use pool::Pooled;
+use rows::{Endpoints, ROWS, Row};
 
 /// The environment variable that makes a process a rank of such a job.
 const ORDER: &str = "OFI_RANK_OF_CONDUIT_PERF";
 
-/// Jobs of each provider, of whose figures the median counts.
-const JOBS: usize = 3;
+/// Jobs of each provider.
+const JOBS: usize = 9;
+const QUICK_JOBS: usize = 3;
+/// Since when a library can be told to leave out its locks.
+const UNLOCKED: u32 = fi_version(1, 21);
 
 /// Writes or puts that are under way at once.
 const UNDER_WAY: usize = 8;
@@ -50,29 +58,8 @@ const UNDER_WAY: usize = 8;
 /// Bytes of the segments and of the memory that puts come from.
 const SEGMENT: usize = 1 << 20;
 
-/// Bytes of a message of the bare ping-pong: those of a short request with two arguments in its frame.
-const MESSAGE: usize = 56;
-
 /// The word that says that side 0 is done.
 const OVER: usize = 12;
-
-const ROUND_TRIP: Target = Target::AtMost(1.25);
-const PUTS: Target = Target::AtLeast(0.95);
-
-/// What a row does.
-#[derive(Clone, Copy, Debug)]
-enum Kind {
-    RoundTrip,
-    /// Of so many bytes.
-    Puts(usize),
-}
-
-const ROWS: [(&str, Kind, Option<Target>); 4] = [
-    ("am-round-trip", Kind::RoundTrip, Some(ROUND_TRIP)),
-    ("put", Kind::Puts(SEGMENT), Some(PUTS)),
-    ("put", Kind::Puts(64 << 10), None),
-    ("put", Kind::Puts(8), None),
-];
 
 /// What to measure over libfabric.
 #[derive(Clone, Debug, Args)]
@@ -112,6 +99,14 @@ pub struct Options {
 }
 
 impl Options {
+    fn wish(&self, provider: &str) -> Wish {
+        Wish {
+            provider: Some(provider.to_owned()),
+            domain: self.domain(provider),
+            one_host: true,
+        }
+    }
+
     fn domain(&self, provider: &str) -> Option<String> {
         let local = matches!(provider.split(';').next(), Some("tcp" | "udp" | "sockets"));
         let lo = local.then(|| "lo".to_owned());
@@ -127,16 +122,22 @@ struct Order {
     library: String,
     plan: Plan,
     figures: Vec<String>,
+    /// The library can leave out its locks.
+    unlocked: bool,
     counters: bool,
     /// The memory that the sides share.
     memory: String,
 }
 
 impl Order {
-    fn rows(&self) -> impl Iterator<Item = (&'static str, Kind, Option<Target>)> {
-        ROWS.into_iter()
-            .filter(|(name, ..)| select::wanted(&self.figures, name))
+    fn rows(&self) -> impl Iterator<Item = Row> {
+        wanted(&self.figures, self.unlocked)
     }
+}
+
+fn wanted(figures: &[String], unlocked: bool) -> impl Iterator<Item = Row> {
+    ROWS.into_iter()
+        .filter(move |row| select::wanted(figures, row.name) && (unlocked || !row.wants_no_locks()))
 }
 
 /// Measures and prints. False if a check failed.
@@ -144,7 +145,7 @@ impl Order {
 /// # Errors
 /// There is no such library or provider, the measurement failed, or the results can't be written.
 pub fn run(options: &Options) -> anyhow::Result<bool> {
-    let mut names: Vec<_> = ROWS.iter().map(|(name, ..)| *name).collect();
+    let mut names: Vec<_> = ROWS.iter().map(|row| row.name).collect();
     names.dedup();
     select::check(&options.figures, names.iter().copied())?;
     if options.list {
@@ -154,30 +155,31 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
     // Known before any job starts, and said once.
     let library = library(&Which::named(&options.library)).map_err(anyhow::Error::msg)?;
     eprintln!("{library:?}");
-    let plan = match options.quick {
-        true => Plan::QUICK,
-        false => Plan::FULL,
+    let pingpong = match library_of_system(options) {
+        true => Program::find()?,
+        false => None,
     };
-    let plan = Plan {
-        good: plan.good.div_ceil(JOBS),
-        most: plan.most.div_ceil(JOBS),
-        ..plan
-    };
-    let mut figures = Vec::new();
-    let mut wanted = 0;
+    let (mut figures, mut left_out) = (Vec::new(), 0);
     for provider in &options.provider {
-        let jobs: Vec<_> = (0..JOBS)
-            .map(|_| job(options, provider, plan))
-            .collect::<anyhow::Result<_>>()
+        let measured = provider_figures(options, &library, provider, pingpong.as_ref())
             .with_context(|| format!("provider {provider}"))?;
-        wanted += ROWS
-            .iter()
-            .filter(|(name, ..)| select::wanted(&options.figures, name))
-            .count();
-        figures.extend(udp::medians(jobs));
+        left_out += wanted(&options.figures, is_unlocked(&library))
+            .count()
+            .saturating_sub(measured.len());
+        for Pooled { figure, between } in measured {
+            if let Some((low, high)) = between {
+                let Figure {
+                    name, limit_name, ..
+                } = &figure;
+                eprintln!(
+                    "{name} of {} bytes beside {limit_name}: {low:.2} to {high:.2}",
+                    figure.size
+                );
+            }
+            figures.push(figure);
+        }
     }
-    if figures.len() < wanted {
-        let left_out = wanted - figures.len();
+    if left_out > 0 {
         eprintln!("{left_out} figures left out: they need two cores");
     }
     let summary = report::Summary::of(&figures);
@@ -187,11 +189,59 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
     } else {
         writeln!(out, "{}\n{summary}", report::figures(&figures))?;
     }
-    Ok(!options.check || (summary.all_within() && figures.len() == wanted))
+    Ok(!options.check || (summary.all_within() && left_out == 0))
+}
+
+/// Whether `fi_pingpong`, which uses the system's library, measures the same one.
+fn library_of_system(options: &Options) -> bool {
+    matches!(Which::named(&options.library), Which::Any | Which::System)
+}
+
+fn is_unlocked(library: &Library) -> bool {
+    library.version() >= UNLOCKED
+}
+
+/// Runs the jobs of a provider.
+fn provider_figures(
+    options: &Options,
+    library: &Library,
+    provider: &str,
+    pingpong: Option<&Program>,
+) -> anyhow::Result<Vec<Pooled>> {
+    let (plan, jobs) = match options.quick {
+        true => (Plan::QUICK, QUICK_JOBS),
+        false => (Plan::FULL, JOBS),
+    };
+    let plan = Plan {
+        good: plan.good.div_ceil(jobs),
+        most: plan.most.div_ceil(jobs),
+        ..plan
+    };
+    let full_name = choose(library, &options.wish(provider))
+        .map(|offer| offer.provider())
+        .map_err(|(reason, offered)| anyhow::anyhow!("{reason}; there is {offered}"))?;
+    let mut all = Vec::new();
+    for _ in 0..jobs {
+        let mut figures = job(options, provider, is_unlocked(library), plan)?;
+        let trip = figures
+            .first()
+            .filter(|figure| figure.name.ends_with(ROWS[0].name));
+        if let (Some(program), Some(trip)) = (pingpong, trip) {
+            let beside = pingpong::beside(trip, program.seconds(&full_name)?);
+            figures.extend(beside);
+        }
+        all.push(figures);
+    }
+    Ok(pool::pool(all))
 }
 
 /// Runs one job.
-fn job(options: &Options, provider: &str, plan: Plan) -> anyhow::Result<Vec<Figure>> {
+fn job(
+    options: &Options,
+    provider: &str,
+    unlocked: bool,
+    plan: Plan,
+) -> anyhow::Result<Vec<Figure>> {
     let mut figures = Vec::new();
     let mapping = Mapping::anonymous(area::AREA_BYTES)?;
     let order = Order {
@@ -200,6 +250,7 @@ fn job(options: &Options, provider: &str, plan: Plan) -> anyhow::Result<Vec<Figu
         library: options.library.clone(),
         plan,
         figures: options.figures.clone(),
+        unlocked,
         counters: options.counters,
         memory: format!(
             "/proc/{}/fd/{}",
@@ -259,75 +310,47 @@ fn measure(side: &Side<'_>, order: &Order) -> anyhow::Result<Vec<Figure>> {
         library: which.clone(),
         ..OfiConfig::new(wish, "this".to_owned())
     };
-    let end = Rc::new(End::open(side, &config, SEGMENT)?);
+    let end = End::open(side, &config, SEGMENT)?;
     let source = Private::new(SEGMENT);
-    let bare = library(&which).map_err(bare::failed)?;
+    let loaded = || library(&which).map_err(bare::failed);
     // The very same offer for both.
-    let offer = choose(&bare, &config.wish).map_err(|(reason, _)| bare::failed(reason))?;
+    let offer = choose(&loaded()?, &config.wish).map_err(|(reason, _)| bare::failed(reason))?;
     if side.rank() == 0 {
         eprintln!("{offer:?}");
     }
-    // SAFETY: the engine has the segment, and is gone after the endpoint; nobody relies on what is in it.
-    let bare = unsafe {
-        Bare::open(
-            side,
-            bare,
-            &offer.provider(),
-            &offer.domain(),
-            end.segment()?,
-            source.clone(),
-        )
-    }?;
-    let bare = Rc::new(RefCell::new(bare));
-    let mut rows: Vec<_> = order
-        .rows()
-        .map(|(name, kind, target)| {
-            let name = lasting(format!("{}-{name}", order.provider));
-            let (end, source, bare) = (Rc::clone(&end), source.clone(), Rc::clone(&bare));
-            match kind {
-                Kind::RoundTrip => {
-                    let size = MESSAGE;
-                    let limit = Limit {
-                        name: "ping-pong",
-                        size,
-                        unit: Unit::Nanoseconds,
-                        placement: Placement::Apart,
-                        piece: Box::new(PingPong { bare, size }),
-                    };
-                    let piece = move |side: &Side<'_>, count| end.round_trips(side, count);
-                    Comparison::new(name, 0, limit, target, piece)
-                }
-                Kind::Puts(size) => {
-                    let limit = Limit {
-                        name: "fi-write",
-                        size,
-                        unit: match size {
-                            0..1024 => Unit::Millions,
-                            _ => Unit::Gigabytes,
-                        },
-                        placement: Placement::Apart,
-                        piece: Box::new(Writes { bare, size }),
-                    };
-                    let piece = move |side: &Side<'_>, count| end.puts(side, &source, size, count);
-                    Comparison::new(name, size, limit, target, piece)
-                }
-            }
-        })
-        .collect();
-    let figures = udp::measure_rows(side, order.plan, &mut rows)?;
+    let open = |locks| {
+        let (provider, domain) = (offer.provider(), offer.domain());
+        let segment = end.segment()?;
+        // SAFETY: the engine has the segment, and is gone after the endpoints; nobody relies on what is in it.
+        let bare = unsafe {
+            Bare::open(
+                side,
+                loaded()?,
+                &provider,
+                &domain,
+                locks,
+                segment,
+                source.clone(),
+            )
+        };
+        bare.map(Endpoints::share)
+    };
+    let endpoints = Endpoints {
+        usual: open(Locks::Usual)?,
+        unlocked: order
+            .rows()
+            .any(|row| row.wants_no_locks())
+            .then(|| open(Locks::None))
+            .transpose()?,
+    };
+    let figures = rows::measure(side, order, &end, &source, &endpoints)?;
     if order.counters {
         eprintln!("{}", end.counters());
     }
-    drop(rows);
     // Nobody closes anything before all have done their part.
     side.meet()?;
     end.leave();
-    drop(bare);
+    drop(endpoints);
     side.meet()?;
     Ok(figures)
-}
-
-/// A row's name, of which there are a few in a process.
-fn lasting(name: String) -> &'static str {
-    name.leak()
 }

@@ -12,7 +12,7 @@
 
 mod output;
 mod process;
-mod tools;
+pub(crate) mod tools;
 
 use std::io::{self, Write};
 use std::iter;

@@ -131,7 +131,7 @@ fn number(text: &str) -> String {
 }
 
 /// Where a program is.
-fn on_path(name: &str) -> Option<PathBuf> {
+pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     env::split_paths(&path)
         .map(|folder| folder.join(name))
@@ -185,8 +185,11 @@ impl Peer {
                 ]
             }
             Kind::Libfabric { pingpong } => {
-                let trip = fi_pingpong(pingpong, cores, 8, ROUND_TRIPS)?;
-                let block = fi_pingpong(pingpong, cores, BLOCK, BLOCKS)?;
+                let measure = |bytes, count| {
+                    fi_pingpong(pingpong, cores, ["tcp", "msg"], LIBFABRIC, bytes, count)
+                };
+                let trip = measure(8, ROUND_TRIPS)?;
+                let block = measure(BLOCK, BLOCKS)?;
                 vec![
                     reading("libfabric-msg", Unit::Nanoseconds, 2e-6 * trip),
                     reading("libfabric-msg-ping-pong", Unit::Gigabytes, 1e-6 * block),
@@ -232,21 +235,23 @@ fn ucx_perftest(
     ucx(&side(there).serve(port, &client)?)
 }
 
-/// Microseconds of a message one way.
-fn fi_pingpong(
+/// Microseconds of a message one way, with this provider and kind of endpoint.
+pub(crate) fn fi_pingpong(
     path: &Path,
     [here, there]: [usize; 2],
+    [provider, endpoint]: [&str; 2],
+    environment: &[(&'static str, &'static str)],
     bytes: usize,
     count: u32,
 ) -> anyhow::Result<f64> {
     let port = free_port()?;
     let side = |core, end: &str| {
         Program::new(path)
-            .arguments(["-p", "tcp", "-e", "msg"])
+            .arguments(["-p", provider, "-e", endpoint])
             .arguments(["-S".to_owned(), bytes.to_string()])
             .arguments(["-I".to_owned(), count.to_string()])
             .arguments([end.to_owned(), port.to_string()])
-            .environment(LIBFABRIC)
+            .environment(environment)
             .on(core)
     };
     let client = side(here, "-P").arguments([HERE]);

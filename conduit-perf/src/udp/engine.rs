@@ -185,7 +185,7 @@ pub(super) fn measure(options: &Options) -> anyhow::Result<Vec<Figure>> {
 }
 
 /// Of each figure, that of the job in the middle. All jobs have the same figures in the same order.
-pub(crate) fn medians(jobs: Vec<Vec<Figure>>) -> Vec<Figure> {
+fn medians(jobs: Vec<Vec<Figure>>) -> Vec<Figure> {
     let mut jobs: Vec<_> = jobs.into_iter().map(Vec::into_iter).collect();
     let next = || {
         let mut same: Vec<_> = jobs.iter_mut().filter_map(Iterator::next).collect();

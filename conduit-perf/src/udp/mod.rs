@@ -12,8 +12,8 @@
 mod engine;
 mod wire;
 
+pub(crate) use engine::measure_pair;
 pub use engine::rank_main;
-pub(crate) use engine::{measure_pair, medians};
 
 use std::io::{self, Write};
 

@@ -1,0 +1,180 @@
+//! The rows: what of the engine is set beside which bare loop.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::Error;
+use crate::alternate::Plan;
+use crate::compare::{Comparison, measure_all};
+use crate::figure::{Figure, Target, Unit};
+use crate::limits::Limit;
+use crate::limits::copy::Private;
+use crate::piece::Piece;
+use crate::placement::Placement;
+use crate::side::Side;
+
+use super::bare::{self, Locks};
+use super::engine::End;
+use super::loops::{PingPong, Shared, Writes};
+use super::{Order, SEGMENT};
+
+/// Bytes of a message of the bare ping-pong: those of a short request with two arguments in its frame.
+pub(super) const MESSAGE: usize = 56;
+
+const ROUND_TRIP: Target = Target::AtMost(1.25);
+const PUTS: Target = Target::AtLeast(0.95);
+
+/// What a row does.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Shorts(Locks),
+    /// Of so many bytes.
+    Mediums(usize),
+    /// Of so many bytes.
+    Puts(usize, bare::End),
+}
+
+/// A row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    kind: Kind,
+    target: Option<Target>,
+}
+
+const fn row(name: &'static str, kind: Kind, target: Option<Target>) -> Row {
+    Row { name, kind, target }
+}
+
+/// All of them.
+pub(super) const ROWS: [Row; 8] = [
+    row(
+        "am-round-trip",
+        Kind::Shorts(Locks::Usual),
+        Some(ROUND_TRIP),
+    ),
+    row("am-round-trip", Kind::Shorts(Locks::None), None),
+    row("am-medium", Kind::Mediums(512), None),
+    row("am-medium", Kind::Mediums(4096), None),
+    row("put", Kind::Puts(SEGMENT, bare::End::Sent), Some(PUTS)),
+    row("put", Kind::Puts(SEGMENT, bare::End::Seen), Some(PUTS)),
+    row("put", Kind::Puts(64 << 10, bare::End::Seen), None),
+    row("put", Kind::Puts(8, bare::End::Seen), None),
+];
+
+impl Row {
+    /// Whether a library without this can't have the row.
+    pub(super) fn wants_no_locks(&self) -> bool {
+        matches!(self.kind, Kind::Shorts(Locks::None))
+    }
+
+    /// What is measured, by its provider's name.
+    fn comparison<'p>(
+        &self,
+        provider: &str,
+        end: &'p End,
+        source: &'p Private,
+        bare: Shared,
+    ) -> Comparison<'p> {
+        // As many names as rows.
+        let name: &'static str = format!("{provider}-{}", self.name).leak();
+        let limit = |name, size, unit, piece: Box<dyn Piece>| Limit {
+            name,
+            size,
+            unit,
+            placement: Placement::Apart,
+            piece,
+        };
+        let ping_pong = |name, size| {
+            let piece = Box::new(PingPong {
+                bare: Rc::clone(&bare),
+                size,
+            });
+            limit(name, size, Unit::Nanoseconds, piece)
+        };
+        match self.kind {
+            Kind::Shorts(locks) => {
+                let beside = match locks {
+                    Locks::Usual => "ping-pong",
+                    Locks::None => "ping-pong-unlocked",
+                };
+                let piece = move |side: &Side<'_>, count| end.shorts(side, count);
+                Comparison::new(name, 0, ping_pong(beside, MESSAGE), self.target, piece)
+            }
+            Kind::Mediums(size) => {
+                let payload = vec![7; size];
+                let piece = move |side: &Side<'_>, count| end.mediums(side, &payload, count);
+                Comparison::new(name, size, ping_pong("ping-pong", size), self.target, piece)
+            }
+            Kind::Puts(size, ends) => {
+                let beside = match ends {
+                    bare::End::Sent => "fi_write",
+                    bare::End::Seen => "fi_write-seen",
+                };
+                let unit = match size {
+                    0..1024 => Unit::Millions,
+                    _ => Unit::Gigabytes,
+                };
+                let writes = Writes {
+                    bare,
+                    size,
+                    end: ends,
+                };
+                let limit = limit(beside, size, unit, Box::new(writes));
+                let piece = move |side: &Side<'_>, count| end.puts(side, source, size, count);
+                Comparison::new(name, size, limit, self.target, piece)
+            }
+        }
+    }
+}
+
+/// Bare endpoints, one of each kind that rows want.
+pub(super) struct Endpoints {
+    pub(super) usual: Shared,
+    pub(super) unlocked: Option<Shared>,
+}
+
+impl Endpoints {
+    fn of(&self, row: &Row) -> Shared {
+        let unlocked = self.unlocked.as_ref().filter(|_| row.wants_no_locks());
+        Rc::clone(unlocked.unwrap_or(&self.usual))
+    }
+
+    /// Shares an endpoint.
+    pub(super) fn share(bare: bare::Bare) -> Shared {
+        Rc::new(RefCell::new(bare))
+    }
+}
+
+/// The bandwidth over loopback's TCP changes by twice from one moment to the next, and seldom stays for a round: what counts is many
+/// neighbours in time, whatever became of the limit meanwhile.
+fn of_neighbours(plan: Plan) -> Plan {
+    Plan {
+        good: 5 * plan.good,
+        most: 5 * plan.good,
+        tolerance: f64::MAX,
+        time: plan.time * 5,
+        runs: 1,
+    }
+}
+
+/// Measures what is ordered, on both sides at once; side 0 gets the figures.
+pub(super) fn measure(
+    side: &Side<'_>,
+    order: &Order,
+    end: &End,
+    source: &Private,
+    endpoints: &Endpoints,
+) -> Result<Vec<Figure>, Error> {
+    let mut figures = Vec::new();
+    for row in order.rows() {
+        let bare = endpoints.of(&row);
+        let mut comparison = [row.comparison(&order.provider, end, source, bare)];
+        let plan = match comparison[0].limit.unit {
+            Unit::Gigabytes => of_neighbours(order.plan),
+            _ => order.plan,
+        };
+        figures.extend(measure_all(side, plan, &mut comparison, &mut |_, _| {})?);
+    }
+    Ok(figures)
+}
