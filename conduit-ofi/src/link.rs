@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use conduit_core::ni::Rank;
+use conduit_core::sparing;
 use libfabric_sys::fi_addr_t;
 use soft_portals::fragment::{Failure, MAX_HEADER};
 
@@ -73,8 +74,7 @@ pub(crate) struct Link {
     /// It is in the list of links with something to go out.
     pub(crate) listed: bool,
     pub(crate) liveness: Liveness,
-    /// The last ping, and whether its answer is waited for before the peer counts as settled.
-    pub(crate) pings: u32,
+    /// The ping whose answer is waited for before the peer counts as settled.
     pub(crate) unsettled: Option<u32>,
     /// Pings to be answered: the number of the last.
     pub(crate) pong: Option<u32>,
@@ -98,23 +98,52 @@ impl Link {
             direct: 0,
             listed: false,
             liveness: Liveness::default(),
-            pings: 0,
             unsettled: None,
             pong: None,
             failure: None,
         }
     }
+
+    /// What is to be kept of it while it rests: see [`RESTING`]. `None`: it can't.
+    fn resting(&self) -> Option<u32> {
+        let is_quiet = self.pending == 0
+            && self.direct == 0
+            && !self.listed
+            && self.backlog.is_empty()
+            && self.queue.is_empty()
+            && self.lent.is_empty()
+            && self.held.is_empty()
+            && self.arriving.is_none()
+            && self.unsettled.is_none()
+            && self.pong.is_none()
+            && self.failure.is_none()
+            && self.liveness.is_quiet();
+        let handle = u32::try_from(self.address).ok()?;
+        // The largest would look like no link.
+        if !is_quiet || handle >= HANDLE {
+            return None;
+        }
+        let known = if self.liveness.is_known() { KNOWN } else { 0 };
+        Some(RESTING | known | handle)
+    }
 }
 
-/// All peers; those that this rank has had nothing to do with cost four bytes and their address.
+/// All peers; those that this rank has had nothing to do with, or nothing of late, cost four bytes and their address.
 #[derive(Debug)]
 pub(crate) struct Links {
-    /// By rank: the place of its link, or [`NONE`].
+    /// By rank: the place of its link, what is kept of one that rests, or [`NONE`].
     places: Box<[u32]>,
     links: Vec<Link>,
 }
 
 const NONE: u32 = u32::MAX;
+/// A link rests: the lower bits are libfabric's handle of the peer, a small number as address vectors give them (`FI_AV_TABLE`).
+const RESTING: u32 = 1 << 31;
+/// Something has come of this one.
+const KNOWN: u32 = 1 << 30;
+const HANDLE: u32 = KNOWN - 1;
+/// With fewer links no memory is given back.
+const FEW: usize = 16;
 
 impl Links {
     pub(crate) fn new(size: u32) -> Self {
@@ -124,19 +153,20 @@ impl Links {
         }
     }
 
-    /// The place of a peer's link, which stays the same.
+    /// Where a peer's link is, until one is added, rests or wakes.
     #[inline]
     pub(crate) fn find(&self, peer: Rank) -> Option<usize> {
         let place = *self.places.get(peer as usize)?;
-        (place != NONE).then_some(place as usize)
+        (place < RESTING).then_some(place as usize)
     }
 
-    /// The link at a place.
+    /// The link there.
     #[inline]
     pub(crate) fn at(&mut self, place: usize) -> Option<&mut Link> {
         self.links.get_mut(place)
     }
 
+    /// A link, unless it rests.
     #[inline]
     pub(crate) fn get(&mut self, peer: Rank) -> Option<&mut Link> {
         let place = *self.places.get(peer as usize)?;
@@ -154,10 +184,54 @@ impl Links {
         if let Some(place) = self.places.get_mut(link.peer as usize) {
             // Fits: fewer than ranks.
             *place = self.links.len() as u32;
-            self.links.push(link);
+            sparing::push(&mut self.links, link);
         }
     }
 
+    /// Keeps only what cannot be found out again of a link with which nothing is under way. False if that is more than there is
+    /// room for, or something is.
+    pub(crate) fn rest(&mut self, peer: Rank) -> bool {
+        let Some(place) = self.find(peer) else {
+            return false;
+        };
+        let Some(resting) = self.links.get(place).and_then(Link::resting) else {
+            return false;
+        };
+        self.links.swap_remove(place);
+        if let Some(moved) = self.links.get(place) {
+            // Fits: it was there before.
+            self.places[moved.peer as usize] = place as u32;
+        }
+        if self.links.len() >= FEW && self.links.len() < self.links.capacity() / 4 {
+            self.links.shrink_to(2 * self.links.len());
+        }
+        self.places[peer as usize] = resting;
+        true
+    }
+
+    /// Makes a link of one that rests, if it does.
+    pub(crate) fn wake(&mut self, peer: Rank) -> bool {
+        let resting = match self.places.get(peer as usize) {
+            Some(&place) if place != NONE && place & RESTING != 0 => place,
+            _ => return false,
+        };
+        let mut link = Link::new(peer, u64::from(resting & HANDLE));
+        if resting & KNOWN != 0 {
+            link.liveness = Liveness::of_known();
+        }
+        self.add(link);
+        true
+    }
+
+    /// The same of all.
+    pub(crate) fn wake_all(&mut self) {
+        // Fits: ranks.
+        for peer in 0..self.places.len() as Rank {
+            self.wake(peer);
+        }
+    }
+
+    /// All that don't rest.
     pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut Link> {
         self.links.iter_mut()
     }
@@ -165,5 +239,96 @@ impl Links {
     /// Bytes of memory, but for what is under way.
     pub(crate) fn memory(&self) -> usize {
         size_of_val(&*self.places) + self.links.capacity() * size_of::<Link>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Whoever rests and wakes, each peer has its own handle, and is known if it was.
+        #[test]
+        fn nobody_is_mixed_up(steps in prop::collection::vec((0u8..4, 0u32..20), 1..300)) {
+            let mut links = Links::new(20);
+            let mut reference = BTreeMap::<Rank, (u64, bool)>::new();
+            for (what, peer) in steps {
+                if let std::collections::btree_map::Entry::Vacant(new) = reference.entry(peer) {
+                    new.insert((u64::from(peer) * 7 + 1, false));
+                    links.add(Link::new(peer, u64::from(peer) * 7 + 1));
+                }
+                match what {
+                    0 => {
+                        links.rest(peer);
+                    }
+                    1 => {
+                        links.wake(peer);
+                    }
+                    2 => links.wake_all(),
+                    _ => {
+                        links.wake(peer);
+                        let link = links.get(peer).expect("awake");
+                        link.liveness = Liveness::of_known();
+                        reference.insert(peer, (link.address, true));
+                    }
+                }
+            }
+            for (peer, (address, is_known)) in reference {
+                links.wake(peer);
+                let link = links.look(peer).expect("awake");
+                prop_assert_eq!((link.peer, link.address, link.liveness.is_known()), (peer, address, is_known));
+            }
+        }
+    }
+
+    #[test]
+    fn one_with_something_under_way_does_not_rest() {
+        type Change = fn(&mut Link);
+        let changes: [Change; 9] = [
+            |link| link.pending = 1,
+            |link| link.listed = true,
+            |link| link.liveness.sent(),
+            |link| link.liveness.heard(),
+            |link| link.backlog.push_back(Box::default()),
+            |link| link.held.push_back(Box::default()),
+            |link| link.unsettled = Some(1),
+            |link| link.failure = Some(Failure::Unreachable),
+            // More than there is room for.
+            |link| link.address = u64::from(HANDLE) + 1,
+        ];
+        for change in changes {
+            let mut links = Links::new(2);
+            links.add(Link::new(1, 5));
+            change(links.get(1).expect("there"));
+            assert!(!links.rest(1));
+            assert!(links.look(1).is_some());
+        }
+        let mut links = Links::new(2);
+        links.add(Link::new(1, 5));
+        assert!(links.rest(1) && !links.rest(1) && links.look(1).is_none());
+        assert!(!links.wake(0) && links.wake(1) && !links.wake(1));
+    }
+
+    /// What `docs/ofi.md` says: four bytes for each rank, and 256 for each that does not rest.
+    #[test]
+    fn resting_peers_cost_nothing() {
+        for size in [10, 10_000, 1_000_000] {
+            let mut links = Links::new(size);
+            for peer in 0..size {
+                links.add(Link::new(peer, peer.into()));
+                assert!(links.rest(peer));
+            }
+            assert!(links.memory() <= 4 * size as usize + FEW * size_of::<Link>());
+        }
+        let mut links = Links::new(1000);
+        for peer in 0..1000 {
+            links.add(Link::new(peer, peer.into()));
+        }
+        let each = links.memory() as f64 / 1000.0 - 4.0;
+        assert!(each < 1.2 * size_of::<Link>() as f64, "{each} bytes");
     }
 }

@@ -49,6 +49,19 @@ impl Liveness {
         self.known
     }
 
+    /// Of a peer that something has come from, and that owes nothing.
+    pub(crate) fn of_known() -> Self {
+        Self {
+            known: true,
+            ..Self::default()
+        }
+    }
+
+    /// Nothing has gone to it or come from it since the last look, and it owes nothing.
+    pub(crate) fn is_quiet(&self) -> bool {
+        !self.sent && !self.heard && self.since.is_none()
+    }
+
     /// A look.
     pub(crate) fn look(&mut self, now: Nanos, dead_time: Nanos) -> Verdict {
         if std::mem::take(&mut self.heard) {

@@ -1,7 +1,8 @@
 //! Job start over libfabric: every rank takes an offer, opens its endpoint, says where it is, and learns where the others are.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+
 use std::time::Duration;
 
 use conduit_core::bootstrap::Bootstrap;
@@ -13,7 +14,7 @@ use soft_portals::{Attendant, PortalsConfig, SoftPortals, Transport};
 use crate::error::OfiError;
 use crate::objects::{Objects, Refusal};
 use crate::provider::{Wish, choose};
-use crate::wire::{Addresses, Parts, Wire, WireConfig};
+use crate::wire::{Addresses, Hosts, Parts, Wire, WireConfig};
 
 /// One rank's end of the network over libfabric.
 pub type Ofi<M, T = Wire> = SoftPortals<M, T>;
@@ -200,13 +201,14 @@ fn prepare(rank: Rank, config: &OfiConfig) -> Result<Prepared, OfiError> {
 #[derive(Debug)]
 struct Met {
     addresses: Addresses,
-    hosts: Box<[Arc<str>]>,
+    hosts: Hosts,
     job: u32,
 }
 
 fn meet(rank: Rank, texts: &[Vec<u8>]) -> Result<Met, OfiError> {
     let mut bytes = Vec::new();
-    let mut hosts: Vec<Arc<str>> = Vec::with_capacity(texts.len());
+    let mut numbers = HashMap::new();
+    let mut hosts = Vec::with_capacity(texts.len());
     let mut job = 0;
     let mut cards = Vec::with_capacity(texts.len());
     for (peer, text) in (0..).zip(texts) {
@@ -246,18 +248,23 @@ fn meet(rank: Rank, texts: &[Vec<u8>]) -> Result<Met, OfiError> {
         }
         bytes.extend(card.address);
         bytes.resize((peer as usize + 1) * each, 0);
-        match hosts.last() {
-            // Ranks of a host follow one another as a rule.
-            Some(last) if **last == *card.host => hosts.push(Arc::clone(last)),
-            _ => hosts.push(card.host.into()),
-        }
+        // Fits: hosts.
+        let next = numbers.len() as u32;
+        hosts.push(*numbers.entry(card.host).or_insert(next));
+    }
+    let mut names = vec![String::new(); numbers.len()];
+    for (name, number) in numbers {
+        names[number as usize] = name;
     }
     Ok(Met {
         addresses: Addresses {
             bytes: bytes.into(),
             each,
         },
-        hosts: hosts.into(),
+        hosts: Hosts {
+            of: hosts.into(),
+            names,
+        },
         job,
     })
 }
@@ -319,7 +326,7 @@ fn assemble<M: Mode, T: Transport + 'static>(
     let provider = objects.offer.provider();
     let max_message = objects.offer.limits().max_message;
     // Fits: ranks.
-    let size = met.hosts.len() as u32;
+    let size = met.hosts.of.len() as u32;
     let parts = Parts {
         objects,
         rank,
@@ -386,8 +393,10 @@ mod tests {
         let met = meet(1, &texts).unwrap();
         assert_eq!((met.job, met.addresses.each), (7, 4));
         assert_eq!(&*met.addresses.bytes, b"longxy\0\0z\0\0\0");
-        let hosts: Vec<_> = met.hosts.iter().map(|host| &**host).collect();
-        assert_eq!(hosts, ["a", "a", "b"]);
+        assert_eq!(
+            (&*met.hosts.of, &met.hosts.names[..]),
+            (&[0, 0, 1][..], &["a".to_owned(), "b".to_owned()][..])
+        );
     }
 
     #[test]

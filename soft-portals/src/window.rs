@@ -164,6 +164,8 @@ impl In {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Arrived {
     windows: [In; WINDOWS],
+    /// Those of which something is untold, a bit each.
+    untold: u8,
     /// Of which one was told last.
     last: u8,
 }
@@ -186,6 +188,7 @@ impl Arrived {
         let window = &mut self.windows[cost.window()];
         window.taken.operations = window.taken.operations.wrapping_add(cost.operations);
         window.taken.units = window.taken.units.wrapping_add(cost.units);
+        self.untold |= 1 << cost.window();
         window.is_due(size)
     }
 
@@ -193,17 +196,18 @@ impl Arrived {
     /// [`told`](Self::told) says so.
     #[inline]
     pub(crate) fn news(&self) -> Told {
-        let last = usize::from(self.last);
-        for window in (1..=WINDOWS).map(|step| (last + step) % WINDOWS) {
-            let In { taken, told, .. } = self.windows[window];
-            if taken != told {
-                return Told {
-                    window: window as u8,
-                    taken,
-                };
-            }
+        if self.untold == 0 {
+            return self.old();
         }
-        self.old()
+        let next = usize::from(self.last) + 1;
+        // Twice in a row, so that it goes on behind the last window.
+        let twice = u32::from(self.untold) << WINDOWS | u32::from(self.untold);
+        let window = (next + (twice >> next).trailing_zeros() as usize) % WINDOWS;
+        Told {
+            // Fits: there are few.
+            window: window as u8,
+            taken: self.windows[window].taken,
+        }
     }
 
     /// What was told last, to tell it again.
@@ -219,7 +223,12 @@ impl Arrived {
     #[inline]
     pub(crate) fn told(&mut self, told: Told) {
         self.last = told.window;
-        self.windows[usize::from(told.window) % WINDOWS].told = told.taken;
+        let number = usize::from(told.window) % WINDOWS;
+        let window = &mut self.windows[number];
+        window.told = told.taken;
+        if window.taken == told.taken {
+            self.untold &= !(1 << number);
+        }
     }
 
     /// Whether half of some window is untold.
@@ -244,12 +253,16 @@ impl Arrived {
 
     /// From what was kept, and [`last_told`](Self::last_told).
     pub(crate) fn resume(resting: &RestingIn, last: u8) -> Self {
+        let untold = (0..)
+            .zip(&resting.0)
+            .map(|(number, [taken, told])| u8::from(taken != told) << number);
         Self {
             windows: resting.0.map(|[taken, told]| In {
                 arrived: taken,
                 taken,
                 told,
             }),
+            untold: untold.sum(),
             last,
         }
     }

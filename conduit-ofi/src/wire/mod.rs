@@ -141,6 +141,21 @@ impl Addresses {
     }
 }
 
+/// All hosts' names.
+#[derive(Debug, Default)]
+pub(crate) struct Hosts {
+    /// By rank: the number of its host's name.
+    pub(crate) of: Box<[u32]>,
+    pub(crate) names: Vec<String>,
+}
+
+impl Hosts {
+    fn name(&self, rank: Rank) -> Option<&str> {
+        let number = *self.of.get(rank as usize)?;
+        self.names.get(number as usize).map(String::as_str)
+    }
+}
+
 /// See the module.
 pub struct Wire {
     // Before the buffers, which it may reach until it is closed.
@@ -157,8 +172,7 @@ pub struct Wire {
     slots: Slots,
     links: Links,
     addresses: Addresses,
-    /// By rank; ranks of one host share one.
-    hosts: Box<[Arc<str>]>,
+    hosts: Hosts,
     rank: Rank,
     /// The job's number.
     job: u32,
@@ -167,6 +181,8 @@ pub struct Wire {
     inject: usize,
     /// Pieces that a message can be sent from.
     pieces: bool,
+    /// The last ping's number, whoever it went to.
+    pings: u32,
     /// Links with something to go out.
     outgoing: Vec<Rank>,
     /// Links that have failed, and whose user does not know yet.
@@ -193,7 +209,7 @@ pub(crate) struct Parts {
     pub(crate) objects: Objects,
     pub(crate) rank: Rank,
     pub(crate) addresses: Addresses,
-    pub(crate) hosts: Box<[Arc<str>]>,
+    pub(crate) hosts: Hosts,
     pub(crate) job: u32,
 }
 
@@ -227,7 +243,7 @@ impl Wire {
         let receives_memory = Buffers::new(&mut objects, receives, receive_bytes, FI_RECV)?;
         let waiter = Arc::new(Waiter::new(objects.descriptor));
         // Fits: ranks.
-        let size = hosts.len() as u32;
+        let size = hosts.of.len() as u32;
         let nanos = config.dead_time.as_nanos();
         let mut wire = Self {
             objects,
@@ -246,6 +262,7 @@ impl Wire {
             frame,
             inject: limits.inject,
             pieces: limits.pieces >= 2,
+            pings: 0,
             outgoing: Vec::new(),
             failures: Vec::new(),
             grace: None,
@@ -302,7 +319,7 @@ impl Wire {
         Nanos::try_from(self.start.elapsed().as_nanos()).unwrap_or(Nanos::MAX)
     }
 
-    /// The link to a peer, which becomes known to libfabric now.
+    /// The link to a peer, which becomes known to libfabric now, or has rested.
     #[inline]
     fn open(&mut self, peer: Rank) -> Result<&mut Link, Refused> {
         let place = match self.links.find(peer) {
@@ -323,6 +340,9 @@ impl Wire {
     }
 
     fn know(&mut self, peer: Rank) -> Result<(), Refused> {
+        if self.links.wake(peer) {
+            return Ok(());
+        }
         let address = self.addresses.of(peer).ok_or(Refused::NoSuchRank)?;
         let (handle, failure) = match self.broken {
             Some(failure) => (0, Some(failure)),
@@ -376,12 +396,18 @@ impl Wire {
     }
 
     /// Looks at all peers, asks those that owe an answer, gives up those that have been silent for too long.
+    ///
+    /// Who has had nothing to say since the look before, and was sent nothing, may rest: all that it was sent has reached it.
     #[cold]
-    fn look_at_peers(&mut self, now: Nanos) {
+    fn look_at_peers(&mut self, now: Nanos, upper: &mut impl Upper) {
         self.next_look = now + self.dead_time / LOOKS;
         let mut pings = Vec::new();
         let mut dead = Vec::new();
+        let mut quiet = Vec::new();
         for link in self.links.all().filter(|link| link.failure.is_none()) {
+            if link.liveness.is_quiet() {
+                quiet.push(link.peer);
+            }
             match link.liveness.look(now, self.dead_time) {
                 Verdict::Fine => {}
                 Verdict::Ping => pings.push(link.peer),
@@ -400,6 +426,11 @@ impl Wire {
         }
         for (peer, failure) in dead {
             self.fails(peer, failure);
+        }
+        for peer in quiet {
+            if self.links.rest(peer) {
+                upper.parked(peer);
+            }
         }
     }
 
@@ -473,7 +504,7 @@ impl Transport for Wire {
             self.unclocked = 0;
             let now = self.now();
             if now >= self.next_look {
-                self.look_at_peers(now);
+                self.look_at_peers(now, upper);
             }
         }
         self.tell_failures(upper);
@@ -522,7 +553,7 @@ impl Transport for Wire {
     }
 
     fn describe(&self, peer: Rank) -> String {
-        let Some(host) = self.hosts.get(peer as usize) else {
+        let Some(host) = self.hosts.name(peer) else {
             return String::new();
         };
         format!("on host {host} (provider {:?})", self.objects.offer)

@@ -133,10 +133,11 @@ impl Wire {
             self.broken = Some(failure);
             // Nothing of what is under way may touch anybody's memory from here on.
             self.objects.close_endpoint();
+            self.links.wake_all();
             let mut peers: Vec<_> = self.links.all().map(|link| link.peer).collect();
             if peers.is_empty() {
                 // Someone has to be named, or a rank that waits to be written to would never hear of it.
-                let size = self.hosts.len().max(1) as Rank;
+                let size = self.hosts.of.len().max(1) as Rank;
                 peers.push((self.rank + 1) % size);
                 // There is such a rank.
                 let _ = self.add(peers[0]);

@@ -301,22 +301,22 @@ impl Wire {
             return;
         };
         link.liveness.sent();
-        let number = link.pings.wrapping_add(1);
-        if self.send_ping(peer, Kind::Ping, number).is_ok()
-            && let Some(link) = self.links.get(peer)
-        {
-            link.pings = number;
+        let number = self.pings.wrapping_add(1);
+        if self.send_ping(peer, Kind::Ping, number).is_ok() {
+            self.pings = number;
         }
     }
 
     /// From here on a peer is not idle until it has answered, and so has everything that was sent before.
     pub(super) fn settle_by_ping(&mut self, peer: Rank) {
+        // The next one's; if there is no room now, the next look at the peer asks it.
+        let number = self.pings.wrapping_add(1);
         self.ping(peer);
+        // One that rests has everything.
         if let Some(link) = self.links.get(peer)
             && link.failure.is_none()
         {
-            // If there was no room, the next look at the peer asks it.
-            link.unsettled = Some(link.pings.max(1));
+            link.unsettled = Some(number);
         }
     }
 
