@@ -218,6 +218,34 @@ impl Wire {
         Ok(())
     }
 
+    /// The same of a buffer, which is free again then.
+    fn inject_buffer(
+        &mut self,
+        address: u64,
+        large: bool,
+        buffer: u32,
+        length: usize,
+    ) -> Result<(), Not> {
+        let buffers = if large {
+            &mut self.large
+        } else {
+            &mut self.small
+        };
+        // SAFETY: the endpoint is open; so many bytes of the buffer have been written, and the library copies them.
+        let result = unsafe {
+            fi_inject(
+                self.objects.ep,
+                buffers.place(buffer).cast(),
+                length,
+                address,
+            )
+        };
+        buffers.give(buffer);
+        answer(result)?;
+        self.counters.injected += 1;
+        Ok(())
+    }
+
     /// Sends a buffer, which comes back when the library has completed that, or now if it refuses.
     fn send_buffer(
         &mut self,
@@ -441,8 +469,11 @@ impl Wire {
         let begin = HEADER + header.len();
         let bytes = left.min(self.frame - begin);
         let own = self.frame(kind, header, length);
+        // What the library copies anyhow needs no completion.
+        let is_injected = begin + bytes <= self.inject;
         // Where the bytes lie and the library can take them from there.
-        let lendable = self.pieces && !self.objects.wants_local() && bytes >= SMALL;
+        let lendable =
+            self.pieces && !self.objects.wants_local() && bytes >= SMALL && !is_injected;
         let lent = if lendable {
             upper.source(peer, token, next, bytes).map(<[u8]>::as_ptr)
         } else {
@@ -462,7 +493,11 @@ impl Wire {
             Some(source) => self.send_pieces(peer, address, token, buffer, begin, source, bytes)?,
             None => {
                 upper.read(peer, token, next, &mut place[begin..begin + bytes]);
-                self.send_buffer(peer, address, large, buffer, begin + bytes)?;
+                if is_injected {
+                    self.inject_buffer(address, large, buffer, begin + bytes)?;
+                } else {
+                    self.send_buffer(peer, address, large, buffer, begin + bytes)?;
+                }
             }
         }
         if let Some(sending) = self.links.get(peer).and_then(|link| link.queue.front_mut()) {
