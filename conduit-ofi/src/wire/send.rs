@@ -241,7 +241,7 @@ impl Wire {
             )
         };
         buffers.give(buffer);
-        answer(result)?;
+        answer("fi_inject", result)?;
         self.counters.injected += 1;
         Ok(())
     }
@@ -472,8 +472,7 @@ impl Wire {
         // What the library copies anyhow needs no completion.
         let is_injected = begin + bytes <= self.inject;
         // Where the bytes lie and the library can take them from there.
-        let lendable =
-            self.pieces && !self.objects.wants_local() && bytes >= SMALL && !is_injected;
+        let lendable = self.pieces && !self.objects.wants_local() && bytes >= SMALL && !is_injected;
         let lent = if lendable {
             upper.source(peer, token, next, bytes).map(<[u8]>::as_ptr)
         } else {
