@@ -264,9 +264,11 @@ mod tests {
             let mut own = 0;
             while own < EACH || visits.load(Relaxed) < EACH / 20 {
                 // SAFETY: the only thread that is an owner.
-                let guard = match own % 3 {
-                    0 => unsafe { lock.try_lock() },
-                    _ => Some(unsafe { lock.lock() }),
+                let guard = unsafe {
+                    match own % 3 {
+                        0 => lock.try_lock(),
+                        _ => Some(lock.lock()),
+                    }
                 };
                 if let Some(mut inside) = guard {
                     inside.0 += 1;
