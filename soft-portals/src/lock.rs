@@ -18,13 +18,18 @@
 //!
 //! Where several threads of the rank are inside at once (`Par`) the mutex is all there is.
 
+#[cfg(all(test, loom))]
+mod loom;
+mod sync;
+
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicBool, compiler_fence, fence};
+use std::sync::atomic::compiler_fence;
 
-use parking_lot::{Mutex, MutexGuard};
+use sync::{AtomicBool, Mutex, MutexGuard, fence};
+
 use rustix::thread::{MembarrierCommand, MembarrierQuery, membarrier, membarrier_query};
 
 /// Who owns the lock.
@@ -237,7 +242,7 @@ impl<T> DerefMut for Visit<'_, T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::sync::atomic::AtomicU64;
     use std::thread;
