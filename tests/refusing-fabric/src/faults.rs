@@ -38,8 +38,8 @@ pub enum Atomics {
 /// | `memlock` | registrations together may have as many bytes as the process may lock (`ulimit -l`), else `-FI_ENOMEM` |
 /// | `refuse-own` | memory for this rank's own writes and reads alone is refused with `-FI_ENOMEM` |
 /// | `again=N` | of N operations N - 1 are refused with `-FI_EAGAIN` |
-/// | `vanish=N`, `gone=N`, `silent=N`, `stuck=N` | the device goes at the Nth operation of the process; how: [`End`] |
-/// | `refuse-atomics`, `fail-atomics` | see [`Atomics`] |
+/// | `vanish=N`, `gone=N`, `silent=N`, `stuck=N` | the device goes at the Nth operation of the process; how: `End` |
+/// | `refuse-atomics`, `fail-atomics` | see `Atomics` |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Faults {
     /// Bits of `mr_mode` that are demanded.
