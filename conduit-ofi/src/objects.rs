@@ -124,7 +124,8 @@ unsafe impl Send for Registered {}
 
 impl Objects {
     /// Opens an endpoint by an offer. A receive that takes several messages ends when less than `least` bytes are left.
-    pub(crate) fn open(offer: Offer, least: usize) -> Result<Self, Refusal> {
+    pub(crate) fn open(mut offer: Offer, least: usize) -> Result<Self, Refusal> {
+        offer.name_endpoint();
         let info = offer.info();
         let mut objects = Self {
             fabric: ptr::null_mut(),

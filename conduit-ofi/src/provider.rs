@@ -109,6 +109,29 @@ impl Offer {
         unsafe { name((*self.look().domain_attr).name) }
     }
 
+    /// Gives an endpoint over `shm` a name that none has had. The library's own is the process's number, and is refused (`FI_EBUSY`)
+    /// where a process that had the same number was killed and has left its file. Without random bytes it stays.
+    pub(crate) fn name_endpoint(&mut self) {
+        let mut random = [0; 8];
+        if self.provider() != "shm" || getrandom::fill(&mut random).is_err() {
+            return;
+        }
+        let (process, random) = (std::process::id(), u64::from_le_bytes(random));
+        let Ok(name) = CString::new(format!("fi_shm://ofi-{process}-{random:016x}")) else {
+            return;
+        };
+        // SAFETY: owned; the library has its names from C's allocator, and frees them there.
+        unsafe {
+            let info = self.info.as_mut();
+            let copy = libc::strdup(name.as_ptr());
+            if !copy.is_null() {
+                libc::free(info.src_addr);
+                info.src_addr = copy.cast();
+                info.src_addrlen = name.as_bytes_with_nul().len();
+            }
+        }
+    }
+
     /// What two ranks need to have in common, as text: provider, protocol, and the library's version.
     pub fn identity(&self) -> String {
         // SAFETY: an offer has endpoint attributes.

@@ -174,7 +174,7 @@ fn a_killed_rank_is_missed() {
         read -r line < \"$PIPE\"
         kill -9 $!
         wait
-        trap \"rm -f /dev/shm/$!:*; exit\" TERM
+        trap \"rm -f /dev/shm/ofi-$!-*; exit\" TERM
         sleep 100 &
         wait";
     for library in ofi::libraries() {
