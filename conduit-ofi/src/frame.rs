@@ -1,7 +1,7 @@
 //! What travels in a message of libfabric: a *frame*. Little-endian:
 //!
 //! ```text
-//! kind 1 | bytes of the fragment's header 1 | 0 2 | sender's rank 4 | the job's number 4 | length 4 | fragment's header | bytes
+//! kind 1 | bytes of the fragment's header 1 | number 2 | sender's rank 4 | the job's number 4 | length 4 | fragment's header | bytes
 //!
 //! TINY          a fragment that was copied, on the command channel
 //! WHOLE         a fragment in one frame, on the data channel
@@ -10,7 +10,8 @@
 //! PING, PONG    length: the number of a ping, given back
 //! ```
 //!
-//! Frames between two ranks arrive in the order in which they were sent (`FI_ORDER_SAS`), so a chunk needs no number.
+//! Frames between two ranks meet receives in the order in which they were sent (`FI_ORDER_SAS`), but with many providers the
+//! receives may complete in another (`FI_ORDER_NONE`): so frames are numbered, and looked at by their numbers.
 
 use conduit_core::ni::Rank;
 
@@ -45,6 +46,8 @@ pub(crate) struct Frame {
     pub(crate) kind: Kind,
     /// Bytes of the fragment's header.
     pub(crate) header: u8,
+    /// Of this link's frames, the first is 0; wraps.
+    pub(crate) number: u16,
     pub(crate) rank: Rank,
     /// The job's number: what is left of an older job at the same address is not this job's.
     pub(crate) job: u32,
@@ -57,6 +60,7 @@ impl Frame {
         let mut bytes = [0; HEADER];
         bytes[0] = self.kind as u8 + 1;
         bytes[1] = self.header;
+        bytes[2..4].copy_from_slice(&self.number.to_le_bytes());
         bytes[4..8].copy_from_slice(&self.rank.to_le_bytes());
         bytes[8..12].copy_from_slice(&self.job.to_le_bytes());
         bytes[12..].copy_from_slice(&self.length.to_le_bytes());
@@ -70,8 +74,8 @@ impl Frame {
         let [
             kind,
             header,
-            0,
-            0,
+            n0,
+            n1,
             r0,
             r1,
             r2,
@@ -84,13 +88,11 @@ impl Frame {
             l1,
             l2,
             l3,
-        ] = *own
-        else {
-            return None;
-        };
+        ] = *own;
         let frame = Self {
             kind: *Kind::ALL.get(usize::from(kind).checked_sub(1)?)?,
             header,
+            number: u16::from_le_bytes([n0, n1]),
             rank: u32::from_le_bytes([r0, r1, r2, r3]),
             job: u32::from_le_bytes([j0, j1, j2, j3]),
             length: u32::from_le_bytes([l0, l1, l2, l3]),
@@ -110,7 +112,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read(
-            kind in 0..6usize, header in prop::collection::vec(any::<u8>(), 0..64), rank: u32, job: u32, length: u32,
+            kind in 0..6usize, header in prop::collection::vec(any::<u8>(), 0..64), number: u16, rank: u32, job: u32, length: u32,
             payload in prop::collection::vec(any::<u8>(), 0..100),
         ) {
             let kind = Kind::ALL[kind];
@@ -118,7 +120,7 @@ mod tests {
                 Kind::Ping | Kind::Pong => (vec![], vec![]),
                 _ => (header, payload),
             };
-            let frame = Frame { kind, header: header.len() as u8, rank, job, length };
+            let frame = Frame { kind, header: header.len() as u8, number, rank, job, length };
             let bytes = [&frame.encode()[..], &header, &payload].concat();
             prop_assert_eq!(Frame::decode(&bytes), Some((frame, &header[..], &payload[..])));
             for cut in 0..HEADER + header.len() {

@@ -226,6 +226,25 @@ fn atomics_that_are_not_there() {
     }
 }
 
+/// Receives complete in another order than their messages were sent in, as most providers may let them.
+#[test]
+fn receives_that_complete_in_disorder() {
+    for program in [
+        &["calls", "par"][..],
+        &["flood"],
+        &["crowd"],
+        &["steady", "500"],
+    ] {
+        let job = Faulty {
+            faults: "disorder",
+            everywhere: true,
+            ..Faulty::default()
+        };
+        let finished = job.run(program, Duration::from_secs(60));
+        assert_eq!(finished.code, Some(0), "{program:?}: {finished:#?}");
+    }
+}
+
 /// All calls but one in so many are refused for now: nothing is lost.
 #[test]
 fn calls_that_have_to_be_made_again() {

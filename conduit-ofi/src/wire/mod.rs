@@ -388,6 +388,7 @@ impl Wire {
             link.queue.clear();
             link.lent.clear();
             link.held.clear();
+            link.early = None;
             link.arriving = None;
             link.unsettled = None;
             link.pong = None;

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
 use conduit_core::ni::Rank;
+use conduit_core::sparing;
 use libfabric_sys::{
     FI_EAGAIN, FI_EAVAIL, FI_ECANCELED, FI_MULTI_RECV, FI_RECV, fi_cq_data_entry, fi_cq_err_entry,
     fi_cq_read, fi_cq_readerr, fi_msg, fi_recv, fi_recvmsg, iovec,
@@ -344,6 +345,67 @@ impl Wire {
             return;
         };
         link.liveness.heard();
+        if frame.number != link.next_in {
+            self.comes_early(&frame, bytes);
+            return;
+        }
+        link.next_in = link.next_in.wrapping_add(1);
+        let has_early = link.early.is_some();
+        self.look_at(&frame, bytes, header, payload, upper);
+        if has_early {
+            self.take_early(peer, upper);
+        }
+    }
+
+    /// Keeps a frame until those before it are there. Who sends others than those is no rank of the job.
+    #[cold]
+    fn comes_early(&mut self, frame: &Frame, bytes: &[u8]) {
+        /// More than receives that are posted.
+        const EARLY: u16 = 1 << 13;
+        let Some(link) = self.links.get(frame.rank) else {
+            return;
+        };
+        if frame.number.wrapping_sub(link.next_in) < EARLY {
+            let early = link.early.get_or_insert_default();
+            sparing::push(&mut early.0, (frame.number, bytes.into()));
+        } else {
+            self.fails(frame.rank, Failure::Broken("frames out of order"));
+        }
+    }
+
+    /// Takes those that had come before their time, as far as it is their turn.
+    #[cold]
+    fn take_early(&mut self, peer: Rank, upper: &mut impl Upper) {
+        while let Some(link) = self.links.get(peer)
+            && let Some(early) = &mut link.early
+        {
+            let next = link.next_in;
+            let Some(at) = early.0.iter().position(|(number, _)| *number == next) else {
+                return;
+            };
+            let (_, bytes) = early.0.swap_remove(at);
+            if early.0.is_empty() {
+                link.early = None;
+            }
+            link.next_in = next.wrapping_add(1);
+            if let Some((frame, header, payload)) = Frame::decode(&bytes) {
+                self.look_at(&frame, &bytes, header, payload, upper);
+            }
+        }
+    }
+
+    fn look_at(
+        &mut self,
+        frame: &Frame,
+        bytes: &[u8],
+        header: &[u8],
+        payload: &[u8],
+        upper: &mut impl Upper,
+    ) {
+        let peer = frame.rank;
+        let Some(link) = self.links.get(peer) else {
+            return;
+        };
         match frame.kind {
             Kind::Tiny => {
                 // Its bytes are bounded by the peer's window, so there is room.
@@ -358,7 +420,7 @@ impl Wire {
             }
             Kind::Whole | Kind::First | Kind::Chunk => {
                 let is_next = link.held.is_empty();
-                let taken = is_next && self.take_data(&frame, header, payload, upper);
+                let taken = is_next && self.take_data(frame, header, payload, upper);
                 if let Some(link) = self.links.get(peer).filter(|_| !taken) {
                     link.held.push_back(bytes.into());
                     self.held += 1;

@@ -94,9 +94,10 @@ impl Copy {
 
 impl Wire {
     #[inline]
-    fn frame(&self, kind: Kind, header: &[u8], length: usize) -> [u8; HEADER] {
+    fn frame(&self, number: u16, kind: Kind, header: &[u8], length: usize) -> [u8; HEADER] {
         Frame {
             kind,
+            number,
             // Fits: at most MAX_HEADER.
             header: header.len() as u8,
             rank: self.rank,
@@ -115,10 +116,10 @@ impl Wire {
         header: &[u8],
         pieces: &[&[u8]],
     ) -> Result<(), Refused> {
-        let own = self.frame(Kind::Tiny, header, 0);
         let link = self.open(peer)?;
         link.liveness.sent();
-        let (address, waits) = (link.address, !link.backlog.is_empty());
+        let (address, waits, number) = (link.address, !link.backlog.is_empty(), link.next_out);
+        let own = self.frame(number, Kind::Tiny, header, 0);
         // Not zeroed: what is sent is a few dozen bytes as a rule.
         let mut copy = Copy::new();
         copy.push(&own)?;
@@ -133,6 +134,7 @@ impl Wire {
         match self.inject(address, copy) {
             Ok(()) => {
                 self.counters.frames += 1;
+                self.numbered(peer);
                 Ok(())
             }
             Err(not) => self.not_sent(peer, not, copy),
@@ -148,6 +150,14 @@ impl Wire {
         }
     }
 
+    /// A frame has its number for good.
+    #[inline]
+    fn numbered(&mut self, peer: Rank) {
+        if let Some(link) = self.links.get(peer) {
+            link.next_out = link.next_out.wrapping_add(1);
+        }
+    }
+
     /// Sends a small frame, or keeps it behind others that wait: a connection is made when the first frame wants to go, which takes
     /// the peer's progress.
     #[inline]
@@ -159,7 +169,7 @@ impl Wire {
         if !waits {
             match self.answer_of(peer, |wire| wire.put_out(peer, address, frame)) {
                 Err(Refused::Full) => {}
-                answer => return answer,
+                answer => return answer.inspect(|()| self.numbered(peer)),
             }
         }
         self.keep(peer, frame)
@@ -175,6 +185,7 @@ impl Wire {
         }
         link.backlog.push_back(frame.into());
         list(&mut self.outgoing, link);
+        self.numbered(peer);
         Ok(())
     }
 
@@ -318,8 +329,9 @@ impl Wire {
     // ---- pings -----------------------------------------------------------------------------------------------------
 
     fn send_ping(&mut self, peer: Rank, kind: Kind, number: u32) -> Result<(), Refused> {
-        let address = self.open(peer)?.address;
-        let frame = self.frame(kind, &[], number as usize);
+        let link = self.open(peer)?;
+        let (address, next) = (link.address, link.next_out);
+        let frame = self.frame(next, kind, &[], number as usize);
         self.post_small(peer, address, &frame)
     }
 
@@ -456,7 +468,7 @@ impl Wire {
         let Some(sending) = link.queue.front() else {
             return Ok(());
         };
-        let address = link.address;
+        let (address, number) = (link.address, link.next_out);
         let (token, next, length) = (sending.token, sending.next, sending.length);
         let left = length - next;
         let (kind, header) = match next {
@@ -468,7 +480,7 @@ impl Wire {
         };
         let begin = HEADER + header.len();
         let bytes = left.min(self.frame - begin);
-        let own = self.frame(kind, header, length);
+        let own = self.frame(number, kind, header, length);
         // What the library copies anyhow needs no completion.
         let is_injected = begin + bytes <= self.inject;
         // Where the bytes lie and the library can take them from there.
@@ -499,6 +511,7 @@ impl Wire {
                 }
             }
         }
+        self.numbered(peer);
         if let Some(sending) = self.links.get(peer).and_then(|link| link.queue.front_mut()) {
             sending.next += bytes;
             sending.lent += u32::from(lent.is_some());

@@ -39,6 +39,7 @@ pub enum Atomics {
 /// | `refuse-own` | memory for this rank's own writes and reads alone is refused with `-FI_ENOMEM` |
 /// | `again=N` | of N operations N - 1 are refused with `-FI_EAGAIN` |
 /// | `vanish=N`, `gone=N`, `silent=N`, `stuck=N` | the device goes at the Nth operation of the process; how: `End` |
+/// | `disorder` | receives that complete together do so in reverse |
 /// | `refuse-atomics`, `fail-atomics` | see `Atomics` |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Faults {
@@ -54,6 +55,8 @@ pub struct Faults {
     pub again: Option<u64>,
     /// After so many operations the device goes.
     pub end: Option<(u64, End)>,
+    /// Receives that complete together do so in reverse.
+    pub disorder: bool,
     /// What is done with atomics.
     pub atomics: Option<Atomics>,
 }
@@ -91,6 +94,7 @@ impl Faults {
             "cxi" => self.endpoint_last = true,
             "memlock" => self.memlock = true,
             "refuse-own" => self.refuse_own = true,
+            "disorder" => self.disorder = true,
             "again" => self.again = Some(number?),
             "vanish" => self.end = end(End::Flushed)?,
             "gone" => self.end = end(End::Gone)?,

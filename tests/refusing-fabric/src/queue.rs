@@ -2,11 +2,12 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
+use std::slice;
 use std::sync::Arc;
 
 use libfabric_sys::{
-    FI_CLASS_CQ, fi_close, fi_control, fi_cq_data_entry, fi_cq_err_entry, fi_cq_read,
-    fi_cq_readerr, fi_ops, fi_ops_cq, fid, fid_cq,
+    FI_CLASS_CQ, FI_MULTI_RECV, fi_close, fi_control, fi_cq_data_entry, fi_cq_err_entry,
+    fi_cq_read, fi_cq_readerr, fi_ops, fi_ops_cq, fid, fid_cq,
 };
 
 use crate::device::Device;
@@ -87,11 +88,21 @@ unsafe extern "C" fn read(cq: *mut fid_cq, buf: *mut c_void, count: usize) -> is
             return answer;
         }
         let read = fi_cq_read(queue.real, buf, count);
+        if queue.device.faults.disorder && read > 1 {
+            reverse(slice::from_raw_parts_mut(buf.cast(), read.unsigned_abs()));
+        }
         for at in 0..usize::try_from(read).unwrap_or(0) {
             let entry = &*buf.cast::<fi_cq_data_entry>().add(at);
             queue.device.ended(entry.op_context, entry.flags);
         }
         read
+    }
+}
+
+/// As a provider may whose `comp_order` is `FI_ORDER_NONE`. Not where a buffer for several messages is given back: that is told last.
+fn reverse(entries: &mut [fi_cq_data_entry]) {
+    if entries.iter().all(|entry| entry.flags & FI_MULTI_RECV == 0) {
+        entries.reverse();
     }
 }
 
