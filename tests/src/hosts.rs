@@ -188,10 +188,8 @@ impl Faulty {
         cut(&lan).expect("the hosts are cut apart");
         let (outcome, time, lines) = end(job, &lines);
         let text = lines.join("\n");
-        assert!(
-            matches!(outcome.how, How::Exited { code: 1, .. }),
-            "{outcome:?}, {text}"
-        );
+        // Whether the launcher first sees a rank's connection close or its process end is chance.
+        assert_eq!(outcome.exit_code, 1, "{outcome:?}, {text}");
         assert!(text.contains("silent"), "{text}");
         println!("after {time:?}: {text}");
         Some((time, text))
