@@ -226,15 +226,18 @@ fn atomics_that_are_not_there() {
     }
 }
 
+/// What loses something if anything does.
+const PROGRAMS: [&[&str]; 4] = [
+    &["calls", "par"],
+    &["flood"],
+    &["crowd"],
+    &["steady", "500"],
+];
+
 /// Receives complete in another order than their messages were sent in, as most providers may let them.
 #[test]
 fn receives_that_complete_in_disorder() {
-    for program in [
-        &["calls", "par"][..],
-        &["flood"],
-        &["crowd"],
-        &["steady", "500"],
-    ] {
+    for program in PROGRAMS {
         let job = Faulty {
             faults: "disorder",
             everywhere: true,
@@ -249,12 +252,7 @@ fn receives_that_complete_in_disorder() {
 #[test]
 fn calls_that_have_to_be_made_again() {
     for faults in ["again=3", "again=10", "verbs,again=2", "cxi"] {
-        for program in [
-            &["calls", "par"][..],
-            &["flood"],
-            &["crowd"],
-            &["steady", "500"],
-        ] {
+        for program in PROGRAMS {
             let job = Faulty {
                 faults,
                 // Each call is made again after a pause, so a peer's answer to a ping may take its time.
