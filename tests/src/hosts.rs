@@ -190,6 +190,13 @@ impl Faulty {
         let text = lines.join("\n");
         // Whether the launcher first sees a rank's connection close or its process end is chance.
         assert_eq!(outcome.exit_code, 1, "{outcome:?}, {text}");
+        assert!(
+            matches!(
+                outcome.how,
+                How::Exited { code: 1, .. } | How::Protocol { .. }
+            ),
+            "{outcome:?}, {text}"
+        );
         assert!(text.contains("silent"), "{text}");
         println!("after {time:?}: {text}");
         Some((time, text))
