@@ -6,6 +6,7 @@ pub mod collective;
 pub mod engine;
 pub mod matching;
 pub mod ni;
+pub mod process_memory;
 pub mod settings;
 pub mod shared;
 pub mod sparing;

@@ -111,9 +111,13 @@ impl<M: Mode> Member<M> {
     }
 
     /// Makes all of every rank's memory its segment, see [`Engine::attach_everything`]. Collective, does not poll.
-    pub fn attach_everything(&self) -> Result<()> {
+    ///
+    /// # Safety
+    /// As for [`Engine::attach_everything`].
+    pub unsafe fn attach_everything(&self) -> Result<()> {
         let mut launcher = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(self.engine.attach_everything(launcher.bootstrap())?)
+        // SAFETY: the caller's promise.
+        Ok(unsafe { self.engine.attach_everything(launcher.bootstrap()) }?)
     }
 
     /// Takes part in the others' attach, which fails for all; gives the reason back.

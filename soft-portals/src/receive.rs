@@ -7,9 +7,8 @@ use conduit_core::ni::{Event, Outcome, Rank};
 use crate::fragment::{Failure, Upper};
 
 use super::operation::{Answer, End, Kind, Operation};
-use super::regions;
 use super::state::Portals;
-use super::target::{Arrival, Nonsense};
+use super::target::{Arrival, Nonsense, Reading};
 use super::window::Cost;
 use super::wire::Header;
 
@@ -254,24 +253,41 @@ impl Portals {
 }
 
 impl Portals {
-    /// Where `length` bytes of what this token means lie, from `offset` on: within a region, a buffer, or an operation's piece of
-    /// its descriptor, which are valid and not written (contract of `Ni::put`; regions: by atomics or at the program's own risk)
-    /// until the protocol says that it is done with them.
+    /// Where `length` bytes of an operation lie, from `offset` on: within a buffer or the operation's piece of its descriptor, which
+    /// are valid and not written (contract of `Ni::put`) until the protocol says that it is done with them.
     #[inline]
     fn source_of(&self, token: u64, offset: usize, length: usize) -> Option<*const u8> {
-        let (from, all): (*const u8, usize) = if token & READING != 0 {
-            let reading = self.readings.get(token as u32 as usize)?;
-            (regions::place(reading.address), reading.length)
-        } else {
-            let operation = self.operations.look(token as u32)?;
-            match &operation.kind {
-                Kind::Inject(buffer) => (buffer.bytes().as_ptr(), buffer.bytes().len()),
-                _ => (operation.memory.cast_const(), operation.length),
-            }
+        let operation = self.operations.look(token as u32)?;
+        let (from, all): (*const u8, usize) = match &operation.kind {
+            Kind::Inject(buffer) => (buffer.bytes().as_ptr(), buffer.bytes().len()),
+            _ => (operation.memory.cast_const(), operation.length),
         };
         let end = offset.checked_add(length)?;
         // SAFETY: within what it points to.
         (end <= all).then(|| unsafe { from.add(offset) })
+    }
+}
+
+impl Portals {
+    /// Copies bytes of a reply.
+    #[inline]
+    fn read_reply(&mut self, token: u64, offset: usize, into: &mut [u8]) {
+        let reading = self.readings.get(token as u32 as usize);
+        let within = |reading: &&Reading| {
+            let end = offset.checked_add(into.len());
+            end.is_some_and(|end| end <= reading.length)
+        };
+        let Some(reading) = reading.filter(within) else {
+            debug_assert!(false, "the protocol reads what it was given");
+            return;
+        };
+        // SAFETY: within what was asked for, as just checked.
+        if !unsafe { reading.from.read(offset, into) } {
+            // Memory that this process has given back while it was being read: what was promised can't be kept, and
+            // the job has to end.
+            let to = reading.to;
+            self.bad(to);
+        }
     }
 }
 
@@ -282,6 +298,9 @@ impl Upper for Portals {
 
     #[inline]
     fn read(&mut self, _: Rank, token: u64, offset: usize, into: &mut [u8]) {
+        if token & READING != 0 {
+            return self.read_reply(token, offset, into);
+        }
         let Some(from) = self.source_of(token, offset, into.len()) else {
             debug_assert!(false, "the protocol reads what it was given");
             return;

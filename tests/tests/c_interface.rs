@@ -179,18 +179,57 @@ fn settings_that_make_no_sense_are_named() {
     }
 }
 
+/// A job of ranks that are two to a host, as far as they know.
+fn in_pairs(program: &Program, ranks: u32, arguments: &[&str]) -> Job {
+    let script = "export CONDUIT_HOST=host$((PMI_RANK / 2)); exec \"$@\"";
+    let path = program.path.to_str().expect("a path in UTF-8");
+    let wrapped: Vec<&str> = ["-c", script, "sh", path]
+        .into_iter()
+        .chain(arguments.iter().copied())
+        .collect();
+    let launcher = prefix().launcher("conduit-run");
+    Job::new(launcher, ranks, "sh", &wrapped)
+        .env("CONDUIT_NETWORK", "shm,udp")
+        .env("CONDUIT_UDP_INTERFACE", "lo")
+        .limit(LIMIT)
+}
+
+/// Between hosts all memory is reached by messages.
+#[test]
+fn everything_between_hosts() {
+    for package in PACKAGES {
+        let program = built(prefix(), package, &C99, "everything");
+        for ranks in [1, 2, 4] {
+            let apart = job(&program, ranks, &[]).env("CONDUIT_NETWORK", "udp");
+            passes(apart, &format!("{package}, {ranks} ranks over UDP"));
+        }
+        let pairs = in_pairs(&program, 4, &[]);
+        passes(pairs, &format!("{package}, two hosts of two"));
+    }
+}
+
 /// Memory that a peer doesn't have is no corruption there, but the end of the job.
 #[test]
 fn everything_has_an_end() {
     let program = built(prefix(), PACKAGES[0], &C99, "everything");
-    let finished = ran(job(&program, 2, &["wild"]));
+    for (way, call) in [
+        ("put", "gex_RMA_PutNB"),
+        ("get", "gex_RMA_GetBlocking"),
+        ("long", "gex_AM_RequestLong0"),
+    ] {
+        for network in ["shm", "udp"] {
+            let finished = ran(job(&program, 2, &[way]).env("CONDUIT_NETWORK", network));
+            assert_eq!(finished.code, Some(1), "{way}, {network}: {finished:#?}");
+            let (told, place) = ("on rank 0", "address 0x10 of rank 1");
+            assert!(finished.stderr.contains(told), "{call}: {finished:#?}");
+            assert!(finished.stderr.contains(place), "{call}: {finished:#?}");
+        }
+    }
+    // This travels with the message, so that its target finds out.
+    let finished = ran(job(&program, 2, &["short-long"]));
     assert_eq!(finished.code, Some(1), "{finished:#?}");
-    let told = "gex_RMA_PutBlocking on rank 0";
+    let told = "8 bytes at address 0x10 are no memory of this rank";
     assert!(finished.stderr.contains(told), "{finished:#?}");
-    assert!(
-        finished.stderr.contains("address 0x10 of rank 1"),
-        "{finished:#?}"
-    );
 }
 
 /// Programs that other tests run, each in its own way.

@@ -104,7 +104,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 unsafe { apply_atomic(segment.window.0.add(offset), op, ty, operand, comparand) };
             return Ok(Started::Done(old));
         }
-        if self.segments(operation)?.everything {
+        if self.segments(operation)?.everything.is_some() {
             return Err(NiError::System {
                 operation,
                 rank: self.rank,

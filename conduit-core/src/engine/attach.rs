@@ -3,10 +3,11 @@
 use am::handlers::Registration;
 use am::select;
 
+use super::everything::Everything;
 use super::start::{IGNORE, SEGMENT, Shared};
 use super::{Engine, Error, Handler, Result, index, tag};
 use crate::bootstrap::Bootstrap;
-use crate::ni::{Capabilities, MatchEntry, MdId, MeEvents, MeMemory, MeOptions, Ni, NiError, Rank};
+use crate::ni::{MatchEntry, MdId, MeEvents, MeMemory, MeOptions, Ni, NiError, Rank};
 use crate::shared;
 use crate::threads::Mode;
 
@@ -63,26 +64,8 @@ pub(crate) struct Segments {
     /// RARSRC: the initiating side of this rank's segment. `None` for an empty segment.
     pub(crate) md: Option<MdId>,
     /// GASNet's segment of everything: each rank's segment is all of its process's memory, offsets are addresses.
-    pub(crate) everything: bool,
+    pub(super) everything: Option<Everything>,
 }
-
-impl Segments {
-    /// Where an offset of this rank's segment is.
-    pub(super) fn at(&self, offset: usize) -> *mut u8 {
-        if self.everything {
-            std::ptr::with_exposed_provenance_mut(offset)
-        } else {
-            self.own.0.wrapping_add(offset)
-        }
-    }
-}
-
-/// A segment that is all of a process's memory.
-const EVERYTHING: Segment = Segment {
-    window: Shared(std::ptr::null_mut()),
-    len: usize::MAX,
-    address: 0,
-};
 
 /// What a rank tells the others when it attaches.
 struct Announcement {
@@ -157,90 +140,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             of: of.into(),
             own: made.base.unwrap_or(Shared(std::ptr::null_mut())),
             md: made.md,
-            everything: false,
+            everything: None,
         };
         self.segments
             .set(segments)
             .map_err(|_| Error::AlreadyAttached { rank: self.rank })?;
         bootstrap.barrier()?;
         Ok(())
-    }
-
-    /// Makes all of every rank's memory its segment: offsets are then addresses of the target's process, and nothing is
-    /// allocated. Collective, once. Only where the network reaches any memory of all ranks ([`Capabilities::MEMORY`]).
-    pub fn attach_everything(&self, bootstrap: &mut dyn Bootstrap) -> Result<()> {
-        for peer in 0..self.size {
-            let reach = self.ni.reach(peer);
-            if !reach.capabilities.contains(Capabilities::MEMORY) {
-                // The same on all ranks, which therefore all fail here.
-                return Err(NiError::System {
-                    operation: "attach",
-                    rank: self.rank,
-                    reason: format!(
-                        "the network does not reach all memory of rank {peer}, which a segment of everything needs"
-                    ),
-                }
-                .into());
-            }
-        }
-        let segments = Segments {
-            of: vec![EVERYTHING; self.size as usize].into(),
-            own: EVERYTHING.window,
-            md: None,
-            everything: true,
-        };
-        self.segments
-            .set(segments)
-            .map_err(|_| Error::AlreadyAttached { rank: self.rank })?;
-        bootstrap.barrier()?;
-        Ok(())
-    }
-
-    /// Copies to memory of a rank whose segment is everything.
-    ///
-    /// # Safety
-    /// `source` is valid for reads of `len` bytes. In this process, `address` is valid for writes of as many.
-    pub(super) unsafe fn store_anywhere(
-        &self,
-        target: Rank,
-        address: usize,
-        source: *const u8,
-        len: usize,
-    ) -> Result<()> {
-        if target == self.rank {
-            let to = std::ptr::with_exposed_provenance_mut(address);
-            // SAFETY: the caller's promise. The two may overlap.
-            unsafe { shared::copy(source, to, len) };
-            return Ok(());
-        }
-        // SAFETY: the caller's promise.
-        let written = unsafe { self.ni.memory_write(target, address as u64, source, len) };
-        written.map_err(|reason| no_memory(target, address, len, reason))
-    }
-
-    /// The opposite of [`Engine::store_anywhere`].
-    ///
-    /// # Safety
-    /// `destination` is valid for writes of `len` bytes. In this process, `address` is valid for reads of as many.
-    pub(super) unsafe fn load_anywhere(
-        &self,
-        destination: *mut u8,
-        target: Rank,
-        address: usize,
-        len: usize,
-    ) -> Result<()> {
-        if target == self.rank {
-            let from: *const u8 = std::ptr::with_exposed_provenance(address);
-            // SAFETY: the caller's promise. The two may overlap.
-            unsafe { shared::copy(from, destination, len) };
-            return Ok(());
-        }
-        // SAFETY: the caller's promise.
-        let read = unsafe {
-            self.ni
-                .memory_read(destination, target, address as u64, len)
-        };
-        read.map_err(|reason| no_memory(target, address, len, reason))
     }
 
     /// Takes part in the others' attach without one of its own: all of them fail.
@@ -340,19 +246,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 rank: self.rank,
             }),
         }
-    }
-}
-
-fn no_memory(rank: Rank, address: usize, length: usize, reason: NiError) -> Error {
-    let reason = match reason {
-        NiError::System { reason, .. } => reason,
-        other => other.to_string(),
-    };
-    Error::NoMemory {
-        rank,
-        address,
-        length,
-        reason,
     }
 }
 

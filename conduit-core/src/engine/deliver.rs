@@ -10,7 +10,7 @@ use credits::{CreditByte, Violation};
 
 use super::hand::Hand;
 use super::requests::Inbox;
-use super::{Engine, Error, Result};
+use super::{Engine, Error, Result, everything};
 use crate::ni::{Ni, PutEvent, Rank};
 use crate::threads::Mode;
 
@@ -192,6 +192,8 @@ pub(super) enum Bad {
     NotAttached,
     #[error("{length} bytes at offset {offset} do not lie in this rank's segment of {own} bytes")]
     OutOfSegment { offset: u64, length: u64, own: u64 },
+    #[error("{length} bytes at address {offset:#x} are no memory of this rank that can be written")]
+    NoMemory { offset: usize, length: usize },
     #[error("more longs under way than its credits allow")]
     TooManyLongs,
     #[error("two halves of the same kind for long {lid}")]
@@ -360,10 +362,17 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if header.flags.contains(Flags::PACKED) {
             // `Long::read` has checked that a packed long carries its data.
             let data = &packed[..length];
-            // SAFETY: the range lies in this rank's segment, as just checked; `data` is a message's body, which never
-            // overlaps a segment. Others may access the range at the same time: that is a race of the program's own
-            // making, as with every put.
-            unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), segments.at(offset), length) };
+            if segments.everything.is_some() {
+                if !everything::place(offset, data) {
+                    return Err(Bad::NoMemory { offset, length });
+                }
+            } else {
+                let to = segments.own.0.wrapping_add(offset);
+                // SAFETY: the range lies in this rank's segment, as just checked; `data` is a message's body, which never
+                // overlaps a segment. Others may access the range at the same time: that is a race of the program's own
+                // making, as with every put.
+                unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to, length) };
+            }
         }
         Ok(Payload::Long { offset, length })
     }

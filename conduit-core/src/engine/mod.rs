@@ -27,6 +27,7 @@ mod collective;
 mod credit_statistics;
 mod deliver;
 mod error;
+mod everything;
 mod flow;
 mod hand;
 mod handle;

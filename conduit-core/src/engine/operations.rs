@@ -21,7 +21,8 @@ impl OpId {
         Self(u32::from(generation) << 24 | (index + 1))
     }
 
-    fn index(self) -> usize {
+    /// Its place in the table.
+    pub(crate) fn index(self) -> usize {
         (self.0 & Self::MAX) as usize - 1
     }
 

@@ -190,10 +190,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             } else {
                 "out of range"
             };
-            self.fail(Error::Refused {
+            let refused = Error::Refused {
                 rank: self.rank,
                 outcome,
-            });
+            };
+            let no_memory = token.op.and_then(|op| self.no_memory_asked(op));
+            self.fail(no_memory.unwrap_or(refused));
         }
         match token.role {
             Role::Ticket | Role::Direct => {}

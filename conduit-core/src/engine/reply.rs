@@ -70,7 +70,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
             return self.reply("reply_long", Category::Long, handler, args, &[], long);
         }
         let segment = engine.remote("reply_long", source, offset, payload.len())?;
-        let everything = engine.segments("reply_long")?.everything;
+        let everything = engine.segments("reply_long")?.everything.is_some();
         let packs = payload.len() <= am::limits::max_packed_long(engine.chunk, MAX_ARGS);
         if segment.window.0.is_null() && (packs || !everything) {
             return self.reply(

@@ -74,8 +74,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Most bytes of a long reply to `target`: a reply may not wait, so where the requester's memory can't be written to at
     /// once its data has to fit the message.
     pub fn max_long_reply(&self, target: Rank) -> usize {
-        let everything = self.segments.get().is_some_and(|all| all.everything);
-        if everything || target < self.size && self.is_mapped(self.ni.reach(target)) {
+        let segments = self.segments.get();
+        let everything = segments.is_some_and(|all| all.everything.is_some());
+        let at_once = everything && self.reaches_memory(target);
+        if at_once || target < self.size && self.is_mapped(self.ni.reach(target)) {
             limits::MAX_LONG
         } else {
             limits::max_packed_long(self.chunk, MAX_ARGS)

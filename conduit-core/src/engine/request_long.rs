@@ -149,8 +149,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             );
         }
         let packs = source.len <= limits::max_packed_long(self.chunk, request.args.len());
-        let everything = self.segments(request.operation)?.everything;
-        if everything && !packs {
+        let everything = self.segments(request.operation)?.everything.is_some();
+        if everything && !packs && self.reaches_memory(request.target) {
             let Some(byte) = self.credits(request, Scale::SHORT_COST)? else {
                 return Ok(false);
             };
@@ -181,8 +181,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         wait: bool,
     ) -> Result<bool> {
         let reach = self.ni.reach(request.target);
-        if source.len > reach.max_message {
-            // More than one put: the data goes first, as a put that is waited for, and the message says that it is there.
+        let everything = self.segments(request.operation)?.everything.is_some();
+        if everything || source.len > reach.max_message {
+            // More than one put, or one that may find no memory: the data goes first, as a put that is waited for, and the
+            // message says that it is there.
             // SAFETY: the caller's promise; waiting makes it hold for either kind.
             return unsafe { self.long_after_put(request, segment, source, long, reach) };
         }

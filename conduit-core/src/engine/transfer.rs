@@ -96,7 +96,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             // Nothing to move, and a rank without a segment has no entry that would take it.
             return Ok(Transfer::Member);
         }
-        if self.segments(operation)?.everything {
+        if self.is_anywhere_at_once(operation, target)? {
             // SAFETY: the caller's promise. Of a range of this very process it is the program's word that it is memory.
             unsafe { self.transfer_anywhere(target, offset, local)? };
             return Ok(Transfer::Member);
@@ -117,6 +117,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             }
         }
         let op = self.begin(operation, group)?;
+        self.note_asked(op, target, offset, local.len());
         let posted =
             // SAFETY: the caller's promise.
             unsafe { self.post_pieces(operation, target, offset, &local, piece, pieces, op) };
@@ -136,34 +137,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             Some(_) if copied => Transfer::Member,
             _ => Transfer::Started { op, copied },
         })
-    }
-
-    /// A transfer where segments are everything: over when it returns.
-    ///
-    /// # Safety
-    /// The local memory is valid as [`Local`] says; a range of this process is memory.
-    unsafe fn transfer_anywhere(&self, target: Rank, address: usize, local: Local) -> Result<()> {
-        match local {
-            // SAFETY: the caller's promise.
-            Local::Source(source) => unsafe {
-                self.store_anywhere(target, address, source.base, source.len)
-            },
-            // SAFETY: as above.
-            Local::Destination { base, len } => unsafe {
-                self.load_anywhere(base, target, address, len)
-            },
-            Local::Fill { byte, len } => {
-                let bytes = [byte; 4096];
-                for start in (0..len).step_by(bytes.len()) {
-                    let piece = bytes.len().min(len - start);
-                    // SAFETY: as above.
-                    unsafe {
-                        self.store_anywhere(target, address + start, bytes.as_ptr(), piece)?;
-                    }
-                }
-                Ok(())
-            }
-        }
     }
 
     /// All pieces of a transfer, one after the other. Says whether the local memory is not used any more.

@@ -68,6 +68,8 @@ pub enum Memory {
         /// Bytes.
         len: usize,
     },
+    /// As [`MeMemory::Process`].
+    Process,
     /// Headers only.
     Nothing,
 }
@@ -78,6 +80,7 @@ impl Memory {
         match memory {
             MeMemory::Managed { bytes, min_free } => Self::Managed { bytes, min_free },
             MeMemory::Region { len, .. } => Self::Region { base, len },
+            MeMemory::Process => Self::Process,
             MeMemory::Nothing => Self::Nothing,
         }
     }
@@ -165,6 +168,8 @@ pub enum Place {
     Managed,
     /// Here, counted as [`Memory::Region`]'s base.
     Region(usize),
+    /// At this address of the process, if it is memory.
+    Process(u64),
     /// Nowhere.
     Nothing,
 }
@@ -595,6 +600,19 @@ impl Node {
                         place: Place::Region(base + incoming.offset as usize),
                         offset: incoming.offset,
                         length,
+                    },
+                }
+            }
+            Memory::Process => {
+                if incoming.want == Want::Atomic {
+                    return Fit::Passes;
+                }
+                match incoming.offset.checked_add(incoming.length as u64) {
+                    None => Fit::Outside,
+                    Some(_) => Fit::Takes {
+                        place: Place::Process(incoming.offset),
+                        offset: incoming.offset,
+                        length: incoming.length,
                     },
                 }
             }

@@ -181,6 +181,17 @@ impl Model {
                     }
                     (len - o, m.offset, Place::Region(base + o))
                 }
+                Memory::Process if m.offset > u64::MAX - m.length as u64 => {
+                    return Some((
+                        e.tag,
+                        Outcome::OutOfRange,
+                        Place::Nothing,
+                        m.offset,
+                        0,
+                        false,
+                    ));
+                }
+                Memory::Process => (m.length, m.offset, Place::Process(m.offset)),
                 Memory::Nothing => (0, m.offset, Place::Nothing),
             };
             let cut = e.options.contains(MeOptions::TRUNCATE) && m.want != Want::Atomic;
@@ -215,6 +226,7 @@ fn memory() -> impl Strategy<Value = Memory> {
         (64_usize..400, 0_usize..64)
             .prop_map(|(bytes, min_free)| Memory::Managed { bytes, min_free }),
         (0_usize..10, 0_usize..100).prop_map(|(base, len)| Memory::Region { base, len }),
+        Just(Memory::Process),
         Just(Memory::Nothing),
     ]
 }
@@ -237,7 +249,8 @@ fn step() -> impl Strategy<Value = Step> {
             tag: 0,
         });
     let want = prop_oneof![Just(Want::Put), Just(Want::Get), Just(Want::Atomic)];
-    let incoming = (want, 0_u32..2, 0_u64..4, 0_u64..120, 0_usize..120).prop_map(
+    let offset = prop_oneof![9 => 0_u64..120, 1 => u64::MAX - 119..=u64::MAX];
+    let incoming = (want, 0_u32..2, 0_u64..4, offset, 0_usize..120).prop_map(
         |(want, source, match_bits, offset, length)| Incoming {
             want,
             source,

@@ -10,7 +10,8 @@ pub enum Outcome {
     /// No entry matched; nothing was moved.
     NoMatch,
     /// The offset lies outside the region entry that matches otherwise, or an atomic's address is not aligned; nothing
-    /// was moved, the entry is not used up, and no other one is tried.
+    /// was moved, the entry is not used up, and no other one is tried. Or it is an address of a
+    /// [process](super::MeMemory::Process) that is no memory.
     OutOfRange,
 }
 

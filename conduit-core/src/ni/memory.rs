@@ -73,6 +73,12 @@ pub enum MeMemory {
         /// Bytes.
         len: usize,
     },
+    /// All memory of this process: the initiator's offset is an address of it. Takes puts and gets, not atomics. Where an address
+    /// is no memory, or may not be written, the outcome is [`OutOfRange`](super::Outcome::OutOfRange), and a part may have
+    /// been moved.
+    ///
+    /// Who appends such an entry answers for what peers write: that nothing of this process relies on what is there.
+    Process,
     /// No memory: only headers arrive (the catch basin, system messages).
     Nothing,
 }

@@ -4,6 +4,7 @@ use std::ptr;
 
 use conduit_core::matching::{Incoming, Place, Want, atomic_of, outcome_code};
 use conduit_core::ni::{Event, MeEvents, Outcome, Sink, apply_atomic};
+use conduit_core::process_memory;
 use conduit_core::shared;
 use conduit_core::threads::Mode;
 
@@ -78,14 +79,24 @@ impl<M: Mode> Shm<M> {
             return None;
         };
         let slot = producer.slots().address(producer.slot(reserved));
-        let (outcome, moved) = found.map_or((Outcome::NoMatch, 0), |hit| (hit.outcome, hit.length));
-        if let Some(Place::Region(offset)) = found.map(|hit| hit.place) {
+        let (mut outcome, mut moved) =
+            found.map_or((Outcome::NoMatch, 0), |hit| (hit.outcome, hit.length));
+        // SAFETY: the slots that were reserved for an inline reply.
+        let to = unsafe { if inline { slot.add(FULL) } else { destination } };
+        match found.map(|hit| hit.place) {
             // SAFETY: the source lies within the entry, the destination within the reservation or within the initiator's
             // memory, and neither holds less than `length` bytes. A get from oneself may overlap.
-            unsafe {
-                let to = if inline { slot.add(FULL) } else { destination };
+            Some(Place::Region(offset)) => unsafe {
                 shared::copy(self.own().at(offset), to, moved);
+            },
+            Some(Place::Process(address)) => {
+                let this = process_memory::this();
+                // SAFETY: the destination as above.
+                if unsafe { process_memory::read(to, this, address, moved) }.is_err() {
+                    (outcome, moved) = (Outcome::OutOfRange, 0);
+                }
             }
+            Some(Place::Managed | Place::Nothing) | None => {}
         }
         let reply = self.completion(REPLY, header, outcome, moved, 0, slots);
         // SAFETY: the first slot of our reservation.
@@ -93,7 +104,7 @@ impl<M: Mode> Shm<M> {
         producer.commit(reserved, reply.frame);
         self.ring_bell(initiator);
         if let Some(hit) = found {
-            if hit.outcome == Outcome::Done && hit.events.contains(MeEvents::OPERATION) {
+            if outcome == Outcome::Done && hit.events.contains(MeEvents::OPERATION) {
                 out.event(Event::Get {
                     tag: hit.tag,
                     source: message.source,

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use conduit_core::matching::{Incoming, Place, Run, Want, rounded};
 use conduit_core::ni::{Common, Event, MeEvents, Outcome, PtIndex, PutEvent, Puts, Rank, Sink};
+use conduit_core::process_memory;
 use conduit_core::shared;
 use conduit_core::threads::{Lock, Mode};
 
@@ -248,7 +249,7 @@ impl<M: Mode> Shm<M> {
             offset: header.remote_offset,
             length: header.length as usize,
         };
-        let Some(hit) = self.find(number, queue, message, &incoming)? else {
+        let Some(mut hit) = self.find(number, queue, message, &incoming)? else {
             return Some((Outcome::NoMatch, 0));
         };
         let mut data: &[u8] = &[];
@@ -261,6 +262,14 @@ impl<M: Mode> Shm<M> {
             Place::Region(offset) => unsafe {
                 shared::copy(payload, self.own().at(offset), hit.length);
             },
+            Place::Process(address) => {
+                let this = process_memory::this();
+                // SAFETY: as for a managed entry; what is at the address is the word of who has appended the entry.
+                if unsafe { process_memory::write(this, address, payload, hit.length) }.is_err() {
+                    hit.outcome = Outcome::OutOfRange;
+                    hit.length = 0;
+                }
+            }
             Place::Nothing => {}
         }
         if hit.outcome == Outcome::Done && hit.events.contains(MeEvents::OPERATION) {

@@ -3,19 +3,10 @@
 use std::io;
 
 use conduit_core::ni::{NiError, Rank};
+use conduit_core::process_memory::{self, Pid};
 use conduit_core::threads::Mode;
 
 use super::Shm;
-
-/// One of the system's two calls.
-type Call = unsafe extern "C" fn(
-    libc::pid_t,
-    *const libc::iovec,
-    libc::c_ulong,
-    *const libc::iovec,
-    libc::c_ulong,
-    libc::c_ulong,
-) -> isize;
 
 impl<M: Mode> Shm<M> {
     /// # Safety
@@ -27,17 +18,11 @@ impl<M: Mode> Shm<M> {
         source: *const u8,
         len: usize,
     ) -> Result<(), NiError> {
-        // SAFETY: the call only reads the local memory: the caller's promise.
-        unsafe {
-            self.move_memory(
-                "memory_write",
-                libc::process_vm_writev,
-                target,
-                address,
-                source.cast_mut(),
-                len,
-            )
-        }
+        const OPERATION: &str = "memory_write";
+        let process = self.process(OPERATION, target)?;
+        // SAFETY: the caller's promise.
+        let written = unsafe { process_memory::write(process, address, source, len) };
+        written.map_err(|error| self.refused(OPERATION, &error))
     }
 
     /// # Safety
@@ -49,67 +34,28 @@ impl<M: Mode> Shm<M> {
         address: u64,
         len: usize,
     ) -> Result<(), NiError> {
+        const OPERATION: &str = "memory_read";
+        let process = self.process(OPERATION, target)?;
         // SAFETY: the caller's promise.
-        unsafe {
-            self.move_memory(
-                "memory_read",
-                libc::process_vm_readv,
-                target,
-                address,
-                destination,
-                len,
-            )
-        }
+        let read = unsafe { process_memory::read(destination, process, address, len) };
+        read.map_err(|error| self.refused(OPERATION, &error))
     }
 
-    /// # Safety
-    /// `local` is valid for what `call` does with `len` bytes of it.
-    unsafe fn move_memory(
-        &self,
-        operation: &'static str,
-        call: Call,
-        target: Rank,
-        address: u64,
-        local: *mut u8,
-        len: usize,
-    ) -> Result<(), NiError> {
-        let Some(&process) = self.processes.get(target as usize) else {
-            return Err(NiError::NoSuchRank {
-                operation,
-                rank: target,
-                size: self.size,
-            });
-        };
-        let mut moved = 0;
-        while moved < len {
-            let here = libc::iovec {
-                iov_base: local.wrapping_add(moved).cast(),
-                iov_len: len - moved,
-            };
-            let there = libc::iovec {
-                iov_base: std::ptr::without_provenance_mut((address as usize).wrapping_add(moved)),
-                iov_len: len - moved,
-            };
-            // SAFETY: both vectors have one element and live during the call; the local memory is the caller's promise;
-            // the system checks the remote range.
-            let result = unsafe { call(process, &raw const here, 1, &raw const there, 1, 0) };
-            match usize::try_from(result) {
-                Ok(0) | Err(_) => {
-                    let error = io::Error::last_os_error();
-                    if error.kind() == io::ErrorKind::Interrupted {
-                        continue;
-                    }
-                    let reason = error.to_string();
-                    return Err(NiError::System {
-                        operation,
-                        rank: self.rank,
-                        reason,
-                    });
-                }
-                Ok(some) => moved += some,
-            }
+    fn process(&self, operation: &'static str, target: Rank) -> Result<Pid, NiError> {
+        let process = self.processes.get(target as usize);
+        process.copied().ok_or(NiError::NoSuchRank {
+            operation,
+            rank: target,
+            size: self.size,
+        })
+    }
+
+    fn refused(&self, operation: &'static str, error: &io::Error) -> NiError {
+        NiError::System {
+            operation,
+            rank: self.rank,
+            reason: error.to_string(),
         }
-        Ok(())
     }
 }
 

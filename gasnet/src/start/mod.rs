@@ -75,7 +75,8 @@ unsafe fn join(
     tools::prepare_debugging();
     if job.everything {
         // Nothing has to be attached: puts and gets may begin after init.
-        job.member.attach_everything()?;
+        // SAFETY: the client has asked for it; where it writes is its word, as in GASNet.
+        unsafe { job.member.attach_everything() }?;
     }
     signals::catch()?;
     exit::catch_exit(catches_exit);

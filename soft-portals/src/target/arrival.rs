@@ -5,7 +5,7 @@ use std::ptr;
 use conduit_core::matching::{Hit, Incoming, Place, Want};
 use conduit_core::ni::{Outcome, Rank};
 
-use super::{Found, Held, Nonsense};
+use super::{Found, Held, Nonsense, to_process};
 use crate::buffers::Buffer;
 use crate::regions;
 use crate::state::Portals;
@@ -17,6 +17,8 @@ use crate::wire::{Header, Put};
 pub(crate) enum To {
     /// To this address in a region.
     Region(usize),
+    /// To this address of the process.
+    Process(u64),
     /// To a buffer, until its event is delivered.
     Buffer(Buffer),
     /// They are not wanted.
@@ -105,6 +107,7 @@ impl Portals {
                 self.freed(put.index, &hit);
                 let to = match hit.place {
                     Place::Region(address) => To::Region(address),
+                    Place::Process(address) => To::Process(address),
                     Place::Managed => To::Buffer(self.pool.take(hit.length)),
                     Place::Nothing => To::Nowhere,
                 };
@@ -140,6 +143,11 @@ impl Portals {
                     To::Region(address) => unsafe {
                         let to = regions::place(*address + offset);
                         ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+                    },
+                    // SAFETY: the bytes of a slice.
+                    To::Process(address) => unsafe {
+                        let at = address.wrapping_add(offset as u64);
+                        to_process(hit, at, bytes.as_ptr(), bytes.len());
                     },
                     To::Buffer(buffer) => copy_into(buffer, offset, bytes),
                     To::Nowhere => {}
@@ -178,7 +186,7 @@ impl Portals {
             } => {
                 let data = match to {
                     To::Buffer(buffer) => Some(buffer),
-                    To::Region(_) | To::Nowhere => None,
+                    To::Region(_) | To::Process(_) | To::Nowhere => None,
                 };
                 let answered = self.put_taken(source, &put, requested, cost, hit, data);
                 if let Some(hit) = hit {

@@ -4,6 +4,7 @@ use std::ptr;
 
 use conduit_core::matching::{EntryId, Hit, Incoming, Place, Want};
 use conduit_core::ni::{Event, Outcome, Rank, apply_atomic};
+use conduit_core::process_memory;
 
 use crate::fragment::MAX_TINY;
 
@@ -19,12 +20,53 @@ use crate::wire::{Atomic, Get, Header};
 /// A get's data up to this are copied when it arrives, and go in a tiny fragment; longer ones are read where they are.
 const SHORT_REPLY: usize = MAX_TINY - crate::fragment::MAX_HEADER;
 
+/// Where the bytes that a get asks for are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum From {
+    /// At this address in a region.
+    Region(usize),
+    /// At this address of the process, where there was memory when the get came.
+    Process(u64),
+}
+
+impl From {
+    /// Whether `length` bytes can be read.
+    fn is_there(self, length: usize) -> bool {
+        match self {
+            Self::Region(_) => true,
+            Self::Process(address) => process_memory::is_readable(address, length),
+        }
+    }
+
+    /// Copies some of them, from `offset` on. False: they are gone.
+    ///
+    /// # Safety
+    /// As many bytes from there on were asked for.
+    pub(crate) unsafe fn read(self, offset: usize, into: &mut [u8]) -> bool {
+        match self {
+            Self::Region(address) => {
+                let from = regions::place(address).wrapping_add(offset);
+                // SAFETY: within an entry (the caller's promise), which is in use and so not unlinked; others may write there at the
+                // program's own risk.
+                unsafe { ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+                true
+            }
+            Self::Process(address) => {
+                let at = address.wrapping_add(offset as u64);
+                let this = process_memory::this();
+                // SAFETY: the bytes of a slice.
+                unsafe { process_memory::read(into.as_mut_ptr(), this, at, into.len()) }.is_ok()
+            }
+        }
+    }
+}
+
 /// A reply whose bytes are read where they are.
 #[derive(Debug)]
 pub(crate) struct Reading {
     pub(crate) to: Rank,
     pub(crate) operation: u32,
-    pub(crate) address: usize,
+    pub(crate) from: From,
     pub(crate) length: usize,
     index: u8,
     entry: EntryId,
@@ -60,7 +102,7 @@ impl Portals {
                 self.taken(source, Cost::of_header(index));
                 match header {
                     Header::Get(get) => {
-                        self.reply(source, get.operation, Outcome::NoMatch, 0, 0)?;
+                        self.reply(source, get.operation, Outcome::NoMatch, Buffer::empty())?;
                     }
                     Header::Atomic(atomic) => {
                         self.respond(source, atomic.operation, Outcome::NoMatch, 0, 0)?;
@@ -90,35 +132,62 @@ impl Portals {
             return Ok(());
         };
         self.unlinked(get.index, &hit);
-        let event = Self::is_told(&hit).then_some(Event::Get {
-            tag: hit.tag,
-            source,
-            match_bits: get.match_bits,
-            offset: hit.offset,
-            length: hit.length,
-        });
-        let address = match hit.place {
-            Place::Region(address) => address,
+        let from = match hit.place {
+            Place::Region(address) => Some(From::Region(address)),
+            Place::Process(address) => Some(From::Process(address)),
             // Matching gives nothing to read.
-            Place::Managed | Place::Nothing => 0,
+            Place::Managed | Place::Nothing => None,
         };
-        if source != self.rank && address != 0 && hit.length > SHORT_REPLY {
+        let from = from.filter(|_| hit.length > 0);
+        let event = |outcome| {
+            let told = outcome == Outcome::Done && Self::is_told(&hit);
+            told.then_some(Event::Get {
+                tag: hit.tag,
+                source,
+                match_bits: get.match_bits,
+                offset: hit.offset,
+                length: hit.length,
+            })
+        };
+        if let Some(from) = from
+            && source != self.rank
+            && hit.length > SHORT_REPLY
+            && from.is_there(hit.length)
+        {
             self.begin_use(get.index, hit.id);
             let reading = Reading {
                 to: source,
                 operation: get.operation,
-                address,
+                from,
                 length: hit.length,
                 index: get.index,
                 entry: hit.id,
-                event,
+                event: event(hit.outcome),
             };
             self.owe(source, Owed::LongReply(reading));
             return Ok(());
         }
-        self.tell_or_take(source, get.index, event);
-        let length = if address == 0 { 0 } else { hit.length };
-        self.reply(source, get.operation, hit.outcome, address, length)
+        if let Some(From::Region(address)) = from
+            && source == self.rank
+        {
+            self.tell_or_take(source, get.index, event(hit.outcome));
+            let from: *const u8 = regions::place(address);
+            // SAFETY: `length` bytes there lie within an entry.
+            return unsafe {
+                self.reply_arrives(source, get.operation, hit.outcome, from, hit.length)
+            };
+        }
+        let (mut outcome, mut data) = (hit.outcome, Buffer::empty());
+        if let Some(from) = from {
+            data = self.pool.take(hit.length);
+            // SAFETY: what was asked for.
+            if !unsafe { from.read(0, data.bytes_mut()) } {
+                self.pool.give(std::mem::replace(&mut data, Buffer::empty()));
+                outcome = Outcome::OutOfRange;
+            }
+        }
+        self.tell_or_take(source, get.index, event(outcome));
+        self.reply(source, get.operation, outcome, data)
     }
 
     /// Tells of an operation with a header only, or counts it as taken where nobody wants to know.
@@ -137,26 +206,23 @@ impl Portals {
         }
     }
 
-    /// Answers a get with few bytes from an address in a region, or one of this rank's own with any.
+    /// Answers a get with few bytes, or one of this rank's own with any.
     fn reply(
         &mut self,
         to: Rank,
         operation: u32,
         outcome: Outcome,
-        address: usize,
-        length: usize,
+        data: Buffer,
     ) -> Result<(), Nonsense> {
-        let from: *const u8 = match length {
-            0 => ptr::dangling(),
-            _ => regions::place(address),
-        };
         if to == self.rank {
-            // SAFETY: `length` bytes there lie within an entry.
-            return unsafe { self.reply_arrives(to, operation, outcome, from, length) };
+            let bytes = data.bytes();
+            // SAFETY: the bytes of a buffer.
+            let arrived = unsafe {
+                self.reply_arrives(to, operation, outcome, bytes.as_ptr(), bytes.len())
+            };
+            self.pool.give(data);
+            return arrived;
         }
-        let mut data = self.pool.take(length);
-        // SAFETY: as above; the buffer has room.
-        unsafe { ptr::copy_nonoverlapping(from, data.bytes_mut().as_mut_ptr(), length) };
         let reply = Owed::Reply {
             operation,
             outcome,

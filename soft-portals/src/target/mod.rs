@@ -7,6 +7,7 @@ mod short;
 
 use conduit_core::matching::{EntryId, Hit, Incoming, Place};
 use conduit_core::ni::{EqId, Event, MeEvents, Outcome, Rank};
+use conduit_core::process_memory;
 
 use super::buffers::Buffer;
 use super::state::{Index, Portals};
@@ -50,6 +51,20 @@ enum Found {
     Closed,
     Nothing,
     Entry(Hit),
+}
+
+/// Places bytes of a put at an address of this process. If that is no memory, the put has ended there: nothing more of it is
+/// wanted.
+///
+/// # Safety
+/// `[bytes, bytes + length)` is valid for reads.
+unsafe fn to_process(hit: &mut Hit, address: u64, bytes: *const u8, length: usize) {
+    // SAFETY: the caller's promise; what is at the address is the word of who has appended the entry.
+    let placed = unsafe { process_memory::write(process_memory::this(), address, bytes, length) };
+    if placed.is_err() {
+        hit.outcome = Outcome::OutOfRange;
+        hit.length = 0;
+    }
 }
 
 /// The answer to a message that could not be matched: it makes no sense.

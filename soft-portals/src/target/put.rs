@@ -6,7 +6,7 @@ use conduit_core::matching::{Hit, Incoming, Place, Want};
 use conduit_core::ni::{Outcome, PtIndex, PutEvent, Rank};
 use conduit_core::shared;
 
-use super::{Found, Held, Nonsense};
+use super::{Found, Held, Nonsense, to_process};
 use crate::buffers::Buffer;
 use crate::queue::{Queued, QueuedPut};
 use crate::regions;
@@ -51,7 +51,7 @@ impl Portals {
             }
             Found::Nothing => None,
             Found::Entry(hit) => {
-                let hit = self.within_limits(hit);
+                let mut hit = self.within_limits(hit);
                 self.tell_of(source, put.index, hit.id);
                 match hit.place {
                     // SAFETY: the caller's promise, and `length` bytes there lie within the entry, which `me_append` has found
@@ -66,6 +66,11 @@ impl Portals {
                         unsafe { ptr::copy_nonoverlapping(bytes, to, hit.length) };
                         data = Some(copy);
                     }
+                    // SAFETY: the caller's promise.
+                    Place::Process(address) => unsafe {
+                        let wanted = hit.length;
+                        to_process(&mut hit, address, bytes, wanted);
+                    },
                     Place::Nothing => {}
                 }
                 Some(hit)

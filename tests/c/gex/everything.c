@@ -1,11 +1,12 @@
-/* A segment of everything: puts, gets and longs to memory of a peer that nobody has attached. */
+/* A segment of everything: puts, gets and longs to memory of a peer that nobody has attached. With an argument rank 0 names an
+ * address that the last rank doesn't have, in a put, get or long, which ends the job. */
 #define GASNET_SEGMENT_EVERYTHING 1
 #include <gasnetex.h>
 #include <stdlib.h>
 
 #include "check.h"
 
-enum { TELL = GEX_AM_INDEX_BASE, FILL, FILLED, MOST_RANKS = 64, SMALL = 100, LARGE = 300000 };
+enum { TELL = GEX_AM_INDEX_BASE, FILL, FILLED, COME, MOST_RANKS = 64, SMALL = 100, LARGE = 300000 };
 
 static gex_TM_t team;
 static gex_Rank_t me, size;
@@ -14,7 +15,7 @@ static unsigned char area[LARGE];
 static unsigned char copy[LARGE], back[LARGE];
 /* Each rank's area, at that rank. */
 static unsigned char *volatile areas[MOST_RANKS];
-static volatile unsigned int told, filled, answered;
+static volatile unsigned int told, filled, answered, come;
 
 static void *address(gex_AM_Arg_t high, gex_AM_Arg_t low) {
   return (void *)(((uintptr_t)(uint32_t)high << 32) | (uintptr_t)(uint32_t)low);
@@ -43,6 +44,13 @@ static void filled_handler(gex_Token_t token, void *at, size_t bytes, gex_AM_Arg
   CHECK(at == back);
   CHECK_EQ(bytes, (size_t)length);
   ++answered;
+}
+
+static void come_handler(gex_Token_t token, void *at, size_t bytes) {
+  (void)token;
+  CHECK(at == area);
+  CHECK_EQ(bytes, LARGE);
+  ++come;
 }
 
 static void barrier(void) { gex_Event_Wait(gex_Coll_BarrierNB(team, 0)); }
@@ -75,6 +83,8 @@ static void exchange(size_t bytes, unsigned int message) {
   check_filled(area, bytes, message + 50 + left);
   barrier();
 
+  /* A reply can't wait, so not every length has one. */
+  if (bytes > gex_AM_LUBReplyLong()) bytes = gex_AM_LUBReplyLong();
   fill(copy, bytes, message + 100 + me);
   memset(back, 0, bytes);
   CHECK_EQ(gex_AM_RequestLong2(team, right, FILL, copy, bytes, there, GEX_EVENT_NOW, 0,
@@ -84,6 +94,27 @@ static void exchange(size_t bytes, unsigned int message) {
   barrier();
   check_filled(area, bytes, message + 100 + left);
   barrier();
+}
+
+/* The longest requests that there are here: nobody answers them. */
+static void long_one_way(void) {
+  const gex_Rank_t right = (me + 1) % size, left = (me + size - 1) % size;
+  fill(copy, LARGE, 7 + me);
+  CHECK_EQ(gex_AM_RequestLong0(team, right, COME, copy, LARGE, areas[right], GEX_EVENT_NOW, 0), 0);
+  GASNET_BLOCKUNTIL(come == 1);
+  check_filled(area, LARGE, 7 + left);
+  barrier();
+}
+
+static void wild(const char *way) {
+  void *const nowhere = (void *)(uintptr_t)16;
+  const gex_Rank_t last = size - 1;
+  if (strcmp(way, "put") == 0) gex_Event_Wait(gex_RMA_PutNB(team, last, nowhere, copy, 8, GEX_EVENT_DEFER, 0));
+  if (strcmp(way, "get") == 0) (void)gex_RMA_GetBlocking(team, copy, last, nowhere, LARGE, 0);
+  if (strcmp(way, "long") == 0)
+    (void)gex_AM_RequestLong0(team, last, COME, copy, LARGE, nowhere, GEX_EVENT_NOW, 0);
+  if (strcmp(way, "short-long") == 0)
+    (void)gex_AM_RequestLong0(team, last, COME, copy, 8, nowhere, GEX_EVENT_NOW, 0);
 }
 
 static void values(void) {
@@ -118,6 +149,7 @@ int main(int argc, char **argv) {
     {TELL, (gex_AM_Fn_t)tell, GEX_FLAG_AM_REQUEST | GEX_FLAG_AM_SHORT, 2, NULL, "tell"},
     {FILL, (gex_AM_Fn_t)fill_handler, GEX_FLAG_AM_REQUEST | GEX_FLAG_AM_LONG, 2, NULL, "fill"},
     {FILLED, (gex_AM_Fn_t)filled_handler, GEX_FLAG_AM_REPLY | GEX_FLAG_AM_LONG, 1, NULL, "filled"},
+    {COME, (gex_AM_Fn_t)come_handler, GEX_FLAG_AM_REQUEST | GEX_FLAG_AM_LONG, 0, NULL, "come"},
   };
   const uintptr_t here = (uintptr_t)area;
   gex_Rank_t rank, mine = 0, count = 0;
@@ -151,9 +183,9 @@ int main(int argc, char **argv) {
 
   exchange(SMALL, 1);
   exchange(LARGE, 2);
+  long_one_way();
   values();
-  /* An address that the peer doesn't have ends the job: with an argument, so that the test can see it. */
-  if (argc > 1 && me == 0) (void)gex_RMA_PutBlocking(team, size - 1, (void *)(uintptr_t)16, copy, 8, 0);
+  if (argc > 1 && me == 0) wild(argv[1]);
   barrier();
   CHECK_EQ(filled, 2);
   barrier();

@@ -24,6 +24,7 @@ mod lifetime;
 mod managed;
 mod many;
 mod matching;
+mod process;
 mod puts;
 mod queues;
 mod regions;
@@ -84,6 +85,7 @@ pub fn cases<N: Ni>() -> Vec<Case<N>> {
         inject::cases(),
         atomics::cases(),
         regions::cases(),
+        process::cases(),
         queues::cases(),
         sinks::cases(),
         lifetime::cases(),

@@ -5,6 +5,7 @@ use std::ptr;
 use conduit_core::ni::{
     Ack, Claim, EqId, Event, MeEvents, MeId, MeMemory, MeOptions, Outcome, PtIndex, PutEvent, Rank,
 };
+use conduit_core::process_memory;
 
 use super::fabric::{End, Fabric, Kind, Linked, Message, Node, Queued};
 use super::memory::{apply, copy, read};
@@ -41,7 +42,9 @@ impl Fabric {
                     let base = node.regions[region.0 as usize].base;
                     base.wrapping_add(offset + message.offset as usize)
                 }
-                MeMemory::Managed { .. } | MeMemory::Nothing => ptr::null_mut(),
+                MeMemory::Managed { .. } | MeMemory::Process | MeMemory::Nothing => {
+                    ptr::null_mut()
+                }
             };
             if let Kind::Atomic(atomic) = &message.kind {
                 let size = atomic.ty.size();
@@ -54,6 +57,11 @@ impl Fabric {
                 break (at, room, offset, place);
             }
         };
+        if let MeMemory::Process = open.list[at].entry.memory
+            && !in_process(&message.kind, message.offset, message.length)
+        {
+            return Some(ended(Outcome::OutOfRange, 0, 0));
+        }
         let linked = &mut open.list[at];
         let (id, entry) = (linked.id, linked.entry);
         let length = message.length.min(room);
@@ -62,8 +70,9 @@ impl Fabric {
             Kind::Put(from) => match entry.memory {
                 MeMemory::Managed { .. } => data = read(*from, length),
                 MeMemory::Region { .. } => copy(*from, place, length),
-                MeMemory::Nothing => (),
+                MeMemory::Process | MeMemory::Nothing => (),
             },
+            Kind::Get(_) if entry.memory == MeMemory::Process => (),
             Kind::Get(to) => copy(place, *to, length),
             Kind::Atomic(atomic) => value = apply(place, atomic),
         }
@@ -248,8 +257,23 @@ fn room(linked: &Linked, offset: u64) -> (Option<usize>, u64) {
                 .and_then(|o| len.checked_sub(o));
             (left, offset)
         }
+        MeMemory::Process => (usize::try_from(u64::MAX - offset).ok(), offset),
         MeMemory::Nothing => (Some(0), offset),
     }
+}
+
+/// Moves bytes to or from this process's memory; false if there is none.
+fn in_process(kind: &Kind, address: u64, length: usize) -> bool {
+    let this = process_memory::this();
+    // SAFETY: the initiator's side was checked against its descriptor, whose memory is live (`Ni::md_bind`).
+    let moved = unsafe {
+        match kind {
+            Kind::Put(from) => process_memory::write(this, address, *from, length),
+            Kind::Get(to) => process_memory::read(*to, this, address, length),
+            Kind::Atomic(_) => return false,
+        }
+    };
+    moved.is_ok()
 }
 
 /// The contract's matching rule.
@@ -267,5 +291,6 @@ fn takes(linked: &Linked, message: &Message) -> bool {
         && (message.match_bits ^ entry.match_bits) & !entry.ignore_bits == 0
         && entry.source.is_none_or(|source| source == message.source)
         && entry.options.contains(kind)
+        && (kind != MeOptions::ATOMIC || entry.memory != MeMemory::Process)
         && (fits || entry.options.contains(MeOptions::TRUNCATE))
 }

@@ -1,0 +1,218 @@
+//! GASNet's segment of everything: each rank's segment is all memory of its process, offsets are addresses.
+//!
+//! Where the network reaches a peer's memory ([`Capabilities::MEMORY`]) a put or get is over when it returns. Elsewhere it goes by
+//! messages to an entry over all of the peer's memory ([`MeMemory::Process`]), as to any segment, and ends later.
+
+use std::collections::HashMap;
+
+use am::select;
+use parking_lot::Mutex;
+
+use super::attach::{Segment, Segments};
+use super::operations::OpId;
+use super::start::{IGNORE, Shared};
+use super::transfer::Local;
+use super::{Engine, Error, Result, index, tag};
+use crate::bootstrap::Bootstrap;
+use crate::ni::{Capabilities, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, NiError, Rank};
+use crate::process_memory;
+use crate::shared;
+use crate::threads::Mode;
+
+/// A segment that is all of a process's memory.
+const ALL: Segment = Segment {
+    window: Shared(std::ptr::null_mut()),
+    len: usize::MAX,
+    address: 0,
+};
+
+/// What an operation asked for.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    rank: Rank,
+    address: usize,
+    length: usize,
+}
+
+/// What is known of operations by messages, for the error if there is no such memory: the completion names the operation only.
+#[derive(Debug, Default)]
+pub(super) struct Everything {
+    /// By place in the table of operations, so no more than were ever under way at once. 24 bytes each.
+    asked: Mutex<HashMap<usize, Asked>>,
+}
+
+impl<N: Ni, M: Mode> Engine<N, M> {
+    /// Makes all of every rank's memory its segment: offsets are then addresses of the target's process, and nothing is
+    /// allocated. Collective, once.
+    ///
+    /// # Errors
+    /// The network can't, or there is a segment.
+    ///
+    /// # Safety
+    /// All calls of all ranks that write to this rank's segment write to memory of its process that is meant for it.
+    pub unsafe fn attach_everything(&self, bootstrap: &mut dyn Bootstrap) -> Result<()> {
+        if (0..self.size).any(|peer| !self.reaches_memory(peer)) {
+            let all = MatchEntry {
+                memory: MeMemory::Process,
+                match_bits: select::RAR.into(),
+                ignore_bits: IGNORE,
+                source: None,
+                options: MeOptions::PUT | MeOptions::GET,
+                events: MeEvents::empty(),
+                tag: tag::RAR,
+            };
+            // The answer is the same on all ranks, which therefore all fail here.
+            self.ni.me_append(index::RAR, all)?;
+        }
+        let segments = Segments {
+            of: vec![ALL; self.size as usize].into(),
+            own: ALL.window,
+            md: None,
+            everything: Some(Everything::default()),
+        };
+        self.segments
+            .set(segments)
+            .map_err(|_| Error::AlreadyAttached { rank: self.rank })?;
+        bootstrap.barrier()?;
+        Ok(())
+    }
+
+    /// Whether any memory of a rank can be written and read at once.
+    pub(super) fn reaches_memory(&self, target: Rank) -> bool {
+        let capabilities = self.ni.reach(target).capabilities;
+        target == self.rank || capabilities.contains(Capabilities::MEMORY)
+    }
+
+    /// Whether a transfer to this rank is over when it returns, because segments are everything and its memory can be reached.
+    pub(super) fn is_anywhere_at_once(&self, operation: &'static str, target: Rank) -> Result<bool> {
+        let everything = self.segments(operation)?.everything.is_some();
+        Ok(everything && self.reaches_memory(target))
+    }
+
+    /// Keeps what an operation by messages asks for.
+    pub(super) fn note_asked(&self, op: OpId, rank: Rank, address: usize, length: usize) {
+        if let Some(segments) = self.segments.get()
+            && let Some(everything) = &segments.everything
+        {
+            let asked = Asked {
+                rank,
+                address,
+                length,
+            };
+            everything.asked.lock().insert(op.index(), asked);
+        }
+    }
+
+    /// Why an operation was answered that it is out of range, where segments are everything.
+    #[cold]
+    pub(super) fn no_memory_asked(&self, op: OpId) -> Option<Error> {
+        let everything = self.segments.get()?.everything.as_ref()?;
+        let asked = everything.asked.lock().get(&op.index()).copied()?;
+        Some(Error::NoMemory {
+            rank: asked.rank,
+            address: asked.address,
+            length: asked.length,
+            reason: "not all of it is memory that can be used so".to_owned(),
+        })
+    }
+
+    /// A transfer that is over when it returns, to or from a rank whose memory can be [reached](Engine::reaches_memory).
+    ///
+    /// # Safety
+    /// The local memory is valid as [`Local`] says; a range of this process is memory.
+    pub(super) unsafe fn transfer_anywhere(
+        &self,
+        target: Rank,
+        address: usize,
+        local: Local,
+    ) -> Result<()> {
+        match local {
+            // SAFETY: the caller's promise.
+            Local::Source(source) => unsafe {
+                self.store_anywhere(target, address, source.base, source.len)
+            },
+            // SAFETY: as above.
+            Local::Destination { base, len } => unsafe {
+                self.load_anywhere(base, target, address, len)
+            },
+            Local::Fill { byte, len } => {
+                let bytes = [byte; 4096];
+                for start in (0..len).step_by(bytes.len()) {
+                    let piece = bytes.len().min(len - start);
+                    // SAFETY: as above.
+                    unsafe {
+                        self.store_anywhere(target, address + start, bytes.as_ptr(), piece)?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Copies to memory of a rank that can be [reached](Engine::reaches_memory).
+    ///
+    /// # Safety
+    /// `source` is valid for reads of `len` bytes. In this process, `address` is valid for writes of as many.
+    pub(super) unsafe fn store_anywhere(
+        &self,
+        target: Rank,
+        address: usize,
+        source: *const u8,
+        len: usize,
+    ) -> Result<()> {
+        if target == self.rank {
+            let to = std::ptr::with_exposed_provenance_mut(address);
+            // SAFETY: the caller's promise. The two may overlap.
+            unsafe { shared::copy(source, to, len) };
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        let written = unsafe { self.ni.memory_write(target, address as u64, source, len) };
+        written.map_err(|reason| no_memory(target, address, len, reason))
+    }
+
+    /// The opposite of [`Engine::store_anywhere`].
+    ///
+    /// # Safety
+    /// `destination` is valid for writes of `len` bytes. In this process, `address` is valid for reads of as many.
+    unsafe fn load_anywhere(
+        &self,
+        destination: *mut u8,
+        target: Rank,
+        address: usize,
+        len: usize,
+    ) -> Result<()> {
+        if target == self.rank {
+            let from: *const u8 = std::ptr::with_exposed_provenance(address);
+            // SAFETY: the caller's promise. The two may overlap.
+            unsafe { shared::copy(from, destination, len) };
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        let read = unsafe {
+            self.ni
+                .memory_read(destination, target, address as u64, len)
+        };
+        read.map_err(|reason| no_memory(target, address, len, reason))
+    }
+}
+
+/// Puts a message's bytes at an address of this process; false if that is no memory.
+pub(super) fn place(address: usize, bytes: &[u8]) -> bool {
+    let this = process_memory::this();
+    // SAFETY: the bytes of a slice; what is at the address is the word of whoever has attached everything.
+    unsafe { process_memory::write(this, address as u64, bytes.as_ptr(), bytes.len()) }.is_ok()
+}
+
+fn no_memory(rank: Rank, address: usize, length: usize, reason: NiError) -> Error {
+    let reason = match reason {
+        NiError::System { reason, .. } => reason,
+        other => other.to_string(),
+    };
+    Error::NoMemory {
+        rank,
+        address,
+        length,
+        reason,
+    }
+}

@@ -1,0 +1,229 @@
+//! Memory of a process by its address, copied by the system (cross-memory attach): an address that is no memory is an error, not
+//! a fault. One copy and one system call.
+//!
+//! A process may do this to itself always, to another one as the system's rules for debuggers say.
+
+use std::io;
+
+/// A process's number.
+pub type Pid = libc::pid_t;
+
+/// One of the system's two calls.
+type Call = unsafe extern "C" fn(
+    Pid,
+    *const libc::iovec,
+    libc::c_ulong,
+    *const libc::iovec,
+    libc::c_ulong,
+    libc::c_ulong,
+) -> isize;
+
+/// This process.
+pub fn this() -> Pid {
+    // Fits: the system's numbers are of this type.
+    std::process::id().cast_signed()
+}
+
+/// Copies `len` bytes to an address of a process.
+///
+/// # Errors
+/// The system's: the range is not memory that can be written, there is no such process, or it may not be touched. Some of the bytes
+/// may have been written.
+///
+/// # Safety
+/// `source` is valid for reads of `len` bytes. That nobody of this process relies on what is at the address is the word of who
+/// gave it.
+pub unsafe fn write(process: Pid, address: u64, source: *const u8, len: usize) -> io::Result<()> {
+    // SAFETY: the call only reads the local memory: the caller's promise.
+    unsafe {
+        copy(
+            libc::process_vm_writev,
+            process,
+            address,
+            source.cast_mut(),
+            len,
+        )
+    }
+}
+
+/// Copies `len` bytes from an address of a process.
+///
+/// # Errors
+/// As for [`write`].
+///
+/// # Safety
+/// `destination` is valid for writes of `len` bytes.
+pub unsafe fn read(
+    destination: *mut u8,
+    process: Pid,
+    address: u64,
+    len: usize,
+) -> io::Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe { copy(libc::process_vm_readv, process, address, destination, len) }
+}
+
+/// Whether all of `[address, address + len)` can be read in this process now.
+pub fn is_readable(address: u64, len: usize) -> bool {
+    // A page is readable as a whole.
+    const PAGE: u64 = 4096;
+    let Some(last) = (len as u64)
+        .checked_sub(1)
+        .and_then(|last| address.checked_add(last))
+    else {
+        return len == 0;
+    };
+    let pages = (address / PAGE..=last / PAGE).map(|page| libc::iovec {
+        // Fits: an address of this process, or the system refuses it.
+        iov_base: std::ptr::without_provenance_mut(address.max(page * PAGE) as usize),
+        iov_len: 1,
+    });
+    let mut bytes = [0; MOST_VECTORS];
+    let mut vectors = Vec::with_capacity(pages.size_hint().0.min(MOST_VECTORS));
+    let mut pages = pages.peekable();
+    while pages.peek().is_some() {
+        vectors.clear();
+        vectors.extend(pages.by_ref().take(MOST_VECTORS));
+        let here = libc::iovec {
+            iov_base: bytes.as_mut_ptr().cast(),
+            iov_len: vectors.len(),
+        };
+        // SAFETY: `here` describes as many bytes of our own as there are vectors; all live during the call.
+        let read = unsafe {
+            libc::process_vm_readv(
+                this(),
+                &raw const here,
+                1,
+                vectors.as_ptr(),
+                vectors.len() as libc::c_ulong,
+                0,
+            )
+        };
+        if usize::try_from(read) != Ok(vectors.len()) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Vectors that one call takes.
+const MOST_VECTORS: usize = 256;
+
+/// # Safety
+/// `local` is valid for what `call` does with `len` bytes of it.
+unsafe fn copy(
+    call: Call,
+    process: Pid,
+    address: u64,
+    local: *mut u8,
+    len: usize,
+) -> io::Result<()> {
+    let mut moved = 0;
+    while moved < len {
+        let here = libc::iovec {
+            iov_base: local.wrapping_add(moved).cast(),
+            iov_len: len - moved,
+        };
+        let there = libc::iovec {
+            iov_base: std::ptr::without_provenance_mut((address as usize).wrapping_add(moved)),
+            iov_len: len - moved,
+        };
+        // SAFETY: both vectors have one element and live during the call; the local memory is the caller's promise; the
+        // system checks the remote range.
+        let result = unsafe { call(process, &raw const here, 1, &raw const there, 1, 0) };
+        match usize::try_from(result) {
+            Ok(some) if some > 0 => moved += some,
+            _ => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two pages, the second of which can't be used.
+    struct Pages(*mut u8);
+
+    const PAGE: usize = 4096;
+
+    impl Pages {
+        fn new() -> Self {
+            let (read, write) = (libc::PROT_READ, libc::PROT_WRITE);
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+                // SAFETY: a new mapping at a place of the system's choice.
+            let base = unsafe {
+                let base = libc::mmap(std::ptr::null_mut(), 2 * PAGE, read | write, flags, -1, 0);
+                assert_ne!(base, libc::MAP_FAILED);
+                assert_eq!(libc::mprotect(base.byte_add(PAGE), PAGE, libc::PROT_NONE), 0);
+                base
+            };
+            Self(base.cast())
+        }
+
+        fn at(&self, offset: usize) -> u64 {
+            (self.0.expose_provenance() + offset) as u64
+        }
+
+        fn protect(&self, protection: i32) {
+            // SAFETY: our own mapping.
+            assert_eq!(
+                unsafe { libc::mprotect(self.0.cast(), PAGE, protection) },
+                0
+            );
+        }
+    }
+
+    impl Drop for Pages {
+        fn drop(&mut self) {
+            // SAFETY: our own mapping, which nobody uses any more.
+            unsafe { libc::munmap(self.0.cast(), 2 * PAGE) };
+        }
+    }
+
+    #[test]
+    fn own_memory_is_copied_and_what_is_none_is_an_error() {
+        let pages = Pages::new();
+        let ours = [7u8; 100];
+        let mut back = [0u8; 100];
+        // SAFETY: both arrays have 100 bytes; the mapping is ours alone. So below.
+        unsafe {
+            write(this(), pages.at(PAGE - 100), ours.as_ptr(), 100).unwrap();
+            read(back.as_mut_ptr(), this(), pages.at(PAGE - 100), 100).unwrap();
+            assert_eq!(back, ours);
+            assert!(write(this(), pages.at(PAGE - 99), ours.as_ptr(), 100).is_err());
+            assert!(read(back.as_mut_ptr(), this(), pages.at(PAGE - 99), 100).is_err());
+            write(this(), 16, ours.as_ptr(), 0).unwrap();
+            pages.protect(libc::PROT_READ);
+            assert!(write(this(), pages.at(0), ours.as_ptr(), 1).is_err());
+            read(back.as_mut_ptr(), this(), pages.at(0), 1).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_can_be_read_is_known_before() {
+        let pages = Pages::new();
+        assert!(is_readable(pages.at(0), PAGE));
+        assert!(is_readable(pages.at(PAGE - 1), 1));
+        assert!(!is_readable(pages.at(PAGE - 1), 2));
+        assert!(!is_readable(pages.at(0), PAGE + 1));
+        assert!(!is_readable(pages.at(PAGE), 1));
+        assert!(is_readable(0, 0));
+        assert!(!is_readable(0, 1));
+        assert!(!is_readable(u64::MAX, 2));
+        pages.protect(libc::PROT_NONE);
+        assert!(!is_readable(pages.at(0), 1));
+        // More than one call.
+        let many = vec![1u8; 3 * MOST_VECTORS * PAGE];
+        assert!(is_readable(
+            many.as_ptr().expose_provenance() as u64,
+            many.len()
+        ));
+    }
+}

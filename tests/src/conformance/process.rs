@@ -1,0 +1,302 @@
+//! Entries that are all memory of their process. All ranks of a world are one process, so that a rank's address is any of it.
+
+use std::ptr;
+
+use conduit_core::ni::{
+    Atomic, Get, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, Outcome, Put,
+};
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+
+use super::entry::{atomic_on, get_from, over, pattern, put_to};
+use super::puts::LENGTHS;
+use super::{End, Peek, Seen, SeenPut, World, theme};
+
+theme! { "process":
+    bytes_go_to_and_come_from_addresses(2)
+        "Of a process's memory the offset is an address: puts and gets move bytes there, and no other byte changes.";
+    target_is_told_of_addresses(2)
+        "The target's events name the address as offset.";
+    from_oneself_by_address(1)
+        "A rank may put to addresses of its own and get from them.";
+    what_is_no_memory_is_out_of_range(2)
+        "An address that is no memory is out of range: nobody else is told, and the entry takes what comes later.";
+    what_ends_before_the_range_is_out_of_range(2)
+        "So is a range of which only the first part is memory.";
+    what_may_not_be_written_is_read(2)
+        "Memory that may not be written can be read only.";
+    atomics_do_not_match(2)
+        "Atomics don't match all memory of a process; they go on to what comes behind.";
+}
+
+/// All memory of the process, for puts and gets of bits 0, with all events.
+fn everywhere() -> MatchEntry {
+    MatchEntry {
+        memory: MeMemory::Process,
+        match_bits: 0,
+        ignore_bits: 0,
+        source: None,
+        options: MeOptions::PUT | MeOptions::GET | MeOptions::ATOMIC,
+        events: MeEvents::all(),
+        tag: 77,
+    }
+}
+
+fn address(memory: &impl Peek) -> u64 {
+    memory.extent().0.expose_provenance() as u64
+}
+
+/// Some pages, the last of which can't be used.
+struct Pages {
+    base: *mut u8,
+    len: usize,
+}
+
+const PAGE: usize = 4096;
+
+impl Pages {
+    fn new(pages: usize) -> Self {
+        let len = pages * PAGE;
+        // SAFETY: a new mapping at a place of the system's choice.
+        let base = unsafe {
+            mmap_anonymous(
+                ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )
+        }
+        .expect("a few pages");
+        let pages = Self {
+            base: base.cast(),
+            len,
+        };
+        pages.protect(pages.usable(), PAGE, MprotectFlags::empty());
+        pages
+    }
+
+    fn usable(&self) -> usize {
+        self.len - PAGE
+    }
+
+    fn protect(&self, from: usize, len: usize, protection: MprotectFlags) {
+        // SAFETY: a part of our own mapping, which is accessed by copy only.
+        unsafe { mprotect(self.base.wrapping_add(from).cast(), len, protection) }
+            .expect("our own pages");
+    }
+}
+
+impl Peek for Pages {
+    fn extent(&self) -> (*mut u8, usize) {
+        (self.base, self.usable())
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping; the case that used it has ended.
+        let unmapped = unsafe { munmap(self.base.cast(), self.len) };
+        debug_assert!(unmapped.is_ok());
+    }
+}
+
+fn bytes_go_to_and_come_from_addresses<N: Ni>(w: &mut World<N>) {
+    w.listen(1);
+    w.append(1, everywhere());
+    let largest = w.net(0).reach(1).max_message;
+    let target = w.space(1, (1 << 20) + 8192);
+    let bytes = pattern(1, 1 << 20);
+    let (source, back) = (w.source(0, &bytes), w.space(0, 1 << 20));
+    let mut expected = vec![0; target.len];
+    for (i, &length) in LENGTHS.iter().enumerate().filter(|(_, l)| **l <= largest) {
+        let at = i * 307;
+        let put = Put {
+            length,
+            remote_offset: address(&target) + at as u64,
+            ..put_to(1, &source)
+        };
+        let end = w.put_and_wait(&source, &put);
+        assert_eq!((end.outcome, end.length), (Outcome::Done, length));
+        expected[at..at + length].copy_from_slice(&bytes[..length]);
+        assert!(target.bytes() == expected, "{length} bytes at {at}");
+        let get = Get {
+            length,
+            remote_offset: address(&target) + at as u64,
+            ..get_from(1, &back)
+        };
+        let end = w.get_and_wait(&back, &get);
+        assert_eq!((end.outcome, end.length), (Outcome::Done, length));
+        assert!(
+            back.peek(0, length) == bytes[..length],
+            "{length} bytes from {at}"
+        );
+    }
+}
+
+fn target_is_told_of_addresses<N: Ni>(w: &mut World<N>) {
+    w.listen(1);
+    w.append(1, everywhere());
+    let (target, md) = (w.space(1, 100), w.source(0, &pattern(2, 50)));
+    let offset = address(&target) + 7;
+    let put = Put {
+        remote_offset: offset,
+        hdr_data: 5,
+        ..put_to(1, &md)
+    };
+    assert_eq!(w.put_and_wait(&md, &put).outcome, Outcome::Done);
+    w.until("the put's event", |w| w.events(1).count() == 1);
+    let get = Get {
+        remote_offset: offset,
+        ..get_from(1, &md)
+    };
+    assert_eq!(w.get_and_wait(&md, &get).outcome, Outcome::Done);
+    w.until("the get's event", |w| w.events(1).count() == 2);
+    let puts = w.puts(1);
+    let SeenPut {
+        tag,
+        offset: told,
+        length,
+        ..
+    } = *puts[0];
+    assert_eq!((tag, told, length), (77, offset, 50));
+    let got = Seen::Get {
+        tag: 77,
+        source: 0,
+        match_bits: 0,
+        offset,
+        length: 50,
+    };
+    assert_eq!(w.events(1).last(), Some(&got));
+}
+
+fn from_oneself_by_address<N: Ni>(w: &mut World<N>) {
+    w.listen(0);
+    w.append(0, everywhere());
+    for length in [1, 100, 10_000] {
+        let bytes = pattern(length as u64, length);
+        let (target, md) = (w.space(0, length), w.source(0, &bytes));
+        let put = Put {
+            remote_offset: address(&target),
+            ..put_to(0, &md)
+        };
+        assert_eq!(w.put_and_wait(&md, &put).outcome, Outcome::Done);
+        assert!(target.bytes() == bytes);
+        let back = w.space(0, length);
+        let get = Get {
+            remote_offset: address(&target),
+            ..get_from(0, &back)
+        };
+        assert_eq!(w.get_and_wait(&back, &get).outcome, Outcome::Done);
+        assert!(back.bytes() == bytes);
+        let nowhere = Get {
+            remote_offset: 16,
+            ..get_from(0, &back)
+        };
+        assert_eq!(w.get_and_wait(&back, &nowhere), out_of_range());
+    }
+}
+
+fn out_of_range() -> End {
+    End {
+        outcome: Outcome::OutOfRange,
+        length: 0,
+        value: 0,
+    }
+}
+
+fn what_is_no_memory_is_out_of_range<N: Ni>(w: &mut World<N>) {
+    w.listen(1);
+    w.append(1, everywhere());
+    for length in [1, 100, 5000, 50_000] {
+        let md = w.source(0, &pattern(4, length));
+        for remote_offset in [0, 16, u64::MAX - 20, u64::MAX, 1 << 63] {
+            let put = Put {
+                remote_offset,
+                ..put_to(1, &md)
+            };
+            assert_eq!(w.put_and_wait(&md, &put), out_of_range());
+            let get = Get {
+                remote_offset,
+                ..get_from(1, &md)
+            };
+            assert_eq!(w.get_and_wait(&md, &get), out_of_range());
+        }
+        assert_eq!(w.events(1).count(), 0, "nobody is told");
+        assert!(md.bytes() == pattern(4, length));
+    }
+    let (target, md) = (w.space(1, 100), w.source(0, &pattern(5, 100)));
+    let put = Put {
+        remote_offset: address(&target),
+        ..put_to(1, &md)
+    };
+    assert_eq!(w.put_and_wait(&md, &put).outcome, Outcome::Done);
+    assert!(target.bytes() == pattern(5, 100));
+}
+
+fn what_ends_before_the_range_is_out_of_range<N: Ni>(w: &mut World<N>) {
+    w.listen(1);
+    w.append(1, everywhere());
+    let pages = Pages::new(31);
+    let before = pattern(6, pages.usable());
+    pages.poke(0, &before);
+    for length in [2, 100, 4096, 60_000] {
+        let md = w.source(0, &pattern(7, length));
+        let first = pages.usable() - length + 1;
+        let remote_offset = address(&pages) + first as u64;
+        let put = Put {
+            remote_offset,
+            ..put_to(1, &md)
+        };
+        assert_eq!(w.put_and_wait(&md, &put), out_of_range());
+        let get = Get {
+            remote_offset,
+            ..get_from(1, &md)
+        };
+        assert_eq!(w.get_and_wait(&md, &get), out_of_range());
+        assert!(
+            pages.peek(0, first) == before[..first],
+            "no byte before the range"
+        );
+    }
+    assert_eq!(w.events(1).count(), 0, "nobody is told");
+}
+
+fn what_may_not_be_written_is_read<N: Ni>(w: &mut World<N>) {
+    w.listen(1);
+    w.append(1, everywhere());
+    let pages = Pages::new(9);
+    let bytes = pattern(8, pages.usable());
+    pages.poke(0, &bytes);
+    pages.protect(0, pages.usable(), MprotectFlags::READ);
+    for length in [1, 100, 30_000] {
+        let md = w.source(0, &pattern(9, length));
+        let put = Put {
+            remote_offset: address(&pages),
+            ..put_to(1, &md)
+        };
+        assert_eq!(w.put_and_wait(&md, &put), out_of_range());
+        let get = Get {
+            remote_offset: address(&pages),
+            ..get_from(1, &md)
+        };
+        assert_eq!(w.get_and_wait(&md, &get).outcome, Outcome::Done);
+        assert!(md.bytes() == bytes[..length]);
+    }
+    assert!(pages.bytes() == bytes);
+}
+
+fn atomics_do_not_match<N: Ni>(w: &mut World<N>) {
+    w.listen(1);
+    w.append(1, everywhere());
+    let eq = w.completions(0);
+    let atomic = Atomic {
+        remote_offset: 64,
+        ..atomic_on(1, eq)
+    };
+    assert_eq!(w.atomic_and_wait(0, &atomic).outcome, Outcome::NoMatch);
+    let region = w.region(1, 4096);
+    region.poke(64, &5u64.to_ne_bytes());
+    w.append(1, over(&region));
+    let end = w.atomic_and_wait(0, &atomic);
+    assert_eq!((end.outcome, end.value), (Outcome::Done, 5));
+    assert_eq!(region.peek(64, 8), 6u64.to_ne_bytes());
+}
