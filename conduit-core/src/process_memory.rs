@@ -53,12 +53,7 @@ pub unsafe fn write(process: Pid, address: u64, source: *const u8, len: usize) -
 ///
 /// # Safety
 /// `destination` is valid for writes of `len` bytes.
-pub unsafe fn read(
-    destination: *mut u8,
-    process: Pid,
-    address: u64,
-    len: usize,
-) -> io::Result<()> {
+pub unsafe fn read(destination: *mut u8, process: Pid, address: u64, len: usize) -> io::Result<()> {
     // SAFETY: the caller's promise.
     unsafe { copy(libc::process_vm_readv, process, address, destination, len) }
 }
@@ -157,11 +152,14 @@ mod tests {
         fn new() -> Self {
             let (read, write) = (libc::PROT_READ, libc::PROT_WRITE);
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-                // SAFETY: a new mapping at a place of the system's choice.
+            // SAFETY: a new mapping at a place of the system's choice.
             let base = unsafe {
                 let base = libc::mmap(std::ptr::null_mut(), 2 * PAGE, read | write, flags, -1, 0);
                 assert_ne!(base, libc::MAP_FAILED);
-                assert_eq!(libc::mprotect(base.byte_add(PAGE), PAGE, libc::PROT_NONE), 0);
+                assert_eq!(
+                    libc::mprotect(base.byte_add(PAGE), PAGE, libc::PROT_NONE),
+                    0
+                );
                 base
             };
             Self(base.cast())
@@ -173,10 +171,8 @@ mod tests {
 
         fn protect(&self, protection: i32) {
             // SAFETY: our own mapping.
-            assert_eq!(
-                unsafe { libc::mprotect(self.0.cast(), PAGE, protection) },
-                0
-            );
+            let done = unsafe { libc::mprotect(self.0.cast(), PAGE, protection) };
+            assert_eq!(done, 0);
         }
     }
 

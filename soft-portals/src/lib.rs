@@ -1,7 +1,7 @@
 //! Portals in software: the Ni contract over any [`Transport`] that carries fragments.
 //!
 //! A put is one fragment, a get is one and its reply another; their headers (`wire`) carry what Portals' messages carry, with
-//! offsets and never an address. Messages are matched as they arrive, in order, against the index's match list
+//! offsets, which are addresses only where the target offers all memory of its process. Messages are matched as they arrive, in order, against the index's match list
 //! ([`conduit_core::matching`]); bytes for a region are placed there as their segments come, bytes for a managed entry in a
 //! buffer until their event has been delivered. Nothing that arrives is refused for want of room: a window at each peer bounds
 //! what it may have here (`window`).

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use conduit_tests::installed::{self, Link, Prefix, WARNINGS};
 use conduit_tests::job::{Finished, Job};
+use conduit_tests::ofi;
 use tempfile::TempDir;
 
 /// Time for one job, on a machine that does other work too.
@@ -205,6 +206,13 @@ fn everything_between_hosts() {
         }
         let pairs = in_pairs(&program, 4, &[]);
         passes(pairs, &format!("{package}, two hosts of two"));
+        if ofi::libraries().iter().any(|found| found.name == "system") {
+            let fabric = job(&program, 2, &[])
+                .env("CONDUIT_NETWORK", "ofi")
+                .env("CONDUIT_OFI_PROVIDER", "tcp")
+                .env("CONDUIT_OFI_DOMAIN", "lo");
+            passes(fabric, &format!("{package}, over libfabric"));
+        }
     }
 }
 

@@ -84,7 +84,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// Whether a transfer to this rank is over when it returns, because segments are everything and its memory can be reached.
-    pub(super) fn is_anywhere_at_once(&self, operation: &'static str, target: Rank) -> Result<bool> {
+    pub(super) fn is_anywhere_at_once(
+        &self,
+        operation: &'static str,
+        target: Rank,
+    ) -> Result<bool> {
         let everything = self.segments(operation)?.everything.is_some();
         Ok(everything && self.reaches_memory(target))
     }

@@ -182,7 +182,8 @@ impl Portals {
             data = self.pool.take(hit.length);
             // SAFETY: what was asked for.
             if !unsafe { from.read(0, data.bytes_mut()) } {
-                self.pool.give(std::mem::replace(&mut data, Buffer::empty()));
+                self.pool
+                    .give(std::mem::replace(&mut data, Buffer::empty()));
                 outcome = Outcome::OutOfRange;
             }
         }
@@ -217,9 +218,8 @@ impl Portals {
         if to == self.rank {
             let bytes = data.bytes();
             // SAFETY: the bytes of a buffer.
-            let arrived = unsafe {
-                self.reply_arrives(to, operation, outcome, bytes.as_ptr(), bytes.len())
-            };
+            let arrived =
+                unsafe { self.reply_arrives(to, operation, outcome, bytes.as_ptr(), bytes.len()) };
             self.pool.give(data);
             return arrived;
         }

@@ -2,9 +2,7 @@
 
 use std::ptr;
 
-use conduit_core::ni::{
-    Atomic, Get, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, Outcome, Put,
-};
+use conduit_core::ni::{Atomic, Get, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, Outcome, Put};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
 use super::entry::{atomic_on, get_from, over, pattern, put_to};

@@ -42,9 +42,7 @@ impl Fabric {
                     let base = node.regions[region.0 as usize].base;
                     base.wrapping_add(offset + message.offset as usize)
                 }
-                MeMemory::Managed { .. } | MeMemory::Process | MeMemory::Nothing => {
-                    ptr::null_mut()
-                }
+                MeMemory::Managed { .. } | MeMemory::Process | MeMemory::Nothing => ptr::null_mut(),
             };
             if let Kind::Atomic(atomic) = &message.kind {
                 let size = atomic.ty.size();
@@ -257,7 +255,7 @@ fn room(linked: &Linked, offset: u64) -> (Option<usize>, u64) {
                 .and_then(|o| len.checked_sub(o));
             (left, offset)
         }
-        MeMemory::Process => (usize::try_from(u64::MAX - offset).ok(), offset),
+        MeMemory::Process => (Some(usize::MAX), offset),
         MeMemory::Nothing => (Some(0), offset),
     }
 }
