@@ -216,20 +216,34 @@ fn everything_between_hosts() {
     }
 }
 
+/// Many systems let no process touch another one's memory; then everything is messages, as between hosts.
+#[test]
+fn everything_where_the_system_forbids_copies() {
+    let program = built(prefix(), PACKAGES[0], &C99, "everything");
+    for ranks in [2, 4] {
+        let job = job(&program, ranks, &[]).env("TEST_COPIES", "own");
+        passes(job, &format!("{ranks} ranks"));
+    }
+    let finished = ran(job(&program, 2, &[]).env("TEST_COPIES", "none"));
+    assert_ne!(finished.code, Some(0), "{finished:#?}");
+    let told = "does not let a process copy its own memory";
+    assert!(finished.stderr.contains(told), "{finished:#?}");
+}
+
 /// Memory that a peer doesn't have is no corruption there, but the end of the job.
 #[test]
 fn everything_has_an_end() {
     let program = built(prefix(), PACKAGES[0], &C99, "everything");
     for (way, call) in [
-        ("put", "gex_RMA_PutNB"),
+        ("put", "gex_RMA_PutBlocking"),
         ("get", "gex_RMA_GetBlocking"),
-        ("long", "gex_AM_RequestLong0"),
+        ("long", "gex_AM_RequestLong"),
     ] {
         for network in ["shm", "udp"] {
             let finished = ran(job(&program, 2, &[way]).env("CONDUIT_NETWORK", network));
             assert_eq!(finished.code, Some(1), "{way}, {network}: {finished:#?}");
-            let (told, place) = ("on rank 0", "address 0x10 of rank 1");
-            assert!(finished.stderr.contains(told), "{call}: {finished:#?}");
+            let (told, place) = (format!("{call} on rank 0"), "address 0x10 of rank 1");
+            assert!(finished.stderr.contains(&told), "{call}: {finished:#?}");
             assert!(finished.stderr.contains(place), "{call}: {finished:#?}");
         }
     }

@@ -1,7 +1,8 @@
 //! GASNet's segment of everything: each rank's segment is all memory of its process, offsets are addresses.
 //!
-//! Where the network reaches a peer's memory ([`Capabilities::MEMORY`]) a put or get is over when it returns. Elsewhere it goes by
-//! messages to an entry over all of the peer's memory ([`MeMemory::Process`]), as to any segment, and ends later.
+//! Where the network reaches a peer's memory ([`Capabilities::MEMORY`]), and the system lets it, a put or get is over when it
+//! returns. Elsewhere it goes by messages to an entry over all of the peer's memory ([`MeMemory::Process`]), as to any segment,
+//! and ends later.
 
 use std::collections::HashMap;
 
@@ -34,10 +35,16 @@ struct Asked {
     length: usize,
 }
 
-/// What is known of operations by messages, for the error if there is no such memory: the completion names the operation only.
-#[derive(Debug, Default)]
+/// What peers read to find out whether the system lets them.
+static PROBE: u8 = 0;
+
+/// Segments that are everything.
+#[derive(Debug)]
 pub(super) struct Everything {
-    /// By place in the table of operations, so no more than were ever under way at once. 24 bytes each.
+    /// Memory of peers whose network says that it can be reached can.
+    attaches: bool,
+    /// What operations by messages have asked for, for the error if there is no such memory: the completion names the operation
+    /// only. By place in the table of operations, so no more than were ever under way at once. 24 bytes each.
     asked: Mutex<HashMap<usize, Asked>>,
 }
 
@@ -46,29 +53,35 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// allocated. Collective, once.
     ///
     /// # Errors
-    /// The network can't, or there is a segment.
+    /// The network can't, the system does not let a process copy its own memory (then on all ranks), or there is a segment.
     ///
     /// # Safety
     /// All calls of all ranks that write to this rank's segment write to memory of its process that is meant for it.
     pub unsafe fn attach_everything(&self, bootstrap: &mut dyn Bootstrap) -> Result<()> {
-        if (0..self.size).any(|peer| !self.reaches_memory(peer)) {
-            let all = MatchEntry {
-                memory: MeMemory::Process,
-                match_bits: select::RAR.into(),
-                ignore_bits: IGNORE,
-                source: None,
-                options: MeOptions::PUT | MeOptions::GET,
-                events: MeEvents::empty(),
-                tag: tag::RAR,
-            };
-            // The answer is the same on all ranks, which therefore all fail here.
-            self.ni.me_append(index::RAR, all)?;
+        let probe = (&raw const PROBE).expose_provenance() as u64;
+        let made = self.offer_memory(probe);
+        // No rank's is at 0.
+        let announced = if made.is_ok() { probe } else { 0 };
+        let all = bootstrap.allgather(&announced.to_le_bytes())?;
+        made?;
+        let mut attaches = true;
+        for (peer, bytes) in (0..).zip(&all) {
+            let announced = <[u8; 8]>::try_from(&bytes[..]).map_or(0, u64::from_le_bytes);
+            if announced == 0 {
+                return Err(Error::Bootstrap(format!(
+                    "attach: rank {peer} could not offer its memory"
+                )));
+            }
+            attaches &= peer == self.rank || self.can_read(peer, announced);
         }
         let segments = Segments {
             of: vec![ALL; self.size as usize].into(),
             own: ALL.window,
             md: None,
-            everything: Some(Everything::default()),
+            everything: Some(Everything {
+                attaches,
+                asked: Mutex::default(),
+            }),
         };
         self.segments
             .set(segments)
@@ -77,10 +90,50 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(())
     }
 
+    /// Lets peers reach all memory of this process by messages.
+    fn offer_memory(&self, probe: u64) -> Result<()> {
+        if !process_memory::is_readable(probe, 1) {
+            return Err(NiError::System {
+                operation: "attach",
+                rank: self.rank,
+                reason: "the system does not let a process copy its own memory (process_vm_readv), which a segment of \
+                         everything needs"
+                    .to_owned(),
+            }
+            .into());
+        }
+        let all = MatchEntry {
+            memory: MeMemory::Process,
+            match_bits: select::RAR.into(),
+            ignore_bits: IGNORE,
+            source: None,
+            options: MeOptions::PUT | MeOptions::GET,
+            events: MeEvents::empty(),
+            tag: tag::RAR,
+        };
+        self.ni.me_append(index::RAR, all)?;
+        Ok(())
+    }
+
+    /// Whether a peer's memory is read as its network says that it can be, if it does: the system may have rules against it.
+    fn can_read(&self, peer: Rank, probe: u64) -> bool {
+        let mut byte = 0;
+        let reach = self.ni.reach(peer);
+        !reach.capabilities.contains(Capabilities::MEMORY)
+            // SAFETY: one byte of our own.
+            || unsafe { self.ni.memory_read(&raw mut byte, peer, probe, 1) }.is_ok()
+    }
+
     /// Whether any memory of a rank can be written and read at once.
     pub(super) fn reaches_memory(&self, target: Rank) -> bool {
-        let capabilities = self.ni.reach(target).capabilities;
-        target == self.rank || capabilities.contains(Capabilities::MEMORY)
+        let everything = self.segments.get().and_then(|all| all.everything.as_ref());
+        target == self.rank
+            || everything.is_some_and(|everything| everything.attaches)
+                && self
+                    .ni
+                    .reach(target)
+                    .capabilities
+                    .contains(Capabilities::MEMORY)
     }
 
     /// Whether a transfer to this rank is over when it returns, because segments are everything and its memory can be reached.

@@ -195,7 +195,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 outcome,
             };
             let no_memory = token.op.and_then(|op| self.no_memory_asked(op));
-            self.fail(no_memory.unwrap_or(refused));
+            // It has not ended as its caller awaits: who waits for it gets the error.
+            return self.fail(no_memory.unwrap_or(refused));
         }
         match token.role {
             Role::Ticket | Role::Direct => {}

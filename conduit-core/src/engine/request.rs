@@ -75,9 +75,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// once its data has to fit the message.
     pub fn max_long_reply(&self, target: Rank) -> usize {
         let segments = self.segments.get();
-        let everything = segments.is_some_and(|all| all.everything.is_some());
-        let at_once = everything && self.reaches_memory(target);
-        if at_once || target < self.size && self.is_mapped(self.ni.reach(target)) {
+        let at_once = match segments.is_some_and(|all| all.everything.is_some()) {
+            true => self.reaches_memory(target),
+            false => target < self.size && self.is_mapped(self.ni.reach(target)),
+        };
+        if at_once {
             limits::MAX_LONG
         } else {
             limits::max_packed_long(self.chunk, MAX_ARGS)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "check.h"
+#include "refuse.h"
 
 enum { TELL = GEX_AM_INDEX_BASE, FILL, FILLED, COME, MOST_RANKS = 64, SMALL = 100, LARGE = 300000 };
 
@@ -109,7 +110,7 @@ static void long_one_way(void) {
 static void wild(const char *way) {
   void *const nowhere = (void *)(uintptr_t)16;
   const gex_Rank_t last = size - 1;
-  if (strcmp(way, "put") == 0) gex_Event_Wait(gex_RMA_PutNB(team, last, nowhere, copy, 8, GEX_EVENT_DEFER, 0));
+  if (strcmp(way, "put") == 0) (void)gex_RMA_PutBlocking(team, last, nowhere, copy, 8, 0);
   if (strcmp(way, "get") == 0) (void)gex_RMA_GetBlocking(team, copy, last, nowhere, LARGE, 0);
   if (strcmp(way, "long") == 0)
     (void)gex_AM_RequestLong0(team, last, COME, copy, LARGE, nowhere, GEX_EVENT_NOW, 0);
@@ -156,6 +157,8 @@ int main(int argc, char **argv) {
   gex_RankInfo_t *neighbours = NULL;
   gex_Segment_t segment;
 
+  /* Before any thread of the library's is there. */
+  if (getenv("TEST_COPIES")) refuse_copies(strcmp(getenv("TEST_COPIES"), "none") == 0);
   CHECK_EQ(gex_Client_Init(&client, &ep, &team, "TEST", &argc, &argv, 0), GASNET_OK);
   me = gex_TM_QueryRank(team);
   size = gex_TM_QuerySize(team);
