@@ -127,7 +127,7 @@ impl Header {
             flags: Flags::from_bits_retain((match_bits >> 8) as u8),
             handler: (match_bits >> 16) as u8,
             nargs: (match_bits >> 24) as u8,
-            chunk: (match_bits >> 32) as u32,
+            chunk: Header::chunk_in(match_bits),
             arg0: Header::arg0_in(hdr_data),
             credit: Header::credit_in(hdr_data),
             lid: (hdr_data >> 40) as u32,
@@ -149,6 +149,13 @@ impl Header {
     #[must_use]
     pub const fn arg0_in(hdr_data: u64) -> u32 {
         hdr_data as u32
+    }
+
+    /// [`chunk`](Header::chunk) in match bits.
+    #[inline]
+    #[must_use]
+    pub const fn chunk_in(match_bits: u64) -> u32 {
+        (match_bits >> 32) as u32
     }
 
     /// [`credit`](Header::credit) in header data.

@@ -126,6 +126,8 @@ pub struct Engine<N: Ni, M: Mode> {
     control: Control,
     /// Whether all peers are mapped, so that shorts need not look at how each is reached.
     all_mapped: bool,
+    /// Bytes that all peers take injected, where none is mapped; 0 where some are.
+    all_inject: usize,
     /// Atomics on a mapped segment are the processor's, not the network's.
     processor_atomics: bool,
     /// First byte of the ReqSB chunks; the RplSB chunks follow.

@@ -1,8 +1,8 @@
-//! Plain requests: shorts and mediums that need no chunk, nearly all that a program receives.
+//! Plain requests: shorts and mediums, nearly all that a program receives.
 //!
-//! They come in runs with the same match bits, so for the same handler and with as many arguments. What follows from the
-//! match bits is found out once ([`Known`]); a request like those before costs a comparison, the arguments' place in its
-//! body and the handler's call. Those whose handlers do not reply are counted ([`Counted`]) and granted together.
+//! They come in runs with the same match bits (but for a chunk), so for the same handler and with as many arguments. What follows
+//! from those is found out once ([`Known`]); a request like those before costs a comparison, the arguments' place in its
+//! body and the handler's call. Those without a chunk whose handlers do not reply are counted ([`Counted`]) and granted together.
 
 use am::{Category, Flags, Header, Layout};
 use credits::CreditByte;
@@ -15,13 +15,13 @@ use super::requests::Inbox;
 use crate::ni::{Capabilities, Common, Ni, PutEvent, Puts, Rank};
 use crate::threads::Mode;
 
-/// Flags of the two kinds of plain requests.
+/// Flags of the two kinds of plain requests, where they need no chunk.
 const SHORT: Flags = Flags::SHORT.union(Flags::REQUEST).union(Flags::NO_CHUNK);
 const MEDIUM: Flags = Flags::MEDIUM.union(Flags::REQUEST).union(Flags::NO_CHUNK);
 
-/// What is known of plain requests with these match bits: they have been decoded and checked.
+/// What is known of plain requests of one kind: they have been decoded and checked.
 pub(super) struct Known<N: Ni, M: Mode> {
-    match_bits: u64,
+    kind: u32,
     layout: Layout,
     medium: bool,
     /// As for a request from nobody.
@@ -34,8 +34,14 @@ pub(super) struct Known<N: Ni, M: Mode> {
 /// The plain requests that have come last.
 pub(super) struct Recent<N: Ni, M: Mode> {
     known: Option<Known<N, M>>,
-    /// The match bits of the last request that was not known. The second in a row is worth remembering.
-    unknown: u64,
+    /// The kind of the last request that was not known. The second in a row is worth remembering.
+    unknown: u32,
+}
+
+/// The match bits without the chunk.
+#[inline(always)]
+fn kind_of(match_bits: u64) -> u32 {
+    match_bits as u32
 }
 
 impl<N: Ni, M: Mode> Recent<N, M> {
@@ -51,7 +57,7 @@ impl<N: Ni, M: Mode> Recent<N, M> {
     pub(super) fn known(&self, match_bits: u64) -> Option<&Known<N, M>> {
         self.known
             .as_ref()
-            .filter(|known| known.match_bits == match_bits)
+            .filter(|known| known.kind == kind_of(match_bits))
     }
 }
 
@@ -88,7 +94,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     ) -> bool {
         let Common { source, length, .. } = puts.common();
         let reach = self.ni.reach(source);
-        if known.layout.check(length).is_err() || !reach.capabilities.contains(Capabilities::WINDOW)
+        if known.layout.check(length).is_err()
+            || !known.token.flags.contains(Flags::NO_CHUNK)
+            || !reach.capabilities.contains(Capabilities::WINDOW)
         {
             return false;
         }
@@ -124,6 +132,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let token = am::Token {
             source: put.source,
             credit: Header::credit_in(put.hdr_data),
+            chunk: Header::chunk_in(put.match_bits),
             ..known.token.clone()
         };
         self.call(&known.handler, known.id, &token, args, payload, Some(hand));
@@ -199,18 +208,21 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         });
         match done {
             Err(bad) => self.bad(source, bad),
-            Ok(header) if recent.unknown == match_bits => recent.known = self.know(&header),
-            Ok(_) => recent.unknown = match_bits,
+            Ok(header) if recent.unknown == kind_of(match_bits) => {
+                recent.known = self.know(&header);
+            }
+            Ok(_) => recent.unknown = kind_of(match_bits),
         }
     }
 
     /// What to keep of a request that has been handled.
     fn know(&self, header: &Header) -> Option<Known<N, M>> {
-        if header.flags != SHORT && header.flags != MEDIUM {
+        let flags = header.flags.union(Flags::NO_CHUNK);
+        if flags != SHORT && flags != MEDIUM {
             return None;
         }
         Some(Known {
-            match_bits: header.encode(am::select::REQ_RB).0,
+            kind: kind_of(header.encode(am::select::REQ_RB).0),
             layout: Layout::of(header).ok()?,
             medium: header.category() == Category::Medium,
             token: am::Token::new(0, header),

@@ -136,7 +136,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         args: &[u32],
         blocking: Blocking,
     ) -> Result<bool> {
-        if !self.is_plain_way(target, args) {
+        let is_plain = self.is_plain_way(target, args);
+        if !is_plain && !self.is_injected_way(target, args, 0) {
             return self.request_short_generally(target, handler, args, blocking);
         }
         let short = Plain {
@@ -148,7 +149,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             payload: &[],
             blocking,
         };
-        self.request_plain(short, Scale::SHORT_COST)
+        match is_plain {
+            true => self.request_plain(short, Scale::SHORT_COST),
+            false => self.request_injected(short, Scale::SHORT_COST),
+        }
     }
 
     #[inline(never)]
@@ -179,7 +183,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         payload: &[u8],
         blocking: Blocking,
     ) -> Result<bool> {
-        if self.is_plain_way(target, args) && payload.len() <= self.max_medium(args.len()) {
+        let is_plain = self.is_plain_way(target, args);
+        let is_injected = !is_plain && self.is_injected_way(target, args, payload.len());
+        if (is_plain || is_injected) && payload.len() <= self.max_medium(args.len()) {
             let medium = Plain {
                 operation: "request_medium",
                 category: Category::Medium,
@@ -190,7 +196,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 blocking,
             };
             let cost = self.scale.cost(Body::args_len(args.len()) + payload.len());
-            return self.request_plain(medium, cost);
+            return match is_plain {
+                true => self.request_plain(medium, cost),
+                false => self.request_injected(medium, cost),
+            };
         }
         self.request_medium_generally(target, handler, args, payload, blocking)
     }

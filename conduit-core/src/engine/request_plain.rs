@@ -1,4 +1,5 @@
-//! Plain requests on their way out: shorts and mediums to mapped peers, nearly all that a program sends.
+//! Plain requests on their way out: shorts and mediums to mapped peers, or, where none is mapped, those that are injected;
+//! nearly all that a program sends.
 
 use am::{Body, Category, Flags, Header, MAX_ARGS, NO_CHUNK, NO_LID, Role as AmRole, select};
 use credits::CreditByte;
@@ -7,9 +8,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::rma::Blocking;
 use super::{Engine, Result, index};
 use crate::ni::{Inject, Ni, Rank, Submit};
-use crate::threads::Mode;
+use crate::threads::{Lock, Mode};
 
-/// A short or medium to a mapped peer, which is one injected message. It goes from hand to hand by value: what has to be in
+/// A short or medium that is one injected message. It goes from hand to hand by value: what has to be in
 /// memory before a message can be written costs more than the message.
 #[derive(Clone, Copy)]
 pub(super) struct Plain<'a> {
@@ -24,13 +25,17 @@ pub(super) struct Plain<'a> {
 
 impl Plain<'_> {
     #[inline(always)]
-    fn header(&self, byte: CreditByte) -> (u64, u64) {
+    fn header(&self, byte: CreditByte, chunk: Option<u32>) -> (u64, u64) {
+        let flags = Flags::of(self.category, AmRole::Request);
         let header = Header {
-            flags: Flags::of(self.category, AmRole::Request).union(Flags::NO_CHUNK),
+            flags: match chunk {
+                Some(_) => flags,
+                None => flags.union(Flags::NO_CHUNK),
+            },
             handler: self.handler,
             nargs: self.args.len() as u8,
             credit: byte.bits(),
-            chunk: NO_CHUNK,
+            chunk: chunk.unwrap_or(NO_CHUNK),
             arg0: self.args.first().copied().unwrap_or(0),
             lid: NO_LID,
         };
@@ -50,6 +55,46 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             && !self.failed.load(Relaxed)
     }
 
+    /// Whether one with so long a payload can go by [`Self::request_injected`]; the rest as for [`Self::is_plain_way`].
+    #[inline(always)]
+    pub(super) fn is_injected_way(&self, target: Rank, args: &[u32], payload: usize) -> bool {
+        !cfg!(debug_assertions)
+            && target < self.size
+            && args.len() <= MAX_ARGS
+            && self
+                .all_inject
+                .checked_sub(Body::args_len(args.len()))
+                .is_some_and(|most| payload <= most)
+            && !self.failed.load(Relaxed)
+    }
+
+    /// What [`Self::send_from_chunk`] does of a message that is injected, by itself: the chunk is held for the reply.
+    #[inline(always)]
+    pub(super) fn request_injected(&self, plain: Plain<'_>, cost: u8) -> Result<bool> {
+        let Plain {
+            operation,
+            target,
+            blocking,
+            ..
+        } = plain;
+        let Some(byte) = self.take_credits(operation, target, cost, blocking)? else {
+            return Ok(false);
+        };
+        let taken = self.req_sb.lock().take();
+        let chunk = match taken {
+            Some(chunk) => chunk,
+            None => self.wait_for(operation, |engine| Ok(engine.req_sb.lock().take()))?,
+        };
+        let chunk = Some(self.chunk_offset(chunk));
+        if self.inject_plain(plain, byte, chunk)? == Submit::Posted {
+            return Ok(true);
+        }
+        self.wait_for(operation, |engine| {
+            let submit = engine.inject_plain(plain, byte, chunk)?;
+            Ok((submit == Submit::Posted).then_some(true))
+        })
+    }
+
     /// The common case by itself, without anything that only the others need.
     #[inline(always)]
     pub(super) fn request_plain(&self, plain: Plain<'_>, cost: u8) -> Result<bool> {
@@ -66,7 +111,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 None => return Ok(false),
             },
         };
-        if self.inject_plain(plain, byte)? == Submit::Posted {
+        if self.inject_plain(plain, byte, None)? == Submit::Posted {
             return Ok(true);
         }
         // Put together again: the other one never has to be in memory.
@@ -83,8 +128,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     #[inline(always)]
-    fn inject_plain(&self, plain: Plain<'_>, byte: CreditByte) -> Result<Submit> {
-        let (match_bits, hdr_data) = plain.header(byte);
+    fn inject_plain(
+        &self,
+        plain: Plain<'_>,
+        byte: CreditByte,
+        chunk: Option<u32>,
+    ) -> Result<Submit> {
+        let (match_bits, hdr_data) = plain.header(byte, chunk);
         let mut padded = [0; Body::args_len(MAX_ARGS)];
         let head = match plain.category {
             Category::Short => Body::of_short(plain.args),
@@ -112,7 +162,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return Ok(false);
         }
         self.wait_for(plain.operation, |engine| {
-            Ok((engine.inject_plain(*plain, byte)? == Submit::Posted).then_some(true))
+            Ok((engine.inject_plain(*plain, byte, None)? == Submit::Posted).then_some(true))
         })
     }
 }

@@ -121,7 +121,7 @@ impl<N: Ni, M: Mode> Sink for Requests<'_, N, M> {
                 return;
             }
             let Some(put) = puts.next() else { return };
-            self.event(Event::Put(put));
+            self.put(put);
         }
     }
 }

@@ -212,6 +212,7 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
                 rank,
             },
             all_mapped: false,
+            all_inject: 0,
             processor_atomics: !capabilities.contains(Capabilities::NATIVE_ATOMICS),
             chunks,
             req_sb: Lock::new(ChunkPool::new(settings.sb_chunks)),
@@ -432,7 +433,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             }
         };
         self.control.peers = (0..self.size).map(find).collect::<Result<_, _>>()?;
-        self.all_mapped = (0..self.size).all(|peer| self.is_mapped(self.ni.reach(peer)));
+        let mapped = |peer: &Rank| self.is_mapped(self.ni.reach(*peer));
+        let injected = |peer| self.ni.reach(peer).inject_size;
+        let all_mapped = (0..self.size).all(|peer| mapped(&peer));
+        let is_any = (0..self.size).any(|peer| mapped(&peer));
+        let all_inject = (0..self.size).map(injected).min().unwrap_or(0);
+        self.all_mapped = all_mapped;
+        self.all_inject = if is_any { 0 } else { all_inject };
         Ok(self)
     }
 }
