@@ -42,17 +42,35 @@ impl Done {
         }
         self.taken.push((source, cost));
     }
+}
 
-    fn add_event(&mut self, event: Queued) {
+impl Local {
+    /// The first event has been delivered. What has to be accounted for is taken out of it where it lies: copying all of it out
+    /// of the queue would cost more.
+    #[inline(always)]
+    fn delivered(&mut self) {
+        let Some(event) = self.events.front_mut() else {
+            return;
+        };
         if let Some((source, cost)) = event.taken() {
-            self.add(source, cost);
+            self.done.add(source, cost);
         }
-        if let Queued::Put(QueuedPut {
-            data: Some(data), ..
-        }) = event
+        if let Queued::Put(QueuedPut { data, .. }) = event
+            && let Some(data) = data.take()
         {
-            self.buffers.push(data);
+            self.done.buffers.push(data);
         }
+        self.events.pop_front();
+    }
+}
+
+/// The first event while it is delivered: gone after that, also if the sink panics.
+struct First<'a>(&'a mut Local);
+
+impl Drop for First<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.delivered();
     }
 }
 
@@ -69,10 +87,8 @@ impl Alike<'_> {
     /// Takes the last one away.
     #[inline]
     fn done(&mut self) {
-        if std::mem::take(&mut self.is_out)
-            && let Some(event) = self.local.events.pop_front()
-        {
-            self.local.done.add_event(event);
+        if std::mem::take(&mut self.is_out) {
+            self.local.delivered();
         }
     }
 }
@@ -226,7 +242,9 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
 /// Delivers events from the head of a queue that has some, `most` of them or one kind.
 #[inline]
 fn deliver<S: Sink>(local: &mut Local, most: u32, sink: &mut S) -> u32 {
-    if let Some(Queued::Put(QueuedPut { event: put, .. })) = local.events.front()
+    // One by itself is no run.
+    if local.events.len() > 1
+        && let Some(Queued::Put(QueuedPut { event: put, .. })) = local.events.front()
         && put.length == put.requested
     {
         let common = Common {
@@ -245,11 +263,12 @@ fn deliver<S: Sink>(local: &mut Local, most: u32, sink: &mut S) -> u32 {
         sink.puts(&mut alike);
         return most - alike.left;
     }
-    let Some(event) = local.events.pop_front() else {
-        return 0;
-    };
-    sink.event(event.event());
-    local.done.add_event(event);
+    let first = First(local);
+    match first.0.events.front() {
+        Some(Queued::Put(put)) => sink.put(put.event()),
+        Some(event) => sink.event(event.event()),
+        None => return 0,
+    }
     1
 }
 

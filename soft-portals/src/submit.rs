@@ -139,7 +139,7 @@ impl<T: Transport> Inner<T> {
             header: header.as_slice(),
             payload,
         };
-        let at_once = !tiny || self.transport.is_idle(target);
+        let at_once = !tiny || !T::AT_ONCE && self.transport.is_idle(target);
         match self.transport.send(target, &fragment) {
             Ok(()) => {}
             Err(Refused::Full) => return Err(Not::Again),
@@ -155,7 +155,9 @@ impl<T: Transport> Inner<T> {
         {
             link.arrived.told(taken);
         }
-        self.handed_over(at_once);
+        if !tiny || !T::AT_ONCE {
+            self.handed_over(at_once);
+        }
         Ok(())
     }
 
@@ -328,12 +330,11 @@ impl<T: Transport> Inner<T> {
             return Err(Not::Again);
         }
         let news = link.news(window);
-        let header = wire::Header::Put(put).encode(Some(news));
         let fragment = Fragment {
-            header: header.as_slice(),
+            header: &wire::encode_short(&put, news),
             payload: Payload::Copied(pieces),
         };
-        let at_once = transport.is_idle(target);
+        let at_once = !T::AT_ONCE && transport.is_idle(target);
         if let Err(refused) = transport.send(target, &fragment) {
             self.leave(target, cost);
             return Err(match refused {
@@ -345,7 +346,9 @@ impl<T: Transport> Inner<T> {
             });
         }
         link.arrived.told(news);
-        self.handed_over(at_once);
+        if !T::AT_ONCE {
+            self.handed_over(at_once);
+        }
         Ok(())
     }
 

@@ -53,6 +53,9 @@ pub struct NativeAtomic {
 /// One thread at a time is inside; it may be any. The rules of [`Upper`] hold for what is handed to it: in order on each of a
 /// link's channels, each fragment once, no order between channels and links.
 pub trait Transport: Send {
+    /// A [copied](crate::fragment::Payload::Copied) fragment goes out when it is taken. One that the network has no room for goes with
+    /// the next [`Transport::transmit`], of which there is nothing to be had sooner than at the next [`Transport::receive`].
+    const AT_ONCE: bool = false;
     /// Takes a fragment. It need not go out before [`Transport::transmit`].
     fn send(&mut self, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused>;
     /// Hands over what has arrived and does what is due by time; at most one system call when there is nothing. Says whether

@@ -209,6 +209,24 @@ impl Reader<'_> {
     }
 }
 
+/// Bytes of a short put's header.
+pub(crate) const SHORT_HEADER: usize = put_header(false);
+
+/// What [`Header::encode`] makes of a put without offset and answer, nearly all that is sent.
+#[inline(always)]
+pub(crate) fn encode_short(put: &Put, told: Told) -> [u8; SHORT_HEADER] {
+    let Told { window, taken } = told;
+    let [o0, o1] = taken.operations.to_le_bytes();
+    let [u0, u1] = taken.units.to_le_bytes();
+    let flags = WITH_TAKEN | window << WINDOW_SHIFT;
+    let first = [SHORT_PUT, flags, put.index, 0, o0, o1, u0, u1];
+    let mut bytes = [0; SHORT_HEADER];
+    bytes[..8].copy_from_slice(&first);
+    bytes[8..16].copy_from_slice(&put.match_bits.to_le_bytes());
+    bytes[16..].copy_from_slice(&put.hdr_data.to_le_bytes());
+    bytes
+}
+
 impl Header {
     /// As it travels; `taken` in tiny fragments only.
     #[inline]
@@ -494,6 +512,9 @@ mod tests {
                 _ => None,
             };
             prop_assert_eq!(Header::decode_short(bytes.as_slice()), short);
+            if let Some((put, told)) = short {
+                prop_assert_eq!(&encode_short(&put, told)[..], bytes.as_slice());
+            }
             if let Header::Put(put) = header {
                 let full = put.offset != 0 || put.operation.is_some();
                 prop_assert_eq!(bytes.as_slice().len(), put_header(full));
