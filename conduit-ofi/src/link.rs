@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use conduit_core::ni::Rank;
 use conduit_core::sparing;
 use libfabric_sys::fi_addr_t;
-use soft_portals::fragment::{Failure, MAX_HEADER};
+use soft_portals::fragment::{Failure, MAX_HEADER, Refused};
 
 use crate::liveness::Liveness;
 
@@ -176,10 +176,14 @@ impl Links {
         (place < RESTING).then_some(place as usize)
     }
 
-    /// The link there.
+    /// The link there, unless it has failed.
     #[inline]
-    pub(crate) fn at(&mut self, place: usize) -> Option<&mut Link> {
-        self.links.get_mut(place)
+    pub(crate) fn alive(&mut self, place: usize) -> Result<&mut Link, Refused> {
+        let link = self.links.get_mut(place).ok_or(Refused::NoSuchRank)?;
+        match link.failure {
+            None => Ok(link),
+            Some(_) => Err(Refused::Dead),
+        }
     }
 
     /// A link, unless it rests.

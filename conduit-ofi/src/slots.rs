@@ -40,12 +40,14 @@ pub(crate) enum Operation {
     },
 }
 
-/// As libfabric sees it, it is the context.
-#[repr(C)]
+/// As libfabric sees it, it is the context. Its size is a power of two, so that its number is found without a division.
+#[repr(C, align(128))]
 struct Slot {
     context: UnsafeCell<fi_context2>,
     operation: Operation,
 }
+
+const _: () = assert!(size_of::<Slot>() == 128);
 
 /// All of them.
 pub(crate) struct Slots {

@@ -322,14 +322,16 @@ impl Wire {
     /// The link to a peer, which becomes known to libfabric now, or has rested.
     #[inline]
     fn open(&mut self, peer: Rank) -> Result<&mut Link, Refused> {
-        let place = match self.links.find(peer) {
-            Some(place) => place,
-            None => self.add(peer)?,
-        };
-        let link = self.links.at(place).ok_or(Refused::NoSuchRank)?;
-        match link.failure {
-            None => Ok(link),
-            Some(_) => Err(Refused::Dead),
+        let place = self.place(peer)?;
+        self.links.alive(place)
+    }
+
+    /// Where it is.
+    #[inline]
+    fn place(&mut self, peer: Rank) -> Result<usize, Refused> {
+        match self.links.find(peer) {
+            Some(place) => Ok(place),
+            None => self.add(peer),
         }
     }
 
@@ -484,6 +486,8 @@ impl Wire {
 }
 
 impl Transport for Wire {
+    const AT_ONCE: bool = true;
+
     #[inline]
     fn send(&mut self, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
         match fragment.payload {

@@ -351,7 +351,10 @@ impl Wire {
         }
         link.next_in = link.next_in.wrapping_add(1);
         let has_early = link.early.is_some();
-        self.look_at(&frame, bytes, header, payload, upper);
+        match frame.kind {
+            Kind::Tiny => self.take_tiny(&frame, header, payload, upper),
+            _ => self.look_at(&frame, bytes, header, payload, upper),
+        }
         if has_early {
             self.take_early(peer, upper);
         }
@@ -394,6 +397,14 @@ impl Wire {
         }
     }
 
+    #[inline(always)]
+    fn take_tiny(&mut self, frame: &Frame, header: &[u8], payload: &[u8], upper: &mut impl Upper) {
+        // Its bytes are bounded by the peer's window, so there is room.
+        if !upper.fragment(frame.rank, header, payload) {
+            self.counters.nonsense += 1;
+        }
+    }
+
     fn look_at(
         &mut self,
         frame: &Frame,
@@ -407,12 +418,7 @@ impl Wire {
             return;
         };
         match frame.kind {
-            Kind::Tiny => {
-                // Its bytes are bounded by the peer's window, so there is room.
-                if !upper.fragment(peer, header, payload) {
-                    self.counters.nonsense += 1;
-                }
-            }
+            Kind::Tiny => self.take_tiny(frame, header, payload, upper),
             Kind::Ping => self.pong(peer, frame.length),
             Kind::Pong => {
                 let settled = |number: u32| frame.length.wrapping_sub(number) < 1 << 31;

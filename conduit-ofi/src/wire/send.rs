@@ -9,6 +9,7 @@ use soft_portals::fragment::{Refused, Upper};
 
 use crate::frame::{Frame, HEADER, Kind};
 use crate::link::Sending;
+use crate::objects::Objects;
 use crate::slots::Operation;
 
 use super::{SMALL, Wire};
@@ -33,6 +34,14 @@ fn answer(operation: &'static str, result: isize) -> Result<(), Not> {
         AGAIN | NO_MEMORY => Err(Not::Now),
         error => Err(Not::Ever(operation, error as i64)),
     }
+}
+
+/// Sends bytes that the library copies before this returns, and of which it says nothing more.
+#[inline]
+fn inject(objects: &Objects, address: u64, bytes: &[u8]) -> Result<(), Not> {
+    // SAFETY: the endpoint is open; the library copies the bytes.
+    let result = unsafe { fi_inject(objects.ep, bytes.as_ptr().cast(), bytes.len(), address) };
+    answer("fi_inject", result)
 }
 
 /// A small frame on its way together.
@@ -116,25 +125,41 @@ impl Wire {
         header: &[u8],
         pieces: &[&[u8]],
     ) -> Result<(), Refused> {
-        let link = self.open(peer)?;
+        let place = self.place(peer)?;
+        let Self {
+            links,
+            objects,
+            counters,
+            ..
+        } = self;
+        let link = links.alive(place)?;
         link.liveness.sent();
-        let (address, waits, number) = (link.address, !link.backlog.is_empty(), link.next_out);
-        let own = self.frame(number, Kind::Tiny, header, 0);
+        let own = Frame {
+            kind: Kind::Tiny,
+            number: link.next_out,
+            // Fits: at most MAX_HEADER.
+            header: header.len() as u8,
+            rank: self.rank,
+            job: self.job,
+            length: 0,
+        };
         // Not zeroed: what is sent is a few dozen bytes as a rule.
         let mut copy = Copy::new();
-        copy.push(&own)?;
+        copy.push(&own.encode())?;
         copy.push(header)?;
         for piece in pieces {
             copy.push(piece)?;
         }
         let copy = copy.bytes();
-        if copy.len() > self.inject || waits {
+        let address = link.address;
+        if copy.len() > self.inject || !link.backlog.is_empty() {
             return self.post_small(peer, address, copy);
         }
-        match self.inject(address, copy) {
+        match inject(objects, address, copy) {
             Ok(()) => {
-                self.counters.frames += 1;
-                self.numbered(peer);
+                link.next_out = link.next_out.wrapping_add(1);
+                counters.frames += 1;
+                counters.injected += 1;
                 Ok(())
             }
             Err(not) => self.not_sent(peer, not, copy),
@@ -211,22 +236,13 @@ impl Wire {
     #[inline]
     fn put_out(&mut self, peer: Rank, address: u64, bytes: &[u8]) -> Result<(), Not> {
         if bytes.len() <= self.inject {
-            return self.inject(address, bytes);
+            inject(&self.objects, address, bytes)?;
+            self.counters.injected += 1;
+            return Ok(());
         }
         let buffer = self.small.take().ok_or(Not::Now)?;
         self.small.bytes(buffer)[..bytes.len()].copy_from_slice(bytes);
         self.send_buffer(peer, address, false, buffer, bytes.len())
-    }
-
-    /// Sends bytes that the library copies before this returns, and of which it says nothing more.
-    #[inline]
-    fn inject(&mut self, address: u64, bytes: &[u8]) -> Result<(), Not> {
-        // SAFETY: the endpoint is open; the library copies the bytes.
-        let result =
-            unsafe { fi_inject(self.objects.ep, bytes.as_ptr().cast(), bytes.len(), address) };
-        answer("fi_inject", result)?;
-        self.counters.injected += 1;
-        Ok(())
     }
 
     /// The same of a buffer, which is free again then.
@@ -471,15 +487,22 @@ impl Wire {
         let (address, number) = (link.address, link.next_out);
         let (token, next, length) = (sending.token, sending.next, sending.length);
         let left = length - next;
-        let (kind, header) = match next {
-            0 if HEADER + sending.header().len() + left <= self.frame => {
-                (Kind::Whole, sending.header())
-            }
-            0 => (Kind::First, sending.header()),
-            _ => (Kind::Chunk, &[][..]),
+        let header = match next {
+            0 => sending.header(),
+            _ => &[],
         };
         let begin = HEADER + header.len();
-        let bytes = left.min(self.frame - begin);
+        // Two frames that the library copies at once cost less than one that it does not: `shm` has the receiver fetch that with a
+        // system call.
+        let (whole, inject) = (begin + left, self.inject.min(self.frame));
+        let in_two = inject >= 2 * SMALL && whole > inject && whole + HEADER <= 2 * inject;
+        let frame = if in_two { inject } else { self.frame };
+        let bytes = left.min(frame - begin);
+        let kind = match next {
+            0 if bytes == left => Kind::Whole,
+            0 => Kind::First,
+            _ => Kind::Chunk,
+        };
         let own = self.frame(number, kind, header, length);
         // What the library copies anyhow needs no completion.
         let is_injected = begin + bytes <= self.inject;
