@@ -11,8 +11,8 @@ use libfabric_sys::{
     FI_OPT_MIN_MULTI_RECV, FI_READ, FI_RECV, FI_REMOTE_WRITE, FI_SEND, FI_TRANSMIT, FI_WAIT_FD,
     FI_WAIT_NONE, Library, fi_addr_t, fi_av_attr, fi_av_insert, fi_av_open, fi_close, fi_control,
     fi_cq_attr, fi_cq_open, fi_domain, fi_enable, fi_endpoint, fi_ep_bind, fi_getname, fi_mr_bind,
-    fi_mr_desc, fi_mr_enable, fi_mr_key, fi_mr_reg, fi_setopt, fi_trywait, fid, fid_av, fid_cq,
-    fid_domain, fid_ep, fid_fabric, fid_mr,
+    fi_mr_desc, fi_mr_enable, fi_mr_key, fi_mr_reg, fi_setopt, fi_trywait, fi_version, fid, fid_av,
+    fid_cq, fid_domain, fid_ep, fid_fabric, fid_mr,
 };
 
 use crate::provider::Offer;
@@ -174,17 +174,30 @@ impl Objects {
                 "fi_ep_bind (completion queue)",
                 fi_ep_bind(objects.ep, cq, FI_TRANSMIT | FI_RECV),
             )?;
+            // `shm` of 2.x looks at it when the endpoint is enabled, and writes beyond a buffer's end if it comes later; before 2.0
+            // it has no place for it until then, and crashes.
+            if objects.offer.library().version() >= fi_version(2, 0) {
+                objects.set_least(least);
+            }
             check("fi_enable", fi_enable(objects.ep))?;
-            // Not all know it, and then a buffer holds one message. Before, `shm` 1.17 has no place for it and crashes.
-            let _ = fi_setopt(
-                objects.ep_fid(),
+            objects.set_least(least);
+        }
+        Ok(objects)
+    }
+
+    /// A receive that takes several messages ends when less than so many bytes are left. Not all know this, and then a buffer holds
+    /// one message.
+    fn set_least(&self, least: usize) {
+        // SAFETY: the endpoint is open, and the option is a number of this size.
+        let _ = unsafe {
+            fi_setopt(
+                self.ep_fid(),
                 FI_OPT_ENDPOINT,
                 FI_OPT_MIN_MULTI_RECV,
                 (&raw const least).cast(),
                 size_of::<usize>(),
-            );
-        }
-        Ok(objects)
+            )
+        };
     }
 
     /// Opens the completion queue, one that can be waited for if there is such a thing.

@@ -147,9 +147,14 @@ impl Offer {
         self.caps & FI_RMA != 0
     }
 
-    /// Whether atomics on it can be asked for. Not with `ofi_rxd`, which crashes with some of them (1.17 and 1.22).
+    /// Whether atomics on it can be asked for. Not with `ofi_rxd`, which crashes with some of them (1.17 and 1.22). Nor with `shm` of
+    /// 1.20 and 1.21, whose plain fetch brings bytes that are not the target's (1.20.0 to 1.21.0, and a version has no third number).
     pub(crate) fn has_atomics(&self) -> bool {
-        self.caps & FI_ATOMIC != 0 && !self.provider().contains("ofi_rxd")
+        let (provider, version) = (self.provider(), self.library.version());
+        let fetches_wrongly = fi_version(1, 20)..fi_version(1, 22);
+        let is_bad =
+            provider.contains("ofi_rxd") || provider == "shm" && fetches_wrongly.contains(&version);
+        self.caps & FI_ATOMIC != 0 && !is_bad
     }
 
     /// Whether they can be, and the end of a write that can be seen there is told.

@@ -15,8 +15,15 @@ pub struct Fabric {
     pub which: Which,
 }
 
-/// The system's libfabric and the copy that is built in. What isn't there is said once.
+/// The system's libfabric and the copy that is built in, or only the one whose file is named by `CONDUIT_TEST_LIBFABRIC`. What isn't
+/// there is said once.
 pub fn libraries() -> Vec<Fabric> {
+    if let Ok(file) = std::env::var("CONDUIT_TEST_LIBFABRIC") {
+        let which = Which::File(file.clone().into());
+        // Once or twice in the life of a test program.
+        let name = file.leak();
+        return vec![Fabric { name, which }];
+    }
     let all = [("system", Which::System), ("vendored", Which::Vendored)];
     let all = all.map(|(name, which)| Fabric { name, which });
     all.into_iter()
