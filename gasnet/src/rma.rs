@@ -4,6 +4,7 @@
 use std::ffi::{c_int, c_void};
 
 use conduit::{Handle, Rank};
+use conduit_core::shared;
 
 use crate::abi::{Flags, events};
 use crate::event::{event, leaf};
@@ -53,6 +54,16 @@ fn place(job: &Job, rank: Rank, address: *const c_void, bytes: usize) -> Result<
         return Ok(0);
     }
     Ok(offset(job.engine(), rank, address)?)
+}
+
+/// The headers' copy from a mapped rank, of more bytes than the C library copies best.
+///
+/// # Safety
+/// `from` is valid for reads of `bytes` bytes, `to` for writes of as many.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_gex_load(to: *mut c_void, from: *const c_void, bytes: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { shared::load(from.cast(), to.cast(), bytes) }
 }
 
 /// `gex_RMA_PutBlocking`.

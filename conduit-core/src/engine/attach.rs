@@ -50,7 +50,7 @@ impl Segment {
             return false;
         }
         // SAFETY: as in `store`, with the window valid for reads.
-        unsafe { shared::copy(self.window.0.add(offset), destination, len) };
+        unsafe { shared::load(self.window.0.add(offset), destination, len) };
         true
     }
 }
