@@ -583,6 +583,26 @@ fn without_a_spawner_ranks_are_started_here_and_a_note_says_so() {
 }
 
 #[test]
+fn arguments_may_be_written_to() {
+    let compiler = ["gcc", "-std=gnu99", "-DCUTS_ARGUMENTS"];
+    for link in [Link::Static, Link::Shared] {
+        let smp = built(link, "gasnet-smp-seq", &compiler, &source("job.c"));
+        // Ranks with the words that are left in memory would have a third one.
+        says(
+            smp.alone(&["1:2", "x"]).env("GASNET_PSHM_NODES", "4"),
+            4,
+            "program <1> <x>",
+        );
+    }
+    let udp = built(Link::Static, "gasnet-udp-seq", &compiler, &source("job.c"));
+    says(
+        udp.alone(&["4", "1:2", "x"]).env("GASNET_SPAWNFN", "L"),
+        4,
+        "program <1> <x>",
+    );
+}
+
+#[test]
 fn arguments_may_be_null() {
     let compiler = ["gcc", "-std=gnu99", "-DNO_ARGUMENTS"];
     let smp = built(Link::Static, "gasnet-smp-seq", &compiler, &source("job.c"));

@@ -16,10 +16,12 @@
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
 use std::fmt;
 use std::fs;
+use std::hint::black_box;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use conduit_run::Launch;
 
@@ -199,6 +201,16 @@ fn udp(
     })
 }
 
+/// Whether these are the last words of the line, or what is left of them where the program has cut some.
+fn ends_with(line: &[OsString], words: &[OsString]) -> bool {
+    let last = &line[line.len().saturating_sub(words.len())..];
+    last.len() == words.len()
+        && last
+            .iter()
+            .zip(words)
+            .all(|(word, left)| word.as_bytes().starts_with(left.as_bytes()))
+}
+
 /// The ranks' command line, and the argument that is not theirs.
 ///
 /// The argument is the first of those that the client passed. The ranks begin at `main`, so they get the process's command
@@ -214,7 +226,7 @@ fn without_ranks(
             .map(|number| (command, number));
     };
     let arguments = given.get(1..).filter(|arguments| !arguments.is_empty())?;
-    if line.len() > arguments.len() && line.ends_with(arguments) {
+    if line.len() > arguments.len() && ends_with(line, arguments) {
         let number = command.remove(line.len() - arguments.len());
         return Some((command, number));
     }
@@ -234,8 +246,28 @@ fn ranks(name: &str, value: &OsStr) -> Result<usize, SelfStartError> {
     }
 }
 
-/// The words that this process was started with, as the kernel keeps them: clients may pass none, or others.
+/// Kept as the library is loaded, before `main`: programs write into their arguments while they read them, and what the
+/// kernel shows is that memory.
+static AT_LOAD: OnceLock<Vec<OsString>> = OnceLock::new();
+
+extern "C" fn keep_command_line() {
+    AT_LOAD.get_or_init(read_command_line);
+}
+
+// SAFETY: the section holds pointers to functions of C, which the loader calls once each. This one needs nothing that `main`
+// prepares, and does not unwind.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static KEEP: extern "C" fn() = keep_command_line;
+
+/// The words that this process was started with: clients may pass none, or others.
 fn command_line() -> Vec<OsString> {
+    // Mentioned, so that linking keeps it.
+    black_box(&raw const KEEP);
+    AT_LOAD.get_or_init(read_command_line).clone()
+}
+
+fn read_command_line() -> Vec<OsString> {
     let bytes = fs::read("/proc/self/cmdline").unwrap_or_default();
     match bytes.strip_suffix(b"\0") {
         Some(bytes) => bytes
@@ -356,6 +388,8 @@ mod tests {
             (Some("prog 4 4"), "prog 4 4", "prog 4"),
             // Options that the client takes before it initialises stay where they are.
             (Some("prog 4 x"), "prog -t 3 4 x", "prog -t 3 x"),
+            // The client has cut a word while it read it: the ranks get it whole.
+            (Some("prog 4 1 x"), "prog 4 1:2 x", "prog 1:2 x"),
             // Under a dynamic linker that is called by name.
             (Some("prog 4 x"), "ld.so prog 4 x", "ld.so prog x"),
             // A client with a command line of its own.
