@@ -49,7 +49,7 @@ pub unsafe fn write(process: Pid, address: u64, source: *const u8, len: usize) -
 /// Copies `len` bytes from an address of a process.
 ///
 /// # Errors
-/// As for [`write`].
+/// As for [`write()`].
 ///
 /// # Safety
 /// `destination` is valid for writes of `len` bytes.
