@@ -136,8 +136,31 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         args: &[u32],
         blocking: Blocking,
     ) -> Result<bool> {
-        let is_plain = self.is_plain_way(target, args);
-        if !is_plain && !self.is_injected_way(target, args, 0) {
+        if !self.is_plain_way(target, args) {
+            return self.request_short_unmapped(target, handler, args, blocking);
+        }
+        let short = Plain {
+            operation: "request_short",
+            category: Category::Short,
+            target,
+            handler,
+            args,
+            payload: &[],
+            blocking,
+        };
+        self.request_plain(short, Scale::SHORT_COST)
+    }
+
+    /// By itself, so that the way to mapped peers stays short.
+    #[inline(never)]
+    fn request_short_unmapped(
+        &self,
+        target: Rank,
+        handler: u8,
+        args: &[u32],
+        blocking: Blocking,
+    ) -> Result<bool> {
+        if !self.is_injected_way(target, args, 0) {
             return self.request_short_generally(target, handler, args, blocking);
         }
         let short = Plain {
@@ -149,10 +172,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             payload: &[],
             blocking,
         };
-        match is_plain {
-            true => self.request_plain(short, Scale::SHORT_COST),
-            false => self.request_injected(short, Scale::SHORT_COST),
-        }
+        self.request_injected(short, Scale::SHORT_COST)
     }
 
     #[inline(never)]
@@ -183,9 +203,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         payload: &[u8],
         blocking: Blocking,
     ) -> Result<bool> {
-        let is_plain = self.is_plain_way(target, args);
-        let is_injected = !is_plain && self.is_injected_way(target, args, payload.len());
-        if (is_plain || is_injected) && payload.len() <= self.max_medium(args.len()) {
+        if self.is_plain_way(target, args) && payload.len() <= self.max_medium(args.len()) {
             let medium = Plain {
                 operation: "request_medium",
                 category: Category::Medium,
@@ -196,12 +214,36 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 blocking,
             };
             let cost = self.scale.cost(Body::args_len(args.len()) + payload.len());
-            return match is_plain {
-                true => self.request_plain(medium, cost),
-                false => self.request_injected(medium, cost),
-            };
+            return self.request_plain(medium, cost);
         }
-        self.request_medium_generally(target, handler, args, payload, blocking)
+        self.request_medium_unmapped(target, handler, args, payload, blocking)
+    }
+
+    /// As [`Engine::request_short_unmapped`].
+    #[inline(never)]
+    fn request_medium_unmapped(
+        &self,
+        target: Rank,
+        handler: u8,
+        args: &[u32],
+        payload: &[u8],
+        blocking: Blocking,
+    ) -> Result<bool> {
+        let fits = payload.len() <= self.max_medium(args.len());
+        if !fits || !self.is_injected_way(target, args, payload.len()) {
+            return self.request_medium_generally(target, handler, args, payload, blocking);
+        }
+        let medium = Plain {
+            operation: "request_medium",
+            category: Category::Medium,
+            target,
+            handler,
+            args,
+            payload,
+            blocking,
+        };
+        let cost = self.scale.cost(Body::args_len(args.len()) + payload.len());
+        self.request_injected(medium, cost)
     }
 
     #[inline(never)]
