@@ -266,9 +266,7 @@ impl Portals {
         // SAFETY: within what it points to.
         (end <= all).then(|| unsafe { from.add(offset) })
     }
-}
 
-impl Portals {
     /// Copies bytes of a reply.
     #[inline]
     fn read_reply(&mut self, token: u64, offset: usize, into: &mut [u8]) {

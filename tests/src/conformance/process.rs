@@ -7,7 +7,7 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, m
 
 use super::entry::{atomic_on, get_from, over, pattern, put_to};
 use super::puts::LENGTHS;
-use super::{End, Peek, Seen, SeenPut, World, theme};
+use super::{End, Md, Peek, Seen, SeenPut, World, theme};
 
 theme! { "process":
     bytes_go_to_and_come_from_addresses(2)
@@ -201,22 +201,28 @@ fn out_of_range() -> End {
     }
 }
 
+/// A put from this descriptor of rank 0 to an address of rank 1, and a get back.
+#[track_caller]
+fn put_and_get_are_out_of_range<N: Ni>(w: &mut World<N>, md: &Md, remote_offset: u64) {
+    let put = Put {
+        remote_offset,
+        ..put_to(1, md)
+    };
+    assert_eq!(w.put_and_wait(md, &put), out_of_range());
+    let get = Get {
+        remote_offset,
+        ..get_from(1, md)
+    };
+    assert_eq!(w.get_and_wait(md, &get), out_of_range());
+}
+
 fn what_is_no_memory_is_out_of_range<N: Ni>(w: &mut World<N>) {
     w.listen(1);
     w.append(1, everywhere());
     for length in [1, 100, 5000, 50_000] {
         let md = w.source(0, &pattern(4, length));
         for remote_offset in [0, 16, u64::MAX - 20, u64::MAX, 1 << 63] {
-            let put = Put {
-                remote_offset,
-                ..put_to(1, &md)
-            };
-            assert_eq!(w.put_and_wait(&md, &put), out_of_range());
-            let get = Get {
-                remote_offset,
-                ..get_from(1, &md)
-            };
-            assert_eq!(w.get_and_wait(&md, &get), out_of_range());
+            put_and_get_are_out_of_range(w, &md, remote_offset);
         }
         assert_eq!(w.events(1).count(), 0, "nobody is told");
         assert!(md.bytes() == pattern(4, length));
@@ -240,16 +246,7 @@ fn what_ends_before_the_range_is_out_of_range<N: Ni>(w: &mut World<N>) {
         let md = w.source(0, &pattern(7, length));
         let first = pages.usable() - length + 1;
         let remote_offset = address(&pages) + first as u64;
-        let put = Put {
-            remote_offset,
-            ..put_to(1, &md)
-        };
-        assert_eq!(w.put_and_wait(&md, &put), out_of_range());
-        let get = Get {
-            remote_offset,
-            ..get_from(1, &md)
-        };
-        assert_eq!(w.get_and_wait(&md, &get), out_of_range());
+        put_and_get_are_out_of_range(w, &md, remote_offset);
         assert!(
             pages.peek(0, first) == before[..first],
             "no byte before the range"
