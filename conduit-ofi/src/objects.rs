@@ -2,20 +2,20 @@
 //! and closed in the order that libfabric demands.
 
 use std::ffi::{c_int, c_void};
-use std::os::fd::RawFd;
 use std::ptr;
 
 use libfabric_sys::{
-    FI_ADDR_UNSPEC, FI_AV_TABLE, FI_AV_UNSPEC, FI_CQ_FORMAT_DATA, FI_EBUSY, FI_GETWAIT,
-    FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_OPT_ENDPOINT,
+    FI_ADDR_UNSPEC, FI_AV_TABLE, FI_AV_UNSPEC, FI_CQ_FORMAT_DATA, FI_EBUSY, FI_MR_ALLOCATED,
+    FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_OPT_ENDPOINT,
     FI_OPT_MIN_MULTI_RECV, FI_READ, FI_RECV, FI_REMOTE_WRITE, FI_SEND, FI_TRANSMIT, FI_WAIT_FD,
-    FI_WAIT_NONE, Library, fi_addr_t, fi_av_attr, fi_av_insert, fi_av_open, fi_close, fi_control,
-    fi_cq_attr, fi_cq_open, fi_domain, fi_enable, fi_endpoint, fi_ep_bind, fi_getname, fi_mr_bind,
-    fi_mr_desc, fi_mr_enable, fi_mr_key, fi_mr_reg, fi_setopt, fi_trywait, fi_version, fid, fid_av,
-    fid_cq, fid_domain, fid_ep, fid_fabric, fid_mr,
+    FI_WAIT_NONE, FI_WAIT_POLLFD, Library, fi_addr_t, fi_av_attr, fi_av_insert, fi_av_open,
+    fi_close, fi_cq_attr, fi_cq_open, fi_domain, fi_enable, fi_endpoint, fi_ep_bind, fi_getname,
+    fi_mr_bind, fi_mr_desc, fi_mr_enable, fi_mr_key, fi_mr_reg, fi_setopt, fi_trywait, fi_version,
+    fi_wait_obj, fid, fid_av, fid_cq, fid_domain, fid_ep, fid_fabric, fid_mr,
 };
 
 use crate::provider::Offer;
+use crate::wait;
 
 /// Bytes of the longest address of an endpoint.
 const MAX_ADDRESS: usize = 1024;
@@ -100,8 +100,8 @@ pub(crate) struct Objects {
     memory: Vec<*mut fid_mr>,
     /// The next key that this rank chooses, where it chooses.
     next_key: u64,
-    /// What becomes readable when the queue has something, where there is such a thing.
-    pub(crate) descriptor: Option<RawFd>,
+    /// Of these one has one of its events when the queue has something, where there is such a thing.
+    pub(crate) descriptors: Vec<libc::pollfd>,
 }
 
 // SAFETY: the objects are used by one thread at a time (`FI_THREAD_DOMAIN`), and by any.
@@ -135,7 +135,7 @@ impl Objects {
             ep: ptr::null_mut(),
             memory: Vec::new(),
             next_key: 1,
-            descriptor: None,
+            descriptors: Vec::new(),
             offer,
         };
         // SAFETY: the offer is whole and of this library; each object is opened from those before it, and `drop` closes what was
@@ -151,7 +151,7 @@ impl Objects {
                 "fi_domain",
                 fi_domain(objects.fabric, info, &mut objects.domain, none),
             )?;
-            objects.open_queue()?;
+            let wait = objects.open_queue()?;
             let mut attr = fi_av_attr {
                 r#type: FI_AV_TABLE,
                 ..fi_av_attr::default()
@@ -181,6 +181,7 @@ impl Objects {
             }
             check("fi_enable", fi_enable(objects.ep))?;
             objects.set_least(least);
+            objects.descriptors = wait::descriptors(objects.cq, wait);
         }
         Ok(objects)
     }
@@ -200,39 +201,31 @@ impl Objects {
         };
     }
 
-    /// Opens the completion queue, one that can be waited for if there is such a thing.
+    /// Opens the completion queue, one that can be waited for if there is such a thing. Says what it has to wait for.
     ///
     /// # Safety
     ///
     /// The domain is open.
-    unsafe fn open_queue(&mut self) -> Result<(), Refusal> {
-        let mut attr = fi_cq_attr {
-            format: FI_CQ_FORMAT_DATA,
-            wait_obj: FI_WAIT_FD,
-            ..fi_cq_attr::default()
+    unsafe fn open_queue(&mut self) -> Result<fi_wait_obj, Refusal> {
+        const KINDS: [fi_wait_obj; 3] = [FI_WAIT_POLLFD, FI_WAIT_FD, FI_WAIT_NONE];
+        let first = match self.offer.has_several_descriptors() {
+            true => 0,
+            false => 1,
         };
-        // SAFETY: the caller's word.
-        let mut result =
-            unsafe { fi_cq_open(self.domain, &mut attr, &mut self.cq, ptr::null_mut()) };
-        if result != 0 {
-            attr.wait_obj = FI_WAIT_NONE;
-            // SAFETY: as above.
-            result = unsafe { fi_cq_open(self.domain, &mut attr, &mut self.cq, ptr::null_mut()) };
-        }
-        check("fi_cq_open", result)?;
-        if attr.wait_obj == FI_WAIT_FD {
-            let mut descriptor: c_int = -1;
-            // SAFETY: just opened; the answer of this command is a descriptor.
-            let result = unsafe {
-                fi_control(
-                    &raw mut (*self.cq).fid,
-                    FI_GETWAIT,
-                    (&raw mut descriptor).cast(),
-                )
+        let mut result = 0;
+        for &wait_obj in &KINDS[first..] {
+            let mut attr = fi_cq_attr {
+                format: FI_CQ_FORMAT_DATA,
+                wait_obj,
+                ..fi_cq_attr::default()
             };
-            self.descriptor = (result == 0 && descriptor >= 0).then_some(descriptor);
+            // SAFETY: the caller's word.
+            result = unsafe { fi_cq_open(self.domain, &mut attr, &mut self.cq, ptr::null_mut()) };
+            if result == 0 {
+                return Ok(wait_obj);
+            }
         }
-        Ok(())
+        check("fi_cq_open", result).map(|()| FI_WAIT_NONE)
     }
 
     /// Ends everything that is under way. Registrations that the endpoint is bound to may end with it.
@@ -263,9 +256,9 @@ impl Objects {
         unsafe { &raw mut (*self.ep).fid }
     }
 
-    /// Whether one may sleep on the descriptor now: nothing has come that a read would find.
+    /// Whether one may sleep on the descriptors now: nothing has come that a read would find.
     pub(crate) fn may_wait(&self) -> bool {
-        if self.descriptor.is_none() {
+        if self.descriptors.is_empty() {
             return true;
         }
         // SAFETY: both are open.

@@ -174,6 +174,13 @@ impl Offer {
         self.caps & FI_MULTI_RECV != 0 && !is_bad
     }
 
+    /// Whether queues give all descriptors that there are to sleep on (`FI_WAIT_POLLFD`) rather than one that joins them (`FI_WAIT_FD`).
+    /// That one is an epoll descriptor, which over `tcp` has another in it; with it long writes with delivery are a quarter slower,
+    /// whether anybody sleeps or not. Only of those with which it was run.
+    pub(crate) fn has_several_descriptors(&self) -> bool {
+        matches!(self.provider().as_str(), "tcp" | "tcp;ofi_rxm")
+    }
+
     pub(crate) fn limits(&self) -> Limits {
         // SAFETY: an offer has these attributes.
         unsafe {

@@ -1,7 +1,14 @@
 //! Sleeping until something arrives.
 
-use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::ffi::c_int;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::ptr;
 use std::time::Duration;
+
+use libfabric_sys::{
+    FI_GETWAIT, FI_WAIT_FD, FI_WAIT_POLLFD, fi_control, fi_cq_data_entry, fi_cq_sread, fi_wait_obj,
+    fi_wait_pollfd, fid_cq,
+};
 
 use rustix::event::{PollFd, PollFlags};
 use soft_portals::{Wait, timespec};
@@ -9,43 +16,141 @@ use soft_portals::{Wait, timespec};
 /// Where nothing becomes readable when something arrives, how long one sleeps before looking.
 const LOOK: Duration = Duration::from_micros(100);
 
+/// No descriptor yet.
+const NONE: libc::pollfd = libc::pollfd {
+    fd: -1,
+    events: libc::POLLIN,
+    revents: 0,
+};
+
+/// What one can sleep on: of these one has one of its events when the queue has something. Empty where there is no such thing.
+///
+/// # Safety
+///
+/// The queue is open with this kind of wait, and an endpoint that is bound to it enabled, with which the library's list is whole.
+/// Nothing has completed.
+pub(crate) unsafe fn descriptors(queue: *mut fid_cq, kind: fi_wait_obj) -> Vec<libc::pollfd> {
+    match kind {
+        // SAFETY: the caller's word.
+        FI_WAIT_FD => unsafe { one(queue) },
+        // SAFETY: as above.
+        FI_WAIT_POLLFD => unsafe { several(queue) },
+        _ => Vec::new(),
+    }
+}
+
+/// # Safety
+///
+/// The queue is open with `FI_WAIT_FD`.
+unsafe fn one(queue: *mut fid_cq) -> Vec<libc::pollfd> {
+    let mut found = NONE;
+    // SAFETY: the caller's word; the answer of this command is a descriptor.
+    let result = unsafe {
+        let place = (&raw mut found.fd).cast();
+        fi_control(&raw mut (*queue).fid, FI_GETWAIT, place)
+    };
+    match result {
+        0 if found.fd >= 0 => vec![found],
+        _ => Vec::new(),
+    }
+}
+
+/// # Safety
+///
+/// The queue is open with `FI_WAIT_POLLFD`, and nothing has completed.
+unsafe fn several(queue: *mut fid_cq) -> Vec<libc::pollfd> {
+    /// Places for descriptors; three and four were seen.
+    const PLACES: usize = 16;
+    /// How often, and for how many milliseconds, the queue is waited for. A shorter wait may end at once, as the library rounds.
+    const WAITS: u32 = 10;
+    const WAIT: c_int = 2;
+    for _ in 0..WAITS {
+        let mut entry = fi_cq_data_entry::default();
+        let mut found = [NONE; PLACES];
+        let mut answer = fi_wait_pollfd {
+            change_index: 0,
+            nfds: PLACES,
+            fd: found.as_mut_ptr(),
+        };
+        // SAFETY: the caller's word; there is room for one completion, and as many places as are said.
+        let result = unsafe {
+            // The library notes what is to be added to its list, and adds it when somebody waits for the queue.
+            fi_cq_sread(queue, (&raw mut entry).cast(), 1, ptr::null(), WAIT);
+            let place = (&raw mut answer).cast();
+            fi_control(&raw mut (*queue).fid, FI_GETWAIT, place)
+        };
+        // The first is the list's own, which says that there is something to be added.
+        if result == 0 && answer.nfds > 1 {
+            let is_open = |found: &libc::pollfd| found.fd >= 0;
+            return found.into_iter().filter(is_open).collect();
+        }
+    }
+    Vec::new()
+}
+
 /// Waits for a completion queue, without having it.
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    /// The library's; it is open as long as the endpoint, which outlives every wait: who waits is a thread of the network's owner.
-    descriptor: Option<RawFd>,
+    /// The library's; they are open as long as the endpoint, which outlives every wait: who waits is a thread of the network's owner.
+    descriptors: Box<[libc::pollfd]>,
 }
 
 impl Waiter {
-    pub(crate) fn new(descriptor: Option<RawFd>) -> Self {
-        Self { descriptor }
+    pub(crate) fn new(descriptors: &[libc::pollfd]) -> Self {
+        Self {
+            descriptors: descriptors.into(),
+        }
     }
 }
 
 impl Wait for Waiter {
     fn wait(&self, also: Option<&OwnedFd>, limit: Option<Duration>) -> bool {
-        let mut descriptors = Vec::with_capacity(2);
-        // SAFETY: open during the wait, as the field says.
-        let queue = self
-            .descriptor
-            .map(|queue| unsafe { BorrowedFd::borrow_raw(queue) });
-        if let Some(queue) = &queue {
-            descriptors.push(PollFd::new(queue, PollFlags::IN));
-        }
-        if let Some(also) = also {
-            descriptors.push(PollFd::new(also, PollFlags::IN));
-        }
-        let limit = match queue {
-            Some(_) => limit,
-            None => Some(limit.map_or(LOOK, |limit| limit.min(LOOK))),
+        let queue = self.descriptors.iter().map(|found| {
+            // SAFETY: open during the wait, as the field says.
+            let descriptor = unsafe { BorrowedFd::borrow_raw(found.fd) };
+            // As many bits, of the same meaning.
+            let events = PollFlags::from_bits_retain(found.events as _);
+            PollFd::from_borrowed_fd(descriptor, events)
+        });
+        let also = also.map(|also| PollFd::new(also, PollFlags::IN));
+        let mut descriptors: Vec<_> = queue.chain(also).collect();
+        let limit = match self.descriptors.is_empty() {
+            false => limit,
+            true => Some(limit.map_or(LOOK, |limit| limit.min(LOOK))),
         };
         let limit = limit.map(timespec);
         // Interrupted: a short wait.
         let ended = rustix::event::poll(&mut descriptors, limit.as_ref());
-        match queue {
-            Some(_) => ended.is_ok() && !descriptors[0].revents().is_empty(),
-            // Nobody knows.
-            None => true,
+        let mut queue = descriptors[..self.descriptors.len()].iter();
+        // Without descriptors nobody knows.
+        queue.len() == 0 || ended.is_ok() && queue.any(|found| !found.revents().is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::objects::Objects;
+    use crate::provider::{Wish, choose};
+    use crate::start::{Which, library};
+
+    /// Without any a rank that sleeps would look every 100 µs.
+    #[test]
+    fn queues_of_tcp_have_descriptors() {
+        for which in [Which::System, Which::Vendored] {
+            // Not everywhere there is one.
+            let Ok(library) = library(&which) else {
+                continue;
+            };
+            let wish = Wish {
+                provider: Some("tcp".to_owned()),
+                one_host: true,
+                ..Wish::default()
+            };
+            let offer = choose(&library, &wish).map_err(|(reason, _)| reason);
+            let objects = Objects::open(offer.expect("tcp"), 1 << 14).expect("an endpoint");
+            // Its own, and those of the sockets.
+            assert!(objects.descriptors.len() > 1, "{:?}", objects.descriptors);
+            assert!(objects.may_wait());
         }
     }
 }

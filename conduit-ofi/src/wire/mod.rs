@@ -241,7 +241,7 @@ impl Wire {
         let small = Buffers::new(&mut objects, config.small, SMALL.min(frame), access)?;
         let large = Buffers::new(&mut objects, config.large, frame, FI_SEND)?;
         let receives_memory = Buffers::new(&mut objects, receives, receive_bytes, FI_RECV)?;
-        let waiter = Arc::new(Waiter::new(objects.descriptor));
+        let waiter = Arc::new(Waiter::new(&objects.descriptors));
         // Fits: ranks.
         let size = hosts.of.len() as u32;
         let nanos = config.dead_time.as_nanos();

@@ -170,30 +170,57 @@ fn udp() {
     over("udp;ofi_rxd");
 }
 
-/// Sleeps on the descriptor of its queue until there is a completion. Returns how often it slept.
-fn wait(rank: &Rank) -> usize {
-    let mut descriptor = -1;
+/// What a queue that was opened with this kind of wait has to sleep on.
+fn descriptors(rank: &Rank, kind: fi_wait_obj) -> Vec<libc::pollfd> {
+    let queue: *mut fid = rank.cq.cast();
+    let none = libc::pollfd {
+        fd: -1,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let mut found = vec![none; 16];
+    if kind == FI_WAIT_FD {
+        // SAFETY: an open queue with FI_WAIT_FD answers with an int.
+        let result = unsafe { fi_control(queue, FI_GETWAIT, (&raw mut found[0].fd).cast()) };
+        assert_eq!(result, 0);
+        found.truncate(1);
+    } else {
+        let mut entry = fi_cq_data_entry::default();
+        let mut answer = fi_wait_pollfd {
+            change_index: 0,
+            nfds: 0,
+            fd: ptr::null_mut(),
+        };
+        patiently("the list of descriptors is not made", || {
+            answer.nfds = found.len();
+            answer.fd = found.as_mut_ptr();
+            // SAFETY: an open queue with FI_WAIT_POLLFD answers with as many descriptors as there is room for; nothing has been
+            // received that the wait could take.
+            let result = unsafe {
+                fi_cq_sread(rank.cq, (&raw mut entry).cast(), 1, ptr::null(), 2);
+                fi_control(queue, FI_GETWAIT, (&raw mut answer).cast())
+            };
+            assert_eq!(result, 0);
+            (answer.nfds > 1).then_some(())
+        });
+        found.truncate(answer.nfds);
+    }
+    assert!(found.iter().all(|found| found.fd >= 0), "{found:?}");
+    found
+}
+
+/// Sleeps on the descriptors of its queue until there is a completion. Returns how often it slept.
+fn wait(rank: &Rank, descriptors: &mut [libc::pollfd]) -> usize {
     let mut queue: *mut fid = rank.cq.cast();
-    // SAFETY: an open queue with FI_WAIT_FD answers with an int.
-    let result = unsafe { fi_control(queue, FI_GETWAIT, (&raw mut descriptor).cast()) };
-    assert_eq!(
-        (result, descriptor >= 0),
-        (0, true),
-        "the queue has a descriptor"
-    );
     let mut slept = 0;
     while rank.poll().is_none() {
         // SAFETY: open objects.
         match unsafe { fi_trywait(rank.fabric, &mut queue, 1) } {
             0 => {
-                let mut poll = libc::pollfd {
-                    fd: descriptor,
-                    events: libc::POLLIN,
-                    revents: 0,
-                };
-                // SAFETY: one descriptor.
-                let ready = unsafe { libc::poll(&mut poll, 1, 30_000) };
-                assert_eq!(ready, 1, "nothing has come");
+                let count = descriptors.len() as libc::nfds_t;
+                // SAFETY: so many descriptors.
+                let ready = unsafe { libc::poll(descriptors.as_mut_ptr(), count, 30_000) };
+                assert!(ready > 0, "nothing has come");
                 slept += 1;
             }
             again => assert_eq!(again, -FI_EAGAIN),
@@ -204,10 +231,20 @@ fn wait(rank: &Rank) -> usize {
 
 #[test]
 fn a_rank_sleeps_on_its_queue() {
+    sleeps(FI_WAIT_FD);
+}
+
+#[test]
+fn a_rank_sleeps_on_all_descriptors_of_its_queue() {
+    sleeps(FI_WAIT_POLLFD);
+}
+
+fn sleeps(kind: fi_wait_obj) {
     for (name, library) in libraries() {
         let offers = Offers::ask(&library, Some("tcp"), FI_MSG, |_| ()).expect("tcp");
-        let open = || Rank::open(&library, offers.first, FI_WAIT_FD).expect("an endpoint");
+        let open = || Rank::open(&library, offers.first, kind).expect("an endpoint");
         let (mut a, mut b) = (open(), open());
+        let mut found = descriptors(&b, kind);
         let to_b = a.insert(&b.name());
         let mut word = 0u64;
         let received = b.context();
@@ -225,7 +262,7 @@ fn a_rank_sleeps_on_its_queue() {
             }
         });
         let (slept, _b) = std::thread::scope(|scope| {
-            let sleeper = scope.spawn(move || (wait(&b), b));
+            let sleeper = scope.spawn(move || (wait(&b, &mut found), b));
             let (bytes, sent) = (7u64, a.context());
             submit(&[&a], || {
                 // SAFETY: the word stays until the send has completed.
