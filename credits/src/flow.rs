@@ -45,6 +45,19 @@ pub trait FlowControl {
         debug_assert_eq!(credits, 0, "none are ever ready for rank {peer}");
     }
 
+    /// Sender: takes `credits` for one request if they are [ready](FlowControl::ready).
+    ///
+    /// # Panics
+    /// As [`take`](FlowControl::take).
+    #[inline]
+    fn take_if_ready(&mut self, peer: u32, credits: u8, trusted: u32) -> bool {
+        let ready = self.ready(peer, trusted) >= u32::from(credits);
+        if ready {
+            self.take_ready(peer, credits.into());
+        }
+        ready
+    }
+
     /// Receiver: a request from `peer` carried `byte`; gives the byte that goes back with its reply. To be called once
     /// for each request, when its handler has run or replies. Bytes that lend nothing may be
     /// [coalesced](FlowControl::settle_many).

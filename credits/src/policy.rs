@@ -80,6 +80,11 @@ impl<B: Bank> FlowControl for Policy<B> {
     }
 
     #[inline]
+    fn take_if_ready(&mut self, peer: u32, credits: u8, trusted: u32) -> bool {
+        each!(self, flow => flow.take_if_ready(peer, credits, trusted))
+    }
+
+    #[inline]
     fn grant(&mut self, peer: u32, byte: CreditByte) -> CreditByte {
         each!(self, flow => flow.grant(peer, byte))
     }

@@ -270,8 +270,8 @@ impl<M: Mode> Flow<M> {
         if !self.begin_request() {
             return None;
         }
-        let byte = if self.ready(part, peer) >= u32::from(credits) {
-            part.policy.take_ready(peer, credits.into());
+        let trusted = part.trusted[self.place(peer)];
+        let byte = if part.policy.take_if_ready(peer, credits, trusted.into()) {
             CreditByte::new(false, 0, credits)
         } else if part.is_stale(peer, self.place(peer), credits) {
             self.end_requests(1);

@@ -348,6 +348,18 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
     }
 
     #[inline]
+    fn take_if_ready(&mut self, peer: u32, credits: u8, trusted: u32) -> bool {
+        // One look at the peer: most requests by themselves go this way.
+        let epoch = self.bank.epoch();
+        let state = self.peers.get_mut(self.part.place(peer));
+        let ready = state.ready(epoch, trusted) >= u32::from(credits);
+        if ready {
+            state.use_credits(credits.into());
+        }
+        ready
+    }
+
+    #[inline]
     fn grant(&mut self, peer: u32, byte: CreditByte) -> CreditByte {
         self.note_requests(1);
         let Ok(place) = self.place(peer) else {
