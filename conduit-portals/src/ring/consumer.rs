@@ -64,6 +64,8 @@ pub(crate) struct Consumer<S> {
     pub(super) published: u32,
     /// The slot at which something is to be done: the head is to be published, or the lap ends.
     due: u32,
+    /// Messages of several slots have been released since then, whose slots are to be looked at.
+    long: bool,
 }
 
 impl<S: Slots> Consumer<S> {
@@ -79,6 +81,7 @@ impl<S: Slots> Consumer<S> {
             tag: tag(0, shift),
             published: 0,
             due: 0,
+            long: false,
         };
         ring.note_published();
         ring
@@ -166,7 +169,7 @@ impl<S: Slots> Consumer<S> {
     pub(crate) fn release_last(&self, row: &mut Row) {
         if row.frame.slots > 1 && row.released != row.next {
             row.released = row.next;
-            self.defuse(row.next - u32::from(row.frame.slots), row.frame.slots);
+            self.defuse(row.next - u32::from(row.frame.slots), row.next);
         }
     }
 
@@ -199,21 +202,19 @@ impl<S: Slots> Consumer<S> {
     /// Ends the use of the message that [`Self::next`] or [`Self::peek`] gave.
     #[inline(always)]
     pub(crate) fn release(&mut self, frame: Frame) {
-        if frame.slots > 1 {
-            self.defuse(self.slot, frame.slots);
-        }
+        self.long |= frame.slots > 1;
         self.slot += u32::from(frame.slots);
         if self.slot >= self.due {
             self.publish_head();
         }
     }
 
-    /// Keeps the module's invariant for the slots after a message's first.
+    /// Keeps the module's invariant for the slots from one at which a message begins up to `end`.
     #[inline]
-    fn defuse(&self, first: u32, slots: u16) {
-        // All slots of a message are of one lap, so one tag is to be feared.
+    fn defuse(&self, first: u32, end: u32) {
+        // All these slots are of one lap, so one tag is to be feared.
         let feared = tag(self.lap.wrapping_add(1 << self.shift), self.shift);
-        for slot in first + 1..first + u32::from(slots) {
+        for slot in first + 1..end {
             let word = self.slots.word(slot as usize);
             // Relaxed: the message's tag has brought this word, and `publish_head` orders the store before any
             // producer's.
@@ -233,6 +234,11 @@ impl<S: Slots> Consumer<S> {
 
     #[inline(never)]
     fn publish_head(&mut self) {
+        if self.long {
+            // Only now, as this may take a while, and whoever has released the messages may be waited for.
+            self.defuse(self.published, self.slot);
+            self.long = false;
+        }
         if self.lap == 0 && self.published == 0 {
             // The first messages of a producer, who has made the pages.
             self.slots.warm(1 << self.shift);

@@ -51,6 +51,8 @@ pub(super) struct Inbound {
     pending: Option<(Rank, Header)>,
     /// The table of watches says where its next message will show, and nothing else is to be done before.
     watched: bool,
+    /// When the last message was done another was there: they come in runs.
+    runs: bool,
 }
 
 impl Inbound {
@@ -60,7 +62,15 @@ impl Inbound {
             ring,
             pending: None,
             watched: false,
+            runs: false,
         }
+    }
+
+    /// Whether the message at the head is to be delivered by itself. Behind it is only looked where messages come in runs: that
+    /// may fetch a line that its sender has, and all stores, also those of a reply, wait for it.
+    #[inline]
+    fn is_single(&self, frame: Frame) -> bool {
+        frame.kind == PUT_COMPACT && !(self.runs && self.ring.is_followed(frame))
     }
 
     /// Whether a visit would find nothing to do.
@@ -283,10 +293,9 @@ impl<M: Mode> Shm<M> {
             let most = left.min(out.limit - out.count);
             let delivered = match inbound.ring.peek() {
                 None => 0,
-                Some(head) if head.1.kind == PUT_COMPACT && !inbound.ring.is_followed(head.1) => {
-                    self.deliver_single(number, queue, inbound, head, out.sink)
-                        .into()
-                }
+                Some(head) if inbound.is_single(head.1) => self
+                    .deliver_single(number, queue, inbound, head, out.sink)
+                    .into(),
                 Some(_) => self.deliver_run(number, queue, inbound, most, out.sink),
             };
             out.count += delivered;
@@ -294,9 +303,16 @@ impl<M: Mode> Shm<M> {
                 return false;
             }
             left -= delivered;
-            if !inbound.ring.is_ready() {
-                inbound.ring.publish();
+            inbound.runs = inbound.ring.is_ready();
+            if !inbound.runs {
+                // If there was something, the next poll does that, so that what follows from it need not wait.
+                if left == BATCH {
+                    inbound.ring.publish();
+                }
                 return true;
+            }
+            if delivered > 0 {
+                continue;
             }
             let (slot, frame) = match inbound.ring.next() {
                 Next::Message { slot, frame } => (slot, frame),
