@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use conduit::Rank;
 use conduit_core::engine::Error as EngineError;
 
-use crate::abi::{Flags, events};
+use crate::abi::{self, Flags, events};
 use crate::fault::{Refusal, fatal, started};
 use crate::handlers::{arguments, payload};
 use crate::job::{Job, TheEngine};
@@ -32,7 +32,7 @@ unsafe extern "C" fn conduit_gex_request_short(
     let words = unsafe { arguments(count, words) };
     let engine = Job::of(SHORT).engine();
     let sent = engine.request_short(rank, handler, words, flags.blocking());
-    started(SHORT, flags, handled_here(engine, rank, sent))
+    requested(SHORT, flags, engine, rank, sent)
 }
 
 /// `gex_AM_RequestMediumN`.
@@ -61,7 +61,7 @@ unsafe extern "C" fn conduit_gex_request_medium(
     });
     // SAFETY: the caller's promise.
     unsafe { finished_locally(&sent, local) };
-    started(MEDIUM, flags, handled_here(engine, rank, sent))
+    requested(MEDIUM, flags, engine, rank, sent)
 }
 
 /// `gex_AM_RequestLongN`.
@@ -91,7 +91,34 @@ unsafe extern "C" fn conduit_gex_request_long(
     });
     // SAFETY: the caller's promise.
     unsafe { finished_locally(&sent, local) };
-    started(LONG, flags, handled_here(engine, rank, sent))
+    requested(LONG, flags, engine, rank, sent)
+}
+
+/// The result of a request.
+#[inline(always)]
+fn requested<E: From<EngineError> + Into<Refusal>>(
+    call: &str,
+    flags: Flags,
+    engine: &TheEngine,
+    rank: Rank,
+    sent: Result<bool, E>,
+) -> c_int {
+    if rank != engine.rank() && matches!(sent, Ok(true)) {
+        return abi::OK;
+    }
+    requested_otherwise(call, flags, engine, rank, sent)
+}
+
+/// By itself, so that the common case has neither its frame nor a second result.
+#[inline(never)]
+fn requested_otherwise<E: From<EngineError> + Into<Refusal>>(
+    call: &str,
+    flags: Flags,
+    engine: &TheEngine,
+    rank: Rank,
+    sent: Result<bool, E>,
+) -> c_int {
+    started(call, flags, handled_here(engine, rank, sent))
 }
 
 /// Most polls after a request to oneself.
