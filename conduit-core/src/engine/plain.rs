@@ -7,11 +7,11 @@
 use am::{Category, Flags, Header, Layout};
 use credits::CreditByte;
 
-use super::Engine;
 use super::deliver::{Arrived, Bad, Handler, Payload};
 use super::flow::Returned;
 use super::hand::Hand;
 use super::requests::Inbox;
+use super::{Engine, index};
 use crate::ni::{Capabilities, Common, Ni, PutEvent, Puts, Rank};
 use crate::threads::Mode;
 
@@ -117,6 +117,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         inbox: &mut Inbox,
         hand: &Hand,
     ) -> bool {
+        if !known.medium {
+            // A reply, which most shorts have. A medium's payload takes longer, and the line would have been taken back.
+            self.ni.anticipate(put.source, index::SAFE);
+        }
         let layout = known.layout;
         let single = Header::arg0_in(put.hdr_data);
         if layout.check(put.length).is_err() {
@@ -202,6 +206,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             source, match_bits, ..
         } = message;
         let header = Header::decode(match_bits, message.hdr_data).map_err(Bad::from);
+        if header.is_ok_and(|header| header.category() == Category::Short) {
+            self.ni.anticipate(source, index::SAFE);
+        }
         let done = header.and_then(|header| {
             self.request_arrived(message, &header, inbox, hand)?;
             Ok(header)

@@ -32,7 +32,13 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
     /// Replies with a short. Once, from a request's handler.
     #[inline]
     pub fn reply_short(&self, handler: u8, args: &[u32]) -> Result<()> {
-        self.reply("reply_short", Category::Short, handler, args, &[], None)
+        const OPERATION: &str = "reply_short";
+        self.check_args(OPERATION, args)?;
+        let how = Flags::empty();
+        let (header, hand) = self.open_reply(OPERATION, Category::Short, handler, args, how)?;
+        let head = Body::of_short(args);
+        self.engine
+            .send_reply(self.token.source, &header, head, &[], hand)
     }
 
     /// Replies with a medium of at most [`Engine::max_medium`] bytes.
@@ -98,6 +104,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
                 )
             };
         }
+        engine.ni.anticipate(source, index::SAFE);
         self.reply(
             "reply_long",
             Category::Long,
@@ -179,18 +186,11 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         let how = long.map_or(Flags::empty(), |(_, how)| how);
         let (header, hand) = self.open_reply(operation, category, handler, args, how)?;
         let mut padded = [0; MOST_HEAD];
-        let head = match (category, long) {
-            (Category::Short, _) => Body::of_short(args),
-            (_, None) => {
-                let length = Body::write_args(args, &mut padded);
-                &padded[..length]
-            }
-            (_, Some((long, _))) => {
-                Body::write_args(args, &mut padded);
-                let length = long.write(args.len(), &mut padded);
-                &padded[..length]
-            }
-        };
+        let mut length = Body::write_args(args, &mut padded);
+        if let Some((long, _)) = long {
+            length = long.write(args.len(), &mut padded);
+        }
+        let head = &padded[..length];
         self.engine
             .send_reply(self.token.source, &header, head, payload, hand)
     }
@@ -270,7 +270,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Injects a small reply, sends any other from the chunk in hand; if the network takes neither now, the reply waits in
     /// the chunk and no further request is looked at until it is gone.
-    #[inline]
+    #[inline(always)]
     fn send_reply(
         &self,
         target: Rank,
@@ -286,7 +286,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// Injects a reply, if it is small and the network takes it now.
-    #[inline]
+    #[inline(always)]
     pub(super) fn inject_reply(
         &self,
         target: Rank,
@@ -310,6 +310,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(self.ni.inject(&inject)? == Submit::Posted)
     }
 
+    #[inline(never)]
     fn send_reply_from_chunk(
         &self,
         target: Rank,

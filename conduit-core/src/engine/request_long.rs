@@ -8,7 +8,7 @@ use credits::Scale;
 use super::attach::Segment;
 use super::request::{MOST_HEAD, Request, Source};
 use super::rma::Blocking;
-use super::{Engine, Result};
+use super::{Engine, Result, index};
 use crate::ni::{Ni, Rank, Reach};
 use crate::threads::{Lock, Mode};
 
@@ -138,6 +138,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             // SAFETY: `remote` has checked the range against the window, which is valid for writes; the source is
             // the caller's promise. Overlap and races are the program's own, as for a put.
             unsafe { std::ptr::copy(source.base, segment.window.0.add(offset), source.len) };
+            self.ni.anticipate(request.target, index::AM);
             return self.send(
                 request,
                 Flags::DEST_IN_PLACE,

@@ -104,6 +104,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             blocking,
             ..
         } = plain;
+        if plain.category == Category::Short {
+            self.ni.anticipate(target, index::AM);
+        }
         let byte = match self.flow.take(target, cost) {
             Some(byte) => byte,
             None => match self.wait_for_credits(operation, target, cost, blocking)? {

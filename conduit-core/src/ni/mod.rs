@@ -238,6 +238,10 @@ pub trait Ni {
     /// A put without events at the initiator, whose bytes are copied before it returns. At most
     /// [`Reach::inject_size`] bytes.
     fn inject(&self, inject: &Inject<'_>) -> Result<Submit, NiError>;
+    /// A hint: a message of a few bytes to this index of the target is likely to follow at once. What it will need first may be
+    /// fetched meanwhile.
+    #[inline]
+    fn anticipate(&self, _target: Rank, _index: PtIndex) {}
     /// Moves bytes of the first matching entry of the target's index into a memory descriptor. Ends with
     /// [`Event::Reply`].
     ///

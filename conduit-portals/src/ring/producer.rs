@@ -4,9 +4,6 @@ use crate::sync::{AtomicU64, Ordering};
 
 use super::{Frame, KIND_SKIP, MAX_SLOTS, Slots, tag, word};
 
-/// How many slots ahead of a message its producer asks for the cache line.
-const PREFETCH: u64 = 8;
-
 /// Who produces into a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Discipline {
@@ -84,6 +81,16 @@ impl<S: Slots> Producer<S> {
         }
     }
 
+    /// A message is likely to be written soon: asks for the cache line that it will begin with. Where others write to the ring,
+    /// too, that line may be theirs.
+    #[inline(always)]
+    pub(crate) fn anticipate(&self) {
+        if self.discipline != Discipline::Shared {
+            let slot = self.tail.load(Ordering::Relaxed) & self.mask;
+            self.slots.prefetch(slot as usize);
+        }
+    }
+
     /// Reserves `n` slots, at most [`Self::max_slots`]; `None` (and nothing has changed) while the ring is too full.
     #[inline(always)]
     pub(crate) fn reserve(&self, n: u32) -> Option<Reserved> {
@@ -102,10 +109,7 @@ impl<S: Slots> Producer<S> {
         if skip > 0 {
             self.publish_skip(self.reserved(position), skip as u16);
         }
-        let position = position.wrapping_add(skip);
-        let ahead = position.wrapping_add(PREFETCH) & self.mask;
-        self.slots.prefetch(ahead as usize);
-        Some(self.reserved(position))
+        Some(self.reserved(position.wrapping_add(skip)))
     }
 
     /// Where `n` slots would be taken: the tail, how many are to be skipped there, and the tail afterwards.

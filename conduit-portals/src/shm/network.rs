@@ -79,6 +79,10 @@ impl<M: Mode> Ni for Shm<M> {
     fn inject(&self, inject: &Inject<'_>) -> Result<Submit, NiError> {
         self.submit_inject(inject)
     }
+    #[inline(always)]
+    fn anticipate(&self, target: Rank, index: PtIndex) {
+        self.anticipate_message(target, index);
+    }
     #[inline]
     unsafe fn get(&self, get: &Get) -> Result<Submit, NiError> {
         // SAFETY: the caller keeps the contract of `Ni::get`.

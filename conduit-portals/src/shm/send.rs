@@ -117,6 +117,17 @@ impl<M: Mode> Shm<M> {
         }
     }
 
+    /// See [`conduit_core::ni::Ni::anticipate`].
+    #[inline(always)]
+    pub(super) fn anticipate_message(&self, target: Rank, index: PtIndex) {
+        if let Some(peer) = self.peers.get(target as usize)
+            && let Some(lane) = peer.lanes.get(usize::from(index.0))
+            && let Some(producer) = lane.get()
+        {
+            producer.anticipate();
+        }
+    }
+
     #[inline(always)]
     pub(super) fn submit_inject(&self, inject: &Inject<'_>) -> Result<Submit, NiError> {
         let length = inject.head.len() + inject.body.len();
@@ -139,8 +150,15 @@ impl<M: Mode> Shm<M> {
             .producer
             .slots()
             .address(route.producer.slot(reserved));
+        // The first slot last: the target looks at its line again and again, and takes it away between one store and the next.
         // SAFETY: the reservation covers header and payload.
         unsafe {
+            let payload = slot.add(before_payload(length));
+            if !inject.body.is_empty() {
+                let body = payload.add(inject.head.len());
+                ptr::copy_nonoverlapping(inject.body.as_ptr(), body, inject.body.len());
+            }
+            copy_words(inject.head, payload);
             Compact::write(
                 slot,
                 length as u32,
@@ -148,12 +166,6 @@ impl<M: Mode> Shm<M> {
                 inject.match_bits,
                 inject.hdr_data,
             );
-            let payload = slot.add(before_payload(length));
-            copy_words(inject.head, payload);
-            if !inject.body.is_empty() {
-                let body = payload.add(inject.head.len());
-                ptr::copy_nonoverlapping(inject.body.as_ptr(), body, inject.body.len());
-            }
         }
         let frame = frame(slots, PUT_COMPACT, inject.index);
         route.producer.commit(reserved, frame);

@@ -116,7 +116,14 @@ impl<Near: Ni, Far: Ni, M: Mode> Ni for Mixed<Near, Far, M> {
     fn inject(&self, inject: &Inject<'_>) -> Result<Submit, NiError> {
         match &self.beyond {
             None => self.near.inject(inject),
-            Some(beyond) => beyond.inject(&self.near, inject),
+            // A copy, so that the other one never has to be in memory.
+            Some(beyond) => beyond.inject(&self.near, &{ *inject }),
+        }
+    }
+    #[inline(always)]
+    fn anticipate(&self, target: Rank, index: PtIndex) {
+        if self.beyond.is_none() {
+            self.near.anticipate(target, index);
         }
     }
     #[inline]
