@@ -136,62 +136,19 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         args: &[u32],
         blocking: Blocking,
     ) -> Result<bool> {
+        let short = Plain {
+            operation: "request_short",
+            category: Category::Short,
+            target,
+            handler,
+            args,
+            payload: &[],
+            blocking,
+        };
         if !self.is_plain_way(target, args) {
-            return self.request_short_unmapped(target, handler, args, blocking);
+            return self.request_otherwise(short);
         }
-        let short = Plain {
-            operation: "request_short",
-            category: Category::Short,
-            target,
-            handler,
-            args,
-            payload: &[],
-            blocking,
-        };
         self.request_plain(short, Scale::SHORT_COST)
-    }
-
-    /// By itself, so that the way to mapped peers stays short.
-    #[inline(never)]
-    fn request_short_unmapped(
-        &self,
-        target: Rank,
-        handler: u8,
-        args: &[u32],
-        blocking: Blocking,
-    ) -> Result<bool> {
-        if !self.is_injected_way(target, args, 0) {
-            return self.request_short_generally(target, handler, args, blocking);
-        }
-        let short = Plain {
-            operation: "request_short",
-            category: Category::Short,
-            target,
-            handler,
-            args,
-            payload: &[],
-            blocking,
-        };
-        self.request_injected(short, Scale::SHORT_COST)
-    }
-
-    #[inline(never)]
-    fn request_short_generally(
-        &self,
-        target: Rank,
-        handler: u8,
-        args: &[u32],
-        blocking: Blocking,
-    ) -> Result<bool> {
-        let request = Request {
-            operation: "request_short",
-            target,
-            handler,
-            args,
-            blocking,
-        };
-        self.check_request(&request)?;
-        self.send_request(&request, Category::Short, None, Source::EMPTY)
     }
 
     /// As [`Engine::request_short`], with a payload of at most [`Engine::max_medium`] bytes, which may be reused on return.
@@ -203,36 +160,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         payload: &[u8],
         blocking: Blocking,
     ) -> Result<bool> {
-        if self.is_plain_way(target, args) && payload.len() <= self.max_medium(args.len()) {
-            let medium = Plain {
-                operation: "request_medium",
-                category: Category::Medium,
-                target,
-                handler,
-                args,
-                payload,
-                blocking,
-            };
-            let cost = self.scale.cost(Body::args_len(args.len()) + payload.len());
-            return self.request_plain(medium, cost);
-        }
-        self.request_medium_unmapped(target, handler, args, payload, blocking)
-    }
-
-    /// As [`Engine::request_short_unmapped`].
-    #[inline(never)]
-    fn request_medium_unmapped(
-        &self,
-        target: Rank,
-        handler: u8,
-        args: &[u32],
-        payload: &[u8],
-        blocking: Blocking,
-    ) -> Result<bool> {
-        let fits = payload.len() <= self.max_medium(args.len());
-        if !fits || !self.is_injected_way(target, args, payload.len()) {
-            return self.request_medium_generally(target, handler, args, payload, blocking);
-        }
         let medium = Plain {
             operation: "request_medium",
             category: Category::Medium,
@@ -242,29 +169,32 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             payload,
             blocking,
         };
+        if !self.is_plain_way(target, args) || payload.len() > self.max_medium(args.len()) {
+            return self.request_otherwise(medium);
+        }
         let cost = self.scale.cost(Body::args_len(args.len()) + payload.len());
-        self.request_injected(medium, cost)
+        self.request_plain(medium, cost)
     }
 
+    /// A short or medium that does not go the plain way. By itself, so that this one stays short.
     #[inline(never)]
-    fn request_medium_generally(
-        &self,
-        target: Rank,
-        handler: u8,
-        args: &[u32],
-        payload: &[u8],
-        blocking: Blocking,
-    ) -> Result<bool> {
+    fn request_otherwise(&self, plain: Plain<'_>) -> Result<bool> {
+        let (args, length) = (plain.args.len(), plain.payload.len());
+        let limit = self.max_medium(args);
+        if length <= limit && self.is_injected_way(plain.target, plain.args, length) {
+            let cost = self.scale.cost(Body::args_len(args) + length);
+            return self.request_injected(plain, cost);
+        }
         let request = Request {
-            operation: "request_medium",
-            target,
-            handler,
-            args,
-            blocking,
+            operation: plain.operation,
+            target: plain.target,
+            handler: plain.handler,
+            args: plain.args,
+            blocking: plain.blocking,
         };
         self.check_request(&request)?;
-        self.check_payload(&request, payload.len(), self.max_medium(args.len()))?;
-        self.send_request(&request, Category::Medium, None, Source::of(payload))
+        self.check_payload(&request, length, limit)?;
+        self.send_request(&request, plain.category, None, Source::of(plain.payload))
     }
 
     /// Credits, then the message.
