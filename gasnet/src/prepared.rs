@@ -20,7 +20,7 @@ use crate::abi::{Flags, events};
 use crate::fault::{Refusal, fatal, started, sure};
 use crate::handlers::{Token, arguments, payload, token};
 use crate::job::{Job, TheEngine};
-use crate::request::{check_option, handled_here, long_offset};
+use crate::request::{check_option, handled_here, long_offset, requested};
 
 /// What is prepared; `conduit_gex_kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -416,7 +416,7 @@ unsafe extern "C" fn conduit_gex_commit(
         Place::Chunk(prepared) => {
             let sent = prepared.commit(handler, words, bytes).map(|()| true);
             let engine = Job::of(call).engine();
-            return started(call, flags, handled_here(engine, open.rank, sent));
+            return requested(call, flags, engine, open.rank, sent);
         }
         Place::ReplyChunk(prepared) => {
             let prepared = ManuallyDrop::into_inner(prepared);

@@ -94,9 +94,9 @@ unsafe extern "C" fn conduit_gex_request_long(
     requested(LONG, flags, engine, rank, sent)
 }
 
-/// The result of a request.
+/// The result of a request: at once where it went to another rank, without a second copy of what the engine has said.
 #[inline(always)]
-fn requested<E: From<EngineError> + Into<Refusal>>(
+pub(crate) fn requested<E: From<EngineError> + Into<Refusal>>(
     call: &str,
     flags: Flags,
     engine: &TheEngine,
@@ -106,18 +106,6 @@ fn requested<E: From<EngineError> + Into<Refusal>>(
     if rank != engine.rank() && matches!(sent, Ok(true)) {
         return abi::OK;
     }
-    requested_otherwise(call, flags, engine, rank, sent)
-}
-
-/// By itself, so that the common case has neither its frame nor a second result.
-#[inline(never)]
-fn requested_otherwise<E: From<EngineError> + Into<Refusal>>(
-    call: &str,
-    flags: Flags,
-    engine: &TheEngine,
-    rank: Rank,
-    sent: Result<bool, E>,
-) -> c_int {
     started(call, flags, handled_here(engine, rank, sent))
 }
 
@@ -126,7 +114,9 @@ const POLLS: u32 = 64;
 
 /// A request to oneself is handled before its call returns, as in GASNet, where it never travels: clients have nobody else
 /// who polls for it. Should very many messages be before it, later polls come to it.
-#[inline]
+///
+/// By itself, as it is rare and its polls would be in every request.
+#[inline(never)]
 pub(crate) fn handled_here<E: From<EngineError>>(
     engine: &TheEngine,
     rank: Rank,
