@@ -117,17 +117,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if self.inject_plain(plain, byte, None)? == Submit::Posted {
             return Ok(true);
         }
-        // Put together again: the other one never has to be in memory.
-        let again = Plain {
-            operation,
-            category: plain.category,
-            target,
-            handler: plain.handler,
-            args: plain.args,
-            payload: plain.payload,
-            blocking,
-        };
-        self.request_plain_slowly(&again, byte)
+        // A copy, so that the other one never has to be in memory.
+        self.request_plain_slowly(plain, byte)
     }
 
     #[inline(always)]
@@ -159,13 +150,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// The target's queue is full for the moment. An immediate request is given up, with its credits.
     #[cold]
-    fn request_plain_slowly(&self, plain: &Plain<'_>, byte: CreditByte) -> Result<bool> {
+    fn request_plain_slowly(&self, plain: Plain<'_>, byte: CreditByte) -> Result<bool> {
         if plain.blocking == Blocking::Immediate {
             self.return_credits(plain.target, byte)?;
             return Ok(false);
         }
         self.wait_for(plain.operation, |engine| {
-            Ok((engine.inject_plain(*plain, byte, None)? == Submit::Posted).then_some(true))
+            Ok((engine.inject_plain(plain, byte, None)? == Submit::Posted).then_some(true))
         })
     }
 }
