@@ -392,11 +392,8 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Checked<S, B> {
     fn take(&mut self, peer: u32, credits: u8) -> Result<CreditByte, Short> {
         // As the engine does: the quick way first. How far it trusts its count makes no difference to what is taken.
         let trusted = self.real.in_flight(peer) + u32::from(credits) / 2;
-        let real = match self.real.ready(peer, trusted) >= u32::from(credits) {
-            true => {
-                self.real.take_ready(peer, credits.into());
-                Ok(CreditByte::new(false, 0, credits))
-            }
+        let real = match self.real.take_if_ready(peer, credits, trusted) {
+            true => Ok(CreditByte::new(false, 0, credits)),
             false => self.real.take(peer, credits),
         };
         assert_eq!(real, self.reference.take(peer, credits), "take");
