@@ -116,6 +116,17 @@ impl Link {
         }
     }
 
+    /// What was sent to it and may not have reached it: frames that libfabric has not completed or not taken, of longer fragments an
+    /// estimate; and a ping that is to be answered.
+    pub(crate) fn outstanding(&self, frame: usize) -> usize {
+        if self.failure.is_some() {
+            return 0;
+        }
+        let left = |sending: &Sending| (sending.length - sending.next) / frame + 1;
+        let queued: usize = self.queue.iter().map(left).sum();
+        self.pending as usize + self.backlog.len() + queued + usize::from(self.unsettled.is_some())
+    }
+
     /// What is to be kept of it while it rests: see [`RESTING`]. `None`: it can't.
     fn resting(&self) -> Option<u32> {
         let is_quiet = self.pending == 0

@@ -122,6 +122,9 @@ impl Transport for Carrier {
     fn is_idle(&self, peer: Rank) -> bool {
         self.wire.machine().is_idle(peer)
     }
+    fn outstanding(&self, peer: Rank) -> usize {
+        self.wire.machine().outstanding(peer)
+    }
     fn timeout(&self) -> Option<Duration> {
         self.wire.next_timeout()
     }

@@ -22,7 +22,8 @@ pub struct PortalsConfig {
     pub window: u16,
     /// Operations of this rank, to all peers, that are under way at once.
     pub operations: u32,
-    /// How long a rank that leaves waits at most until its peers have what it has sent; with zero it doesn't say that it leaves.
+    /// A rank that leaves waits until its peers have what it has sent, and gives up when for so long nothing more of it has reached
+    /// them; with zero it doesn't wait, nor say that it leaves.
     pub linger: Duration,
     /// Atomics on entries over regions are done by the network, where it can: an entry that is first of its list, and tells of nothing.
     /// Who sets this knows that nobody does atomics on words of those entries but through this network, and through these

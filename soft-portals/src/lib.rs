@@ -17,6 +17,7 @@ mod config;
 mod direct;
 pub mod fabric;
 pub mod fragment;
+mod linger;
 mod link;
 mod lock;
 mod network;
@@ -53,6 +54,7 @@ use conduit_core::threads::{Lock, Mode};
 use crate::fragment::{Fragment, Payload, Refused};
 
 use direct::Native;
+use linger::Linger;
 use link::Owed;
 use lock::{Guard, Owners, OwnersLock};
 use poll::Local;
@@ -241,18 +243,18 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         look(&inner.portals.counters, &inner.transport)
     }
 
-    /// Tells the peers that this rank ends as it should, so that its silence is no failure to them, and waits for a bounded time
-    /// until they have what it has sent. What they send from here on may never be looked at.
+    /// Tells the peers that this rank ends as it should, so that its silence is no failure to them, and waits until they have what
+    /// it has sent, or until for a bounded time nothing of that has reached them. What they send from here on may never be looked at.
     pub fn leave(&self) {
         let mut inner = self.inner();
-        let linger = inner.portals.config.linger;
-        let end = Instant::now() + linger;
+        let patience = inner.portals.config.linger;
         if std::mem::replace(&mut inner.portals.leaving, true) {
             return;
         }
-        if linger.is_zero() {
+        if patience.is_zero() {
             return;
         }
+        let mut linger = Linger::new(Instant::now(), patience);
         // Who has left needs not be told.
         self.advance(&mut inner);
         inner.owe_leave();
@@ -262,8 +264,9 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
             self.advance(&mut inner);
             let pause = inner.transport.timeout().unwrap_or(LINGER_PAUSE);
             // What is due sooner may be an acknowledgement.
-            let settled = pause >= LINGER_PAUSE && inner.is_settled();
-            if settled || Instant::now() >= end {
+            let outstanding = inner.outstanding();
+            let settled = pause >= LINGER_PAUSE && outstanding == 0;
+            if settled || linger.is_over(Instant::now(), outstanding) {
                 return;
             }
             let pause = pause.min(LINGER_PAUSE);
@@ -331,16 +334,17 @@ impl<T: Transport> Inner<T> {
         }
     }
 
-    /// Whether all peers have what was sent to them, but for those that are gone.
-    fn is_settled(&mut self) -> bool {
+    /// How much of what was sent to peers they don't have yet, but for those that are gone.
+    fn outstanding(&mut self) -> usize {
         let Self {
             transport, portals, ..
         } = self;
-        portals.native.is_idle()
-            && portals.links.open_ones().all(|link| {
-                let gone = link.left || link.failure.is_some();
-                gone || (link.owed.is_empty() && transport.is_idle(link.peer))
-            })
+        let links = portals
+            .links
+            .open_ones()
+            .filter(|link| !link.left && link.failure.is_none())
+            .map(|link| link.owed.len() + transport.outstanding(link.peer));
+        portals.native.under_way() + links.sum::<usize>()
     }
 
     /// Sends what is owed to peers.

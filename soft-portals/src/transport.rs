@@ -65,6 +65,9 @@ pub trait Transport: Send {
     fn transmit(&mut self, upper: &mut impl Upper);
     /// Whether nothing that was sent to a peer waits to go out or to be acknowledged: what is sent next had better go at once.
     fn is_idle(&self, peer: Rank) -> bool;
+    /// How much that is: parts of what was sent to the peer, of whatever size. It gets less as they reach the peer, and is zero when the
+    /// peer is [idle](Self::is_idle).
+    fn outstanding(&self, peer: Rank) -> usize;
     /// From here on a peer is [idle](Self::is_idle) only when it has everything that was sent to it: this rank is about to end.
     fn settle(&mut self, _peer: Rank) {}
     /// Time until [`Transport::receive`] wants to be called although nothing arrives.

@@ -534,6 +534,11 @@ impl Transport for Wire {
         })
     }
 
+    fn outstanding(&self, peer: Rank) -> usize {
+        let link = self.links.look(peer);
+        link.map_or(0, |link| link.outstanding(self.frame))
+    }
+
     fn settle(&mut self, peer: Rank) {
         self.settle_by_ping(peer);
     }

@@ -65,6 +65,9 @@ impl Transport for Far {
     fn is_idle(&self, peer: Rank) -> bool {
         each!(self, network => network.is_idle(peer))
     }
+    fn outstanding(&self, peer: Rank) -> usize {
+        each!(self, network => network.outstanding(peer))
+    }
     fn settle(&mut self, peer: Rank) {
         each!(self, network => network.settle(peer));
     }

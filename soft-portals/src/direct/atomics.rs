@@ -124,9 +124,9 @@ impl Native {
         AtomicType::ALL.iter().any(|&ty| self.has(ty))
     }
 
-    /// Whether nothing is under way.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.tasks.is_empty()
+    /// Those under way.
+    pub(crate) fn under_way(&self) -> usize {
+        self.tasks.len()
     }
 
     /// Forgets what was to be done at a peer.

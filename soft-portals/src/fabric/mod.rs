@@ -434,6 +434,12 @@ impl Transport for FabricTransport {
         link.waiting.is_empty() && link.unacknowledged == 0 && !self.has_direct_to(peer)
     }
 
+    fn outstanding(&self, peer: Rank) -> usize {
+        let link = &self.links[peer as usize];
+        let direct = usize::from(self.has_direct_to(peer));
+        link.waiting.len() + link.unacknowledged + direct
+    }
+
     fn timeout(&self) -> Option<Duration> {
         // Where choices are made, what has come waits for the next look.
         let waits = self.random.is_some() || !self.direct.is_empty() || !self.ended.is_empty();

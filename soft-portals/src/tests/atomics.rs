@@ -283,7 +283,7 @@ fn what_was_under_way_to_a_peer_that_fails_is_dropped() {
             .is_err()
     );
     let inner = job.ends[0].inner();
-    assert!(inner.portals.native.is_idle() && inner.portals.native.waiting.is_empty());
+    assert!(inner.portals.native.under_way() == 0 && inner.portals.native.waiting.is_empty());
 }
 
 /// What is done on one word is done in one way, so a size is native or it isn't.

@@ -171,9 +171,18 @@ impl Endpoint {
 
     /// Whether nothing that was sent to a peer waits to go out or to be acknowledged.
     pub fn is_idle(&self, peer: Rank) -> bool {
+        self.open_link(peer).is_none_or(Link::is_idle)
+    }
+
+    /// How much that is: segments, and bytes of fragments that are not in segments. It gets less as the peer acknowledges.
+    pub fn outstanding(&self, peer: Rank) -> usize {
+        self.open_link(peer).map_or(0, Link::unacknowledged)
+    }
+
+    #[inline]
+    fn open_link(&self, peer: Rank) -> Option<&Link> {
         let index = self.peers.get(peer as usize).copied().unwrap_or(NONE);
-        let link = self.links.get(index as usize).and_then(Option::as_ref);
-        link.is_none_or(|link| link.is_idle())
+        self.links.get(index as usize)?.as_deref()
     }
 
     /// Whether a peer has failed.

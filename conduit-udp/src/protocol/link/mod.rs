@@ -157,6 +157,13 @@ impl Link {
             && self.outgoing.held() == 0
     }
 
+    /// How much waits to go out or to be acknowledged: segments, and bytes of what is put together in segments.
+    pub(super) fn unacknowledged(&self) -> usize {
+        let segments: u32 = self.outbound.iter().map(Outbound::outstanding).sum();
+        // Of a long fragment a window is under way for long: what it still misses gets less all the time.
+        segments as usize + self.commands.held() + self.outgoing.missing()
+    }
+
     /// What a user may want to know.
     pub(super) fn status(&self) -> LinkStatus {
         LinkStatus {

@@ -88,6 +88,15 @@ impl Outgoing {
         self.fragments.len()
     }
 
+    /// Segments of all fragments that are not acknowledged; one more of each fragment that is held.
+    pub(crate) fn missing(&self) -> usize {
+        let missing = self
+            .fragments
+            .iter()
+            .map(|fragment| fragment.missing as usize + 1);
+        missing.sum()
+    }
+
     /// Whether there are segments that were not sent.
     pub(crate) fn is_waiting(&self) -> bool {
         (self.next.0.wrapping_sub(self.front) as usize) < self.fragments.len()
