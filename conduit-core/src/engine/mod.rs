@@ -162,6 +162,9 @@ pub struct Engine<N: Ni, M: Mode> {
     identity: u64,
     /// Polls that found nothing, for [`Engine::poll`].
     idle_polls: AtomicU32,
+    /// Yields since one took long, and times that the rank is yet to sleep instead.
+    yield_count: AtomicU32,
+    sleeps: AtomicU32,
     spin: u32,
     yields: u32,
     _mode: M,

@@ -243,6 +243,8 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
             exit_answers: AtomicU64::new(0),
             identity: IDENTITY.fetch_add(1, Relaxed),
             idle_polls: AtomicU32::new(0),
+            yield_count: AtomicU32::new(0),
+            sleeps: AtomicU32::new(0),
             spin: settings.spin.unwrap_or(super::waiting::DEFAULT_SPIN),
             yields: settings.yields,
             scale,

@@ -4,7 +4,7 @@
 //! make it yield at once. Sleeping is for long waits: an arriving message wakes the rank.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{Engine, Error, Result};
 use crate::ni::Ni;
@@ -21,6 +21,14 @@ const LOOK_FOR_THE_DEAD: u32 = 1 << 14;
 /// every so many idle polls.
 const CROWDED: u32 = 64;
 const POLLS_A_YIELD: u32 = 16;
+
+/// A yield that takes so long has given the core to somebody who computes and may do so for long, where a sleeper that is woken has it
+/// at once: the rank sleeps so many times instead of yielding.
+const LONG_YIELD: Duration = Duration::from_millis(1);
+const SLEEPS: u32 = 64;
+/// After a long yield so many are timed, later one in so many: timing costs a twentieth of a yield between ranks.
+const WARY: u32 = 64;
+const TIMED: u32 = 8;
 
 /// Longest sleep between two polls.
 const SLEEP: Duration = Duration::from_millis(10);
@@ -90,14 +98,31 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     #[cold]
     fn idle_long(&self, waiter: &mut Waiter, operation: &'static str) -> Result<()> {
-        if waiter.idle <= self.spin.saturating_add(self.yields) {
-            std::thread::yield_now();
+        let sleeps = self.sleeps.load(Relaxed);
+        if sleeps == 0 && waiter.idle <= self.spin.saturating_add(self.yields) {
+            self.yield_core();
             return Ok(());
         }
+        self.sleeps.store(sleeps.saturating_sub(1), Relaxed);
         self.ni.wait(SLEEP);
         // A sleeper that was woken is likely to be needed again soon: it yields a while before it sleeps again.
         waiter.idle = self.spin.saturating_add(self.yields / 2);
         self.look_for_the_dead(operation)
+    }
+
+    #[inline]
+    fn yield_core(&self) {
+        let count = self.yield_count.load(Relaxed).wrapping_add(1);
+        self.yield_count.store(count, Relaxed);
+        if count > WARY && !count.is_multiple_of(TIMED) {
+            return std::thread::yield_now();
+        }
+        let start = Instant::now();
+        std::thread::yield_now();
+        if start.elapsed() >= LONG_YIELD {
+            self.sleeps.store(SLEEPS, Relaxed);
+            self.yield_count.store(0, Relaxed);
+        }
     }
 
     /// What a program that only polls is owed as well: now and then a look for dead peers, and a core for the others.
