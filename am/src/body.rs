@@ -166,6 +166,14 @@ impl Layout {
         }
     }
 
+    /// The descriptor in such a body of a long; `None`: it is no long's.
+    #[inline(always)]
+    #[must_use]
+    pub fn long(&self, body: &[u8]) -> Option<Long> {
+        let (front, _) = body.split_at_checked(self.payload)?;
+        Some(Long::decode(front.last_chunk()?))
+    }
+
     /// The payload of such a body.
     #[inline(always)]
     #[must_use]

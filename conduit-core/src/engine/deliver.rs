@@ -337,6 +337,25 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
+    /// The payload of a long whose data is at its destination, or will be: in this rank's segment, unless it is empty.
+    #[inline(always)]
+    pub(super) fn placed_long<'a>(&self, long: &Long) -> Result<Payload<'a>, Bad> {
+        let (offset, length) = (long.dest, long.length);
+        if length > 0 {
+            let segments = self.segments.get().ok_or(Bad::NotAttached)?;
+            let own = segments.of[self.rank as usize].len as u64;
+            if length > own || offset > own - length {
+                return Err(Bad::OutOfSegment {
+                    offset,
+                    length,
+                    own,
+                });
+            }
+        }
+        let (offset, length) = (offset as usize, length as usize);
+        Ok(Payload::Long { offset, length })
+    }
+
     /// Checks a long's destination and, when it is packed, puts its data there.
     pub(super) fn place_long<'a>(
         &self,
@@ -344,22 +363,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         long: &Long,
         packed: &[u8],
     ) -> Result<Payload<'a>, Bad> {
-        if long.length == 0 {
-            let offset = long.dest as usize;
-            return Ok(Payload::Long { offset, length: 0 });
-        }
-        let segments = self.segments("long").map_err(|_| Bad::NotAttached)?;
-        let own = segments.of[self.rank as usize].len as u64;
-        let (offset, length) = (long.dest, long.length);
-        if length > own || offset > own - length {
-            return Err(Bad::OutOfSegment {
-                offset,
-                length,
-                own,
-            });
-        }
-        let (offset, length) = (offset as usize, length as usize);
-        if header.flags.contains(Flags::PACKED) {
+        let payload = self.placed_long(long)?;
+        let (offset, length) = (long.dest as usize, long.length as usize);
+        if header.flags.contains(Flags::PACKED) && length > 0 {
+            let segments = self.segments.get().ok_or(Bad::NotAttached)?;
             // `Long::read` has checked that a packed long carries its data.
             let data = &packed[..length];
             if segments.everything.is_some() {
@@ -374,7 +381,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to, length) };
             }
         }
-        Ok(Payload::Long { offset, length })
+        Ok(payload)
     }
 
     fn run_request(
@@ -455,16 +462,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         });
     }
 
-    /// A message in a reply buffer or in the chunk of its request.
-    #[inline(always)]
-    pub(super) fn on_reply(&self, put: &PutEvent<'_>) {
-        if let Err(bad) = self.reply_arrived(put) {
-            self.bad(put.source, bad);
-        }
-    }
-
-    #[inline(always)]
-    fn reply_arrived(&self, put: &PutEvent<'_>) -> Result<(), Bad> {
+    /// A message in a reply buffer or in the chunk of its request, in the general way.
+    pub(super) fn reply_arrived(&self, put: &PutEvent<'_>) -> Result<Header, Bad> {
         let header = Header::decode(put.match_bits, put.hdr_data)?;
         if header.role() != am::Role::Reply {
             return Err(Bad::RequestAmongReplies);
@@ -486,7 +485,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if let Some(offset) = header.reply_chunk() {
             self.free_chunk(&self.req_sb, self.chunk_number(offset));
         }
-        Ok(())
+        Ok(header)
     }
 
     #[cold]

@@ -162,6 +162,8 @@ pub struct Engine<N: Ni, M: Mode> {
     identity: u64,
     /// Polls that found nothing, for [`Engine::poll`].
     idle_polls: AtomicU32,
+    /// Replies that have come last; whoever polls their queue has it.
+    recent_replies: M::Lock<plain::Recent<N, M>>,
     /// Yields since one took long, and times that the rank is yet to sleep instead.
     yield_count: AtomicU32,
     sleeps: AtomicU32,

@@ -1,8 +1,8 @@
-//! Plain requests: shorts and mediums, nearly all that a program receives.
+//! Plain messages: shorts, mediums, and longs whose data is in place, nearly all that a program receives.
 //!
 //! They come in runs with the same match bits (but for a chunk), so for the same handler and with as many arguments. What follows
-//! from those is found out once ([`Known`]); a request like those before costs a comparison, the arguments' place in its
-//! body and the handler's call. Those without a chunk whose handlers do not reply are counted ([`Counted`]) and granted together.
+//! from those is found out once ([`Known`]); a message like those before costs a comparison, the arguments' place in its
+//! body and the handler's call. Requests without a chunk whose handlers do not reply are counted ([`Counted`]) and granted together.
 
 use am::{Category, Flags, Header, Layout};
 use credits::CreditByte;
@@ -15,26 +15,29 @@ use super::{Engine, index};
 use crate::ni::{Capabilities, Common, Ni, PutEvent, Puts, Rank};
 use crate::threads::Mode;
 
-/// Flags of the two kinds of plain requests, where they need no chunk.
-const SHORT: Flags = Flags::SHORT.union(Flags::REQUEST).union(Flags::NO_CHUNK);
-const MEDIUM: Flags = Flags::MEDIUM.union(Flags::REQUEST).union(Flags::NO_CHUNK);
+/// Flags of plain messages, but for what says that they need no chunk, and of requests.
+const PLAIN: [Flags; 3] = [
+    Flags::SHORT,
+    Flags::MEDIUM,
+    Flags::LONG.union(Flags::DEST_IN_PLACE),
+];
 
-/// What is known of plain requests of one kind: they have been decoded and checked.
+/// What is known of plain messages of one kind: they have been decoded and checked.
 pub(super) struct Known<N: Ni, M: Mode> {
     kind: u32,
     layout: Layout,
-    medium: bool,
-    /// As for a request from nobody.
+    category: Category,
+    /// As for a message from nobody.
     token: am::Token,
     id: u8,
     /// An id's handler never changes.
     handler: Handler<N, M>,
 }
 
-/// The plain requests that have come last.
+/// The plain requests, or replies, that have come last.
 pub(super) struct Recent<N: Ni, M: Mode> {
     known: Option<Known<N, M>>,
-    /// The kind of the last request that was not known. The second in a row is worth remembering.
+    /// The kind of the last one that was not known. The second in a row is worth remembering.
     unknown: u32,
 }
 
@@ -52,12 +55,21 @@ impl<N: Ni, M: Mode> Recent<N, M> {
         }
     }
 
-    /// What is known of requests with these match bits.
+    /// What is known of messages with these match bits.
     #[inline(always)]
     pub(super) fn known(&self, match_bits: u64) -> Option<&Known<N, M>> {
         self.known
             .as_ref()
             .filter(|known| known.kind == kind_of(match_bits))
+    }
+
+    /// One that was not known has been handled.
+    fn note(&mut self, header: &Header, match_bits: u64, engine: &Engine<N, M>) {
+        if self.unknown == kind_of(match_bits) {
+            self.known = engine.know(header, self.unknown);
+        } else {
+            self.unknown = kind_of(match_bits);
+        }
     }
 }
 
@@ -101,9 +113,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return false;
         }
         self.count_for(source, inbox);
-        match known.medium {
-            true => self.run_alike::<P, true>(known, puts, inbox, hand),
-            false => self.run_alike::<P, false>(known, puts, inbox, hand),
+        let layout = known.layout;
+        match known.category {
+            Category::Short => self.run_alike(known, puts, inbox, hand, |_| Ok(Payload::None)),
+            Category::Medium => self.run_alike(known, puts, inbox, hand, |data| {
+                Ok(Payload::Medium(layout.payload(data)))
+            }),
+            Category::Long => {
+                self.run_alike(known, puts, inbox, hand, |data| self.long_in(layout, data));
+            }
         }
         true
     }
@@ -117,27 +135,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         inbox: &mut Inbox,
         hand: &Hand,
     ) -> bool {
-        if !known.medium {
+        if known.category == Category::Short {
             // A reply, which most shorts have. A medium's payload takes longer, and the line would have been taken back.
             self.ni.anticipate(put.source, index::SAFE);
         }
-        let layout = known.layout;
         let single = Header::arg0_in(put.hdr_data);
-        if layout.check(put.length).is_err() {
+        let Some((token, args, payload)) = self.parts(known, put, put.data, &single) else {
             return false;
-        }
-        let Ok(args) = layout.args(put.data, &single) else {
-            return false;
-        };
-        let payload = match known.medium {
-            true => Payload::Medium(layout.payload(put.data)),
-            false => Payload::None,
-        };
-        let token = am::Token {
-            source: put.source,
-            credit: Header::credit_in(put.hdr_data),
-            chunk: Header::chunk_in(put.match_bits),
-            ..known.token.clone()
         };
         self.call(&known.handler, known.id, &token, args, payload, Some(hand));
         if !token.replied.get() {
@@ -146,13 +150,68 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         true
     }
 
+    /// A reply that is known. False: it has to go the general way.
     #[inline(always)]
-    fn run_alike<P: Puts, const MEDIUM: bool>(
+    pub(super) fn run_known_reply(&self, known: &Known<N, M>, put: &PutEvent<'_>) -> bool {
+        if !known.token.flags.contains(Flags::NO_CHUNK) {
+            return false;
+        }
+        let single = Header::arg0_in(put.hdr_data);
+        let Some((token, args, payload)) = self.parts(known, put, put.data, &single) else {
+            return false;
+        };
+        let byte = CreditByte::from_bits(token.credit);
+        match self.flow.settle(put.source, byte) {
+            Ok(()) => self.call(&known.handler, known.id, &token, args, payload, None),
+            Err(violation) => self.bad(put.source, violation.into()),
+        }
+        true
+    }
+
+    /// What the handler of a message that is known is called with. `None`: there is something wrong with it.
+    #[inline(always)]
+    fn parts<'a>(
+        &self,
+        known: &Known<N, M>,
+        put: &PutEvent<'_>,
+        data: &'a [u8],
+        single: &'a u32,
+    ) -> Option<(am::Token, &'a [u32], Payload<'a>)> {
+        let layout = known.layout;
+        layout.check(put.length).ok()?;
+        let args = layout.args(data, single).ok()?;
+        let payload = match known.category {
+            Category::Short => Payload::None,
+            Category::Medium => Payload::Medium(layout.payload(data)),
+            Category::Long => self.long_in(layout, data).ok()?,
+        };
+        let token = am::Token {
+            source: put.source,
+            credit: Header::credit_in(put.hdr_data),
+            chunk: Header::chunk_in(put.match_bits),
+            ..known.token.clone()
+        };
+        Some((token, args, payload))
+    }
+
+    /// A long's payload, whose data is in place.
+    #[inline(always)]
+    fn long_in<'a>(&self, layout: Layout, data: &[u8]) -> Result<Payload<'a>, Bad> {
+        match layout.long(data) {
+            Some(long) => self.placed_long(&long),
+            // `Layout::check` has found it long enough.
+            None => Err(Bad::NotAttached),
+        }
+    }
+
+    #[inline(always)]
+    fn run_alike<P: Puts>(
         &self,
         known: &Known<N, M>,
         puts: &mut P,
         inbox: &mut Inbox,
         hand: &Hand,
+        payload_in: impl for<'a> Fn(&'a [u8]) -> Result<Payload<'a>, Bad>,
     ) {
         let Common { source, .. } = puts.common();
         let mut token = am::Token {
@@ -164,16 +223,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let panicking = self.panicking(known.id);
         while let Some(put) = puts.next() {
             let single = Header::arg0_in(put.hdr_data);
-            let args = match layout.args(put.data, &single) {
-                Ok(args) => args,
-                Err(error) => {
-                    self.bad(source, error.into());
+            let args = layout.args(put.data, &single).map_err(Bad::from);
+            let (args, payload) = match args.and_then(|args| Ok((args, payload_in(put.data)?))) {
+                Ok(parts) => parts,
+                Err(bad) => {
+                    self.bad(source, bad);
                     break;
                 }
-            };
-            let payload = match MEDIUM {
-                true => Payload::Medium(layout.payload(put.data)),
-                false => Payload::None,
             };
             token.credit = Header::credit_in(put.hdr_data);
             token.replied.set(false);
@@ -215,23 +271,33 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         });
         match done {
             Err(bad) => self.bad(source, bad),
-            Ok(header) if recent.unknown == kind_of(match_bits) => {
-                recent.known = self.know(&header);
+            Ok(header) if header.role() == am::Role::Request => {
+                recent.note(&header, match_bits, self);
             }
-            Ok(_) => recent.unknown = kind_of(match_bits),
+            Ok(_) => {}
         }
     }
 
-    /// What to keep of a request that has been handled.
-    fn know(&self, header: &Header) -> Option<Known<N, M>> {
-        let flags = header.flags.union(Flags::NO_CHUNK);
-        if flags != SHORT && flags != MEDIUM {
+    #[inline(never)]
+    pub(super) fn on_unknown_reply(&self, put: &PutEvent<'_>, recent: &mut Recent<N, M>) {
+        match self.reply_arrived(put) {
+            Err(bad) => self.bad(put.source, bad),
+            Ok(header) => recent.note(&header, put.match_bits, self),
+        }
+    }
+
+    /// What to keep of a message that has been handled, of this kind.
+    fn know(&self, header: &Header, kind: u32) -> Option<Known<N, M>> {
+        let flags = header
+            .flags
+            .difference(Flags::NO_CHUNK.union(Flags::REQUEST));
+        if !PLAIN.contains(&flags) {
             return None;
         }
         Some(Known {
-            kind: kind_of(header.encode(am::select::REQ_RB).0),
+            kind,
             layout: Layout::of(header).ok()?,
-            medium: header.category() == Category::Medium,
+            category: header.category(),
             token: am::Token::new(0, header),
             id: header.handler,
             handler: self.handlers.table()?.get(header.handler)?.handler.clone(),

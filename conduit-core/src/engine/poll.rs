@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use super::operations::OpId;
+use super::plain::Recent;
 use super::token::{Role, Token};
 use super::{Engine, Error, Result, index, tag};
 use crate::ni::{Event, Ni, Outcome, PutEvent, Rank, Ready, Sink, Unlink};
@@ -15,19 +16,29 @@ pub(super) const WAITING: u32 = 4;
 /// Where the events of the queue of replies and completions go.
 struct Replies<'a, N: Ni, M: Mode> {
     engine: &'a Engine<N, M>,
+    recent: &'a mut Recent<N, M>,
 }
 
 impl<N: Ni, M: Mode> Sink for Replies<'_, N, M> {
     #[inline(always)]
     fn event(&mut self, event: Event<'_>) {
-        self.engine.on_safe(&event);
+        match event {
+            Event::Put(put) => self.put(put),
+            _ => self.engine.on_completion(event),
+        }
     }
 
     #[inline(always)]
     fn put(&mut self, put: PutEvent<'_>) {
+        if put.tag == tag::RPL_RB
+            && let Some(known) = self.recent.known(put.match_bits)
+            && self.engine.run_known_reply(known, &put)
+        {
+            return;
+        }
         match put.tag {
             tag::CATCH_BASIN => self.engine.on_completion(Event::Put(put)),
-            _ => self.engine.on_reply(&put),
+            _ => self.engine.on_unknown_reply(&put, self.recent),
         }
     }
 }
@@ -137,8 +148,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     #[inline]
     fn poll_safe(&self) -> u32 {
         let most = limit(self.settings.safe_limit);
-        self.ni
-            .poll_into(self.safe_eq, most, &mut Replies { engine: self })
+        // Another thread that polls the queue has it; one that is not polled can't be polled here either.
+        let Some(mut recent) = self.recent_replies.try_lock() else {
+            return 0;
+        };
+        let mut replies = Replies {
+            engine: self,
+            recent: &mut recent,
+        };
+        self.ni.poll_into(self.safe_eq, most, &mut replies)
     }
 
     pub(super) fn relink(&self, index: crate::ni::PtIndex, entry: crate::ni::MatchEntry) {
@@ -147,15 +165,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// Completions and replies: may be handled at any time, as they never need what isn't there.
-    #[inline(always)]
-    fn on_safe(&self, event: &Event<'_>) {
-        match *event {
-            Event::Put(ref put) if put.tag != tag::CATCH_BASIN => self.on_reply(put),
-            _ => self.on_completion(*event),
-        }
-    }
-
+    /// May be handled at any time, as they never need what isn't there.
     #[inline(never)]
     fn on_completion(&self, event: Event<'_>) {
         match event {

@@ -16,6 +16,7 @@ use super::collective::{self, Collectives};
 use super::credit_statistics::{CreditStatistics, When};
 use super::flow::Flow;
 use super::operations::Operations;
+use super::plain::Recent;
 use super::requests::AmSide;
 use super::resources::{ChunkPool, Tickets};
 use super::{Engine, Error, IDENTITY, Result, SELECT_RPL_RB, deliver, in_use, index, system, tag};
@@ -243,6 +244,7 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
             exit_answers: AtomicU64::new(0),
             identity: IDENTITY.fetch_add(1, Relaxed),
             idle_polls: AtomicU32::new(0),
+            recent_replies: Lock::new(Recent::new()),
             yield_count: AtomicU32::new(0),
             sleeps: AtomicU32::new(0),
             spin: settings.spin.unwrap_or(super::waiting::DEFAULT_SPIN),
