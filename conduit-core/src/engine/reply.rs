@@ -66,11 +66,16 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         offset: usize,
     ) -> Result<()> {
         let (engine, source) = (self.engine, self.token.source);
-        self.check_payload("reply_long", payload, engine.max_long_reply(source))?;
         let long = Long {
             dest: offset as u64,
             length: payload.len() as u64,
         };
+        if engine.is_plain_way(source, args)
+            && let Some(place) = engine.place_for(source, offset, payload.len())
+        {
+            return self.reply_plain_long(handler, args, payload, long, place);
+        }
+        self.check_payload("reply_long", payload, engine.max_long_reply(source))?;
         if payload.is_empty() {
             let long = Some((long, Flags::DEST_IN_PLACE));
             return self.reply("reply_long", Category::Long, handler, args, &[], long);
@@ -113,6 +118,30 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
             &[],
             Some((long, Flags::DEST_IN_PLACE)),
         )
+    }
+
+    /// The common case by itself.
+    #[inline(always)]
+    fn reply_plain_long(
+        &self,
+        handler: u8,
+        args: &[u32],
+        payload: &[u8],
+        long: Long,
+        place: *mut u8,
+    ) -> Result<()> {
+        // A refused reply must have no effect, so the rules come before the copy.
+        self.may_reply("reply_long")?;
+        // SAFETY: there is room for the payload at `place`, see `Engine::place_for`.
+        unsafe { std::ptr::copy(payload.as_ptr(), place, payload.len()) };
+        let engine = self.engine;
+        engine.ni.anticipate(self.token.source, index::SAFE);
+        let how = Flags::DEST_IN_PLACE;
+        let (header, hand) = self.open_reply("reply_long", Category::Long, handler, args, how)?;
+        let mut head = [0; MOST_HEAD];
+        Body::write_args(args, &mut head);
+        let length = long.write(args.len(), &mut head);
+        engine.send_reply(self.token.source, &header, &head[..length], &[], hand)
     }
 
     /// Replies with a long of `length` bytes that the caller has placed at `offset` of the requester's segment by itself:

@@ -143,6 +143,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             handler,
             args,
             payload: &[],
+            long: None,
             blocking,
         };
         if !self.is_plain_way(target, args) {
@@ -167,6 +168,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             handler,
             args,
             payload,
+            long: None,
             blocking,
         };
         if !self.is_plain_way(target, args) || payload.len() > self.max_medium(args.len()) {

@@ -7,6 +7,7 @@ use credits::Scale;
 
 use super::attach::Segment;
 use super::request::{MOST_HEAD, Request, Source};
+use super::request_plain::Plain;
 use super::rma::Blocking;
 use super::{Engine, Result, index};
 use crate::ni::{Ni, Rank, Reach};
@@ -25,8 +26,27 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         offset: usize,
         blocking: Blocking,
     ) -> Result<bool> {
+        const OPERATION: &str = "request_long";
+        if self.is_plain_way(target, args)
+            && let Some(place) = self.place_for(target, offset, payload.len())
+        {
+            let plain = Plain {
+                operation: OPERATION,
+                category: Category::Long,
+                target,
+                handler,
+                args,
+                payload: &[],
+                long: Some(Long {
+                    dest: offset as u64,
+                    length: payload.len() as u64,
+                }),
+                blocking,
+            };
+            return self.request_plain_long(plain, payload, place);
+        }
         let request = Request {
-            operation: "request_long",
+            operation: OPERATION,
             target,
             handler,
             args,
@@ -35,6 +55,30 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         // SAFETY: the borrow keeps the payload valid and unchanged until this call returns; `wait` makes the call last
         // until the bytes have been read.
         unsafe { self.long(&request, Source::of(payload), offset, true) }
+    }
+
+    /// Where bytes for a peer's segment are to be copied to. `None`: that is not mapped, there are none, or they are not to go there.
+    #[inline(always)]
+    pub(super) fn place_for(&self, target: Rank, offset: usize, length: usize) -> Option<*mut u8> {
+        let segment = self.segments.get()?.of.get(target as usize)?;
+        let fits = length <= segment.len && offset <= segment.len - length;
+        let fits = fits && length > 0 && length <= limits::MAX_LONG && !segment.window.0.is_null();
+        // SAFETY: within the segment, as just checked, all of which is mapped there.
+        fits.then(|| unsafe { segment.window.0.add(offset) })
+    }
+
+    /// The common case by itself.
+    #[inline(never)]
+    fn request_plain_long(&self, plain: Plain<'_>, payload: &[u8], place: *mut u8) -> Result<bool> {
+        let (target, cost) = (plain.target, Scale::SHORT_COST);
+        // The copy must not be seen before the credits are there: a refused request has no effect.
+        let Some(byte) = self.take_credits(plain.operation, target, cost, plain.blocking)? else {
+            return Ok(false);
+        };
+        // SAFETY: there is room for the payload at `place`, see `place_for`. Overlap and races are the program's own, as for a put.
+        unsafe { std::ptr::copy(payload.as_ptr(), place, payload.len()) };
+        self.ni.anticipate(target, index::AM);
+        self.send_plain(plain, byte)
     }
 
     /// As [`Engine::request_long`], for `length` bytes that the caller has placed at `offset` of the target's segment by

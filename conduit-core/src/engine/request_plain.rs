@@ -1,16 +1,17 @@
-//! Plain requests on their way out: shorts and mediums to mapped peers, or, where none is mapped, those that are injected;
-//! nearly all that a program sends.
+//! Plain requests on their way out: shorts, mediums, and longs whose data is in place, to mapped peers, or, where none is mapped,
+//! shorts and mediums that are injected; nearly all that a program sends.
 
-use am::{Body, Category, Flags, Header, MAX_ARGS, NO_CHUNK, NO_LID, Role as AmRole, select};
+use am::{Body, Category, Flags, Header, Long, MAX_ARGS, NO_CHUNK, NO_LID, Role as AmRole, select};
 use credits::CreditByte;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::request::MOST_HEAD;
 use super::rma::Blocking;
 use super::{Engine, Result, index};
 use crate::ni::{Inject, Ni, Rank, Submit};
 use crate::threads::{Lock, Mode};
 
-/// A short or medium that is one injected message. It goes from hand to hand by value: what has to be in
+/// A request that is one injected message. It goes from hand to hand by value: what has to be in
 /// memory before a message can be written costs more than the message.
 #[derive(Clone, Copy)]
 pub(super) struct Plain<'a> {
@@ -20,13 +21,18 @@ pub(super) struct Plain<'a> {
     pub(super) handler: u8,
     pub(super) args: &'a [u32],
     pub(super) payload: &'a [u8],
+    /// Where a long's data is.
+    pub(super) long: Option<Long>,
     pub(super) blocking: Blocking,
 }
 
 impl Plain<'_> {
     #[inline(always)]
     fn header(&self, byte: CreditByte, chunk: Option<u32>) -> (u64, u64) {
-        let flags = Flags::of(self.category, AmRole::Request);
+        let flags = match self.category {
+            Category::Long => Flags::of(Category::Long, AmRole::Request) | Flags::DEST_IN_PLACE,
+            other => Flags::of(other, AmRole::Request),
+        };
         let header = Header {
             flags: match chunk {
                 Some(_) => flags,
@@ -44,7 +50,7 @@ impl Plain<'_> {
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Whether a short or medium can go by [`Self::request_plain`]. Refusals, and checks of the context, are in the general
+    /// Whether a request can go by [`Self::request_plain`]. Refusals, and checks of the context, are in the general
     /// way.
     #[inline(always)]
     pub(super) fn is_plain_way(&self, target: Rank, args: &[u32]) -> bool {
@@ -114,6 +120,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 None => return Ok(false),
             },
         };
+        self.send_plain(plain, byte)
+    }
+
+    /// The message of a request that has its credits.
+    #[inline(always)]
+    pub(super) fn send_plain(&self, plain: Plain<'_>, byte: CreditByte) -> Result<bool> {
         if self.inject_plain(plain, byte, None)? == Submit::Posted {
             return Ok(true);
         }
@@ -130,11 +142,17 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     ) -> Result<Submit> {
         let (match_bits, hdr_data) = plain.header(byte, chunk);
         let mut padded = [0; Body::args_len(MAX_ARGS)];
-        let head = match plain.category {
-            Category::Short => Body::of_short(plain.args),
-            _ => {
+        let mut with_long = [0; MOST_HEAD];
+        let head = match (plain.category, plain.long) {
+            (Category::Short, _) => Body::of_short(plain.args),
+            (_, None) => {
                 let length = Body::write_args(plain.args, &mut padded);
                 &padded[..length]
+            }
+            (_, Some(long)) => {
+                Body::write_args(plain.args, &mut with_long);
+                let length = long.write(plain.args.len(), &mut with_long);
+                &with_long[..length]
             }
         };
         let inject = Inject {
