@@ -67,7 +67,7 @@ pub use rma::Blocking;
 pub use start::Shared;
 pub use waiting::Waiter;
 
-use crate::ni::{EqId, MdId, Ni, PtIndex, Rank};
+use crate::ni::{EqId, MdId, Ni, PtIndex, Rank, Ready};
 use crate::settings::Settings;
 use crate::threads::Mode;
 use attach::Segments;
@@ -121,6 +121,10 @@ pub struct Engine<N: Ni, M: Mode> {
     sys_eq: EqId,
     safe_eq: EqId,
     am_eq: EqId,
+    /// What the network calls them when they have something.
+    sys_ready: Ready,
+    safe_ready: Ready,
+    am_ready: Ready,
     req_md: MdId,
     rpl_md: MdId,
     control: Control,

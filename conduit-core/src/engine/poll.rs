@@ -113,13 +113,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if ready.intersects(Ready::PROGRESS) {
             self.ni.progress();
         }
-        if ready.intersects(Ready::queue(self.sys_eq)) {
+        if ready.intersects(self.sys_ready) {
             events += self.poll_sys();
         }
-        if ready.intersects(Ready::queue(self.safe_eq)) {
+        if ready.intersects(self.safe_ready) {
             events += self.poll_safe();
         }
-        if ready.intersects(Ready::queue(self.am_eq)) || self.reply_waiting.load(Relaxed) {
+        if ready.intersects(self.am_ready) || self.reply_waiting.load(Relaxed) {
             events += self.poll_am(requests);
         }
         if self.credit_statistics.is_some() {

@@ -136,7 +136,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         args: &[u32],
         blocking: Blocking,
     ) -> Result<bool> {
-        let short = Plain {
+        // Put together where it is needed, so that it is in memory only where that is.
+        let short = || Plain {
             operation: "request_short",
             category: Category::Short,
             target,
@@ -147,9 +148,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             blocking,
         };
         if !self.is_plain_way(target, args) {
-            return self.request_otherwise(short);
+            return self.request_otherwise(short());
         }
-        self.request_plain(short, Scale::SHORT_COST)
+        self.request_plain(short(), Scale::SHORT_COST)
     }
 
     /// As [`Engine::request_short`], with a payload of at most [`Engine::max_medium`] bytes, which may be reused on return.
@@ -161,7 +162,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         payload: &[u8],
         blocking: Blocking,
     ) -> Result<bool> {
-        let medium = Plain {
+        let medium = || Plain {
             operation: "request_medium",
             category: Category::Medium,
             target,
@@ -172,10 +173,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             blocking,
         };
         if !self.is_plain_way(target, args) || payload.len() > self.max_medium(args.len()) {
-            return self.request_otherwise(medium);
+            return self.request_otherwise(medium());
         }
         let cost = self.scale.cost(Body::args_len(args.len()) + payload.len());
-        self.request_plain(medium, cost)
+        self.request_plain(medium(), cost)
     }
 
     /// A short or medium that does not go the plain way. By itself, so that this one stays short.

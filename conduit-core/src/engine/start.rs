@@ -22,7 +22,7 @@ use super::resources::{ChunkPool, Tickets};
 use super::{Engine, Error, IDENTITY, Result, SELECT_RPL_RB, deliver, in_use, index, system, tag};
 use crate::bootstrap::Bootstrap;
 use crate::ni::{
-    Capabilities, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, NiError, Rank, RegionId,
+    Capabilities, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, NiError, Rank, Ready, RegionId,
 };
 use crate::settings::Settings;
 use crate::threads::{Lock, Mode};
@@ -204,6 +204,9 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
             sys_eq,
             safe_eq,
             am_eq,
+            sys_ready: Ready::queue(sys_eq),
+            safe_ready: Ready::queue(safe_eq),
+            am_ready: Ready::queue(am_eq),
             req_md,
             rpl_md,
             control: Control {

@@ -287,7 +287,7 @@ impl<M: Mode> Shm<M> {
                 inbound.ring.publish();
                 return true;
             }
-            if !out.sink.is_ready() {
+            if out.count >= out.limit || !out.sink.is_ready() {
                 return false;
             }
             let most = left.min(out.limit - out.count);
@@ -299,9 +299,6 @@ impl<M: Mode> Shm<M> {
                 Some(_) => self.deliver_run(number, queue, inbound, most, out.sink),
             };
             out.count += delivered;
-            if out.count >= out.limit || !out.sink.is_ready() {
-                return false;
-            }
             left -= delivered;
             inbound.runs = inbound.ring.is_ready();
             if !inbound.runs {
