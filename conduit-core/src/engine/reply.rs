@@ -65,27 +65,30 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         payload: &[u8],
         offset: usize,
     ) -> Result<()> {
+        const OPERATION: &str = "reply_long";
         let (engine, source) = (self.engine, self.token.source);
         let long = Long {
             dest: offset as u64,
             length: payload.len() as u64,
         };
-        if engine.is_plain_way(source, args)
-            && let Some(place) = engine.place_for(source, offset, payload.len())
-        {
-            return self.reply_plain_long(handler, args, payload, long, place);
-        }
-        self.check_payload("reply_long", payload, engine.max_long_reply(source))?;
         if payload.is_empty() {
-            let long = Some((long, Flags::DEST_IN_PLACE));
-            return self.reply("reply_long", Category::Long, handler, args, &[], long);
+            return self.reply_in_place(OPERATION, handler, args, long);
         }
-        let segment = engine.remote("reply_long", source, offset, payload.len())?;
-        let everything = engine.segments("reply_long")?.everything.is_some();
+        if let Some(place) = engine.place_for(source, offset, payload.len()) {
+            // A refused reply must have no effect, so the rules come before the copy.
+            self.check_args(OPERATION, args)?;
+            self.may_reply(OPERATION)?;
+            // SAFETY: there is room for the payload at `place`, see `Engine::place_for`.
+            unsafe { std::ptr::copy(payload.as_ptr(), place, payload.len()) };
+            return self.reply_in_place(OPERATION, handler, args, long);
+        }
+        self.check_payload(OPERATION, payload, engine.max_long_reply(source))?;
+        engine.remote(OPERATION, source, offset, payload.len())?;
+        let everything = engine.segments(OPERATION)?.everything.is_some();
         let packs = payload.len() <= am::limits::max_packed_long(engine.chunk, MAX_ARGS);
-        if segment.window.0.is_null() && (packs || !everything) {
+        if packs || !everything {
             return self.reply(
-                "reply_long",
+                OPERATION,
                 Category::Long,
                 handler,
                 args,
@@ -93,51 +96,27 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
                 Some((long, Flags::PACKED)),
             );
         }
-        // A refused reply must have no effect, so the rules come before the copy.
-        self.check_args("reply_long", args)?;
-        self.may_reply("reply_long")?;
-        if everything {
-            // SAFETY: the payload is borrowed; a range of this process is memory by the program's word.
-            unsafe { engine.store_anywhere(source, offset, payload.as_ptr(), payload.len())? };
-        } else {
-            // SAFETY: `remote` has checked the range against the window, which is valid for writes.
-            unsafe {
-                std::ptr::copy(
-                    payload.as_ptr(),
-                    segment.window.0.add(offset),
-                    payload.len(),
-                )
-            };
-        }
-        engine.ni.anticipate(source, index::SAFE);
-        self.reply(
-            "reply_long",
-            Category::Long,
-            handler,
-            args,
-            &[],
-            Some((long, Flags::DEST_IN_PLACE)),
-        )
+        self.check_args(OPERATION, args)?;
+        self.may_reply(OPERATION)?;
+        // SAFETY: the payload is borrowed; a range of this process is memory by the program's word.
+        unsafe { engine.store_anywhere(source, offset, payload.as_ptr(), payload.len())? };
+        self.reply_in_place(OPERATION, handler, args, long)
     }
 
-    /// The common case by itself.
+    /// A reply that says that its data is in place.
     #[inline(always)]
-    fn reply_plain_long(
+    fn reply_in_place(
         &self,
+        operation: &'static str,
         handler: u8,
         args: &[u32],
-        payload: &[u8],
         long: Long,
-        place: *mut u8,
     ) -> Result<()> {
-        // A refused reply must have no effect, so the rules come before the copy.
-        self.may_reply("reply_long")?;
-        // SAFETY: there is room for the payload at `place`, see `Engine::place_for`.
-        unsafe { std::ptr::copy(payload.as_ptr(), place, payload.len()) };
+        self.check_args(operation, args)?;
         let engine = self.engine;
         engine.ni.anticipate(self.token.source, index::SAFE);
         let how = Flags::DEST_IN_PLACE;
-        let (header, hand) = self.open_reply("reply_long", Category::Long, handler, args, how)?;
+        let (header, hand) = self.open_reply(operation, Category::Long, handler, args, how)?;
         let mut head = [0; MOST_HEAD];
         Body::write_args(args, &mut head);
         let length = long.write(args.len(), &mut head);
@@ -162,8 +141,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
             dest: offset as u64,
             length: length as u64,
         };
-        let long = Some((long, Flags::DEST_IN_PLACE));
-        self.reply(OPERATION, Category::Long, handler, args, &[], long)
+        self.reply_in_place(OPERATION, handler, args, long)
     }
 
     fn check_payload(&self, operation: &'static str, payload: &[u8], limit: usize) -> Result<()> {

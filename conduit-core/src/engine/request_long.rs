@@ -27,23 +27,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         blocking: Blocking,
     ) -> Result<bool> {
         const OPERATION: &str = "request_long";
-        if self.is_plain_way(target, args)
-            && let Some(place) = self.place_for(target, offset, payload.len())
-        {
-            let plain = Plain {
-                operation: OPERATION,
-                category: Category::Long,
-                target,
-                handler,
-                args,
-                payload: &[],
-                long: Some(Long {
-                    dest: offset as u64,
-                    length: payload.len() as u64,
-                }),
-                blocking,
-            };
-            return self.request_plain_long(plain, payload, place);
+        if self.is_plain_way(target, args) {
+            let dest = (offset, payload.len());
+            let plain = || Plain::of_long(OPERATION, target, handler, args, dest, blocking);
+            if payload.is_empty() {
+                return self.request_plain(plain(), Scale::SHORT_COST);
+            }
+            if let Some(place) = self.place_for(target, offset, payload.len()) {
+                return self.request_plain_long(plain(), payload, place);
+            }
         }
         let request = Request {
             operation: OPERATION,
@@ -92,8 +84,16 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         offset: usize,
         blocking: Blocking,
     ) -> Result<bool> {
+        const OPERATION: &str = "request_long_in_place";
+        if self.is_plain_way(target, args)
+            && (length == 0 || self.place_for(target, offset, length).is_some())
+        {
+            let dest = (offset, length);
+            let plain = Plain::of_long(OPERATION, target, handler, args, dest, blocking);
+            return self.request_plain(plain, Scale::SHORT_COST);
+        }
         let request = Request {
-            operation: "request_long_in_place",
+            operation: OPERATION,
             target,
             handler,
             args,

@@ -26,7 +26,32 @@ pub(super) struct Plain<'a> {
     pub(super) blocking: Blocking,
 }
 
-impl Plain<'_> {
+impl<'a> Plain<'a> {
+    /// A long whose data is in place when it is sent: at an offset, of a length.
+    #[inline(always)]
+    pub(super) fn of_long(
+        operation: &'static str,
+        target: Rank,
+        handler: u8,
+        args: &'a [u32],
+        (offset, length): (usize, usize),
+        blocking: Blocking,
+    ) -> Self {
+        Self {
+            operation,
+            category: Category::Long,
+            target,
+            handler,
+            args,
+            payload: &[],
+            long: Some(Long {
+                dest: offset as u64,
+                length: length as u64,
+            }),
+            blocking,
+        }
+    }
+
     #[inline(always)]
     fn header(&self, byte: CreditByte, chunk: Option<u32>) -> (u64, u64) {
         let flags = match self.category {
@@ -110,7 +135,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             blocking,
             ..
         } = plain;
-        if plain.category == Category::Short {
+        if plain.payload.is_empty() {
             self.ni.anticipate(target, index::AM);
         }
         let byte = match self.flow.take(target, cost) {
