@@ -1,0 +1,177 @@
+//! Messages that a broken peer may send to an engine: it ends the job with an error, or hands on what makes sense; never anything else.
+
+use std::sync::Arc;
+
+use am::handlers::{Entry, Registration};
+use am::{Body, Category, Flags, Header, Long, MAX_ARGS, NO_CHUNK, NO_LID, Role, select};
+use conduit_core::engine::{Engine, Handler, Payload};
+use conduit_core::ni::{Inject, Ni, PtIndex, Submit};
+use conduit_core::threads::Seq;
+use conduit_portals::shm::in_process;
+use conduit_tests::model::turns::{self, InTurn, Meeting};
+use conduit_tests::small::{network, settings};
+
+/// Where requests arrive, and replies.
+const QUEUES: [(PtIndex, Role); 2] = [(PtIndex(1), Role::Request), (PtIndex(2), Role::Reply)];
+/// The selector of a reply that goes to no chunk.
+const REPLY_BUFFER: u8 = 6;
+const HANDLER: u8 = 200;
+const SEGMENT: usize = 4096;
+const JOBS: u64 = 400;
+const MESSAGES: usize = 40;
+/// Turns that a job needs at most.
+const TURNS: u64 = 1_000_000;
+
+/// A message as it travels.
+struct Forged {
+    index: PtIndex,
+    match_bits: u64,
+    hdr_data: u64,
+    body: Vec<u8>,
+}
+
+/// One that may make sense or not.
+fn forge(random: &mut fastrand::Rng) -> Forged {
+    let (index, role) = QUEUES[random.usize(..QUEUES.len())];
+    let category = [Category::Short, Category::Medium, Category::Long][random.usize(..3)];
+    let mut flags = Flags::of(category, role) | Flags::NO_CHUNK;
+    if category == Category::Long {
+        flags |= [Flags::DEST_IN_PLACE, Flags::PACKED, Flags::empty()][random.usize(..3)];
+    }
+    let nargs = random.usize(..=MAX_ARGS);
+    let header = Header {
+        flags,
+        handler: HANDLER,
+        nargs: nargs as u8,
+        credit: u8::from(role == Role::Request),
+        chunk: NO_CHUNK,
+        arg0: random.u32(..),
+        lid: match flags.has_separate_data() {
+            true => random.u32(1..4),
+            false => NO_LID,
+        },
+    };
+    let mut body = vec![0; Body::args_len(nargs)];
+    let length = random.usize(..200);
+    if category == Category::Long {
+        let long = Long {
+            dest: random.u64(..2 * SEGMENT as u64 / 3),
+            length: length as u64,
+        };
+        body.extend_from_slice(&long.encode());
+    }
+    if category == Category::Medium || flags.contains(Flags::PACKED) {
+        body.resize(body.len() + length, 7);
+    }
+    let select = match role {
+        Role::Request => select::REQ_RB,
+        Role::Reply => REPLY_BUFFER,
+    };
+    let (match_bits, hdr_data) = header.encode(select);
+    Forged {
+        index,
+        match_bits,
+        hdr_data,
+        body,
+    }
+}
+
+/// Something about it is changed.
+fn spoil(forged: &mut Forged, random: &mut fastrand::Rng) {
+    match random.u32(..6) {
+        0 => forged.match_bits ^= 1 << random.u32(4..64),
+        1 => forged.hdr_data ^= 1 << random.u32(..64),
+        2 => forged.body.truncate(random.usize(..=forged.body.len())),
+        3 => forged
+            .body
+            .resize(forged.body.len() + random.usize(..100), 9),
+        _ if forged.body.is_empty() => {}
+        _ => {
+            let at = random.usize(..forged.body.len());
+            forged.body[at] ^= 1 << random.u32(..8);
+        }
+    }
+}
+
+fn handler<N: Ni>() -> Handler<InTurn<N>, Seq> {
+    Arc::new(|call| {
+        assert!(call.args().len() <= MAX_ARGS);
+        match call.payload() {
+            Payload::None => {}
+            // Lies in the message, all of it.
+            Payload::Medium(bytes) => assert!(bytes.iter().all(|byte| *byte < 255)),
+            Payload::Long { offset, length } => {
+                assert!(length == 0 || offset + length <= SEGMENT, "{call:?}");
+            }
+        }
+    })
+}
+
+/// The forger sends; the other is an engine as any. Whether it ended with an error.
+fn one_rank<N: Ni + 'static>(
+    end: InTurn<N>,
+    mut meeting: Meeting,
+    seed: u64,
+) -> Result<(), String> {
+    let text = |error: conduit_core::engine::Error| error.to_string();
+    let engine = Engine::<InTurn<N>, Seq>::start(end, &mut meeting, &settings()).map_err(text)?;
+    let mut handlers = [Registration {
+        id: HANDLER,
+        entry: Entry::new(handler()),
+    }];
+    engine
+        .attach(&mut meeting, &mut handlers, SEGMENT)
+        .map_err(text)?;
+    let mut random = fastrand::Rng::with_seed(seed);
+    if engine.rank() == 0 {
+        for _ in 0..2000 {
+            // What it ends with is the error that is wanted.
+            if engine.poll().is_err() {
+                break;
+            }
+        }
+        return Ok(());
+    }
+    let mut forged = forge(&mut random);
+    for _ in 0..MESSAGES {
+        // Most are like the one before: the short way on arrival is for those.
+        if random.u32(..4) == 0 {
+            forged = forge(&mut random);
+        }
+        let spoilt = random.u32(..12) == 0;
+        let kept = forged.body.clone();
+        let bits = (forged.match_bits, forged.hdr_data);
+        if spoilt {
+            spoil(&mut forged, &mut random);
+        }
+        let inject = Inject {
+            target: 0,
+            index: forged.index,
+            match_bits: forged.match_bits,
+            hdr_data: forged.hdr_data,
+            head: &[],
+            body: &forged.body,
+        };
+        let posted = engine
+            .network()
+            .inject(&inject)
+            .map_err(|error| error.to_string())?;
+        if posted == Submit::Again {
+            break;
+        }
+        forged.body = kept;
+        (forged.match_bits, forged.hdr_data) = bits;
+    }
+    Ok(())
+}
+
+#[test]
+fn forged_messages_end_the_job_or_make_sense() {
+    for seed in 0..JOBS {
+        let ends = in_process::<Seq>(2, &network()).expect("the network starts");
+        let ran = turns::run(ends, seed, TURNS, move |end, meeting| {
+            one_rank(end, meeting, seed)
+        });
+        ran.unwrap_or_else(|reason| panic!("seed {seed}: {reason}"));
+    }
+}
