@@ -188,7 +188,11 @@ int main(int argc, char **argv) {
   exchange(LARGE, 2);
   long_one_way();
   values();
-  if (argc > 1 && me == 0) wild(argv[1]);
+  if (argc > 1) {
+    if (me == 0) wild(argv[1]);
+    /* Whoever finds out ends the job, and has to be looking. */
+    GASNET_BLOCKUNTIL(0);
+  }
   barrier();
   CHECK_EQ(filled, 2);
   barrier();
