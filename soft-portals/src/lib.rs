@@ -20,6 +20,7 @@ pub mod fragment;
 mod linger;
 mod link;
 mod lock;
+mod mailbox;
 mod network;
 mod operation;
 mod poll;
@@ -28,6 +29,7 @@ mod receive;
 mod regions;
 mod state;
 mod submit;
+mod sync;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -155,6 +157,13 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
             max_message: 0,
             max_managed: 0,
         };
+        let (writers, local) = (0..QUEUES)
+            .map(|_| {
+                let (writer, reader) = mailbox::of_letters();
+                (writer, M::Lock::new(Local::new(reader)))
+            })
+            .unzip::<_, _, Vec<_>, Vec<_>>();
+        portals.mailboxes = writers.into();
         let waiter = transport.waiter();
         let owners = match M::PARALLEL {
             true => Owners::Many,
@@ -181,9 +190,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
                 delivered: AtomicBool::new(false),
                 waker: OnceLock::new(),
             }),
-            local: (0..QUEUES)
-                .map(|_| M::Lock::new(Local::default()))
-                .collect(),
+            local: local.into(),
             mode: PhantomData,
         }
     }

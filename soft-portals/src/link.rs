@@ -73,7 +73,7 @@ impl Link {
     }
 
     /// What to tell the peer in a tiny fragment; when that has gone, [`Arrived::told`] wants to know.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn news(&self, size: Size) -> Told {
         match self.owed.len() < usize::from(size.operations) {
             true => self.arrived.news(),

@@ -20,7 +20,6 @@
 
 #[cfg(all(test, loom))]
 mod loom;
-mod sync;
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -28,7 +27,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::compiler_fence;
 
-use sync::{AtomicBool, Mutex, MutexGuard, fence};
+use crate::sync::{AtomicBool, Mutex, MutexGuard, fence};
 
 use rustix::thread::{MembarrierCommand, MembarrierQuery, membarrier, membarrier_query};
 

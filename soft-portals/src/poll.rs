@@ -7,16 +7,19 @@ use conduit_core::ni::{Common, EqId, PutEvent, Puts, Rank, Ready, Sink};
 use conduit_core::threads::{Lock, Mode};
 
 use super::buffers::Buffer;
+use super::mailbox::{Letter, Reader};
 use super::queue::{Queued, QueuedPut};
 use super::transport::Transport;
 use super::window::Cost;
 use super::{Inner, SoftPortals};
 
 /// What is being delivered of a queue, by one thread at a time.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Local {
+    /// Of what is there, older than what is in the mailbox, which is older than what is in the queue.
     events: VecDeque<Queued>,
     done: Done,
+    mailbox: Reader<Letter>,
 }
 
 /// What has been delivered and is to be accounted for.
@@ -45,6 +48,14 @@ impl Done {
 }
 
 impl Local {
+    pub(crate) fn new(mailbox: Reader<Letter>) -> Self {
+        Self {
+            events: VecDeque::new(),
+            done: Done::default(),
+            mailbox,
+        }
+    }
+
     /// The first event has been delivered. What has to be accounted for is taken out of it where it lies: copying all of it out
     /// of the queue would cost more.
     #[inline(always)]
@@ -159,9 +170,11 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
     fn fetch_ready(&self, inner: &mut Inner<T>, ready: Ready) {
         let queues = inner.portals.queues.iter_mut().zip(&self.local);
         for (number, (queue, local)) in (0..).zip(queues) {
-            if ready.intersects(Ready::queue(EqId(number)))
+            if !queue.is_empty()
+                && ready.intersects(Ready::queue(EqId(number)))
                 && let Some(mut local) = local.try_lock()
                 && local.events.is_empty()
+                && !local.mailbox.is_full()
             {
                 std::mem::swap(queue, &mut local.events);
             }
@@ -181,6 +194,12 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         let mut looked = false;
         while count < limit && sink.is_ready() {
             if local.events.is_empty() {
+                if local.mailbox.take(|put| sink.put(put.event())).is_some() {
+                    count += 1;
+                    // As below.
+                    looked = true;
+                    continue;
+                }
                 if !self.refill(number, local, &mut looked) {
                     break;
                 }
@@ -207,14 +226,16 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
     fn refill(&self, number: usize, local: &mut Local, looked: &mut bool) -> bool {
         let mut inner = self.inner();
         inner.account(&mut local.done);
-        if inner
-            .portals
-            .queues
-            .get(number)
-            .is_none_or(VecDeque::is_empty)
+        let queue = inner.portals.queues.get(number);
+        if queue.is_none_or(VecDeque::is_empty)
+            && !local.mailbox.is_full()
             && !std::mem::replace(looked, true)
         {
             self.advance(&mut inner);
+        }
+        // It is older than what is in the queue.
+        if local.mailbox.is_full() {
+            return true;
         }
         match inner.portals.queues.get_mut(number) {
             Some(queue) if !queue.is_empty() => {
@@ -233,7 +254,10 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         let mut inner = self.inner();
         inner.account(&mut local.done);
         let queue = inner.portals.queues.get(number);
-        if local.events.is_empty() && queue.is_none_or(VecDeque::is_empty) {
+        if local.events.is_empty()
+            && !local.mailbox.is_full()
+            && queue.is_none_or(VecDeque::is_empty)
+        {
             self.shared.flags.clear(number);
         }
     }

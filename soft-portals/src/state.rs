@@ -19,6 +19,7 @@ use super::buffers::Pool;
 use super::config::PortalsConfig;
 use super::direct::{Direct, Native, Plain};
 use super::link::{Link, Links};
+use super::mailbox::{Letter, Writer};
 use super::operation::Operations;
 use super::queue::{QUEUES, Queued};
 use super::regions::Regions;
@@ -145,6 +146,8 @@ pub(crate) struct Portals {
     /// Match entries linked, over all indices.
     entries: u32,
     pub(crate) queues: Vec<VecDeque<Queued>>,
+    /// By queue: where what comes while nothing waits in it goes.
+    pub(crate) mailboxes: Box<[Writer<Letter>]>,
     pub(crate) pool: Pool,
     /// Bytes of injects that may still get under way.
     pub(crate) inject_room: usize,
@@ -195,6 +198,7 @@ impl Portals {
             indices: (0..PT_INDICES).map(|_| index()).collect(),
             entries: 0,
             queues: Vec::new(),
+            mailboxes: Box::default(),
             pool: Pool::default(),
             inject_room: config.inject_bytes,
             operations: Operations::new(config.operations),

@@ -3,8 +3,9 @@
 //! A rank never refuses what arrives: responses may be behind it, and refusing requests until there is room could wait for
 //! itself. Instead each rank has a *window* at each peer: operations that it has sent and the peer has not *taken* yet, and units
 //! of 64 bytes that they may need there until they are delivered. A peer has taken an operation when nothing of it is left in
-//! its queues. It tells how many it has taken so far with every tiny fragment, and by a fragment of its own when half of a
-//! window is untold; so a window of at least two of the largest messages never stands still while the peer takes.
+//! its queues; a short put in a `mailbox`, of which each queue has one, counts as taken. It tells how many it has taken so far with
+//! every tiny fragment, and by a fragment of its own when half of a window is untold; so a window of at least two of the largest
+//! messages never stands still while the peer takes.
 //!
 //! There are several windows, and the target's index says which one an operation uses: a rank that takes nothing of one queue
 //! (no requests, until its replies have gone) must not hold back what goes to another (its peers' replies). Two ranks whose

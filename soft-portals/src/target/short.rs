@@ -5,8 +5,9 @@ use conduit_core::ni::{PtIndex, PutEvent, Rank};
 
 use super::Nonsense;
 use crate::fragment::MAX_TINY;
+use crate::mailbox::LETTER;
 use crate::queue::{Queued, QueuedPut};
-use crate::state::Portals;
+use crate::state::{Portals, list};
 use crate::window::Cost;
 use crate::wire::{Put, Told};
 
@@ -30,44 +31,55 @@ impl Portals {
         if !link.sent.hear(told) || !link.arrived.arrive(cost, window) {
             return Err(Nonsense);
         }
-        if self.take_usual(source, put, payload, cost).is_some() {
+        // If the first managed entry of an open index does and stays linked; `None` says nothing, and nothing has happened.
+        let mut usual = || {
+            let index = self.indices.get_mut(usize::from(put.index))?;
+            // Those are managed messages for certain, whatever is set.
+            if length > MAX_TINY || !index.is_ready(self.attended) {
+                return None;
+            }
+            let eq = index.open??;
+            let number = usize::from(eq.0);
+            let queue = self.queues.get_mut(number)?;
+            let hit = index.list.accept_usual(source, put.match_bits, length)?;
+            let event = PutEvent {
+                index: PtIndex(put.index),
+                tag: hit.tag,
+                source,
+                match_bits: put.match_bits,
+                hdr_data: put.hdr_data,
+                offset: hit.offset,
+                length,
+                requested: length,
+                data: &[],
+            };
+            self.flags.set(eq);
+            if let Some(mailbox) = self.mailboxes.get_mut(number)
+                && length <= LETTER
+                && source != self.rank
+                && queue.is_empty()
+                && mailbox.is_free()
+            {
+                mailbox.fill(|letter| letter.write(event, payload));
+                // Taken, as far as the window goes: one short put of each queue is little.
+                if link.arrived.take(cost, window) {
+                    list(&mut self.outgoing, link);
+                }
+                return Some(());
+            }
+            let mut data = self.pool.take(length);
+            data.bytes_mut().copy_from_slice(payload);
+            queue.push_back(Queued::Put(QueuedPut {
+                event,
+                data: Some(data),
+                cost,
+            }));
+            Some(())
+        };
+        if usual().is_some() {
             return Ok(());
         }
         // SAFETY: the bytes of a slice.
         unsafe { self.put_arrives(source, put, payload.as_ptr(), length, cost) }
-    }
-
-    /// Takes a put if the first managed entry of an open index does and stays linked; `None` says nothing, and nothing has happened.
-    #[inline(always)]
-    fn take_usual(&mut self, source: Rank, put: &Put, payload: &[u8], cost: Cost) -> Option<()> {
-        let length = payload.len();
-        let index = self.indices.get_mut(usize::from(put.index))?;
-        // Those are managed messages for certain, whatever is set.
-        if length > MAX_TINY || !index.is_ready(self.attended) {
-            return None;
-        }
-        let eq = index.open??;
-        let queue = self.queues.get_mut(usize::from(eq.0))?;
-        let hit = index.list.accept_usual(source, put.match_bits, length)?;
-        let mut data = self.pool.take(length);
-        data.bytes_mut().copy_from_slice(payload);
-        let event = PutEvent {
-            index: PtIndex(put.index),
-            tag: hit.tag,
-            source,
-            match_bits: put.match_bits,
-            hdr_data: put.hdr_data,
-            offset: hit.offset,
-            length,
-            requested: length,
-            data: &[],
-        };
-        queue.push_back(Queued::Put(QueuedPut {
-            event,
-            data: Some(data),
-            cost,
-        }));
-        self.flags.set(eq);
-        Some(())
     }
 }

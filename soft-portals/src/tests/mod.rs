@@ -5,6 +5,7 @@ mod attending;
 mod direct;
 mod faults;
 mod hostile;
+mod order;
 
 use std::time::Duration;
 

@@ -1,30 +1,30 @@
-//! What the lock is made of: the usual, or with `--cfg loom` the model checker's.
+//! What the lock and the mailboxes are made of: the usual, or with `--cfg loom` the model checker's.
 
 #[cfg(not(loom))]
-pub(super) use parking_lot::{Mutex, MutexGuard};
+pub(crate) use parking_lot::{Mutex, MutexGuard};
 #[cfg(not(loom))]
-pub(super) use std::sync::atomic::{AtomicBool, fence};
+pub(crate) use std::sync::atomic::{AtomicBool, fence};
 
 #[cfg(loom)]
-pub(super) use loom::sync::{MutexGuard, atomic::AtomicBool};
+pub(crate) use loom::sync::{MutexGuard, atomic::AtomicBool};
 #[cfg(loom)]
 use std::sync::atomic::Ordering;
 
 /// The checker's mutex, in the other's words.
 #[cfg(loom)]
-pub(super) struct Mutex<T>(loom::sync::Mutex<T>);
+pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
 #[cfg(loom)]
 impl<T> Mutex<T> {
-    pub(super) fn new(value: T) -> Self {
+    pub(crate) fn new(value: T) -> Self {
         Self(loom::sync::Mutex::new(value))
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, T> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().expect("no model panics inside")
     }
 
-    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.0.try_lock().ok()
     }
 }
@@ -32,7 +32,7 @@ impl<T> Mutex<T> {
 /// The checker's fence, which other threads can get in front of: it switches threads at accesses only, and a fence would be one
 /// step with the access before it. All fences access one word, whose order orders nothing that the fences don't.
 #[cfg(loom)]
-pub(super) fn fence(ordering: Ordering) {
+pub(crate) fn fence(ordering: Ordering) {
     use loom::sync::atomic::AtomicU32;
     loom::lazy_static! {
         static ref STEP: AtomicU32 = AtomicU32::new(0);

@@ -1,0 +1,169 @@
+//! A place for one message between who makes progress, under the network's lock, and who polls a queue, outside of it.
+//!
+//! A message that comes while nothing else waits, as each of a round trip does, goes through here and not through its queue: nothing
+//! is moved, no buffer is taken and given back. One side writes only while the place is free, the other reads only while it is taken.
+
+#[cfg(all(test, loom))]
+mod loom;
+
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use conduit_core::ni::{PtIndex, PutEvent};
+
+use crate::sync::AtomicBool;
+
+struct Mailbox<T> {
+    /// The reader's, else the writer's.
+    full: AtomicBool,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: one side at a time reaches the value, see the module; it may be sent.
+unsafe impl<T: Send> Sync for Mailbox<T> {}
+
+/// The side that fills it. There is one.
+pub(crate) struct Writer<T>(Arc<Mailbox<T>>);
+
+/// The side that empties it. There is one.
+pub(crate) struct Reader<T>(Arc<Mailbox<T>>);
+
+/// Both sides of a new one, which is empty.
+pub(crate) fn mailbox<T>(value: T) -> (Writer<T>, Reader<T>) {
+    let mailbox = Arc::new(Mailbox {
+        full: AtomicBool::new(false),
+        value: UnsafeCell::new(value),
+    });
+    (Writer(Arc::clone(&mailbox)), Reader(mailbox))
+}
+
+impl<T> Writer<T> {
+    /// Whether it is free, and stays so until it is filled.
+    #[inline]
+    pub(crate) fn is_free(&self) -> bool {
+        // SYNC: pairs with the reader's Release: what it has read is not written before it is done.
+        !self.0.full.load(Acquire)
+    }
+
+    /// Fills it, if it is free.
+    #[inline]
+    pub(crate) fn fill(&mut self, write: impl FnOnce(&mut T)) {
+        if self.is_free() {
+            // SAFETY: free, so the reader does not look, and this is the only writer, borrowed exclusively.
+            write(unsafe { &mut *self.0.value.get() });
+            // SYNC: pairs with the reader's Acquire.
+            self.0.full.store(true, Release);
+        }
+    }
+}
+
+impl<T> Reader<T> {
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.full.load(Acquire)
+    }
+
+    /// Reads what is there, which is gone after that, also if `read` panics.
+    #[inline(always)]
+    pub(crate) fn take<R>(&mut self, read: impl FnOnce(&T) -> R) -> Option<R> {
+        struct Emptied<'a>(&'a AtomicBool);
+        impl Drop for Emptied<'_> {
+            #[inline(always)]
+            fn drop(&mut self) {
+                self.0.store(false, Release);
+            }
+        }
+        if !self.is_full() {
+            return None;
+        }
+        let _emptied = Emptied(&self.0.full);
+        // SAFETY: full, so the writer does not touch it, and this is the only reader, borrowed exclusively.
+        Some(read(unsafe { &*self.0.value.get() }))
+    }
+}
+
+impl<T> fmt::Debug for Reader<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").finish_non_exhaustive()
+    }
+}
+
+/// Bytes of a letter's data at most.
+pub(crate) const LETTER: usize = 64;
+
+/// A short put to a managed entry.
+#[repr(C, align(64))]
+pub(crate) struct Letter {
+    data: [u8; LETTER],
+    event: PutEvent<'static>,
+}
+
+/// Both sides of a queue's mailbox.
+pub(crate) fn of_letters() -> (Writer<Letter>, Reader<Letter>) {
+    mailbox(Letter {
+        data: [0; LETTER],
+        event: PutEvent {
+            index: PtIndex(0),
+            tag: 0,
+            source: 0,
+            match_bits: 0,
+            hdr_data: 0,
+            offset: 0,
+            length: 0,
+            requested: 0,
+            data: &[],
+        },
+    })
+}
+
+impl Letter {
+    /// Writes a put of at most [`LETTER`] bytes.
+    #[inline(always)]
+    pub(crate) fn write(&mut self, event: PutEvent<'static>, data: &[u8]) {
+        self.event = event;
+        if !data.is_empty()
+            && let Some(to) = self.data.get_mut(..data.len())
+        {
+            to.copy_from_slice(data);
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn event(&self) -> PutEvent<'_> {
+        PutEvent {
+            data: self.data.get(..self.event.length).unwrap_or_default(),
+            ..self.event
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_once() {
+        let (mut writer, mut reader) = mailbox(0);
+        assert_eq!(reader.take(|value| *value), None);
+        for round in 1..4 {
+            assert!(writer.is_free() && !reader.is_full());
+            writer.fill(|value| *value = round);
+            assert!(!writer.is_free() && reader.is_full());
+            writer.fill(|_| unreachable!("full"));
+            assert_eq!(reader.take(|value| *value), Some(round));
+            assert_eq!(reader.take(|value| *value), None);
+        }
+    }
+
+    #[test]
+    fn what_panics_is_gone() {
+        let (mut writer, mut reader) = mailbox(());
+        writer.fill(|()| {});
+        let taken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            reader.take(|()| panic!("at it"))
+        }));
+        assert!(taken.is_err() && writer.is_free());
+    }
+}

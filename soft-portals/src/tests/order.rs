@@ -1,0 +1,78 @@
+//! Short puts come in the order in which they were sent, whether they went through a queue or its mailbox.
+
+use conduit_core::ni::{Inject, Ready, Submit};
+use proptest::prelude::*;
+
+use super::*;
+
+/// What one rank does to another.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    /// Sends so many bytes.
+    Send(usize),
+    Progress,
+    /// Takes at most so many.
+    Poll(u32),
+    /// Takes one, and panics at it.
+    Panic,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => prop_oneof![Just(8_usize), Just(64), Just(65), Just(300)].prop_map(Step::Send),
+        2 => Just(Step::Progress),
+        3 => (1_u32..5).prop_map(Step::Poll),
+        1 => Just(Step::Panic),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn none_overtakes_another(steps in prop::collection::vec(step(), 1..120)) {
+        let (_, ends) = job::<Seq>(2);
+        let eq = ends[1].eq_create(64).unwrap();
+        ends[1].pt_open(PT, Some(eq)).unwrap();
+        let managed = MeMemory::Managed { bytes: 1 << 30, min_free: 1 << 20 };
+        ends[1].me_append(PT, entry(managed)).unwrap();
+        let (mut sent, mut came) = (0_u64, Vec::new());
+        let mut take = |limit: u32, panics: bool| {
+            let mut next = |event: Event<'_>| {
+                let Event::Put(put) = event else { panic!("{event:?}") };
+                assert_eq!(put.data, vec![put.hdr_data as u8; put.length]);
+                assert!(put.data.as_ptr().addr().is_multiple_of(16));
+                came.push(put.hdr_data);
+                assert!(!panics, "as it should");
+            };
+            let poll = std::panic::AssertUnwindSafe(|| ends[1].poll(eq, limit, &mut next));
+            std::panic::catch_unwind(poll).unwrap_or(1)
+        };
+        for step in steps {
+            match step {
+                Step::Send(length) => {
+                    let inject = Inject {
+                        target: 1,
+                        index: PT,
+                        match_bits: 0,
+                        hdr_data: sent,
+                        head: &vec![sent as u8; length],
+                        body: &[],
+                    };
+                    if ends[0].inject(&inject).unwrap() == Submit::Posted {
+                        sent += 1;
+                    }
+                    ends[0].progress();
+                }
+                Step::Progress => ends[1].progress(),
+                Step::Poll(limit) => drop(take(limit, false)),
+                Step::Panic => drop(take(1, true)),
+            }
+        }
+        // All has arrived after this, and what has is never forgotten.
+        ends[1].progress();
+        while ends[1].ready().intersects(Ready::queue(eq)) {
+            take(3, false);
+            ends[1].progress();
+        }
+        prop_assert_eq!(came, (0..sent).collect::<Vec<_>>());
+    }
+}
