@@ -10,6 +10,7 @@ mod direct;
 mod receive;
 mod send;
 
+use std::cell::Cell;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -198,8 +199,9 @@ pub struct Wire {
     dead_time: Nanos,
     start: Instant,
     next_look: Nanos,
-    /// Receives since the clock was looked at.
-    unclocked: u32,
+    /// Receives until the clock is looked at, and receives in a row that have found nothing.
+    unclocked: Cell<u32>,
+    idle: u32,
     waiter: Arc<Waiter>,
     counters: WireCounters,
 }
@@ -272,7 +274,8 @@ impl Wire {
             dead_time: Nanos::try_from(nanos).unwrap_or(Nanos::MAX),
             start: Instant::now(),
             next_look: 0,
-            unclocked: 0,
+            unclocked: Cell::new(0),
+            idle: 0,
             waiter,
             counters: WireCounters::default(),
         };
@@ -488,7 +491,7 @@ impl Wire {
 impl Transport for Wire {
     const AT_ONCE: bool = true;
 
-    #[inline]
+    #[inline(always)]
     fn send(&mut self, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
         match fragment.payload {
             Payload::Copied(pieces) => self.send_tiny(peer, fragment.header, pieces),
@@ -500,13 +503,18 @@ impl Transport for Wire {
 
     #[inline]
     fn receive(&mut self, upper: &mut impl Upper) -> bool {
-        /// Receives between two looks at the clock, which costs as much as an empty receive itself. Who sleeps between them
-        /// yields more often than that before it sleeps again.
-        const UNCLOCKED: u32 = 32;
+        /// Receives between two looks at the clock, which costs more than an empty receive itself; and of those in a row that have
+        /// found nothing, since their caller may be yielding in between. Who sleeps asks for the [timeout](Transport::timeout)
+        /// before, and looks after it.
+        const UNCLOCKED: u32 = 1024;
+        const IDLE: u32 = 32;
         let arrived = self.broken.is_none() && self.complete(upper);
-        self.unclocked += 1;
-        if self.unclocked >= UNCLOCKED {
-            self.unclocked = 0;
+        self.idle = if arrived { 0 } else { self.idle + 1 };
+        let left = self.unclocked.get().saturating_sub(1);
+        self.unclocked.set(left);
+        if left == 0 || self.idle >= IDLE {
+            self.unclocked.set(UNCLOCKED);
+            self.idle = 0;
             let now = self.now();
             if now >= self.next_look {
                 self.look_at_peers(now, upper);
@@ -546,6 +554,8 @@ impl Transport for Wire {
     fn timeout(&self) -> Option<Duration> {
         /// Where nothing wakes who sleeps, or something waits for room.
         const PAUSE: Duration = Duration::from_micros(50);
+        // Time passes until the next receive.
+        self.unclocked.set(0);
         let is_broken = self.broken.is_some();
         if !is_broken && !self.objects.may_wait() {
             return Some(Duration::ZERO);

@@ -24,7 +24,7 @@ enum Not {
 }
 
 /// What the library has answered to a submission.
-#[inline]
+#[inline(always)]
 fn answer(operation: &'static str, result: isize) -> Result<(), Not> {
     const AGAIN: isize = -(FI_EAGAIN as isize);
     // `shm` 1.17 says so now and then, and takes the same message later.
@@ -37,7 +37,7 @@ fn answer(operation: &'static str, result: isize) -> Result<(), Not> {
 }
 
 /// Sends bytes that the library copies before this returns, and of which it says nothing more.
-#[inline]
+#[inline(always)]
 fn inject(objects: &Objects, address: u64, bytes: &[u8]) -> Result<(), Not> {
     // SAFETY: the endpoint is open; the library copies the bytes.
     let result = unsafe { fi_inject(objects.ep, bytes.as_ptr().cast(), bytes.len(), address) };
@@ -117,8 +117,8 @@ impl Wire {
         .encode()
     }
 
-    /// Sends a fragment whose bytes are copied before this returns.
-    #[inline]
+    /// Sends a fragment whose bytes are copied before this returns. Inlined, so that the header's length is known.
+    #[inline(always)]
     pub(super) fn send_tiny(
         &mut self,
         peer: Rank,
