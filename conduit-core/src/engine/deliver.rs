@@ -494,7 +494,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// A chunk's number from its offset in units of 64 bytes; a wrong one from a peer gives a number that isn't held.
-    fn chunk_number(&self, offset: u32) -> u32 {
+    pub(super) fn chunk_number(&self, offset: u32) -> u32 {
         (offset as usize * 64 / self.chunk) as u32
     }
 

@@ -65,6 +65,10 @@ impl<N: Ni, M: Mode> Recent<N, M> {
 
     /// One that was not known has been handled.
     fn note(&mut self, header: &Header, match_bits: u64, engine: &Engine<N, M>) {
+        if self.known(match_bits).is_some() {
+            // One in its request's chunk, which goes the general way all the same.
+            return;
+        }
         if self.unknown == kind_of(match_bits) {
             self.known = engine.know(header, self.unknown);
         } else {
@@ -153,9 +157,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// A reply that is known. False: it has to go the general way.
     #[inline(always)]
     pub(super) fn run_known_reply(&self, known: &Known<N, M>, put: &PutEvent<'_>) -> bool {
-        if !known.token.flags.contains(Flags::NO_CHUNK) {
-            return false;
-        }
         let single = Header::arg0_in(put.hdr_data);
         let Some((token, args, payload)) = self.parts(known, put, put.data, &single) else {
             return false;
@@ -163,7 +164,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let byte = CreditByte::from_bits(token.credit);
         match self.flow.settle(put.source, byte) {
             Ok(()) => self.call(&known.handler, known.id, &token, args, payload, None),
-            Err(violation) => self.bad(put.source, violation.into()),
+            Err(violation) => {
+                self.bad(put.source, violation.into());
+                return true;
+            }
+        }
+        if !token.flags.contains(Flags::NO_CHUNK) {
+            self.free_chunk(&self.req_sb, self.chunk_number(token.chunk));
         }
         true
     }
