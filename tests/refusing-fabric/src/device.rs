@@ -132,10 +132,12 @@ impl Device {
         const AGAIN: isize = -(FI_EAGAIN as isize);
         let mut state = self.state();
         state.calls += 1;
+        // Drawn by the call's number, so that the same program meets the same refusals.
+        let mut random = fastrand::Rng::with_seed(state.calls);
         if self
             .faults
             .again
-            .is_some_and(|every| !state.calls.is_multiple_of(every))
+            .is_some_and(|every| random.u64(..every) != 0)
         {
             return Err(AGAIN);
         }

@@ -37,7 +37,7 @@ pub enum Atomics {
 /// | `cxi` | those of cxi: `allocated`, `provkey`, `endpoint`; an endpoint with registrations can't be closed |
 /// | `memlock` | registrations together may have as many bytes as the process may lock (`ulimit -l`), else `-FI_ENOMEM` |
 /// | `refuse-own` | memory for this rank's own writes and reads alone is refused with `-FI_ENOMEM` |
-/// | `again=N` | of N operations N - 1 are refused with `-FI_EAGAIN` |
+/// | `again=N` | of N operations about N - 1 are refused with `-FI_EAGAIN`: drawn, as one of two that take turns could else be refused for ever |
 /// | `vanish=N`, `gone=N`, `silent=N`, `stuck=N` | the device goes at the Nth operation of the process; how: `End` |
 /// | `disorder` | receives that complete together do so in reverse |
 /// | `refuse-atomics`, `fail-atomics` | see `Atomics` |
