@@ -117,15 +117,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return false;
         }
         self.count_for(source, inbox);
-        let layout = known.layout;
+        // A copy of the loop for each, where the category is known.
         match known.category {
-            Category::Short => self.run_alike(known, puts, inbox, hand, |_| Ok(Payload::None)),
-            Category::Medium => self.run_alike(known, puts, inbox, hand, |data| {
-                Ok(Payload::Medium(layout.payload(data)))
-            }),
-            Category::Long => {
-                self.run_alike(known, puts, inbox, hand, |data| self.long_in(layout, data));
-            }
+            Category::Short => self.run_alike(known, Category::Short, puts, inbox, hand),
+            Category::Medium => self.run_alike(known, Category::Medium, puts, inbox, hand),
+            Category::Long => self.run_alike(known, Category::Long, puts, inbox, hand),
         }
         true
     }
@@ -187,11 +183,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let layout = known.layout;
         layout.check(put.length).ok()?;
         let args = layout.args(data, single).ok()?;
-        let payload = match known.category {
-            Category::Short => Payload::None,
-            Category::Medium => Payload::Medium(layout.payload(data)),
-            Category::Long => self.long_in(layout, data).ok()?,
-        };
+        let payload = self.payload_in(known.category, layout, data).ok()?;
         let token = am::Token {
             source: put.source,
             credit: Header::credit_in(put.hdr_data),
@@ -201,13 +193,22 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Some((token, args, payload))
     }
 
-    /// A long's payload, whose data is in place.
+    /// The payload of a message that is known.
     #[inline(always)]
-    fn long_in<'a>(&self, layout: Layout, data: &[u8]) -> Result<Payload<'a>, Bad> {
-        match layout.long(data) {
-            Some(long) => self.placed_long(&long),
-            // `Layout::check` has found it long enough.
-            None => Err(Bad::NotAttached),
+    fn payload_in<'a>(
+        &self,
+        category: Category,
+        layout: Layout,
+        data: &'a [u8],
+    ) -> Result<Payload<'a>, Bad> {
+        match category {
+            Category::Short => Ok(Payload::None),
+            Category::Medium => Ok(Payload::Medium(layout.payload(data))),
+            Category::Long => match layout.long(data) {
+                Some(long) => self.placed_long(&long),
+                // `Layout::check` has found it long enough.
+                None => Err(Bad::NotAttached),
+            },
         }
     }
 
@@ -215,10 +216,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     fn run_alike<P: Puts>(
         &self,
         known: &Known<N, M>,
+        category: Category,
         puts: &mut P,
         inbox: &mut Inbox,
         hand: &Hand,
-        payload_in: impl for<'a> Fn(&'a [u8]) -> Result<Payload<'a>, Bad>,
     ) {
         let Common { source, .. } = puts.common();
         let mut token = am::Token {
@@ -231,7 +232,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         while let Some(put) = puts.next() {
             let single = Header::arg0_in(put.hdr_data);
             let args = layout.args(put.data, &single).map_err(Bad::from);
-            let (args, payload) = match args.and_then(|args| Ok((args, payload_in(put.data)?))) {
+            let (args, payload) = match args
+                .and_then(|args| Ok((args, self.payload_in(category, layout, put.data)?)))
+            {
                 Ok(parts) => parts,
                 Err(bad) => {
                     self.bad(source, bad);

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::deliver::Call;
 use super::hand::Hand;
-use super::request::MOST_HEAD;
+use super::request::{MOST_HEAD, head_in};
 use super::token::{Role, Token};
 use super::{Engine, Error, Result, SELECT_RPL_RB, index};
 use crate::ni::{Ack, Inject, Ni, NiError, Put, Rank, Submit};
@@ -112,15 +112,9 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         args: &[u32],
         long: Long,
     ) -> Result<()> {
-        self.check_args(operation, args)?;
-        let engine = self.engine;
-        engine.ni.anticipate(self.token.source, index::SAFE);
-        let how = Flags::DEST_IN_PLACE;
-        let (header, hand) = self.open_reply(operation, Category::Long, handler, args, how)?;
-        let mut head = [0; MOST_HEAD];
-        Body::write_args(args, &mut head);
-        let length = long.write(args.len(), &mut head);
-        engine.send_reply(self.token.source, &header, &head[..length], &[], hand)
+        self.engine.ni.anticipate(self.token.source, index::SAFE);
+        let long = Some((long, Flags::DEST_IN_PLACE));
+        self.reply(operation, Category::Long, handler, args, &[], long)
     }
 
     /// Replies with a long of `length` bytes that the caller has placed at `offset` of the requester's segment by itself:
@@ -192,12 +186,8 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         self.check_args(operation, args)?;
         let how = long.map_or(Flags::empty(), |(_, how)| how);
         let (header, hand) = self.open_reply(operation, category, handler, args, how)?;
-        let mut padded = [0; MOST_HEAD];
-        let mut length = Body::write_args(args, &mut padded);
-        if let Some((long, _)) = long {
-            length = long.write(args.len(), &mut padded);
-        }
-        let head = &padded[..length];
+        let mut space = [0; MOST_HEAD];
+        let head = head_in(&mut space, args, long.map(|(long, _)| long));
         self.engine
             .send_reply(self.token.source, &header, head, payload, hand)
     }

@@ -23,6 +23,20 @@ use std::sync::atomic::Ordering::Acquire;
 /// Arguments, padded, and a long's descriptor: what goes before a payload.
 pub(super) const MOST_HEAD: usize = Body::args_len(MAX_ARGS) + Long::LEN;
 
+/// What goes before a payload, put together in `space`.
+#[inline(always)]
+pub(super) fn head_in<'a>(
+    space: &'a mut [u8; MOST_HEAD],
+    args: &[u32],
+    long: Option<Long>,
+) -> &'a [u8] {
+    let mut length = Body::write_args(args, space);
+    if let Some(long) = long {
+        length = long.write(args.len(), space);
+    }
+    &space[..length]
+}
+
 /// A payload as the engine hands it on.
 #[derive(Clone, Copy)]
 pub(super) struct Source {
@@ -302,11 +316,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         reach: &Reach,
     ) -> Result<bool> {
         let (first, _) = request.args.split_first().unwrap_or((&0, &[]));
-        let mut head = [0; MOST_HEAD];
-        let mut head_len = Body::write_args(request.args, &mut head);
-        if let Some(long) = long {
-            head_len = long.write(request.args.len(), &mut head);
-        }
+        let mut space = [0; MOST_HEAD];
+        let head = head_in(&mut space, request.args, long);
         let mut header = Header {
             flags: Flags::of(category, AmRole::Request) | flags,
             handler: request.handler,
@@ -319,11 +330,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if self.is_mapped(reach) {
             header.flags |= Flags::NO_CHUNK;
             // SAFETY: the payload is the caller's, valid until the call returns, and `inject` copies it.
-            return self.inject(request, &header, &head[..head_len], unsafe {
-                payload.slice()
-            });
+            return self.inject(request, &header, head, unsafe { payload.slice() });
         }
-        self.send_from_chunk(request, header, &head[..head_len], payload, reach)?;
+        self.send_from_chunk(request, header, head, payload, reach)?;
         Ok(true)
     }
 

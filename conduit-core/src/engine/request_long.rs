@@ -1,12 +1,10 @@
 //! Long requests: the data goes to the target's segment, then the handler runs.
 
-use am::{
-    Body, Category, DataHeader, Flags, Header, Long, NO_CHUNK, Role as AmRole, limits, select,
-};
+use am::{Category, DataHeader, Flags, Header, Long, NO_CHUNK, Role as AmRole, limits, select};
 use credits::Scale;
 
 use super::attach::Segment;
-use super::request::{MOST_HEAD, Request, Source};
+use super::request::{MOST_HEAD, Request, Source, head_in};
 use super::request_plain::Plain;
 use super::rma::Blocking;
 use super::{Engine, Result, index};
@@ -261,9 +259,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 return Err(error);
             }
         };
-        let mut head = [0; MOST_HEAD];
-        Body::write_args(request.args, &mut head);
-        let head_len = long.write(request.args.len(), &mut head);
+        let mut space = [0; MOST_HEAD];
+        let head = head_in(&mut space, request.args, Some(long));
         let header = Header {
             flags: Flags::of(Category::Long, AmRole::Request),
             handler: request.handler,
@@ -273,7 +270,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             arg0: request.args.first().copied().unwrap_or(0),
             lid,
         };
-        self.send_from_chunk(request, header, &head[..head_len], Source::EMPTY, reach)?;
+        self.send_from_chunk(request, header, head, Source::EMPTY, reach)?;
         if wait {
             self.wait_for(request.operation, |engine| {
                 Ok(engine.operations.lock().take(op))

@@ -5,7 +5,7 @@ use am::{Body, Category, Flags, Header, Long, MAX_ARGS, NO_CHUNK, NO_LID, Role a
 use credits::CreditByte;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::request::MOST_HEAD;
+use super::request::{MOST_HEAD, head_in};
 use super::rma::Blocking;
 use super::{Engine, Result, index};
 use crate::ni::{Inject, Ni, Rank, Submit};
@@ -166,19 +166,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         chunk: Option<u32>,
     ) -> Result<Submit> {
         let (match_bits, hdr_data) = plain.header(byte, chunk);
-        let mut padded = [0; Body::args_len(MAX_ARGS)];
-        let mut with_long = [0; MOST_HEAD];
-        let head = match (plain.category, plain.long) {
-            (Category::Short, _) => Body::of_short(plain.args),
-            (_, None) => {
-                let length = Body::write_args(plain.args, &mut padded);
-                &padded[..length]
-            }
-            (_, Some(long)) => {
-                Body::write_args(plain.args, &mut with_long);
-                let length = long.write(plain.args.len(), &mut with_long);
-                &with_long[..length]
-            }
+        let mut space = [0; MOST_HEAD];
+        let head = match plain.category {
+            Category::Short => Body::of_short(plain.args),
+            _ => head_in(&mut space, plain.args, plain.long),
         };
         let inject = Inject {
             target: plain.target,
