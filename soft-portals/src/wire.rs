@@ -21,7 +21,7 @@
 //! for one, index included.
 
 use conduit_core::matching::{atomic_code, atomic_of, outcome_code, outcome_of};
-use conduit_core::ni::{AtomicOp, AtomicType, MeId, MeOptions, Outcome};
+use conduit_core::ni::{AtomicOp, AtomicType, MeId, MeOptions, Outcome, PtIndex, PutEvent, Rank};
 
 use crate::fragment::MAX_HEADER;
 use crate::transport::Remote;
@@ -102,6 +102,30 @@ pub(crate) struct Put {
     pub(crate) offset: u64,
     /// To be answered, if it is to be.
     pub(crate) operation: Option<u32>,
+}
+
+impl Put {
+    /// What tells of it, its data left out, where an entry with this tag took so many of the bytes asked for at this offset.
+    #[inline(always)]
+    pub(crate) fn event(
+        &self,
+        source: Rank,
+        (tag, offset): (u64, u64),
+        length: usize,
+        requested: usize,
+    ) -> PutEvent<'static> {
+        PutEvent {
+            index: PtIndex(self.index),
+            tag,
+            source,
+            match_bits: self.match_bits,
+            hdr_data: self.hdr_data,
+            offset,
+            length,
+            requested,
+            data: &[],
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

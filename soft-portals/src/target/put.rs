@@ -3,7 +3,7 @@
 use std::ptr;
 
 use conduit_core::matching::{Hit, Incoming, Place, Want};
-use conduit_core::ni::{Outcome, PtIndex, PutEvent, Rank};
+use conduit_core::ni::{Outcome, Rank};
 use conduit_core::shared;
 
 use super::{Found, Held, Nonsense, to_process};
@@ -106,17 +106,7 @@ impl Portals {
         let (outcome, length) = hit.map_or((Outcome::NoMatch, 0), |hit| (hit.outcome, hit.length));
         match (hit, self.queue_of(put.index)) {
             (Some(hit), Some(eq)) if Self::is_told(&hit) => {
-                let event = PutEvent {
-                    index: PtIndex(put.index),
-                    tag: hit.tag,
-                    source,
-                    match_bits: put.match_bits,
-                    hdr_data: put.hdr_data,
-                    offset: hit.offset,
-                    length,
-                    requested,
-                    data: &[],
-                };
+                let event = put.event(source, (hit.tag, hit.offset), length, requested);
                 self.queue(eq, Queued::Put(QueuedPut { event, data, cost }));
             }
             _ => {

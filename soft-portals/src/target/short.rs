@@ -1,7 +1,7 @@
 //! Short puts to managed entries, nearly all that arrives: what the general way finds out step by step is found out in one go here.
 //! What is not quite so goes the general way.
 
-use conduit_core::ni::{PtIndex, PutEvent, Rank};
+use conduit_core::ni::Rank;
 
 use super::Nonsense;
 use crate::fragment::MAX_TINY;
@@ -42,17 +42,7 @@ impl Portals {
             let number = usize::from(eq.0);
             let queue = self.queues.get_mut(number)?;
             let hit = index.list.accept_usual(source, put.match_bits, length)?;
-            let event = PutEvent {
-                index: PtIndex(put.index),
-                tag: hit.tag,
-                source,
-                match_bits: put.match_bits,
-                hdr_data: put.hdr_data,
-                offset: hit.offset,
-                length,
-                requested: length,
-                data: &[],
-            };
+            let event = put.event(source, (hit.tag, hit.offset), length, length);
             self.flags.set(eq);
             if let Some(mailbox) = self.mailboxes.get_mut(number)
                 && length <= LETTER
