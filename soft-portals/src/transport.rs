@@ -64,7 +64,9 @@ pub trait Transport: Send {
     /// Hands to the system what may go out now.
     fn transmit(&mut self, upper: &mut impl Upper);
     /// Whether nothing that was sent to a peer waits to go out or to be acknowledged: what is sent next had better go at once.
-    fn is_idle(&self, peer: Rank) -> bool;
+    fn is_idle(&self, peer: Rank) -> bool {
+        self.outstanding(peer) == 0
+    }
     /// How much that is: parts of what was sent to the peer, of whatever size. It gets less as they reach the peer, and is zero when the
     /// peer is [idle](Self::is_idle).
     fn outstanding(&self, peer: Rank) -> usize;

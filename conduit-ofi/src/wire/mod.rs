@@ -531,17 +531,6 @@ impl Transport for Wire {
         }
     }
 
-    #[inline]
-    fn is_idle(&self, peer: Rank) -> bool {
-        self.links.look(peer).is_none_or(|link| {
-            link.failure.is_some()
-                || (link.pending == 0
-                    && link.backlog.is_empty()
-                    && link.queue.is_empty()
-                    && link.unsettled.is_none())
-        })
-    }
-
     fn outstanding(&self, peer: Rank) -> usize {
         let link = self.links.look(peer);
         link.map_or(0, |link| link.outstanding(self.frame))

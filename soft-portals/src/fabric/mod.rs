@@ -429,11 +429,6 @@ impl Transport for FabricTransport {
         }
     }
 
-    fn is_idle(&self, peer: Rank) -> bool {
-        let link = &self.links[peer as usize];
-        link.waiting.is_empty() && link.unacknowledged == 0 && !self.has_direct_to(peer)
-    }
-
     fn outstanding(&self, peer: Rank) -> usize {
         let link = &self.links[peer as usize];
         let direct = usize::from(self.has_direct_to(peer));
