@@ -23,6 +23,7 @@ const MESSAGES: usize = 40;
 const TURNS: u64 = 1_000_000;
 
 /// A message as it travels.
+#[derive(Clone)]
 struct Forged {
     index: PtIndex,
     match_bits: u64,
@@ -138,19 +139,17 @@ fn one_rank<N: Ni + 'static>(
         if random.u32(..4) == 0 {
             forged = forge(&mut random);
         }
-        let spoilt = random.u32(..12) == 0;
-        let kept = forged.body.clone();
-        let bits = (forged.match_bits, forged.hdr_data);
-        if spoilt {
-            spoil(&mut forged, &mut random);
+        let mut sent = forged.clone();
+        if random.u32(..12) == 0 {
+            spoil(&mut sent, &mut random);
         }
         let inject = Inject {
             target: 0,
-            index: forged.index,
-            match_bits: forged.match_bits,
-            hdr_data: forged.hdr_data,
+            index: sent.index,
+            match_bits: sent.match_bits,
+            hdr_data: sent.hdr_data,
             head: &[],
-            body: &forged.body,
+            body: &sent.body,
         };
         let posted = engine
             .network()
@@ -159,8 +158,6 @@ fn one_rank<N: Ni + 'static>(
         if posted == Submit::Again {
             break;
         }
-        forged.body = kept;
-        (forged.match_bits, forged.hdr_data) = bits;
     }
     Ok(())
 }
