@@ -150,21 +150,28 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         args: &[u32],
         blocking: Blocking,
     ) -> Result<bool> {
-        // Put together where it is needed, so that it is in memory only where that is.
-        let short = || Plain {
-            operation: "request_short",
-            category: Category::Short,
-            target,
-            handler,
-            args,
-            payload: &[],
-            long: None,
-            blocking,
-        };
         if !self.is_plain_way(target, args) {
-            return self.request_otherwise(short());
+            return self.request_short_otherwise(target, handler, args, blocking);
         }
-        self.request_plain(short(), Scale::SHORT_COST)
+        let short = Plain::of_short("request_short", target, handler, args, blocking);
+        self.request_plain(short, Scale::SHORT_COST)
+    }
+
+    /// A short that does not go the plain way: by itself and by its parts, so that what the common case does not need is in
+    /// memory nowhere.
+    #[inline(never)]
+    fn request_short_otherwise(
+        &self,
+        target: Rank,
+        handler: u8,
+        args: &[u32],
+        blocking: Blocking,
+    ) -> Result<bool> {
+        let short = Plain::of_short("request_short", target, handler, args, blocking);
+        match self.is_injected_way(target, args, 0) {
+            true => self.request_injected(short, Scale::SHORT_COST),
+            false => self.request_otherwise(short),
+        }
     }
 
     /// As [`Engine::request_short`], with a payload of at most [`Engine::max_medium`] bytes, which may be reused on return.

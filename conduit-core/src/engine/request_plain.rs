@@ -27,6 +27,27 @@ pub(super) struct Plain<'a> {
 }
 
 impl<'a> Plain<'a> {
+    /// A short.
+    #[inline(always)]
+    pub(super) fn of_short(
+        operation: &'static str,
+        target: Rank,
+        handler: u8,
+        args: &'a [u32],
+        blocking: Blocking,
+    ) -> Self {
+        Self {
+            operation,
+            category: Category::Short,
+            target,
+            handler,
+            args,
+            payload: &[],
+            long: None,
+            blocking,
+        }
+    }
+
     /// A long whose data is in place when it is sent: at an offset, of a length.
     #[inline(always)]
     pub(super) fn of_long(
@@ -114,13 +135,29 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let taken = self.req_sb.lock().take();
         let chunk = match taken {
             Some(chunk) => chunk,
-            None => self.wait_for(operation, |engine| Ok(engine.req_sb.lock().take()))?,
+            None => self.wait_for_chunk(operation)?,
         };
         let chunk = Some(self.chunk_offset(chunk));
         if self.inject_plain(plain, byte, chunk)? == Submit::Posted {
             return Ok(true);
         }
-        self.wait_for(operation, |engine| {
+        // A copy, as for `send_plain`.
+        self.request_injected_slowly(plain, byte, chunk)
+    }
+
+    #[cold]
+    fn wait_for_chunk(&self, operation: &'static str) -> Result<u32> {
+        self.wait_for(operation, |engine| Ok(engine.req_sb.lock().take()))
+    }
+
+    #[cold]
+    fn request_injected_slowly(
+        &self,
+        plain: Plain<'_>,
+        byte: CreditByte,
+        chunk: Option<u32>,
+    ) -> Result<bool> {
+        self.wait_for(plain.operation, |engine| {
             let submit = engine.inject_plain(plain, byte, chunk)?;
             Ok((submit == Submit::Posted).then_some(true))
         })
