@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use conduit_core::ni::{Common, EqId, PutEvent, Puts, Rank, Ready, Sink};
+use conduit_core::ni::{Common, PutEvent, Puts, Rank, Ready, Sink};
 use conduit_core::threads::{Lock, Mode};
 
 use super::buffers::Buffer;
@@ -153,32 +153,41 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
             shared.delivered.store(false, Ordering::Relaxed);
             return ready;
         }
-        if let Some(mut inner) = self.try_inner()
-            && inner.is_due()
-        {
-            self.advance(&mut inner);
-            let ready = shared.flags.ready();
-            if !ready.is_empty() {
-                self.fetch_ready(&mut inner, ready);
+        if let Some(mut inner) = self.try_inner() {
+            if inner.is_due() {
+                self.advance(&mut inner);
             }
-            return ready;
+            let ready = shared.flags.ready();
+            return match ready.is_empty() {
+                true => ready,
+                false => self.fetch_ready(&mut inner, ready),
+            };
         }
         shared.flags.ready()
     }
 
-    /// Takes what the poll that follows will ask for while the lock is held anyhow.
-    fn fetch_ready(&self, inner: &mut Inner<T>, ready: Ready) {
-        let queues = inner.portals.queues.iter_mut().zip(&self.local);
-        for (number, (queue, local)) in (0..).zip(queues) {
-            if !queue.is_empty()
-                && ready.intersects(Ready::queue(EqId(number)))
-                && let Some(mut local) = local.try_lock()
+    /// Takes what the poll that follows will ask for while the lock is held anyhow, and finds out which queues were emptied
+    /// without it. Where there still is something.
+    fn fetch_ready(&self, inner: &mut Inner<T>, ready: Ready) -> Ready {
+        let flags = &self.shared.flags;
+        let mut bits = ready.bits();
+        while bits != 0 {
+            let number = bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            if let Some(queue) = inner.portals.queues.get_mut(number)
+                && let Some(mut local) = self.local[number].try_lock()
                 && local.events.is_empty()
                 && !local.mailbox.is_full()
             {
-                std::mem::swap(queue, &mut local.events);
+                if queue.is_empty() {
+                    flags.clear(number);
+                } else {
+                    flags.unqueued(number);
+                    std::mem::swap(queue, &mut local.events);
+                }
             }
         }
+        flags.ready()
     }
 
     /// See [`conduit_core::ni::Ni::poll`].
@@ -190,12 +199,17 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
             return 0;
         };
         let local = &mut *local;
+        let flags = &self.shared.flags;
         let mut count = 0;
         let mut looked = false;
         while count < limit && sink.is_ready() {
             if local.events.is_empty() {
                 if local.mailbox.take(|put| sink.put(put.event())).is_some() {
                     count += 1;
+                    if !flags.is_queued(number) {
+                        // The next look finds out that it is empty: it has the lock anyhow.
+                        break;
+                    }
                     // As below.
                     looked = true;
                     continue;
@@ -213,7 +227,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
             // It had something, so nothing is gained by a look before the next poll.
             looked = true;
         }
-        if count > 0 {
+        if count > 0 && (!local.events.is_empty() || flags.is_queued(number)) {
             self.shared.delivered.store(true, Ordering::Relaxed);
         }
         if !local.done.is_empty() {
@@ -239,6 +253,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         }
         match inner.portals.queues.get_mut(number) {
             Some(queue) if !queue.is_empty() => {
+                self.shared.flags.unqueued(number);
                 std::mem::swap(queue, &mut local.events);
                 true
             }

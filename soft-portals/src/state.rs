@@ -34,8 +34,11 @@ pub(crate) const NOBODY: u32 = u32::MAX;
 /// What anybody may look at without the lock.
 #[derive(Debug)]
 pub(crate) struct Flags {
-    /// Queues with undelivered events, as [`Ready`]. Written under the network's lock only, read without.
+    /// Queues with undelivered events, as [`Ready`], and perhaps those whose mailbox has been emptied since it was filled.
+    /// This and the next are written under the network's lock only, read without.
     ready: AtomicU32,
+    /// Those with events that did not go through the mailbox.
+    queued: AtomicU32,
     /// The first peer that has failed.
     pub(crate) failed: AtomicU32,
     /// The first peer that has sent what makes no sense.
@@ -46,6 +49,7 @@ impl Flags {
     pub(crate) fn new() -> Self {
         Self {
             ready: AtomicU32::new(0),
+            queued: AtomicU32::new(0),
             failed: AtomicU32::new(NOBODY),
             bad: AtomicU32::new(NOBODY),
         }
@@ -56,19 +60,48 @@ impl Flags {
         Ready::from_bits(self.ready.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn clear(&self, queue: usize) {
-        // Fits: there are few.
-        let bits = Ready::queue(EqId(queue as u8)).bits();
-        let ready = self.ready.load(Ordering::Relaxed);
-        self.ready.store(ready & !bits, Ordering::Relaxed);
+    /// Whether there is more in a queue than what its mailbox holds.
+    #[inline]
+    pub(crate) fn is_queued(&self, queue: usize) -> bool {
+        self.queued.load(Ordering::Relaxed) & bit(queue) != 0
     }
 
+    /// Nothing of a queue is undelivered.
     #[inline]
-    pub(crate) fn set(&self, eq: EqId) {
-        let bits = Ready::queue(eq).bits();
+    pub(crate) fn clear(&self, queue: usize) {
         let ready = self.ready.load(Ordering::Relaxed);
-        self.ready.store(ready | bits, Ordering::Relaxed);
+        self.ready.store(ready & !bit(queue), Ordering::Relaxed);
     }
+
+    /// All events of a queue are with who delivers them.
+    #[inline]
+    pub(crate) fn unqueued(&self, queue: usize) {
+        let queued = self.queued.load(Ordering::Relaxed);
+        self.queued.store(queued & !bit(queue), Ordering::Relaxed);
+    }
+
+    /// A queue's mailbox has been filled.
+    #[inline]
+    pub(crate) fn mailed(&self, eq: EqId) {
+        let ready = self.ready.load(Ordering::Relaxed);
+        self.ready
+            .store(ready | bit(eq.0.into()), Ordering::Relaxed);
+    }
+
+    /// Something was put into a queue.
+    #[inline]
+    pub(crate) fn queued(&self, eq: EqId) {
+        self.mailed(eq);
+        let queued = self.queued.load(Ordering::Relaxed);
+        self.queued
+            .store(queued | bit(eq.0.into()), Ordering::Relaxed);
+    }
+}
+
+#[inline]
+fn bit(queue: usize) -> u32 {
+    // Fits: there are few.
+    Ready::queue(EqId(queue as u8)).bits()
 }
 
 /// The first of them, if there is one.
@@ -329,7 +362,7 @@ impl Portals {
     pub(crate) fn queue(&mut self, eq: EqId, event: Queued) {
         if let Some(queue) = self.queues.get_mut(usize::from(eq.0)) {
             queue.push_back(event);
-            self.flags.set(eq);
+            self.flags.queued(eq);
         }
     }
 

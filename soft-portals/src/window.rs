@@ -184,7 +184,7 @@ impl Arrived {
     }
 
     /// Counts what was taken. Whether half of its window is untold.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(&mut self, cost: Cost, size: Size) -> bool {
         let window = &mut self.windows[cost.window()];
         window.taken.operations = window.taken.operations.wrapping_add(cost.operations);
@@ -195,7 +195,7 @@ impl Arrived {
 
     /// What to tell next: of the next window that has something untold, or once more of the last. It is told when
     /// [`told`](Self::told) says so.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn news(&self) -> Told {
         if self.untold == 0 {
             return self.old();

@@ -43,7 +43,6 @@ impl Portals {
             let queue = self.queues.get_mut(number)?;
             let hit = index.list.accept_usual(source, put.match_bits, length)?;
             let event = put.event(source, (hit.tag, hit.offset), length, length);
-            self.flags.set(eq);
             if let Some(mailbox) = self.mailboxes.get_mut(number)
                 && length <= LETTER
                 && source != self.rank
@@ -51,6 +50,7 @@ impl Portals {
                 && mailbox.is_free()
             {
                 mailbox.fill(|letter| letter.write(event, payload));
+                self.flags.mailed(eq);
                 // Taken, as far as the window goes: one short put of each queue is little.
                 if link.arrived.take(cost, window) {
                     list(&mut self.outgoing, link);
@@ -59,6 +59,7 @@ impl Portals {
             }
             let mut data = self.pool.take(length);
             data.bytes_mut().copy_from_slice(payload);
+            self.flags.queued(eq);
             queue.push_back(Queued::Put(QueuedPut {
                 event,
                 data: Some(data),

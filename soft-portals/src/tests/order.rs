@@ -1,5 +1,7 @@
 //! Short puts come in the order in which they were sent, whether they went through a queue or its mailbox.
 
+use std::cell::RefCell;
+
 use conduit_core::ni::{Inject, Ready, Submit};
 use proptest::prelude::*;
 
@@ -11,6 +13,8 @@ enum Step {
     /// Sends so many bytes.
     Send(usize),
     Progress,
+    /// Looks where there is something to take.
+    Look,
     /// Takes at most so many.
     Poll(u32),
     /// Takes one, and panics at it.
@@ -21,6 +25,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => prop_oneof![Just(8_usize), Just(64), Just(65), Just(300)].prop_map(Step::Send),
         2 => Just(Step::Progress),
+        2 => Just(Step::Look),
         3 => (1_u32..5).prop_map(Step::Poll),
         1 => Just(Step::Panic),
     ]
@@ -34,13 +39,14 @@ proptest! {
         ends[1].pt_open(PT, Some(eq)).unwrap();
         let managed = MeMemory::Managed { bytes: 1 << 30, min_free: 1 << 20 };
         ends[1].me_append(PT, entry(managed)).unwrap();
-        let (mut sent, mut came) = (0_u64, Vec::new());
-        let mut take = |limit: u32, panics: bool| {
+        let mut sent = 0_u64;
+        let came = RefCell::new(Vec::new());
+        let take = |limit: u32, panics: bool| {
             let mut next = |event: Event<'_>| {
                 let Event::Put(put) = event else { panic!("{event:?}") };
                 assert_eq!(put.data, vec![put.hdr_data as u8; put.length]);
                 assert!(put.data.as_ptr().addr().is_multiple_of(16));
-                came.push(put.hdr_data);
+                came.borrow_mut().push(put.hdr_data);
                 assert!(!panics, "as it should");
             };
             let poll = std::panic::AssertUnwindSafe(|| ends[1].poll(eq, limit, &mut next));
@@ -63,6 +69,12 @@ proptest! {
                     ends[0].progress();
                 }
                 Step::Progress => ends[1].progress(),
+                Step::Look => {
+                    // The first may only tell of what was there before. The second has all that was sent, and knows what was taken.
+                    ends[1].ready();
+                    let is_ready = ends[1].ready().intersects(Ready::queue(eq));
+                    prop_assert_eq!(is_ready, came.borrow().len() as u64 != sent);
+                }
                 Step::Poll(limit) => drop(take(limit, false)),
                 Step::Panic => drop(take(1, true)),
             }
@@ -73,6 +85,6 @@ proptest! {
             take(3, false);
             ends[1].progress();
         }
-        prop_assert_eq!(came, (0..sent).collect::<Vec<_>>());
+        prop_assert_eq!(came.into_inner(), (0..sent).collect::<Vec<_>>());
     }
 }
