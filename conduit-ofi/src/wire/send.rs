@@ -147,7 +147,8 @@ impl Wire {
         let mut copy = Copy::new();
         copy.push(&own.encode())?;
         copy.push(header)?;
-        for piece in pieces {
+        // Most shorts have no bytes besides their arguments, many not even those.
+        for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
             copy.push(piece)?;
         }
         let copy = copy.bytes();
