@@ -74,8 +74,8 @@ const AFTER_HELP: &str = "\
 Exit codes: 0 all ranks succeeded · 2 bad usage, or the job can't be started · 124 time limit · 126 program not \
 executable · 127 program not found · else that of the first rank that failed.
 
-Ranks find PMI_FD, PMI_RANK and PMI_SIZE (PMI-1), CONDUIT_LAUNCHER=1 and CONDUIT_JOB_ID in their environment. Standard \
-input is rank 0's.";
+Ranks find PMI_FD, PMI_RANK and PMI_SIZE (PMI-1), CONDUIT_LAUNCHER=1 and CONDUIT_JOB_ID in their environment, \
+and FI_OFI_RXD_MAX_UNACKED=16 unless it is set. Standard input is rank 0's.";
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum BindTo {

@@ -15,7 +15,8 @@
 //!
 //! # What a rank finds
 //! `PMI_FD` (one end of a socket pair), `PMI_RANK`, `PMI_SIZE`; `CONDUIT_LAUNCHER=1`: the launcher reports dead ranks, so
-//! ranks needn't; `CONDUIT_JOB_ID`: a word unique to the job. It leads its own process group. Standard input is rank
+//! ranks needn't; `CONDUIT_JOB_ID`: a word unique to the job; `FI_OFI_RXD_MAX_UNACKED=16` unless it is set already, since libfabric's
+//! `udp;ofi_rxd` loses messages in floods with its own default. It leads its own process group. Standard input is rank
 //! 0's; the others read `/dev/null`.
 //!
 //! # How a job ends

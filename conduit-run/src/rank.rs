@@ -19,6 +19,11 @@ use crate::control::Control;
 use crate::output::Source;
 use crate::{Bind, Error, Launch, Status, affinity, guard, program};
 
+/// Packets that libfabric's `ofi_rxd` sends to a peer before it waits for an answer, unless the user says how many. The 128 that it sends
+/// by itself overrun a queue of `udp`'s, which loses completions and delivers others twice (`docs/ofi.md`). It reads this from the
+/// environment alone, which a rank can't change safely once it has threads.
+const RXD_WINDOW: (&str, &str) = ("FI_OFI_RXD_MAX_UNACKED", "16");
+
 /// A rank as its launcher has it.
 #[derive(Debug)]
 pub(crate) struct Rank {
@@ -56,6 +61,9 @@ pub(crate) fn start(plan: &Plan<'_>, rank: usize, stdin: Stdio) -> Result<(Rank,
     // Of an outer launcher: this rank isn't that one's.
     for stale in ["PMI_PORT", "PMI_ID", "PMI_SPAWNED"] {
         command.env_remove(stale);
+    }
+    if std::env::var_os(RXD_WINDOW.0).is_none() {
+        command.env(RXD_WINDOW.0, RXD_WINDOW.1);
     }
     command.envs(launch.env.iter().map(|(name, value)| (name, value)));
     command

@@ -96,6 +96,32 @@ fn ranks_learn_who_they_are() {
     assert_ne!(ids[0], ids[1]);
 }
 
+/// The window over libfabric's datagrams is kept small, unless somebody says otherwise.
+#[test]
+fn a_default_gives_way_to_the_user() {
+    const NAME: &str = "FI_OFI_RXD_MAX_UNACKED";
+    for (inherited, option, expected) in [
+        (None, None, "16"),
+        (Some("40"), None, "40"),
+        (None, Some("50"), "50"),
+        (Some("40"), Some("50"), "50"),
+    ] {
+        let option = option.map(|value| format!("{NAME}={value}"));
+        let mut args = vec!["-n", "1"];
+        if let Some(option) = &option {
+            args.extend(["--env", option]);
+        }
+        args.extend(["sh", "-c", "echo $FI_OFI_RXD_MAX_UNACKED"]);
+        let mut command = conduit_run(&args);
+        command.env_remove(NAME);
+        if let Some(value) = inherited {
+            command.env(NAME, value);
+        }
+        let finished = run(command);
+        assert_eq!((finished.code, finished.stdout.trim()), (0, expected));
+    }
+}
+
 #[test]
 fn only_rank_0_reads_standard_input() {
     let input = tempfile::NamedTempFile::new().unwrap();

@@ -61,6 +61,22 @@ fn floods_threads_and_crowds() {
     }
 }
 
+/// The launcher keeps the packets under way few: with as many as the library has by default its queue for `udp` overruns, and most of
+/// these jobs hang or crash.
+#[test]
+fn floods_over_datagrams() {
+    for library in ofi::libraries() {
+        let settings = vec![
+            ("CONDUIT_OFI_LIBRARY", library.name),
+            ("CONDUIT_OFI_PROVIDER", "udp;ofi_rxd"),
+            ("CONDUIT_OFI_DOMAIN", "lo"),
+        ];
+        for _ in 0..3 {
+            strangers(4, &["flood"], &settings);
+        }
+    }
+}
+
 /// So few credits that they have to move.
 #[test]
 fn credits_move() {
