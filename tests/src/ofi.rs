@@ -40,7 +40,7 @@ pub fn libraries() -> Vec<Fabric> {
 /// Providers that run between ranks of one host: name, domain.
 pub const PROVIDERS: [(&str, Option<&str>); 2] = [("tcp", Some("lo")), ("shm", None)];
 
-/// Those, and one that is up to single operations and not to floods: see `PROVIDERS.md` of `libfabric-sys`.
+/// Those, and one that is up to single operations, and to floods only as the launcher sets it: see `PROVIDERS.md` of `libfabric-sys`.
 pub const ALSO_CALM: [(&str, Option<&str>); 3] =
     [PROVIDERS[0], PROVIDERS[1], ("udp;ofi_rxd", Some("lo"))];
 
