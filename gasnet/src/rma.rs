@@ -66,6 +66,16 @@ unsafe extern "C" fn conduit_gex_load(to: *mut c_void, from: *const c_void, byte
     unsafe { shared::load(from.cast(), to.cast(), bytes) }
 }
 
+/// The headers' copy to a mapped rank, of more bytes than the C library copies best.
+///
+/// # Safety
+/// As for [`conduit_gex_load`].
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_gex_store(to: *mut c_void, from: *const c_void, bytes: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { shared::copy(from.cast(), to.cast(), bytes) }
+}
+
 /// `gex_RMA_PutBlocking`.
 ///
 /// # Safety

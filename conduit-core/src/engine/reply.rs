@@ -11,6 +11,7 @@ use super::request::{MOST_HEAD, head_in};
 use super::token::{Role, Token};
 use super::{Engine, Error, Result, SELECT_RPL_RB, index};
 use crate::ni::{Ack, Inject, Ni, NiError, Put, Rank, Submit};
+use crate::shared;
 use crate::threads::Mode;
 
 /// Bodies up to this size are injected; larger ones are read from the replier's chunk, which its completion gives back. Up
@@ -79,7 +80,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
             self.check_args(OPERATION, args)?;
             self.may_reply(OPERATION)?;
             // SAFETY: there is room for the payload at `place`, see `Engine::place_for`.
-            unsafe { std::ptr::copy(payload.as_ptr(), place, payload.len()) };
+            unsafe { shared::copy(payload.as_ptr(), place, payload.len()) };
             return self.reply_in_place(OPERATION, handler, args, long);
         }
         self.check_payload(OPERATION, payload, engine.max_long_reply(source))?;

@@ -9,6 +9,7 @@ use super::request_plain::Plain;
 use super::rma::Blocking;
 use super::{Engine, Result, index};
 use crate::ni::{Ni, Rank, Reach};
+use crate::shared;
 use crate::threads::{Lock, Mode};
 
 impl<N: Ni, M: Mode> Engine<N, M> {
@@ -66,7 +67,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return Ok(false);
         };
         // SAFETY: there is room for the payload at `place`, see `place_for`. Overlap and races are the program's own, as for a put.
-        unsafe { std::ptr::copy(payload.as_ptr(), place, payload.len()) };
+        unsafe { shared::copy(payload.as_ptr(), place, payload.len()) };
         self.ni.anticipate(target, index::AM);
         self.send_plain(plain, byte)
     }
@@ -179,7 +180,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             };
             // SAFETY: `remote` has checked the range against the window, which is valid for writes; the source is
             // the caller's promise. Overlap and races are the program's own, as for a put.
-            unsafe { std::ptr::copy(source.base, segment.window.0.add(offset), source.len) };
+            unsafe { shared::copy(source.base, segment.window.0.add(offset), source.len) };
             self.ni.anticipate(request.target, index::AM);
             return self.send(
                 request,

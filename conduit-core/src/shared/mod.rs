@@ -3,6 +3,8 @@
 use std::ptr;
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
+mod long;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 mod wide;
 
 /// Copies `len` bytes. The two ranges may overlap.
@@ -28,8 +30,24 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
                 .cast::<u16>()
                 .write_unaligned(from.cast::<u16>().read_unaligned()),
             1 => to.write(from.read()),
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            long::FROM.. => copy_long(from, to, len),
             _ => ptr::copy(from, to, len),
         }
+    }
+}
+
+/// # Safety
+/// As for [`copy`]; the length is at least [`long::FROM`].
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cold]
+unsafe fn copy_long(from: *const u8, to: *mut u8, len: usize) {
+    if long::is_there() && from.addr().abs_diff(to.addr()) >= len {
+        // SAFETY: the caller's promise, and as just seen.
+        unsafe { long::copy(from, to, len) }
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { ptr::copy(from, to, len) }
     }
 }
 
@@ -141,16 +159,16 @@ mod tests {
 
     #[test]
     fn a_long_load_may_overlap_too() {
-        for len in [2048, 2049, 5000, 8192, 8193] {
+        for len in [2048, 2049, 5000, 8192, 8193, 600_000] {
             for (from, to) in [
-                (0, 10_000),
+                (0, 1_000_000),
                 (3, 25),
                 (25, 3),
                 (0, len),
                 (len - 1, 0),
                 (7, 7),
             ] {
-                let mut bytes: Vec<u8> = (0..20_000).map(|at| (at % 251) as u8).collect();
+                let mut bytes: Vec<u8> = (0..1_600_000).map(|at| (at % 251) as u8).collect();
                 let mut expected = bytes.clone();
                 expected.copy_within(from..from + len, to);
                 let base = bytes.as_mut_ptr();

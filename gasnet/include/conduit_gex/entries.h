@@ -134,6 +134,8 @@ int conduit_gex_cancel(unsigned int kind, gex_AM_SrcDesc_t descriptor);
 
 /* The copy of a get from a rank that is mapped here, where it is of more than CONDUIT_GEX_LOAD_HERE bytes. */
 void conduit_gex_load(void *to, const void *from, size_t bytes);
+/* The copy of a put to such a rank, where it is of more than CONDUIT_GEX_STORE_HERE bytes. */
+void conduit_gex_store(void *to, const void *from, size_t bytes);
 int conduit_gex_put(gex_Rank_t rank, void *remote, const void *source, size_t bytes, gex_Flags_t flags);
 int conduit_gex_get(void *local, gex_Rank_t rank, const void *remote, size_t bytes, gex_Flags_t flags);
 gex_Event_t conduit_gex_put_nb(gex_Rank_t rank, void *remote, const void *source, size_t bytes,

@@ -43,8 +43,9 @@ CONDUIT_GEX_INLINE int conduit_gex_mapped(gex_Rank_t rank_, const void *remote_,
 #define CONDUIT_GEX_BEFORE_GET() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 #define CONDUIT_GEX_AFTER_GET() __atomic_thread_fence(__ATOMIC_ACQUIRE)
 
-/* Bytes of a get up to which the C library's copy is the best there is. */
+/* Bytes of a get, and of a put, up to which the C library's copy is the best there is. */
 #define CONDUIT_GEX_LOAD_HERE 2048U
+#define CONDUIT_GEX_STORE_HERE 0x7FFFFU
 
 /* 1, 2, 4 or 8 bytes are one store. The C library's copy of a length known at run time may store such a word twice: whoever
  * sees the first store and answers it by one of its own would have that overwritten by the second. */
@@ -63,7 +64,10 @@ CONDUIT_GEX_INLINE int conduit_gex_put_here(gex_Rank_t rank_, void *remote_, con
   char *mapped_ = NULL;
   if (!conduit_gex_mapped(rank_, remote_, bytes_, &mapped_)) return 0;
   CONDUIT_GEX_BEFORE_PUT();
-  conduit_gex_copy(mapped_, (const char *)source_, bytes_);
+  if (bytes_ > CONDUIT_GEX_STORE_HERE)
+    conduit_gex_store(mapped_, source_, bytes_);
+  else
+    conduit_gex_copy(mapped_, (const char *)source_, bytes_);
   CONDUIT_GEX_AFTER_PUT();
   return 1;
 }

@@ -2,8 +2,10 @@
 #include "start.h"
 
 #define MOST ((size_t)100000)
+/* More than the headers copy by themselves. */
+#define LONG ((size_t)524288)
 /* Each target is written by its left neighbour and by itself: a half of its segment each. */
-#define HALF ((uintptr_t)1 << 18)
+#define HALF ((uintptr_t)1 << 20)
 /* Bytes around what is written, which must stay. */
 #define GUARD 16
 
@@ -145,6 +147,23 @@ static void blocks(gex_Rank_t peer) {
   }
 }
 
+/* Around the length from which on the library copies what is put. */
+static void long_ranges(gex_Rank_t peer) {
+  size_t more;
+  for (more = 0; more < 3; ++more) {
+    const size_t bytes = LONG - 1 + more;
+    char *const at = there(peer) + GUARD + more;
+    clear(peer, at, bytes);
+    fill(source + more, bytes, 90);
+    CHECK_EQ(gex_RMA_PutBlocking(team, peer, at, source + more, bytes, 0), 0);
+    check_there(peer, at, bytes, 90);
+    fill(source, bytes, 91);
+    CHECK_EQ(gex_RMA_PutNBI(team, peer, at, source, bytes, GEX_EVENT_NOW, 0), 0);
+    gex_NBI_Wait(GEX_EC_PUT, 0);
+    check_there(peer, at, bytes, 91);
+  }
+}
+
 /* Words of lengths that the compiler knows, at each of the last places of the segment where one can lie. */
 #define WORDS_AT_THE_END(bytes) do { \
     char *const end = base[me] + 2 * HALF; \
@@ -228,12 +247,14 @@ static void nothing(gex_Rank_t peer) {
 
 int main(int argc, char **argv) {
   start(&argc, &argv, NULL, 0, 2 * HALF);
-  source = (char *)malloc(MOST + 64);
-  back = (char *)malloc(MOST + 64 + 2 * GUARD);
+  source = (char *)malloc(LONG + 64);
+  back = (char *)malloc(LONG + 64 + 2 * GUARD);
   CHECK(source && back);
   blocks(neighbour(1));
   barrier();
   blocks(me);
+  long_ranges(neighbour(1));
+  barrier();
   words_at_the_end();
   barrier();
   values(neighbour(1));
