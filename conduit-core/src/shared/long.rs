@@ -51,28 +51,13 @@ pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Bytes around the destination that must stay as they are.
-    const AROUND: usize = 100;
+    use crate::shared::tests::copies_exactly;
 
     #[test]
     fn every_alignment_is_copied_and_nothing_else() {
-        let source: Vec<u8> = (0..FROM + 2 * LINE).map(|at| (at % 251) as u8).collect();
-        let mut place = vec![0; FROM + 2 * LINE + 2 * AROUND];
-        for lead in 0..LINE {
-            let (skip, len) = (lead * 7 % LINE, FROM + lead * 11 % LINE);
-            place.fill(255);
-            let begin = AROUND + lead;
-            let from = &source[skip..skip + len];
-            let to = &mut place[begin..begin + len];
+        copies_exactly(FROM..FROM + LINE, |from, to, len| {
             // SAFETY: two slices of that length.
-            unsafe { copy(from.as_ptr(), to.as_mut_ptr(), len) };
-            assert!(from == to, "{len} bytes from {skip} to {lead}");
-            let untouched = place[..begin].iter().chain(&place[begin + len..]);
-            assert!(
-                untouched.copied().all(|byte| byte == 255),
-                "around {len} bytes to {lead}"
-            );
-        }
+            unsafe { copy(from, to, len) };
+        });
     }
 }

@@ -42,9 +42,26 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[cold]
 unsafe fn copy_long(from: *const u8, to: *mut u8, len: usize) {
-    if long::is_there() && from.addr().abs_diff(to.addr()) >= len {
+    // SAFETY: the caller's promise.
+    unsafe { copy_by(long::is_there(), long::copy, from, to, len) }
+}
+
+/// Copies in a way that wants ranges without a common byte, where it is there and they are such; otherwise as the C library does.
+///
+/// # Safety
+/// As for [`copy`]; `way` copies what has no byte in common with its destination if it `is_there`.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline(always)]
+unsafe fn copy_by(
+    is_there: bool,
+    way: unsafe fn(*const u8, *mut u8, usize),
+    from: *const u8,
+    to: *mut u8,
+    len: usize,
+) {
+    if is_there && from.addr().abs_diff(to.addr()) >= len {
         // SAFETY: the caller's promise, and as just seen.
-        unsafe { long::copy(from, to, len) }
+        unsafe { way(from, to, len) }
     } else {
         // SAFETY: the caller's promise.
         unsafe { ptr::copy(from, to, len) }
@@ -74,13 +91,8 @@ pub unsafe fn load(from: *const u8, to: *mut u8, len: usize) {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(never)]
 unsafe fn load_some(from: *const u8, to: *mut u8, len: usize) {
-    if wide::is_there() && from.addr().abs_diff(to.addr()) >= len {
-        // SAFETY: the caller's promise, and as just seen.
-        unsafe { wide::copy(from, to, len) }
-    } else {
-        // SAFETY: the caller's promise.
-        unsafe { ptr::copy(from, to, len) }
-    }
+    // SAFETY: the caller's promise.
+    unsafe { copy_by(wide::is_there(), wide::copy, from, to, len) }
 }
 
 #[cfg(test)]
@@ -91,6 +103,33 @@ mod tests {
     use std::thread;
 
     const ROUNDS: u64 = 200_000;
+
+    /// Copies each of these lengths between places of any alignment: all bytes have to come, and those around to stay.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    pub(super) fn copies_exactly(
+        lengths: impl Iterator<Item = usize> + Clone,
+        copy: impl Fn(*const u8, *mut u8, usize),
+    ) {
+        const LINE: usize = 64;
+        const AROUND: usize = 300;
+        let last = lengths.clone().max().unwrap();
+        let source: Vec<u8> = (0..last + LINE).map(|at| (at % 251) as u8).collect();
+        let mut place = vec![0; last + LINE + 2 * AROUND];
+        for (number, len) in lengths.enumerate() {
+            let (skip, lead) = (number * 7 % LINE, number * 11 % LINE);
+            place.fill(255);
+            let begin = AROUND + lead;
+            let from = &source[skip..skip + len];
+            let to = &mut place[begin..begin + len];
+            copy(from.as_ptr(), to.as_mut_ptr(), len);
+            assert!(from == to, "{len} bytes from {skip} to {lead}");
+            let untouched = place[..begin].iter().chain(&place[begin + len..]);
+            assert!(
+                untouched.copied().all(|byte| byte == 255),
+                "around {len} bytes"
+            );
+        }
+    }
 
     /// Waits for a word that is, or is not, zero.
     fn wait(word: &AtomicU64, zero: bool) -> u64 {

@@ -73,9 +73,7 @@ pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Bytes around the destination that must stay as they are.
-    const AROUND: usize = 300;
+    use crate::shared::tests::copies_exactly;
 
     #[test]
     fn every_length_and_alignment_is_copied_and_nothing_else() {
@@ -84,24 +82,11 @@ mod tests {
             return;
         }
         let (first, last) = LENGTHS.into_inner();
-        let source: Vec<u8> = (0..last + REGISTER).map(|at| (at % 251) as u8).collect();
-        let mut place = vec![0; last + REGISTER + 2 * AROUND];
         // All remainders of a turn's bytes, at both ends.
         let lengths = (first..first + 2 * TURN).chain(last - 2 * TURN..=last);
-        for (number, len) in lengths.enumerate() {
-            let (skip, lead) = (number * 7 % REGISTER, number * 11 % REGISTER);
-            place.fill(255);
-            let begin = AROUND + lead;
-            let from = &source[skip..skip + len];
-            let to = &mut place[begin..begin + len];
+        copies_exactly(lengths, |from, to, len| {
             // SAFETY: two slices of that length; the registers are there.
-            unsafe { copy(from.as_ptr(), to.as_mut_ptr(), len) };
-            assert!(from == to, "{len} bytes from {skip} to {lead}");
-            let untouched = place[..begin].iter().chain(&place[begin + len..]);
-            assert!(
-                untouched.copied().all(|byte| byte == 255),
-                "around {len} bytes"
-            );
-        }
+            unsafe { copy(from, to, len) };
+        });
     }
 }
