@@ -170,7 +170,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let short = Plain::of_short("request_short", target, handler, args, blocking);
         match self.is_injected_way(target, args, 0) {
             true => self.request_injected(short, Scale::SHORT_COST),
-            false => self.request_otherwise(short),
+            false => self.request_generally(short),
         }
     }
 
@@ -194,21 +194,27 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             blocking,
         };
         if !self.is_plain_way(target, args) || payload.len() > self.max_medium(args.len()) {
-            return self.request_otherwise(medium());
+            return self.request_medium_otherwise(medium());
         }
         let cost = self.scale.cost(Body::args_len(args.len()) + payload.len());
         self.request_plain(medium(), cost)
     }
 
-    /// A short or medium that does not go the plain way. By itself, so that this one stays short.
+    /// A medium that does not go the plain way. By itself, so that this one stays short.
     #[inline(never)]
-    fn request_otherwise(&self, plain: Plain<'_>) -> Result<bool> {
+    fn request_medium_otherwise(&self, plain: Plain<'_>) -> Result<bool> {
         let (args, length) = (plain.args.len(), plain.payload.len());
-        let limit = self.max_medium(args);
-        if length <= limit && self.is_injected_way(plain.target, plain.args, length) {
+        if length <= self.max_medium(args) && self.is_injected_way(plain.target, plain.args, length)
+        {
             let cost = self.scale.cost(Body::args_len(args) + length);
             return self.request_injected(plain, cost);
         }
+        self.request_generally(plain)
+    }
+
+    /// A short or medium, whatever the network; refused here if it may not be sent.
+    #[inline(never)]
+    fn request_generally(&self, plain: Plain<'_>) -> Result<bool> {
         let request = Request {
             operation: plain.operation,
             target: plain.target,
@@ -217,7 +223,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             blocking: plain.blocking,
         };
         self.check_request(&request)?;
-        self.check_payload(&request, length, limit)?;
+        let limit = self.max_medium(plain.args.len());
+        self.check_payload(&request, plain.payload.len(), limit)?;
         self.send_request(&request, plain.category, None, Source::of(plain.payload))
     }
 
