@@ -179,12 +179,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
                 && local.events.is_empty()
                 && !local.mailbox.is_full()
             {
-                if queue.is_empty() {
-                    flags.clear(number);
-                } else {
-                    flags.unqueued(number);
-                    std::mem::swap(queue, &mut local.events);
-                }
+                flags.hand_over(number, queue, &mut local.events);
             }
         }
         flags.ready()
@@ -251,17 +246,11 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         if local.mailbox.is_full() {
             return true;
         }
-        match inner.portals.queues.get_mut(number) {
-            Some(queue) if !queue.is_empty() => {
-                self.shared.flags.unqueued(number);
-                std::mem::swap(queue, &mut local.events);
-                true
-            }
-            _ => {
-                self.shared.flags.clear(number);
-                false
-            }
-        }
+        let queue = inner.portals.queues.get_mut(number);
+        queue.is_some_and(|queue| {
+            let flags = &self.shared.flags;
+            flags.hand_over(number, queue, &mut local.events)
+        })
     }
 
     /// Accounts for what was delivered.

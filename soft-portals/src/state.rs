@@ -73,11 +73,22 @@ impl Flags {
         self.ready.store(ready & !bit(queue), Ordering::Relaxed);
     }
 
-    /// All events of a queue are with who delivers them.
+    /// Gives the events of a queue whose mailbox is empty to who delivers them and has none. False: there are none.
     #[inline]
-    pub(crate) fn unqueued(&self, queue: usize) {
+    pub(crate) fn hand_over(
+        &self,
+        number: usize,
+        queue: &mut VecDeque<Queued>,
+        events: &mut VecDeque<Queued>,
+    ) -> bool {
+        if queue.is_empty() {
+            self.clear(number);
+            return false;
+        }
         let queued = self.queued.load(Ordering::Relaxed);
-        self.queued.store(queued & !bit(queue), Ordering::Relaxed);
+        self.queued.store(queued & !bit(number), Ordering::Relaxed);
+        std::mem::swap(queue, events);
+        true
     }
 
     /// A queue's mailbox has been filled.
