@@ -55,7 +55,11 @@ CONDUIT_GEX_INLINE void conduit_gex_copy(char *to_, const char *from_, size_t by
     case 2: memcpy(to_, from_, 2); break;
     case 4: memcpy(to_, from_, 4); break;
     case 8: memcpy(to_, from_, 8); break;
-    default: memcpy(to_, from_, bytes_);
+    default:
+      if (bytes_ > CONDUIT_GEX_STORE_HERE)
+        conduit_gex_store(to_, from_, bytes_);
+      else
+        memcpy(to_, from_, bytes_);
   }
 }
 
@@ -64,10 +68,7 @@ CONDUIT_GEX_INLINE int conduit_gex_put_here(gex_Rank_t rank_, void *remote_, con
   char *mapped_ = NULL;
   if (!conduit_gex_mapped(rank_, remote_, bytes_, &mapped_)) return 0;
   CONDUIT_GEX_BEFORE_PUT();
-  if (bytes_ > CONDUIT_GEX_STORE_HERE)
-    conduit_gex_store(mapped_, source_, bytes_);
-  else
-    conduit_gex_copy(mapped_, (const char *)source_, bytes_);
+  conduit_gex_copy(mapped_, (const char *)source_, bytes_);
   CONDUIT_GEX_AFTER_PUT();
   return 1;
 }
