@@ -40,9 +40,11 @@ pub fn libraries() -> Vec<Fabric> {
 /// Providers that run between ranks of one host: name, domain.
 pub const PROVIDERS: [(&str, Option<&str>); 2] = [("tcp", Some("lo")), ("shm", None)];
 
-/// Those, and one that is up to single operations, and to floods only as the launcher sets it: see `PROVIDERS.md` of `libfabric-sys`.
-pub const ALSO_CALM: [(&str, Option<&str>); 3] =
-    [PROVIDERS[0], PROVIDERS[1], ("udp;ofi_rxd", Some("lo"))];
+/// One that is up to single operations, and to floods only as the launcher sets it: see `PROVIDERS.md` of `libfabric-sys`.
+pub const DATAGRAMS: (&str, Option<&str>) = ("udp;ofi_rxd", Some("lo"));
+
+/// All of these.
+pub const ALSO_CALM: [(&str, Option<&str>); 3] = [PROVIDERS[0], PROVIDERS[1], DATAGRAMS];
 
 /// A job of this process over a provider.
 pub fn config(which: &Which, provider: &str, domain: Option<&str>) -> OfiConfig {

@@ -11,9 +11,14 @@ type Settings<'a> = Vec<(&'a str, &'a str)>;
 
 /// Every library with every provider that runs on one host.
 fn providers() -> Vec<Settings<'static>> {
+    over(&ofi::PROVIDERS)
+}
+
+/// Every library with each of these providers.
+fn over(providers: &[(&'static str, Option<&'static str>)]) -> Vec<Settings<'static>> {
     let mut all = Vec::new();
     for library in ofi::libraries() {
-        for (provider, domain) in ofi::PROVIDERS {
+        for &(provider, domain) in providers {
             let mut settings = vec![
                 ("CONDUIT_OFI_LIBRARY", library.name),
                 ("CONDUIT_OFI_PROVIDER", provider),
@@ -65,12 +70,7 @@ fn floods_threads_and_crowds() {
 /// such jobs hang or crash.
 #[test]
 fn floods_over_datagrams() {
-    for library in ofi::libraries() {
-        let settings = vec![
-            ("CONDUIT_OFI_LIBRARY", library.name),
-            ("CONDUIT_OFI_PROVIDER", "udp;ofi_rxd"),
-            ("CONDUIT_OFI_DOMAIN", "lo"),
-        ];
+    for settings in over(&[ofi::DATAGRAMS]) {
         strangers(4, &["flood"], &settings);
     }
 }
