@@ -153,6 +153,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// A reply that is known. False: it has to go the general way.
     #[inline(always)]
     pub(super) fn run_known_reply(&self, known: &Known<N, M>, put: &PutEvent<'_>) -> bool {
+        if known.category == Category::Short {
+            // The next request, which most shorts are waited for. Before a payload the line would have been taken back.
+            self.ni.anticipate(put.source, index::AM);
+        }
         let single = Header::arg0_in(put.hdr_data);
         let Some((token, args, payload)) = self.parts(known, put, put.data, &single) else {
             return false;

@@ -36,6 +36,14 @@ impl<N: Ni, M: Mode> Sink for Replies<'_, N, M> {
         {
             return;
         }
+        self.other_put(put);
+    }
+}
+
+impl<N: Ni, M: Mode> Replies<'_, N, M> {
+    /// A reply that is not known, or what is no reply.
+    #[inline(never)]
+    fn other_put(&mut self, put: PutEvent<'_>) {
         match put.tag {
             tag::CATCH_BASIN => self.engine.on_completion(Event::Put(put)),
             _ => self.engine.on_unknown_reply(&put, self.recent),
