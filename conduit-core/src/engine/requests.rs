@@ -151,7 +151,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 },
             );
             if self.can_reply(hand) {
-                // So nothing more is there.
+                // It has delivered what it wanted to: the rest comes by the next poll.
                 break;
             }
         }

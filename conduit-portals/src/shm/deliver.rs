@@ -9,7 +9,7 @@ use conduit_core::process_memory;
 use conduit_core::shared;
 use conduit_core::threads::{Lock, Mode};
 
-use crate::ring::{Consumer, Frame, Row, SLOT};
+use crate::ring::{Consumer, Row, SLOT};
 
 use super::mapping::RingView;
 use super::message::{
@@ -148,62 +148,6 @@ impl<M: Mode> Shm<M> {
         // Our accesses to the entry's memory come before the load in `me_unlink` that finds no mark.
         queue.delivering.store(0, Ordering::Release);
         most - left
-    }
-
-    /// Delivers a compact put in the common case, as [`Self::deliver_run`] does, where none follows it yet: what prepares for
-    /// more would take longer than all else. False: it has to go the general way.
-    #[inline(never)]
-    pub(super) fn deliver_single<S: Sink>(
-        &self,
-        number: usize,
-        queue: &Queue<M>,
-        inbound: &mut Inbound,
-        (slot, frame): (usize, Frame),
-        sink: &mut S,
-    ) -> bool {
-        let slot = inbound.ring.slots().address(slot);
-        // SAFETY: as in `deliver_run`.
-        let header = unsafe { slot.cast::<Compact>().read() };
-        let (length, source) = (header.length as usize, header.source);
-        let is_source = match inbound.source {
-            Some(only) => source == only,
-            None => source < self.size,
-        };
-        let Some(index) = self.indices.get(usize::from(frame.index)) else {
-            return false;
-        };
-        if length > usize::from(frame.slots) * SLOT - COMPACT
-            || !is_source
-            || index.queue.load(Ordering::Relaxed) as usize != number + 1
-        {
-            return false;
-        }
-        let hit = {
-            let mut list = index.list.lock();
-            let Some(hit) = list.accept_usual(source, header.match_bits, length) else {
-                return false;
-            };
-            // Under the list's lock: see `find`.
-            let me = hit.id.me(frame.index);
-            queue.delivering.store(mark(me.0), Ordering::Relaxed);
-            hit
-        };
-        sink.put(PutEvent {
-            index: PtIndex(frame.index),
-            tag: hit.tag,
-            source,
-            match_bits: header.match_bits,
-            hdr_data: header.hdr_data,
-            offset: hit.offset,
-            length,
-            requested: length,
-            // SAFETY: within the message, as just checked, which stays until it is released.
-            data: unsafe { slice::from_raw_parts(slot.add(before_payload(length)), length) },
-        });
-        // Our accesses to the entry's memory come before the load in `me_unlink` that finds no mark.
-        queue.delivering.store(0, Ordering::Release);
-        inbound.ring.release(frame);
-        true
     }
 
     /// The run that a message to this index may begin, and from whom its messages come.

@@ -109,7 +109,7 @@ pub(super) const fn slots_for(header: usize, payload: usize) -> u32 {
 
 /// Bytes before the payload of a compact message with so many: all of the first slot, where that takes no more slots than
 /// the header alone. Copies then go by whole cache lines.
-#[inline]
+#[inline(always)]
 pub(super) const fn before_payload(payload: usize) -> usize {
     if payload > SLOT - COMPACT && slots_for(SLOT, payload) == slots_for(COMPACT, payload) {
         SLOT

@@ -28,6 +28,7 @@ mod process_memory;
 mod receive;
 mod send;
 mod setup;
+mod single;
 mod staging;
 mod start;
 mod statistics;

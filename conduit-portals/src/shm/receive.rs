@@ -36,8 +36,8 @@ pub(super) struct Queue<M: Mode> {
 pub(super) struct Inbox {
     pub(super) rings: Box<[Inbound]>,
     /// Where the next poll begins: after the ring at which the last one ended.
-    next: usize,
-    later: Later,
+    pub(super) next: usize,
+    pub(super) later: Later,
 }
 
 /// A ring as its consumer keeps it.
@@ -50,9 +50,7 @@ pub(super) struct Inbound {
     /// so one is enough, and nothing is lost.
     pending: Option<(Rank, Header)>,
     /// The table of watches says where its next message will show, and nothing else is to be done before.
-    watched: bool,
-    /// When the last message was done another was there: they come in runs.
-    runs: bool,
+    pub(super) watched: bool,
 }
 
 impl Inbound {
@@ -62,15 +60,7 @@ impl Inbound {
             ring,
             pending: None,
             watched: false,
-            runs: false,
         }
-    }
-
-    /// Whether the message at the head is to be delivered by itself. Behind it is only looked where messages come in runs: that
-    /// may fetch a line that its sender has, and all stores, also those of a reply, wait for it.
-    #[inline]
-    fn is_single(&self, frame: Frame) -> bool {
-        frame.kind == PUT_COMPACT && !(self.runs && self.ring.is_followed(frame))
     }
 
     /// Whether a visit would find nothing to do.
@@ -98,6 +88,33 @@ impl Inbox {
         }
     }
 
+    /// The place of the next ring with something to do; any, if there is none.
+    #[inline(always)]
+    pub(super) fn first(&self) -> usize {
+        match self.rings.get(self.next) {
+            Some(inbound) if inbound.is_idle() => self.first_busy(),
+            _ => self.next,
+        }
+    }
+
+    #[inline(never)]
+    fn first_busy(&self) -> usize {
+        let (before, after) = self.rings.split_at(self.next);
+        let busy = |rings: &[Inbound]| rings.iter().position(|inbound| !inbound.is_idle());
+        let behind = busy(after).map(|place| self.next + place);
+        behind.or_else(|| busy(before)).unwrap_or(self.next)
+    }
+
+    /// The place behind.
+    #[inline(always)]
+    pub(super) fn behind(&self, place: usize) -> usize {
+        if place + 1 == self.rings.len() {
+            0
+        } else {
+            place + 1
+        }
+    }
+
     /// Whether a poll would find anything to do.
     #[inline]
     pub(super) fn is_ready(&self) -> bool {
@@ -118,7 +135,7 @@ pub(super) struct Later {
 
 impl Later {
     #[inline]
-    fn is_owed(&self) -> bool {
+    pub(super) fn is_owed(&self) -> bool {
         self.unlinked.is_some() || self.free.is_some()
     }
 }
@@ -217,7 +234,9 @@ impl Message {
 
 impl<M: Mode> Shm<M> {
     /// See [`conduit_core::ni::Ni::poll`].
-    #[inline]
+    ///
+    /// By itself, so that there is one frame from here to a sink, which is inlined.
+    #[inline(never)]
     pub(super) fn poll_queue<S: Sink>(&self, number: usize, limit: u32, sink: &mut S) -> u32 {
         let Some(queue) = self.queues.get(number).and_then(|queue| queue.get()) else {
             return 0;
@@ -225,6 +244,9 @@ impl<M: Mode> Shm<M> {
         let Some(mut inbox) = queue.inbox.try_lock() else {
             return 0;
         };
+        if self.poll_single(number, queue, &mut inbox, limit, sink) {
+            return 1;
+        }
         self.poll_inbox(number, queue, &mut inbox, limit, sink)
     }
 
@@ -253,7 +275,7 @@ impl<M: Mode> Shm<M> {
         let rings = inbox.rings.len();
         for _ in 0..rings {
             let at = inbox.next;
-            inbox.next = if at + 1 == rings { 0 } else { at + 1 };
+            inbox.next = inbox.behind(at);
             let inbound = &mut inbox.rings[at];
             if inbound.is_idle() {
                 continue;
@@ -293,15 +315,14 @@ impl<M: Mode> Shm<M> {
             let most = left.min(out.limit - out.count);
             let delivered = match inbound.ring.peek() {
                 None => 0,
-                Some(head) if inbound.is_single(head.1) => self
-                    .deliver_single(number, queue, inbound, head, out.sink)
+                Some(head) if !inbound.ring.is_followed(head.1) => self
+                    .deliver_last(number, queue, inbound, head, out.sink)
                     .into(),
                 Some(_) => self.deliver_run(number, queue, inbound, most, out.sink),
             };
             out.count += delivered;
             left -= delivered;
-            inbound.runs = inbound.ring.is_ready();
-            if !inbound.runs {
+            if !inbound.ring.is_ready() {
                 // If there was something, the next poll does that, so that what follows from it need not wait.
                 if left == BATCH {
                     inbound.ring.publish();

@@ -1,0 +1,121 @@
+//! The message that a rank waits for: it comes by itself, and each instruction before its handler counts.
+
+use std::slice;
+use std::sync::atomic::Ordering;
+
+use conduit_core::ni::{PtIndex, PutEvent, Sink};
+use conduit_core::threads::{Lock, Mode};
+
+use crate::ring::{Frame, SLOT};
+
+use super::Shm;
+use super::message::{COMPACT, Compact, PUT_COMPACT, before_payload};
+use super::receive::{Inbound, Inbox, Queue, mark};
+
+impl<M: Mode> Shm<M> {
+    /// Delivers a message to a ring that had none before. False: there is none, or something else is to be done.
+    ///
+    /// Behind it is not looked: that fetches a line which its sender is about to write, and all stores, also those of a reply
+    /// or of the next request, wait for it. What has come by the next poll goes by [`Self::deliver_run`].
+    #[inline(always)]
+    pub(super) fn poll_single<S: Sink>(
+        &self,
+        number: usize,
+        queue: &Queue<M>,
+        inbox: &mut Inbox,
+        limit: u32,
+        sink: &mut S,
+    ) -> bool {
+        if limit == 0 || inbox.later.is_owed() {
+            return false;
+        }
+        let place = inbox.first();
+        let behind = inbox.behind(place);
+        let Some(inbound) = inbox.rings.get_mut(place).filter(|ring| ring.watched) else {
+            return false;
+        };
+        let Some(head) = inbound.ring.peek() else {
+            return false;
+        };
+        if !sink.is_ready() || !self.deliver_single(number, queue, inbound, head, sink) {
+            return false;
+        }
+        inbox.next = behind;
+        // The next poll publishes it, so that what follows from it need not wait.
+        inbound.watched = false;
+        self.watches.set(queue.watch + place, None);
+        true
+    }
+
+    /// Delivers the last of several messages. By itself, so that the loop over messages has the registers.
+    #[inline(never)]
+    pub(super) fn deliver_last<S: Sink>(
+        &self,
+        number: usize,
+        queue: &Queue<M>,
+        inbound: &mut Inbound,
+        head: (usize, Frame),
+        sink: &mut S,
+    ) -> bool {
+        self.deliver_single(number, queue, inbound, head, sink)
+    }
+
+    /// Delivers a compact put in the common case, as [`Self::deliver_run`] does: what prepares for more would take longer than
+    /// all else. False: it has to go the general way.
+    #[inline(always)]
+    fn deliver_single<S: Sink>(
+        &self,
+        number: usize,
+        queue: &Queue<M>,
+        inbound: &mut Inbound,
+        (slot, frame): (usize, Frame),
+        sink: &mut S,
+    ) -> bool {
+        if frame.kind != PUT_COMPACT {
+            return false;
+        }
+        let slot = inbound.ring.slots().address(slot);
+        // SAFETY: as in `deliver_run`.
+        let header = unsafe { slot.cast::<Compact>().read() };
+        let (length, source) = (header.length as usize, header.source);
+        let is_source = match inbound.source {
+            Some(only) => source == only,
+            None => source < self.size,
+        };
+        let Some(index) = self.indices.get(usize::from(frame.index)) else {
+            return false;
+        };
+        if length > usize::from(frame.slots) * SLOT - COMPACT
+            || !is_source
+            || index.queue.load(Ordering::Relaxed) as usize != number + 1
+        {
+            return false;
+        }
+        let hit = {
+            let mut list = index.list.lock();
+            let Some(hit) = list.accept_usual(source, header.match_bits, length) else {
+                return false;
+            };
+            // Under the list's lock: see `find`.
+            let me = hit.id.me(frame.index);
+            queue.delivering.store(mark(me.0), Ordering::Relaxed);
+            hit
+        };
+        sink.put(PutEvent {
+            index: PtIndex(frame.index),
+            tag: hit.tag,
+            source,
+            match_bits: header.match_bits,
+            hdr_data: header.hdr_data,
+            offset: hit.offset,
+            length,
+            requested: length,
+            // SAFETY: within the message, as just checked, which stays until it is released.
+            data: unsafe { slice::from_raw_parts(slot.add(before_payload(length)), length) },
+        });
+        // Our accesses to the entry's memory come before the load in `me_unlink` that finds no mark.
+        queue.delivering.store(0, Ordering::Release);
+        inbound.ring.release(frame);
+        true
+    }
+}
