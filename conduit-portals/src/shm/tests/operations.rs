@@ -201,6 +201,63 @@ fn every_event_counts_against_the_limit() {
     assert_eq!(b.ni.poll(b.eq, 0, |_| ()), 0);
 }
 
+/// A receiver that has found nothing yet, and those that send to it.
+fn awaiting(ranks: u32) -> (End<Seq>, Vec<End<Seq>>) {
+    let mut senders = world::<Seq>(ranks, &small());
+    let receiver = senders.remove(0);
+    assert!(receiver.poll().is_empty());
+    (receiver, senders)
+}
+
+/// The events of one poll: whose puts, or what else.
+fn polled(receiver: &End<Seq>, limit: u32) -> Vec<String> {
+    let mut all = Vec::new();
+    receiver
+        .ni
+        .poll(receiver.eq, limit, |event| match seen(event) {
+            Seen::Put { source, .. } => all.push(format!("put of {source}")),
+            other => all.push(format!("{other:?}")),
+        });
+    all
+}
+
+#[test]
+fn a_source_that_always_has_a_message_holds_up_nobody() {
+    for limit in [1, 100] {
+        let (receiver, senders) = awaiting(4);
+        receiver.append(MANAGED, MeOptions::PUT);
+        for round in 0..8 {
+            let mut events = Vec::new();
+            for sender in &senders[1..] {
+                assert_eq!(sender.ni.inject(&inject(0, &[1])), Ok(Submit::Posted));
+            }
+            // Each poll finds something of rank 1, and each of the others has its turn after at most two of it.
+            for _ in 0..6 {
+                assert_eq!(senders[0].ni.inject(&inject(0, &[1])), Ok(Submit::Posted));
+                events.extend(polled(&receiver, limit));
+            }
+            for source in 2..4 {
+                let name = format!("put of {source}");
+                assert!(events.contains(&name), "round {round}: {events:?}");
+            }
+            receiver.poll();
+        }
+    }
+}
+
+#[test]
+fn what_an_event_leaves_owing_comes_before_any_awaited_message() {
+    let (receiver, senders) = awaiting(3);
+    receiver.append(MANAGED, MeOptions::PUT | MeOptions::USE_ONCE);
+    receiver.append(MANAGED, MeOptions::PUT);
+    assert_eq!(senders[0].ni.inject(&inject(0, &[1])), Ok(Submit::Posted));
+    assert_eq!(polled(&receiver, 1), ["put of 1"]);
+    assert_eq!(senders[1].ni.inject(&inject(0, &[1])), Ok(Submit::Posted));
+    for expected in ["Unlinked(77)", "Free(77)", "put of 2"] {
+        assert_eq!(polled(&receiver, 1), [expected]);
+    }
+}
+
 #[test]
 fn refusals_are_told() {
     let (a, b) = pair(&ShmConfig {
