@@ -12,7 +12,7 @@ use super::flow::Returned;
 use super::hand::Hand;
 use super::requests::Inbox;
 use super::{Engine, index};
-use crate::ni::{Capabilities, Common, Ni, PutEvent, Puts, Rank};
+use crate::ni::{Capabilities, Common, Ni, PtIndex, PutEvent, Puts, Rank};
 use crate::threads::Mode;
 
 /// Flags of plain messages, but for what says that they need no chunk, and of requests.
@@ -135,10 +135,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         inbox: &mut Inbox,
         hand: &Hand,
     ) -> bool {
-        if known.category == Category::Short {
-            // A reply, which most shorts have. A medium's payload takes longer, and the line would have been taken back.
-            self.ni.anticipate(put.source, index::SAFE);
-        }
+        self.anticipate_short(known.category, put.source, index::SAFE);
         let single = Header::arg0_in(put.hdr_data);
         let Some((token, args, payload)) = self.parts(known, put, put.data, &single) else {
             return false;
@@ -150,13 +147,20 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         true
     }
 
+    /// A message has come. After a short another to its source is likely to follow at once: the reply, or the next request.
+    /// Others are mostly answered by others, and while a payload is written, the line would be taken back.
+    #[inline(always)]
+    fn anticipate_short(&self, category: Category, source: Rank, index: PtIndex) {
+        if category == Category::Short {
+            self.ni.anticipate(source, index);
+        }
+    }
+
     /// A reply that is known. False: it has to go the general way.
     #[inline(always)]
     pub(super) fn run_known_reply(&self, known: &Known<N, M>, put: &PutEvent<'_>) -> bool {
-        if known.category == Category::Short {
-            // The next request, which most shorts are waited for. Before a payload the line would have been taken back.
-            self.ni.anticipate(put.source, index::AM);
-        }
+        // The next request, which most replies are waited for.
+        self.anticipate_short(known.category, put.source, index::AM);
         let single = Header::arg0_in(put.hdr_data);
         let Some((token, args, payload)) = self.parts(known, put, put.data, &single) else {
             return false;
@@ -276,8 +280,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             source, match_bits, ..
         } = message;
         let header = Header::decode(match_bits, message.hdr_data).map_err(Bad::from);
-        if header.is_ok_and(|header| header.category() == Category::Short) {
-            self.ni.anticipate(source, index::SAFE);
+        if let Ok(header) = &header {
+            self.anticipate_short(header.category(), source, index::SAFE);
         }
         let done = header.and_then(|header| {
             self.request_arrived(message, &header, inbox, hand)?;
@@ -292,7 +296,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    #[inline(never)]
     pub(super) fn on_unknown_reply(&self, put: &PutEvent<'_>, recent: &mut Recent<N, M>) {
         match self.reply_arrived(put) {
             Err(bad) => self.bad(put.source, bad),

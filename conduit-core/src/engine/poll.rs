@@ -41,7 +41,7 @@ impl<N: Ni, M: Mode> Sink for Replies<'_, N, M> {
 }
 
 impl<N: Ni, M: Mode> Replies<'_, N, M> {
-    /// A reply that is not known, or what is no reply.
+    /// A reply that is not known, or what is no reply. By itself, so that no other has to be in memory.
     #[inline(never)]
     fn other_put(&mut self, put: PutEvent<'_>) {
         match put.tag {

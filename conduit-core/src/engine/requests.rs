@@ -151,7 +151,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 },
             );
             if self.can_reply(hand) {
-                // It has delivered what it wanted to: the rest comes by the next poll.
+                // So the network has stopped by itself. Should it have left anything, the next poll gets it.
                 break;
             }
         }
