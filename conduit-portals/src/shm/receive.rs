@@ -49,7 +49,7 @@ pub(super) struct Inbound {
     /// A completion for which the initiator's queue had no room. Until it is posted nothing more is taken from this ring:
     /// so one is enough, and nothing is lost.
     pending: Option<(Rank, Header)>,
-    /// The table of watches says where its next message will show, and nothing else is to be done before.
+    /// The table of watches says where its next message will show, and nothing else is to be done before: see [`Shm::watch`].
     pub(super) watched: bool,
 }
 
@@ -88,21 +88,20 @@ impl Inbox {
         }
     }
 
-    /// The place of the next ring with something to do; any, if there is none.
+    /// Moves on to the next ring with something to do, if there is one.
     #[inline(always)]
-    pub(super) fn first(&self) -> usize {
-        match self.rings.get(self.next) {
-            Some(inbound) if inbound.is_idle() => self.first_busy(),
-            _ => self.next,
+    pub(super) fn seek(&mut self) {
+        if self.rings.get(self.next).is_some_and(Inbound::is_idle) {
+            self.seek_further();
         }
     }
 
     #[inline(never)]
-    fn first_busy(&self) -> usize {
-        let (before, after) = self.rings.split_at(self.next);
-        let busy = |rings: &[Inbound]| rings.iter().position(|inbound| !inbound.is_idle());
-        let behind = busy(after).map(|place| self.next + place);
-        behind.or_else(|| busy(before)).unwrap_or(self.next)
+    fn seek_further(&mut self) {
+        let mut places = (self.next + 1..self.rings.len()).chain(0..self.next);
+        if let Some(place) = places.find(|&place| !self.rings[place].is_idle()) {
+            self.next = place;
+        }
     }
 
     /// The place behind.
@@ -244,7 +243,10 @@ impl<M: Mode> Shm<M> {
         let Some(mut inbox) = queue.inbox.try_lock() else {
             return 0;
         };
-        if self.poll_single(number, queue, &mut inbox, limit, sink) {
+        if limit == 0 {
+            return 0;
+        }
+        if self.poll_single(number, queue, &mut inbox, sink) {
             return 1;
         }
         self.poll_inbox(number, queue, &mut inbox, limit, sink)
@@ -260,9 +262,6 @@ impl<M: Mode> Shm<M> {
         limit: u32,
         sink: &mut S,
     ) -> u32 {
-        if limit == 0 {
-            return 0;
-        }
         let mut out = Out {
             sink,
             count: 0,
@@ -281,15 +280,27 @@ impl<M: Mode> Shm<M> {
                 continue;
             }
             let go_on = self.visit(number, queue, inbound, &mut inbox.later, &mut out);
-            let awaited = inbound.awaited().filter(|_| !inbox.later.is_owed());
-            let watched = awaited.is_some();
-            self.watches.set(queue.watch + at, awaited);
-            inbound.watched = watched;
+            self.watch(queue, at, inbound, &inbox.later);
             if !go_on {
                 break;
             }
         }
         out.count
+    }
+
+    /// Has a ring watched from which something was taken, or polled in any case while more is to be done than to wait.
+    #[inline(always)]
+    pub(super) fn watch(
+        &self,
+        queue: &Queue<M>,
+        place: usize,
+        inbound: &mut Inbound,
+        later: &Later,
+    ) {
+        let awaited = inbound.awaited().filter(|_| !later.is_owed());
+        let watched = awaited.is_some();
+        self.watches.set(queue.watch + place, awaited);
+        inbound.watched = watched;
     }
 
     /// Takes what a ring has; false if the limit is reached.

@@ -13,7 +13,7 @@ use super::message::{COMPACT, Compact, PUT_COMPACT, before_payload};
 use super::receive::{Inbound, Inbox, Queue, mark};
 
 impl<M: Mode> Shm<M> {
-    /// Delivers a message to a ring that had none before. False: there is none, or something else is to be done.
+    /// Delivers one message of a ring that had none before. False: there is none, or something else is to be done.
     ///
     /// Behind it is not looked: that fetches a line which its sender is about to write, and all stores, also those of a reply
     /// or of the next request, wait for it. What has come by the next poll goes by [`Self::deliver_run`].
@@ -23,13 +23,13 @@ impl<M: Mode> Shm<M> {
         number: usize,
         queue: &Queue<M>,
         inbox: &mut Inbox,
-        limit: u32,
         sink: &mut S,
     ) -> bool {
-        if limit == 0 || inbox.later.is_owed() {
+        if inbox.later.is_owed() {
             return false;
         }
-        let place = inbox.first();
+        inbox.seek();
+        let place = inbox.next;
         let behind = inbox.behind(place);
         let Some(inbound) = inbox.rings.get_mut(place).filter(|ring| ring.watched) else {
             return false;
@@ -42,8 +42,7 @@ impl<M: Mode> Shm<M> {
         }
         inbox.next = behind;
         // The next poll publishes it, so that what follows from it need not wait.
-        inbound.watched = false;
-        self.watches.set(queue.watch + place, None);
+        self.watch(queue, place, inbound, &inbox.later);
         true
     }
 
