@@ -17,6 +17,7 @@ enum { REPETITIONS = 9, SEGMENT = 1 << 22 };
 static gex_TM_t team;
 static gex_Rank_t me, peer;
 static char *here, *there; /* this rank's segment, and the peer's at the peer */
+static char *mapped;       /* the peer's as it is mapped here, NULL if it is not */
 static char *buffer;
 static volatile unsigned pongs, counted, told;
 static size_t bytes;
@@ -180,6 +181,31 @@ static void figure(const char *name, size_t size, void (*operations)(unsigned)) 
   barrier();
 }
 
+/* No library at all: a word there and one back, in lines that are taken in turn as a queue's are. What a short round trip
+ * can be set beside in the same run. */
+static void line_round_trip(void) {
+  enum { LINE = 64, LINES = 64, BEHIND_THE_PUTS = SEGMENT / 2 };
+  double all[REPETITIONS];
+  const unsigned count = 20000;
+  unsigned long turn = 0;
+  if (!mapped) return;
+  for (int i = 0; i < REPETITIONS; i++) {
+    barrier();
+    const double begin = now();
+    for (unsigned n = 0; n < count; n++) {
+      const size_t place = BEHIND_THE_PUTS + ++turn % LINES * LINE;
+      unsigned long *const out = (unsigned long *)(mapped + place);
+      const unsigned long *const in = (const unsigned long *)(here + place);
+      if (me == 0) __atomic_store_n(out, turn, __ATOMIC_RELEASE);
+      while (__atomic_load_n(in, __ATOMIC_ACQUIRE) != turn) continue;
+      if (me != 0) __atomic_store_n(out, turn, __ATOMIC_RELEASE);
+    }
+    all[i] = (now() - begin) / count;
+  }
+  qsort(all, REPETITIONS, sizeof all[0], ascending);
+  if (me == 0) printf("line-round-trip 0 %.2f\n", all[REPETITIONS / 2]);
+}
+
 /* Both ranks do it. */
 static void barriers(void) {
   double all[REPETITIONS];
@@ -260,9 +286,10 @@ int main(int argc, char **argv) {
   }
   peer = 1 - me;
   pin();
-  void *address;
-  gex_Event_Wait(gex_EP_QueryBoundSegmentNB(team, peer, &address, NULL, NULL, 0));
+  void *address, *address_here;
+  gex_Event_Wait(gex_EP_QueryBoundSegmentNB(team, peer, &address, &address_here, NULL, 0));
   there = (char *)address;
+  mapped = (char *)address_here;
   here = (char *)gex_Segment_QueryAddr(segment);
   buffer = (char *)malloc(SEGMENT);
   memset(buffer, 1, SEGMENT);
@@ -277,6 +304,7 @@ int main(int argc, char **argv) {
   figure("put", 4096, put);
   figure("get", 4096, get);
   figure("put", 1 << 20, put);
+  line_round_trip();
   figure("short-round-trip", 0, short_round_trip);
   figure("medium-round-trip", 512, medium_round_trip);
   figure("medium-round-trip", 4096, medium_round_trip);
