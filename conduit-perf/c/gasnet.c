@@ -181,59 +181,42 @@ static void figure(const char *name, size_t size, void (*operations)(unsigned)) 
   barrier();
 }
 
+/* A figure of what both ranks do: the median of repetitions of `TOGETHER` operations. */
+static void together(const char *name, void (*operations)(unsigned)) {
+  enum { TOGETHER = 20000 };
+  double all[REPETITIONS];
+  for (int i = 0; i < REPETITIONS; i++) {
+    barrier();
+    const double begin = now();
+    operations(TOGETHER);
+    all[i] = (now() - begin) / TOGETHER;
+  }
+  qsort(all, REPETITIONS, sizeof all[0], ascending);
+  if (me == 0) printf("%s 0 %.2f\n", name, all[REPETITIONS / 2]);
+}
+
 /* No library at all: a word there and one back, in lines that are taken in turn as a queue's are. What a short round trip
  * can be set beside in the same run. */
-static void line_round_trip(void) {
+static void line_round_trip(unsigned count) {
   enum { LINE = 64, LINES = 64, BEHIND_THE_PUTS = SEGMENT / 2 };
-  double all[REPETITIONS];
-  const unsigned count = 20000;
-  unsigned long turn = 0;
-  if (!mapped) return;
-  for (int i = 0; i < REPETITIONS; i++) {
-    barrier();
-    const double begin = now();
-    for (unsigned n = 0; n < count; n++) {
-      const size_t place = BEHIND_THE_PUTS + ++turn % LINES * LINE;
-      unsigned long *const out = (unsigned long *)(mapped + place);
-      const unsigned long *const in = (const unsigned long *)(here + place);
-      if (me == 0) __atomic_store_n(out, turn, __ATOMIC_RELEASE);
-      while (__atomic_load_n(in, __ATOMIC_ACQUIRE) != turn) continue;
-      if (me != 0) __atomic_store_n(out, turn, __ATOMIC_RELEASE);
-    }
-    all[i] = (now() - begin) / count;
+  static unsigned long turn;
+  while (count--) {
+    const size_t place = BEHIND_THE_PUTS + ++turn % LINES * LINE;
+    unsigned long *const out = (unsigned long *)(mapped + place);
+    const unsigned long *const in = (const unsigned long *)(here + place);
+    if (me == 0) __atomic_store_n(out, turn, __ATOMIC_RELEASE);
+    while (__atomic_load_n(in, __ATOMIC_ACQUIRE) != turn) continue;
+    if (me != 0) __atomic_store_n(out, turn, __ATOMIC_RELEASE);
   }
-  qsort(all, REPETITIONS, sizeof all[0], ascending);
-  if (me == 0) printf("line-round-trip 0 %.2f\n", all[REPETITIONS / 2]);
 }
-
-/* Both ranks do it. */
-static void barriers(void) {
-  double all[REPETITIONS];
-  const unsigned count = 20000;
-  for (int i = 0; i < REPETITIONS; i++) {
-    barrier();
-    const double begin = now();
-    for (unsigned n = 0; n < count; n++) barrier();
-    all[i] = (now() - begin) / count;
-  }
-  qsort(all, REPETITIONS, sizeof all[0], ascending);
-  if (me == 0) printf("barrier 0 %.2f\n", all[REPETITIONS / 2]);
+static void barriers(unsigned count) {
+  while (count--) barrier();
 }
-
-static void split_barriers(void) {
-  double all[REPETITIONS];
-  const unsigned count = 20000;
-  for (int i = 0; i < REPETITIONS; i++) {
-    barrier();
-    const double begin = now();
-    for (unsigned n = 0; n < count; n++) {
-      gasnet_barrier_notify(0, GASNET_BARRIERFLAG_ANONYMOUS);
-      (void)gasnet_barrier_wait(0, GASNET_BARRIERFLAG_ANONYMOUS);
-    }
-    all[i] = (now() - begin) / count;
+static void split_barriers(unsigned count) {
+  while (count--) {
+    gasnet_barrier_notify(0, GASNET_BARRIERFLAG_ANONYMOUS);
+    (void)gasnet_barrier_wait(0, GASNET_BARRIERFLAG_ANONYMOUS);
   }
-  qsort(all, REPETITIONS, sizeof all[0], ascending);
-  if (me == 0) printf("split-barrier 0 %.2f\n", all[REPETITIONS / 2]);
 }
 
 /* Rank i on the i-th core that it may run on. */
@@ -304,7 +287,7 @@ int main(int argc, char **argv) {
   figure("put", 4096, put);
   figure("get", 4096, get);
   figure("put", 1 << 20, put);
-  line_round_trip();
+  if (mapped) together("line-round-trip", line_round_trip);
   figure("short-round-trip", 0, short_round_trip);
   figure("medium-round-trip", 512, medium_round_trip);
   figure("medium-round-trip", 4096, medium_round_trip);
@@ -315,8 +298,8 @@ int main(int argc, char **argv) {
   figure("medium-flood", 4096, medium_flood);
   figure("long-flood", 512, long_flood);
   figure("long-flood", 65536, long_flood);
-  barriers();
-  split_barriers();
+  together("barrier", barriers);
+  together("split-barrier", split_barriers);
   barrier();
   gasnet_exit(0);
 }
