@@ -100,6 +100,11 @@ mod vendored {
                 .include(folder.join("include"));
             add(&mut build, &folder.join("src"), files);
         }
+        if cfg!(feature = "pingpong") {
+            build
+                .define("main", "conduit_fi_pingpong")
+                .file(source.join("util/pingpong.c"));
+        }
         build.compile("fabric");
         // Where the test `layout` finds the headers.
         println!(

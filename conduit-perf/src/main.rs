@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> anyhow::Result<ExitCode> {
+    conduit_perf::ofi::main_if_asked();
     if let Some(code) = conduit_perf::rank_main() {
         return Ok(code);
     }

@@ -47,6 +47,8 @@ mod errno;
 mod fabric;
 mod load;
 mod msg;
+#[cfg(feature = "pingpong")]
+mod pingpong;
 mod rma;
 mod tagged;
 #[cfg(feature = "vendored")]
@@ -66,6 +68,8 @@ pub use fabric::*;
 pub use libc::iovec;
 pub use load::{Library, LoadError};
 pub use msg::*;
+#[cfg(feature = "pingpong")]
+pub use pingpong::pingpong;
 pub use rma::*;
 pub use tagged::*;
 

@@ -40,6 +40,7 @@ use crate::{Mapping, area, report, select};
 use bare::{Bare, Locks};
 use engine::End;
 use pingpong::Program;
+pub use pingpong::main_if_asked;
 use pool::Pooled;
 use rows::{Endpoints, ROWS, Row};
 
@@ -155,10 +156,7 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
     // Known before any job starts, and said once.
     let library = library(&Which::named(&options.library)).map_err(anyhow::Error::msg)?;
     eprintln!("{library:?}");
-    let pingpong = match library_of_system(options) {
-        true => Program::find()?,
-        false => None,
-    };
+    let pingpong = Program::find(&Which::named(&options.library))?;
     let (mut figures, mut left_out) = (Vec::new(), 0);
     for provider in &options.provider {
         let measured = provider_figures(options, &library, provider, pingpong.as_ref())
@@ -190,11 +188,6 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
         writeln!(out, "{}\n{summary}", report::figures(&figures))?;
     }
     Ok(!options.check || (summary.all_within() && left_out == 0))
-}
-
-/// Whether `fi_pingpong`, which uses the system's library, measures the same one.
-fn library_of_system(options: &Options) -> bool {
-    matches!(Which::named(&options.library), Which::Any | Which::System)
 }
 
 fn is_unlocked(library: &Library) -> bool {

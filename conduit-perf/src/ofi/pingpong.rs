@@ -1,37 +1,62 @@
-//! libfabric's own `fi_pingpong` beside the round trips of a job, where it is installed.
+//! libfabric's own `fi_pingpong` beside the round trips of a job: the installed one over the system's library, over the copy in
+//! this program the one that comes with it.
 
+use std::ffi::CString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
+
+use conduit_ofi::start::Which;
 
 use crate::alternate::{Plan, Round, Tally};
 use crate::figure::{Figure, Subject, Unit};
 use crate::peers::tools::{fi_pingpong, on_path};
 use crate::placement::{Cores, Placement};
 
-use super::rows::MESSAGE;
+use super::rows::{MESSAGE, ROUND_TRIP};
+
+/// The environment variable that makes a process `fi_pingpong`.
+const PROGRAM: &str = "FI_PINGPONG_OF_CONDUIT_PERF";
 
 /// Messages there and back in a reading.
-const ROUND_TRIPS: u32 = 5000;
+const ROUND_TRIPS: u32 = 20_000;
 
 /// The program, and the cores of its two processes.
 pub(super) struct Program {
     path: PathBuf,
+    environment: Vec<(&'static str, &'static str)>,
     cores: [usize; 2],
 }
 
 impl Program {
-    /// `None`, with a word, if it isn't installed.
+    /// The one that measures this library. `None`, with a word, if it isn't installed.
     ///
     /// # Errors
     /// There are not two cores.
-    pub(super) fn find() -> anyhow::Result<Option<Self>> {
-        let Some(path) = on_path("fi_pingpong") else {
-            eprintln!("fi_pingpong: not installed (Debian's package: libfabric-bin)");
-            return Ok(None);
+    pub(super) fn find(library: &Which) -> anyhow::Result<Option<Self>> {
+        let mut environment = vec![("FI_TCP_IFACE", "lo")];
+        let path = match library {
+            Which::Vendored => {
+                environment.push((PROGRAM, "1"));
+                std::env::current_exe()?
+            }
+            Which::Any | Which::System => match on_path("fi_pingpong") {
+                Some(path) => path,
+                None => {
+                    eprintln!("fi_pingpong: not installed (Debian's package: libfabric-bin)");
+                    return Ok(None);
+                }
+            },
+            // The installed one uses another.
+            Which::File(_) => return Ok(None),
         };
         let allowed = Cores::allowed()?;
         let core = |rank| allowed.core(Placement::Apart, rank, 2);
         let cores = [core(0)?, core(1)?];
-        Ok(Some(Self { path, cores }))
+        Ok(Some(Self {
+            path,
+            environment,
+            cores,
+        }))
     }
 
     /// Seconds of a round trip with this provider.
@@ -39,9 +64,16 @@ impl Program {
     /// # Errors
     /// It fails.
     pub(super) fn seconds(&self, provider: &str) -> anyhow::Result<f64> {
-        const LOOPBACK: &[(&str, &str)] = &[("FI_TCP_IFACE", "lo")];
         let kind = [provider, "rdm"];
-        let one_way = fi_pingpong(&self.path, self.cores, kind, LOOPBACK, MESSAGE, ROUND_TRIPS)?;
+        let environment = &self.environment;
+        let one_way = fi_pingpong(
+            &self.path,
+            self.cores,
+            kind,
+            environment,
+            MESSAGE,
+            ROUND_TRIPS,
+        )?;
         Ok(2e-6 * one_way)
     }
 }
@@ -54,7 +86,7 @@ pub(super) fn beside(ours: &Figure, seconds: f64) -> Option<Figure> {
         size: ours.size,
         limit_name: "fi_pingpong",
         unit: Unit::Nanoseconds,
-        target: None,
+        target: Some(ROUND_TRIP),
     };
     let mut tally = Tally::new(Plan {
         tolerance: f64::MAX,
@@ -67,4 +99,13 @@ pub(super) fn beside(ours: &Figure, seconds: f64) -> Option<Figure> {
     });
     let outcome = tally.outcome(subject.unit)?;
     Some(Figure::new(&subject, ours.ranks, &outcome))
+}
+
+/// Becomes `fi_pingpong` if this process is to be that.
+pub fn main_if_asked() {
+    if std::env::var_os(PROGRAM).is_some() {
+        // The system's strings have no null byte.
+        let arguments = std::env::args_os().filter_map(|word| CString::new(word.into_vec()).ok());
+        libfabric_sys::pingpong(arguments.collect());
+    }
 }

@@ -21,7 +21,7 @@ use super::{Order, SEGMENT};
 /// Bytes of a message of the bare ping-pong: those of a short request with two arguments in its frame.
 pub(super) const MESSAGE: usize = 56;
 
-const ROUND_TRIP: Target = Target::AtMost(1.25);
+pub(super) const ROUND_TRIP: Target = Target::AtMost(1.25);
 const PUTS: Target = Target::AtLeast(0.95);
 
 /// What a row does.

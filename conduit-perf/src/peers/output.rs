@@ -8,9 +8,15 @@ pub(super) fn ucx(text: &str) -> anyhow::Result<f64> {
     below(text, "overall_lat", |line| line.split(',').collect())
 }
 
-/// Microseconds of one message one way: what `fi_pingpong` prints, names and below them values, with spaces between.
+/// Microseconds of one message one way: what `fi_pingpong` prints, names and below them values, with spaces between. Of the time and
+/// the rate, both with two decimals, the larger one says more.
 pub(super) fn libfabric(text: &str) -> anyhow::Result<f64> {
-    below(text, "usec/xfer", |line| line.split_whitespace().collect())
+    let value = |name| below(text, name, |line| line.split_whitespace().collect());
+    let time = value("usec/xfer")?;
+    if time >= 1.0 {
+        return Ok(time);
+    }
+    Ok(1.0 / value("Mxfers/sec")?)
 }
 
 /// The value that stands below `name`.
@@ -87,6 +93,8 @@ mod tests {
         let text = "bytes   #sent   #ack     time     MB/sec    usec/xfer   Mxfers/sec\n\
                     8       5k      =5k      0.02s      0.82       3.75       0.10\n";
         assert_eq!(libfabric(text).unwrap(), 3.75);
+        let fast = text.replace("3.75       0.10", "0.16       6.25");
+        assert_eq!(libfabric(&fast).unwrap(), 0.16);
     }
 
     #[test]
