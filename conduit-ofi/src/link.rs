@@ -116,6 +116,12 @@ impl Link {
         }
     }
 
+    /// Whether a frame with this number is the next one from it, and none is there before its time.
+    #[inline(always)]
+    pub(crate) fn is_next(&self, number: u16) -> bool {
+        number == self.next_in && self.early.is_none() && self.failure.is_none()
+    }
+
     /// What was sent to it and may not have reached it: frames that libfabric has not completed or not taken, of longer fragments an
     /// estimate; and a ping that is to be answered.
     pub(crate) fn outstanding(&self, frame: usize) -> usize {

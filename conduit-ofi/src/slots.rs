@@ -94,14 +94,14 @@ impl Slots {
 
     /// The place behind a context that libfabric gives back, and its operation. `None`: it is no place of these.
     #[inline]
-    pub(crate) fn find(&self, context: *mut c_void) -> Option<(u32, Operation)> {
+    pub(crate) fn find(&self, context: *mut c_void) -> Option<(u32, &Operation)> {
         let begin = self.slots.as_ptr().addr();
         let offset = context.addr().checked_sub(begin)?;
         let at = offset / size_of::<Slot>();
         let slot = self.slots.get(at)?;
         let is_begin = offset.is_multiple_of(size_of::<Slot>());
         // Fits: it is a place.
-        (is_begin && slot.operation != Operation::Free).then_some((at as u32, slot.operation))
+        (is_begin && slot.operation != Operation::Free).then_some((at as u32, &slot.operation))
     }
 }
 
@@ -117,7 +117,7 @@ mod tests {
             .collect();
         assert!(slots.take(Operation::Receive(9)).is_none() && !slots.has_room());
         for (n, (at, context)) in (0..).zip(&taken) {
-            assert_eq!(slots.find(*context), Some((*at, Operation::Receive(n))));
+            assert_eq!(slots.find(*context), Some((*at, &Operation::Receive(n))));
             assert_eq!(slots.find(context.wrapping_byte_add(8)), None);
         }
         let (at, context) = taken[1];

@@ -355,6 +355,7 @@ impl<T: Transport> Inner<T> {
     }
 
     /// Sends what is owed to peers.
+    #[inline(never)]
     fn pay(&mut self) {
         let mut unpaid = Vec::new();
         for peer in std::mem::take(&mut self.portals.outgoing) {

@@ -81,6 +81,12 @@ impl Link {
         }
     }
 
+    /// Whether those are any.
+    #[inline(always)]
+    pub(crate) fn has_news(&self, size: Size) -> bool {
+        self.arrived.has_news() && self.owed.len() < usize::from(size.operations)
+    }
+
     /// Whether something is to be sent to the peer unasked.
     #[inline]
     pub(crate) fn is_due(&self, size: Size) -> bool {
@@ -122,10 +128,10 @@ impl Resting {
         Rank::from(high) << 16 | Rank::from(low)
     }
 
-    fn resume(&self) -> Link {
+    fn resume(&self, window: Size) -> Link {
         Link {
             sent: self.sent,
-            arrived: Arrived::resume(&self.arrived, self.last),
+            arrived: Arrived::resume(&self.arrived, self.last, window),
             left: self.left,
             ..Link::new(self.peer())
         }
@@ -140,6 +146,8 @@ pub(crate) struct Links {
     places: Box<[u32]>,
     links: Vec<Link>,
     resting: Vec<Resting>,
+    /// The size of each window.
+    window: Size,
 }
 
 const NONE: u32 = u32::MAX;
@@ -148,11 +156,12 @@ const RESTING: u32 = 1 << 31;
 const FEW: usize = 16;
 
 impl Links {
-    pub(crate) fn new(size: u32) -> Self {
+    pub(crate) fn new(size: u32, window: Size) -> Self {
         Self {
             places: vec![NONE; size as usize].into(),
             links: Vec::new(),
             resting: Vec::new(),
+            window,
         }
     }
 
@@ -172,7 +181,7 @@ impl Links {
             Link::new(peer)
         } else {
             let place = place ^ RESTING;
-            let resting = self.resting.get(place as usize)?.resume();
+            let resting = self.resting.get(place as usize)?.resume(self.window);
             self.resting.swap_remove(place as usize);
             if let Some(moved) = self.resting.get(place as usize) {
                 self.places[moved.peer() as usize] = RESTING | place;
@@ -215,7 +224,7 @@ impl Links {
     pub(crate) fn known_ones(&mut self) -> impl Iterator<Item = &mut Link> {
         for resting in std::mem::take(&mut self.resting) {
             self.places[resting.peer() as usize] = self.links.len() as u32;
-            self.links.push(resting.resume());
+            self.links.push(resting.resume(self.window));
         }
         self.links.iter_mut()
     }
@@ -237,7 +246,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     const SIZE: Size = Size {
-        operations: 1000,
+        operations: 40,
         units: 1000,
     };
 
@@ -245,7 +254,7 @@ mod tests {
         /// Whatever rests at whatever time, the windows go on as if nothing had.
         #[test]
         fn nobody_notices_who_rests(steps in prop::collection::vec((0u8..8, 0u32..20, 0u8..4), 1..400)) {
-            let (mut links, mut reference) = (Links::new(20), BTreeMap::<Rank, (Sent, Arrived, bool)>::new());
+            let (mut links, mut reference) = (Links::new(20, SIZE), BTreeMap::<Rank, (Sent, Arrived, bool)>::new());
             for (what, peer, index) in steps {
                 let cost = Cost::of_put(index, 100, 1000);
                 if what == 0 {
@@ -289,7 +298,7 @@ mod tests {
 
     #[test]
     fn one_that_is_owed_something_does_not_rest() {
-        let mut links = Links::new(3);
+        let mut links = Links::new(3, SIZE);
         for peer in 0..3 {
             links.get(peer).expect("a rank of the job");
         }
@@ -312,7 +321,7 @@ mod tests {
     #[test]
     fn resting_peers_cost_little() {
         for size in [10, 10_000, 1_000_000] {
-            let mut links = Links::new(size);
+            let mut links = Links::new(size, SIZE);
             for peer in 0..size {
                 links.get(peer).expect("a rank of the job");
                 links.rest(peer);

@@ -39,23 +39,26 @@ pub(crate) fn mailbox<T>(value: T) -> (Writer<T>, Reader<T>) {
     (Writer(Arc::clone(&mailbox)), Reader(mailbox))
 }
 
-impl<T> Writer<T> {
-    /// Whether it is free, and stays so until it is filled.
-    #[inline]
-    pub(crate) fn is_free(&self) -> bool {
-        // SYNC: pairs with the reader's Release: what it has read is not written before it is done.
-        !self.0.full.load(Acquire)
-    }
+/// A free one, which stays so until it is filled.
+pub(crate) struct Vacant<'a, T>(&'a Mailbox<T>);
 
-    /// Fills it, if it is free.
-    #[inline]
-    pub(crate) fn fill(&mut self, write: impl FnOnce(&mut T)) {
-        if self.is_free() {
-            // SAFETY: free, so the reader does not look, and this is the only writer, borrowed exclusively.
-            write(unsafe { &mut *self.0.value.get() });
-            // SYNC: pairs with the reader's Acquire.
-            self.0.full.store(true, Release);
-        }
+impl<T> Writer<T> {
+    /// The same, if it is free.
+    #[inline(always)]
+    pub(crate) fn vacant(&mut self) -> Option<Vacant<'_, T>> {
+        // SYNC: pairs with the reader's Release: what it has read is not written before it is done.
+        (!self.0.full.load(Acquire)).then_some(Vacant(&self.0))
+    }
+}
+
+impl<T> Vacant<'_, T> {
+    /// Fills it.
+    #[inline(always)]
+    pub(crate) fn fill(self, write: impl FnOnce(&mut T)) {
+        // SAFETY: free, so the reader does not look, and this is the only writer's, borrowed exclusively.
+        write(unsafe { &mut *self.0.value.get() });
+        // SYNC: pairs with the reader's Acquire.
+        self.0.full.store(true, Release);
     }
 }
 
@@ -118,16 +121,35 @@ pub(crate) fn of_letters() -> (Writer<Letter>, Reader<Letter>) {
     })
 }
 
+/// Copies what fits, as two pieces that meet or overlap: a call would take longer.
+#[inline(always)]
+fn copy_short(to: &mut [u8; LETTER], from: &[u8]) {
+    #[inline(always)]
+    fn ends<const N: usize>(to: &mut [u8; LETTER], from: &[u8]) {
+        if let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>())
+            && let Some(to) = to.get_mut(..from.len())
+        {
+            to[..N].copy_from_slice(first);
+            to[from.len() - N..].copy_from_slice(last);
+        }
+    }
+    match from.len() {
+        0 => {}
+        1 => ends::<1>(to, from),
+        2..4 => ends::<2>(to, from),
+        4..8 => ends::<4>(to, from),
+        8..=16 => ends::<8>(to, from),
+        17..=32 => ends::<16>(to, from),
+        _ => ends::<32>(to, from),
+    }
+}
+
 impl Letter {
     /// Writes a put of at most [`LETTER`] bytes.
     #[inline(always)]
     pub(crate) fn write(&mut self, event: PutEvent<'static>, data: &[u8]) {
         self.event = event;
-        if !data.is_empty()
-            && let Some(to) = self.data.get_mut(..data.len())
-        {
-            to.copy_from_slice(data);
-        }
+        copy_short(&mut self.data, data);
     }
 
     #[inline(always)]
@@ -141,6 +163,8 @@ impl Letter {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -148,22 +172,31 @@ mod tests {
         let (mut writer, mut reader) = mailbox(0);
         assert_eq!(reader.take(|value| *value), None);
         for round in 1..4 {
-            assert!(writer.is_free() && !reader.is_full());
-            writer.fill(|value| *value = round);
-            assert!(!writer.is_free() && reader.is_full());
-            writer.fill(|_| unreachable!("full"));
+            assert!(!reader.is_full());
+            writer.vacant().expect("empty").fill(|value| *value = round);
+            assert!(writer.vacant().is_none() && reader.is_full());
             assert_eq!(reader.take(|value| *value), Some(round));
             assert_eq!(reader.take(|value| *value), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn letters_of_any_length_are_whole(data in prop::collection::vec(any::<u8>(), 0..=LETTER)) {
+            let mut to = [0; LETTER];
+            copy_short(&mut to, &data);
+            prop_assert_eq!(&to[..data.len()], &data[..]);
+            prop_assert!(to[data.len()..].iter().all(|byte| *byte == 0));
         }
     }
 
     #[test]
     fn what_panics_is_gone() {
         let (mut writer, mut reader) = mailbox(());
-        writer.fill(|()| {});
+        writer.vacant().expect("empty").fill(|()| {});
         let taken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             reader.take(|()| panic!("at it"))
         }));
-        assert!(taken.is_err() && writer.is_free());
+        assert!(taken.is_err() && writer.vacant().is_some());
     }
 }

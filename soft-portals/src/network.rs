@@ -89,7 +89,11 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
     }
     #[inline]
     fn inject(&self, inject: &Inject<'_>) -> Result<Submit, NiError> {
-        self.inner().inject(inject)
+        let mut inner = self.inner();
+        match inner.inject_short(inject) {
+            true => Ok(Submit::Posted),
+            false => inner.inject(inject),
+        }
     }
     #[inline]
     unsafe fn get(&self, get: &Get) -> Result<Submit, NiError> {

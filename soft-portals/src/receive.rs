@@ -42,7 +42,11 @@ impl Portals {
         }
     }
 
+    #[inline(never)]
     fn take(&mut self, peer: Rank, header: &[u8], payload: &[u8]) -> Result<(), Nonsense> {
+        if let Some((put, told)) = Header::decode_short(header) {
+            return self.short_put_arrives(peer, &put, told, payload);
+        }
         let header = self.header(peer, header)?;
         let has_payload = matches!(header, Header::Put(_) | Header::Reply { .. });
         if !has_payload && !payload.is_empty() {
@@ -341,11 +345,11 @@ impl Upper for Portals {
 
     #[inline]
     fn fragment(&mut self, peer: Rank, header: &[u8], payload: &[u8]) -> bool {
-        let taken = match Header::decode_short(header) {
-            Some((put, told)) => self.short_put_arrives(peer, &put, told, payload),
-            None => self.take(peer, header, payload),
+        let is_mailed = match Header::decode_short(header) {
+            Some((put, told)) => self.mail_short_put(peer, &put, told, payload),
+            None => false,
         };
-        if taken.is_err() {
+        if !is_mailed && self.take(peer, header, payload).is_err() {
             self.bad(peer);
         }
         true

@@ -13,7 +13,7 @@ use conduit_core::ni::{
 use conduit_core::threads::ParSync;
 use slab::Slab;
 
-use crate::fragment::Failure;
+use crate::fragment::{Failure, MAX_TINY};
 
 use super::buffers::Pool;
 use super::config::PortalsConfig;
@@ -25,6 +25,7 @@ use super::queue::{QUEUES, Queued};
 use super::regions::Regions;
 use super::target::{Arrival, Held, InUse, Reading};
 use super::window::{Cost, Size};
+use super::wire::SHORT_HEADER;
 
 /// Match entries that can be linked at once.
 pub(crate) const ENTRIES: u32 = 4096;
@@ -182,6 +183,8 @@ pub(crate) struct Portals {
     pub(crate) size: u32,
     pub(crate) config: PortalsConfig,
     pub(crate) window: Size,
+    /// Bytes of the longest message that a tiny fragment carries to a managed entry.
+    pub(crate) short: usize,
     pub(crate) flags: Arc<Flags>,
     pub(crate) regions: Regions,
     /// Under the lock, so the cheaper mode does.
@@ -236,6 +239,10 @@ impl Portals {
             rank,
             size,
             window,
+            short: config
+                .inject_size
+                .min(config.max_managed)
+                .min(MAX_TINY - SHORT_HEADER),
             flags,
             regions: Regions::new(rank, config.region_bytes),
             descriptors: Descriptors::new(),
@@ -246,7 +253,7 @@ impl Portals {
             pool: Pool::default(),
             inject_room: config.inject_bytes,
             operations: Operations::new(config.operations),
-            links: Links::new(size),
+            links: Links::new(size, window),
             direct: Direct::default(),
             native: Native::default(),
             arrivals: Slab::new(),

@@ -303,53 +303,55 @@ impl<T: Transport> Inner<T> {
         debug_assert!(taken.is_ok(), "this rank's own");
     }
 
-    pub(crate) fn inject(&mut self, inject: &Inject<'_>) -> Result<Submit, NiError> {
-        let submitted = self.try_inject(inject);
-        self.answer(submitted)
-    }
-
-    /// What [`Self::enter`], [`Self::post`] and [`Self::leave`] do, for what nearly all messages are, with one look for the link.
+    /// What [`Self::inject`] does for what nearly all messages are, in one go: short ones to a peer with room. False: it is
+    /// something else, and nothing has happened.
     #[inline(always)]
-    fn inject_short(
-        &mut self,
-        target: Rank,
-        put: wire::Put,
-        cost: Cost,
-        pieces: &[&[u8]],
-    ) -> Result<(), Not> {
+    pub(crate) fn inject_short(&mut self, inject: &Inject<'_>) -> bool {
         let Self {
             transport, portals, ..
         } = self;
-        let window = portals.window;
-        let Some(link) = portals.links.get(target) else {
-            return Err(Not::Again);
-        };
-        if link.failure.is_some() || !link.sent.take(cost, window) {
-            // The same again, which says why.
-            self.enter("inject", target, cost)?;
-            return Err(Not::Again);
+        let (target, index) = (inject.target, inject.index.0);
+        let length = inject.head.len() + inject.body.len();
+        if length > portals.short || usize::from(index) >= PT_INDICES || target == portals.rank {
+            return false;
         }
-        let news = link.news(window);
+        let cost = Cost::of_short(index, length);
+        let Some(link) = portals.links.get(target) else {
+            return false;
+        };
+        if link.failure.is_some() || !link.sent.take(cost, portals.window) {
+            return false;
+        }
+        let has_news = link.has_news(portals.window);
+        let news = match has_news {
+            true => link.news(portals.window),
+            false => link.arrived.old(),
+        };
+        let header = wire::encode_short(index, inject.match_bits, inject.hdr_data, news);
         let fragment = Fragment {
-            header: &wire::encode_short(&put, news),
-            payload: Payload::Copied(pieces),
+            header: &header,
+            payload: Payload::Copied(&[inject.head, inject.body]),
         };
         let at_once = !T::AT_ONCE && transport.is_idle(target);
-        if let Err(refused) = transport.send(target, &fragment) {
-            self.leave(target, cost);
-            return Err(match refused {
-                Refused::Full => Not::Again,
-                // As for `post`.
-                Refused::Dead | Refused::TooLong | Refused::NoSuchRank => {
-                    self.dead("inject", target)
-                }
-            });
+        if transport.send(target, &fragment).is_err() {
+            link.sent.untake(cost);
+            return false;
         }
-        link.arrived.told(news);
+        if has_news {
+            link.arrived.told(news);
+        }
+        self.submitted = true;
         if !T::AT_ONCE {
             self.handed_over(at_once);
         }
-        Ok(())
+        true
+    }
+
+    /// Any message.
+    #[inline(never)]
+    pub(crate) fn inject(&mut self, inject: &Inject<'_>) -> Result<Submit, NiError> {
+        let submitted = self.try_inject(inject);
+        self.answer(submitted)
     }
 
     /// A fragment has been handed to the transport.
@@ -383,10 +385,15 @@ impl<T: Transport> Inner<T> {
             return Err(Not::Again);
         }
         let pieces = [inject.head, inject.body];
-        if !to_self && length <= tiny_payload(&header, false) {
-            return self.inject_short(inject.target, header, cost, &pieces);
-        }
         self.enter("inject", inject.target, cost)?;
+        if !to_self && length <= tiny_payload(&header, false) {
+            let header = wire::Header::Put(header);
+            let posted = self.post("inject", inject.target, &header, Payload::Copied(&pieces));
+            if posted.is_err() {
+                self.leave(inject.target, cost);
+            }
+            return posted;
+        }
         if length > self.portals.inject_room {
             self.leave(inject.target, cost);
             return Err(Not::Again);

@@ -4,8 +4,8 @@
 //! itself. Instead each rank has a *window* at each peer: operations that it has sent and the peer has not *taken* yet, and units
 //! of 64 bytes that they may need there until they are delivered. A peer has taken an operation when nothing of it is left in
 //! its queues; a short put in a `mailbox`, of which each queue has one, counts as taken. It tells how many it has taken so far with
-//! every tiny fragment, and by a fragment of its own when half of a window is untold; so a window of at least two of the largest
-//! messages never stands still while the peer takes.
+//! the next tiny fragment when an eighth of a window is untold, and by a fragment of its own when half of one is; so a window of at
+//! least two of the largest messages never stands still while the peer takes.
 //!
 //! There are several windows, and the target's index says which one an operation uses: a rank that takes nothing of one queue
 //! (no requests, until its replies have gone) must not hold back what goes to another (its peers' replies). Two ranks whose
@@ -34,6 +34,17 @@ impl Cost {
             operations: 1,
             units: 0,
             window: index % WINDOWS as u8,
+        }
+    }
+
+    /// Of a put to an index that is short enough for a managed entry.
+    #[inline(always)]
+    pub(crate) fn of_short(index: u8, length: usize) -> Self {
+        Self {
+            window: index % WINDOWS as u8,
+            operations: 1,
+            // Fits: as below.
+            units: length.div_ceil(UNIT) as u16,
         }
     }
 
@@ -78,6 +89,15 @@ pub(crate) struct Size {
 }
 
 impl Size {
+    /// One of so many parts.
+    #[inline]
+    fn part(self, parts: u16) -> Self {
+        Self {
+            operations: self.operations / parts,
+            units: self.units / parts,
+        }
+    }
+
     /// Shares `bytes` out among `peers` and their windows.
     pub(crate) fn new(operations: u16, bytes: usize, max_managed: usize, peers: usize) -> Self {
         let least = 2 * max_managed.div_ceil(UNIT) + 2;
@@ -133,6 +153,10 @@ impl Sent {
             return false;
         };
         let taken = told.taken;
+        // Nothing new, as mostly.
+        if taken == out.taken {
+            return true;
+        }
         let right = taken.operations.wrapping_sub(out.taken.operations)
             <= out.operations.wrapping_sub(out.taken.operations)
             && taken.units.wrapping_sub(out.taken.units) <= out.units.wrapping_sub(out.taken.units);
@@ -152,20 +176,24 @@ struct In {
 }
 
 impl In {
-    /// Whether half of the window is untold.
+    /// Whether this part of the window is untold.
     #[inline]
-    fn is_due(&self, size: Size) -> bool {
+    fn is_untold(&self, part: Size) -> bool {
         let operations = self.taken.operations.wrapping_sub(self.told.operations);
         let units = self.taken.units.wrapping_sub(self.told.units);
-        operations >= size.operations / 2 || units >= size.units / 2
+        operations >= part.operations || units >= part.units
     }
 }
+
+/// How much of a window is told with what goes to the peer anyhow, and how much for its own sake: an eighth and half of it.
+const WORTH: u16 = 8;
+const DUE: u16 = 2;
 
 /// The target's side of all windows of a peer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Arrived {
     windows: [In; WINDOWS],
-    /// Those of which something is untold, a bit each.
+    /// Those of which enough is untold to be told, a bit each.
     untold: u8,
     /// Of which one was told last.
     last: u8,
@@ -183,21 +211,48 @@ impl Arrived {
             && arrived.units.wrapping_sub(window.told.units) <= size.units
     }
 
+    /// Whether an operation would be within its window.
+    #[inline(always)]
+    pub(crate) fn has_room(&self, cost: Cost, size: Size) -> bool {
+        let In { arrived, told, .. } = self.windows[cost.window()];
+        arrived.operations.wrapping_sub(told.operations) < size.operations
+            && u32::from(arrived.units.wrapping_sub(told.units)) + u32::from(cost.units)
+                <= u32::from(size.units)
+    }
+
+    /// Counts an operation that [has room](Self::has_room) and is taken at once. Whether half of its window is untold.
+    #[inline(always)]
+    pub(crate) fn arrive_taken(&mut self, cost: Cost, size: Size) -> bool {
+        let arrived = &mut self.windows[cost.window()].arrived;
+        arrived.operations = arrived.operations.wrapping_add(cost.operations);
+        arrived.units = arrived.units.wrapping_add(cost.units);
+        self.take(cost, size)
+    }
+
     /// Counts what was taken. Whether half of its window is untold.
     #[inline(always)]
     pub(crate) fn take(&mut self, cost: Cost, size: Size) -> bool {
         let window = &mut self.windows[cost.window()];
         window.taken.operations = window.taken.operations.wrapping_add(cost.operations);
         window.taken.units = window.taken.units.wrapping_add(cost.units);
+        if !window.is_untold(size.part(WORTH)) {
+            return false;
+        }
         self.untold |= 1 << cost.window();
-        window.is_due(size)
+        window.is_untold(size.part(DUE))
     }
 
-    /// What to tell next: of the next window that has something untold, or once more of the last. It is told when
-    /// [`told`](Self::told) says so.
+    /// Whether there is something to tell.
     #[inline(always)]
+    pub(crate) fn has_news(&self) -> bool {
+        self.untold != 0
+    }
+
+    /// What to tell next: of the next window that has something to tell, or once more of the last. It is told when
+    /// [`told`](Self::told) says so.
+    #[inline]
     pub(crate) fn news(&self) -> Told {
-        if self.untold == 0 {
+        if !self.has_news() {
             return self.old();
         }
         let next = usize::from(self.last) + 1;
@@ -235,7 +290,8 @@ impl Arrived {
     /// Whether half of some window is untold.
     #[inline]
     pub(crate) fn is_due(&self, size: Size) -> bool {
-        self.windows.iter().any(|window| window.is_due(size))
+        let half = size.part(DUE);
+        self.windows.iter().any(|window| window.is_untold(half))
     }
 
     /// What has to be kept, if all that has arrived was taken.
@@ -253,17 +309,19 @@ impl Arrived {
     }
 
     /// From what was kept, and [`last_told`](Self::last_told).
-    pub(crate) fn resume(resting: &RestingIn, last: u8) -> Self {
+    pub(crate) fn resume(resting: &RestingIn, last: u8, size: Size) -> Self {
+        let windows = resting.0.map(|[taken, told]| In {
+            arrived: taken,
+            taken,
+            told,
+        });
+        let worth = |window: &In| window.taken != window.told && window.is_untold(size.part(WORTH));
         let untold = (0..)
-            .zip(&resting.0)
-            .map(|(number, [taken, told])| u8::from(taken != told) << number);
+            .zip(&windows)
+            .map(|(number, window)| u8::from(worth(window)) << number);
         Self {
-            windows: resting.0.map(|[taken, told]| In {
-                arrived: taken,
-                taken,
-                told,
-            }),
             untold: untold.sum(),
+            windows,
             last,
         }
     }
@@ -372,10 +430,13 @@ mod tests {
     fn news_are_told_once_of_each_window() {
         let size = Size::new(100, 0, 640, 1);
         let mut arrived = Arrived::default();
-        for index in 0..4 {
-            let cost = Cost::of_header(index);
-            assert!(arrived.arrive(cost, size));
-            assert!(!arrived.take(cost, size));
+        for taken in 1..=100 / WORTH {
+            assert!(!arrived.has_news(), "too few to be told: {taken}");
+            for index in 0..4 {
+                let cost = Cost::of_header(index);
+                assert!(arrived.arrive(cost, size));
+                assert!(!arrived.take(cost, size));
+            }
         }
         assert_eq!(arrived.news(), arrived.news());
         let mut windows = [0; WINDOWS].map(|_| tell(&mut arrived).window);

@@ -238,16 +238,24 @@ pub(crate) const SHORT_HEADER: usize = put_header(false);
 
 /// What [`Header::encode`] makes of a put without offset and answer, nearly all that is sent.
 #[inline(always)]
-pub(crate) fn encode_short(put: &Put, told: Told) -> [u8; SHORT_HEADER] {
+pub(crate) fn encode_short(
+    index: u8,
+    match_bits: u64,
+    hdr_data: u64,
+    told: Told,
+) -> [u8; SHORT_HEADER] {
     let Told { window, taken } = told;
-    let [o0, o1] = taken.operations.to_le_bytes();
-    let [u0, u1] = taken.units.to_le_bytes();
     let flags = WITH_TAKEN | window << WINDOW_SHIFT;
-    let first = [SHORT_PUT, flags, put.index, 0, o0, o1, u0, u1];
+    // Its bytes in a word: one store.
+    let first = u64::from(SHORT_PUT)
+        | u64::from(flags) << 8
+        | u64::from(index) << 16
+        | u64::from(taken.operations) << 32
+        | u64::from(taken.units) << 48;
     let mut bytes = [0; SHORT_HEADER];
-    bytes[..8].copy_from_slice(&first);
-    bytes[8..16].copy_from_slice(&put.match_bits.to_le_bytes());
-    bytes[16..].copy_from_slice(&put.hdr_data.to_le_bytes());
+    bytes[..8].copy_from_slice(&first.to_le_bytes());
+    bytes[8..16].copy_from_slice(&match_bits.to_le_bytes());
+    bytes[16..].copy_from_slice(&hdr_data.to_le_bytes());
     bytes
 }
 
@@ -330,7 +338,8 @@ impl Header {
     #[inline(always)]
     pub(crate) fn decode_short(bytes: &[u8]) -> Option<(Put, Told)> {
         let (word, bytes) = bytes.split_first_chunk()?;
-        let [kind, flags, index, _, o0, o1, u0, u1] = *word;
+        let word = u64::from_le_bytes(*word);
+        let (kind, flags, index) = (word as u8, (word >> 8) as u8, (word >> 16) as u8);
         let (match_bits, bytes) = bytes.split_first_chunk()?;
         let hdr_data = bytes.try_into().ok()?;
         if kind != SHORT_PUT || flags & WITH_TAKEN == 0 {
@@ -346,8 +355,8 @@ impl Header {
         let told = Told {
             window: flags >> WINDOW_SHIFT,
             taken: Taken {
-                operations: u16::from_le_bytes([o0, o1]),
-                units: u16::from_le_bytes([u0, u1]),
+                operations: (word >> 32) as u16,
+                units: (word >> 48) as u16,
             },
         };
         Some((put, told))
@@ -537,7 +546,7 @@ mod tests {
             };
             prop_assert_eq!(Header::decode_short(bytes.as_slice()), short);
             if let Some((put, told)) = short {
-                prop_assert_eq!(&encode_short(&put, told)[..], bytes.as_slice());
+                prop_assert_eq!(&encode_short(put.index, put.match_bits, put.hdr_data, told)[..], bytes.as_slice());
             }
             if let Header::Put(put) = header {
                 let full = put.offset != 0 || put.operation.is_some();

@@ -47,20 +47,24 @@ pub struct Put {
 }
 
 /// A put of bytes given in two pieces, copied before the call returns. See [`super::Ni::inject`].
+///
+/// In this order, with the two words apart: two of eight bytes side by side are read as one of sixteen, which has to wait until
+/// both, written just before, have left the processor's store buffer.
 #[derive(Debug, Clone, Copy)]
+#[repr(C)]
 pub struct Inject<'a> {
+    /// Bits that select the entry and carry the rest.
+    pub match_bits: u64,
+    /// First piece. A multiple of 16 bytes when the second is not empty, so that the second stays aligned.
+    pub head: &'a [u8],
+    /// 64 bits that reach the target's event.
+    pub hdr_data: u64,
+    /// Second piece.
+    pub body: &'a [u8],
     /// The target.
     pub target: Rank,
     /// Its portal table index.
     pub index: PtIndex,
-    /// Bits that select the entry and carry the rest.
-    pub match_bits: u64,
-    /// 64 bits that reach the target's event.
-    pub hdr_data: u64,
-    /// First piece. A multiple of 16 bytes when the second is not empty, so that the second stays aligned.
-    pub head: &'a [u8],
-    /// Second piece.
-    pub body: &'a [u8],
 }
 
 /// A get. See [`super::Ni::get`].

@@ -30,6 +30,7 @@ const FAILED: isize = -(FI_EAVAIL as isize);
 
 impl Wire {
     /// Posts the receives that are not posted.
+    #[inline(never)]
     pub(super) fn post_receives(&mut self) -> Result<(), Refusal> {
         while self.broken.is_none()
             && let Some(buffer) = self.unposted.pop()
@@ -96,7 +97,9 @@ impl Wire {
         {
             self.breaks(refusal.operation, refusal.error);
         }
-        self.take_held(upper);
+        if self.held > 0 {
+            self.take_held(upper);
+        }
         for _ in 0..READS {
             let mut entries = [const { MaybeUninit::<fi_cq_data_entry>::uninit() }; BATCH];
             // SAFETY: the queue is open, of this format, and there is room for so many.
@@ -149,30 +152,34 @@ impl Wire {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn completed(&mut self, entry: &fi_cq_data_entry, upper: &mut impl Upper) {
-        let Some((slot, operation)) = self.slots.find(entry.op_context) else {
-            debug_assert!(false, "a completion of nothing");
-            return;
-        };
-        match operation {
-            Operation::Receive(buffer) => {
+        match self.slots.find(entry.op_context) {
+            Some((slot, &Operation::Receive(buffer))) => {
                 if entry.flags & FI_RECV != 0 {
                     self.arrived(buffer, entry, upper);
                 }
                 if !self.multi || entry.flags & FI_MULTI_RECV != 0 {
-                    self.slots.give(slot);
-                    self.unposted.push(buffer);
-                    if let Err(refusal) = self.post_receives() {
-                        self.breaks(refusal.operation, refusal.error);
-                    }
+                    self.received_into(slot, buffer);
                 }
             }
-            operation => self.ended(slot, operation, true, upper),
+            Some((slot, &operation)) => self.ended(slot, operation, true, upper),
+            None => debug_assert!(false, "a completion of nothing"),
+        }
+    }
+
+    /// Nothing more comes into a buffer: it is posted again.
+    #[inline(never)]
+    fn received_into(&mut self, slot: u32, buffer: u32) {
+        self.slots.give(slot);
+        self.unposted.push(buffer);
+        if let Err(refusal) = self.post_receives() {
+            self.breaks(refusal.operation, refusal.error);
         }
     }
 
     /// An operation of this rank's has ended, well or not.
+    #[inline(never)]
     fn ended(&mut self, slot: u32, operation: Operation, well: bool, upper: &mut impl Upper) {
         self.slots.give(slot);
         let mut told = None;
@@ -278,7 +285,7 @@ impl Wire {
         }
         self.counters.errors += 1;
         let error = i64::from(entry.err);
-        let Some((slot, operation)) = self.slots.find(entry.op_context) else {
+        let Some((slot, &operation)) = self.slots.find(entry.op_context) else {
             // Of a frame that was injected, to nobody knows whom: its peer is found to be silent.
             return;
         };
@@ -309,6 +316,7 @@ impl Wire {
 
     // ---- frames ----------------------------------------------------------------------------------------------------
 
+    #[inline(always)]
     fn arrived(&mut self, buffer: u32, entry: &fi_cq_data_entry, upper: &mut impl Upper) {
         self.counters.received += 1;
         let begin = self.receives.place(buffer);
@@ -328,7 +336,24 @@ impl Wire {
         self.take_frame(bytes, upper);
     }
 
+    /// Nearly all frames are tiny, and the next of a peer that this rank has had to do with of late.
+    #[inline(always)]
     fn take_frame(&mut self, bytes: &[u8], upper: &mut impl Upper) {
+        if let Some((frame, header, payload)) = Frame::decode_tiny(bytes)
+            && frame.job == self.job
+            && let Some(link) = self.links.get(frame.rank)
+            && link.is_next(frame.number)
+        {
+            link.liveness.heard();
+            link.next_in = link.next_in.wrapping_add(1);
+            self.take_tiny(&frame, header, payload, upper);
+            return;
+        }
+        self.take_any_frame(bytes, upper);
+    }
+
+    #[inline(never)]
+    fn take_any_frame(&mut self, bytes: &[u8], upper: &mut impl Upper) {
         let Some((frame, header, payload)) = Frame::decode(bytes) else {
             self.counters.nonsense += 1;
             return;
@@ -405,6 +430,7 @@ impl Wire {
         }
     }
 
+    #[inline(never)]
     fn look_at(
         &mut self,
         frame: &Frame,
@@ -481,10 +507,8 @@ impl Wire {
     }
 
     /// Takes what was held for want of room.
+    #[cold]
     fn take_held(&mut self, upper: &mut impl Upper) {
-        if self.held == 0 {
-            return;
-        }
         let peers: Vec<_> = self
             .links
             .all()

@@ -29,8 +29,10 @@ fn answer(operation: &'static str, result: isize) -> Result<(), Not> {
     const AGAIN: isize = -(FI_EAGAIN as isize);
     // `shm` 1.17 says so now and then, and takes the same message later.
     const NO_MEMORY: isize = -(FI_ENOMEM as isize);
+    if result == 0 {
+        return Ok(());
+    }
     match result {
-        0 => Ok(()),
         AGAIN | NO_MEMORY => Err(Not::Now),
         error => Err(Not::Ever(operation, error as i64)),
     }
@@ -44,35 +46,29 @@ fn inject(objects: &Objects, address: u64, bytes: &[u8]) -> Result<(), Not> {
     answer("fi_inject", result)
 }
 
-/// A small frame on its way together.
-struct Copy {
-    bytes: [MaybeUninit<u8>; SMALL],
-    length: usize,
-}
+/// The bytes of a small frame on its way together. Not zeroed: what is sent is a few dozen bytes as a rule.
+struct Copy([MaybeUninit<u8>; SMALL]);
 
 impl Copy {
     #[inline(always)]
     fn new() -> Self {
-        Self {
-            bytes: [const { MaybeUninit::uninit() }; SMALL],
-            length: 0,
-        }
+        Self([const { MaybeUninit::uninit() }; SMALL])
     }
 
+    /// Writes a piece to its place; where the next one goes. The length is handed on, and not kept with the bytes, which the
+    /// library gets to see: it would be in memory.
+    ///
+    /// # Safety
+    /// There is room for it.
     #[inline(always)]
-    fn push(&mut self, piece: &[u8]) -> Result<(), Refused> {
+    unsafe fn put(&mut self, place: usize, piece: &[u8]) -> usize {
         /// Pieces are headers and arguments, multiples of four bytes and short: a call would take longer, and so would wide loads of
         /// what was written in parts just before.
         const SHORT: usize = 64;
-        if piece.len() > SMALL - self.length {
-            return Err(Refused::TooLong);
-        }
-        // SAFETY: there is room for as many bytes (just checked).
+        // SAFETY: the caller's promise.
         unsafe {
-            let (mut from, mut to) = (
-                piece.as_ptr(),
-                self.bytes.as_mut_ptr().add(self.length).cast::<u8>(),
-            );
+            let to = self.0.as_mut_ptr().add(place).cast::<u8>();
+            let (mut from, mut to) = (piece.as_ptr(), to);
             let mut left = piece.len();
             if left <= SHORT {
                 while left >= 8 {
@@ -80,7 +76,7 @@ impl Copy {
                         .write_unaligned(from.cast::<u64>().read_unaligned());
                     (from, to, left) = (from.add(8), to.add(8), left - 8);
                 }
-                while left >= 4 {
+                if left >= 4 {
                     to.cast::<u32>()
                         .write_unaligned(from.cast::<u32>().read_unaligned());
                     (from, to, left) = (from.add(4), to.add(4), left - 4);
@@ -90,14 +86,15 @@ impl Copy {
                 to.copy_from_nonoverlapping(from, left);
             }
         }
-        self.length += piece.len();
-        Ok(())
+        place + piece.len()
     }
 
+    /// # Safety
+    /// So many bytes have been written.
     #[inline(always)]
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: so many bytes have been written.
-        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr().cast(), self.length) }
+    unsafe fn bytes(&self, length: usize) -> &[u8] {
+        // SAFETY: the caller's promise; `put` has found room for them.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), length) }
     }
 }
 
@@ -143,15 +140,29 @@ impl Wire {
             job: self.job,
             length: 0,
         };
-        // Not zeroed: what is sent is a few dozen bytes as a rule.
-        let mut copy = Copy::new();
-        copy.push(&own.encode())?;
-        copy.push(header)?;
-        // Most shorts have no bytes besides their arguments, many not even those.
-        for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
-            copy.push(piece)?;
+        let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
+        if header.len() + bytes > SMALL - HEADER {
+            return Err(Refused::TooLong);
         }
-        let copy = copy.bytes();
+        let mut copy = Copy::new();
+        // SAFETY: all of them fit, as just checked; they are written one after the other.
+        let copy = unsafe {
+            let mut length = copy.put(0, &own.encode());
+            length = copy.put(length, header);
+            // By itself what nearly all have: no loop.
+            match pieces {
+                [head, body] => {
+                    length = copy.put(length, head);
+                    length = copy.put(length, body);
+                }
+                pieces => {
+                    for piece in pieces {
+                        length = copy.put(length, piece);
+                    }
+                }
+            }
+            copy.bytes(length)
+        };
         let address = link.address;
         if copy.len() > self.inject || !link.backlog.is_empty() {
             return self.post_small(peer, address, copy);

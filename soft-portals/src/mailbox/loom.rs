@@ -15,11 +15,14 @@ fn loom_one_side_at_a_time() {
         let (mut writer, mut reader) = mailbox(UnsafeCell::new(0));
         let writing = thread::spawn(move || {
             for round in 1..=ROUNDS {
-                while !writer.is_free() {
-                    thread::yield_now();
-                }
+                let vacant = loop {
+                    match writer.vacant() {
+                        Some(vacant) => break vacant,
+                        None => thread::yield_now(),
+                    }
+                };
                 // SAFETY: the checker looks.
-                writer.fill(|cell| cell.with_mut(|value| unsafe { *value = round }));
+                vacant.fill(|cell| cell.with_mut(|value| unsafe { *value = round }));
             }
         });
         for round in 1..=ROUNDS {
