@@ -154,21 +154,24 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
             return ready;
         }
         if let Some(mut inner) = self.try_inner() {
+            if !ready.is_empty() {
+                // Before progress: what comes by that is waited for.
+                self.fetch_ready(&mut inner, ready);
+            }
             if inner.is_due() {
                 self.advance(&mut inner);
             }
-            let ready = shared.flags.ready();
-            return match ready.is_empty() {
-                true => ready,
-                false => self.fetch_ready(&mut inner, ready),
-            };
+            if shared.flags.has_queued() {
+                self.fetch_ready(&mut inner, shared.flags.ready());
+            }
         }
         shared.flags.ready()
     }
 
     /// Takes what the poll that follows will ask for while the lock is held anyhow, and finds out which queues were emptied
     /// without it. Where there still is something.
-    fn fetch_ready(&self, inner: &mut Inner<T>, ready: Ready) -> Ready {
+    #[inline(never)]
+    fn fetch_ready(&self, inner: &mut Inner<T>, ready: Ready) {
         let flags = &self.shared.flags;
         let mut bits = ready.bits();
         while bits != 0 {
@@ -182,7 +185,6 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
                 flags.hand_over(number, queue, &mut local.events);
             }
         }
-        flags.ready()
     }
 
     /// See [`conduit_core::ni::Ni::poll`].

@@ -67,6 +67,12 @@ impl Flags {
         self.queued.load(Ordering::Relaxed) & bit(queue) != 0
     }
 
+    /// The same of any queue.
+    #[inline]
+    pub(crate) fn has_queued(&self) -> bool {
+        self.queued.load(Ordering::Relaxed) != 0
+    }
+
     /// Nothing of a queue is undelivered.
     #[inline]
     pub(crate) fn clear(&self, queue: usize) {
