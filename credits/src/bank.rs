@@ -45,6 +45,13 @@ pub trait Bank: Debug + Sized {
     /// So many requests have been received, of `length` that make an epoch.
     fn note_requests(&mut self, requests: u32, length: u32);
 
+    /// The same unless an epoch ends with them, if that can be known beforehand. False: nothing has happened.
+    #[inline]
+    fn note_within_epoch(&mut self, requests: u32, length: u32) -> bool {
+        self.note_requests(requests, length);
+        true
+    }
+
     /// The bank is low: up to `peers` peers should be asked at a time. `empty`: it had nothing to give.
     fn want(&mut self, peers: u32, empty: bool);
 
@@ -182,6 +189,16 @@ impl Bank for OwnBank {
 
     fn received(&self, length: u32) -> u64 {
         u64::from(self.epoch) * u64::from(length) + u64::from(self.received)
+    }
+
+    #[inline]
+    fn note_within_epoch(&mut self, requests: u32, length: u32) -> bool {
+        let received = self.received + requests;
+        let is_within = received < length;
+        if is_within {
+            self.received = received;
+        }
+        is_within
     }
 
     #[inline]

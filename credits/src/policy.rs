@@ -79,7 +79,7 @@ impl<B: Bank> FlowControl for Policy<B> {
         each!(self, flow => flow.take_ready(peer, credits))
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_if_ready(&mut self, peer: u32, credits: u8, trusted: u32) -> bool {
         each!(self, flow => flow.take_if_ready(peer, credits, trusted))
     }

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-use conduit_core::ni::{PtIndex, PutEvent};
+use conduit_core::ni::{PtIndex, PutEvent, Rank};
 
 use crate::sync::AtomicBool;
 
@@ -100,24 +100,27 @@ pub(crate) const LETTER: usize = 64;
 #[repr(C, align(64))]
 pub(crate) struct Letter {
     data: [u8; LETTER],
-    event: PutEvent<'static>,
+    tag: u64,
+    match_bits: u64,
+    offset: u64,
+    hdr_data: u64,
+    source: Rank,
+    index: PtIndex,
+    /// Bytes of data, all that was sent.
+    length: u8,
 }
 
 /// Both sides of a queue's mailbox.
 pub(crate) fn of_letters() -> (Writer<Letter>, Reader<Letter>) {
     mailbox(Letter {
         data: [0; LETTER],
-        event: PutEvent {
-            index: PtIndex(0),
-            tag: 0,
-            source: 0,
-            match_bits: 0,
-            hdr_data: 0,
-            offset: 0,
-            length: 0,
-            requested: 0,
-            data: &[],
-        },
+        tag: 0,
+        match_bits: 0,
+        offset: 0,
+        hdr_data: 0,
+        source: 0,
+        index: PtIndex(0),
+        length: 0,
     })
 }
 
@@ -145,18 +148,33 @@ fn copy_short(to: &mut [u8; LETTER], from: &[u8]) {
 }
 
 impl Letter {
-    /// Writes a put of at most [`LETTER`] bytes.
+    /// Writes a put of at most [`LETTER`] bytes that have all been taken.
     #[inline(always)]
-    pub(crate) fn write(&mut self, event: PutEvent<'static>, data: &[u8]) {
-        self.event = event;
+    pub(crate) fn write(&mut self, put: &PutEvent<'_>, data: &[u8]) {
+        self.tag = put.tag;
+        self.match_bits = put.match_bits;
+        self.offset = put.offset;
+        self.hdr_data = put.hdr_data;
+        self.source = put.source;
+        self.index = put.index;
+        // Fits: at most LETTER.
+        self.length = data.len() as u8;
         copy_short(&mut self.data, data);
     }
 
     #[inline(always)]
     pub(crate) fn event(&self) -> PutEvent<'_> {
+        let data = self.data.get(..self.length.into()).unwrap_or_default();
         PutEvent {
-            data: self.data.get(..self.event.length).unwrap_or_default(),
-            ..self.event
+            index: self.index,
+            tag: self.tag,
+            source: self.source,
+            match_bits: self.match_bits,
+            hdr_data: self.hdr_data,
+            offset: self.offset,
+            length: data.len(),
+            requested: data.len(),
+            data,
         }
     }
 }

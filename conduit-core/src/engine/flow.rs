@@ -172,6 +172,14 @@ impl<M: Mode> Flow<M> {
     /// Tells the rules what was taken of the credits that were set apart, and gives the rest back.
     #[inline]
     fn settle_ahead(&self, part: &mut Part<M>) {
+        part.ahead.again = false;
+        if part.ahead.set_apart > 0 {
+            self.settle_some_ahead(part);
+        }
+    }
+
+    #[inline(never)]
+    fn settle_some_ahead(&self, part: &mut Part<M>) {
         let Ahead {
             peer,
             left,
@@ -179,12 +187,9 @@ impl<M: Mode> Flow<M> {
             requests,
             ..
         } = part.ahead;
-        part.ahead.again = false;
-        if set_apart > 0 {
-            part.policy.take_ready(peer, set_apart - left);
-            self.end_requests(set_apart - requests);
-            part.ahead = Ahead::default();
-        }
+        part.policy.take_ready(peer, set_apart - left);
+        self.end_requests(set_apart - requests);
+        part.ahead = Ahead::default();
     }
 
     /// Credits for requests that need no look at the rules, and none at the peer's counter.
@@ -195,7 +200,7 @@ impl<M: Mode> Flow<M> {
     }
 
     /// Sets credits apart for more requests like the last one.
-    #[inline]
+    #[inline(never)]
     fn set_apart(&self, part: &mut Part<M>, peer: Rank) {
         let places = self.begin_requests(self.ready(part, peer).min(MOST_AHEAD));
         part.ahead = Ahead {
@@ -265,6 +270,24 @@ impl<M: Mode> Flow<M> {
     /// [`Self::take`] where nothing suitable is set apart.
     #[inline(never)]
     fn take_next(&self, part: &mut Part<M>, peer: Rank, credits: u8) -> Option<CreditByte> {
+        if part.ahead.set_apart == 0 && !part.ahead.again {
+            // The first after a reply, as each of a round trip is, by itself and without a call.
+            if !self.begin_request() {
+                return None;
+            }
+            let trusted = part.trusted[self.place(peer)];
+            if part.policy.take_if_ready(peer, credits, trusted.into()) {
+                part.ahead.again = true;
+                part.ahead.peer = peer;
+                return Some(CreditByte::new(false, 0, credits));
+            }
+            self.end_requests(1);
+        }
+        self.take_otherwise(part, peer, credits)
+    }
+
+    #[inline(never)]
+    fn take_otherwise(&self, part: &mut Part<M>, peer: Rank, credits: u8) -> Option<CreditByte> {
         let second = part.ahead.again && part.ahead.peer == peer;
         self.settle_ahead(part);
         if !self.begin_request() {

@@ -188,6 +188,53 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         self.bank.note_requests(requests, self.tuning.epoch);
     }
 
+    /// What [`FlowControl::grant`] does of a request that is more than plain, or the first of an epoch; `noted`: it has been counted.
+    #[inline(never)]
+    fn grant_otherwise(&mut self, peer: u32, byte: CreditByte, noted: bool) -> CreditByte {
+        if !noted {
+            self.note_requests(1);
+        }
+        let Ok(place) = self.place(peer) else {
+            return CreditByte::new(false, 0, byte.credits());
+        };
+        let state = self.peers.get_mut(place);
+        state.catch_up(self.bank.epoch());
+        if byte.end_of_epoch() {
+            state.decay_send(self.tuning.hold);
+        }
+        state.note_request();
+        let end_of_epoch = state.tell_epoch();
+        let extra = match byte.extra() {
+            0 => 0,
+            code => self.lend(place, code),
+        };
+        CreditByte::new(end_of_epoch, extra, byte.credits())
+    }
+
+    /// What [`FlowControl::settle`] does of a reply that brings more than its request's credits.
+    #[inline(never)]
+    fn settle_otherwise(&mut self, peer: u32, byte: CreditByte) -> Result<(), Violation> {
+        let credits = byte.credits().into();
+        let place = self.place(peer)?;
+        let extra = self.tuning.credits(byte.extra());
+        let send = self.peers.get(place).send;
+        if extra > self.tuning.max_per_peer.saturating_sub(send) {
+            return Err(Violation::UnexpectedGrant {
+                peer,
+                extra: byte.extra(),
+            });
+        }
+        self.settle_many(peer, credits, 0)?;
+        let state = self.peers.get_mut(place);
+        if extra > 0 {
+            state.borrow(byte.extra(), &self.tuning);
+        }
+        if byte.end_of_epoch() {
+            state.decay_send(self.tuning.hold);
+        }
+        Ok(())
+    }
+
     /// Lends what the limits and the bank allow of what was asked for; the code of how much.
     #[cold]
     fn lend(&mut self, place: u32, code: u8) -> u8 {
@@ -347,7 +394,7 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
         state.use_credits(credits as u16);
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_if_ready(&mut self, peer: u32, credits: u8, trusted: u32) -> bool {
         // One look at the peer: most requests by themselves go this way.
         let epoch = self.bank.epoch();
@@ -361,22 +408,17 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
 
     #[inline]
     fn grant(&mut self, peer: u32, byte: CreditByte) -> CreditByte {
-        self.note_requests(1);
-        let Ok(place) = self.place(peer) else {
-            return CreditByte::new(false, 0, byte.credits());
-        };
-        let state = self.peers.get_mut(place);
-        state.catch_up(self.bank.epoch());
-        if byte.end_of_epoch() {
-            state.decay_send(self.tuning.hold);
+        let noted = self.bank.note_within_epoch(1, self.tuning.epoch);
+        // Nearly all, by themselves and without a call: no epoch has ended, nothing is told or asked for.
+        if noted && byte.is_plain() && peer < self.ranks {
+            let epoch = self.bank.epoch();
+            let state = self.peers.get_mut(self.part.place(peer));
+            if state.is_at(epoch) {
+                state.note_request();
+                return CreditByte::new(state.tell_epoch(), 0, byte.credits());
+            }
         }
-        state.note_request();
-        let end_of_epoch = state.tell_epoch();
-        let extra = match byte.extra() {
-            0 => 0,
-            code => self.lend(place, code),
-        };
-        CreditByte::new(end_of_epoch, extra, byte.credits())
+        self.grant_otherwise(peer, byte, noted)
     }
 
     #[inline]
@@ -394,27 +436,10 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
     #[inline]
     fn settle(&mut self, peer: u32, byte: CreditByte) -> Result<(), Violation> {
         let credits = byte.credits().into();
-        if byte.is_plain() {
-            return self.settle_many(peer, credits, 0);
+        match byte.is_plain() {
+            true => self.settle_many(peer, credits, 0),
+            false => self.settle_otherwise(peer, byte),
         }
-        let place = self.place(peer)?;
-        let extra = self.tuning.credits(byte.extra());
-        let send = self.peers.get(place).send;
-        if extra > self.tuning.max_per_peer.saturating_sub(send) {
-            return Err(Violation::UnexpectedGrant {
-                peer,
-                extra: byte.extra(),
-            });
-        }
-        self.settle_many(peer, credits, 0)?;
-        let state = self.peers.get_mut(place);
-        if extra > 0 {
-            state.borrow(byte.extra(), &self.tuning);
-        }
-        if byte.end_of_epoch() {
-            state.decay_send(self.tuning.hold);
-        }
-        Ok(())
     }
 
     #[inline]

@@ -87,6 +87,13 @@ impl Peer {
         }
     }
 
+    /// Whether no epoch of ours has ended since the peer was last looked at.
+    #[inline]
+    pub(super) fn is_at(&self, epoch: u32) -> bool {
+        // The low bits.
+        self.epoch == epoch as u16
+    }
+
     /// Decays the loan fields for all of our epochs that have ended since the peer was last looked at. (The original
     /// visits every peer at the end of each epoch; the values are the same.)
     #[inline]

@@ -57,7 +57,7 @@ impl Portals {
             return false;
         };
         let event = put.event(source, (hit.tag, hit.offset), length, length);
-        mailbox.fill(|letter| letter.write(event, payload));
+        mailbox.fill(|letter| letter.write(&event, payload));
         self.flags.mailed(eq);
         // Taken, as far as the window goes: one short put of each queue is little.
         if link.arrived.arrive_taken(cost, window) {
