@@ -7,20 +7,24 @@ use crate::{Context, ContextError, Flags, Header, Rank, Role};
 /// Made when a message arrives, handed to its handler, gone when the handler returns.
 ///
 /// Belongs to the thread that runs the handler (it is not `Sync`), so that `replied` costs no atomic.
+///
+/// In this order: a byte at a multiple of four may be read as four, and those have been written one by one just before, which
+/// the processor's store buffer can't give back together. `replied` is read by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct Token {
     /// The rank that sent the message; the one a reply goes to.
     pub source: Rank,
-    /// What the message is: a request may be replied to, a reply not.
-    pub role: Role,
-    /// The message's credit byte; a request's decides what its reply gives back.
-    pub credit: u8,
     /// The requester's chunk, see [`Header::chunk`].
     pub chunk: u32,
-    /// The message's flags.
-    pub flags: Flags,
     /// Whether the handler has replied. If a request's handler returns without, the engine sends the implied reply.
     pub replied: Cell<bool>,
+    /// The message's credit byte; a request's decides what its reply gives back.
+    pub credit: u8,
+    /// The message's flags.
+    pub flags: Flags,
+    /// What the message is: a request may be replied to, a reply not.
+    pub role: Role,
 }
 
 impl Token {

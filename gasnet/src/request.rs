@@ -56,9 +56,12 @@ unsafe extern "C" fn conduit_gex_request_medium(
     let (words, payload) = unsafe { (arguments(count, words), payload(source, bytes)) };
     let engine = Job::of(MEDIUM).engine();
     check_option(MEDIUM, local, true);
-    let sent = payload.and_then(|payload| {
-        Ok(engine.request_medium(rank, handler, words, payload, flags.blocking())?)
-    });
+    // Refused here, so that what the engine says is not brought together with it: that goes through memory.
+    let payload = match payload {
+        Ok(payload) => payload,
+        Err(refusal) => return started(MEDIUM, flags, Err(refusal)),
+    };
+    let sent = engine.request_medium(rank, handler, words, payload, flags.blocking());
     // SAFETY: the caller's promise.
     unsafe { finished_locally(&sent, local) };
     requested(MEDIUM, flags, engine, rank, sent)
@@ -85,10 +88,14 @@ unsafe extern "C" fn conduit_gex_request_long(
     let (words, payload) = unsafe { (arguments(count, words), payload(source, bytes)) };
     let engine = Job::of(LONG).engine();
     check_option(LONG, local, true);
-    let sent = payload.and_then(|payload| {
-        let offset = long_offset(engine, rank, destination, bytes)?;
-        Ok(engine.request_long(rank, handler, words, payload, offset, flags.blocking())?)
-    });
+    let placed =
+        payload.and_then(|payload| Ok((payload, long_offset(engine, rank, destination, bytes)?)));
+    // As above.
+    let (payload, offset) = match placed {
+        Ok(placed) => placed,
+        Err(refusal) => return started(LONG, flags, Err(refusal)),
+    };
+    let sent = engine.request_long(rank, handler, words, payload, offset, flags.blocking());
     // SAFETY: the caller's promise.
     unsafe { finished_locally(&sent, local) };
     requested(LONG, flags, engine, rank, sent)
