@@ -23,6 +23,7 @@ mod lock;
 mod mailbox;
 mod network;
 mod operation;
+mod pause;
 mod poll;
 mod queue;
 mod receive;
@@ -59,6 +60,7 @@ use direct::Native;
 use linger::Linger;
 use link::Owed;
 use lock::{Guard, Owners, OwnersLock};
+use pause::Pause;
 use poll::Local;
 use queue::QUEUES;
 use receive::READING;
@@ -73,10 +75,10 @@ struct Inner<T> {
     portals: Portals,
     /// Something was submitted since the last progress.
     submitted: bool,
+    /// Between two of them, while something is.
+    pause: Pause,
     /// Fragments handed to the transport since it has last transmitted.
     gathered: u32,
-    /// Quick looks since the last progress.
-    looks: u32,
 }
 
 /// What is shared with the transport's own thread.
@@ -173,8 +175,8 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
             transport,
             portals,
             submitted: false,
+            pause: Pause::default(),
             gathered: 0,
-            looks: 0,
         };
         Self {
             rank,
@@ -288,7 +290,6 @@ impl<T: Transport> Inner<T> {
     /// Receives, answers, sends. Says whether something has arrived.
     fn progress(&mut self) -> bool {
         self.submitted = false;
-        self.looks = 0;
         self.gathered = 0;
         if self.portals.held > 0 && !self.portals.attended {
             self.portals.take_held();
@@ -301,16 +302,14 @@ impl<T: Transport> Inner<T> {
         if !self.portals.native.waiting.is_empty() {
             self.go_on();
         }
+        self.pause.begin(self.portals.flags.has_queued());
         arrived
     }
 
-    /// Whether a quick look should make progress: while one submission follows the other only now and then, so that what is
-    /// sent and acknowledged travels together.
+    /// Whether a quick look should make progress: while something was submitted only now and then.
     #[inline]
     fn is_due(&mut self) -> bool {
-        const LOOKS: u32 = 8;
-        self.looks += 1;
-        !self.submitted || self.looks >= LOOKS
+        !self.submitted || self.pause.is_over(Instant::now)
     }
 
     fn owe_leave(&mut self) {
