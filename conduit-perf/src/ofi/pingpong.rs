@@ -28,11 +28,15 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// The one that measures this library. `None`, with a word, if it isn't installed.
+    /// The one that measures this library. `None` if there are not two cores, or, with a word, if it isn't installed.
     ///
     /// # Errors
-    /// There are not two cores.
+    /// The system does not tell of cores or of this program.
     pub(super) fn find(library: &Which) -> anyhow::Result<Option<Self>> {
+        let allowed = Cores::allowed()?;
+        if allowed.count() < 2 {
+            return Ok(None);
+        }
         let mut environment = vec![("FI_TCP_IFACE", "lo")];
         let path = match library {
             Which::Vendored => {
@@ -49,7 +53,6 @@ impl Program {
             // The installed one uses another.
             Which::File(_) => return Ok(None),
         };
-        let allowed = Cores::allowed()?;
         let core = |rank| allowed.core(Placement::Apart, rank, 2);
         let cores = [core(0)?, core(1)?];
         Ok(Some(Self {
