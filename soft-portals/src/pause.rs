@@ -4,25 +4,22 @@
 //! to a single message can't be there yet. Who looks for it all the same reads memory that the peer is about to write, and over
 //! libfabric's `shm` the answer comes later for that (a tenth of a round trip of 0.33 µs).
 //!
-//! A pause is a number of looks, so that a rank which looks seldom is not kept waiting, and only one that looks often pauses for
-//! a time.
+//! Only every few looks is it asked whether the time is over: a rank that looks seldom does not wait for longer than those few.
 
 use std::time::{Duration, Instant};
 
-/// Looks in any case.
+/// Looks between two glances at the clock, and all that there are where more is to be expected.
 const FEW: u32 = 8;
-/// How long a pause is for who does nothing but look. Any time from 0.1 to 0.25 µs will do.
-const TIME: Duration = Duration::from_nanos(150);
-/// However fast the looks are.
-const MOST: u32 = 64;
+/// How long a pause is for who does nothing but look. Any time from 0.13 to 0.25 µs will do.
+const TIME: Duration = Duration::from_nanos(130);
 
 /// The time between two progresses.
 #[derive(Debug, Default)]
 pub(crate) struct Pause {
-    /// Looks so far, and those that make it up.
+    /// Looks so far.
     looks: u32,
-    most: u32,
-    /// The first of them, if it matters.
+    crowded: bool,
+    /// When the first of them was.
     first: Option<Instant>,
 }
 
@@ -32,7 +29,7 @@ impl Pause {
     pub(crate) fn begin(&mut self, crowded: bool) {
         *self = Self {
             looks: 0,
-            most: if crowded { FEW } else { MOST },
+            crowded,
             first: None,
         };
     }
@@ -41,22 +38,14 @@ impl Pause {
     #[inline]
     pub(crate) fn is_over(&mut self, now: impl FnOnce() -> Instant) -> bool {
         self.looks += 1;
-        match self.looks {
-            1 if self.most > FEW => self.first = Some(now()),
-            FEW => self.most = self.most.min(self.looks_for(now)),
-            _ => {}
+        if self.looks == 1 && !self.crowded {
+            self.first = Some(now());
+            return false;
         }
-        self.looks >= self.most
-    }
-
-    /// How many looks the time takes, as fast as they have come up to here.
-    fn looks_for(&self, now: impl FnOnce() -> Instant) -> u32 {
-        let Some(first) = self.first else {
-            return FEW;
-        };
-        let each = now().saturating_duration_since(first).as_nanos() / u128::from(FEW - 1);
-        // Fits: at most the time.
-        (TIME.as_nanos() / each.max(1)).clamp(FEW.into(), MOST.into()) as u32
+        self.looks.is_multiple_of(FEW)
+            && self
+                .first
+                .is_none_or(|first| now().saturating_duration_since(first) >= TIME)
     }
 }
 
@@ -79,9 +68,8 @@ mod tests {
 
     #[test]
     fn who_looks_often_pauses_for_the_time() {
-        assert_eq!(looks(false, 5), 30);
-        assert_eq!(looks(false, 10), 15);
-        assert_eq!(looks(false, 0), MOST);
+        assert_eq!(looks(false, 5), 32);
+        assert_eq!(looks(false, 10), 16);
     }
 
     #[test]
@@ -90,6 +78,19 @@ mod tests {
             assert_eq!(looks(false, each), FEW);
         }
         assert_eq!(looks(true, 5), FEW);
+    }
+
+    /// A rank that looks a few times and then computes, again and again.
+    #[test]
+    fn bursts_of_looks_do_not_make_it_longer() {
+        let mut pause = Pause::default();
+        pause.begin(false);
+        let mut now = Instant::now();
+        let looks = (1..).find(|look| {
+            now += Duration::from_nanos(if look % 10 == 0 { 1_000_000 } else { 5 });
+            pause.is_over(|| now)
+        });
+        assert_eq!(looks, Some(2 * FEW));
     }
 
     #[test]

@@ -169,7 +169,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
     }
 
     /// Takes what the poll that follows will ask for while the lock is held anyhow, and finds out which queues were emptied
-    /// without it. Where there still is something.
+    /// without it.
     #[inline(never)]
     fn fetch_ready(&self, inner: &mut Inner<T>, ready: Ready) {
         let flags = &self.shared.flags;

@@ -93,7 +93,7 @@ impl Copy {
     /// So many bytes have been written.
     #[inline(always)]
     unsafe fn bytes(&self, length: usize) -> &[u8] {
-        // SAFETY: the caller's promise; `put` has found room for them.
+        // SAFETY: the caller's promise, who has found room for them.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), length) }
     }
 }
