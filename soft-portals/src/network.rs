@@ -142,6 +142,8 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
     fn arm(&self) -> bool {
         match &self.attendant {
             Some(attendant) if self.shared.waker.get().is_some() => {
+                // What has arrived and been taken wakes nobody any more.
+                self.inner().transport.timeout();
                 attendant.arm();
                 true
             }

@@ -72,7 +72,8 @@ pub trait Transport: Send {
     fn outstanding(&self, peer: Rank) -> usize;
     /// From here on a peer is [idle](Self::is_idle) only when it has everything that was sent to it: this rank is about to end.
     fn settle(&mut self, _peer: Rank) {}
-    /// Time until [`Transport::receive`] wants to be called although nothing arrives.
+    /// Time until [`Transport::receive`] wants to be called although nothing arrives. Ask just before sleeping: what has been received
+    /// may go on to end sleeps until then.
     fn timeout(&self) -> Option<Duration>;
     /// Sleeps until something arrives; apart, because nobody is inside meanwhile.
     fn waiter(&self) -> Arc<dyn Wait>;

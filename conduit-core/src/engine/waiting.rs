@@ -30,6 +30,8 @@ const SLEEPS: u32 = 64;
 const WARY: u32 = 64;
 const TIMED: u32 = 8;
 
+/// Less than any network sleeps by itself.
+const NAP: Duration = Duration::from_micros(40);
 /// Longest sleep between two polls.
 const SLEEP: Duration = Duration::from_millis(10);
 
@@ -104,9 +106,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return Ok(());
         }
         self.sleeps.store(sleeps.saturating_sub(1), Relaxed);
+        let asleep = Instant::now();
         self.ni.wait(SLEEP);
-        // A sleeper that was woken is likely to be needed again soon: it yields a while before it sleeps again.
-        waiter.idle = self.spin.saturating_add(self.yields / 2);
+        // Who was woken soon is likely to be needed again soon, and yields a while before it sleeps again.
+        let yields = match asleep.elapsed() < NAP {
+            true => self.yields / 2,
+            false => self.yields,
+        };
+        waiter.idle = self.spin.saturating_add(yields);
         self.look_for_the_dead(operation)
     }
 

@@ -78,6 +78,7 @@ struct Inbox {
     /// Peers and tokens of what has arrived there.
     sent: Vec<(Rank, u64)>,
     failures: Vec<(Rank, Failure)>,
+    /// Something has come since the rank was about to sleep; ends sleeps.
     news: bool,
 }
 
@@ -212,7 +213,6 @@ impl FabricTransport {
         let seat = &self.fabric.0[self.rank as usize];
         let (packets, sent, failures) = {
             let mut inbox = seat.inbox.lock();
-            inbox.news = false;
             let Inbox {
                 packets,
                 sent,
@@ -436,6 +436,9 @@ impl Transport for FabricTransport {
     }
 
     fn timeout(&self) -> Option<Duration> {
+        let mut inbox = self.fabric.0[self.rank as usize].inbox.lock();
+        inbox.news = !(inbox.packets.is_empty() && inbox.sent.is_empty());
+        drop(inbox);
         // Where choices are made, what has come waits for the next look.
         let waits = self.random.is_some() || !self.direct.is_empty() || !self.ended.is_empty();
         waits.then_some(Duration::from_millis(1))

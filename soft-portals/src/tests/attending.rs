@@ -9,6 +9,10 @@ use parking_lot::Mutex;
 
 use rustix::event::{PollFd, PollFlags};
 
+use conduit_core::ni::Ni;
+use conduit_core::threads::Seq;
+
+use super::{PT, events, job, over, put_to_1};
 use crate::attendant::Thread;
 use crate::{Attendant, Attended, Wait, timespec};
 
@@ -191,4 +195,34 @@ fn arming_ends_a_pause_and_so_does_the_end() {
     }
     drop(attendant);
     assert_eq!(Arc::strong_count(&counting), 1);
+}
+
+/// Else a rank that has received anything would never sleep.
+#[test]
+fn what_was_received_before_arming_wakes_nobody() {
+    let (_, mut ends) = job::<Seq>(2);
+    let shared = Arc::clone(&ends[1].shared);
+    let (attendant, _thread) =
+        Attendant::new(shared, Arc::clone(&ends[1].waiter), Duration::ZERO).unwrap();
+    ends[1].attendant = Some(attendant);
+    ends[1].set_waker(|| {});
+    let region = ends[1].region_create(1 << 12).unwrap();
+    ends[1].pt_open(PT, None).unwrap();
+    ends[1].me_append(PT, over(&region)).unwrap();
+    let eq = ends[0].eq_create(16).unwrap();
+    let byte = [1];
+    // SAFETY: the byte outlives all puts.
+    let md = unsafe { ends[0].md_bind(byte.as_ptr().cast_mut(), 1, eq) }.unwrap();
+    let is_news = || ends[1].waiter.wait(None, Some(Duration::ZERO));
+    for _ in 0..3 {
+        // SAFETY: the source is not written.
+        let _ = unsafe { ends[0].put(&put_to_1(md, 1)) }.unwrap();
+        ends[0].progress();
+        assert!(is_news());
+        ends[1].progress();
+        assert!(ends[1].arm());
+        assert!(!is_news());
+        ends[1].disarm();
+        assert_eq!(events(&ends[0], eq).len(), 1);
+    }
 }

@@ -10,7 +10,8 @@ mod order;
 use std::time::Duration;
 
 use conduit_core::ni::{
-    Ack, EqId, Event, Get, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, PtIndex, Put, Region,
+    Ack, EqId, Event, Get, MatchEntry, MdId, MeEvents, MeMemory, MeOptions, Ni, PtIndex, Put,
+    Region,
 };
 use conduit_core::threads::{Par, Seq};
 
@@ -56,6 +57,21 @@ fn over(region: &Region) -> MatchEntry {
     })
 }
 
+fn put_to_1(md: MdId, length: usize) -> Put {
+    Put {
+        md,
+        local_offset: 0,
+        length,
+        ack: Ack::Remote,
+        target: 1,
+        index: PT,
+        match_bits: 0,
+        remote_offset: 0,
+        hdr_data: 0,
+        token: 1,
+    }
+}
+
 fn events<M: conduit_core::threads::Mode>(end: &End<M>, eq: EqId) -> Vec<String> {
     let mut events = Vec::new();
     for _ in 0..4 {
@@ -83,16 +99,8 @@ fn an_adopted_region_is_one() {
     // SAFETY: the bytes live until the put has ended.
     let md = unsafe { ends[0].md_bind(bytes.as_ptr().cast_mut(), 5000, completions) }.unwrap();
     let put = Put {
-        md,
-        local_offset: 0,
-        length: 5000,
-        ack: Ack::Remote,
-        target: 1,
-        index: PT,
-        match_bits: 0,
         remote_offset: 100,
-        hdr_data: 0,
-        token: 1,
+        ..put_to_1(md, 5000)
     };
     // SAFETY: the source is not written.
     let _ = unsafe { ends[0].put(&put) }.unwrap();
