@@ -31,7 +31,7 @@ pub(crate) struct Row {
     /// Their first word.
     word: u64,
     frame: Frame,
-    /// The slot behind the last one of several slots whose use has ended.
+    /// The slot behind the last one that was looked at.
     released: u32,
 }
 
@@ -45,7 +45,7 @@ impl Row {
     /// Goes on behind the next message, which stays in use until the one after it has been passed or the row is released.
     #[inline(always)]
     pub(crate) fn pass(&mut self) {
-        self.next += u32::from(self.frame.slots);
+        self.next += u32::from(self.frame.slots());
     }
 }
 
@@ -64,8 +64,8 @@ pub(crate) struct Consumer<S> {
     pub(super) published: u32,
     /// The slot at which something is to be done: the head is to be published, or the lap ends.
     due: u32,
-    /// Messages of several slots have been released since then, whose slots are to be looked at.
-    long: bool,
+    /// Messages have been released since then whose slots are to be looked at.
+    unlooked: bool,
 }
 
 impl<S: Slots> Consumer<S> {
@@ -81,7 +81,7 @@ impl<S: Slots> Consumer<S> {
             tag: tag(0, shift),
             published: 0,
             due: 0,
-            long: false,
+            unlooked: false,
         };
         ring.note_published();
         ring
@@ -127,14 +127,14 @@ impl<S: Slots> Consumer<S> {
         }
         let frame = Frame::from_bits((word >> 32) as u32);
         // At least one slot, at most those that are left.
-        let fits = u32::from(frame.slots).wrapping_sub(1) < left;
+        let fits = u32::from(frame.slots()).wrapping_sub(1) < left;
         fits.then_some((slot, frame))
     }
 
     /// Whether another message lies behind the one at the head, which has this frame. Behind the last slot: no.
     #[inline(always)]
     pub(crate) fn is_followed(&self, frame: Frame) -> bool {
-        let next = self.slot + u32::from(frame.slots);
+        let next = self.slot + u32::from(frame.slots());
         // Relaxed: nothing is read of it here.
         next < self.capacity
             && tag_in(self.slots.word(next as usize).load(Ordering::Relaxed)) == self.tag
@@ -146,7 +146,7 @@ impl<S: Slots> Consumer<S> {
     pub(crate) fn row(&self, frame: Frame) -> Row {
         Row {
             next: self.slot,
-            last: self.capacity - u32::from(frame.slots),
+            last: self.capacity - u32::from(frame.slots()),
             word: word(self.tag, frame),
             frame,
             released: self.slot,
@@ -167,9 +167,9 @@ impl<S: Slots> Consumer<S> {
     /// Ends the use of the last message of a row that was passed, if there is one.
     #[inline(always)]
     pub(crate) fn release_last(&self, row: &mut Row) {
-        if row.frame.slots > 1 && row.released != row.next {
+        if row.frame.is_to_be_defused() && row.released != row.next {
             row.released = row.next;
-            self.defuse(row.next - u32::from(row.frame.slots), row.next);
+            self.defuse(row.next - u32::from(row.frame.slots()), row.next);
         }
     }
 
@@ -202,8 +202,8 @@ impl<S: Slots> Consumer<S> {
     /// Ends the use of the message that [`Self::next`] or [`Self::peek`] gave.
     #[inline(always)]
     pub(crate) fn release(&mut self, frame: Frame) {
-        self.long |= frame.slots > 1;
-        self.slot += u32::from(frame.slots);
+        self.unlooked |= frame.is_to_be_defused();
+        self.slot += u32::from(frame.slots());
         if self.slot >= self.due {
             self.publish_head();
         }
@@ -234,10 +234,10 @@ impl<S: Slots> Consumer<S> {
 
     #[inline(never)]
     fn publish_head(&mut self) {
-        if self.long {
+        if self.unlooked {
             // Only now, as this may take a while, and whoever has released the messages may be waited for.
             self.defuse(self.published, self.slot);
-            self.long = false;
+            self.unlooked = false;
         }
         if self.lap == 0 && self.published == 0 {
             // The first messages of a producer, who has made the pages.

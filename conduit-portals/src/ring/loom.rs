@@ -59,11 +59,7 @@ fn send(producer: &Producer<Arc<Memory>>, values: &[u32], stale: u32) -> bool {
         return false;
     };
     let first = producer.slot(reserved);
-    let frame = Frame {
-        slots: values.len() as u16,
-        kind: KIND,
-        index: 0,
-    };
+    let frame = Frame::new(values.len() as u16, KIND, 0);
     for (i, &value) in values.iter().enumerate() {
         let slot = &producer.slots().slots[first + i];
         // SAFETY: reserved; the checker watches it.
@@ -93,7 +89,9 @@ fn receive(consumer: &mut Consumer<Arc<Memory>>) -> Option<Vec<u32>> {
                 // SAFETY: committed and not yet released; the checker watches it.
                 slot.payload.with(|payload| unsafe { *payload })
             };
-            let values = (slot..slot + usize::from(frame.slots)).map(read).collect();
+            let values = (slot..slot + usize::from(frame.slots()))
+                .map(read)
+                .collect();
             consumer.release(frame);
             Some(values)
         }

@@ -13,7 +13,8 @@
 //!
 //! A slot that began a message holds `tag(k)`, which differs. One in the middle of a message (or under a Skip) holds
 //! anything: the consumer reads its first word when it releases the message, and writes 0, which has no tag, only if it is
-//! unlucky.
+//! unlucky. Unless the message is *plain* ([`Frame::plain`]): then its producer has looked at what it has written, and cache
+//! lines of it that nobody reads stay with the producer.
 //!
 //! **Discipline.** A ring has one producing process or many ([`Discipline`]); the rest is the same. The private tail
 //! exists because a locked instruction makes every message wait until the stores of the one before have left the store
@@ -41,7 +42,9 @@ pub(crate) const SLOT: usize = 64;
 /// The frame kind of a Skip. All others belong to the ring's user.
 pub(crate) const KIND_SKIP: u8 = 0;
 /// Slots of the longest message, by the width of the frame's field.
-pub(crate) const MAX_SLOTS: u32 = u16::MAX as u32;
+pub(crate) const MAX_SLOTS: u32 = (PLAIN - 1) as u32;
+/// The frame says of its message that it is plain.
+const PLAIN: u16 = 1 << 15;
 /// Set in every tag, so that 0 (fresh memory, a cleared word) has none.
 const TAG: u32 = 1 << 31;
 
@@ -49,8 +52,8 @@ const TAG: u32 = 1 << 31;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub(crate) struct Frame {
-    /// Slots that the message covers, from 1.
-    pub(crate) slots: u16,
+    /// Slots that the message covers, from 1, and [`PLAIN`].
+    extent: u16,
     /// What it is; [`KIND_SKIP`] is the ring's own.
     pub(crate) kind: u8,
     /// The user's.
@@ -58,9 +61,36 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
+    /// Of a message that covers so many slots, at most [`MAX_SLOTS`].
+    #[inline]
+    pub(crate) const fn new(slots: u16, kind: u8, index: u8) -> Self {
+        Self {
+            extent: slots & !PLAIN,
+            kind,
+            index,
+        }
+    }
+    /// No slot behind the first begins with the tag that [`Producer::feared`] gives; all of their first words were written.
+    #[inline]
+    pub(crate) const fn plain(self) -> Self {
+        Self {
+            extent: self.extent | PLAIN,
+            ..self
+        }
+    }
+    /// Slots that the message covers.
+    #[inline]
+    pub(crate) const fn slots(self) -> u16 {
+        self.extent & !PLAIN
+    }
+    /// Whether the consumer has to look at slots behind the first.
+    #[inline]
+    const fn is_to_be_defused(self) -> bool {
+        self.extent > 1 && self.extent < PLAIN
+    }
     #[inline]
     const fn to_bits(self) -> u32 {
-        self.slots as u32 | (self.kind as u32) << 16 | (self.index as u32) << 24
+        self.extent as u32 | (self.kind as u32) << 16 | (self.index as u32) << 24
     }
     /// Kind and index as one number.
     #[inline]
@@ -70,7 +100,7 @@ impl Frame {
     #[inline]
     const fn from_bits(bits: u32) -> Self {
         Self {
-            slots: bits as u16,
+            extent: bits as u16,
             kind: (bits >> 16) as u8,
             index: (bits >> 24) as u8,
         }
@@ -95,6 +125,12 @@ pub(crate) trait Slots {
 #[inline]
 fn tag(position: u64, shift: u32) -> u32 {
     (position >> shift) as u32 | TAG
+}
+
+/// The tag a lap after this one.
+#[inline]
+const fn next_tag(tag: u32) -> u32 {
+    tag.wrapping_add(1) | TAG
 }
 
 /// The first word of a message.

@@ -2,7 +2,7 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-use super::{Frame, KIND_SKIP, MAX_SLOTS, Slots, tag, word};
+use super::{Frame, KIND_SKIP, MAX_SLOTS, Slots, next_tag, tag, word};
 
 /// Who produces into a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -193,6 +193,12 @@ impl<S: Slots> Producer<S> {
         None
     }
 
+    /// The tag with which no slot of a plain message behind its first begins ([`Frame::plain`]).
+    #[inline]
+    pub(crate) fn feared(&self, reserved: Reserved) -> u32 {
+        next_tag(reserved.tag)
+    }
+
     /// Publishes a message whose slots have been written, all but the first word of the first.
     #[inline]
     pub(crate) fn commit(&self, reserved: Reserved, frame: Frame) {
@@ -210,11 +216,6 @@ impl<S: Slots> Producer<S> {
     }
 
     fn publish_skip(&self, reserved: Reserved, slots: u16) {
-        let frame = Frame {
-            slots,
-            kind: KIND_SKIP,
-            index: 0,
-        };
-        self.commit(reserved, frame);
+        self.commit(reserved, Frame::new(slots, KIND_SKIP, 0));
     }
 }

@@ -55,11 +55,7 @@ fn send(producer: &Producer<Memory>, slots: u32, payload: &[u64]) -> bool {
         return false;
     };
     let first = producer.slot(reserved);
-    let frame = Frame {
-        slots: slots as u16,
-        kind: KIND,
-        index: 9,
-    };
+    let frame = Frame::new(slots as u16, KIND, 9);
     for (i, &word) in payload.iter().enumerate() {
         producer.slots().words[first * WORDS + 1 + i].store(word, Ordering::Relaxed);
     }
@@ -69,7 +65,7 @@ fn send(producer: &Producer<Memory>, slots: u32, payload: &[u64]) -> bool {
 
 fn read(consumer: &Consumer<Memory>, slot: usize, frame: Frame) -> Vec<u64> {
     assert_eq!((frame.kind, frame.index), (KIND, 9));
-    let end = (slot + usize::from(frame.slots)) * WORDS;
+    let end = (slot + usize::from(frame.slots())) * WORDS;
     let words = &consumer.slots().words[slot * WORDS + 1..end];
     words.iter().map(|w| w.load(Ordering::Relaxed)).collect()
 }
@@ -196,7 +192,7 @@ proptest! {
 
     #[test]
     fn frames_survive_their_word(slots: u16, kind: u8, index: u8) {
-        let frame = Frame { slots, kind, index };
+        let frame = Frame::new(slots, kind, index);
         prop_assert_eq!(Frame::from_bits(frame.to_bits()), frame);
     }
 
@@ -214,11 +210,7 @@ fn a_frame_beyond_the_ring_is_broken() {
         let producer = Producer::new(memory.clone(), 2, Discipline::Thread);
         let mut consumer = Consumer::new(memory.clone(), 2);
         let reserved = producer.reserve(1).unwrap();
-        let frame = Frame {
-            slots,
-            kind: KIND_SKIP,
-            index: 0,
-        };
+        let frame = Frame::new(slots, KIND_SKIP, 0);
         producer.commit(reserved, frame);
         assert_eq!(consumer.next(), Next::Broken);
         assert_eq!(consumer.next(), Next::Broken);

@@ -26,11 +26,7 @@ impl<M: Mode> Shm<M> {
         value: u64,
         slots: u32,
     ) -> Header {
-        let frame = Frame {
-            slots: slots as u16,
-            kind,
-            index: outcome_code(outcome),
-        };
+        let frame = Frame::new(slots as u16, kind, outcome_code(outcome));
         Header {
             frame,
             length: length as u32,

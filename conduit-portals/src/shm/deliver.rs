@@ -114,7 +114,7 @@ impl<M: Mode> Shm<M> {
             // SAFETY: the first slot of a message that was found committed and is not released before the sink has
             // returned; aligned to 64, and any bits are a `Compact`. The tag, which only its producer writes, is not used.
             let header = unsafe { slot.cast::<Compact>().read() };
-            if header.length as usize > usize::from(frame.slots) * SLOT - COMPACT
+            if header.length as usize > usize::from(frame.slots()) * SLOT - COMPACT
                 || !sources.contains(header.source)
                 || !run.matches(header.match_bits)
             {

@@ -225,7 +225,7 @@ impl Message {
     /// The payload behind `before` bytes of header, if `length` bytes lie within the message.
     #[inline]
     pub(super) fn payload(&self, before: usize, length: u32) -> Option<*const u8> {
-        let room = usize::from(self.frame.slots) * SLOT - before;
+        let room = usize::from(self.frame.slots()) * SLOT - before;
         // SAFETY: the message has at least one slot, and what is before a payload is at most that.
         (length as usize <= room).then(|| unsafe { self.slot.add(before) })
     }

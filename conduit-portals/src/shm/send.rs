@@ -18,7 +18,7 @@ use conduit_core::matching::{atomic_code, no_such_index, over_limit};
 use conduit_core::ni::{Ack, Atomic, EqId, Get, Inject, NiError, PtIndex, Put, Rank, Submit};
 use conduit_core::threads::Mode;
 
-use crate::ring::{Frame, Producer};
+use crate::ring::{Frame, Producer, SLOT};
 
 use super::mapping::RingView;
 use super::message::{
@@ -35,11 +35,7 @@ struct Route<'a> {
 
 #[inline]
 fn frame(slots: u32, kind: u8, index: PtIndex) -> Frame {
-    Frame {
-        slots: slots as u16,
-        kind,
-        index: index.0,
-    }
+    Frame::new(slots as u16, kind, index.0)
 }
 
 impl<M: Mode> Shm<M> {
@@ -167,7 +163,15 @@ impl<M: Mode> Shm<M> {
                 inject.hdr_data,
             );
         }
-        let frame = frame(slots, PUT_COMPACT, inject.index);
+        let mut frame = frame(slots, PUT_COMPACT, inject.index);
+        if slots > 1 {
+            let head = before_payload(length);
+            let body = head + inject.head.len();
+            let feared = route.producer.feared(reserved);
+            if is_plain(inject.head, head, feared) && is_plain(inject.body, body, feared) {
+                frame = frame.plain();
+            }
+        }
         route.producer.commit(reserved, frame);
         self.ring_bell(route.peer);
         Ok(Submit::Posted)
@@ -406,6 +410,21 @@ impl<M: Mode> Shm<M> {
             false => Submit::Again,
         })
     }
+}
+
+/// Whether no slot that begins within these bytes of a message, which are `at` so many of its bytes, begins with a tag, or with less
+/// than would do for one.
+#[inline]
+fn is_plain(bytes: &[u8], at: usize, tag: u32) -> bool {
+    let Some(behind) = bytes.get(at.next_multiple_of(SLOT) - at..) else {
+        return true;
+    };
+    let (slots, rest) = behind.as_chunks::<SLOT>();
+    let begins = |slot: &[u8]| match slot.first_chunk() {
+        Some(&word) => u32::from_ne_bytes(word) == tag,
+        None => !slot.is_empty(),
+    };
+    !slots.iter().any(|slot| begins(slot)) && !begins(rest)
 }
 
 /// Copies the few words of a head. A call of `memcpy` costs more than that, and wider pieces than those in which the words

@@ -84,7 +84,7 @@ impl<M: Mode> Shm<M> {
         let Some(index) = self.indices.get(usize::from(frame.index)) else {
             return false;
         };
-        if length > usize::from(frame.slots) * SLOT - COMPACT
+        if length > usize::from(frame.slots()) * SLOT - COMPACT
             || !is_source
             || index.queue.load(Ordering::Relaxed) as usize != number + 1
         {

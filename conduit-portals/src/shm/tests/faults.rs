@@ -234,11 +234,7 @@ fn forge(a: &End<Seq>, slots: u32, header: &Header, kind: u8, index: u8) {
     let producer = a.ni.producer(&a.ni.peers[1], usize::from(a.eq.0)).unwrap();
     let reserved = producer.reserve(slots).unwrap();
     let slot = producer.slots().address(producer.slot(reserved));
-    let frame = Frame {
-        slots: slots as u16,
-        kind,
-        index,
-    };
+    let frame = Frame::new(slots as u16, kind, index);
     let header = Header { frame, ..*header };
     // SAFETY: the first slot of a reservation.
     unsafe { header.write(slot) };
