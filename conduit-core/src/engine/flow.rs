@@ -257,11 +257,23 @@ impl<M: Mode> Flow<M> {
     /// first, see [`Flow::take_collected`].
     #[inline(always)]
     pub(crate) fn take(&self, peer: Rank, credits: u8) -> Option<CreditByte> {
+        self.take_noting(peer, credits, || ())
+    }
+
+    /// The same, and says if requests to the peer follow one another, without replies between them.
+    #[inline(always)]
+    pub(crate) fn take_noting(
+        &self,
+        peer: Rank,
+        credits: u8,
+        flood: impl FnOnce(),
+    ) -> Option<CreditByte> {
         let mut part = self.locked(peer);
         let ahead = &mut part.ahead;
         if ahead.peer == peer && ahead.left >= u32::from(credits) {
             ahead.left -= u32::from(credits);
             ahead.requests += 1;
+            flood();
             return Some(CreditByte::new(false, 0, credits));
         }
         self.take_next(&mut part, peer, credits)

@@ -175,7 +175,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if plain.payload.is_empty() {
             self.ni.anticipate(target, index::AM);
         }
-        let byte = match self.flow.take(target, cost) {
+        let flood = || {
+            if plain.category == Category::Short {
+                self.ni.anticipate_several(target, index::AM);
+            }
+        };
+        let byte = match self.flow.take_noting(target, cost, flood) {
             Some(byte) => byte,
             None => match self.wait_for_credits(operation, target, cost, blocking)? {
                 Some(byte) => byte,
@@ -191,8 +196,22 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if self.inject_plain(plain, byte, None)? == Submit::Posted {
             return Ok(true);
         }
-        // A copy, so that the other one never has to be in memory.
-        self.request_plain_slowly(plain, byte)
+        // By its parts: what is handed over whole is put together in memory before it is known whether it is needed, and a core can
+        // have only so many stores under way, which all wait for the line of a message.
+        let Plain {
+            operation,
+            category,
+            target,
+            handler,
+            args,
+            payload,
+            long,
+            blocking,
+        } = plain;
+        let (dest, length) = long.map_or((0, 0), |long| (long.dest, long.length));
+        self.request_plain_slowly(
+            operation, category, target, handler, args, payload, dest, length, blocking, byte,
+        )
     }
 
     #[inline(always)]
@@ -221,7 +240,30 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// The target's queue is full for the moment. An immediate request is given up, with its credits.
     #[cold]
-    fn request_plain_slowly(&self, plain: Plain<'_>, byte: CreditByte) -> Result<bool> {
+    #[expect(clippy::too_many_arguments, reason = "the parts of a request")]
+    fn request_plain_slowly(
+        &self,
+        operation: &'static str,
+        category: Category,
+        target: Rank,
+        handler: u8,
+        args: &[u32],
+        payload: &[u8],
+        dest: u64,
+        length: u64,
+        blocking: Blocking,
+        byte: CreditByte,
+    ) -> Result<bool> {
+        let plain = Plain {
+            operation,
+            category,
+            target,
+            handler,
+            args,
+            payload,
+            long: (category == Category::Long).then_some(Long { dest, length }),
+            blocking,
+        };
         if plain.blocking == Blocking::Immediate {
             self.return_credits(plain.target, byte)?;
             return Ok(false);

@@ -242,6 +242,9 @@ pub trait Ni {
     /// fetched meanwhile.
     #[inline]
     fn anticipate(&self, _target: Rank, _index: PtIndex) {}
+    /// The same hint for several that will follow one another, with nothing to wait for between them.
+    #[inline]
+    fn anticipate_several(&self, _target: Rank, _index: PtIndex) {}
     /// Moves bytes of the first matching entry of the target's index into a memory descriptor. Ends with
     /// [`Event::Reply`].
     ///

@@ -49,17 +49,27 @@ impl Slots for Arc<Memory> {
     }
     fn warm(&self, _count: usize) {}
     fn prefetch(&self, _slot: usize) {}
+    fn claim(&self, slot: usize) {
+        // SAFETY: free, and the caller's; the checker watches it.
+        self.slots[slot]
+            .payload
+            .with_mut(|payload| unsafe { *payload = u32::MAX });
+    }
 }
 
 const KIND: u8 = 7;
 
-/// Sends a message of `values.len()` slots. `stale` is left in the first words of all slots but the first.
+/// Sends a message of `values.len()` slots. `stale` is left in the first words of all slots but the first; unless it is to be feared, the message is plain.
 fn send(producer: &Producer<Arc<Memory>>, values: &[u32], stale: u32) -> bool {
+    producer.anticipate_several();
     let Some(reserved) = producer.reserve(values.len() as u32) else {
         return false;
     };
     let first = producer.slot(reserved);
-    let frame = Frame::new(values.len() as u16, KIND, 0);
+    let mut frame = Frame::new(values.len() as u16, KIND, 0);
+    if stale != producer.feared(reserved) {
+        frame = frame.plain();
+    }
     for (i, &value) in values.iter().enumerate() {
         let slot = &producer.slots().slots[first + i];
         // SAFETY: reserved; the checker watches it.

@@ -119,6 +119,8 @@ pub(crate) trait Slots {
     fn warm(&self, count: usize);
     /// Asks for a slot's cache line, to write it.
     fn prefetch(&self, slot: usize);
+    /// The same by a store, behind the first word. The slot is free, and only the caller's end produces.
+    fn claim(&self, slot: usize);
 }
 
 /// The tag of the message that begins at `position`.

@@ -4,6 +4,10 @@ use crate::sync::{AtomicU64, Ordering};
 
 use super::{Frame, KIND_SKIP, MAX_SLOTS, Slots, next_tag, tag, word};
 
+/// Slots whose lines are asked for at once. Measured on Zen 4, messages with 24 other stores for each: 145 ns without, 88 with two, 49
+/// with four, 77 with eight, where the consumer takes some away again. A smaller ring never has room for them.
+const TOGETHER: u64 = 4;
+
 /// Who produces into a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Discipline {
@@ -88,6 +92,28 @@ impl<S: Slots> Producer<S> {
         if self.discipline != Discipline::Shared {
             let slot = self.tail.load(Ordering::Relaxed) & self.mask;
             self.slots.prefetch(slot as usize);
+        }
+    }
+
+    /// Several messages of a slot each are likely to follow one another: asks for the cache lines of a few at once, by a store into each.
+    ///
+    /// Without it, stores that belong to something else stand between the messages', and a core asks ahead for the lines of only so
+    /// many stores: with more than some ten for each message it waits for one line after the other. What asks for a line to write it
+    /// does nothing where the core has fetched it ahead to read it, as it does with lines that follow one another.
+    #[inline(always)]
+    pub(crate) fn anticipate_several(&self) {
+        let position = self.tail.load(Ordering::Relaxed);
+        let behind = position.wrapping_add(TOGETHER);
+        if self.discipline != Discipline::Thread
+            || !position.is_multiple_of(TOGETHER)
+            || !self.has_room(behind)
+        {
+            return;
+        }
+        // Free, and nobody else reserves any.
+        for ahead in 0..TOGETHER {
+            let slot = position.wrapping_add(ahead) & self.mask;
+            self.slots.claim(slot as usize);
         }
     }
 

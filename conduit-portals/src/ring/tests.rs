@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{Consumer, Discipline, Frame, KIND_SKIP, Next, Producer, SLOT, Slots, tag};
+use super::{Consumer, Discipline, Frame, KIND_SKIP, Next, Producer, SLOT, Slots, tag, tag_in};
 use crate::sync::{AtomicU64, Ordering};
 
 const WORDS: usize = SLOT / 8;
@@ -46,16 +46,25 @@ impl Slots for Memory {
     fn prefetch(&self, slot: usize) {
         assert!(slot * WORDS < self.words.len());
     }
+    fn claim(&self, slot: usize) {
+        self.words[slot * WORDS + WORDS - 1].store(u64::MAX, Ordering::Relaxed);
+    }
 }
 
 /// Sends `payload` after the first word; the words that begin the other slots are part of it.
 fn send(producer: &Producer<Memory>, slots: u32, payload: &[u64]) -> bool {
     assert_eq!(payload.len(), slots as usize * WORDS - 1);
+    producer.anticipate_several();
     let Some(reserved) = producer.reserve(slots) else {
         return false;
     };
     let first = producer.slot(reserved);
-    let frame = Frame::new(slots as u16, KIND, 9);
+    let mut frame = Frame::new(slots as u16, KIND, 9);
+    let feared = producer.feared(reserved);
+    let mut begins = payload[WORDS - 1..].iter().step_by(WORDS);
+    if begins.all(|&word| tag_in(word) != feared) {
+        frame = frame.plain();
+    }
     for (i, &word) in payload.iter().enumerate() {
         producer.slots().words[first * WORDS + 1 + i].store(word, Ordering::Relaxed);
     }

@@ -263,6 +263,15 @@ impl Slots for RingView {
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         let _ = slot;
     }
+    #[inline]
+    fn claim(&self, slot: usize) {
+        // SAFETY: the last word of a slot of the ring, aligned. It is free, so nobody else looks at more than its first word, and
+        // the caller is the only one who writes into it.
+        unsafe {
+            let last = self.address(slot).add(SLOT - size_of::<u32>());
+            last.cast::<u32>().write_volatile(0);
+        }
+    }
 }
 
 /// The bytes of a file's identity that tell it from any other on this host.

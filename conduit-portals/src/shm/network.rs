@@ -81,7 +81,15 @@ impl<M: Mode> Ni for Shm<M> {
     }
     #[inline(always)]
     fn anticipate(&self, target: Rank, index: PtIndex) {
-        self.anticipate_message(target, index);
+        if let Some(producer) = self.known_lane(target, index) {
+            producer.anticipate();
+        }
+    }
+    #[inline(always)]
+    fn anticipate_several(&self, target: Rank, index: PtIndex) {
+        if let Some(producer) = self.known_lane(target, index) {
+            producer.anticipate_several();
+        }
     }
     #[inline]
     unsafe fn get(&self, get: &Get) -> Result<Submit, NiError> {

@@ -113,15 +113,12 @@ impl<M: Mode> Shm<M> {
         }
     }
 
-    /// See [`conduit_core::ni::Ni::anticipate`].
+    /// The ring for an index of a peer to which something was sent before.
     #[inline(always)]
-    pub(super) fn anticipate_message(&self, target: Rank, index: PtIndex) {
-        if let Some(peer) = self.peers.get(target as usize)
-            && let Some(lane) = peer.lanes.get(usize::from(index.0))
-            && let Some(producer) = lane.get()
-        {
-            producer.anticipate();
-        }
+    pub(super) fn known_lane(&self, target: Rank, index: PtIndex) -> Option<&Producer<RingView>> {
+        let peer = self.peers.get(target as usize)?;
+        let lane = peer.lanes.get(usize::from(index.0))?;
+        lane.get().map(|producer| &**producer)
     }
 
     #[inline(always)]
@@ -442,5 +439,43 @@ unsafe fn copy_words(head: &[u8], to: *mut u8) {
     if !rest.is_empty() {
         // SAFETY: the caller's promise.
         unsafe { ptr::copy_nonoverlapping(rest.as_ptr(), to.add(words.len() * 4), rest.len()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TAG: u32 = 0x8000_0007;
+
+    /// Bytes among which words that look like the tag are frequent, at every place.
+    fn bytes(most: usize) -> impl Strategy<Value = Vec<u8>> {
+        let word = prop_oneof![Just(TAG), Just(TAG + 1), any::<u32>()];
+        (proptest::collection::vec(word, 0..most / 4), 0_usize..4).prop_map(|(words, less)| {
+            let mut bytes: Vec<u8> = words.into_iter().flat_map(u32::to_ne_bytes).collect();
+            bytes.truncate(bytes.len().saturating_sub(less));
+            bytes
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn no_slot_of_a_plain_message_begins_with_the_tag(head in bytes(80), body in bytes(400)) {
+            let length = head.len() + body.len();
+            let before = before_payload(length);
+            let at = before + head.len();
+            let plain = is_plain(&head, before, TAG) && is_plain(&body, at, TAG);
+            let message = [&vec![0; before][..], &head, &body].concat();
+            let begins = |slot: usize| message.get(slot..slot + 4).map(|word| word == TAG.to_ne_bytes());
+            let mut slots = (SLOT..message.len()).step_by(SLOT);
+            // Where less than a word of the message, or words of both parts, begin a slot it may be taken for worse than it is.
+            if plain {
+                prop_assert!(slots.all(|slot| begins(slot) == Some(false)));
+            } else {
+                prop_assert!(slots.any(|slot| begins(slot) != Some(false) || (slot < at && at < slot + 4)));
+            }
+        }
     }
 }

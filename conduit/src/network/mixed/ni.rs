@@ -126,6 +126,12 @@ impl<Near: Ni, Far: Ni, M: Mode> Ni for Mixed<Near, Far, M> {
             self.near.anticipate(target, index);
         }
     }
+    #[inline(always)]
+    fn anticipate_several(&self, target: Rank, index: PtIndex) {
+        if self.beyond.is_none() {
+            self.near.anticipate_several(target, index);
+        }
+    }
     #[inline]
     unsafe fn get(&self, get: &Get) -> Result<Submit, NiError> {
         match &self.beyond {
