@@ -11,6 +11,9 @@ use conduit_core::threads::Mode;
 use super::transport::Transport;
 use super::{Inner, SoftPortals, state};
 
+/// Who has something to do so soon does not sleep for anything else.
+const SOON: Duration = Duration::from_micros(50);
+
 impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
     #[inline]
     fn rank(&self) -> Rank {
@@ -142,8 +145,11 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
     fn arm(&self) -> bool {
         match &self.attendant {
             Some(attendant) if self.shared.waker.get().is_some() => {
-                // What has arrived and been taken wakes nobody any more.
-                self.inner().transport.timeout();
+                // Who asks has what has arrived and been taken wake nobody any more.
+                let due = self.inner().transport.timeout();
+                if due.is_some_and(|due| due <= SOON) {
+                    return false;
+                }
                 attendant.arm();
                 true
             }

@@ -141,7 +141,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if self.inject_plain(plain, byte, chunk)? == Submit::Posted {
             return Ok(true);
         }
-        // A copy, as for `send_plain`.
+        // A copy, so that the other one never has to be in memory.
         self.request_injected_slowly(plain, byte, chunk)
     }
 

@@ -30,7 +30,7 @@ const SLEEPS: u32 = 64;
 const WARY: u32 = 64;
 const TIMED: u32 = 8;
 
-/// Less than any network sleeps by itself.
+/// Less than the pauses of networks that nothing wakes. A timer of theirs may end a sleep sooner, which costs some yields.
 const NAP: Duration = Duration::from_micros(40);
 /// Longest sleep between two polls.
 const SLEEP: Duration = Duration::from_millis(10);
@@ -83,7 +83,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     #[inline]
     fn idle(&self, waiter: &mut Waiter, operation: &'static str) -> Result<()> {
-        waiter.idle += 1;
+        waiter.idle = waiter.idle.saturating_add(1);
         waiter.polls = waiter.polls.wrapping_add(1);
         if waiter.idle <= self.spin {
             // Without a pause at first: an answer is often only nanoseconds away.

@@ -59,7 +59,8 @@ impl Slots for Arc<Memory> {
 
 const KIND: u8 = 7;
 
-/// Sends a message of `values.len()` slots. `stale` is left in the first words of all slots but the first; unless it is to be feared, the message is plain.
+/// Sends a message of `values.len()` slots. `stale` is left in the first words of all slots but the first; unless it is to be
+/// feared, the message is plain.
 fn send(producer: &Producer<Arc<Memory>>, values: &[u32], stale: u32) -> bool {
     producer.anticipate_several();
     let Some(reserved) = producer.reserve(values.len() as u32) else {

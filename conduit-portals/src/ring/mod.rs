@@ -13,8 +13,8 @@
 //!
 //! A slot that began a message holds `tag(k)`, which differs. One in the middle of a message (or under a Skip) holds
 //! anything: the consumer reads its first word when it releases the message, and writes 0, which has no tag, only if it is
-//! unlucky. Unless the message is *plain* ([`Frame::plain`]): then its producer has looked at what it has written, and cache
-//! lines of it that nobody reads stay with the producer.
+//! unlucky. Unless the message is *plain* ([`Frame::plain`]): then its producer has looked at the bytes that it copied, which
+//! do not change meanwhile, and cache lines that nobody reads stay with the producer.
 //!
 //! **Discipline.** A ring has one producing process or many ([`Discipline`]); the rest is the same. The private tail
 //! exists because a locked instruction makes every message wait until the stores of the one before have left the store
@@ -41,7 +41,7 @@ pub(crate) use producer::{Discipline, Producer};
 pub(crate) const SLOT: usize = 64;
 /// The frame kind of a Skip. All others belong to the ring's user.
 pub(crate) const KIND_SKIP: u8 = 0;
-/// Slots of the longest message, by the width of the frame's field.
+/// Slots of the longest message, by the width of the frame's field, of which one bit is [`PLAIN`].
 pub(crate) const MAX_SLOTS: u32 = (PLAIN - 1) as u32;
 /// The frame says of its message that it is plain.
 const PLAIN: u16 = 1 << 15;

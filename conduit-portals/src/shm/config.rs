@@ -78,8 +78,8 @@ impl ShmConfig {
 
     /// Refuses what can't work.
     pub(super) fn check(&self) -> Result<(), ShmError> {
-        // A message of a queue is counted in 16 bits, and half of that leaves room for any ring.
-        let in_queue = MAX_SLOTS as usize / 2 * SLOT;
+        // Half of what a message can cover leaves room for any ring.
+        let in_queue = MAX_SLOTS.div_ceil(2) as usize * SLOT;
         let bounds = [
             ("region_bytes", self.region_bytes, 1, 1 << 44),
             ("queue_bytes", self.queue_bytes, 1 << 16, 1 << 40),

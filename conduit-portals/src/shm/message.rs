@@ -2,7 +2,7 @@
 //!
 //! | byte | compact and full | full only |
 //! |---|---|---|
-//! | 0 | the ring's word u64: tag, and the [`Frame`]: slots, kind, index | |
+//! | 0 | the ring's word u64: tag, and the [`Frame`]: slots and whether it is plain, kind, index | |
 //! | 8 | length u32 | |
 //! | 12 | source u32 | |
 //! | 16 | match bits u64 | |

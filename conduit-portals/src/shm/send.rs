@@ -18,7 +18,7 @@ use conduit_core::matching::{atomic_code, no_such_index, over_limit};
 use conduit_core::ni::{Ack, Atomic, EqId, Get, Inject, NiError, PtIndex, Put, Rank, Submit};
 use conduit_core::threads::Mode;
 
-use crate::ring::{Frame, Producer, SLOT};
+use crate::ring::{Frame, Producer, SLOT, tag_in};
 
 use super::mapping::RingView;
 use super::message::{
@@ -409,16 +409,16 @@ impl<M: Mode> Shm<M> {
     }
 }
 
-/// Whether no slot that begins within these bytes of a message, which are `at` so many of its bytes, begins with a tag, or with less
-/// than would do for one.
+/// Whether no slot that begins within these bytes of a message, which stand behind `at` others, begins with the tag that is feared, or
+/// with less than a word.
 #[inline]
-fn is_plain(bytes: &[u8], at: usize, tag: u32) -> bool {
+fn is_plain(bytes: &[u8], at: usize, feared: u32) -> bool {
     let Some(behind) = bytes.get(at.next_multiple_of(SLOT) - at..) else {
         return true;
     };
     let (slots, rest) = behind.as_chunks::<SLOT>();
     let begins = |slot: &[u8]| match slot.first_chunk() {
-        Some(&word) => u32::from_ne_bytes(word) == tag,
+        Some(&word) => tag_in(u64::from_ne_bytes(word)) == feared,
         None => !slot.is_empty(),
     };
     !slots.iter().any(|slot| begins(slot)) && !begins(rest)
@@ -453,7 +453,7 @@ mod tests {
     /// Bytes among which words that look like the tag are frequent, at every place.
     fn bytes(most: usize) -> impl Strategy<Value = Vec<u8>> {
         let word = prop_oneof![Just(TAG), Just(TAG + 1), any::<u32>()];
-        (proptest::collection::vec(word, 0..most / 4), 0_usize..4).prop_map(|(words, less)| {
+        (proptest::collection::vec(word, 0..most / 4), 0_usize..8).prop_map(|(words, less)| {
             let mut bytes: Vec<u8> = words.into_iter().flat_map(u32::to_ne_bytes).collect();
             bytes.truncate(bytes.len().saturating_sub(less));
             bytes
@@ -468,13 +468,16 @@ mod tests {
             let at = before + head.len();
             let plain = is_plain(&head, before, TAG) && is_plain(&body, at, TAG);
             let message = [&vec![0; before][..], &head, &body].concat();
-            let begins = |slot: usize| message.get(slot..slot + 4).map(|word| word == TAG.to_ne_bytes());
+            let begins = |slot: usize| {
+                let word = message.get(slot..)?.first_chunk()?;
+                Some(tag_in(u64::from_ne_bytes(*word)) == TAG)
+            };
             let mut slots = (SLOT..message.len()).step_by(SLOT);
             // Where less than a word of the message, or words of both parts, begin a slot it may be taken for worse than it is.
             if plain {
                 prop_assert!(slots.all(|slot| begins(slot) == Some(false)));
             } else {
-                prop_assert!(slots.any(|slot| begins(slot) != Some(false) || (slot < at && at < slot + 4)));
+                prop_assert!(slots.any(|slot| begins(slot) != Some(false) || (slot < at && at < slot + 8)));
             }
         }
     }
