@@ -5,7 +5,7 @@ use conduit_core::ni::{
 };
 use conduit_core::threads::Seq;
 
-use super::{Disorder, End, Fabric, PT, events, job_on, over};
+use super::{Disorder, End, Fabric, PT, events, job_on, over, put_to_1};
 use crate::fragment::Failure;
 
 const BYTES: usize = 1 << 16;
@@ -60,16 +60,8 @@ impl Job {
 
     fn put(&self) -> Put {
         Put {
-            md: self.md,
             local_offset: 1000,
-            length: 3000,
-            ack: Ack::Remote,
-            target: 1,
-            index: PT,
-            match_bits: 0,
-            remote_offset: 0,
-            hdr_data: 0,
-            token: 1,
+            ..put_to_1(self.md, 3000)
         }
     }
 

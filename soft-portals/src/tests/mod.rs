@@ -180,18 +180,7 @@ fn an_answer_that_overtakes_leaves_the_source_in_use() {
     let bytes = [5_u8; 5000];
     // SAFETY: the bytes live as long as the ends.
     let md = unsafe { ends[0].md_bind(bytes.as_ptr().cast_mut(), 5000, completions) }.unwrap();
-    let put = Put {
-        md,
-        local_offset: 0,
-        length: 5000,
-        ack: Ack::Remote,
-        target: 1,
-        index: PT,
-        match_bits: 0,
-        remote_offset: 0,
-        hdr_data: 0,
-        token: 1,
-    };
+    let put = put_to_1(md, 5000);
     // SAFETY: the source is not written.
     let _ = unsafe { ends[0].put(&put) }.unwrap();
     // The first operation's name.
