@@ -290,7 +290,7 @@ pub trait Ni {
         Ready::ALL
     }
     /// Delivers up to `limit` events of a queue to `sink`, and says how many; others that are there may be left to the next
-    /// call. A call from within a sink of the same queue delivers nothing.
+    /// call, or for a moment so that more of them come together. A call from within a sink of the same queue delivers nothing.
     fn poll<S: FnMut(Event<'_>)>(&self, eq: EqId, limit: u32, sink: S) -> u32;
     /// [`Ni::poll`] for a [`Sink`], which can ask to be inlined into the network's loop.
     #[inline]

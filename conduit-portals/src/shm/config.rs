@@ -1,5 +1,7 @@
 //! Settings of the shared-memory network. All ranks of a job run with the same ones; start compares them.
 
+use std::time::Duration;
+
 use crate::ring::{MAX_SLOTS, SLOT};
 
 use super::error::ShmError;
@@ -30,6 +32,8 @@ pub struct ShmConfig {
     /// With more ranks than this, an event queue is one ring for all sources. With less, it is a ring for each, which
     /// is quicker and takes more memory.
     pub shared_ring_above: u32,
+    /// For how long at most a rank may leave messages of a flood alone, so that more of them come together; none: never.
+    pub longest_rest: Duration,
 }
 
 impl Default for ShmConfig {
@@ -45,6 +49,7 @@ impl Default for ShmConfig {
             max_managed: 66 << 10,
             staging_pieces: 64,
             shared_ring_above: 16,
+            longest_rest: Duration::from_micros(1),
         }
     }
 }
@@ -61,7 +66,7 @@ impl ShmConfig {
     }
 
     /// Every setting by name, for comparison between ranks.
-    pub(super) fn entries(&self) -> [(&'static str, u64); 10] {
+    pub(super) fn entries(&self) -> [(&'static str, u64); 11] {
         [
             ("region_bytes", self.region_bytes as u64),
             ("queue_bytes", self.queue_bytes as u64),
@@ -73,6 +78,7 @@ impl ShmConfig {
             ("max_managed", self.max_managed as u64),
             ("staging_pieces", self.staging_pieces as u64),
             ("shared_ring_above", u64::from(self.shared_ring_above)),
+            ("longest_rest", self.longest_rest.as_nanos() as u64),
         ]
     }
 

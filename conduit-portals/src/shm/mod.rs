@@ -26,6 +26,7 @@ mod message;
 mod network;
 mod process_memory;
 mod receive;
+mod rest;
 mod send;
 mod setup;
 mod single;
@@ -44,7 +45,7 @@ pub use statistics::Statistics;
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU8, AtomicU32};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use conduit_core::matching::{Descriptors, MatchList, PT_INDICES};
@@ -88,6 +89,8 @@ pub struct Shm<M: Mode> {
     /// Each rank's process, for its memory outside of regions.
     processes: Box<[i32]>,
     watches: Watches,
+    /// Messages injected by this rank, about: threads may miss each other's.
+    sent: AtomicU32,
     /// Threads in [`wait`](conduit_core::ni::Ni::wait).
     waiting: AtomicU32,
     statistics: Counters,
@@ -131,6 +134,12 @@ impl<M: Mode> Shm<M> {
     #[inline]
     fn own(&self) -> &Mapping {
         &self.peers[self.rank as usize].mapping
+    }
+
+    /// Messages injected so far, about.
+    #[inline(always)]
+    fn sent(&self) -> u32 {
+        self.sent.load(Ordering::Relaxed)
     }
 
     fn discipline(&self) -> Discipline {

@@ -5,6 +5,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use conduit_core::matching::{Hit, Incoming, Place};
 use conduit_core::ni::{Event, MeEvents, Rank, Sink};
@@ -17,6 +18,7 @@ use super::mapping::RingView;
 use super::message::{
     ACK, ATOMIC, GET, Header, PUT, PUT_COMPACT, PUT_REFERENCE, REPLY, SEND, before_payload,
 };
+use super::rest::Rest;
 
 /// Messages of one ring that a poll takes at most before it looks at the next: those that raise no event don't count
 /// against the caller's limit.
@@ -51,6 +53,7 @@ pub(super) struct Inbound {
     pending: Option<(Rank, Header)>,
     /// The table of watches says where its next message will show, and nothing else is to be done before: see [`Shm::watch`].
     pub(super) watched: bool,
+    pub(super) rest: Rest,
 }
 
 impl Inbound {
@@ -60,6 +63,7 @@ impl Inbound {
             ring,
             pending: None,
             watched: false,
+            rest: Rest::default(),
         }
     }
 
@@ -73,8 +77,8 @@ impl Inbound {
     #[inline]
     pub(super) fn awaited(&self) -> Option<(&AtomicU64, u32)> {
         match self.pending {
-            None => self.ring.awaited(),
-            Some(_) => None,
+            None if !self.rest.is_on() => self.ring.awaited(),
+            _ => None,
         }
     }
 }
@@ -276,7 +280,7 @@ impl<M: Mode> Shm<M> {
             let at = inbox.next;
             inbox.next = inbox.behind(at);
             let inbound = &mut inbox.rings[at];
-            if inbound.is_idle() {
+            if inbound.is_idle() || (inbound.rest.is_on() && self.rests(inbound)) {
                 continue;
             }
             let go_on = self.visit(number, queue, inbound, &mut inbox.later, &mut out);
@@ -303,6 +307,25 @@ impl<M: Mode> Shm<M> {
         inbound.watched = watched;
     }
 
+    /// A ring's messages have been taken, something large among them; when that began so many messages had been sent.
+    #[inline(always)]
+    pub(super) fn rest(&self, inbound: &mut Inbound, sent: u32) {
+        let longest = self.config.longest_rest;
+        let rest = &mut inbound.rest;
+        rest.begin(longest, sent, self.sent(), Instant::now);
+    }
+
+    /// Whether a ring is not to be looked at yet.
+    #[inline(never)]
+    fn rests(&self, inbound: &mut Inbound) -> bool {
+        let rests = inbound.rest.goes_on(self.sent(), Instant::now);
+        if rests {
+            // Its sender may need the room.
+            inbound.ring.publish();
+        }
+        rests
+    }
+
     /// Takes what a ring has; false if the limit is reached.
     #[inline]
     fn visit<S: Sink>(
@@ -314,6 +337,7 @@ impl<M: Mode> Shm<M> {
         out: &mut Out<'_, S>,
     ) -> bool {
         let mut left = BATCH;
+        let (sent, mut large) = (self.sent(), false);
         while left > 0 {
             if inbound.pending.is_some() && !self.post_pending(inbound) {
                 // What was taken before is free all the same.
@@ -324,7 +348,9 @@ impl<M: Mode> Shm<M> {
                 return false;
             }
             let most = left.min(out.limit - out.count);
-            let delivered = match inbound.ring.peek() {
+            let head = inbound.ring.peek();
+            large |= head.is_some_and(|(_, frame)| frame.slots() > 1);
+            let delivered = match head {
                 None => 0,
                 Some(head) if !inbound.ring.is_followed(head.1) => self
                     .deliver_last(number, queue, inbound, head, out.sink)
@@ -337,6 +363,9 @@ impl<M: Mode> Shm<M> {
                 // If there was something, the next poll does that, so that what follows from it need not wait.
                 if left == BATCH {
                     inbound.ring.publish();
+                    inbound.rest.in_vain();
+                } else if large {
+                    self.rest(inbound, sent);
                 }
                 return true;
             }

@@ -171,6 +171,8 @@ impl<M: Mode> Shm<M> {
         }
         route.producer.commit(reserved, frame);
         self.ring_bell(route.peer);
+        let sent = self.sent().wrapping_add(1);
+        self.sent.store(sent, Ordering::Relaxed);
         Ok(Submit::Posted)
     }
 

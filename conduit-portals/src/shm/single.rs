@@ -37,11 +37,15 @@ impl<M: Mode> Shm<M> {
         let Some(head) = inbound.ring.peek() else {
             return false;
         };
+        let sent = self.sent();
         if !sink.is_ready() || !self.deliver_single(number, queue, inbound, head, sink) {
             return false;
         }
         inbox.next = behind;
         // The next poll publishes it, so that what follows from it need not wait.
+        if head.1.slots() > 1 {
+            self.rest(inbound, sent);
+        }
         self.watch(queue, place, inbound, &inbox.later);
         true
     }

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use conduit_core::bootstrap::Bootstrap;
@@ -111,6 +111,7 @@ impl<M: Mode> Shm<M> {
             allocated: M::Lock::new(Allocated::new(&layout)),
             failures: Failures::new(watched),
             processes: processes.into(),
+            sent: AtomicU32::new(0),
             watches: Watches::new(
                 QUEUES
                     * if config.shared_rings(size) {

@@ -3,10 +3,13 @@
 
 mod faults;
 mod operations;
+mod rests;
 mod schedules;
 mod start;
 mod threads;
 mod waiting;
+
+use std::time::Duration;
 
 use conduit_core::ni::*;
 use conduit_core::threads::{Mode, Seq};
@@ -25,6 +28,8 @@ fn small() -> ShmConfig {
         max_message: 8 << 10,
         max_managed: 8 << 10,
         staging_pieces: 2,
+        // A poll finds what is there.
+        longest_rest: Duration::ZERO,
         ..ShmConfig::default()
     }
 }

@@ -1,0 +1,97 @@
+//! Rests between looks: who takes a flood has them, who sends in between has none, and nothing is left behind.
+
+use conduit_core::threads::Lock;
+
+use super::*;
+
+/// Large enough for several slots.
+const LARGE: usize = 200;
+
+/// A target that may rest, and takes large messages.
+fn resting_pair() -> (End<Seq>, End<Seq>) {
+    let (a, b) = pair(&ShmConfig {
+        longest_rest: Duration::from_millis(1),
+        ..small()
+    });
+    b.append(
+        MeMemory::Managed {
+            bytes: 1 << 30,
+            min_free: 0,
+        },
+        MeOptions::PUT,
+    );
+    (a, b)
+}
+
+impl End<Seq> {
+    fn rests(&self) -> bool {
+        let queue = self.ni.queues[usize::from(self.eq.0)].get().unwrap();
+        let inbox = queue.inbox.try_lock().unwrap();
+        inbox.rings.iter().any(|inbound| inbound.rest.is_on())
+    }
+
+    /// Polls until something comes.
+    fn take(&self) -> u32 {
+        loop {
+            let found = self.ni.poll(self.eq, 3, |_| ());
+            if found > 0 {
+                return found;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_flood_is_rested_in_and_taken_in_full() {
+    let (a, b) = resting_pair();
+    let (mut rested, mut taken) = (false, 0);
+    for i in 0..100 {
+        assert_eq!(
+            a.ni.inject(&inject(1, &pattern(LARGE, i))),
+            Ok(Submit::Posted)
+        );
+        taken += b.take();
+        rested |= b.rests();
+    }
+    assert_eq!(taken, 100);
+    assert!(rested);
+    // The ring is free again.
+    while b.rests() {
+        b.poll();
+    }
+    for i in 0..15 {
+        assert_eq!(
+            a.ni.inject(&inject(1, &pattern(LARGE, i))),
+            Ok(Submit::Posted)
+        );
+    }
+}
+
+#[test]
+fn who_answers_does_not_rest() {
+    let (a, b) = resting_pair();
+    for i in 0..100 {
+        assert_eq!(
+            a.ni.inject(&inject(1, &pattern(LARGE, i))),
+            Ok(Submit::Posted)
+        );
+        assert_eq!(b.take(), 1);
+        assert!(!b.rests());
+        let answer = Inject {
+            target: 0,
+            ..inject(0, &[])
+        };
+        assert_eq!(b.ni.inject(&answer), Ok(Submit::Posted));
+        a.poll();
+    }
+}
+
+#[test]
+fn small_messages_are_never_rested_for() {
+    let (a, b) = resting_pair();
+    for _ in 0..100 {
+        assert_eq!(a.ni.inject(&inject(1, &[7])), Ok(Submit::Posted));
+        assert_eq!(b.take(), 1);
+        assert!(!b.rests());
+    }
+}
