@@ -11,7 +11,7 @@
 #include <time.h>
 
 enum { PING_SHORT = GEX_AM_INDEX_BASE, PONG_SHORT, PING_MEDIUM, PONG_MEDIUM, PING_LONG, PONG_LONG, COUNT_SHORT,
-       COUNT_MEDIUM, COUNT_LONG, TOLD };
+       COUNT_MEDIUM, COUNT_LONG, READ_MEDIUM, TOLD };
 enum { REPETITIONS = 9, SEGMENT = 1 << 22 };
 
 static gex_TM_t team;
@@ -20,6 +20,7 @@ static char *here, *there; /* this rank's segment, and the peer's at the peer */
 static char *mapped;       /* the peer's as it is mapped here, NULL if it is not */
 static char *buffer;
 static volatile unsigned pongs, counted, told;
+static volatile unsigned long read_sum;
 static size_t bytes;
 
 static void ping_short(gex_Token_t token) { gex_AM_ReplyShort0(token, PONG_SHORT, 0); }
@@ -48,6 +49,14 @@ static void count_payload(gex_Token_t token, void *data, size_t length) {
   (void)data;
   (void)length;
   counted++;
+}
+/* What handlers do that have a use for the payload. */
+static void read_payload(gex_Token_t token, void *data, size_t length) {
+  const unsigned long *const words = (const unsigned long *)data;
+  unsigned long sum = 0;
+  (void)token;
+  for (size_t i = 0; i < length / sizeof *words; i++) sum += words[i];
+  read_sum = sum;
 }
 static void on_told(gex_Token_t token) {
   (void)token;
@@ -129,6 +138,10 @@ static void short_flood(unsigned count) {
 }
 static void medium_flood(unsigned count) {
   while (count--) gex_AM_RequestMedium0(team, peer, COUNT_MEDIUM, buffer, bytes, GEX_EVENT_NOW, 0);
+  flood_end();
+}
+static void medium_flood_read(unsigned count) {
+  while (count--) gex_AM_RequestMedium0(team, peer, READ_MEDIUM, buffer, bytes, GEX_EVENT_NOW, 0);
   flood_end();
 }
 static void long_flood(unsigned count) {
@@ -255,6 +268,7 @@ int main(int argc, char **argv) {
     {COUNT_SHORT, (gex_AM_Fn_t)count_short, request | GEX_FLAG_AM_SHORT, 0, NULL, "count_short"},
     {COUNT_MEDIUM, (gex_AM_Fn_t)count_payload, request | GEX_FLAG_AM_MEDIUM, 0, NULL, "count_medium"},
     {COUNT_LONG, (gex_AM_Fn_t)count_payload, request | GEX_FLAG_AM_LONG, 0, NULL, "count_long"},
+    {READ_MEDIUM, (gex_AM_Fn_t)read_payload, request | GEX_FLAG_AM_MEDIUM, 0, NULL, "read_medium"},
     {TOLD, (gex_AM_Fn_t)on_told, request | GEX_FLAG_AM_SHORT, 0, NULL, "told"},
   };
 
@@ -296,6 +310,9 @@ int main(int argc, char **argv) {
   figure("short-flood", 0, short_flood);
   figure("medium-flood", 512, medium_flood);
   figure("medium-flood", 4096, medium_flood);
+  figure("medium-flood-read", 512, medium_flood_read);
+  figure("medium-flood-read", 1024, medium_flood_read);
+  figure("medium-flood-read", 4096, medium_flood_read);
   figure("long-flood", 512, long_flood);
   figure("long-flood", 65536, long_flood);
   together("barrier", barriers);
