@@ -34,13 +34,8 @@ pub(super) const SEGMENT: RegionId = RegionId(2);
 /// Match entries are selected by the low four bits; the others carry the operation.
 pub(super) const IGNORE: u64 = !select::MASK;
 
-/// Slots of each of the queues that requests and replies arrive in, over all sources.
-///
-/// Many, so that more than a core's own cache passes before a slot is used again. A line that is still in the target's is taken away
-/// from there with each store, which is several times as slow: payloads that are read pass at half the rate with 1 MiB for a source.
-const PAYLOAD_SLOTS: usize = 131_072;
-/// For each source at least, and at most.
-const PAYLOAD_SLOTS_EACH: (usize, usize) = (4096, 65_536);
+/// Slots of the queue that requests arrive in, for each source: so many wait at least.
+const AM_SLOTS: usize = 4096;
 /// Ranks up to which a network may give each source a queue of its own ([`Ni::eq_create`] leaves that to it).
 const OWN_QUEUES: u32 = 16;
 /// Reply buffers that injected replies fill in turn.
@@ -166,11 +161,8 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
 
         // From each peer at most two messages about credits, a revoke and a return, and two about the end of the job.
         let sys_eq = ni.eq_create(4 * size as usize + 10)?;
-        let (least, most) = PAYLOAD_SLOTS_EACH;
-        let payload_slots = (PAYLOAD_SLOTS / size as usize).clamp(least, most);
-        let safe_slots = safe_slots(size, &plan, settings);
-        let safe_eq = ni.eq_create(safe_slots.max(payload_slots))?;
-        let am_eq = ni.eq_create(payload_slots)?;
+        let safe_eq = ni.eq_create(safe_slots(size, &plan, settings))?;
+        let am_eq = ni.eq_create(AM_SLOTS)?;
         ni.pt_open(index::RAR, None)?;
         ni.pt_open(index::AM, Some(am_eq))?;
         ni.pt_open(index::SAFE, Some(safe_eq))?;

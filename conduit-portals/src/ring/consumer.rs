@@ -2,7 +2,7 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-use super::{Frame, KIND_SKIP, Slots, tag, tag_in, word};
+use super::{Extent, Feared, Frame, KIND_SKIP, Slots, tag, tag_in, word};
 
 /// What a consumer finds at its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Row {
 #[derive(Debug)]
 pub(crate) struct Consumer<S> {
     slots: S,
-    shift: u32,
+    extent: Extent,
     capacity: u32,
     /// Position at which the lap began.
     lap: u64,
@@ -69,16 +69,16 @@ pub(crate) struct Consumer<S> {
 }
 
 impl<S: Slots> Consumer<S> {
-    /// The end of a ring of `2^shift` zeroed slots.
-    pub(crate) fn new(slots: S, shift: u32) -> Self {
-        debug_assert!(shift < 32);
+    /// The end of a ring of zeroed slots.
+    pub(crate) fn new(slots: S, extent: Extent) -> Self {
+        debug_assert!(extent.shift < 32);
         let mut ring = Self {
             slots,
-            shift,
-            capacity: 1 << shift,
+            extent,
+            capacity: extent.slots() as u32,
             lap: 0,
             slot: 0,
-            tag: tag(0, shift),
+            tag: tag(0, extent.shift),
             published: 0,
             due: 0,
             unlooked: false,
@@ -193,10 +193,21 @@ impl<S: Slots> Consumer<S> {
             }
             match self.peek() {
                 None => return Next::Broken,
+                Some((slot, frame)) if frame.is_turn() && slot >= 1 << self.extent.turn => {
+                    self.turn()
+                }
                 Some((_, frame)) if frame.kind == KIND_SKIP => self.release(frame),
                 Some((slot, frame)) => return Next::Message { slot, frame },
             }
         }
+    }
+
+    /// Ends the lap.
+    #[cold]
+    fn turn(&mut self) {
+        // The producer has seen all before published, so what the turn passes over is not looked at.
+        self.slot = self.capacity;
+        self.publish_head();
     }
 
     /// Ends the use of the message that [`Self::next`] or [`Self::peek`] gave.
@@ -212,13 +223,13 @@ impl<S: Slots> Consumer<S> {
     /// Keeps the module's invariant for the slots from one at which a message begins up to `end`.
     #[inline]
     fn defuse(&self, first: u32, end: u32) {
-        // All these slots are of one lap, so one tag is to be feared.
-        let feared = tag(self.lap.wrapping_add(1 << self.shift), self.shift);
+        // All these slots are of one lap.
+        let feared = Feared::after(self.tag);
         for slot in first + 1..end {
             let word = self.slots.word(slot as usize);
             // Relaxed: the message's tag has brought this word, and `publish_head` orders the store before any
             // producer's.
-            if tag_in(word.load(Ordering::Relaxed)) == feared {
+            if feared.is_in(word.load(Ordering::Relaxed)) {
                 word.store(0, Ordering::Relaxed);
             }
         }
@@ -241,7 +252,7 @@ impl<S: Slots> Consumer<S> {
         }
         if self.lap == 0 && self.published == 0 {
             // The first messages of a producer, who has made the pages.
-            self.slots.warm(1 << self.shift);
+            self.slots.warm(1 << self.extent.turn);
         }
         // SYNC (head): our reads of the released slots, and our zeros, come before a producer's stores into them. Pairs
         // with `Producer::refresh_head`.
@@ -249,7 +260,7 @@ impl<S: Slots> Consumer<S> {
         if self.slot == self.capacity {
             self.lap = self.position();
             self.slot = 0;
-            self.tag = tag(self.lap, self.shift);
+            self.tag = tag(self.lap, self.extent.shift);
         }
         self.note_published();
     }

@@ -9,7 +9,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::{Consumer, Discipline, Frame, Next, Producer, Slots, tag};
+use super::{Consumer, Discipline, Extent, Frame, Next, Producer, Slots, tag};
 use crate::sync::{AtomicU64, Ordering};
 
 #[derive(Debug)]
@@ -68,7 +68,7 @@ fn send(producer: &Producer<Arc<Memory>>, values: &[u32], stale: u32) -> bool {
     };
     let first = producer.slot(reserved);
     let mut frame = Frame::new(values.len() as u16, KIND, 0);
-    if stale != producer.feared(reserved) {
+    if !producer.feared(reserved).is_in(stale.into()) {
         frame = frame.plain();
     }
     for (i, &value) in values.iter().enumerate() {
@@ -118,6 +118,10 @@ fn receive_waiting(consumer: &mut Consumer<Arc<Memory>>) -> Vec<u32> {
     }
 }
 
+fn whole(shift: u32) -> Extent {
+    Extent { shift, turn: shift }
+}
+
 fn checker(preemptions: usize) -> loom::model::Builder {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -129,14 +133,14 @@ fn loom_two_processes_share_a_ring_that_wraps() {
     checker(2).check(|| {
         let memory = memory(4);
         // Three of four slots are used up, so one of the two messages meets the end and skips.
-        let first = Producer::new(memory.clone(), 2, Discipline::Shared);
-        let mut consumer = Consumer::new(memory.clone(), 2);
+        let first = Producer::new(memory.clone(), whole(2), Discipline::Shared);
+        let mut consumer = Consumer::new(memory.clone(), whole(2));
         for value in 1..=3 {
             assert!(send(&first, &[value], 0));
             assert_eq!(receive(&mut consumer), Some(vec![value]));
         }
         assert_eq!(receive(&mut consumer), None);
-        let second = Producer::new(memory.clone(), 2, Discipline::Shared);
+        let second = Producer::new(memory.clone(), whole(2), Discipline::Shared);
         let one = thread::spawn(move || send_waiting(&first, &[10, 11], tag(4, 2)));
         let two = thread::spawn(move || send_waiting(&second, &[20], 0));
         let mut got = [
@@ -155,8 +159,8 @@ fn loom_two_processes_share_a_ring_that_wraps() {
 fn loom_threads_of_a_process_share_their_tail() {
     checker(2).check(|| {
         let memory = memory(4);
-        let producer = Arc::new(Producer::new(memory.clone(), 2, Discipline::Process));
-        let mut consumer = Consumer::new(memory.clone(), 2);
+        let producer = Arc::new(Producer::new(memory.clone(), whole(2), Discipline::Process));
+        let mut consumer = Consumer::new(memory.clone(), whole(2));
         let other = producer.clone();
         // Five slots in all through four: one of the threads may learn of the free slot from the other.
         let thread = thread::spawn(move || {
@@ -184,8 +188,8 @@ fn loom_threads_of_a_process_share_their_tail() {
 fn loom_a_thread_learns_of_free_slots_from_another() {
     checker(4).check(|| {
         let memory = memory(2);
-        let producer = Arc::new(Producer::new(memory.clone(), 1, Discipline::Process));
-        let mut consumer = Consumer::new(memory.clone(), 1);
+        let producer = Arc::new(Producer::new(memory.clone(), whole(1), Discipline::Process));
+        let mut consumer = Consumer::new(memory.clone(), whole(1));
         assert!(send(&producer, &[1], 0));
         assert!(send(&producer, &[2], 0));
         // The ring is full. Both slots come free at some time; whichever thread looks first, the other may write the
@@ -206,8 +210,8 @@ fn loom_a_thread_learns_of_free_slots_from_another() {
 fn loom_stale_words_are_no_commits() {
     loom::model(|| {
         let memory = memory(4);
-        let producer = Producer::new(memory.clone(), 2, Discipline::Thread);
-        let mut consumer = Consumer::new(memory.clone(), 2);
+        let producer = Producer::new(memory.clone(), whole(2), Discipline::Thread);
+        let mut consumer = Consumer::new(memory.clone(), whole(2));
         let sending = thread::spawn(move || {
             // The second slot of each message holds what the next lap awaits there.
             send_waiting(&producer, &[1, 2], tag(4, 2));
@@ -228,8 +232,8 @@ fn loom_stale_words_are_no_commits() {
 fn loom_words_under_a_skip_are_no_commits() {
     loom::model(|| {
         let memory = memory(4);
-        let producer = Producer::new(memory.clone(), 2, Discipline::Thread);
-        let mut consumer = Consumer::new(memory.clone(), 2);
+        let producer = Producer::new(memory.clone(), whole(2), Discipline::Thread);
+        let mut consumer = Consumer::new(memory.clone(), whole(2));
         let sending = thread::spawn(move || {
             send_waiting(&producer, &[1], 0);
             // Slots 1 and 2; then slot 3 is skipped.
@@ -250,8 +254,8 @@ fn loom_words_under_a_skip_are_no_commits() {
 fn loom_a_full_ring_is_handed_over() {
     loom::model(|| {
         let memory = memory(2);
-        let producer = Producer::new(memory.clone(), 1, Discipline::Thread);
-        let mut consumer = Consumer::new(memory.clone(), 1);
+        let producer = Producer::new(memory.clone(), whole(1), Discipline::Thread);
+        let mut consumer = Consumer::new(memory.clone(), whole(1));
         assert!(send(&producer, &[1], 0));
         assert!(send(&producer, &[2], 0));
         assert!(!send(&producer, &[3], 0));
@@ -270,8 +274,8 @@ fn loom_a_full_ring_is_handed_over() {
 fn loom_a_row_is_read_before_its_slots_are_free() {
     loom::model(|| {
         let memory = memory(2);
-        let producer = Producer::new(memory.clone(), 1, Discipline::Thread);
-        let mut consumer = Consumer::new(memory.clone(), 1);
+        let producer = Producer::new(memory.clone(), whole(1), Discipline::Thread);
+        let mut consumer = Consumer::new(memory.clone(), whole(1));
         let sending = thread::spawn(move || {
             for value in 1..=3 {
                 send_waiting(&producer, &[value], 0);
@@ -296,5 +300,55 @@ fn loom_a_row_is_read_before_its_slots_are_free() {
             consumer.release_row(row);
         }
         sending.join().unwrap();
+    });
+}
+
+/// Behind two of four slots the lap may end, wherever the producer finds the ring empty there.
+#[test]
+fn loom_laps_end_before_the_ring_does() {
+    checker(3).check(|| {
+        let memory = memory(4);
+        let extent = Extent { shift: 2, turn: 1 };
+        let producer = Producer::new(memory.clone(), extent, Discipline::Thread);
+        let mut consumer = Consumer::new(memory.clone(), extent);
+        // Stale in what a turn passes over: the first laps' tags.
+        assert!(send(&producer, &[1, 2], tag(4, 2)));
+        assert_eq!(receive(&mut consumer), Some(vec![1, 2]));
+        let sending = thread::spawn(move || {
+            for value in 3..=6 {
+                send_waiting(&producer, &[value], 0);
+            }
+        });
+        for value in 3..=6 {
+            assert_eq!(receive_waiting(&mut consumer), [value]);
+        }
+        assert_eq!(receive(&mut consumer), None);
+        sending.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_one_thread_ends_a_lap_and_another_goes_on() {
+    checker(3).check(|| {
+        let memory = memory(4);
+        let extent = Extent { shift: 2, turn: 1 };
+        let producer = Arc::new(Producer::new(memory.clone(), extent, Discipline::Process));
+        let mut consumer = Consumer::new(memory.clone(), extent);
+        for value in 1..=2 {
+            assert!(send(&producer, &[value], 0));
+            assert_eq!(receive(&mut consumer), Some(vec![value]));
+        }
+        assert_eq!(receive(&mut consumer), None);
+        let other = producer.clone();
+        let thread = thread::spawn(move || send_waiting(&other, &[20], 0));
+        let consuming = thread::spawn(move || {
+            let mut got: Vec<_> = (0..2).map(|_| receive_waiting(&mut consumer)).collect();
+            got.sort();
+            assert_eq!(got, [[10], [20]]);
+            assert_eq!(receive(&mut consumer), None);
+        });
+        send_waiting(&producer, &[10], 0);
+        thread.join().unwrap();
+        consuming.join().unwrap();
     });
 }

@@ -9,12 +9,20 @@
 //! spins on exactly the line that brings the message. Slots are never cleared. What was left in a slot by an earlier lap
 //! must therefore not look like the tag that is awaited; the invariant, kept by the consumer, is:
 //!
-//! > before the head passes slot `s` in lap `k`, the first word of `s` does not hold `tag(k + 1)`.
+//! > before the head passes slot `s` in lap `k`, the first word of `s` does not hold the tag of any lap from `k + 1` to the one in
+//! > which `s` is written again.
 //!
 //! A slot that began a message holds `tag(k)`, which differs. One in the middle of a message (or under a Skip) holds
 //! anything: the consumer reads its first word when it releases the message, and writes 0, which has no tag, only if it is
 //! unlucky. Unless the message is *plain* ([`Frame::plain`]): then its producer has looked at the bytes that it copied, which
 //! do not change meanwhile, and cache lines that nobody reads stay with the producer.
+//!
+//! **Turns.** A flood had better go through more memory than a core's cache holds: lines that are still in the consumer's are taken
+//! away from there with each store. Messages that are waited for had better use few lines, which stay near. So a ring is large, and
+//! a producer that finds it empty behind a first part ([`Extent`]) ends the lap there by a *Turn*: a Skip to the ring's end, of which
+//! nobody looks at more than the first slot. What it passes over is written again in the last lap of an epoch at the latest, which has
+//! no turn; so the tags of an epoch are feared ([`Feared`]). Until the consumer has passed a turn, the slots before it are free: so
+//! many as the first part has fit into an empty ring at any time.
 //!
 //! **Discipline.** A ring has one producing process or many ([`Discipline`]); the rest is the same. The private tail
 //! exists because a locked instruction makes every message wait until the stores of the one before have left the store
@@ -41,6 +49,10 @@ pub(crate) use producer::{Discipline, Producer};
 pub(crate) const SLOT: usize = 64;
 /// The frame kind of a Skip. All others belong to the ring's user.
 pub(crate) const KIND_SKIP: u8 = 0;
+/// The index of a Skip that is a Turn.
+const TURN: u8 = 1;
+/// Laps go together by `2^EPOCH`. The last of each epoch has no turn, so that each slot is written in every epoch.
+const EPOCH: u32 = if cfg!(test) { 2 } else { 16 };
 /// Slots of the longest message, by the width of the frame's field, of which one bit is [`PLAIN`].
 pub(crate) const MAX_SLOTS: u32 = (PLAIN - 1) as u32;
 /// The frame says of its message that it is plain.
@@ -70,7 +82,7 @@ impl Frame {
             index,
         }
     }
-    /// No slot behind the first begins with the tag that [`Producer::feared`] gives; all of their first words were written.
+    /// No slot behind the first begins with a tag that [`Producer::feared`] tells; all of their first words were written.
     #[inline]
     pub(crate) const fn plain(self) -> Self {
         Self {
@@ -89,6 +101,10 @@ impl Frame {
         self.extent > 1 && self.extent < PLAIN
     }
     #[inline]
+    fn is_turn(self) -> bool {
+        self.kind == KIND_SKIP && self.index == TURN
+    }
+    #[inline]
     const fn to_bits(self) -> u32 {
         self.extent as u32 | (self.kind as u32) << 16 | (self.index as u32) << 24
     }
@@ -104,6 +120,42 @@ impl Frame {
             kind: (bits >> 16) as u8,
             index: (bits >> 24) as u8,
         }
+    }
+}
+
+/// How many slots a ring has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// All are `2^shift`.
+    pub(crate) shift: u32,
+    /// Behind `2^turn` of them a lap may end; `shift`, if there are no turns.
+    pub(crate) turn: u32,
+}
+
+impl Extent {
+    const fn slots(self) -> u64 {
+        1 << self.shift
+    }
+    const fn turn(self) -> u64 {
+        1 << self.turn
+    }
+}
+
+/// Tags that a slot must not begin with when its lap is over: those of the next lap's epoch, at whose end, at the latest, it is
+/// written again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Feared(u32);
+
+impl Feared {
+    /// Behind the lap that has this tag.
+    #[inline]
+    pub(crate) const fn after(tag: u32) -> Self {
+        Self(next_tag(tag) >> EPOCH)
+    }
+    /// Whether the first word of a slot has one.
+    #[inline(always)]
+    pub(crate) const fn is_in(self, word: u64) -> bool {
+        tag_in(word) >> EPOCH == self.0
     }
 }
 

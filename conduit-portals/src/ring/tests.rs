@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{Consumer, Discipline, Frame, KIND_SKIP, Next, Producer, SLOT, Slots, tag, tag_in};
+use super::{Consumer, Discipline, Extent, Frame, KIND_SKIP, Next, Producer, SLOT, Slots, tag};
 use crate::sync::{AtomicU64, Ordering};
 
 const WORDS: usize = SLOT / 8;
@@ -41,7 +41,7 @@ impl Slots for Memory {
         &self.tail
     }
     fn warm(&self, count: usize) {
-        assert_eq!(count * WORDS, self.words.len());
+        assert!(count * WORDS <= self.words.len());
     }
     fn prefetch(&self, slot: usize) {
         assert!(slot * WORDS < self.words.len());
@@ -62,7 +62,7 @@ fn send(producer: &Producer<Memory>, slots: u32, payload: &[u64]) -> bool {
     let mut frame = Frame::new(slots as u16, KIND, 9);
     let feared = producer.feared(reserved);
     let mut begins = payload[WORDS - 1..].iter().step_by(WORDS);
-    if begins.all(|&word| tag_in(word) != feared) {
+    if begins.all(|&word| !feared.is_in(word)) {
         frame = frame.plain();
     }
     for (i, &word) in payload.iter().enumerate() {
@@ -118,15 +118,32 @@ enum Step {
     Abandon(u32),
     Receive(u32),
     ReceiveRow(u32),
+    /// Messages of a slot, each received at once, so that laps end as soon as they can.
+    PingPong(u32),
 }
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        4 => (1_u32..=8, 0_u32..6).prop_map(|(n, lap)| Step::Send(n, lap)),
+        4 => (1_u32..=8, 0_u32..12).prop_map(|(n, lap)| Step::Send(n, lap)),
         1 => (1_u32..=8).prop_map(Step::Abandon),
         2 => (1_u32..6).prop_map(Step::Receive),
         2 => (1_u32..20).prop_map(Step::ReceiveRow),
+        1 => (1_u32..60).prop_map(Step::PingPong),
     ]
+}
+
+/// Without turns where several processes send.
+fn extent(discipline: Discipline, shift: u32, turn: u32) -> Extent {
+    let turn = if discipline == Discipline::Shared {
+        shift
+    } else {
+        turn.min(shift)
+    };
+    Extent { shift, turn }
+}
+
+fn whole(shift: u32) -> Extent {
+    Extent { shift, turn: shift }
 }
 
 fn discipline() -> impl Strategy<Value = Discipline> {
@@ -141,15 +158,17 @@ proptest! {
     #[test]
     fn delivers_what_was_sent_in_order(
         discipline in discipline(),
-        shift in 2_u32..5,
-        steps in proptest::collection::vec(step(), 1..200),
+        shift in 2_u32..6,
+        turn in 1_u32..6,
+        steps in proptest::collection::vec(step(), 1..400),
     ) {
+        let extent = extent(discipline, shift, turn);
         let memory = Memory::new(shift);
         let producers = [
-            Producer::new(memory.clone(), shift, discipline),
-            Producer::new(memory.clone(), shift, discipline),
+            Producer::new(memory.clone(), extent, discipline),
+            Producer::new(memory.clone(), extent, discipline),
         ];
-        let mut consumer = Consumer::new(memory, shift);
+        let mut consumer = Consumer::new(memory, extent);
         let mut model: VecDeque<Vec<u64>> = VecDeque::new();
         for (i, step) in steps.into_iter().enumerate() {
             // A second producer only where the ring is for several.
@@ -179,6 +198,19 @@ proptest! {
                 Step::Receive(n) => {
                     for _ in 0..n {
                         prop_assert_eq!(receive(&mut consumer), model.pop_front());
+                    }
+                }
+                Step::PingPong(n) => {
+                    for count in 0..u64::from(n) {
+                        let payload = vec![count; WORDS - 1];
+                        if !send(producer, 1, &payload) {
+                            break;
+                        }
+                        model.push_back(payload);
+                        while let Some(expected) = model.pop_front() {
+                            prop_assert_eq!(receive(&mut consumer), Some(expected));
+                        }
+                        prop_assert_eq!(receive(&mut consumer), None);
                     }
                 }
                 Step::ReceiveRow(n) => {
@@ -216,8 +248,8 @@ proptest! {
 fn a_frame_beyond_the_ring_is_broken() {
     for slots in [0, 5, u16::MAX] {
         let memory = Memory::new(2);
-        let producer = Producer::new(memory.clone(), 2, Discipline::Thread);
-        let mut consumer = Consumer::new(memory.clone(), 2);
+        let producer = Producer::new(memory.clone(), whole(2), Discipline::Thread);
+        let mut consumer = Consumer::new(memory.clone(), whole(2));
         let reserved = producer.reserve(1).unwrap();
         let frame = Frame::new(slots, KIND_SKIP, 0);
         producer.commit(reserved, frame);
@@ -229,9 +261,9 @@ fn a_frame_beyond_the_ring_is_broken() {
 #[test]
 fn nothing_comes_past_a_hole() {
     let memory = Memory::new(3);
-    let first = Producer::new(memory.clone(), 3, Discipline::Shared);
-    let second = Producer::new(memory.clone(), 3, Discipline::Shared);
-    let mut consumer = Consumer::new(memory, 3);
+    let first = Producer::new(memory.clone(), whole(3), Discipline::Shared);
+    let second = Producer::new(memory.clone(), whole(3), Discipline::Shared);
+    let mut consumer = Consumer::new(memory, whole(3));
     let hole = first.reserve(1).unwrap();
     assert!(send(&second, 1, &[5; WORDS - 1]));
     assert_eq!(receive(&mut consumer), None);
@@ -242,7 +274,7 @@ fn nothing_comes_past_a_hole() {
 /// Each producer sends its number and a count, in messages of 1 to 3 slots.
 fn flood(discipline: Discipline, threads: u64, ends: &[Arc<Producer<Memory>>], memory: Memory) {
     const EACH: u64 = 20_000;
-    let mut consumer = Consumer::new(memory, 4);
+    let mut consumer = Consumer::new(memory, whole(4));
     std::thread::scope(|scope| {
         for thread in 0..threads {
             let producer = ends[thread as usize % ends.len()].clone();
@@ -280,21 +312,21 @@ fn flood(discipline: Discipline, threads: u64, ends: &[Arc<Producer<Memory>>], m
 #[test]
 fn one_thread_floods() {
     let memory = Memory::new(4);
-    let producer = Arc::new(Producer::new(memory.clone(), 4, Discipline::Thread));
+    let producer = Arc::new(Producer::new(memory.clone(), whole(4), Discipline::Thread));
     flood(Discipline::Thread, 1, &[producer], memory);
 }
 
 #[test]
 fn threads_of_a_process_flood() {
     let memory = Memory::new(4);
-    let producer = Arc::new(Producer::new(memory.clone(), 4, Discipline::Process));
+    let producer = Arc::new(Producer::new(memory.clone(), whole(4), Discipline::Process));
     flood(Discipline::Process, 3, &[producer], memory);
 }
 
 #[test]
 fn processes_flood() {
     let memory = Memory::new(4);
-    let producer = || Arc::new(Producer::new(memory.clone(), 4, Discipline::Shared));
+    let producer = || Arc::new(Producer::new(memory.clone(), whole(4), Discipline::Shared));
     flood(
         Discipline::Shared,
         3,

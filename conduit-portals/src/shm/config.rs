@@ -32,6 +32,9 @@ pub struct ShmConfig {
     /// With more ranks than this, an event queue is one ring for all sources. With less, it is a ring for each, which
     /// is quicker and takes more memory.
     pub shared_ring_above: u32,
+    /// Bytes that the rings of an event queue may have together beyond what was asked for, so that floods go through more memory than
+    /// a core's own cache holds.
+    pub flood_bytes: usize,
     /// For how long at most a rank may leave messages of a flood alone, so that more of them come together; none: never.
     pub longest_rest: Duration,
 }
@@ -49,6 +52,7 @@ impl Default for ShmConfig {
             max_managed: 66 << 10,
             staging_pieces: 64,
             shared_ring_above: 16,
+            flood_bytes: 8 << 20,
             longest_rest: Duration::from_micros(1),
         }
     }
@@ -66,7 +70,7 @@ impl ShmConfig {
     }
 
     /// Every setting by name, for comparison between ranks.
-    pub(super) fn entries(&self) -> [(&'static str, u64); 11] {
+    pub(super) fn entries(&self) -> [(&'static str, u64); 12] {
         [
             ("region_bytes", self.region_bytes as u64),
             ("queue_bytes", self.queue_bytes as u64),
@@ -78,6 +82,7 @@ impl ShmConfig {
             ("max_managed", self.max_managed as u64),
             ("staging_pieces", self.staging_pieces as u64),
             ("shared_ring_above", u64::from(self.shared_ring_above)),
+            ("flood_bytes", self.flood_bytes as u64),
             ("longest_rest", self.longest_rest.as_nanos() as u64),
         ]
     }

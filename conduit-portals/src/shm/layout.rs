@@ -49,7 +49,8 @@ pub(super) struct QueueEntry {
     pub(super) offset: AtomicU64,
     /// Slots of each ring, as a power of two.
     pub(super) shift: AtomicU32,
-    pub(super) reserved: AtomicU32,
+    /// Those behind which its laps may end, likewise.
+    pub(super) turn: AtomicU32,
 }
 
 /// A region as its peers find it.

@@ -9,7 +9,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use crate::ring::{SLOT, Slots};
+use crate::ring::{Extent, SLOT, Slots};
 
 use super::layout::{Control, HUGE_PAGE, Layout, PieceState, QueueEntry, RingControl, ring_stride};
 
@@ -150,12 +150,14 @@ impl Mapping {
     }
 
     /// A ring of a queue that was published; `None` if what the owner wrote makes no sense.
-    pub(super) fn ring(&self, queue: &QueueEntry, index: usize) -> Option<(RingView, u32)> {
-        // SYNC (queue): pairs with the release store in `eq_create`: the shift is there with the offset.
+    pub(super) fn ring(&self, queue: &QueueEntry, index: usize) -> Option<(RingView, Extent)> {
+        // SYNC (queue): pairs with the release store in `eq_create`: the extent is there with the offset.
         let offset = queue.offset.load(Ordering::Acquire);
-        let shift = queue.shift.load(Ordering::Relaxed);
+        let (shift, turn) = (&queue.shift, &queue.turn);
+        let (shift, turn) = (shift.load(Ordering::Relaxed), turn.load(Ordering::Relaxed));
         if offset == 0
-            || !(1..=40).contains(&shift)
+            || !(1..=31).contains(&shift)
+            || !(1..=shift).contains(&turn)
             || !(offset as usize).is_multiple_of(align_of::<RingControl>())
         {
             return None;
@@ -170,7 +172,7 @@ impl Mapping {
         let control = NonNull::new(self.at(start).cast::<RingControl>())?;
         // SAFETY: the slots follow the control words within the same ring, which lies in the mapping (checked above).
         let slots = unsafe { control.add(1).cast() };
-        Some((RingView { control, slots }, shift))
+        Some((RingView { control, slots }, Extent { shift, turn }))
     }
 
     /// The state of a staging piece, for `piece < pieces`.

@@ -19,6 +19,8 @@ use super::{Shm, memory_limit};
 
 /// Slots of each ring of the quiet queue, at least.
 const QUIET_SLOTS: usize = 256;
+/// For floods a ring gets at most so many times the slots that were asked for: some queues see no floods.
+const MOST_TIMES: usize = 16;
 /// Match entries that can be linked at once.
 pub(super) const ENTRIES: u32 = 4096;
 
@@ -176,17 +178,26 @@ impl<M: Mode> Shm<M> {
                 limit: each as u64,
             });
         };
-        let shift = capacity.trailing_zeros();
+        // Room for floods, see `crate::ring`: of these bytes a source's share, and no more than eight such queues would take.
+        let share = (self.config.flood_bytes / rings / SLOT)
+            .min(each / 8)
+            .min(MOST_TIMES * capacity);
+        let turn = capacity.trailing_zeros();
+        let shift = match self.shared_rings {
+            true => turn,
+            false => share.checked_ilog2().unwrap_or(0).max(turn),
+        };
         let offset = allocated.queue_next;
         allocated.queue_next += rings * ring_stride(shift);
         let entry = &own.control().queues[number];
         entry.shift.store(shift, Ordering::Relaxed);
+        entry.turn.store(turn, Ordering::Relaxed);
         // SYNC (queue): pairs with the load in `Mapping::ring`.
         entry.offset.store(offset as u64, Ordering::Release);
         let inbound = (0..rings).map(|ring| {
-            let (view, shift) = own.ring(entry, ring)?;
+            let (view, extent) = own.ring(entry, ring)?;
             let source = (!self.shared_rings).then_some(ring as Rank);
-            Some(Inbound::new(source, Consumer::new(view, shift)))
+            Some(Inbound::new(source, Consumer::new(view, extent)))
         });
         let Some(inbound) = inbound.collect::<Option<Box<[_]>>>() else {
             return Err(NiError::System {
