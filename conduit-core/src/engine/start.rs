@@ -34,7 +34,7 @@ pub(super) const SEGMENT: RegionId = RegionId(2);
 /// Match entries are selected by the low four bits; the others carry the operation.
 pub(super) const IGNORE: u64 = !select::MASK;
 
-/// Slots of the queue that requests arrive in, for each source: so many wait at least.
+/// Slots of the queue that requests arrive in, where a source has a queue of its own for each: so many wait at least.
 const AM_SLOTS: usize = 4096;
 /// Ranks up to which a network may give each source a queue of its own ([`Ni::eq_create`] leaves that to it).
 const OWN_QUEUES: u32 = 16;

@@ -229,7 +229,9 @@ impl<S: Slots> Consumer<S> {
             let word = self.slots.word(slot as usize);
             // Relaxed: the message's tag has brought this word, and `publish_head` orders the store before any
             // producer's.
-            if feared.is_in(word.load(Ordering::Relaxed)) {
+            let found = word.load(Ordering::Relaxed);
+            // Other messages may begin here, too. This lap's tag is not awaited again in its epoch.
+            if feared.is_in(found) && tag_in(found) != self.tag {
                 word.store(0, Ordering::Relaxed);
             }
         }

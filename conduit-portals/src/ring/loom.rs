@@ -311,7 +311,6 @@ fn loom_laps_end_before_the_ring_does() {
         let extent = Extent { shift: 2, turn: 1 };
         let producer = Producer::new(memory.clone(), extent, Discipline::Thread);
         let mut consumer = Consumer::new(memory.clone(), extent);
-        // Stale in what a turn passes over: the first laps' tags.
         assert!(send(&producer, &[1, 2], tag(4, 2)));
         assert_eq!(receive(&mut consumer), Some(vec![1, 2]));
         let sending = thread::spawn(move || {
@@ -350,5 +349,36 @@ fn loom_one_thread_ends_a_lap_and_another_goes_on() {
         send_waiting(&producer, &[10], 0);
         thread.join().unwrap();
         consuming.join().unwrap();
+    });
+}
+
+/// A slot that a turn has passed over still has no tag that is awaited when a later lap gets there.
+#[test]
+fn loom_what_a_turn_passes_over_is_no_commit() {
+    checker(3).check(|| {
+        let memory = memory(4);
+        let extent = Extent { shift: 2, turn: 1 };
+        let producer = Producer::new(memory.clone(), extent, Discipline::Thread);
+        let mut consumer = Consumer::new(memory.clone(), extent);
+        // Lap 0: slots 0 and 1, then 2 and 3, of which the last holds what lap 2 awaits there.
+        assert!(send(&producer, &[1, 2], 0));
+        assert!(send(&producer, &[3, 4], tag(8, 2)));
+        assert_eq!(receive(&mut consumer), Some(vec![1, 2]));
+        assert_eq!(receive(&mut consumer), Some(vec![3, 4]));
+        assert_eq!(receive(&mut consumer), None);
+        // Lap 1 ends behind slot 1.
+        assert!(send(&producer, &[5, 6], 0));
+        assert_eq!(receive(&mut consumer), Some(vec![5, 6]));
+        assert_eq!(receive(&mut consumer), None);
+        let sending = thread::spawn(move || {
+            for value in 7..=10 {
+                send_waiting(&producer, &[value], 0);
+            }
+        });
+        for value in 7..=10 {
+            assert_eq!(receive_waiting(&mut consumer), [value]);
+        }
+        assert_eq!(receive(&mut consumer), None);
+        sending.join().unwrap();
     });
 }

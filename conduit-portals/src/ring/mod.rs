@@ -68,7 +68,7 @@ pub(crate) struct Frame {
     extent: u16,
     /// What it is; [`KIND_SKIP`] is the ring's own.
     pub(crate) kind: u8,
-    /// The user's.
+    /// The user's; of a Skip, whether it is a Turn.
     pub(crate) index: u8,
 }
 
@@ -175,10 +175,14 @@ pub(crate) trait Slots {
     fn claim(&self, slot: usize);
 }
 
+/// Laps are counted from here, so that the first epochs' tags, which are feared for long, are not what payloads are full of: small
+/// negative numbers, zeros with a sign. The bits within an epoch begin with 0.
+const FIRST_LAP: u32 = 0x2d5b << 16;
+
 /// The tag of the message that begins at `position`.
 #[inline]
 fn tag(position: u64, shift: u32) -> u32 {
-    (position >> shift) as u32 | TAG
+    ((position >> shift) as u32).wrapping_add(FIRST_LAP) | TAG
 }
 
 /// The tag a lap after this one.

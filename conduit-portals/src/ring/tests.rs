@@ -272,9 +272,15 @@ fn nothing_comes_past_a_hole() {
 }
 
 /// Each producer sends its number and a count, in messages of 1 to 3 slots.
-fn flood(discipline: Discipline, threads: u64, ends: &[Arc<Producer<Memory>>], memory: Memory) {
+fn flood(
+    discipline: Discipline,
+    threads: u64,
+    ends: &[Arc<Producer<Memory>>],
+    memory: Memory,
+    extent: Extent,
+) {
     const EACH: u64 = 20_000;
-    let mut consumer = Consumer::new(memory, whole(4));
+    let mut consumer = Consumer::new(memory, extent);
     std::thread::scope(|scope| {
         for thread in 0..threads {
             let producer = ends[thread as usize % ends.len()].clone();
@@ -309,18 +315,29 @@ fn flood(discipline: Discipline, threads: u64, ends: &[Arc<Producer<Memory>>], m
     assert_eq!(receive(&mut consumer), None);
 }
 
+/// Rings without turns, and with.
+const EXTENTS: [Extent; 3] = [
+    Extent { shift: 4, turn: 4 },
+    Extent { shift: 4, turn: 2 },
+    Extent { shift: 6, turn: 3 },
+];
+
 #[test]
 fn one_thread_floods() {
-    let memory = Memory::new(4);
-    let producer = Arc::new(Producer::new(memory.clone(), whole(4), Discipline::Thread));
-    flood(Discipline::Thread, 1, &[producer], memory);
+    for extent in EXTENTS {
+        let memory = Memory::new(extent.shift);
+        let producer = Arc::new(Producer::new(memory.clone(), extent, Discipline::Thread));
+        flood(Discipline::Thread, 1, &[producer], memory, extent);
+    }
 }
 
 #[test]
 fn threads_of_a_process_flood() {
-    let memory = Memory::new(4);
-    let producer = Arc::new(Producer::new(memory.clone(), whole(4), Discipline::Process));
-    flood(Discipline::Process, 3, &[producer], memory);
+    for extent in EXTENTS {
+        let memory = Memory::new(extent.shift);
+        let producer = Arc::new(Producer::new(memory.clone(), extent, Discipline::Process));
+        flood(Discipline::Process, 3, &[producer], memory, extent);
+    }
 }
 
 #[test]
@@ -332,5 +349,30 @@ fn processes_flood() {
         3,
         &[producer(), producer(), producer()],
         memory.clone(),
+        whole(4),
     );
+}
+
+/// Messages that are waited for stay within the first part; a flood goes on behind it; an epoch's last lap has no turn.
+#[test]
+fn laps_end_early_while_the_ring_is_empty() {
+    let extent = Extent { shift: 4, turn: 2 };
+    let memory = Memory::new(4);
+    let producer = Producer::new(memory.clone(), extent, Discipline::Thread);
+    let mut consumer = Consumer::new(memory, extent);
+    // The messages of each lap.
+    let mut laps = vec![];
+    while laps.len() < 10 {
+        assert!(send(&producer, 1, &[1; WORDS - 1]));
+        assert!(receive(&mut consumer).is_some());
+        assert!(receive(&mut consumer).is_none());
+        match consumer.slot {
+            1 => laps.push(1),
+            _ => *laps.last_mut().unwrap() += 1,
+        }
+    }
+    assert_eq!(laps[..9], [4, 4, 4, 16, 4, 4, 4, 16, 4]);
+    // Nothing is received now, so there is no turn.
+    let sent = (0..20).take_while(|_| send(&producer, 1, &[1; WORDS - 1]));
+    assert!(sent.count() > 4);
 }

@@ -32,10 +32,11 @@ pub struct ShmConfig {
     /// With more ranks than this, an event queue is one ring for all sources. With less, it is a ring for each, which
     /// is quicker and takes more memory.
     pub shared_ring_above: u32,
-    /// Bytes that the rings of an event queue may have together beyond what was asked for, so that floods go through more memory than
-    /// a core's own cache holds.
+    /// Bytes up to which the rings of an event queue are larger together than was asked for, so that floods go through more memory
+    /// than a core's own cache holds. Where a queue is one ring for all sources it is not.
     pub flood_bytes: usize,
-    /// For how long at most a rank may leave messages of a flood alone, so that more of them come together; none: never.
+    /// For how long at most this rank may leave messages of a flood alone, so that more of them come together. Zero: it never does.
+    /// Ranks may differ in it.
     pub longest_rest: Duration,
 }
 
@@ -70,7 +71,7 @@ impl ShmConfig {
     }
 
     /// Every setting by name, for comparison between ranks.
-    pub(super) fn entries(&self) -> [(&'static str, u64); 12] {
+    pub(super) fn entries(&self) -> [(&'static str, u64); 11] {
         [
             ("region_bytes", self.region_bytes as u64),
             ("queue_bytes", self.queue_bytes as u64),
@@ -83,7 +84,6 @@ impl ShmConfig {
             ("staging_pieces", self.staging_pieces as u64),
             ("shared_ring_above", u64::from(self.shared_ring_above)),
             ("flood_bytes", self.flood_bytes as u64),
-            ("longest_rest", self.longest_rest.as_nanos() as u64),
         ]
     }
 

@@ -19,7 +19,7 @@ use super::config::ShmConfig;
 /// First word of every mapping.
 pub(super) const MAGIC: u64 = 0x4d48_535f_5544_4e43;
 /// Changes with any change of this file or of [`super::message`].
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// Event queues of the network's user.
 pub(super) const USER_QUEUES: usize = 16;

@@ -89,7 +89,7 @@ pub struct Shm<M: Mode> {
     /// Each rank's process, for its memory outside of regions.
     processes: Box<[i32]>,
     watches: Watches,
-    /// Messages injected by this rank, about: threads may miss each other's.
+    /// Messages sent by this rank, where one thread at a time sends them.
     sent: AtomicU32,
     /// Threads in [`wait`](conduit_core::ni::Ni::wait).
     waiting: AtomicU32,
@@ -136,10 +136,18 @@ impl<M: Mode> Shm<M> {
         &self.peers[self.rank as usize].mapping
     }
 
-    /// Messages injected so far, about.
+    /// Messages sent so far. Where several threads send at once they are not counted, as all would write to one line.
     #[inline(always)]
     fn sent(&self) -> u32 {
         self.sent.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn note_sent(&self) {
+        if !M::PARALLEL {
+            let sent = self.sent().wrapping_add(1);
+            self.sent.store(sent, Ordering::Relaxed);
+        }
     }
 
     fn discipline(&self) -> Discipline {

@@ -311,8 +311,11 @@ impl<M: Mode> Shm<M> {
     #[inline(always)]
     pub(super) fn rest(&self, inbound: &mut Inbound, sent: u32) {
         let longest = self.config.longest_rest;
-        let rest = &mut inbound.rest;
-        rest.begin(longest, sent, self.sent(), Instant::now);
+        // A flood from one source must not keep others' messages back, nor that to one thread those to another.
+        if !longest.is_zero() && inbound.source.is_some() && !M::PARALLEL {
+            let rest = &mut inbound.rest;
+            rest.begin(longest, sent, self.sent(), Instant::now);
+        }
     }
 
     /// Whether a ring is not to be looked at yet.
@@ -374,7 +377,12 @@ impl<M: Mode> Shm<M> {
             }
             let (slot, frame) = match inbound.ring.next() {
                 Next::Message { slot, frame } => (slot, frame),
-                Next::Empty => return true,
+                Next::Empty => {
+                    if left == BATCH {
+                        inbound.rest.in_vain();
+                    }
+                    return true;
+                }
                 Next::Broken => {
                     self.statistics.note_bad(inbound.source);
                     return true;

@@ -5,7 +5,8 @@
 //! the time for them (Zen 4, 1 KiB each: 20 ns a message and not 140 in bare loops). So between two looks it rests, for a time that
 //! doubles while each rest brings something, so that none is longer than the flood has lasted; a rest in vain is the last one.
 //!
-//! A flood goes one way. Where this rank has sent something since, somebody may wait for what comes of it: there is no rest.
+//! A flood goes one way. Where this rank has sent a message since, somebody may wait for what comes of it: there is no rest. Stores
+//! into windows are not known here; what they bring about may come later by a rest.
 
 use std::time::{Duration, Instant};
 
@@ -17,13 +18,13 @@ const SHORTEST: Duration = Duration::from_nanos(125);
 /// A ring's rests.
 #[derive(Debug, Default)]
 pub(super) struct Rest {
-    /// Looks in a row that have found something large.
+    /// Looks that have found something large since a message was sent, or a rest was in vain.
     row: u8,
     length: Duration,
     until: Option<Instant>,
     /// A rest is over, and nobody has looked yet.
     over: bool,
-    /// What had been sent when the ring was last found empty.
+    /// What had been sent when the ring was last found empty, or a rest was ended by that.
     sent: u32,
 }
 

@@ -171,8 +171,7 @@ impl<M: Mode> Shm<M> {
         }
         route.producer.commit(reserved, frame);
         self.ring_bell(route.peer);
-        let sent = self.sent().wrapping_add(1);
-        self.sent.store(sent, Ordering::Relaxed);
+        self.note_sent();
         Ok(Submit::Posted)
     }
 
@@ -293,6 +292,7 @@ impl<M: Mode> Shm<M> {
         payload(slot);
         route.producer.commit(reserved, header.frame);
         self.ring_bell(route.peer);
+        self.note_sent();
         Submit::Posted
     }
 
@@ -327,6 +327,7 @@ impl<M: Mode> Shm<M> {
         unsafe { header.write(slot) };
         route.producer.commit(reserved, header.frame);
         self.ring_bell(route.peer);
+        self.note_sent();
         true
     }
 

@@ -19,6 +19,8 @@ use super::{Shm, memory_limit};
 
 /// Slots of each ring of the quiet queue, at least.
 const QUIET_SLOTS: usize = 256;
+/// Slots of a ring that can be counted.
+const MOST_SLOTS: usize = 1 << 30;
 /// For floods a ring gets at most so many times the slots that were asked for: some queues see no floods.
 const MOST_TIMES: usize = 16;
 /// Match entries that can be linked at once.
@@ -169,18 +171,20 @@ impl<M: Mode> Shm<M> {
         };
         let each = (room / rings).saturating_sub(size_of::<RingControl>()) / SLOT;
         let wanted = slots.max(4 * longest).max(64);
-        let capacity = wanted.checked_next_power_of_two().filter(|&c| c <= each);
+        let capacity = wanted
+            .checked_next_power_of_two()
+            .filter(|&c| c <= each.min(MOST_SLOTS));
         let Some(capacity) = capacity else {
             return Err(NiError::OverLimit {
                 operation: "eq_create",
                 what: "slots per ring, rounded up to a power of two (setting queue_bytes)",
                 value: wanted as u64,
-                limit: each as u64,
+                limit: each.min(MOST_SLOTS) as u64,
             });
         };
-        // Room for floods, see `crate::ring`: of these bytes a source's share, and no more than eight such queues would take.
+        // Room for floods, see `crate::ring`: a source's share of it, and so little that all queues that there can be fit.
         let share = (self.config.flood_bytes / rings / SLOT)
-            .min(each / 8)
+            .min(each / (2 * USER_QUEUES))
             .min(MOST_TIMES * capacity);
         let turn = capacity.trailing_zeros();
         let shift = match self.shared_rings {

@@ -212,13 +212,19 @@ fn shm_config(settings: &Settings, size: u32, segment: usize) -> ShmConfig {
     let chunk = settings.chunk.next_multiple_of(64);
     let chunks = (settings.sb_chunks + settings.rpl_chunks) as usize * chunk;
     let control = size as usize * 8 + (1 << 20);
+    let defaults = ShmConfig::default();
     ShmConfig {
         region_bytes: segment + chunks + control,
         huge_pages: settings.huge_pages,
         windows: settings.windows,
         inject_size: if settings.inject { chunk } else { 0 },
         max_managed: chunk,
-        ..ShmConfig::default()
+        longest_rest: match settings.spin {
+            // Who shares its core gives it away while nothing comes.
+            Some(_) => Duration::ZERO,
+            None => defaults.longest_rest,
+        },
+        ..defaults
     }
 }
 

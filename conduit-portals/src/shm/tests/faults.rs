@@ -297,6 +297,31 @@ proptest! {
     }
 }
 
+/// Only the forger's own ring is lost by a turn that its producer knows nothing of.
+#[test]
+fn a_forged_turn_harms_nobody_else() {
+    let ends: Vec<End<Seq>> = world(3, &small());
+    let [a, b, c] = &ends[..] else { panic!() };
+    b.append(MANAGED, MeOptions::PUT);
+    for round in 0..200 {
+        if a.ni
+            .producer(&a.ni.peers[1], usize::from(a.eq.0))
+            .unwrap()
+            .reserve(1)
+            .is_some()
+        {
+            forge(a, 1, &Header::default(), KIND_SKIP, 1);
+        }
+        b.poll();
+        assert_eq!(c.ni.inject(&inject(1, &[round])), Ok(Submit::Posted));
+        let events = b.poll();
+        assert!(
+            matches!(&events[..], [Seen::Put { source: 2, data, .. }, ..] if data[..] == [round]),
+            "{events:?}"
+        );
+    }
+}
+
 #[test]
 fn forged_completions_complete_nothing() {
     let (a, b) = pair(&small());

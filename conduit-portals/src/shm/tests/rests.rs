@@ -9,10 +9,18 @@ const LARGE: usize = 200;
 
 /// A target that may rest, and takes large messages.
 fn resting_pair() -> (End<Seq>, End<Seq>) {
-    let (a, b) = pair(&ShmConfig {
+    resting_pair_with(resting())
+}
+
+fn resting() -> ShmConfig {
+    ShmConfig {
         longest_rest: Duration::from_millis(1),
         ..small()
-    });
+    }
+}
+
+fn resting_pair_with(config: ShmConfig) -> (End<Seq>, End<Seq>) {
+    let (a, b) = pair(&config);
     b.append(
         MeMemory::Managed {
             bytes: 1 << 30,
@@ -83,6 +91,42 @@ fn who_answers_does_not_rest() {
         };
         assert_eq!(b.ni.inject(&answer), Ok(Submit::Posted));
         a.poll();
+    }
+}
+
+/// Who waits comes back for a message in a ring that it does not look at yet.
+#[test]
+fn a_rest_is_not_slept_through() {
+    let (a, b) = resting_pair();
+    for i in 0..20 {
+        assert_eq!(
+            a.ni.inject(&inject(1, &pattern(LARGE, i))),
+            Ok(Submit::Posted)
+        );
+        b.take();
+    }
+    assert!(b.rests());
+    assert_eq!(
+        a.ni.inject(&inject(1, &pattern(LARGE, 0))),
+        Ok(Submit::Posted)
+    );
+    b.ni.wait(Duration::from_secs(3600));
+    assert_eq!(b.take(), 1);
+}
+
+#[test]
+fn who_hears_several_in_one_ring_does_not_rest() {
+    let (a, b) = resting_pair_with(ShmConfig {
+        shared_ring_above: 0,
+        ..resting()
+    });
+    for i in 0..100 {
+        assert_eq!(
+            a.ni.inject(&inject(1, &pattern(LARGE, i))),
+            Ok(Submit::Posted)
+        );
+        b.take();
+        assert!(!b.rests());
     }
 }
 
