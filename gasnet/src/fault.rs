@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt::Display;
+use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use conduit_core::engine::Error as EngineError;
@@ -111,10 +112,12 @@ pub(crate) fn fatal(call: &str, reason: &dyn Display) -> ! {
 }
 
 fn complain(kind: &str, call: &str, reason: &dyn Display) {
-    match rank_if_known() {
-        Some(rank) => eprintln!("*** {kind}{call} on rank {rank}: {reason}"),
-        None => eprintln!("*** {kind}{call}: {reason}"),
-    }
+    let line = match rank_if_known() {
+        Some(rank) => format!("*** {kind}{call} on rank {rank}: {reason}\n"),
+        None => format!("*** {kind}{call}: {reason}\n"),
+    };
+    // One write, so that lines of several ranks stay whole. Nothing can be done about an error.
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 /// The value, or the end of the job.

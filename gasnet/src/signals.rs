@@ -53,15 +53,18 @@ pub(crate) fn tell_client() {
     }
 }
 
-/// Only calls what a signal handler may (POSIX: write, sigaction, signal, raise), unless faults are to be looked at; what the
+/// Only calls what a signal handler may (write, sigaction, signal, raise), unless faults are to be looked at; what the
 /// client's handler of `SIGQUIT` does is its own affair.
 extern "C" fn caught(signal: c_int) {
     if FATAL.contains(&(signal, true)) {
         let name = signal::name_of(signal).unwrap_or_default();
-        for part in ["*** Caught a fatal signal: ", name, "\n"] {
-            // SAFETY: a valid buffer of that length. Nothing can be done about an error.
-            let _ = unsafe { libc::write(2, part.as_ptr().cast(), part.len()) };
-        }
+        let parts = ["*** Caught a fatal signal: ", name, "\n"].map(|part| libc::iovec {
+            iov_base: part.as_ptr().cast_mut().cast(),
+            iov_len: part.len(),
+        });
+        // One write, so that lines of several ranks stay whole.
+        // SAFETY: three valid buffers, which are read only. Nothing can be done about an error.
+        let _ = unsafe { libc::writev(2, parts.as_ptr(), 3) };
     }
     // Once: a fault in what follows is fatal at once.
     // SAFETY: sets the default action of a valid signal.

@@ -3,6 +3,8 @@
 mod far;
 pub mod mixed;
 
+use std::io::Write as _;
+
 use conduit_core::ni::{Ni, Rank};
 use conduit_core::settings::Settings;
 use conduit_core::threads::Mode;
@@ -27,7 +29,8 @@ impl<M: Mode> Network<M> {
             far.leave();
             if far.counters(|_, network| network.is_reported(settings)) {
                 let report = far.counters(|portals, network| network.report(portals, far.rank()));
-                eprint!("{report}");
+                // One write, so that the reports of several ranks stay whole. Nothing can be done about an error.
+                let _ = std::io::stderr().write_all(report.as_bytes());
             }
         }
     }

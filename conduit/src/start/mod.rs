@@ -4,6 +4,7 @@ mod host;
 mod neighbours;
 mod pmi;
 
+use std::io::Write as _;
 use std::time::Duration;
 
 use conduit_core::bootstrap::{Alone, Bootstrap, BootstrapError};
@@ -58,7 +59,9 @@ pub fn join<M: Mode>(adjust: impl FnOnce(&mut Settings, u32)) -> Result<Member<M
     adjust(&mut settings, bootstrap.size());
     if bootstrap.rank() == 0 {
         for warning in &warnings {
-            eprintln!("conduit: {warning}");
+            // One write, as other processes may have the same standard error. Nothing can be done about an error.
+            let line = format!("conduit: {warning}\n");
+            let _ = std::io::stderr().write_all(line.as_bytes());
         }
     }
     let hosts = Hosts::survey(bootstrap, &settings)?;

@@ -121,8 +121,8 @@ fn run(job: Job) -> Result<(), SelfStartError> {
     let verbose = super::environment::yes(c"GASNET_SPAWN_VERBOSE", false)
         .map_err(|refusal| SelfStartError::Variable(refusal.reason))?;
     if let Some(note) = job.note {
-        // Nowhere to complain about a standard error that can't be written.
-        let _ = writeln!(std::io::stderr(), "conduit: {note}");
+        // One write, so that the line stays whole. Nowhere to complain about a standard error that can't be written.
+        let _ = std::io::stderr().write_all(format!("conduit: {note}\n").as_bytes());
     }
     let mut command = job.command.into_iter();
     let outcome = Launch::new(job.ranks, program())
