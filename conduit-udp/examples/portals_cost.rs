@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use conduit_core::ni::{
-    Ack, EqId, Event, Inject, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, PtIndex, Put, Ready,
-    Submit,
+    Ack, EqId, Event, Exchange, Inject, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, PtIndex,
+    Put, Ready, Submit,
 };
 use conduit_core::threads::ParSync;
 use conduit_udp::Udp;
@@ -56,6 +56,7 @@ fn send(end: &End, to: u32) {
     let inject = Inject {
         target: to,
         index: PT,
+        exchange: Exchange::Alone,
         match_bits: 0,
         hdr_data: 0,
         head: &[1; 8],

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use am::handlers::{Entry, Registration};
 use am::{Body, Category, Flags, Header, Long, MAX_ARGS, NO_CHUNK, NO_LID, Role, select};
 use conduit_core::engine::{Engine, Handler, Payload};
-use conduit_core::ni::{Inject, Ni, PtIndex, Submit};
+use conduit_core::ni::{Exchange, Inject, Ni, PtIndex, Submit};
 use conduit_core::threads::Seq;
 use conduit_portals::shm::in_process;
 use conduit_tests::model::turns::{self, InTurn, Meeting};
@@ -146,6 +146,7 @@ fn one_rank<N: Ni + 'static>(
         let inject = Inject {
             target: 0,
             index: sent.index,
+            exchange: Exchange::Alone,
             match_bits: sent.match_bits,
             hdr_data: sent.hdr_data,
             head: &[],

@@ -12,7 +12,7 @@ use super::flow::Returned;
 use super::hand::Hand;
 use super::requests::Inbox;
 use super::{Engine, index};
-use crate::ni::{Capabilities, Common, Ni, PtIndex, PutEvent, Puts, Rank};
+use crate::ni::{Capabilities, Common, Exchange, Ni, PutEvent, Puts, Rank};
 use crate::threads::Mode;
 
 /// Flags of plain messages, but for what says that they need no chunk, and of requests.
@@ -135,7 +135,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         inbox: &mut Inbox,
         hand: &Hand,
     ) -> bool {
-        self.anticipate_short(known.category, put.source, index::SAFE);
+        self.anticipate_short(known.category, put.source, Exchange::Answers);
         let single = Header::arg0_in(put.hdr_data);
         let Some((token, args, payload)) = self.parts(known, put, put.data, &single) else {
             return false;
@@ -150,9 +150,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// A message has come. After a short another to its source is likely to follow at once: the reply, or the next request.
     /// Others are mostly answered by others, and while a payload is written, the line would be taken back.
     #[inline(always)]
-    fn anticipate_short(&self, category: Category, source: Rank, index: PtIndex) {
+    fn anticipate_short(&self, category: Category, source: Rank, exchange: Exchange) {
         if category == Category::Short {
-            self.ni.anticipate(source, index);
+            let index = match exchange {
+                Exchange::Answers => index::SAFE,
+                Exchange::Asks | Exchange::Alone => index::AM,
+            };
+            self.ni.anticipate(source, index, exchange);
         }
     }
 
@@ -160,7 +164,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     #[inline(always)]
     pub(super) fn run_known_reply(&self, known: &Known<N, M>, put: &PutEvent<'_>) -> bool {
         // The next request, which most replies are waited for.
-        self.anticipate_short(known.category, put.source, index::AM);
+        self.anticipate_short(known.category, put.source, Exchange::Asks);
         let single = Header::arg0_in(put.hdr_data);
         let Some((token, args, payload)) = self.parts(known, put, put.data, &single) else {
             return false;
@@ -281,7 +285,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         } = message;
         let header = Header::decode(match_bits, message.hdr_data).map_err(Bad::from);
         if let Ok(header) = &header {
-            self.anticipate_short(header.category(), source, index::SAFE);
+            self.anticipate_short(header.category(), source, Exchange::Answers);
         }
         let done = header.and_then(|header| {
             self.request_arrived(message, &header, inbox, hand)?;

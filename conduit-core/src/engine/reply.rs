@@ -10,7 +10,7 @@ use super::hand::Hand;
 use super::request::{MOST_HEAD, head_in};
 use super::token::{Role, Token};
 use super::{Engine, Error, Result, SELECT_RPL_RB, index};
-use crate::ni::{Ack, Inject, Ni, NiError, Put, Rank, Submit};
+use crate::ni::{Ack, Exchange, Inject, Ni, NiError, Put, Rank, Submit};
 use crate::shared;
 use crate::threads::Mode;
 
@@ -113,7 +113,9 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         args: &[u32],
         long: Long,
     ) -> Result<()> {
-        self.engine.ni.anticipate(self.token.source, index::SAFE);
+        self.engine
+            .ni
+            .anticipate(self.token.source, index::SAFE, Exchange::Answers);
         let long = Some((long, Flags::DEST_IN_PLACE));
         self.reply(operation, Category::Long, handler, args, &[], long)
     }
@@ -300,6 +302,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let inject = Inject {
             target,
             index: index::SAFE,
+            exchange: Exchange::Answers,
             match_bits,
             hdr_data,
             head,

@@ -16,7 +16,7 @@ use super::request_plain::Plain;
 use super::rma::Blocking;
 use super::token::{Role, Token};
 use super::{Engine, Error, Result, index};
-use crate::ni::{Ack, Capabilities, Inject, Ni, Put, Rank, Reach, Submit};
+use crate::ni::{Ack, Capabilities, Exchange, Inject, Ni, Put, Rank, Reach, Submit};
 use crate::threads::{Lock, Mode};
 use std::sync::atomic::Ordering::Acquire;
 
@@ -362,6 +362,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let inject = Inject {
             target: request.target,
             index: index::AM,
+            exchange: Exchange::Asks,
             match_bits,
             hdr_data,
             head,

@@ -8,7 +8,7 @@ use super::request::{MOST_HEAD, Request, Source, head_in};
 use super::request_plain::Plain;
 use super::rma::Blocking;
 use super::{Engine, Result, index};
-use crate::ni::{Ni, Rank, Reach};
+use crate::ni::{Exchange, Ni, Rank, Reach};
 use crate::shared;
 use crate::threads::{Lock, Mode};
 
@@ -68,8 +68,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         };
         // SAFETY: there is room for the payload at `place`, see `place_for`. Overlap and races are the program's own, as for a put.
         unsafe { shared::copy(payload.as_ptr(), place, payload.len()) };
-        self.ni.anticipate(target, index::AM);
-        self.send_plain(plain, byte)
+        self.ni.anticipate(target, index::AM, Exchange::Asks);
+        self.send_plain(plain, byte, Exchange::Asks)
     }
 
     /// As [`Engine::request_long`], for `length` bytes that the caller has placed at `offset` of the target's segment by
@@ -181,7 +181,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             // SAFETY: `remote` has checked the range against the window, which is valid for writes; the source is
             // the caller's promise. Overlap and races are the program's own, as for a put.
             unsafe { shared::copy(source.base, segment.window.0.add(offset), source.len) };
-            self.ni.anticipate(request.target, index::AM);
+            self.ni
+                .anticipate(request.target, index::AM, Exchange::Asks);
             return self.send(
                 request,
                 Flags::DEST_IN_PLACE,

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::request::{MOST_HEAD, head_in};
 use super::rma::Blocking;
 use super::{Engine, Result, index};
-use crate::ni::{Inject, Ni, Rank, Submit};
+use crate::ni::{Exchange, Inject, Ni, Rank, Submit};
 use crate::threads::{Lock, Mode};
 
 /// A request that is one injected message. It goes from hand to hand by value: what has to be in
@@ -138,7 +138,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             None => self.wait_for_chunk(operation)?,
         };
         let chunk = Some(self.chunk_offset(chunk));
-        if self.inject_plain(plain, byte, chunk)? == Submit::Posted {
+        if self.inject_plain(plain, byte, chunk, Exchange::Alone)? == Submit::Posted {
             return Ok(true);
         }
         // A copy, so that the other one never has to be in memory.
@@ -158,7 +158,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         chunk: Option<u32>,
     ) -> Result<bool> {
         self.wait_for(plain.operation, |engine| {
-            let submit = engine.inject_plain(plain, byte, chunk)?;
+            let submit = engine.inject_plain(plain, byte, chunk, Exchange::Alone)?;
             Ok((submit == Submit::Posted).then_some(true))
         })
     }
@@ -173,9 +173,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             ..
         } = plain;
         if plain.payload.is_empty() {
-            self.ni.anticipate(target, index::AM);
+            self.ni.anticipate(target, index::AM, Exchange::Asks);
         }
+        let mut exchange = Exchange::Asks;
         let flood = || {
+            exchange = Exchange::Alone;
             if plain.category == Category::Short {
                 self.ni.anticipate_several(target, index::AM);
             }
@@ -187,13 +189,18 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 None => return Ok(false),
             },
         };
-        self.send_plain(plain, byte)
+        self.send_plain(plain, byte, exchange)
     }
 
     /// The message of a request that has its credits.
     #[inline(always)]
-    pub(super) fn send_plain(&self, plain: Plain<'_>, byte: CreditByte) -> Result<bool> {
-        if self.inject_plain(plain, byte, None)? == Submit::Posted {
+    pub(super) fn send_plain(
+        &self,
+        plain: Plain<'_>,
+        byte: CreditByte,
+        exchange: Exchange,
+    ) -> Result<bool> {
+        if self.inject_plain(plain, byte, None, exchange)? == Submit::Posted {
             return Ok(true);
         }
         // By its parts: what is handed over whole is put together in memory before it is known whether it is needed, and a core can
@@ -220,6 +227,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         plain: Plain<'_>,
         byte: CreditByte,
         chunk: Option<u32>,
+        exchange: Exchange,
     ) -> Result<Submit> {
         let (match_bits, hdr_data) = plain.header(byte, chunk);
         let mut space = [0; MOST_HEAD];
@@ -234,6 +242,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             hdr_data,
             head,
             body: plain.payload,
+            exchange,
         };
         Ok(self.ni.inject(&inject)?)
     }
@@ -269,7 +278,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return Ok(false);
         }
         self.wait_for(plain.operation, |engine| {
-            Ok((engine.inject_plain(plain, byte, None)? == Submit::Posted).then_some(true))
+            Ok(
+                (engine.inject_plain(plain, byte, None, Exchange::Alone)? == Submit::Posted)
+                    .then_some(true),
+            )
         })
     }
 }

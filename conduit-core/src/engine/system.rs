@@ -12,7 +12,7 @@ use credits::{CreditByte, System};
 
 use super::token::{Role, Token};
 use super::{Engine, Error, index};
-use crate::ni::{Ack, Event, Inject, MdId, Ni, Put, Rank, Submit, Unlink};
+use crate::ni::{Ack, Event, Exchange, Inject, MdId, Ni, Put, Rank, Submit, Unlink};
 use crate::threads::{Lock, Mode};
 
 /// A system message.
@@ -217,6 +217,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             self.ni.inject(&Inject {
                 target,
                 index: index::SYS,
+                exchange: Exchange::Alone,
                 match_bits,
                 hdr_data,
                 head: &[],

@@ -29,7 +29,7 @@ pub use memory::{
     Claim, EqId, MatchEntry, MdId, MeEvents, MeId, MeMemory, MeOptions, PtIndex, Region, RegionId,
     Unlink, Window,
 };
-pub use operation::{Ack, Atomic, AtomicOp, AtomicType, Get, Inject, Put, Submit};
+pub use operation::{Ack, Atomic, AtomicOp, AtomicType, Exchange, Get, Inject, Put, Submit};
 pub use poll::{Closure, Common, Puts, Ready, Sink};
 
 use std::time::Duration;
@@ -241,7 +241,7 @@ pub trait Ni {
     /// A hint: a message of a few bytes to this index of the target is likely to follow at once. What it will need first may be
     /// fetched meanwhile.
     #[inline]
-    fn anticipate(&self, _target: Rank, _index: PtIndex) {}
+    fn anticipate(&self, _target: Rank, _index: PtIndex, _exchange: Exchange) {}
     /// The same hint for several that will follow one another, with nothing to wait for between them.
     #[inline]
     fn anticipate_several(&self, _target: Rank, _index: PtIndex) {}

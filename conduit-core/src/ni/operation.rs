@@ -65,6 +65,20 @@ pub struct Inject<'a> {
     pub target: Rank,
     /// Its portal table index.
     pub index: PtIndex,
+    /// Its part in an exchange.
+    pub exchange: Exchange,
+}
+
+/// The part that a message has in an exchange of two short ones: what is sent back while a message is delivered may come in the place of
+/// that message. A hint: all messages arrive whatever it says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exchange {
+    /// None.
+    Alone,
+    /// While it is delivered, the target is likely to send one of a few bytes back that [`Self::Answers`].
+    Asks,
+    /// It goes to the source of a message that is being delivered.
+    Answers,
 }
 
 /// A get. See [`super::Ni::get`].

@@ -99,7 +99,7 @@ impl<S: Slots> Consumer<S> {
     }
 
     #[inline]
-    pub(super) fn position(&self) -> u64 {
+    pub(crate) fn position(&self) -> u64 {
         self.lap.wrapping_add(self.slot.into())
     }
 
@@ -114,6 +114,12 @@ impl<S: Slots> Consumer<S> {
     #[inline]
     pub(crate) fn awaited(&self) -> Option<(&AtomicU64, u32)> {
         (self.published == self.slot).then(|| (self.slots.word(self.slot()), self.tag))
+    }
+
+    /// The first word and the tag of the message at the head, to [publish](super::publish_answer) its answer.
+    #[inline(always)]
+    pub(crate) fn asked(&self) -> (&AtomicU64, u32) {
+        (self.slots.word(self.slot()), self.tag)
     }
 
     /// The slot and frame at the head, if anything (also a Skip) that ends within the ring is there. Changes nothing.

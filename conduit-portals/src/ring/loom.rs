@@ -9,7 +9,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::{Consumer, Discipline, Extent, Frame, Next, Producer, Slots, tag};
+use super::{Consumer, Discipline, Extent, Frame, Next, Producer, Slots, publish_answer, tag};
 use crate::sync::{AtomicU64, Ordering};
 
 #[derive(Debug)]
@@ -380,5 +380,120 @@ fn loom_what_a_turn_passes_over_is_no_commit() {
         }
         assert_eq!(receive(&mut consumer), None);
         sending.join().unwrap();
+    });
+}
+
+/// Sends a message of a slot that asks for an answer.
+fn ask(producer: &Producer<Arc<Memory>>, value: u32) {
+    let reserved = producer.reserve(1).expect("a free slot");
+    let slot = &producer.slots().slots[producer.slot(reserved)];
+    // SAFETY: reserved; the checker watches it.
+    slot.payload.with_mut(|payload| unsafe { *payload = value });
+    producer.ask(1);
+    producer.commit(reserved, Frame::new(1, KIND, 0));
+}
+
+/// Receives a message, and writes an answer into its slot.
+fn answer(consumer: &mut Consumer<Arc<Memory>>, value: u32) -> u32 {
+    loop {
+        if let Some((slot, frame)) = consumer.peek() {
+            let cell = &consumer.slots().slots[slot].payload;
+            // SAFETY: committed and not yet released; the checker watches it.
+            let asked = cell.with(|payload| unsafe { *payload });
+            // SAFETY: as above.
+            cell.with_mut(|payload| unsafe { *payload = value });
+            let (word, tag) = consumer.asked();
+            publish_answer(word, tag, Frame::new(1, KIND, 0));
+            consumer.release(frame);
+            return asked;
+        }
+        thread::yield_now();
+    }
+}
+
+/// Takes an answer if it is there.
+fn take_answer(producer: &Producer<Arc<Memory>>) -> Option<u32> {
+    let (slot, _) = producer.answer()?;
+    let cell = &producer.slots().slots[slot].payload;
+    // SAFETY: published, and not yet taken; the checker watches it.
+    let value = cell.with(|payload| unsafe { *payload });
+    producer.end_asking();
+    Some(value)
+}
+
+#[test]
+fn loom_an_answer_comes_back_in_its_slot() {
+    loom::model(|| {
+        let memory = memory(2);
+        let producer = Producer::new(memory.clone(), whole(1), Discipline::Thread);
+        let mut consumer = Consumer::new(memory.clone(), whole(1));
+        let asking = thread::spawn(move || {
+            ask(&producer, 1);
+            while take_answer(&producer) != Some(11) {
+                thread::yield_now();
+            }
+            // The same slot again, in the next lap.
+            send_waiting(&producer, &[2], 0);
+            send_waiting(&producer, &[3], 0);
+        });
+        assert_eq!(answer(&mut consumer, 11), 1);
+        assert_eq!(receive_waiting(&mut consumer), [2]);
+        assert_eq!(receive_waiting(&mut consumer), [3]);
+        asking.join().unwrap();
+    });
+}
+
+/// A slot that was asked for an answer is not written again before that was taken, however full the ring is.
+#[test]
+fn loom_an_answer_stays_until_it_is_taken() {
+    loom::model(|| {
+        let memory = memory(2);
+        let producer = Producer::new(memory.clone(), whole(1), Discipline::Thread);
+        let mut consumer = Consumer::new(memory.clone(), whole(1));
+        let asking = thread::spawn(move || {
+            ask(&producer, 1);
+            let mut answer = None;
+            for value in 2..=3 {
+                while !send(&producer, &[value], 0) {
+                    answer = answer.or_else(|| take_answer(&producer));
+                    thread::yield_now();
+                }
+            }
+            while answer.is_none() {
+                answer = take_answer(&producer);
+                thread::yield_now();
+            }
+            assert_eq!(answer, Some(11));
+        });
+        assert_eq!(answer(&mut consumer, 11), 1);
+        assert_eq!(receive_waiting(&mut consumer), [2]);
+        assert_eq!(receive_waiting(&mut consumer), [3]);
+        asking.join().unwrap();
+    });
+}
+
+/// Where there was none, the head says so, and the slot is free.
+#[test]
+fn loom_a_message_that_was_passed_has_no_answer() {
+    loom::model(|| {
+        let memory = memory(2);
+        let producer = Producer::new(memory.clone(), whole(1), Discipline::Thread);
+        let mut consumer = Consumer::new(memory.clone(), whole(1));
+        let asking = thread::spawn(move || {
+            ask(&producer, 1);
+            while !producer.awaits_nothing() {
+                thread::yield_now();
+            }
+            ask(&producer, 2);
+            while take_answer(&producer) != Some(11) {
+                thread::yield_now();
+            }
+            send_waiting(&producer, &[3], 0);
+        });
+        assert_eq!(receive_waiting(&mut consumer), [1]);
+        consumer.publish();
+        assert_eq!(answer(&mut consumer, 11), 2);
+        assert_eq!(receive_waiting(&mut consumer), [3]);
+        asking.join().unwrap();
     });
 }

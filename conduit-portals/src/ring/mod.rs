@@ -24,6 +24,11 @@
 //! no turn; so the tags of an epoch are feared ([`Feared`]). Until the consumer has passed a turn, the slots before it are free: so
 //! many as the first part has fit into an empty ring at any time.
 //!
+//! **Answers.** A producer that waits for a short message back can *ask* for it in the same slot ([`Producer::ask`]): the consumer may
+//! write the answer there instead of releasing the message as it is. One cache line then goes there and back, which takes two thirds
+//! of the time of two lines that go one way each. An asked slot is not written again before its answer was taken, or before the head
+//! shows that there is none. An answer's tag is no message's.
+//!
 //! **Discipline.** A ring has one producing process or many ([`Discipline`]); the rest is the same. The private tail
 //! exists because a locked instruction makes every message wait until the stores of the one before have left the store
 //! buffer: measured, 20 million messages a second instead of 160.
@@ -33,7 +38,7 @@
 //!
 //! Words: *SYNC* marks both sides of each ordering.
 
-use crate::sync::AtomicU64;
+use crate::sync::{AtomicU64, Ordering};
 
 mod consumer;
 #[cfg(all(test, loom))]
@@ -189,6 +194,20 @@ fn tag(position: u64, shift: u32) -> u32 {
 #[inline]
 const fn next_tag(tag: u32) -> u32 {
     tag.wrapping_add(1) | TAG
+}
+
+/// The tag of the answer to the message that has this one. No message has it.
+#[inline]
+const fn answer_tag(tag: u32) -> u32 {
+    tag & !TAG
+}
+
+/// Publishes the answer to the message that begins with `asked`, which has this tag. All but the first word has been written; the
+/// message has not been released.
+#[inline(always)]
+pub(crate) fn publish_answer(asked: &AtomicU64, tag: u32, frame: Frame) {
+    // SYNC (answer): with this word comes all that was written into the slot before. Pairs with `Producer::answer`.
+    asked.store(word(answer_tag(tag), frame), Ordering::Release);
 }
 
 /// The first word of a message.

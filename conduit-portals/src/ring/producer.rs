@@ -4,7 +4,9 @@ use std::sync::atomic::AtomicBool;
 
 use crate::sync::{AtomicU64, Ordering};
 
-use super::{EPOCH, Extent, Feared, Frame, KIND_SKIP, MAX_SLOTS, Slots, TURN, tag, word};
+use super::{
+    EPOCH, Extent, Feared, Frame, KIND_SKIP, MAX_SLOTS, Slots, TURN, answer_tag, tag, tag_in, word,
+};
 
 /// Slots whose lines are asked for at once. Measured on Zen 4, messages with 24 other stores for each: 145 ns without, 88 with two, 49
 /// with four, 77 with eight, where the consumer takes some away again. A smaller ring never has room for them.
@@ -40,6 +42,8 @@ pub(crate) struct Producer<S> {
     room: AtomicU64,
     /// The slots behind the first part have been mapped, see [`Slots::warm`].
     warm: AtomicBool,
+    /// The position of the message that has asked for an answer, plus 1; 0 for none.
+    asked: AtomicU64,
 }
 
 /// Slots that are this producer's until [`Producer::commit`] or [`Producer::abandon`]; one of them must follow.
@@ -62,6 +66,7 @@ impl<S: Slots> Producer<S> {
             tail: AtomicU64::new(0),
             room: AtomicU64::new(extent.turn()),
             warm: AtomicBool::new(false),
+            asked: AtomicU64::new(0),
         }
     }
 
@@ -214,6 +219,7 @@ impl<S: Slots> Producer<S> {
         // SYNC (head): the consumer has read everything before `head`, and made its first words harmless, before it
         // stored it. Pairs with `Consumer::publish_head`; so our stores into these slots come after its reads.
         let head = self.slots.head().load(Ordering::Acquire);
+        let head = self.before_asked(head);
         if head == tail && self.can_turn(n, tail) {
             self.turn(tail);
             return Some(false);
@@ -242,6 +248,69 @@ impl<S: Slots> Producer<S> {
             }
         }
         None
+    }
+
+    /// Asks for an answer to the message reserved last, of `n` slots, which is to be committed next. One at a time; for one thread.
+    /// Gives the word and the tag that will publish it.
+    #[inline(always)]
+    pub(crate) fn ask(&self, n: u32) -> (&AtomicU64, u32) {
+        debug_assert!(self.discipline == Discipline::Thread);
+        let tail = self.tail.load(Ordering::Relaxed);
+        let position = tail.wrapping_sub(n.into());
+        self.asked
+            .store(position.wrapping_add(1), Ordering::Relaxed);
+        let Reserved { slot, tag } = self.reserved(position);
+        (self.slots.word(slot), answer_tag(tag))
+    }
+
+    /// The message that has asked.
+    #[inline(always)]
+    fn asked(&self) -> Option<u64> {
+        let asked = self.asked.load(Ordering::Relaxed);
+        (asked != 0).then(|| asked.wrapping_sub(1))
+    }
+
+    /// The answer, if there is one: its slot, where it stays until [`Self::end_asking`], and its frame.
+    #[inline(always)]
+    pub(crate) fn answer(&self) -> Option<(usize, Frame)> {
+        self.answer_at(self.asked()?)
+    }
+
+    #[inline(always)]
+    fn answer_at(&self, position: u64) -> Option<(usize, Frame)> {
+        let Reserved { slot, tag } = self.reserved(position);
+        // SYNC (answer): with the tag comes all that the consumer has written into the slot. Pairs with `publish_answer`.
+        let word = self.slots.word(slot).load(Ordering::Acquire);
+        let frame = Frame::from_bits((word >> 32) as u32);
+        (tag_in(word) == answer_tag(tag)).then_some((slot, frame))
+    }
+
+    /// Waits for no answer any more: it has been taken.
+    #[inline(always)]
+    pub(crate) fn end_asking(&self) {
+        self.asked.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether no answer is to come; so not if one waits to be taken.
+    pub(crate) fn awaits_nothing(&self) -> bool {
+        // SYNC (head): as in `refresh_head`.
+        let head = self.slots.head().load(Ordering::Acquire);
+        self.before_asked(head);
+        self.asked().is_none()
+    }
+
+    /// A head, or, if that lies before it, the message that has asked. Where the head shows that there is no answer, none is waited for.
+    fn before_asked(&self, head: u64) -> u64 {
+        match self.asked() {
+            Some(asked) if head.wrapping_sub(asked) as i64 <= 0 => head,
+            // Written before the head, if at all.
+            Some(asked) if self.answer_at(asked).is_some() => asked,
+            Some(_) => {
+                self.end_asking();
+                head
+            }
+            None => head,
+        }
     }
 
     /// Whether the lap can end at a position of an empty ring, so that the next one begins with `n` slots: those are free behind the

@@ -5,11 +5,16 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{Consumer, Discipline, Extent, Frame, KIND_SKIP, Next, Producer, SLOT, Slots, tag};
+use super::{
+    Consumer, Discipline, Extent, Frame, KIND_SKIP, Next, Producer, SLOT, Slots, publish_answer,
+    tag,
+};
 use crate::sync::{AtomicU64, Ordering};
 
 const WORDS: usize = SLOT / 8;
 const KIND: u8 = 3;
+/// Of an answer.
+const ANSWER: Frame = Frame::new(1, 5, 8);
 
 /// Ring memory of a test. All words are atomics, so that a broken ring shows as wrong values, not as undefined behaviour.
 #[derive(Debug, Clone)]
@@ -99,6 +104,44 @@ fn receive_row(consumer: &mut Consumer<Memory>, most: u32) -> Vec<Vec<u64>> {
     payloads
 }
 
+/// Sends a message of a slot that asks for an answer.
+fn ask(producer: &Producer<Memory>, payload: u64) -> bool {
+    let Some(reserved) = producer.reserve(1) else {
+        return false;
+    };
+    let first = producer.slot(reserved) * WORDS;
+    for word in &producer.slots().words[first + 1..first + WORDS] {
+        word.store(payload, Ordering::Relaxed);
+    }
+    producer.ask(1);
+    producer.commit(reserved, Frame::new(1, KIND, 9));
+    true
+}
+
+/// Answers the message at the head.
+fn answer(consumer: &Consumer<Memory>, payload: u64) {
+    let first = consumer.slot as usize * WORDS;
+    for word in &consumer.slots().words[first + 1..first + WORDS] {
+        word.store(payload, Ordering::Relaxed);
+    }
+    let (word, tag) = consumer.asked();
+    publish_answer(word, tag, ANSWER);
+}
+
+/// The answer, if it is there.
+fn answered(producer: &Producer<Memory>) -> Option<u64> {
+    let (slot, frame) = producer.answer()?;
+    assert_eq!(frame, ANSWER);
+    let words = &producer.slots().words[slot * WORDS + 1..(slot + 1) * WORDS];
+    let payload = words[0].load(Ordering::Relaxed);
+    assert!(
+        words
+            .iter()
+            .all(|word| word.load(Ordering::Relaxed) == payload)
+    );
+    Some(payload)
+}
+
 fn receive(consumer: &mut Consumer<Memory>) -> Option<Vec<u64>> {
     match consumer.next() {
         Next::Empty => None,
@@ -120,6 +163,13 @@ enum Step {
     ReceiveRow(u32),
     /// Messages of a slot, each received at once, so that laps end as soon as they can.
     PingPong(u32),
+    /// Where one thread sends and no answer is awaited.
+    Ask,
+    /// Receives a message, and answers it if it is the one that has asked.
+    Answer,
+    TakeAnswer,
+    /// Whether an answer is to come.
+    Wonder,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -129,6 +179,10 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (1_u32..6).prop_map(Step::Receive),
         2 => (1_u32..20).prop_map(Step::ReceiveRow),
         1 => (1_u32..60).prop_map(Step::PingPong),
+        2 => Just(Step::Ask),
+        2 => Just(Step::Answer),
+        1 => Just(Step::TakeAnswer),
+        1 => Just(Step::Wonder),
     ]
 }
 
@@ -170,6 +224,8 @@ proptest! {
         ];
         let mut consumer = Consumer::new(memory, extent);
         let mut model: VecDeque<Vec<u64>> = VecDeque::new();
+        // The question that is out, and its answer.
+        let (mut question, mut reply) = (None, None);
         for (i, step) in steps.into_iter().enumerate() {
             // A second producer only where the ring is for several.
             let producer = &producers[if discipline == Discipline::Shared { i % 2 } else { 0 }];
@@ -185,8 +241,46 @@ proptest! {
                     } else {
                         // Refused only with something to be received or released.
                         prop_assert!(
-                            !model.is_empty() || consumer.slot != consumer.published || consumer.is_ready()
+                            !model.is_empty()
+                                || consumer.slot != consumer.published
+                                || consumer.is_ready()
+                                || reply.is_some()
                         );
+                    }
+                }
+                Step::Ask => {
+                    let content = 1 << 40 | i as u64;
+                    if discipline == Discipline::Thread && question.is_none() && ask(producer, content) {
+                        question = Some(vec![content; WORDS - 1]);
+                        model.extend(question.clone());
+                    }
+                }
+                Step::Answer => {
+                    if let Next::Message { slot, frame } = consumer.next() {
+                        let found = read(&consumer, slot, frame);
+                        if question.as_ref() == Some(&found) && reply.is_none() {
+                            reply = Some(i as u64);
+                            answer(&consumer, i as u64);
+                        }
+                        consumer.release(frame);
+                        prop_assert_eq!(Some(found), model.pop_front());
+                    }
+                }
+                Step::TakeAnswer => {
+                    prop_assert_eq!(answered(producer), reply);
+                    if reply.take().is_some() {
+                        producer.end_asking();
+                        question = None;
+                    }
+                }
+                Step::Wonder => {
+                    let passed = question.as_ref().is_some_and(|asked| !model.contains(asked));
+                    let told = passed && consumer.slot == consumer.published;
+                    if question.is_none() || (told && reply.is_none()) {
+                        prop_assert!(producer.awaits_nothing());
+                        question = None;
+                    } else if !passed || reply.is_some() {
+                        prop_assert!(!producer.awaits_nothing());
                     }
                 }
                 Step::Abandon(n) => {
@@ -224,6 +318,10 @@ proptest! {
             prop_assert_eq!(receive(&mut consumer), Some(expected));
         }
         prop_assert_eq!(receive(&mut consumer), None);
+        prop_assert_eq!(answered(&producers[0]), reply);
+        if reply.is_some() {
+            producers[0].end_asking();
+        }
         // Empty and published: the largest message fits, wherever the tail is.
         let n = producers[0].max_slots();
         let (fits, again) = (producers[0].reserve(n), producers[1].max_slots());

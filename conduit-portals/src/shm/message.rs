@@ -18,6 +18,7 @@
 //! | kind | uses |
 //! |---|---|
 //! | [`PUT_COMPACT`] | remote offset 0, no completion from the target |
+//! | [`PUT_ASKING`] | the same, in one slot, into which the answer may be written: one of these again |
 //! | [`PUT`] | payload in the slots |
 //! | [`PUT_REFERENCE`] | payload at the reference |
 //! | [`GET`] | header data: offset within the initiator's descriptor; reference: where to write, unless [`REPLY_INLINE`] |
@@ -39,6 +40,7 @@ pub(super) const ATOMIC: u8 = 5;
 pub(super) const SEND: u8 = 6;
 pub(super) const ACK: u8 = 7;
 pub(super) const REPLY: u8 = 8;
+pub(super) const PUT_ASKING: u8 = 9;
 
 /// Flag: the target posts [`ACK`].
 pub(super) const WANT_ACK: u8 = 1;

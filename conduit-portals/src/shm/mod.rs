@@ -27,6 +27,7 @@ mod network;
 mod process_memory;
 mod receive;
 mod rest;
+mod returns;
 mod send;
 mod setup;
 mod single;
@@ -58,6 +59,7 @@ use failure::Failures;
 use layout::QUEUES;
 use mapping::{Mapping, RingView};
 use receive::Queue;
+use returns::Returns;
 use setup::Allocated;
 use staging::Staging;
 use statistics::Counters;
@@ -89,6 +91,7 @@ pub struct Shm<M: Mode> {
     /// Each rank's process, for its memory outside of regions.
     processes: Box<[i32]>,
     watches: Watches,
+    returns: Returns,
     /// Messages sent by this rank, where one thread at a time sends them.
     sent: AtomicU32,
     /// Threads in [`wait`](conduit_core::ni::Ni::wait).

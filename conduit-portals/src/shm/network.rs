@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use conduit_core::ni::{
-    Atomic, Claim, Closure, EqId, Event, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni, NiError,
-    PtIndex, Put, Rank, Reach, Ready, Region, RegionId, Sink, Submit, Unlink, Window,
+    Atomic, Claim, Closure, EqId, Event, Exchange, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni,
+    NiError, PtIndex, Put, Rank, Reach, Ready, Region, RegionId, Sink, Submit, Unlink, Window,
 };
 use conduit_core::threads::Mode;
 
@@ -80,8 +80,10 @@ impl<M: Mode> Ni for Shm<M> {
         self.submit_inject(inject)
     }
     #[inline(always)]
-    fn anticipate(&self, target: Rank, index: PtIndex) {
-        if let Some(producer) = self.known_lane(target, index) {
+    fn anticipate(&self, target: Rank, index: PtIndex, exchange: Exchange) {
+        // An answer goes into a line that is here already.
+        let answers = exchange == Exchange::Answers && self.returns.has_asked(target);
+        if !answers && let Some(producer) = self.known_lane(target, index) {
             producer.anticipate();
         }
     }

@@ -16,7 +16,8 @@ use crate::ring::{Consumer, Frame, Next, SLOT};
 use super::Shm;
 use super::mapping::RingView;
 use super::message::{
-    ACK, ATOMIC, GET, Header, PUT, PUT_COMPACT, PUT_REFERENCE, REPLY, SEND, before_payload,
+    ACK, ATOMIC, GET, Header, PUT, PUT_ASKING, PUT_COMPACT, PUT_REFERENCE, REPLY, SEND,
+    before_payload,
 };
 use super::rest::Rest;
 
@@ -184,6 +185,16 @@ pub(super) struct Out<'s, S: ?Sized> {
     limit: u32,
 }
 
+impl<'s, S: Sink + ?Sized> Out<'s, S> {
+    pub(super) fn new(sink: &'s mut S, limit: u32) -> Self {
+        Self {
+            sink,
+            count: 0,
+            limit,
+        }
+    }
+}
+
 impl<S: Sink + ?Sized> Out<'_, S> {
     #[inline]
     pub(super) fn event(&mut self, event: Event<'_>) {
@@ -250,6 +261,9 @@ impl<M: Mode> Shm<M> {
         if limit == 0 {
             return 0;
         }
+        if self.is_answered() && self.take_answer(number, queue, &mut inbox, sink) {
+            return 1;
+        }
         if self.poll_single(number, queue, &mut inbox, sink) {
             return 1;
         }
@@ -266,11 +280,7 @@ impl<M: Mode> Shm<M> {
         limit: u32,
         sink: &mut S,
     ) -> u32 {
-        let mut out = Out {
-            sink,
-            count: 0,
-            limit,
-        };
+        let mut out = Out::new(sink, limit);
         if inbox.later.is_owed() && !out.settle(&mut inbox.later) {
             // The ring that owes them is watched as one to be polled in any case.
             return out.count;
@@ -305,6 +315,15 @@ impl<M: Mode> Shm<M> {
         let watched = awaited.is_some();
         self.watches.set(queue.watch + place, awaited);
         inbound.watched = watched;
+    }
+
+    /// Has a queue polled in any case: something is owed there.
+    pub(super) fn watch_anyway(&self, queue: &Queue<M>, inbox: &mut Inbox) {
+        let place = inbox.next;
+        if let Some(inbound) = inbox.rings.get_mut(place) {
+            inbound.watched = false;
+            self.watches.set(queue.watch + place, None);
+        }
     }
 
     /// A ring's messages have been taken, something large among them; when that began so many messages had been sent.
@@ -355,9 +374,10 @@ impl<M: Mode> Shm<M> {
             large |= head.is_some_and(|(_, frame)| frame.slots() > 1);
             let delivered = match head {
                 None => 0,
-                Some(head) if !inbound.ring.is_followed(head.1) => self
-                    .deliver_last(number, queue, inbound, head, out.sink)
-                    .into(),
+                Some(head) if head.1.kind == PUT_ASKING || !inbound.ring.is_followed(head.1) => {
+                    self.deliver_last(number, queue, inbound, head, out.sink)
+                        .into()
+                }
                 Some(_) => self.deliver_run(number, queue, inbound, most, out.sink),
             };
             out.count += delivered;
@@ -474,7 +494,7 @@ impl<M: Mode> Shm<M> {
     }
 
     #[inline]
-    fn take<S: Sink + ?Sized>(
+    pub(super) fn take<S: Sink + ?Sized>(
         &self,
         number: usize,
         queue: &Queue<M>,
@@ -483,7 +503,7 @@ impl<M: Mode> Shm<M> {
         later: &mut Later,
         out: &mut Out<'_, S>,
     ) -> Taken {
-        if message.frame.kind == PUT_COMPACT {
+        if matches!(message.frame.kind, PUT_COMPACT | PUT_ASKING) {
             let before = before_payload(header.length as usize);
             let Some(payload) = message.payload(before, header.length) else {
                 return Taken::Bad;

@@ -15,15 +15,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use conduit_core::matching::{atomic_code, no_such_index, over_limit};
-use conduit_core::ni::{Ack, Atomic, EqId, Get, Inject, NiError, PtIndex, Put, Rank, Submit};
+use conduit_core::ni::{
+    Ack, Atomic, EqId, Exchange, Get, Inject, NiError, PtIndex, Put, Rank, Submit,
+};
 use conduit_core::threads::Mode;
 
 use crate::ring::{Feared, Frame, Producer, SLOT};
 
 use super::mapping::RingView;
 use super::message::{
-    ATOMIC, COMPACT, Compact, FETCH, FULL, GET, Header, NO_MD, PUT, PUT_COMPACT, PUT_REFERENCE,
-    REPLY_INLINE, SEND, STAGED, WANT_ACK, WANT_SEND, before_payload, slots_for,
+    ATOMIC, COMPACT, Compact, FETCH, FULL, GET, Header, NO_MD, PUT, PUT_ASKING, PUT_COMPACT,
+    PUT_REFERENCE, REPLY_INLINE, SEND, STAGED, WANT_ACK, WANT_SEND, before_payload, slots_for,
 };
 use super::{Peer, Shm, staging};
 
@@ -132,6 +134,13 @@ impl<M: Mode> Shm<M> {
                 self.config.inject_size as u64,
             ));
         }
+        if inject.exchange == Exchange::Answers
+            && !M::PARALLEL
+            && self.returns.has_asked(inject.target)
+            && self.answer(inject)
+        {
+            return Ok(Submit::Posted);
+        }
         let Some(route) = self.route("inject", inject.target, inject.index)? else {
             return Ok(Submit::Again);
         };
@@ -160,16 +169,23 @@ impl<M: Mode> Shm<M> {
                 inject.hdr_data,
             );
         }
-        let mut frame = frame(slots, PUT_COMPACT, inject.index);
         if slots > 1 {
+            let mut frame = frame(slots, PUT_COMPACT, inject.index);
             let head = before_payload(length);
             let body = head + inject.head.len();
             let feared = route.producer.feared(reserved);
             if is_plain(inject.head, head, feared) && is_plain(inject.body, body, feared) {
                 frame = frame.plain();
             }
+            route.producer.commit(reserved, frame);
+        } else if inject.exchange == Exchange::Asks && self.may_ask(inject.target) {
+            self.ask(inject.target, inject.index, route.producer);
+            let frame = Frame::new(1, PUT_ASKING, inject.index.0);
+            route.producer.commit(reserved, frame);
+        } else {
+            let frame = Frame::new(1, PUT_COMPACT, inject.index.0);
+            route.producer.commit(reserved, frame);
         }
-        route.producer.commit(reserved, frame);
         self.ring_bell(route.peer);
         self.note_sent();
         Ok(Submit::Posted)
@@ -433,7 +449,7 @@ fn is_plain(bytes: &[u8], at: usize, feared: Feared) -> bool {
 /// # Safety
 /// As for [`ptr::copy_nonoverlapping`].
 #[inline(always)]
-unsafe fn copy_words(head: &[u8], to: *mut u8) {
+pub(super) unsafe fn copy_words(head: &[u8], to: *mut u8) {
     let (words, rest) = head.as_chunks::<4>();
     for (at, word) in words.iter().enumerate() {
         // SAFETY: the caller's promise.

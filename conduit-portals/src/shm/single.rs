@@ -3,14 +3,19 @@
 use std::slice;
 use std::sync::atomic::Ordering;
 
-use conduit_core::ni::{PtIndex, PutEvent, Sink};
+use conduit_core::ni::{PtIndex, PutEvent, Rank, Sink};
 use conduit_core::threads::{Lock, Mode};
 
 use crate::ring::{Frame, SLOT};
 
 use super::Shm;
-use super::message::{COMPACT, Compact, PUT_COMPACT, before_payload};
+use super::message::{COMPACT, Compact, PUT_ASKING, PUT_COMPACT, before_payload};
 use super::receive::{Inbound, Inbox, Queue, mark};
+
+/// A copy of a slot.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Slot([u8; SLOT]);
 
 impl<M: Mode> Shm<M> {
     /// Delivers one message of a ring that had none before. False: there is none, or something else is to be done.
@@ -74,17 +79,54 @@ impl<M: Mode> Shm<M> {
         (slot, frame): (usize, Frame),
         sink: &mut S,
     ) -> bool {
-        if frame.kind != PUT_COMPACT {
-            return false;
-        }
         let slot = inbound.ring.slots().address(slot);
-        // SAFETY: as in `deliver_run`.
-        let header = unsafe { slot.cast::<Compact>().read() };
-        let (length, source) = (header.length as usize, header.source);
-        let is_source = match inbound.source {
-            Some(only) => source == only,
-            None => source < self.size,
+        let asks = frame.kind == PUT_ASKING;
+        // Into the slot of one that asks an answer may be written while it is delivered: so of a copy.
+        let copy: Slot;
+        let from = match asks {
+            true if M::PARALLEL || frame.slots() != 1 => return false,
+            true => {
+                let Some(source) = inbound.source else {
+                    return false;
+                };
+                // SAFETY: as in `deliver_put`.
+                copy = unsafe { slot.cast::<Slot>().read() };
+                self.returns.begin(source, &inbound.ring);
+                copy.0.as_ptr()
+            }
+            false if frame.kind == PUT_COMPACT => slot.cast_const(),
+            false => return false,
         };
+        let done = self.deliver_put(number, queue, from, frame, inbound.source, sink);
+        if asks {
+            self.returns.end();
+        }
+        if done {
+            inbound.ring.release(frame);
+        }
+        done
+    }
+
+    /// Delivers a compact put from `source`, or any.
+    #[inline(always)]
+    pub(super) fn deliver_put<S: Sink>(
+        &self,
+        number: usize,
+        queue: &Queue<M>,
+        slot: *const u8,
+        frame: Frame,
+        source: Option<Rank>,
+        sink: &mut S,
+    ) -> bool {
+        // SAFETY: the first slot of a message that was found committed and is not released, nor written, before the sink has
+        // returned, or a copy of one; aligned to 64, and any bits are a `Compact`.
+        let header = unsafe { slot.cast::<Compact>().read() };
+        let length = header.length as usize;
+        let is_source = match source {
+            Some(only) => header.source == only,
+            None => header.source < self.size,
+        };
+        let source = header.source;
         let Some(index) = self.indices.get(usize::from(frame.index)) else {
             return false;
         };
@@ -113,12 +155,11 @@ impl<M: Mode> Shm<M> {
             offset: hit.offset,
             length,
             requested: length,
-            // SAFETY: within the message, as just checked, which stays until it is released.
+            // SAFETY: within the message, as just checked, which stays as it is so long.
             data: unsafe { slice::from_raw_parts(slot.add(before_payload(length)), length) },
         });
         // Our accesses to the entry's memory come before the load in `me_unlink` that finds no mark.
         queue.delivering.store(0, Ordering::Release);
-        inbound.ring.release(frame);
         true
     }
 }

@@ -17,6 +17,7 @@ use super::layout::{
     Layout, MAGIC, QUEUES, REGIONS, STATE_OPEN, USER_QUEUES, VERSION, settings_hash,
 };
 use super::mapping::{Mapping, create_file, identity};
+use super::returns::Returns;
 use super::setup::{Allocated, ENTRIES};
 use super::statistics::Counters;
 use super::watch::Watches;
@@ -112,6 +113,7 @@ impl<M: Mode> Shm<M> {
             failures: Failures::new(watched),
             processes: processes.into(),
             sent: AtomicU32::new(0),
+            returns: Returns::new(),
             watches: Watches::new(
                 QUEUES
                     * if config.shared_rings(size) {

@@ -88,6 +88,7 @@ impl<M: Mode> Shm<M> {
     /// Whether a poll of any queue would find something. A queue that another thread polls now counts.
     fn is_anything_ready(&self) -> bool {
         let mut queues = self.queues.iter().filter_map(|queue| queue.get());
-        queues.any(|queue| queue.inbox.try_lock().is_none_or(|inbox| inbox.is_ready()))
+        self.is_answered()
+            || queues.any(|queue| queue.inbox.try_lock().is_none_or(|inbox| inbox.is_ready()))
     }
 }

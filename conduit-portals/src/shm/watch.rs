@@ -15,12 +15,27 @@ use crate::ring::tag_in;
 /// What an entry waits for that must be polled in any case: always there.
 static ALWAYS: AtomicU64 = AtomicU64::new(0);
 
+/// A tag that is not there.
+const NEVER: u32 = 1;
+/// The place of the entry for an answer (`super::returns`).
+const ANSWER: usize = 0;
+
 #[derive(Debug)]
 struct Watch {
     word: AtomicPtr<AtomicU64>,
     tag: AtomicU32,
     /// The bits of the ring's queue in [`Ready`].
     queue: AtomicU32,
+}
+
+impl Watch {
+    #[inline(always)]
+    fn is_there(&self) -> bool {
+        let word = self.word.load(Ordering::Relaxed);
+        // SAFETY: `ALWAYS`, or a word of a ring of this rank's or a peer's, which stay mapped as long as the network lives.
+        let found = unsafe { (*word).load(Ordering::Relaxed) };
+        tag_in(found) == self.tag.load(Ordering::Relaxed)
+    }
 }
 
 /// The table. The entries of a queue's rings follow one another.
@@ -31,17 +46,20 @@ pub(super) struct Watches {
 }
 
 impl Watches {
-    /// Room for so many rings.
+    /// Room for so many rings, and an answer, for which nobody waits.
     pub(super) fn new(rings: usize) -> Self {
         let unused = || Watch {
             word: AtomicPtr::new((&raw const ALWAYS).cast_mut()),
             tag: AtomicU32::new(0),
             queue: AtomicU32::new(0),
         };
-        Self {
-            entries: (0..rings).map(|_| unused()).collect(),
-            used: AtomicUsize::new(0),
-        }
+        let watches = Self {
+            entries: (0..=rings).map(|_| unused()).collect(),
+            used: AtomicUsize::new(ANSWER + 1),
+        };
+        watches.set_answer_queue(Ready::ALL);
+        watches.set_answer(None);
+        watches
     }
 
     /// Entries for the rings of a new queue, which are to be polled in any case at first; gives the first one's place.
@@ -61,14 +79,29 @@ impl Watches {
         let used = self.used.load(Ordering::Acquire);
         let mut ready = Ready::NONE;
         for watch in self.entries.get(..used).unwrap_or(&[]) {
-            let word = watch.word.load(Ordering::Relaxed);
-            // SAFETY: `ALWAYS`, or a word of one of this rank's own rings, which stay mapped as long as the network lives.
-            let found = unsafe { (*word).load(Ordering::Relaxed) };
-            if tag_in(found) == watch.tag.load(Ordering::Relaxed) {
+            if watch.is_there() {
                 ready = ready.union(Ready::from_bits(watch.queue.load(Ordering::Relaxed)));
             }
         }
         ready
+    }
+
+    /// Waits for an answer: for `tag` at `word`, or for none.
+    #[inline(always)]
+    pub(super) fn set_answer(&self, awaited: Option<(&AtomicU64, u32)>) {
+        self.set(ANSWER, Some(awaited.unwrap_or((&ALWAYS, NEVER))));
+    }
+
+    /// Whose queue answers are for.
+    pub(super) fn set_answer_queue(&self, queue: Ready) {
+        let bits = &self.entries[ANSWER].queue;
+        bits.store(queue.bits(), Ordering::Relaxed);
+    }
+
+    /// Whether the answer that is waited for is there.
+    #[inline(always)]
+    pub(super) fn has_answer(&self) -> bool {
+        self.entries[ANSWER].is_there()
     }
 
     /// Waits for `tag` at `word` on behalf of a ring; `None`: the ring must be polled in any case.

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use conduit_core::ni::{Inject, Ready, Submit};
+use conduit_core::ni::{Exchange, Inject, Ready, Submit};
 use proptest::prelude::*;
 
 use super::*;
@@ -58,6 +58,7 @@ proptest! {
                     let inject = Inject {
                         target: 1,
                         index: PT,
+                        exchange: Exchange::Alone,
                         match_bits: 0,
                         hdr_data: sent,
                         head: &vec![sent as u8; length],

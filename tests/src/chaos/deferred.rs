@@ -1,6 +1,8 @@
 //! Operations that were taken and that the inner network has not seen yet.
 
-use conduit_core::ni::{Atomic, Get, Inject, MdId, Ni, NiError, PtIndex, Put, Rank, Submit};
+use conduit_core::ni::{
+    Atomic, Exchange, Get, Inject, MdId, Ni, NiError, PtIndex, Put, Rank, Submit,
+};
 
 use super::State;
 
@@ -20,6 +22,7 @@ pub(super) enum Operation {
         hdr_data: u64,
         head: Vec<u8>,
         body: Vec<u8>,
+        exchange: Exchange,
     },
 }
 
@@ -37,6 +40,7 @@ impl Operation {
             hdr_data: inject.hdr_data,
             head: inject.head.to_vec(),
             body: inject.body.to_vec(),
+            exchange: inject.exchange,
         }
     }
 
@@ -81,6 +85,7 @@ impl Operation {
                 hdr_data,
                 head,
                 body,
+                exchange,
             } => inner.inject(&Inject {
                 target: *target,
                 index: *index,
@@ -88,6 +93,7 @@ impl Operation {
                 hdr_data: *hdr_data,
                 head,
                 body,
+                exchange: *exchange,
             }),
         }
     }

@@ -1,6 +1,8 @@
 //! What calls refuse: by name, at once, and without any effect.
 
-use conduit_core::ni::{Atomic, EqId, Get, Inject, MdId, MeId, Ni, NiError, PtIndex, Put, Rank};
+use conduit_core::ni::{
+    Atomic, EqId, Exchange, Get, Inject, MdId, MeId, Ni, NiError, PtIndex, Put, Rank,
+};
 
 use super::entry::{PT, atomic_on, get_from, managed, over, put_to};
 use super::{Peek, World, theme};
@@ -63,6 +65,7 @@ fn all_refused<N: Ni>(
         let inject = Inject {
             target,
             index,
+            exchange: Exchange::Alone,
             match_bits: 0,
             hdr_data: 0,
             head: &[],

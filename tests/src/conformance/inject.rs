@@ -1,6 +1,6 @@
 //! Puts whose bytes are copied before the call returns.
 
-use conduit_core::ni::{Inject, Ni, NiError};
+use conduit_core::ni::{Exchange, Inject, Ni, NiError};
 
 use super::entry::{PT, managed, over, pattern};
 use super::{Applies, Peek, World, theme};
@@ -28,6 +28,7 @@ fn message<'a>(head: &'a [u8], body: &'a [u8]) -> Inject<'a> {
     Inject {
         target: 1,
         index: PT,
+        exchange: Exchange::Alone,
         match_bits: 0,
         hdr_data: 0,
         head,

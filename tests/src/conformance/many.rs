@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use conduit_core::ni::{Ack, Get, Inject, MatchEntry, Ni, Outcome, Put};
+use conduit_core::ni::{Ack, Exchange, Get, Inject, MatchEntry, Ni, Outcome, Put};
 
 use super::entry::{PT, get_from, managed, over, pattern, put_to};
 use super::{Peek, Seen, World, theme};
@@ -237,6 +237,7 @@ fn ring_of_tokens<N: Ni>(w: &mut World<N>) {
             let inject = Inject {
                 target: to,
                 index: PT,
+                exchange: Exchange::Alone,
                 match_bits: 0,
                 hdr_data: hop.into(),
                 head: &[],

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use conduit_core::ni::{Ack, Inject, MatchEntry, MeMemory, MeOptions, Ni, Outcome, Put, Submit};
+use conduit_core::ni::{
+    Ack, Exchange, Inject, MatchEntry, MeMemory, MeOptions, Ni, Outcome, Put, Submit,
+};
 
 use super::entry::{OTHER, PT, atomic_on, catch_basin, get_from, managed, over, pattern, put_to};
 use super::{Applies, Peek, Seen, World, theme};
@@ -129,6 +131,7 @@ fn injects_are_held_back<N: Ni>(w: &mut World<N>) -> Applies {
         let inject = Inject {
             target: 1,
             index: PT,
+            exchange: Exchange::Alone,
             match_bits: 0,
             hdr_data,
             head: &bytes,

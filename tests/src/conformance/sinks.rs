@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use conduit_core::ni::{Event, Get, Inject, Ni, Put, Region, Submit};
+use conduit_core::ni::{Event, Exchange, Get, Inject, Ni, Put, Region, Submit};
 
 use super::entry::{PT, get_from, managed, over, pattern, put_to};
 use super::{Applies, Md, Peek, Seen, World, theme};
@@ -18,6 +18,8 @@ theme! { "sinks":
         "A sink may append an entry again as soon as it hears Free.";
     data_outlives_a_sinks_own_submissions(2)
         "A message's bytes stay as they are during their delivery, whatever the sink submits meanwhile.";
+    messages_that_ask_are_answered(2)
+        "What a sink injects to the source of a message that asks arrives once, whatever its length; as does a second one.";
 }
 
 fn poll_within_a_sink_gives_nothing<N: Ni>(w: &mut World<N>) {
@@ -104,6 +106,7 @@ fn submit_reply<N: Ni>(net: &N, kind: usize, n: u64, reply: &Md, fetched: &Md) -
         _ => net.inject(&Inject {
             target: 0,
             index: PT,
+            exchange: Exchange::Alone,
             match_bits: 0,
             hdr_data: 1000 + n,
             head: &[],
@@ -265,4 +268,76 @@ fn data_outlives_a_sinks_own_submissions<N: Ni>(w: &mut World<N>) {
     w.until("its own operations end", |w| {
         w.count(1, |event| matches!(event, Seen::Ack { .. })) as u64 == own_sent.get()
     });
+}
+
+fn messages_that_ask_are_answered<N: Ni>(w: &mut World<N>) -> Applies {
+    const BYTES: [u8; 80] = [9; 80];
+    let most = |from, to| w.net(from).reach(to).inject_size;
+    let most = most(0, 1).min(most(1, 0));
+    if most < BYTES.len() {
+        return Applies::No(format!("inject_size is {most}"));
+    }
+    let eq = w.listen(1);
+    w.listen(0);
+    w.append(0, managed(1 << 20, 64));
+    w.append(1, managed(1 << 20, 64));
+    w.freeze(1);
+    let message = |target, n: u64, length, exchange| Inject {
+        target,
+        index: PT,
+        exchange,
+        match_bits: 0,
+        hdr_data: n,
+        head: &[],
+        body: &BYTES[..length],
+    };
+    let asked = |n: u64| n as usize * 7 % 81;
+    // Number and length of each answer to a message: one, none or two.
+    let answers = |n: u64| {
+        let count = [1, 0, 2, 1][n as usize / 5 % 4];
+        (0..count).map(move |copy| (1000 * copy + n, n as usize % 81))
+    };
+    let delivered = Cell::new(0);
+    let again = RefCell::new(Vec::new());
+    for n in 0..200 {
+        w.inject(0, &message(1, n, asked(n), Exchange::Asks));
+        if n % 3 == 0 {
+            // Two are under way then.
+            continue;
+        }
+        w.until("all are delivered and answered", |w| {
+            let net = w.net(1);
+            net.progress();
+            again.borrow_mut().retain(|&(n, length)| {
+                net.inject(&message(0, n, length, Exchange::Alone)) == Ok(Submit::Again)
+            });
+            net.poll(eq, 3, |event| {
+                if let Event::Put(put) = event {
+                    delivered.set(delivered.get() + 1);
+                    for (number, length) in answers(put.hdr_data) {
+                        let answer = message(0, number, length, Exchange::Answers);
+                        if net.inject(&answer).expect("a right operation") == Submit::Again {
+                            again.borrow_mut().push((number, length));
+                        }
+                    }
+                    assert_eq!(put.data, &BYTES[..asked(put.hdr_data)]);
+                }
+            });
+            delivered.get() == n + 1 && again.borrow().is_empty()
+        });
+    }
+    w.thaw(1);
+    let mut expected: Vec<_> = (0..200).flat_map(answers).collect();
+    let puts = w.wait_puts(0, expected.len());
+    let mut got: Vec<_> = puts
+        .iter()
+        .map(|put| {
+            assert_eq!((put.source, &put.data[..]), (1, &BYTES[..put.length]));
+            (put.hdr_data, put.length)
+        })
+        .collect();
+    got.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(got, expected);
+    Applies::Yes
 }

@@ -1,6 +1,6 @@
 //! Messages between processes.
 
-use conduit_core::ni::{Ack, Inject, MatchEntry, Ni, Outcome, Put};
+use conduit_core::ni::{Ack, Exchange, Inject, MatchEntry, Ni, Outcome, Put};
 
 use super::Group;
 use crate::conformance::entry::{PT, managed, pattern, put_to};
@@ -165,6 +165,7 @@ pub(super) fn inject_flood<N: Ni>(w: &mut World<N>) {
                 let inject = Inject {
                     target,
                     index: PT,
+                    exchange: Exchange::Alone,
                     match_bits: 0,
                     hdr_data,
                     head: &bytes[..16],

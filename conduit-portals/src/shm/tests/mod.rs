@@ -4,6 +4,7 @@
 mod faults;
 mod operations;
 mod rests;
+mod returns;
 mod schedules;
 mod start;
 mod threads;
@@ -223,6 +224,7 @@ fn inject(target: Rank, bytes: &[u8]) -> Inject<'_> {
     Inject {
         target,
         index: PT,
+        exchange: Exchange::Alone,
         match_bits: 5,
         hdr_data: 6,
         head: &[],

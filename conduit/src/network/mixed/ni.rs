@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use conduit_core::ni::{
-    Atomic, Closure, EqId, Event, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni, NiError,
-    PtIndex, Put, Rank, Reach, Ready, Region, RegionId, Sink, Submit, Unlink, Window,
+    Atomic, Closure, EqId, Event, Exchange, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni,
+    NiError, PtIndex, Put, Rank, Reach, Ready, Region, RegionId, Sink, Submit, Unlink, Window,
 };
 use conduit_core::threads::{Lock, Mode};
 
@@ -121,9 +121,9 @@ impl<Near: Ni, Far: Ni, M: Mode> Ni for Mixed<Near, Far, M> {
         }
     }
     #[inline(always)]
-    fn anticipate(&self, target: Rank, index: PtIndex) {
+    fn anticipate(&self, target: Rank, index: PtIndex, exchange: Exchange) {
         if self.beyond.is_none() {
-            self.near.anticipate(target, index);
+            self.near.anticipate(target, index, exchange);
         }
     }
     #[inline(always)]

@@ -1,0 +1,312 @@
+//! Answers in the slots of the messages that asked: what goes that way, what does not, and that nothing is lost or told twice.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use conduit_core::threads::Lock;
+
+use super::super::message::PUT;
+use super::super::returns::MOST;
+use super::*;
+use crate::ring::{Frame, publish_answer};
+
+/// Two ends with entries for messages, which have met before: an answer goes only where something went already.
+fn met() -> (End<Seq>, End<Seq>) {
+    let (a, b) = pair(&small());
+    for end in [&a, &b] {
+        append(end);
+    }
+    for (from, to) in [(&a, 1), (&b, 0)] {
+        assert_eq!(from.ni.inject(&inject(to, &[])), Ok(Submit::Posted));
+    }
+    assert_eq!((a.poll().len(), b.poll().len()), (1, 1));
+    (a, b)
+}
+
+fn append(end: &End<Seq>) {
+    let memory = MeMemory::Managed {
+        bytes: 1 << 30,
+        min_free: 0,
+    };
+    end.append(memory, MeOptions::PUT);
+}
+
+fn asking(bytes: &[u8]) -> Inject<'_> {
+    Inject {
+        exchange: Exchange::Asks,
+        ..inject(1, bytes)
+    }
+}
+
+fn answer(bytes: &[u8], hdr_data: u64) -> Inject<'_> {
+    Inject {
+        match_bits: 15,
+        hdr_data,
+        exchange: Exchange::Answers,
+        ..inject(0, bytes)
+    }
+}
+
+impl End<Seq> {
+    /// Messages and what else there was in the ring from a peer.
+    fn taken_from(&self, peer: Rank) -> u64 {
+        let queue = self.ni.queues[usize::from(self.eq.0)].get().unwrap();
+        let inbox = queue.inbox.try_lock().unwrap();
+        inbox.rings[peer as usize].ring.position()
+    }
+
+    /// Polls once, and answers each message by what `answers` gives; what came.
+    fn poll_and_answer(&self, answers: &[Inject<'_>]) -> Vec<Seen> {
+        let mut all = Vec::new();
+        self.ni.poll(self.eq, 3, |event| {
+            for answer in answers {
+                assert_eq!(self.ni.inject(answer), Ok(Submit::Posted));
+            }
+            all.push(seen(event));
+        });
+        all
+    }
+}
+
+/// What the other end gets of [`answer`], if it is the entry's only event.
+fn came(event: &Seen, source: Rank, bytes: &[u8], hdr: u64) -> bool {
+    matches!(event, Seen::Put { source: from, hdr_data, data, .. }
+        if (*from, *hdr_data, &data[..]) == (source, hdr, bytes))
+}
+
+#[test]
+fn short_answers_come_back_in_the_slot() {
+    let (a, b) = met();
+    let rings = a.taken_from(1);
+    for i in 0..500 {
+        // Also of messages as long as the slot, which stay as they are while they are delivered.
+        let (asked, answered) = (pattern(i % (MOST + 1), 1), pattern(i * 7 % (MOST + 1), 2));
+        assert_eq!(a.ni.inject(&asking(&asked)), Ok(Submit::Posted));
+        assert!(a.ni.ready().is_empty() && a.poll().is_empty());
+        let question = b.poll_and_answer(&[answer(&answered, i as u64)]);
+        assert!(
+            question.len() == 1 && came(&question[0], 0, &asked, 6),
+            "{question:?}"
+        );
+        assert!(a.ni.ready().intersects(Ready::queue(a.eq)));
+        let got = a.poll();
+        assert!(
+            got.len() == 1 && came(&got[0], 1, &answered, i as u64),
+            "{got:?}"
+        );
+        assert!(matches!(got[0], Seen::Put { match_bits: 15, .. }));
+    }
+    assert_eq!(a.taken_from(1), rings, "none came by the ring");
+    assert_eq!(b.taken_from(0) - 1, 500);
+}
+
+#[test]
+fn others_go_by_the_ring() {
+    let long = pattern(MOST + 1, 1);
+    for (what, asked, answers, slots) in [
+        ("too long", asking(&[1]), vec![answer(&long, 0)], 2),
+        ("not asked", inject(1, &[1]), vec![answer(&[2], 0)], 1),
+        ("several slots", asking(&long), vec![answer(&[2], 0)], 1),
+        ("a second one", asking(&[1]), vec![answer(&[2], 0); 2], 1),
+    ] {
+        let (a, b) = met();
+        let before = a.taken_from(1);
+        assert_eq!(a.ni.inject(&asked), Ok(Submit::Posted));
+        assert_eq!(b.poll_and_answer(&answers).len(), 1);
+        assert_eq!(a.poll().len(), answers.len(), "{what}");
+        assert_eq!(a.taken_from(1) - before, slots, "{what}");
+    }
+}
+
+/// Messages of all kinds between questions, and answers that wait for long: nothing is lost or comes twice.
+#[test]
+fn answers_wait_while_other_messages_go_on() {
+    let (a, b) = met();
+    let (mut asked, mut delivered, mut answered, mut came) = (0, 0, 0, 0);
+    let mut waited = 0;
+    for i in 0..20_000_usize {
+        let bytes = pattern(i % 120, 3);
+        let message = Inject {
+            exchange: match i % 3 {
+                0 => Exchange::Alone,
+                _ => Exchange::Asks,
+            },
+            ..inject(1, &bytes)
+        };
+        match a.ni.inject(&message).unwrap() {
+            Submit::Posted => asked += 1,
+            // The first answer is taken only where there is no more room.
+            Submit::Again => {
+                waited += 1;
+                came += a.poll().len();
+            }
+        }
+        if i % 4 == 0 {
+            let answers = vec![answer(&[4; 8], 1); i / 4 % 3];
+            let found = b.poll_and_answer(&answers).len();
+            delivered += found;
+            answered += found * answers.len();
+        }
+    }
+    assert!(waited > 0);
+    while delivered < asked {
+        delivered += b.poll().len();
+    }
+    while came < answered {
+        came += a.poll().len();
+    }
+    assert_eq!((a.poll(), b.poll()), (vec![], vec![]));
+    assert_eq!((delivered, came), (asked, answered));
+}
+
+#[test]
+fn questions_in_vain_become_rare() {
+    let (a, b) = met();
+    let mut questions = 0;
+    for _ in 0..2000 {
+        assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
+        questions += u32::from(a.ni.returns.is_asking());
+        assert_eq!(b.poll().len(), 1);
+        // So that the message is known to be passed.
+        b.poll();
+    }
+    assert!((5..200).contains(&questions), "{questions}");
+    // One that is answered makes them frequent again.
+    let before = a.taken_from(1);
+    for i in 0..5000 {
+        assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
+        b.poll_and_answer(&[answer(&[], i)]);
+        b.poll();
+        assert_eq!(a.poll().len(), 1);
+    }
+    assert!(a.taken_from(1) - before < 4500);
+}
+
+#[test]
+fn an_answer_goes_to_the_queue_of_its_index() {
+    const OTHER: PtIndex = PtIndex(2);
+    let (a, b) = met();
+    let other = a.ni.eq_create(64).unwrap();
+    a.ni.pt_open(OTHER, Some(other)).unwrap();
+    let entry = MatchEntry {
+        memory: MeMemory::Managed {
+            bytes: 1 << 20,
+            min_free: 0,
+        },
+        match_bits: 0,
+        ignore_bits: u64::MAX,
+        source: None,
+        options: MeOptions::PUT,
+        events: MeEvents::all(),
+        tag: 78,
+    };
+    a.ni.me_append(OTHER, entry).unwrap();
+    let elsewhere = |i| Inject {
+        index: OTHER,
+        ..answer(&[5], i)
+    };
+    // So that the index is known to be open.
+    assert_eq!(b.ni.inject(&elsewhere(0)), Ok(Submit::Posted));
+    assert_eq!(a.ni.poll(other, 3, |_| ()), 1);
+    for i in 0..20 {
+        for (there, answers) in [(other, [elsewhere(i)]), (a.eq, [answer(&[6], i)])] {
+            assert_eq!(a.ni.inject(&asking(&[1])), Ok(Submit::Posted));
+            assert_eq!(b.poll_and_answer(&answers).len(), 1);
+            for _ in 0..2 {
+                assert!(!a.ni.ready().is_empty());
+                let wrong = if there == other { a.eq } else { other };
+                assert_eq!(a.ni.poll(wrong, 3, |_| ()), 0);
+            }
+            assert!(a.ni.ready().intersects(Ready::queue(there)));
+            assert_eq!(a.ni.poll(there, 3, |_| ()), 1);
+            assert!(a.ni.ready().is_empty() || a.ni.poll(other, 3, |_| ()) == 0);
+        }
+    }
+}
+
+/// The answer that uses up an entry, and finds none.
+#[test]
+fn an_answer_may_be_an_entrys_last() {
+    let (a, b) = pair(&small());
+    append(&b);
+    assert_eq!(a.ni.inject(&inject(1, &[])), Ok(Submit::Posted));
+    let memory = MeMemory::Managed {
+        bytes: 4096,
+        min_free: 4096 - 128,
+    };
+    a.append(memory, MeOptions::PUT);
+    assert_eq!(b.ni.inject(&inject(0, &[0; 8])), Ok(Submit::Posted));
+    assert_eq!((a.poll().len(), b.poll().len()), (1, 1));
+    let before = a.taken_from(1);
+    let round = |i| {
+        assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
+        b.poll_and_answer(&[answer(&[3; 16], i)]);
+        a.poll()
+    };
+    let mut events = Vec::new();
+    for i in 0..3 {
+        events.extend(round(i));
+    }
+    let puts = events
+        .iter()
+        .filter(|event| matches!(event, Seen::Put { .. }));
+    let puts = puts.count();
+    assert!(puts > 0);
+    assert_eq!(
+        events[puts..],
+        [Seen::Unlinked(77), Seen::Free(77)],
+        "{events:?}"
+    );
+    assert_eq!(a.taken_from(1), before);
+    assert!(a.ni.ready().is_empty());
+    // The others matched nothing.
+    assert_eq!(a.ni.statistics().dropped as usize, 3 - puts);
+}
+
+#[test]
+fn who_sleeps_wakes_for_an_answer() {
+    let (a, b) = met();
+    assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
+    b.poll_and_answer(&[answer(&[], 1)]);
+    a.ni.wait(Duration::from_secs(3600));
+    assert_eq!(a.poll().len(), 1);
+}
+
+/// What a broken peer writes instead of an answer.
+#[test]
+fn nonsense_is_counted_and_passed_over() {
+    for frame in [
+        Frame::new(2, super::super::message::PUT_COMPACT, PT.0),
+        Frame::new(1, PUT, PT.0),
+        Frame::new(1, super::super::message::PUT_COMPACT, 200),
+    ] {
+        let (a, b) = met();
+        assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
+        {
+            let queue = b.ni.queues[usize::from(b.eq.0)].get().unwrap();
+            let inbox = queue.inbox.try_lock().unwrap();
+            let (word, tag) = inbox.rings[0].ring.asked();
+            publish_answer(word, tag, frame);
+        }
+        assert!(a.poll().is_empty());
+        assert_eq!(a.ni.bad_peer(), Some(1));
+        assert!(a.ni.ready().is_empty());
+    }
+    // A source or a length that isn't its own.
+    for (at, value) in [(1, 2_u64 << 32), (1, 1 << 32 | 33)] {
+        let (a, b) = met();
+        assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
+        {
+            let queue = b.ni.queues[usize::from(b.eq.0)].get().unwrap();
+            let inbox = queue.inbox.try_lock().unwrap();
+            let (word, tag) = inbox.rings[0].ring.asked();
+            // SAFETY: the slot's second word.
+            let second = unsafe { &*std::ptr::from_ref(word).add(at).cast::<AtomicU64>() };
+            second.store(value, Ordering::Relaxed);
+            let frame = Frame::new(1, super::super::message::PUT_COMPACT, PT.0);
+            publish_answer(word, tag, frame);
+        }
+        assert!(a.poll().is_empty());
+        assert_eq!(a.ni.bad_peer(), Some(1));
+        assert!(a.ni.ready().is_empty());
+    }
+}
