@@ -7,7 +7,7 @@
 //! All ranks run with the same settings, so everything but the queues' and regions' own sizes is known without asking.
 
 use std::mem::{align_of, offset_of, size_of};
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use conduit_core::matching::PT_INDICES;
 use crossbeam_utils::CachePadded;
@@ -19,7 +19,7 @@ use super::config::ShmConfig;
 /// First word of every mapping.
 pub(super) const MAGIC: u64 = 0x4d48_535f_5544_4e43;
 /// Changes with any change of this file or of [`super::message`].
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
 
 /// Event queues of the network's user.
 pub(super) const USER_QUEUES: usize = 16;
@@ -51,6 +51,8 @@ pub(super) struct QueueEntry {
     pub(super) shift: AtomicU32,
     /// Those behind which its laps may end, likewise.
     pub(super) turn: AtomicU32,
+    /// By which of its rings somebody has begun to send: bit `ring % 64`.
+    pub(super) used: AtomicU64,
 }
 
 /// A region as its peers find it.
@@ -87,9 +89,24 @@ pub(super) struct Control {
     pub(super) bell: CachePadded<BellWords>,
     /// For each portal table index the queue it goes to, plus 1; 0 while it is not open. Stored with release.
     pub(super) pt: CachePadded<[AtomicU32; PT_INDICES]>,
+    /// 1 after a rank has begun to send by a ring of any queue, until the owner has seen it. On a line of its own: the owner looks at it
+    /// all the time.
+    pub(super) newcomers: CachePadded<AtomicU64>,
     pub(super) queues: [QueueEntry; QUEUES],
     pub(super) regions: [RegionEntry; REGIONS],
 }
+
+impl Control {
+    /// Says that somebody is going to send by a ring of a queue.
+    pub(super) fn announce(&self, queue: &QueueEntry, ring: usize) {
+        // SYNC (newcomers): first the bit, then the word, then messages. Pairs with `Shm::admit_all`.
+        queue.used.fetch_or(1 << (ring % 64), Ordering::Release);
+        self.newcomers.store(NEWCOMERS, Ordering::Release);
+    }
+}
+
+/// [`Control::newcomers`]: there are some.
+pub(super) const NEWCOMERS: u64 = 1;
 
 /// The shared words of one ring, before its slots.
 #[derive(Debug)]
@@ -113,7 +130,7 @@ const _: () = {
     assert!(cfg!(target_has_atomic = "64") && cfg!(target_has_atomic = "32"));
     assert!(cfg!(target_pointer_width = "64"));
     assert!(size_of::<RingControl>() == 256 && size_of::<RingControl>().is_multiple_of(SLOT));
-    assert!(size_of::<QueueEntry>() == 16 && size_of::<RegionEntry>() == 16);
+    assert!(size_of::<QueueEntry>() == 24 && size_of::<RegionEntry>() == 16);
     assert!(size_of::<PieceState>() == 64);
     assert!(offset_of!(Control, magic) == 0);
     assert!(

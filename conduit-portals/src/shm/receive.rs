@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use conduit_core::matching::{Hit, Incoming, Place};
-use conduit_core::ni::{Event, MeEvents, Rank, Sink};
+use conduit_core::ni::{Event, MeEvents, Rank, Ready, Sink};
 use conduit_core::threads::{Lock, Mode};
 
 use crate::ring::{Consumer, Frame, Next, SLOT};
 
 use super::Shm;
+use super::layout::NEWCOMERS;
 use super::mapping::RingView;
 use super::message::{
     ACK, ATOMIC, GET, Header, PUT, PUT_ASKING, PUT_COMPACT, PUT_REFERENCE, REPLY, SEND,
@@ -30,8 +31,6 @@ pub(super) struct Queue<M: Mode> {
     pub(super) inbox: M::Lock<Inbox>,
     /// The entry whose message is being delivered, as [`mark`] gives it; 0 for none.
     pub(super) delivering: AtomicU64,
-    /// The first of its rings' entries in the table of watches.
-    pub(super) watch: usize,
 }
 
 /// What one thread at a time works on.
@@ -41,6 +40,8 @@ pub(super) struct Inbox {
     /// Where the next poll begins: after the ring at which the last one ended.
     pub(super) next: usize,
     pub(super) later: Later,
+    /// The queue, as the table of watches names it.
+    ready: Ready,
 }
 
 /// A ring as its consumer keeps it.
@@ -54,6 +55,8 @@ pub(super) struct Inbound {
     pending: Option<(Rank, Header)>,
     /// The table of watches says where its next message will show, and nothing else is to be done before: see [`Shm::watch`].
     pub(super) watched: bool,
+    /// Its place in the table of watches; none as long as nobody has begun to send by it.
+    pub(super) place: Option<u32>,
     pub(super) rest: Rest,
 }
 
@@ -64,6 +67,7 @@ impl Inbound {
             ring,
             pending: None,
             watched: false,
+            place: None,
             rest: Rest::default(),
         }
     }
@@ -71,7 +75,7 @@ impl Inbound {
     /// Whether a visit would find nothing to do.
     #[inline]
     fn is_idle(&self) -> bool {
-        self.watched && !self.ring.is_ready()
+        self.place.is_none() || (self.watched && !self.ring.is_ready())
     }
 
     /// Where and by which tag the ring's next message will show; `None` if there is work without one.
@@ -85,11 +89,12 @@ impl Inbound {
 }
 
 impl Inbox {
-    pub(super) fn new(rings: Box<[Inbound]>) -> Self {
+    pub(super) fn new(rings: Box<[Inbound]>, ready: Ready) -> Self {
         Self {
             rings,
             next: 0,
             later: Later::default(),
+            ready,
         }
     }
 
@@ -123,10 +128,9 @@ impl Inbox {
     #[inline]
     pub(super) fn is_ready(&self) -> bool {
         self.later.is_owed()
-            || self
-                .rings
-                .iter()
-                .any(|inbound| inbound.ring.is_ready() || inbound.pending.is_some())
+            || self.rings.iter().any(|inbound| {
+                inbound.place.is_some() && (inbound.ring.is_ready() || inbound.pending.is_some())
+            })
     }
 }
 
@@ -280,6 +284,9 @@ impl<M: Mode> Shm<M> {
         limit: u32,
         sink: &mut S,
     ) -> u32 {
+        if self.has_newcomers() {
+            self.admit_all(number, inbox);
+        }
         let mut out = Out::new(sink, limit);
         if inbox.later.is_owed() && !out.settle(&mut inbox.later) {
             // The ring that owes them is watched as one to be polled in any case.
@@ -294,7 +301,7 @@ impl<M: Mode> Shm<M> {
                 continue;
             }
             let go_on = self.visit(number, queue, inbound, &mut inbox.later, &mut out);
-            self.watch(queue, at, inbound, &inbox.later);
+            self.watch(inbound, &inbox.later);
             if !go_on {
                 break;
             }
@@ -304,25 +311,65 @@ impl<M: Mode> Shm<M> {
 
     /// Has a ring watched from which something was taken, or polled in any case while more is to be done than to wait.
     #[inline(always)]
-    pub(super) fn watch(
-        &self,
-        queue: &Queue<M>,
-        place: usize,
-        inbound: &mut Inbound,
-        later: &Later,
-    ) {
+    pub(super) fn watch(&self, inbound: &mut Inbound, later: &Later) {
         let awaited = inbound.awaited().filter(|_| !later.is_owed());
         let watched = awaited.is_some();
-        self.watches.set(queue.watch + place, awaited);
+        if let Some(place) = inbound.place {
+            self.watches.set(place as usize, awaited);
+        }
         inbound.watched = watched;
     }
 
     /// Has a queue polled in any case: something is owed there.
-    pub(super) fn watch_anyway(&self, queue: &Queue<M>, inbox: &mut Inbox) {
-        let place = inbox.next;
-        if let Some(inbound) = inbox.rings.get_mut(place) {
+    pub(super) fn watch_anyway(&self, inbox: &mut Inbox) {
+        let mut rings = inbox.rings.iter_mut();
+        let place = rings.find_map(|inbound| {
             inbound.watched = false;
-            self.watches.set(queue.watch + place, None);
+            inbound.place
+        });
+        match place {
+            Some(place) => self.watches.set(place as usize, None),
+            // As after a newcomer, all queues are polled.
+            None => {
+                let newcomers = &self.own().control().newcomers;
+                newcomers.store(NEWCOMERS, Ordering::Release);
+            }
+        }
+    }
+
+    /// Whether somebody has begun to send by a ring that is not looked at yet.
+    #[inline]
+    pub(super) fn has_newcomers(&self) -> bool {
+        self.own().control().newcomers.load(Ordering::Relaxed) != 0
+    }
+
+    /// Has the rings looked at by which somebody has begun to send: those of one queue, which is locked, and of all others.
+    #[cold]
+    fn admit_all(&self, number: usize, inbox: &mut Inbox) {
+        let newcomers = &self.own().control().newcomers;
+        // SYNC (newcomers): with the word come the bits that were set before it. Pairs with `Control::announce`.
+        newcomers.swap(0, Ordering::AcqRel);
+        self.admit(number, inbox);
+        for (other, queue) in self.queues.iter().enumerate() {
+            let Some(queue) = queue.get().filter(|_| other != number) else {
+                continue;
+            };
+            match queue.inbox.try_lock() {
+                Some(mut inbox) => self.admit(other, &mut inbox),
+                // Later. In the meantime all queues are polled.
+                None => newcomers.store(NEWCOMERS, Ordering::Release),
+            }
+        }
+    }
+
+    fn admit(&self, number: usize, inbox: &mut Inbox) {
+        let used = self.own().control().queues[number]
+            .used
+            .load(Ordering::Acquire);
+        for (at, inbound) in inbox.rings.iter_mut().enumerate() {
+            if used >> (at % 64) & 1 == 1 && inbound.place.is_none() {
+                inbound.place = self.watches.add(inbox.ready);
+            }
         }
     }
 

@@ -278,7 +278,7 @@ impl<M: Mode> Shm<M> {
             self.statistics.note_bad(Some(source));
         }
         if inbox.later.is_owed() {
-            self.watch_anyway(queue, inbox);
+            self.watch_anyway(inbox);
         }
     }
 }

@@ -64,6 +64,7 @@ impl<M: Mode> Shm<M> {
             self.rank as usize
         };
         let (view, extent) = peer.mapping.ring(entry, ring)?;
+        peer.mapping.control().announce(entry, ring);
         let end = Producer::new(view, extent, self.discipline());
         Some(peer.producers[queue].get_or_init(|| Arc::new(end)))
     }

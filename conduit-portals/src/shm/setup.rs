@@ -12,7 +12,9 @@ use rustix::mm::Advice;
 
 use crate::ring::{Consumer, SLOT};
 
-use super::layout::{HUGE_PAGE, PAGE, QUIET_QUEUE, REGIONS, RingControl, USER_QUEUES, ring_stride};
+use super::layout::{
+    HUGE_PAGE, NEWCOMERS, PAGE, QUIET_QUEUE, REGIONS, RingControl, USER_QUEUES, ring_stride,
+};
 use super::message::{COMPACT, FULL, slots_for};
 use super::receive::{Inbound, Inbox, Queue, mark};
 use super::{Shm, memory_limit};
@@ -215,17 +217,13 @@ impl<M: Mode> Shm<M> {
             // Fits: there are few.
             number => Ready::queue(EqId(number as u8)),
         };
-        self.queues[number].get_or_init(|| {
-            let first = self.watches.add(rings, ready);
-            for (at, inbound) in (first..).zip(&inbound) {
-                self.watches.set(at, inbound.awaited());
-            }
-            Queue {
-                inbox: M::Lock::new(Inbox::new(inbound)),
-                delivering: 0.into(),
-                watch: first,
-            }
+        self.queues[number].get_or_init(|| Queue {
+            inbox: M::Lock::new(Inbox::new(inbound, ready)),
+            delivering: 0.into(),
         });
+        // Somebody may have begun to send before the queue was there to be looked at.
+        let newcomers = &own.control().newcomers;
+        newcomers.store(NEWCOMERS, Ordering::Release);
         Ok(())
     }
 

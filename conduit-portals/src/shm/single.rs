@@ -51,7 +51,7 @@ impl<M: Mode> Shm<M> {
         if head.1.slots() > 1 {
             self.rest(inbound, sent);
         }
-        self.watch(queue, place, inbound, &inbox.later);
+        self.watch(inbound, &inbox.later);
         true
     }
 

@@ -126,6 +126,7 @@ impl<M: Mode> Shm<M> {
             statistics: Counters::new(),
             mode: Default::default(),
         };
+        shm.watches.set_newcomers(&shm.own().control().newcomers);
         shm.create_quiet_queue()
             .map_err(|error: NiError| ShmError::System {
                 rank,

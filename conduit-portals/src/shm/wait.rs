@@ -89,6 +89,7 @@ impl<M: Mode> Shm<M> {
     fn is_anything_ready(&self) -> bool {
         let mut queues = self.queues.iter().filter_map(|queue| queue.get());
         self.is_answered()
+            || self.has_newcomers()
             || queues.any(|queue| queue.inbox.try_lock().is_none_or(|inbox| inbox.is_ready()))
     }
 }

@@ -12,6 +12,8 @@ use conduit_core::ni::Ready;
 
 use crate::ring::tag_in;
 
+use super::layout;
+
 /// What an entry waits for that must be polled in any case: always there.
 static ALWAYS: AtomicU64 = AtomicU64::new(0);
 
@@ -19,6 +21,8 @@ static ALWAYS: AtomicU64 = AtomicU64::new(0);
 const NEVER: u32 = 1;
 /// The place of the entry for an answer (`super::returns`).
 const ANSWER: usize = 0;
+/// That for [`layout::Control::newcomers`].
+const NEWCOMERS: usize = 1;
 
 #[derive(Debug)]
 struct Watch {
@@ -38,7 +42,7 @@ impl Watch {
     }
 }
 
-/// The table. The entries of a queue's rings follow one another.
+/// The table. Rings have entries in the order in which somebody has begun to send by them; the others have none.
 #[derive(Debug)]
 pub(super) struct Watches {
     entries: Box<[Watch]>,
@@ -46,7 +50,7 @@ pub(super) struct Watches {
 }
 
 impl Watches {
-    /// Room for so many rings, and an answer, for which nobody waits.
+    /// Room for so many rings, and for an answer and newcomers, for whom nobody waits.
     pub(super) fn new(rings: usize) -> Self {
         let unused = || Watch {
             word: AtomicPtr::new((&raw const ALWAYS).cast_mut()),
@@ -54,23 +58,29 @@ impl Watches {
             queue: AtomicU32::new(0),
         };
         let watches = Self {
-            entries: (0..=rings).map(|_| unused()).collect(),
-            used: AtomicUsize::new(ANSWER + 1),
+            entries: (0..=NEWCOMERS + rings).map(|_| unused()).collect(),
+            used: AtomicUsize::new(NEWCOMERS + 1),
         };
         watches.set_answer_queue(Ready::ALL);
         watches.set_answer(None);
+        watches.set(NEWCOMERS, Some((&ALWAYS, NEVER)));
         watches
     }
 
-    /// Entries for the rings of a new queue, which are to be polled in any case at first; gives the first one's place.
-    pub(super) fn add(&self, rings: usize, queue: Ready) -> usize {
-        let first = self.used.load(Ordering::Relaxed);
-        let entries = self.entries.get(first..first + rings).unwrap_or(&[]);
-        for watch in entries {
-            watch.queue.store(queue.bits(), Ordering::Relaxed);
-        }
-        self.used.store(first + rings, Ordering::Release);
-        first
+    /// An entry for a ring of a queue, which is to be polled in any case at first; gives its place.
+    pub(super) fn add(&self, queue: Ready) -> Option<u32> {
+        let place = self.used.fetch_add(1, Ordering::AcqRel);
+        // Until now it stood for no queue.
+        let bits = &self.entries.get(place)?.queue;
+        bits.store(queue.bits(), Ordering::Relaxed);
+        Some(place as u32)
+    }
+
+    /// Looks at this word for newcomers, who may send to any queue.
+    pub(super) fn set_newcomers(&self, word: &AtomicU64) {
+        self.set(NEWCOMERS, Some((word, tag_in(layout::NEWCOMERS))));
+        let bits = &self.entries[NEWCOMERS].queue;
+        bits.store(Ready::ALL.bits(), Ordering::Relaxed);
     }
 
     /// Whose rings have something.
@@ -129,10 +139,10 @@ mod tests {
         let words = [AtomicU64::new(0), AtomicU64::new(0)];
         let (a, b) = (Ready::queue(EqId(1)), Ready::PROGRESS);
         assert!(watches.ready().is_empty(), "no rings");
-        let first = watches.add(1, a);
+        let first = watches.add(a).unwrap() as usize;
         assert_eq!(watches.ready(), a, "a ring that nobody has looked at");
         watches.set(first, Some((&words[0], 7)));
-        let second = watches.add(1, b);
+        let second = watches.add(b).unwrap() as usize;
         assert_eq!(watches.ready(), b);
         watches.set(second, Some((&words[1], 8)));
         assert!(watches.ready().is_empty());

@@ -2,6 +2,7 @@
 //! every way that bytes can travel, full queues, peers that write nonsense, threads, and start.
 
 mod faults;
+mod newcomers;
 mod operations;
 mod rests;
 mod returns;
