@@ -6,7 +6,9 @@ use crate::{
 };
 
 /// The flow control that the settings ask for. A `match` per call, no dynamic dispatch.
+// Which it is stands in a byte of its own: found in an unused value of another field it takes eight instructions, three times a message.
 #[derive(Clone, Debug)]
+#[repr(u8)]
 pub enum Policy<B = OwnBank> {
     /// The same credits for the whole job.
     Static(Static),
