@@ -116,10 +116,10 @@ impl<S: Slots> Consumer<S> {
         (self.published == self.slot).then(|| (self.slots.word(self.slot()), self.tag))
     }
 
-    /// The first word and the tag of the message at the head, to [publish](super::publish_answer) its answer.
+    /// The slot and the tag of the message at the head, to [publish](super::publish_answer) its answer.
     #[inline(always)]
-    pub(crate) fn asked(&self) -> (&AtomicU64, u32) {
-        (self.slots.word(self.slot()), self.tag)
+    pub(crate) fn asked(&self) -> (usize, u32) {
+        (self.slot(), self.tag)
     }
 
     /// The slot and frame at the head, if anything (also a Skip) that ends within the ring is there. Changes nothing.

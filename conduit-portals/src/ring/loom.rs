@@ -402,8 +402,8 @@ fn answer(consumer: &mut Consumer<Arc<Memory>>, value: u32) -> u32 {
             let asked = cell.with(|payload| unsafe { *payload });
             // SAFETY: as above.
             cell.with_mut(|payload| unsafe { *payload = value });
-            let (word, tag) = consumer.asked();
-            publish_answer(word, tag, Frame::new(1, KIND, 0));
+            let (slot, tag) = consumer.asked();
+            publish_answer(consumer.slots().word(slot), tag, Frame::new(1, KIND, 0));
             consumer.release(frame);
             return asked;
         }

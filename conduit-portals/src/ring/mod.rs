@@ -216,6 +216,12 @@ const fn word(tag: u32, frame: Frame) -> u64 {
     tag as u64 | (frame.to_bits() as u64) << 32
 }
 
+/// The frame in the first word of a message.
+#[inline]
+pub(crate) const fn frame_in(word: u64) -> Frame {
+    Frame::from_bits((word >> 32) as u32)
+}
+
 /// The tag in the first word of a slot.
 #[inline]
 pub(crate) const fn tag_in(word: u64) -> u32 {

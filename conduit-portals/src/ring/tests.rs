@@ -124,8 +124,8 @@ fn answer(consumer: &Consumer<Memory>, payload: u64) {
     for word in &consumer.slots().words[first + 1..first + WORDS] {
         word.store(payload, Ordering::Relaxed);
     }
-    let (word, tag) = consumer.asked();
-    publish_answer(word, tag, ANSWER);
+    let (slot, tag) = consumer.asked();
+    publish_answer(consumer.slots().word(slot), tag, ANSWER);
 }
 
 /// The answer, if it is there.

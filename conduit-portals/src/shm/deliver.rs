@@ -112,7 +112,7 @@ impl<M: Mode> Shm<M> {
             let slot = ring.slots().address(slot);
             // A copy, not a reference: what is checked below is what is used, whatever a broken peer writes meanwhile.
             // SAFETY: the first slot of a message that was found committed and is not released before the sink has
-            // returned; aligned to 64, and any bits are a `Compact`. The tag, which only its producer writes, is not used.
+            // returned; aligned to 64, and any bits are a `Compact`. The first word is not used.
             let header = unsafe { slot.cast::<Compact>().read() };
             if header.length as usize > usize::from(frame.slots()) * SLOT - COMPACT
                 || !sources.contains(header.source)

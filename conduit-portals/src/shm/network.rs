@@ -82,7 +82,7 @@ impl<M: Mode> Ni for Shm<M> {
     #[inline(always)]
     fn anticipate(&self, target: Rank, index: PtIndex, exchange: Exchange) {
         // An answer goes into a line that is here already.
-        let answers = exchange == Exchange::Answers && self.returns.has_asked(target);
+        let answers = exchange == Exchange::Answers && self.returns.is_answerable(target);
         if !answers && let Some(producer) = self.known_lane(target, index) {
             producer.anticipate();
         }
@@ -125,7 +125,7 @@ impl<M: Mode> Ni for Shm<M> {
 
     #[inline]
     fn ready(&self) -> Ready {
-        self.watches.ready()
+        self.watches.ready().union(self.answer_ready())
     }
     #[inline]
     fn poll<S: FnMut(Event<'_>)>(&self, eq: EqId, limit: u32, sink: S) -> u32 {

@@ -11,7 +11,7 @@ use conduit_core::matching::{Hit, Incoming, Place};
 use conduit_core::ni::{Event, MeEvents, Rank, Ready, Sink};
 use conduit_core::threads::{Lock, Mode};
 
-use crate::ring::{Consumer, Frame, Next, SLOT};
+use crate::ring::{Consumer, Frame, KIND_SKIP, Next, SLOT};
 
 use super::Shm;
 use super::layout::NEWCOMERS;
@@ -25,6 +25,9 @@ use super::rest::Rest;
 /// Messages of one ring that a poll takes at most before it looks at the next: those that raise no event don't count
 /// against the caller's limit.
 const BATCH: u32 = 64;
+
+/// Answers in a row after which a poll looks at the rings, too.
+const ANSWERS: u32 = 16;
 
 /// An event queue: the rings that lead to it.
 pub(super) struct Queue<M: Mode> {
@@ -42,6 +45,8 @@ pub(super) struct Inbox {
     pub(super) later: Later,
     /// The queue, as the table of watches names it.
     ready: Ready,
+    /// Answers that were taken (`super::returns`).
+    answers: u32,
 }
 
 /// A ring as its consumer keeps it.
@@ -95,6 +100,7 @@ impl Inbox {
             next: 0,
             later: Later::default(),
             ready,
+            answers: 0,
         }
     }
 
@@ -265,8 +271,18 @@ impl<M: Mode> Shm<M> {
         if limit == 0 {
             return 0;
         }
-        if self.is_answered() && self.take_answer(number, queue, &mut inbox, sink) {
-            return 1;
+        if self.is_answered()
+            && let Some(events) = self.take_answer(number, queue, &mut inbox, sink)
+        {
+            // Whoever is answered in each poll looks at the rings now and then all the same.
+            inbox.answers = inbox.answers.wrapping_add(1);
+            if events > 0 && !inbox.answers.is_multiple_of(ANSWERS) {
+                return events;
+            }
+            if events >= limit {
+                return events;
+            }
+            return events + self.poll_inbox(number, queue, &mut inbox, limit - events, sink);
         }
         if self.poll_single(number, queue, &mut inbox, sink) {
             return 1;
@@ -418,6 +434,11 @@ impl<M: Mode> Shm<M> {
             }
             let most = left.min(out.limit - out.count);
             let head = inbound.ring.peek();
+            if head.is_some_and(|(_, frame)| frame.kind == KIND_SKIP) {
+                // It passes that; the message behind it goes its own way.
+                inbound.ring.next();
+                continue;
+            }
             large |= head.is_some_and(|(_, frame)| frame.slots() > 1);
             let delivered = match head {
                 None => 0,

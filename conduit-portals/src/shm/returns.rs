@@ -10,7 +10,7 @@
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use conduit_core::ni::{EqId, Inject, PtIndex, Rank, Ready, Sink};
+use conduit_core::ni::{Inject, PtIndex, Rank, Ready, Sink};
 use conduit_core::threads::Mode;
 
 use crate::ring::{self, Consumer, Frame, Producer, SLOT};
@@ -20,6 +20,8 @@ use super::mapping::RingView;
 use super::message::{COMPACT, Compact, Header, PUT_COMPACT};
 use super::receive::{Inbox, Message, Out, Queue, Taken};
 use super::send::copy_words;
+use super::setup::ready_of;
+use super::single::Slot;
 
 /// Bytes that fit into a slot behind a compact header.
 pub(super) const MOST: usize = SLOT - COMPACT;
@@ -34,7 +36,7 @@ const MOST_VAIN: u32 = 12;
 #[derive(Debug)]
 pub(super) struct Returns {
     /// Whom this rank has asked last, and by which index, if the answer is not known to be there.
-    asked: AtomicU32,
+    whom: AtomicU32,
     index: AtomicU8,
     /// Messages that are not to ask.
     pause: AtomicU32,
@@ -42,20 +44,20 @@ pub(super) struct Returns {
     vain: AtomicU32,
     /// The source of the message that is being delivered, if it may be answered in its slot.
     asker: AtomicU32,
-    /// That slot's first word, and the tag there.
-    word: AtomicPtr<AtomicU64>,
+    /// That slot, and the tag there.
+    slot: AtomicPtr<u8>,
     tag: AtomicU32,
 }
 
 impl Returns {
     pub(super) fn new() -> Self {
         Self {
-            asked: NOBODY.into(),
+            whom: NOBODY.into(),
             index: 0.into(),
             pause: 0.into(),
             vain: 0.into(),
             asker: NOBODY.into(),
-            word: ptr::null_mut::<AtomicU64>().into(),
+            slot: ptr::null_mut::<u8>().into(),
             tag: 0.into(),
         }
     }
@@ -63,29 +65,59 @@ impl Returns {
     /// Whether this rank has asked, and has not taken an answer since.
     #[cfg(test)]
     pub(super) fn is_asking(&self) -> bool {
-        self.asked.load(Ordering::Relaxed) != NOBODY
+        self.whom.load(Ordering::Relaxed) != NOBODY
     }
 
-    /// Whether a message to `target` that is sent now would go into the slot of one that is being delivered.
+    /// Whether what is sent to a rank now can go into the slot of a message of its that is being delivered.
     #[inline(always)]
-    pub(super) fn has_asked(&self, target: Rank) -> bool {
-        self.asker.load(Ordering::Relaxed) == target
+    pub(super) fn is_answerable(&self, asker: Rank) -> bool {
+        self.asker.load(Ordering::Relaxed) == asker
     }
 
-    /// The message at the head of a ring, which is going to be delivered, may be answered in its slot.
+    /// The message at the head of a ring, which is going to be delivered, may be answered in its slot, until this is dropped.
     #[inline(always)]
-    pub(super) fn begin(&self, asker: Rank, ring: &Consumer<RingView>) {
-        let (word, tag) = ring.asked();
-        self.word
-            .store(ptr::from_ref(word).cast_mut(), Ordering::Relaxed);
+    pub(super) fn begin<'r>(
+        &'r self,
+        asker: Rank,
+        ring: &'r mut Consumer<RingView>,
+        frame: Frame,
+    ) -> Question<'r> {
+        let (slot, tag) = ring.asked();
+        self.slot
+            .store(ring.slots().address(slot), Ordering::Relaxed);
         self.tag.store(tag, Ordering::Relaxed);
         self.asker.store(asker, Ordering::Relaxed);
+        Question {
+            returns: self,
+            ring,
+            frame,
+        }
     }
+}
 
-    /// It has been answered, or delivered.
+/// A message that may be answered in its slot while it is delivered.
+pub(super) struct Question<'r> {
+    returns: &'r Returns,
+    ring: &'r mut Consumer<RingView>,
+    frame: Frame,
+}
+
+impl Question<'_> {
+    /// It has been delivered, or not.
     #[inline(always)]
-    pub(super) fn end(&self) {
-        self.asker.store(NOBODY, Ordering::Relaxed);
+    pub(super) fn end(self) {
+        self.returns.asker.store(NOBODY, Ordering::Relaxed);
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Question<'_> {
+    /// Its sink has panicked. What has been answered is no message any more, and nothing behind it would be found.
+    #[cold]
+    fn drop(&mut self) {
+        if self.returns.asker.swap(NOBODY, Ordering::Relaxed) == NOBODY {
+            self.ring.release(self.frame);
+        }
     }
 }
 
@@ -102,7 +134,7 @@ impl<M: Mode> Shm<M> {
         !M::PARALLEL
             && !self.shared_rings
             && target != self.rank
-            && (returns.asked.load(Ordering::Relaxed) == NOBODY || self.may_ask_again())
+            && (returns.whom.load(Ordering::Relaxed) == NOBODY || self.may_ask_again())
     }
 
     /// The same, where it has asked and taken no answer.
@@ -128,18 +160,18 @@ impl<M: Mode> Shm<M> {
     /// This rank's end of the ring in which it has asked.
     fn asked_producer(&self) -> Option<&Producer<RingView>> {
         let index = self.returns.index.load(Ordering::Relaxed);
-        self.known_lane(self.returns.asked.load(Ordering::Relaxed), PtIndex(index))
+        self.known_lane(self.returns.whom.load(Ordering::Relaxed), PtIndex(index))
     }
 
     fn await_no_answer(&self) {
-        self.returns.asked.store(NOBODY, Ordering::Relaxed);
+        self.returns.whom.store(NOBODY, Ordering::Relaxed);
         self.watches.set_answer(None);
     }
 
     /// The message reserved last, of a slot, asks `target` for an answer.
     #[inline(always)]
     pub(super) fn ask(&self, target: Rank, index: PtIndex, producer: &Producer<RingView>) {
-        self.returns.asked.store(target, Ordering::Relaxed);
+        self.returns.whom.store(target, Ordering::Relaxed);
         self.returns.pause.store(BETWEEN, Ordering::Relaxed);
         self.returns.index.store(index.0, Ordering::Relaxed);
         self.watches.set_answer(Some(producer.ask(1)));
@@ -157,10 +189,10 @@ impl<M: Mode> Shm<M> {
         let Some(peer) = self.peers.get(inject.target as usize) else {
             return false;
         };
-        returns.end();
-        let slot = returns.word.load(Ordering::Relaxed).cast::<u8>();
-        // SAFETY: the slot of the message that is being delivered (`begin`), in this rank's mapping. It is not released before its
-        // delivery ends, which also ends this; of the message a copy is used. Header and payload fit.
+        returns.asker.store(NOBODY, Ordering::Relaxed);
+        let slot = returns.slot.load(Ordering::Relaxed);
+        // SAFETY: the slot of the message that is being delivered, in this rank's mapping. It is not released before the `Question` has
+        // ended, however that comes, and with it this; of the message a copy is used. Header and payload fit. The word is aligned.
         let word = unsafe {
             let payload = slot.add(COMPACT);
             copy_words(inject.head, payload);
@@ -187,10 +219,32 @@ impl<M: Mode> Shm<M> {
     /// Whether an answer waits to be taken.
     #[inline(always)]
     pub(super) fn is_answered(&self) -> bool {
-        !M::PARALLEL && self.watches.has_answer()
+        !M::PARALLEL && self.watches.answer().is_some()
     }
 
-    /// Delivers the answer that has come, if it is for this queue.
+    /// Where the answer is to be taken that has come, if there is one.
+    #[inline(always)]
+    pub(super) fn answer_ready(&self) -> Ready {
+        match self.watches.answer() {
+            Some(frame) if !M::PARALLEL => match self.queue_of(frame) {
+                Some(number) => ready_of(number),
+                // Whoever polls finds that it makes no sense.
+                None => Ready::ALL,
+            },
+            _ => Ready::NONE,
+        }
+    }
+
+    /// The queue of an answer with this frame: a compact put of one slot to an index that is open, unless a peer is broken.
+    #[inline(always)]
+    fn queue_of(&self, frame: Frame) -> Option<usize> {
+        let is_right = frame.kind == PUT_COMPACT && frame.slots() == 1;
+        let index = self.indices.get(usize::from(frame.index))?;
+        let number = usize::from(index.queue.load(Ordering::Relaxed)).checked_sub(1);
+        number.filter(|_| is_right)
+    }
+
+    /// Delivers the answer that has come, if it is for this queue; how many events that were, if it has taken it.
     #[inline(always)]
     pub(super) fn take_answer<S: Sink>(
         &self,
@@ -198,61 +252,62 @@ impl<M: Mode> Shm<M> {
         queue: &Queue<M>,
         inbox: &mut Inbox,
         sink: &mut S,
-    ) -> bool {
-        let Some(producer) = self.asked_producer() else {
-            return false;
+    ) -> Option<u32> {
+        let Some((producer, (slot, frame))) = self
+            .asked_producer()
+            .and_then(|producer| Some((producer, producer.answer()?)))
+        else {
+            self.miss_answer();
+            return None;
         };
-        let Some((slot, frame)) = producer.answer() else {
-            return false;
-        };
-        // A compact put of one slot, whatever a broken peer writes.
-        let is_right = frame.kind == PUT_COMPACT && frame.slots() == 1;
-        let place = self
-            .indices
-            .get(usize::from(frame.index))
-            .filter(|_| is_right);
-        let to = place.map_or(0, |index| usize::from(index.queue.load(Ordering::Relaxed)));
-        if to != number + 1 {
-            self.pass_answer_on(to);
-            return false;
+        match self.queue_of(frame) {
+            Some(to) if to != number => return None,
+            Some(_) if inbox.later.is_owed() || !sink.is_ready() => return None,
+            Some(_) => {}
+            None => {
+                self.refuse_answer();
+                return None;
+            }
         }
-        if inbox.later.is_owed() || !sink.is_ready() {
-            return false;
-        }
-        let source = self.returns.asked.load(Ordering::Relaxed);
+        let source = self.returns.whom.load(Ordering::Relaxed);
         let slot = producer.slots().address(slot);
-        if !self.deliver_put(number, queue, slot, frame, Some(source), sink) {
-            self.take_answer_slowly(number, queue, inbox, slot, frame, source, sink);
-        }
+        // A copy, so that the slot need not be kept: what the sink does may already be the next question.
+        // SAFETY: a slot of a ring, aligned, which nobody writes before its answer has been taken; any bits are bytes.
+        let copy = unsafe { slot.cast::<Slot>().read() };
         producer.end_asking();
         self.returns.vain.store(0, Ordering::Relaxed);
         self.returns.pause.store(0, Ordering::Relaxed);
         self.await_no_answer();
-        true
+        let slot = copy.0.as_ptr();
+        if self.deliver_put(number, queue, slot, frame, Some(source), sink) {
+            return Some(1);
+        }
+        Some(self.deliver_answer_slowly(number, queue, inbox, slot, frame, source, sink))
     }
 
-    /// The answer is for another queue, or (0) for none that there is.
+    /// The word that is watched looks like an answer, and nobody asks there any more: the ring has found that there is none.
     #[cold]
-    fn pass_answer_on(&self, to: usize) {
-        match to.checked_sub(1) {
-            Some(number) => self
-                .watches
-                .set_answer_queue(Ready::queue(EqId(number as u8))),
-            None => {
-                let source = self.returns.asked.load(Ordering::Relaxed);
-                self.statistics.note_bad(Some(source));
-                if let Some(producer) = self.asked_producer() {
-                    producer.end_asking();
-                }
-                self.await_no_answer();
-            }
+    fn miss_answer(&self) {
+        if self.asked_producer().is_none_or(Producer::awaits_nothing) {
+            self.await_no_answer();
         }
+    }
+
+    /// An answer that makes no sense.
+    #[cold]
+    fn refuse_answer(&self) {
+        let source = self.returns.whom.load(Ordering::Relaxed);
+        self.statistics.note_bad(Some(source));
+        if let Some(producer) = self.asked_producer() {
+            producer.end_asking();
+        }
+        self.await_no_answer();
     }
 
     /// In the general way.
     #[cold]
     #[allow(clippy::too_many_arguments)]
-    fn take_answer_slowly(
+    fn deliver_answer_slowly(
         &self,
         number: usize,
         queue: &Queue<M>,
@@ -261,7 +316,7 @@ impl<M: Mode> Shm<M> {
         frame: Frame,
         source: Rank,
         sink: &mut dyn Sink,
-    ) {
+    ) -> u32 {
         let mut out = Out::new(sink, 1);
         // SAFETY: as in `deliver_put`.
         let header = unsafe { Header::read_compact(slot) };
@@ -270,15 +325,17 @@ impl<M: Mode> Shm<M> {
             frame,
             source,
         };
-        let taken = match header.source == source && frame.slots() == 1 {
+        let taken = match header.source == source {
             true => self.take(number, queue, &message, &header, &mut inbox.later, &mut out),
             false => Taken::Bad,
         };
+        let events = out.count;
         if !matches!(taken, Taken::Done) {
             self.statistics.note_bad(Some(source));
         }
         if inbox.later.is_owed() {
             self.watch_anyway(inbox);
         }
+        events
     }
 }

@@ -137,7 +137,7 @@ impl<M: Mode> Shm<M> {
         }
         if inject.exchange == Exchange::Answers
             && !M::PARALLEL
-            && self.returns.has_asked(inject.target)
+            && self.returns.is_answerable(inject.target)
             && self.answer(inject)
         {
             return Ok(Submit::Posted);

@@ -48,6 +48,16 @@ impl Allocated {
     }
 }
 
+/// A queue, as those who look before they poll are told of it.
+#[inline]
+pub(super) fn ready_of(number: usize) -> Ready {
+    match number {
+        QUIET_QUEUE => Ready::PROGRESS,
+        // Fits: there are few.
+        number => Ready::queue(EqId(number as u8)),
+    }
+}
+
 impl<M: Mode> Shm<M> {
     pub(super) fn create_region(&self, len: usize) -> Result<Region, NiError> {
         const OPERATION: &str = "region_create";
@@ -212,13 +222,8 @@ impl<M: Mode> Shm<M> {
                 reason: "this rank's own queue table was overwritten".to_owned(),
             });
         };
-        let ready = match number {
-            QUIET_QUEUE => Ready::PROGRESS,
-            // Fits: there are few.
-            number => Ready::queue(EqId(number as u8)),
-        };
         self.queues[number].get_or_init(|| Queue {
-            inbox: M::Lock::new(Inbox::new(inbound, ready)),
+            inbox: M::Lock::new(Inbox::new(inbound, ready_of(number))),
             delivering: 0.into(),
         });
         // Somebody may have begun to send before the queue was there to be looked at.

@@ -11,11 +11,12 @@ use crate::ring::{Frame, SLOT};
 use super::Shm;
 use super::message::{COMPACT, Compact, PUT_ASKING, PUT_COMPACT, before_payload};
 use super::receive::{Inbound, Inbox, Queue, mark};
+use super::returns::Question;
 
 /// A copy of a slot.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-struct Slot([u8; SLOT]);
+pub(super) struct Slot(pub(super) [u8; SLOT]);
 
 impl<M: Mode> Shm<M> {
     /// Delivers one message of a ring that had none before. False: there is none, or something else is to be done.
@@ -80,27 +81,23 @@ impl<M: Mode> Shm<M> {
         sink: &mut S,
     ) -> bool {
         let slot = inbound.ring.slots().address(slot);
-        let asks = frame.kind == PUT_ASKING;
         // Into the slot of one that asks an answer may be written while it is delivered: so of a copy.
         let copy: Slot;
-        let from = match asks {
-            true if M::PARALLEL || frame.slots() != 1 => return false,
-            true => {
+        let (from, question) = match frame.kind {
+            PUT_COMPACT => (slot.cast_const(), None),
+            PUT_ASKING if !M::PARALLEL && frame.slots() == 1 => {
                 let Some(source) = inbound.source else {
                     return false;
                 };
                 // SAFETY: as in `deliver_put`.
                 copy = unsafe { slot.cast::<Slot>().read() };
-                self.returns.begin(source, &inbound.ring);
-                copy.0.as_ptr()
+                let question = self.returns.begin(source, &mut inbound.ring, frame);
+                (copy.0.as_ptr(), Some(question))
             }
-            false if frame.kind == PUT_COMPACT => slot.cast_const(),
-            false => return false,
+            _ => return false,
         };
         let done = self.deliver_put(number, queue, from, frame, inbound.source, sink);
-        if asks {
-            self.returns.end();
-        }
+        let _: Option<()> = question.map(Question::end);
         if done {
             inbound.ring.release(frame);
         }

@@ -86,7 +86,7 @@ impl<M: Mode> Shm<M> {
     }
 
     /// Whether a poll of any queue would find something. A queue that another thread polls now counts.
-    fn is_anything_ready(&self) -> bool {
+    pub(super) fn is_anything_ready(&self) -> bool {
         let mut queues = self.queues.iter().filter_map(|queue| queue.get());
         self.is_answered()
             || self.has_newcomers()

@@ -2,15 +2,17 @@
 //! something to do.
 //!
 //! An entry is the word at which the ring's next message will be published and the tag that publishes it. It is written
-//! by whoever holds the ring's queue, after each poll that took something, and read by anybody without a lock. A reader in
+//! by whoever holds the ring's queue, after each poll that took something (that for an answer also by who asks), and read by anybody
+//! without a lock. A reader in
 //! another thread may see the two fields of different moments: it then takes a ring for idle or busy which is not, once;
 //! the next look is right.
 
+use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use conduit_core::ni::Ready;
 
-use crate::ring::tag_in;
+use crate::ring::{Frame, frame_in, tag_in};
 
 use super::layout;
 
@@ -19,10 +21,8 @@ static ALWAYS: AtomicU64 = AtomicU64::new(0);
 
 /// A tag that is not there.
 const NEVER: u32 = 1;
-/// The place of the entry for an answer (`super::returns`).
-const ANSWER: usize = 0;
-/// That for [`layout::Control::newcomers`].
-const NEWCOMERS: usize = 1;
+/// The place of the entry for [`layout::Control::newcomers`].
+const NEWCOMERS: usize = 0;
 
 #[derive(Debug)]
 struct Watch {
@@ -33,12 +33,32 @@ struct Watch {
 }
 
 impl Watch {
+    /// To be polled in any case, for no queue.
+    fn new() -> Self {
+        Self {
+            word: AtomicPtr::new((&raw const ALWAYS).cast_mut()),
+            tag: AtomicU32::new(0),
+            queue: AtomicU32::new(0),
+        }
+    }
+
+    /// The word, if it has the tag.
     #[inline(always)]
-    fn is_there(&self) -> bool {
+    fn found(&self) -> Option<u64> {
         let word = self.word.load(Ordering::Relaxed);
-        // SAFETY: `ALWAYS`, or a word of a ring of this rank's or a peer's, which stay mapped as long as the network lives.
+        // SAFETY: `ALWAYS`, or a word of a ring of this rank's or a peer's, or of this rank's first page; all stay mapped as long as the
+        // network lives.
         let found = unsafe { (*word).load(Ordering::Relaxed) };
-        tag_in(found) == self.tag.load(Ordering::Relaxed)
+        (tag_in(found) == self.tag.load(Ordering::Relaxed)).then_some(found)
+    }
+
+    /// Waits for `tag` at `word`; `None`: something is to be done in any case.
+    #[inline(always)]
+    fn set(&self, awaited: Option<(&AtomicU64, u32)>) {
+        let (word, tag) = awaited.unwrap_or((&ALWAYS, 0));
+        self.word
+            .store(ptr::from_ref(word).cast_mut(), Ordering::Relaxed);
+        self.tag.store(tag, Ordering::Relaxed);
     }
 }
 
@@ -47,23 +67,21 @@ impl Watch {
 pub(super) struct Watches {
     entries: Box<[Watch]>,
     used: AtomicUsize,
+    /// For an answer (`super::returns`), which names its queue itself.
+    answer: Watch,
 }
 
 impl Watches {
     /// Room for so many rings, and for an answer and newcomers, for whom nobody waits.
     pub(super) fn new(rings: usize) -> Self {
-        let unused = || Watch {
-            word: AtomicPtr::new((&raw const ALWAYS).cast_mut()),
-            tag: AtomicU32::new(0),
-            queue: AtomicU32::new(0),
-        };
         let watches = Self {
-            entries: (0..=NEWCOMERS + rings).map(|_| unused()).collect(),
+            entries: (0..=NEWCOMERS + rings).map(|_| Watch::new()).collect(),
             used: AtomicUsize::new(NEWCOMERS + 1),
+            answer: Watch::new(),
         };
-        watches.set_answer_queue(Ready::ALL);
-        watches.set_answer(None);
-        watches.set(NEWCOMERS, Some((&ALWAYS, NEVER)));
+        let nothing = Some((&ALWAYS, NEVER));
+        watches.set(NEWCOMERS, nothing);
+        watches.answer.set(nothing);
         watches
     }
 
@@ -89,7 +107,7 @@ impl Watches {
         let used = self.used.load(Ordering::Acquire);
         let mut ready = Ready::NONE;
         for watch in self.entries.get(..used).unwrap_or(&[]) {
-            if watch.is_there() {
+            if watch.found().is_some() {
                 ready = ready.union(Ready::from_bits(watch.queue.load(Ordering::Relaxed)));
             }
         }
@@ -99,30 +117,20 @@ impl Watches {
     /// Waits for an answer: for `tag` at `word`, or for none.
     #[inline(always)]
     pub(super) fn set_answer(&self, awaited: Option<(&AtomicU64, u32)>) {
-        self.set(ANSWER, Some(awaited.unwrap_or((&ALWAYS, NEVER))));
+        self.answer.set(Some(awaited.unwrap_or((&ALWAYS, NEVER))));
     }
 
-    /// Whose queue answers are for.
-    pub(super) fn set_answer_queue(&self, queue: Ready) {
-        let bits = &self.entries[ANSWER].queue;
-        bits.store(queue.bits(), Ordering::Relaxed);
-    }
-
-    /// Whether the answer that is waited for is there.
+    /// The frame of the answer that is waited for, if that is there.
     #[inline(always)]
-    pub(super) fn has_answer(&self) -> bool {
-        self.entries[ANSWER].is_there()
+    pub(super) fn answer(&self) -> Option<Frame> {
+        self.answer.found().map(frame_in)
     }
 
     /// Waits for `tag` at `word` on behalf of a ring; `None`: the ring must be polled in any case.
     #[inline]
     pub(super) fn set(&self, place: usize, awaited: Option<(&AtomicU64, u32)>) {
-        let (word, tag) = awaited.unwrap_or((&ALWAYS, 0));
         if let Some(watch) = self.entries.get(place) {
-            watch
-                .word
-                .store(std::ptr::from_ref(word).cast_mut(), Ordering::Relaxed);
-            watch.tag.store(tag, Ordering::Relaxed);
+            watch.set(awaited);
         }
     }
 }

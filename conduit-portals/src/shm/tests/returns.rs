@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use conduit_core::threads::Lock;
 
-use super::super::message::PUT;
+use super::super::message::{PUT, PUT_COMPACT};
 use super::super::returns::MOST;
 use super::*;
-use crate::ring::{Frame, publish_answer};
+use crate::ring::{Frame, Slots, publish_answer};
 
 /// Two ends with entries for messages, which have met before: an answer goes only where something went already.
 fn met() -> (End<Seq>, End<Seq>) {
@@ -207,19 +207,48 @@ fn an_answer_goes_to_the_queue_of_its_index() {
     // So that the index is known to be open.
     assert_eq!(b.ni.inject(&elsewhere(0)), Ok(Submit::Posted));
     assert_eq!(a.ni.poll(other, 3, |_| ()), 1);
+    // Frees the rings.
+    assert_eq!(a.ni.poll(other, 3, |_| ()), 0);
+    assert!(a.poll().is_empty());
     for i in 0..20 {
-        for (there, answers) in [(other, [elsewhere(i)]), (a.eq, [answer(&[6], i)])] {
+        // One after the other in no order: what was is no sign of what comes.
+        for there in [other, a.eq, a.eq, other, other] {
+            let answers = match there == other {
+                true => [elsewhere(i)],
+                false => [answer(&[6], i)],
+            };
             assert_eq!(a.ni.inject(&asking(&[1])), Ok(Submit::Posted));
             assert_eq!(b.poll_and_answer(&answers).len(), 1);
-            for _ in 0..2 {
-                assert!(!a.ni.ready().is_empty());
-                let wrong = if there == other { a.eq } else { other };
-                assert_eq!(a.ni.poll(wrong, 3, |_| ()), 0);
-            }
-            assert!(a.ni.ready().intersects(Ready::queue(there)));
+            assert_eq!(a.ni.ready(), Ready::queue(there));
+            let wrong = if there == other { a.eq } else { other };
+            assert_eq!(a.ni.poll(wrong, 3, |_| ()), 0);
             assert_eq!(a.ni.poll(there, 3, |_| ()), 1);
-            assert!(a.ni.ready().is_empty() || a.ni.poll(other, 3, |_| ()) == 0);
+            assert!(a.ni.ready().is_empty());
         }
+    }
+}
+
+/// Nobody is told of it, but it is taken.
+#[test]
+fn an_answer_may_go_to_an_index_without_a_queue() {
+    const QUIET: PtIndex = PtIndex(2);
+    let (a, b) = met();
+    a.ni.pt_open(QUIET, None).unwrap();
+    let quiet = Inject {
+        index: QUIET,
+        ..answer(&[5], 1)
+    };
+    assert_eq!(b.ni.inject(&quiet), Ok(Submit::Posted));
+    a.ni.progress();
+    a.ni.progress();
+    for i in 1..20 {
+        assert_eq!(a.ni.inject(&asking(&[1])), Ok(Submit::Posted));
+        assert_eq!(b.poll_and_answer(&[quiet]).len(), 1);
+        assert_eq!(a.ni.ready(), Ready::PROGRESS);
+        assert!(a.poll().is_empty());
+        a.ni.progress();
+        assert!(a.ni.ready().is_empty());
+        assert_eq!(a.ni.statistics().dropped, i + 1);
     }
 }
 
@@ -237,14 +266,16 @@ fn an_answer_may_be_an_entrys_last() {
     assert_eq!(b.ni.inject(&inject(0, &[0; 8])), Ok(Submit::Posted));
     assert_eq!((a.poll().len(), b.poll().len()), (1, 1));
     let before = a.taken_from(1);
-    let round = |i| {
-        assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
-        b.poll_and_answer(&[answer(&[3; 16], i)]);
-        a.poll()
-    };
     let mut events = Vec::new();
     for i in 0..3 {
-        events.extend(round(i));
+        assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
+        b.poll_and_answer(&[answer(&[3; 16], i)]);
+        // One at a time: what follows from an answer waits for the next poll.
+        for _ in 0..4 {
+            let before = events.len();
+            let told = a.ni.poll(a.eq, 1, |event| events.push(seen(event)));
+            assert_eq!(events.len() - before, told as usize);
+        }
     }
     let puts = events
         .iter()
@@ -262,48 +293,199 @@ fn an_answer_may_be_an_entrys_last() {
     assert_eq!(a.ni.statistics().dropped as usize, 3 - puts);
 }
 
+/// A sleeper looks for an answer first; and is one who answers going to wake it?
 #[test]
-fn who_sleeps_wakes_for_an_answer() {
+fn an_answer_is_not_slept_through() {
     let (a, b) = met();
     assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
+    assert!(!a.ni.is_anything_ready());
+    let bell = &a.ni.own().control().bell;
+    bell.sleeping.store(1, Ordering::SeqCst);
     b.poll_and_answer(&[answer(&[], 1)]);
-    a.ni.wait(Duration::from_secs(3600));
+    assert_eq!(bell.sleeping.load(Ordering::SeqCst), 0, "rung");
+    assert!(a.ni.is_anything_ready());
     assert_eq!(a.poll().len(), 1);
+    assert!(!a.ni.is_anything_ready());
+}
+
+/// Laps end, early or not, and the answers come by the slots all the same.
+#[test]
+fn every_exchange_goes_by_the_slot() {
+    let (a, b) = met();
+    let rings = a.taken_from(1);
+    for i in 0..20_000 {
+        assert_eq!(a.ni.inject(&asking(&[1])), Ok(Submit::Posted));
+        assert_eq!(b.poll_and_answer(&[answer(&[2], i)]).len(), 1);
+        // The ring is published, so that laps end early.
+        assert!(b.poll().is_empty());
+        assert_eq!(a.poll().len(), 1);
+    }
+    assert_eq!(a.taken_from(1), rings);
+}
+
+/// Who is answered in each poll hears of others all the same.
+#[test]
+fn answers_keep_nobody_else_waiting() {
+    let mut ends = world::<Seq>(3, &small());
+    let (c, b, a) = (ends.remove(2), ends.remove(1), ends.remove(0));
+    append(&a);
+    append(&b);
+    for end in [&b, &c] {
+        assert_eq!(end.ni.inject(&inject(0, &[])), Ok(Submit::Posted));
+    }
+    assert_eq!(a.poll().len(), 2);
+    assert_eq!(c.ni.inject(&inject(0, &[7; 5])), Ok(Submit::Posted));
+    let mut polls = 0;
+    loop {
+        assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
+        b.poll_and_answer(&[answer(&[], 1)]);
+        let mut heard = false;
+        a.ni.poll(a.eq, 3, |event| {
+            heard |= matches!(seen(event), Seen::Put { source: 2, .. })
+        });
+        if heard {
+            break;
+        }
+        polls += 1;
+        assert!(polls < 20);
+    }
+}
+
+/// The next question may be sent while an answer is delivered.
+#[test]
+fn an_answer_may_lead_to_the_next_question() {
+    let (a, b) = met();
+    let rings = a.taken_from(1);
+    assert_eq!(a.ni.inject(&asking(&[1; 32])), Ok(Submit::Posted));
+    for i in 0..100 {
+        b.poll_and_answer(&[answer(&[2; 32], i)]);
+        let told = a.ni.poll(a.eq, 1, |event| {
+            assert_eq!(a.ni.inject(&asking(&[1; 32])), Ok(Submit::Posted));
+            assert!(came(&seen(event), 1, &[2; 32], i));
+        });
+        assert_eq!(told, 1);
+    }
+    assert_eq!(a.taken_from(1), rings);
+}
+
+/// A sink that panics loses its own message at most.
+#[test]
+fn a_panic_in_a_sink_leaves_the_ring_usable() {
+    for answers in [true, false] {
+        let (a, b) = met();
+        assert_eq!(a.ni.inject(&asking(&[1])), Ok(Submit::Posted));
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            b.ni.poll(b.eq, 1, |_| {
+                if answers {
+                    assert_eq!(b.ni.inject(&answer(&[2], 1)), Ok(Submit::Posted));
+                }
+                panic!("as a handler may");
+            })
+        }));
+        assert!(panicked.is_err());
+        // Not delivered, so it answers nothing.
+        assert_eq!(b.ni.inject(&answer(&[3], 2)), Ok(Submit::Posted));
+        assert_eq!(a.poll().len(), 1 + usize::from(answers));
+        assert_eq!(a.ni.inject(&inject(1, &[4])), Ok(Submit::Posted));
+        assert_eq!(b.poll().len(), 1 + usize::from(!answers));
+    }
+}
+
+/// The ring has found by itself that there is no answer, and what is in the slot now looks like one.
+#[test]
+fn nothing_is_awaited_where_nobody_asks() {
+    let (a, b) = met();
+    assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
+    assert_eq!(b.poll().len(), 1);
+    let (_, tag) = {
+        let queue = b.ni.queues[usize::from(b.eq.0)].get().unwrap();
+        let inbox = queue.inbox.try_lock().unwrap();
+        inbox.rings[0].ring.asked()
+    };
+    let looks: Vec<u8> = (0..200 / 4)
+        .flat_map(|_| (tag & !(1 << 31)).to_ne_bytes())
+        .collect();
+    for _ in 0..2000 {
+        assert_eq!(a.ni.inject(&inject(1, &looks)), Ok(Submit::Posted));
+        assert_eq!(b.poll().len(), 1);
+        a.poll();
+        assert!(a.ni.ready().is_empty());
+    }
+}
+
+/// Modes, rings and targets without answers in slots.
+#[test]
+fn others_ask_in_vain() {
+    fn ask_and_answer<M: Mode>(config: &ShmConfig, target: Rank) {
+        let ends = world::<M>(2, config);
+        for end in &ends {
+            let memory = MeMemory::Managed {
+                bytes: 1 << 30,
+                min_free: 0,
+            };
+            end.append(memory, MeOptions::PUT);
+        }
+        let (a, b) = (&ends[0], &ends[target as usize]);
+        for _ in 0..20 {
+            let question = Inject {
+                target,
+                ..asking(&[1])
+            };
+            assert_eq!(a.ni.inject(&question), Ok(Submit::Posted));
+            assert!(!a.ni.returns.is_asking());
+            let mut asked = 0;
+            b.ni.poll(b.eq, 1, |_| {
+                asked += 1;
+                assert_eq!(b.ni.inject(&answer(&[2], 1)), Ok(Submit::Posted));
+            });
+            assert_eq!((asked, a.poll().len()), (1, 1));
+        }
+    }
+    let shared = ShmConfig {
+        shared_ring_above: 0,
+        ..small()
+    };
+    ask_and_answer::<Seq>(&shared, 1);
+    ask_and_answer::<Seq>(&small(), 0);
+    ask_and_answer::<conduit_core::threads::Par>(&small(), 1);
 }
 
 /// What a broken peer writes instead of an answer.
 #[test]
 fn nonsense_is_counted_and_passed_over() {
     for frame in [
-        Frame::new(2, super::super::message::PUT_COMPACT, PT.0),
+        Frame::new(2, PUT_COMPACT, PT.0),
         Frame::new(1, PUT, PT.0),
-        Frame::new(1, super::super::message::PUT_COMPACT, 200),
+        Frame::new(1, PUT_COMPACT, 200),
     ] {
         let (a, b) = met();
         assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
         {
             let queue = b.ni.queues[usize::from(b.eq.0)].get().unwrap();
             let inbox = queue.inbox.try_lock().unwrap();
-            let (word, tag) = inbox.rings[0].ring.asked();
-            publish_answer(word, tag, frame);
+            let ring = &inbox.rings[0].ring;
+            let (slot, tag) = ring.asked();
+            publish_answer(ring.slots().word(slot), tag, frame);
         }
+        assert!(!a.ni.ready().is_empty());
         assert!(a.poll().is_empty());
         assert_eq!(a.ni.bad_peer(), Some(1));
         assert!(a.ni.ready().is_empty());
     }
     // A source or a length that isn't its own.
-    for (at, value) in [(1, 2_u64 << 32), (1, 1 << 32 | 33)] {
+    for value in [2_u64 << 32, 1 << 32 | 33] {
         let (a, b) = met();
         assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
         {
             let queue = b.ni.queues[usize::from(b.eq.0)].get().unwrap();
             let inbox = queue.inbox.try_lock().unwrap();
-            let (word, tag) = inbox.rings[0].ring.asked();
+            let ring = &inbox.rings[0].ring;
+            let (slot, tag) = ring.asked();
             // SAFETY: the slot's second word.
-            let second = unsafe { &*std::ptr::from_ref(word).add(at).cast::<AtomicU64>() };
+            let second = unsafe { &*ring.slots().address(slot).add(8).cast::<AtomicU64>() };
             second.store(value, Ordering::Relaxed);
-            let frame = Frame::new(1, super::super::message::PUT_COMPACT, PT.0);
-            publish_answer(word, tag, frame);
+            let frame = Frame::new(1, PUT_COMPACT, PT.0);
+            publish_answer(ring.slots().word(slot), tag, frame);
         }
         assert!(a.poll().is_empty());
         assert_eq!(a.ni.bad_peer(), Some(1));
