@@ -54,7 +54,7 @@ impl Default for ShmConfig {
             staging_pieces: 64,
             shared_ring_above: 16,
             flood_bytes: 8 << 20,
-            longest_rest: Duration::from_micros(1),
+            longest_rest: Duration::from_micros(2),
         }
     }
 }
