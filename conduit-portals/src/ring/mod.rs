@@ -27,7 +27,7 @@
 //! **Answers.** A producer that waits for a short message back can *ask* for it in the same slot ([`Producer::ask`]): the consumer may
 //! write the answer there instead of releasing the message as it is. One cache line then goes there and back, which takes two thirds
 //! of the time of two lines that go one way each. An asked slot is not written again before its answer was taken, or before the head
-//! shows that there is none. An answer's tag is no message's.
+//! shows that there is none; so a producer may have to take an answer before there is room behind it. An answer's tag is no message's.
 //!
 //! **Discipline.** A ring has one producing process or many ([`Discipline`]); the rest is the same. The private tail
 //! exists because a locked instruction makes every message wait until the stores of the one before have left the store

@@ -1,9 +1,10 @@
 //! Short messages that come back in the slots of those that asked for them.
 //!
-//! Who sends a message that fits into a slot and expects a short one back asks for it there ([`Exchange`](conduit_core::ni::Exchange)). The target, while it
-//! delivers that message, writes what it injects to its source into the same slot, if it fits, and not into a ring of the source's. One
-//! cache line then goes there and back (see [`crate::ring`]). A rank asks one question at a time, so whoever waits looks at one word
-//! more, however many peers there are; and it asks seldom where answers came by other ways or not at all.
+//! Who sends a message that fits into a slot and expects a short one back asks for it there
+//! ([`Exchange`](conduit_core::ni::Exchange)). The target, while it delivers that message, writes what it injects to its source into
+//! the same slot, if it fits, and not into a ring of the source's. One cache line then goes there and back (see [`crate::ring`]). A
+//! rank asks one question at a time, so whoever waits looks at one word more, however many peers there are; and it asks seldom where
+//! answers came by other ways or not at all.
 //!
 //! Only where one thread at a time uses the network.
 
