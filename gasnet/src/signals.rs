@@ -53,7 +53,7 @@ pub(crate) fn tell_client() {
     }
 }
 
-/// Only calls what a signal handler may (write, sigaction, signal, raise), unless faults are to be looked at; what the
+/// Only calls what a signal handler may (writev, sigaction, signal, raise), unless faults are to be looked at; what the
 /// client's handler of `SIGQUIT` does is its own affair.
 extern "C" fn caught(signal: c_int) {
     if FATAL.contains(&(signal, true)) {

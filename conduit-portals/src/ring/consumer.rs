@@ -2,7 +2,7 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-use super::{Extent, Feared, Frame, KIND_SKIP, Slots, tag, tag_in, word};
+use super::{Extent, Feared, Frame, KIND_SKIP, Slots, frame_in, tag, tag_in, word};
 
 /// What a consumer finds at its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,12 +116,6 @@ impl<S: Slots> Consumer<S> {
         (self.published == self.slot).then(|| (self.slots.word(self.slot()), self.tag))
     }
 
-    /// The slot and the tag of the message at the head, to [publish](super::publish_answer) its answer.
-    #[inline(always)]
-    pub(crate) fn asked(&self) -> (usize, u32) {
-        (self.slot(), self.tag)
-    }
-
     /// The slot and frame at the head, if anything (also a Skip) that ends within the ring is there. Changes nothing.
     #[inline(always)]
     pub(crate) fn peek(&self) -> Option<(usize, Frame)> {
@@ -131,7 +125,7 @@ impl<S: Slots> Consumer<S> {
         if tag_in(word) != self.tag {
             return None;
         }
-        let frame = Frame::from_bits((word >> 32) as u32);
+        let frame = frame_in(word);
         // At least one slot, at most those that are left.
         let fits = u32::from(frame.slots()).wrapping_sub(1) < left;
         fits.then_some((slot, frame))

@@ -118,6 +118,13 @@ fn receive_waiting(consumer: &mut Consumer<Arc<Memory>>) -> Vec<u32> {
     }
 }
 
+/// A ring of one thread, and its ends.
+fn ends(extent: Extent) -> (Producer<Arc<Memory>>, Consumer<Arc<Memory>>) {
+    let memory = memory(1 << extent.shift);
+    let producer = Producer::new(memory.clone(), extent, Discipline::Thread);
+    (producer, Consumer::new(memory, extent))
+}
+
 fn whole(shift: u32) -> Extent {
     Extent { shift, turn: shift }
 }
@@ -209,9 +216,7 @@ fn loom_a_thread_learns_of_free_slots_from_another() {
 #[test]
 fn loom_stale_words_are_no_commits() {
     loom::model(|| {
-        let memory = memory(4);
-        let producer = Producer::new(memory.clone(), whole(2), Discipline::Thread);
-        let mut consumer = Consumer::new(memory.clone(), whole(2));
+        let (producer, mut consumer) = ends(whole(2));
         let sending = thread::spawn(move || {
             // The second slot of each message holds what the next lap awaits there.
             send_waiting(&producer, &[1, 2], tag(4, 2));
@@ -231,9 +236,7 @@ fn loom_stale_words_are_no_commits() {
 #[test]
 fn loom_words_under_a_skip_are_no_commits() {
     loom::model(|| {
-        let memory = memory(4);
-        let producer = Producer::new(memory.clone(), whole(2), Discipline::Thread);
-        let mut consumer = Consumer::new(memory.clone(), whole(2));
+        let (producer, mut consumer) = ends(whole(2));
         let sending = thread::spawn(move || {
             send_waiting(&producer, &[1], 0);
             // Slots 1 and 2; then slot 3 is skipped.
@@ -253,9 +256,7 @@ fn loom_words_under_a_skip_are_no_commits() {
 #[test]
 fn loom_a_full_ring_is_handed_over() {
     loom::model(|| {
-        let memory = memory(2);
-        let producer = Producer::new(memory.clone(), whole(1), Discipline::Thread);
-        let mut consumer = Consumer::new(memory.clone(), whole(1));
+        let (producer, mut consumer) = ends(whole(1));
         assert!(send(&producer, &[1], 0));
         assert!(send(&producer, &[2], 0));
         assert!(!send(&producer, &[3], 0));
@@ -273,9 +274,7 @@ fn loom_a_full_ring_is_handed_over() {
 #[test]
 fn loom_a_row_is_read_before_its_slots_are_free() {
     loom::model(|| {
-        let memory = memory(2);
-        let producer = Producer::new(memory.clone(), whole(1), Discipline::Thread);
-        let mut consumer = Consumer::new(memory.clone(), whole(1));
+        let (producer, mut consumer) = ends(whole(1));
         let sending = thread::spawn(move || {
             for value in 1..=3 {
                 send_waiting(&producer, &[value], 0);
@@ -307,10 +306,7 @@ fn loom_a_row_is_read_before_its_slots_are_free() {
 #[test]
 fn loom_laps_end_before_the_ring_does() {
     checker(3).check(|| {
-        let memory = memory(4);
-        let extent = Extent { shift: 2, turn: 1 };
-        let producer = Producer::new(memory.clone(), extent, Discipline::Thread);
-        let mut consumer = Consumer::new(memory.clone(), extent);
+        let (producer, mut consumer) = ends(Extent { shift: 2, turn: 1 });
         assert!(send(&producer, &[1, 2], tag(4, 2)));
         assert_eq!(receive(&mut consumer), Some(vec![1, 2]));
         let sending = thread::spawn(move || {
@@ -356,10 +352,7 @@ fn loom_one_thread_ends_a_lap_and_another_goes_on() {
 #[test]
 fn loom_what_a_turn_passes_over_is_no_commit() {
     checker(3).check(|| {
-        let memory = memory(4);
-        let extent = Extent { shift: 2, turn: 1 };
-        let producer = Producer::new(memory.clone(), extent, Discipline::Thread);
-        let mut consumer = Consumer::new(memory.clone(), extent);
+        let (producer, mut consumer) = ends(Extent { shift: 2, turn: 1 });
         // Lap 0: slots 0 and 1, then 2 and 3, of which the last holds what lap 2 awaits there.
         assert!(send(&producer, &[1, 2], 0));
         assert!(send(&producer, &[3, 4], tag(8, 2)));
@@ -389,7 +382,7 @@ fn ask(producer: &Producer<Arc<Memory>>, value: u32) {
     let slot = &producer.slots().slots[producer.slot(reserved)];
     // SAFETY: reserved; the checker watches it.
     slot.payload.with_mut(|payload| unsafe { *payload = value });
-    producer.ask(1);
+    producer.ask();
     producer.commit(reserved, Frame::new(1, KIND, 0));
 }
 
@@ -402,8 +395,7 @@ fn answer(consumer: &mut Consumer<Arc<Memory>>, value: u32) -> u32 {
             let asked = cell.with(|payload| unsafe { *payload });
             // SAFETY: as above.
             cell.with_mut(|payload| unsafe { *payload = value });
-            let (slot, tag) = consumer.asked();
-            publish_answer(consumer.slots().word(slot), tag, Frame::new(1, KIND, 0));
+            publish_answer(consumer.slots().word(slot), Frame::new(1, KIND, 0));
             consumer.release(frame);
             return asked;
         }
@@ -424,9 +416,7 @@ fn take_answer(producer: &Producer<Arc<Memory>>) -> Option<u32> {
 #[test]
 fn loom_an_answer_comes_back_in_its_slot() {
     loom::model(|| {
-        let memory = memory(2);
-        let producer = Producer::new(memory.clone(), whole(1), Discipline::Thread);
-        let mut consumer = Consumer::new(memory.clone(), whole(1));
+        let (producer, mut consumer) = ends(whole(1));
         let asking = thread::spawn(move || {
             ask(&producer, 1);
             while take_answer(&producer) != Some(11) {
@@ -447,9 +437,7 @@ fn loom_an_answer_comes_back_in_its_slot() {
 #[test]
 fn loom_an_answer_stays_until_it_is_taken() {
     loom::model(|| {
-        let memory = memory(2);
-        let producer = Producer::new(memory.clone(), whole(1), Discipline::Thread);
-        let mut consumer = Consumer::new(memory.clone(), whole(1));
+        let (producer, mut consumer) = ends(whole(1));
         let asking = thread::spawn(move || {
             ask(&producer, 1);
             let mut answer = None;
@@ -476,9 +464,7 @@ fn loom_an_answer_stays_until_it_is_taken() {
 #[test]
 fn loom_a_message_that_was_passed_has_no_answer() {
     loom::model(|| {
-        let memory = memory(2);
-        let producer = Producer::new(memory.clone(), whole(1), Discipline::Thread);
-        let mut consumer = Consumer::new(memory.clone(), whole(1));
+        let (producer, mut consumer) = ends(whole(1));
         let asking = thread::spawn(move || {
             ask(&producer, 1);
             while !producer.awaits_nothing() {

@@ -202,12 +202,13 @@ const fn answer_tag(tag: u32) -> u32 {
     tag & !TAG
 }
 
-/// Publishes the answer to the message that begins with `asked`, which has this tag. All but the first word has been written; the
-/// message has not been released.
+/// Publishes the answer to the message that begins with `asked`. All but this word has been written; the message has not been released.
 #[inline(always)]
-pub(crate) fn publish_answer(asked: &AtomicU64, tag: u32, frame: Frame) {
+pub(crate) fn publish_answer(asked: &AtomicU64, frame: Frame) {
+    // Relaxed: the message has been found.
+    let tag = answer_tag(tag_in(asked.load(Ordering::Relaxed)));
     // SYNC (answer): with this word comes all that was written into the slot before. Pairs with `Producer::answer`.
-    asked.store(word(answer_tag(tag), frame), Ordering::Release);
+    asked.store(word(tag, frame), Ordering::Release);
 }
 
 /// The first word of a message.

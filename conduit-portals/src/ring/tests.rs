@@ -113,7 +113,7 @@ fn ask(producer: &Producer<Memory>, payload: u64) -> bool {
     for word in &producer.slots().words[first + 1..first + WORDS] {
         word.store(payload, Ordering::Relaxed);
     }
-    producer.ask(1);
+    producer.ask();
     producer.commit(reserved, Frame::new(1, KIND, 9));
     true
 }
@@ -124,8 +124,7 @@ fn answer(consumer: &Consumer<Memory>, payload: u64) {
     for word in &consumer.slots().words[first + 1..first + WORDS] {
         word.store(payload, Ordering::Relaxed);
     }
-    let (slot, tag) = consumer.asked();
-    publish_answer(consumer.slots().word(slot), tag, ANSWER);
+    publish_answer(consumer.slots().word(consumer.slot as usize), ANSWER);
 }
 
 /// The answer, if it is there.

@@ -101,6 +101,11 @@ impl Control {
     pub(super) fn announce(&self, queue: &QueueEntry, ring: usize) {
         // SYNC (newcomers): first the bit, then the word, then messages. Pairs with `Shm::admit_all`.
         queue.used.fetch_or(1 << (ring % 64), Ordering::Release);
+        self.call();
+    }
+
+    /// Has the owner poll all queues and look for newcomers.
+    pub(super) fn call(&self) {
         self.newcomers.store(NEWCOMERS, Ordering::Release);
     }
 }

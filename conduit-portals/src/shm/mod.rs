@@ -50,7 +50,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use conduit_core::matching::{Descriptors, MatchList, PT_INDICES};
-use conduit_core::ni::{Limits, Rank, Reach};
+use conduit_core::ni::{Limits, PtIndex, Rank, Reach};
 use conduit_core::threads::Mode;
 
 use crate::ring::{Discipline, Producer};
@@ -116,6 +116,13 @@ impl Peer {
             producers: (0..QUEUES).map(|_| OnceLock::new()).collect(),
             lanes: [const { OnceLock::new() }; PT_INDICES],
         }
+    }
+
+    /// The ring for an index to which something was sent before.
+    #[inline(always)]
+    fn known_lane(&self, index: PtIndex) -> Option<&Producer<RingView>> {
+        let lane = self.lanes.get(usize::from(index.0))?;
+        lane.get().map(|producer| &**producer)
     }
 }
 

@@ -14,7 +14,6 @@ use conduit_core::threads::{Lock, Mode};
 use crate::ring::{Consumer, Frame, KIND_SKIP, Next, SLOT};
 
 use super::Shm;
-use super::layout::NEWCOMERS;
 use super::mapping::RingView;
 use super::message::{
     ACK, ATOMIC, GET, Header, PUT, PUT_ASKING, PUT_COMPACT, PUT_REFERENCE, REPLY, SEND,
@@ -276,10 +275,8 @@ impl<M: Mode> Shm<M> {
         {
             // Whoever is answered in each poll looks at the rings now and then all the same.
             inbox.answers = inbox.answers.wrapping_add(1);
-            if events > 0 && !inbox.answers.is_multiple_of(ANSWERS) {
-                return events;
-            }
-            if events >= limit {
+            let is_enough = events > 0 && !inbox.answers.is_multiple_of(ANSWERS);
+            if is_enough || events >= limit {
                 return events;
             }
             return events + self.poll_inbox(number, queue, &mut inbox, limit - events, sink);
@@ -345,11 +342,7 @@ impl<M: Mode> Shm<M> {
         });
         match place {
             Some(place) => self.watches.set(place as usize, None),
-            // As after a newcomer, all queues are polled.
-            None => {
-                let newcomers = &self.own().control().newcomers;
-                newcomers.store(NEWCOMERS, Ordering::Release);
-            }
+            None => self.own().control().call(),
         }
     }
 
@@ -362,9 +355,9 @@ impl<M: Mode> Shm<M> {
     /// Has the rings looked at by which somebody has begun to send: those of one queue, which is locked, and of all others.
     #[cold]
     fn admit_all(&self, number: usize, inbox: &mut Inbox) {
-        let newcomers = &self.own().control().newcomers;
+        let control = self.own().control();
         // SYNC (newcomers): with the word come the bits that were set before it. Pairs with `Control::announce`.
-        newcomers.swap(0, Ordering::AcqRel);
+        control.newcomers.swap(0, Ordering::AcqRel);
         self.admit(number, inbox);
         for (other, queue) in self.queues.iter().enumerate() {
             let Some(queue) = queue.get().filter(|_| other != number) else {
@@ -373,7 +366,7 @@ impl<M: Mode> Shm<M> {
             match queue.inbox.try_lock() {
                 Some(mut inbox) => self.admit(other, &mut inbox),
                 // Later. In the meantime all queues are polled.
-                None => newcomers.store(NEWCOMERS, Ordering::Release),
+                None => control.call(),
             }
         }
     }

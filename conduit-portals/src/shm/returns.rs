@@ -18,9 +18,8 @@ use crate::ring::{self, Consumer, Frame, Producer, SLOT};
 
 use super::Shm;
 use super::mapping::RingView;
-use super::message::{COMPACT, Compact, Header, PUT_COMPACT};
+use super::message::{COMPACT, Header, PUT_COMPACT};
 use super::receive::{Inbox, Message, Out, Queue, Taken};
-use super::send::copy_words;
 use super::setup::ready_of;
 use super::single::Slot;
 
@@ -45,9 +44,8 @@ pub(super) struct Returns {
     vain: AtomicU32,
     /// The source of the message that is being delivered, if it may be answered in its slot.
     asker: AtomicU32,
-    /// That slot, and the tag there.
+    /// That slot.
     slot: AtomicPtr<u8>,
-    tag: AtomicU32,
 }
 
 impl Returns {
@@ -59,7 +57,6 @@ impl Returns {
             vain: 0.into(),
             asker: NOBODY.into(),
             slot: ptr::null_mut::<u8>().into(),
-            tag: 0.into(),
         }
     }
 
@@ -80,13 +77,11 @@ impl Returns {
     pub(super) fn begin<'r>(
         &'r self,
         asker: Rank,
+        slot: *mut u8,
         ring: &'r mut Consumer<RingView>,
         frame: Frame,
     ) -> Question<'r> {
-        let (slot, tag) = ring.asked();
-        self.slot
-            .store(ring.slots().address(slot), Ordering::Relaxed);
-        self.tag.store(tag, Ordering::Relaxed);
+        self.slot.store(slot, Ordering::Relaxed);
         self.asker.store(asker, Ordering::Relaxed);
         Question {
             returns: self,
@@ -175,7 +170,7 @@ impl<M: Mode> Shm<M> {
         self.returns.whom.store(target, Ordering::Relaxed);
         self.returns.pause.store(BETWEEN, Ordering::Relaxed);
         self.returns.index.store(index.0, Ordering::Relaxed);
-        self.watches.set_answer(Some(producer.ask(1)));
+        self.watches.set_answer(Some(producer.ask()));
     }
 
     /// Answers the message that is being delivered, whose source is the target; false if this can't go that way.
@@ -184,10 +179,10 @@ impl<M: Mode> Shm<M> {
         let returns = &self.returns;
         let length = inject.head.len() + inject.body.len();
         // That the index is open there is known only if something was sent to it.
-        if length > MOST || self.known_lane(inject.target, inject.index).is_none() {
-            return false;
-        }
-        let Some(peer) = self.peers.get(inject.target as usize) else {
+        let peer = self.peers.get(inject.target as usize);
+        let Some(peer) =
+            peer.filter(|peer| length <= MOST && peer.known_lane(inject.index).is_some())
+        else {
             return false;
         };
         returns.asker.store(NOBODY, Ordering::Relaxed);
@@ -195,23 +190,10 @@ impl<M: Mode> Shm<M> {
         // SAFETY: the slot of the message that is being delivered, in this rank's mapping. It is not released before the `Question` has
         // ended, however that comes, and with it this; of the message a copy is used. Header and payload fit. The word is aligned.
         let word = unsafe {
-            let payload = slot.add(COMPACT);
-            copy_words(inject.head, payload);
-            if !inject.body.is_empty() {
-                let body = payload.add(inject.head.len());
-                ptr::copy_nonoverlapping(inject.body.as_ptr(), body, inject.body.len());
-            }
-            Compact::write(
-                slot,
-                length as u32,
-                self.rank,
-                inject.match_bits,
-                inject.hdr_data,
-            );
+            self.write_compact(slot, inject);
             &*slot.cast::<AtomicU64>()
         };
-        let frame = Frame::new(1, PUT_COMPACT, inject.index.0);
-        ring::publish_answer(word, returns.tag.load(Ordering::Relaxed), frame);
+        ring::publish_answer(word, Frame::new(1, PUT_COMPACT, inject.index.0));
         self.ring_bell(peer);
         self.note_sent();
         true
@@ -266,7 +248,7 @@ impl<M: Mode> Shm<M> {
             Some(_) if inbox.later.is_owed() || !sink.is_ready() => return None,
             Some(_) => {}
             None => {
-                self.refuse_answer();
+                self.refuse_answer(producer);
                 return None;
             }
         }
@@ -296,12 +278,10 @@ impl<M: Mode> Shm<M> {
 
     /// An answer that makes no sense.
     #[cold]
-    fn refuse_answer(&self) {
+    fn refuse_answer(&self, producer: &Producer<RingView>) {
         let source = self.returns.whom.load(Ordering::Relaxed);
         self.statistics.note_bad(Some(source));
-        if let Some(producer) = self.asked_producer() {
-            producer.end_asking();
-        }
+        producer.end_asking();
         self.await_no_answer();
     }
 

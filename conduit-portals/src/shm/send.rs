@@ -119,9 +119,7 @@ impl<M: Mode> Shm<M> {
     /// The ring for an index of a peer to which something was sent before.
     #[inline(always)]
     pub(super) fn known_lane(&self, target: Rank, index: PtIndex) -> Option<&Producer<RingView>> {
-        let peer = self.peers.get(target as usize)?;
-        let lane = peer.lanes.get(usize::from(index.0))?;
-        lane.get().map(|producer| &**producer)
+        self.peers.get(target as usize)?.known_lane(index)
     }
 
     #[inline(always)]
@@ -153,23 +151,8 @@ impl<M: Mode> Shm<M> {
             .producer
             .slots()
             .address(route.producer.slot(reserved));
-        // The first slot last: the target looks at its line again and again, and takes it away between one store and the next.
         // SAFETY: the reservation covers header and payload.
-        unsafe {
-            let payload = slot.add(before_payload(length));
-            if !inject.body.is_empty() {
-                let body = payload.add(inject.head.len());
-                ptr::copy_nonoverlapping(inject.body.as_ptr(), body, inject.body.len());
-            }
-            copy_words(inject.head, payload);
-            Compact::write(
-                slot,
-                length as u32,
-                self.rank,
-                inject.match_bits,
-                inject.hdr_data,
-            );
-        }
+        unsafe { self.write_compact(slot, inject) };
         if slots > 1 {
             let mut frame = frame(slots, PUT_COMPACT, inject.index);
             let head = before_payload(length);
@@ -190,6 +173,32 @@ impl<M: Mode> Shm<M> {
         self.ring_bell(route.peer);
         self.note_sent();
         Ok(Submit::Posted)
+    }
+
+    /// Writes a compact put, all but the ring's word.
+    ///
+    /// # Safety
+    /// From `slot` on there are as many slots of the caller's alone as header and payload need.
+    #[inline(always)]
+    pub(super) unsafe fn write_compact(&self, slot: *mut u8, inject: &Inject<'_>) {
+        let Inject { head, body, .. } = *inject;
+        let length = head.len() + body.len();
+        // The first slot last: the target looks at its line again and again, and takes it away between one store and the next.
+        // SAFETY: the caller's promise.
+        unsafe {
+            let payload = slot.add(before_payload(length));
+            if !body.is_empty() {
+                ptr::copy_nonoverlapping(body.as_ptr(), payload.add(head.len()), body.len());
+            }
+            copy_words(head, payload);
+            Compact::write(
+                slot,
+                length as u32,
+                self.rank,
+                inject.match_bits,
+                inject.hdr_data,
+            );
+        }
     }
 
     /// # Safety
@@ -450,7 +459,7 @@ fn is_plain(bytes: &[u8], at: usize, feared: Feared) -> bool {
 /// # Safety
 /// As for [`ptr::copy_nonoverlapping`].
 #[inline(always)]
-pub(super) unsafe fn copy_words(head: &[u8], to: *mut u8) {
+unsafe fn copy_words(head: &[u8], to: *mut u8) {
     let (words, rest) = head.as_chunks::<4>();
     for (at, word) in words.iter().enumerate() {
         // SAFETY: the caller's promise.

@@ -12,9 +12,7 @@ use rustix::mm::Advice;
 
 use crate::ring::{Consumer, SLOT};
 
-use super::layout::{
-    HUGE_PAGE, NEWCOMERS, PAGE, QUIET_QUEUE, REGIONS, RingControl, USER_QUEUES, ring_stride,
-};
+use super::layout::{HUGE_PAGE, PAGE, QUIET_QUEUE, REGIONS, RingControl, USER_QUEUES, ring_stride};
 use super::message::{COMPACT, FULL, slots_for};
 use super::receive::{Inbound, Inbox, Queue, mark};
 use super::{Shm, memory_limit};
@@ -227,8 +225,7 @@ impl<M: Mode> Shm<M> {
             delivering: 0.into(),
         });
         // Somebody may have begun to send before the queue was there to be looked at.
-        let newcomers = &own.control().newcomers;
-        newcomers.store(NEWCOMERS, Ordering::Release);
+        own.control().call();
         Ok(())
     }
 

@@ -91,7 +91,7 @@ impl<M: Mode> Shm<M> {
                 };
                 // SAFETY: as in `deliver_put`.
                 copy = unsafe { slot.cast::<Slot>().read() };
-                let question = self.returns.begin(source, &mut inbound.ring, frame);
+                let question = self.returns.begin(source, slot, &mut inbound.ring, frame);
                 (copy.0.as_ptr(), Some(question))
             }
             _ => return false,

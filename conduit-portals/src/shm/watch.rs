@@ -3,9 +3,8 @@
 //!
 //! An entry is the word at which the ring's next message will be published and the tag that publishes it. It is written
 //! by whoever holds the ring's queue, after each poll that took something (that for an answer also by who asks), and read by anybody
-//! without a lock. A reader in
-//! another thread may see the two fields of different moments: it then takes a ring for idle or busy which is not, once;
-//! the next look is right.
+//! without a lock. A reader in another thread may see the two fields of different moments: it then takes a ring for idle or busy which
+//! is not, once; the next look is right.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};

@@ -85,11 +85,7 @@ fn who_answers_does_not_rest() {
         );
         assert_eq!(b.take(), 1);
         assert!(!b.rests());
-        let answer = Inject {
-            target: 0,
-            ..inject(0, &[])
-        };
-        assert_eq!(b.ni.inject(&answer), Ok(Submit::Posted));
+        assert_eq!(b.ni.inject(&inject(0, &[])), Ok(Submit::Posted));
         a.poll();
     }
 }
