@@ -193,7 +193,7 @@ impl<S: Slots> Consumer<S> {
             }
             match self.peek() {
                 None => return Next::Broken,
-                Some((slot, frame)) if frame.is_turn() && slot >= 1 << self.extent.turn => {
+                Some((slot, frame)) if frame.is_turn() && slot as u64 >= self.extent.turn() => {
                     self.turn()
                 }
                 Some((_, frame)) if frame.kind == KIND_SKIP => self.release(frame),
@@ -254,7 +254,7 @@ impl<S: Slots> Consumer<S> {
         }
         if self.lap == 0 && self.published == 0 {
             // The first messages of a producer, who has made the pages.
-            self.slots.warm(1 << self.extent.turn);
+            self.slots.warm(1 << self.extent.part);
         }
         // SYNC (head): our reads of the released slots, and our zeros, come before a producer's stores into them. Pairs
         // with `Producer::refresh_head`.

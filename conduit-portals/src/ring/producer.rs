@@ -45,6 +45,8 @@ pub(crate) struct Producer<S> {
     warm: AtomicBool,
     /// The position of the message that has asked for an answer, plus 1; 0 for none.
     asked: AtomicU64,
+    /// The position of the last turn; 0 for none.
+    turned: AtomicU64,
 }
 
 /// Slots that are this producer's until [`Producer::commit`] or [`Producer::abandon`]; one of them must follow.
@@ -58,7 +60,7 @@ pub(crate) struct Reserved {
 impl<S: Slots> Producer<S> {
     /// An end for a ring of which nothing has been sent by this process. One for several processes has no turns.
     pub(crate) fn new(slots: S, extent: Extent, discipline: Discipline) -> Self {
-        slots.warm(1 << extent.turn);
+        slots.warm(1 << extent.part);
         Self {
             slots,
             extent,
@@ -68,6 +70,7 @@ impl<S: Slots> Producer<S> {
             room: AtomicU64::new(extent.turn()),
             warm: AtomicBool::new(false),
             asked: AtomicU64::new(0),
+            turned: AtomicU64::new(0),
         }
     }
 
@@ -226,20 +229,23 @@ impl<S: Slots> Producer<S> {
             return Some(false);
         }
         // Not at the first look there: the last message may just not have been released yet.
-        let far = tail & self.mask >= self.extent.turn() + AGAIN;
+        let far = tail & self.mask >= self.extent.part() + AGAIN;
         if far && !self.warm.swap(true, Ordering::Relaxed) {
             self.slots.warm(1 << self.extent.shift);
         }
-        let room = head.wrapping_add(self.capacity());
+        let free = self.free(tail, head);
         // SYNC (head): hands the above on to other threads, see `has_room`. An older head may overwrite a newer one, which
         // costs another look.
         let until = self.next_look(tail, end).wrapping_sub(end);
-        let left = room.wrapping_sub(end) as i64;
+        let left = free.wrapping_sub(end) as i64;
         let looks = left.min(until as i64);
         self.room
             .store(end.wrapping_add_signed(looks), Ordering::Release);
         if left >= 0 {
             return Some(true);
+        }
+        if self.step_over_turn(n, tail, head) {
+            return Some(false);
         }
         if self.discipline == Discipline::Shared {
             let seen = self.slots.tail().load(Ordering::Relaxed);
@@ -315,7 +321,8 @@ impl<S: Slots> Producer<S> {
     /// turn.
     fn can_turn(&self, n: u32, position: u64) -> bool {
         let (slot, lap) = (position & self.mask, position >> self.extent.shift);
-        slot >= self.extent.turn().max(n.into())
+        // One slot before the turn's is left for what steps over that.
+        slot >= self.extent.turn().max(u64::from(n) + 1)
             && self.discipline != Discipline::Shared
             && lap & EPOCH_END != EPOCH_END
     }
@@ -327,9 +334,52 @@ impl<S: Slots> Producer<S> {
             self.tail
                 .compare_exchange(position, next, Ordering::Relaxed, Ordering::Relaxed);
         if moved.is_ok() {
+            // SYNC (turn): the slots behind it are as free as those before it are, by the head that was read. Pairs with
+            // `turn_again`. Before the consumer, and so the next turn, can pass it.
+            self.turned.store(position, Ordering::Release);
             let frame = Frame::new(1, KIND_SKIP, TURN);
             self.commit(self.reserved(position), frame);
         }
+    }
+
+    /// Where the slot comes again, in the tail's lap, of a turn at the end of the lap before that the consumer may not have passed.
+    fn turn_again(&self, tail: u64, head: u64) -> Option<u64> {
+        // SYNC (turn): see `turn`.
+        let turned = self.turned.load(Ordering::Acquire);
+        let again = turned.wrapping_add(self.capacity());
+        let is_passed = head.wrapping_sub(turned) as i64 > 0;
+        let is_next = again >> self.extent.shift == tail >> self.extent.shift;
+        (turned != 0 && !is_passed && is_next).then_some(again)
+    }
+
+    /// Where slots stop being free. Where the consumer stands before a turn, all slots of the next lap but the turn's are free: one
+    /// before it is left for what steps over it.
+    fn free(&self, tail: u64, head: u64) -> u64 {
+        match self.turn_again(tail, head) {
+            None => head.wrapping_add(self.capacity()),
+            Some(again) if tail <= again => again - 1,
+            Some(_) => (tail | self.mask).wrapping_add(1),
+        }
+    }
+
+    /// Goes on behind a turn's slot that the consumer has not passed; false if that is not what is in the way, or `n` slots don't fit
+    /// behind it either.
+    fn step_over_turn(&self, n: u32, tail: u64, head: u64) -> bool {
+        let Some(again) = self.turn_again(tail, head) else {
+            return false;
+        };
+        let slots = (again + 1).wrapping_sub(tail);
+        let behind = (tail | self.mask).wrapping_sub(again);
+        if !(2..=u64::from(MAX_SLOTS)).contains(&slots) || behind < n.into() {
+            return false;
+        }
+        let moved =
+            self.tail
+                .compare_exchange(tail, again + 1, Ordering::Relaxed, Ordering::Relaxed);
+        if moved.is_ok() {
+            self.publish_skip(self.reserved(tail), slots as u16);
+        }
+        true
     }
 
     /// Up to where slots behind `end` may be reserved before it is asked again whether the lap can end.

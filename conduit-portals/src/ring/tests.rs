@@ -186,17 +186,17 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// Without turns where several processes send.
-fn extent(discipline: Discipline, shift: u32, turn: u32) -> Extent {
-    let turn = if discipline == Discipline::Shared {
+fn extent(discipline: Discipline, shift: u32, part: u32) -> Extent {
+    let part = if discipline == Discipline::Shared {
         shift
     } else {
-        turn.min(shift)
+        part.min(shift)
     };
-    Extent { shift, turn }
+    Extent { shift, part }
 }
 
 fn whole(shift: u32) -> Extent {
-    Extent { shift, turn: shift }
+    Extent { shift, part: shift }
 }
 
 fn discipline() -> impl Strategy<Value = Discipline> {
@@ -212,10 +212,10 @@ proptest! {
     fn delivers_what_was_sent_in_order(
         discipline in discipline(),
         shift in 2_u32..6,
-        turn in 1_u32..6,
+        part in 1_u32..6,
         steps in proptest::collection::vec(step(), 1..400),
     ) {
-        let extent = extent(discipline, shift, turn);
+        let extent = extent(discipline, shift, part);
         let memory = Memory::new(shift);
         let producers = [
             Producer::new(memory.clone(), extent, discipline),
@@ -414,9 +414,9 @@ fn flood(
 
 /// Rings without turns, and with.
 const EXTENTS: [Extent; 3] = [
-    Extent { shift: 4, turn: 4 },
-    Extent { shift: 4, turn: 2 },
-    Extent { shift: 6, turn: 3 },
+    Extent { shift: 4, part: 4 },
+    Extent { shift: 4, part: 2 },
+    Extent { shift: 6, part: 3 },
 ];
 
 #[test]
@@ -450,10 +450,10 @@ fn processes_flood() {
     );
 }
 
-/// Messages that are waited for stay within the first part; a flood goes on behind it; an epoch's last lap has no turn.
+/// Messages that are waited for stay in a lap's beginning; a flood goes on behind it; an epoch's last lap has no turn.
 #[test]
 fn laps_end_early_while_the_ring_is_empty() {
-    let extent = Extent { shift: 4, turn: 2 };
+    let extent = Extent { shift: 4, part: 2 };
     let memory = Memory::new(4);
     let producer = Producer::new(memory.clone(), extent, Discipline::Thread);
     let mut consumer = Consumer::new(memory, extent);
@@ -472,4 +472,68 @@ fn laps_end_early_while_the_ring_is_empty() {
     // Nothing is received now, so there is no turn.
     let sent = (0..20).take_while(|_| send(&producer, 1, &[1; WORDS - 1]));
     assert!(sent.count() > 4);
+}
+
+/// A target that has not looked since a lap ended gets a burst as long as the ring, but for the turn's slot and one before it.
+#[test]
+fn a_turn_leaves_room_for_a_burst() {
+    for discipline in [Discipline::Thread, Discipline::Process] {
+        for slots in [1, 2, 3] {
+            let extent = Extent { shift: 6, part: 3 };
+            let memory = Memory::new(6);
+            let producer = Producer::new(memory.clone(), extent, discipline);
+            let mut consumer = Consumer::new(memory, extent);
+            for _ in 0..4 {
+                assert!(send(&producer, 1, &[1; WORDS - 1]));
+                assert!(receive(&mut consumer).is_some());
+                assert!(receive(&mut consumer).is_none());
+            }
+            let payload = |count: usize| vec![count as u64; slots as usize * WORDS - 1];
+            let sent = (0..)
+                .take_while(|&count| send(&producer, slots, &payload(count)))
+                .count();
+            // What is before the turn, and what is behind it.
+            let most = 3 / slots as usize + 59 / slots as usize;
+            assert!(consumer.is_ready(), "the lap has ended");
+            assert_eq!(sent, most, "{slots} slots");
+            for count in 0..sent {
+                assert_eq!(receive(&mut consumer), Some(payload(count)));
+            }
+            assert_eq!(receive(&mut consumer), None);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4096, ..ProptestConfig::default() })]
+    /// After the same messages as before, as many find room where a larger one has been refused.
+    #[test]
+    fn what_is_refused_takes_no_room(
+        discipline in discipline(),
+        passed in proptest::collection::vec(1_usize..64, 0..6),
+        waiting in 0_usize..64,
+        refused in 2_u32..=32,
+    ) {
+        let room = |refused: Option<u32>| {
+            let extent = extent(discipline, 6, 3);
+            let memory = Memory::new(6);
+            let producer = Producer::new(memory.clone(), extent, discipline);
+            let mut consumer = Consumer::new(memory, extent);
+            for &burst in &passed {
+                for _ in 0..burst {
+                    send(&producer, 1, &[1; WORDS - 1]);
+                }
+                while receive(&mut consumer).is_some() {}
+            }
+            let sent = (0..waiting).take_while(|_| send(&producer, 1, &[1; WORDS - 1])).count();
+            if let Some(slots) = refused && send(&producer, slots, &vec![1; slots as usize * WORDS - 1]) {
+                return None;
+            }
+            let more = (0..).take_while(|_| send(&producer, 1, &[1; WORDS - 1])).count();
+            Some(sent + more)
+        };
+        if let Some(after) = room(Some(refused)) {
+            prop_assert_eq!(Some(after), room(None));
+        }
+    }
 }

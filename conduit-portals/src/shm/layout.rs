@@ -49,8 +49,8 @@ pub(super) struct QueueEntry {
     pub(super) offset: AtomicU64,
     /// Slots of each ring, as a power of two.
     pub(super) shift: AtomicU32,
-    /// Those behind which its laps may end, likewise.
-    pub(super) turn: AtomicU32,
+    /// Those of its first part, likewise.
+    pub(super) part: AtomicU32,
     /// By which of its rings somebody has begun to send: bit `ring % 64`.
     pub(super) used: AtomicU64,
 }

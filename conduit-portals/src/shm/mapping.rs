@@ -153,11 +153,11 @@ impl Mapping {
     pub(super) fn ring(&self, queue: &QueueEntry, index: usize) -> Option<(RingView, Extent)> {
         // SYNC (queue): pairs with the release store in `eq_create`: the extent is there with the offset.
         let offset = queue.offset.load(Ordering::Acquire);
-        let (shift, turn) = (&queue.shift, &queue.turn);
-        let (shift, turn) = (shift.load(Ordering::Relaxed), turn.load(Ordering::Relaxed));
+        let (shift, part) = (&queue.shift, &queue.part);
+        let (shift, part) = (shift.load(Ordering::Relaxed), part.load(Ordering::Relaxed));
         if offset == 0
             || !(1..=31).contains(&shift)
-            || !(1..=shift).contains(&turn)
+            || !(1..=shift).contains(&part)
             || !(offset as usize).is_multiple_of(align_of::<RingControl>())
         {
             return None;
@@ -172,7 +172,7 @@ impl Mapping {
         let control = NonNull::new(self.at(start).cast::<RingControl>())?;
         // SAFETY: the slots follow the control words within the same ring, which lies in the mapping (checked above).
         let slots = unsafe { control.add(1).cast() };
-        Some((RingView { control, slots }, Extent { shift, turn }))
+        Some((RingView { control, slots }, Extent { shift, part }))
     }
 
     /// The state of a staging piece, for `piece < pieces`.

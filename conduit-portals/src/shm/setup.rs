@@ -196,16 +196,16 @@ impl<M: Mode> Shm<M> {
         let share = (self.config.flood_bytes / rings / SLOT)
             .min(each / (2 * USER_QUEUES))
             .min(MOST_TIMES * capacity);
-        let turn = capacity.trailing_zeros();
+        let part = capacity.trailing_zeros();
         let shift = match self.shared_rings {
-            true => turn,
-            false => share.checked_ilog2().unwrap_or(0).max(turn),
+            true => part,
+            false => share.checked_ilog2().unwrap_or(0).max(part),
         };
         let offset = allocated.queue_next;
         allocated.queue_next += rings * ring_stride(shift);
         let entry = &own.control().queues[number];
         entry.shift.store(shift, Ordering::Relaxed);
-        entry.turn.store(turn, Ordering::Relaxed);
+        entry.part.store(part, Ordering::Relaxed);
         // SYNC (queue): pairs with the load in `Mapping::ring`.
         entry.offset.store(offset as u64, Ordering::Release);
         let inbound = (0..rings).map(|ring| {
