@@ -73,10 +73,14 @@ static void barrier(void) { gex_Event_Wait(gex_Coll_BarrierNB(team, 0)); }
 
 /* ---- figures: `count` operations on rank 0; rank 1 serves ---- */
 
+/* What bytes are moved between is at hand, as in a loop over an array; `_reading`: it is read from memory each time. */
 static void put(unsigned count) {
-  while (count--) gex_RMA_PutBlocking(team, peer, there, buffer, bytes, 0);
+  const gex_TM_t to = team;
+  const gex_Rank_t rank = peer;
+  char *const remote = there, *const local = buffer;
+  const size_t length = bytes;
+  while (count--) gex_RMA_PutBlocking(to, rank, remote, local, length, 0);
 }
-/* What words are moved between is at hand, as in a loop over an array; `_reading`: it is read from memory each time. */
 static void put8(unsigned count) {
   const gex_TM_t to = team;
   const gex_Rank_t rank = peer;
@@ -102,7 +106,11 @@ static void get8_reading(unsigned count) {
   while (count--) gex_RMA_GetBlocking(team, buffer, peer, there, 8, 0);
 }
 static void get(unsigned count) {
-  while (count--) gex_RMA_GetBlocking(team, buffer, peer, there, bytes, 0);
+  const gex_TM_t to = team;
+  const gex_Rank_t rank = peer;
+  char *const remote = there, *const local = buffer;
+  const size_t length = bytes;
+  while (count--) gex_RMA_GetBlocking(to, local, rank, remote, length, 0);
 }
 static void wait_for_pong(unsigned before) { GASNET_BLOCKUNTIL(pongs != before); }
 static void short_round_trip(unsigned count) {

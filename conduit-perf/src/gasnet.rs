@@ -21,11 +21,11 @@ use crate::credits::median;
 /// The program.
 const SOURCE: &str = include_str!("../c/gasnet.c");
 
-/// Builds it as GASNet's clients are built.
+/// Builds it as GASNet's clients are built. Functions that begin at a cache line are as fast whatever is added before them.
 const MAKEFILE: &str = "\
 include $(FRAGMENT)
 program: program.c
-\t$(GASNET_CC) $(GASNET_CPPFLAGS) $(GASNET_CFLAGS) -c -o program.o program.c
+\t$(GASNET_CC) $(GASNET_CPPFLAGS) $(GASNET_CFLAGS) -falign-functions=64 -c -o program.o program.c
 \t$(GASNET_LD) $(GASNET_LDFLAGS) -o program program.o $(GASNET_LIBS)
 ";
 
