@@ -14,8 +14,9 @@ use crate::ni::{Ack, Exchange, Inject, Ni, NiError, Put, Rank, Submit};
 use crate::shared;
 use crate::threads::Mode;
 
-/// Bodies up to this size are injected; larger ones are read from the replier's chunk, which its completion gives back. Up
-/// to here the copy costs less than the completion.
+/// Bodies up to this size are injected everywhere; larger ones, to a peer that is not mapped here, are read from the replier's chunk,
+/// which its completion gives back. Up to here the copy costs less than the completion, and where a peer is mapped it always does: what
+/// is injected is copied once, just as into a chunk.
 const INLINE: usize = MOST_HEAD + 1024;
 
 /// A reply that lies in a chunk and waits for the network to take it.
@@ -268,7 +269,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// Injects a small reply, sends any other from the chunk in hand; if the network takes neither now, the reply waits in
+    /// Injects a reply, or sends it from the chunk in hand, see [`INLINE`]; if the network takes neither now, the reply waits in
     /// the chunk and no further request is looked at until it is gone.
     #[inline(always)]
     fn send_reply(
@@ -285,7 +286,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.send_reply_from_chunk(target, header, head, payload, hand)
     }
 
-    /// Injects a reply, if it is small and the network takes it now.
+    /// Injects a reply, if it is one to inject, see [`INLINE`], and the network takes it now.
     #[inline(always)]
     pub(super) fn inject_reply(
         &self,
@@ -294,8 +295,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         head: &[u8],
         payload: &[u8],
     ) -> Result<bool> {
-        let most = INLINE.min(self.ni.reach(target).inject_size);
-        if most == 0 || head.len() + payload.len() > most {
+        let reach = self.ni.reach(target);
+        let (length, most) = (head.len() + payload.len(), reach.inject_size);
+        if most == 0 || length > most || (length > INLINE && !self.is_mapped(reach)) {
             return Ok(false);
         }
         let (match_bits, hdr_data) = header.encode(SELECT_RPL_RB);
