@@ -111,6 +111,23 @@ struct Ahead {
     left: u32,
     set_apart: u32,
     requests: u32,
+    /// What the last request took, if it was by itself; nothing else is said.
+    single: CreditByte,
+    /// What `peer` has given back with a reply to that, and the place in the budget: kept for the next request, as in a round trip it
+    /// goes to the same peer and takes the same. The rules then need not be told of either, for they would be where they are. Once they
+    /// are asked for anything else they are told first. Not while `again`, nor with anything set apart.
+    back: Option<CreditByte>,
+}
+
+impl Ahead {
+    /// A request has gone to a peer: its byte, if it tells and asks nothing.
+    #[inline]
+    fn note_single(&mut self, peer: Rank, credits: u8) -> CreditByte {
+        self.again = true;
+        self.peer = peer;
+        self.single = CreditByte::new(false, 0, credits);
+        self.single
+    }
 }
 
 impl<M: Mode> Part<M> {
@@ -176,6 +193,18 @@ impl<M: Mode> Flow<M> {
         if part.ahead.set_apart > 0 {
             self.settle_some_ahead(part);
         }
+        self.settle_back(part);
+    }
+
+    /// Tells the rules what came back with the last reply.
+    #[inline]
+    fn settle_back(&self, part: &mut Part<M>) {
+        if let Some(back) = part.ahead.back.take() {
+            let peer = part.ahead.peer;
+            let settled = part.policy.settle(peer, back);
+            debug_assert!(settled.is_ok(), "what the last request took is in flight");
+            self.end_requests(1);
+        }
     }
 
     #[inline(never)]
@@ -208,7 +237,7 @@ impl<M: Mode> Flow<M> {
             peer,
             left: places,
             set_apart: places,
-            requests: 0,
+            ..Ahead::default()
         };
     }
 
@@ -270,11 +299,19 @@ impl<M: Mode> Flow<M> {
     ) -> Option<CreditByte> {
         let mut part = self.locked(peer);
         let ahead = &mut part.ahead;
-        if ahead.peer == peer && ahead.left >= u32::from(credits) {
-            ahead.left -= u32::from(credits);
-            ahead.requests += 1;
-            flood();
-            return Some(CreditByte::new(false, 0, credits));
+        let plain = CreditByte::new(false, 0, credits);
+        if ahead.peer == peer {
+            if ahead.left >= u32::from(credits) {
+                ahead.left -= u32::from(credits);
+                ahead.requests += 1;
+                flood();
+                return Some(plain);
+            }
+            if ahead.back == Some(plain) {
+                ahead.back = None;
+                ahead.again = true;
+                return Some(plain);
+            }
         }
         self.take_next(&mut part, peer, credits)
     }
@@ -282,6 +319,7 @@ impl<M: Mode> Flow<M> {
     /// [`Self::take`] where nothing suitable is set apart.
     #[inline(never)]
     fn take_next(&self, part: &mut Part<M>, peer: Rank, credits: u8) -> Option<CreditByte> {
+        self.settle_back(part);
         if part.ahead.set_apart == 0 && !part.ahead.again {
             // The first after a reply, as each of a round trip is, by itself and without a call.
             if !self.begin_request() {
@@ -289,9 +327,7 @@ impl<M: Mode> Flow<M> {
             }
             let trusted = part.trusted[self.place(peer)];
             if part.policy.take_if_ready(peer, credits, trusted.into()) {
-                part.ahead.again = true;
-                part.ahead.peer = peer;
-                return Some(CreditByte::new(false, 0, credits));
+                return Some(part.ahead.note_single(peer, credits));
             }
             self.end_requests(1);
         }
@@ -317,8 +353,7 @@ impl<M: Mode> Flow<M> {
         if second {
             self.set_apart(part, peer);
         }
-        part.ahead.again = true;
-        part.ahead.peer = peer;
+        part.ahead.note_single(peer, credits);
         Some(byte)
     }
 
@@ -360,9 +395,29 @@ impl<M: Mode> Flow<M> {
     }
 
     /// A reply has come.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn settle(&self, peer: Rank, byte: CreditByte) -> Result<(), Violation> {
-        self.part(peer).policy.settle(peer, byte)?;
+        let mut part = self.locked(peer);
+        let ahead = &mut part.ahead;
+        let to_single = ahead.again && ahead.set_apart == 0 && ahead.peer == peer;
+        // Elsewhere other parts can end an epoch meanwhile, which a request has to tell.
+        if !M::PARALLEL && to_single && byte == ahead.single {
+            ahead.again = false;
+            ahead.back = Some(byte);
+            return Ok(());
+        }
+        self.settle_now(&mut part, peer, byte)
+    }
+
+    #[inline(never)]
+    fn settle_now(
+        &self,
+        part: &mut Part<M>,
+        peer: Rank,
+        byte: CreditByte,
+    ) -> Result<(), Violation> {
+        self.settle_ahead(part);
+        part.policy.settle(peer, byte)?;
         self.end_requests(1);
         Ok(())
     }
@@ -439,6 +494,8 @@ impl<M: Mode> Flow<M> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::threads::{Par, Seq};
 
@@ -516,6 +573,185 @@ mod tests {
     fn set_apart() {
         credits_set_apart_are_neither_lost_nor_hidden::<Seq>();
         credits_set_apart_are_neither_lost_nor_hidden::<Par>();
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        /// Requests one after the other.
+        Take {
+            peer: Rank,
+            credits: u8,
+            times: u8,
+        },
+        /// The reply to the newest or the oldest request, which may tell that an epoch has ended.
+        Settle {
+            newest: bool,
+            end_of_epoch: bool,
+        },
+        /// Requests that wait for their replies.
+        RoundTrips {
+            peer: Rank,
+            credits: u8,
+            times: u8,
+        },
+        /// A request has been handled.
+        Grant {
+            peer: Rank,
+            credits: u8,
+        },
+        Look {
+            peer: Rank,
+        },
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let peer = || 1..3_u32;
+        prop_oneof![
+            (peer(), 1..3_u8, 1..5_u8).prop_map(|(peer, credits, times)| Step::Take {
+                peer,
+                credits,
+                times
+            }),
+            (any::<bool>(), proptest::bool::weighted(0.3)).prop_map(|(newest, end_of_epoch)| {
+                Step::Settle {
+                    newest,
+                    end_of_epoch,
+                }
+            }),
+            (peer(), 1..3_u8, 1..5_u8).prop_map(|(peer, credits, times)| Step::RoundTrips {
+                peer,
+                credits,
+                times
+            }),
+            (peer(), 1..3_u8).prop_map(|(peer, credits)| Step::Grant { peer, credits }),
+            peer().prop_map(|peer| Step::Look { peer }),
+        ]
+    }
+
+    /// The flow, and the rules alone, which are told of everything at once.
+    struct Both {
+        flow: Flow<Seq>,
+        rules: Policy,
+        outstanding: Vec<(Rank, u8)>,
+    }
+
+    impl Both {
+        const LIMIT: usize = 9;
+
+        fn take(&mut self, peer: Rank, credits: u8) -> bool {
+            let byte = self.flow.take(peer, credits).or_else(|| {
+                self.flow.collect(peer, Returned::default).unwrap();
+                self.flow.take_collected(peer, credits)
+            });
+            let is_in_budget = self.outstanding.len() < Self::LIMIT;
+            let expected = is_in_budget.then(|| self.rules.take(peer, credits).ok());
+            assert_eq!(byte, expected.flatten());
+            if byte.is_some() {
+                self.outstanding.push((peer, credits));
+            }
+            byte.is_some()
+        }
+
+        fn settle(&mut self, place: usize, end_of_epoch: bool) {
+            let (peer, credits) = self.outstanding.remove(place);
+            let byte = CreditByte::new(end_of_epoch, 0, credits);
+            self.flow.settle(peer, byte).unwrap();
+            self.rules.settle(peer, byte).unwrap();
+        }
+
+        fn step(&mut self, step: &Step) {
+            match *step {
+                Step::Take {
+                    peer,
+                    credits,
+                    times,
+                } => {
+                    (0..times).all(|_| self.take(peer, credits));
+                }
+                Step::Settle {
+                    newest,
+                    end_of_epoch,
+                } => {
+                    if let Some(last) = self.outstanding.len().checked_sub(1) {
+                        self.settle(if newest { last } else { 0 }, end_of_epoch);
+                    }
+                }
+                Step::RoundTrips {
+                    peer,
+                    credits,
+                    times,
+                } => {
+                    for _ in 0..times {
+                        if self.take(peer, credits) {
+                            self.settle(self.outstanding.len() - 1, false);
+                        }
+                    }
+                }
+                Step::Grant { peer, credits } => {
+                    let byte = CreditByte::new(false, 0, credits);
+                    let (back, _) = self.flow.grant(peer, byte);
+                    assert_eq!(back, self.rules.grant(peer, byte));
+                }
+                Step::Look { peer } => {
+                    let looks = |policy: &Policy| {
+                        let (here, all) = (policy.in_flight(peer), policy.available(peer));
+                        (here, all, policy.stalls(peer))
+                    };
+                    assert_eq!(self.flow.look(peer, looks), looks(&self.rules));
+                    assert_eq!(self.flow.outstanding() as usize, self.outstanding.len());
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 1024, ..ProptestConfig::default() })]
+        #[test]
+        fn the_rules_see_what_they_would_have_seen(steps in proptest::collection::vec(step(), 1..200)) {
+            let overrides = credits::Overrides {
+                credits_per_peer: Some(6),
+                dynamic: true,
+                tuning: credits::Tuning {
+                    epoch: 5,
+                    ..credits::Tuning::default()
+                },
+                ..credits::Overrides::default()
+            };
+            let scale = credits::Scale::for_chunk(1024).unwrap();
+            let plan = Plan::new(3, scale, &overrides).unwrap();
+            let mut both = Both {
+                flow: Flow::new(&plan, 0, Both::LIMIT as u32),
+                rules: Policy::from_plan(&plan, 0),
+                outstanding: Vec::new(),
+            };
+            for step in &steps {
+                both.step(step);
+            }
+        }
+    }
+
+    #[test]
+    fn no_reply_gives_back_more_than_was_taken() {
+        let scale = credits::Scale::for_chunk(1024).unwrap();
+        let plan = Plan::new(3, scale, &credits::Overrides::default()).unwrap();
+        let flow: Flow<Seq> = Flow::new(&plan, 0, 100);
+        let byte = |credits| CreditByte::new(false, 0, credits);
+        for _ in 0..3 {
+            assert!(
+                flow.take(1, 1)
+                    .or_else(|| flow.take_collected(1, 1))
+                    .is_some()
+            );
+            assert!(flow.settle(1, byte(2)).is_err());
+            assert!(flow.settle(1, byte(1)).is_ok());
+            assert!(flow.settle(1, byte(1)).is_err());
+        }
+        assert!(flow.take(1, 1).is_some());
+        assert!(flow.settle(1, byte(1)).is_ok());
+        assert!(
+            flow.settle(1, byte(1)).is_err(),
+            "it is kept for a request, once"
+        );
     }
 
     #[test]
