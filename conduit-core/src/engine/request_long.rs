@@ -68,7 +68,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         };
         // SAFETY: there is room for the payload at `place`, see `place_for`. Overlap and races are the program's own, as for a put.
         unsafe { shared::copy(payload.as_ptr(), place, payload.len()) };
-        self.ni.anticipate(target, index::AM, Exchange::Asks);
+        self.ni.anticipate(target, index::AM, Exchange::Alone);
         self.send_plain(plain, byte, Exchange::Asks)
     }
 
@@ -182,7 +182,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             // the caller's promise. Overlap and races are the program's own, as for a put.
             unsafe { shared::copy(source.base, segment.window.0.add(offset), source.len) };
             self.ni
-                .anticipate(request.target, index::AM, Exchange::Asks);
+                .anticipate(request.target, index::AM, Exchange::Alone);
             return self.send(
                 request,
                 Flags::DEST_IN_PLACE,

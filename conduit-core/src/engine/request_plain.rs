@@ -172,9 +172,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             blocking,
             ..
         } = plain;
-        if plain.payload.is_empty() {
-            self.ni.anticipate(target, index::AM, Exchange::Asks);
-        }
         let mut exchange = Exchange::Asks;
         let flood = || {
             exchange = Exchange::Alone;
@@ -189,6 +186,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 None => return Ok(false),
             },
         };
+        if exchange == Exchange::Asks && plain.payload.is_empty() {
+            self.ni.anticipate(target, index::AM, exchange);
+        }
         self.send_plain(plain, byte, exchange)
     }
 

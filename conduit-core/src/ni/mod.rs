@@ -289,6 +289,10 @@ pub trait Ni {
     fn ready(&self) -> Ready {
         Ready::ALL
     }
+    /// A hint: the caller waits and does nothing else meanwhile. Where something is expected that comes later for being looked for too
+    /// early, the network may let a moment pass, of less than what it is likely to take.
+    #[inline]
+    fn hold_off(&self) {}
     /// Delivers up to `limit` events of a queue to `sink`, and says how many; others that are there may be left to the next
     /// call, or for a moment so that more of them come together. A call from within a sink of the same queue delivers nothing.
     fn poll<S: FnMut(Event<'_>)>(&self, eq: EqId, limit: u32, sink: S) -> u32;

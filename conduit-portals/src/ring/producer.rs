@@ -106,11 +106,20 @@ impl<S: Slots> Producer<S> {
 
     /// A message is likely to be written soon: asks for the cache line that it will begin with. Where others write to the ring,
     /// too, that line may be theirs.
+    ///
+    /// `single`: no others follow it at once. Of such a message this end has read the line before, and what asks for a line to write it
+    /// does nothing then; a store does. In a flood that would be one store more for each message.
     #[inline(always)]
-    pub(crate) fn anticipate(&self) {
-        if self.discipline != Discipline::Shared {
-            let slot = self.tail.load(Ordering::Relaxed) & self.mask;
-            self.slots.prefetch(slot as usize);
+    pub(crate) fn anticipate(&self, single: bool) {
+        let position = self.tail.load(Ordering::Relaxed);
+        let slot = (position & self.mask) as usize;
+        match self.discipline {
+            // Free, and nobody else reserves it.
+            Discipline::Thread if single && self.has_room(position.wrapping_add(1)) => {
+                self.slots.claim(slot)
+            }
+            Discipline::Thread | Discipline::Process => self.slots.prefetch(slot),
+            Discipline::Shared => {}
         }
     }
 

@@ -24,6 +24,7 @@ mod mapping;
 mod memory_limit;
 mod message;
 mod network;
+mod patience;
 mod process_memory;
 mod receive;
 mod rest;

@@ -84,7 +84,7 @@ impl<M: Mode> Ni for Shm<M> {
         // An answer goes into a line that is here already.
         let answers = exchange == Exchange::Answers && self.returns.is_answerable(target);
         if !answers && let Some(producer) = self.known_lane(target, index) {
-            producer.anticipate();
+            producer.anticipate(exchange != Exchange::Alone);
         }
     }
     #[inline(always)]
@@ -123,6 +123,10 @@ impl<M: Mode> Ni for Shm<M> {
         unsafe { self.read_memory(destination, target, address, len) }
     }
 
+    #[inline(always)]
+    fn hold_off(&self) {
+        self.returns.hold_off();
+    }
     #[inline]
     fn ready(&self) -> Ready {
         self.watches.ready().union(self.answer_ready())

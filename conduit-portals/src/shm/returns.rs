@@ -19,6 +19,7 @@ use crate::ring::{self, Consumer, Frame, Producer, SLOT};
 use super::Shm;
 use super::mapping::RingView;
 use super::message::{COMPACT, Header, PUT_COMPACT};
+use super::patience::Patience;
 use super::receive::{Inbox, Message, Out, Queue, Taken};
 use super::setup::ready_of;
 use super::single::Slot;
@@ -46,6 +47,7 @@ pub(super) struct Returns {
     asker: AtomicU32,
     /// That slot.
     slot: AtomicPtr<u8>,
+    patience: Patience,
 }
 
 impl Returns {
@@ -57,6 +59,7 @@ impl Returns {
             vain: 0.into(),
             asker: NOBODY.into(),
             slot: ptr::null_mut::<u8>().into(),
+            patience: Patience::default(),
         }
     }
 
@@ -64,6 +67,14 @@ impl Returns {
     #[cfg(test)]
     pub(super) fn is_asking(&self) -> bool {
         self.whom.load(Ordering::Relaxed) != NOBODY
+    }
+
+    /// This rank waits and is about to look.
+    #[inline(always)]
+    pub(super) fn hold_off(&self) {
+        if self.whom.load(Ordering::Relaxed) != NOBODY {
+            self.patience.before_look();
+        }
     }
 
     /// Whether what is sent to a rank now can go into the slot of a message of its that is being delivered.
@@ -170,6 +181,7 @@ impl<M: Mode> Shm<M> {
         self.returns.whom.store(target, Ordering::Relaxed);
         self.returns.pause.store(BETWEEN, Ordering::Relaxed);
         self.returns.index.store(index.0, Ordering::Relaxed);
+        self.returns.patience.begin();
         self.watches.set_answer(Some(producer.ask()));
     }
 
@@ -258,6 +270,7 @@ impl<M: Mode> Shm<M> {
         // SAFETY: a slot of a ring, aligned, which nobody writes before its answer has been taken; any bits are bytes.
         let copy = unsafe { slot.cast::<Slot>().read() };
         producer.end_asking();
+        self.returns.patience.end();
         self.returns.vain.store(0, Ordering::Relaxed);
         self.returns.pause.store(0, Ordering::Relaxed);
         self.await_no_answer();

@@ -18,6 +18,17 @@ use super::returns::Question;
 #[repr(C, align(64))]
 pub(super) struct Slot(pub(super) [u8; SLOT]);
 
+/// The place of a slot's last word.
+const LAST: usize = SLOT / size_of::<u32>() - 1;
+
+impl Slot {
+    #[inline(always)]
+    fn last(&self) -> u32 {
+        let (words, _) = self.0.as_chunks();
+        u32::from_ne_bytes(words[LAST])
+    }
+}
+
 impl<M: Mode> Shm<M> {
     /// Delivers one message of a ring that had none before. False: there is none, or something else is to be done.
     ///
@@ -91,6 +102,15 @@ impl<M: Mode> Shm<M> {
                 };
                 // SAFETY: as in `deliver_put`.
                 copy = unsafe { slot.cast::<Slot>().read() };
+                // The answer's line, by a store that changes nothing: what asks for a line to write it does nothing where it has been
+                // read.
+                // SAFETY: the slot's last bytes. Its sender does not write them before it has been released or answered.
+                unsafe {
+                    slot.cast::<Slot>()
+                        .cast::<u32>()
+                        .add(LAST)
+                        .write_volatile(copy.last())
+                };
                 let question = self.returns.begin(source, slot, &mut inbound.ring, frame);
                 (copy.0.as_ptr(), Some(question))
             }

@@ -188,6 +188,10 @@ impl<Near: Ni, Far: Ni, M: Mode> Ni for Mixed<Near, Far, M> {
     }
 
     #[inline]
+    fn hold_off(&self) {
+        self.near.hold_off();
+    }
+    #[inline]
     fn ready(&self) -> Ready {
         let near = self.near.ready();
         match &self.beyond {
