@@ -125,7 +125,7 @@ impl<M: Mode> Ni for Shm<M> {
 
     #[inline(always)]
     fn hold_off(&self) {
-        self.returns.hold_off();
+        self.let_answer_come();
     }
     #[inline]
     fn ready(&self) -> Ready {

@@ -69,14 +69,6 @@ impl Returns {
         self.whom.load(Ordering::Relaxed) != NOBODY
     }
 
-    /// This rank waits and is about to look.
-    #[inline(always)]
-    pub(super) fn hold_off(&self) {
-        if self.whom.load(Ordering::Relaxed) != NOBODY {
-            self.patience.before_look();
-        }
-    }
-
     /// Whether what is sent to a rank now can go into the slot of a message of its that is being delivered.
     #[inline(always)]
     pub(super) fn is_answerable(&self, asker: Rank) -> bool {
@@ -209,6 +201,15 @@ impl<M: Mode> Shm<M> {
         self.ring_bell(peer);
         self.note_sent();
         true
+    }
+
+    /// See [`conduit_core::ni::Ni::hold_off`].
+    #[inline(always)]
+    pub(super) fn let_answer_come(&self) {
+        let returns = &self.returns;
+        if returns.whom.load(Ordering::Relaxed) != NOBODY {
+            returns.patience.before_poll(|| self.is_answered());
+        }
     }
 
     /// Whether an answer waits to be taken.
