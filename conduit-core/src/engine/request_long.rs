@@ -68,6 +68,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         };
         // SAFETY: there is room for the payload at `place`, see `place_for`. Overlap and races are the program's own, as for a put.
         unsafe { shared::copy(payload.as_ptr(), place, payload.len()) };
+        // The payload is still being stored, which a store into the message's line would have to wait for, too.
         self.ni.anticipate(target, index::AM, Exchange::Alone);
         self.send_plain(plain, byte, Exchange::Asks)
     }
@@ -181,6 +182,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             // SAFETY: `remote` has checked the range against the window, which is valid for writes; the source is
             // the caller's promise. Overlap and races are the program's own, as for a put.
             unsafe { shared::copy(source.base, segment.window.0.add(offset), source.len) };
+            // As for a plain one.
             self.ni
                 .anticipate(request.target, index::AM, Exchange::Alone);
             return self.send(

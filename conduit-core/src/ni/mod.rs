@@ -238,8 +238,9 @@ pub trait Ni {
     /// A put without events at the initiator, whose bytes are copied before it returns. At most
     /// [`Reach::inject_size`] bytes.
     fn inject(&self, inject: &Inject<'_>) -> Result<Submit, NiError>;
-    /// A hint: a message of a few bytes to this index of the target is likely to follow at once, with this part in an exchange. What
-    /// it will need first may be fetched meanwhile.
+    /// A hint: a message of a few bytes to this index of the target is likely to follow at once, with this part in an exchange as far
+    /// as it is known. What it will need first may be fetched meanwhile; for one that is [`Exchange::Alone`], which may be one of many,
+    /// only as far as that costs the message itself nothing.
     #[inline]
     fn anticipate(&self, _target: Rank, _index: PtIndex, _exchange: Exchange) {}
     /// The same hint for several that will follow one another, with nothing to wait for between them.

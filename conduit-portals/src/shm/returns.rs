@@ -63,6 +63,18 @@ impl Returns {
         }
     }
 
+    /// Polls that waited for the answer asked for last.
+    #[cfg(test)]
+    pub(super) fn polls(&self) -> u32 {
+        self.patience.polls()
+    }
+
+    /// Turns before the first of them.
+    #[cfg(test)]
+    pub(super) fn turns(&self) -> u32 {
+        self.patience.turns()
+    }
+
     /// Whether this rank has asked, and has not taken an answer since.
     #[cfg(test)]
     pub(super) fn is_asking(&self) -> bool {

@@ -104,7 +104,8 @@ impl<M: Mode> Shm<M> {
                 copy = unsafe { slot.cast::<Slot>().read() };
                 // The answer's line, by a store that changes nothing: what asks for a line to write it does nothing where it has been
                 // read.
-                // SAFETY: the slot's last bytes. Its sender does not write them before it has been released or answered.
+                // SAFETY: the slot's last bytes. Its sender writes them again once the head has passed the slot and the answer, if
+                // there is one, was taken; here neither can be, for nothing is released or answered before `begin`.
                 unsafe {
                     slot.cast::<Slot>()
                         .cast::<u32>()

@@ -16,7 +16,6 @@ mod returned;
 mod tests;
 
 pub(crate) use returned::Returned;
-use returned::Since;
 
 /// What this rank lends its peers and they lend it.
 ///
@@ -61,8 +60,8 @@ struct Ahead {
     left: u32,
     set_apart: u32,
     requests: u32,
-    /// What the last request took, if it was by itself; nothing else is said.
-    single: CreditByte,
+    /// The byte that tells and asks nothing and has as many credits as the last request took. While `again`, with nothing set apart.
+    last: CreditByte,
     /// What `peer` has given back with a reply to that, and the place in the budget: kept for the next request, as in a round trip it
     /// goes to the same peer and takes the same. The rules then need not be told of either, for they would be where they are. Once they
     /// are asked for anything else they are told first. Not while `again`, nor with anything set apart.
@@ -70,13 +69,13 @@ struct Ahead {
 }
 
 impl Ahead {
-    /// A request has gone to a peer: its byte, if it tells and asks nothing.
+    /// A request has gone to a peer: its byte, if that tells and asks nothing.
     #[inline]
-    fn note_single(&mut self, peer: Rank, credits: u8) -> CreditByte {
+    fn note_last(&mut self, peer: Rank, credits: u8) -> CreditByte {
         self.again = true;
         self.peer = peer;
-        self.single = CreditByte::new(false, 0, credits);
-        self.single
+        self.last = CreditByte::new(false, 0, credits);
+        self.last
     }
 }
 
@@ -277,7 +276,7 @@ impl<M: Mode> Flow<M> {
             }
             let trusted = part.trusted[self.place(peer)];
             if part.policy.take_if_ready(peer, credits, trusted.into()) {
-                return Some(part.ahead.note_single(peer, credits));
+                return Some(part.ahead.note_last(peer, credits));
             }
             self.end_requests(1);
         }
@@ -303,7 +302,7 @@ impl<M: Mode> Flow<M> {
         if second {
             self.set_apart(part, peer);
         }
-        part.ahead.note_single(peer, credits);
+        part.ahead.note_last(peer, credits);
         Some(byte)
     }
 
@@ -349,9 +348,9 @@ impl<M: Mode> Flow<M> {
     pub(crate) fn settle(&self, peer: Rank, byte: CreditByte) -> Result<(), Violation> {
         let mut part = self.locked(peer);
         let ahead = &mut part.ahead;
-        let to_single = ahead.again && ahead.set_apart == 0 && ahead.peer == peer;
+        let to_last = ahead.again && ahead.set_apart == 0 && ahead.peer == peer;
         // Elsewhere other parts can end an epoch meanwhile, which a request has to tell.
-        if !M::PARALLEL && to_single && byte == ahead.single {
+        if !M::PARALLEL && to_last && byte == ahead.last {
             ahead.again = false;
             ahead.back = Some(byte);
             return Ok(());

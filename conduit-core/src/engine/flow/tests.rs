@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::returned::Since;
 use super::*;
 use crate::threads::{Par, Seq};
 
@@ -348,4 +349,59 @@ fn a_request_has_not_stalled_before_the_counter_was_read() {
     assert!(flow.take_collected(2, 4).is_none());
     assert_eq!(flow.look(2, |policy| policy.stalls(2)), 1);
     assert_eq!(flow.outstanding(), 2);
+}
+
+#[test]
+fn what_comes_back_is_kept_until_something_else_is_asked() {
+    let scale = credits::Scale::for_chunk(1024).unwrap();
+    let plan = Plan::new(3, scale, &credits::Overrides::default()).unwrap();
+    let flow: Flow<Seq> = Flow::new(&plan, 0, 100);
+    let plain = CreditByte::new(false, 0, 1);
+    let take = || flow.take(1, 1).or_else(|| flow.take_collected(1, 1));
+    assert_eq!(take(), Some(plain));
+    for _ in 0..3 {
+        flow.settle(1, plain).unwrap();
+        assert_eq!(flow.parts[0].lock().ahead.back, Some(plain));
+        assert_eq!(flow.take(1, 1), Some(plain));
+        assert_eq!(flow.parts[0].lock().ahead.back, None);
+    }
+    // Another request without a reply between them: a flood.
+    assert_eq!(flow.take(1, 1), Some(plain));
+    assert!(flow.parts[0].lock().ahead.set_apart > 0);
+    for _ in 0..2 {
+        flow.settle(1, plain).unwrap();
+    }
+    assert_eq!(flow.outstanding(), 0);
+    // The rules are told before they are asked for another peer.
+    assert!(take().is_some());
+    flow.settle(1, plain).unwrap();
+    assert!(flow.take(2, 1).is_some());
+    assert_eq!(flow.look(1, |policy| policy.in_flight(1)), 0);
+    assert_eq!(flow.outstanding(), 1);
+}
+
+/// The parts share the bank, so that an epoch may have ended in another one, which the next request has to tell.
+#[test]
+fn with_several_threads_nothing_is_kept() {
+    let overrides = credits::Overrides {
+        dynamic: true,
+        tuning: credits::Tuning {
+            epoch: 5,
+            ..credits::Tuning::default()
+        },
+        ..credits::Overrides::default()
+    };
+    let scale = credits::Scale::for_chunk(1024).unwrap();
+    let plan = Plan::new(3, scale, &overrides).unwrap();
+    let flow: Flow<Par> = Flow::new(&plan, 0, 100);
+    let plain = CreditByte::new(false, 0, 1);
+    let take = || flow.take(1, 1).or_else(|| flow.take_collected(1, 1));
+    for _ in 0..2 {
+        assert_eq!(take(), Some(plain));
+        flow.settle(1, plain).unwrap();
+    }
+    for _ in 0..6 {
+        flow.grant(2, plain);
+    }
+    assert!(take().is_some_and(|byte| byte.end_of_epoch()));
 }

@@ -99,6 +99,62 @@ fn short_answers_come_back_in_the_slot() {
     assert_eq!(b.taken_from(0) - 1, 500);
 }
 
+/// What is too long for the rest of an entry goes to the next one, by the general way, which reads the slot itself.
+#[test]
+fn what_asks_and_goes_the_general_way_is_whole() {
+    let (a, b) = pair(&small());
+    for _ in 0..3 {
+        let memory = MeMemory::Managed {
+            bytes: 4096,
+            min_free: 4096,
+        };
+        b.append(memory, MeOptions::PUT);
+    }
+    for seed in 1..4 {
+        let bytes = pattern(MOST, seed);
+        assert_eq!(a.ni.inject(&asking(&bytes)), Ok(Submit::Posted));
+        let all = b.poll();
+        let came = all.iter().filter(|event| came(event, 0, &bytes, 6));
+        assert_eq!(came.count(), 1, "{all:?}");
+    }
+}
+
+#[test]
+fn polls_that_wait_are_told_of_from_each_question_on() {
+    let (a, b) = met();
+    a.ni.hold_off();
+    assert_eq!(a.ni.returns.polls(), 0, "nothing was asked");
+    for polls in [1, 5, 2] {
+        assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
+        for _ in 0..polls {
+            a.ni.hold_off();
+            assert!(a.poll().is_empty());
+        }
+        assert_eq!(a.ni.returns.polls(), polls);
+        assert_eq!(b.poll_and_answer(&[answer(&[], 0)]).len(), 1);
+        assert_eq!(a.poll().len(), 1);
+    }
+    // Most answers are found by the third poll, so nearly each is held off for.
+    let turns = |end: &End<Seq>| end.ni.returns.turns();
+    let before = turns(&a);
+    for _ in 0..10 {
+        assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
+        (0..2).for_each(|_| a.ni.hold_off());
+        assert_eq!(b.poll_and_answer(&[answer(&[], 0)]).len(), 1);
+        assert_eq!(a.poll().len(), 1);
+    }
+    assert!(turns(&a) > before + 10, "{before}, {}", turns(&a));
+    // Who waits late learns nothing.
+    let before = turns(&a);
+    for _ in 0..100 {
+        assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
+        assert_eq!(b.poll_and_answer(&[answer(&[], 0)]).len(), 1);
+        a.ni.hold_off();
+        assert_eq!(a.poll().len(), 1);
+    }
+    assert_eq!(turns(&a), before);
+}
+
 #[test]
 fn others_go_by_the_ring() {
     let long = pattern(MOST + 1, 1);
