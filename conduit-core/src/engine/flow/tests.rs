@@ -6,6 +6,23 @@ use super::returned::Since;
 use super::*;
 use crate::threads::{Par, Seq};
 
+/// A small job's, with chunks of 1 KiB.
+fn plan(ranks: u32, overrides: &credits::Overrides) -> Plan {
+    let scale = credits::Scale::for_chunk(1024).unwrap();
+    Plan::new(ranks, scale, overrides).unwrap()
+}
+
+fn with_short_epochs() -> credits::Overrides {
+    credits::Overrides {
+        dynamic: true,
+        tuning: credits::Tuning {
+            epoch: 5,
+            ..credits::Tuning::default()
+        },
+        ..credits::Overrides::default()
+    }
+}
+
 #[test]
 fn counters_wrap() {
     let mut before = Returned::from_bits(u64::MAX - 1);
@@ -49,8 +66,7 @@ fn credits_set_apart_are_neither_lost_nor_hidden<M: Mode>() {
         dynamic: true,
         ..credits::Overrides::default()
     };
-    let scale = credits::Scale::for_chunk(1024).unwrap();
-    let plan = Plan::new(3, scale, &overrides).unwrap();
+    let plan = plan(3, &overrides);
     let flow: Flow<M> = Flow::new(&plan, 0, 200);
     let in_flight = |peer| flow.look(peer, |policy| policy.in_flight(peer));
     // So that as many have been in use, and all are back.
@@ -217,15 +233,9 @@ proptest! {
     fn the_rules_see_what_they_would_have_seen(steps in proptest::collection::vec(step(), 1..200)) {
         let overrides = credits::Overrides {
             credits_per_peer: Some(6),
-            dynamic: true,
-            tuning: credits::Tuning {
-                epoch: 5,
-                ..credits::Tuning::default()
-            },
-            ..credits::Overrides::default()
+            ..with_short_epochs()
         };
-        let scale = credits::Scale::for_chunk(1024).unwrap();
-        let plan = Plan::new(3, scale, &overrides).unwrap();
+        let plan = plan(3, &overrides);
         let mut both = Both {
             flow: Flow::new(&plan, 0, Both::LIMIT as u32),
             rules: Policy::from_plan(&plan, 0),
@@ -239,8 +249,7 @@ proptest! {
 
 #[test]
 fn no_reply_gives_back_more_than_was_taken() {
-    let scale = credits::Scale::for_chunk(1024).unwrap();
-    let plan = Plan::new(3, scale, &credits::Overrides::default()).unwrap();
+    let plan = plan(3, &credits::Overrides::default());
     let flow: Flow<Seq> = Flow::new(&plan, 0, 100);
     let byte = |credits| CreditByte::new(false, 0, credits);
     for _ in 0..3 {
@@ -274,8 +283,7 @@ fn peers_of_all_parts_are_asked_in_turn() {
         },
         ..credits::Overrides::default()
     };
-    let scale = credits::Scale::for_chunk(1024).unwrap();
-    let plan = Plan::new(5, scale, &overrides).unwrap();
+    let plan = plan(5, &overrides);
     let flow: Flow<Par> = Flow::new(&plan, 0, 100);
     assert!(flow.parts.len() >= 4);
     let mut asked = Vec::new();
@@ -303,8 +311,7 @@ fn while_use_grows_the_counter_is_read_seldom() {
         dynamic: true,
         ..credits::Overrides::default()
     };
-    let scale = credits::Scale::for_chunk(1024).unwrap();
-    let plan = Plan::new(2, scale, &overrides).unwrap();
+    let plan = plan(2, &overrides);
     let flow: Flow<Seq> = Flow::new(&plan, 0, 1000);
     let mut readings = 0;
     for _ in 0..400 {
@@ -335,8 +342,7 @@ fn a_request_has_not_stalled_before_the_counter_was_read() {
         dynamic: true,
         ..credits::Overrides::default()
     };
-    let scale = credits::Scale::for_chunk(1024).unwrap();
-    let plan = Plan::new(3, scale, &overrides).unwrap();
+    let plan = plan(3, &overrides);
     let flow: Flow<Par> = Flow::new(&plan, 0, 100);
     for _ in 0..2 {
         assert!(flow.take(2, 4).is_none(), "more than ever before");
@@ -353,8 +359,7 @@ fn a_request_has_not_stalled_before_the_counter_was_read() {
 
 #[test]
 fn what_comes_back_is_kept_until_something_else_is_asked() {
-    let scale = credits::Scale::for_chunk(1024).unwrap();
-    let plan = Plan::new(3, scale, &credits::Overrides::default()).unwrap();
+    let plan = plan(3, &credits::Overrides::default());
     let flow: Flow<Seq> = Flow::new(&plan, 0, 100);
     let plain = CreditByte::new(false, 0, 1);
     let take = || flow.take(1, 1).or_else(|| flow.take_collected(1, 1));
@@ -383,16 +388,7 @@ fn what_comes_back_is_kept_until_something_else_is_asked() {
 /// The parts share the bank, so that an epoch may have ended in another one, which the next request has to tell.
 #[test]
 fn with_several_threads_nothing_is_kept() {
-    let overrides = credits::Overrides {
-        dynamic: true,
-        tuning: credits::Tuning {
-            epoch: 5,
-            ..credits::Tuning::default()
-        },
-        ..credits::Overrides::default()
-    };
-    let scale = credits::Scale::for_chunk(1024).unwrap();
-    let plan = Plan::new(3, scale, &overrides).unwrap();
+    let plan = plan(3, &with_short_epochs());
     let flow: Flow<Par> = Flow::new(&plan, 0, 100);
     let plain = CreditByte::new(false, 0, 1);
     let take = || flow.take(1, 1).or_else(|| flow.take_collected(1, 1));
