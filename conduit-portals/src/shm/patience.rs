@@ -143,17 +143,23 @@ mod tests {
         }
     }
 
+    /// What has been learnt of many such answers.
+    fn used_to(answer: u32) -> Patience {
+        let patience = Patience::default();
+        for _ in 0..300 {
+            wait(&patience, answer);
+        }
+        patience
+    }
+
     #[test]
     fn most_answers_are_found_by_the_first_poll() {
         for answer in [30, 60, 90, 120] {
-            let patience = Patience::default();
-            for _ in 0..300 {
-                wait(&patience, answer);
-            }
+            let patience = used_to(answer);
             let at_once = (0..1000).filter(|_| {
                 let found = wait(&patience, answer);
                 assert!(found < answer + 20, "{found} ns for one of {answer}");
-                patience.polls.load(Ordering::Relaxed) == 1
+                patience.polls() == 1
             });
             assert!(at_once.count() > 800);
         }
@@ -161,10 +167,7 @@ mod tests {
 
     #[test]
     fn who_waits_late_finds_what_is_there_and_learns_nothing() {
-        let patience = Patience::default();
-        for _ in 0..300 {
-            wait(&patience, 90);
-        }
+        let patience = used_to(90);
         let before = patience.turns();
         assert!(before > 50);
         for _ in 0..1000 {
@@ -205,10 +208,7 @@ mod tests {
 
     #[test]
     fn a_few_that_come_late_change_nothing() {
-        let patience = Patience::default();
-        for _ in 0..300 {
-            wait(&patience, 60);
-        }
+        let patience = used_to(60);
         let before = patience.turns();
         for _ in 1..ALL {
             wait(&patience, 5_000);

@@ -18,17 +18,6 @@ use super::returns::Question;
 #[repr(C, align(64))]
 pub(super) struct Slot(pub(super) [u8; SLOT]);
 
-/// The place of a slot's last word.
-const LAST: usize = SLOT / size_of::<u32>() - 1;
-
-impl Slot {
-    #[inline(always)]
-    fn last(&self) -> u32 {
-        let (words, _) = self.0.as_chunks();
-        u32::from_ne_bytes(words[LAST])
-    }
-}
-
 impl<M: Mode> Shm<M> {
     /// Delivers one message of a ring that had none before. False: there is none, or something else is to be done.
     ///
@@ -104,14 +93,12 @@ impl<M: Mode> Shm<M> {
                 copy = unsafe { slot.cast::<Slot>().read() };
                 // The answer's line, by a store that changes nothing: what asks for a line to write it does nothing where it has been
                 // read.
-                // SAFETY: the slot's last bytes. Its sender writes them again once the head has passed the slot and the answer, if
+                // SAFETY: the slot's last word, aligned. Its sender writes them again once the head has passed the slot and the answer, if
                 // there is one, was taken; here neither can be, for nothing is released or answered before `begin`.
                 unsafe {
-                    slot.cast::<Slot>()
-                        .cast::<u32>()
-                        .add(LAST)
-                        .write_volatile(copy.last())
-                };
+                    let last = slot.add(SLOT - size_of::<u32>()).cast::<u32>();
+                    last.write_volatile(last.read_volatile());
+                }
                 let question = self.returns.begin(source, slot, &mut inbound.ring, frame);
                 (copy.0.as_ptr(), Some(question))
             }

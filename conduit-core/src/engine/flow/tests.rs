@@ -23,6 +23,12 @@ fn with_short_epochs() -> credits::Overrides {
     }
 }
 
+/// Credits for a request, from the counter if need be.
+fn take<M: Mode>(flow: &Flow<M>, peer: Rank, credits: u8) -> Option<CreditByte> {
+    flow.take(peer, credits)
+        .or_else(|| flow.take_collected(peer, credits))
+}
+
 #[test]
 fn counters_wrap() {
     let mut before = Returned::from_bits(u64::MAX - 1);
@@ -71,7 +77,7 @@ fn credits_set_apart_are_neither_lost_nor_hidden<M: Mode>() {
     let in_flight = |peer| flow.look(peer, |policy| policy.in_flight(peer));
     // So that as many have been in use, and all are back.
     for _ in 0..100 {
-        let byte = flow.take(1, 1).or_else(|| flow.take_collected(1, 1));
+        let byte = take(&flow, 1, 1);
         assert!(byte.is_some());
     }
     flow.collect(1, || Returned::default().add(100, 100))
@@ -84,7 +90,7 @@ fn credits_set_apart_are_neither_lost_nor_hidden<M: Mode>() {
         }
     }
     // Those for another peer come after what is left has been given back.
-    let byte = flow.take(2, 3).or_else(|| flow.take_collected(2, 3));
+    let byte = take(&flow, 2, 3);
     assert!(byte.is_some());
     assert_eq!((in_flight(1), in_flight(2)), (100, 3));
     assert_eq!(flow.outstanding(), 101);
@@ -253,11 +259,7 @@ fn no_reply_gives_back_more_than_was_taken() {
     let flow: Flow<Seq> = Flow::new(&plan, 0, 100);
     let byte = |credits| CreditByte::new(false, 0, credits);
     for _ in 0..3 {
-        assert!(
-            flow.take(1, 1)
-                .or_else(|| flow.take_collected(1, 1))
-                .is_some()
-        );
+        assert!(take(&flow, 1, 1).is_some());
         assert!(flow.settle(1, byte(2)).is_err());
         assert!(flow.settle(1, byte(1)).is_ok());
         assert!(flow.settle(1, byte(1)).is_err());
@@ -362,7 +364,7 @@ fn what_comes_back_is_kept_until_something_else_is_asked() {
     let plan = plan(3, &credits::Overrides::default());
     let flow: Flow<Seq> = Flow::new(&plan, 0, 100);
     let plain = CreditByte::new(false, 0, 1);
-    let take = || flow.take(1, 1).or_else(|| flow.take_collected(1, 1));
+    let take = || take(&flow, 1, 1);
     assert_eq!(take(), Some(plain));
     for _ in 0..3 {
         flow.settle(1, plain).unwrap();
@@ -391,7 +393,7 @@ fn with_several_threads_nothing_is_kept() {
     let plan = plan(3, &with_short_epochs());
     let flow: Flow<Par> = Flow::new(&plan, 0, 100);
     let plain = CreditByte::new(false, 0, 1);
-    let take = || flow.take(1, 1).or_else(|| flow.take_collected(1, 1));
+    let take = || take(&flow, 1, 1);
     for _ in 0..2 {
         assert_eq!(take(), Some(plain));
         flow.settle(1, plain).unwrap();

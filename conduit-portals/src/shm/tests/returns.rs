@@ -99,7 +99,7 @@ fn short_answers_come_back_in_the_slot() {
     assert_eq!(b.taken_from(0) - 1, 500);
 }
 
-/// What is too long for the rest of an entry goes to the next one, by the general way, which reads the slot itself.
+/// An entry's only message goes the general way, which reads the slot itself.
 #[test]
 fn what_asks_and_goes_the_general_way_is_whole() {
     let (a, b) = pair(&small());
@@ -134,7 +134,7 @@ fn polls_that_wait_are_told_of_from_each_question_on() {
         assert_eq!(b.poll_and_answer(&[answer(&[], 0)]).len(), 1);
         assert_eq!(a.poll().len(), 1);
     }
-    // Most answers are found by the third poll, so nearly each is held off for.
+    // Answers that the second poll finds were just missed.
     let turns = |end: &End<Seq>| end.ni.returns.turns();
     let before = turns(&a);
     for _ in 0..10 {
