@@ -182,7 +182,7 @@ pub(crate) mod tests {
         let subject = Subject {
             name: "put",
             size: 8,
-            limit_name: "copy-in",
+            limit_name: "bare-store",
             unit: Unit::Nanoseconds,
             target,
         };

@@ -59,18 +59,18 @@
 //! ```
 //! use std::time::{Duration, Instant};
 //! use conduit_perf::alternate::Plan;
-//! use conduit_perf::limits::copy::{Direction, Private};
+//! use conduit_perf::limits::copy::Direction;
 //! use conduit_perf::placement::Cores;
 //! use conduit_perf::{Comparison, Mapping, Side, Target, area::AREA_BYTES, limits};
 //!
-//! // One side alone: a loop of stores beside a copy of 8 bytes.
+//! // One side alone: a loop of stores to its stack beside stores to the mapping.
 //! let mapping = Mapping::anonymous(AREA_BYTES)?;
 //! let side = Side::join(mapping.area()?, Cores::allowed()?, 0, 1, Duration::from_secs(1))?;
 //! let mut word = 0u64;
 //! let mut comparison = Comparison::new(
 //!     "store",
 //!     8,
-//!     limits::small_copy(Direction::In, Private::new(8)),
+//!     limits::word(Direction::In),
 //!     Some(Target::AtMost(1.3)),
 //!     |_: &Side<'_>, count| {
 //!         let start = Instant::now();
@@ -81,7 +81,7 @@
 //!     },
 //! );
 //! let figure = comparison.measure(&side, Plan::QUICK, &mut |_| {})?.expect("side 0 has it");
-//! assert_eq!((figure.name.as_str(), figure.limit_name.as_str()), ("store", "copy-in"));
+//! assert_eq!((figure.name.as_str(), figure.limit_name.as_str()), ("store", "bare-store"));
 //! # Ok::<(), conduit_perf::Error>(())
 //! ```
 

@@ -9,8 +9,9 @@ use crate::limits::cache_line::Lines;
 use crate::limits::{self, Limit};
 use crate::side::Side;
 
-/// Two ranks, each told by the other: a round trip's two halves at the same time.
-const PAIR: Option<Target> = Some(Target::AtMost(1.5));
+/// Two ranks, each told by the other over a line of its own: a round trip's two halves at the same time, so half of one, and half
+/// as much again for all else.
+const PAIR: Option<Target> = Some(Target::AtMost(0.75));
 /// Microseconds; a slice of the scheduler's is milliseconds.
 const CROWD: Option<Target> = Some(Target::Nanoseconds(100_000.0));
 

@@ -25,16 +25,10 @@ const MEDIUM_FLOOD: Option<Target> = Some(Target::AtLeast(0.77));
 /// Bandwidth of longs.
 const LONG: Option<Target> = Some(Target::AtLeast(0.9));
 
-/// A short and its reply, beside a line per direction: that is how queues work.
+/// A short and its reply, beside one line for both directions: a short answer comes back in the slot of its request.
 pub(super) fn round_trip(bench: &Bench, _: usize) -> Option<Comparison<'_>> {
-    let limit = limits::cache_line(Lines::Two);
-    compare_round_trip(bench, "am-short-round-trip", limit, ROUND_TRIP)
-}
-
-/// The same beside one line for both directions, which a queue doesn't have.
-pub(super) fn round_trip_one_line(bench: &Bench, _: usize) -> Option<Comparison<'_>> {
     let limit = limits::cache_line(Lines::One);
-    compare_round_trip(bench, "am-short-round-trip", limit, None)
+    compare_round_trip(bench, "am-short-round-trip", limit, ROUND_TRIP)
 }
 
 /// The same with both ranks on one core.

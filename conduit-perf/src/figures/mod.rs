@@ -86,7 +86,6 @@ pub(crate) const ENTRIES: &[Entry] = &[
     pair("get-value", WORD, rma::get_value),
     pair("fetch-add", WORD, rma::fetch_add),
     pair("am-short-round-trip", NONE, messages::round_trip),
-    pair("am-short-round-trip", NONE, messages::round_trip_one_line),
     pair("am-short-flood", NONE, messages::short_flood),
     pair("am-medium-flood", MEDIUM, messages::medium_flood),
     pair("am-long", &BULK_SIZES, messages::long_bandwidth),

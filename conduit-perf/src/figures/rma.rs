@@ -78,18 +78,18 @@ impl Row {
     }
 }
 
-fn copy_in(private: Private) -> Limit {
-    limits::small_copy(Direction::In, private)
+fn store(_: Private) -> Limit {
+    limits::word(Direction::In)
 }
 
-fn copy_out(private: Private) -> Limit {
-    limits::small_copy(Direction::Out, private)
+fn load(_: Private) -> Limit {
+    limits::word(Direction::Out)
 }
 
-fn rate_in(private: Private) -> Limit {
+fn store_rate(private: Private) -> Limit {
     Limit {
         unit: Unit::Millions,
-        ..copy_in(private)
+        ..store(private)
     }
 }
 
@@ -116,24 +116,24 @@ macro_rules! rows {
 }
 
 rows! {
-    /// A blocking put whose length is known at run time only, as the limit's.
-    put: "put", copy_in, SMALL, repeat_put;
+    /// A blocking put whose length is known at run time only.
+    put: "put", store, SMALL, repeat_put;
     /// A blocking put of a number.
-    put_u64: "put-u64", copy_in, SMALL, repeat_put_u64;
+    put_u64: "put-u64", store, SMALL, repeat_put_u64;
     /// A put with a handle, waited for at once.
-    put_nb: "put-nb", copy_in, None, repeat_put_nb;
+    put_nb: "put-nb", store, None, repeat_put_nb;
     /// An implicit put, waited for at once.
-    put_nbi: "put-nbi", copy_in, None, repeat_put_nbi;
+    put_nbi: "put-nbi", store, None, repeat_put_nbi;
     /// Implicit puts one after the other, waited for together at the end.
-    put_nbi_rate: "put-nbi-rate", rate_in, None, repeat_put_nbi_rate;
+    put_nbi_rate: "put-nbi-rate", store_rate, None, repeat_put_nbi_rate;
     /// A put of a value in a register.
-    put_value: "put-value", copy_in, None, repeat_put_value;
-    /// A blocking get whose length is known at run time only, as the limit's.
-    get: "get", copy_out, SMALL, repeat_get;
+    put_value: "put-value", store, None, repeat_put_value;
+    /// A blocking get whose length is known at run time only.
+    get: "get", load, SMALL, repeat_get;
     /// A blocking get of a number.
-    get_u64: "get-u64", copy_out, SMALL, repeat_get_u64;
+    get_u64: "get-u64", load, SMALL, repeat_get_u64;
     /// A get of a value into a register.
-    get_value: "get-value", copy_out, None, repeat_get_value;
+    get_value: "get-value", load, None, repeat_get_value;
     /// A remote atomic addition that fetches.
     fetch_add: "fetch-add", add, None, repeat_fetch_add;
     /// Blocking puts of many bytes.

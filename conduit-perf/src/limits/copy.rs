@@ -1,4 +1,4 @@
-//! Copies by one core between its own memory and the mapping: what a put or get into mapped memory can't beat.
+//! Copies by one core between its own memory and the mapping: what a put or get of many bytes into mapped memory can't beat.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -45,7 +45,7 @@ impl Private {
 }
 
 /// Copies of `size` bytes by side 0, always the same bytes, so hot in its caches as far as they fit. The size is only
-/// known at run time, as it is to a put: an 8-byte copy is a call of `memcpy`, not one instruction.
+/// known at run time, as it is to a put.
 #[derive(Debug)]
 pub struct Copy {
     direction: Direction,

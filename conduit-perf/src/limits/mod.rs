@@ -12,6 +12,7 @@ pub mod one_core;
 pub mod queue;
 pub mod seal;
 pub mod udp;
+pub mod word;
 
 use crate::figure::Unit;
 use crate::piece::{Fastest, Piece};
@@ -26,6 +27,7 @@ use one_core::{FutexRoundTrip, YieldRoundTrip};
 use queue::{LINE, Queue};
 use seal::SealAndOpen;
 use udp::{RoundTrip, Stream, Waiting};
+use word::Word;
 
 /// Payload sizes of the queues that medium floods are set beside, in bytes.
 pub const MEDIUM_SIZES: [usize; 5] = [512, 1 << 10, 4 << 10, 16 << 10, 64 << 10];
@@ -87,29 +89,37 @@ pub fn cache_line(lines: Lines) -> Limit {
     )
 }
 
-/// Time of copies of a few private bytes, in nanoseconds.
+/// Time of a store of a word to the mapping, or of a load from it, in nanoseconds.
 #[must_use]
-pub fn small_copy(direction: Direction, private: Private) -> Limit {
-    copy(direction, private, Unit::Nanoseconds)
+pub fn word(direction: Direction) -> Limit {
+    let name = match direction {
+        Direction::In => "bare-store",
+        Direction::Out => "bare-load",
+    };
+    Limit::new(
+        name,
+        size_of::<u64>(),
+        Unit::Nanoseconds,
+        Placement::Apart,
+        Word(direction),
+    )
 }
 
 /// Bandwidth of copies of many private bytes.
 #[must_use]
 pub fn bulk_copy(direction: Direction, private: Private) -> Limit {
-    copy(direction, private, Unit::Gigabytes)
-}
-
-fn copy(direction: Direction, private: Private, unit: Unit) -> Limit {
-    let (name, size) = (copy_name(direction), private.size());
-    let copy = Copy::new(direction, private);
-    Limit::new(name, size, unit, Placement::Apart, copy)
-}
-
-fn copy_name(direction: Direction) -> &'static str {
-    match direction {
+    let name = match direction {
         Direction::In => "copy-in",
         Direction::Out => "copy-out",
-    }
+    };
+    let size = private.size();
+    Limit::new(
+        name,
+        size,
+        Unit::Gigabytes,
+        Placement::Apart,
+        Copy::new(direction, private),
+    )
 }
 
 /// Time of an atomic addition to a word in the core's own cache, in nanoseconds.
@@ -189,21 +199,19 @@ pub fn counter_barrier() -> Limit {
     )
 }
 
-/// Round trip of a packet over UDP on loopback, in nanoseconds.
+/// Round trip of a packet over UDP on loopback, between connected sockets, in nanoseconds.
 #[must_use]
-pub fn udp_round_trip(size: usize, waiting: Waiting, connected: bool) -> Limit {
-    let name = match (waiting, connected) {
-        (Waiting::Polling, false) => "udp-round-trip",
-        (Waiting::Polling, true) => "udp-round-trip-connected",
-        (Waiting::Blocking, false) => "udp-round-trip-blocking",
-        (Waiting::Blocking, true) => "udp-round-trip-blocking-connected",
+pub fn udp_round_trip(size: usize, waiting: Waiting) -> Limit {
+    let name = match waiting {
+        Waiting::Polling => "udp-round-trip",
+        Waiting::Blocking => "udp-round-trip-blocking",
     };
     Limit::new(
         name,
         size,
         Unit::Nanoseconds,
         Placement::Apart,
-        RoundTrip::new(size, waiting, connected),
+        RoundTrip::new(size, waiting),
     )
 }
 
@@ -264,7 +272,7 @@ pub fn catalogue(sides: usize) -> Vec<Limit> {
     let mut limits = vec![cache_line(Lines::One), cache_line(Lines::Two), queue()];
     limits.extend(MEDIUM_SIZES.map(payload_queue));
     for direction in [Direction::In, Direction::Out] {
-        limits.push(small_copy(direction, Private::new(8)));
+        limits.push(word(direction));
         limits.extend(BULK_SIZES.map(|size| bulk_copy(direction, Private::new(size))));
     }
     limits.extend([
@@ -274,9 +282,7 @@ pub fn catalogue(sides: usize) -> Vec<Limit> {
         counter_barrier(),
     ]);
     for waiting in [Waiting::Polling, Waiting::Blocking] {
-        for connected in [false, true] {
-            limits.extend([8, 64].map(|size| udp_round_trip(size, waiting, connected)));
-        }
+        limits.extend([8, 64].map(|size| udp_round_trip(size, waiting)));
     }
     limits.extend(STREAM_PACKETS.map(udp_stream));
     for protection in [Protection::Authenticate, Protection::Encrypt] {

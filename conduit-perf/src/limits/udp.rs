@@ -24,24 +24,22 @@ pub enum Waiting {
     Blocking,
 }
 
-/// Round trips between sides 0 and 1 over loopback. An operation is a full round trip.
+/// Round trips between sides 0 and 1 over loopback, whose sockets are connected: that spares the system a look for the route, and
+/// Conduit's hot peers have such sockets too. An operation is a full round trip.
 #[derive(Debug)]
 pub struct RoundTrip {
     size: usize,
     waiting: Waiting,
-    /// Each socket knows no other peer, which spares the system a look for the route.
-    connected: bool,
     socket: Option<UdpSocket>,
 }
 
 impl RoundTrip {
-    /// Packets of `size` bytes; `connected` sockets have one peer each, others could have many.
+    /// Packets of `size` bytes.
     #[must_use]
-    pub fn new(size: usize, waiting: Waiting, connected: bool) -> Self {
+    pub fn new(size: usize, waiting: Waiting) -> Self {
         Self {
             size,
             waiting,
-            connected,
             socket: None,
         }
     }
@@ -77,31 +75,17 @@ impl Piece for RoundTrip {
         };
         let port = socket.local_addr().map_err(Error::system("getsockname"))?;
         let peer = meet_ports(side, port.port())?;
-        if self.connected {
-            socket.connect(peer).map_err(Error::system("connect"))?;
-        }
+        socket.connect(peer).map_err(Error::system("connect"))?;
         let mut packet = vec![0; self.size];
         let mut received = vec![0; self.size + 1];
-        let send = |packet: &[u8]| {
-            let sent = match self.connected {
-                true => socket.send(packet),
-                false => socket.send_to(packet, peer),
-            };
-            sent.map_err(Error::system("send")).map(drop)
-        };
+        let send = |packet: &[u8]| socket.send(packet).map_err(Error::system("send")).map(drop);
         let mut receive = || {
             let mut result = None;
-            let mut receive = || {
-                let length = match self.connected {
-                    true => socket.recv(&mut received),
-                    false => socket.recv_from(&mut received).map(|(length, _)| length),
-                };
-                match length {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
-                    other => {
-                        result = Some(other);
-                        true
-                    }
+            let mut receive = || match socket.recv(&mut received) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+                other => {
+                    result = Some(other);
+                    true
                 }
             };
             match self.waiting {

@@ -70,7 +70,7 @@ const SETUPS: &[Setup] = &[
             Row {
                 name: "am-round-trip",
                 kind: Kind::RoundTrip,
-                limit: || udp_round_trip(8, Waiting::Polling, false),
+                limit: || udp_round_trip(8, Waiting::Polling),
                 target: Some(ROUND_TRIP),
             },
             Row {
@@ -87,7 +87,7 @@ const SETUPS: &[Setup] = &[
         rows: &[Row {
             name: "am-round-trip-blocking",
             kind: Kind::RoundTrip,
-            limit: || udp_round_trip(8, Waiting::Blocking, false),
+            limit: || udp_round_trip(8, Waiting::Blocking),
             target: Some(ROUND_TRIP),
         }],
     },

@@ -68,7 +68,7 @@ pub fn rows() -> Vec<Comparison<'static>> {
             rows.push(Comparison::new(
                 name,
                 size,
-                udp_round_trip(size, waiting, false),
+                udp_round_trip(size, waiting),
                 Some(Target::AtMost(1.3)),
                 RoundTrips::new(size, waiting),
             ));
