@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use conduit::{Conduit, Handlers, Long, Medium, Rank, Short};
+use conduit::{Conduit, Handlers, Job, Long, Medium, Rank, Short};
 use zerocopy::FromBytes;
 
 use crate::Error;
@@ -102,7 +102,7 @@ pub(crate) struct Bench {
     pub(crate) conduit: Conduit,
     pub(crate) seen: Arc<Seen>,
     pub(crate) messages: Messages,
-    /// The rank in whose segment the shared area lies, and at which rank 0's operations aim: the last.
+    /// The rank in whose segment the shared area lies, and at which rank 0's operations aim: the last, or one that was asked for.
     pub(crate) home: Rank,
 }
 
@@ -112,11 +112,16 @@ impl Bench {
     /// # Errors
     /// The job can't be joined, or there isn't the memory.
     pub(crate) fn start() -> conduit::Result<Self> {
+        Self::towards(|job| job.size() - 1)
+    }
+
+    /// As [`Bench::start`], with another rank as home.
+    pub(crate) fn towards(home: impl FnOnce(&Job) -> Rank) -> conduit::Result<Self> {
         let job = conduit::start()?;
         let seen = Arc::<Seen>::default();
         let mut handlers = Handlers::new();
         let messages = Messages::register(&mut handlers, &seen);
-        let home = job.size() - 1;
+        let home = home(&job);
         let bytes = if job.rank() == home { AREA_BYTES } else { 0 };
         let conduit = job.attach(handlers, bytes)?;
         Ok(Self {

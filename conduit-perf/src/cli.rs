@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -43,6 +43,9 @@ struct FigureOptions {
     /// Exit with 1 unless every figure with a target meets it
     #[arg(long)]
     check: bool,
+    /// As a rank of a job that a launcher has started: measure its ranks 0 and 1 as a pair, while the others stand by
+    #[arg(long)]
+    pair: bool,
     #[command(flatten)]
     choice: Choice,
 }
@@ -200,6 +203,7 @@ fn figures(options: &FigureOptions) -> anyhow::Result<ExitCode> {
     let asked = Options {
         quick: options.choice.quick,
         figures: options.choice.figures.clone(),
+        pair: options.pair,
     };
     let bar = bar(0);
     let mut left_out = 0;
@@ -226,6 +230,10 @@ fn figures(options: &FigureOptions) -> anyhow::Result<ExitCode> {
             // Rank 0 prints them.
             None => return Ok(ExitCode::SUCCESS),
         }
+    } else if options.pair {
+        bail!(
+            "--pair is for a rank of a job that a launcher has started: conduit-run -n 3 conduit-perf --pair"
+        );
     } else {
         run_all(&asked, progress)?
     };

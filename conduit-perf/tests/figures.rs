@@ -4,7 +4,9 @@
 mod support;
 
 use std::collections::HashSet;
+use std::time::Duration;
 
+use conduit_run::{Launch, Stream};
 use support::{conduit_perf, conduit_perf_with, text};
 
 #[test]
@@ -96,4 +98,39 @@ fn every_operation_that_can_be_counted_can_be_repeated() {
         let output = conduit_perf(&["repeat", name, "300"]);
         assert!(output.status.success(), "{name}: {}", text(&output.stderr));
     }
+}
+
+#[test]
+fn a_pair_of_a_larger_job_is_measured_while_the_others_stand_by() {
+    let (sender, lines) = std::sync::mpsc::channel();
+    let outcome = Launch::new(4, env!("CARGO_BIN_EXE_conduit-perf"))
+        .args([
+            "--pair",
+            "--quick",
+            "--json",
+            "--figures",
+            "put-u64,barrier",
+        ])
+        .timeout(Some(Duration::from_secs(120)))
+        .quiet(true)
+        .output(move |_, stream, line| {
+            if stream == Stream::Stdout {
+                let _ = sender.send(String::from_utf8_lossy(line).into_owned());
+            }
+        })
+        .run()
+        .expect("the job runs");
+    assert_eq!(outcome.exit_code, 0, "{outcome:?}");
+    for line in lines {
+        let figure: serde_json::Value = serde_json::from_str(&line).expect("an object per line");
+        assert_eq!(figure["ranks"], 2, "{line}");
+    }
+}
+
+#[test]
+fn a_pair_without_a_launcher_is_refused() {
+    let output = conduit_perf(&["--pair"]);
+    assert!(!output.status.success());
+    let message = text(&output.stderr);
+    assert!(message.contains("conduit-run"), "{message}");
 }

@@ -46,7 +46,7 @@ impl Job {
     }
 }
 
-/// Builds a comparison for a size in bytes; `None` if Conduit's settings don't allow the size.
+/// Builds a comparison for a size in bytes; `None` if the settings don't allow the size, or all ranks would have to take part and don't.
 type Build = for<'b> fn(&'b Bench, usize) -> Option<Comparison<'b>>;
 
 /// A line of the table.

@@ -33,6 +33,8 @@ pub struct Options {
     pub quick: bool,
     /// Only these figures, by name or the first words of it; all if empty.
     pub figures: Vec<String>,
+    /// In a job that a launcher has started: only its ranks 0 and 1 measure, what is made for two ranks.
+    pub pair: bool,
 }
 
 /// What the ranks of a job are told.

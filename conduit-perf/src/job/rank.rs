@@ -1,6 +1,9 @@
 //! A rank of a measured job: this very program, started again by [`super::run_all`].
 
 use std::process::ExitCode;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 
@@ -41,8 +44,8 @@ pub fn launched() -> bool {
 }
 
 /// As a rank of a job that a launcher has started: measures those of `options`' figures that are made for two ranks on
-/// two cores if it has two, and those for many if it has more. Collective. `progress` is called on rank 0 only; the
-/// figures are rank 0's, the others get `None`.
+/// two cores if it has two or [`Options::pair`] says so, and those for many if it has more. Collective. `progress` is called on
+/// rank 0 only; the figures are rank 0's, the others get `None`.
 ///
 /// # Errors
 /// An unknown figure, or what ends the job.
@@ -51,11 +54,15 @@ pub fn measure_here(
     mut progress: impl FnMut(&Event),
 ) -> anyhow::Result<Option<Vec<Figure>>> {
     select::check(&options.figures, names())?;
-    let bench = Bench::start()?;
+    let bench = Bench::towards(|job| match options.pair {
+        true => 1.min(job.size() - 1),
+        false => job.size() - 1,
+    })?;
     let rank = bench.conduit.rank();
     let job = match bench.conduit.size() {
         1 => bail!("nothing is measured with one rank: start two, or more for barriers"),
         2 => Job::Pair,
+        _ if options.pair => Job::Pair,
         _ => Job::Crowd,
     };
     let mut figures = Vec::new();
@@ -78,8 +85,12 @@ fn measure(
     // Before the sides are placed, which changes it.
     let cores = Cores::allowed()?;
     let rank = bench.conduit.rank() as usize;
+    // Of a pair in a larger job, the home rank is the last that takes part.
+    let ranks = bench.home as usize + 1;
+    if rank >= ranks {
+        return stand_by(bench);
+    }
     let in_turn = || -> anyhow::Result<()> {
-        let ranks = bench.conduit.size() as usize;
         let side = Side::join(bench.area()?, cores, rank, ranks, PATIENCE)?;
         for (entry, size) in order.entries() {
             let event = one(order, &bench, &side, entry, size)?;
@@ -91,6 +102,21 @@ fn measure(
         Ok(side.meet()?)
     };
     in_turn().with_context(|| format!("rank {rank}"))?;
+    if rank == 0 {
+        for other in bench.home + 1..bench.conduit.size() {
+            bench.conduit.request(other, bench.messages.finished, ())?;
+        }
+    }
+    Ok(bench.conduit.finish()?)
+}
+
+/// Is one of the job's ranks without taking part: asleep, so that those that do have the cores.
+fn stand_by(bench: Bench) -> anyhow::Result<()> {
+    const NAP: Duration = Duration::from_millis(10);
+    while bench.seen.answers.load(Relaxed) == 0 {
+        thread::sleep(NAP);
+        bench.conduit.poll()?;
+    }
     Ok(bench.conduit.finish()?)
 }
 
@@ -111,7 +137,7 @@ fn one(
     };
     let Some(mut comparison) = (entry.build)(bench, size) else {
         return Ok(left_out(
-            "Conduit's settings allow no messages of this size",
+            "the settings allow no messages of this size, or all ranks of the job would have to take part",
         ));
     };
     // Ranks that a launcher has bound see different cores.

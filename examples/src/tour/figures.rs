@@ -10,7 +10,7 @@ use super::show::Show;
 pub(super) fn run(show: &mut Show) -> Result<()> {
     let options = Options {
         quick: true,
-        figures: Vec::new(),
+        ..Options::default()
     };
     let (mut done, mut total) = (0, 0);
     let figures = run_all(&options, |event| {
