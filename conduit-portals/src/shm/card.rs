@@ -2,49 +2,34 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
-use std::os::fd::{AsRawFd, OwnedFd};
 
 use conduit_core::ni::Rank;
 
+use super::handover::Address;
 use super::layout::VERSION;
 use super::{ShmConfig, ShmError};
 
 /// What a rank tells the others: `name=value` lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Card {
-    pub(super) host: String,
-    pub(super) pid: i32,
-    /// When the process started, in the kernel's clock ticks: a process that got the same id later differs.
-    pub(super) start_time: u64,
-    pub(super) fd: i32,
-    pub(super) inode: u64,
+    /// Where its memory is to be had.
+    pub(super) address: Address,
     pub(super) settings: BTreeMap<String, String>,
 }
 
 impl Card {
-    pub(super) fn of_this_process(fd: &OwnedFd, config: &ShmConfig) -> std::io::Result<Self> {
-        let pid = rustix::process::getpid().as_raw_nonzero().get();
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-        let name = rustix::system::uname();
+    pub(super) fn new(address: Address, config: &ShmConfig) -> Self {
         let settings = config.entries().into_iter();
         let settings = settings.map(|(name, value)| (name.to_owned(), value.to_string()));
         let version = ("version".to_owned(), VERSION.to_string());
-        Ok(Self {
-            host: format!("{}/{}", name.nodename().to_string_lossy(), boot.trim()),
-            pid,
-            start_time: start_time(pid).unwrap_or_default(),
-            fd: fd.as_raw_fd(),
-            inode: rustix::fs::fstat(fd)?.st_ino,
+        Self {
+            address,
             settings: settings.chain([version]).collect(),
-        })
+        }
     }
 
     pub(super) fn to_text(&self) -> String {
-        let mut text = format!(
-            "host={}\npid={}\nstart={}\nfd={}\ninode={}\n",
-            self.host, self.pid, self.start_time, self.fd, self.inode
-        );
+        let mut text = format!("address={}\n", self.address.to_text());
         for (name, value) in &self.settings {
             // Writing to a string can't fail.
             let _ = writeln!(text, "set.{name}={value}");
@@ -63,42 +48,20 @@ impl Card {
         if let Some(error) = lines.get("failed") {
             return Err(format!("it could not start: {error}"));
         }
-        let take = |name: &str| lines.get(name).copied().ok_or(format!("no {name}"));
-        fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
-            text.parse().map_err(|_| format!("{text} is no number"))
-        }
+        let address = lines.get("address").copied().unwrap_or_default();
         let settings = lines.iter().filter_map(|(name, value)| {
             let name = name.strip_prefix("set.")?;
             Some((name.to_owned(), (*value).to_owned()))
         });
         Ok(Self {
-            host: take("host")?.to_owned(),
-            pid: number(take("pid")?)?,
-            start_time: number(take("start")?)?,
-            fd: number(take("fd")?)?,
-            inode: number(take("inode")?)?,
+            address: Address::parse(address).ok_or("no address")?,
             settings: settings.collect(),
         })
     }
 }
 
-/// Field 22 of a process's status line; the command's name before it may hold anything.
-pub(super) fn start_time(pid: i32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, after) = stat.rsplit_once(')')?;
-    after.split_ascii_whitespace().nth(19)?.parse().ok()
-}
-
-/// Refuses a peer on another host, or with other settings.
+/// Refuses a peer with other settings.
 pub(super) fn compare(rank: Rank, ours: &Card, peer: Rank, theirs: &Card) -> Result<(), ShmError> {
-    if ours.host != theirs.host {
-        return Err(ShmError::OtherHost {
-            rank,
-            ours: ours.host.clone(),
-            peer,
-            theirs: theirs.host.clone(),
-        });
-    }
     let names = ours.settings.keys().chain(theirs.settings.keys());
     for name in names {
         let of = |card: &Card| card.settings.get(name).cloned();
@@ -118,14 +81,12 @@ pub(super) fn compare(rank: Rank, ours: &Card, peer: Rank, theirs: &Card) -> Res
 
 #[cfg(test)]
 mod tests {
-    use super::super::layout::Layout;
-    use super::super::mapping::create_file;
     use super::*;
 
     fn card() -> Card {
-        let layout = Layout::new(&ShmConfig::default());
-        let fd = create_file(&layout).unwrap();
-        Card::of_this_process(&fd, &ShmConfig::default()).unwrap()
+        let word = "0123456789abcdef";
+        let address = Address::parse(&[word; 3].join(".")).unwrap();
+        Card::new(address, &ShmConfig::default())
     }
 
     #[test]
@@ -136,28 +97,16 @@ mod tests {
 
     #[test]
     fn a_bad_card_is_an_error() {
-        for text in [
-            "",
-            "host",
-            "host=a\npid=x\nstart=1\nfd=1\ninode=1",
-            "failed=why",
-        ] {
+        for text in ["", "host", "address=x", "failed=why"] {
             assert!(Card::parse(text.as_bytes()).is_err(), "{text}");
         }
         assert!(Card::parse(&[0xff, 0xfe]).is_err());
     }
 
     #[test]
-    fn hosts_and_settings_are_compared() {
+    fn settings_are_compared() {
         let ours = card();
         assert!(compare(0, &ours, 1, &ours).is_ok());
-        let mut theirs = ours.clone();
-        theirs.host = "elsewhere/1".to_owned();
-        let error = compare(0, &ours, 1, &theirs).unwrap_err().to_string();
-        assert!(
-            error.contains("rank 0") && error.contains("rank 1 on elsewhere"),
-            "{error}"
-        );
         let mut theirs = ours.clone();
         theirs
             .settings

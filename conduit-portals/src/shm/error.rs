@@ -35,19 +35,7 @@ pub enum ShmError {
         /// The other's value, "missing" if it has none.
         theirs: String,
     },
-    /// Two ranks are not on the same host.
-    #[error("shm start: rank {rank} is on host {ours}, rank {peer} on {theirs}")]
-    OtherHost {
-        /// This rank.
-        rank: Rank,
-        /// Its host and boot.
-        ours: String,
-        /// The other rank.
-        peer: Rank,
-        /// The other's host and boot.
-        theirs: String,
-    },
-    /// A peer's memory can't be opened, or isn't what it should be.
+    /// A peer's memory can't be had, or isn't what it should be.
     #[error("shm start: rank {rank} can't use the memory of rank {peer}: {reason}")]
     Peer {
         /// This rank.

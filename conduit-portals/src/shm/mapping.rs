@@ -1,6 +1,5 @@
 //! The memory of one rank, as mapped in this process.
 
-use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -274,10 +273,4 @@ impl Slots for RingView {
             last.cast::<u32>().write_volatile(0);
         }
     }
-}
-
-/// The bytes of a file's identity that tell it from any other on this host.
-pub(super) fn identity(file: &File) -> io::Result<(u64, u64)> {
-    let stat = rustix::fs::fstat(file)?;
-    Ok((stat.st_ino, stat.st_size as u64))
 }

@@ -19,6 +19,7 @@ mod config;
 mod deliver;
 mod error;
 mod failure;
+mod handover;
 mod layout;
 mod mapping;
 mod memory_limit;
@@ -42,7 +43,7 @@ mod watch;
 
 pub use config::ShmConfig;
 pub use error::ShmError;
-pub use start::in_process;
+pub use start::{Meeting, Stranger, in_process};
 pub use statistics::Statistics;
 
 use std::fmt;

@@ -1,77 +1,178 @@
 //! Job start: every rank makes its memory, says where it is, and maps everybody's.
 
-use std::fs::{File, OpenOptions};
-use std::os::fd::{AsFd, OwnedFd};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use conduit_core::bootstrap::Bootstrap;
 use conduit_core::matching::{DESCRIPTORS, Descriptors, MatchList, PT_INDICES};
 use conduit_core::ni::{Capabilities, Limits, NiError, Rank, Reach};
+use conduit_core::process_memory;
 use conduit_core::threads::{Lock, Mode};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 
-use super::card::{Card, compare, start_time};
+use super::card::{Card, compare};
 use super::failure::Failures;
+use super::handover::{Server, ask};
 use super::layout::{
     Layout, MAGIC, QUEUES, REGIONS, STATE_OPEN, USER_QUEUES, VERSION, settings_hash,
 };
-use super::mapping::{Mapping, create_file, identity};
+use super::mapping::{Mapping, create_file};
 use super::returns::Returns;
 use super::setup::{Allocated, ENTRIES};
 use super::statistics::Counters;
 use super::watch::Watches;
 use super::{Index, Peer, Shm, ShmConfig, ShmError};
 
-impl<M: Mode> Shm<M> {
-    /// Starts the network among all ranks of a job, which call this together with the same settings.
-    ///
-    /// All ranks must run on this host, and be allowed to open each other's memory through `/proc` (the same user, the
-    /// same view of process ids).
+/// The ranks of a host as this one has met them: its own memory, and that of the others as far as the system hands it over.
+///
+/// The first half of [`Shm::start`], for who has another network for ranks that can't share memory.
+#[derive(Debug)]
+pub struct Meeting {
+    rank: Rank,
+    config: ShmConfig,
+    met: BTreeMap<Rank, Met>,
+    strangers: Vec<Stranger>,
+}
+
+/// A rank that can't have the memory of another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stranger {
+    /// Who asked.
+    pub rank: Rank,
+    /// For whose memory.
+    pub peer: Rank,
+    /// Why there was none.
+    pub reason: String,
+}
+
+/// A rank whose memory is mapped here.
+#[derive(Debug)]
+struct Met {
+    mapping: Arc<Mapping>,
+    /// Its number here, 0 where it has none.
+    process: i32,
+    /// Readable when the process ends; this rank has none.
+    watched: Option<OwnedFd>,
+}
+
+impl Meeting {
+    /// Every rank of a job calls this, with the same settings and with those ranks that should share memory with it, itself among
+    /// them.
     ///
     /// # Errors
-    /// Names the rank and what is wrong with it. If one rank fails all do, unless the failure is that of `bootstrap`.
-    pub fn start(bootstrap: &mut dyn Bootstrap, config: &ShmConfig) -> Result<Self, ShmError> {
+    /// Names the rank and what is wrong with it. If one rank fails all do, unless the failure is that of `bootstrap`. That
+    /// memory can't be handed over is none: see [`Meeting::strangers`].
+    pub fn hold(
+        bootstrap: &mut dyn Bootstrap,
+        ranks: &[Rank],
+        config: &ShmConfig,
+    ) -> Result<Self, ShmError> {
         let (rank, size) = (bootstrap.rank(), bootstrap.size());
-        let prepared = prepare(rank, size, config);
+        let prepared = prepare(rank, size, config).and_then(|(fd, own)| {
+            let (server, address) = Server::start(fd)
+                .map_err(|e| system(rank, "offer its memory on a Unix socket", e))?;
+            Ok((own, server, Card::new(address, config)))
+        });
         let card = match &prepared {
             Ok((_, _, card)) => card.to_text(),
             Err(error) => format!("failed={error}"),
         };
         let cards = bootstrap.allgather(card.as_bytes())?;
-        // The file stays open until all have mapped it, also where this rank has failed: others then fail for the true
-        // reason.
-        let (file, started) = match prepared {
-            Ok((fd, own, card)) => {
-                let met = meet(rank, config, own, &card, &cards);
-                let shm = met.and_then(|met| Self::assemble(rank, config, met));
-                (Some(fd), shm)
+        // The server stays until all have asked, also where this rank has failed: others then fail for the true reason.
+        let (_server, met) = match prepared {
+            Ok((own, server, card)) => {
+                let met = meet(rank, ranks, config, own, &card, &cards);
+                (Some(server), met)
             }
             Err(error) => (None, Err(error)),
         };
-        let verdict = started.as_ref().err().map(|error| error.to_string());
-        let verdicts = bootstrap.allgather(verdict.unwrap_or_default().as_bytes())?;
-        drop(file);
-        let shm = started?;
-        for (peer, verdict) in (0..).zip(verdicts) {
-            if !verdict.is_empty() {
-                return Err(ShmError::PeerFailed {
-                    peer,
-                    reason: String::from_utf8_lossy(&verdict).into_owned(),
-                });
+        let verdict = match &met {
+            Ok((_, strangers)) => strangers.iter().fold(String::new(), |mut text, stranger| {
+                // Writing to a string can't fail.
+                let _ = writeln!(text, "{}={}", stranger.peer, stranger.reason);
+                text
+            }),
+            Err(error) => format!("failed={error}"),
+        };
+        let verdicts = bootstrap.allgather(verdict.as_bytes())?;
+        let (met, _) = met?;
+        let mut strangers = Vec::new();
+        for (rank, verdict) in (0..).zip(verdicts) {
+            for line in String::from_utf8_lossy(&verdict).lines() {
+                let (who, reason) = line.split_once('=').unwrap_or((line, ""));
+                let reason = reason.to_owned();
+                match who.parse() {
+                    Ok(peer) => strangers.push(Stranger { rank, peer, reason }),
+                    Err(_) => return Err(ShmError::PeerFailed { peer: rank, reason }),
+                }
             }
         }
-        Ok(shm)
+        Ok(Self {
+            rank,
+            config: config.clone(),
+            met,
+            strangers,
+        })
     }
 
-    fn assemble(rank: Rank, config: &ShmConfig, met: Met) -> Result<Self, ShmError> {
-        let Met {
-            mappings,
-            processes,
-            watched,
-        } = met;
-        let size = mappings.len() as u32;
-        let layout = mappings[rank as usize].layout().clone();
+    /// Those that can't share memory though they should, the same on every rank of the job.
+    pub fn strangers(&self) -> &[Stranger] {
+        &self.strangers
+    }
+
+    /// The network among some of the ranks, ascending, no two of which are strangers; numbered from 0.
+    ///
+    /// # Errors
+    /// As [`Shm::start`].
+    pub fn start<M: Mode>(mut self, ranks: &[Rank]) -> Result<Shm<M>, ShmError> {
+        let met = ranks.iter().map(|peer| {
+            self.met.remove(peer).ok_or_else(|| ShmError::Peer {
+                rank: self.rank,
+                peer: *peer,
+                reason: "it was not met".to_owned(),
+            })
+        });
+        let met = met.collect::<Result<Vec<_>, _>>()?;
+        let own = ranks.iter().take_while(|other| **other < self.rank);
+        Shm::assemble(own.count() as Rank, &self.config, met)
+    }
+}
+
+impl<M: Mode> Shm<M> {
+    /// Starts the network among all ranks of a job, which call this together with the same settings.
+    ///
+    /// All ranks must run on this host, in one network namespace.
+    ///
+    /// # Errors
+    /// Names the rank and what is wrong with it. If one rank fails all do, unless the failure is that of `bootstrap`.
+    pub fn start(bootstrap: &mut dyn Bootstrap, config: &ShmConfig) -> Result<Self, ShmError> {
+        let ranks: Vec<Rank> = (0..bootstrap.size()).collect();
+        let meeting = Meeting::hold(bootstrap, &ranks, config)?;
+        if let [Stranger { rank, peer, reason }, ..] = meeting.strangers() {
+            return Err(ShmError::Peer {
+                rank: *rank,
+                peer: *peer,
+                reason: reason.clone(),
+            });
+        }
+        meeting.start(&ranks)
+    }
+
+    /// `met` by rank.
+    fn assemble(rank: Rank, config: &ShmConfig, met: Vec<Met>) -> Result<Self, ShmError> {
+        let size = met.len() as u32;
+        let layout = met[rank as usize].mapping.layout().clone();
+        let mut peers = Vec::with_capacity(met.len());
+        let mut processes = Vec::with_capacity(met.len());
+        let mut watched = Vec::new();
+        for (peer, met) in (0..).zip(met) {
+            peers.push(Peer::new(met.mapping));
+            processes.push(met.process);
+            watched.extend(met.watched.map(|process| (peer, process)));
+        }
         let mut capabilities = Capabilities::REMOTE_COMPLETION | Capabilities::MEMORY;
         capabilities.set(Capabilities::WINDOW, config.windows);
         let index = || Index {
@@ -103,7 +204,7 @@ impl<M: Mode> Shm<M> {
                 max_message: 0,
                 max_managed: 0,
             },
-            peers: mappings.into_iter().map(Peer::new).collect(),
+            peers: peers.into(),
             queues: (0..QUEUES).map(|_| OnceLock::new()).collect(),
             indices: (0..PT_INDICES).map(|_| index()).collect(),
             entries: 0.into(),
@@ -145,17 +246,16 @@ impl<M: Mode> Shm<M> {
 pub fn in_process<M: Mode>(ranks: u32, config: &ShmConfig) -> Result<Vec<Shm<M>>, ShmError> {
     let mut mappings = Vec::new();
     for rank in 0..ranks {
-        let (_, mapping, _) = prepare(rank, ranks, config)?;
+        let (_, mapping) = prepare(rank, ranks, config)?;
         mappings.push(mapping);
     }
-    let this = rustix::process::getpid().as_raw_nonzero().get();
-    let met = || Met {
-        mappings: mappings.clone(),
-        processes: vec![this; ranks as usize],
-        watched: Vec::new(),
+    let met = |mapping: &Arc<Mapping>| Met {
+        mapping: mapping.clone(),
+        process: process_memory::this(),
+        watched: None,
     };
     (0..ranks)
-        .map(|rank| Shm::assemble(rank, config, met()))
+        .map(|rank| Shm::assemble(rank, config, mappings.iter().map(met).collect()))
         .collect()
 }
 
@@ -168,11 +268,7 @@ fn system(rank: Rank, operation: &'static str, error: impl ToString) -> ShmError
 }
 
 /// Makes this rank's own memory.
-fn prepare(
-    rank: Rank,
-    size: u32,
-    config: &ShmConfig,
-) -> Result<(OwnedFd, Arc<Mapping>, Card), ShmError> {
+fn prepare(rank: Rank, size: u32, config: &ShmConfig) -> Result<(OwnedFd, Arc<Mapping>), ShmError> {
     config.check()?;
     let layout = Layout::new(config);
     let fd = create_file(&layout).map_err(|e| system(rank, "create shared memory", e))?;
@@ -185,72 +281,70 @@ fn prepare(
     control.settings.store(hash, Ordering::Relaxed);
     control.state.store(STATE_OPEN, Ordering::Relaxed);
     control.magic.store(MAGIC, Ordering::Release);
-    let card =
-        Card::of_this_process(&fd, config).map_err(|e| system(rank, "describe itself", e))?;
-    Ok((fd, Arc::new(own), card))
+    Ok((fd, Arc::new(own)))
 }
 
-/// All ranks as they were met.
-struct Met {
-    mappings: Vec<Arc<Mapping>>,
-    /// Process ids.
-    processes: Vec<i32>,
-    /// Those to look after.
-    watched: Vec<(Rank, OwnedFd)>,
-}
-
-/// Maps the memory of every rank on its card.
+/// Maps the memory of these ranks, each on its card, and tells whose was not to be had.
 fn meet(
     rank: Rank,
+    ranks: &[Rank],
     config: &ShmConfig,
     own: Arc<Mapping>,
     card: &Card,
     cards: &[Vec<u8>],
-) -> Result<Met, ShmError> {
-    let mut mappings = Vec::with_capacity(cards.len());
-    let mut processes = Vec::with_capacity(cards.len());
-    let mut watched = Vec::new();
-    for (peer, text) in (0..).zip(cards) {
-        if peer == rank {
-            mappings.push(own.clone());
-            processes.push(card.pid);
-            continue;
-        }
-        let fault = |reason: String| ShmError::Peer { rank, peer, reason };
-        let theirs = Card::parse(text).map_err(fault)?;
+) -> Result<(BTreeMap<Rank, Met>, Vec<Stranger>), ShmError> {
+    let fault = |peer: Rank| move |reason: String| ShmError::Peer { rank, peer, reason };
+    let mut addresses = Vec::with_capacity(ranks.len());
+    for &peer in ranks.iter().filter(|peer| **peer != rank) {
+        let theirs = cards.get(peer as usize).map_or(&[][..], |card| card);
+        let theirs = Card::parse(theirs).map_err(fault(peer))?;
         compare(rank, card, peer, &theirs)?;
-        let mapping = open(&theirs, config, peer, cards.len() as u32).map_err(fault)?;
-        mappings.push(Arc::new(mapping));
-        processes.push(theirs.pid);
-        match watch(&theirs) {
-            Ok(process) => watched.push((peer, process)),
-            // The job runs without; who waits for a dead peer then waits for the launcher.
-            Err(error) => tracing::warn!(peer, %error, "the peer's end will not be noticed"),
-        }
+        addresses.push((peer, theirs.address));
     }
-    Ok(Met {
-        mappings,
-        processes,
-        watched,
-    })
+    // Not everybody asks the same rank first.
+    let behind = addresses.partition_point(|(peer, _)| *peer < rank);
+    addresses.rotate_left(behind);
+    let this = Met {
+        mapping: own,
+        process: process_memory::this(),
+        watched: None,
+    };
+    let mut met = BTreeMap::from([(rank, this)]);
+    let mut strangers = Vec::new();
+    for (peer, address) in addresses {
+        let handed = match ask(&address) {
+            Ok(handed) => handed,
+            Err(error) => {
+                let reason = error.to_string().replace('\n', " ");
+                strangers.push(Stranger { rank, peer, reason });
+                continue;
+            }
+        };
+        let mapping = map(&handed.memory, config, peer, cards.len() as u32).map_err(fault(peer))?;
+        let theirs = Met {
+            mapping: Arc::new(mapping),
+            process: handed.pid,
+            watched: Some(handed.process),
+        };
+        met.insert(peer, theirs);
+    }
+    Ok((met, strangers))
 }
 
-/// Maps a peer's memory through its process.
-fn open(card: &Card, config: &ShmConfig, peer: Rank, size: u32) -> Result<Mapping, String> {
-    let path = format!("/proc/{}/fd/{}", card.pid, card.fd);
-    let refused = |error: std::io::Error| format!("{path}: {error}");
-    let file: File = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(&path)
-        .map_err(refused)?;
+/// Maps a peer's memory.
+fn map(memory: &OwnedFd, config: &ShmConfig, peer: Rank, size: u32) -> Result<Mapping, String> {
     let layout = Layout::new(config);
-    let (inode, bytes) = identity(&file).map_err(|e| refused(e.into()))?;
-    if inode != card.inode || bytes != layout.total as u64 {
-        return Err(format!("{path} is another file now: the process has ended"));
+    let refused = |error: rustix::io::Errno| format!("its memory can't be examined: {error}");
+    let bytes = fstat(memory).map_err(refused)?.st_size;
+    let seals = fcntl_get_seals(memory).map_err(refused)?;
+    if bytes != layout.total as i64 || !seals.contains(SealFlags::SHRINK) {
+        return Err(format!(
+            "its memory is a file of {bytes} bytes with seals {seals:?}, not of {} that can't shrink",
+            layout.total
+        ));
     }
-    let mapping = Mapping::new(file.as_fd(), &layout, config.huge_pages)
-        .map_err(|e| format!("mapping {path} (setting region_bytes): {e}"))?;
+    let mapping = Mapping::new(memory, &layout, config.huge_pages)
+        .map_err(|e| format!("mapping its memory (setting region_bytes): {e}"))?;
     let control = mapping.control();
     let found = (
         control.magic.load(Ordering::Acquire),
@@ -267,33 +361,23 @@ fn open(card: &Card, config: &ShmConfig, peer: Rank, size: u32) -> Result<Mappin
     Ok(mapping)
 }
 
-/// A descriptor of a peer's process, certainly of this one and no later one of the same id.
-fn watch(card: &Card) -> Result<OwnedFd, String> {
-    let pid = Pid::from_raw(card.pid).ok_or("no process id")?;
-    let process = pidfd_open(pid, PidfdFlags::empty()).map_err(|e| e.to_string())?;
-    match start_time(card.pid) {
-        Some(time) if time == card.start_time => Ok(process),
-        _ => Err("the process has ended".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn card() -> Card {
-        let layout = Layout::new(&ShmConfig::default());
-        let fd = create_file(&layout).unwrap();
-        Card::of_this_process(&fd, &ShmConfig::default()).unwrap()
-    }
-
     #[test]
-    fn a_recycled_process_is_noticed() {
-        let mut theirs = card();
-        theirs.inode += 1;
-        let result = open(&theirs, &ShmConfig::default(), 0, 1);
-        assert!(result.is_err());
-        theirs.start_time += 1;
-        assert!(watch(&theirs).is_err());
+    fn memory_that_is_none_of_the_peers_is_noticed() {
+        let config = ShmConfig::default();
+        let (memory, _) = prepare(1, 2, &config).unwrap();
+        assert!(map(&memory, &config, 1, 2).is_ok());
+        assert!(map(&memory, &config, 0, 2).is_err());
+        assert!(map(&memory, &config, 1, 3).is_err());
+        let flags = rustix::fs::MemfdFlags::CLOEXEC | rustix::fs::MemfdFlags::ALLOW_SEALING;
+        let other = rustix::fs::memfd_create("other", flags).unwrap();
+        assert!(map(&other, &config, 1, 2).is_err());
+        // It could still shrink under whoever maps it.
+        rustix::fs::ftruncate(&other, Layout::new(&config).total as u64).unwrap();
+        let error = map(&other, &config, 1, 2).unwrap_err();
+        assert!(error.contains("shrink"), "{error}");
     }
 }

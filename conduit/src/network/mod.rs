@@ -3,6 +3,7 @@
 mod far;
 pub mod mixed;
 
+use std::fmt;
 use std::io::Write as _;
 
 use conduit_core::ni::{Ni, Rank};
@@ -63,6 +64,15 @@ pub(crate) fn which(settings: &Settings) -> Which {
 pub(crate) enum Kind {
     Udp,
     Ofi,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Udp => "udp",
+            Self::Ofi => "ofi",
+        })
+    }
 }
 
 /// Which networks carry a job.

@@ -1,12 +1,13 @@
 //! Which ranks share a host, and which share a machine: its processors and its memory.
 //!
-//! A host is what can share memory: one boot of one machine, and on it one namespace of process ids, of network interfaces and of
-//! host names. A container is a host of its own, so is a network namespace. `CONDUIT_HOST` overrides that.
+//! A host is what can share memory: one boot of one machine, and on it one namespace of network interfaces and of host names,
+//! within which ranks find each other. `CONDUIT_HOST` overrides that. Whose memory is not to be had all the same is on a host of
+//! its own ([`Hosts::part`]).
 //!
 //! Several hosts may be on one machine, which is known by its boot. Ranks that spin there take each other's processor, whether
 //! they share memory or not.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -14,6 +15,7 @@ use std::os::unix::fs::MetadataExt;
 use conduit_core::bootstrap::Bootstrap;
 use conduit_core::ni::Rank;
 use conduit_core::settings::Settings;
+use conduit_portals::shm::Stranger;
 
 use crate::{Error, Result};
 
@@ -24,6 +26,7 @@ pub(crate) struct Hosts {
     of: Box<[u32]>,
     /// By host.
     names: Box<[String]>,
+    rank: Rank,
     /// This rank's host.
     own: u32,
     /// Processors that any of the ranks of this rank's machine may run on.
@@ -169,6 +172,7 @@ impl Hosts {
         Self {
             of: of.into(),
             names: names.into(),
+            rank,
             own,
             processors,
             machine_ranks,
@@ -202,6 +206,38 @@ impl Hosts {
     /// A host's name.
     pub(crate) fn name(&self, host: u32) -> &str {
         self.names.get(host as usize).map_or("", String::as_str)
+    }
+
+    /// Takes apart hosts some of whose ranks can't share memory with each other: what is left of each are parts that count as
+    /// hosts, as few as come of going through the ranks in order. The same on all ranks.
+    pub(super) fn part(&mut self, strangers: &[Stranger]) {
+        let apart: HashSet<_> = strangers
+            .iter()
+            .flat_map(|s| [(s.rank, s.peer), (s.peer, s.rank)])
+            .collect();
+        let mut parts: Vec<(u32, Vec<Rank>)> = Vec::new();
+        let mut of = Vec::with_capacity(self.of.len());
+        for (rank, host) in (0..).zip(&self.of) {
+            let fits = |(of, ranks): &(u32, Vec<Rank>)| {
+                of == host && !ranks.iter().any(|peer| apart.contains(&(rank, *peer)))
+            };
+            let part = parts.iter().position(fits).unwrap_or(parts.len());
+            if part == parts.len() {
+                parts.push((*host, Vec::new()));
+            }
+            parts[part].1.push(rank);
+            of.push(part as u32);
+        }
+        let name = |(number, (host, _)): (usize, &(u32, Vec<Rank>))| {
+            let before = parts[..number].iter().filter(|(of, _)| of == host).count();
+            match before {
+                0 => self.name(*host).to_owned(),
+                before => format!("{} (part {})", self.name(*host), before + 1),
+            }
+        };
+        self.names = parts.iter().enumerate().map(name).collect();
+        self.own = of[self.rank as usize];
+        self.of = of.into();
     }
 
     /// The ranks of this rank's host, ascending.
@@ -253,17 +289,14 @@ fn boot() -> io::Result<String> {
 /// A name for the host of this process.
 fn identity() -> io::Result<String> {
     let boot = boot()?;
-    let namespace = |kind: &str| -> io::Result<u64> {
-        // The number of the namespace; the file's own, not that of the link to it.
-        Ok(fs::metadata(format!("/proc/self/ns/{kind}"))?.ino())
-    };
+    // The number of the namespace is the file's own, not that of the link to it.
+    let namespace = fs::metadata("/proc/self/ns/net")?;
     let name = rustix::system::uname();
     Ok(format!(
-        "{}/{}/{:x}/{:x}",
+        "{}/{}/{:x}",
         name.nodename().to_string_lossy(),
         boot,
-        namespace("pid")?,
-        namespace("net")?
+        namespace.ino()
     ))
 }
 
@@ -357,6 +390,28 @@ mod tests {
         }
         assert_eq!(seen[1].members().collect::<Vec<_>>(), [1]);
         assert_eq!(seen[3].members().collect::<Vec<_>>(), [0, 2, 3]);
+    }
+
+    #[test]
+    fn who_can_not_share_memory_is_on_a_host_of_its_own() {
+        let cards: Vec<_> = ["a", "b", "a", "a", "a"]
+            .map(|host| card(host, 1, 1 << 30))
+            .into();
+        let strangers = [(2, 0), (3, 2), (2, 4)].map(|(rank, peer)| Stranger {
+            rank,
+            peer,
+            reason: String::new(),
+        });
+        let seen = |rank| {
+            let mut hosts = Hosts::of(rank, &cards);
+            hosts.part(&strangers);
+            assert_eq!(&*hosts.of, &[0, 1, 2, 0, 0]);
+            assert_eq!(&*hosts.names, &["a", "b", "a (part 2)"]);
+            hosts.members().collect::<Vec<_>>()
+        };
+        assert_eq!(seen(1), [1]);
+        assert_eq!(seen(2), [2]);
+        assert_eq!(seen(4), [0, 3, 4]);
     }
 
     /// Containers of one machine take each other's processors and memory.

@@ -1,7 +1,6 @@
 //! Joining a job: settings, place, host, network, engine.
 
 mod host;
-mod neighbours;
 mod pmi;
 
 use std::io::Write as _;
@@ -14,7 +13,7 @@ use conduit_core::settings::Settings;
 use conduit_core::threads::{Mode, Seq};
 use conduit_ofi::provider::Wish;
 use conduit_ofi::start::OfiConfig;
-use conduit_portals::shm::{Shm, ShmConfig};
+use conduit_portals::shm::{Meeting, Shm, ShmConfig, ShmError, Stranger};
 use conduit_udp::seal::Protection;
 use conduit_udp::socket::{self as udp, FaultConfig, Options};
 use conduit_udp::start::UdpConfig;
@@ -23,7 +22,6 @@ use crate::network::mixed::Mixed;
 use crate::network::{Choice, Far, Kind};
 use crate::{Error, Job, Member, Network, Result, network};
 pub(crate) use host::Hosts;
-use neighbours::Neighbours;
 
 /// Joins the job as a sequential rank. See [`start_as`].
 ///
@@ -64,23 +62,57 @@ pub fn join<M: Mode>(adjust: impl FnOnce(&mut Settings, u32)) -> Result<Member<M
             let _ = std::io::stderr().write_all(line.as_bytes());
         }
     }
-    let hosts = Hosts::survey(bootstrap, &settings)?;
-    let choice = network::choose(&settings, &hosts, bootstrap.rank())?;
+    let mut hosts = Hosts::survey(bootstrap, &settings)?;
+    let mut choice = network::choose(&settings, &hosts, bootstrap.rank())?;
     hosts.adapt(&mut settings);
     let most_segment = hosts.segment_limit(&settings);
     let config = shm_config(&settings, bootstrap.size(), most_segment);
+    let everybody: Vec<Rank> = (0..bootstrap.size()).collect();
+    let neighbours = match &choice {
+        Choice::Near => &everybody,
+        Choice::Both(neighbours, _) => neighbours,
+    };
+    let meeting = Meeting::hold(bootstrap, neighbours, &config).map_err(shm_error)?;
+    if let [first, more @ ..] = meeting.strangers() {
+        hosts.part(meeting.strangers());
+        let another = network::choose(&settings, &hosts, bootstrap.rank());
+        if bootstrap.rank() == 0 {
+            say_apart(first, more.len(), another.as_ref().ok());
+        }
+        choice = another?;
+    }
     let network = match choice {
-        Choice::Near => Mixed::near_only(shm(bootstrap, &config)?),
+        Choice::Near => Mixed::near_only(meeting.start(&everybody).map_err(shm_error)?),
         Choice::Both(neighbours, kind) => {
-            both(bootstrap, &settings, &config, &hosts, neighbours, kind)?
+            let near = meeting.start(&neighbours).map_err(shm_error);
+            both(
+                bootstrap, &settings, &config, &hosts, near, neighbours, kind,
+            )?
         }
     };
     let engine = Engine::start(network, bootstrap, &settings)?;
     Ok(Member::new(engine, launcher, hosts, most_segment))
 }
 
-fn shm<M: Mode>(bootstrap: &mut dyn Bootstrap, config: &ShmConfig) -> Result<Shm<M>> {
-    Shm::start(bootstrap, config).map_err(|error| Error::Shm(error.to_string()))
+fn shm_error(error: ShmError) -> Error {
+    Error::Shm(error.to_string())
+}
+
+/// Says that ranks which should share memory don't.
+fn say_apart(first: &Stranger, more: usize, choice: Option<&Choice>) {
+    let Stranger { rank, peer, reason } = first;
+    let more = match more {
+        0 => String::new(),
+        more => format!("; {more} more pairs likewise"),
+    };
+    let instead = match choice {
+        Some(Choice::Both(_, kind)) => format!("{kind} is used between them"),
+        _ => "there is no other network to use".to_owned(),
+    };
+    let line = format!(
+        "conduit: rank {rank} can't share the memory of rank {peer} ({reason}{more}): {instead}\n"
+    );
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 /// What the network between hosts is started with.
@@ -95,6 +127,7 @@ fn both<M: Mode>(
     settings: &Settings,
     config: &ShmConfig,
     hosts: &Hosts,
+    near: Result<Shm<M>>,
     neighbours: Vec<Rank>,
     kind: Kind,
 ) -> Result<Network<M>> {
@@ -103,7 +136,6 @@ fn both<M: Mode>(
         Kind::Udp => udp_config(settings, config, hosts, rank).map(FarConfig::Udp),
         Kind::Ofi => Ok(FarConfig::Ofi(ofi_config(settings, config, hosts, rank))),
     };
-    let near = shm::<M>(&mut Neighbours::new(bootstrap, &neighbours), config);
     let ready = far.and_then(|far| Ok((far, near?)));
     // Other hosts don't hear of what fails on this one, and would wait.
     let verdict = ready.as_ref().err().map(ToString::to_string);

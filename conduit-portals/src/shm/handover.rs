@@ -1,0 +1,306 @@
+//! How the memory of a rank comes to its peers: each one asks it for the descriptor, over a socket.
+//!
+//! A file that another process has open can also be opened through `/proc`, but only by who may look into that process: not
+//! between sibling user namespaces (containers without privileges, one for each rank), and not where tracing is refused. A
+//! descriptor that is handed over (`SCM_RIGHTS`) needs nobody's leave.
+//!
+//! The socket has an abstract name, which leaves nothing behind and is seen in the whole network namespace. So the name proves
+//! nothing: who asks, and who answers, says a word that only the ranks of the job know, from the card. Users are compared besides,
+//! where their numbers mean something: in another user namespace they don't.
+
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
+
+/// For how long a peer is asked that does not answer. One that has ended refuses at once.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// For how long somebody who is connected may keep the others waiting; an honest peer that was too slow asks again.
+const REQUEST: Duration = Duration::from_secs(1);
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(1);
+const WORD: usize = 16;
+/// The number of a user that has none in this namespace, unless the system was told another one.
+const UNKNOWN_USER: u32 = 65534;
+
+/// Where a rank is asked, with what words: random, and told to the job's ranks only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Address {
+    name: [u8; WORD],
+    request: [u8; WORD],
+    answer: [u8; WORD],
+}
+
+impl Address {
+    fn random() -> io::Result<Self> {
+        let mut words = [[0; WORD]; 3];
+        getrandom::fill(words.as_flattened_mut())?;
+        let [name, request, answer] = words;
+        Ok(Self {
+            name,
+            request,
+            answer,
+        })
+    }
+
+    pub(super) fn to_text(self) -> String {
+        let words = [self.name, self.request, self.answer];
+        let words = words.map(|word| format!("{:032x}", u128::from_be_bytes(word)));
+        words.join(".")
+    }
+
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split('.').map(|word| {
+            let word = u128::from_str_radix(word, 16).ok()?;
+            Some(word.to_be_bytes())
+        });
+        let mut word = || words.next()?;
+        Some(Self {
+            name: word()?,
+            request: word()?,
+            answer: word()?,
+        })
+    }
+
+    fn socket(&self) -> io::Result<SocketAddr> {
+        SocketAddr::from_abstract_name([b"conduit-", &self.name[..]].concat())
+    }
+}
+
+/// Hands this rank's memory over to whoever asks rightly, in a thread of its own, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Server {
+    listener: Arc<UnixListener>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    pub(super) fn start(memory: OwnedFd) -> io::Result<(Self, Address)> {
+        let address = Address::random()?;
+        let listener = Arc::new(UnixListener::bind_addr(&address.socket()?)?);
+        let process = pidfd_open(getpid(), PidfdFlags::empty())?;
+        let serve = {
+            let listener = listener.clone();
+            move || {
+                loop {
+                    let served = match listener.accept() {
+                        Ok((peer, _)) => answer(&peer, &address, &memory, &process),
+                        // The listener was shut down.
+                        Err(error) if error.kind() == io::ErrorKind::InvalidInput => break,
+                        Err(error) => {
+                            thread::sleep(PAUSE);
+                            Err(error)
+                        }
+                    };
+                    if let Err(error) = served {
+                        tracing::debug!(%error, "somebody asked for this rank's memory in vain");
+                    }
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("conduit-start".to_owned());
+        let thread = Some(thread.spawn(serve)?);
+        Ok((Self { listener, thread }, address))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Whoever waits for a connection is told that there will be none.
+        let stopped = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
+        if let (Ok(()), Some(thread)) = (stopped, self.thread.take()) {
+            // It panics for nothing; and if it did, it would have ended.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn answer(
+    peer: &UnixStream,
+    address: &Address,
+    memory: &OwnedFd,
+    process: &OwnedFd,
+) -> io::Result<()> {
+    let user = credentials(peer)?.uid;
+    if user != rustix::process::geteuid().as_raw() && user != UNKNOWN_USER {
+        return Err(io::Error::other(format!("it is user {user}")));
+    }
+    let mut request = [0; WORD];
+    peer.set_read_timeout(Some(REQUEST))?;
+    (&*peer).read_exact(&mut request)?;
+    if request != address.request {
+        return Err(io::Error::other("it is none of the job's ranks"));
+    }
+    let descriptors = [memory.as_fd(), process.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    loop {
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        control.push(SendAncillaryMessage::ScmRights(&descriptors));
+        let answer = [IoSlice::new(&address.answer)];
+        match rustix::net::sendmsg(peer, &answer, &mut control, SendFlags::NOSIGNAL) {
+            // Too many descriptors of this user are under way: peers are about to take them.
+            Err(rustix::io::Errno::TOOMANYREFS) => thread::sleep(PAUSE),
+            Err(rustix::io::Errno::INTR) => {}
+            sent => return sent.map(drop).map_err(io::Error::from),
+        }
+    }
+}
+
+/// What a peer has handed over.
+#[derive(Debug)]
+pub(super) struct Handed {
+    pub(super) memory: OwnedFd,
+    /// Readable when the process ends.
+    pub(super) process: OwnedFd,
+    /// The number that the process has here; 0: none.
+    pub(super) pid: i32,
+}
+
+/// Asks a peer for its memory.
+pub(super) fn ask(address: &Address) -> io::Result<Handed> {
+    let begun = Instant::now();
+    loop {
+        match ask_once(address) {
+            // The peer has turned to somebody else, as this process was too slow.
+            Err(error) if is_passing(&error) && begun.elapsed() < PATIENCE => thread::sleep(PAUSE),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(io::Error::other(format!("no answer within {PATIENCE:?}")));
+            }
+            done => return done,
+        }
+    }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, Interrupted, UnexpectedEof};
+    [BrokenPipe, ConnectionReset, Interrupted, UnexpectedEof].contains(&error.kind())
+}
+
+fn ask_once(address: &Address) -> io::Result<Handed> {
+    let mut peer = UnixStream::connect_addr(&address.socket()?)?;
+    peer.set_read_timeout(Some(PATIENCE))?;
+    peer.write_all(&address.request)?;
+    let mut answer = [0; WORD];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut into = [IoSliceMut::new(&mut answer)];
+    let received = rustix::net::recvmsg(&peer, &mut into, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    if received.bytes == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let messages = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+        _ => None,
+    });
+    let mut descriptors = messages.flatten();
+    match (descriptors.next(), descriptors.next()) {
+        (Some(memory), Some(process)) if answer == address.answer => Ok(Handed {
+            memory,
+            process,
+            pid: credentials(&peer)?.pid,
+        }),
+        _ => Err(io::Error::other("somebody else has answered")),
+    }
+}
+
+/// Who is, or listens, at the other end. Numbers are those of this process's namespaces.
+fn credentials(peer: &UnixStream) -> io::Result<libc::ucred> {
+    let mut found = libc::ucred {
+        pid: 0,
+        uid: 0,
+        gid: 0,
+    };
+    let mut length = size_of_val(&found) as libc::socklen_t;
+    // SAFETY: the system writes at most `length` bytes, which is the size of `found`; any bytes are one.
+    let done = unsafe {
+        libc::getsockopt(
+            peer.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut found).cast(),
+            &raw mut length,
+        )
+    };
+    match done {
+        0 => Ok(found),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::net::Shutdown;
+
+    use super::*;
+
+    fn server() -> (Server, Address) {
+        let file = file_of(b"memory");
+        Server::start(file.into()).unwrap()
+    }
+
+    fn file_of(bytes: &[u8]) -> File {
+        let file = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let mut file = File::from(file);
+        file.write_all(bytes).unwrap();
+        file
+    }
+
+    #[test]
+    fn an_address_survives_the_exchange() {
+        let address = Address::random().unwrap();
+        assert_eq!(Address::parse(&address.to_text()), Some(address));
+        for text in ["", "1.2", "1.2.x", "1.2.100000000000000000000000000000000"] {
+            assert_eq!(Address::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn who_knows_the_word_is_handed_the_memory() {
+        let (_server, address) = server();
+        for _ in 0..3 {
+            let handed = ask(&address).unwrap();
+            assert_eq!(rustix::fs::fstat(&handed.memory).unwrap().st_size, 6);
+            assert_eq!(handed.pid, std::process::id().cast_signed());
+        }
+    }
+
+    #[test]
+    fn strangers_are_given_nothing_and_stop_nobody() {
+        let (server, address) = server();
+        // One says nothing, one the wrong word, one goes.
+        let _silent = UnixStream::connect_addr(&address.socket().unwrap()).unwrap();
+        let mut liar = UnixStream::connect_addr(&address.socket().unwrap()).unwrap();
+        liar.write_all(&address.answer).unwrap();
+        drop(UnixStream::connect_addr(&address.socket().unwrap()).unwrap());
+        assert!(ask(&address).is_ok());
+        assert_eq!(liar.read(&mut [0; WORD]).unwrap(), 0);
+        drop(server);
+        let gone = ask(&address).unwrap_err();
+        assert_eq!(gone.kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn who_has_taken_the_name_is_not_believed() {
+        let address = Address::random().unwrap();
+        let listener = UnixListener::bind_addr(&address.socket().unwrap()).unwrap();
+        let impostor = thread::spawn(move || {
+            let (mut peer, _) = listener.accept().unwrap();
+            peer.read_exact(&mut [0; WORD]).unwrap();
+            peer.write_all(&[0; WORD]).unwrap();
+            peer.shutdown(Shutdown::Both).unwrap();
+        });
+        assert!(ask(&address).is_err());
+        impostor.join().unwrap();
+    }
+}
