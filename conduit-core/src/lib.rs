@@ -5,6 +5,7 @@ pub mod bootstrap;
 pub mod collective;
 pub mod engine;
 pub mod matching;
+pub mod memory;
 pub mod ni;
 pub mod process_memory;
 pub mod settings;

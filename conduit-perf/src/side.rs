@@ -19,7 +19,7 @@ const SPINS_PER_CHECK: u32 = 1 << 20;
 const YIELDS_PER_CHECK: u32 = 1 << 10;
 
 /// How long a side waits for another unless told otherwise.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 #[repr(C, align(256))]
 struct Line(AtomicU64);

@@ -10,7 +10,7 @@ use conduit_run::{Bind, Error, How, Killer, Launch, Status, Stream};
 use support::Process;
 
 /// No job of these tests takes longer.
-const LIMIT: Option<Duration> = Some(Duration::from_secs(60));
+const LIMIT: Option<Duration> = Some(Duration::from_secs(600));
 
 type Lines = Arc<Mutex<Vec<(usize, Stream, String)>>>;
 

@@ -17,7 +17,7 @@ fn job(ranks: usize, program: &str, arguments: &[&str], settings: &[(&str, &str)
     let launch = Launch::new(ranks, program)
         .args(arguments)
         .quiet(true)
-        .timeout(Some(Duration::from_secs(60)))
+        .timeout(Some(Duration::from_secs(600)))
         .output(move |_, _, line| {
             let mut text = sink.lock().unwrap();
             text.push_str(&String::from_utf8_lossy(line));

@@ -12,7 +12,7 @@ use pmi::server::{Action, Limits, Server};
 use pmi::wire::LineBuffer;
 
 /// No test waits longer than this.
-const LIMIT: Option<Duration> = Some(Duration::from_secs(30));
+const LIMIT: Option<Duration> = Some(Duration::from_secs(300));
 
 struct Launcher {
     server: Mutex<Server>,

@@ -63,7 +63,7 @@ impl Standard {
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-pedantic", "-Werror"];
 
 /// Time for a compiler, which shares the machine with other tests.
-const COMPILER_LIMIT: Duration = Duration::from_secs(300);
+const COMPILER_LIMIT: Duration = Duration::from_secs(1800);
 
 /// Libraries of the system that a static library of Rust calls.
 const SYSTEM_LIBRARIES: [&str; 4] = ["-lpthread", "-ldl", "-lrt", "-lm"];

@@ -7,15 +7,22 @@ use conduit_run::{How, Launch, Outcome, RunningJob, Stream};
 
 use crate::job::{Finished, Job};
 use crate::lan::{self, Lan};
+use crate::pace;
 
 /// For jobs of many ranks on few processors.
-const LONG: Duration = Duration::from_secs(240);
+const LONG: Duration = Duration::from_secs(1800);
+/// Settings of jobs none of whose ranks falls silent, however seldom it gets a processor.
+const ALL_LIVE: [(&str, &str); 2] = [
+    ("CONDUIT_UDP_DEAD_TIME", "600000"),
+    ("CONDUIT_OFI_DEAD_TIME", "600000"),
+];
+/// The dead time of jobs in which somebody does, on a quiet machine.
+pub const DEAD_TIME: Duration = Duration::from_secs(2);
 
 /// Runs a job with these settings, which has to end well.
 #[track_caller]
 pub fn succeeds(job: Job, settings: &[(&str, &str)]) -> Finished {
-    let job = settings
-        .iter()
+    let job = (ALL_LIVE.iter().chain(settings))
         .fold(job.limit(LONG), |job, (name, value)| job.env(name, value));
     let finished = job.run().expect("nothing is left behind");
     assert_eq!(finished.code, Some(0), "{settings:?}: {finished:#?}");
@@ -51,7 +58,7 @@ fn under_way(
         .args(arguments)
         .env("RUST_BACKTRACE", "0")
         .grace(Duration::from_millis(500))
-        .timeout(Some(Duration::from_secs(60)))
+        .timeout(Some(pace::HANG))
         .quiet(true)
         .output(move |rank, stream, line| {
             let line = String::from_utf8_lossy(line).into_owned();
@@ -103,20 +110,16 @@ pub struct Faulty {
 }
 
 impl Faulty {
-    fn under_way(
-        &self,
-        lan: &Lan,
-        arguments: &[&str],
-        milliseconds: &'static str,
-    ) -> (RunningJob, Lines) {
-        let settings = [self.network, &[(self.dead_time, milliseconds)]].concat();
+    fn under_way(&self, lan: &Lan, arguments: &[&str], dead_time: Duration) -> (RunningJob, Lines) {
+        let milliseconds = pace::scaled(dead_time).as_millis().to_string();
+        let settings = [self.network, &[(self.dead_time, &*milliseconds)]].concat();
         under_way(lan, self.program, 4, arguments, &settings)
     }
 
     /// A rank that is killed is named. How long that took.
     pub fn kill_a_rank(&self) -> Option<Duration> {
         let lan = hosts(2)?;
-        let (job, lines) = self.under_way(&lan, &["storm", "all"], "2000");
+        let (job, lines) = self.under_way(&lan, &["storm", "all"], DEAD_TIME);
         assert!(job.killer().kill_rank(2, 9));
         let (outcome, time, lines) = end(job, &lines);
         assert!(
@@ -136,7 +139,7 @@ impl Faulty {
     /// One of a host's ranks is named when all are killed. How long that took.
     pub fn crash_a_host(&self) -> Option<Duration> {
         let lan = hosts(2)?;
-        let (job, lines) = self.under_way(&lan, &["storm", "all"], "2000");
+        let (job, lines) = self.under_way(&lan, &["storm", "all"], DEAD_TIME);
         lan.crash(1).expect("its processes are killed");
         let (outcome, time, lines) = end(job, &lines);
         assert!(
@@ -157,7 +160,7 @@ impl Faulty {
     pub fn pull_a_cable_for_a_second(&self) {
         let Some(lan) = hosts(2) else { return };
         // Far above the second: the hosts also have to find each other's addresses again, which they try once a second.
-        let (job, lines) = self.under_way(&lan, &["steady", "3000"], "20000");
+        let (job, lines) = self.under_way(&lan, &["steady", "3000"], 10 * DEAD_TIME);
         lan.plug(1, false).expect("the cable is pulled");
         std::thread::sleep(Duration::from_secs(1));
         lan.plug(1, true).expect("the cable is plugged in");
@@ -184,7 +187,7 @@ impl Faulty {
         cut: impl FnOnce(&Lan) -> anyhow::Result<()>,
     ) -> Option<(Duration, String)> {
         let lan = hosts(2)?;
-        let (job, lines) = self.under_way(&lan, &["steady", "60000"], "2000");
+        let (job, lines) = self.under_way(&lan, &["steady", "60000"], DEAD_TIME);
         cut(&lan).expect("the hosts are cut apart");
         let (outcome, time, lines) = end(job, &lines);
         let text = lines.join("\n");

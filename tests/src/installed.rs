@@ -5,7 +5,6 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{FlockOperation, flock};
@@ -14,7 +13,6 @@ use xtask::{Install, Mode};
 use crate::job::{Finished, Job};
 
 /// Time for a compiler or make.
-const LIMIT: Duration = Duration::from_secs(120);
 
 /// The debug build under a prefix in `folder`, of all modes. Installed once per process; what a process before this one
 /// has left there is kept up to date, which takes a moment only.
@@ -229,7 +227,7 @@ impl Prefix {
 
 /// Runs a command that has to succeed.
 fn succeeds(job: Job) -> Result<Finished> {
-    let finished = job.limit(LIMIT).run()?;
+    let finished = job.run()?;
     ensure!(finished.code == Some(0), "{finished:#?}");
     Ok(finished)
 }

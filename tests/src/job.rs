@@ -14,9 +14,9 @@ use anyhow::{Context, Result, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 
-/// Time for a job that should end by itself.
-pub const LIMIT: Duration = Duration::from_secs(60);
-/// Time for what a job leaves behind to vanish.
+use crate::pace;
+
+/// Time for what a job leaves behind to vanish, on a quiet machine.
 const SWEEP: Duration = Duration::from_secs(5);
 /// Every process of a job has this in its environment, and so can be found.
 const MARK: &str = "CONDUIT_TEST_JOB";
@@ -80,7 +80,7 @@ impl Job {
         Self {
             command,
             mark,
-            limit: LIMIT,
+            limit: pace::HANG,
         }
     }
 
@@ -91,7 +91,7 @@ impl Job {
         self
     }
 
-    /// Another time limit than [`LIMIT`].
+    /// Another time limit than [`pace::HANG`].
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -178,7 +178,7 @@ impl Running {
     fn check_sweep(&self) -> Result<()> {
         for pid in marked(&self.mark) {
             // Its end may be a moment away: the launcher doesn't wait for processes that its ranks started.
-            let ended = await_end(pid, SWEEP)?;
+            let ended = await_end(pid, pace::scaled(SWEEP))?;
             ensure!(ended, "process {} is left behind", pid.as_raw_nonzero());
         }
         let left: Vec<_> = shared_memory().difference(&self.before).cloned().collect();
@@ -193,12 +193,12 @@ impl Running {
         let begun = Instant::now();
         loop {
             let left = marked(&self.mark);
-            if left.is_empty() || begun.elapsed() > SWEEP {
+            if left.is_empty() || begun.elapsed() > pace::scaled(SWEEP) {
                 break;
             }
             for pid in left {
                 let _ = kill_process(pid, Signal::KILL);
-                let _ = await_end(pid, SWEEP);
+                let _ = await_end(pid, pace::scaled(SWEEP));
             }
         }
         let _ = self.child.wait();

@@ -3,8 +3,10 @@
 //! - [`conformance`]: the contract as cases, generic over the network. A new network implements
 //!   [`conformance::Network`] and passes, or says which cases it is excused from and why.
 //! - [`mod@reference`]: the simplest network that keeps the contract; it proves that the suite fits more than one.
+//! - [`contained`]: ranks in namespaces and control groups, as containers are.
 //! - [`lan`]: several hosts on this machine, by network namespaces.
 //! - [`mixed`]: jobs over several hosts within one process.
+//! - [`pace`]: time limits on a machine that others use as well.
 //! - [`chaos`]: a wrapper that makes any network as weak as the contract allows.
 //! - [`udp`]: UDP with packets that suffer.
 //! - [`model`]: random schedules on the engine, against a byte array for each rank.
@@ -16,6 +18,7 @@
 pub mod c;
 pub mod chaos;
 pub mod conformance;
+pub mod contained;
 mod held;
 pub mod hosts;
 pub mod installed;
@@ -24,6 +27,7 @@ pub mod lan;
 pub mod mixed;
 pub mod model;
 pub mod ofi;
+pub mod pace;
 pub mod programs;
 pub mod ranks;
 pub mod reference;

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use conduit_tests::installed::{self, Link, Prefix, WARNINGS};
 use conduit_tests::job::{Finished, Job};
@@ -12,7 +11,6 @@ use conduit_tests::ofi;
 use tempfile::TempDir;
 
 /// Time for one job, on a machine that does other work too.
-const LIMIT: Duration = Duration::from_secs(120);
 /// The modes that are installed, and their packages.
 const PACKAGES: [&str; 3] = ["gasnet-smp-seq", "gasnet-smp-parsync", "gasnet-smp-par"];
 const C99: [&str; 3] = ["gcc", "-std=c99", "-Wstrict-prototypes"];
@@ -56,9 +54,7 @@ fn built(prefix: &Prefix, package: &str, compiler: &[&str], program: &str) -> Pr
 
 fn job(program: &Program, ranks: u32, arguments: &[&str]) -> Job {
     let launcher = prefix().launcher("conduit-run");
-    Job::new(launcher, ranks, &program.path, arguments)
-        .env("TEST_TEXT", "a value, with spaces")
-        .limit(LIMIT)
+    Job::new(launcher, ranks, &program.path, arguments).env("TEST_TEXT", "a value, with spaces")
 }
 
 #[track_caller]
@@ -192,7 +188,6 @@ fn in_pairs(program: &Program, ranks: u32, arguments: &[&str]) -> Job {
     Job::new(launcher, ranks, "sh", &wrapped)
         .env("CONDUIT_NETWORK", "shm,udp")
         .env("CONDUIT_UDP_INTERFACE", "lo")
-        .limit(LIMIT)
 }
 
 /// Between hosts all memory is reached by messages.

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use conduit_run::{How, Launch};
 use conduit_tests::job::{Job, Running};
+use conduit_tests::pace;
 use rustix::process::{Signal, kill_process};
 
 const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
 const FACADE: &str = env!("CARGO_BIN_EXE_facade");
-/// Between a rank's death and the end of all.
+/// Between a rank's death and the end of all, on a quiet machine.
 const END: Duration = Duration::from_secs(5);
 const STORMS: [&str; 4] = ["puts", "flood", "barriers", "all"];
 
@@ -34,7 +35,7 @@ fn kill(kill: Kill) -> Result<(), String> {
         .env("CONDUIT_WINDOWS", if kill.windows { "1" } else { "0" })
         .env("RUST_BACKTRACE", "0")
         .grace(Duration::from_millis(500))
-        .timeout(Some(Duration::from_secs(30)))
+        .timeout(Some(pace::HANG))
         .quiet(true)
         .output(move |rank, stream, line| {
             let line = String::from_utf8_lossy(line).into_owned();
@@ -54,7 +55,7 @@ fn kill(kill: Kill) -> Result<(), String> {
     let outcome = job.wait().map_err(|error| error.to_string())?;
     let time = killed.elapsed();
     let lines: Vec<_> = receiver.try_iter().collect();
-    if time > END {
+    if time > pace::scaled(END) {
         return Err(format!("the end took {time:?}"));
     }
     match outcome.how {
@@ -144,7 +145,7 @@ fn a_random_rank_at_a_random_moment() {
 #[test]
 fn a_killed_launcher_takes_its_ranks_with_it() {
     for storm in ["all", "barriers"] {
-        let job = Job::new(LAUNCH, 4, FACADE, &["storm", storm]).limit(END);
+        let job = Job::new(LAUNCH, 4, FACADE, &["storm", storm]);
         let running: Running = job.start().expect("the job starts");
         let pid = running.pid();
         // Somewhere in its start or work; which makes no difference to what must be left.

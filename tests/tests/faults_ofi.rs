@@ -3,15 +3,16 @@
 
 use std::time::Duration;
 
+use conduit_tests::hosts::DEAD_TIME;
 use conduit_tests::job::{Finished, Job};
-use conduit_tests::ofi;
+use conduit_tests::{ofi, pace};
 
 const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
 const FACADE: &str = env!("CARGO_BIN_EXE_facade");
 
 /// The rank with the faults.
 const FAULTY: u32 = 1;
-/// Between a fault and the end of the job: the dead time, half of it again, and what the launcher and the ranks wait for each other.
+/// Between a fault and the end of the job, on a quiet machine: the dead time, half of it again, and what the launcher and the ranks wait for each other.
 const END: Duration = Duration::from_secs(20);
 
 /// A job of three ranks on this host, in which one has a device with these faults, after a command of the shell on it; or all have.
@@ -37,7 +38,7 @@ impl Default for Faulty<'_> {
 
 impl Faulty<'_> {
     #[track_caller]
-    fn run(&self, arguments: &[&str], limit: Duration) -> Finished {
+    fn run(&self, arguments: &[&str], dead_time: Duration, limit: Duration) -> Finished {
         let Self {
             provider,
             domain,
@@ -57,7 +58,7 @@ impl Faulty<'_> {
             .env("CONDUIT_OFI_LIBRARY", &library.to_string_lossy())
             .env("CONDUIT_OFI_PROVIDER", provider)
             .env("CONDUIT_OFI_DOMAIN", domain)
-            .env("CONDUIT_OFI_DEAD_TIME", "2000")
+            .env("CONDUIT_OFI_DEAD_TIME", &milliseconds(dead_time))
             .env(refusing_fabric::FAULTS, faults)
             .env("RUST_BACKTRACE", "0")
             .limit(limit)
@@ -70,16 +71,29 @@ impl Faulty<'_> {
         finished
     }
 
+    /// The job ends well. No rank falls silent, however long its answer to a ping may take.
+    #[track_caller]
+    fn succeeds(&self, arguments: &[&str]) -> Finished {
+        let finished = self.run(arguments, pace::HANG, pace::HANG);
+        assert_eq!(finished.code, Some(0), "{arguments:?}: {finished:#?}");
+        finished
+    }
+
     /// The job ends with an error of these words.
     #[track_caller]
     fn fails(&self, arguments: &[&str], words: &[&str]) -> Finished {
-        let finished = self.run(arguments, END);
+        let (dead_time, end) = (pace::scaled(DEAD_TIME), pace::scaled(END));
+        let finished = self.run(arguments, dead_time, end);
         assert_eq!(finished.code, Some(1), "{finished:#?}");
         for word in words {
             assert!(finished.stderr.contains(word), "{word}: {finished:#?}");
         }
         finished
     }
+}
+
+fn milliseconds(time: Duration) -> String {
+    time.as_millis().to_string()
 }
 
 #[test]
@@ -112,8 +126,7 @@ fn memory_that_may_be_locked_in_part() {
         everywhere: true,
         ..Faulty::default()
     };
-    let finished = job.run(&["calls", "seq"], END);
-    assert_eq!(finished.code, Some(0), "{finished:#?}");
+    let finished = job.succeeds(&["calls", "seq"]);
     assert!(finished.stderr.contains(" unregistered "), "{finished:#?}");
 }
 
@@ -192,9 +205,12 @@ fn a_killed_rank_is_missed() {
                 .env("CONDUIT_NETWORK", "ofi")
                 .env("CONDUIT_OFI_LIBRARY", library.name)
                 .env("CONDUIT_OFI_PROVIDER", provider)
-                .env("CONDUIT_OFI_DEAD_TIME", "2000")
+                .env(
+                    "CONDUIT_OFI_DEAD_TIME",
+                    &milliseconds(pace::scaled(DEAD_TIME)),
+                )
                 .env("RUST_BACKTRACE", "0")
-                .limit(END);
+                .limit(pace::scaled(END));
                 let finished = match domain {
                     Some(domain) => finished.env("CONDUIT_OFI_DOMAIN", domain),
                     None => finished,
@@ -243,8 +259,7 @@ fn receives_that_complete_in_disorder() {
             everywhere: true,
             ..Faulty::default()
         };
-        let finished = job.run(program, Duration::from_secs(60));
-        assert_eq!(finished.code, Some(0), "{program:?}: {finished:#?}");
+        job.succeeds(program);
     }
 }
 
@@ -255,13 +270,10 @@ fn calls_that_have_to_be_made_again() {
         for program in PROGRAMS {
             let job = Faulty {
                 faults,
-                // Each call is made again after a pause, so a peer's answer to a ping may take its time.
-                before: "export CONDUIT_OFI_DEAD_TIME=60000",
                 everywhere: true,
                 ..Faulty::default()
             };
-            let finished = job.run(program, Duration::from_secs(120));
-            assert_eq!(finished.code, Some(0), "{program:?}: {finished:#?}");
+            job.succeeds(program);
         }
     }
 }

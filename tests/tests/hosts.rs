@@ -5,9 +5,11 @@
 
 use std::time::Duration;
 
+use conduit_tests::contained::{MemoryGroup, can_unshare};
 use conduit_tests::hosts::{Faulty, hosts, succeeds};
 use conduit_tests::job::{Finished, Job};
 use conduit_tests::lan;
+use conduit_tests::pace;
 use conduit_tests::udp::FAULTS;
 
 const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
@@ -215,6 +217,85 @@ fn nothing_of_a_lan_is_left() {
     assert_ne!(finished.code, Some(0), "{finished:#?}");
 }
 
+// ---- in containers ---------------------------------------------------------------------------------------------------
+
+/// Each rank is in namespaces of its own, and in no way allowed to look into another one.
+#[test]
+fn ranks_in_containers_share_memory() {
+    // As Apptainer and Charliecloud do without privileges; with process ids of its own; with hardly any /dev/shm.
+    let script = "mount -t tmpfs -o size=64k tmpfs /dev/shm && exec \"$@\"";
+    for (flags, within) in [
+        (&["-Ur"][..], &[][..]),
+        (&["-Ur", "-p", "-f", "--kill-child"], &[]),
+        (&["-Ur", "-m"], &["sh", "-c", script, "sh"]),
+    ] {
+        if !can_unshare(flags) {
+            continue;
+        }
+        for (ranks, mode) in [(2, "seq"), (4, "par")] {
+            let container = [flags, within, &[FACADE, "calls", mode]].concat();
+            let job = Job::new(LAUNCH, ranks, "unshare", &container);
+            let finished = succeeds(job, &[("CONDUIT_NETWORK", "shm")]);
+            assert_eq!(finished.stderr, "", "{flags:?}");
+        }
+    }
+}
+
+/// Some of the ranks of what is called one host can't reach each other's sockets.
+#[test]
+fn ranks_that_can_not_share_memory_use_the_next_network_and_say_so() {
+    let Some(lan) = hosts(2) else { return };
+    let same = ("CONDUIT_HOST", "same");
+    for mode in ["seq", "par"] {
+        let job = lan.job(LAUNCH, 4, FACADE, &["calls", mode]);
+        let finished = succeeds(job, &[same]);
+        let told: Vec<_> = finished.stderr.lines().collect();
+        let [line] = told[..] else {
+            panic!("one line is printed: {finished:#?}");
+        };
+        let words = ["rank 0", "memory of rank 2", "more likewise", "udp is used"];
+        for word in words {
+            assert!(line.contains(word), "{word}: {line}");
+        }
+    }
+    let job = lan.job(LAUNCH, 2, FACADE, &["calls", "seq"]);
+    let job = job.env("CONDUIT_NETWORK", "shm").env(same.0, same.1);
+    let finished = job.run().expect("nothing is left behind");
+    assert_eq!(finished.code, Some(1), "{finished:#?}");
+    for word in [
+        "memory of rank 1",
+        "no other network",
+        "CONDUIT_NETWORK=shm",
+    ] {
+        assert!(finished.stderr.contains(word), "{word}: {finished:#?}");
+    }
+}
+
+/// What a control group has is what there is: the largest segment fits, a larger one is refused before it is touched.
+#[test]
+fn a_memory_limit_is_kept_to() {
+    let Some(group) = MemoryGroup::new(1 << 30) else {
+        return;
+    };
+    let job = |arguments: &[&str]| {
+        let wrapper = group.within(FACADE);
+        let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
+        Job::new(LAUNCH, 2, "sh", &[&wrapper[..], arguments].concat())
+    };
+    let finished = succeeds(job(&["largest"]), &[]);
+    let bytes = finished.stdout.lines().next().map(str::parse::<u64>);
+    assert!(matches!(bytes, Some(Ok(300_000_000..))), "{finished:#?}");
+    // Together they don't fit, or not even one does.
+    for size in ["600M", "2G"] {
+        let job = job(&["largest"]).env("CONDUIT_MAX_SEGMENT", size);
+        let finished = job.run().expect("nothing is left behind");
+        assert_eq!(finished.code, Some(1), "{finished:#?}");
+        for word in ["attach", "control group's", "available"] {
+            assert!(finished.stderr.contains(word), "{word}: {finished:#?}");
+        }
+    }
+}
+
 // ---- what goes wrong -------------------------------------------------------------------------------------------------
 
 const FAULTY: Faulty = Faulty {
@@ -228,7 +309,7 @@ fn a_killed_rank_of_another_host_is_named() {
     let Some(time) = FAULTY.kill_a_rank() else {
         return;
     };
-    assert!(time < Duration::from_secs(10), "{time:?}");
+    assert!(time < pace::scaled(Duration::from_secs(10)), "{time:?}");
 }
 
 #[test]
@@ -236,7 +317,7 @@ fn a_host_that_crashes_ends_the_job() {
     let Some(time) = FAULTY.crash_a_host() else {
         return;
     };
-    assert!(time < Duration::from_secs(10), "{time:?}");
+    assert!(time < pace::scaled(Duration::from_secs(10)), "{time:?}");
 }
 
 #[test]
@@ -250,5 +331,6 @@ fn a_cable_pulled_for_ever_is_an_error_that_names_the_rank() {
         return;
     };
     // The dead time, the time that ranks leave the launcher to name a dead one, and some for a busy machine.
-    assert!(time < Duration::from_secs(20), "{time:?}: {text}");
+    let limit = pace::scaled(Duration::from_secs(20));
+    assert!(time < limit, "{time:?}: {text}");
 }

@@ -78,7 +78,7 @@ fn job<F: DeserializeOwned + Send + 'static>(
     let (sender, receiver) = mpsc::channel();
     let mut launch = Launch::new(ranks as usize, std::env::current_exe()?)
         .env(ORDER, serde_json::to_string(order)?)
-        .timeout(Some(Duration::from_secs(120)))
+        .timeout(Some(Duration::from_secs(1200)))
         .quiet(true)
         .output(move |rank, stream, line| {
             match (stream, serde_json::from_slice::<Option<F>>(line)) {

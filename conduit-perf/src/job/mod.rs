@@ -24,7 +24,7 @@ pub use rank::{launched, measure_here, rank_main};
 const ORDER: &str = "RANK_OF_CONDUIT_PERF";
 
 /// No job takes longer than this.
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_secs(1800);
 
 /// What to measure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

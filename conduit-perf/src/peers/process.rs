@@ -16,9 +16,9 @@ use super::output::listens;
 use crate::placement::Cores;
 
 /// No program of a peer takes longer.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(300);
 /// How long a server may take until it listens.
-const START: Duration = Duration::from_secs(10);
+const START: Duration = Duration::from_secs(100);
 
 /// A program to run.
 #[derive(Clone, Debug)]

@@ -24,7 +24,7 @@ pub(crate) fn conduit_perf_with(arguments: &[&str], environment: &[(&str, &str)]
         .stderr(Stdio::piped())
         .spawn()
         .expect("start");
-    let deadline = Instant::now() + Duration::from_secs(120);
+    let deadline = Instant::now() + Duration::from_secs(1800);
     let status = loop {
         if let Some(status) = child.try_wait().expect("wait") {
             break status;

@@ -19,7 +19,7 @@ use super::config::ShmConfig;
 /// First word of every mapping.
 pub(super) const MAGIC: u64 = 0x4d48_535f_5544_4e43;
 /// Changes with any change of this file or of [`super::message`].
-pub(super) const VERSION: u32 = 4;
+pub(super) const VERSION: u32 = 5;
 
 /// Event queues of the network's user.
 pub(super) const USER_QUEUES: usize = 16;
@@ -83,8 +83,10 @@ pub(super) struct Control {
     pub(super) state: AtomicU32,
     /// Regions that can be looked up. Stored last, with release.
     pub(super) region_count: AtomicU32,
-    /// Bytes of all regions, for the sum over ranks that [`super::memory_limit`] checks.
-    pub(super) region_bytes: AtomicU64,
+    /// Bytes that the owner may come to touch, for the sum over ranks.
+    pub(super) promised: AtomicU64,
+    /// The [control group](conduit_core::memory::Memory::group_id) that they count in.
+    pub(super) memory_group: AtomicU64,
     /// On a line of its own: every sender reads it with every message.
     pub(super) bell: CachePadded<BellWords>,
     /// For each portal table index the queue it goes to, plus 1; 0 while it is not open. Stored with release.

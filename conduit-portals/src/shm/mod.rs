@@ -22,7 +22,6 @@ mod failure;
 mod handover;
 mod layout;
 mod mapping;
-mod memory_limit;
 mod message;
 mod network;
 mod patience;

@@ -4,6 +4,7 @@ use std::mem::size_of;
 use std::sync::atomic::Ordering;
 
 use conduit_core::matching::{Entry, EntryId, entry_start, no_such_index};
+use conduit_core::memory::Memory;
 use conduit_core::ni::{
     Claim, EqId, MatchEntry, MeId, NiError, PtIndex, Rank, Ready, Region, RegionId, Unlink, Window,
 };
@@ -12,10 +13,12 @@ use rustix::mm::Advice;
 
 use crate::ring::{Consumer, SLOT};
 
-use super::layout::{HUGE_PAGE, PAGE, QUIET_QUEUE, REGIONS, RingControl, USER_QUEUES, ring_stride};
+use super::Shm;
+use super::layout::{
+    Control, HUGE_PAGE, PAGE, QUIET_QUEUE, REGIONS, RingControl, USER_QUEUES, ring_stride,
+};
 use super::message::{COMPACT, FULL, slots_for};
 use super::receive::{Inbound, Inbox, Queue, mark};
-use super::{Shm, memory_limit};
 
 /// Slots of each ring of the quiet queue, at least.
 const QUIET_SLOTS: usize = 256;
@@ -82,7 +85,7 @@ impl<M: Mode> Shm<M> {
                 limit: room as u64,
             });
         };
-        self.promise(rounded as u64)?;
+        self.promise(OPERATION, rounded as u64)?;
         let (id, offset) = (allocated.regions, allocated.region_next);
         let base = own.at(offset);
         // Regions belong into core files, unlike the addresses around them.
@@ -106,27 +109,43 @@ impl<M: Mode> Shm<M> {
     }
 
     /// Adds bytes to those that all ranks together may come to touch; refuses what isn't there.
-    fn promise(&self, bytes: u64) -> Result<(), NiError> {
-        let promised = &self.own().control().region_bytes;
-        let memory = memory_limit::memory();
-        // Added before the sum is made, so that of two ranks that ask at once not both pass unseen.
-        promised.fetch_add(bytes, Ordering::SeqCst);
-        let all = self.peers.iter().fold(0_u64, |sum, peer| {
-            sum.saturating_add(peer.mapping.control().region_bytes.load(Ordering::SeqCst))
-        });
-        if bytes <= memory.available && all <= memory.total {
-            return Ok(());
+    pub(super) fn promise(&self, operation: &'static str, bytes: u64) -> Result<(), NiError> {
+        let Memory {
+            machine,
+            group,
+            group_id,
+        } = Memory::read();
+        let own = self.own().control();
+        own.memory_group.store(group_id, Ordering::SeqCst);
+        // Added before the sums are made, so that of two ranks that ask at once not both pass unseen.
+        own.promised.fetch_add(bytes, Ordering::SeqCst);
+        let promised = |counts: &dyn Fn(&Control) -> bool| {
+            let all = self.peers.iter().map(|peer| peer.mapping.control());
+            all.filter(|control| counts(control))
+                .fold(0_u64, |sum, control| {
+                    sum.saturating_add(control.promised.load(Ordering::SeqCst))
+                })
+        };
+        let in_group = |control: &Control| control.memory_group.load(Ordering::SeqCst) == group_id;
+        for (pool, all, whose) in [
+            (machine, promised(&|_| true), "this host's"),
+            (group, promised(&in_group), "their control group's"),
+        ] {
+            if bytes > pool.available || all > pool.room() {
+                own.promised.fetch_sub(bytes, Ordering::SeqCst);
+                return Err(NiError::System {
+                    operation,
+                    rank: self.rank,
+                    reason: format!(
+                        "{bytes} bytes were asked for; {} are available, and all ranks together would have {all} of \
+                         {whose} {}",
+                        pool.available,
+                        pool.room()
+                    ),
+                });
+            }
         }
-        promised.fetch_sub(bytes, Ordering::SeqCst);
-        Err(NiError::System {
-            operation: "region_create",
-            rank: self.rank,
-            reason: format!(
-                "{bytes} bytes were asked for; {} are available, and all ranks together would have \
-                 {all} of this host's {}",
-                memory.available, memory.total
-            ),
-        })
+        Ok(())
     }
 
     #[inline]
@@ -201,8 +220,10 @@ impl<M: Mode> Shm<M> {
             true => part,
             false => share.checked_ilog2().unwrap_or(0).max(part),
         };
+        let bytes = rings * ring_stride(shift);
+        self.promise("eq_create", bytes as u64)?;
         let offset = allocated.queue_next;
-        allocated.queue_next += rings * ring_stride(shift);
+        allocated.queue_next += bytes;
         let entry = &own.control().queues[number];
         entry.shift.store(shift, Ordering::Relaxed);
         entry.part.store(part, Ordering::Relaxed);

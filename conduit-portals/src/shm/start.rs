@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use conduit_core::bootstrap::Bootstrap;
 use conduit_core::matching::{DESCRIPTORS, Descriptors, MatchList, PT_INDICES};
-use conduit_core::ni::{Capabilities, Limits, NiError, Rank, Reach};
+use conduit_core::ni::{Capabilities, Limits, Rank, Reach};
 use conduit_core::process_memory;
 use conduit_core::threads::{Lock, Mode};
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
@@ -228,12 +228,10 @@ impl<M: Mode> Shm<M> {
             mode: Default::default(),
         };
         shm.watches.set_newcomers(&shm.own().control().newcomers);
-        shm.create_quiet_queue()
-            .map_err(|error: NiError| ShmError::System {
-                rank,
-                operation: "create the quiet queue",
-                reason: error.to_string(),
-            })?;
+        let staging = (layout.region_offset - layout.piece_states) as u64;
+        shm.promise("start", staging)
+            .and_then(|()| shm.create_quiet_queue())
+            .map_err(|error| system(rank, "create staging and the quiet queue", error))?;
         Ok(shm)
     }
 }

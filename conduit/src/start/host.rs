@@ -13,6 +13,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 
 use conduit_core::bootstrap::Bootstrap;
+use conduit_core::memory::Memory;
 use conduit_core::ni::Rank;
 use conduit_core::settings::Settings;
 use conduit_portals::shm::Stranger;
@@ -43,14 +44,18 @@ const CROWDED_SPIN: u32 = 1;
 const CROWDED_YIELDS: u32 = 200;
 /// Of the available memory, what segments may take together (GASNet's default for its largest segment).
 const SEGMENT_SHARE: f64 = 0.85;
+/// What a rank needs besides: its queues, buffers, and the program.
+const NO_SEGMENT: usize = 64 << 20;
 /// The processors told to each other are those below this number.
 const MASK_BYTES: usize = 128;
 
-/// What a rank tells the others: processors, memory, the names of its machine and of its host with their lengths, settings that
+/// What a rank tells the others: processors, memory of its machine and of its control group, the names of its machine and of its host with their lengths, settings that
 /// have to be the same.
 struct Card {
     mask: [u8; MASK_BYTES],
     memory: u64,
+    group: u64,
+    group_memory: u64,
     machine: String,
     host: String,
     settings: String,
@@ -59,7 +64,9 @@ struct Card {
 impl Card {
     fn encode(&self) -> Vec<u8> {
         let mut bytes = self.mask.to_vec();
-        bytes.extend_from_slice(&self.memory.to_le_bytes());
+        for number in [self.memory, self.group, self.group_memory] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
         for name in [&self.machine, &self.host] {
             bytes.extend_from_slice(&(name.len() as u32).to_le_bytes());
             bytes.extend_from_slice(name.as_bytes());
@@ -71,11 +78,15 @@ impl Card {
     fn decode(bytes: &[u8]) -> Option<Self> {
         let (mask, rest) = bytes.split_first_chunk::<MASK_BYTES>()?;
         let (memory, rest) = rest.split_first_chunk::<8>()?;
+        let (group, rest) = rest.split_first_chunk::<8>()?;
+        let (group_memory, rest) = rest.split_first_chunk::<8>()?;
         let (machine, rest) = name(rest)?;
         let (host, settings) = name(rest)?;
         Some(Self {
             mask: *mask,
             memory: u64::from_le_bytes(*memory),
+            group: u64::from_le_bytes(*group),
+            group_memory: u64::from_le_bytes(*group_memory),
             machine,
             host,
             settings: String::from_utf8(settings.to_vec()).ok()?,
@@ -104,9 +115,12 @@ impl Hosts {
                 ))
             }),
         };
+        let memory = Memory::read();
         let own = Card {
             mask: affinity(),
-            memory: available_memory() as u64,
+            memory: memory.machine.available,
+            group: memory.group_id,
+            group_memory: memory.group.available,
             // Where the boot has no name, what shares memory is what shares processors.
             machine: boot()
                 .or_else(|_| name.clone().map_err(drop))
@@ -145,6 +159,8 @@ impl Hosts {
         let mut numbers: HashMap<&str, u32> = HashMap::new();
         // By machine: ranks, processors, memory.
         let mut machines: HashMap<&str, (u32, [u8; MASK_BYTES], u64)> = HashMap::new();
+        // By machine and control group: ranks, memory.
+        let mut groups: HashMap<(&str, u64), (u32, u64)> = HashMap::new();
         let mut of = Vec::with_capacity(cards.len());
         for card in cards {
             let number = *numbers.entry(&card.host).or_insert_with(|| {
@@ -156,6 +172,10 @@ impl Hosts {
                 (machines.entry(&card.machine)).or_insert((0, [0; MASK_BYTES], u64::MAX));
             *count += 1;
             *memory = (*memory).min(card.memory);
+            let (count, memory) =
+                (groups.entry((&card.machine, card.group))).or_insert((0, u64::MAX));
+            *count += 1;
+            *memory = (*memory).min(card.group_memory);
             for (all, one) in union.iter_mut().zip(card.mask) {
                 *all |= one;
             }
@@ -164,11 +184,11 @@ impl Hosts {
         let (machine_ranks, mask, _) = machines[&*cards[rank as usize].machine];
         let processors = mask.iter().map(|byte| byte.count_ones());
         let processors = processors.sum::<u32>().max(1);
-        let share = machines
-            .values()
-            .map(|(count, _, memory)| memory / u64::from(*count))
-            .min()
-            .unwrap_or(0);
+        let machines = machines.values().map(|(count, _, memory)| (count, memory));
+        let groups = groups.values().map(|(count, memory)| (count, memory));
+        let shares = machines.chain(groups);
+        let share = shares.map(|(count, memory)| memory / u64::from(*count));
+        let share = share.min().unwrap_or(0);
         Self {
             of: of.into(),
             names: names.into(),
@@ -186,6 +206,8 @@ impl Hosts {
         let card = |name: &&str| Card {
             mask: [0; MASK_BYTES],
             memory: 1 << 30,
+            group: 0,
+            group_memory: u64::MAX,
             machine: (*name).to_owned(),
             host: (*name).to_owned(),
             settings: String::new(),
@@ -260,7 +282,8 @@ impl Hosts {
 
     /// Bytes of the largest segment.
     pub(super) fn segment_limit(&self, settings: &Settings) -> usize {
-        let share = (self.share as f64 * SEGMENT_SHARE) as usize;
+        let share = self.share - NO_SEGMENT.min(self.share / 2);
+        let share = (share as f64 * SEGMENT_SHARE) as usize;
         settings.max_segment.unwrap_or(share) & !(page() - 1)
     }
 }
@@ -312,19 +335,6 @@ fn affinity() -> [u8; MASK_BYTES] {
     mask
 }
 
-/// `MemAvailable`, or a quarter of an address space where there is none.
-fn available_memory() -> usize {
-    fs::read_to_string("/proc/meminfo")
-        .ok()
-        .and_then(|text| {
-            let line = text
-                .lines()
-                .find_map(|line| line.strip_prefix("MemAvailable:"))?;
-            line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()
-        })
-        .map_or(usize::MAX >> 20, |kib| kib << 10)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -335,6 +345,8 @@ mod tests {
         Card {
             mask,
             memory,
+            group: 0,
+            group_memory: u64::MAX,
             machine: host.to_owned(),
             host: host.to_owned(),
             settings: String::new(),
@@ -392,6 +404,19 @@ mod tests {
         assert_eq!(seen[3].members().collect::<Vec<_>>(), [0, 2, 3]);
     }
 
+    /// A limit holds for the ranks of one control group; each may have its own.
+    #[test]
+    fn the_narrowest_memory_decides() {
+        let mut cards: Vec<_> = (0..4).map(|_| card("a", 1, 8 << 30)).collect();
+        assert_eq!(Hosts::of(0, &cards).share, 2 << 30);
+        for (group, card) in (1..).zip(&mut cards) {
+            (card.group, card.group_memory) = (group, 1 << 30);
+        }
+        assert_eq!(Hosts::of(0, &cards).share, 1 << 30);
+        cards[3].group = 1;
+        assert_eq!(Hosts::of(0, &cards).share, 1 << 29);
+    }
+
     #[test]
     fn who_can_not_share_memory_is_on_a_host_of_its_own() {
         let cards: Vec<_> = ["a", "b", "a", "a", "a"]
@@ -442,14 +467,19 @@ mod tests {
         let mut card = card("a host", 0b101, 12_345);
         card.machine = "a machine".to_owned();
         card.settings = "A=1\nB=2".to_owned();
+        (card.group, card.group_memory) = (17, 1 << 20);
         let read = Card::decode(&card.encode()).unwrap();
         assert_eq!(read.mask, card.mask);
         assert_eq!(
-            (read.memory, read.machine, read.host, read.settings),
-            (card.memory, card.machine, card.host, card.settings)
+            (read.memory, read.group, read.group_memory),
+            (card.memory, card.group, card.group_memory)
         );
-        for bytes in [&[][..], &[0; 140], &[0xff; 200]] {
-            assert!(Card::decode(bytes).is_none() || bytes.len() == 140);
+        assert_eq!(
+            (read.machine, read.host, read.settings),
+            (card.machine, card.host, card.settings)
+        );
+        for bytes in [&[][..], &[0; 156], &[0xff; 200]] {
+            assert!(Card::decode(bytes).is_none() || bytes.len() == 156);
         }
     }
 

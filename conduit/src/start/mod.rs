@@ -103,7 +103,7 @@ fn say_apart(first: &Stranger, more: usize, choice: Option<&Choice>) {
     let Stranger { rank, peer, reason } = first;
     let more = match more {
         0 => String::new(),
-        more => format!("; {more} more pairs likewise"),
+        more => format!("; {more} more likewise"),
     };
     let instead = match choice {
         Some(Choice::Both(_, kind)) => format!("{kind} is used between them"),

@@ -11,7 +11,7 @@ use super::show::Show;
 use super::{Part, figures};
 
 /// No job of the tour takes nearly as long.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(1200);
 
 /// Settings without which ranks reach each other's memory only by messages.
 const NOT_MAPPED: [(&str, &str); 2] = [("CONDUIT_WINDOWS", "0"), ("CONDUIT_INJECT", "0")];

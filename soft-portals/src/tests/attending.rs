@@ -123,7 +123,7 @@ fn a_rank_that_waits_for_packets_itself_is_left_alone_and_counts_as_here_afterwa
     let waiter = waiter(&counting);
     let seen = thread.presence();
     std::thread::scope(|scope| {
-        let rank = scope.spawn(|| attendant.wait(&*waiter, Some(Duration::from_secs(10))));
+        let rank = scope.spawn(|| attendant.wait(&*waiter, Some(Duration::from_secs(100))));
         while attendant.waiting() == 0 {
             std::thread::yield_now();
         }
@@ -175,7 +175,7 @@ fn the_thread_attends_and_ends() {
     let attendant = Attendant::start(3, Arc::clone(&counting) as _, waiter, period).unwrap();
     send_to(&counting);
     while counting.datagrams.load(Ordering::Relaxed) == 0 {
-        tells.recv_timeout(Duration::from_secs(10)).unwrap();
+        tells.recv_timeout(Duration::from_secs(100)).unwrap();
     }
     drop(attendant);
     assert_eq!(Arc::strong_count(&counting), 1);
@@ -189,9 +189,9 @@ fn arming_ends_a_pause_and_so_does_the_end() {
     for _ in 0..3 {
         attendant.arm();
         send_to(&counting);
-        assert_eq!(tells.recv_timeout(Duration::from_secs(10)), Ok("woken"));
+        assert_eq!(tells.recv_timeout(Duration::from_secs(100)), Ok("woken"));
         counting.attend();
-        assert_eq!(tells.recv_timeout(Duration::from_secs(10)), Ok("attended"));
+        assert_eq!(tells.recv_timeout(Duration::from_secs(100)), Ok("attended"));
     }
     drop(attendant);
     assert_eq!(Arc::strong_count(&counting), 1);

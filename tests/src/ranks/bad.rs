@@ -148,6 +148,21 @@ pub(super) fn too_large(who: &str) -> Result<()> {
     Ok(())
 }
 
+/// The largest segment that there may be, every page of which is touched.
+pub(super) fn largest() -> Result<()> {
+    let job = conduit::start()?;
+    let bytes = job.max_segment();
+    let conduit = job.attach(Handlers::<Seq>::new(), bytes)?;
+    let piece = vec![1_u8; 1 << 20];
+    for start in (0..bytes).step_by(piece.len()) {
+        let length = piece.len().min(bytes - start);
+        conduit.put(conduit.rank(), start, &piece[..length])?;
+    }
+    println!("{bytes}");
+    conduit.barrier()?;
+    Ok(conduit.finish()?)
+}
+
 /// A second start in the same process.
 pub(super) fn start_twice() -> Result<()> {
     let conduit = attached(Handlers::<Seq>::new())?;

@@ -36,6 +36,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         "bad_calls" => bad::calls(),
         "unregistered" => bad::unregistered(),
         "too_large" => bad::too_large(argument),
+        "largest" => bad::largest(),
         "start_twice" => bad::start_twice(),
         "in_handlers" => bad::in_handlers(),
         "exit" => ends::exit(argument),

@@ -14,7 +14,7 @@ pub(crate) const MR_MODES: c_int =
     FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
 
 /// Nothing here waits longer: a test that waits so long has failed.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The libraries that can be tested here, with a name for messages: the vendored one, and the system's if there is one. If
 /// LIBFABRIC names one it has to be there.

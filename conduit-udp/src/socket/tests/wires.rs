@@ -177,7 +177,7 @@ fn receive(wire: &mut Wire<Plain, Sealer>, count: usize) -> Vec<(Rank, Vec<u8>)>
         let before = mailbox.0.len();
         if !wire.progress(&mut mailbox) {
             assert!(
-                wire.waiter().unwrap().wait(Some(Duration::from_secs(10))),
+                wire.waiter().unwrap().wait(Some(Duration::from_secs(100))),
                 "only {before} of {count} came"
             );
         }
@@ -349,7 +349,7 @@ fn faults_lose_double_change_and_delay_what_has_come() {
     let mut mailbox = Mailbox::default();
     while job[0].faults().unwrap().packets < 200 || job[0].next_timeout().is_some() {
         // It knows itself when something is due that is held back.
-        job[0].wait(Some(Duration::from_secs(10)));
+        job[0].wait(Some(Duration::from_secs(100)));
         job[0].receive(&mut mailbox);
     }
     let counts = *job[0].faults().unwrap();

@@ -1,0 +1,204 @@
+//! How much memory there is: of the machine, and of the control group that limits this process, as containers and batch systems do.
+//!
+//! Pages of shared memory are found when they are first touched; who asks for more than there is would be killed much later, in the
+//! middle of its work. So it is looked at before.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Memory that several processes take from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pool {
+    /// Bytes that can still be taken.
+    pub available: u64,
+    /// Bytes of shared memory that have been taken. Ranks that have promised each other memory have touched some of it: that is
+    /// among these.
+    pub shared: u64,
+}
+
+/// What limits nothing.
+const ENDLESS: Pool = Pool {
+    available: u64::MAX,
+    shared: 0,
+};
+
+/// What this process can take from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// The machine, or a narrower control group around [`Memory::group`].
+    pub machine: Pool,
+    /// The innermost control group that has a limit.
+    pub group: Pool,
+    /// Its number on this machine; 0: there is none.
+    pub group_id: u64,
+}
+
+impl Memory {
+    /// Reads the system's figures. What can't be read limits nothing.
+    pub fn read() -> Self {
+        let text = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+        let mut memory = Self {
+            machine: Pool::of_machine(&text(Path::new("/proc/meminfo"))),
+            group: ENDLESS,
+            group_id: 0,
+        };
+        for (group, version) in groups(&text(Path::new("/proc/self/cgroup"))) {
+            let read = |name: &str| text(&group.join(name));
+            let [limit, used] = version.files().map(read);
+            let Some(pool) = version.pool(&limit, &used, &read("memory.stat")) else {
+                continue;
+            };
+            match (memory.group_id, fs::metadata(&group)) {
+                (0, Ok(metadata)) => {
+                    memory.group = pool;
+                    memory.group_id = metadata.ino();
+                }
+                _ if pool.room() < memory.machine.room() => memory.machine = pool,
+                _ => {}
+            }
+        }
+        memory
+    }
+}
+
+impl Pool {
+    fn of_machine(meminfo: &str) -> Self {
+        let field = |name: &str| {
+            let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
+            let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+            kib.checked_mul(1024)
+        };
+        Self {
+            available: field("MemAvailable:").unwrap_or(u64::MAX),
+            shared: field("Shmem:").unwrap_or(0),
+        }
+    }
+
+    /// Bytes that all shared memory can come to.
+    pub fn room(&self) -> u64 {
+        self.available.saturating_add(self.shared)
+    }
+}
+
+/// The two interfaces to control groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+impl Version {
+    /// Those that hold limit and use.
+    fn files(self) -> [&'static str; 2] {
+        match self {
+            Self::One => ["memory.limit_in_bytes", "memory.usage_in_bytes"],
+            Self::Two => ["memory.max", "memory.current"],
+        }
+    }
+
+    /// A group by its limit, use and statistics; `None`: it limits nothing.
+    fn pool(self, limit: &str, used: &str, statistics: &str) -> Option<Pool> {
+        let limit: u64 = limit.trim().parse().ok()?;
+        let used: u64 = used.trim().parse().ok()?;
+        let field = |name: &str| {
+            let mut words = statistics.lines().filter_map(|line| line.split_once(' '));
+            let found = words.find(|(word, _)| match self {
+                Self::One => word.strip_prefix("total_") == Some(name),
+                Self::Two => *word == name,
+            });
+            found.map_or(0, |(_, value)| value.trim().parse().unwrap_or(0))
+        };
+        // Pages of files are given back where they are needed. No limit is a number in version 1, larger than any memory.
+        let files: u64 = field("inactive_file") + field("active_file");
+        (limit < 1 << 62).then(|| Pool {
+            available: limit.saturating_sub(used.saturating_sub(files)),
+            shared: field("shmem"),
+        })
+    }
+}
+
+/// The folders of this process's control groups for memory, from the inside out. In a container they may be those that its root
+/// shows.
+fn groups(text: &str) -> Vec<(PathBuf, Version)> {
+    let of = |root: &str, path: &str, version: Version| {
+        let root = Path::new(root);
+        let path = root.join(path.trim_start_matches('/'));
+        let within = path
+            .ancestors()
+            .take_while(|folder| folder.starts_with(root));
+        within
+            .map(|f| (f.to_path_buf(), version))
+            .collect::<Vec<_>>()
+    };
+    let mut fields = text.lines().filter_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        rest.split_once(':')
+    });
+    // Where memory has a group of version 1 it has none of version 2.
+    let one = (fields.clone()).find(|(names, _)| names.split(',').any(|name| name == "memory"));
+    match (one, fields.find(|(names, _)| names.is_empty())) {
+        (Some((_, path)), _) => of("/sys/fs/cgroup/memory", path, Version::One),
+        (None, Some((_, path))) => of("/sys/fs/cgroup", path, Version::Two),
+        (None, None) => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_kernels_table() {
+        let text = "MemTotal:       24000000 kB\nMemAvailable:   23000000 kB\nShmem:   500 kB\n";
+        let expected = Pool {
+            available: 23_000_000 * 1024,
+            shared: 500 * 1024,
+        };
+        assert_eq!(Pool::of_machine(text), expected);
+        assert_eq!(expected.room(), 23_000_500 * 1024);
+        assert_eq!(Pool::of_machine(""), ENDLESS);
+    }
+
+    #[test]
+    fn a_group_has_its_limit_less_what_can_not_be_given_back() {
+        let two = "anon 100\nfile 70\nshmem 40\ninactive_file 20\nactive_file 10\n";
+        let one = "shmem 1\ninactive_file 2\ntotal_shmem 40\ntotal_inactive_file 20\n\
+                   total_active_file 10\n";
+        let expected = Some(Pool {
+            available: 730,
+            shared: 40,
+        });
+        assert_eq!(Version::Two.pool("900\n", "200\n", two), expected);
+        assert_eq!(Version::One.pool("900\n", "200\n", one), expected);
+        assert_eq!(Version::Two.pool("max\n", "200\n", two), None);
+        assert_eq!(Version::One.pool("9223372036854771712", "200", one), None);
+        assert_eq!(Version::Two.pool("", "", ""), None);
+        let full = Version::Two.pool("5", "200", "").map(|pool| pool.available);
+        assert_eq!(full, Some(0));
+    }
+
+    #[test]
+    fn groups_go_up_to_the_root() {
+        let names = |text: &str| {
+            let groups = groups(text);
+            let names = groups
+                .iter()
+                .map(|(group, version)| format!("{} {version:?}", group.to_string_lossy()));
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            names("1:name=x:/y\n0::/job/step\n"),
+            [
+                "/sys/fs/cgroup/job/step Two",
+                "/sys/fs/cgroup/job Two",
+                "/sys/fs/cgroup Two"
+            ]
+        );
+        assert_eq!(
+            names("4:cpu,memory:/job\n0::/\n"),
+            ["/sys/fs/cgroup/memory/job One", "/sys/fs/cgroup/memory One"]
+        );
+        assert!(names("garbage").is_empty());
+    }
+}

@@ -1,0 +1,68 @@
+//! Ranks as containers and batch systems hold them: in namespaces of their own, and in a control group that limits memory.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Whether `unshare` of util-linux can make these namespaces here; if not, says so.
+pub fn can_unshare(flags: &[&str]) -> bool {
+    let mut unshare = Command::new("unshare");
+    let unshare = unshare.args(flags).arg("true").stdin(Stdio::null());
+    let made = unshare.status().is_ok_and(|status| status.success());
+    if !made {
+        eprintln!("not tested: unshare {flags:?} is refused here");
+    }
+    made
+}
+
+/// A control group that limits memory; gone, with what is in it, when dropped.
+#[derive(Debug)]
+pub struct MemoryGroup(PathBuf);
+
+impl MemoryGroup {
+    /// `None`, with a word why: there can be none here.
+    pub fn new(bytes: u64) -> Option<Self> {
+        static GROUPS: AtomicU32 = AtomicU32::new(0);
+        let number = GROUPS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("conduit-test-{}-{number}", std::process::id());
+        let made = [
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            ("/sys/fs/cgroup", "memory.max"),
+        ]
+        .into_iter()
+        .find_map(|(root, limit)| {
+            let group = Path::new(root).join(&name);
+            // Elsewhere it would be a folder like any other.
+            fs::metadata(Path::new(root).join("cgroup.procs")).ok()?;
+            fs::create_dir(&group).ok()?;
+            let group = Self(group);
+            fs::write(group.0.join(limit), bytes.to_string()).ok()?;
+            Some(group)
+        });
+        if made.is_none() {
+            eprintln!("not tested: no control group that limits memory can be made here");
+        }
+        made
+    }
+
+    /// The arguments of `sh` that run a program in this group.
+    pub fn within(&self, program: &str) -> Vec<String> {
+        let script = "echo $$ > \"$1/cgroup.procs\" && shift && exec \"$@\"";
+        let group = self.0.to_string_lossy();
+        ["-c", script, "within", &group, program]
+            .map(str::to_owned)
+            .into()
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        // It can be removed when its last process has ended, which the job's end may be a moment ahead of.
+        let begun = Instant::now();
+        while fs::remove_dir(&self.0).is_err() && begun.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
