@@ -11,4 +11,5 @@ pub mod process_memory;
 pub mod settings;
 pub mod shared;
 pub mod sparing;
+pub mod stderr;
 pub mod threads;

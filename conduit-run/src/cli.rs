@@ -1,18 +1,19 @@
 //! The command line of `conduit-run`.
 
 use std::ffi::OsString;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
+use conduit_core::stderr;
 
 use crate::settings::Report;
 use crate::{Bind, Launch};
 
 /// Starts the ranks of a job on this host and ends when they have ended.
 ///
-/// The exit code is 0 if all ranks exit with 0, else that of the first rank that fails (128 + signal if it is killed). As
+/// The exit code is 0 if all ranks exit with 0, 1 if others had to be ended because one left the job without finishing it, else that of the first rank that fails (128 + signal if it is killed). As
 /// soon as one fails, a message names it and the others are ended. Signals are forwarded to all ranks.
 #[derive(Debug, Parser)]
 #[command(name = "conduit-run", version, after_help = AFTER_HELP)]
@@ -39,7 +40,9 @@ struct Options {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
 
-    /// Time from SIGTERM to SIGKILL for ranks that have to end [default: 1; 3 after SIGINT or SIGTERM]
+    /// Time from SIGTERM to SIGKILL for ranks that have to end [default: 1; 3 after SIGINT or SIGTERM]. A rank that leaves the
+    /// job without finishing it gives the others as long to do so too; one that fails without a word has ten times as long to
+    /// find it
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     grace: Option<Duration>,
 
@@ -98,8 +101,7 @@ pub fn main() -> ExitCode {
     match launch(options).run() {
         Ok(outcome) => ExitCode::from(outcome.exit_code),
         Err(error) => {
-            // Nowhere to complain about a standard error that can't be written.
-            let _ = writeln!(std::io::stderr(), "conduit-run: {error}");
+            stderr::write_line(format_args!("conduit-run: {error}"));
             ExitCode::from(error.exit_code())
         }
     }
@@ -113,7 +115,7 @@ fn print_settings(options: &Options) -> ExitCode {
         (text(name), text(value))
     });
     let complain = |what: &dyn std::fmt::Display| {
-        let _ = writeln!(std::io::stderr(), "conduit-run: {what}");
+        stderr::write_line(format_args!("conduit-run: {what}"));
     };
     let report = match Report::new(environment, &options.env, options.ranks) {
         Ok(report) => report,

@@ -53,6 +53,11 @@ impl Control {
             .map(|socket| (socket, PollFlags::IN | output))
     }
 
+    /// Whether either end has closed it.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.socket.is_none()
+    }
+
     /// The next line. After [`Incoming::Closed`] and [`Incoming::Broken`] the socket is closed here too.
     pub(crate) fn next(&mut self) -> Incoming {
         loop {

@@ -20,7 +20,7 @@ use crate::rank::{Plan, Rank, await_end, start};
 use crate::signals::Signals;
 use crate::terminal::Terminal;
 use crate::{Error, How, Launch, Outcome, Status, strays};
-use ending::Ending;
+use ending::{Ending, Suspicion};
 
 /// A job whose ranks run. Dropping it kills them.
 ///
@@ -40,8 +40,8 @@ pub struct RunningJob {
     deadline: Option<Instant>,
     /// Why the job has to end, once it has.
     ending: Option<Ending>,
-    /// Ranks that closed their PMI socket between `init` and `finalize`, and when that becomes an error.
-    closed: Vec<(usize, Instant)>,
+    /// What looks wrong and may have a cause that is still to come.
+    suspicions: Vec<Suspicion>,
     launch: Launch,
     /// Not `Send`, see above.
     _thread: PhantomData<*const ()>,
@@ -117,7 +117,7 @@ impl RunningJob {
             spared,
             deadline: None,
             ending: None,
-            closed: Vec::new(),
+            suspicions: Vec::new(),
             launch,
             _thread: PhantomData,
         };
@@ -197,6 +197,7 @@ impl RunningJob {
         if let Some(spared) = &self.spared {
             strays::end_all(spared);
         }
+        self.conclude();
         self.finish_output()?;
         let how = self
             .ending

@@ -22,8 +22,10 @@
 //! # How a job ends
 //! When all ranks have exited with 0, with 0. As soon as one fails (exits with another code, is killed, aborts through
 //! PMI, breaks the PMI protocol), with its code, 128 + signal for a killed one; one message names it, the others get
-//! `SIGTERM` and, after a grace, `SIGKILL`. A rank that exits with 0 after PMI's `init` but without `finalize` ends the
-//! job with 0: in GASNet, returning from `main` on one rank ends the job.
+//! `SIGTERM` and, after a grace, `SIGKILL`. A rank that exits with 0 after PMI's `init` but without `finalize` is named too:
+//! others that go on without it for longer than the grace are ended, and the exit code then is 1. What may be the consequence
+//! of something else (a closed connection, a barrier that can't complete) waits for its cause, for up to ten times the grace.
+//! What a rank has written comes before what is said of it.
 //!
 //! # What is left behind
 //! Nothing. A rank's process group ends with the rank. If the launcher itself is killed, the kernel kills its ranks

@@ -52,12 +52,14 @@ pub(crate) fn code_of_signal(signal: i32) -> u8 {
 pub enum How {
     /// All ranks exited with 0.
     Completed,
-    /// A rank exited with 0 between PMI's `init` and `finalize`, which ends the job in order.
+    /// A rank exited with 0 between PMI's `init` and `finalize`: it has left the others alone.
     Left {
         /// The rank.
         rank: usize,
         /// Its process id.
         pid: u32,
+        /// Whether others had to be ended for it. Without them it is no failure.
+        cut_off: bool,
     },
     /// A rank exited with another code than 0.
     Exited {
@@ -115,21 +117,21 @@ impl How {
     /// The rank to blame: none when the job ended in order or from outside.
     pub fn failed_rank(&self) -> Option<usize> {
         match self {
-            How::Aborted { code: 0, .. } => None,
-            How::Exited { rank, .. }
+            How::Aborted { code: 0, .. } | How::Left { cut_off: false, .. } => None,
+            How::Left { rank, .. }
+            | How::Exited { rank, .. }
             | How::Killed { rank, .. }
             | How::Aborted { rank, .. }
             | How::Protocol { rank, .. } => Some(*rank),
-            How::Completed | How::Left { .. } | How::TimedOut { .. } | How::Signalled { .. } => {
-                None
-            }
+            How::Completed | How::TimedOut { .. } | How::Signalled { .. } => None,
         }
     }
 
     /// The job's exit code.
     pub fn exit_code(&self) -> u8 {
         match self {
-            How::Completed | How::Left { .. } => 0,
+            How::Completed => 0,
+            How::Left { cut_off, .. } => u8::from(*cut_off),
             How::Exited { code, .. } => *code,
             How::Killed { signal, .. } | How::Signalled { signal } => code_of_signal(*signal),
             // What exit() would make of the code, except that a failure never looks like success.
@@ -147,10 +149,11 @@ impl fmt::Display for How {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             How::Completed => write!(f, "all ranks have exited with 0"),
-            How::Left { rank, pid } => {
+            How::Left { rank, pid, .. } => {
                 write!(
                     f,
-                    "rank {rank} (pid {pid}) exited with 0 without PMI finalize"
+                    "rank {rank} (pid {pid}) exited with code 0 before it had finished the job \
+                     (Conduit::finish, gasnet_exit, PMI finalize)"
                 )
             }
             How::Exited { rank, pid, code } => {
@@ -172,10 +175,8 @@ impl fmt::Display for How {
                 code,
                 message,
             } => {
-                write!(
-                    f,
-                    "rank {rank} (pid {pid}) aborted the job with code {code}"
-                )?;
+                let verb = if *code == 0 { "ended" } else { "aborted" };
+                write!(f, "rank {rank} (pid {pid}) {verb} the job with code {code}")?;
                 message
                     .iter()
                     .try_for_each(|message| write!(f, ": {message}"))
@@ -203,7 +204,7 @@ pub(crate) fn signal_text(signal: i32) -> String {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// 0 if all ranks exited with 0 or one [left](How::Left); the code of the first rank that failed, 128 + signal if
+    /// 0 if all ranks exited with 0; 1 if others had to be ended because one [left](How::Left); the code of the first rank that failed, 128 + signal if
     /// killed; 124 for the time limit.
     pub exit_code: u8,
     /// The first rank that failed.
@@ -237,7 +238,15 @@ mod tests {
             124
         );
         assert_eq!(How::Signalled { signal: 2 }.exit_code(), 130);
-        assert_eq!(How::Left { rank: 1, pid: 5 }.exit_code(), 0);
+        for cut_off in [false, true] {
+            let left = How::Left {
+                rank: 1,
+                pid: 5,
+                cut_off,
+            };
+            assert_eq!(left.exit_code(), u8::from(cut_off));
+            assert_eq!(left.failed_rank(), cut_off.then_some(1));
+        }
     }
 
     #[test]

@@ -164,9 +164,22 @@ fn an_abort_ends_the_job_with_its_code_and_message() {
 }
 
 #[test]
-fn a_rank_that_leaves_before_finalize_ends_the_job_in_order() {
+fn a_rank_that_leaves_before_finalize_is_named_and_no_success() {
     let finished = run(conduit_run(&["-n", "4", PROBE, "leave", "1", "0"]));
-    assert_eq!((finished.code, finished.stderr.as_str()), (0, ""));
+    assert_eq!(finished.code, 1, "{}", finished.stderr);
+    assert!(
+        finished.stderr.starts_with("conduit-run: rank 1 (pid "),
+        "{}",
+        finished.stderr
+    );
+    let message = ") exited with code 0 before it had finished the job";
+    assert!(finished.stderr.contains(message), "{}", finished.stderr);
+    assert_eq!(finished.stderr.lines().count(), 1, "{}", finished.stderr);
+    // Nobody has to be ended for it, but it is said.
+    let finished = run(conduit_run(&["-n", "2", "--grace", "30", PROBE, "leave", "all", "0"]));
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    assert!(finished.stderr.contains(message), "{}", finished.stderr);
+    assert_eq!(finished.stderr.lines().count(), 1, "{}", finished.stderr);
     let finished = run(conduit_run(&["-n", "4", PROBE, "leave", "3", "6"]));
     assert_eq!(finished.code, 6);
     assert!(
@@ -196,10 +209,38 @@ fn a_rank_that_breaks_the_protocol_is_named() {
     }
 }
 
+/// It closes its connection first and takes longer than the grace for the rest.
+#[test]
+fn a_rank_that_fails_slowly_says_why_before_it_is_named() {
+    for options in [&[][..], &["-l"]] {
+        let mut args = vec!["-n", "3"];
+        args.extend(options);
+        args.extend([PROBE, "fail", "1", "7"]);
+        let finished = run(conduit_run(&args));
+        assert_eq!(finished.code, 7, "{}", finished.stderr);
+        let lines: Vec<_> = finished.stderr.lines().collect();
+        assert_eq!(lines.len(), 2, "{}", finished.stderr);
+        assert!(lines[0].ends_with("rank 1 has failed"), "{}", lines[0]);
+        assert!(lines[1].starts_with("conduit-run: rank 1 (pid "));
+        assert!(lines[1].contains("exited with code 7"), "{}", lines[1]);
+    }
+}
+
+#[test]
+fn what_a_rank_has_written_comes_before_what_is_said_of_it() {
+    // More than is read from a pipe at once.
+    let script = "[ $PMI_RANK = 0 ] && seq 8000 >&2 && exit 3; exec sleep 1000";
+    let finished = run(conduit_run(&["-n", "2", "-l", "sh", "-c", script]));
+    assert_eq!(finished.code, 3);
+    let lines: Vec<_> = finished.stderr.lines().collect();
+    assert_eq!(lines[7999], "[0] 8000");
+    assert!(lines[8000].starts_with("conduit-run: rank 0 "));
+}
+
 #[test]
 fn a_barrier_that_cannot_complete_is_noticed() {
     let script = format!("[ $PMI_RANK = 0 ] && exit 0; exec {PROBE}");
-    let finished = run(conduit_run(&["-n", "2", "sh", "-c", &script]));
+    let finished = run(conduit_run(&["-n", "2", "--grace", "0.1", "sh", "-c", &script]));
     assert_eq!(finished.code, 1);
     let message = "rank 1 waits in a PMI barrier that rank 0 can't enter: it has ended";
     assert!(finished.stderr.contains(message), "{}", finished.stderr);

@@ -130,7 +130,7 @@ impl Server {
     /// Takes one line, without or with its newline, that `rank` sent.
     ///
     /// # Errors
-    /// The line is no PMI-1 request, comes at the wrong time, or leaves a barrier that can't complete. Requests that
+    /// The line is no PMI-1 request, comes at the wrong time, or enters a barrier that can't complete. Requests that
     /// are well-formed but can't be met (unknown key, full space, too long a value) are no errors here but answers
     /// with `rc=-1`.
     pub fn on_line(&mut self, rank: usize, line: &str) -> Result<Vec<Action>, Error> {
@@ -186,16 +186,15 @@ impl Server {
             self.in_barrier -= 1;
         }
         self.ranks[rank] = RankState::Ended;
-        self.depart(rank)
-    }
-
-    fn depart(&mut self, rank: usize) -> Result<(), Error> {
         self.departed.get_or_insert(rank);
         self.check_barrier()
     }
 
+    /// To be asked after [`Action::Finalized`], which may leave others in a barrier that can't complete any more.
+    ///
+    /// # Errors
     /// A barrier with somebody in it and somebody gone is broken.
-    fn check_barrier(&self) -> Result<(), Error> {
+    pub fn check_barrier(&self) -> Result<(), Error> {
         let waiting = self
             .ranks
             .iter()
@@ -337,7 +336,7 @@ impl Server {
 
     fn finalize(&mut self, rank: usize, _line: &Line<'_>) -> Result<Vec<Action>, Error> {
         self.ranks[rank] = RankState::Finalized;
-        self.depart(rank)?;
+        self.departed.get_or_insert(rank);
         let mut actions = answer(rank, "finalize_ack", &[("rc", "0")])?;
         actions.push(Action::Finalized { rank });
         Ok(actions)

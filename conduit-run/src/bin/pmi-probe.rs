@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use conduit_core::stderr;
 use pmi::client::{Connection, Error};
 
 /// A diagnostic program to be started by a launcher (conduit-run, mpiexec.hydra, srun): talks PMI-1 as a rank does.
@@ -38,6 +39,13 @@ enum Command {
     },
     /// One rank exits before finalize, the others wait in a barrier
     Leave {
+        /// The rank, or "all"
+        rank: String,
+        /// Its exit code
+        code: u8,
+    },
+    /// One rank closes its connection, and says why and exits only after a while; the others wait in a barrier
+    Fail {
         /// The rank
         rank: usize,
         /// Its exit code
@@ -65,18 +73,21 @@ enum Way {
     Close,
 }
 
+/// Longer than the launcher's grace, as a rank of a crowded host may take.
+const SLOW: Duration = Duration::from_millis(1500);
+
 fn main() -> ExitCode {
     let options = Options::parse();
-    match probe(&options) {
+    match probe(options) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("pmi-probe: {error}");
+            stderr::write_line(format_args!("pmi-probe: {error}"));
             ExitCode::FAILURE
         }
     }
 }
 
-fn probe(options: &Options) -> Result<ExitCode, Error> {
+fn probe(options: Options) -> Result<ExitCode, Error> {
     let limit = Some(Duration::from_secs(options.limit));
     let Some(mut launcher) = Connection::from_env_within(limit)? else {
         println!("no launcher: a job of one rank");
@@ -95,9 +106,18 @@ fn probe(options: &Options) -> Result<ExitCode, Error> {
             Ok(ExitCode::SUCCESS)
         }
         Some(Command::Leave { rank, code }) => {
+            if rank != "all" && rank != me.to_string() {
+                launcher.barrier()?;
+            }
+            Ok(ExitCode::from(code))
+        }
+        Some(Command::Fail { rank, code }) => {
             if me != rank {
                 launcher.barrier()?;
             }
+            drop(launcher);
+            std::thread::sleep(SLOW);
+            stderr::write_line(format_args!("pmi-probe: rank {me} has failed"));
             Ok(ExitCode::from(code))
         }
         Some(Command::Misbehave { way, rank }) => {
@@ -137,7 +157,9 @@ fn exchange(launcher: &mut Connection, bytes: usize, rounds: usize) -> Result<Ex
         let all = launcher.allgather("probe", &blob(me, round))?;
         for (rank, got) in all.iter().enumerate() {
             if *got != blob(rank, round) {
-                eprintln!("pmi-probe: rank {me}: what rank {rank} gave in round {round} is wrong");
+                stderr::write_line(format_args!(
+                    "pmi-probe: rank {me}: what rank {rank} gave in round {round} is wrong"
+                ));
                 return Ok(ExitCode::FAILURE);
             }
         }

@@ -21,12 +21,24 @@ pub(crate) struct Ending {
     forced: bool,
 }
 
+/// Something that looks wrong but is more often the consequence of what the launcher has yet to hear of: it ends the job if
+/// nothing else has until then.
+#[derive(Debug)]
+pub(crate) struct Suspicion {
+    how: How,
+    /// `None`: in a time that can't be told, so large a grace was given.
+    due: Option<Instant>,
+}
+
+/// So many times the grace a rank that has closed its connection has to say why and to end, also where many share a core.
+const PATIENCE: u32 = 10;
+
 impl RunningJob {
     /// When the loop has to wake though nothing happens.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let running = || {
-            let closed = self.closed.iter().map(|(_, when)| *when);
-            closed.chain(self.deadline).min()
+            let due = self.suspicions.iter().filter_map(|suspicion| suspicion.due);
+            due.chain(self.deadline).min()
         };
         self.ending
             .as_ref()
@@ -43,8 +55,12 @@ impl RunningJob {
             }
             return;
         }
-        if let Some(&(rank, _)) = self.closed.iter().find(|(_, when)| *when <= now) {
-            self.fail_protocol(rank, "it has closed its connection without finalize");
+        let due = |suspicion: &Suspicion| suspicion.due.is_some_and(|when| when <= now);
+        if let Some(at) = self.suspicions.iter().position(due)
+            && !self.all_ended()
+        {
+            let suspicion = self.suspicions.remove(at);
+            self.end(suspicion.how);
         } else if self.deadline.is_some_and(|when| when <= now) && !self.all_ended() {
             let limit = self.launch.timeout.unwrap_or_default();
             self.end(How::TimedOut { limit });
@@ -71,12 +87,49 @@ impl RunningJob {
     }
 
     pub(super) fn fail_protocol(&mut self, rank: usize, what: &str) {
-        let what = what.to_owned();
-        self.end(How::Protocol {
+        let how = self.protocol(rank, what);
+        self.end(how);
+    }
+
+    /// As [`fail_protocol`](Self::fail_protocol), unless a better reason comes.
+    pub(super) fn suspect_protocol(&mut self, rank: usize, what: &str) {
+        let how = self.protocol(rank, what);
+        self.suspect(how, self.launch.grace.saturating_mul(PATIENCE));
+    }
+
+    /// The end of a rank says more than what it did before.
+    pub(super) fn clear_protocol(&mut self, ended: usize) {
+        let of_ended =
+            |how: &How| matches!(how, How::Protocol { rank, .. } if *rank == ended);
+        self.suspicions.retain(|suspicion| !of_ended(&suspicion.how));
+    }
+
+    fn protocol(&self, rank: usize, what: &str) -> How {
+        How::Protocol {
             rank,
             pid: self.pid(rank),
-            what,
-        });
+            what: what.to_owned(),
+        }
+    }
+
+    fn suspect(&mut self, how: How, patience: Duration) {
+        let due = Instant::now().checked_add(patience);
+        self.suspicions.push(Suspicion { how, due });
+    }
+
+    /// All ranks have ended: what is left to say if nothing has ended the job.
+    pub(super) fn conclude(&mut self) {
+        if self.ending.is_some() || self.suspicions.is_empty() {
+            return;
+        }
+        let mut how = self.suspicions.remove(0).how;
+        if let How::Left { cut_off, .. } = &mut how {
+            *cut_off = false;
+        }
+        if !self.launch.quiet {
+            self.output.message(&how.to_string());
+        }
+        self.ending = Some(Ending::new(how, self.launch.grace));
     }
 
     pub(super) fn fail_abort(&mut self, rank: usize, code: i32, message: Option<String>) {
@@ -86,6 +139,12 @@ impl RunningJob {
             code,
             message,
         });
+    }
+
+    /// Whether a rank is between PMI's `init` and `finalize`.
+    pub(super) fn is_active(&self, rank: usize) -> bool {
+        let state = self.server.state(rank);
+        matches!(state, Some(RankState::Active | RankState::InBarrier))
     }
 
     fn pid(&self, rank: usize) -> u32 {
@@ -107,9 +166,8 @@ impl RunningJob {
                 self.output
                     .message(&format!("rank {rank} (pid {pid}) {how}"));
             }
-            let state = self.server.state(rank);
+            let active = self.is_active(rank);
             let broken = self.server.on_end(rank);
-            let active = [Some(RankState::Active), Some(RankState::InBarrier)].contains(&state);
             let cause = match status {
                 Status::Killed { signal, core } => How::Killed {
                     rank,
@@ -117,18 +175,16 @@ impl RunningJob {
                     signal,
                     core,
                 },
-                Status::Exited(0) if active => How::Left { rank, pid },
-                Status::Exited(0) => match broken {
-                    Ok(()) => continue,
-                    Err(error) => {
-                        let (rank, what) = (error.rank(), error.to_string());
-                        How::Protocol {
-                            rank,
-                            pid: self.pid(rank),
-                            what,
-                        }
+                Status::Exited(0) => {
+                    if active && self.ranks.len() > 1 {
+                        // The others may be about to do the same, and then need not be ended.
+                        let cut_off = true;
+                        self.suspect(How::Left { rank, pid, cut_off }, self.launch.grace);
+                    } else if let Err(error) = broken {
+                        self.suspect_protocol(error.rank(), &error.to_string());
                     }
-                },
+                    continue;
+                }
                 Status::Exited(code) => How::Exited { rank, pid, code },
             };
             causes.push(cause);
@@ -145,16 +201,17 @@ impl RunningJob {
             }
             return;
         }
-        let in_order = how.exit_code() == 0;
-        if if in_order {
-            self.launch.verbose
-        } else {
-            !self.launch.quiet
-        } {
+        if !self.launch.quiet {
             self.output.message(&format!("{how}; ending the job"));
         }
+        for (number, rank) in self.ranks.iter().enumerate() {
+            // Who has aborted the job or closed its connection ends by itself, and may still have something to say.
+            let aborted = matches!(how, How::Aborted { rank, .. } if rank == number);
+            if !aborted && !(rank.control.is_closed() && self.is_active(number)) {
+                rank.kill_group(Signal::TERM);
+            }
+        }
         self.ending = Some(Ending::new(how, self.launch.grace));
-        self.signal_all(Signal::TERM);
         // A stopped rank hears SIGTERM only when it goes on.
         self.signal_all(Signal::CONT);
     }
@@ -221,15 +278,12 @@ impl RunningJob {
     }
 }
 
-/// Which of several ranks that ended in one turn is the cause. Who ended first is not known: a killed one rather drew
-/// the others along than the other way round, a failed one rather than one that left, and a broken barrier is a
-/// consequence.
+/// Which of several ranks that failed in one turn is the cause. Who ended first is not known: a killed one rather drew
+/// the others along than the other way round.
 fn precedence(how: &How) -> u8 {
     match how {
         How::Killed { .. } => 0,
-        How::Exited { .. } => 1,
-        How::Left { .. } => 2,
-        _ => 3,
+        _ => 1,
     }
 }
 
@@ -253,12 +307,6 @@ mod tests {
     fn a_killed_rank_is_the_cause_before_those_that_failed_with_it() {
         let pid = 1;
         let mut causes = [
-            How::Protocol {
-                rank: 0,
-                pid,
-                what: String::new(),
-            },
-            How::Left { rank: 1, pid },
             How::Exited {
                 rank: 2,
                 pid,
@@ -279,6 +327,5 @@ mod tests {
         causes.sort_by_key(precedence);
         assert_eq!(causes[0].failed_rank(), Some(4));
         assert_eq!(causes[1].failed_rank(), Some(2));
-        assert!(matches!(causes[3], How::Left { .. }));
     }
 }

@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use pmi::server::{Action, RankState};
+use pmi::server::Action;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
@@ -124,10 +124,9 @@ impl RunningJob {
                 Incoming::Line(line) => self.on_line(rank, &line),
                 Incoming::Nothing => return,
                 Incoming::Closed => {
-                    let active = [Some(RankState::Active), Some(RankState::InBarrier)];
-                    if active.contains(&self.server.state(rank)) {
-                        // Most likely it is about to end, which says more: wait for that a while.
-                        self.closed.push((rank, Instant::now() + self.launch.grace));
+                    if self.is_active(rank) {
+                        // Most likely it is about to say why and to end, which says more.
+                        self.suspect_protocol(rank, "it has closed its connection without finalize");
                     }
                     return;
                 }
@@ -139,6 +138,9 @@ impl RunningJob {
     fn on_line(&mut self, rank: usize, line: &str) {
         let actions = match self.server.on_line(rank, line) {
             Ok(actions) => actions,
+            Err(error @ pmi::server::Error::BrokenBarrier { .. }) => {
+                return self.suspect_protocol(error.rank(), &error.to_string());
+            }
             Err(error) => {
                 self.ranks[rank].control.close();
                 return self.fail_protocol(error.rank(), &error.to_string());
@@ -159,7 +161,11 @@ impl RunningJob {
                     message,
                 } => self.fail_abort(rank, code, message),
                 // The server remembers it, and its state is asked when the rank ends.
-                Action::Finalized { .. } => {}
+                Action::Finalized { .. } => {
+                    if let Err(error) = self.server.check_barrier() {
+                        self.suspect_protocol(error.rank(), &error.to_string());
+                    }
+                }
                 _ => {}
             }
         }
@@ -204,10 +210,14 @@ impl RunningJob {
             // It may have said something before it ended: an abort, for example.
             self.on_control(rank);
             self.ranks[rank].control.close();
-            self.closed.retain(|(closed, _)| *closed != rank);
+            self.clear_protocol(rank);
             let pid = self.ranks[rank].pid;
             // The order matters: as long as the process is not reaped, its number and its group's are its own.
             self.ranks[rank].kill_group(Signal::KILL);
+            // What it had to say comes before what is said of it.
+            for stream in Stream::BOTH {
+                while self.read_output(rank, stream) {}
+            }
             self.guard.retire(pid);
             let Ok(Some(status)) = waitid(
                 WaitId::Pid(pid),

@@ -138,6 +138,20 @@ fn a_barrier_without_everybody_is_an_error_whoever_comes_first() {
 }
 
 #[test]
+fn who_finalizes_hears_so_also_if_others_wait() {
+    let mut server = started(2);
+    server.on_line(0, "cmd=barrier_in").unwrap();
+    let actions = server.on_line(1, "cmd=finalize").unwrap();
+    assert_eq!(actions.last(), Some(&Action::Finalized { rank: 1 }));
+    let error = Error::BrokenBarrier {
+        waiting: 0,
+        missing: 1,
+        how: "finalized",
+    };
+    assert_eq!(server.check_barrier(), Err(error));
+}
+
+#[test]
 fn a_rank_that_dies_in_the_barrier_leaves_the_others_an_error() {
     let mut server = started(3);
     server.on_line(0, "cmd=barrier_in").unwrap();
