@@ -41,7 +41,7 @@ struct Options {
     timeout: Option<Duration>,
 
     /// Time from SIGTERM to SIGKILL for ranks that have to end [default: 1; 3 after SIGINT or SIGTERM]. A rank that leaves the
-    /// job without finishing it gives the others as long to do so too; one that fails without a word has ten times as long to
+    /// job without finishing it gives the others as long to do so too; one that fails without a word has thirty times as long to
     /// find it
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     grace: Option<Duration>,

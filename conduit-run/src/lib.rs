@@ -24,7 +24,7 @@
 //! PMI, breaks the PMI protocol), with its code, 128 + signal for a killed one; one message names it, the others get
 //! `SIGTERM` and, after a grace, `SIGKILL`. A rank that exits with 0 after PMI's `init` but without `finalize` is named too:
 //! others that go on without it for longer than the grace are ended, and the exit code then is 1. What may be the consequence
-//! of something else (a closed connection, a barrier that can't complete) waits for its cause, for up to ten times the grace.
+//! of something else (a closed connection, a barrier that can't complete) waits for its cause, for up to thirty or ten times the grace.
 //! What a rank has written comes before what is said of it.
 //!
 //! # What is left behind

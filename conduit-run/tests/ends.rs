@@ -176,7 +176,9 @@ fn a_rank_that_leaves_before_finalize_is_named_and_no_success() {
     assert!(finished.stderr.contains(message), "{}", finished.stderr);
     assert_eq!(finished.stderr.lines().count(), 1, "{}", finished.stderr);
     // Nobody has to be ended for it, but it is said.
-    let finished = run(conduit_run(&["-n", "2", "--grace", "30", PROBE, "leave", "all", "0"]));
+    let finished = run(conduit_run(&[
+        "-n", "2", "--grace", "30", PROBE, "leave", "all", "0",
+    ]));
     assert_eq!(finished.code, 0, "{}", finished.stderr);
     assert!(finished.stderr.contains(message), "{}", finished.stderr);
     assert_eq!(finished.stderr.lines().count(), 1, "{}", finished.stderr);
@@ -197,7 +199,7 @@ fn a_rank_that_breaks_the_protocol_is_named() {
         ("flood", "it does not read the answers to its requests"),
         ("close", "it has closed its connection without finalize"),
     ] {
-        let args = ["-n", "3", "--grace", "0.3", PROBE, "misbehave", way, "1"];
+        let args = ["-n", "3", "--grace", "0.05", PROBE, "misbehave", way, "1"];
         let finished = run(conduit_run(&args));
         assert_eq!(finished.code, 1, "{way}: {}", finished.stderr);
         let named = finished.stderr.contains("conduit-run: rank 1 (pid ");
@@ -240,7 +242,9 @@ fn what_a_rank_has_written_comes_before_what_is_said_of_it() {
 #[test]
 fn a_barrier_that_cannot_complete_is_noticed() {
     let script = format!("[ $PMI_RANK = 0 ] && exit 0; exec {PROBE}");
-    let finished = run(conduit_run(&["-n", "2", "--grace", "0.1", "sh", "-c", &script]));
+    let finished = run(conduit_run(&[
+        "-n", "2", "--grace", "0.1", "sh", "-c", &script,
+    ]));
     assert_eq!(finished.code, 1);
     let message = "rank 1 waits in a PMI barrier that rank 0 can't enter: it has ended";
     assert!(finished.stderr.contains(message), "{}", finished.stderr);

@@ -30,8 +30,11 @@ pub(crate) struct Suspicion {
     due: Option<Instant>,
 }
 
-/// So many times the grace a rank that has closed its connection has to say why and to end, also where many share a core.
-const PATIENCE: u32 = 10;
+/// How often a suspicion has the grace: a rank that has closed its connection may have much to say, a backtrace for example, on a
+/// core that it shares with many.
+const CLOSED: u32 = 30;
+/// The same of a barrier that can't complete: the rank that ends the job waits for some seconds until all have heard of it.
+const BARRIER: u32 = 10;
 
 impl RunningJob {
     /// When the loop has to wake though nothing happens.
@@ -91,17 +94,23 @@ impl RunningJob {
         self.end(how);
     }
 
-    /// As [`fail_protocol`](Self::fail_protocol), unless a better reason comes.
-    pub(super) fn suspect_protocol(&mut self, rank: usize, what: &str) {
-        let how = self.protocol(rank, what);
-        self.suspect(how, self.launch.grace.saturating_mul(PATIENCE));
+    /// A rank has closed its connection between `init` and `finalize`.
+    pub(super) fn suspect_closed(&mut self, rank: usize) {
+        let how = self.protocol(rank, "it has closed its connection without finalize");
+        self.suspect(how, self.launch.grace.saturating_mul(CLOSED));
+    }
+
+    /// A rank waits for one that won't come.
+    pub(super) fn suspect_barrier(&mut self, error: &pmi::server::Error) {
+        let how = self.protocol(error.rank(), &error.to_string());
+        self.suspect(how, self.launch.grace.saturating_mul(BARRIER));
     }
 
     /// The end of a rank says more than what it did before.
     pub(super) fn clear_protocol(&mut self, ended: usize) {
-        let of_ended =
-            |how: &How| matches!(how, How::Protocol { rank, .. } if *rank == ended);
-        self.suspicions.retain(|suspicion| !of_ended(&suspicion.how));
+        let of_ended = |how: &How| matches!(how, How::Protocol { rank, .. } if *rank == ended);
+        self.suspicions
+            .retain(|suspicion| !of_ended(&suspicion.how));
     }
 
     fn protocol(&self, rank: usize, what: &str) -> How {
@@ -181,7 +190,7 @@ impl RunningJob {
                         let cut_off = true;
                         self.suspect(How::Left { rank, pid, cut_off }, self.launch.grace);
                     } else if let Err(error) = broken {
-                        self.suspect_protocol(error.rank(), &error.to_string());
+                        self.suspect_barrier(&error);
                     }
                     continue;
                 }

@@ -126,7 +126,7 @@ impl RunningJob {
                 Incoming::Closed => {
                     if self.is_active(rank) {
                         // Most likely it is about to say why and to end, which says more.
-                        self.suspect_protocol(rank, "it has closed its connection without finalize");
+                        self.suspect_closed(rank);
                     }
                     return;
                 }
@@ -139,7 +139,7 @@ impl RunningJob {
         let actions = match self.server.on_line(rank, line) {
             Ok(actions) => actions,
             Err(error @ pmi::server::Error::BrokenBarrier { .. }) => {
-                return self.suspect_protocol(error.rank(), &error.to_string());
+                return self.suspect_barrier(&error);
             }
             Err(error) => {
                 self.ranks[rank].control.close();
@@ -163,7 +163,7 @@ impl RunningJob {
                 // The server remembers it, and its state is asked when the rank ends.
                 Action::Finalized { .. } => {
                     if let Err(error) = self.server.check_barrier() {
-                        self.suspect_protocol(error.rank(), &error.to_string());
+                        self.suspect_barrier(&error);
                     }
                 }
                 _ => {}
