@@ -723,6 +723,24 @@ fn wrong_values_are_refused() {
     );
 }
 
+/// Neither as a rank nor as the launcher of ranks of its own.
+#[test]
+fn what_another_launcher_has_started_is_refused() {
+    let smp = job("smp");
+    let of_slurm = |job: Job| {
+        job.env("SLURM_STEP_NUM_TASKS", "2")
+            .env("SLURM_PROCID", "1")
+    };
+    let found = "SLURM_STEP_NUM_TASKS=2 and SLURM_PROCID=1 in the environment";
+    refused(of_slurm(smp.alone(&[])), 99, found);
+    let launcher = of_slurm(smp.alone(&[]).env("GASNET_PSHM_NODES", "2"));
+    refused(launcher, 99, found);
+    for ranks in ["1", "2"] {
+        let job = smp.alone(&[]).env("GASNET_PSHM_NODES", ranks);
+        succeeds(of_slurm(job.env("CONDUIT_ALONE", "1")));
+    }
+}
+
 #[test]
 fn a_launcher_can_be_asked_what_it_would_do() {
     let smp = job("smp");

@@ -38,9 +38,9 @@ const MOST_EDITS: usize = 4;
 
 /// Which settings came from the environment rather than from their defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Origins(u64);
+pub struct Origins(u128);
 
-const _: () = assert!(ROWS.len() <= u64::BITS as usize);
+const _: () = assert!(ROWS.len() <= u128::BITS as usize);
 
 impl Origins {
     fn insert(&mut self, row: usize) {

@@ -157,6 +157,8 @@ settings! {
     "CONDUIT_HOST" host: Option<String> = None, Kind::Text("a name"),
         unset "the machine's boot, with the namespaces of the process",
         "name of the host that this rank is on: ranks with the same one share memory";
+    "CONDUIT_ALONE" alone: bool = false, Kind::Bool,
+        "be a job of one rank also where a launcher that can't be reached has started this process as one of several";
     "CONDUIT_WINDOWS" windows: bool = true, Kind::Bool,
         "load and store directly where a peer's memory is mapped";
     "CONDUIT_INJECT" inject: bool = true, Kind::Bool,

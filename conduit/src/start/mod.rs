@@ -1,15 +1,16 @@
 //! Joining a job: settings, place, host, network, engine.
 
+mod alone;
 mod host;
 mod pmi;
 
-use std::io::Write as _;
 use std::time::Duration;
 
 use conduit_core::bootstrap::{Alone, Bootstrap, BootstrapError};
 use conduit_core::engine::Engine;
 use conduit_core::ni::Rank;
 use conduit_core::settings::Settings;
+use conduit_core::stderr;
 use conduit_core::threads::{Mode, Seq};
 use conduit_ofi::provider::Wish;
 use conduit_ofi::start::OfiConfig;
@@ -21,6 +22,7 @@ use conduit_udp::start::UdpConfig;
 use crate::network::mixed::Mixed;
 use crate::network::{Choice, Far, Kind};
 use crate::{Error, Job, Member, Network, Result, network};
+pub use alone::check_alone;
 pub(crate) use host::Hosts;
 
 /// Joins the job as a sequential rank. See [`start_as`].
@@ -39,10 +41,10 @@ pub fn start() -> Result<Job<Seq>> {
 /// Joins the job that this process was started in, in threading mode `M`. Collective, once per process.
 ///
 /// The launcher is found by PMI-1's environment variables (`conduit-run`, MPICH's hydra, Slurm); without them this is a
-/// job of one rank.
+/// job of one rank, unless the environment says that another launcher has started this process as one of several.
 ///
 /// # Errors
-/// A setting that is unknown or out of range, a network that can't be used, a launcher that fails.
+/// A setting that is unknown or out of range, a network that can't be used, a launcher that fails or can't be reached.
 pub fn start_as<M: Mode>() -> Result<Job<M>> {
     Ok(Job::new(join(|_, _| ())?))
 }
@@ -52,14 +54,12 @@ pub fn start_as<M: Mode>() -> Result<Job<M>> {
 pub fn join<M: Mode>(adjust: impl FnOnce(&mut Settings, u32)) -> Result<Member<M>> {
     let (mut settings, warnings) =
         Settings::from_env().map_err(|error| Error::Settings(error.to_string()))?;
-    let mut launcher = Launcher::find()?;
+    let mut launcher = Launcher::find(&settings)?;
     let bootstrap = launcher.bootstrap();
     adjust(&mut settings, bootstrap.size());
     if bootstrap.rank() == 0 {
         for warning in &warnings {
-            // One write, as other processes may have the same standard error. Nothing can be done about an error.
-            let line = format!("conduit: {warning}\n");
-            let _ = std::io::stderr().write_all(line.as_bytes());
+            stderr::write_line(format_args!("conduit: {warning}"));
         }
     }
     let mut hosts = Hosts::survey(bootstrap, &settings)?;
@@ -271,11 +271,12 @@ pub(crate) enum Launcher {
 }
 
 impl Launcher {
-    fn find() -> Result<Self> {
-        Ok(match pmi::Pmi::from_env()? {
-            Some(pmi) => Self::Pmi(pmi),
-            None => Self::Alone(Alone),
-        })
+    fn find(settings: &Settings) -> Result<Self> {
+        if let Some(pmi) = pmi::Pmi::from_env()? {
+            return Ok(Self::Pmi(pmi));
+        }
+        alone::check(settings)?;
+        Ok(Self::Alone(Alone))
     }
 
     pub(crate) fn bootstrap(&mut self) -> &mut dyn Bootstrap {
@@ -290,6 +291,13 @@ impl Launcher {
         match self {
             Self::Pmi(pmi) => pmi.finalize(),
             Self::Alone(_) => Ok(()),
+        }
+    }
+
+    /// Asks the launcher to end the job with this code.
+    pub(crate) fn abort(&mut self, code: i32, reason: &str) {
+        if let Self::Pmi(pmi) = self {
+            pmi.abort(code, reason);
         }
     }
 }

@@ -29,6 +29,11 @@ impl Pmi {
             .map_err(|error| Error::Start(error.to_string()))
     }
 
+    pub(crate) fn abort(&mut self, code: i32, reason: &str) {
+        // A launcher that doesn't hear of it is gone, and the job with it.
+        let _ = self.connection.abort(code, reason);
+    }
+
     fn failed<T>(
         &self,
         operation: &'static str,

@@ -17,7 +17,6 @@ use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
 use std::fmt;
 use std::fs;
 use std::hint::black_box;
-use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -40,6 +39,8 @@ pub(crate) enum SelfStartError {
     },
     /// A variable that can't be read; the text has its name.
     Variable(String),
+    /// The environment says that this process is one of several; the text says more.
+    Alone(String),
     /// A udp program without its first argument.
     NoRanks,
     /// The launcher failed.
@@ -50,7 +51,7 @@ impl fmt::Display for SelfStartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Value { name, value, accepted } => write!(f, "{name} is {value:?}; accepted: {accepted}"),
-            Self::Variable(reason) => f.write_str(reason),
+            Self::Variable(reason) | Self::Alone(reason) => f.write_str(reason),
             Self::NoRanks => f.write_str(
                 "the first argument of a program of conduit udp that is run without a launcher is the number of \
                  ranks, from 1 to 65535: PROGRAM N ARGUMENTS..., or amudprun -np N PROGRAM ARGUMENTS...",
@@ -112,7 +113,10 @@ pub(crate) fn self_start(
 ) -> Result<(), SelfStartError> {
     let variable = |name: &str| std::env::var_os(name);
     match plan(conduit, arguments, &command_line(), variable)? {
-        Some(job) => run(job),
+        Some(job) => {
+            conduit::check_alone().map_err(|error| SelfStartError::Alone(error.to_string()))?;
+            run(job)
+        }
         None => Ok(()),
     }
 }
@@ -121,8 +125,7 @@ fn run(job: Job) -> Result<(), SelfStartError> {
     let verbose = super::environment::yes(c"GASNET_SPAWN_VERBOSE", false)
         .map_err(|refusal| SelfStartError::Variable(refusal.reason))?;
     if let Some(note) = job.note {
-        // One write, so that the line stays whole. Nowhere to complain about a standard error that can't be written.
-        let _ = std::io::stderr().write_all(format!("conduit: {note}\n").as_bytes());
+        conduit::stderr::write_line(format_args!("conduit: {note}"));
     }
     let mut command = job.command.into_iter();
     let outcome = Launch::new(job.ranks, program())

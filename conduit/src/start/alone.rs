@@ -1,0 +1,156 @@
+//! Whether a process that no launcher of ours has started may be a job of one rank.
+//!
+//! A launcher that speaks something else than PMI-1 starts several processes, each of which would be such a job and compute what
+//! the others do. What it leaves in their environment tells.
+
+use conduit_core::settings::Settings;
+
+use crate::{Error, Result};
+
+/// The variables by which a launcher tells a process how many it has started, and which of them it is.
+///
+/// Slurm's `SLURM_NTASKS` and `SLURM_PROCID` are in batch scripts too, where they tell of what may be started; those of a step are
+/// in what `srun` starts alone. PALS tells the number by `PMI_SIZE`.
+const SIZES: [(&str, &str); 4] = [
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+    ("PMI_SIZE", "PMI_RANK"),
+    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
+    ("FLUX_JOB_SIZE", "FLUX_TASK_RANK"),
+];
+
+/// Variables of launchers that don't tell how many, and the variable with the number where another may: by the begin of the value.
+const UNSIZED: [(&str, &str, &[(&str, &str)]); 2] = [
+    (
+        "PMIX_RANK",
+        "PMIX_NAMESPACE",
+        &[
+            ("slurm.pmix.", "SLURM_STEP_NUM_TASKS"),
+            ("", "OMPI_COMM_WORLD_SIZE"),
+        ],
+    ),
+    ("PALS_RANKID", "PALS_APID", &[("", "PMI_SIZE")]),
+];
+
+/// Refuses where the environment says that this process is one of several, unless `CONDUIT_ALONE` says that it is meant to be a job
+/// of its own. For a process that a PMI-1 launcher has not started, before it joins or starts a job.
+///
+/// # Errors
+/// What was found and what to type; a setting that is wrong.
+pub fn check_alone() -> Result<()> {
+    let (settings, _) = Settings::from_env().map_err(|error| Error::Settings(error.to_string()))?;
+    check(&settings)
+}
+
+pub(super) fn check(settings: &Settings) -> Result<()> {
+    let variable = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
+    match found(variable) {
+        Some(found) if !settings.alone => Err(Error::Start(format!(
+            "{found} in the environment: another launcher has started this process as one of several, but not so that it reaches \
+             the others (PMI_FD or PMI_PORT, as PMI-1 has it), and each would be a job of one rank. Start it by \
+             `conduit-run -n N PROGRAM` on one host, by `srun --mpi=pmi2`, `flux run -o pmi=simple` or MPICH's `mpiexec` on \
+             several; or set CONDUIT_ALONE=1 if each is meant to be a job of its own"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// What says that this process is one of several.
+fn found(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let number = |name: &str| variable(name)?.trim().parse::<u64>().ok();
+    let tell = |names: [&str; 2]| {
+        let told = names
+            .into_iter()
+            .filter_map(|name| Some(format!("{name}={}", variable(name)?)));
+        told.collect::<Vec<_>>().join(" and ")
+    };
+    for (size, rank) in SIZES {
+        if variable(rank).is_some() && number(size).is_some_and(|size| size > 1) {
+            return Some(tell([size, rank]));
+        }
+    }
+    for (rank, job, sizes) in UNSIZED {
+        if variable(rank).is_none() {
+            continue;
+        }
+        let name = variable(job).unwrap_or_default();
+        let known = sizes.iter().find_map(|(begin, size)| {
+            if name.starts_with(begin) {
+                number(size)
+            } else {
+                None
+            }
+        });
+        if known.is_none() {
+            return Some(tell([rank, job]));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn says(variables: &str) -> Option<String> {
+        let pairs: Vec<_> = variables
+            .split_whitespace()
+            .filter_map(|pair| pair.split_once('='))
+            .collect();
+        found(|asked| {
+            let (_, value) = pairs.iter().find(|(name, _)| *name == asked)?;
+            Some((*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn one_of_several_is_told() {
+        for (variables, expected) in [
+            (
+                "PMIX_NAMESPACE=1234 PMIX_RANK=1 OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_RANK=1",
+                "OMPI_COMM_WORLD_SIZE=3 and OMPI_COMM_WORLD_RANK=1",
+            ),
+            ("PMI_SIZE=2 PMI_RANK=0", "PMI_SIZE=2 and PMI_RANK=0"),
+            (
+                "SLURM_NTASKS=2 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0",
+                "SLURM_STEP_NUM_TASKS=2 and SLURM_PROCID=0",
+            ),
+            (
+                "FLUX_JOB_SIZE=2 FLUX_TASK_RANK=1",
+                "FLUX_JOB_SIZE=2 and FLUX_TASK_RANK=1",
+            ),
+            (
+                "PMIX_RANK=0 PMIX_NAMESPACE=prterun-host-12@1",
+                "PMIX_RANK=0 and PMIX_NAMESPACE=prterun-host-12@1",
+            ),
+            // In the interactive step of an allocation, which is one task.
+            (
+                "SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0 PMIX_RANK=1 PMIX_NAMESPACE=prterun-1",
+                "PMIX_RANK=1 and PMIX_NAMESPACE=prterun-1",
+            ),
+            (
+                "PALS_RANKID=0 PALS_APID=ab",
+                "PALS_RANKID=0 and PALS_APID=ab",
+            ),
+        ] {
+            assert_eq!(says(variables).as_deref(), Some(expected), "{variables}");
+        }
+    }
+
+    #[test]
+    fn one_alone_is_none_of_several() {
+        for variables in [
+            "",
+            "OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0 PMIX_RANK=0 PMIX_NAMESPACE=1234",
+            // A batch script, and a shell in an allocation.
+            "SLURM_NTASKS=8 SLURM_NPROCS=8 SLURM_PROCID=0 SLURM_JOB_ID=7",
+            "SLURM_NTASKS=8 SLURM_JOB_ID=7",
+            "SLURM_NTASKS=1 SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0 PMIX_RANK=0 PMIX_NAMESPACE=slurm.pmix.7.0",
+            "PALS_RANKID=0 PALS_APID=ab PMI_SIZE=1 PMI_RANK=0",
+            "FLUX_JOB_SIZE=1 FLUX_TASK_RANK=0",
+            // What isn't a number tells nothing.
+            "PMI_SIZE=many PMI_RANK=0",
+        ] {
+            assert_eq!(says(variables), None, "{variables}");
+        }
+    }
+}
