@@ -4,6 +4,7 @@ use conduit_core::barrier::Value;
 use conduit_core::engine::{BarrierOutcome, Error as EngineError};
 use conduit_core::ni::Rank;
 use conduit_core::settings::Settings;
+use conduit_core::stderr;
 use conduit_core::threads::{Mode, Seq};
 
 use crate::{Error, Member, Result};
@@ -12,9 +13,13 @@ use crate::{Error, Member, Result};
 ///
 /// Any call may poll and so run handlers. In [`crate::Par`] it can be shared between threads by reference.
 ///
-/// When another rank ends the job ([`Conduit::exit`]), the next call that polls ends this process with the same code.
+/// When another rank ends the job ([`Conduit::exit`]), the next call that polls ends this process: with 0, as the code is the other
+/// rank's to give, which the launcher then names.
+///
+/// To drop it without [`finish`](Conduit::finish) leaves the others alone, which is told on standard error.
 pub struct Conduit<M: Mode = Seq> {
     pub(crate) member: Member<M>,
+    finished: bool,
 }
 
 impl<M: Mode> std::fmt::Debug for Conduit<M> {
@@ -28,7 +33,10 @@ impl<M: Mode> std::fmt::Debug for Conduit<M> {
 
 impl<M: Mode> Conduit<M> {
     pub(crate) fn new(member: Member<M>) -> Self {
-        Self { member }
+        Self {
+            member,
+            finished: false,
+        }
     }
 
     /// This rank, `0..size`.
@@ -80,8 +88,8 @@ impl<M: Mode> Conduit<M> {
 
     #[cold]
     fn failed(&self, error: EngineError) -> Error {
-        if let Some(code) = self.member.ended_by(&error) {
-            std::process::exit(code);
+        if self.member.ended_by(&error).is_some() {
+            std::process::exit(0);
         }
         Error::Engine(error)
     }
@@ -144,7 +152,8 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Leaves the job in good order: waits for all ranks, then tells the launcher. Collective.
-    pub fn finish(self) -> Result<()> {
+    pub fn finish(mut self) -> Result<()> {
+        self.finished = true;
         self.barrier()?;
         // The barrier is over here when the others' messages are in; this rank's own may still have to go out, and
         // nobody sends them once it is gone.
@@ -184,6 +193,19 @@ impl<M: Mode> Conduit<M> {
     /// Credits that `peer` has taken back from this rank (`gasnet_revoked_credits`).
     pub fn revoked_credits(&self, peer: Rank) -> Result<u64> {
         self.done(self.member.engine().revoked_credits(peer))
+    }
+}
+
+impl<M: Mode> Drop for Conduit<M> {
+    fn drop(&mut self) {
+        // A job of one leaves nobody; a panic has said more.
+        if !self.finished && self.size() > 1 && !std::thread::panicking() {
+            stderr::write_line(format_args!(
+                "conduit: rank {} of {} leaves the job without Conduit::finish, and the others can't go on",
+                self.rank(),
+                self.size()
+            ));
+        }
     }
 }
 

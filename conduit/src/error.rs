@@ -88,7 +88,8 @@ pub enum Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+        // In one piece, since this is what a `main` that returns it writes to a standard error that the ranks share.
+        f.write_str(&self.to_string())
     }
 }
 

@@ -31,9 +31,12 @@ impl<M: Mode> std::fmt::Debug for Member<M> {
 /// Time in which the launcher ends a rank after another has died, with its grace.
 const LAUNCHER_ENDS_RANKS: Duration = Duration::from_secs(3);
 
-/// Whether the launcher reports dead ranks, as `conduit-run` does, so that the others needn't.
-fn launcher_reports() -> bool {
-    std::env::var_os("CONDUIT_LAUNCHER").is_some_and(|value| value == "1")
+/// Another rank has failed. Where the launcher reports that, as `conduit-run` does, the others needn't: it is about to end this
+/// process.
+fn await_launcher() {
+    if std::env::var_os("CONDUIT_LAUNCHER").is_some_and(|value| value == "1") {
+        std::thread::sleep(LAUNCHER_ENDS_RANKS);
+    }
 }
 
 impl<M: Mode> Member<M> {
@@ -107,7 +110,12 @@ impl<M: Mode> Member<M> {
             return Err(self.decline_attach(Error::SegmentTooLarge { rank, bytes, limit }));
         }
         let mut launcher = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(self.engine.attach(launcher.bootstrap(), handlers, bytes)?)
+        let attached = self.engine.attach(launcher.bootstrap(), handlers, bytes);
+        if let Err(EngineError::Bootstrap(_)) = attached {
+            // Who knows why has the word.
+            await_launcher();
+        }
+        Ok(attached?)
     }
 
     /// Makes all of every rank's memory its segment, see [`Engine::attach_everything`]. Collective, does not poll.
@@ -148,9 +156,14 @@ impl<M: Mode> Member<M> {
     pub fn end(&self, code: i32) {
         let engine = &self.engine;
         let all_know = engine.announce_exit(code, engine.settings().exit_wait(engine.size()));
-        if code == 0 && all_know {
-            // All end with the same code, each on its own; the launcher need not step in.
-            let _ = self.finalize();
+        if code == 0 {
+            if all_know {
+                // All end with the same code, each on its own; the launcher need not step in.
+                let _ = self.finalize();
+            } else {
+                let mut launcher = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
+                launcher.abort(code, "not all ranks have heard of its exit");
+            }
         }
         self.leave_network();
     }
@@ -165,8 +178,9 @@ impl<M: Mode> Member<M> {
         self.leave_network();
     }
 
-    /// If the error says that another rank has ended the job: the code with which this process is to end now. All else
-    /// that a rank does at its end has been done.
+    /// If the error says that another rank has ended the job: its code. This process is to end now, with 0: that rank waits until
+    /// all know of it, and is the one to fail, while a failure seen earlier would have the launcher end ranks that have not been
+    /// told yet and name the wrong one. All else that a rank does at its end has been done.
     ///
     /// If the error says that a rank has died and a launcher is about to end this process, waits for that: it names the
     /// rank that died first, while the one found here may have been ended by it already.
@@ -176,14 +190,12 @@ impl<M: Mode> Member<M> {
             EngineError::Exited { code, .. } => {
                 // The answer to the rank that ends the job may still be waiting to go out.
                 self.engine.drain(Duration::from_millis(100));
-                if code == 0 {
-                    let _ = self.finalize();
-                }
+                let _ = self.finalize();
                 self.leave_network();
                 Some(code)
             }
-            EngineError::PeerFailed { .. } if launcher_reports() => {
-                std::thread::sleep(LAUNCHER_ENDS_RANKS);
+            EngineError::PeerFailed { .. } => {
+                await_launcher();
                 None
             }
             _ => None,

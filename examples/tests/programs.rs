@@ -1,5 +1,7 @@
 //! The example programs and the tour, as jobs.
 
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -29,6 +31,30 @@ fn job(ranks: usize, program: &str, arguments: &[&str], settings: &[(&str, &str)
     let outcome = launch.run().expect("the job starts");
     let text = text.lock().unwrap().clone();
     (outcome.exit_code, text)
+}
+
+/// Ranks share standard error: what is written piece by piece runs into the others' pieces.
+#[test]
+fn an_error_is_one_write() {
+    for program in [HEAT, WORDCOUNT, TOUR] {
+        // Each write is a message of its own.
+        let (ours, theirs) = UnixDatagram::pair().unwrap();
+        ours.set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        let status = Command::new(program)
+            .env("CONDUIT_NETWORK", "carrier-pigeon")
+            // The tour is a launcher without it.
+            .env("PMI_RANK", "0")
+            .stderr(OwnedFd::from(theirs))
+            .status()
+            .unwrap();
+        assert_eq!(status.code(), Some(1), "{program}");
+        let mut message = [0; 4096];
+        let count = ours.recv(&mut message).unwrap();
+        let text = String::from_utf8_lossy(&message[..count]);
+        assert!(text.contains(": CONDUIT_NETWORK="), "{program}: {text}");
+        assert!(text.ends_with('\n'), "{program}: {text}");
+    }
 }
 
 const UNMAPPED: [(&str, &str); 2] = [("CONDUIT_WINDOWS", "0"), ("CONDUIT_INJECT", "0")];

@@ -50,16 +50,12 @@ pub(crate) fn ignore_launcher() {
 /// Ends this process at once, but with its output written. Handlers of `atexit` are not run: that is GASNet's rule.
 fn end_process() -> ! {
     write_output();
-    let mut code = CODE.load(Acquire);
-    // The rank that ends the job waits until all know of it, and is the one to fail: a failure seen earlier would have the
-    // launcher end ranks that have not been told yet. (With code 0, leave has been taken when the rank was told.)
-    if code != 0
-        && TOLD.load(Acquire)
-        && let Some(job) = Job::get()
-    {
-        job.member.leave();
-        code = 0;
-    }
+    // The rank that ends the job is the one to fail: see `Member::ended_by`, which has taken leave for this one.
+    let code = if TOLD.load(Acquire) {
+        0
+    } else {
+        CODE.load(Acquire)
+    };
     // SAFETY: ends the process.
     unsafe { libc::_exit(code) }
 }

@@ -2,10 +2,10 @@
 
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt::Display;
-use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use conduit_core::engine::Error as EngineError;
+use conduit_core::stderr::write_line;
 
 use crate::abi::{self, Flags};
 use crate::job::{Job, rank_if_known};
@@ -112,12 +112,10 @@ pub(crate) fn fatal(call: &str, reason: &dyn Display) -> ! {
 }
 
 fn complain(kind: &str, call: &str, reason: &dyn Display) {
-    let line = match rank_if_known() {
-        Some(rank) => format!("*** {kind}{call} on rank {rank}: {reason}\n"),
-        None => format!("*** {kind}{call}: {reason}\n"),
-    };
-    // One write, so that lines of several ranks stay whole. Nothing can be done about an error.
-    let _ = std::io::stderr().write_all(line.as_bytes());
+    match rank_if_known() {
+        Some(rank) => write_line(format_args!("*** {kind}{call} on rank {rank}: {reason}")),
+        None => write_line(format_args!("*** {kind}{call}: {reason}")),
+    }
 }
 
 /// The value, or the end of the job.

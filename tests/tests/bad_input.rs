@@ -72,6 +72,9 @@ fn a_segment_larger_than_memory_is_an_error_on_every_rank() {
     // One rank alone: the others can't go on either. Whichever is first names the rank; the launcher ends the rest.
     let finished = run(3, &["too_large", "last"], &[]);
     ends(&finished, 1, &["attach", "rank 2"]);
+    // That rank knows why, and is the cause.
+    let why = "attach on rank 2: a segment of ";
+    ends(&finished, 1, &[why, "conduit-run: rank 2 (pid "]);
     // Allowed by the setting, and still not there.
     for size in ["1T", "9223372036854775807"] {
         let finished = run(2, &["too_large", "all"], &[("CONDUIT_MAX_SEGMENT", size)]);
@@ -118,12 +121,58 @@ fn any_rank_may_end_the_job() {
     // While one rank computes, one waits in a barrier and one for a condition.
     let quick = [("CONDUIT_EXIT_TIMEOUT", "1")];
     for (code, expected) in [("7", 7), ("0", 0), ("255", 255)] {
-        ends(&run(4, &["exit", code], &quick), expected, &[]);
+        let finished = run(4, &["exit", code], &quick);
+        // The first cause, not one of those that have heard of it.
+        ends(
+            &finished,
+            expected,
+            &["conduit-run: rank 1 (pid ", &format!("code {code}")],
+        );
+        assert_eq!(finished.stderr.lines().count(), 1, "{finished:#?}");
     }
     ends(&run(3, &["exit_in_handler"], &[]), 9, &[]);
 }
 
 #[test]
-fn returning_from_main_ends_the_job() {
-    ends(&run(3, &["return_early"], &[]), 0, &[]);
+fn leaving_without_finish_is_told_and_no_success() {
+    let launcher = [
+        "conduit-run: rank 1 (pid ",
+        "exited with code 0 before it had finished",
+    ];
+    let own = "conduit: rank 1 of 3 leaves the job without Conduit::finish";
+    let finished = run(3, &["leave", "return"], &[]);
+    ends(&finished, 1, &launcher);
+    assert_eq!(finished.stderr.matches(own).count(), 1, "{finished:#?}");
+    assert_eq!(finished.stderr.lines().count(), 2, "{finished:#?}");
+    let finished = run(3, &["leave", "exit"], &[]);
+    ends(&finished, 1, &launcher);
+    assert_eq!(finished.stderr.lines().count(), 1, "{finished:#?}");
+    // Nobody is left alone here, so that nobody has to be ended.
+    ends(&run(1, &["leave", "all"], &[]), 0, &[]);
+    assert_eq!(run(1, &["leave", "all"], &[]).stderr, "");
+}
+
+/// Open MPI's `mpirun -n 3`, for one, would run three jobs of one rank.
+#[test]
+fn what_another_launcher_has_started_is_no_job_of_its_own() {
+    let alone = |variables: &[(&str, &str)]| {
+        let mut job = Job::alone(FACADE, ["calls", "seq"]);
+        for (name, value) in variables {
+            job = job.env(name, value);
+        }
+        job.run().expect("nothing is left behind")
+    };
+    let size = ("OMPI_COMM_WORLD_SIZE", "3");
+    let rank = ("OMPI_COMM_WORLD_RANK", "1");
+    let found = "OMPI_COMM_WORLD_SIZE=3 and OMPI_COMM_WORLD_RANK=1";
+    let finished = alone(&[size, rank]);
+    ends(
+        &finished,
+        1,
+        &[found, "conduit-run -n N", "CONDUIT_ALONE=1"],
+    );
+    ends(&alone(&[size, rank, ("CONDUIT_ALONE", "1")]), 0, &[]);
+    ends(&alone(&[]), 0, &[]);
+    // A launcher of ours below the other one is asked for its job.
+    ends(&run(2, &["calls", "seq"], &[size, rank]), 0, &[]);
 }

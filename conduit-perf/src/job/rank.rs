@@ -24,7 +24,7 @@ pub fn rank_main() -> Option<ExitCode> {
     Some(match serve(&order) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error:#}");
+            conduit::stderr::write_line(format_args!("{error:#}"));
             ExitCode::FAILURE
         }
     })

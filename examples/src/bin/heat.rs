@@ -29,7 +29,7 @@ fn positive(text: &str) -> Result<usize, String> {
 
 fn main() -> ExitCode {
     main_or_error().unwrap_or_else(|error| {
-        eprintln!("heat: {error:#}");
+        conduit::stderr::write_line(format_args!("heat: {error:#}"));
         ExitCode::FAILURE
     })
 }

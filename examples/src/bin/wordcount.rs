@@ -19,7 +19,7 @@ struct Options {
 
 fn main() -> ExitCode {
     main_or_error().unwrap_or_else(|error| {
-        eprintln!("wordcount: {error:#}");
+        conduit::stderr::write_line(format_args!("wordcount: {error:#}"));
         ExitCode::FAILURE
     })
 }

@@ -66,7 +66,7 @@ pub fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("tour: {error:#}");
+            conduit::stderr::write_line(format_args!("tour: {error:#}"));
             ExitCode::FAILURE
         }
     }

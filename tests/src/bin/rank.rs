@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use conduit_core::bootstrap::{Alone, Bootstrap, BootstrapError};
 use conduit_core::ni::Ni;
+use conduit_core::stderr;
 use conduit_core::threads::Seq;
 use conduit_portals::shm::{Shm, ShmConfig};
 use conduit_tests::conformance::{Patience, World};
@@ -47,23 +48,28 @@ impl Bootstrap for Launcher {
 }
 
 fn run() -> Result<()> {
+    let Some(connection) = Connection::from_env()? else {
+        return run_in(&mut Alone);
+    };
+    let mut launcher = Launcher(connection);
+    run_in(&mut launcher)?;
+    Ok(launcher.0.finalize()?)
+}
+
+fn run_in(launcher: &mut dyn Bootstrap) -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let (Some(name), network, None) = (arguments.next(), arguments.next(), arguments.next()) else {
         bail!("usage: rank PROGRAM [udp|faults]");
     };
-    let mut launcher: Box<dyn Bootstrap> = match Connection::from_env()? {
-        Some(connection) => Box::new(Launcher(connection)),
-        None => Box::new(Alone),
-    };
     match network.as_deref() {
-        None => run_over(shared_memory(&mut *launcher)?, &name, &mut *launcher),
+        None => run_over(shared_memory(launcher)?, &name, launcher),
         Some("udp") => {
-            let udp = udp(&mut *launcher, FaultConfig::default())?;
-            run_over(udp, &name, &mut *launcher)
+            let udp = udp(launcher, FaultConfig::default())?;
+            run_over(udp, &name, launcher)
         }
         Some("faults") => {
-            let udp = udp(&mut *launcher, udp_of_tests::faults(1))?;
-            run_over(udp, &name, &mut *launcher)
+            let udp = udp(launcher, udp_of_tests::faults(1))?;
+            run_over(udp, &name, launcher)
         }
         Some(other) => bail!("no network named {other}"),
     }
@@ -99,7 +105,7 @@ fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("rank: {error:#}");
+            stderr::write_line(format_args!("rank: {error:#}"));
             ExitCode::FAILURE
         }
     }

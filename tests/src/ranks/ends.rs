@@ -48,15 +48,18 @@ pub(super) fn exit_in_handler() -> Result<()> {
     Ok(())
 }
 
-/// Rank 1 returns from `main` without a word, while the others wait for it.
-pub(super) fn return_early() -> Result<()> {
+/// Rank 1, or all, leave without a word: by returning from `main`, or by `exit`. The others wait for it.
+pub(super) fn leave(how: &str) -> Result<()> {
     let conduit = attached(Handlers::<Seq>::new())?;
     conduit.barrier()?;
-    if conduit.rank() == 1 {
+    if conduit.rank() == 1 || how == "all" {
+        if how == "exit" {
+            std::process::exit(0);
+        }
         return Ok(());
     }
     conduit.barrier()?;
-    Ok(())
+    Ok(conduit.finish()?)
 }
 
 /// A handler panics: on the main thread, or on one of several.
@@ -74,7 +77,7 @@ pub(super) fn panic_in_handler(who: &str) -> Result<()> {
                 // One of them meets the panic; all wait for what never comes.
                 scope.spawn(|| {
                     if let Err(error) = conduit.wait_until(|| false) {
-                        eprintln!("{error}");
+                        conduit::stderr::write_line(error);
                     }
                 });
             }

@@ -41,7 +41,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         "in_handlers" => bad::in_handlers(),
         "exit" => ends::exit(argument),
         "exit_in_handler" => ends::exit_in_handler(),
-        "return_early" => ends::return_early(),
+        "leave" => ends::leave(argument),
         "panic_in_handler" => ends::panic_in_handler(argument),
         "credits" => credits::moving(),
         "crowd" => crowd::crowd(),
