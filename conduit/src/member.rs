@@ -30,12 +30,14 @@ impl<M: Mode> std::fmt::Debug for Member<M> {
 
 /// Time in which the launcher ends a rank after another has died, with its grace.
 const LAUNCHER_ENDS_RANKS: Duration = Duration::from_secs(3);
+/// Time in which a rank that knows why the job can't start says so and ends. A backtrace takes seconds where many share a core.
+const REASON_IS_TOLD: Duration = Duration::from_secs(30);
 
 /// Another rank has failed. Where the launcher reports that, as `conduit-run` does, the others needn't: it is about to end this
 /// process.
-fn await_launcher() {
+fn await_launcher(limit: Duration) {
     if std::env::var_os("CONDUIT_LAUNCHER").is_some_and(|value| value == "1") {
-        std::thread::sleep(LAUNCHER_ENDS_RANKS);
+        std::thread::sleep(limit);
     }
 }
 
@@ -113,7 +115,7 @@ impl<M: Mode> Member<M> {
         let attached = self.engine.attach(launcher.bootstrap(), handlers, bytes);
         if let Err(EngineError::Bootstrap(_)) = attached {
             // Who knows why has the word.
-            await_launcher();
+            await_launcher(REASON_IS_TOLD);
         }
         Ok(attached?)
     }
@@ -195,7 +197,7 @@ impl<M: Mode> Member<M> {
                 Some(code)
             }
             EngineError::PeerFailed { .. } => {
-                await_launcher();
+                await_launcher(LAUNCHER_ENDS_RANKS);
                 None
             }
             _ => None,
