@@ -9,8 +9,16 @@ use crate::Scale;
 /// Chunks in one request buffer.
 pub const BUFFER_CHUNKS: u32 = 1024;
 
-/// Most credits lent to one rank, if credits move with need.
+/// Most credits lent to one rank, if credits move with need: originally; now the least that is the most by default, see
+/// [`max_per_peer`].
 pub const MAX_PER_PEER: u16 = 400;
+
+/// By default one rank is lent at most one in so many of the credits in the bank.
+pub const BANK_SHARE: u32 = 16;
+
+/// What [`BANK_SHARE`] comes to at most: a loan that has become large goes on to the most, so a rank that sends bursts
+/// half as large has few stalls before it rests, and six partners take an eighth of the tables' bank.
+pub const MAX_OF_BANK: u16 = 1024;
 
 /// Credits that a rank lends in all at least, with [`SMALL_JOB_BYTES`] of buffers at most: shared out evenly, in jobs of up
 /// to 20 ranks that is more for each than the tables give, and more than [`MAX_PER_PEER`].
@@ -80,6 +88,16 @@ pub const COST_8: [Row; 9] = [
     row(4096, 8, 25_600),
     row(20_480, 8, 25_600),
 ];
+
+/// The most credits lent to one rank by default, if credits move with need and `banked` are in the bank at the start.
+///
+/// It takes no memory, as what is lent is there anyway. It keeps one rank from taking what others need; but below what a
+/// burst has in flight it makes requests stall for ever. So it grows with what there is to lend.
+#[must_use]
+pub fn max_per_peer(banked: u32) -> u16 {
+    let share = u16::try_from(banked / BANK_SHARE).unwrap_or(u16::MAX);
+    share.clamp(MAX_PER_PEER, MAX_OF_BANK)
+}
 
 /// The default credits per peer and in the bank for a job of `ranks` ranks.
 ///

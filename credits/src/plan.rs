@@ -11,10 +11,11 @@ pub struct Overrides {
     pub credits_per_peer: Option<u32>,
     /// Credits banked at the start (`GASNET_PORTAL_BANKED_CREDITS`).
     pub banked: Option<u32>,
-    /// Bytes for all request buffers (`GASNET_PORTAL_AMRECV_SPACE`), used as far as it makes whole buffers.
+    /// Bytes for all request buffers (`GASNET_PORTAL_AMRECV_SPACE`), used as far as it makes whole buffers and credits that
+    /// can be counted.
     pub receive_space: Option<u64>,
-    /// Most credits lent to one rank (`GASNET_PORTAL_MAX_CRED_PER_NODE`). By default
-    /// [`defaults::MAX_PER_PEER`] if credits move, and no limit if they are shared out once.
+    /// Most credits lent to one rank (`GASNET_PORTAL_MAX_CRED_PER_NODE`). By default, if credits move,
+    /// [`defaults::max_per_peer`] or what each has at the start, if that is more; no limit if they are shared out once.
     pub max_per_peer: Option<u32>,
     /// Whether the bank is kept for credits that move with need (`GASNET_PORTAL_DYNAMIC_CREDITS`). If not, it is shared
     /// out evenly, which is what [`Static`](crate::Static) credits want.
@@ -168,7 +169,9 @@ impl Plan {
         let buffers = match overrides.receive_space {
             None => (per_peer * everyone + banked).div_ceil(per_buffer) + uncovered,
             Some(given) => {
-                let buffers = given / buffer_bytes;
+                // No more than makes credits that can be counted.
+                let most = u64::from(u32::MAX) / per_buffer + uncovered;
+                let buffers = (given / buffer_bytes).min(most);
                 let total = buffers.saturating_sub(uncovered).saturating_mul(per_buffer);
                 // Defaults shrink to what there is, the bank first.
                 if overrides.banked.is_none() {
@@ -205,8 +208,10 @@ impl Plan {
         if !overrides.dynamic {
             per_peer = (total / everyone).min(limit);
         }
+        // Fits: at most `total`.
+        let banked = (total - per_peer * everyone) as u32;
         let max_per_peer = match overrides.max_per_peer {
-            None if overrides.dynamic => u64::from(defaults::MAX_PER_PEER).max(per_peer),
+            None if overrides.dynamic => per_peer.max(defaults::max_per_peer(banked).into()),
             _ => limit,
         };
         Ok(Plan {
@@ -221,7 +226,7 @@ impl Plan {
                 max_per_peer: max_per_peer as u16,
                 ..overrides.tuning
             },
-            banked: (total - per_peer * everyone) as u32,
+            banked,
             buffers: buffers as u32,
             buffer_chunks: overrides.buffer_chunks,
         })

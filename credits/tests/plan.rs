@@ -25,7 +25,7 @@ fn dynamic_credits_keep_the_table_and_bank_the_surplus() {
     // 170 x 64 + 25,600 = 36,480 credits are 8.9 buffers.
     assert_eq!(
         (plan.credits_per_peer(), plan.max_per_peer(), plan.buffers()),
-        (170, 400, 9 + 1)
+        (170, 1024, 9 + 1)
     );
     assert_eq!(plan.total(), 9 * BUFFER);
     assert_eq!(plan.banked(), 9 * BUFFER - 170 * 64);
@@ -55,6 +55,42 @@ fn the_most_per_peer_limits_defaults_and_shares() {
         error.to_string(),
         "GASNET_PORTAL_CRED_PER_NODE is 21, must be 4 to 20"
     );
+}
+
+#[test]
+fn the_most_per_peer_grows_with_the_bank() {
+    let most = |ranks, credits_per_peer, banked| {
+        let overrides = Overrides {
+            credits_per_peer,
+            banked,
+            dynamic: true,
+            // Little is left over.
+            buffer_chunks: 8,
+            ..Overrides::default()
+        };
+        let plan = plan(ranks, &overrides);
+        (plan.max_per_peer(), plan.banked() / 16)
+    };
+    assert_eq!(most(64, None, Some(0)).0, 400);
+    assert_eq!(most(64, None, Some(6_000)).0, 400);
+    let (per_peer, share) = most(64, None, Some(10_000));
+    assert_eq!(u32::from(per_peer), share);
+    assert!((625..630).contains(&share));
+    for ranks in [64, 1_000, 10_000, 1_000_000] {
+        assert_eq!(most(ranks, None, None).0, 1024);
+    }
+    assert_eq!(most(2, Some(3_000), None).0, 3_000);
+}
+
+#[test]
+fn more_space_than_can_be_counted_is_left_unused() {
+    let overrides = Overrides {
+        receive_space: Some(u64::MAX),
+        dynamic: true,
+        ..Overrides::default()
+    };
+    let plan = plan(64, &overrides);
+    assert!(plan.total() > u32::MAX - BUFFER);
 }
 
 #[test]

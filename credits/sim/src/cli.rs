@@ -4,12 +4,12 @@ use std::io::{self, IsTerminal, Write};
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use credits::{Growth, Tuning};
+use credits::{Growth, Scale, Tuning, defaults};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
-    Config, Load, Observer, Pattern, REFERENCE_STEPS, Scheme, Timing, equal_static, run, show,
-    table,
+    CHUNK, Config, Load, Observer, Pattern, REFERENCE_STEPS, Scheme, Timing, equal_static, run,
+    show, table,
 };
 
 /// Simulates flow control by credits in a job of many ranks, beside the same job without flow control.
@@ -82,6 +82,9 @@ struct RunOptions {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Credits")]
 struct CreditOptions {
+    /// Bytes of a chunk, which say how much a credit is; 17408 is what ships
+    #[arg(long, value_name = "BYTES", default_value_t = CHUNK)]
+    chunk: u32,
     /// Credits lent to each rank [default: by the table for the number of ranks]
     #[arg(long, value_name = "K")]
     credits: Option<u16>,
@@ -94,30 +97,33 @@ struct CreditOptions {
     /// No flow control
     #[arg(long, conflicts_with_all = ["fixed", "credits", "bank"])]
     unlimited: bool,
+    /// The original's rules and limits, instead of those that ship, where no option says otherwise
+    #[arg(long)]
+    original: bool,
     /// Requests received that make an epoch
-    #[arg(long, value_name = "N", default_value_t = Tuning::default().epoch)]
-    epoch: u32,
+    #[arg(long, value_name = "N")]
+    epoch: Option<u32>,
     /// Most credits given back to one lender within an epoch
-    #[arg(long, value_name = "CREDITS", default_value_t = Tuning::default().revoke_limit)]
-    revoke_limit: u16,
+    #[arg(long, value_name = "CREDITS")]
+    revoke_limit: Option<u16>,
     /// Most credits lent to one peer within an epoch
-    #[arg(long, value_name = "CREDITS", default_value_t = Tuning::default().lender_limit)]
-    lender_limit: u16,
+    #[arg(long, value_name = "CREDITS")]
+    lender_limit: Option<u16>,
     /// Most credits lent to one peer
-    #[arg(long, value_name = "CREDITS", default_value_t = Tuning::default().max_per_peer)]
-    max_per_peer: u16,
+    #[arg(long, value_name = "CREDITS")]
+    max_per_peer: Option<u16>,
     /// Credits that are left to every peer
-    #[arg(long, value_name = "CREDITS", default_value_t = Tuning::default().minimum)]
-    min: u16,
+    #[arg(long, value_name = "CREDITS")]
+    min: Option<u16>,
     /// Peers that are being asked for credits at a time
-    #[arg(long, value_name = "N", default_value_t = Tuning::default().scavenge)]
-    scavenge: u32,
+    #[arg(long, value_name = "N")]
+    scavenge: Option<u32>,
     /// Peers asked in an epoch, spread over it
-    #[arg(long, value_name = "N", default_value_t = Tuning::default().revokes_per_epoch)]
-    revokes_per_epoch: u32,
+    #[arg(long, value_name = "N")]
+    revokes_per_epoch: Option<u32>,
     /// How much a stalled request asks for
-    #[arg(long, value_enum, default_value_t = GrowthName::Missing)]
-    growth: GrowthName,
+    #[arg(long, value_enum)]
+    growth: Option<GrowthName>,
     /// Give back only what was used neither in this epoch nor in the one before
     #[arg(long)]
     hold: bool,
@@ -142,26 +148,34 @@ impl CreditOptions {
             return Scheme::Static { credits };
         }
         let Scheme::Dynamic {
-            credits, banked, ..
+            credits,
+            banked,
+            tuning,
         } = default
         else {
             return default;
         };
         let credits = self.credits.unwrap_or(credits);
+        let banked = self.bank.unwrap_or(banked);
+        let (rules, most) = match self.original {
+            true => (Tuning::default(), defaults::MAX_PER_PEER),
+            false => (Tuning::SHIPPED, defaults::max_per_peer(banked)),
+        };
         Scheme::Dynamic {
             credits,
-            banked: self.bank.unwrap_or(banked),
+            banked,
             tuning: Tuning {
-                epoch: self.epoch,
-                revoke_limit: self.revoke_limit,
-                lender_limit: self.lender_limit,
-                max_per_peer: self.max_per_peer.max(credits),
-                minimum: self.min,
-                scavenge: self.scavenge,
-                revokes_per_epoch: self.revokes_per_epoch,
+                epoch: self.epoch.unwrap_or(rules.epoch),
+                revoke_limit: self.revoke_limit.unwrap_or(rules.revoke_limit),
+                lender_limit: self.lender_limit.unwrap_or(rules.lender_limit),
+                max_per_peer: self.max_per_peer.unwrap_or(most).max(credits),
+                minimum: self.min.unwrap_or(tuning.minimum),
+                scavenge: self.scavenge.unwrap_or(rules.scavenge),
+                revokes_per_epoch: self.revokes_per_epoch.unwrap_or(rules.revokes_per_epoch),
                 growth: match self.growth {
-                    GrowthName::Missing => Growth::Missing,
-                    GrowthName::Doubling => Growth::Doubling,
+                    None => rules.growth,
+                    Some(GrowthName::Missing) => Growth::Missing,
+                    Some(GrowthName::Doubling) => Growth::Doubling,
                 },
                 hold: self.hold,
             },
@@ -195,7 +209,7 @@ struct LoadOptions {
     /// Requests to each partner in a step
     #[arg(long, value_name = "N")]
     messages: Option<u32>,
-    /// Credits for a request
+    /// Size of a request, in credits of 256 bytes
     #[arg(long, value_name = "CREDITS")]
     cost: Option<u8>,
     /// Partners of a rank (alltoall, chain, oddpoll)
@@ -230,7 +244,7 @@ struct TimingOptions {
     /// To serve a request and reply, whatever its size
     #[arg(long, value_name = "NS", default_value_t = Timing::default().serve)]
     serve: u64,
-    /// The same, for each credit
+    /// The same, for each 256 bytes of the request
     #[arg(long, value_name = "NS", default_value_t = Timing::default().serve_credit)]
     serve_credit: u64,
     /// For a reply that arrives
@@ -272,8 +286,9 @@ struct TimingOptions {
 }
 
 impl ModelOptions {
-    fn config(&self, ranks: u32, pattern: Pattern) -> Config {
-        let default = Config::new(ranks, pattern);
+    fn config(&self, ranks: u32, pattern: Pattern) -> anyhow::Result<Config> {
+        let scale = Scale::for_chunk(self.credits.chunk)?;
+        let default = Config::with_scale(ranks, pattern, scale);
         let load = Load {
             messages: self.load.messages.unwrap_or(default.load.messages),
             cost: self.load.cost.unwrap_or(default.load.cost),
@@ -283,7 +298,7 @@ impl ModelOptions {
             repeat: self.load.repeat.unwrap_or(default.load.repeat),
             interleave: self.load.interleave.unwrap_or(default.load.interleave),
         };
-        Config {
+        Ok(Config {
             scheme: self.credits.scheme(default.scheme, ranks),
             load,
             timing: self.timing.timing(),
@@ -293,7 +308,7 @@ impl ModelOptions {
             reference: self.run.reference_steps,
             threads: self.run.threads.unwrap_or_else(|| threads(ranks)),
             ..default
-        }
+        })
     }
 }
 
@@ -372,7 +387,7 @@ pub fn main(cli: &Cli) -> anyhow::Result<()> {
         let mut rows = Vec::new();
         for &ranks in &options.ranks {
             for &pattern in &options.patterns {
-                let config = options.model.config(ranks, pattern);
+                let config = options.model.config(ranks, pattern)?;
                 rows.push(table::row(&config, options.verify, &mut bar)?);
             }
         }
@@ -380,7 +395,7 @@ pub fn main(cli: &Cli) -> anyhow::Result<()> {
         return table::markdown(&mut out, &rows).context("can't write standard output");
     }
     let options = &cli.options;
-    let config = options.model.config(options.ranks, options.pattern);
+    let config = options.model.config(options.ranks, options.pattern)?;
     let mut report = run(&config, &mut bar)?;
     if options.equal_static {
         let speed = report.summary.speed.unwrap_or(1.0);

@@ -1,14 +1,16 @@
 //! What is to be simulated.
 
-use credits::{Dynamic, FlowControl, Growth, Overrides, Peer, Plan, Scale, Sparse, Static, Tuning};
-use serde::Serialize;
+use credits::{
+    Dynamic, FlowControl, Growth, Overrides, Peer, Plan, Scale, Sparse, Static, Tuning, defaults,
+};
+use serde::{Serialize, Serializer};
 
 use crate::{Load, Pattern, Timing};
 
 /// Most ranks of a simulated job.
 pub const MAX_RANKS: u32 = 1_000_000;
 
-/// Bytes of a chunk: the body of a full medium.
+/// Bytes of the original's chunk, the body of a full medium.
 pub const CHUNK: u32 = 1024;
 
 /// Steps of each rotation without flow control, unless said otherwise.
@@ -69,18 +71,6 @@ impl Scheme {
         }
     }
 
-    /// The memory behind the credits of a rank, in a job of `ranks` ranks.
-    #[must_use]
-    pub fn space(&self, ranks: u32) -> Option<Space> {
-        match *self {
-            Scheme::Unlimited => None,
-            Scheme::Static { credits } => Some(Space::new(ranks, credits, 0)),
-            Scheme::Dynamic {
-                credits, banked, ..
-            } => Some(Space::new(ranks, credits, banked)),
-        }
-    }
-
     pub(crate) fn tuning(&self) -> Tuning {
         match *self {
             Scheme::Dynamic { tuning, .. } => tuning,
@@ -106,6 +96,9 @@ impl Scheme {
 pub struct Config {
     /// Ranks in the job.
     pub ranks: u32,
+    /// What messages cost.
+    #[serde(rename = "chunk", serialize_with = "chunk")]
+    pub scale: Scale,
     /// How credits are lent.
     pub scheme: Scheme,
     /// Who sends to whom.
@@ -126,6 +119,10 @@ pub struct Config {
     /// Threads of the simulation.
     #[serde(skip)]
     pub threads: usize,
+}
+
+fn chunk<S: Serializer>(scale: &Scale, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u32(scale.chunk())
 }
 
 /// A configuration that can't be simulated.
@@ -165,17 +162,30 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// The pattern as it is by default, with the default credits of a job of this size, which move.
+    /// The pattern as it is by default, with chunks of [`CHUNK`] and what ships for a job of this size.
     #[must_use]
     pub fn new(ranks: u32, pattern: Pattern) -> Config {
-        let default = credits::defaults::credits(ranks, scale());
+        let scale = Scale::for_chunk(CHUNK).expect("the original's chunk makes a scale");
+        Config::with_scale(ranks, pattern, scale)
+    }
+
+    /// The same with chunks of any size.
+    #[must_use]
+    pub fn with_scale(ranks: u32, pattern: Pattern, scale: Scale) -> Config {
+        let default = defaults::credits(ranks, scale);
+        // At most 8,192.
+        let credits = default.per_peer as u16;
         Config {
             ranks,
+            scale,
             scheme: Scheme::Dynamic {
-                // At most 8,192.
-                credits: default.per_peer as u16,
+                credits,
                 banked: default.banked,
-                tuning: Tuning::default(),
+                tuning: Tuning {
+                    minimum: scale.full_cost().into(),
+                    max_per_peer: defaults::max_per_peer(default.banked).max(credits),
+                    ..Tuning::SHIPPED
+                },
             },
             pattern,
             load: Load::default_for(pattern, ranks),
@@ -186,6 +196,24 @@ impl Config {
             reference: REFERENCE_STEPS,
             threads: 1,
         }
+    }
+
+    /// Credits for a request.
+    pub(crate) fn cost(&self) -> u8 {
+        let bytes = u32::from(self.load.cost) * Scale::LEAST_BYTES;
+        // Fits: at most as many as of the smallest credits.
+        bytes.div_ceil(self.scale.bytes_per_credit()) as u8
+    }
+
+    /// The memory behind the credits of a rank; none without flow control.
+    #[must_use]
+    pub fn space(&self) -> Option<Space> {
+        let banked = match self.scheme {
+            Scheme::Dynamic { banked, .. } => banked,
+            _ => 0,
+        };
+        let credits = self.scheme.credits()?;
+        Some(Space::new(self.ranks, self.scale, credits, banked))
     }
 
     /// # Errors
@@ -230,7 +258,7 @@ impl Config {
         let Some(credits) = self.scheme.credits() else {
             return Ok(());
         };
-        let (full, cost) = (scale().full_cost(), self.load.cost);
+        let (full, cost) = (self.scale.full_cost(), self.cost());
         if credits < u16::from(full.max(cost)) {
             return Err(ConfigError::TooFewCredits {
                 credits,
@@ -269,18 +297,12 @@ impl Config {
     }
 }
 
-/// Chunks of [`CHUNK`] bytes, 256 bytes per credit.
-#[must_use]
-pub fn scale() -> Scale {
-    Scale::for_chunk(CHUNK).expect("the original's chunk makes a scale")
-}
-
 /// Bytes of request buffers and events behind credits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Space {
     /// Credits of a rank in all.
     pub credits: u64,
-    /// Their bytes: 256 of buffer and an event of 128 each.
+    /// Their bytes of buffer, and an event of 128 for each.
     pub bytes: u64,
     /// With what makes whole buffers and the one that no credit covers; none if a job could not have so much.
     pub allocated: Option<u64>,
@@ -289,8 +311,7 @@ pub struct Space {
 impl Space {
     /// Of a rank in a job of `ranks` ranks that lends `per_peer` and banks `banked`.
     #[must_use]
-    pub fn new(ranks: u32, per_peer: u16, banked: u32) -> Space {
-        let scale = scale();
+    pub fn new(ranks: u32, scale: Scale, per_peer: u16, banked: u32) -> Space {
         let credits = u64::from(per_peer) * u64::from(ranks) + u64::from(banked);
         let overrides = Overrides {
             credits_per_peer: Some(per_peer.into()),

@@ -28,7 +28,7 @@ mod table;
 mod timing;
 mod world;
 
-pub use config::{CHUNK, Config, ConfigError, MAX_RANKS, REFERENCE_STEPS, Scheme, Space, scale};
+pub use config::{CHUNK, Config, ConfigError, MAX_RANKS, REFERENCE_STEPS, Scheme, Space};
 pub use pattern::{Load, Pattern};
 pub use report::{Effort, EqualStatic, Report, Rotation, Step, Summary};
 pub use run::{Observer, equal_static, run};

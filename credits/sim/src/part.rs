@@ -1,6 +1,6 @@
 //! Some of the ranks, and what they do within a window of time.
 
-use credits::{CreditByte, System, Tuning, Violation};
+use credits::{CreditByte, Scale, System, Tuning, Violation};
 
 use crate::config::{Config, Subject};
 use crate::pattern::{Op, Programs};
@@ -45,10 +45,13 @@ pub(crate) enum Broken {
 #[derive(Clone, Debug)]
 pub(crate) struct Costs {
     timing: crate::Timing,
-    /// Of a message of so many credits.
-    wire: [u64; 9],
+    /// Of a request, and of another message.
+    wire: [u64; 2],
+    /// To serve a request.
+    serve: u64,
     slice: u64,
     slices: u32,
+    /// Credits for a request.
     cost: u8,
     seed: u64,
     /// Credits of a rank in all.
@@ -64,17 +67,19 @@ impl Costs {
 
     pub(crate) fn new(config: &Config, total: Option<u64>) -> Costs {
         let timing = config.timing.clone();
-        let per_credit = crate::config::scale().bytes_per_credit();
+        let size = config.load.cost;
+        let bytes = u32::from(size) * Scale::LEAST_BYTES;
         let slices = if timing.compute > 0 {
             timing.compute_polls + 1
         } else {
             0
         };
         Costs {
-            wire: std::array::from_fn(|credits| timing.wire(credits as u32 * per_credit)),
+            wire: [timing.wire(bytes), timing.wire(0)],
+            serve: timing.serve + timing.serve_credit * u64::from(size),
             slice: timing.compute / u64::from(slices.max(1)),
             slices,
-            cost: config.load.cost,
+            cost: config.cost(),
             seed: config.seed,
             total: total.unwrap_or(u64::MAX),
             tuning: config.scheme.tuning(),
@@ -387,8 +392,8 @@ impl<F: Subject> Part<F> {
         body: (u8, u16, u8),
     ) {
         let (byte, value, cost) = body;
-        let carried = if kind == Kind::Request { cost } else { 0 };
-        rank.interface = rank.interface.max(now) + costs.wire[usize::from(carried)];
+        let wire = costs.wire[usize::from(kind != Kind::Request)];
+        rank.interface = rank.interface.max(now) + wire;
         let item = Item {
             time: rank.interface + costs.timing.latency,
             source: self.first + index as u32,
@@ -557,8 +562,7 @@ impl<F: Subject> Part<F> {
 
     /// Serves a request and replies.
     fn serve(&mut self, index: usize, rank: &mut Rank, costs: &Costs, now: &mut u64, item: Item) {
-        let timing = &costs.timing;
-        *now += timing.serve + timing.serve_credit * u64::from(item.cost);
+        *now += costs.serve;
         let byte = CreditByte::from_bits(item.byte);
         let reply = self.flows[index].grant(item.source, byte);
         if reply.extra() > 0 {

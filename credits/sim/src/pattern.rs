@@ -39,7 +39,7 @@ impl Pattern {
 pub struct Load {
     /// Requests from a rank to each partner in a step (in each collective of a tree).
     pub messages: u32,
-    /// Credits for each.
+    /// Size of each, in credits of 256 bytes.
     pub cost: u8,
     /// Partners of a rank.
     pub fan: u32,
@@ -118,6 +118,15 @@ impl Load {
         }
         if self.repeat == 0 || self.repeat > 10_000 {
             return bad("collectives per step", self.repeat.into(), "1 to 10000");
+        }
+        // A rank counts in 32 bits what it sends to its partners and, in trees, serves: of up to 20 children.
+        let times = u64::from(self.fan).max(20 * u64::from(self.repeat));
+        if u64::from(self.messages) * times > u32::MAX.into() {
+            return bad(
+                "messages per partner",
+                self.messages.into(),
+                "at most 2^32 - 1 in a step, to all partners or in all collectives",
+            );
         }
         Ok(())
     }

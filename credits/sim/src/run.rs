@@ -56,7 +56,7 @@ pub fn run(config: &Config, observer: &mut dyn Observer) -> Result<Report, SimEr
     let lent = config.scheme.credits();
     let largest_loan = lent.map(|credits| outcome.largest_loan.max(credits.into()));
     Ok(Report {
-        space: config.scheme.space(config.ranks),
+        space: config.space(),
         summary: Summary::new(&rotations, &steps, largest_loan),
         rotations,
         steps,
@@ -113,13 +113,10 @@ pub fn equal_static(
         let outcome = simulate(&config, scheme, steps, observer)?;
         Ok(reference / times(&outcome)[0].max(1.0))
     };
-    let least = crate::config::scale()
-        .full_cost()
-        .max(config.load.cost)
-        .into();
+    let least = config.scale.full_cost().max(config.cost()).into();
     // More than are ever in flight to one peer are of no use.
-    let burst = u64::from(config.load.messages) * u64::from(config.load.cost);
-    let burst = burst.min(u64::from(config.timing.chunks) * u64::from(config.load.cost));
+    let burst = config.load.messages.min(config.timing.chunks);
+    let burst = u64::from(burst) * u64::from(config.cost());
     let most = u16::try_from(burst).unwrap_or(u16::MAX).max(least);
 
     // Speed does not always grow with credits: a rank that may send more is served later by those it floods. So from
@@ -146,7 +143,7 @@ pub fn equal_static(
     Ok(Some(EqualStatic {
         credits,
         speed: fastest,
-        space: Space::new(config.ranks, credits, 0),
+        space: Space::new(config.ranks, config.scale, credits, 0),
     }))
 }
 

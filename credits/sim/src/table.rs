@@ -46,7 +46,7 @@ pub fn row(config: &Config, verify: u32, observer: &mut dyn Observer) -> Result<
     let mut equal = equal_static(&small, speed, observer)?;
     let verified = config.ranks <= verify;
     if let Some(equal) = &mut equal {
-        equal.space = Space::new(config.ranks, equal.credits, 0);
+        equal.space = Space::new(config.ranks, config.scale, equal.credits, 0);
         if verified && config.ranks > small.ranks {
             let fixed = Config {
                 scheme: Scheme::Static {

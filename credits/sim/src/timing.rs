@@ -22,7 +22,7 @@ pub struct Timing {
     pub send: u64,
     /// Of the processor, to serve a request and to send its reply, whatever its size.
     pub serve: u64,
-    /// The same, for each of the request's credits.
+    /// The same, for each 256 bytes of the request, the original's credit.
     pub serve_credit: u64,
     /// Of the processor, for a reply that arrives.
     pub reply: u64,
@@ -87,8 +87,9 @@ impl Timing {
         if self.latency == 0 {
             return bad("the latency", 0.0, "at least 1 ns");
         }
-        if !(self.bandwidth > 0.0 && self.bandwidth.is_finite()) {
-            return bad("the bandwidth", self.bandwidth, "positive");
+        // So that a message takes no more than seconds: sums stay far from the end of 64 bits.
+        if !(self.bandwidth >= 1e-6 && self.bandwidth.is_finite()) {
+            return bad("the bandwidth", self.bandwidth, "at least 0.000001 GB/s");
         }
         if !(0.0..=1000.0).contains(&self.skew) {
             return bad("the skew", self.skew, "0 to 1000");
@@ -98,6 +99,13 @@ impl Timing {
         }
         if self.safe_limit == 0 || self.am_limit == 0 {
             return bad("a poll limit", 0.0, "at least 1");
+        }
+        if self.compute_polls > 1_000_000 {
+            return bad(
+                "the number of polls while computing",
+                self.compute_polls.into(),
+                "at most 1000000",
+            );
         }
         if self.chunks == 0 {
             return bad("the number of chunks", 0.0, "at least 1");
@@ -122,14 +130,10 @@ impl Timing {
         Ok(())
     }
 
-    /// When a rank that waits since `since` sees what arrives at `arrival`, not before that.
+    /// When a rank that waits since `since` sees what arrives at `arrival`, not before that; `u64::MAX` is never.
     pub(crate) fn wake(&self, since: u64, arrival: u64) -> u64 {
-        let waited = arrival - since;
-        since
-            + match self.poll_gap {
-                0 => waited,
-                gap => waited.next_multiple_of(gap),
-            }
+        let waited = (arrival - since).checked_next_multiple_of(self.poll_gap.max(1));
+        waited.map_or(u64::MAX, |waited| since.saturating_add(waited))
     }
 
     /// How long a message with a body of `bytes` bytes occupies the interface.

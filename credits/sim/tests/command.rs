@@ -1,14 +1,57 @@
 //! The command line.
 
-use std::process::{Command, Output};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
+use clap::CommandFactory;
+use credit_sim::cli::Cli;
 use serde_json::Value;
 
+/// Far longer than any of these takes on a busy machine.
+const LIMIT: Duration = Duration::from_secs(300);
+
 fn credit_sim(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_credit-sim"))
+    let mut child = Command::new(env!("CARGO_BIN_EXE_credit-sim"))
         .args(arguments)
-        .output()
-        .expect("the simulator runs")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the simulator runs");
+    let (mut out, mut err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        let read = out
+            .read_to_end(&mut stdout)
+            .and_then(|_| err.read_to_end(&mut stderr));
+        sender.send(read.map(|_| (stdout, stderr)))
+    });
+    let output = receiver.recv_timeout(LIMIT);
+    if output.is_err() {
+        child.kill().expect("it can be ended");
+    }
+    let status = child.wait().expect("it has ended");
+    let output = output.unwrap_or_else(|_| panic!("{arguments:?}: no end after {LIMIT:?}"));
+    let (stdout, stderr) = output.expect("its output can be read");
+    Output {
+        status,
+        stdout,
+        stderr,
+    }
+}
+
+/// What a run gives but for how long it took.
+fn report(arguments: &[&str]) -> Value {
+    let output = credit_sim(&[arguments, &["--json"]].concat());
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {text}");
+    let mut report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    report.as_object_mut().unwrap().remove("effort");
+    report
 }
 
 fn fails_with(arguments: &[&str], message: &str) {
@@ -103,4 +146,142 @@ fn bad_input_is_named() {
     fails_with(&["--min", "3"], "minimum per peer is 3");
     fails_with(&["--epoch", "0"], "epoch is 0");
     fails_with(&["--rotation", "3"], "--rotations");
+    fails_with(&["--chunk", "512"], "chunk of 512 bytes");
+    fails_with(&["--bandwidth", "1e-300"], "bandwidth is");
+    fails_with(&["--compute-polls", "4294967295"], "polls while computing");
+    let many = ["--fan", "100000", "--messages", "1000000"];
+    fails_with(&many, "messages per partner is 1000000");
+}
+
+type Options = &'static [(&'static str, Option<&'static str>)];
+
+/// A job in which credits are short, so that how they move matters.
+const SHORT: Options = &[
+    ("ranks", Some("27")),
+    ("credits", Some("8")),
+    ("bank", Some("1000")),
+    ("max-per-peer", Some("64")),
+    ("rotations", Some("3")),
+    ("steps", Some("4")),
+    ("messages", Some("40")),
+    ("epoch", Some("64")),
+    ("threads", Some("1")),
+];
+/// By the original's rules, without a pace.
+const ORIGINAL: Options = &[("original", None), ("bank", Some("100"))];
+const COMPUTING: Options = &[("compute", Some("50000"))];
+const CHAIN: Options = &[("pattern", Some("chain"))];
+
+/// Every option of a run with what it is given, and what beside it lets it matter.
+const OPTIONS: &[(&str, Option<&str>, Options)] = &[
+    ("ranks", Some("26"), &[]),
+    ("pattern", Some("pairs"), &[]),
+    ("equal-static", None, &[("messages", Some("4"))]),
+    ("chunk", Some("2048"), &[]),
+    ("credits", Some("9"), &[]),
+    ("bank", Some("90"), &[]),
+    ("static", None, &[]),
+    ("unlimited", None, &[]),
+    ("original", None, &[]),
+    ("epoch", Some("100"), &[]),
+    ("revoke-limit", Some("3"), &[]),
+    ("lender-limit", Some("9"), &[]),
+    ("max-per-peer", Some("20"), &[]),
+    ("min", Some("7"), &[]),
+    ("scavenge", Some("1"), ORIGINAL),
+    ("revokes-per-epoch", Some("2"), ORIGINAL),
+    ("growth", Some("missing"), &[]),
+    ("hold", None, ORIGINAL),
+    ("rotations", Some("1"), &[]),
+    ("steps", Some("2"), &[]),
+    ("seed", Some("2"), &[]),
+    ("threads", Some("3"), &[]),
+    ("reference-steps", Some("0"), &[]),
+    ("messages", Some("20"), &[]),
+    ("cost", Some("3"), &[]),
+    ("fan", Some("2"), CHAIN),
+    ("gap", Some("2"), CHAIN),
+    ("hot", Some("2"), &[("pattern", Some("hotspot"))]),
+    ("repeat", Some("2"), &[("pattern", Some("tree"))]),
+    ("interleave", Some("true"), &[]),
+    ("latency", Some("2000"), &[]),
+    ("bandwidth", Some("0.5"), &[]),
+    ("send", Some("300"), &[]),
+    ("serve", Some("400"), &[]),
+    ("serve-credit", Some("60"), &[]),
+    ("reply", Some("200"), &[]),
+    ("system", Some("1000"), &[]),
+    ("poll", Some("40"), &[]),
+    ("poll-every", Some("3"), &[]),
+    ("poll-gap", Some("700"), &[]),
+    ("safe-limit", Some("1"), &[]),
+    ("am-limit", Some("1"), &[]),
+    ("chunks", Some("4"), &[]),
+    ("compute", Some("5000"), &[]),
+    ("skew", Some("0.5"), COMPUTING),
+    ("compute-polls", Some("5"), COMPUTING),
+    ("jitter", Some("5000"), &[]),
+];
+
+/// The options as arguments; of one that comes twice the last counts.
+fn arguments(options: &[(&str, Option<&str>)]) -> Vec<String> {
+    let options: BTreeMap<_, _> = options.iter().copied().collect();
+    let one = |(name, value): (&str, Option<&str>)| {
+        std::iter::once(format!("--{name}")).chain(value.map(str::to_owned))
+    };
+    options.into_iter().flat_map(one).collect()
+}
+
+fn options_of(command: &clap::Command) -> BTreeSet<&str> {
+    let names = command
+        .get_arguments()
+        .filter_map(|argument| argument.get_long());
+    names
+        .filter(|name| !["help", "version"].contains(name))
+        .collect()
+}
+
+#[test]
+fn every_option_is_run_and_does_something() {
+    let run = |options: &[(&str, Option<&str>)]| {
+        let arguments = arguments(options);
+        report(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    for &(name, value, beside) in OPTIONS {
+        let without = [SHORT, beside].concat();
+        let mut with = [&without[..], &[(name, value)]].concat();
+        // They have no bank, or no credits.
+        match name {
+            "static" => with.retain(|&(name, _)| name != "bank"),
+            "unlimited" => with.retain(|&(name, _)| name != "bank" && name != "credits"),
+            _ => {}
+        }
+        let (without, with) = (run(&without), run(&with));
+        match name {
+            "threads" => assert_eq!(without, with),
+            "equal-static" | "reference-steps" => assert_ne!(without, with, "--{name}"),
+            _ => assert_ne!(without["steps"], with["steps"], "--{name}"),
+        }
+    }
+
+    let mut command = Cli::command();
+    command.build();
+    // What the other tests run.
+    let mut tried: BTreeSet<&str> = OPTIONS.iter().map(|&(name, ..)| name).collect();
+    tried.insert("json");
+    assert_eq!(options_of(&command), tried);
+    let table = command.find_subcommand("table").unwrap();
+    let own = ["ranks", "patterns", "verify"].into();
+    let common = &tried - &["ranks", "pattern", "json", "equal-static"].into();
+    assert_eq!(options_of(table), &common | &own);
+}
+
+#[test]
+fn a_table_marks_what_was_not_simulated_at_full_size() {
+    let run = |verify| {
+        let table = ["table", "--ranks", "8", "--steps", "2", "--messages", "20"];
+        credit_sim(&[&table[..], &["--verify", verify]].concat()).stdout
+    };
+    let marked = |output: Vec<u8>| String::from_utf8(output).unwrap().contains("\\*");
+    assert!(!marked(run("8")) && marked(run("7")));
 }

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use credit_sim::{Config, Pattern, Report, Scheme, SimError, equal_static, run};
-use credits::{Growth, Tuning};
+use credits::{Growth, Scale, Tuning};
 
 fn simulate(config: &Config) -> Report {
     run(config, &mut ()).unwrap_or_else(|error| panic!("{error}: {config:?}"))
@@ -241,4 +241,50 @@ fn a_pace_ends_the_taking_and_giving_where_not_all_can_have_enough() {
     assert!(paced.system_worst < 10.0, "{paced:?}");
     assert!(original.system_worst > 50.0, "{original:?}");
     assert!(paced.speed >= original.speed, "{paced:?} {original:?}");
+}
+
+#[test]
+fn ranks_that_poll_now_and_then_are_slower() {
+    for pattern in patterns() {
+        let mut times = Vec::new();
+        for gap in [0, 1, 20_000] {
+            let mut config = small(pattern, 27);
+            config.timing.poll_gap = gap;
+            let steps = simulate(&config).steps;
+            times.push(steps.iter().map(|step| step.time_ns).sum::<u64>());
+        }
+        // Every nanosecond is all the time.
+        assert_eq!(times[0], times[1], "{pattern:?}");
+        assert!(times[2] > times[0], "{pattern:?}: {times:?}");
+    }
+}
+
+#[test]
+fn ghost_zones_rest_at_full_speed_with_what_ships() {
+    for (chunk, job) in [
+        (1024, 216),
+        (1024, 10_000),
+        (1024, 1_000_000),
+        (17 * 1024, 10_000),
+    ] {
+        // As much for each, and in the bank, as in a job of that size.
+        let scale = Scale::for_chunk(chunk).unwrap();
+        let mut config = Config::with_scale(job, Pattern::Ghost, scale);
+        config.ranks = 216;
+        config.load.hot = 1;
+        (config.rotations, config.steps, config.reference) = (1, 8, 1);
+        let report = simulate(&config);
+        let last = &report.steps[6..];
+        let requests: u64 = last.iter().map(|step| step.requests).sum();
+        let stalls: u64 = last.iter().map(|step| step.stalls).sum();
+        assert!(
+            stalls * 1000 < requests * 2,
+            "{chunk}, {job}: {stalls} of {requests}"
+        );
+        assert!(
+            report.summary.speed.unwrap() >= 0.98,
+            "{chunk}, {job}: {:?}",
+            report.summary
+        );
+    }
 }

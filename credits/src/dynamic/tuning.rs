@@ -48,6 +48,20 @@ impl Default for Tuning {
 }
 
 impl Tuning {
+    /// What is used where nothing is set, with the minimum and the most per peer that a [plan](crate::Plan) computes: loans
+    /// that double, a pace of four, and no limits within an epoch beside the most per peer.
+    pub const SHIPPED: Tuning = Tuning {
+        minimum: 4,
+        max_per_peer: defaults::MAX_PER_PEER,
+        epoch: defaults::EPOCH,
+        revoke_limit: u16::MAX,
+        lender_limit: u16::MAX,
+        scavenge: defaults::SCAVENGE,
+        revokes_per_epoch: 4,
+        growth: Growth::Doubling,
+        hold: false,
+    };
+
     /// The part of all credits that may move which the bank holds in reserve, if there is a pace: one in so many.
     pub const RESERVE: u32 = 4;
 
