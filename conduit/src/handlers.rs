@@ -133,7 +133,8 @@ impl<M: Mode> Handlers<M> {
         Short::new(id)
     }
 
-    /// Adds a handler of mediums. The payload lies in Conduit's own buffer, aligned to 16, until the handler returns.
+    /// Adds a handler of mediums. The payload lies in Conduit's own buffer, aligned to 16, until the handler returns; where the sender
+    /// is on this host, in memory shared with it (see [what is safe](crate#what-is-safe)).
     pub fn medium<A: Args>(
         &mut self,
         handler: impl Fn(&Call<'_, M>, A, &[u8]) + Send + Sync + 'static,

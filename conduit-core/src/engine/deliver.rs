@@ -22,7 +22,8 @@ pub type Handler<N, M> = Arc<dyn Fn(&Call<'_, N, M>) + Send + Sync>;
 pub enum Payload<'a> {
     /// A short carries nothing.
     None,
-    /// A medium's bytes, in place, aligned to 16, only as long as the handler runs.
+    /// A medium's bytes, in place, aligned to 16, only as long as the handler runs. Where the sender's process has the same memory
+    /// mapped this relies on it not to write there again before: see "What is safe" of the crate `conduit`.
     Medium(&'a [u8]),
     /// A long's bytes lie in this rank's segment. Peers may write there at any time, so they are not lent as a slice.
     Long {
@@ -58,7 +59,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         self.token.source
     }
 
-    /// Its arguments.
+    /// Its arguments, in place as a [medium's bytes](Payload::Medium).
     #[inline]
     pub fn args(&self) -> &'a [u32] {
         self.args
@@ -135,7 +136,7 @@ impl<N: Ni, M: Mode> Drop for Panicking<'_, N, M> {
     }
 }
 
-type Tables<N, M> = Vec<Box<Table<Handler<N, M>>>>;
+type Tables<N, M> = Vec<Arc<Table<Handler<N, M>>>>;
 
 /// The table of handlers, replaced as a whole by each registration so that a call reads it without a lock.
 ///
@@ -143,7 +144,7 @@ type Tables<N, M> = Vec<Box<Table<Handler<N, M>>>>;
 /// or a few times in GASNet-EX), a table has 256 entries.
 pub(super) struct Handlers<N: Ni, M: Mode> {
     current: AtomicPtr<Table<Handler<N, M>>>,
-    /// Boxes, as `current` points at them: they must not move.
+    /// The owners of what `current` has ever pointed at. Not boxes: a box that is moved claims its contents for itself alone.
     all: Mutex<Tables<N, M>>,
 }
 
@@ -158,7 +159,7 @@ impl<N: Ni, M: Mode> Handlers<N, M> {
     #[inline]
     pub(super) fn table(&self) -> Option<&Table<Handler<N, M>>> {
         let table = self.current.load(Acquire);
-        // SAFETY: null, or one of the boxes in `all`, which are neither moved nor dropped nor changed while `self` lives.
+        // SAFETY: null, or a table of `all`, none of which is dropped or changed while `self` lives.
         unsafe { table.as_ref() }
     }
 
@@ -170,8 +171,8 @@ impl<N: Ni, M: Mode> Handlers<N, M> {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let mut table = all.last().map_or_else(Table::new, |last| (**last).clone());
         enter(&mut table)?;
-        let mut table = Box::new(table);
-        self.current.store(&raw mut *table, Release);
+        let table = Arc::new(table);
+        self.current.store(Arc::as_ptr(&table).cast_mut(), Release);
         all.push(table);
         Ok(())
     }

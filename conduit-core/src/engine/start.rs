@@ -62,10 +62,10 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    fn word(base: Shared, index: usize) -> &'static AtomicU64 {
-        // SAFETY: `base` is a control region, which lives as long as the network and is only ever accessed as atomic
-        // words; both callers keep `index` within the words that `start` has made (cells + ranks), and the region is
-        // page-aligned. The lifetime is that of the engine, which owns the network and hands no reference out.
+    fn word(&self, base: Shared, index: usize) -> &AtomicU64 {
+        // SAFETY: `base` is a control region, which lives as long as the network, and so as the engine that owns both it and
+        // `self`; it is only ever accessed as atomic words, `index` is one of those that `start` has made (cells + ranks), which
+        // the callers see to, and the region is page-aligned.
         unsafe { AtomicU64::from_ptr(base.0.cast::<u64>().add(index)) }
     }
 
@@ -75,7 +75,7 @@ impl Control {
             cell < self.cells,
             "the barriers ask for their own cells only"
         );
-        Self::word(self.own, cell)
+        self.word(self.own, cell)
     }
 
     /// A peer's barrier cell, if the peer is mapped.
@@ -84,19 +84,19 @@ impl Control {
             cell < self.cells,
             "the barriers ask for their own cells only"
         );
-        Some(Self::word(self.peers[peer as usize]?, cell))
+        Some(self.word(self.peers[peer as usize]?, cell))
     }
 
     /// What `peer` has given back to this rank.
     pub(crate) fn returned_by(&self, peer: Rank) -> Option<&AtomicU64> {
         self.peers[peer as usize]?;
-        Some(Self::word(self.own, self.cells + peer as usize))
+        Some(self.word(self.own, self.cells + peer as usize))
     }
 
     /// What this rank has given back to `peer`.
     pub(crate) fn returned_to(&self, peer: Rank) -> Option<&AtomicU64> {
         let base = self.peers[peer as usize]?;
-        Some(Self::word(base, self.cells + self.rank as usize))
+        Some(self.word(base, self.cells + self.rank as usize))
     }
 
     /// Number of barrier cells.
