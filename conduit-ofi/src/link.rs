@@ -82,6 +82,8 @@ pub(crate) struct Link {
     pub(crate) direct: u32,
     /// It is in the list of links with something to go out.
     pub(crate) listed: bool,
+    /// No more of longer fragments goes to it.
+    pub(crate) abandoned: bool,
     pub(crate) liveness: Liveness,
     /// The ping whose answer is waited for before the peer counts as settled.
     pub(crate) unsettled: Option<u32>,
@@ -109,6 +111,7 @@ impl Link {
             pending: 0,
             direct: 0,
             listed: false,
+            abandoned: false,
             liveness: Liveness::default(),
             unsettled: None,
             pong: None,
@@ -133,11 +136,19 @@ impl Link {
         self.pending as usize + self.backlog.len() + queued + usize::from(self.unsettled.is_some())
     }
 
+    /// Sends no more frames of longer fragments. The peer may be in the middle of one, so others can't follow either.
+    pub(crate) fn abandon(&mut self) {
+        self.abandoned = true;
+        self.queue.clear();
+        self.lent.clear();
+    }
+
     /// What is to be kept of it while it rests: see [`RESTING`]. `None`: it can't.
     fn resting(&self) -> Option<u32> {
         let is_quiet = self.pending == 0
             && self.direct == 0
             && !self.listed
+            && !self.abandoned
             && self.backlog.is_empty()
             && self.queue.is_empty()
             && self.lent.is_empty()
@@ -341,8 +352,9 @@ mod tests {
     #[test]
     fn one_with_something_under_way_does_not_rest() {
         type Change = fn(&mut Link);
-        let changes: [Change; 10] = [
+        let changes: [Change; 11] = [
             |link| link.pending = 1,
+            |link| link.abandoned = true,
             |link| link.listed = true,
             |link| link.liveness.sent(),
             |link| link.liveness.heard(),

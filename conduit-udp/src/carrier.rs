@@ -132,6 +132,11 @@ impl Transport for Carrier {
         let waiter: Arc<Waiter> = Arc::clone(&self.waiter);
         waiter
     }
+    fn abandon(&mut self, peers: &[Rank], _: &mut impl Upper) {
+        for &peer in peers {
+            self.wire.machine_mut().abandon(peer);
+        }
+    }
     fn describe(&self, peer: Rank) -> String {
         let peers = self.wire.peers();
         if peer >= peers.size() {

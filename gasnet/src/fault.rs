@@ -67,6 +67,7 @@ impl From<EngineError> for Refusal {
             // Whatever the call was, the job can't go on.
             EngineError::BadMessage { .. }
             | EngineError::HandlerPanicked { .. }
+            | EngineError::Panicked { .. }
             | EngineError::Protocol { .. }
             | EngineError::CatchBasin { .. }
             | EngineError::PeerFailed { .. }

@@ -107,6 +107,17 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
         self.inner().atomic(atomic)
     }
 
+    fn abandon(&self) {
+        // Events are delivered outside of the lock, so it is free within a sink.
+        let Inner {
+            transport, portals, ..
+        } = &mut *self.inner();
+        let targets = portals.abandon_operations();
+        if !targets.is_empty() {
+            transport.abandon(&targets, portals);
+        }
+    }
+
     #[inline]
     fn ready(&self) -> Ready {
         self.look()

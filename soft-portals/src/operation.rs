@@ -49,6 +49,8 @@ pub(crate) struct Operation {
     pub(crate) unsent: bool,
     /// Where it is answered and was: how it ended.
     pub(crate) answer: Option<Answer>,
+    /// Given up: its memory is its caller's again. Nobody hears of its end.
+    pub(crate) abandoned: bool,
 }
 
 // SAFETY: the pointer is used under the network's lock only, for memory that is valid in the whole process as long as the
@@ -140,6 +142,12 @@ impl Operations {
         Some(operation)
     }
 
+    /// Those under way.
+    pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut Operation> {
+        let places = self.places.iter_mut();
+        places.filter_map(|place| place.operation.as_mut())
+    }
+
     /// Takes out all operations on a target.
     pub(crate) fn remove_all_to(&mut self, target: Rank) -> Vec<Operation> {
         let mut removed = Vec::new();
@@ -169,6 +177,7 @@ mod tests {
             length: 0,
             unsent: false,
             answer: None,
+            abandoned: false,
         }
     }
 

@@ -154,9 +154,11 @@ impl Portals {
         length: usize,
     ) -> Result<(), Nonsense> {
         let found = self.own_get(from, operation, length)?;
-        // SAFETY: the caller's promise; within the operation's piece of its descriptor (just checked), which is valid as long as
-        // it is under way. A get from oneself may overlap.
-        unsafe { ptr::copy(bytes, found.memory, length) };
+        if !found.abandoned {
+            // SAFETY: the caller's promise; within the operation's piece of its descriptor (just checked), which is valid as long
+            // as it is under way and not given up. A get from oneself may overlap.
+            unsafe { ptr::copy(bytes, found.memory, length) };
+        }
         self.replied(from, operation, outcome, length)
     }
 
@@ -233,6 +235,7 @@ impl Portals {
             Kind::Get(_) | Kind::Atomic(true) | Kind::Direct(End::Reply, _) => Some(reply),
             Kind::Inject(_) => None,
         };
+        let event = event.filter(|_| !operation.abandoned);
         self.operation_dropped(operation);
         if let Some(event) = event {
             self.tell(eq, event);
@@ -258,10 +261,13 @@ impl Portals {
 
 impl Portals {
     /// Where `length` bytes of an operation lie, from `offset` on: within a buffer or the operation's piece of its descriptor, which
-    /// are valid and not written (contract of `Ni::put`) until the protocol says that it is done with them.
+    /// are valid and not written (contract of `Ni::put`) until the protocol says that it is done with them, or is told to be.
     #[inline]
     fn source_of(&self, token: u64, offset: usize, length: usize) -> Option<*const u8> {
-        let operation = self.operations.look(token as u32)?;
+        let operation = self
+            .operations
+            .look(token as u32)
+            .filter(|o| !o.abandoned)?;
         let (from, all): (*const u8, usize) = match &operation.kind {
             Kind::Inject(buffer) => (buffer.bytes().as_ptr(), buffer.bytes().len()),
             _ => (operation.memory.cast_const(), operation.length),

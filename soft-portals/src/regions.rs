@@ -123,6 +123,13 @@ impl Regions {
         }
     }
 
+    /// Whether a byte lies in one of them.
+    pub(crate) fn holds(&self, byte: *const u8) -> bool {
+        let holds =
+            |kept: &Kept| byte.addr().wrapping_sub(kept.region.base.addr()) < kept.region.len;
+        self.kept.iter().any(holds)
+    }
+
     pub(crate) fn find(&self, id: RegionId) -> Option<Region> {
         self.kept.get(id.0 as usize).map(|kept| kept.region)
     }

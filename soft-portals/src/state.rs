@@ -20,7 +20,7 @@ use super::config::PortalsConfig;
 use super::direct::{Direct, Native, Plain};
 use super::link::{Link, Links};
 use super::mailbox::{Letter, Writer};
-use super::operation::Operations;
+use super::operation::{Kind, Operations};
 use super::queue::{QUEUES, Queued};
 use super::regions::Regions;
 use super::target::{Arrival, Held, InUse, Reading};
@@ -218,6 +218,8 @@ pub(crate) struct Portals {
     pub(crate) held: usize,
     /// This rank has said that it leaves.
     pub(crate) leaving: bool,
+    /// No memory outside of regions is touched any more.
+    pub(crate) abandoned: bool,
     /// It is not the rank itself that makes progress.
     pub(crate) attended: bool,
     pub(crate) counters: PortalsCounters,
@@ -267,6 +269,7 @@ impl Portals {
             outgoing: Vec::new(),
             held: 0,
             leaving: false,
+            abandoned: false,
             attended: false,
             counters: PortalsCounters::default(),
             config,
@@ -416,6 +419,30 @@ impl Portals {
             .flags
             .bad
             .compare_exchange(NOBODY, peer, Ordering::Release, Ordering::Relaxed);
+    }
+
+    /// Gives up the operations whose memory lies outside of regions. The targets of those that the transport has to be told of: it may
+    /// still read their bytes, or move them itself.
+    pub(crate) fn abandon_operations(&mut self) -> Vec<Rank> {
+        self.abandoned = true;
+        let Self {
+            operations,
+            regions,
+            ..
+        } = self;
+        let mut targets = Vec::new();
+        for operation in operations.all() {
+            if operation.md.is_none() || regions.holds(operation.memory) {
+                continue;
+            }
+            operation.abandoned = true;
+            if operation.unsent || matches!(operation.kind, Kind::Direct(..)) {
+                targets.push(operation.target);
+            }
+        }
+        targets.sort_unstable();
+        targets.dedup();
+        targets
     }
 
     /// Gives a peer up, with everything that is under way to and from it.

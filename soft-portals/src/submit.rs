@@ -178,6 +178,9 @@ impl<T: Transport> Inner<T> {
                 .descriptors
                 .piece("put", put.md, put.local_offset, put.length, limit)?;
         self.check("put", put.target, put.index)?;
+        if self.portals.abandoned && put.length > 0 {
+            return Err(Not::Again);
+        }
         // SAFETY: within the descriptor, as `piece` has checked.
         let memory = unsafe { bound.base.add(put.local_offset) };
         if self.portals.direct.knows()
@@ -229,6 +232,7 @@ impl<T: Transport> Inner<T> {
             length: put.length,
             unsent: !to_self && !tiny,
             answer: None,
+            abandoned: false,
         };
         let Some(name) = self.portals.operations.add(operation) else {
             self.leave(put.target, cost);
@@ -419,6 +423,7 @@ impl<T: Transport> Inner<T> {
             length: 0,
             unsent: true,
             answer: None,
+            abandoned: false,
         };
         let Some(name) = self.portals.operations.add(operation) else {
             self.portals.inject_room += length;
@@ -454,6 +459,9 @@ impl<T: Transport> Inner<T> {
                 .descriptors
                 .piece("get", get.md, get.local_offset, get.length, limit)?;
         self.check("get", get.target, get.index)?;
+        if self.portals.abandoned {
+            return Err(Not::Again);
+        }
         // SAFETY: within the descriptor, as `piece` has checked.
         let memory = unsafe { bound.base.add(get.local_offset) };
         if self.portals.direct.knows()
@@ -473,6 +481,7 @@ impl<T: Transport> Inner<T> {
             length: get.length,
             unsent: false,
             answer: None,
+            abandoned: false,
         };
         self.request("get", get.index, operation, |operation| {
             wire::Header::Get(wire::Get {
@@ -509,6 +518,7 @@ impl<T: Transport> Inner<T> {
             length: 0,
             unsent: false,
             answer: None,
+            abandoned: false,
         };
         self.request("atomic", atomic.index, operation, |operation| {
             wire::Header::Atomic(wire::Atomic {

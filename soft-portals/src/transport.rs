@@ -77,6 +77,12 @@ pub trait Transport: Send {
     fn timeout(&self) -> Option<Duration>;
     /// Sleeps until something arrives; apart, because nobody is inside meanwhile.
     fn waiter(&self) -> Arc<dyn Wait>;
+    /// Gives up what touches the upper layer's memory on behalf of these peers, for good: when this returns no byte of a
+    /// [`Payload::Read`](crate::fragment::Payload::Read) to one of them is asked for or read again, where it lies or elsewhere, and no
+    /// [write](Self::write) or [read](Self::read) there touches memory here. What of that has not arrived may never do so, and
+    /// then neither does any fragment behind it; more of them are [refused](Refused::Full). Copied ones go on, unless the transport
+    /// had to give up the peers, or all, for this. May wait for a moment, and hand over what arrives meanwhile.
+    fn abandon(&mut self, peers: &[Rank], upper: &mut impl Upper);
     /// Where a peer is, for errors: its host and address.
     fn describe(&self, peer: Rank) -> String;
 

@@ -205,3 +205,42 @@ impl Faulty {
         Some((time, text))
     }
 }
+
+/// A rank is killed while others move megabytes, over the network of these settings: those may not touch what was given back for it. The
+/// launcher's `SIGTERM` does not end them, so that they hear of it by themselves.
+///
+/// # Panics
+/// If they did, or the job ended in another way.
+#[track_caller]
+pub fn killed_meanwhile(facade: &str, settings: &[(&str, &str)]) {
+    let (sender, receiver) = channel();
+    let script = "trap '' TERM; exec \"$@\"";
+    let launch = Launch::new(3, "sh")
+        .args(["-c", script, "killed", facade, "killed_meanwhile"])
+        .env("RUST_BACKTRACE", "0")
+        .grace(Duration::from_secs(30))
+        .timeout(Some(Duration::from_secs(60)))
+        .quiet(true)
+        .output(move |rank, _, line| {
+            // The receiver is there until the job has ended.
+            let _ = sender.send((rank, String::from_utf8_lossy(line).into_owned()));
+        });
+    let with = |launch: Launch, (name, value): &(&str, &str)| launch.env(*name, *value);
+    let job = settings
+        .iter()
+        .fold(launch, with)
+        .spawn()
+        .expect("the job starts");
+    let outcome = job.wait().expect("nothing is left behind");
+    let lines: Vec<_> = receiver.try_iter().collect();
+    let said = |rank, words| {
+        lines
+            .iter()
+            .any(|(by, line)| *by == rank && line.starts_with(words))
+    };
+    assert!(
+        said(0, "left alone after") && said(1, "got nothing of others"),
+        "{settings:?}: {:?}: {lines:#?}",
+        outcome.how
+    );
+}

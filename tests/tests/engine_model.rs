@@ -8,6 +8,7 @@ use conduit_core::threads::Seq;
 use conduit_portals::shm::{Shm, ShmConfig, in_process};
 use conduit_tests::chaos::{Chaos, Disorder};
 use conduit_tests::mixed::{self, Hosts};
+use conduit_tests::model::given_up::check_given_up;
 use conduit_tests::model::schedule::Schedule;
 use conduit_tests::model::{Limits, check, check_drawn};
 use conduit_tests::small::{least, network, restless, settings};
@@ -156,4 +157,22 @@ configurations! {
     shared_rings: settings(), ShmConfig { shared_ring_above: 0, ..network() };
     shared_rings_without_windows: Settings { windows: false, ..settings() },
         ShmConfig { windows: false, shared_ring_above: 0, ..network() };
+}
+
+/// A call fails while it is under way, and under chaos before the network has seen it.
+#[test]
+fn what_is_given_up_is_left_alone() {
+    let config = ShmConfig {
+        windows: false,
+        ..network()
+    };
+    let start = || in_process::<Seq>(3, &config).expect("the network starts");
+    check_given_up(&settings(), Limits::POLLS, |_| start());
+    check_given_up(&settings(), Limits::POLLS, |seed| {
+        Chaos::job(start(), Disorder::seeded(seed))
+    });
+    check_given_up(&settings(), Limits::POLLS, |_| {
+        let near = |ranks| in_process(ranks, &config).map_err(|error| error.to_string());
+        mixed::job::<Shm<Seq>, Seq>(3, Hosts::Alternating, near).expect("the networks start")
+    });
 }

@@ -10,6 +10,7 @@ use conduit_core::threads::Seq;
 use conduit_ofi::Ofi;
 use conduit_ofi::start::{OfiConfig, in_process};
 use conduit_tests::chaos::{self, Chaos};
+use conduit_tests::model::given_up::check_given_up;
 use conduit_tests::model::schedule::Schedule;
 use conduit_tests::model::{Limits, check, check_drawn};
 use conduit_tests::small::without_windows;
@@ -21,7 +22,7 @@ const CASES: u32 = 3;
 /// Attempts at a smaller schedule that fails.
 const SHRINKS: u32 = 200;
 
-fn job(schedule: &Schedule, settings: &Settings, config: &OfiConfig) -> Vec<Ofi<Seq>> {
+fn job(ranks: u32, settings: &Settings, config: &OfiConfig) -> Vec<Ofi<Seq>> {
     let config = OfiConfig {
         portals: PortalsConfig {
             linger: Duration::ZERO,
@@ -29,7 +30,7 @@ fn job(schedule: &Schedule, settings: &Settings, config: &OfiConfig) -> Vec<Ofi<
         },
         ..config.clone()
     };
-    in_process(schedule.ranks, &config).expect("the network starts")
+    in_process(ranks, &config).expect("the network starts")
 }
 
 /// Every library and provider.
@@ -39,7 +40,7 @@ fn over_libraries<N: Ni + 'static>(make: impl Fn(&Schedule, Vec<Ofi<Seq>>) -> Ve
             let config = ofi::config(&library.which, provider, domain);
             for settings in without_windows() {
                 check_drawn(CASES, SHRINKS, |schedule| {
-                    let ends = make(schedule, job(schedule, &settings, &config));
+                    let ends = make(schedule, job(schedule.ranks, &settings, &config));
                     check(schedule, &settings, ends, Limits::TIME)
                 });
             }
@@ -55,4 +56,20 @@ fn endpoints() {
 #[test]
 fn endpoints_under_chaos() {
     over_libraries(|schedule, ends| Chaos::job(ends, chaos::Disorder::seeded(schedule.seed)));
+}
+
+/// A call fails while frames of it are under way, or direct accesses.
+#[test]
+fn what_is_given_up_is_left_alone() {
+    let [settings, ..] = without_windows();
+    let polls = Limits {
+        polls: 3000,
+        ..Limits::TIME
+    };
+    for library in ofi::libraries() {
+        for (provider, domain) in ofi::ALSO_CALM {
+            let config = ofi::config(&library.which, provider, domain);
+            check_given_up(&settings, polls, |_| job(3, &settings, &config));
+        }
+    }
 }

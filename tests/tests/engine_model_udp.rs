@@ -3,10 +3,13 @@
 //!
 //! `PROPTEST_CASES=1000 cargo test -p conduit-tests --release --test engine_model_udp` is the long run.
 
+use std::time::Duration;
+
 use conduit_core::ni::{AtomicOp, AtomicType, Ni};
 use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
 use conduit_tests::chaos::{self, Chaos};
+use conduit_tests::model::given_up::check_given_up;
 use conduit_tests::model::schedule::{Action, Fetch, Ids, Round, Schedule, Step};
 use conduit_tests::model::{Limits, check, check_drawn};
 use conduit_tests::small::without_windows;
@@ -36,9 +39,18 @@ fn on_fabric(
     portals: &PortalsConfig,
     direct: Option<Atomics>,
 ) -> Vec<Udp<Seq, FabricTransport>> {
-    let fabric = Fabric::new(schedule.ranks);
+    on_fabric_of(schedule.ranks, schedule.seed, portals, direct)
+}
+
+fn on_fabric_of(
+    ranks: u32,
+    seed: u64,
+    portals: &PortalsConfig,
+    direct: Option<Atomics>,
+) -> Vec<Udp<Seq, FabricTransport>> {
+    let fabric = Fabric::new(ranks);
     let disorder = Disorder {
-        seed: Some(schedule.seed),
+        seed: Some(seed),
         refuse: 5,
         packet: 300,
         link_fragments: 16,
@@ -50,10 +62,10 @@ fn on_fabric(
         native_atomics: direct.is_some(),
         ..portals.clone()
     };
-    (0..schedule.ranks)
+    (0..ranks)
         .map(|rank| {
             let transport = fabric.transport(rank, disorder);
-            Udp::new(transport, rank, schedule.ranks, &portals)
+            Udp::new(transport, rank, ranks, &portals)
         })
         .collect()
 }
@@ -184,4 +196,34 @@ fn sockets_whose_packets_suffer_under_chaos() {
         let ends = on_sockets(schedule, settings, udp::faults(schedule.seed as u32));
         Chaos::job(ends, chaos::Disorder::seeded(schedule.seed))
     });
+}
+
+/// A call fails while fragments of it are under way, or direct accesses.
+#[test]
+fn what_is_given_up_is_left_alone() {
+    let [settings, ..] = without_windows();
+    for direct in [None, Some(Atomics::None)] {
+        check_given_up(&settings, FABRIC, |seed| {
+            on_fabric_of(3, seed, &with_inject(&settings), direct)
+        });
+    }
+    let polls = Limits {
+        polls: 3000,
+        ..Limits::TIME
+    };
+    for faults in [FaultConfig::default(), udp::faults(3)] {
+        check_given_up(&settings, polls, |_| {
+            let config = UdpConfig {
+                portals: PortalsConfig {
+                    linger: Duration::ZERO,
+                    ..with_inject(&settings)
+                },
+                faults,
+                // One that does nothing does not answer either.
+                attend: None,
+                ..udp::config(1500)
+            };
+            in_process::<Seq>(3, &config).expect("the network starts")
+        });
+    }
 }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use conduit_tests::contained::{MemoryGroup, can_unshare};
-use conduit_tests::hosts::{Faulty, hosts, succeeds};
+use conduit_tests::hosts::{Faulty, hosts, killed_meanwhile, succeeds};
 use conduit_tests::job::{Finished, Job};
 use conduit_tests::lan;
 use conduit_tests::pace;
@@ -333,4 +333,16 @@ fn a_cable_pulled_for_ever_is_an_error_that_names_the_rank() {
     // The dead time, the time that ranks leave the launcher to name a dead one, and some for a busy machine.
     let limit = pace::scaled(Duration::from_secs(20));
     assert!(time < limit, "{time:?}: {text}");
+}
+
+#[test]
+fn a_rank_killed_while_others_move_megabytes() {
+    for loss in ["0", "30"] {
+        let settings = [
+            ("CONDUIT_NETWORK", "udp"),
+            ("CONDUIT_UDP_DEAD_TIME", "1000"),
+            ("CONDUIT_UDP_LOSS", loss),
+        ];
+        killed_meanwhile(FACADE, &settings);
+    }
 }

@@ -1,6 +1,6 @@
 //! Jobs of several processes over libfabric: on this host, and between network namespaces (see `hosts` about those).
 
-use conduit_tests::hosts::{Faulty, hosts, succeeds};
+use conduit_tests::hosts::{Faulty, hosts, killed_meanwhile, succeeds};
 use conduit_tests::job::{Finished, Job};
 use conduit_tests::ofi;
 
@@ -230,4 +230,15 @@ fn a_cable_pulled_for_ever_is_an_error_that_names_the_rank() {
 #[test]
 fn an_interface_that_is_deleted_is_an_error_that_names_the_rank() {
     FAULTY.delete_an_interface();
+}
+
+#[test]
+fn a_rank_killed_while_others_move_megabytes() {
+    for settings in providers() {
+        let own = [
+            ("CONDUIT_NETWORK", "ofi"),
+            ("CONDUIT_OFI_DEAD_TIME", "1000"),
+        ];
+        killed_meanwhile(FACADE, &[&own[..], &settings[..]].concat());
+    }
 }

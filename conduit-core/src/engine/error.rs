@@ -115,6 +115,14 @@ pub enum Error {
         /// The handler's id.
         handler: u8,
     },
+    /// Something else has panicked while a call waited. Ends the job.
+    #[error("{operation} on rank {rank} was left by a panic")]
+    Panicked {
+        /// The call.
+        operation: &'static str,
+        /// This rank.
+        rank: Rank,
+    },
     /// A handler id that is reserved or a table that doesn't hold.
     #[error("registration of handlers on rank {rank}: {reason}")]
     Register {

@@ -69,7 +69,7 @@ pub use waiting::Waiter;
 
 use crate::ni::{EqId, MdId, Ni, PtIndex, Rank, Ready};
 use crate::settings::Settings;
-use crate::threads::Mode;
+use crate::threads::{Lock, Mode};
 use attach::Segments;
 use credits::FlowControl;
 use flow::Flow;
@@ -258,15 +258,24 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
+    /// Who is told of an error gets the memory back that a call or an operation has been given, so nothing may touch that any more.
     #[cold]
     fn fault_error(&self) -> Result<()> {
-        if M::PARALLEL {
-            self.polling.wait_until_out();
-        }
+        self.abandon();
         match self.fault.get() {
             Some(error) => Err(error.clone()),
             None => Ok(()),
         }
+    }
+
+    /// Nothing touches memory of the program's after this: neither completions nor the network.
+    #[cold]
+    fn abandon(&self) {
+        if M::PARALLEL {
+            self.polling.wait_until_out();
+        }
+        self.req_sb.lock().forget_bounces();
+        self.ni.abandon();
     }
 
     /// Address of a ReqSB chunk.

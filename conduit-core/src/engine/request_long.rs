@@ -274,7 +274,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             arg0: request.args.first().copied().unwrap_or(0),
             lid,
         };
-        self.send_from_chunk(request, header, head, Source::EMPTY, reach)?;
+        if let Err(error) = self.send_from_chunk(request, header, head, Source::EMPTY, reach) {
+            // The data is under way, and nobody waits for it.
+            self.fail(error.clone());
+            self.check_fault()?;
+            return Err(error);
+        }
         if wait {
             self.wait_for(request.operation, |engine| {
                 Ok(engine.operations.lock().take(op))

@@ -102,6 +102,11 @@ impl ChunkPool {
         noted.map_or(Bounce::NONE, |noted| std::mem::replace(noted, Bounce::NONE))
     }
 
+    /// No get that bounces through a chunk is copied any more.
+    pub(crate) fn forget_bounces(&mut self) {
+        self.bounce.fill(Bounce::NONE);
+    }
+
     /// Chunks that are not free.
     pub(crate) fn held(&self) -> u32 {
         (self.held.len() - self.free.len()) as u32
@@ -151,5 +156,14 @@ mod tests {
         assert_eq!(pool.bounce(chunk).length, 1);
         assert_eq!(pool.bounce(chunk).length, 0);
         assert_eq!(pool.bounce(77).length, 0);
+        pool.set_bounce(
+            chunk,
+            Bounce {
+                destination: &raw mut byte,
+                length: 1,
+            },
+        );
+        pool.forget_bounces();
+        assert_eq!(pool.bounce(chunk).length, 0);
     }
 }

@@ -42,6 +42,26 @@ pub struct Waiter {
     polls: u32,
 }
 
+/// Dropped only by a panic in a poll of a waiting call, mostly a handler's: the call is left, and its caller gets back what the
+/// operations have that it waits for.
+struct Unwinding<'a, N: Ni, M: Mode> {
+    engine: &'a Engine<N, M>,
+    operation: &'static str,
+}
+
+impl<N: Ni, M: Mode> Drop for Unwinding<'_, N, M> {
+    #[cold]
+    fn drop(&mut self) {
+        let Self { engine, operation } = *self;
+        // A handler's panic has said more already.
+        engine.fail(Error::Panicked {
+            operation,
+            rank: engine.rank,
+        });
+        engine.abandon();
+    }
+}
+
 impl<N: Ni, M: Mode> Engine<N, M> {
     /// Polls until `ready` gives a value. Refused in handlers (debug builds).
     #[inline]
@@ -64,7 +84,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     fn wait_once(&self, operation: &'static str, waiter: &mut Waiter) -> Result<()> {
         self.check_fault()?;
         self.check_context(operation, am::Operation::Block)?;
-        if self.poll_waiting() > 0 {
+        let unwinding = Unwinding {
+            engine: self,
+            operation,
+        };
+        let events = self.poll_waiting();
+        std::mem::forget(unwinding);
+        if events > 0 {
             waiter.idle = 0;
             return Ok(());
         }

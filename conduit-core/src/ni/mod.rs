@@ -10,7 +10,8 @@
 //! - Data of a locally managed entry is valid **during the event's delivery only**; the entry's space may be given again
 //!   (by another [`Ni::me_append`]) after its [`Event::Free`].
 //! - The network tells nobody of a dead peer: operations to it may stay without an event for ever.
-//! - Memory that peers reach belongs to the network: [`Ni::region_create`]. An initiator's own memory may be anywhere.
+//! - Memory that peers reach belongs to the network: [`Ni::region_create`]. An initiator's own memory may be anywhere; it is the
+//!   network's to touch until the operation's event, or until [`Ni::abandon`].
 //!
 //! Two short cuts carry the engine's speed: [`Ni::window`] (a peer's region is mapped here: put and get are stores and
 //! loads) and [`Reach`] (what a peer can be asked for, so that the engine picks the protocol).
@@ -225,7 +226,7 @@ pub trait Ni {
     ///
     /// # Safety
     /// `[base, base + len)` stays valid for reads (put) and writes (get) until [`Ni::md_release`] has returned
-    /// [`Unlink::Done`].
+    /// [`Unlink::Done`], or [`Ni::abandon`] has returned.
     unsafe fn md_bind(&self, base: *mut u8, len: usize, eq: EqId) -> Result<MdId, NiError>;
     /// Ends a memory descriptor; [`Unlink::InUse`] while operations on it are under way.
     fn md_release(&self, md: MdId) -> Result<Unlink, NiError>;
@@ -233,7 +234,7 @@ pub trait Ni {
     /// Moves bytes of a memory descriptor to the first matching entry of the target's index.
     ///
     /// # Safety
-    /// The source bytes are not written before the operation's [`Event::Send`] or [`Event::Ack`].
+    /// The source bytes are not written before the operation's [`Event::Send`] or [`Event::Ack`], or [`Ni::abandon`].
     unsafe fn put(&self, put: &Put) -> Result<Submit, NiError>;
     /// A put without events at the initiator, whose bytes are copied before it returns. At most
     /// [`Reach::inject_size`] bytes.
@@ -250,11 +251,21 @@ pub trait Ni {
     /// [`Event::Reply`].
     ///
     /// # Safety
-    /// The destination is neither read nor written before the [`Event::Reply`].
+    /// The destination is neither read nor written before the [`Event::Reply`], or [`Ni::abandon`].
     unsafe fn get(&self, get: &Get) -> Result<Submit, NiError>;
     /// Changes one aligned integer in the first matching entry. Ends with [`Event::Reply`] carrying the old value when
     /// it fetches, otherwise with [`Event::Ack`].
     fn atomic(&self, atomic: &Atomic) -> Result<Submit, NiError>;
+
+    /// Gives up all operations of this rank, for good. When it returns, none touches memory outside of regions any more, by whatever
+    /// thread and whatever still arrives: nothing of a source is read again, also not to send it once more, and nothing of a get is
+    /// written. Only calls that other threads are inside of may still touch what was given to them, until they return.
+    ///
+    /// A put that was under way arrives as it was or not at all. It may end with its event or without; a get ends without. A put or
+    /// get that is submitted later may be answered with [`Submit::Again`] for ever, or never end. The rank stays a target, and goes
+    /// on sending [injects](Ni::inject) and puts without bytes, unless the network had to close itself to call back what has access
+    /// to that memory; then its peers find it gone. May be called again, by any thread, also from within a sink.
+    fn abandon(&self);
 
     /// Copies to any memory of the target's process, by its address there, and returns when it is there. An address that
     /// the target doesn't have is an error. Only where [`Reach`] has [`Capabilities::MEMORY`].

@@ -561,6 +561,31 @@ impl Transport for Wire {
         waiter
     }
 
+    /// What libfabric has been given can be called back for certain in one way only: by closing the endpoint, which discards all that is
+    /// under way (`fi_endpoint(3)`; `fi_cancel` may be too late, or know receives only). All peers are lost with it, so what is under
+    /// way to peers that answer may end by itself first.
+    fn abandon(&mut self, peers: &[Rank], upper: &mut impl Upper) {
+        /// What that may take: much longer than it does with a peer that is up, and little against what the end of a job may.
+        const PATIENCE: Nanos = 250_000_000;
+        for &peer in peers {
+            if let Some(link) = self.links.get(peer) {
+                link.abandon();
+            }
+        }
+        let until = self.now() + PATIENCE.min(self.dead_time / 2);
+        let is_reached = |wire: &Self, peer: &Rank| {
+            let link = wire.links.look(*peer);
+            link.is_some_and(|link| link.direct > 0)
+        };
+        while self.broken.is_none() && peers.iter().any(|peer| is_reached(self, peer)) {
+            if self.now() >= until {
+                self.breaks("completion", -i64::from(libfabric_sys::FI_ETIMEDOUT));
+            } else if !self.complete(upper) {
+                std::thread::yield_now();
+            }
+        }
+    }
+
     fn describe(&self, peer: Rank) -> String {
         let Some(host) = self.hosts.name(peer) else {
             return String::new();

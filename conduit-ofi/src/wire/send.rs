@@ -415,7 +415,7 @@ impl Wire {
         let Some(link) = self.links.get(peer) else {
             return Err(Refused::NoSuchRank);
         };
-        if link.queue.len() >= QUEUED {
+        if link.abandoned || link.queue.len() >= QUEUED {
             return Err(Refused::Full);
         }
         link.liveness.sent();

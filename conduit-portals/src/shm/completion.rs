@@ -5,7 +5,7 @@ use std::ptr;
 use conduit_core::matching::outcome_of;
 use conduit_core::ni::Event;
 use conduit_core::ni::Sink;
-use conduit_core::threads::Mode;
+use conduit_core::threads::{Lock, Mode};
 
 use super::message::{ACK, FULL, Header, NO_MD, REPLY, REPLY_INLINE, SEND, STAGED};
 use super::receive::{Message, Out, Taken};
@@ -21,8 +21,8 @@ impl<M: Mode> Shm<M> {
     ) -> Option<Taken> {
         let outcome = outcome_of(message.frame.index);
         let (token, length) = (header.token, header.length as usize);
-        if message.frame.kind == REPLY && header.md != NO_MD {
-            self.bring_home(message, header)?;
+        if message.frame.kind == REPLY && header.md != NO_MD && !self.bring_home(message, header)? {
+            return Some(Taken::Done);
         }
         if header.md != NO_MD {
             self.descriptors.finish(header.md)?;
@@ -44,8 +44,8 @@ impl<M: Mode> Shm<M> {
         Some(Taken::Done)
     }
 
-    /// Moves a get's data to the descriptor, unless the target has written it there.
-    fn bring_home(&self, message: &Message, header: &Header) -> Option<()> {
+    /// Moves a get's data to the descriptor, unless the target has written it there. `Some(false)`: all gets are given up.
+    fn bring_home(&self, message: &Message, header: &Header) -> Option<bool> {
         let length = header.length as usize;
         let own = self.own();
         let bound = self.descriptors.bound(header.md)?;
@@ -59,17 +59,23 @@ impl<M: Mode> Shm<M> {
             }
             own.at(staging::offset(own, header.piece))
         } else {
-            return Some(());
+            return Some(true);
         };
         if end > bound.len {
             return None;
         }
-        // SAFETY: the destination lies within the descriptor (just checked), which stays valid until its operations have
-        // ended; the source within the message or the piece.
-        unsafe { ptr::copy(from, bound.base.add(end - length), length) };
+        // Held during the copy: who gives them up waits for it.
+        let abandoned = self.abandoned.lock();
+        let is_wanted = !*abandoned;
+        if is_wanted {
+            // SAFETY: the destination lies within the descriptor (just checked), which stays valid until its operations have
+            // ended or are given up; the source within the message or the piece.
+            unsafe { ptr::copy(from, bound.base.add(end - length), length) };
+        }
+        drop(abandoned);
         if header.flags & STAGED != 0 {
             staging::give_back(own, header.piece);
         }
-        Some(())
+        Some(is_wanted)
     }
 }

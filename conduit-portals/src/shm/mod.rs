@@ -87,6 +87,8 @@ pub struct Shm<M: Mode> {
     entries: AtomicU32,
     descriptors: Descriptors<M>,
     staging: Staging,
+    /// All gets are given up ([`conduit_core::ni::Ni::abandon`]).
+    abandoned: M::Lock<bool>,
     allocated: M::Lock<Allocated>,
     failures: Failures,
     /// Each rank's process, for its memory outside of regions.

@@ -7,7 +7,7 @@ use conduit_core::ni::{
     Atomic, Claim, Closure, EqId, Event, Exchange, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni,
     NiError, PtIndex, Put, Rank, Reach, Ready, Region, RegionId, Sink, Submit, Unlink, Window,
 };
-use conduit_core::threads::Mode;
+use conduit_core::threads::{Lock, Mode};
 
 use super::Shm;
 use super::layout::{QUIET_QUEUE, STATE_CLOSED, USER_QUEUES};
@@ -100,6 +100,10 @@ impl<M: Mode> Ni for Shm<M> {
     }
     fn atomic(&self, atomic: &Atomic) -> Result<Submit, NiError> {
         self.submit_atomic(atomic)
+    }
+    /// Sources outside of regions are copied as puts are submitted, so there are only gets to give up.
+    fn abandon(&self) {
+        *self.abandoned.lock() = true;
     }
 
     unsafe fn memory_write(

@@ -210,6 +210,7 @@ impl<M: Mode> Shm<M> {
             entries: 0.into(),
             descriptors: Descriptors::new(),
             staging: Default::default(),
+            abandoned: Lock::new(false),
             allocated: M::Lock::new(Allocated::new(&layout)),
             failures: Failures::new(watched),
             processes: processes.into(),

@@ -77,6 +77,9 @@ impl Transport for Far {
     fn waiter(&self) -> Arc<dyn Wait> {
         each!(self, network => network.waiter())
     }
+    fn abandon(&mut self, peers: &[Rank], upper: &mut impl Upper) {
+        each!(self, network => network.abandon(peers, upper));
+    }
     fn describe(&self, peer: Rank) -> String {
         each!(self, network => network.describe(peer))
     }

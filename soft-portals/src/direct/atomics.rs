@@ -350,6 +350,7 @@ impl<T: Transport> Inner<T> {
             length: 0,
             unsent: false,
             answer: None,
+            abandoned: false,
         })?;
         self.portals.direct.begin(atomic.target, entry);
         Some(name)

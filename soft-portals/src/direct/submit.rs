@@ -114,6 +114,7 @@ impl<T: Transport> Inner<T> {
             length: wanted.length,
             unsent: false,
             answer: None,
+            abandoned: false,
         };
         let Some(name) = self.portals.operations.add(operation) else {
             self.portals.counters.waited_for_room += 1;

@@ -140,6 +140,13 @@ impl FabricTransport {
         self.ended.retain(|ended| ended.peer != peer);
     }
 
+    /// Forgets what touches this rank's memory.
+    pub(super) fn abandon_direct(&mut self, peer: Rank) {
+        self.direct.retain(|operation| {
+            operation.peer != peer || matches!(operation.what, What::Atomic(..))
+        });
+    }
+
     /// Does some of what was asked for, and tells of some of what was done.
     pub(super) fn do_direct(&mut self, upper: &mut impl Upper) {
         if let Some(random) = &mut self.random {

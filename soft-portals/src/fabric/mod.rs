@@ -429,6 +429,16 @@ impl Transport for FabricTransport {
         }
     }
 
+    fn abandon(&mut self, peers: &[Rank], _: &mut impl Upper) {
+        for &peer in peers {
+            let link = &mut self.links[peer as usize];
+            let before = link.waiting.len();
+            link.waiting.retain(|w| !matches!(w, Waiting::Read { .. }));
+            link.unacknowledged -= before - link.waiting.len();
+            self.abandon_direct(peer);
+        }
+    }
+
     fn outstanding(&self, peer: Rank) -> usize {
         let link = &self.links[peer as usize];
         let direct = usize::from(self.has_direct_to(peer));

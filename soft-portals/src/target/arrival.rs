@@ -157,9 +157,11 @@ impl Portals {
             Arrival::Reply { operation, .. } => {
                 let operation = *operation;
                 if let Some(operation) = self.operations.get(operation)
+                    && !operation.abandoned
                     && offset + bytes.len() <= operation.length
                 {
-                    // SAFETY: within the operation's piece of its descriptor, which is valid as long as it is under way.
+                    // SAFETY: within the operation's piece of its descriptor, which is valid as long as it is under way and not
+                    // given up.
                     unsafe {
                         let to = operation.memory.add(offset);
                         ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());

@@ -115,6 +115,18 @@ impl State {
         all.any(|deferred| deferred.operation.md() == Some(md))
     }
 
+    /// Whether an operation may wait here.
+    pub(super) fn may_keep(&self, operation: &Operation) -> bool {
+        !self.abandoned || operation.md().is_none()
+    }
+
+    /// Drops what waits and reads or writes its caller's memory.
+    pub(super) fn forget_operations_with_memory(&mut self) {
+        self.abandoned = true;
+        self.deferred
+            .retain(|deferred| deferred.operation.md().is_none());
+    }
+
     /// Submits some of what waits, in any order.
     pub(super) fn flush<N: Ni>(&mut self, inner: &N) {
         self.random.shuffle(&mut self.deferred);

@@ -65,6 +65,8 @@ struct State {
     mds: HashMap<MdId, usize>,
     /// Entries that have not been unlinked by their owner.
     entries: HashSet<MeId>,
+    /// Operations with memory of their callers are given up.
+    abandoned: bool,
 }
 
 /// One rank's end of a network, made weak. See the [module](self).
@@ -106,6 +108,7 @@ impl<N: Ni> Chaos<N> {
                 deferred: Vec::new(),
                 mds: HashMap::new(),
                 entries: HashSet::new(),
+                abandoned: false,
             }),
         }
     }
@@ -136,7 +139,8 @@ impl<N: Ni> Chaos<N> {
         if state.draw(self.disorder.again) {
             return Ok(Submit::Again);
         }
-        if state.draw(self.disorder.defer) && state.has_room_for(operation.target()) {
+        let defers = state.draw(self.disorder.defer) && state.may_keep(&operation);
+        if defers && state.has_room_for(operation.target()) {
             state.defer(operation);
             return Ok(Submit::Posted);
         }
@@ -271,6 +275,10 @@ impl<N: Ni> Ni for Chaos<N> {
     }
     fn atomic(&self, atomic: &Atomic) -> Result<Submit, NiError> {
         self.submit(Operation::Atomic(*atomic))
+    }
+    fn abandon(&self) {
+        self.state().forget_operations_with_memory();
+        self.inner.abandon();
     }
 
     fn poll<S: FnMut(Event<'_>)>(&self, eq: EqId, limit: u32, mut sink: S) -> u32 {

@@ -15,6 +15,7 @@ mod seen;
 pub mod trials;
 mod world;
 
+mod abandon;
 mod atomics;
 mod entries;
 mod errors;
@@ -89,6 +90,7 @@ pub fn cases<N: Ni>() -> Vec<Case<N>> {
         queues::cases(),
         sinks::cases(),
         lifetime::cases(),
+        abandon::cases(),
         unseen::cases(),
         many::cases(),
         errors::cases(),

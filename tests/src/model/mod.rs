@@ -2,9 +2,11 @@
 //!
 //! - [`schedule`]: what is drawn. [`plan`]: what of it has one outcome, and that outcome.
 //! - [`turns`]: ranks that take turns, so that a schedule runs the same way each time.
+//! - [`given_up`]: what is under way when a call fails.
 //! - [`check`]: runs a schedule over a network and says what was wrong.
 
 mod claims;
+pub mod given_up;
 mod handlers;
 pub mod plan;
 mod planner;

@@ -205,6 +205,9 @@ impl<N: Ni> Ni for InTurn<N> {
     fn atomic(&self, atomic: &Atomic) -> Result<Submit, NiError> {
         self.inner.atomic(atomic)
     }
+    fn abandon(&self) {
+        self.inner.abandon();
+    }
     fn anticipate(&self, target: Rank, index: PtIndex, exchange: Exchange) {
         self.inner.anticipate(target, index, exchange);
     }

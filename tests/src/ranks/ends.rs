@@ -1,9 +1,12 @@
 //! How jobs end.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use conduit::{Conduit, Handlers, Par, Seq};
+use rustix::process::{Signal, getpid, kill_process};
 
 use super::attached;
 
@@ -60,6 +63,76 @@ pub(super) fn leave(how: &str) -> Result<()> {
     }
     conduit.barrier()?;
     Ok(conduit.finish()?)
+}
+
+/// Rank 0 gets from rank 1 and puts there, a megabyte at a time, when rank 2 is killed. Its buffers are gone when it hears of that,
+/// and nothing may touch what takes their place, or send it.
+pub(super) fn killed_meanwhile() -> Result<()> {
+    const BYTES: usize = 1 << 20;
+    /// Before the third one is killed.
+    const ROUNDS: u32 = 3;
+    /// What is where the buffers have been.
+    const OTHERS: u8 = 0xA5;
+    /// How long rank 0 looks at what still comes, and rank 1 at what comes in all that time: it takes a second to hear of a death.
+    const WHILE: Duration = Duration::from_secs(1);
+    const ALL: Duration = Duration::from_secs(4);
+    static SOON: AtomicBool = AtomicBool::new(false);
+    let mut handlers = Handlers::<Seq>::new();
+    let soon = handlers.short(|_, ()| SOON.store(true, Relaxed));
+    let die = handlers.short(|_, ()| {
+        // It does not come back from this.
+        let _ = kill_process(getpid(), Signal::KILL);
+    });
+    let conduit = conduit::start()?.attach(handlers, 2 * BYTES)?;
+    conduit.barrier()?;
+    match conduit.rank() {
+        0 => {
+            let mut rounds = 0;
+            let error = loop {
+                let (source, mut destination) = (vec![1_u8; BYTES], vec![0_u8; BYTES]);
+                let moved = conduit.scope(|scope| {
+                    scope.get(&mut destination[..], 1, 0)?;
+                    scope.put(1, BYTES, &source[..])?;
+                    if rounds == ROUNDS {
+                        conduit.request(1, soon, ())?;
+                        conduit.request(2, die, ())?;
+                    }
+                    Ok(())
+                });
+                if let Err(error) = moved {
+                    break error;
+                }
+                rounds += 1;
+            };
+            let others = vec![vec![OTHERS; BYTES]; 4];
+            let failed = Instant::now();
+            while failed.elapsed() < WHILE {
+                // It says the same again.
+                let _ = conduit.poll();
+            }
+            drop(conduit);
+            ensure!(
+                others.iter().flatten().all(|byte| *byte == OTHERS),
+                "what took the buffers' place has changed after: {error}"
+            );
+            println!("left alone after: {error}");
+        }
+        1 => {
+            conduit.wait_until(|| SOON.load(Relaxed))?;
+            let soon = Instant::now();
+            while soon.elapsed() < ALL {
+                let _ = conduit.poll();
+            }
+            let mut bytes = vec![0_u8; BYTES];
+            let base = conduit.segment_ptr()?.wrapping_add(BYTES);
+            // SAFETY: the second half of this rank's segment, copied byte for byte.
+            unsafe { base.copy_to(bytes.as_mut_ptr(), BYTES) };
+            ensure!(!bytes.contains(&OTHERS), "others' bytes were sent");
+            println!("got nothing of others");
+        }
+        _ => conduit.wait_until(|| false)?,
+    }
+    Ok(())
 }
 
 /// A handler panics: on the main thread, or on one of several.

@@ -42,6 +42,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         "exit" => ends::exit(argument),
         "exit_in_handler" => ends::exit_in_handler(),
         "leave" => ends::leave(argument),
+        "killed_meanwhile" => ends::killed_meanwhile(),
         "panic_in_handler" => ends::panic_in_handler(argument),
         "credits" => credits::moving(),
         "crowd" => crowd::crowd(),

@@ -250,6 +250,9 @@ impl Ni for Reference {
         Ok(Submit::Posted)
     }
 
+    /// Everything has ended when it was submitted.
+    fn abandon(&self) {}
+
     fn poll<S: FnMut(Event<'_>)>(&self, eq: EqId, limit: u32, mut sink: S) -> u32 {
         if !self.fabric.borrow_mut().begin_poll(self.rank, eq) {
             return 0;

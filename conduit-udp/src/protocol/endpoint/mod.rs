@@ -115,6 +115,16 @@ impl Endpoint {
         Ok(())
     }
 
+    /// Gives up the fragments to a peer whose bytes the upper layer keeps: none is asked for again, those that have not arrived never
+    /// do, and more are refused as if there were no room. Tiny fragments go on.
+    pub fn abandon(&mut self, peer: Rank) {
+        let index = self.peers.get(peer as usize).copied().unwrap_or(NONE);
+        // One without an open link has none under way.
+        if let Some(Some(link)) = self.links.get_mut(index as usize) {
+            link.abandon();
+        }
+    }
+
     /// When [`on_timeout`](Self::on_timeout) wants to be called; `None`: not before something else has happened.
     pub fn timeout(&self) -> Option<Nanos> {
         match (self.timers.first(), self.lot.timeout()) {

@@ -71,6 +71,8 @@ pub(super) struct Link {
     taken: u32,
     /// The upper layer has had no room for the next fragment.
     pub(super) is_refused: bool,
+    /// The data channel has ended in this direction.
+    abandoned: bool,
     /// Segments that may be sent again whatever congestion and pace say.
     urgent: u8,
     /// Segments of the data channel sent since one has asked for an acknowledgement at once.
@@ -107,6 +109,7 @@ impl Link {
             assembly: Assembly::default(),
             taken: 0,
             is_refused: false,
+            abandoned: false,
             urgent: 0,
             unasked: 0,
             questions: [None; 2],
@@ -155,6 +158,14 @@ impl Link {
             .all(|outbound| outbound.outstanding() == 0)
             && self.commands.held() == 0
             && self.outgoing.held() == 0
+    }
+
+    /// No byte of a fragment that the upper layer keeps is asked for any more. The peer waits for the segments that were not
+    /// acknowledged, so nothing more goes by the data channel.
+    pub(super) fn abandon(&mut self) {
+        self.abandoned = true;
+        self.outgoing = Outgoing::default();
+        self.outbound[DATA].forget();
     }
 
     /// How much waits to go out or to be acknowledged: segments, and bytes of what is put together in segments.

@@ -383,6 +383,15 @@ impl Outbound {
         true
     }
 
+    /// Forgets what is under way, as if all of it were acknowledged: none of it is sent again.
+    pub(crate) fn forget(&mut self) {
+        self.base = self.next;
+        self.lost = 0;
+        self.in_flight = 0;
+        self.log_front = self.log_next;
+        self.shrink();
+    }
+
     /// Gives memory back if nothing is under way.
     pub(crate) fn shrink(&mut self) {
         if self.base == self.next {

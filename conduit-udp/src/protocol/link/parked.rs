@@ -81,6 +81,7 @@ impl Link {
             && self.assembly.is_empty()
             && self.taken == 0
             && !self.is_refused
+            && !self.abandoned
             && !self.owed.is_owed()
             && !self.control_ready()
             && self.told_credits > 0

@@ -62,7 +62,7 @@ impl Link {
                 }
             }
             Payload::Read { token, length } => {
-                if self.outgoing.held() >= config.link_fragments {
+                if self.abandoned || self.outgoing.held() >= config.link_fragments {
                     return Err(Refused::Full);
                 }
                 self.outgoing.push(geometry, header, token, length);

@@ -148,6 +148,13 @@ impl<Near: Ni, Far: Ni, M: Mode> Ni for Mixed<Near, Far, M> {
         }
     }
 
+    fn abandon(&self) {
+        self.near.abandon();
+        if let Some(beyond) = &self.beyond {
+            beyond.far.abandon();
+        }
+    }
+
     unsafe fn memory_write(
         &self,
         target: Rank,

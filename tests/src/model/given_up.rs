@@ -1,0 +1,194 @@
+//! Calls that fail while their operations are under way: from then on the callers' memory is somebody else's, whatever still comes.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use am::handlers::{Entry, Registration};
+use conduit_core::engine::{Blocking, Engine, Handler};
+use conduit_core::ni::Ni;
+use conduit_core::settings::Settings;
+use conduit_core::threads::Seq;
+
+use super::Limits;
+use super::turns::{self, InTurn, Meeting};
+
+/// What makes a call fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// A third rank sends a message that makes no sense.
+    BadMessage,
+    /// A handler panics, and the panic leaves the call.
+    Panic,
+}
+
+/// What the call is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// A get of [`LENGTH`] bytes.
+    Get,
+    /// A put of as many.
+    Put,
+}
+
+/// How far a job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Start,
+    /// Rank 0 makes calls until one fails. Their target does nothing meanwhile.
+    Calls,
+    /// One has, and its memory is somebody else's. The target goes on.
+    Failed,
+    Over,
+}
+
+/// More than a chunk and than a packet.
+const LENGTH: usize = 100_000;
+/// What is in memory that is somebody else's.
+const OTHERS: u8 = 0xA5;
+const PANICS: u8 = 200;
+const UNREGISTERED: u8 = 201;
+
+/// Plays every cause with every call over a network, each twice: the memory is written by its next owner, or nobody's. What touches it
+/// then AddressSanitizer finds, or valgrind.
+///
+/// # Panics
+/// If memory was touched that should not be, or a call did not fail.
+pub fn check_given_up<N: Ni + 'static>(
+    settings: &Settings,
+    limits: Limits,
+    ends: impl Fn(u64) -> Vec<N>,
+) {
+    for seed in 0..2 {
+        for cause in [Cause::BadMessage, Cause::Panic] {
+            for call in [Call::Get, Call::Put] {
+                for reused in [true, false] {
+                    let (stage, settings) = (Rc::new(Cell::new(Stage::Start)), settings.clone());
+                    let play = move |end, meeting| {
+                        let case = Case {
+                            cause,
+                            call,
+                            reused,
+                            polls: limits.polls,
+                            stage: &stage,
+                        };
+                        case.one_rank(end, meeting, &settings)
+                    };
+                    let played = turns::run(ends(seed), seed, limits.turns, play);
+                    played.unwrap_or_else(|reason| {
+                        panic!("seed {seed}, {cause:?} in a {call:?}, {reused}: {reason}")
+                    });
+                }
+            }
+        }
+    }
+}
+
+struct Case<'a> {
+    cause: Cause,
+    call: Call,
+    /// Somebody else writes to the memory; or it is freed.
+    reused: bool,
+    polls: u32,
+    stage: &'a Cell<Stage>,
+}
+
+impl Case<'_> {
+    fn one_rank<N: Ni + 'static>(
+        &self,
+        end: InTurn<N>,
+        mut meeting: Meeting,
+        settings: &Settings,
+    ) -> Result<(), String> {
+        let text = |error: conduit_core::engine::Error| error.to_string();
+        let engine = Engine::<_, Seq>::start(end, &mut meeting, settings).map_err(text)?;
+        let panics: Handler<InTurn<N>, Seq> = Arc::new(|_| panic!("a handler's last words"));
+        let mut handlers = [Registration {
+            id: PANICS,
+            entry: Entry::new(panics),
+        }];
+        engine
+            .attach(&mut meeting, &mut handlers, 2 * LENGTH)
+            .map_err(text)?;
+        match engine.rank() {
+            0 => self.caller(&engine),
+            1 => self.target(&engine),
+            _ => self.third(&engine),
+        }
+    }
+
+    fn caller<N: Ni>(&self, engine: &Engine<InTurn<N>, Seq>) -> Result<(), String> {
+        // So that direct access is known where there is such a thing.
+        let text = |error: conduit_core::engine::Error| error.to_string();
+        engine.put(1, 0, &[1; 8]).map_err(text)?;
+        self.stage.set(Stage::Calls);
+        let mut buffer = loop {
+            let mut buffer = vec![1; LENGTH];
+            let called = catch_unwind(AssertUnwindSafe(|| match self.call {
+                Call::Get => engine.get(&mut buffer, 1, 0),
+                Call::Put => engine.put(1, LENGTH, &buffer),
+            }));
+            match (called, self.cause) {
+                (Ok(Err(_)), Cause::BadMessage) | (Err(_), Cause::Panic) => break buffer,
+                (Ok(Ok(())), _) => {}
+                (called, cause) => return Err(format!("{cause:?} gave {called:?}")),
+            }
+        };
+        match self.reused {
+            true => buffer.fill(OTHERS),
+            false => buffer = Vec::new(),
+        }
+        self.stage.set(Stage::Failed);
+        for _ in 0..self.polls {
+            engine.network().progress();
+            // It has failed for good.
+            let _ = engine.poll();
+        }
+        self.stage.set(Stage::Over);
+        match buffer.iter().filter(|byte| **byte != OTHERS).count() {
+            0 => Ok(()),
+            changed => Err(format!("{changed} bytes of its next owner's have changed")),
+        }
+    }
+
+    fn target<N: Ni>(&self, engine: &Engine<InTurn<N>, Seq>) -> Result<(), String> {
+        while self.stage.get() < Stage::Over {
+            if self.stage.get() == Stage::Calls {
+                // The others' turn.
+                engine.network().wait(Duration::ZERO);
+            } else {
+                let _ = engine.poll();
+            }
+        }
+        let (base, length) = engine.segment().map_err(|error| error.to_string())?;
+        // SAFETY: this rank's segment; nobody writes there any more.
+        let bytes = unsafe { std::slice::from_raw_parts(base, length) };
+        match bytes.iter().filter(|byte| **byte == OTHERS).count() {
+            0 => Ok(()),
+            sent => Err(format!("{sent} bytes of the source's next owner were sent")),
+        }
+    }
+
+    fn third<N: Ni>(&self, engine: &Engine<InTurn<N>, Seq>) -> Result<(), String> {
+        /// Until what rank 0 asks for is under way.
+        const TURNS: u32 = 300;
+        while self.stage.get() < Stage::Calls {
+            let _ = engine.poll();
+        }
+        for _ in 0..TURNS {
+            engine.network().wait(Duration::ZERO);
+        }
+        let handler = match self.cause {
+            Cause::BadMessage => UNREGISTERED,
+            Cause::Panic => PANICS,
+        };
+        let sent = engine.request_short(0, handler, &[], Blocking::Wait);
+        sent.map_err(|error| error.to_string())?;
+        while self.stage.get() < Stage::Over {
+            let _ = engine.poll();
+        }
+        Ok(())
+    }
+}
