@@ -41,8 +41,21 @@
 //!
 //! Puts, gets and messages with borrowed buffers are safe calls: they return when the buffer is the caller's again, or the
 //! borrow lasts as long as the operation ([`Conduit::scope`]). Calls that leave a raw buffer with the network are `unsafe`
-//! and say until when. Two ranks that access the same bytes of a segment at the same time, one of them writing, leave
+//! and say until when. An error that ends the job (a dead peer, a message that makes no sense, a handler's panic) gives all of these
+//! buffers back: once a call has returned it, or a panic has left the call, nothing reads or writes any of them, on any network and
+//! whatever still arrives. Two ranks that access the same bytes of a segment at the same time, one of them writing, leave
 //! unspecified bytes there (never more harm than that): the program orders them by barriers, messages or atomics.
+//!
+//! **Ranks of one host trust each other with the memory that they share.** A handler's arguments and a medium's payload are lent to it
+//! where the sender has written them, in memory that both processes have mapped: a copy would cost more than all else of a short
+//! message. The sender does not write there again before the handler has returned; no safe call can make it. That the process does
+//! not do so by other means is what this library relies on for `&[u8]` to be one: ranks of a job on one host are processes of one
+//! user that run one program, and could do each other worse in any case. A rank whose memory is corrupted (by a stray pointer in
+//! `unsafe` code, or in C) may change bytes under a reader's eyes: what a handler has checked may be something else when it is used.
+//! The reader is safe from all else: what Conduit itself goes by (lengths, offsets, handlers, ranks) it takes out of the message once
+//! and checks before it is used, and what makes no sense ends the job with an error. A program that wants to be safe from
+//! this as well copies the payload first. Over networks a handler's bytes are this process's own, but for replies that lie where the
+//! replier may write.
 
 mod args;
 mod atomics;
