@@ -9,12 +9,14 @@
 //!   linked with a [claim](conduit_core::ni::Claim), so that one message takes it. Of a managed one each network has
 //!   all of its space, so it holds at least what was asked for. When a network unlinks an entry by itself the
 //!   other's is unlinked too, and its owner hears of it when both have.
+//! - **Polling** is mostly the near network's while that has traffic: a look at the far one may be a system call ([`Pace`]).
 //! - **Waiting** is the near network's; what the far one brings ends it ([`Ni::arm`]). A far network that can't do that is waited
 //!   for in turn with the near one, for a moment each.
 
 mod descriptors;
 mod entries;
 mod ni;
+mod pace;
 mod poll;
 mod queues;
 
@@ -26,6 +28,7 @@ use conduit_core::threads::{Lock, Mode};
 
 use descriptors::Descriptors;
 use entries::Entries;
+use pace::Pace;
 use queues::Queues;
 
 /// Two networks as one. See the [module](self).
@@ -46,6 +49,8 @@ struct Beyond<Far: Ni, M: Mode> {
     /// Bytes left for regions. Held while one is made, so that the networks count alike.
     regions: M::Lock<usize>,
     queues: Queues<M>,
+    /// When the far network is looked at, and what it had when it last was.
+    pace: Pace,
     /// By index: the queue that it was opened with, plus 1.
     indices: [AtomicU8; 256],
     descriptors: Descriptors<M>,
@@ -103,6 +108,7 @@ impl<Near: Ni, Far: Ni, M: Mode> Mixed<Near, Far, M> {
             neighbours: neighbours.into(),
             regions: M::Lock::new(limits.region_bytes),
             queues: Queues::new(near.limits().event_queues, limits.event_queues),
+            pace: Pace::default(),
             indices: [const { AtomicU8::new(0) }; 256],
             descriptors: Descriptors::new(limits.memory_descriptors),
             entries: Entries::new(limits.match_entries),

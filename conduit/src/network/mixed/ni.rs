@@ -122,14 +122,14 @@ impl<Near: Ni, Far: Ni, M: Mode> Ni for Mixed<Near, Far, M> {
     }
     #[inline(always)]
     fn anticipate(&self, target: Rank, index: PtIndex, exchange: Exchange) {
-        if self.beyond.is_none() {
-            self.near.anticipate(target, index, exchange);
+        if let Some(number) = self.near_number(target) {
+            self.near.anticipate(number, index, exchange);
         }
     }
     #[inline(always)]
     fn anticipate_several(&self, target: Rank, index: PtIndex) {
-        if self.beyond.is_none() {
-            self.near.anticipate_several(target, index);
+        if let Some(number) = self.near_number(target) {
+            self.near.anticipate_several(number, index);
         }
     }
     #[inline]
@@ -203,7 +203,7 @@ impl<Near: Ni, Far: Ni, M: Mode> Ni for Mixed<Near, Far, M> {
         let near = self.near.ready();
         match &self.beyond {
             None => near,
-            Some(beyond) => beyond.ready(near),
+            Some(beyond) => beyond.look(near),
         }
     }
     #[inline]
@@ -273,6 +273,15 @@ impl<Near: Ni, Far: Ni, M: Mode> Ni for Mixed<Near, Far, M> {
 }
 
 impl<Near: Ni, Far: Ni, M: Mode> Mixed<Near, Far, M> {
+    /// A rank's number in the near network, if it is there.
+    #[inline(always)]
+    fn near_number(&self, rank: Rank) -> Option<u32> {
+        match &self.beyond {
+            None => Some(rank),
+            Some(beyond) => beyond.near_rank(rank),
+        }
+    }
+
     #[cold]
     fn wait_for_both(&self, beyond: &Beyond<Far, M>, limit: Duration) {
         if self.is_anything_ready(beyond) {
@@ -368,7 +377,7 @@ impl<Far: Ni, M: Mode> Beyond<Far, M> {
         }
     }
 
-    #[cold]
+    #[inline(never)]
     fn inject<Near: Ni>(&self, near: &Near, inject: &Inject<'_>) -> Result<Submit, NiError> {
         self.check("inject", inject.target, inject.index)?;
         match self.near_rank(inject.target) {

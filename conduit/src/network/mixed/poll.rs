@@ -33,11 +33,7 @@ impl<S: Sink, Near: Ni, Far: Ni, M: Mode> Sink for Through<'_, S, Near, Far, M> 
     fn event(&mut self, event: Event<'_>) {
         let tag = |inner| self.beyond.entries.tag(inner);
         let event = match event {
-            Event::Put(put) => Event::Put(PutEvent {
-                tag: tag(put.tag),
-                source: self.source(put.source),
-                ..put
-            }),
+            Event::Put(put) => return self.put(put),
             Event::Get {
                 tag: inner,
                 source,
@@ -79,6 +75,16 @@ impl<S: Sink, Near: Ni, Far: Ni, M: Mode> Sink for Through<'_, S, Near, Far, M> 
     #[inline]
     fn is_ready(&self) -> bool {
         self.sink.is_ready()
+    }
+
+    #[inline(always)]
+    fn put(&mut self, put: PutEvent<'_>) {
+        self.told += 1;
+        self.sink.put(PutEvent {
+            tag: self.beyond.entries.tag(put.tag),
+            source: self.source(put.source),
+            ..put
+        });
     }
 
     #[inline]
@@ -157,14 +163,18 @@ impl<Near: Ni, Far: Ni, M: Mode> Mixed<Near, Far, M> {
             sink.event(event);
             told += 1;
         }
-        let first = *turn;
-        let second = match first {
-            Side::Near => Side::Far,
-            Side::Far => Side::Near,
+        // What the far network has is known, so while the near one has something nothing else is looked for.
+        let far_has_some = beyond.pace.far().intersects(Ready::queue(queue.far));
+        let order = match (*turn, far_has_some) {
+            (Side::Far, true) => [Side::Far, Side::Near],
+            _ => [Side::Near, Side::Far],
         };
-        *turn = second;
-        for side in [first, second] {
+        *turn = order[1];
+        for side in order {
             if told >= limit || !sink.is_ready() {
+                break;
+            }
+            if side == Side::Far && told > 0 && !far_has_some {
                 break;
             }
             let mut through = Through {
@@ -181,6 +191,9 @@ impl<Near: Ni, Far: Ni, M: Mode> Mixed<Near, Far, M> {
                 Side::Far => beyond.far.poll_into(queue.far, limit - told, &mut through),
             };
             told += through.told;
+            if side == Side::Far && told < limit {
+                beyond.pace.note_empty(queue.far);
+            }
         }
         told
     }

@@ -109,12 +109,28 @@ impl<Far: Ni, M: Mode> Beyond<Far, M> {
         Ok(*self.queues.quiet.get_or_init(|| eq))
     }
 
+    /// The same, but that the far network need not be looked at each time.
+    #[inline]
+    pub(super) fn look(&self, near: Ready) -> Ready {
+        match self.pace.is_far_due(near) {
+            true => self.ready(near),
+            false => self.ready_beside(near, self.pace.far()),
+        }
+    }
+
     /// Where a poll would find something, the near network being ready so.
     pub(super) fn ready(&self, near: Ready) -> Ready {
+        let far = self.far.ready();
+        self.pace.note_far(far);
+        self.ready_beside(near, far)
+    }
+
+    /// The same, the far network being ready so.
+    #[inline]
+    fn ready_beside(&self, near: Ready, far: Ready) -> Ready {
         if self.entries.any_pending() {
             return Ready::ALL;
         }
-        let far = self.far.ready();
         let mut ready = near;
         if let Some(quiet) = self.queues.quiet()
             && near.intersects(Ready::queue(quiet))

@@ -1,0 +1,90 @@
+//! How often the far network is looked at.
+//!
+//! A look may be a system call, which costs as much as a round trip between two ranks of a host. So while there is traffic between
+//! those, the far network is looked at only now and then: by a count, as the time costs too much to ask for. It is looked at each
+//! time otherwise.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use conduit_core::ni::{EqId, Ready};
+
+/// Looks without anything from the near network after which it is taken for idle: more than a rank of this host takes to answer.
+const IDLE: u32 = 32;
+/// Looks between two at the far network. One that has found something counts as many as that takes to be handled.
+const MOST: u32 = 128;
+const FOUND: u32 = 8;
+
+/// What is known of both networks. Threads that count at the same time may lose a look of each other's.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    /// Looks until the near network is idle.
+    busy: AtomicU32,
+    /// Looks since the far network was looked at.
+    looks: AtomicU32,
+    /// What it had then.
+    far: AtomicU32,
+}
+
+impl Pace {
+    /// The near network being ready so: is the far one to be looked at?
+    #[inline]
+    pub(super) fn is_far_due(&self, near: Ready) -> bool {
+        let (busy, weight) = match near.is_empty() {
+            true => (self.busy.load(Relaxed).saturating_sub(1), 1),
+            false => (IDLE, FOUND),
+        };
+        self.busy.store(busy, Relaxed);
+        let looks = self.looks.load(Relaxed) + weight;
+        let due = busy == 0 || looks >= MOST;
+        self.looks.store(if due { 0 } else { looks }, Relaxed);
+        due
+    }
+
+    /// What the far network had when it was last looked at.
+    #[inline]
+    pub(super) fn far(&self) -> Ready {
+        Ready::from_bits(self.far.load(Relaxed))
+    }
+
+    /// It has nothing more in this queue.
+    #[inline]
+    pub(super) fn note_empty(&self, eq: EqId) {
+        let rest = self.far.load(Relaxed) & !Ready::queue(eq).bits();
+        self.far.store(rest, Relaxed);
+    }
+
+    pub(super) fn note_far(&self, ready: Ready) {
+        self.far.store(ready.bits(), Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks until the far network's turn has come.
+    fn looks(pace: &Pace, near: Ready) -> u32 {
+        let mut looks = 1;
+        while !pace.is_far_due(near) {
+            looks += 1;
+        }
+        looks
+    }
+
+    #[test]
+    fn an_idle_host_looks_at_the_far_network_each_time() {
+        let pace = Pace::default();
+        assert_eq!(looks(&pace, Ready::NONE), 1);
+        assert_eq!(looks(&pace, Ready::NONE), 1);
+    }
+
+    #[test]
+    fn traffic_of_the_host_comes_first_but_not_for_ever() {
+        let pace = Pace::default();
+        assert_eq!(looks(&pace, Ready::ALL), MOST / FOUND);
+        assert_eq!(looks(&pace, Ready::ALL), MOST / FOUND);
+        // After the last of it.
+        assert_eq!(looks(&pace, Ready::NONE), IDLE);
+        assert_eq!(looks(&pace, Ready::NONE), 1);
+    }
+}
