@@ -21,6 +21,9 @@ const SWEEP: Duration = Duration::from_secs(5);
 /// Every process of a job has this in its environment, and so can be found.
 const MARK: &str = "CONDUIT_TEST_JOB";
 
+/// Settings: with the checks of a debug build, and on the ways of an optimised one.
+pub const CHECKS: [[(&str, &str); 1]; 2] = [[("CONDUIT_CHECKS", "1")], [("CONDUIT_CHECKS", "0")]];
+
 /// A job to be started.
 #[derive(Debug)]
 pub struct Job {

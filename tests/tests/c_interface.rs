@@ -68,14 +68,20 @@ fn passes(job: Job, what: &str) {
     assert_eq!(finished.code, Some(0), "{what}: {finished:#?}");
 }
 
-/// On 1, 2, 4 and 8 ranks, and on 2 and 4 where no rank's memory is mapped at another: every operation is a message then.
+/// On 1, 2, 4 and 8 ranks, and on 2 and 4 where no rank's memory is mapped at another: every operation is a message then. With the
+/// checks of a debug build, and on the ways of an optimised one.
 fn runs(program: &Program) {
     for ranks in [1, 2, 4, 8] {
         passes(job(program, ranks, &[]), &format!("{ranks} ranks"));
     }
     for ranks in [2, 4] {
-        let job = job(program, ranks, &[]).env("CONDUIT_WINDOWS", "0");
-        passes(job, &format!("{ranks} ranks without windows"));
+        let without = |setting| job(program, ranks, &[]).env(setting, "0");
+        let windows = without("CONDUIT_WINDOWS");
+        passes(windows, &format!("{ranks} ranks without windows"));
+        let checks = without("CONDUIT_CHECKS");
+        passes(checks, &format!("{ranks} ranks without checks"));
+        let neither = without("CONDUIT_CHECKS").env("CONDUIT_WINDOWS", "0");
+        passes(neither, &format!("{ranks} ranks without either"));
     }
 }
 
@@ -271,13 +277,11 @@ fn in_cxx_it_is_the_same() {
 fn optimised() {
     let root = std::env::var("CONDUIT_TEST_PREFIX").expect("CONDUIT_TEST_PREFIX");
     let optimised = Prefix::optimised(PathBuf::from(root));
-    for program in PROGRAMS {
-        runs(&built(
-            &optimised,
-            PACKAGES[0],
-            &["gcc", "-std=c99", "-O3"],
-            program,
-        ));
+    for package in [PACKAGES[0], PACKAGES[2]] {
+        for program in PROGRAMS {
+            let compiler = ["gcc", "-std=c99", "-O3"];
+            runs(&built(&optimised, package, &compiler, program));
+        }
     }
     // Ranks and ranges of puts and gets, which the headers compare here.
     let mut cases = fatal_cases();

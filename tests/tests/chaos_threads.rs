@@ -173,6 +173,7 @@ fn rank<N: Ni + Send + Sync + 'static>(
 
 fn run<N: Ni + Send + Sync + 'static>(ends: Vec<N>, seed: u64) {
     let settings = Settings {
+        checks: seed.is_multiple_of(2),
         spin: Some(1),
         yields: 100,
         ..small::settings()
@@ -202,9 +203,9 @@ fn run<N: Ni + Send + Sync + 'static>(ends: Vec<N>, seed: u64) {
 
 #[test]
 fn over_shared_memory() {
-    for seed in 1..3 {
+    for (seed, windows) in [(1, false), (2, false), (3, true), (4, true)] {
         let config = ShmConfig {
-            windows: false,
+            windows,
             ..small::network()
         };
         let ends = shm::in_process::<Par>(RANKS, &config);
@@ -218,6 +219,7 @@ fn over_udp() {
         (1, udp::faults(1)),
         (2, udp::faults(2)),
         (3, Default::default()),
+        (4, Default::default()),
     ] {
         let mut config = UdpConfig {
             faults,

@@ -1,23 +1,26 @@
 //! Every call of the Rust API in jobs of real processes: all threading modes, one rank to more ranks than processors.
 
-use conduit_tests::job::{Finished, Job};
+use conduit_tests::job::{CHECKS, Job};
 
 const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
 const FACADE: &str = env!("CARGO_BIN_EXE_facade");
 
+/// With and without checks.
 #[track_caller]
-fn succeeds(ranks: u32, arguments: &[&str], settings: &[(&str, &str)]) -> Finished {
-    let mut job = Job::new(LAUNCH, ranks, FACADE, arguments);
-    for (name, value) in settings {
-        job = job.env(name, value);
+fn succeeds(ranks: u32, arguments: &[&str], settings: &[(&str, &str)]) {
+    for checks in CHECKS {
+        let settings = [settings, &checks].concat();
+        let job = Job::new(LAUNCH, ranks, FACADE, arguments);
+        let job = settings
+            .iter()
+            .fold(job, |job, (name, value)| job.env(name, value));
+        let finished = job.run().expect("nothing is left behind");
+        assert_eq!(
+            finished.code,
+            Some(0),
+            "{ranks} ranks, {arguments:?}, {settings:?}: {finished:#?}"
+        );
     }
-    let finished = job.run().expect("nothing is left behind");
-    assert_eq!(
-        finished.code,
-        Some(0),
-        "{ranks} ranks, {arguments:?}, {settings:?}: {finished:#?}"
-    );
-    finished
 }
 
 /// Settings that change the way that operations go.

@@ -2,15 +2,21 @@
 //!
 //! `PROPTEST_CASES=5000 cargo test -p conduit-tests --release --test engine_model` is the long run.
 
+use std::sync::Arc;
+
+use am::handlers::Registration;
+use conduit::network::mixed::Mixed;
+use conduit_core::engine::{Blocking, Engine, Handler};
 use conduit_core::ni::Ni;
 use conduit_core::settings::Settings;
-use conduit_core::threads::Seq;
+use conduit_core::threads::{Mode, Par, Seq};
 use conduit_portals::shm::{Shm, ShmConfig, in_process};
 use conduit_tests::chaos::{Chaos, Disorder};
 use conduit_tests::mixed::{self, Hosts};
 use conduit_tests::model::given_up::check_given_up;
 use conduit_tests::model::schedule::Schedule;
-use conduit_tests::model::{Limits, check, check_drawn};
+use conduit_tests::model::{Limits, check, check_drawn, turns};
+use conduit_tests::reference::{Reference, Seen};
 use conduit_tests::small::{least, network, restless, settings};
 
 /// Schedules per configuration, unless `PROPTEST_CASES` says otherwise.
@@ -20,47 +26,65 @@ const CHAOS_CASES: u32 = 32;
 /// Attempts at a smaller schedule that fails.
 const SHRINKS: u32 = 1_000;
 
-fn ends(schedule: &Schedule, config: &ShmConfig) -> Vec<Shm<Seq>> {
+fn ends<M: Mode>(schedule: &Schedule, config: &ShmConfig) -> Vec<Shm<M>> {
     in_process(schedule.ranks, config).expect("the network starts")
 }
 
 /// Runs schedules as they are, and under chaos.
 fn run(settings: &Settings, config: &ShmConfig, chaos: Option<Disorder>) {
-    run_over(settings, chaos, |schedule| ends(schedule, config));
+    check_drawn(cases(chaos), SHRINKS, |schedule| {
+        match schedule.is_parallel() {
+            false => run_over::<_, Seq>(schedule, settings, chaos, ends::<Seq>(schedule, config)),
+            true => run_over::<_, Par>(schedule, settings, chaos, ends::<Par>(schedule, config)),
+        }
+    });
 }
 
 /// The same with ranks on several hosts.
 fn run_on(hosts: Hosts, settings: &Settings, config: &ShmConfig, chaos: Option<Disorder>) {
-    run_over(settings, chaos, |schedule| {
+    fn ends<M: Mode>(
+        schedule: &Schedule,
+        hosts: Hosts,
+        config: &ShmConfig,
+    ) -> Vec<Mixed<Shm<M>, Reference, M>> {
         let near = |ranks| in_process(ranks, config).map_err(|error| error.to_string());
-        mixed::job::<Shm<Seq>, Seq>(schedule.ranks, hosts, near).expect("the networks start")
-    });
-}
-
-fn run_over<N: Ni + 'static>(
-    settings: &Settings,
-    chaos: Option<Disorder>,
-    ends: impl Fn(&Schedule) -> Vec<N>,
-) {
-    let most = if chaos.is_some() { CHAOS_CASES } else { CASES };
-    check_drawn(most, SHRINKS, |schedule| {
-        let ends = ends(schedule);
-        match chaos {
-            None => check(schedule, settings, ends, Limits::POLLS),
-            Some(disorder) => {
-                let disorder = Disorder {
-                    seed: schedule.seed,
-                    ..disorder
-                };
-                check(
-                    schedule,
-                    settings,
-                    Chaos::job(ends, disorder),
-                    Limits::POLLS,
-                )
+        mixed::job(schedule.ranks, hosts, near).expect("the networks start")
+    }
+    check_drawn(cases(chaos), SHRINKS, |schedule| {
+        match schedule.is_parallel() {
+            false => {
+                let ends = ends::<Seq>(schedule, hosts, config);
+                run_over::<_, Seq>(schedule, settings, chaos, ends)
+            }
+            true => {
+                let ends = ends::<Par>(schedule, hosts, config);
+                run_over::<_, Par>(schedule, settings, chaos, ends)
             }
         }
     });
+}
+
+fn cases(chaos: Option<Disorder>) -> u32 {
+    if chaos.is_some() { CHAOS_CASES } else { CASES }
+}
+
+fn run_over<N: Ni + 'static, M: Mode>(
+    schedule: &Schedule,
+    settings: &Settings,
+    chaos: Option<Disorder>,
+    ends: Vec<N>,
+) -> Result<(), String> {
+    match chaos {
+        None => check::<_, M>(schedule, settings, ends, Limits::POLLS),
+        Some(disorder) => {
+            let disorder = Disorder {
+                seed: schedule.seed,
+                ..disorder
+            };
+            let ends = Chaos::job(ends, disorder);
+            check::<_, M>(schedule, settings, ends, Limits::POLLS)
+        }
+    }
 }
 
 macro_rules! configurations {
@@ -175,4 +199,67 @@ fn what_is_given_up_is_left_alone() {
         let near = |ranks| in_process(ranks, &config).map_err(|error| error.to_string());
         mixed::job::<Shm<Seq>, Seq>(3, Hosts::Alternating, near).expect("the networks start")
     });
+}
+
+/// In a job of several hosts, too, peers of this one are sent to as where all are mapped, with hints of what is to come; others as
+/// where none is.
+#[test]
+fn each_peer_is_reached_in_the_best_way() {
+    const HANDLER: u8 = 200;
+    let settings = Settings {
+        checks: false,
+        ..settings()
+    };
+    let near = |ranks| {
+        let ends = Reference::job(ranks).into_iter();
+        Ok(ends.map(|end| end.with_inject(settings.chunk)).collect())
+    };
+    let ends = mixed::job::<Reference, Seq>(4, Hosts::Alternating, near);
+    let ends = ends.expect("the networks start");
+    let text = |error: conduit_core::engine::Error| error.to_string();
+    let ran = turns::run(ends, 1, 100_000, move |end, mut meeting| {
+        let engine = Engine::<_, Seq>::start(end, &mut meeting, &settings).map_err(text)?;
+        let ignores: Handler<_, Seq> = Arc::new(|_| ());
+        engine
+            .attach(
+                &mut meeting,
+                &mut [Registration::new(HANDLER, ignores)],
+                4096,
+            )
+            .map_err(text)?;
+        let seen = || {
+            let network = engine.network().inner();
+            let far = network.far().expect("there are two hosts");
+            [network.near().seen(), far.seen()]
+        };
+        let injected = |alone, asking| Seen {
+            hints: asking,
+            injected: [alone, asking, 0],
+        };
+        for to in [2, 3, 0, 1] {
+            let before = seen();
+            let sent = engine.request_short(to, HANDLER, &[], Blocking::Wait);
+            assert!(sent.map_err(text)?);
+            let [near, far]: [_; 2] = std::array::from_fn(|side| {
+                let (after, before) = (seen()[side], before[side]);
+                let injected = |at: usize| after.injected[at] - before.injected[at];
+                Seen {
+                    hints: after.hints - before.hints,
+                    injected: std::array::from_fn(injected),
+                }
+            });
+            let expected = match Hosts::Alternating.of(to) == Hosts::Alternating.of(engine.rank()) {
+                true => [injected(0, 1), Seen::default()],
+                false => [Seen::default(), injected(1, 0)],
+            };
+            assert_eq!([near, far], expected, "rank {} to {to}", engine.rank());
+        }
+        while !engine.is_quiet().map_err(text)? {
+            engine.poll().map_err(text)?;
+        }
+        let mut fault = Ok(());
+        meeting.leave(|| fault = engine.poll().map_err(text));
+        fault
+    });
+    ran.expect("the job ends");
 }

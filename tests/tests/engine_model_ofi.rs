@@ -41,7 +41,7 @@ fn over_libraries<N: Ni + 'static>(make: impl Fn(&Schedule, Vec<Ofi<Seq>>) -> Ve
             for settings in without_windows() {
                 check_drawn(CASES, SHRINKS, |schedule| {
                     let ends = make(schedule, job(schedule.ranks, &settings, &config));
-                    check(schedule, &settings, ends, Limits::TIME)
+                    check::<_, Seq>(schedule, &settings, ends, Limits::TIME)
                 });
             }
         }

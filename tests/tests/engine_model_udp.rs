@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use conduit_core::ni::{AtomicOp, AtomicType, Ni};
 use conduit_core::settings::Settings;
-use conduit_core::threads::Seq;
+use conduit_core::threads::{Mode, Par, Seq};
 use conduit_tests::chaos::{self, Chaos};
 use conduit_tests::model::given_up::check_given_up;
 use conduit_tests::model::schedule::{Action, Fetch, Ids, Round, Schedule, Step};
@@ -34,20 +34,20 @@ const FABRIC: Limits = Limits {
     polls: 20_000,
 };
 
-fn on_fabric(
+fn on_fabric<M: Mode>(
     schedule: &Schedule,
     portals: &PortalsConfig,
     direct: Option<Atomics>,
-) -> Vec<Udp<Seq, FabricTransport>> {
+) -> Vec<Udp<M, FabricTransport>> {
     on_fabric_of(schedule.ranks, schedule.seed, portals, direct)
 }
 
-fn on_fabric_of(
+fn on_fabric_of<M: Mode>(
     ranks: u32,
     seed: u64,
     portals: &PortalsConfig,
     direct: Option<Atomics>,
-) -> Vec<Udp<Seq, FabricTransport>> {
+) -> Vec<Udp<M, FabricTransport>> {
     let fabric = Fabric::new(ranks);
     let disorder = Disorder {
         seed: Some(seed),
@@ -70,12 +70,29 @@ fn on_fabric_of(
         .collect()
 }
 
+fn check_on_fabric(
+    schedule: &Schedule,
+    settings: &Settings,
+    portals: &PortalsConfig,
+    direct: Option<Atomics>,
+) -> Result<(), String> {
+    match schedule.is_parallel() {
+        false => {
+            let ends = on_fabric::<Seq>(schedule, portals, direct);
+            check::<_, Seq>(schedule, settings, ends, FABRIC)
+        }
+        true => {
+            let ends = on_fabric::<Par>(schedule, portals, direct);
+            check::<_, Par>(schedule, settings, ends, FABRIC)
+        }
+    }
+}
+
 fn over_fabric(portals: impl Fn(&Settings) -> PortalsConfig, direct: Option<Atomics>) {
     for settings in without_windows() {
         let portals = portals(&settings);
         check_drawn(CASES, SHRINKS, |schedule| {
-            let ends = on_fabric(schedule, &portals, direct);
-            check(schedule, &settings, ends, FABRIC)
+            check_on_fabric(schedule, &settings, &portals, direct)
         });
     }
 }
@@ -148,8 +165,7 @@ fn atomics_of_the_owner_and_of_its_peers() {
                     // In the first everybody is told where the word is.
                     rounds: vec![round.clone(), round],
                 };
-                let ends = on_fabric(&schedule, &with_inject(&settings), Some(direct));
-                check(&schedule, &settings, ends, FABRIC)
+                check_on_fabric(&schedule, &settings, &with_inject(&settings), Some(direct))
                     .unwrap_or_else(|error| panic!("{ty:?}, {direct:?}, seed {seed}: {error}"));
             }
         }
@@ -172,7 +188,7 @@ fn on_sockets(
 fn over_sockets<N: Ni + 'static>(make: impl Fn(&Schedule, &Settings) -> Vec<N>) {
     for settings in without_windows() {
         check_drawn(SOCKET_CASES, SHRINKS, |schedule| {
-            check(schedule, &settings, make(schedule, &settings), Limits::TIME)
+            check::<_, Seq>(schedule, &settings, make(schedule, &settings), Limits::TIME)
         });
     }
 }

@@ -24,6 +24,8 @@ struct Kill {
     victim: usize,
     after: Duration,
     windows: bool,
+    checks: bool,
+    parallel: bool,
 }
 
 /// Runs a job, kills a rank of it, and says what was wrong with the end.
@@ -31,8 +33,12 @@ fn kill(kill: Kill) -> Result<(), String> {
     let before = shared_memory();
     let (sender, receiver) = std::sync::mpsc::channel();
     let job = Launch::new(kill.ranks, FACADE)
-        .args(["storm", kill.storm])
+        .args([
+            if kill.parallel { "storm_par" } else { "storm" },
+            kill.storm,
+        ])
         .env("CONDUIT_WINDOWS", if kill.windows { "1" } else { "0" })
+        .env("CONDUIT_CHECKS", if kill.checks { "1" } else { "0" })
         .env("RUST_BACKTRACE", "0")
         .grace(Duration::from_millis(500))
         .timeout(Some(pace::HANG))
@@ -97,13 +103,16 @@ fn shared_memory() -> Vec<String> {
 #[test]
 fn a_rank_killed_in_each_storm() {
     for storm in STORMS {
-        for windows in [true, false] {
+        for (windows, checks) in [(true, true), (false, true), (true, false), (false, false)] {
             let run = Kill {
                 ranks: 4,
                 storm,
                 victim: 2,
                 after: Duration::from_millis(200),
                 windows,
+                checks,
+                // Each of the other two values in both modes.
+                parallel: windows == checks,
             };
             if let Err(reason) = kill(run) {
                 panic!("{run:?}: {reason}");
@@ -132,6 +141,8 @@ fn a_random_rank_at_a_random_moment() {
             // From the middle of the start to the middle of the work.
             after: Duration::from_micros(random.u64(..200_000)),
             windows: random.bool(),
+            checks: random.bool(),
+            parallel: random.bool(),
         };
         if let Err(reason) = kill(run) {
             failed += 1;

@@ -6,7 +6,8 @@ use am::handlers::{Entry, Registration};
 use am::{Body, Category, Flags, Header, Long, MAX_ARGS, NO_CHUNK, NO_LID, Role, select};
 use conduit_core::engine::{Engine, Handler, Payload};
 use conduit_core::ni::{Exchange, Inject, Ni, PtIndex, Submit};
-use conduit_core::threads::Seq;
+use conduit_core::settings::Settings;
+use conduit_core::threads::{Mode, Par, Seq};
 use conduit_portals::shm::in_process;
 use conduit_tests::model::turns::{self, InTurn, Meeting};
 use conduit_tests::small::{network, settings};
@@ -94,7 +95,7 @@ fn spoil(forged: &mut Forged, random: &mut fastrand::Rng) {
     }
 }
 
-fn handler<N: Ni>() -> Handler<InTurn<N>, Seq> {
+fn handler<N: Ni, M: Mode>() -> Handler<InTurn<N>, M> {
     Arc::new(|call| {
         assert!(call.args().len() <= MAX_ARGS);
         match call.payload() {
@@ -109,13 +110,17 @@ fn handler<N: Ni>() -> Handler<InTurn<N>, Seq> {
 }
 
 /// The forger sends; the other is an engine as any. Whether it ended with an error.
-fn one_rank<N: Ni + 'static>(
+fn one_rank<N: Ni + 'static, M: Mode>(
     end: InTurn<N>,
     mut meeting: Meeting,
     seed: u64,
 ) -> Result<(), String> {
     let text = |error: conduit_core::engine::Error| error.to_string();
-    let engine = Engine::<InTurn<N>, Seq>::start(end, &mut meeting, &settings()).map_err(text)?;
+    let settings = Settings {
+        checks: seed.is_multiple_of(2),
+        ..settings()
+    };
+    let engine = Engine::<InTurn<N>, M>::start(end, &mut meeting, &settings).map_err(text)?;
     let mut handlers = [Registration {
         id: HANDLER,
         entry: Entry::new(handler()),
@@ -163,13 +168,21 @@ fn one_rank<N: Ni + 'static>(
     Ok(())
 }
 
+fn run<M: Mode>(seed: u64) {
+    let ends = in_process::<M>(2, &network()).expect("the network starts");
+    let ran = turns::run(ends, seed, TURNS, move |end, meeting| {
+        one_rank::<_, M>(end, meeting, seed)
+    });
+    ran.unwrap_or_else(|reason| panic!("{} seed {seed}: {reason}", M::NAME));
+}
+
 #[test]
 fn forged_messages_end_the_job_or_make_sense() {
     for seed in 0..JOBS {
-        let ends = in_process::<Seq>(2, &network()).expect("the network starts");
-        let ran = turns::run(ends, seed, TURNS, move |end, meeting| {
-            one_rank(end, meeting, seed)
-        });
-        ran.unwrap_or_else(|reason| panic!("seed {seed}: {reason}"));
+        // Both with and without checks.
+        match seed & 2 {
+            0 => run::<Seq>(seed),
+            _ => run::<Par>(seed),
+        }
     }
 }

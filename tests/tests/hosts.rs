@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use conduit_tests::contained::{MemoryGroup, can_unshare};
 use conduit_tests::hosts::{Faulty, hosts, killed_meanwhile, succeeds};
-use conduit_tests::job::{Finished, Job};
+use conduit_tests::job::{CHECKS, Finished, Job};
 use conduit_tests::lan;
 use conduit_tests::pace;
 use conduit_tests::udp::FAULTS;
@@ -36,8 +36,10 @@ fn pairs(ranks: u32, arguments: &[&str], more: &[(&str, &str)]) -> Finished {
 #[test]
 fn every_call_over_the_loopback_interface() {
     for (ranks, mode) in [(1, "seq"), (2, "seq"), (3, "parsync"), (4, "par")] {
-        strangers(ranks, &["calls", mode], &[]);
-        pairs(ranks, &["calls", mode], &[]);
+        for checks in CHECKS {
+            strangers(ranks, &["calls", mode], &checks);
+            pairs(ranks, &["calls", mode], &checks);
+        }
     }
 }
 
@@ -57,18 +59,24 @@ fn every_call_with_other_settings() {
             ("GASNET_PORTAL_BANKED_CREDITS", "0"),
         ],
     ] {
+        // With checks, and on the ways of an optimised build.
         strangers(2, &["calls", "par"], settings);
         pairs(3, &["calls", "seq"], settings);
+        let settings = [settings, &CHECKS[1]].concat();
+        strangers(2, &["calls", "seq"], &settings);
+        pairs(3, &["calls", "par"], &settings);
     }
 }
 
 #[test]
 fn threads_and_floods_over_the_loopback_interface() {
-    strangers(2, &["threads"], &[]);
-    pairs(4, &["threads"], &[]);
-    strangers(4, &["flood"], &[]);
-    pairs(8, &["flood"], &[]);
-    pairs(8, &["crowd"], &[]);
+    for checks in CHECKS {
+        strangers(2, &["threads"], &checks);
+        pairs(4, &["threads"], &checks);
+        strangers(4, &["flood"], &checks);
+        pairs(8, &["flood"], &checks);
+    }
+    pairs(8, &["crowd"], &CHECKS[1]);
 }
 
 /// Requests fill the windows in both directions, and all of them are answered.
@@ -101,7 +109,7 @@ fn credits_move_over_the_loopback_interface() {
 #[test]
 fn threads_with_packets_that_suffer() {
     strangers(2, &["threads"], &FAULTS);
-    pairs(4, &["threads"], &FAULTS);
+    pairs(4, &["threads"], &[&FAULTS[..], &CHECKS[1]].concat());
 }
 
 #[test]
@@ -162,10 +170,12 @@ fn an_interface_that_is_not_there_is_named() {
 fn every_call_between_hosts() {
     for count in [2, 4] {
         let Some(lan) = hosts(count) else { return };
-        for mode in ["seq", "par"] {
-            succeeds(lan.job(LAUNCH, 4, FACADE, &["calls", mode]), &[]);
+        for checks in CHECKS {
+            for mode in ["seq", "par"] {
+                succeeds(lan.job(LAUNCH, 4, FACADE, &["calls", mode]), &checks);
+            }
         }
-        succeeds(lan.job(LAUNCH, 8, FACADE, &["flood"]), &[]);
+        succeeds(lan.job(LAUNCH, 8, FACADE, &["flood"]), &CHECKS[1]);
         let v6 = [("CONDUIT_UDP_INTERFACE", "fd78::/64")];
         succeeds(lan.job(LAUNCH, 4, FACADE, &["calls", "seq"]), &v6);
     }
@@ -175,8 +185,9 @@ fn every_call_between_hosts() {
 fn hosts_between_which_packets_suffer() {
     for count in [2, 4] {
         let Some(lan) = hosts(count) else { return };
-        for mode in ["seq", "par"] {
-            succeeds(lan.job(LAUNCH, 4, FACADE, &["calls", mode]), &FAULTS);
+        for (mode, checks) in ["seq", "par"].into_iter().zip(CHECKS) {
+            let settings = [&FAULTS[..], &checks].concat();
+            succeeds(lan.job(LAUNCH, 4, FACADE, &["calls", mode]), &settings);
         }
         succeeds(lan.job(LAUNCH, 8, FACADE, &["crowd"]), &FAULTS);
         let few = [&FEW_CREDITS[..], &FAULTS].concat();

@@ -104,7 +104,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         bootstrap: &mut dyn Bootstrap,
         handlers: &mut [Registration<Handler<N, M>>],
         bytes: usize,
-    ) -> Result<()> {
+    ) -> Result<()>
+    where
+        N: 'static,
+    {
         if self.segments.get().is_some() {
             return Err(Error::AlreadyAttached { rank: self.rank });
         }

@@ -107,12 +107,7 @@ impl Operand for Memory {
         match &self.reducer {
             Reducer::Nothing => {}
             Reducer::Known(fold) => fold(left, right),
-            Reducer::Custom(function) => {
-                // As a handler that may not reply: the machine is in use.
-                let _entered =
-                    cfg!(debug_assertions).then(|| context::Entered::new(Context::ReplyHandler));
-                function(left, right);
-            }
+            Reducer::Custom(function) => function(left, right),
         }
     }
 }
@@ -286,7 +281,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 let meaning = 1 + (ty as u32) * 16 + op as u32;
                 (ty.size(), meaning, Reducer::Known(fold))
             }
-            Reduction::Custom { element, function } => (element, 0, Reducer::Custom(function)),
+            Reduction::Custom { element, function } => {
+                let checks = self.has_checks();
+                let function: ReduceFunction = Box::new(move |left, right| {
+                    // As a handler that may not reply: the machine is in use.
+                    let _entered = checks.then(|| context::Entered::new(Context::ReplyHandler));
+                    function(left, right);
+                });
+                (element, 0, Reducer::Custom(function))
+            }
         };
         if element == 0 || element > Shape::MAX_ELEMENT || element.checked_mul(count).is_none() {
             return Err(refuse(format!("{count} elements of {element} bytes")));

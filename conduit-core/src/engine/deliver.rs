@@ -77,14 +77,14 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         self.token.role == am::Role::Request
     }
 
-    /// The engine that runs the handler. What a handler may not do with it is refused in debug builds.
+    /// The engine that runs the handler. What a handler may not do with it is refused with checks.
     #[inline]
     pub fn engine(&self) -> &'a Engine<N, M> {
         self.engine
     }
 }
 
-/// Which handler, if any, this thread is in (debug builds check it).
+/// Which handler, if any, this thread is in, as far as there are checks.
 pub(super) mod context {
     use std::cell::Cell;
 
@@ -224,13 +224,43 @@ pub(crate) struct PendingLong {
 
 impl<N: Ni, M: Mode> Engine<N, M> {
     /// Registers more handlers; ids that were [`am::handlers::AUTOMATIC`] are written back. Local, does not poll.
-    pub fn register(&self, list: &mut [Registration<Handler<N, M>>]) -> Result<()> {
-        self.enter(|table| table.register(list))
+    pub fn register(&self, list: &mut [Registration<Handler<N, M>>]) -> Result<()>
+    where
+        N: 'static,
+    {
+        let mut entered = self.checked(list);
+        self.enter(|table| table.register(&mut entered))?;
+        for (registration, entered) in list.iter_mut().zip(entered) {
+            registration.id = entered.id;
+        }
+        Ok(())
     }
 
     /// Registers handlers of the library itself.
-    pub(super) fn register_own(&self, list: &[Registration<Handler<N, M>>]) -> Result<()> {
-        self.enter(|table| table.register_reserved(list))
+    pub(super) fn register_own(&self, list: &[Registration<Handler<N, M>>]) -> Result<()>
+    where
+        N: 'static,
+    {
+        let entered = self.checked(list);
+        self.enter(|table| table.register_reserved(&entered))
+    }
+
+    /// With checks each handler says where its thread is. Found out here, so that without them a call costs nothing for it.
+    fn checked(&self, list: &[Registration<Handler<N, M>>]) -> Vec<Registration<Handler<N, M>>>
+    where
+        N: 'static,
+    {
+        let mut list = list.to_vec();
+        if self.has_checks() {
+            for Registration { entry, .. } in &mut list {
+                let handler = entry.handler.clone();
+                entry.handler = Arc::new(move |call| {
+                    let _entered = context::Entered::new(call.token.context());
+                    handler(call);
+                });
+            }
+        }
+        list
     }
 
     fn enter(
@@ -453,7 +483,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         payload: Payload<'_>,
         hand: Option<&Hand>,
     ) {
-        let _entered = cfg!(debug_assertions).then(|| context::Entered::new(token.context()));
         handler(&Call {
             engine: self,
             token,

@@ -74,6 +74,7 @@ use attach::Segments;
 use credits::FlowControl;
 use flow::Flow;
 use operations::{OpId, Operations};
+use request_plain::{AtomicWay, Way};
 use requests::AmSide;
 use resources::{ChunkPool, Tickets};
 use start::Control;
@@ -128,10 +129,12 @@ pub struct Engine<N: Ni, M: Mode> {
     req_md: MdId,
     rpl_md: MdId,
     control: Control,
-    /// Whether all peers are mapped, so that shorts need not look at how each is reached.
-    all_mapped: bool,
-    /// Bytes that all peers take injected, where none is mapped; 0 where some are.
-    all_inject: usize,
+    /// By rank: the short cut that requests to it may take. 1 byte a rank.
+    ways: Box<[AtomicWay]>,
+    /// Bytes that every peer with [`Way::Injected`] takes injected.
+    inject_size: usize,
+    /// See [`Self::has_checks`].
+    checks: bool,
     /// Atomics on a mapped segment are the processor's, not the network's.
     processor_atomics: bool,
     /// First byte of the ReqSB chunks; the RplSB chunks follow.
@@ -224,10 +227,16 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// In debug builds: may this thread do that where it is?
+    /// Whether callers are checked. Never in optimised builds, where looking for it would cost every call.
+    #[inline(always)]
+    fn has_checks(&self) -> bool {
+        cfg!(debug_assertions) && self.checks
+    }
+
+    /// With checks: may this thread do that where it is?
     #[inline]
     fn check_context(&self, operation: &'static str, what: am::Operation) -> Result<()> {
-        if cfg!(debug_assertions) {
+        if self.has_checks() {
             deliver::context::check(what).map_err(|reason| Error::Context {
                 operation,
                 rank: self.rank,
@@ -242,6 +251,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     fn fail(&self, error: Error) {
         let _ = self.fault.set(error);
         self.failed.store(true, SeqCst);
+        // Who takes a short cut does not look for a fault.
+        for way in &self.ways {
+            way.set(Way::General);
+        }
     }
 
     /// The reason for which this rank can't go on, if there is one.

@@ -1,15 +1,46 @@
-//! Plain requests on their way out: shorts, mediums, and longs whose data is in place, to mapped peers, or, where none is mapped,
-//! shorts and mediums that are injected; nearly all that a program sends.
+//! Plain requests on their way out: shorts, mediums, and longs whose data is in place, to mapped peers; shorts and mediums that are
+//! injected to others. Nearly all that a program sends. Which way a peer's take is found out once, at start ([`Way`]).
 
 use am::{Body, Category, Flags, Header, Long, MAX_ARGS, NO_CHUNK, NO_LID, Role as AmRole, select};
 use credits::CreditByte;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use super::request::{MOST_HEAD, head_in};
 use super::rma::Blocking;
 use super::{Engine, Result, index};
 use crate::ni::{Exchange, Inject, Ni, Rank, Submit};
 use crate::threads::{Lock, Mode};
+
+/// The way that requests to a peer take, where nothing is to be refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Way {
+    /// That of [`Engine::send_request`], with all checks.
+    General,
+    /// That of [`Engine::request_plain`].
+    Mapped,
+    /// That of [`Engine::request_injected`], for those that are short enough.
+    Injected,
+}
+
+/// A [`Way`] that becomes [`Way::General`] when the job has failed.
+#[derive(Debug)]
+pub(super) struct AtomicWay(AtomicU8);
+
+impl AtomicWay {
+    pub(super) const fn new(way: Way) -> Self {
+        Self(AtomicU8::new(way as u8))
+    }
+
+    pub(super) fn set(&self, way: Way) {
+        self.0.store(way as u8, Relaxed);
+    }
+
+    #[inline(always)]
+    fn is(&self, way: Way) -> bool {
+        self.0.load(Relaxed) == way as u8
+    }
+}
 
 /// A request that is one injected message. It goes from hand to hand by value: what has to be in
 /// memory before a message can be written costs more than the message.
@@ -100,24 +131,24 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// way.
     #[inline(always)]
     pub(super) fn is_plain_way(&self, target: Rank, args: &[u32]) -> bool {
-        !cfg!(debug_assertions)
-            && target < self.size
-            && args.len() <= MAX_ARGS
-            && self.all_mapped
-            && !self.failed.load(Relaxed)
+        self.goes(target, Way::Mapped) && args.len() <= MAX_ARGS
+    }
+
+    #[inline(always)]
+    fn goes(&self, target: Rank, way: Way) -> bool {
+        let ways = self.ways.get(target as usize);
+        ways.is_some_and(|found| found.is(way))
     }
 
     /// Whether one with so long a payload can go by [`Self::request_injected`]; the rest as for [`Self::is_plain_way`].
     #[inline(always)]
     pub(super) fn is_injected_way(&self, target: Rank, args: &[u32], payload: usize) -> bool {
-        !cfg!(debug_assertions)
-            && target < self.size
+        self.goes(target, Way::Injected)
             && args.len() <= MAX_ARGS
             && self
-                .all_inject
+                .inject_size
                 .checked_sub(Body::args_len(args.len()))
                 .is_some_and(|most| payload <= most)
-            && !self.failed.load(Relaxed)
     }
 
     /// What [`Self::send_from_chunk`] does of a message that is injected, by itself: the chunk is held for the reply.

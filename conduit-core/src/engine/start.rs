@@ -17,6 +17,7 @@ use super::credit_statistics::{CreditStatistics, When};
 use super::flow::Flow;
 use super::operations::Operations;
 use super::plain::Recent;
+use super::request_plain::{AtomicWay, Way};
 use super::requests::AmSide;
 use super::resources::{ChunkPool, Tickets};
 use super::{Engine, Error, IDENTITY, Result, SELECT_RPL_RB, deliver, in_use, index, system, tag};
@@ -212,8 +213,9 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
                 cells,
                 rank,
             },
-            all_mapped: false,
-            all_inject: 0,
+            ways: Box::default(),
+            inject_size: 0,
+            checks: settings.checks,
             processor_atomics: !capabilities.contains(Capabilities::NATIVE_ATOMICS),
             chunks,
             req_sb: Lock::new(ChunkPool::new(settings.sb_chunks)),
@@ -437,13 +439,25 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             }
         };
         self.control.peers = (0..self.size).map(find).collect::<Result<_, _>>()?;
-        let mapped = |peer: &Rank| self.is_mapped(self.ni.reach(*peer));
-        let injected = |peer| self.ni.reach(peer).inject_size;
-        let all_mapped = (0..self.size).all(|peer| mapped(&peer));
-        let is_any = (0..self.size).any(|peer| mapped(&peer));
-        let all_inject = (0..self.size).map(injected).min().unwrap_or(0);
-        self.all_mapped = all_mapped;
-        self.all_inject = if is_any { 0 } else { all_inject };
+        let ways: Vec<_> = (0..self.size).map(|peer| self.way_to(peer)).collect();
+        let injected = (0..self.size).zip(&ways);
+        let injected = injected.filter(|(_, way)| **way == Way::Injected);
+        let sizes = injected.map(|(peer, _)| self.ni.reach(peer).inject_size);
+        self.inject_size = sizes.min().unwrap_or(0);
+        self.ways = ways.into_iter().map(AtomicWay::new).collect();
         Ok(self)
+    }
+
+    fn way_to(&self, peer: Rank) -> Way {
+        let reach = self.ni.reach(peer);
+        if self.has_checks() {
+            Way::General
+        } else if self.is_mapped(reach) {
+            Way::Mapped
+        } else if reach.inject_size > 0 {
+            Way::Injected
+        } else {
+            Way::General
+        }
     }
 }

@@ -63,7 +63,7 @@ impl<N: Ni, M: Mode> Drop for Unwinding<'_, N, M> {
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Polls until `ready` gives a value. Refused in handlers (debug builds).
+    /// Polls until `ready` gives a value. Refused in handlers (with checks).
     #[inline]
     pub(super) fn wait_for<T>(
         &self,

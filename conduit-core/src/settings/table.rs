@@ -163,6 +163,8 @@ settings! {
         "load and store directly where a peer's memory is mapped";
     "CONDUIT_INJECT" inject: bool = true, Kind::Bool,
         "let the network copy small messages at once, where it can";
+    "CONDUIT_CHECKS" checks: bool = true, Kind::Bool,
+        "let a debug build refuse calls from where they may not be made (a handler, an open prepared message); without, it works as an optimised build does, whose requests take short cuts";
     "CONDUIT_HUGE_PAGES" huge_pages: bool = false, Kind::Bool,
         "ask for huge pages for segments and buffers";
     "CONDUIT_MAX_SEGMENT" max_segment: Option<usize> = None,

@@ -109,10 +109,9 @@ fn say_apart(first: &Stranger, more: usize, choice: Option<&Choice>) {
         Some(Choice::Both(_, kind)) => format!("{kind} is used between them"),
         _ => "there is no other network to use".to_owned(),
     };
-    let line = format!(
-        "conduit: rank {rank} can't share the memory of rank {peer} ({reason}{more}): {instead}\n"
-    );
-    let _ = std::io::stderr().write_all(line.as_bytes());
+    stderr::write_line(format_args!(
+        "conduit: rank {rank} can't share the memory of rank {peer} ({reason}{more}): {instead}"
+    ));
 }
 
 /// What the network between hosts is started with.

@@ -20,7 +20,7 @@ use conduit_core::bootstrap::Bootstrap as _;
 use conduit_core::engine::Engine;
 use conduit_core::ni::{Capabilities, Ni};
 use conduit_core::settings::Settings;
-use conduit_core::threads::Seq;
+use conduit_core::threads::Mode;
 use proptest::test_runner::{Config as ProptestConfig, TestCaseError, TestRunner};
 
 use handlers::{Log, handlers};
@@ -77,11 +77,12 @@ pub fn check_drawn(cases: u32, shrinks: u32, check: impl Fn(&Schedule) -> Result
     }
 }
 
-/// Runs a schedule on a network, whose ends come by rank.
+/// Runs a schedule on a network, whose ends come by rank, in a threading mode. Every other schedule has checks (by its seed), else
+/// requests take their short cuts.
 ///
 /// # Errors
 /// What is not as the model has it: bytes, messages, barriers, or resources that don't come back.
-pub fn check<N: Ni + 'static>(
+pub fn check<N: Ni + 'static, M: Mode>(
     schedule: &Schedule,
     settings: &Settings,
     ends: Vec<N>,
@@ -102,13 +103,16 @@ pub fn check<N: Ni + 'static>(
         },
     };
     let plan = Arc::new(Plan::new(schedule, allowed));
-    let settings = settings.clone();
+    let settings = Settings {
+        checks: schedule.seed.is_multiple_of(2),
+        ..settings.clone()
+    };
     turns::run(ends, schedule.seed, limits.turns, move |end, meeting| {
-        one_rank(end, meeting, &plan, &settings, limits.polls)
+        one_rank::<N, M>(end, meeting, &plan, &settings, limits.polls)
     })
 }
 
-fn one_rank<N: Ni + 'static>(
+fn one_rank<N: Ni + 'static, M: Mode>(
     end: InTurn<N>,
     mut meeting: Meeting,
     plan: &Arc<Plan>,
@@ -116,7 +120,7 @@ fn one_rank<N: Ni + 'static>(
     most_polls: u32,
 ) -> Result<(), String> {
     let text = |error: conduit_core::engine::Error| error.to_string();
-    let engine = Engine::<_, Seq>::start(end, &mut meeting, settings).map_err(text)?;
+    let engine = Engine::<_, M>::start(end, &mut meeting, settings).map_err(text)?;
     let log = Log::new(plan.messages.len());
     let mut registrations = handlers(engine.rank(), plan, &log);
     engine
@@ -162,7 +166,7 @@ struct Credits {
 }
 
 impl Credits {
-    fn of<N: Ni>(engine: &Engine<InTurn<N>, Seq>) -> conduit_core::engine::Result<Credits> {
+    fn of<N: Ni, M: Mode>(engine: &Engine<InTurn<N>, M>) -> conduit_core::engine::Result<Credits> {
         let peers = 0..engine.size();
         let send = peers.clone().map(|peer| engine.send_credits(peer));
         let lent = peers.map(|peer| engine.lent_credits(peer));
@@ -217,7 +221,11 @@ impl Credits {
 }
 
 /// Every message has come to its rank once, and no other.
-fn each_once<N: Ni>(engine: &Engine<InTurn<N>, Seq>, plan: &Plan, log: &Log) -> Result<(), String> {
+fn each_once<N: Ni, M: Mode>(
+    engine: &Engine<InTurn<N>, M>,
+    plan: &Plan,
+    log: &Log,
+) -> Result<(), String> {
     let rank = engine.rank();
     let seen = log.seen();
     let mut bare = 0;

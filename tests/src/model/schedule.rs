@@ -153,6 +153,13 @@ pub enum Ids {
     Mismatch,
 }
 
+impl Schedule {
+    /// Whether several threads may be inside of a rank at once: half of all schedules, with and without checks.
+    pub fn is_parallel(&self) -> bool {
+        self.seed & 2 != 0
+    }
+}
+
 /// What happens between two barriers.
 #[derive(Debug, Clone)]
 pub struct Round {
@@ -167,7 +174,7 @@ pub struct Round {
 pub struct Schedule {
     /// Ranks in the job.
     pub ranks: u32,
-    /// Decides whose turn it is.
+    /// Decides whose turn it is, and in which ways the ranks work.
     pub seed: u64,
     /// One after the other.
     pub rounds: Vec<Round>,

@@ -147,6 +147,11 @@ pub struct InTurn<N> {
 }
 
 impl<N: Ni> InTurn<N> {
+    /// The network itself.
+    pub fn inner(&self) -> &N {
+        &self.inner
+    }
+
     /// What this rank does from here on, for the message that says that a job has no end.
     pub fn note(&self, what: String) {
         self.doing.borrow_mut()[self.inner.rank() as usize] = what;

@@ -47,7 +47,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
         "credits" => credits::moving(),
         "crowd" => crowd::crowd(),
         "steady" => crowd::steady(argument),
-        "storm" => storm::storm(argument),
+        "storm" => storm::storm::<Seq>(argument),
+        "storm_par" => storm::storm::<Par>(argument),
         other => bail!("no program named {other}"),
     }
 }

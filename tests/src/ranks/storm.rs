@@ -1,13 +1,13 @@
 //! Everything at once, until somebody dies.
 
 use anyhow::{Result, bail};
-use conduit::{AtomicOp, Handlers, Seq};
+use conduit::{AtomicOp, Handlers, threads::Mode};
 
 use super::{SHARE, attached};
 
 /// A storm of puts, gets, requests, atomics and barriers, by a seed; `only` one of them if it is named. Never ends.
-pub(super) fn storm(only: &str) -> Result<()> {
-    let mut handlers = Handlers::<Seq>::new();
+pub(super) fn storm<M: Mode>(only: &str) -> Result<()> {
+    let mut handlers = Handlers::<M>::new();
     let reply = handlers.medium(|_, (), _| {});
     let request = handlers.medium(move |call, (answer,): (u32,), bytes| {
         if answer == 1 {

@@ -6,13 +6,13 @@ mod arrive;
 mod fabric;
 mod memory;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
 use conduit_core::ni::{
-    Atomic, Capabilities, Claim, EqId, Event, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni,
-    NiError, PtIndex, Put, Rank, Reach, Region, RegionId, Submit, Unlink, Window,
+    Atomic, Capabilities, Claim, EqId, Event, Exchange, Get, Inject, Limits, MatchEntry, MdId,
+    MeId, Ni, NiError, PtIndex, Put, Rank, Reach, Region, RegionId, Submit, Unlink, Window,
 };
 
 use fabric::{Fabric, Kind, Message};
@@ -30,6 +30,16 @@ pub struct Reference {
     limits: Limits,
     reach: Reach,
     unreachable: Reach,
+    seen: Cell<Seen>,
+}
+
+/// What this rank was asked for that leaves no other trace.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Hints that a message will follow.
+    pub hints: u32,
+    /// Injected messages by [`Exchange`]: alone, asking, answering.
+    pub injected: [u32; 3],
 }
 
 impl Reference {
@@ -66,8 +76,21 @@ impl Reference {
                     max_message: 0,
                     max_managed: 0,
                 },
+                seen: Cell::default(),
             })
             .collect()
+    }
+
+    /// The same, with messages up to this size injected.
+    #[must_use]
+    pub fn with_inject(mut self, size: usize) -> Self {
+        self.reach.inject_size = size;
+        self
+    }
+
+    /// What was asked for so far.
+    pub fn seen(&self) -> Seen {
+        self.seen.get()
     }
 
     /// Refuses what names no rank, no index, or too much.
@@ -187,7 +210,15 @@ impl Ni for Reference {
 
     fn inject(&self, inject: &Inject<'_>) -> Result<Submit, NiError> {
         let length = inject.head.len() + inject.body.len();
-        self.check("inject", inject.target, inject.index, length, INJECT)?;
+        let most = self.reach.inject_size;
+        self.check("inject", inject.target, inject.index, length, most)?;
+        let mut seen = self.seen();
+        seen.injected[match inject.exchange {
+            Exchange::Alone => 0,
+            Exchange::Asks => 1,
+            Exchange::Answers => 2,
+        }] += 1;
+        self.seen.set(seen);
         let mut bytes = [inject.head, inject.body].concat();
         let message = Message {
             source: self.rank,
@@ -204,6 +235,12 @@ impl Ni for Reference {
         } else {
             Submit::Again
         })
+    }
+
+    fn anticipate(&self, _target: Rank, _index: PtIndex, _exchange: Exchange) {
+        let mut seen = self.seen();
+        seen.hints += 1;
+        self.seen.set(seen);
     }
 
     unsafe fn get(&self, get: &Get) -> Result<Submit, NiError> {
