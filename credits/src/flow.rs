@@ -58,6 +58,13 @@ pub trait FlowControl {
         ready
     }
 
+    /// Sender: a request to `peer` that has [taken](FlowControl::take) `byte` is not sent after all. What the byte tells and asks
+    /// for goes with the next one.
+    ///
+    /// # Panics
+    /// As [`take`](FlowControl::take).
+    fn give_back(&mut self, peer: u32, byte: CreditByte);
+
     /// Receiver: a request from `peer` carried `byte`; gives the byte that goes back with its reply. To be called once
     /// for each request, when its handler has run or replies. Bytes that lend nothing may be
     /// [coalesced](FlowControl::settle_many).

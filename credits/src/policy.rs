@@ -86,6 +86,10 @@ impl<B: Bank> FlowControl for Policy<B> {
         each!(self, flow => flow.take_if_ready(peer, credits, trusted))
     }
 
+    fn give_back(&mut self, peer: u32, byte: CreditByte) {
+        each!(self, flow => flow.give_back(peer, byte))
+    }
+
     #[inline]
     fn grant(&mut self, peer: u32, byte: CreditByte) -> CreditByte {
         each!(self, flow => flow.grant(peer, byte))

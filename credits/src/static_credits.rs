@@ -115,6 +115,12 @@ impl<S: Store<Value = Loan>> FlowControl for Static<S> {
         self.peers.get_mut(self.part.place(peer)).in_use += credits as u16;
     }
 
+    fn give_back(&mut self, peer: u32, byte: CreditByte) {
+        let state = self.peers.get_mut(self.part.place(peer));
+        state.in_use = state.in_use.saturating_sub(byte.credits().into());
+        state.need = state.need.max(byte.extra());
+    }
+
     #[inline]
     fn grant(&mut self, _peer: u32, byte: CreditByte) -> CreditByte {
         CreditByte::new(false, 0, byte.credits())

@@ -22,6 +22,8 @@ impl FlowControl for Unlimited {
     #[inline]
     fn take_ready(&mut self, _peer: u32, _credits: u32) {}
 
+    fn give_back(&mut self, _peer: u32, _byte: CreditByte) {}
+
     #[inline]
     fn grant(&mut self, _peer: u32, _byte: CreditByte) -> CreditByte {
         CreditByte::default()

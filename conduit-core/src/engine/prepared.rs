@@ -75,7 +75,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let chunk = match (chunk, blocking) {
             (Some(chunk), _) => chunk,
             (None, Blocking::Immediate) => {
-                self.return_credits(target, byte)?;
+                self.flow.give_back(target, byte);
                 return Ok(None);
             }
             (None, Blocking::Wait) => {
@@ -93,18 +93,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             entered,
             thread: PhantomData,
         }))
-    }
-
-    /// Credits that were taken and not used go back as if a reply had brought them.
-    pub(super) fn return_credits(&self, target: Rank, byte: CreditByte) -> Result<()> {
-        let plain = CreditByte::new(false, 0, byte.credits());
-        self.flow
-            .settle(target, plain)
-            .map_err(|violation| Error::Protocol {
-                rank: self.rank,
-                peer: target,
-                reason: violation.to_string(),
-            })
     }
 }
 
@@ -179,9 +167,7 @@ impl<N: Ni, M: Mode> Drop for Prepared<'_, N, M> {
     fn drop(&mut self) {
         if !self.ended {
             self.engine.free_chunk(&self.engine.req_sb, self.chunk);
-            if let Err(error) = self.engine.return_credits(self.target, self.byte) {
-                self.engine.fail(error);
-            }
+            self.engine.flow.give_back(self.target, self.byte);
         }
     }
 }

@@ -385,7 +385,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         blocking: Blocking,
     ) -> Result<bool> {
         if blocking == Blocking::Immediate {
-            self.return_credits(inject.target, byte)?;
+            self.flow.give_back(inject.target, byte);
             return Ok(false);
         }
         self.wait_for(operation, |engine| {

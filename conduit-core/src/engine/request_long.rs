@@ -259,7 +259,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let op = match op {
             Ok(op) => op,
             Err(error) => {
-                self.return_credits(request.target, byte)?;
+                self.flow.give_back(request.target, byte);
                 return Err(error);
             }
         };

@@ -305,7 +305,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             blocking,
         };
         if plain.blocking == Blocking::Immediate {
-            self.return_credits(plain.target, byte)?;
+            self.flow.give_back(plain.target, byte);
             return Ok(false);
         }
         self.wait_for(plain.operation, |engine| {

@@ -88,6 +88,10 @@ impl<const FAULT: u8> FlowControl for Faulty<FAULT> {
         }
     }
 
+    fn give_back(&mut self, peer: u32, byte: CreditByte) {
+        self.inner.give_back(peer, byte);
+    }
+
     fn grant(&mut self, peer: u32, byte: CreditByte) -> CreditByte {
         let back = self.inner.grant(peer, byte);
         if FAULT == OVERDRAWS && back.extra() < byte.extra() {

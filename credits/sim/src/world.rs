@@ -375,6 +375,10 @@ mod tests {
             taken
         }
 
+        fn give_back(&mut self, peer: u32, byte: CreditByte) {
+            self.flow.give_back(peer, byte);
+        }
+
         fn grant(&mut self, peer: u32, byte: CreditByte) -> CreditByte {
             let byte = self.flow.grant(peer, byte);
             if self.how == How::GivesTooMuchBack {

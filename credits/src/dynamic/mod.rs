@@ -406,6 +406,11 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
         ready
     }
 
+    fn give_back(&mut self, peer: u32, byte: CreditByte) {
+        let state = self.peers.get_mut(self.part.place(peer));
+        state.give_up(byte, &self.tuning);
+    }
+
     #[inline]
     fn grant(&mut self, peer: u32, byte: CreditByte) -> CreditByte {
         let noted = self.bank.note_within_epoch(1, self.tuning.epoch);

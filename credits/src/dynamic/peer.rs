@@ -8,7 +8,7 @@ use bitflags::bitflags;
 
 use super::tuning::Tuning;
 use super::want::Want;
-use crate::Short;
+use crate::{CreditByte, Short};
 
 bitflags! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -158,6 +158,17 @@ impl Peer {
             return Ok(self.want.ask(self.send, tuning));
         }
         Ok(0)
+    }
+
+    /// A request that has taken this byte is not sent: another one is to tell and to ask what it would have.
+    pub(super) fn give_up(&mut self, byte: CreditByte, tuning: &Tuning) {
+        self.in_use = self.in_use.saturating_sub(byte.credits().into());
+        if byte.end_of_epoch() {
+            self.flags.insert(Flags::REACHED_EPOCH);
+        }
+        if byte.extra() > 0 {
+            self.want.wait_on(byte.extra(), tuning);
+        }
     }
 
     /// The lender has granted credits on top, by this code.

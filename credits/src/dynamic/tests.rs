@@ -569,6 +569,35 @@ fn after(steps: Vec<Step>) -> Rank {
     x
 }
 
+#[test]
+fn what_a_request_tells_and_asks_goes_with_the_next_if_it_is_given_back() {
+    for growth in [Growth::Missing, Growth::Doubling] {
+        let tuning = Tuning {
+            growth,
+            max_per_peer: 64,
+            ..tuning()
+        };
+        let mut x: Rank = Rank::new(3, 0, 8, 0, tuning);
+        // An epoch of its own ends, and a request waits for credits of rank 1.
+        for _ in 0..tuning.epoch {
+            let _ = x.grant(2, CreditByte::new(false, 0, 1));
+        }
+        let first = x.take(1, 8).unwrap();
+        assert_eq!(first, CreditByte::new(true, 0, 8));
+        assert_eq!(x.take(1, 4), Err(Short { missing: 4 }));
+        x.give_back(1, first);
+        assert_eq!((x.in_flight(1), x.available(1)), (0, 8));
+        let asks = x.take(1, 4).unwrap();
+        assert!(asks.end_of_epoch() && asks.extra() > 0, "{asks:?}");
+        x.give_back(1, asks);
+        assert_eq!(x.take(1, 4), Ok(asks));
+        assert_eq!(x.take(1, 4), Ok(CreditByte::new(false, 0, 4)), "told once");
+        // Given back, one that told nothing leaves nothing.
+        x.give_back(1, CreditByte::new(false, 0, 4));
+        assert_eq!(x.take(1, 4), Ok(CreditByte::new(false, 0, 4)));
+    }
+}
+
 proptest! {
     #[test]
     fn coalesced_replies_are_as_those_that_came_singly(steps in steps(), peer in 1u32..3, replies in prop::collection::vec((0u8..3, any::<bool>()), 0..30)) {

@@ -38,6 +38,14 @@ impl Want {
         before == 0
     }
 
+    /// A request that asked by this code is not sent after all: one that waits has it still to ask.
+    pub(super) fn wait_on(&mut self, code: u8, tuning: &Tuning) {
+        self.wait(match tuning.growth {
+            Growth::Missing => code,
+            Growth::Doubling => 1,
+        });
+    }
+
     /// A request is sent that asks; the code with which it does, while `send` credits are lent.
     #[cold]
     pub(super) fn ask(&mut self, send: u16, tuning: &Tuning) -> u8 {

@@ -168,7 +168,7 @@ type Step = (u8, u16, u64);
 
 fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
     let bytes = prop_oneof![Just(1024u64), 0u64..=1024];
-    prop::collection::vec((0u8..16, any::<u16>(), bytes), 1..most)
+    prop::collection::vec((0u8..17, any::<u16>(), bytes), 1..most)
 }
 
 /// One step of a random schedule. `send` says whether a request is sent that would have to wait.
@@ -204,6 +204,11 @@ fn step(
         12 => world.return_coalesced(x, y),
         13 => {
             world.poll(x);
+        }
+        14 => {
+            if send(world, x, y) {
+                world.give_up(x, y, bytes);
+            }
         }
         _ => world.deliver(pick),
     }

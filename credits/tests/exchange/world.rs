@@ -171,6 +171,17 @@ impl World {
         }
     }
 
+    /// A request takes its credits and is given up.
+    pub(crate) fn give_up(&mut self, source: usize, target: usize, bytes: u64) {
+        if self.send(source, target, bytes) {
+            let request = self.ranks[target].travelling.pop();
+            let byte = request.expect("it was sent").byte;
+            let rank = &mut self.ranks[source];
+            rank.waiting[target] = byte.extra() > 0;
+            rank.flow_mut(target).give_back(target as u32, byte);
+        }
+    }
+
     /// Whether a request would find its credits.
     pub(crate) fn could_send(&self, source: usize, target: usize, bytes: u64) -> bool {
         let cost = self.plan.scale().cost(bytes as usize);

@@ -6,6 +6,8 @@
 //! * A request that is tried again asks for the most that it was found short of. (The text computes that once.)
 //! * A reply's own credits are no longer in flight when the end of an epoch that it tells is worked in. (In the text that
 //!   comes first; it decays a number that may be less than what is in flight, so the order doesn't matter there.)
+//! * A request that is given back leaves what it would have told and asked for to the next one, and its credits count as used:
+//!   they were taken.
 //! * There is no list. Whoever the real one asks must be somebody who may be asked, and it must ask somebody if there is
 //!   one; nobody who may be asked is passed over for a whole round.
 //! * Counts of stalls and requests have no most. (The real ones stop at 255: more than the tests have.)
@@ -149,6 +151,19 @@ impl Reference {
             }
         };
         Ok(CreditByte::new(known.end_of_epoch(), extra, credits))
+    }
+
+    fn give_back(&mut self, peer: u32, byte: CreditByte) {
+        let known = &mut self.peers[peer as usize];
+        known.in_use -= u64::from(byte.credits());
+        known.reached_epoch |= byte.end_of_epoch();
+        if byte.extra() > 0 {
+            let need = match self.tuning.growth {
+                Growth::Missing => byte.extra().into(),
+                Growth::Doubling => 1,
+            };
+            known.need = known.need.max(need);
+        }
     }
 
     fn count_request(&mut self) {
@@ -399,6 +414,12 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Checked<S, B> {
         assert_eq!(real, self.reference.take(peer, credits), "take");
         self.compare(peer);
         real
+    }
+
+    fn give_back(&mut self, peer: u32, byte: CreditByte) {
+        self.real.give_back(peer, byte);
+        self.reference.give_back(peer, byte);
+        self.compare(peer);
     }
 
     fn grant(&mut self, peer: u32, byte: CreditByte) -> CreditByte {

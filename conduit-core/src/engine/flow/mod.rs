@@ -326,6 +326,13 @@ impl<M: Mode> Flow<M> {
         byte
     }
 
+    /// A request that has taken `byte` is not sent after all.
+    #[cold]
+    pub(crate) fn give_back(&self, peer: Rank, byte: CreditByte) {
+        self.part(peer).policy.give_back(peer, byte);
+        self.end_requests(1);
+    }
+
     /// A request from `peer` has been handled: the byte for its reply, and whether system messages are to be sent.
     #[inline]
     pub(crate) fn grant(&self, peer: Rank, byte: CreditByte) -> (CreditByte, bool) {
