@@ -21,10 +21,14 @@ with `-n N` also what those come to that depend on the size of the job: credits,
 Numbers of bytes may end in `K`, `M`, `G` or `T`, powers of 1024. A default in parentheses says what happens while the
 variable is not set.
 
+The last column says to which peers a setting makes a difference as programs are run: those that are reached by shared memory
+(shm), UDP or libfabric (ofi). In shared memory a put is a copy and a message is injected; `CONDUIT_WINDOWS=0` and
+`CONDUIT_INJECT=0` change that.
+
 This page is made from the table in `conduit-core/src/settings/table.rs`, and a test keeps it equal to it.
 
-| setting | default | accepted | meaning |
-|---|---|---|---|
+| setting | default | accepted | meaning | acts on |
+|---|---|---|---|---|
 ";
 
 fn page() -> String {
@@ -38,8 +42,8 @@ fn page() -> String {
         let (default, accepted, meaning) = (cell(&default), cell(&row.accepted), cell(row.meaning));
         writeln!(
             page,
-            "| `{}` | {default} | {accepted} | {meaning} |",
-            row.name
+            "| `{}` | {default} | {accepted} | {meaning} | {} |",
+            row.name, row.acts
         )
         .expect("a string grows");
     }

@@ -1,5 +1,6 @@
-//! What the engine's settings do, over shared memory without windows.
+//! What the engine's settings do, over shared memory.
 
+use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
 use conduit_portals::shm::{Shm, ShmConfig, in_process};
 
@@ -8,13 +9,15 @@ mod cases;
 
 type End = Shm<Seq>;
 
-fn start(ranks: u32) -> Vec<End> {
+const NETWORK: &str = "shm";
+
+fn start(ranks: u32, settings: &Settings) -> Vec<End> {
     let config = ShmConfig {
-        windows: false,
-        inject_size: 0,
-        region_bytes: 8 << 20,
+        windows: settings.windows,
+        inject_size: if settings.inject { settings.chunk } else { 0 },
+        region_bytes: 16 << 20,
         queue_bytes: 64 << 20,
-        max_managed: cases::CHUNK,
+        max_managed: settings.chunk,
         ..ShmConfig::default()
     };
     in_process(ranks, &config).expect("the network starts")

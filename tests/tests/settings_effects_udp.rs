@@ -1,6 +1,7 @@
 //! What the engine's settings do, over UDP: the portals on fragments that are handed over in order, so that what one call or one
 //! poll does can be counted.
 
+use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
 use conduit_udp::Udp;
 use soft_portals::PortalsConfig;
@@ -11,12 +12,19 @@ mod cases;
 
 type End = Udp<Seq, FabricTransport>;
 
-fn start(ranks: u32) -> Vec<End> {
+const NETWORK: &str = "udp";
+
+fn start(ranks: u32, settings: &Settings) -> Vec<End> {
+    let defaults = PortalsConfig::default();
     let config = PortalsConfig {
-        inject_size: 0,
-        region_bytes: 8 << 20,
-        max_managed: cases::CHUNK,
-        ..PortalsConfig::default()
+        inject_size: if settings.inject {
+            defaults.inject_size
+        } else {
+            0
+        },
+        region_bytes: 16 << 20,
+        max_managed: settings.chunk,
+        ..defaults
     };
     let fabric = Fabric::new(ranks);
     let order = Disorder {

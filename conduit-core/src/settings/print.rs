@@ -1,6 +1,6 @@
 //! The settings as people read them.
 
-use super::table::ROWS;
+use super::table::{ROWS, Row};
 use super::{InJob, Settings, Value};
 use std::fmt::{self, Display, Formatter};
 
@@ -23,6 +23,8 @@ pub struct Description {
     pub is_set: bool,
     /// One line of meaning.
     pub meaning: &'static str,
+    /// The networks to whose peers it makes a difference, and where else.
+    pub acts: &'static str,
 }
 
 /// All settings with their values here, in the table's order; with those in a job if one is given.
@@ -39,6 +41,12 @@ pub fn describe(settings: &Settings, job: Option<&InJob>) -> impl Iterator<Item 
             accepted: row.kind.to_string(),
             is_set: settings.origins.contains(index),
             meaning: row.meaning,
+            acts: match row {
+                Row { acts: "", name, .. } if name.starts_with("CONDUIT_OFI_") => "ofi",
+                Row { acts: "", name, .. } if name.starts_with("CONDUIT_UDP_") => "udp",
+                Row { acts: "", .. } => "all",
+                Row { acts, .. } => acts,
+            },
         })
 }
 

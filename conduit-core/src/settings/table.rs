@@ -15,6 +15,8 @@ pub(super) struct Row {
     /// Said to the user who sets it; empty for none.
     pub(super) warning: &'static str,
     pub(super) meaning: &'static str,
+    /// The networks to whose peers it makes a difference, and where else; empty for all.
+    pub(super) acts: &'static str,
     /// False when the value does not fit the field.
     pub(super) put: fn(&mut Settings, Value) -> bool,
     pub(super) get: fn(&Settings) -> Option<Value>,
@@ -25,7 +27,7 @@ macro_rules! settings {
     ($(
         $name:literal $field:ident: $type:ty = $default:expr, $kind:expr,
         $(unset $unset:literal,)? $(warning $warning:literal,)?
-        $meaning:literal;
+        $meaning:literal $(, acts $acts:literal)?;
     )*) => {
         /// The values of all settings of a rank. The variable that sets a field is named in its documentation.
         #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +59,7 @@ macro_rules! settings {
                 unset: concat!($($unset)?),
                 warning: concat!($($warning)?),
                 meaning: $meaning,
+                acts: concat!($($acts)?),
                 put: |settings, value| {
                     Field::from_value(value).map(|value| settings.$field = value).is_some()
                 },
@@ -88,19 +91,22 @@ const MOST_DELAY: u32 = 10_000_000;
 settings! {
     "GASNET_PORTAL_MSG_LIMIT" msg_limit: u32 = 250,
         Kind::integer_or_zero(12, MOST_COUNT, "no limit"),
-        "most messages that this rank has in flight at once (send tickets); fewer than 12 could deadlock";
+        "most messages that this rank has in flight at once whose bytes are still its own memory's (send tickets); a message that is injected, as is every one to a mapped peer but a prepared one, holds none; fewer than 12 could deadlock",
+        acts "udp, ofi; shm: prepared mediums";
     "GASNET_PORTAL_NUM_TMPMD" num_tmpmd: u32 = 1024, Kind::integer(1, MOST_COUNT),
-        "temporary memory descriptors, for puts and gets too large for a chunk whose local memory is outside the segment";
+        "temporary memory descriptors, for puts and gets too large for a chunk whose local memory is outside the segment",
+        acts "udp, ofi";
     "GASNET_PORTAL_PACKED_LONG" packed_long: bool = true, Kind::Bool,
-        "send a small long's payload in one message with its header";
+        "send a small long's payload in one message with its header", acts "udp, ofi";
     "GASNET_PORTAL_FLOW_CONTROL" flow_control: bool = true, Kind::Bool,
         "let requests cost credits; without, a rank flooded with requests can run out of receive buffers and end the job";
     "GASNET_PORTAL_DYNAMIC_CREDITS" dynamic_credits: bool = true, Kind::Bool,
         "let credits move to the peers that need them; the same on all ranks";
     "GASNET_PORTAL_SB_CHUNKS" sb_chunks: u32 = 2048, Kind::integer(1, MOST_CHUNKS),
-        "chunks of the request send buffer (ReqSB), one for each request until its reply, and for bounced puts and gets";
+        "chunks of the request send buffer (ReqSB), one for each request until its reply, and for bounced puts and gets; so many requests are outstanding at most, also where they need no chunk";
     "GASNET_PORTAL_RPL_CHUNKS" rpl_chunks: u32 = 256, Kind::integer(1, MOST_CHUNKS),
-        "chunks of the reply send buffer (RplSB), one for each reply until it has been sent";
+        "chunks of the reply send buffer (RplSB), one for each reply that is not injected until it has been sent",
+        acts "udp, ofi; shm: while a queue is full";
     "GASNET_PORTAL_SAFE_LIMIT" safe_limit: u32 = 12, Kind::integer(1, MOST_COUNT),
         "most events that one poll takes from the SAFE queue";
     "GASNET_PORTAL_AM_LIMIT" am_limit: u32 = 8, Kind::integer(1, MOST_COUNT),
@@ -114,7 +120,7 @@ settings! {
         "most credits that are lent to one peer, if it does not have more from the start; where credits are static, a limit only if it is set";
     "GASNET_PORTAL_ACCEL" accel: bool = false, Kind::Bool,
         warning "accelerated Portals exists on Catamount only; the setting has no effect here",
-        "accepted for old job scripts, has no meaning here";
+        "accepted for old job scripts, has no meaning here", acts "none";
     "GASNET_PORTAL_CREDIT_STATS" credit_stats: bool = false, Kind::Bool,
         "write where the credits are to a file for each rank, at each end of an epoch; not for measurements";
     "CONDUIT_CREDIT_STATS_DIR" credit_stats_dir: PathBuf = PathBuf::from("."), Kind::Path,

@@ -12,11 +12,12 @@ use am::handlers::{Entry, Registration};
 use conduit_core::barrier::Value;
 use conduit_core::bootstrap::Bootstrap;
 use conduit_core::engine::{Blocking, Call, Engine, Handler};
-use conduit_core::settings::Settings;
+use conduit_core::settings::{Settings, describe};
 use conduit_core::threads::Seq;
 use conduit_tests::model::turns::{InTurn, Meeting, run};
+use credits::statistics::{Header, Log, RankRow};
 
-use super::{End, start};
+use super::{End, NETWORK, start};
 
 type Network = InTurn<End>;
 type Rank = Engine<Network, Seq>;
@@ -25,10 +26,12 @@ type Rank = Engine<Network, Seq>;
 const SILENT: u8 = 200;
 /// Counts requests and replies to them.
 const REPLYING: u8 = 201;
+/// Counts requests and replies to them with a medium of some size.
+const REPLYING_AT_LENGTH: u8 = 202;
 /// For the replies.
 const REPLY: u8 = 131;
 
-pub(super) const CHUNK: usize = 1024;
+const CHUNK: usize = 1024;
 const SEGMENT: usize = 256 << 10;
 
 /// Everything by messages, and more of everything than a case needs.
@@ -44,6 +47,31 @@ fn settings() -> Settings {
         spin: Some(u32::MAX),
         ..Settings::default()
     }
+}
+
+/// The same as programs are run: mapped memory, injected messages, chunks of the usual size.
+fn as_run(ours: Settings) -> Settings {
+    let Settings {
+        windows,
+        inject,
+        chunk,
+        ..
+    } = Settings::default();
+    Settings {
+        windows,
+        inject,
+        chunk,
+        ..ours
+    }
+}
+
+/// Whether `docs/settings.md` says that a setting makes a difference over this network, as programs are run.
+fn acts(name: &str) -> bool {
+    let row = describe(&Settings::default(), None).find(|row| row.name == name);
+    let acts = row.expect("a setting").acts;
+    // Behind that are cases of their own.
+    let (networks, _) = acts.split_once(';').unwrap_or((acts, ""));
+    networks == "all" || networks.split(", ").any(|network| network == NETWORK)
 }
 
 /// Settings as the environment gives them, over those of this file.
@@ -110,7 +138,7 @@ fn on_each(
     settings: Settings,
     work: impl Fn(&Rank, &mut Meeting, &AtomicU32) -> u32 + 'static,
 ) -> Vec<u32> {
-    let ends = start(ranks);
+    let ends = start(ranks, &settings);
     let given = Rc::new(RefCell::new(vec![0; ranks as usize]));
     let results = given.clone();
     let body = move |end: Network, mut meeting: Meeting| {
@@ -149,6 +177,11 @@ fn handlers(handled: &Arc<AtomicU32>) -> Vec<Registration<Handler<Network, Seq>>
         make(SILENT, |_| {}),
         make(REPLYING, |call| {
             call.reply_short(REPLY, &[]).expect("a reply")
+        }),
+        make(REPLYING_AT_LENGTH, |call| {
+            let length = call.engine().max_medium(0).min(8 << 10);
+            call.reply_medium(REPLY, &[], &vec![5; length])
+                .expect("a reply")
         }),
         make(REPLY, |_| {}),
     ]
@@ -201,13 +234,50 @@ fn msg_limit_is_the_most_messages_in_flight() {
     assert_eq!(more - few, 30);
 }
 
+/// What is copied before the call returns is not in flight as far as this rank is concerned.
+#[test]
+fn msg_limit_counts_what_is_not_copied_at_once() {
+    const EACH: u32 = 5;
+    let tickets = on_each(2, as_run(settings()), |rank, meeting, _| {
+        let mut held = 0;
+        if rank.rank() == 0 {
+            let tickets = || rank.in_use().unwrap().tickets;
+            let before = tickets();
+            for _ in 0..EACH {
+                assert!(request(rank, 1));
+                let sent = rank.request_medium(1, SILENT, &[], &[1; 100], Blocking::Immediate);
+                assert!(sent.unwrap());
+            }
+            assert_eq!(tickets(), before, "injected");
+            for _ in 0..EACH {
+                assert!(put_from_segment(rank).unwrap());
+            }
+            let puts = if acts("GASNET_PORTAL_MSG_LIMIT") {
+                EACH
+            } else {
+                0
+            };
+            assert_eq!(tickets() - before, puts, "puts");
+            for _ in 0..EACH {
+                let prepared = rank.prepare_medium(1, 100, 100, Blocking::Immediate);
+                let prepared = prepared.unwrap().expect("there are credits");
+                prepared.commit(SILENT, &[], 100).unwrap();
+            }
+            held = tickets() - before - puts;
+        }
+        meeting.barrier().unwrap();
+        held
+    })[0];
+    assert_eq!(tickets, EACH, "prepared mediums");
+}
+
 #[test]
 fn num_tmpmd_is_the_most_transfers_from_memory_elsewhere() {
-    static ELSEWHERE: [u8; 3 * CHUNK] = [7; 3 * CHUNK];
+    static ELSEWHERE: [u8; 64 << 10] = [7; 64 << 10];
     // The others wait, so the other rank has to poll: it does, at its end.
-    let most = |limit: u32| {
+    let most = |limit: u32, ways: fn(Settings) -> Settings| {
         let settings = with("GASNET_PORTAL_NUM_TMPMD", &limit.to_string());
-        on_each(2, settings, |rank, _, _| {
+        on_each(2, ways(settings), |rank, _, _| {
             let puts = if rank.rank() == 0 { 20 } else { 0 };
             let in_use = (0..puts).map(|_| {
                 let (base, len) = (ELSEWHERE.as_ptr(), ELSEWHERE.len());
@@ -219,7 +289,13 @@ fn num_tmpmd_is_the_most_transfers_from_memory_elsewhere() {
             in_use.max().unwrap_or(0)
         })[0]
     };
-    assert_eq!((most(1), most(7), most(1024)), (1, 7, 20));
+    let most_of = |ways| (most(1, ways), most(7, ways), most(1024, ways));
+    assert_eq!(most_of(|ours| ours), (1, 7, 20));
+    let expected = match acts("GASNET_PORTAL_NUM_TMPMD") {
+        true => (1, 7, 20),
+        false => (0, 0, 0),
+    };
+    assert_eq!(most_of(as_run), expected);
 }
 
 #[test]
@@ -227,35 +303,38 @@ fn sb_chunks_are_held_by_requests_until_their_replies() {
     let request = |rank: &Rank| rank.request_short(1, SILENT, &[], Blocking::Immediate);
     for chunks in [1, 20] {
         let settings = with("GASNET_PORTAL_SB_CHUNKS", &chunks.to_string());
-        assert_eq!(started(settings, request), chunks);
+        assert_eq!(started(settings.clone(), request), chunks);
+        assert_eq!(started(as_run(settings), request), chunks);
     }
 }
 
 #[test]
 fn flow_control_lets_requests_cost_credits() {
     let request = |rank: &Rank| rank.request_short(1, SILENT, &[], Blocking::Immediate);
-    let few = |settings| Settings {
-        cred_per_node: Some(20),
-        banked_credits: Some(0),
-        dynamic_credits: true,
-        ..settings
-    };
-    assert_eq!(
-        started(few(with("GASNET_PORTAL_FLOW_CONTROL", "1")), request),
-        20
-    );
-    assert_eq!(
-        started(few(with("GASNET_PORTAL_FLOW_CONTROL", "0")), request),
-        256
-    );
+    for ways in [|ours| ours, as_run] {
+        let few = |settings| Settings {
+            cred_per_node: Some(20),
+            banked_credits: Some(0),
+            dynamic_credits: true,
+            ..settings
+        };
+        assert_eq!(
+            started(ways(few(with("GASNET_PORTAL_FLOW_CONTROL", "1"))), request),
+            20
+        );
+        assert_eq!(
+            started(ways(few(with("GASNET_PORTAL_FLOW_CONTROL", "0"))), request),
+            256
+        );
+    }
 }
 
 #[test]
 fn a_packed_long_is_one_message() {
     static PAYLOAD: [u8; 100] = [3; 100];
-    let tickets = |value| {
+    let tickets = |value, ways: fn(Settings) -> Settings| {
         let settings = with("GASNET_PORTAL_PACKED_LONG", value);
-        on_each(2, settings, |rank, meeting, _| {
+        on_each(2, ways(settings), |rank, meeting, _| {
             let mut tickets = 0;
             if rank.rank() == 0 {
                 let before = rank.in_use().unwrap().tickets;
@@ -271,7 +350,13 @@ fn a_packed_long_is_one_message() {
             tickets
         })[0]
     };
-    assert_eq!((tickets("1"), tickets("0")), (1, 2));
+    assert_eq!(
+        (tickets("1", |ours| ours), tickets("0", |ours| ours)),
+        (1, 2)
+    );
+    // The header is injected, and a packed long with it.
+    let data = u32::from(acts("GASNET_PORTAL_PACKED_LONG"));
+    assert_eq!((tickets("1", as_run), tickets("0", as_run)), (0, data));
 }
 
 /// Requests that one poll of rank 1 runs handlers for, while more are there.
@@ -297,7 +382,8 @@ fn served(settings: Settings, handler: u8) -> u32 {
 fn am_limit_is_the_most_requests_of_a_poll() {
     for limit in [1, 3, 20] {
         let settings = with("GASNET_PORTAL_AM_LIMIT", &limit.to_string());
-        assert_eq!(served(settings, SILENT), limit);
+        assert_eq!(served(settings.clone(), SILENT), limit);
+        assert_eq!(served(as_run(settings), SILENT), limit);
     }
 }
 
@@ -305,7 +391,15 @@ fn am_limit_is_the_most_requests_of_a_poll() {
 fn rpl_chunks_are_the_most_replies_under_way() {
     for chunks in [1, 3] {
         let settings = with("GASNET_PORTAL_RPL_CHUNKS", &chunks.to_string());
-        assert_eq!(served(settings, REPLYING), chunks);
+        assert_eq!(served(settings.clone(), REPLYING), chunks);
+        // Short ones are injected, everywhere.
+        let limit = Settings::default().am_limit;
+        assert_eq!(served(as_run(settings.clone()), REPLYING), limit);
+        let expected = match acts("GASNET_PORTAL_RPL_CHUNKS") {
+            true => chunks,
+            false => limit,
+        };
+        assert_eq!(served(as_run(settings), REPLYING_AT_LENGTH), expected);
     }
 }
 
@@ -383,6 +477,7 @@ fn moving(settings: Settings, credits: u32) -> Settings {
         dynamic_credits: true,
         cred_per_node: Some(credits),
         banked_credits: Some(0),
+        chunk: CHUNK,
         request_buffer: 8 * CHUNK,
         ..settings
     }
@@ -393,11 +488,73 @@ fn request(rank: &Rank, to: u32) -> bool {
         .expect("a request that is right")
 }
 
+/// Credits are the same whatever network they count messages of. The bank has besides what its buffers hold on top.
+#[test]
+fn credits_are_what_the_settings_say_at_the_start() {
+    for ways in [|ours| ours, as_run] {
+        let banked = |banked| {
+            let settings = Settings {
+                cred_per_node: Some(33),
+                banked_credits: Some(banked),
+                dynamic_credits: true,
+                ..ways(settings())
+            };
+            on_each(2, settings, |rank, _, _| {
+                for peer in 0..2 {
+                    let credits = (rank.lent_credits(peer), rank.send_credits(peer));
+                    assert_eq!(credits, (Ok(33), Ok(33)));
+                }
+                rank.banked_credits()
+            })[0]
+        };
+        let (few, more) = (banked(0), banked(100_000));
+        assert!(few < 10_000 && more >= 100_000, "{few} {more}");
+    }
+}
+
 /// Polls until all requests have been answered.
 fn settle(rank: &Rank) {
     while !rank.is_quiet().unwrap() {
         rank.poll().unwrap();
     }
+}
+
+/// Messages about credits are system messages also where a barrier needs none.
+#[test]
+fn sys_limit_is_the_most_returns_of_a_poll() {
+    let returns = |limit: &str| {
+        let settings = Settings {
+            credit_revokes: 0,
+            ..moving(as_run(with("GASNET_PORTAL_SYS_LIMIT", limit)), 7)
+        };
+        on_each(8, settings, |rank, meeting, handled| {
+            let me = rank.rank();
+            if me == 1 {
+                assert_eq!(until_refused(|| Ok(request(rank, 0))), 7);
+                settle(rank);
+                assert!(request(rank, 0));
+            }
+            while me == 0 && handled.load(Relaxed) < 8 {
+                rank.poll().unwrap();
+            }
+            meeting.barrier().unwrap();
+            while me > 1 && rank.revoked_credits(0).unwrap() == 0 {
+                rank.poll().unwrap();
+            }
+            meeting.barrier().unwrap();
+            if me > 0 {
+                return 0;
+            }
+            // Over some networks one poll brings them here and the next one takes them.
+            let mut returned = (0..3).map(|_| {
+                rank.poll().unwrap();
+                let lent = (2..8).map(|peer| rank.lent_credits(peer).unwrap());
+                lent.filter(|&lent| lent < 7).count() as u32
+            });
+            returned.find(|&peers| peers > 0).unwrap_or(0)
+        })[0]
+    };
+    assert_eq!((returns("1"), returns("2"), returns("0")), (1, 2, 6));
 }
 
 #[test]
@@ -471,6 +628,57 @@ fn credit_hold_keeps_what_was_used_in_the_epoch_before() {
     assert_eq!(returned("0"), 28 - 24 / 4);
 }
 
+/// A message that is given up has taken with it that an epoch has ended; the next one, here the one that asks for credits, tells it.
+#[test]
+fn epoch_duration_ends_an_epoch_for_all_also_where_a_message_is_given_up() {
+    const EPOCH: u32 = 40;
+    let settings = Settings {
+        epoch_duration: EPOCH,
+        ..moving(settings(), 28)
+    };
+    let returned = on_each(3, settings, |rank, meeting, handled| {
+        let me = rank.rank();
+        if me == 0 {
+            for _ in 0..24 {
+                assert!(request(rank, 1));
+            }
+            settle(rank);
+            for _ in 25..EPOCH {
+                assert!(request(rank, 1));
+                settle(rank);
+            }
+        }
+        while me == 1 && handled.load(Relaxed) < EPOCH - 1 {
+            rank.poll().unwrap();
+        }
+        meeting.barrier().unwrap();
+        if me == 2 {
+            assert!(request(rank, 1));
+            settle(rank);
+        }
+        while me == 1 && handled.load(Relaxed) < EPOCH {
+            rank.poll().unwrap();
+        }
+        meeting.barrier().unwrap();
+        if me == 1 {
+            let prepared = rank.prepare_medium(0, 0, 16, Blocking::Immediate);
+            prepared.unwrap().expect("there are credits").cancel();
+        }
+        meeting.barrier().unwrap();
+        if me == 2 {
+            assert_eq!(until_refused(|| Ok(request(rank, 1))), 28);
+            settle(rank);
+            assert!(request(rank, 1));
+        }
+        while me == 0 && rank.revoked_credits(1).unwrap() == 0 {
+            rank.poll().unwrap();
+        }
+        rank.revoked_credits(1).unwrap() as u32
+    })[0];
+    // Of what it has used at once in the epoch before a quarter counts.
+    assert_eq!(returned, 28 - 24 / 4);
+}
+
 #[test]
 fn credit_revokes_are_how_many_peers_are_asked() {
     const REQUESTS: u32 = 200;
@@ -501,4 +709,67 @@ fn credit_revokes_are_how_many_peers_are_asked() {
         })[0]
     };
     assert_eq!((asked("1"), asked("0")), (1, 6));
+}
+
+#[test]
+fn credit_stats_writes_where_the_credits_are() {
+    const EPOCH: u32 = 10;
+    const EPOCHS: u32 = 3;
+    for ways in [|ours| ours, as_run] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (given, _) = Settings::from_lookup([
+            ("GASNET_PORTAL_CREDIT_STATS".to_owned(), "1".to_owned()),
+            (
+                "CONDUIT_CREDIT_STATS_DIR".to_owned(),
+                folder.path().to_str().expect("UTF-8").to_owned(),
+            ),
+        ])
+        .expect("valid settings");
+        let settings = Settings {
+            credit_stats: given.credit_stats,
+            credit_stats_dir: given.credit_stats_dir,
+            epoch_duration: EPOCH,
+            banked_credits: Some(100),
+            ..moving(ways(settings()), 4)
+        };
+        on_each(2, settings, |rank, _, handled| {
+            let count = if rank.rank() == 0 { EPOCH * EPOCHS } else { 0 };
+            for _ in 0..count {
+                while !request(rank, 1) {
+                    rank.poll().unwrap();
+                }
+            }
+            while rank.rank() == 1 && handled.load(Relaxed) < EPOCH * EPOCHS {
+                rank.poll().unwrap();
+            }
+            0
+        });
+        let mut logs: Vec<Log> = std::fs::read_dir(folder.path())
+            .expect("the folder")
+            .map(|entry| {
+                let path = entry.expect("an entry").path();
+                let text = std::fs::read_to_string(&path).expect("a file");
+                Log::parse(&path.to_string_lossy(), &text).expect("credit statistics")
+            })
+            .collect();
+        logs.sort_by_key(|log| log.header.rank);
+        let [sender, receiver] = &logs[..] else {
+            panic!("{} files of two ranks", logs.len());
+        };
+        assert_eq!(sender.header.job, receiver.header.job);
+        let Header { loan, banked, .. } = receiver.header;
+        assert!(loan == 4 && banked >= 100, "{:?}", receiver.header);
+        let epochs = receiver.epochs.iter().map(|epoch| epoch.rank.epoch);
+        assert_eq!(epochs.max(), Some(EPOCHS));
+        let last = &receiver.epochs.last().expect("the end").rank;
+        assert_eq!(last.received, u64::from(EPOCH * EPOCHS));
+        let sent = &sender.epochs.last().expect("the end").rank;
+        assert!(sent.stalls > 0, "{sent:?}");
+        let lent = |rank: &RankRow| u64::from(rank.banked) + rank.lent;
+        assert_eq!(lent(last), lent(&receiver.epochs[0].rank));
+        assert!(
+            last.banked < 100,
+            "a stalled request brought more: {last:?}"
+        );
+    }
 }
