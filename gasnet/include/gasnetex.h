@@ -8,11 +8,16 @@
 /* Clients ask by this name whether the header has been included. */
 #define _INCLUDED_GASNETEX_H 1
 
+/* More than is needed here: clients use what GASNet's header brings in. */
+#include <ctype.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/param.h>
+#include <unistd.h>
 
 #include <gasnet_config.h>
 

@@ -159,7 +159,8 @@ pub(crate) fn started<E: Into<Refusal>>(
         Err(error) => {
             let refusal = error.into();
             if flags.contains(Flags::RETURN_ERRORS) {
-                refuse(call, &refusal)
+                // What GASNet-1 calls it.
+                refuse(&call.replacen("gex_AM_", "gasnet_AM", 1), &refusal)
             } else {
                 fatal(call, &refusal.reason)
             }

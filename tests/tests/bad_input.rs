@@ -1,5 +1,6 @@
 //! What users get wrong: each time one clear message, an end of all ranks, and an exit code that says so.
 
+use conduit_core::settings::{Description, Settings, describe};
 use conduit_tests::job::{Finished, Job};
 
 const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
@@ -52,6 +53,42 @@ fn a_setting_that_is_wrong_ends_all_ranks() {
         let finished = run(2, &["calls", "seq"], &[(name, value)]);
         ends(&finished, 1, &[name, value, word]);
     }
+}
+
+/// What one setting implies for others is derived, not refused.
+#[test]
+fn a_setting_alone_at_an_end_of_its_range_starts_a_job() {
+    let folder = tempfile::tempdir().unwrap();
+    let statistics = folder.path().to_str().unwrap();
+    let credits = |row: &Description| row.name.starts_with("GASNET_PORTAL_");
+    for row in describe(&Settings::default(), None).filter(credits) {
+        let values: Vec<&str> = match row.name {
+            // From what two ranks need at least.
+            "GASNET_PORTAL_AMRECV_SPACE" => vec!["272K", "9223372036854775807"],
+            _ => row
+                .accepted
+                .split(|c: char| !c.is_ascii_digit())
+                .filter(|word| !word.is_empty())
+                .collect(),
+        };
+        assert!(values.len() > 1, "{row:?}");
+        for value in values {
+            let mut settings = vec![(row.name, value)];
+            if row.name == "GASNET_PORTAL_CREDIT_STATS" {
+                settings.push(("CONDUIT_CREDIT_STATS_DIR", statistics));
+            }
+            let finished = run(2, &["calls", "seq"], &settings);
+            assert_eq!(
+                finished.code,
+                Some(0),
+                "{}={value}: {finished:#?}",
+                row.name
+            );
+        }
+    }
+    // More than may be lent to one, were it not for this.
+    let settings = [("GASNET_PORTAL_CRED_PER_NODE", "500")];
+    ends(&run(2, &["calls", "seq"], &settings), 0, &[]);
 }
 
 #[test]

@@ -639,6 +639,32 @@ fn all_refused(program: &Program, cases: &[[String; 3]]) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// What GASNet's headers bring in, and its clients use without asking for it.
+#[test]
+fn headers_bring_in_what_clients_expect() {
+    let folder = tempfile::tempdir().unwrap();
+    for header in ["gasnetex", "gasnet"] {
+        let file = folder.path().join(format!("{header}.c"));
+        let text = format!(
+            "#include <{header}.h>\n\
+             int main(void) {{\n\
+             char path[MAXPATHLEN];\n\
+             path[0] = '1';\n\
+             return sleep(0) || getpid() <= 0 || !isdigit(path[0]) || raise(0);\n\
+             }}\n"
+        );
+        fs::write(&file, text).unwrap();
+        for package in PACKAGES {
+            for compiler in [&C99[..], &CXX[0], &CXX[1]] {
+                let compiler: Vec<&str> = compiler.iter().copied().chain(WARNINGS).collect();
+                prefix()
+                    .check(package, &compiler, &file)
+                    .unwrap_or_else(|error| panic!("{header}: {error:#}"));
+            }
+        }
+    }
+}
+
 /// Errors with a code are told on standard error, unless that is switched off; in lines of their own, whoever else writes there.
 #[test]
 fn errors_with_a_code_are_told() {
@@ -662,12 +688,14 @@ fn errors_with_a_code_are_told() {
             None => (place, 0),
         };
         assert!(rank < 2 && !call.contains(' '), "{line:?} of {told}");
+        // The program calls GASNet-1's messages only.
+        assert!(!call.starts_with("gex_AM"), "{line:?} of {told}");
         calls.entry(call).or_default()[rank] += 1;
     }
     for call in [
         "gasnet_init",
         "gasnet_AMRequestLongAsync",
-        "gex_AM_RequestLong",
+        "gasnet_AMRequestLong",
     ] {
         let times = calls.get(call);
         assert!(
@@ -675,4 +703,6 @@ fn errors_with_a_code_are_told() {
             "{call}: {times:?} in {told}"
         );
     }
+    // The handler runs on one of them.
+    assert!(calls.contains_key("gasnet_AMReplyMedium"), "{told}");
 }

@@ -329,7 +329,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             ),
             (
                 "GASNET_PORTAL_MAX_CRED_PER_NODE",
-                settings.most_credits().unwrap_or(0).into(),
+                settings.max_cred_per_node.unwrap_or(0).into(),
             ),
         ]
     }

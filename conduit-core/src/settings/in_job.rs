@@ -8,6 +8,10 @@ use super::{InJobError, Settings, Value};
 
 /// Chunks of a request buffer at least.
 const LEAST_CHUNKS: u32 = 8;
+/// Request buffers at most; with more credits they are larger. Networks have 4,096 match entries, and one buffer needs one.
+const MOST_BUFFERS: u32 = 2048;
+/// Request buffers that a given space makes at least, if it can: one of them is covered by no credits.
+const FEW_BUFFERS: usize = 8;
 
 /// The values in a job of some size of those settings that depend on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,15 +50,15 @@ impl Settings {
             .map_err(|_| "larger than 4 GiB".to_owned())
             .and_then(|chunk| Scale::for_chunk(chunk).map_err(|error| error.to_string()))
             .map_err(|reason| refused("CONDUIT_CHUNK", reason))?;
-        let overrides = Overrides {
+        // No rank could send a full medium with fewer.
+        let sendable = |credits: u32| credits.max(scale.full_cost().into());
+        let mut overrides = Overrides {
             flow_control: self.flow_control,
-            credits_per_peer: self.cred_per_node,
+            credits_per_peer: self.cred_per_node.map(sendable),
             banked: self.banked_credits,
             receive_space: self.amrecv_space.map(|bytes| bytes as u64),
-            max_per_peer: self.most_credits(),
-            // Fits: in the table's range.
-            buffer_chunks: (self.request_buffer as u32 / scale.chunk())
-                .clamp(LEAST_CHUNKS, credits::defaults::BUFFER_CHUNKS),
+            max_per_peer: self.max_cred_per_node.map(sendable),
+            buffer_chunks: self.buffer_chunks(scale.chunk()),
             dynamic: self.dynamic_credits,
             tuning: Tuning {
                 epoch: self.epoch_duration,
@@ -75,13 +79,29 @@ impl Settings {
             },
             ..Overrides::default()
         };
-        Plan::new(ranks, scale, &overrides).map_err(|error| {
+        let mut plan = Plan::new(ranks, scale, &overrides);
+        let buffers = plan.as_ref().map_or(0, Plan::buffers);
+        if buffers > MOST_BUFFERS {
+            overrides.buffer_chunks *= buffers.div_ceil(MOST_BUFFERS);
+            plan = Plan::new(ranks, scale, &overrides);
+        }
+        plan.map_err(|error| {
+            let mut reason = error.to_string();
             let name = match error {
                 PlanError::OutOfRange { setting, .. } if setting.starts_with("GASNET_") => setting,
-                PlanError::SpaceTooSmall { .. } => "GASNET_PORTAL_AMRECV_SPACE",
+                PlanError::SpaceTooSmall { .. } => {
+                    let credits = [
+                        "GASNET_PORTAL_CRED_PER_NODE",
+                        "GASNET_PORTAL_BANKED_CREDITS",
+                    ];
+                    for name in credits.into_iter().filter(|name| self.is_set(name)) {
+                        reason = format!("{reason}, by {name}");
+                    }
+                    "GASNET_PORTAL_AMRECV_SPACE"
+                }
                 _ => "GASNET_PORTAL_CRED_PER_NODE",
             };
-            refused(name, error.to_string())
+            refused(name, reason)
         })
     }
 
@@ -91,13 +111,35 @@ impl Settings {
         self.chunk.next_multiple_of(64)
     }
 
-    /// The most credits lent to one peer: a limit of the dynamic algorithm's loans; of static ones only if somebody asks
-    /// for it.
+    /// How long a rank may be away before a thread answers other hosts for it, over UDP.
     #[must_use]
-    pub fn most_credits(&self) -> Option<u32> {
-        self.is_set("GASNET_PORTAL_MAX_CRED_PER_NODE")
-            .then_some(self.max_cred_per_node)
+    pub fn udp_attends_after(&self) -> Duration {
+        attends_after(self.udp_attend, self.udp_dead_time)
     }
+
+    /// The same over libfabric.
+    #[must_use]
+    pub fn ofi_attends_after(&self) -> Duration {
+        attends_after(self.ofi_attend, self.ofi_dead_time)
+    }
+
+    /// Chunks of `chunk` bytes in a request buffer. Where a space is given, and no size of a buffer, small enough that it
+    /// makes several.
+    fn buffer_chunks(&self, chunk: u32) -> u32 {
+        let bytes = match self.amrecv_space {
+            Some(space) if !self.is_set("CONDUIT_REQUEST_BUFFER") => {
+                self.request_buffer.min(space / FEW_BUFFERS)
+            }
+            _ => self.request_buffer,
+        };
+        // Fits: in the table's range.
+        (bytes as u32 / chunk).clamp(LEAST_CHUNKS, credits::defaults::BUFFER_CHUNKS)
+    }
+}
+
+/// Long before others take the rank for one that has failed.
+fn attends_after(attend: u32, dead_time: u32) -> Duration {
+    Duration::from_millis(attend.min(dead_time / 4).into())
 }
 
 impl InJob {

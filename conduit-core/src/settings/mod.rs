@@ -136,12 +136,12 @@ impl Settings {
 
     /// Rules that concern more than one setting.
     fn check(&self) -> Result<(), SettingsError> {
-        match self.cred_per_node {
-            Some(value) if value > self.max_cred_per_node => Err(SettingsError::Above {
+        match (self.cred_per_node, self.max_cred_per_node) {
+            (Some(value), Some(limit)) if value > limit => Err(SettingsError::Above {
                 name: "GASNET_PORTAL_CRED_PER_NODE",
                 value,
                 limited_by: "GASNET_PORTAL_MAX_CRED_PER_NODE",
-                limit: self.max_cred_per_node,
+                limit,
             }),
             _ => Ok(()),
         }

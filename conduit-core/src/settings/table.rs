@@ -115,9 +115,10 @@ settings! {
     "GASNET_PORTAL_SYS_LIMIT" sys_limit: u32 = 0,
         Kind::integer_or_zero(1, MOST_COUNT, "no limit"),
         "most events that one poll takes from the SYS queue";
-    "GASNET_PORTAL_MAX_CRED_PER_NODE" max_cred_per_node: u32 = 400,
+    "GASNET_PORTAL_MAX_CRED_PER_NODE" max_cred_per_node: Option<u32> = None,
         Kind::integer(LEAST_CREDITS, MOST_CREDITS),
-        "most credits that are lent to one peer, if it does not have more from the start; where credits are static, a limit only if it is set";
+        unset "a sixteenth of the bank, from 400 to 1024, or what each has at the start if that is more; no limit where credits are static",
+        "most credits that are lent to one peer, originally 400; at least what a full medium costs, 4 to 8 by the chunk";
     "GASNET_PORTAL_ACCEL" accel: bool = false, Kind::Bool,
         warning "accelerated Portals exists on Catamount only; the setting has no effect here",
         "accepted for old job scripts, has no meaning here", acts "none";
@@ -127,10 +128,10 @@ settings! {
         "the existing directory that credit statistics are written to";
     "GASNET_PORTAL_EPOCH_DURATION" epoch_duration: u32 = 1024, Kind::integer(1, MOST_BANKED),
         "requests that a rank receives before its credit epoch ends";
-    "GASNET_PORTAL_REVOKE_LIMIT" revoke_limit: u32 = 400, Kind::integer(1, MOST_CREDITS),
-        "credits that a rank gives back to one peer in an epoch before it refuses to; originally 32";
-    "GASNET_PORTAL_LENDER_LIMIT" lender_limit: u32 = 400, Kind::integer(1, MOST_CREDITS),
-        "most credits that a rank lends to one peer in an epoch; originally 32";
+    "GASNET_PORTAL_REVOKE_LIMIT" revoke_limit: u32 = MOST_CREDITS, Kind::integer(1, MOST_CREDITS),
+        "credits that a rank gives back to one peer in an epoch before it refuses to; by default as many as it can have, originally 32";
+    "GASNET_PORTAL_LENDER_LIMIT" lender_limit: u32 = MOST_CREDITS, Kind::integer(1, MOST_CREDITS),
+        "most credits that a rank lends to one peer in an epoch; by default as many as it may have at all, originally 32";
     "GASNET_PORTAL_NUM_SCAVENGE" num_scavenge: u32 = 6, Kind::integer(1, MOST_COUNT),
         "peers that are asked for credits at once when the bank is low";
     "CONDUIT_CREDIT_DOUBLING" credit_doubling: bool = true, Kind::Bool,
@@ -143,7 +144,7 @@ settings! {
     "GASNET_PORTAL_CRED_PER_NODE" cred_per_node: Option<u32> = None,
         Kind::integer(LEAST_CREDITS, MOST_CREDITS),
         unset "from a table by job size",
-        "credits that each peer has at the start";
+        "credits that each peer has at the start; at least what a full medium costs, 4 to 8 by the chunk";
     "GASNET_PORTAL_BANKED_CREDITS" banked_credits: Option<u32> = None,
         Kind::integer(0, MOST_BANKED),
         unset "from a table by job size",
@@ -151,11 +152,11 @@ settings! {
     "GASNET_PORTAL_AMRECV_SPACE" amrecv_space: Option<usize> = None,
         Kind::bytes(4096, MOST_BYTES, 1),
         unset "from the credits",
-        "bytes of the request receive buffers (ReqRB)";
+        "bytes of the request receive buffers (ReqRB), which have to hold a full medium of each rank";
     "CONDUIT_CHUNK" chunk: usize = 17 * 1024, Kind::bytes(1024, 65 * 1024, 1024),
         "bytes of a ReqSB and RplSB chunk, which holds the largest medium with its header; the same on all ranks";
     "CONDUIT_REQUEST_BUFFER" request_buffer: usize = 1 << 20, Kind::bytes(8 * 1024, 1 << 30, 1024),
-        "bytes of a request receive buffer (ReqRB), of which there are as many as the credits need; at least 8 chunks";
+        "bytes of a request receive buffer (ReqRB), of which there are as many as the credits need; at least 8 chunks, and more where 2048 buffers would not be enough";
     "CONDUIT_NETWORK" networks: Option<Vec<String>> = None,
         Kind::Words(&["shm", "udp", "ofi", "portals4"]),
         unset "what fits each peer: shared memory on one host, UDP between hosts",
@@ -206,7 +207,7 @@ settings! {
     "CONDUIT_OFI_DEAD_TIME" ofi_dead_time: u32 = 10_000, Kind::integer(100, MOST_TIME),
         "milliseconds after which a rank that is reached by libfabric and answers nothing has failed";
     "CONDUIT_OFI_ATTEND" ofi_attend: u32 = 20, Kind::integer(1, 60_000),
-        "milliseconds without a poll after which a thread of the library makes libfabric's progress for its rank";
+        "milliseconds without a poll after which a thread of the library makes libfabric's progress for its rank; at most a quarter of the dead time";
     "CONDUIT_OFI_RECEIVE_BUFFERS" ofi_receives: u32 = 8, Kind::integer(2, 4096),
         "buffers that libfabric receives messages into";
     "CONDUIT_OFI_RECEIVE_BUFFER_SIZE" ofi_receive_bytes: usize = 256 << 10, Kind::bytes(64 << 10, 1 << 30, 1),
@@ -240,7 +241,7 @@ settings! {
     "CONDUIT_UDP_OFFLOAD" udp_offload: bool = true, Kind::Bool,
         "let the system cut and join packets where it can";
     "CONDUIT_UDP_ATTEND" udp_attend: u32 = 20, Kind::integer(1, 60_000),
-        "milliseconds without a poll after which a thread of the library answers other hosts for its rank";
+        "milliseconds without a poll after which a thread of the library answers other hosts for its rank; at most a quarter of the dead time";
     "CONDUIT_UDP_STATISTICS" udp_statistics: bool = false, Kind::Bool,
         "print the counters of UDP when a rank leaves";
     "CONDUIT_UDP_LOSS" udp_loss: Percent = Percent::NONE, Kind::Percent,

@@ -2,7 +2,7 @@
 
 use super::kind::{Kind, Value};
 use super::*;
-use credits::Growth;
+use credits::{Growth, Scale, Tuning};
 use proptest::prelude::*;
 use std::collections::HashSet;
 
@@ -57,12 +57,18 @@ fn the_defaults_of_the_original() {
         (250, 1024, 2048, 256)
     );
     assert_eq!((s.safe_limit, s.am_limit, s.sys_limit), (12, 8, 0));
-    assert_eq!((s.max_cred_per_node, s.epoch_duration), (400, 1024));
-    assert_eq!(s.num_scavenge, 6);
+    assert_eq!((s.epoch_duration, s.num_scavenge), (1024, 6));
     assert!(s.packed_long && s.flow_control && s.dynamic_credits && !s.accel && !s.credit_stats);
     assert_eq!(
         (s.cred_per_node, s.banked_credits, s.amrecv_space),
         (None, None, None)
+    );
+    // What the plan makes of it: originally always 400, now that at least.
+    assert_eq!(s.max_cred_per_node, None);
+    let most = |ranks| s.credit_plan(ranks).unwrap().max_per_peer();
+    assert_eq!(
+        (most(1), most(2), most(16), most(10_000), most(1_000_000)),
+        (8192, 4096, 512, 1024, 1024)
     );
 }
 
@@ -355,6 +361,46 @@ fn credits_at_the_start_stay_within_what_may_be_lent() {
 }
 
 #[test]
+fn what_a_setting_implies_for_another_is_derived() {
+    let plan = |name, value, ranks| one(name, value).unwrap().credit_plan(ranks).unwrap();
+    // More from the start than may be lent by default.
+    for (credits, ranks) in [("500", 2), ("5000", 1000), ("65535", 16)] {
+        let plan = plan("GASNET_PORTAL_CRED_PER_NODE", credits, ranks);
+        assert_eq!(plan.credits_per_peer().to_string(), credits);
+        assert!(plan.max_per_peer() >= plan.credits_per_peer());
+    }
+    // A full medium costs 5 with the default chunk.
+    for name in [
+        "GASNET_PORTAL_CRED_PER_NODE",
+        "GASNET_PORTAL_MAX_CRED_PER_NODE",
+    ] {
+        assert_eq!(plan(name, "4", 2).credits_per_peer(), 5);
+    }
+    // Less than two request buffers as they are by default.
+    let space = "GASNET_PORTAL_AMRECV_SPACE";
+    let small = plan(space, "1M", 8);
+    let bytes = u64::from(small.buffers()) * small.buffer_bytes();
+    assert!(bytes <= 1 << 20 && bytes > 900 << 10, "{bytes}");
+    // Unless somebody says how large one is.
+    let set = [(space, "1M"), ("CONDUIT_REQUEST_BUFFER", "1M")];
+    let (settings, _) = read(&set).unwrap();
+    assert_eq!(settings.credit_plan(8).unwrap_err().name, space);
+    // A rank that computes for longer than it may be silent is answered for in time.
+    let milliseconds = |name, value| {
+        let settings = one(name, value).unwrap();
+        let times = [settings.udp_attends_after(), settings.ofi_attends_after()];
+        times.map(|time| time.as_millis())
+    };
+    assert_eq!(milliseconds("CONDUIT_UDP_ATTEND", "60000"), [2_500, 20]);
+    assert_eq!(milliseconds("CONDUIT_OFI_ATTEND", "60000"), [20, 2_500]);
+    assert_eq!(milliseconds("CONDUIT_UDP_DEAD_TIME", "100"), [20, 20]);
+    // Who takes the space is named.
+    let set = [(space, "1M"), ("GASNET_PORTAL_BANKED_CREDITS", "1000")];
+    let error = read(&set).unwrap().0.credit_plan(8).unwrap_err();
+    assert!(error.reason.ends_with(", by GASNET_PORTAL_BANKED_CREDITS"));
+}
+
+#[test]
 fn the_table_prints_values_defaults_and_origins() {
     let settings = one("CONDUIT_CHUNK", "2048").unwrap();
     let rows: Vec<_> = describe(&settings, None).collect();
@@ -497,8 +543,13 @@ fn the_knobs_of_credits_that_move_reach_the_plan() {
             tuning.hold,
         )
     };
-    let doubling = Growth::Doubling;
-    assert_eq!(knobs(&[]), (1024, 400, 400, 6, 4, doubling, false));
+    let plan = Settings::default().credit_plan(8).unwrap();
+    let shipped = Tuning {
+        minimum: 5,
+        max_per_peer: 1024,
+        ..Tuning::SHIPPED
+    };
+    assert_eq!(*plan.tuning(), shipped);
     let set = [
         ("GASNET_PORTAL_EPOCH_DURATION", "17"),
         ("GASNET_PORTAL_REVOKE_LIMIT", "18"),
@@ -525,11 +576,6 @@ fn what_a_job_can_not_run_with_is_named() {
         refused(&[("GASNET_PORTAL_AMRECV_SPACE", "4K")], 2),
         "GASNET_PORTAL_AMRECV_SPACE"
     );
-    // A full medium costs 5 with the default chunk.
-    assert_eq!(
-        refused(&[("GASNET_PORTAL_CRED_PER_NODE", "4")], 2),
-        "GASNET_PORTAL_CRED_PER_NODE"
-    );
     assert_eq!(refused(&[], u32::MAX), "GASNET_PORTAL_CRED_PER_NODE");
     let mut settings = Settings {
         chunk: 100,
@@ -541,7 +587,57 @@ fn what_a_job_can_not_run_with_is_named() {
     assert!(Settings::default().credit_plan(0).is_err());
 }
 
+/// A value that the row accepts: of its range the ends, or what lies between.
+fn accepted(kind: Kind) -> BoxedStrategy<String> {
+    let range = |least: u64, most: u64| prop_oneof![Just(least), Just(most), least..=most];
+    match kind {
+        Kind::Integer { least, most, zero } => {
+            let zero = if zero.is_some() { 0 } else { least };
+            prop_oneof![1 => Just(zero.into()), 3 => range(least.into(), most.into())]
+                .prop_map(|number: u64| number.to_string())
+                .boxed()
+        }
+        Kind::Bytes {
+            least,
+            most,
+            multiple,
+        } => prop_oneof![range(least, most), range(least, most.min(1 << 30))]
+            .prop_map(move |bytes| (bytes / multiple * multiple).max(least).to_string())
+            .boxed(),
+        Kind::Words(words) => prop::sample::select(words).prop_map(str::to_owned).boxed(),
+        Kind::Bool | Kind::Percent => prop::sample::select(&["0", "1"][..])
+            .prop_map(str::to_owned)
+            .boxed(),
+        Kind::Path | Kind::Text(_) => Just("text".to_owned()).boxed(),
+    }
+}
+
 proptest! {
+    #[test]
+    fn a_setting_alone_makes_a_plan(
+        (row, value) in (0..ROWS.len()).prop_flat_map(|row| (Just(row), accepted(ROWS[row].kind))),
+        ranks in prop_oneof![1u32..20, 1u32..=20_000, Just(1_000_000)],
+    ) {
+        let name = ROWS[row].name;
+        let settings = one(name, &value);
+        prop_assert!(settings.is_ok(), "{name}={value}: {settings:?}");
+        let settings = settings.unwrap();
+        match (settings.credit_plan(ranks), settings.amrecv_space) {
+            (Ok(plan), _) => prop_assert!(plan.buffers() <= 2048, "{name}={value}: {plan:?}"),
+            (Err(error), Some(space)) => {
+                // It conflicts with the size of the job: of a small space a part is never covered.
+                prop_assert_eq!(error.name, name);
+                let scale = Scale::for_chunk(settings.chunk as u32).unwrap();
+                let least = u64::from(ranks + 5) * u64::from(scale.full_cost())
+                    * u64::from(scale.bytes_per_credit());
+                prop_assert!(least > space as u64 / 2, "{error}");
+            }
+            // It conflicts with the size of the job too.
+            (Err(_), None) if u64::from(settings.cred_per_node.unwrap_or(0)) * u64::from(ranks) > 1 << 31 => {}
+            (Err(error), None) => prop_assert!(false, "{name}={value}: {error}"),
+        }
+    }
+
     #[test]
     fn no_text_panics(name in "(GASNET_PORTAL_|CONDUIT_)?\\PC{0,80}", value in any::<String>()) {
         if let Err(error) = one(&name, &value) {

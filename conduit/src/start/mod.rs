@@ -178,7 +178,7 @@ fn ofi_config(settings: &Settings, shm: &ShmConfig, hosts: &Hosts, rank: Rank) -
     config.wire.dead_time = Duration::from_millis(settings.ofi_dead_time.into());
     config.wire.receives = settings.ofi_receives;
     config.wire.receive_bytes = settings.ofi_receive_bytes;
-    config.attend = Some(Duration::from_millis(settings.ofi_attend.into()));
+    config.attend = Some(settings.ofi_attends_after());
     let inject = config.portals.inject_size;
     config.portals.inject_size = if settings.inject { inject } else { 0 };
     config.portals.max_managed = shm.max_managed;
@@ -227,7 +227,7 @@ fn udp_config(
         reorder: settings.udp_reorder,
         delay: u64::from(settings.udp_delay) * 1_000,
     };
-    config.attend = Some(Duration::from_millis(settings.udp_attend.into()));
+    config.attend = Some(settings.udp_attends_after());
     let inject = config.portals.inject_size;
     config.portals.inject_size = if settings.inject { inject } else { 0 };
     config.portals.max_managed = shm.max_managed;
