@@ -28,7 +28,7 @@ struct Options {
     )]
     ranks: Option<u32>,
 
-    /// Put "[rank] " before each line of output, and never mix lines
+    /// Put "[rank] " before each line of output, and never mix lines; without it lines of standard error are kept whole
     #[arg(short = 'l', long)]
     prefix: bool,
 

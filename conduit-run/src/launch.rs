@@ -107,7 +107,7 @@ impl Launch {
     }
 
     /// Whether each line of the ranks' output gets `[rank] ` before it. Lines are then never mixed. Default: no, the ranks
-    /// write to the launcher's streams directly.
+    /// write to the launcher's standard output directly, and lines of standard error are handed on whole.
     pub fn prefix_output(mut self, prefix: bool) -> Self {
         self.prefix_output = prefix;
         self
@@ -187,13 +187,12 @@ impl Launch {
     pub fn spawn(mut self) -> Result<RunningJob, Error> {
         let output = match self.sink.take() {
             Some(sink) => Output::Captured(sink),
-            None if self.prefix_output => Output::prefixed(),
-            None => Output::Inherited,
+            None => Output::drained(self.prefix_output),
         };
         if self.own_process {
             raise_descriptor_limit(self.ranks as u64);
         }
-        self.check(output.piped())?;
+        self.check(output.piped().len())?;
         let path = self
             .env
             .iter()
@@ -209,7 +208,7 @@ impl Launch {
         RunningJob::start(self, &file, &processors, output)
     }
 
-    fn check(&self, piped: bool) -> Result<(), Error> {
+    fn check(&self, pipes: usize) -> Result<(), Error> {
         if self.ranks == 0 {
             return Err(Error::NoRanks);
         }
@@ -219,9 +218,9 @@ impl Launch {
                 name: name.to_string_lossy().into_owned(),
             });
         }
-        // A rank takes a socket and a pidfd, and two pipes; starting one takes some more for a moment.
+        // A rank takes a socket and a pidfd, and its pipes; starting one takes some more for a moment.
         let open = std::fs::read_dir("/proc/self/fd").map_or(64, Iterator::count) as u64;
-        let each = if piped { 4 } else { 2 };
+        let each = 2 + pipes as u64;
         let needed = (self.ranks as u64)
             .saturating_mul(each)
             .saturating_add(open + 32);

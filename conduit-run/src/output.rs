@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, read, write};
 
@@ -12,6 +13,9 @@ const MAX_LINE: usize = 64 << 10;
 /// Bytes that may wait for a slow reader of the launcher's output. Beyond it the ranks' pipes aren't read, so that the
 /// ranks wait too.
 const MAX_PENDING: usize = 256 << 10;
+/// After so much silence the begin of a line is handed on without its end: it may be a question. Longer than a process that writes
+/// its lines in pieces is kept from its core.
+const SILENCE: Duration = Duration::from_millis(500);
 /// What a pipe that is ready for output takes without blocking, the least of all kinds of files (PIPE_BUF).
 const ATOMIC: usize = 4096;
 
@@ -33,10 +37,9 @@ pub(crate) type LineSink = Box<dyn FnMut(usize, Stream, &[u8]) + Send>;
 
 /// Where the ranks' output goes.
 pub(crate) enum Output {
-    /// Ranks inherit the launcher's streams.
-    Inherited,
-    /// To the launcher's streams, each line with the rank before it.
-    Prefixed([Drain; 2]),
+    /// To the launcher's streams: each line whole, with the rank before it; or whole lines of standard error only, while ranks
+    /// inherit standard output.
+    Drained { prefix: bool, drains: [Drain; 2] },
     /// To a function.
     Captured(LineSink),
 }
@@ -44,57 +47,66 @@ pub(crate) enum Output {
 impl fmt::Debug for Output {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Output::Inherited => "Inherited",
-            Output::Prefixed(_) => "Prefixed",
+            Output::Drained { .. } => "Drained",
             Output::Captured(_) => "Captured",
         })
     }
 }
 
 impl Output {
-    pub(crate) fn prefixed() -> Self {
-        Output::Prefixed(Stream::BOTH.map(Drain::new))
+    pub(crate) fn drained(prefix: bool) -> Self {
+        let drains = Stream::BOTH.map(Drain::new);
+        Output::Drained { prefix, drains }
     }
 
-    /// Whether ranks need pipes.
-    pub(crate) fn piped(&self) -> bool {
-        !matches!(self, Output::Inherited)
+    /// The streams for which ranks need pipes: all, or standard error, in which the errors of several ranks come at once.
+    pub(crate) fn piped(&self) -> &'static [Stream] {
+        match self {
+            Output::Drained { prefix: false, .. } => &[Stream::Stderr],
+            _ => &Stream::BOTH,
+        }
+    }
+
+    /// Whether the begin of a line waits for its end however long that takes.
+    fn holds_lines(&self) -> bool {
+        !matches!(self, Output::Drained { prefix: false, .. })
     }
 
     /// Whether more may be read for this stream now.
     pub(crate) fn accepts(&self, stream: Stream) -> bool {
         match self {
-            Output::Prefixed(drains) => drains[stream as usize].pending.len() < MAX_PENDING,
-            _ => true,
+            Output::Drained { drains, .. } => drains[stream as usize].pending.len() < MAX_PENDING,
+            Output::Captured(_) => true,
         }
     }
 
     /// Whether nobody will ever see what comes on this stream.
     pub(crate) fn dead(&self, stream: Stream) -> bool {
-        matches!(self, Output::Prefixed(drains) if drains[stream as usize].dead)
+        matches!(self, Output::Drained { drains, .. } if drains[stream as usize].dead)
     }
 
     pub(crate) fn drains_mut(&mut self) -> &mut [Drain] {
         match self {
-            Output::Prefixed(drains) => drains,
-            _ => &mut [],
+            Output::Drained { drains, .. } => drains,
+            Output::Captured(_) => &mut [],
         }
     }
 
     pub(crate) fn drains(&self) -> &[Drain] {
         match self {
-            Output::Prefixed(drains) => drains,
-            _ => &[],
+            Output::Drained { drains, .. } => drains,
+            Output::Captured(_) => &[],
         }
     }
 
     /// One line of a rank.
     pub(crate) fn line(&mut self, rank: usize, stream: Stream, line: &[u8]) {
         match self {
-            Output::Inherited => {}
-            Output::Prefixed(drains) => {
+            Output::Drained { prefix, drains } => {
                 let drain = &mut drains[stream as usize];
-                drain.push(format!("[{rank}] ").as_bytes());
+                if *prefix {
+                    drain.push(format!("[{rank}] ").as_bytes());
+                }
                 drain.push(line);
                 drain.push(b"\n");
             }
@@ -102,13 +114,29 @@ impl Output {
         }
     }
 
+    /// When the begin of a line has waited long enough for its end.
+    pub(crate) fn due(&self, source: &Source) -> Option<Instant> {
+        let waits = !source.partial.is_empty() && !self.holds_lines();
+        waits.then(|| source.last + SILENCE)
+    }
+
+    /// The begin of a line whose end doesn't come.
+    pub(crate) fn piece(&mut self, stream: Stream, source: &mut Source) {
+        if let Output::Drained { drains, .. } = self {
+            drains[stream as usize].push(&std::mem::take(&mut source.partial));
+        }
+    }
+
     /// A message of the launcher's own, to standard error.
     pub(crate) fn message(&mut self, text: &str) {
         let line = format!("conduit-run: {text}\n");
         match self {
-            Output::Prefixed([_, stderr]) => stderr.push(line.as_bytes()),
+            Output::Drained {
+                drains: [_, stderr],
+                ..
+            } => stderr.push(line.as_bytes()),
             // Nowhere to complain about a standard error that can't be written.
-            _ => drop(io::Write::write_all(&mut io::stderr(), line.as_bytes())),
+            Output::Captured(_) => drop(io::Write::write_all(&mut io::stderr(), line.as_bytes())),
         }
     }
 }
@@ -175,6 +203,8 @@ pub(crate) struct Source {
     fd: OwnedFd,
     /// The begin of a line whose end has not come.
     partial: Vec<u8>,
+    /// When something came last.
+    last: Instant,
 }
 
 impl Source {
@@ -183,6 +213,7 @@ impl Source {
         Source {
             fd,
             partial: Vec::new(),
+            last: Instant::now(),
         }
     }
 
@@ -194,14 +225,15 @@ impl Source {
             Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
             Ok(0) | Err(_) => return Err(()),
         };
+        self.last = Instant::now();
         split(&mut self.partial, &chunk[..count], &mut line);
         Ok(true)
     }
 
     /// Hands on a last line without a newline.
-    pub(crate) fn end(self, mut line: impl FnMut(&[u8])) {
+    pub(crate) fn end_line(&mut self, mut line: impl FnMut(&[u8])) {
         if !self.partial.is_empty() {
-            line(&self.partial);
+            line(&std::mem::take(&mut self.partial));
         }
     }
 }

@@ -16,7 +16,7 @@ use rustix::process::{
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::control::Control;
-use crate::output::Source;
+use crate::output::{Source, Stream};
 use crate::{Bind, Error, Launch, Status, affinity, guard, program};
 
 /// Packets that libfabric's `ofi_rxd` sends to a peer before it waits for an answer, unless the user says how many. The 128 that it sends
@@ -41,7 +41,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) file: &'a Path,
     pub(crate) processors: &'a [usize],
     pub(crate) job_id: &'a str,
-    pub(crate) piped: bool,
+    pub(crate) piped: &'a [Stream],
     /// The socket to the guard.
     pub(crate) guard: RawFd,
 }
@@ -74,13 +74,13 @@ pub(crate) fn start(plan: &Plan<'_>, rank: usize, stdin: Stdio) -> Result<(Rank,
         .env("CONDUIT_JOB_ID", plan.job_id);
 
     let mut sources = [None, None];
-    if plan.piped {
+    for stream in plan.piped {
         let (read, write) = pipe().map_err(spawn_error)?;
-        sources[0] = Some(Source::new(read));
-        command.stdout(write);
-        let (read, write) = pipe().map_err(spawn_error)?;
-        sources[1] = Some(Source::new(read));
-        command.stderr(write);
+        sources[*stream as usize] = Some(Source::new(read));
+        match stream {
+            Stream::Stdout => command.stdout(write),
+            Stream::Stderr => command.stderr(write),
+        };
     }
 
     let each = match launch.bind {

@@ -3,6 +3,7 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
 use support::{PROBE, conduit_run, run};
@@ -160,6 +161,40 @@ fn prefixed_lines_are_whole_and_their_streams_kept_apart() {
         );
         assert!(of_rank.values().all(|lines| *lines == expected));
     }
+}
+
+/// As Rust's standard library writes the error that `main` returns.
+#[test]
+fn errors_that_are_written_in_pieces_do_not_mix() {
+    let pieces = "i=0; while [ $i -lt 1000 ]; do printf 'Error: ' >&2; printf 'rank %d' $PMI_RANK >&2; printf ' failed\\n' >&2; \
+        i=$((i+1)); done";
+    let finished = script("4", &[], pieces);
+    assert_eq!(finished.code, 0);
+    assert_eq!(finished.stderr.lines().count(), 4000);
+    for line in finished.stderr.lines() {
+        let rank = line
+            .strip_prefix("Error: rank ")
+            .and_then(|rest| rest.strip_suffix(" failed"));
+        assert!(rank.is_some_and(|rank| "0123".contains(rank)), "{line}");
+    }
+}
+
+#[test]
+fn a_question_on_standard_error_needs_no_end_of_line() {
+    let mut command = conduit_run(&["-n", "1", "--timeout", "60", "sh", "-c"]);
+    command.arg("printf 'code? ' >&2; read code; exit $code");
+    command.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut launcher = command.spawn().unwrap();
+    let mut question = [0; 6];
+    launcher
+        .stderr
+        .take()
+        .unwrap()
+        .read_exact(&mut question)
+        .unwrap();
+    assert_eq!(&question, b"code? ");
+    launcher.stdin.take().unwrap().write_all(b"7\n").unwrap();
+    assert_eq!(launcher.wait().unwrap().code(), Some(7));
 }
 
 #[test]

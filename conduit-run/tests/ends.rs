@@ -231,8 +231,7 @@ fn a_rank_that_fails_slowly_says_why_before_it_is_named() {
 #[test]
 fn what_a_rank_has_written_comes_before_what_is_said_of_it() {
     // In one write, more than is read from a pipe at once.
-    let script =
-        "lines=$(seq 8000); [ $PMI_RANK = 0 ] && echo \"$lines\" >&2 && exit 3; exec sleep 1000";
+    let script = "lines=$(seq 8000); [ $PMI_RANK = 0 ] && printf %s \"$lines\" >&2 && exit 3; exec sleep 1000";
     let finished = run(conduit_run(&["-n", "2", "-l", "sh", "-c", script]));
     assert_eq!(finished.code, 3);
     let lines: Vec<_> = finished.stderr.lines().collect();

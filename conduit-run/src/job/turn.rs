@@ -27,7 +27,13 @@ enum Event {
 impl RunningJob {
     /// Waits until something happens, at most until `until`, and deals with it.
     pub(super) fn turn(&mut self, until: Option<Instant>) -> Result<(), Error> {
-        let wake = [until, self.next_deadline()].into_iter().flatten().min();
+        let sources = self
+            .ranks
+            .iter()
+            .flat_map(|rank| rank.sources.iter().flatten());
+        let pieces = sources.filter_map(|source| self.output.due(source)).min();
+        let wake = [until, self.next_deadline(), pieces];
+        let wake = wake.into_iter().flatten().min();
         let ready = self.poll(wake)?;
         // Signals first: they must work whatever else is going on.
         if ready
@@ -63,7 +69,9 @@ impl RunningJob {
             }
         }
         self.on_ended(&ended);
-        self.on_time(Instant::now());
+        let now = Instant::now();
+        self.hand_on_pieces(now);
+        self.on_time(now);
         Ok(())
     }
 
@@ -171,6 +179,19 @@ impl RunningJob {
         }
     }
 
+    /// Hands on what has waited long enough for the rest of its line.
+    pub(super) fn hand_on_pieces(&mut self, now: Instant) {
+        for rank in &mut self.ranks {
+            for (stream, source) in Stream::BOTH.into_iter().zip(&mut rank.sources) {
+                if let Some(source) = source
+                    && self.output.due(source).is_some_and(|due| due <= now)
+                {
+                    self.output.piece(stream, source);
+                }
+            }
+        }
+    }
+
     /// Reads a chunk of a rank's output. Returns whether there may be more.
     pub(super) fn read_output(&mut self, rank: usize, stream: Stream) -> bool {
         let Some(source) = &mut self.ranks[rank].sources[stream as usize] else {
@@ -186,8 +207,14 @@ impl RunningJob {
     }
 
     pub(super) fn close_output(&mut self, rank: usize, stream: Stream) {
-        if let Some(source) = self.ranks[rank].sources[stream as usize].take() {
-            source.end(|line| self.output.line(rank, stream, line));
+        self.end_line(rank, stream);
+        self.ranks[rank].sources[stream as usize] = None;
+    }
+
+    /// Nobody will write the end of this line.
+    fn end_line(&mut self, rank: usize, stream: Stream) {
+        if let Some(source) = &mut self.ranks[rank].sources[stream as usize] {
+            source.end_line(|line| self.output.line(rank, stream, line));
         }
     }
 
@@ -217,6 +244,7 @@ impl RunningJob {
             // What it had to say comes before what is said of it.
             for stream in Stream::BOTH {
                 while self.read_output(rank, stream) {}
+                self.end_line(rank, stream);
             }
             self.guard.retire(pid);
             let Ok(Some(status)) = waitid(
