@@ -216,7 +216,8 @@ impl RunningJob {
         for (number, rank) in self.ranks.iter().enumerate() {
             // Who has aborted the job or closed its connection ends by itself, and may still have something to say.
             let aborted = matches!(how, How::Aborted { rank, .. } if rank == number);
-            if !aborted && !(rank.control.is_closed() && self.is_active(number)) {
+            let leaves = aborted || rank.control.is_closed() && self.is_active(number);
+            if !leaves {
                 rank.kill_group(Signal::TERM);
             }
         }

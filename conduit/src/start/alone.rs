@@ -18,17 +18,28 @@ const SIZES: [(&str, &str); 4] = [
     ("FLUX_JOB_SIZE", "FLUX_TASK_RANK"),
 ];
 
-/// Variables of launchers that don't tell how many, and the variable with the number where another may: by the begin of the value.
-const UNSIZED: [(&str, &str, &[(&str, &str)]); 2] = [
-    (
-        "PMIX_RANK",
-        "PMIX_NAMESPACE",
-        &[
+/// What a launcher leaves that doesn't tell how many processes it has started.
+struct Unsized {
+    rank: &'static str,
+    job: &'static str,
+    /// By the begin of the job's name: the variable in which what lies above that launcher tells the number.
+    sizes: &'static [(&'static str, &'static str)],
+}
+
+const UNSIZED: [Unsized; 2] = [
+    Unsized {
+        rank: "PMIX_RANK",
+        job: "PMIX_NAMESPACE",
+        sizes: &[
             ("slurm.pmix.", "SLURM_STEP_NUM_TASKS"),
             ("", "OMPI_COMM_WORLD_SIZE"),
         ],
-    ),
-    ("PALS_RANKID", "PALS_APID", &[("", "PMI_SIZE")]),
+    },
+    Unsized {
+        rank: "PALS_RANKID",
+        job: "PALS_APID",
+        sizes: &[("", "PMI_SIZE")],
+    },
 ];
 
 /// Refuses where the environment says that this process is one of several, unless `CONDUIT_ALONE` says that it is meant to be a job
@@ -68,7 +79,7 @@ fn found(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
             return Some(tell([size, rank]));
         }
     }
-    for (rank, job, sizes) in UNSIZED {
+    for Unsized { rank, job, sizes } in UNSIZED {
         if variable(rank).is_none() {
             continue;
         }
