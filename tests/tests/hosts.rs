@@ -285,23 +285,26 @@ fn ranks_that_can_not_share_memory_use_the_next_network_and_say_so() {
 /// What a control group has is what there is: the largest segment fits, a larger one is refused before it is touched.
 #[test]
 fn a_memory_limit_is_kept_to() {
-    let Some(group) = MemoryGroup::new(1 << 30) else {
+    let groups = [1 << 30, 256 << 20].map(MemoryGroup::new);
+    let [Some(large), Some(small)] = groups else {
         return;
     };
-    let job = |arguments: &[&str]| {
+    let job = |group: &MemoryGroup, ranks, arguments: &[&str]| {
         let wrapper = group.within(FACADE);
         let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
-        Job::new(LAUNCH, 2, "sh", &[&wrapper[..], arguments].concat())
+        Job::new(LAUNCH, ranks, "sh", &[&wrapper[..], arguments].concat())
     };
-    let finished = succeeds(job(&["largest"]), &[]);
+    // Queues take less room where there is little.
+    succeeds(job(&small, 4, &["calls", "seq"]), &[]);
+    let finished = succeeds(job(&large, 2, &["largest"]), &[]);
     let bytes = finished.stdout.lines().next().map(str::parse::<u64>);
     assert!(matches!(bytes, Some(Ok(300_000_000..))), "{finished:#?}");
     // Together they don't fit, or not even one does.
     for size in ["600M", "2G"] {
-        let job = job(&["largest"]).env("CONDUIT_MAX_SEGMENT", size);
+        let job = job(&large, 2, &["largest"]).env("CONDUIT_MAX_SEGMENT", size);
         let finished = job.run().expect("nothing is left behind");
         assert_eq!(finished.code, Some(1), "{finished:#?}");
-        for word in ["attach", "control group's", "available"] {
+        for word in ["region_create on rank", "control group's", "available"] {
             assert!(finished.stderr.contains(word), "{word}: {finished:#?}");
         }
     }

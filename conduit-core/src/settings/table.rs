@@ -162,7 +162,7 @@ settings! {
         unset "what fits each peer: shared memory on one host, UDP between hosts",
         "networks that may be used; the same on all ranks";
     "CONDUIT_HOST" host: Option<String> = None, Kind::Text("a name"),
-        unset "the machine's boot, with the namespaces of the process",
+        unset "the machine's boot, with the namespaces of its network interfaces and its name",
         "name of the host that this rank is on: ranks with the same one share memory";
     "CONDUIT_ALONE" alone: bool = false, Kind::Bool,
         "be a job of one rank also where a launcher that can't be reached has started this process as one of several";
@@ -176,7 +176,7 @@ settings! {
         "ask for huge pages for segments and buffers";
     "CONDUIT_MAX_SEGMENT" max_segment: Option<usize> = None,
         Kind::bytes(4096, MOST_BYTES, 1),
-        unset "0.85 of the available memory, divided by the ranks of the host",
+        unset "0.85 of the available memory, or of what the control group leaves, divided by the ranks that share it",
         "largest segment of a rank, in bytes";
     "CONDUIT_MAX_OPERATIONS" max_operations: u32 = 65_536,
         Kind::integer(1, (1 << 24) - 1),

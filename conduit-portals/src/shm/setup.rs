@@ -26,6 +26,8 @@ const QUIET_SLOTS: usize = 256;
 const MOST_SLOTS: usize = 1 << 30;
 /// For floods a ring gets at most so many times the slots that were asked for: some queues see no floods.
 const MOST_TIMES: usize = 16;
+/// Room for floods is taken from no more than one in so many parts of the memory: ranks that come later have needs.
+const LUXURY: u64 = 4;
 /// Match entries that can be linked at once.
 pub(super) const ENTRIES: u32 = 4096;
 
@@ -85,7 +87,7 @@ impl<M: Mode> Shm<M> {
                 limit: room as u64,
             });
         };
-        self.promise(OPERATION, rounded as u64)?;
+        self.promise(OPERATION, rounded as u64, 1)?;
         let (id, offset) = (allocated.regions, allocated.region_next);
         let base = own.at(offset);
         // Regions belong into core files, unlike the addresses around them.
@@ -108,8 +110,14 @@ impl<M: Mode> Shm<M> {
         })
     }
 
-    /// Adds bytes to those that all ranks together may come to touch; refuses what isn't there.
-    pub(super) fn promise(&self, operation: &'static str, bytes: u64) -> Result<(), NiError> {
+    /// Adds bytes to those that all ranks together may come to touch; refuses what isn't there. All may have one in `part` of the
+    /// memory.
+    pub(super) fn promise(
+        &self,
+        operation: &'static str,
+        bytes: u64,
+        part: u64,
+    ) -> Result<(), NiError> {
         let Memory {
             machine,
             group,
@@ -131,7 +139,7 @@ impl<M: Mode> Shm<M> {
             (machine, promised(&|_| true), "this host's"),
             (group, promised(&in_group), "their control group's"),
         ] {
-            if bytes > pool.available || all > pool.room() {
+            if bytes > pool.available || all > pool.room() / part {
                 own.promised.fetch_sub(bytes, Ordering::SeqCst);
                 return Err(NiError::System {
                     operation,
@@ -216,14 +224,21 @@ impl<M: Mode> Shm<M> {
             .min(each / (2 * USER_QUEUES))
             .min(MOST_TIMES * capacity);
         let part = capacity.trailing_zeros();
-        let shift = match self.shared_rings {
+        let mut shift = match self.shared_rings {
             true => part,
             false => share.checked_ilog2().unwrap_or(0).max(part),
         };
-        let bytes = rings * ring_stride(shift);
-        self.promise("eq_create", bytes as u64)?;
+        let bytes = |shift| rings * ring_stride(shift);
+        if self
+            .promise("eq_create", bytes(shift) as u64, LUXURY)
+            .is_err()
+        {
+            // Where memory is scarce floods do without.
+            shift = part;
+            self.promise("eq_create", bytes(shift) as u64, 1)?;
+        }
         let offset = allocated.queue_next;
-        allocated.queue_next += bytes;
+        allocated.queue_next += bytes(shift);
         let entry = &own.control().queues[number];
         entry.shift.store(shift, Ordering::Relaxed);
         entry.part.store(part, Ordering::Relaxed);

@@ -230,7 +230,7 @@ impl<M: Mode> Shm<M> {
         };
         shm.watches.set_newcomers(&shm.own().control().newcomers);
         let staging = (layout.region_offset - layout.piece_states) as u64;
-        shm.promise("start", staging)
+        shm.promise("start", staging, 1)
             .and_then(|()| shm.create_quiet_queue())
             .map_err(|error| system(rank, "create staging and the quiet queue", error))?;
         Ok(shm)
