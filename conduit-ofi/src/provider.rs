@@ -174,6 +174,13 @@ impl Offer {
         self.caps & FI_MULTI_RECV != 0 && !is_bad
     }
 
+    /// Whether a frame may be sent from where its bytes lie with the user. Not over `shm`, whose receivers fetch a long message from the
+    /// sender's memory: nothing calls that back. Closing the endpoint doesn't either; then a receiver in another process reads what
+    /// lies there later, and one in this process crashes in the library (`smr_progress_iov`, 1.22).
+    pub(crate) fn may_lend(&self) -> bool {
+        self.provider() != "shm"
+    }
+
     /// Whether queues give all descriptors that there are to sleep on (`FI_WAIT_POLLFD`) rather than one that joins them (`FI_WAIT_FD`).
     /// That one is an epoll descriptor, which over `tcp` has another in it; with it long writes with delivery are a quarter slower,
     /// whether anybody sleeps or not. Only of those with which it was run.

@@ -228,6 +228,7 @@ impl Wire {
         let limits = objects.offer.limits();
         let frame = config.frame.min(limits.max_message) & !63;
         let multi = objects.offer.has_multi_receive();
+        let may_lend = objects.offer.may_lend();
         let (receives, receive_bytes) = match multi {
             true => (config.receives, config.receive_bytes),
             // As much memory in pieces of one frame.
@@ -263,7 +264,7 @@ impl Wire {
             job,
             frame,
             inject: limits.inject,
-            pieces: limits.pieces >= 2,
+            pieces: limits.pieces >= 2 && may_lend,
             pings: 0,
             outgoing: Vec::new(),
             failures: Vec::new(),

@@ -304,3 +304,36 @@ fn a_lost_segment_does_not_wait_for_the_other_channel() {
         network.settle(SECOND);
     }
 }
+
+/// Whenever that is, whatever is lost; tiny fragments go on, and what the peer sends.
+#[test]
+fn what_is_given_up_is_not_asked_for_again() {
+    let faults = Faults {
+        lose: 100,
+        jitter: 20_000,
+        ..Faults::default()
+    };
+    for seed in 1..60 {
+        let mut network = Network::new(2, seed, &Config::default(), faults);
+        for length in [1 << 20, 100_000, 10] {
+            assert!(network.send(0, 1, 1, length));
+            assert!(network.send(1, 0, 1, length));
+        }
+        for _ in 0..seed * seed {
+            network.step(SECOND);
+        }
+        network.endpoints[0].abandon(1);
+        // Asked for again, or told that they have arrived, it panics.
+        network.apps[0].unsent.clear();
+        for _ in 0..100 {
+            assert!(network.send(0, 1, 0, 20) && network.send(1, 0, 0, 20));
+        }
+        network.run(2 * SECOND);
+        assert_eq!(network.apps[1].received[&(0, 0)], 100);
+        assert_eq!(network.apps[0].received[&(1, 0)], 100);
+        assert_eq!(network.apps[0].received[&(1, 1)], 3);
+        assert!(network.apps.iter().all(|app| app.failures.is_empty()));
+        assert_eq!(network.endpoints[0].outstanding(1), 0);
+        assert!(!network.send(0, 1, 1, 10), "refused");
+    }
+}
