@@ -11,6 +11,8 @@ pub enum Context {
     RequestHandler,
     /// In the handler of a reply.
     ReplyHandler,
+    /// In a handler of either kind.
+    Handler,
     /// Between preparing an AM's payload and its commit or cancel; restricted as in a reply handler (GASNet-EX).
     Prepared,
 }
@@ -115,6 +117,7 @@ impl fmt::Display for Context {
             Context::Outside => "outside of a handler",
             Context::RequestHandler => "in a request handler",
             Context::ReplyHandler => "in a reply handler",
+            Context::Handler => "in a handler",
             Context::Prepared => "between prepare and commit",
         })
     }
@@ -136,10 +139,11 @@ impl fmt::Display for Operation {
 mod tests {
     use super::*;
 
-    const ALL: [Context; 4] = [
+    const ALL: [Context; 5] = [
         Context::Outside,
         Context::RequestHandler,
         Context::ReplyHandler,
+        Context::Handler,
         Context::Prepared,
     ];
 

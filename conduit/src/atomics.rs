@@ -1,7 +1,7 @@
 //! Remote atomics on the integers of a segment.
 
 use conduit_core::engine::AtomicRequest;
-use conduit_core::ni::{AtomicOp, AtomicType, Rank};
+use conduit_core::ni::{self, AtomicType, Rank};
 use conduit_core::threads::Mode;
 
 use crate::{Blocking, Conduit, Handle, Result};
@@ -43,9 +43,56 @@ atom! {
     u64, U64, u64;
 }
 
-fn request<T: Atom>(op: AtomicOp, operand: T, comparand: T) -> AtomicRequest {
+/// What an atomic makes of the integer `x` and its operand `a`. What needs no operand, or two, has a method of its own:
+/// [`Conduit::atomic_get`], [`Conduit::compare_swap`].
+///
+/// ```compile_fail
+/// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+/// conduit.atomic(0, 8, conduit::AtomicOp::CompareSwap, 1u64)?;
+/// # Ok::<(), conduit::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AtomicOp {
+    /// `a` (fetching: swap).
+    Set,
+    /// `x + a`.
+    Add,
+    /// `x - a`.
+    Sub,
+    /// `x * a`.
+    Mult,
+    /// The smaller, by the type's sign.
+    Min,
+    /// The larger, by the type's sign.
+    Max,
+    /// `x & a`.
+    And,
+    /// `x | a`.
+    Or,
+    /// `x ^ a`.
+    Xor,
+}
+
+impl From<AtomicOp> for ni::AtomicOp {
+    #[inline]
+    fn from(op: AtomicOp) -> Self {
+        match op {
+            AtomicOp::Set => Self::Set,
+            AtomicOp::Add => Self::Add,
+            AtomicOp::Sub => Self::Sub,
+            AtomicOp::Mult => Self::Mult,
+            AtomicOp::Min => Self::Min,
+            AtomicOp::Max => Self::Max,
+            AtomicOp::And => Self::And,
+            AtomicOp::Or => Self::Or,
+            AtomicOp::Xor => Self::Xor,
+        }
+    }
+}
+
+fn request<T: Atom>(op: impl Into<ni::AtomicOp>, operand: T, comparand: T) -> AtomicRequest {
     AtomicRequest {
-        op,
+        op: op.into(),
         ty: T::TYPE,
         operand: operand.to_bits(),
         comparand: comparand.to_bits(),
@@ -74,11 +121,19 @@ impl<M: Mode> Conduit<M> {
         op: AtomicOp,
         operand: T,
     ) -> Result<T> {
-        let old = self.done(self.member.engine().atomic_fetch(
-            target,
-            offset,
-            request(op, operand, operand),
-        ))?;
+        self.fetch(target, offset, request(op, operand, operand))
+    }
+
+    /// Reads the integer at `offset` of `target`'s segment.
+    #[inline]
+    pub fn atomic_get<T: Atom>(&self, target: Rank, offset: usize) -> Result<T> {
+        let none = T::from_bits(0);
+        self.fetch(target, offset, request(ni::AtomicOp::Get, none, none))
+    }
+
+    #[inline]
+    fn fetch<T: Atom>(&self, target: Rank, offset: usize, request: AtomicRequest) -> Result<T> {
+        let old = self.done(self.member.engine().atomic_fetch(target, offset, request))?;
         Ok(T::from_bits(old))
     }
 
@@ -126,8 +181,7 @@ impl<M: Mode> Conduit<M> {
         expected: T,
         new: T,
     ) -> Result<T> {
-        let request = request(AtomicOp::CompareSwap, new, expected);
-        let old = self.done(self.member.engine().atomic_fetch(target, offset, request))?;
-        Ok(T::from_bits(old))
+        let request = request(ni::AtomicOp::CompareSwap, new, expected);
+        self.fetch(target, offset, request)
     }
 }

@@ -94,25 +94,59 @@ impl<M: Mode> Conduit<M> {
         Error::Engine(error)
     }
 
-    /// Serves the network once: completions, messages. Runs handlers.
+    /// Serves the network once: completions, messages. Runs handlers. Refused in a handler.
     #[inline]
     pub fn poll(&self) -> Result<()> {
         self.done(self.member.engine().poll())
     }
 
     /// Polls until the condition holds; waits in between as is best on this host. For conditions that handlers or other
-    /// ranks' puts make true.
+    /// ranks' puts make true. Not in a handler, where what would make it true may wait for the handler's end.
     #[inline]
     pub fn wait_until(&self, condition: impl FnMut() -> bool) -> Result<()> {
         self.done(self.member.engine().wait_until(condition))
     }
 
-    /// Waits until all ranks have called it. What any rank has stored, put or sent before is there after it: puts have
-    /// reached their targets if they have been synchronised, messages may still wait to be handled.
+    /// Waits until all ranks have called it. What any rank has stored, or put and synchronised, before it is there after it.
+    ///
+    /// It does not deliver messages: one that was sent before it may be handled after it. [`Conduit::quiesce`] does.
     #[inline]
     pub fn barrier(&self) -> Result<()> {
         let outcome = self.done(self.member.engine().barrier(Value::Anonymous))?;
         self.matched("barrier", outcome)
+    }
+
+    /// A barrier that delivers messages: returns when all ranks have called it and every message that any of them sent before
+    /// has been handled, requests and their replies.
+    ///
+    /// Costs two barriers, and nothing for each message. Where several threads of a rank send, it waits for what the others send
+    /// meanwhile too.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// use std::sync::{Arc, atomic::{AtomicU32, Ordering::Relaxed}};
+    /// let greeted = Arc::new(AtomicU32::new(0));
+    /// let mut handlers = conduit::Handlers::new();
+    /// let hello = handlers.short({
+    ///     let greeted = greeted.clone();
+    ///     move |_, ()| {
+    ///         greeted.fetch_add(1, Relaxed);
+    ///     }
+    /// });
+    /// let conduit = conduit::start()?.attach(handlers, 0)?;
+    /// for rank in 0..conduit.size() {
+    ///     conduit.request(rank, hello, ())?;
+    /// }
+    /// conduit.quiesce()?;
+    /// assert_eq!(greeted.load(Relaxed), conduit.size());
+    /// conduit.finish()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// In a handler. A rank has failed.
+    pub fn quiesce(&self) -> Result<()> {
+        self.done(self.member.engine().quiesce())
     }
 
     /// A barrier with a name: an error if ranks give different ones (or one that no rank gave).
@@ -121,7 +155,7 @@ impl<M: Mode> Conduit<M> {
         self.matched("barrier_named", outcome)
     }
 
-    /// First half of a barrier, named or anonymous (`None`): this rank has arrived. Then [`Conduit::barrier_wait`] or
+    /// First half of a [barrier](Conduit::barrier), named or anonymous (`None`): this rank has arrived. Then [`Conduit::barrier_wait`] or
     /// [`Conduit::barrier_try`].
     pub fn barrier_notify(&self, id: Option<u32>) -> Result<()> {
         self.done(self.member.engine().barrier_notify(value(id)))
@@ -151,11 +185,12 @@ impl<M: Mode> Conduit<M> {
         }
     }
 
-    /// Leaves the job in good order: waits for all ranks, then tells the launcher. Collective.
+    /// Leaves the job in good order: waits until all ranks have called it and all messages have been handled
+    /// ([`Conduit::quiesce`]), then tells the launcher. Collective.
     pub fn finish(mut self) -> Result<()> {
         self.finished = true;
-        self.barrier()?;
-        // The barrier is over here when the others' messages are in; this rank's own may still have to go out, and
+        self.quiesce()?;
+        // It is over here when the others' messages are in; this rank's own may still have to go out, and
         // nobody sends them once it is gone.
         let limit = self.member.engine().settings().exit_wait(self.size());
         self.member.engine().drain(limit);

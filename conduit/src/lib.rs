@@ -73,11 +73,11 @@ mod segment;
 mod start;
 
 pub use args::{Args, Word};
-pub use atomics::Atom;
+pub use atomics::{Atom, AtomicOp};
 pub use call::{Call, Landed};
 pub use conduit::Conduit;
 pub use conduit_core::engine::{BarrierOutcome, Blocking, Handle};
-pub use conduit_core::ni::{AtomicOp, AtomicType, Rank};
+pub use conduit_core::ni::{AtomicType, Rank};
 pub use conduit_core::threads::{Par, ParSync, Seq};
 pub use conduit_core::{settings, stderr, threads};
 pub use error::{Error, Result};

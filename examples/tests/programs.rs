@@ -10,6 +10,7 @@ use conduit_run::Launch;
 
 const HEAT: &str = env!("CARGO_BIN_EXE_heat");
 const WORDCOUNT: &str = env!("CARGO_BIN_EXE_wordcount");
+const HELLO: &str = env!("CARGO_BIN_EXE_hello");
 const TOUR: &str = env!("CARGO_BIN_EXE_tour");
 
 /// Runs a job; gives its exit code and what its ranks wrote.
@@ -55,6 +56,47 @@ fn an_error_is_one_write() {
         assert!(text.contains(": CONDUIT_NETWORK="), "{program}: {text}");
         assert!(text.ends_with('\n'), "{program}: {text}");
     }
+}
+
+/// Every greeting, each time.
+fn greets(jobs: u32, ranks: usize, settings: &[(&str, &str)]) {
+    let expected: Vec<String> = (0..ranks)
+        .map(|rank| format!("rank {rank} sent 7"))
+        .collect();
+    for _ in 0..jobs {
+        let (code, text) = job(ranks, HELLO, &[], settings);
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines.sort_unstable();
+        assert_eq!(
+            (code, lines),
+            (0, expected.iter().map(String::as_str).collect())
+        );
+    }
+}
+
+#[test]
+fn the_readmes_program_greets() {
+    greets(800, 4, &[]);
+    greets(100, 1, &[]);
+    greets(50, 4, &[("CONDUIT_NETWORK", "udp")]);
+    greets(50, 4, &UNMAPPED);
+}
+
+#[test]
+fn the_readme_and_the_reference_show_the_program() {
+    let (_, program) = include_str!("../src/bin/hello.rs")
+        .split_once("\n\n")
+        .unwrap();
+    let readme = include_str!("../../README.md");
+    assert!(readme.contains(&format!("```rust\n{program}```")), "README");
+    let lines = program
+        .lines()
+        .map(|line| format!("//! {line}").trim_end().to_owned());
+    let reference = lines.collect::<Vec<_>>().join("\n");
+    assert!(
+        include_str!("../../conduit/src/lib.rs").contains(&reference),
+        "conduit/src/lib.rs"
+    );
 }
 
 const UNMAPPED: [(&str, &str); 2] = [("CONDUIT_WINDOWS", "0"), ("CONDUIT_INJECT", "0")];

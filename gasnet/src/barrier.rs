@@ -125,9 +125,5 @@ extern "C" fn gex_Coll_BarrierBlocking(team: *const c_void, flags: u32) {
 
 /// The job's barrier where a call of the interface contains one.
 pub(crate) fn all(call: &'static str, job: &Job) -> c_int {
-    let engine = job.engine();
-    let done = engine
-        .team_barrier_start()
-        .and_then(|number| engine.team_barrier_wait(number));
-    code(call, done)
+    code(call, job.engine().team_barrier())
 }

@@ -164,6 +164,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         })
     }
 
+    /// A barrier of the team, from start to end.
+    pub fn team_barrier(&self) -> Result<()> {
+        let number = self.team_barrier_start()?;
+        self.team_barrier_wait(number)
+    }
+
     /// Moves the team's barriers on: this rank arrives at the next one when it has left the one before.
     fn step_team(&self, side: &Side<M>, machine: &mut Machine) -> Result<bool> {
         let mut ended = false;

@@ -132,6 +132,12 @@ impl<M: Mode> Collectives<M> {
         }
     }
 
+    /// Is a machine in use? Only where one thread is inside at a time: then by its function that reduces.
+    #[inline]
+    pub(super) fn is_busy(&self) -> bool {
+        self.teams.try_lock().is_none()
+    }
+
     /// Is there something to send? Every poll tries then.
     #[inline]
     pub(super) fn has_outgoing(&self) -> bool {
@@ -316,7 +322,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         shape: Shape,
         memory: Memory,
     ) -> Result<Handle> {
-        self.check_context(operation, am::Operation::Request)?;
+        self.check_outside(operation, am::Operation::Request)?;
         self.check_fault()?;
         let size = self
             .collectives

@@ -77,14 +77,15 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         self.token.role == am::Role::Request
     }
 
-    /// The engine that runs the handler. What a handler may not do with it is refused with checks.
+    /// The engine that runs the handler. What a handler may not do with it is refused with checks; without, what polls or has to
+    /// wait is.
     #[inline]
     pub fn engine(&self) -> &'a Engine<N, M> {
         self.engine
     }
 }
 
-/// Which handler, if any, this thread is in, as far as there are checks.
+/// Which handler, if any, this thread is in (with checks), and whether it has a payload prepared.
 pub(super) mod context {
     use std::cell::Cell;
 
@@ -103,6 +104,10 @@ pub(super) mod context {
             Operation::Poll => context.may_poll(),
             Operation::Commit => context.may_commit(),
         }
+    }
+
+    pub(crate) fn is_prepared() -> bool {
+        CONTEXT.get() == Context::Prepared
     }
 
     /// Enters a context until dropped.

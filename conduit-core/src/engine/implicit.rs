@@ -175,11 +175,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return Ok(());
         };
         self.operations.lock().close(group);
-        // A payload that was prepared and is still open would have the wait refused (with checks). This one may not be:
-        // the caller's buffers are the network's until it is over.
-        let _outside = self
-            .has_checks()
-            .then(|| Entered::new(am::Context::Outside));
+        // A payload that was prepared and is still open would have the wait refused. This one may not be: the caller's buffers
+        // are the network's until it is over.
+        let _outside = Entered::new(am::Context::Outside);
         self.wait(Self::handle_of(group))
     }
 

@@ -34,9 +34,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// # Errors
     /// A peer has given back what it never had.
     pub fn in_use(&self) -> Result<InUse> {
-        for peer in 0..self.size {
-            self.collect_returns(peer)?;
-        }
+        self.collect_returns_of(0..self.size)?;
         // Another thread, or a handler's caller further up this thread's stack, may be serving requests.
         let (ready_ticket, ready_chunk, half_longs) = match self.am.try_lock() {
             Some(side) => side.held(),

@@ -12,7 +12,7 @@
 //! | `deliver`, `plain`, `reply`, `hand` | messages that have come, to their handlers; replies and what they need |
 //! | `credit_statistics` | the file that tells where the credits are |
 //! | `flow` | credits, the budget of outstanding requests, coalesced returns |
-//! | `barriers`, `collective` | barriers; broadcasts and reductions |
+//! | `barriers`, `quiesce`, `collective` | barriers; quiescence; broadcasts and reductions |
 //! | `system` | system messages, the end of a job |
 //! | `resources`, `operations`, `in_use` | tickets, chunks, operation ids; what is held |
 //!
@@ -38,6 +38,7 @@ mod plain;
 mod poll;
 mod polling;
 mod prepared;
+mod quiesce;
 mod reply;
 mod request;
 mod request_long;
@@ -244,6 +245,48 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             })?;
         }
         Ok(())
+    }
+
+    /// In any build: what polls or waits is not for handlers. It would leave out the queues that are being served already, and
+    /// might go on for ever.
+    #[inline]
+    fn check_outside(&self, operation: &'static str, what: am::Operation) -> Result<()> {
+        self.check_context(operation, what)?;
+        match self.is_in_handler() {
+            true => Err(self.not_allowed(operation, what, am::Context::Handler)),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether this thread is in a handler, or a function that reduces, in any build.
+    #[inline]
+    fn is_in_handler(&self) -> bool {
+        match M::PARALLEL {
+            true => polling::is_inside(),
+            // The one thread holds what it serves.
+            false => {
+                self.am.try_lock().is_none()
+                    || self.recent_replies.try_lock().is_none()
+                    || self.collectives.is_busy()
+            }
+        }
+    }
+
+    #[cold]
+    fn not_allowed(
+        &self,
+        operation: &'static str,
+        what: am::Operation,
+        context: am::Context,
+    ) -> Error {
+        Error::Context {
+            operation,
+            rank: self.rank,
+            reason: am::ContextError::NotAllowed {
+                operation: what,
+                context,
+            },
+        }
     }
 
     /// Records what ends the job; the first reason stays.

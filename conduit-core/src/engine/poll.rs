@@ -62,7 +62,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Not in a handler.
     #[inline]
     pub fn poll(&self) -> Result<()> {
-        self.check_context("poll", am::Operation::Poll)?;
+        self.check_outside("poll", am::Operation::Poll)?;
         if self.poll_once() == 0 {
             self.polled_idly();
         }
@@ -72,7 +72,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// As [`Engine::poll`]; has anything been found?
     #[inline]
     pub fn poll_some(&self) -> Result<bool> {
-        self.check_context("poll", am::Operation::Poll)?;
+        self.check_outside("poll", am::Operation::Poll)?;
         let found = self.poll_once() > 0;
         self.check_fault()?;
         Ok(found)

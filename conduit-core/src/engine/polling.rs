@@ -20,6 +20,11 @@ thread_local! {
     static INSIDE: Cell<u32> = const { Cell::new(0) };
 }
 
+/// Is this thread inside of one, in [`crate::threads::Par`]?
+pub(super) fn is_inside() -> bool {
+    INSIDE.get() > 0
+}
+
 pub(crate) struct Inside<'a>(&'a Polling);
 
 impl Polling {

@@ -82,7 +82,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 self.wait_for(OPERATION, |engine| Ok(engine.req_sb.lock().take()))?
             }
         };
-        let entered = self.has_checks().then(|| Entered::new(Context::Prepared));
+        let entered = Some(Entered::new(Context::Prepared));
         Ok(Some(Prepared {
             engine: self,
             target,

@@ -18,6 +18,7 @@ use super::token::{Role, Token};
 use super::{Engine, Error, Result, index};
 use crate::ni::{Ack, Capabilities, Exchange, Inject, Ni, Put, Rank, Reach, Submit};
 use crate::threads::{Lock, Mode};
+use std::ops::Range;
 use std::sync::atomic::Ordering::Acquire;
 
 /// Arguments, padded, and a long's descriptor: what goes before a payload.
@@ -292,16 +293,20 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Reads what `target` has given back by counter; all peers' counters if it is the budget that is spent.
     pub(super) fn collect_returns(&self, target: Rank) -> Result<()> {
-        let flow = &self.flow;
-        let peers = if flow.budget_is_spent() {
+        let peers = if self.flow.budget_is_spent() {
             0..self.size
         } else {
             target..target + 1
         };
+        self.collect_returns_of(peers)
+    }
+
+    pub(super) fn collect_returns_of(&self, peers: Range<Rank>) -> Result<()> {
         for peer in peers {
             if let Some(word) = self.control.returned_by(peer) {
                 // SYNC: Acquire, pairs with the Release in `tell_returns`.
-                flow.collect(peer, || Returned::from_bits(word.load(Acquire)))
+                self.flow
+                    .collect(peer, || Returned::from_bits(word.load(Acquire)))
                     .map_err(|violation| Error::Protocol {
                         rank: self.rank,
                         peer,

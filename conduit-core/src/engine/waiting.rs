@@ -6,6 +6,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use super::deliver::context;
 use super::{Engine, Error, Result};
 use crate::ni::Ni;
 use crate::threads::Mode;
@@ -63,7 +64,7 @@ impl<N: Ni, M: Mode> Drop for Unwinding<'_, N, M> {
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Polls until `ready` gives a value. Refused in handlers (with checks).
+    /// Polls until `ready` gives a value. Refused in handlers.
     #[inline]
     pub(super) fn wait_for<T>(
         &self,
@@ -84,6 +85,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     fn wait_once(&self, operation: &'static str, waiter: &mut Waiter) -> Result<()> {
         self.check_fault()?;
         self.check_context(operation, am::Operation::Block)?;
+        if waiter.polls == 0 {
+            self.check_wait(operation)?;
+        }
         let unwinding = Unwinding {
             engine: self,
             operation,
@@ -95,6 +99,21 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return Ok(());
         }
         self.idle(waiter, operation)
+    }
+
+    /// Where this thread itself holds up what it would wait for, a wait ends the job, as its operation may be half done: in a
+    /// handler, and with a payload prepared. (Debug builds refuse the operation.)
+    #[inline(never)]
+    fn check_wait(&self, operation: &'static str) -> Result<()> {
+        let context = if self.is_in_handler() {
+            am::Context::Handler
+        } else if context::is_prepared() {
+            am::Context::Prepared
+        } else {
+            return Ok(());
+        };
+        self.fail(self.not_allowed(operation, am::Operation::Block, context));
+        self.check_fault()
     }
 
     /// One round of [`Engine::wait_until`], for loops that test their condition themselves; `waiter` is that of the loop.

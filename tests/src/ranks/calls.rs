@@ -219,6 +219,7 @@ fn atomics<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
         let count = conduit.get_value(peer, at + 40, 8)?;
         conduit.put_value(peer, at + 40, count + 1, 8)?;
         ensure!(conduit.atomic_fetch(peer, at + 32, AtomicOp::Set, 0u32)? == 1);
+        ensure!(conduit.atomic_get::<u64>(peer, at)? >= 20);
     }
     conduit.barrier()?;
     let own_at = own;

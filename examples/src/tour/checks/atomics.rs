@@ -100,7 +100,7 @@ fn step_by_step<T: Atom + PartialEq + std::fmt::Debug>(
     {
         conduit.atomic(peer, OWN, Set, start)?;
         let before = conduit.atomic_fetch(peer, OWN, op, operand)?;
-        let after = conduit.atomic_fetch(peer, OWN, AtomicOp::Get, operand)?;
+        let after: T = conduit.atomic_get(peer, OWN)?;
         ensure!(
             before == start && after == expected,
             "{op:?} of {start:?} and {operand:?} gave {after:?}"
