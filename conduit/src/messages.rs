@@ -149,7 +149,8 @@ impl<M: Mode> Conduit<M> {
 
     /// Prepares a medium whose payload is written in place: at least `least`, at most `most` bytes.
     ///
-    /// Until it is committed or dropped, this thread may not communicate (debug builds refuse it).
+    /// Until it is committed or dropped, this thread may not communicate. Debug builds refuse it; in release builds what would
+    /// have to wait ends the job with an error.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {

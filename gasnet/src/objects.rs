@@ -75,7 +75,7 @@ pub(crate) fn check<'a>(
     object
 }
 
-/// A call's team that is not the job's: `CONDUIT_GEX_CHECK_TEAM` in debug builds.
+/// A call's team that is not the job's: `CONDUIT_GEX_CHECK_TEAM`.
 ///
 /// # Safety
 /// `call` is a C string.

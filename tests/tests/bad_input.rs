@@ -143,6 +143,49 @@ fn handlers_are_refused_what_they_may_not_do() {
     }
 }
 
+/// Polls and waits are not for handlers in any build: they would be for what comes after the handler. What ends by itself is
+/// done where the build doesn't check.
+#[test]
+fn handlers_neither_poll_nor_wait() {
+    const WORDS: [(&str, &str); 6] = [
+        ("poll", "poll"),
+        ("wait", "wait_until"),
+        ("barrier", "barrier"),
+        ("quiesce", "quiesce"),
+        ("flood", "request_short"),
+        ("get", "get"),
+    ];
+    let ways: [&[(&str, &str)]; 3] = [
+        &[],
+        &[("CONDUIT_WINDOWS", "0")],
+        &[("CONDUIT_NETWORK", "udp")],
+    ];
+    for (what, operation) in WORDS {
+        for place in ["request", "reply"] {
+            for settings in ways {
+                let modes = ["seq", "par"];
+                for mode in &modes[..if settings.is_empty() { 2 } else { 1 }] {
+                    let what_where = format!("{what}:{place}");
+                    let finished = run(2, &["refused_in_handler", mode, &what_where], settings);
+                    if what == "get" && settings.is_empty() && !cfg!(debug_assertions) {
+                        ends(&finished, 0, &[]);
+                    } else {
+                        ends(&finished, 1, &[operation, "handler"]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn nobody_waits_with_a_payload_prepared() {
+    for mode in ["seq", "par"] {
+        let finished = run(1, &["refused_while_prepared", mode], &[]);
+        ends(&finished, 1, &["wait_until", "between prepare and commit"]);
+    }
+}
+
 #[test]
 fn a_handler_that_panics_ends_the_job_with_its_words() {
     for who in ["main", "threads"] {
@@ -155,10 +198,10 @@ fn a_handler_that_panics_ends_the_job_with_its_words() {
 
 #[test]
 fn any_rank_may_end_the_job() {
-    // While one rank computes, one waits in a barrier and one for a condition.
+    // While one rank computes, one waits in a barrier, one for a condition and one for a message to be handled.
     let quick = [("CONDUIT_EXIT_TIMEOUT", "1")];
     for (code, expected) in [("7", 7), ("0", 0), ("255", 255)] {
-        let finished = run(4, &["exit", code], &quick);
+        let finished = run(5, &["exit", code], &quick);
         // The first cause, not one of those that have heard of it.
         ends(
             &finished,

@@ -73,6 +73,30 @@ fn a_program_started_alone_is_a_job_of_one() {
     assert!(status.expect("the program starts").success());
 }
 
+/// Between processes of this host, and as between hosts.
+#[test]
+fn what_was_sent_before_is_handled() {
+    for mode in ["seq", "parsync", "par"] {
+        for ranks in [1, 2, 4] {
+            succeeds(ranks, &["delivered", mode], &[]);
+        }
+        succeeds(3, &["delivered", mode], &[("CONDUIT_NETWORK", "udp")]);
+    }
+    for settings in WAYS {
+        succeeds(2, &["delivered", "seq"], settings);
+    }
+    for windows in ["0", "1"] {
+        let settings = [
+            ("GASNET_PORTAL_FLOW_CONTROL", "0"),
+            ("CONDUIT_WINDOWS", windows),
+        ];
+        succeeds(2, &["delivered", "seq"], &settings);
+    }
+    for settings in [&[][..], &[("CONDUIT_WINDOWS", "0")]] {
+        succeeds(2, &["delivered_whole"], settings);
+    }
+}
+
 #[test]
 fn several_threads_at_once() {
     for ranks in [1, 2, 4] {

@@ -158,6 +158,7 @@ fn atomics_of_the_owner_and_of_its_peers() {
                 let round = Round {
                     steps: vec![(0..40).map(step).collect(); 3],
                     ids: Ids::Anonymous,
+                    quiesces: false,
                 };
                 let schedule = Schedule {
                     ranks: 3,

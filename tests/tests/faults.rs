@@ -14,7 +14,7 @@ const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
 const FACADE: &str = env!("CARGO_BIN_EXE_facade");
 /// Between a rank's death and the end of all, on a quiet machine.
 const END: Duration = Duration::from_secs(5);
-const STORMS: [&str; 4] = ["puts", "flood", "barriers", "all"];
+const STORMS: [&str; 5] = ["puts", "flood", "barriers", "quiesce", "all"];
 
 /// What a run is to be.
 #[derive(Debug, Clone, Copy)]

@@ -157,7 +157,7 @@ pub enum Error {
         /// The page size.
         page: usize,
     },
-    /// A call that is not allowed where it was made: from a handler, a second reply, … (debug builds).
+    /// A call that is not allowed where it was made: from a handler, a second reply, … (some in debug builds only).
     #[error("{operation} on rank {rank}: {reason}")]
     Context {
         /// The call.

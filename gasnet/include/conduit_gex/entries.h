@@ -83,14 +83,16 @@ int conduit_gasnet_init(int *argc, char ***argv, const conduit_gex_config_t *con
 void conduit_gex_wait_step(void *state);
 void conduit_gex_no_team(const char *call, gex_TM_t team) CONDUIT_GEX_NORETURN;
 
-/* A call's team is the job's. GASNet-1's calls, which have none, say CONDUIT_GEX_TEAM. */
+/* A call's team is the job's; without checks all that is looked at is that there is one. GASNet-1's calls, which have none, say
+ * CONDUIT_GEX_TEAM. */
 #if CONDUIT_GEX_CHECKED
   #define CONDUIT_GEX_TEAM ((gex_TM_t)(uintptr_t)conduit_gex_job.team)
   #define CONDUIT_GEX_CHECK_TEAM(call, given) \
     ((const void *)(given) == conduit_gex_job.team ? (void)0 : conduit_gex_no_team(call, given))
 #else
-  #define CONDUIT_GEX_TEAM ((gex_TM_t)NULL)
-  #define CONDUIT_GEX_CHECK_TEAM(call, given) ((void)(given))
+  #define CONDUIT_GEX_TEAM ((gex_TM_t)(uintptr_t)1)
+  #define CONDUIT_GEX_CHECK_TEAM(call, given) \
+    (CONDUIT_GEX_LIKELY((given) != NULL) ? (void)0 : conduit_gex_no_team(call, given))
 #endif
 
 /* ---- active messages ---- */

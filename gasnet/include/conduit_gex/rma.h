@@ -63,20 +63,20 @@ CONDUIT_GEX_INLINE void conduit_gex_copy(char *to_, const char *from_, size_t by
   }
 }
 
-/* Copies to a mapped rank. 0: it is not one. */
+/* Copies to a mapped rank. 0: it is not one, or there is no source: which the library says. */
 CONDUIT_GEX_INLINE int conduit_gex_put_here(gex_Rank_t rank_, void *remote_, const void *source_, size_t bytes_) {
   char *mapped_ = NULL;
-  if (!conduit_gex_mapped(rank_, remote_, bytes_, &mapped_)) return 0;
+  if (!source_ || !conduit_gex_mapped(rank_, remote_, bytes_, &mapped_)) return 0;
   CONDUIT_GEX_BEFORE_PUT();
   conduit_gex_copy(mapped_, (const char *)source_, bytes_);
   CONDUIT_GEX_AFTER_PUT();
   return 1;
 }
 
-/* Copies from a mapped rank. 0: it is not one. */
+/* Copies from a mapped rank. 0: it is not one, or there is no destination. */
 CONDUIT_GEX_INLINE int conduit_gex_get_here(void *local_, gex_Rank_t rank_, const void *remote_, size_t bytes_) {
   char *mapped_ = NULL;
-  if (!conduit_gex_mapped(rank_, remote_, bytes_, &mapped_)) return 0;
+  if (!local_ || !conduit_gex_mapped(rank_, remote_, bytes_, &mapped_)) return 0;
   CONDUIT_GEX_BEFORE_GET();
   if (bytes_ > CONDUIT_GEX_LOAD_HERE)
     conduit_gex_load(local_, mapped_, bytes_);

@@ -162,6 +162,8 @@ pub struct Planned {
     pub values: Vec<Value>,
     /// How that ends; `None` while there is no value.
     pub outcome: Option<BarrierOutcome>,
+    /// Whether it ends by quiescing.
+    pub quiesces: bool,
     /// All segments after the round.
     pub memory: Vec<Vec<u8>>,
     /// Requests that each rank has handled by its end, since the start.
@@ -214,6 +216,7 @@ impl Plan {
                 tasks,
                 values,
                 outcome: Some(merged.into()),
+                quiesces: round.quiesces,
                 memory: memory.clone(),
                 requests: requests.clone(),
                 replies: replies.clone(),

@@ -103,17 +103,22 @@ impl<'a, N: Ni, M: Mode> Rank<'a, N, M> {
         let expected = (round.requests[rank], round.replies[rank]);
         self.note(&format!("waiting for {expected:?} messages"));
         let log = self.log;
-        self.engine
-            .wait_until(|| {
-                let (requests, replies) = log.seen().handled;
-                requests >= expected.0 && replies >= expected.1
-            })
-            .map_err(|error| {
-                format!("{}: {:?} of {expected:?}", text(error), log.seen().handled)
-            })?;
+        if round.quiesces {
+            self.engine.quiesce().map_err(text)?;
+            self.all_handled(expected)?;
+        } else {
+            self.engine
+                .wait_until(|| {
+                    let (requests, replies) = log.seen().handled;
+                    requests >= expected.0 && replies >= expected.1
+                })
+                .map_err(|error| {
+                    format!("{}: {:?} of {expected:?}", text(error), log.seen().handled)
+                })?;
+            self.note("the barrier before the check");
+            self.meet()?;
+        }
         self.longs.clear();
-        self.note("the barrier before the check");
-        self.meet()?;
         let (base, len) = self.engine.segment().map_err(text)?;
         // SAFETY: the rank's own segment; ranks take turns, and nobody writes to it between these two barriers.
         let segment = unsafe { std::slice::from_raw_parts(base, len) };

@@ -167,6 +167,8 @@ pub struct Round {
     pub steps: Vec<Vec<Step>>,
     /// Of the split barrier in it.
     pub ids: Ids,
+    /// Whether it ends by quiescing, not by waiting for the messages that are expected.
+    pub quiesces: bool,
 }
 
 /// A schedule.
@@ -299,7 +301,11 @@ fn ids() -> impl Strategy<Value = Ids> {
 pub fn schedules(rounds: usize, steps: usize) -> impl Strategy<Value = Schedule> {
     (2u32..=4).prop_flat_map(move |ranks| {
         let of_rank = vec(vec(step(), 0..=steps), ranks as usize);
-        let round = (of_rank, ids()).prop_map(|(steps, ids)| Round { steps, ids });
+        let round = (of_rank, ids(), any::<bool>()).prop_map(|(steps, ids, quiesces)| Round {
+            steps,
+            ids,
+            quiesces,
+        });
         (vec(round, 1..=rounds), any::<u64>()).prop_map(move |(rounds, seed)| Schedule {
             ranks,
             seed,

@@ -1,10 +1,12 @@
 //! What has to be refused, and how.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use anyhow::{Context, Result, ensure};
+use conduit::threads::Mode;
 use conduit::{AtomicOp, Conduit, Error, Handlers, Par, Seq};
 
 use super::{SHARE, attached};
@@ -169,6 +171,68 @@ pub(super) fn start_twice() -> Result<()> {
     refused(conduit::start(), &["start"])?;
     conduit.barrier()?;
     Ok(conduit.finish()?)
+}
+
+/// What a handler does of its own accord, on the thread that polls.
+type Act = Box<dyn Fn() -> Result<(), Error>>;
+
+thread_local! {
+    static ACT: RefCell<Option<Act>> = const { RefCell::new(None) };
+}
+
+/// Does in a handler what would poll or wait, and fails with what is said to that: `what:request` or `what:reply`.
+pub(super) fn refused_in_handler<M: Mode>(what: &str) -> Result<()> {
+    let (what, place) = what.split_once(':').context("what:place")?;
+    let (said, in_reply) = (Arc::new(OnceLock::new()), place == "reply");
+    let act = {
+        let said = said.clone();
+        move || {
+            let result = ACT.with_borrow(|act| act.as_ref().map_or(Ok(()), |act| act()));
+            let _ = said.set(result.map_err(|error| error.to_string()));
+        }
+    };
+    let mut handlers = Handlers::<M>::new();
+    let ignore = handlers.short(|_, ()| {});
+    let reply = handlers.short({
+        let act = act.clone();
+        move |_, ()| act()
+    });
+    let request = handlers.short(move |call, ()| match in_reply {
+        true => call.reply(reply, ()).expect("the first reply"),
+        false => act(),
+    });
+    let conduit: &Conduit<M> = Box::leak(Box::new(attached(handlers)?));
+    let right = (conduit.rank() + 1) % conduit.size();
+    let act: Act = match what {
+        "poll" => Box::new(|| conduit.poll()),
+        "wait" => Box::new(|| conduit.wait_until(|| false)),
+        "barrier" => Box::new(|| conduit.barrier()),
+        "quiesce" => Box::new(|| conduit.quiesce()),
+        "get" => Box::new(move || conduit.get(&mut [0u8; SHARE][..], right, 0)),
+        "flood" => Box::new(move || {
+            loop {
+                conduit.request(right, ignore, ())?;
+            }
+        }),
+        other => anyhow::bail!("what is {other}?"),
+    };
+    ACT.set(Some(act));
+    conduit.barrier()?;
+    conduit.request(right, request, ())?;
+    conduit.wait_until(|| said.get().is_some())?;
+    if let Some(Err(said)) = said.get() {
+        anyhow::bail!("{said}");
+    }
+    conduit.barrier()?;
+    Ok(())
+}
+
+/// Waits with a payload prepared, and fails with what is said to that.
+pub(super) fn refused_while_prepared<M: Mode>() -> Result<()> {
+    let conduit = attached(Handlers::<M>::new())?;
+    let _prepared = conduit.prepare_medium(conduit.rank(), 1, 1)?;
+    conduit.wait_until(|| false)?;
+    Ok(())
 }
 
 /// What a handler may not do, tried in handlers.

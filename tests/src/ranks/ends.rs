@@ -10,14 +10,20 @@ use rustix::process::{Signal, getpid, kill_process};
 
 use super::attached;
 
-/// Rank 1 ends the job with the code given, while rank 0 computes and the others wait for it.
+/// Rank 1 ends the job with the code given, while rank 0 computes and the others wait for it, rank 4 for an answer too.
 pub(super) fn exit(code: &str) -> Result<()> {
     let code = code.parse().context("an exit code")?;
-    let conduit = attached(Handlers::<Seq>::new())?;
+    let mut handlers = Handlers::<Seq>::new();
+    let ignore = handlers.short(|_, ()| {});
+    let conduit = attached(handlers)?;
     conduit.barrier()?;
     match conduit.rank() {
         1 => conduit.exit(code),
         0 => compute(),
+        4 => {
+            conduit.request(0, ignore, ())?;
+            conduit.quiesce()?;
+        }
         rank if rank % 2 == 0 => conduit.barrier()?,
         _ => conduit.wait_until(|| false)?,
     }

@@ -1,11 +1,11 @@
 //! Active messages of all categories, between all ranks.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Result, ensure};
 use conduit::threads::Mode;
-use conduit::{Call, Conduit, Handlers, Long, Medium, Seq, Short};
+use conduit::{Call, Conduit, Handlers, Long, Medium, Par, Seq, Short};
 
 use super::{SHARE, attached, pattern};
 
@@ -117,8 +117,8 @@ pub(super) fn handlers<M: Mode>() -> (Handlers<M>, Seen) {
     (handlers, seen)
 }
 
-/// Requests of each kind to every rank.
-pub(super) fn all<M: Mode>(conduit: &Conduit<M>, seen: &Seen) -> Result<()> {
+/// Requests of each kind to every rank. What it returns has to live until all replies have come.
+fn send<M: Mode>(conduit: &Conduit<M>, seen: &Seen) -> Result<Vec<Vec<u8>>> {
     let (rank, size) = (conduit.rank(), conduit.size());
     let at = rank as usize * SHARE;
     let mut payloads = Vec::new();
@@ -144,7 +144,7 @@ pub(super) fn all<M: Mode>(conduit: &Conduit<M>, seen: &Seen) -> Result<()> {
             conduit.request_long(to, seen.long, (to, number), &bytes[..len.min(4096)], at)?;
             payloads.push(pattern(rank, to, 2000));
             let source = payloads.last().map_or(&[][..], Vec::as_slice);
-            // SAFETY: `payloads` lives until all replies have come.
+            // SAFETY: `payloads` lives until all replies have come (the caller).
             unsafe {
                 conduit.request_long_async(
                     to,
@@ -157,6 +157,13 @@ pub(super) fn all<M: Mode>(conduit: &Conduit<M>, seen: &Seen) -> Result<()> {
             }
         }
     }
+    Ok(payloads)
+}
+
+/// Requests of each kind to every rank, until they and their replies have been handled.
+pub(super) fn all<M: Mode>(conduit: &Conduit<M>, seen: &Seen) -> Result<()> {
+    let (rank, size) = (conduit.rank(), conduit.size());
+    let payloads = send(conduit, seen)?;
     let expected = u64::from(ROUNDS * size);
     let count = &seen.count;
     conduit.wait_until(|| {
@@ -174,6 +181,89 @@ pub(super) fn all<M: Mode>(conduit: &Conduit<M>, seen: &Seen) -> Result<()> {
     }
     conduit.barrier()?;
     Ok(())
+}
+
+/// What was sent before a rank quiesces, or finishes, has been handled after it.
+pub(super) fn delivered<M: Mode>() -> Result<()> {
+    const TIMES: u64 = 4;
+    let (handlers, seen) = handlers();
+    let conduit = attached::<M>(handlers)?;
+    let each = u64::from(ROUNDS * conduit.size());
+    let check = |times| {
+        let handled = [&seen.count.requests, &seen.count.replies, &seen.count.wrong];
+        let handled = handled.map(|count| count.load(Relaxed));
+        let expected = [7 * each * times, 6 * each * times, 0];
+        ensure!(handled == expected, "{handled:?} handled, not {expected:?}");
+        Ok(())
+    };
+    conduit.quiesce()?;
+    for times in 1..TIMES {
+        let payloads = send(&conduit, &seen)?;
+        conduit.quiesce()?;
+        check(times)?;
+        drop(payloads);
+        // Others have looked at what they had handled before this one sends more.
+        conduit.barrier()?;
+    }
+    let payloads = send(&conduit, &seen)?;
+    conduit.finish()?;
+    check(TIMES)?;
+    drop(payloads);
+    Ok(())
+}
+
+/// Handlers that go on after their replies have ended on all ranks too, whatever threads run them.
+pub(super) fn delivered_whole() -> Result<()> {
+    const ROUNDS: u64 = 200;
+    const WORK: u32 = 2_000;
+    let mut handlers = Handlers::<Par>::new();
+    let (counter, over) = (Arc::new(OnceLock::new()), AtomicBool::new(false));
+    let reply = handlers.short(|_, ()| {});
+    let request = handlers.short({
+        let counter = counter.clone();
+        move |call, ()| {
+            call.reply(reply, ()).expect("the first reply");
+            for _ in 0..WORK {
+                std::hint::spin_loop();
+            }
+            let counter: &usize = counter.get().expect("set before anybody sends");
+            // SAFETY: an aligned word of this rank's segment, which all access by atomics.
+            unsafe { AtomicU64::from_ptr(std::ptr::with_exposed_provenance_mut(*counter)) }
+                .fetch_add(1, Relaxed);
+        }
+    });
+    let conduit = attached(handlers)?;
+    let address = conduit.segment_ptr()?.expose_provenance();
+    counter.set(address).expect("set once");
+    conduit.barrier()?;
+    std::thread::scope(|scope| {
+        let poller = scope.spawn(|| -> Result<()> {
+            while !over.load(Relaxed) {
+                conduit.poll()?;
+            }
+            Ok(())
+        });
+        let rounds = || -> Result<()> {
+            for round in 1..=ROUNDS {
+                for to in 0..conduit.size() {
+                    conduit.request(to, request, ())?;
+                }
+                conduit.quiesce()?;
+                let expected = round * u64::from(conduit.size());
+                for peer in 0..conduit.size() {
+                    let handled: u64 = conduit.atomic_get(peer, 0)?;
+                    ensure!(handled == expected, "rank {peer}: {handled} of {expected}");
+                }
+                conduit.barrier()?;
+            }
+            Ok(())
+        };
+        let result = rounds();
+        over.store(true, Relaxed);
+        let polled = poller.join();
+        result.and(polled.unwrap_or_else(|_| Err(anyhow::anyhow!("the poller panicked"))))
+    })?;
+    Ok(conduit.finish()?)
 }
 
 /// All ranks send to all what they can, and every request is answered: what waits for room must not hold back the answers that

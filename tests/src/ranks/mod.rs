@@ -23,13 +23,23 @@ pub fn run(arguments: &[String]) -> Result<()> {
         bail!("usage: facade PROGRAM [MODE] [ARGUMENT]");
     };
     let argument = rest.last().map_or("", String::as_str);
+    /// A program for all threading modes, in the one that the first argument says.
+    macro_rules! in_mode {
+        ($module:ident::$program:ident($($argument:expr),*)) => {
+            match rest.first().map_or("", String::as_str) {
+                "seq" => $module::$program::<Seq>($($argument),*),
+                "parsync" => $module::$program::<ParSync>($($argument),*),
+                "par" => $module::$program::<Par>($($argument),*),
+                other => bail!("no threading mode {other}"),
+            }
+        };
+    }
     match name.as_str() {
-        "calls" => match argument {
-            "seq" => calls::all::<Seq>(),
-            "parsync" => calls::all::<ParSync>(),
-            "par" => calls::all::<Par>(),
-            other => bail!("no threading mode {other}"),
-        },
+        "calls" => in_mode!(calls::all()),
+        "delivered" => in_mode!(messages::delivered()),
+        "delivered_whole" => messages::delivered_whole(),
+        "refused_in_handler" => in_mode!(bad::refused_in_handler(argument)),
+        "refused_while_prepared" => in_mode!(bad::refused_while_prepared()),
         "threads" => threads::all_at_once(),
         "flood" => messages::flood(),
         "mutual" => messages::mutual(),

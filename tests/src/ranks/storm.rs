@@ -26,6 +26,7 @@ pub(super) fn storm<M: Mode>(only: &str) -> Result<()> {
             "puts" => 0,
             "flood" => 1,
             "barriers" => 2,
+            "quiesce" => [1, 5][random.usize(..2)],
             "all" => random.u8(0..5),
             other => bail!("no storm of {other}"),
         };
@@ -38,6 +39,7 @@ pub(super) fn storm<M: Mode>(only: &str) -> Result<()> {
                 conduit.request_medium(to, request, (random.u32(..2),), &payload[..len])?;
             }
             2 => conduit.barrier()?,
+            5 => conduit.quiesce()?,
             3 => {
                 let mut got = vec![0u8; len];
                 conduit.get(&mut got[..], to, at)?;
