@@ -149,8 +149,8 @@ impl<M: Mode> Conduit<M> {
 
     /// Prepares a medium whose payload is written in place: at least `least`, at most `most` bytes.
     ///
-    /// Until it is committed or dropped, this thread may not communicate. Debug builds refuse it; in release builds what would
-    /// have to wait ends the job with an error.
+    /// Until it is committed or dropped, this thread may not communicate. Debug builds refuse it, release builds only what
+    /// they refuse [handlers](crate::Handlers).
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {

@@ -112,7 +112,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             }
             .into());
         }
-        self.check_context(operation, am::Operation::Request)?;
+        self.check_outside(operation, am::Operation::Request)?;
         self.check_fault()?;
         // The id first: to have none is an error that the caller may recover from, and then nothing else may be held.
         let id = self.begin(operation, None)?;

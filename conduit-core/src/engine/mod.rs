@@ -247,15 +247,18 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(())
     }
 
-    /// In any build: what polls or waits is not for handlers. It would leave out the queues that are being served already, and
-    /// might go on for ever.
+    /// In any build: what polls, may wait, or leaves memory of the caller with the network, is not for handlers, nor for between
+    /// prepare and commit. It would leave out what is being served already, and might go on for ever.
     #[inline]
     fn check_outside(&self, operation: &'static str, what: am::Operation) -> Result<()> {
         self.check_context(operation, what)?;
-        match self.is_in_handler() {
-            true => Err(self.not_allowed(operation, what, am::Context::Handler)),
-            false => Ok(()),
+        if self.is_in_handler() {
+            return Err(self.not_allowed(operation, what, am::Context::Handler));
         }
+        if deliver::context::is_prepared() {
+            return Err(self.not_allowed(operation, what, am::Context::Prepared));
+        }
+        Ok(())
     }
 
     /// Whether this thread is in a handler, or a function that reduces, in any build.

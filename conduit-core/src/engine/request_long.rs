@@ -227,6 +227,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         long: Long,
         wait: bool,
     ) -> Result<bool> {
+        self.check_outside(request.operation, am::Operation::Request)?;
         let reach = self.ni.reach(request.target);
         let everything = self.segments(request.operation)?.everything.is_some();
         if everything || source.len > reach.max_message {

@@ -91,6 +91,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         blocking: Blocking,
     ) -> Result<Transfer> {
         debug_assert!(offset + local.len() <= segment.len, "checked by `remote`");
+        self.check_outside(operation, am::Operation::Request)?;
         self.check_fault()?;
         if local.len() == 0 {
             // Nothing to move, and a rank without a segment has no entry that would take it.

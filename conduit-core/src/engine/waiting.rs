@@ -6,7 +6,6 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::deliver::context;
 use super::{Engine, Error, Result};
 use crate::ni::Ni;
 use crate::threads::Mode;
@@ -101,19 +100,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.idle(waiter, operation)
     }
 
-    /// Where this thread itself holds up what it would wait for, a wait ends the job, as its operation may be half done: in a
-    /// handler, and with a payload prepared. (Debug builds refuse the operation.)
+    /// Refused like a poll. What waits may be half done, so this ends the job; what leaves memory of the caller with the network
+    /// has been refused before.
     #[inline(never)]
     fn check_wait(&self, operation: &'static str) -> Result<()> {
-        let context = if self.is_in_handler() {
-            am::Context::Handler
-        } else if context::is_prepared() {
-            am::Context::Prepared
-        } else {
-            return Ok(());
-        };
-        self.fail(self.not_allowed(operation, am::Operation::Block, context));
-        self.check_fault()
+        let checked = self.check_outside(operation, am::Operation::Block);
+        if let Err(error) = &checked {
+            self.fail(error.clone());
+        }
+        checked
     }
 
     /// One round of [`Engine::wait_until`], for loops that test their condition themselves; `waiter` is that of the loop.
