@@ -81,7 +81,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     fn notify(&self, operation: &'static str, which: usize, value: Value) -> Result<()> {
-        self.check_context(operation, am::Operation::Request)?;
+        self.check_outside(operation, am::Operation::Request)?;
         self.check_fault()?;
         let side = &self.barriers.sides[which];
         self.arrive(operation, side, &mut side.machine.lock().barrier, value)
@@ -137,7 +137,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// way; they end in the order in which they were started. Gives its number, from 1.
     pub fn team_barrier_start(&self) -> Result<u64> {
         const OPERATION: &str = "team_barrier";
-        self.check_context(OPERATION, am::Operation::Request)?;
+        self.check_outside(OPERATION, am::Operation::Request)?;
         self.check_fault()?;
         let side = &self.barriers.sides[TEAM];
         let mut machine = side.machine.lock();
