@@ -65,9 +65,9 @@ handler_id! {
 /// relies on can be fixed with [`Handlers::next_id`].
 ///
 /// A handler runs on whichever thread polls, as part of a call into Conduit. It may reply once to a request, and must not
-/// send, put, get, poll or wait. Debug builds refuse all of that. Release builds refuse to poll, and puts, gets and atomics that
-/// travel as messages; a call that would have to wait (a barrier, a request without credits) ends the job with an error that
-/// names it, as it might be for what the handler itself holds up; what ends by itself is done.
+/// send, put, get, poll or wait. Debug builds refuse all of that. Release builds refuse polls, barriers, and puts, gets and
+/// atomics that travel as messages; another call that would have to wait (a request without credits) ends the job with an error
+/// that names it, as it might be for what the handler itself holds up; what ends by itself is done.
 ///
 /// ```
 /// # fn main() -> conduit::Result<()> {
