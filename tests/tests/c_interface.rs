@@ -566,6 +566,16 @@ fn ending() {
             }
         }
         ends(&program, 3, "spin", 7, &[]);
+        // Ranks that don't hear of it are ended by the launcher, which says so and gives the code.
+        let spin = job(&program, 3, &["spin", "0"]);
+        let finished = ran(spin.env("GASNET_EXITTIMEOUT", "1"));
+        assert_eq!(finished.code, Some(0), "{finished:#?}");
+        let told = "conduit-run: rank 2 (pid ";
+        assert!(finished.stderr.contains(told), "{finished:#?}");
+        assert!(
+            finished.stderr.contains("ended the job with code 0"),
+            "{finished:#?}"
+        );
         ends(&program, 3, "leave", 7, &[("GASNET_CATCH_EXIT", "0")]);
         // The others hear of it by SIGQUIT; what they give to `gasnet_exit` then comes too late.
         let finished = ends(&program, 3, "quit", 7, &[]);
