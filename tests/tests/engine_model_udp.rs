@@ -221,7 +221,7 @@ fn what_is_given_up_is_left_alone() {
     let [settings, ..] = without_windows();
     for direct in [None, Some(Atomics::None)] {
         check_given_up(&settings, FABRIC, |seed| {
-            on_fabric_of(3, seed, &with_inject(&settings), direct)
+            on_fabric_of::<Seq>(3, seed, &with_inject(&settings), direct)
         });
     }
     let polls = Limits {
