@@ -122,14 +122,16 @@ impl<Near: Ni, Far: Ni, M: Mode> Ni for Mixed<Near, Far, M> {
     }
     #[inline(always)]
     fn anticipate(&self, target: Rank, index: PtIndex, exchange: Exchange) {
-        if let Some(number) = self.near_number(target) {
-            self.near.anticipate(number, index, exchange);
+        match &self.beyond {
+            None => self.near.anticipate(target, index, exchange),
+            Some(beyond) => beyond.anticipate(&self.near, target, index, Some(exchange)),
         }
     }
     #[inline(always)]
     fn anticipate_several(&self, target: Rank, index: PtIndex) {
-        if let Some(number) = self.near_number(target) {
-            self.near.anticipate_several(number, index);
+        match &self.beyond {
+            None => self.near.anticipate_several(target, index),
+            Some(beyond) => beyond.anticipate(&self.near, target, index, None),
         }
     }
     #[inline]
@@ -273,15 +275,6 @@ impl<Near: Ni, Far: Ni, M: Mode> Ni for Mixed<Near, Far, M> {
 }
 
 impl<Near: Ni, Far: Ni, M: Mode> Mixed<Near, Far, M> {
-    /// A rank's number in the near network, if it is there.
-    #[inline(always)]
-    fn near_number(&self, rank: Rank) -> Option<u32> {
-        match &self.beyond {
-            None => Some(rank),
-            Some(beyond) => beyond.near_rank(rank),
-        }
-    }
-
     #[cold]
     fn wait_for_both(&self, beyond: &Beyond<Far, M>, limit: Duration) {
         if self.is_anything_ready(beyond) {
@@ -408,6 +401,22 @@ impl<Far: Ni, M: Mode> Beyond<Far, M> {
                 // SAFETY: the caller's promise.
                 unsafe { self.far.get(&get) }
             }
+        }
+    }
+
+    /// [`Ni::anticipate`], or of several: for the near network, as between hosts a hint is worth nothing.
+    #[inline(never)]
+    fn anticipate<Near: Ni>(
+        &self,
+        near: &Near,
+        target: Rank,
+        index: PtIndex,
+        exchange: Option<Exchange>,
+    ) {
+        match (self.near_rank(target), exchange) {
+            (Some(number), Some(exchange)) => near.anticipate(number, index, exchange),
+            (Some(number), None) => near.anticipate_several(number, index),
+            (None, _) => {}
         }
     }
 
