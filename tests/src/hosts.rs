@@ -213,10 +213,17 @@ impl Faulty {
 /// If they did, or the job ended in another way.
 #[track_caller]
 pub fn killed_meanwhile(facade: &str, settings: &[(&str, &str)]) {
+    for how in ["reused", "freed"] {
+        killed(facade, how, settings);
+    }
+}
+
+#[track_caller]
+fn killed(facade: &str, how: &str, settings: &[(&str, &str)]) {
     let (sender, receiver) = channel();
     let script = "trap '' TERM; exec \"$@\"";
     let launch = Launch::new(3, "sh")
-        .args(["-c", script, "killed", facade, "killed_meanwhile"])
+        .args(["-c", script, "killed", facade, "killed_meanwhile", how])
         .env("RUST_BACKTRACE", "0")
         .grace(Duration::from_secs(30))
         .timeout(Some(Duration::from_secs(60)))
