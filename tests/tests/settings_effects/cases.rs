@@ -501,8 +501,8 @@ fn credits_are_what_the_settings_say_at_the_start() {
             };
             on_each(2, settings, |rank, _, _| {
                 for peer in 0..2 {
-                    let credits = (rank.lent_credits(peer), rank.send_credits(peer));
-                    assert!(matches!(credits, (Ok(33), Ok(33))), "{credits:?}");
+                    assert_eq!(rank.lent_credits(peer).unwrap(), 33);
+                    assert_eq!(rank.send_credits(peer).unwrap(), 33);
                 }
                 rank.banked_credits()
             })[0]
@@ -541,12 +541,16 @@ fn sys_limit_is_the_most_returns_of_a_poll() {
             while me > 1 && rank.revoked_credits(0).unwrap() == 0 {
                 rank.poll().unwrap();
             }
+            // What is given back is on its way, all of it when the poll begins.
+            for _ in 0..if me > 1 { 20 } else { 0 } {
+                rank.poll().unwrap();
+            }
             meeting.barrier().unwrap();
             if me > 0 {
                 return 0;
             }
             // Over some networks one poll brings them here and the next one takes them.
-            let mut returned = (0..3).map(|_| {
+            let mut returned = (0..20).map(|_| {
                 rank.poll().unwrap();
                 let lent = (2..8).map(|peer| rank.lent_credits(peer).unwrap());
                 lent.filter(|&lent| lent < 7).count() as u32
@@ -759,8 +763,9 @@ fn credit_stats_writes_where_the_credits_are() {
         assert_eq!(sender.header.job, receiver.header.job);
         let Header { loan, banked, .. } = receiver.header;
         assert!(loan == 4 && banked >= 100, "{:?}", receiver.header);
-        let epochs = receiver.epochs.iter().map(|epoch| epoch.rank.epoch);
-        assert_eq!(epochs.max(), Some(EPOCHS));
+        // Behind those that have ended the one in which the job ends.
+        let mut epochs = receiver.epochs.iter().map(|epoch| epoch.rank.epoch);
+        assert!(epochs.any(|epoch| epoch == EPOCHS), "{receiver:?}");
         let last = &receiver.epochs.last().expect("the end").rank;
         assert_eq!(last.received, u64::from(EPOCH * EPOCHS));
         let sent = &sender.epochs.last().expect("the end").rank;
