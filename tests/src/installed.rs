@@ -12,8 +12,6 @@ use xtask::{Install, Mode};
 
 use crate::job::{Finished, Job};
 
-/// Time for a compiler or make.
-
 /// The debug build under a prefix in `folder`, of all modes. Installed once per process; what a process before this one
 /// has left there is kept up to date, which takes a moment only.
 ///

@@ -10,7 +10,6 @@ use conduit_tests::job::{Finished, Job};
 use conduit_tests::ofi;
 use tempfile::TempDir;
 
-/// Time for one job, on a machine that does other work too.
 /// The modes that are installed, and their packages.
 const PACKAGES: [&str; 3] = ["gasnet-smp-seq", "gasnet-smp-parsync", "gasnet-smp-par"];
 const C99: [&str; 3] = ["gcc", "-std=c99", "-Wstrict-prototypes"];
