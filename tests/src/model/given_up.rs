@@ -27,7 +27,7 @@ pub enum Cause {
 /// What the call is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
-    /// A get of [`LENGTH`] bytes.
+    /// A get of `LENGTH` bytes.
     Get,
     /// A put of as many.
     Put,

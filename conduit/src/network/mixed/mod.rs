@@ -9,7 +9,7 @@
 //!   linked with a [claim](conduit_core::ni::Claim), so that one message takes it. Of a managed one each network has
 //!   all of its space, so it holds at least what was asked for. When a network unlinks an entry by itself the
 //!   other's is unlinked too, and its owner hears of it when both have.
-//! - **Polling** is mostly the near network's while that has traffic: a look at the far one may be a system call ([`Pace`]).
+//! - **Polling** is mostly the near network's while that has traffic: a look at the far one may be a system call (`pace`).
 //! - **Waiting** is the near network's; what the far one brings ends it ([`Ni::arm`]). A far network that can't do that is waited
 //!   for in turn with the near one, for a moment each.
 
