@@ -86,15 +86,21 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn start(memory: OwnedFd) -> io::Result<(Self, Address)> {
+        // Not to be had everywhere: valgrind and filters of system calls may know no such descriptors.
+        let process = pidfd_open(getpid(), PidfdFlags::empty())
+            .inspect_err(|error| tracing::warn!(%error, "peers will not notice this rank's end"));
+        Self::handing_over(memory, process.ok())
+    }
+
+    fn handing_over(memory: OwnedFd, process: Option<OwnedFd>) -> io::Result<(Self, Address)> {
         let address = Address::random()?;
         let listener = Arc::new(UnixListener::bind_addr(&address.socket()?)?);
-        let process = pidfd_open(getpid(), PidfdFlags::empty())?;
         let serve = {
             let listener = listener.clone();
             move || {
                 loop {
                     let served = match listener.accept() {
-                        Ok((peer, _)) => answer(&peer, &address, &memory, &process),
+                        Ok((peer, _)) => answer(&peer, &address, &memory, process.as_ref()),
                         // The listener was shut down.
                         Err(error) if error.kind() == io::ErrorKind::InvalidInput => break,
                         Err(error) => {
@@ -129,7 +135,7 @@ fn answer(
     peer: &UnixStream,
     address: &Address,
     memory: &OwnedFd,
-    process: &OwnedFd,
+    process: Option<&OwnedFd>,
 ) -> io::Result<()> {
     let user = credentials(peer)?.uid;
     if user != rustix::process::geteuid().as_raw() && user != UNKNOWN_USER {
@@ -141,7 +147,11 @@ fn answer(
     if request != address.request {
         return Err(io::Error::other("it is none of the job's ranks"));
     }
-    let descriptors = [memory.as_fd(), process.as_fd()];
+    let descriptors: Vec<_> = [Some(memory), process]
+        .into_iter()
+        .flatten()
+        .map(AsFd::as_fd)
+        .collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     loop {
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -160,8 +170,8 @@ fn answer(
 #[derive(Debug)]
 pub(super) struct Handed {
     pub(super) memory: OwnedFd,
-    /// Readable when the process ends.
-    pub(super) process: OwnedFd,
+    /// Readable when the process ends, where the system has such.
+    pub(super) process: Option<OwnedFd>,
     /// The number that the process has here; 0: none.
     pub(super) pid: i32,
 }
@@ -203,10 +213,10 @@ fn ask_once(address: &Address) -> io::Result<Handed> {
         _ => None,
     });
     let mut descriptors = messages.flatten();
-    match (descriptors.next(), descriptors.next()) {
-        (Some(memory), Some(process)) if answer == address.answer => Ok(Handed {
+    match descriptors.next() {
+        Some(memory) if answer == address.answer => Ok(Handed {
             memory,
-            process,
+            process: descriptors.next(),
             pid: credentials(&peer)?.pid,
         }),
         _ => Err(io::Error::other("somebody else has answered")),
@@ -272,7 +282,18 @@ mod tests {
             let handed = ask(&address).unwrap();
             assert_eq!(rustix::fs::fstat(&handed.memory).unwrap().st_size, 6);
             assert_eq!(handed.pid, std::process::id().cast_signed());
+            assert!(handed.process.is_some());
         }
+    }
+
+    /// As under valgrind.
+    #[test]
+    fn memory_is_handed_over_also_without_a_descriptor_of_the_process() {
+        let memory = file_of(b"memory").into();
+        let (_server, address) = Server::handing_over(memory, None).unwrap();
+        let handed = ask(&address).unwrap();
+        assert_eq!(rustix::fs::fstat(&handed.memory).unwrap().st_size, 6);
+        assert!(handed.process.is_none());
     }
 
     #[test]

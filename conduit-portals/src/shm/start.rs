@@ -323,7 +323,7 @@ fn meet(
         let theirs = Met {
             mapping: Arc::new(mapping),
             process: handed.pid,
-            watched: Some(handed.process),
+            watched: handed.process,
         };
         met.insert(peer, theirs);
     }
