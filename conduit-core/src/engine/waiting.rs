@@ -40,6 +40,8 @@ const SLEEP: Duration = Duration::from_millis(10);
 pub struct Waiter {
     idle: u32,
     polls: u32,
+    /// It may wait here.
+    is_checked: bool,
 }
 
 /// Dropped only by a panic in a poll of a waiting call, mostly a handler's: the call is left, and its caller gets back what the
@@ -84,8 +86,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     fn wait_once(&self, operation: &'static str, waiter: &mut Waiter) -> Result<()> {
         self.check_fault()?;
         self.check_context(operation, am::Operation::Block)?;
-        if waiter.polls == 0 {
+        if !waiter.is_checked {
             self.check_wait(operation)?;
+            waiter.is_checked = true;
         }
         let unwinding = Unwinding {
             engine: self,
