@@ -39,9 +39,8 @@ const SLEEP: Duration = Duration::from_millis(10);
 #[derive(Debug, Default)]
 pub struct Waiter {
     idle: u32,
+    /// Those that found nothing, and one once it is known that this wait may be where it is.
     polls: u32,
-    /// It may wait here.
-    is_checked: bool,
 }
 
 /// Dropped only by a panic in a poll of a waiting call, mostly a handler's: the call is left, and its caller gets back what the
@@ -86,9 +85,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     fn wait_once(&self, operation: &'static str, waiter: &mut Waiter) -> Result<()> {
         self.check_fault()?;
         self.check_context(operation, am::Operation::Block)?;
-        if !waiter.is_checked {
+        if waiter.polls == 0 {
             self.check_wait(operation)?;
-            waiter.is_checked = true;
+            waiter.polls = 1;
         }
         let unwinding = Unwinding {
             engine: self,
