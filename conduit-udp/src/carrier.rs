@@ -9,8 +9,8 @@ use soft_portals::{Transport, Wait};
 use crate::protocol::{
     Counters, Endpoint, Fragment, LinkStatus, Nanos, Refused, Seal, Transmit, Upper,
 };
-use crate::seal::Sealer;
 use crate::socket::{FaultCounters, Machine, SocketCounters, Waiter, Wire};
+use seal::Sealer;
 
 impl Machine for Endpoint {
     const TELLS_LENGTH: bool = true;

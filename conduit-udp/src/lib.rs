@@ -7,7 +7,6 @@
 mod carrier;
 mod mix;
 pub mod protocol;
-pub mod seal;
 pub mod socket;
 pub mod start;
 

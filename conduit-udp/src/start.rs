@@ -11,11 +11,11 @@ use conduit_core::threads::Mode;
 use soft_portals::{Attendant, PortalsConfig, PortalsCounters, Transport};
 
 use crate::protocol::{Config, Counters, Endpoint};
-use crate::seal::{Protection, Sealer, Secret, random_incarnation};
 use crate::socket::{
     Card, FaultConfig, FaultCounters, Options, Peers, Socket, SocketCounters, SocketError, Wire,
 };
 use crate::{Carrier, Udp};
+use seal::{Protection, Sealer, Secret, random_incarnation};
 
 /// What is set for the network over UDP. The same on all ranks, except for the own address and host.
 #[derive(Debug, Clone)]

@@ -18,9 +18,9 @@ use crate::figure::Unit;
 use crate::piece::{Fastest, Piece};
 use crate::placement::Placement;
 
+use ::seal::Protection;
 use barrier::CounterBarrier;
 use cache_line::{CacheLine, Lines};
-use conduit_udp::seal::Protection;
 use copy::{Copy, Direction, Private};
 use fetch_add::FetchAdd;
 use one_core::{FutexRoundTrip, YieldRoundTrip};

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use conduit_udp::protocol::{Seal, TAG};
-use conduit_udp::seal::{Protection, Sealer, Secret};
+use seal::{Protection, Sealer, Secret};
 
 use crate::Error;
 use crate::piece::Piece;

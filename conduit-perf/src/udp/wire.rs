@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
 use conduit_udp::protocol::{Config, Endpoint, Failure, Fragment, Payload, Upper};
-use conduit_udp::seal::{Protection, Sealer, Secret};
 use conduit_udp::socket::{Card, Peers, Wire};
+use seal::{Protection, Sealer, Secret};
 
 use crate::Error;
 use crate::limits::udp::{BLOCK, Waiting, meet_ports, open};

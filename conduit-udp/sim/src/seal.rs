@@ -2,7 +2,7 @@
 
 use conduit_core::ni::Rank;
 use conduit_udp::protocol::{Seal, TAG};
-use conduit_udp::seal::{Protection, Sealer, Secret};
+use seal::{Protection, Sealer, Secret};
 use serde::Serialize;
 
 use crate::content::mix;

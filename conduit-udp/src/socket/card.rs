@@ -22,7 +22,7 @@ pub struct Card {
     pub port: u16,
     /// Bytes of the largest packet (UDP payload) that its interface takes.
     pub packet: u32,
-    /// Its [incarnation](crate::seal::random_incarnation).
+    /// Its [incarnation](seal::random_incarnation).
     pub incarnation: u64,
 }
 

@@ -15,9 +15,9 @@ use conduit_core::threads::{Mode, Seq};
 use conduit_ofi::provider::Wish;
 use conduit_ofi::start::OfiConfig;
 use conduit_portals::shm::{Meeting, Shm, ShmConfig, ShmError, Stranger};
-use conduit_udp::seal::Protection;
 use conduit_udp::socket::{self as udp, FaultConfig, Options};
 use conduit_udp::start::UdpConfig;
+use seal::Protection;
 
 use crate::network::mixed::Mixed;
 use crate::network::{Choice, Far, Kind};

@@ -7,8 +7,8 @@ use conduit_core::settings::Percent;
 
 use super::{loopbacks, open, options};
 use crate::protocol::{Failure, Fragment, Nanos, Payload, Refused, Seal, TAG, Transmit, Upper};
-use crate::seal::{Protection, Sealer, Secret};
 use crate::socket::{Card, FaultConfig, Machine, Options, Peers, Socket, Wire};
+use seal::{Protection, Sealer, Secret};
 
 const CLEAR: usize = 16;
 
