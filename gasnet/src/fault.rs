@@ -9,6 +9,7 @@ use conduit_core::stderr::write_line;
 
 use crate::abi::{self, Flags};
 use crate::job::{Job, rank_if_known};
+use crate::legacy;
 
 /// `gex_System_SetVerboseErrors`.
 static VERBOSE: AtomicBool = AtomicBool::new(true);
@@ -113,6 +114,7 @@ pub(crate) fn fatal(call: &str, reason: &dyn Display) -> ! {
 }
 
 fn complain(kind: &str, call: &str, reason: &dyn Display) {
+    let call = legacy::called_as(call).unwrap_or(call);
     match rank_if_known() {
         Some(rank) => write_line(format_args!("*** {kind}{call} on rank {rank}: {reason}")),
         None => write_line(format_args!("*** {kind}{call}: {reason}")),

@@ -2,6 +2,7 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use conduit::{Handle, Rank};
 use conduit_core::engine::Blocking;
@@ -12,6 +13,40 @@ use crate::handlers::{arguments, payload, register_legacy, table};
 use crate::job::Job;
 use crate::request::{long_offset, offset};
 use crate::segment::attach;
+
+/// The client has joined the job by `gasnet_init`.
+pub(crate) static IS_CLIENT: AtomicBool = AtomicBool::new(false);
+
+/// The call of GASNet-1's that came here by a call of GASNet-EX's: the name that a client of GASNet-1 knows. Calls in bulk are
+/// the same ones, and those for gets or puts alone are that for all.
+pub(crate) fn called_as(call: &str) -> Option<&'static str> {
+    if !IS_CLIENT.load(Relaxed) {
+        return None;
+    }
+    Some(match call {
+        "gex_RMA_PutBlocking" => "gasnet_put",
+        "gex_RMA_GetBlocking" => "gasnet_get",
+        "gex_RMA_PutBlockingVal" => "gasnet_put_val",
+        "gex_RMA_GetBlockingVal" => "gasnet_get_val",
+        "gex_RMA_PutNB" => "gasnet_put_nb",
+        "gex_RMA_GetNB" => "gasnet_get_nb",
+        "gex_RMA_PutNBVal" => "gasnet_put_nb_val",
+        "gex_RMA_PutNBI" => "gasnet_put_nbi",
+        "gex_RMA_GetNBI" => "gasnet_get_nbi",
+        "gex_RMA_PutNBIVal" => "gasnet_put_nbi_val",
+        "gex_Event_Test" => "gasnet_try_syncnb",
+        "gex_Event_TestSome" => "gasnet_try_syncnb_some",
+        "gex_Event_TestAll" => "gasnet_try_syncnb_all",
+        "gex_Event_Wait" => "gasnet_wait_syncnb",
+        "gex_Event_WaitSome" => "gasnet_wait_syncnb_some",
+        "gex_Event_WaitAll" => "gasnet_wait_syncnb_all",
+        "gex_NBI_Test" => "gasnet_try_syncnbi_all",
+        "gex_NBI_Wait" => "gasnet_wait_syncnbi_all",
+        "gex_NBI_BeginAccessRegion" => "gasnet_begin_nbi_accessregion",
+        "gex_NBI_EndAccessRegion" => "gasnet_end_nbi_accessregion",
+        _ => return None,
+    })
+}
 
 /// Registers handlers and attaches a segment. Collective.
 ///

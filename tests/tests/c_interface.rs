@@ -230,6 +230,25 @@ fn everything_where_the_system_forbids_copies() {
     assert!(finished.stderr.contains(told), "{finished:#?}");
 }
 
+/// Many calls of GASNet-1's are some of GASNet-EX's inline.
+#[test]
+fn what_a_client_of_gasnet_1_calls_is_named_as_it_was_called() {
+    let program = built(prefix(), PACKAGES[0], &C99, "legacy_rma");
+    for call in [
+        "gasnet_put",
+        "gasnet_get",
+        "gasnet_put_nb",
+        "gasnet_get_nbi",
+        "gasnet_put_val",
+        "gasnet_end_nbi_accessregion",
+    ] {
+        let finished = ran(job(&program, 2, &[call]));
+        assert_eq!(finished.code, Some(1), "{call}: {finished:#?}");
+        let told = format!("{call} on rank ");
+        assert!(finished.stderr.contains(&told), "{call}: {finished:#?}");
+    }
+}
+
 /// Memory that a peer doesn't have is no corruption there, but the end of the job.
 #[test]
 fn everything_has_an_end() {

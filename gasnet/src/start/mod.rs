@@ -141,7 +141,10 @@ unsafe extern "C" fn conduit_gasnet_init(
     const CALL: &str = "gasnet_init";
     // SAFETY: the caller's promise.
     match unsafe { join(CALL, config, &Arguments { count, values }) } {
-        Ok(_) => abi::OK,
+        Ok(_) => {
+            crate::legacy::IS_CLIENT.store(true, std::sync::atomic::Ordering::Relaxed);
+            abi::OK
+        }
         Err(refusal) => refuse(CALL, &refusal),
     }
 }

@@ -240,10 +240,25 @@ static void regions(gasnet_node_t node) {
   for (i = 0; i < OPS; ++i) check_filled(back[i], BYTES, 60 + i);
 }
 
+/* What is wrong is told by the name that was called. */
+static void bad(const char *call) {
+  char *const segment = at(me, 0);
+  if (!strcmp(call, "gasnet_put")) gasnet_put_bulk(nodes, segment, source[0], 1);
+  else if (!strcmp(call, "gasnet_get")) gasnet_get(back[0], nodes, segment, 1);
+  else if (!strcmp(call, "gasnet_put_nb")) (void)gasnet_put_nb(nodes, segment, source[0], 1);
+  else if (!strcmp(call, "gasnet_get_nbi")) gasnet_get_nbi_bulk(back[0], nodes, segment, 1);
+  else if (!strcmp(call, "gasnet_put_val")) gasnet_put_val(nodes, segment, 1, 1);
+  else if (!strcmp(call, "gasnet_end_nbi_accessregion")) (void)gasnet_end_nbi_accessregion();
+}
+
 int main(int argc, char **argv) {
   gasnet_node_t peers[2];
   int i;
   start(&argc, &argv, NULL, 0, SEGMENT);
+  if (argc > 1) {
+    bad(argv[1]);
+    return 3;
+  }
   peers[0] = neighbour(1);
   peers[1] = me;
   for (i = 0; i < 2; ++i) {

@@ -363,6 +363,7 @@ impl<Far: Ni, M: Mode> Beyond<Far, M> {
                 unsafe { near.put(&put) }.map_err(|error| self.of_near(error))
             }
             None => {
+                self.pace.note_traffic();
                 put.md = self.descriptors.get("put", put.md, Side::Far)?;
                 // SAFETY: the caller's promise.
                 unsafe { self.far.put(&put) }
@@ -377,7 +378,10 @@ impl<Far: Ni, M: Mode> Beyond<Far, M> {
             Some(target) => near
                 .inject(&Inject { target, ..*inject })
                 .map_err(|error| self.of_near(error)),
-            None => self.far.inject(inject),
+            None => {
+                self.pace.note_traffic();
+                self.far.inject(inject)
+            }
         }
     }
 
@@ -397,6 +401,7 @@ impl<Far: Ni, M: Mode> Beyond<Far, M> {
                 unsafe { near.get(&get) }.map_err(|error| self.of_near(error))
             }
             None => {
+                self.pace.note_traffic();
                 get.md = self.descriptors.get("get", get.md, Side::Far)?;
                 // SAFETY: the caller's promise.
                 unsafe { self.far.get(&get) }
@@ -427,10 +432,13 @@ impl<Far: Ni, M: Mode> Beyond<Far, M> {
             Some(target) => near
                 .atomic(&Atomic { target, ..*atomic })
                 .map_err(|error| self.of_near(error)),
-            None => self.far.atomic(&Atomic {
-                eq: far_eq,
-                ..*atomic
-            }),
+            None => {
+                self.pace.note_traffic();
+                self.far.atomic(&Atomic {
+                    eq: far_eq,
+                    ..*atomic
+                })
+            }
         }
     }
 }

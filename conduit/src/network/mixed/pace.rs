@@ -1,17 +1,21 @@
 //! How often the far network is looked at.
 //!
 //! A look may be a system call, which costs as much as a round trip between two ranks of a host. So while there is traffic between
-//! those, the far network is looked at only now and then: by a count, as the time costs too much to ask for. It is looked at each
-//! time otherwise.
+//! those, the far network is looked at only now and then: seldom, and more often while it has traffic too or is to answer. That goes
+//! by a count of looks, as the time costs too much to ask for. It is looked at each time otherwise.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use conduit_core::ni::{EqId, Ready};
 
-/// Looks without anything from the near network after which it is taken for idle: more than a rank of this host takes to answer.
-const IDLE: u32 = 32;
-/// Looks between two at the far network. One that has found something counts as many as that takes to be handled.
-const MOST: u32 = 128;
+/// Looks without anything from the near network after which it is taken for idle, and at most between two at the far network: some
+/// microseconds, so that looks that are in vain take a twentieth of the time.
+const SELDOM: u32 = 1024;
+/// Looks between two at a far network with traffic.
+const OFTEN: u32 = 64;
+/// Looks at the far network in vain after which it has no traffic any more.
+const PATIENT: u32 = 64;
+/// A look that has found something counts as many as that takes to be handled.
 const FOUND: u32 = 8;
 
 /// What is known of both networks. Threads that count at the same time may lose a look of each other's.
@@ -21,7 +25,9 @@ pub(super) struct Pace {
     busy: AtomicU32,
     /// Looks since the far network was looked at.
     looks: AtomicU32,
-    /// What it had then.
+    /// Looks at the far network until it is taken for one without traffic.
+    traffic: AtomicU32,
+    /// What it had when it was looked at last.
     far: AtomicU32,
 }
 
@@ -31,11 +37,15 @@ impl Pace {
     pub(super) fn is_far_due(&self, near: Ready) -> bool {
         let (busy, weight) = match near.is_empty() {
             true => (self.busy.load(Relaxed).saturating_sub(1), 1),
-            false => (IDLE, FOUND),
+            false => (SELDOM, FOUND),
         };
         self.busy.store(busy, Relaxed);
         let looks = self.looks.load(Relaxed) + weight;
-        let due = busy == 0 || looks >= MOST;
+        let most = match self.traffic.load(Relaxed) {
+            0 => SELDOM,
+            _ => OFTEN,
+        };
+        let due = busy == 0 || looks >= most;
         self.looks.store(if due { 0 } else { looks }, Relaxed);
         due
     }
@@ -55,6 +65,18 @@ impl Pace {
 
     pub(super) fn note_far(&self, ready: Ready) {
         self.far.store(ready.bits(), Relaxed);
+        match ready.is_empty() {
+            true => {
+                let rest = self.traffic.load(Relaxed).saturating_sub(1);
+                self.traffic.store(rest, Relaxed);
+            }
+            false => self.note_traffic(),
+        }
+    }
+
+    /// Something goes to a far rank, which may answer.
+    pub(super) fn note_traffic(&self) {
+        self.traffic.store(PATIENT, Relaxed);
     }
 }
 
@@ -81,10 +103,24 @@ mod tests {
     #[test]
     fn traffic_of_the_host_comes_first_but_not_for_ever() {
         let pace = Pace::default();
-        assert_eq!(looks(&pace, Ready::ALL), MOST / FOUND);
-        assert_eq!(looks(&pace, Ready::ALL), MOST / FOUND);
+        assert_eq!(looks(&pace, Ready::ALL), SELDOM / FOUND);
+        assert_eq!(looks(&pace, Ready::ALL), SELDOM / FOUND);
         // After the last of it.
-        assert_eq!(looks(&pace, Ready::NONE), IDLE);
+        assert_eq!(looks(&pace, Ready::NONE), SELDOM);
         assert_eq!(looks(&pace, Ready::NONE), 1);
+    }
+
+    #[test]
+    fn a_far_network_with_traffic_is_looked_at_often() {
+        let pace = Pace::default();
+        assert_eq!(looks(&pace, Ready::ALL), SELDOM / FOUND);
+        pace.note_traffic();
+        for _ in 0..PATIENT {
+            assert_eq!(looks(&pace, Ready::ALL), OFTEN / FOUND);
+            pace.note_far(Ready::NONE);
+        }
+        assert_eq!(looks(&pace, Ready::ALL), SELDOM / FOUND);
+        pace.note_far(Ready::ALL);
+        assert_eq!(looks(&pace, Ready::ALL), OFTEN / FOUND);
     }
 }

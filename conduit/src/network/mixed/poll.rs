@@ -163,7 +163,8 @@ impl<Near: Ni, Far: Ni, M: Mode> Mixed<Near, Far, M> {
             sink.event(event);
             told += 1;
         }
-        // What the far network has is known, so while the near one has something nothing else is looked for.
+        // What the far network has is known, so while the near one has something, or says so, nothing else is looked for.
+        let near_has_some = self.near.ready().intersects(Ready::queue(eq));
         let far_has_some = beyond.pace.far().intersects(Ready::queue(queue.far));
         let order = match (*turn, far_has_some) {
             (Side::Far, true) => [Side::Far, Side::Near],
@@ -174,8 +175,13 @@ impl<Near: Ni, Far: Ni, M: Mode> Mixed<Near, Far, M> {
             if told >= limit || !sink.is_ready() {
                 break;
             }
-            if side == Side::Far && told > 0 && !far_has_some {
-                break;
+            // The quick look is worth it: a poll's other half is the latency of what has come.
+            let is_due = match side {
+                Side::Near => near_has_some,
+                Side::Far => far_has_some || !near_has_some,
+            };
+            if !is_due {
+                continue;
             }
             let mut through = Through {
                 sink: &mut *sink,
@@ -185,8 +191,6 @@ impl<Near: Ni, Far: Ni, M: Mode> Mixed<Near, Far, M> {
                 told: 0,
             };
             match side {
-                // The quick look is worth it: a poll's other half is the latency of what has come.
-                Side::Near if !self.near.ready().intersects(Ready::queue(eq)) => 0,
                 Side::Near => self.near.poll_into(eq, limit - told, &mut through),
                 Side::Far => beyond.far.poll_into(queue.far, limit - told, &mut through),
             };
