@@ -131,6 +131,18 @@ impl<P: Puts> Puts for Translated<'_, P> {
     }
 }
 
+/// The networks that a poll looks at, one behind the other, and which of two is first the next time. A quick look at the near one is
+/// worth it, as a poll of it is the latency of what has come by the other. What the far one has is known, and a poll of it may be a
+/// system call: while the near one says that it has something nothing else is looked for, also where it turns out to be nothing.
+fn order(turn: Side, near_has_some: bool, far_has_some: bool) -> ([Option<Side>; 2], Side) {
+    match (near_has_some, far_has_some, turn) {
+        (true, false, _) => ([Some(Side::Near), None], Side::Far),
+        (false, _, _) => ([Some(Side::Far), None], Side::Near),
+        (true, true, Side::Near) => ([Some(Side::Near), Some(Side::Far)], Side::Far),
+        (true, true, Side::Far) => ([Some(Side::Far), Some(Side::Near)], Side::Near),
+    }
+}
+
 /// Takes everything and tells nobody.
 struct Nobody;
 
@@ -163,25 +175,13 @@ impl<Near: Ni, Far: Ni, M: Mode> Mixed<Near, Far, M> {
             sink.event(event);
             told += 1;
         }
-        // What the far network has is known, so while the near one has something, or says so, nothing else is looked for.
         let near_has_some = self.near.ready().intersects(Ready::queue(eq));
         let far_has_some = beyond.pace.far().intersects(Ready::queue(queue.far));
-        let order = match (*turn, far_has_some) {
-            (Side::Far, true) => [Side::Far, Side::Near],
-            _ => [Side::Near, Side::Far],
-        };
-        *turn = order[1];
-        for side in order {
+        let (order, next) = order(*turn, near_has_some, far_has_some);
+        *turn = next;
+        for side in order.into_iter().flatten() {
             if told >= limit || !sink.is_ready() {
                 break;
-            }
-            // The quick look is worth it: a poll's other half is the latency of what has come.
-            let is_due = match side {
-                Side::Near => near_has_some,
-                Side::Far => far_has_some || !near_has_some,
-            };
-            if !is_due {
-                continue;
             }
             let mut through = Through {
                 sink: &mut *sink,
@@ -214,5 +214,38 @@ impl<Near: Ni, Far: Ni, M: Mode> Mixed<Near, Far, M> {
     /// Whether a poll would find something, as far as the networks tell.
     pub(super) fn is_anything_ready(&self, beyond: &Beyond<Far, M>) -> bool {
         beyond.ready(self.near.ready()) != Ready::NONE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A ring of shared memory is polled once more after what was taken from it, in each round trip.
+    #[test]
+    fn the_far_network_is_not_polled_where_the_near_one_asks_for_a_poll() {
+        for turn in [Side::Near, Side::Far] {
+            assert_eq!(order(turn, true, false).0, [Some(Side::Near), None]);
+        }
+    }
+
+    #[test]
+    fn what_both_have_is_taken_in_turn() {
+        let (first, turn) = order(Side::Near, true, true);
+        assert_eq!(first, [Some(Side::Near), Some(Side::Far)]);
+        let (second, turn) = order(turn, true, true);
+        assert_eq!(second, [Some(Side::Far), Some(Side::Near)]);
+        assert_eq!(turn, Side::Near);
+    }
+
+    /// Who polls without a look before finds what has come.
+    #[test]
+    fn the_far_network_is_polled_where_the_near_one_has_nothing() {
+        for (turn, known) in [Side::Near, Side::Far]
+            .map(|turn| [(turn, false), (turn, true)])
+            .concat()
+        {
+            assert_eq!(order(turn, false, known).0, [Some(Side::Far), None]);
+        }
     }
 }
