@@ -5,16 +5,43 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use conduit_core::ni::Rank;
+use conduit_core::process_memory::{self, Pid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 
 /// How often the system is asked.
 const INTERVAL: Duration = Duration::from_millis(100);
 const NONE: u32 = u32::MAX;
 
+/// The process of a rank.
+#[derive(Debug)]
+pub(super) struct Process {
+    /// Its number here, 0 where it has none. Once the process has ended it may be another one's.
+    pub(super) number: Pid,
+    /// Readable when the process ends. This process has none, and none has where the system knows no such descriptors.
+    pub(super) descriptor: Option<OwnedFd>,
+}
+
+impl Process {
+    pub(super) fn this() -> Self {
+        Self {
+            number: process_memory::this(),
+            descriptor: None,
+        }
+    }
+
+    /// Whether it has ended, as far as that can be told.
+    pub(super) fn has_ended(&self) -> bool {
+        self.descriptor.as_ref().is_some_and(|descriptor| {
+            let mut asked = [PollFd::new(descriptor, PollFlags::IN)];
+            retry_on_intr(|| poll(&mut asked, Some(&Timespec::default()))) != Ok(0)
+        })
+    }
+}
+
 /// Looks after the processes of the peers.
 #[derive(Debug)]
 pub(super) struct Failures {
-    processes: Vec<(Rank, OwnedFd)>,
     started: Instant,
     /// Milliseconds after `started` at which the system is asked again.
     due: AtomicU64,
@@ -22,24 +49,24 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    /// Watches these. Peers that are not in the list are never found dead.
-    pub(super) fn new(processes: Vec<(Rank, OwnedFd)>) -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            processes,
             started: Instant::now(),
             due: AtomicU64::new(0),
             first: AtomicU32::new(NONE),
         }
     }
 
-    /// The first peer found dead that had not closed its network (`closed` says so).
-    pub(super) fn first(&self, closed: impl Fn(Rank) -> bool) -> Option<Rank> {
+    /// The first peer, of these by rank, found dead that had not closed its network (`closed` says so). Those without a descriptor
+    /// are never found dead.
+    pub(super) fn first(
+        &self,
+        processes: &[Process],
+        closed: impl Fn(Rank) -> bool,
+    ) -> Option<Rank> {
         let known = self.first.load(Ordering::Relaxed);
         if known != NONE {
             return Some(known);
-        }
-        if self.processes.is_empty() {
-            return None;
         }
         let now = self.started.elapsed().as_millis() as u64;
         let due = self.due.load(Ordering::Relaxed);
@@ -52,24 +79,29 @@ impl Failures {
         if !turn {
             return None;
         }
-        let dead = self.ask(closed)?;
+        let dead = ended(processes).into_iter().find(|rank| !closed(*rank))?;
         let first = self
             .first
             .compare_exchange(NONE, dead, Ordering::Relaxed, Ordering::Relaxed);
         Some(first.err().unwrap_or(dead))
     }
+}
 
-    fn ask(&self, closed: impl Fn(Rank) -> bool) -> Option<Rank> {
-        let mut asked: Vec<_> = self
-            .processes
-            .iter()
-            .map(|(_, process)| PollFd::new(process, PollFlags::IN))
-            .collect();
-        poll(&mut asked, Some(&Timespec::default())).ok()?;
-        let ended = asked.iter().zip(&self.processes);
-        ended
-            .filter(|(fd, _)| !fd.revents().is_empty())
-            .map(|(_, (rank, _))| *rank)
-            .find(|&rank| !closed(rank))
+/// Those that have ended, by one call of the system's.
+fn ended(processes: &[Process]) -> Vec<Rank> {
+    let (ranks, mut asked): (Vec<Rank>, Vec<_>) = (0..)
+        .zip(processes)
+        .filter_map(|(rank, process)| {
+            let descriptor = process.descriptor.as_ref()?;
+            Some((rank, PollFd::new(descriptor, PollFlags::IN)))
+        })
+        .unzip();
+    if poll(&mut asked, Some(&Timespec::default())).is_err() {
+        return Vec::new();
     }
+    let ended = asked.iter().zip(ranks);
+    ended
+        .filter(|(fd, _)| !fd.revents().is_empty())
+        .map(|(_, rank)| rank)
+        .collect()
 }

@@ -23,6 +23,8 @@ use rustix::net::{
 };
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
+use super::failure::Process;
+
 /// For how long a peer is asked that does not answer. One that has ended refuses at once.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// For how long somebody who is connected may keep the others waiting; an honest peer that was too slow asks again.
@@ -170,10 +172,7 @@ fn answer(
 #[derive(Debug)]
 pub(super) struct Handed {
     pub(super) memory: OwnedFd,
-    /// Readable when the process ends, where the system has such.
-    pub(super) process: Option<OwnedFd>,
-    /// The number that the process has here; 0: none.
-    pub(super) pid: i32,
+    pub(super) process: Process,
 }
 
 /// Asks a peer for its memory.
@@ -216,8 +215,10 @@ fn ask_once(address: &Address) -> io::Result<Handed> {
     match descriptors.next() {
         Some(memory) if answer == address.answer => Ok(Handed {
             memory,
-            process: descriptors.next(),
-            pid: credentials(&peer)?.pid,
+            process: Process {
+                number: credentials(&peer)?.pid,
+                descriptor: descriptors.next(),
+            },
         }),
         _ => Err(io::Error::other("somebody else has answered")),
     }
@@ -281,8 +282,8 @@ mod tests {
         for _ in 0..3 {
             let handed = ask(&address).unwrap();
             assert_eq!(rustix::fs::fstat(&handed.memory).unwrap().st_size, 6);
-            assert_eq!(handed.pid, std::process::id().cast_signed());
-            assert!(handed.process.is_some());
+            assert_eq!(handed.process.number, std::process::id().cast_signed());
+            assert!(handed.process.descriptor.is_some());
         }
     }
 
@@ -293,7 +294,7 @@ mod tests {
         let (_server, address) = Server::handing_over(memory, None).unwrap();
         let handed = ask(&address).unwrap();
         assert_eq!(rustix::fs::fstat(&handed.memory).unwrap().st_size, 6);
-        assert!(handed.process.is_none());
+        assert!(handed.process.descriptor.is_none());
     }
 
     #[test]

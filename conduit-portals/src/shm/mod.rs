@@ -56,7 +56,7 @@ use conduit_core::threads::Mode;
 
 use crate::ring::{Discipline, Producer};
 
-use failure::Failures;
+use failure::{Failures, Process};
 use layout::QUEUES;
 use mapping::{Mapping, RingView};
 use receive::Queue;
@@ -91,8 +91,8 @@ pub struct Shm<M: Mode> {
     abandoned: M::Lock<bool>,
     allocated: M::Lock<Allocated>,
     failures: Failures,
-    /// Each rank's process, for its memory outside of regions.
-    processes: Box<[i32]>,
+    /// By rank.
+    processes: Box<[Process]>,
     watches: Watches,
     returns: Returns,
     /// Messages sent by this rank, where one thread at a time sends them.

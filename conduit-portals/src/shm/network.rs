@@ -160,7 +160,7 @@ impl<M: Mode> Ni for Shm<M> {
         self.statistics.read().bad_peer
     }
     fn failed_peer(&self) -> Option<Rank> {
-        self.failures.first(|peer| {
+        self.failures.first(&self.processes, |peer| {
             let control = self.peers[peer as usize].mapping.control();
             control.state.load(Ordering::Acquire) == STATE_CLOSED
         })

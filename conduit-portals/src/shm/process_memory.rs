@@ -3,10 +3,11 @@
 use std::io;
 
 use conduit_core::ni::{NiError, Rank};
-use conduit_core::process_memory::{self, Pid};
+use conduit_core::process_memory;
 use conduit_core::threads::Mode;
 
 use super::Shm;
+use super::failure::Process;
 
 impl<M: Mode> Shm<M> {
     /// # Safety
@@ -20,8 +21,13 @@ impl<M: Mode> Shm<M> {
     ) -> Result<(), NiError> {
         const OPERATION: &str = "memory_write";
         let process = self.process(OPERATION, target)?;
+        // What is written can't be taken back, unlike what is read. Between this and the write the process could still end, and its
+        // number be given out again: that takes as many new processes in the meantime as the system has numbers, since it gives them
+        // out in a circle. No call of the system's writes by descriptor under the same rules.
+        still_runs(OPERATION, target, process)?;
         // SAFETY: the caller's promise.
-        let written = unsafe { process_memory::write(process, address, source, len) };
+        let written = unsafe { process_memory::write(process.number, address, source, len) };
+        still_runs(OPERATION, target, process)?;
         written.map_err(|error| self.refused(OPERATION, &error))
     }
 
@@ -37,13 +43,14 @@ impl<M: Mode> Shm<M> {
         const OPERATION: &str = "memory_read";
         let process = self.process(OPERATION, target)?;
         // SAFETY: the caller's promise.
-        let read = unsafe { process_memory::read(destination, process, address, len) };
+        let read = unsafe { process_memory::read(destination, process.number, address, len) };
+        still_runs(OPERATION, target, process)?;
         read.map_err(|error| self.refused(OPERATION, &error))
     }
 
-    fn process(&self, operation: &'static str, target: Rank) -> Result<Pid, NiError> {
+    fn process(&self, operation: &'static str, target: Rank) -> Result<&Process, NiError> {
         let process = self.processes.get(target as usize);
-        process.copied().ok_or(NiError::NoSuchRank {
+        process.ok_or(NiError::NoSuchRank {
             operation,
             rank: target,
             size: self.size,
@@ -59,10 +66,25 @@ impl<M: Mode> Shm<M> {
     }
 }
 
+/// Whether a peer's process has had its number up to now: it keeps it until it has ended. After that anybody may get it.
+fn still_runs(operation: &'static str, target: Rank, process: &Process) -> Result<(), NiError> {
+    match process.has_ended() {
+        false => Ok(()),
+        true => Err(NiError::PeerFailed {
+            operation,
+            rank: target,
+            reason: "has ended".to_owned(),
+        }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use conduit_core::ni::Ni;
     use conduit_core::threads::Seq;
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
     use super::super::{ShmConfig, in_process};
     use super::*;
@@ -98,5 +120,26 @@ mod tests {
         // SAFETY: as above.
         let nobody = unsafe { world[0].memory_write(2, 16, &raw const byte, 1) };
         assert!(matches!(nobody, Err(NiError::NoSuchRank { rank: 2, .. })));
+    }
+
+    #[test]
+    fn a_number_that_somebody_else_has_by_now_is_not_used() {
+        let mut world = world();
+        let mut child = Command::new("true").spawn().unwrap();
+        let descriptor = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
+        child.wait().unwrap();
+        // Rank 1 was that child, and the number is this process's now.
+        world[0].processes[1].descriptor = Some(descriptor);
+        let mut byte = 1u8;
+        let mut theirs = 2u8;
+        let address = (&raw mut theirs).expose_provenance() as u64;
+        // SAFETY: valid for one byte; so below.
+        let written = unsafe { world[0].memory_write(1, address, &raw const byte, 1) };
+        assert!(matches!(written, Err(NiError::PeerFailed { rank: 1, .. })));
+        // SAFETY: as above.
+        let read = unsafe { world[0].memory_read(&raw mut byte, 1, address, 1) };
+        let error = read.unwrap_err().to_string();
+        assert_eq!(error, "memory_read: rank 1 has ended");
+        assert_eq!(std::hint::black_box(theirs), 2);
     }
 }

@@ -9,12 +9,11 @@ use std::sync::{Arc, OnceLock};
 use conduit_core::bootstrap::Bootstrap;
 use conduit_core::matching::{DESCRIPTORS, Descriptors, MatchList, PT_INDICES};
 use conduit_core::ni::{Capabilities, Limits, Rank, Reach};
-use conduit_core::process_memory;
 use conduit_core::threads::{Lock, Mode};
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 
 use super::card::{Card, compare};
-use super::failure::Failures;
+use super::failure::{Failures, Process};
 use super::handover::{Server, ask};
 use super::layout::{
     Layout, MAGIC, QUEUES, REGIONS, STATE_OPEN, USER_QUEUES, VERSION, settings_hash,
@@ -52,10 +51,7 @@ pub struct Stranger {
 #[derive(Debug)]
 struct Met {
     mapping: Arc<Mapping>,
-    /// Its number here, 0 where it has none.
-    process: i32,
-    /// Readable when the process ends; this rank has none.
-    watched: Option<OwnedFd>,
+    process: Process,
 }
 
 impl Meeting {
@@ -167,11 +163,9 @@ impl<M: Mode> Shm<M> {
         let layout = met[rank as usize].mapping.layout().clone();
         let mut peers = Vec::with_capacity(met.len());
         let mut processes = Vec::with_capacity(met.len());
-        let mut watched = Vec::new();
-        for (peer, met) in (0..).zip(met) {
+        for met in met {
             peers.push(Peer::new(met.mapping));
             processes.push(met.process);
-            watched.extend(met.watched.map(|process| (peer, process)));
         }
         let mut capabilities = Capabilities::REMOTE_COMPLETION | Capabilities::MEMORY;
         capabilities.set(Capabilities::WINDOW, config.windows);
@@ -212,7 +206,7 @@ impl<M: Mode> Shm<M> {
             staging: Default::default(),
             abandoned: Lock::new(false),
             allocated: M::Lock::new(Allocated::new(&layout)),
-            failures: Failures::new(watched),
+            failures: Failures::new(),
             processes: processes.into(),
             sent: AtomicU32::new(0),
             returns: Returns::new(),
@@ -250,8 +244,7 @@ pub fn in_process<M: Mode>(ranks: u32, config: &ShmConfig) -> Result<Vec<Shm<M>>
     }
     let met = |mapping: &Arc<Mapping>| Met {
         mapping: mapping.clone(),
-        process: process_memory::this(),
-        watched: None,
+        process: Process::this(),
     };
     (0..ranks)
         .map(|rank| Shm::assemble(rank, config, mappings.iter().map(met).collect()))
@@ -305,8 +298,7 @@ fn meet(
     addresses.rotate_left(behind);
     let this = Met {
         mapping: own,
-        process: process_memory::this(),
-        watched: None,
+        process: Process::this(),
     };
     let mut met = BTreeMap::from([(rank, this)]);
     let mut strangers = Vec::new();
@@ -322,8 +314,7 @@ fn meet(
         let mapping = map(&handed.memory, config, peer, cards.len() as u32).map_err(fault(peer))?;
         let theirs = Met {
             mapping: Arc::new(mapping),
-            process: handed.pid,
-            watched: handed.process,
+            process: handed.process,
         };
         met.insert(peer, theirs);
     }
