@@ -14,8 +14,8 @@ use super::layout::{Control, HUGE_PAGE, Layout, PieceState, QueueEntry, RingCont
 
 /// A mapping of `layout.total` bytes of a rank's memory; unmapped when dropped.
 ///
-/// The file behind it has that size from the start and can't shrink (it is sealed), so no access within the mapping
-/// raises SIGBUS. Untouched pages cost nothing.
+/// The file behind it has that size from the start and can't shrink (it is sealed, which is looked at before a peer's is mapped), so
+/// no access within the mapping raises SIGBUS. Untouched pages cost nothing.
 #[derive(Debug)]
 pub(super) struct Mapping {
     base: NonNull<u8>,
@@ -28,14 +28,21 @@ unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
-/// Makes the nameless file that holds a rank's memory. It vanishes with the last process that has it mapped.
+/// Makes the nameless file that holds a rank's memory. It vanishes with the last process that has it mapped. Whoever has it can
+/// change what is in it and nothing else: not its size, not what may be done with it, and it is no program.
 pub(super) fn create_file(layout: &Layout) -> io::Result<OwnedFd> {
-    let fd = rustix::fs::memfd_create(
-        "conduit-shm",
-        MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
-    )?;
+    let create = |flags| {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | flags;
+        rustix::fs::memfd_create("conduit-shm", flags)
+    };
+    let fd = match create(MemfdFlags::NOEXEC_SEAL) {
+        // Linux before 6.3.
+        Err(io::Errno::INVAL) => create(MemfdFlags::empty())?,
+        created => created?,
+    };
     rustix::fs::ftruncate(&fd, layout.total as u64)?;
-    rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK)?;
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&fd, seals)?;
     Ok(fd)
 }
 

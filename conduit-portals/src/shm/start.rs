@@ -353,6 +353,8 @@ fn map(memory: &OwnedFd, config: &ShmConfig, peer: Rank, size: u32) -> Result<Ma
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{MemfdFlags, Mode};
+
     use super::*;
 
     #[test]
@@ -362,12 +364,31 @@ mod tests {
         assert!(map(&memory, &config, 1, 2).is_ok());
         assert!(map(&memory, &config, 0, 2).is_err());
         assert!(map(&memory, &config, 1, 3).is_err());
-        let flags = rustix::fs::MemfdFlags::CLOEXEC | rustix::fs::MemfdFlags::ALLOW_SEALING;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let other = rustix::fs::memfd_create("other", flags).unwrap();
         assert!(map(&other, &config, 1, 2).is_err());
         // It could still shrink under whoever maps it.
         rustix::fs::ftruncate(&other, Layout::new(&config).total as u64).unwrap();
         let error = map(&other, &config, 1, 2).unwrap_err();
         assert!(error.contains("shrink"), "{error}");
+    }
+
+    #[test]
+    fn nobody_changes_a_file_that_is_handed_over() {
+        let (memory, own) = prepare(0, 2, &ShmConfig::default()).unwrap();
+        let size = own.layout().total as u64;
+        let refused = Err(rustix::io::Errno::PERM);
+        for size in [size - 4096, size + 4096] {
+            assert_eq!(rustix::fs::ftruncate(&memory, size), refused);
+        }
+        let later = SealFlags::FUTURE_WRITE;
+        assert_eq!(rustix::fs::fcntl_add_seals(&memory, later), refused);
+        // Where the system knows of it.
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL;
+        if rustix::fs::memfd_create("probe", flags).is_ok() {
+            let mode = Mode::from_raw_mode(fstat(&memory).unwrap().st_mode);
+            assert!(!mode.intersects(Mode::XUSR | Mode::XGRP | Mode::XOTH));
+            assert_eq!(rustix::fs::fchmod(&memory, mode | Mode::XUSR), refused);
+        }
     }
 }

@@ -4,8 +4,12 @@ use std::sync::{Arc, Barrier, Mutex};
 
 use conduit_core::bootstrap::{Alone, Bootstrap, BootstrapError};
 use conduit_core::threads::ParSync;
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
 use super::super::ShmError;
+use super::super::card::Card;
+use super::super::handover::Server;
+use super::super::layout::Layout;
 use super::*;
 
 type Table = Arc<Mutex<Vec<Vec<u8>>>>;
@@ -128,4 +132,33 @@ fn a_bad_setting_ends_all_ranks() {
         "{errors:?}"
     );
     assert!(errors[1].contains("staging_pieces is 0"), "{errors:?}");
+}
+
+#[test]
+fn memory_that_could_shrink_is_not_mapped() {
+    let (barrier, table) = (Arc::new(Barrier::new(2)), Table::default());
+    table.lock().unwrap().resize(2, Vec::new());
+    let [mut honest, mut other] = [0, 1].map(|rank| Threads {
+        rank,
+        barrier: barrier.clone(),
+        table: table.clone(),
+    });
+    let other = std::thread::spawn(move || {
+        // As large as it should be, and without seals.
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let memory = memfd_create("other", flags).unwrap();
+        ftruncate(&memory, Layout::new(&small()).total as u64).unwrap();
+        let (_server, address) = Server::start(memory).unwrap();
+        let card = Card::new(address, &small()).to_text();
+        other.allgather(card.as_bytes()).unwrap();
+        other.allgather(b"").unwrap();
+    });
+    let error = Shm::<ParSync>::start(&mut honest, &small())
+        .unwrap_err()
+        .to_string();
+    other.join().unwrap();
+    assert!(
+        error.contains("rank 0 can't use the memory of rank 1") && error.contains("can't shrink"),
+        "{error}"
+    );
 }
