@@ -17,16 +17,17 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, socket_with,
 };
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
 use super::failure::Process;
 
 /// For how long a peer is asked that does not answer. One that has ended refuses at once.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// For how long somebody who is connected may keep the others waiting; an honest peer that was too slow asks again.
 const REQUEST: Duration = Duration::from_secs(1);
 /// Between two attempts.
@@ -74,8 +75,12 @@ impl Address {
         })
     }
 
+    fn name(&self) -> Vec<u8> {
+        [b"conduit-", &self.name[..]].concat()
+    }
+
     fn socket(&self) -> io::Result<SocketAddr> {
-        SocketAddr::from_abstract_name([b"conduit-", &self.name[..]].concat())
+        SocketAddr::from_abstract_name(self.name())
     }
 }
 
@@ -175,15 +180,15 @@ pub(super) struct Handed {
     pub(super) process: Process,
 }
 
-/// Asks a peer for its memory.
-pub(super) fn ask(address: &Address) -> io::Result<Handed> {
+/// Asks a peer for its memory. Each step may take as long as `patience` says.
+pub(super) fn ask(address: &Address, patience: Duration) -> io::Result<Handed> {
     let begun = Instant::now();
     loop {
-        match ask_once(address) {
+        match ask_once(address, patience) {
             // The peer has turned to somebody else, as this process was too slow.
-            Err(error) if is_passing(&error) && begun.elapsed() < PATIENCE => thread::sleep(PAUSE),
+            Err(error) if is_passing(&error) && begun.elapsed() < patience => thread::sleep(PAUSE),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Err(io::Error::other(format!("no answer within {PATIENCE:?}")));
+                return Err(io::Error::other(format!("no answer within {patience:?}")));
             }
             done => return done,
         }
@@ -195,9 +200,19 @@ fn is_passing(error: &io::Error) -> bool {
     [BrokenPipe, ConnectionReset, Interrupted, UnexpectedEof].contains(&error.kind())
 }
 
-fn ask_once(address: &Address) -> io::Result<Handed> {
-    let mut peer = UnixStream::connect_addr(&address.socket()?)?;
-    peer.set_read_timeout(Some(PATIENCE))?;
+fn ask_once(address: &Address, patience: Duration) -> io::Result<Handed> {
+    let peer = socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    // Also that of connecting: who is stopped may have a full queue of those that want to.
+    for timeout in [Timeout::Send, Timeout::Recv] {
+        set_socket_timeout(&peer, timeout, Some(patience))?;
+    }
+    rustix::net::connect(&peer, &SocketAddrUnix::new_abstract_name(&address.name())?)?;
+    let mut peer = UnixStream::from(peer);
     peer.write_all(&address.request)?;
     let mut answer = [0; WORD];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
@@ -280,7 +295,7 @@ mod tests {
     fn who_knows_the_word_is_handed_the_memory() {
         let (_server, address) = server();
         for _ in 0..3 {
-            let handed = ask(&address).unwrap();
+            let handed = ask(&address, PATIENCE).unwrap();
             assert_eq!(rustix::fs::fstat(&handed.memory).unwrap().st_size, 6);
             assert_eq!(handed.process.number, std::process::id().cast_signed());
             assert!(handed.process.descriptor.is_some());
@@ -292,7 +307,7 @@ mod tests {
     fn memory_is_handed_over_also_without_a_descriptor_of_the_process() {
         let memory = file_of(b"memory").into();
         let (_server, address) = Server::handing_over(memory, None).unwrap();
-        let handed = ask(&address).unwrap();
+        let handed = ask(&address, PATIENCE).unwrap();
         assert_eq!(rustix::fs::fstat(&handed.memory).unwrap().st_size, 6);
         assert!(handed.process.descriptor.is_none());
     }
@@ -305,10 +320,10 @@ mod tests {
         let mut liar = UnixStream::connect_addr(&address.socket().unwrap()).unwrap();
         liar.write_all(&address.answer).unwrap();
         drop(UnixStream::connect_addr(&address.socket().unwrap()).unwrap());
-        assert!(ask(&address).is_ok());
+        assert!(ask(&address, PATIENCE).is_ok());
         assert_eq!(liar.read(&mut [0; WORD]).unwrap(), 0);
         drop(server);
-        let gone = ask(&address).unwrap_err();
+        let gone = ask(&address, PATIENCE).unwrap_err();
         assert_eq!(gone.kind(), io::ErrorKind::ConnectionRefused);
     }
 
@@ -322,7 +337,18 @@ mod tests {
             peer.write_all(&[0; WORD]).unwrap();
             peer.shutdown(Shutdown::Both).unwrap();
         });
-        assert!(ask(&address).is_err());
+        assert!(ask(&address, PATIENCE).is_err());
         impostor.join().unwrap();
+    }
+
+    #[test]
+    fn who_takes_no_connections_is_given_up() {
+        let address = Address::random().unwrap();
+        let listener = UnixListener::bind_addr(&address.socket().unwrap()).unwrap();
+        // One more than none may wait.
+        rustix::net::listen(&listener, 0).unwrap();
+        let _waiting = UnixStream::connect_addr(&address.socket().unwrap()).unwrap();
+        let error = ask(&address, Duration::from_millis(1)).unwrap_err();
+        assert_eq!(error.to_string(), "no answer within 1ms");
     }
 }

@@ -14,7 +14,7 @@ use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 
 use super::card::{Card, compare};
 use super::failure::{Failures, Process};
-use super::handover::{Server, ask};
+use super::handover::{PATIENCE, Server, ask};
 use super::layout::{
     Layout, MAGIC, QUEUES, REGIONS, STATE_OPEN, USER_QUEUES, VERSION, settings_hash,
 };
@@ -303,7 +303,7 @@ fn meet(
     let mut met = BTreeMap::from([(rank, this)]);
     let mut strangers = Vec::new();
     for (peer, address) in addresses {
-        let handed = match ask(&address) {
+        let handed = match ask(&address, PATIENCE) {
             Ok(handed) => handed,
             Err(error) => {
                 let reason = error.to_string().replace('\n', " ");
