@@ -1,6 +1,7 @@
 //! The blocking connection of a rank to its launcher.
 
-use std::net::TcpStream;
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -42,7 +43,8 @@ impl Connection {
         Self::from_env_within(None)
     }
 
-    /// [`from_env`](Self::from_env) with a time limit from the start, as by [`set_timeout`](Self::set_timeout).
+    /// [`from_env`](Self::from_env) with a time limit, for connecting and for each later call as by
+    /// [`set_timeout`](Self::set_timeout). To look up the name of a host takes as long as the system's resolver wants.
     ///
     /// # Errors
     /// As [`from_env`](Self::from_env), and when the limit is over.
@@ -55,9 +57,7 @@ impl Connection {
             return Err(Error::AlreadyConnected);
         }
         match address {
-            Address::Inherited { fd, rank, size } => {
-                Self::handshake(Socket::new(inherited(fd)?), rank, size, timeout)
-            }
+            Address::Inherited { fd, rank, size } => Self::new(inherited(fd)?, rank, size, timeout),
             Address::Port { address, id } => Self::connect(&address, id, timeout),
         }
         .map(Some)
@@ -74,7 +74,7 @@ impl Connection {
         timeout: Option<Duration>,
     ) -> Result<Self, Error> {
         environment::check(rank, size)?;
-        Self::handshake(Socket::new(fd), rank, size, timeout)
+        Self::handshake(Socket::new(fd), rank, size, timeout, deadline(timeout))
     }
 
     fn connect(address: &str, id: usize, timeout: Option<Duration>) -> Result<Self, Error> {
@@ -82,10 +82,10 @@ impl Connection {
             address: address.to_owned(),
             source,
         };
-        let stream = TcpStream::connect(address).map_err(failed)?;
+        let deadline = deadline(timeout);
+        let stream = reach(address, deadline).map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
         let mut socket = Socket::new(stream.into());
-        let deadline = deadline(timeout);
         let wrap = |failure| wrap(failure, id, "initack", timeout);
         socket
             .send(&format!("cmd=initack pmiid={id}\n"), deadline)
@@ -119,7 +119,7 @@ impl Connection {
         let rank = line("set", "rank")?;
         line("set", "debug")?;
         environment::check(rank, size)?;
-        Self::handshake(socket, rank, size, timeout)
+        Self::handshake(socket, rank, size, timeout, deadline)
     }
 
     fn handshake(
@@ -127,6 +127,7 @@ impl Connection {
         rank: usize,
         size: usize,
         timeout: Option<Duration>,
+        deadline: Option<Instant>,
     ) -> Result<Self, Error> {
         let codec = Codec::new();
         let mut connection = Connection {
@@ -137,7 +138,6 @@ impl Connection {
             timeout,
             allgathers: 0,
         };
-        let deadline = connection.deadline();
         for request in [Request::Init, Request::Maxes, Request::KvsName] {
             connection.call(request, deadline)?;
         }
@@ -278,6 +278,29 @@ fn deadline(timeout: Option<Duration>) -> Option<Instant> {
     timeout.and_then(|timeout| Instant::now().checked_add(timeout))
 }
 
+/// Connects to one of a host's addresses. What is left of the time is shared out among those that have not been tried.
+fn reach(address: &str, deadline: Option<Instant>) -> io::Result<TcpStream> {
+    let mut addresses: Vec<_> = address.to_socket_addrs()?.rev().collect();
+    let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    while let Some(address) = addresses.pop() {
+        let reached = match deadline {
+            None => TcpStream::connect(address),
+            Some(deadline) => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                match left / (addresses.len() as u32 + 1) {
+                    Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
+                    share => TcpStream::connect_timeout(&address, share),
+                }
+            }
+        };
+        match reached {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
 fn wrap(
     failure: Failure,
     rank: usize,
@@ -321,4 +344,39 @@ fn inherited(fd: RawFd) -> Result<OwnedFd, Error> {
     // SAFETY: the descriptor is open, and nobody else in this process owns it: launcher and rank agree by PMI_FD that
     // it is for PMI alone, and `TAKEN` lets only one connection take it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn an_address_that_answers_nothing_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        // When one more than none waits to be accepted the system drops what asks for a connection.
+        rustix::net::listen(&listener, 0).unwrap();
+        let _waiting = TcpStream::connect(address).unwrap();
+        let limit = Some(Duration::from_millis(100));
+        let error = Connection::connect(&address.to_string(), 0, limit).unwrap_err();
+        // Not the system's own limit, which is minutes.
+        assert!(
+            matches!(&error, Error::Connect { source, .. }
+                if source.kind() == io::ErrorKind::TimedOut && source.raw_os_error().is_none()),
+            "{error}"
+        );
+        assert!(error.to_string().contains(&address.to_string()), "{error}");
+    }
+
+    #[test]
+    fn every_address_of_a_host_is_tried() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        // Where it has two, the first is IPv6's.
+        let limit = deadline(Some(Duration::from_secs(300)));
+        assert!(reach(&format!("localhost:{port}"), limit).is_ok());
+        assert!(reach(&format!("localhost:{port}"), None).is_ok());
+    }
 }
