@@ -316,9 +316,10 @@ fn identity() -> io::Result<String> {
     let namespace = fs::metadata("/proc/self/ns/net")?;
     let name = rustix::system::uname();
     Ok(format!(
-        "{}/{}/{:x}",
+        "{}/{}/{:x}.{:x}",
         name.nodename().to_string_lossy(),
         boot,
+        namespace.dev(),
         namespace.ino()
     ))
 }
