@@ -78,7 +78,10 @@ Exit codes: 0 all ranks succeeded · 2 bad usage, or the job can't be started ·
 executable · 127 program not found · else that of the first rank that failed.
 
 Ranks find PMI_FD, PMI_RANK and PMI_SIZE (PMI-1), CONDUIT_LAUNCHER=1 and CONDUIT_JOB_ID in their environment, \
-and FI_OFI_RXD_MAX_UNACKED=16 unless it is set. Standard input is rank 0's.";
+and FI_OFI_RXD_MAX_UNACKED=16 unless it is set. Standard input is rank 0's.
+
+Whoever has the open descriptor PMI_FD speaks for the rank. A rank that has connected keeps it from what it starts; what a \
+script starts before the rank, or a program that never connects, inherits it.";
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum BindTo {

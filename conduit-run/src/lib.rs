@@ -14,10 +14,17 @@
 //! ```
 //!
 //! # What a rank finds
-//! `PMI_FD` (one end of a socket pair), `PMI_RANK`, `PMI_SIZE`; `CONDUIT_LAUNCHER=1`: the launcher reports dead ranks, so
+//! `PMI_FD` (one end of a socket pair, see [below](#who-speaks-for-a-rank)), `PMI_RANK`, `PMI_SIZE`; `CONDUIT_LAUNCHER=1`: the launcher reports dead ranks, so
 //! ranks needn't; `CONDUIT_JOB_ID`: a word unique to the job; `FI_OFI_RXD_MAX_UNACKED=16` unless it is set already, since libfabric's
 //! `udp;ofi_rxd` loses messages in floods with its own default. It leads its own process group. Standard input is rank
 //! 0's; the others read `/dev/null`.
+//!
+//! # Who speaks for a rank
+//! Whoever has the descriptor `PMI_FD`: it puts and gets, joins barriers, ends the job. The started program has to find it open, so
+//! what that starts inherits it, until the rank connects, which marks it close-on-exec. So programs that a rank starts later don't get
+//! it, but a script before the rank has it, what such a script starts, and all that is started by a program that never connects. (A
+//! child of `fork` has all that its rank has.) A copy that stays open also hides from the launcher that the rank has closed its own. Who starts
+//! what isn't trusted before the rank closes it there: `bash -c 'other {PMI_FD}>&-; exec rank'`.
 //!
 //! # How a job ends
 //! When all ranks have exited with 0, with 0. As soon as one fails (exits with another code, is killed, aborts through
