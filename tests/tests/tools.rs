@@ -304,6 +304,22 @@ fn backtraces_are_written_by_the_mechanism_that_is_asked_for() {
 }
 
 #[test]
+fn a_debugger_may_look_while_it_is_wanted_and_no_longer() {
+    // One that is there on every machine.
+    let debugger = folder().join("debugger");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{path}", debugger.display());
+    let print = job(debug_build(), &["failures", "print"])
+        .env("GASNET_BACKTRACE_TYPE", "GDB")
+        .env("PATH", &path);
+    let printed = ends_with(print, Some(0), &[]);
+    assert_eq!(
+        printed.stdout,
+        "debugged by children\ndebugger's backtrace\ndebugged by nobody\natexit\n"
+    );
+}
+
+#[test]
 fn errors_write_backtraces_when_asked_to() {
     let fatal = |name: &str, value: &str| {
         job(debug_build(), &["failures", "fatal"])

@@ -6,7 +6,7 @@
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::io::Write;
-use std::os::fd::FromRawFd;
+use std::os::fd::{BorrowedFd, FromRawFd};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 use std::time::Duration;
@@ -110,16 +110,14 @@ fn write_execinfo(fd: c_int) -> bool {
 
 /// By gdb, if it is installed and may look into this process.
 fn write_gdb(fd: c_int) -> bool {
-    // SAFETY: a copy of a descriptor; Command closes what it is given.
-    let copy = unsafe { libc::dup(fd) };
-    if copy < 0 {
+    if fd < 0 {
         return false;
     }
-    // SAFETY: the copy was made above and belongs to nobody else.
-    let output = unsafe { Stdio::from_raw_fd(copy) };
-    // Where the system lets only parents look into a process, this one allows it to all of the same user.
-    // SAFETY: these arguments have no memory.
-    unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
+    // SAFETY: just a number; one that is not open has no copy.
+    let Ok(output) = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned() else {
+        return false;
+    };
+    let _open = OpenToChildren::begin();
     let status = Command::new("gdb")
         .args([
             "-nx",
@@ -134,6 +132,32 @@ fn write_gdb(fd: c_int) -> bool {
         .stderr(Stdio::null())
         .status();
     status.is_ok_and(|status| status.success())
+}
+
+/// Where the system lets only parents look into a process, this one's children may look into it as long as this lives.
+///
+/// There is one such exception for a process, and it can't be asked for: one that the client has made before is gone afterwards.
+struct OpenToChildren;
+
+impl OpenToChildren {
+    fn begin() -> Self {
+        // An exception for a process holds for its children, whose numbers are not known before they run.
+        except(std::process::id().into());
+        OpenToChildren
+    }
+}
+
+impl Drop for OpenToChildren {
+    fn drop(&mut self) {
+        except(0);
+    }
+}
+
+/// Lets a process and its children look into this one, instead of who might before; 0: nobody. Where the system has no such rules
+/// that is an error of no matter.
+fn except(process: libc::c_ulong) {
+    // SAFETY: these arguments have no memory.
+    unsafe { libc::prctl(libc::PR_SET_PTRACER, process) };
 }
 
 fn write_all(fd: c_int, text: &[u8]) -> bool {
