@@ -1,7 +1,10 @@
 //! Memory for clients: whole pages, and the edge of the checked heap with its settings.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::io::Write;
+use std::fs::{Metadata, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
 use std::sync::{Mutex, Once, PoisonError};
 
 use crate::edge::{text, text_or_null, write_text};
@@ -76,6 +79,41 @@ fn report_file() -> Option<String> {
     job::names_rank(&nodes, rank).then(|| file.replace('%', &rank.to_string()))
 }
 
+/// Writes a file that nobody else can read. One that is there is overwritten, as by GASNet, but only a plain file of this user's that
+/// has no other name: in a folder where anybody may write, a link may lead to what somebody else wants to be overwritten, and a file
+/// may be somebody else's to read.
+fn write_file(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    // A pipe is an error too, not a wait for its reader.
+    options
+        .write(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let mut file = match options.clone().create_new(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let there = std::fs::symlink_metadata(path)?;
+            overwritable(&there)?;
+            let file = options.open(path)?;
+            // What was looked at may have been exchanged meanwhile.
+            overwritable(&file.metadata()?)?;
+            file.set_len(0)?;
+            file
+        }
+        created => created?,
+    };
+    file.write_all(text)
+}
+
+fn overwritable(there: &Metadata) -> io::Result<()> {
+    let user = rustix::process::geteuid().as_raw();
+    match there.is_file() && there.uid() == user && there.nlink() == 1 {
+        true => Ok(()),
+        false => Err(io::Error::other(
+            "what is there is no plain file of this user's with one name",
+        )),
+    }
+}
+
 fn report_at_exit() {
     static ONCE: Once = Once::new();
     extern "C" fn report() {
@@ -89,7 +127,7 @@ fn report_at_exit() {
         let written = match file.as_str() {
             "-" | "stderr" => std::io::stderr().write_all(report.as_bytes()),
             "stdout" => std::io::stdout().write_all(report.as_bytes()),
-            file => std::fs::write(file, report),
+            file => write_file(Path::new(file), report.as_bytes()),
         };
         if let Err(error) = written {
             let _ = writeln!(
@@ -290,6 +328,8 @@ unsafe extern "C" fn conduit_tools_heap_check_all(place: *const c_char) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -308,5 +348,33 @@ mod tests {
         }
         assert_eq!(parse_fill("lots"), None);
         assert_eq!(parse_fill(""), None);
+    }
+
+    #[test]
+    fn a_report_overwrites_nothing_but_what_is_ones_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let read = |name: &str| std::fs::read_to_string(at(name)).unwrap();
+
+        write_file(&at("report"), b"a long one").unwrap();
+        let mode = std::fs::metadata(at("report")).unwrap().mode();
+        assert_eq!(mode & 0o077, 0, "{mode:o}");
+        write_file(&at("report"), b"short").unwrap();
+        assert_eq!(read("report"), "short");
+
+        std::fs::write(at("precious"), "precious").unwrap();
+        symlink(at("precious"), at("link")).unwrap();
+        symlink(at("new"), at("nowhere")).unwrap();
+        std::fs::hard_link(at("precious"), at("name")).unwrap();
+        std::fs::create_dir(at("folder")).unwrap();
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        let pipe = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, at("pipe"), pipe, mode, 0).unwrap();
+        for name in ["link", "nowhere", "name", "folder", "pipe"] {
+            let error = write_file(&at(name), b"report").unwrap_err().to_string();
+            assert!(error.contains("no plain file"), "{name}: {error}");
+        }
+        assert_eq!(read("precious"), "precious");
+        assert!(!at("new").exists());
     }
 }
