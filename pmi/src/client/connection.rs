@@ -349,6 +349,7 @@ fn inherited(fd: RawFd) -> Result<OwnedFd, Error> {
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
+    use std::os::fd::IntoRawFd;
 
     use super::*;
 
@@ -378,5 +379,15 @@ mod tests {
         let limit = deadline(Some(Duration::from_secs(300)));
         assert!(reach(&format!("localhost:{port}"), limit).is_ok());
         assert!(reach(&format!("localhost:{port}"), None).is_ok());
+    }
+
+    #[test]
+    fn the_inherited_descriptor_is_not_handed_on() {
+        let (socket, _launcher) = std::os::unix::net::UnixStream::pair().unwrap();
+        // As a launcher leaves it.
+        rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::empty()).unwrap();
+        let taken = inherited(OwnedFd::from(socket).into_raw_fd()).unwrap();
+        let flags = rustix::io::fcntl_getfd(&taken).unwrap();
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
     }
 }
