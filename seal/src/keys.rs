@@ -1,6 +1,6 @@
 //! Keys: one for each direction of each pair of ranks, derived when it is needed.
 //!
-//! A key is the begin of AEGIS-256's keystream under the job's secret, with a nonce that says whose it is:
+//! A key and its salt are the begin of AEGIS-256's keystream under the job's secret, with a nonce that says whose they are:
 //!
 //! | bytes | |
 //! |---|---|
@@ -12,17 +12,36 @@
 //!
 //! These nonces are distinct, and with distinct nonces the keystream is a pseudo-random function; whoever learns one key learns
 //! nothing of another or of the secret.
+//!
+//! The salt is the half of a packet's nonce above its number, which all links count from the same begin. Without it a key that is
+//! guessed could be tried on the packets of one number of all links at once: with the 2^40 keys of a job of a million ranks one of
+//! them would be found after 2^88 guesses. With it a guess is one of key and salt, of 2^192.
 
 use std::fmt;
 
 use aegis::aegis256::Aegis256;
 use conduit_core::ni::Rank;
-use zeroize::{Zeroize, ZeroizeOnDrop};
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use super::{Protection, Secret};
 
-/// A key of AEGIS-128X2.
-pub(super) type Key = [u8; 16];
+/// Of packets in one direction: a key of AEGIS-128X2, and what is above the number in its nonces.
+#[derive(Clone, Default, Zeroize, ZeroizeOnDrop)]
+pub(super) struct Key {
+    pub(super) key: [u8; 16],
+    pub(super) salt: [u8; 8],
+}
+
+impl Key {
+    /// The nonce of a packet with this number, which is used once.
+    #[inline]
+    pub(super) fn nonce(&self, number: u64) -> [u8; 16] {
+        let mut nonce = [0; 16];
+        nonce[..8].copy_from_slice(&number.to_le_bytes());
+        nonce[8..].copy_from_slice(&self.salt);
+        nonce
+    }
+}
 
 /// Peers whose keys are kept.
 pub(super) const KEPT: usize = 1024;
@@ -38,7 +57,7 @@ pub(super) struct LinkKeys {
     owner: u32,
 }
 
-const _: () = assert!(size_of::<LinkKeys>() == 36);
+const _: () = assert!(size_of::<LinkKeys>() == 52);
 
 /// The keys of one rank: derived on first use, kept in a table in which each peer has one possible place.
 pub(super) struct Keys {
@@ -63,8 +82,8 @@ impl Keys {
             incarnations.len()
         );
         let nobody = LinkKeys {
-            send: [0; 16],
-            receive: [0; 16],
+            send: Key::default(),
+            receive: Key::default(),
             owner: 0,
         };
         Self {
@@ -100,6 +119,13 @@ impl Keys {
         Some(())
     }
 
+    /// Changes the salt of packets from `peer` whose keys are kept, or changes it back.
+    #[cfg(test)]
+    pub(super) fn change_salt(&mut self, peer: Rank) {
+        let place = peer as usize & (self.kept.len() - 1);
+        self.kept[place].receive.salt[7] ^= 1;
+    }
+
     /// The key of packets from rank `from` to rank `to`.
     pub(super) fn key(&self, from: Rank, to: Rank) -> Key {
         let mut nonce = [0; 32];
@@ -108,8 +134,11 @@ impl Keys {
         nonce[8..16].copy_from_slice(&self.incarnations[from as usize].to_le_bytes());
         nonce[16..24].copy_from_slice(&self.incarnations[to as usize].to_le_bytes());
         nonce[24..].copy_from_slice(self.label);
-        let mut key = [0; 16];
-        Aegis256::<16>::new(self.secret.bytes(), &nonce).stream(&mut key);
+        let mut stream = Zeroizing::new([0; 24]);
+        Aegis256::<16>::new(self.secret.bytes(), &nonce).stream(&mut *stream);
+        let mut key = Key::default();
+        key.key.copy_from_slice(&stream[..16]);
+        key.salt.copy_from_slice(&stream[16..]);
         key
     }
 }

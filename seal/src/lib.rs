@@ -4,8 +4,9 @@
 //! no key schedule, so that a link costs the bytes of its keys only. Where packets are just authenticated, all of a packet is its associated data and its
 //! message is empty. Measurements and the reasons for the choice are in `docs/udp.md`.
 //!
-//! Each pair of ranks has a key in each direction (the module `keys`), so the packet number alone is the nonce: it never
-//! repeats towards one peer. A packet number that comes twice is the protocol's affair: it opens twice.
+//! Each pair of ranks has a key in each direction, and with it a salt (the module `keys`). Packet number and salt are the nonce: the
+//! number never repeats towards one peer, and the salt keeps packets of one number on many links apart. A packet number that comes
+//! twice is the protocol's affair: it opens twice.
 
 mod keys;
 mod secret;
@@ -62,7 +63,7 @@ pub struct Sealer {
 }
 
 impl Sealer {
-    /// Peers whose keys are kept, at 36 bytes each, in jobs that have so many.
+    /// Peers whose keys are kept, at 52 bytes each, in jobs that have so many.
     pub const KEPT: usize = keys::KEPT;
 
     /// For `rank` of a job of `incarnations.len()` ranks; each rank's own [incarnation](random_incarnation) is in the list.
@@ -77,15 +78,8 @@ impl Sealer {
     }
 }
 
-/// The nonce of a packet. What is above the number stays zero: the key already tells the job, the pair and the direction.
-fn nonce(number: u64) -> [u8; 16] {
-    let mut nonce = [0; 16];
-    nonce[..8].copy_from_slice(&number.to_le_bytes());
-    nonce
-}
-
 fn cipher(key: &Key, number: u64) -> Aegis128X2<TAG> {
-    Aegis128X2::new(key, &nonce(number))
+    Aegis128X2::new(&key.key, &key.nonce(number))
 }
 
 /// Packets of fewer bytes, tag and all, that are just authenticated have the tag of AEGIS-128L, which takes a fifth less time for
@@ -93,7 +87,7 @@ fn cipher(key: &Key, number: u64) -> Aegis128X2<TAG> {
 const SHORT: usize = 256;
 
 fn short_cipher(key: &Key, number: u64) -> Aegis128L<TAG> {
-    Aegis128L::new(key, &nonce(number))
+    Aegis128L::new(&key.key, &key.nonce(number))
 }
 
 /// Packets of so many bytes, tag and all, that are just authenticated have the tag of AEGIS-128X4's MAC instead: it can be made of
@@ -103,7 +97,7 @@ fn short_cipher(key: &Key, number: u64) -> Aegis128L<TAG> {
 const LONG: usize = 16 << 10;
 
 fn mac(key: &Key, number: u64, parts: [&[u8]; 2]) -> Aegis128X4Mac<TAG> {
-    let mut mac = Aegis128X4Mac::new_with_nonce(key, &nonce(number));
+    let mut mac = Aegis128X4Mac::new_with_nonce(&key.key, &key.nonce(number));
     for part in parts {
         mac.update(part);
     }

@@ -131,19 +131,89 @@ fn peers_that_share_a_place_have_their_own_keys() {
     }
 }
 
-/// So that two builds of different age either agree or the wire's version has been changed on purpose. The keys were computed
-/// with another implementation of the cipher, the crate's in plain Rust.
+fn keys(protection: Protection) -> Keys {
+    Keys::new(Secret::from_bytes(SECRET), protection, 0, vec![11, 22, 33])
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// So that two builds of different age either agree or the card's version has been changed on purpose. Keys, salts and tags were
+/// computed with another implementation of the ciphers, the crate's in plain Rust.
 #[test]
-fn keys_are_the_known_ones() {
-    let keys = |protection| Keys::new(Secret::from_bytes(SECRET), protection, 0, vec![11, 22, 33]);
+fn keys_and_salts_are_the_known_ones() {
     let tag = keys(Protection::Authenticate);
-    let hex = |key: Key| key.map(|byte| format!("{byte:02x}")).concat();
-    assert_eq!(hex(tag.key(0, 1)), "722390d09cda6441855ee269c4504d3d");
-    assert_eq!(hex(tag.key(1, 0)), "c5ed2c8a8809e220cb0b515dcb3ff9be");
-    assert_eq!(
-        hex(keys(Protection::Encrypt).key(0, 1)),
-        "effc2740a1d256559e7af099b6011b2c"
-    );
+    let all = keys(Protection::Encrypt);
+    let known = [
+        (
+            tag.key(0, 1),
+            "722390d09cda6441855ee269c4504d3d",
+            "9c8130a5f5849575",
+        ),
+        (
+            tag.key(1, 0),
+            "c5ed2c8a8809e220cb0b515dcb3ff9be",
+            "90bc6d89a26f4b29",
+        ),
+        (
+            all.key(0, 1),
+            "effc2740a1d256559e7af099b6011b2c",
+            "93acaa54d70f80a4",
+        ),
+    ];
+    for (made, key, salt) in known {
+        assert_eq!((hex(&made.key), hex(&made.salt)), (key.into(), salt.into()));
+    }
+}
+
+/// A body of each kind of packet.
+const BODIES: [usize; 3] = [45, 300, LONG];
+
+#[test]
+fn tags_are_the_known_ones() {
+    let known = [
+        "2f41315af20568d55a44f820e863e0a7",
+        "cd87b082c9650993cad669d7bd598f73",
+        "48a3ed43099dd698c2b710eaaf35deb4",
+    ];
+    for (body, known) in BODIES.into_iter().zip(known) {
+        let (plain, sealed) = packet(Protection::Authenticate, 5, body);
+        assert_eq!(hex(&sealed[plain.len()..]), known, "{body}");
+    }
+}
+
+#[test]
+fn a_number_makes_another_nonce_on_each_link() {
+    let keys = keys(Protection::Authenticate);
+    let links = [(0, 1), (1, 0), (0, 2), (2, 0), (1, 2)];
+    let mut nonces: Vec<_> = links
+        .iter()
+        .map(|(from, to)| keys.key(*from, *to).nonce(5))
+        .collect();
+    for nonce in &nonces {
+        assert_eq!(nonce[..8], 5u64.to_le_bytes());
+        assert_ne!(nonce[8..], [0; 8]);
+    }
+    nonces.sort();
+    nonces.dedup();
+    assert_eq!(nonces.len(), links.len());
+}
+
+#[test]
+fn what_was_sealed_with_another_salt_does_not_open() {
+    for (protection, body) in BOTH
+        .into_iter()
+        .flat_map(|protection| BODIES.map(|body| (protection, body)))
+    {
+        let (_, sealed) = packet(protection, 5, body);
+        let mut receiver = sealer(protection, 1, &[11, 22, 33]);
+        assert!(receiver.open(0, 5, &mut sealed.clone(), CLEAR));
+        receiver.keys.change_salt(0);
+        assert!(!receiver.open(0, 5, &mut sealed.clone(), CLEAR), "{body}");
+        receiver.keys.change_salt(0);
+        assert!(receiver.open(0, 5, &mut sealed.clone(), CLEAR));
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// Where a rank can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

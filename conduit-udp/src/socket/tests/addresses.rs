@@ -78,7 +78,7 @@ fn errors_say_what_is_wrong_with_a_card() {
     assert!(Card::decode(&good).is_ok());
     assert_eq!(Card::decode(&good[..31]), Err(CardError::Length(31)));
     assert_eq!(Card::decode(&[]), Err(CardError::Length(0)));
-    assert_eq!(with(0, 2), Err(CardError::Version(2)));
+    assert_eq!(with(0, 1), Err(CardError::Version(1)));
     assert_eq!(with(1, 5), Err(CardError::Field("address family")));
     assert_eq!(with(31, 1), Err(CardError::Field("address family")));
     assert_eq!(with(6, 1), Err(CardError::Field("packet size")));
