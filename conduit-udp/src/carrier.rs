@@ -1,5 +1,6 @@
 //! What carries fragments over real sockets: endpoint, seal and socket as one [`Transport`] for the portals.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,9 +8,10 @@ use conduit_core::ni::Rank;
 use soft_portals::{Transport, Wait};
 
 use crate::protocol::{
-    Counters, Endpoint, Fragment, LinkStatus, Nanos, Refused, Seal, Transmit, Upper,
+    Counters, Dropped, Endpoint, Fragment, LinkStatus, Nanos, Received, Refused, Seal, Transmit,
+    Upper,
 };
-use crate::socket::{FaultCounters, Machine, SocketCounters, Waiter, Wire};
+use crate::socket::{FaultCounters, Machine, SocketCounters, Strangers, Waiter, Wire};
 use seal::Sealer;
 
 impl Machine for Endpoint {
@@ -23,15 +25,23 @@ impl Machine for Endpoint {
         Endpoint::send(self, now, peer, fragment)
     }
     #[inline]
+    fn sender_of(packet: &[u8]) -> Option<Rank> {
+        Endpoint::sender_of(packet)
+    }
+    #[inline]
     fn receive(
         &mut self,
         now: Nanos,
         packet: &mut [u8],
         seal: &mut impl Seal,
         upper: &mut impl Upper,
-    ) {
+    ) -> bool {
         // What was dropped is counted.
-        let _ = Endpoint::receive(self, now, packet, seal, upper);
+        let received = Endpoint::receive(self, now, packet, seal, upper);
+        !matches!(
+            received,
+            Received::Dropped(Dropped::Malformed | Dropped::BadTag)
+        )
     }
     #[inline]
     fn timeout(&self) -> Option<Nanos> {
@@ -89,6 +99,11 @@ impl Carrier {
         *self.wire.socket().counters()
     }
 
+    /// What has come that no rank has made.
+    pub fn strangers(&self) -> Strangers {
+        *self.wire.strangers()
+    }
+
     /// What packets have suffered on purpose, if they do.
     pub fn fault_counters(&self) -> Option<FaultCounters> {
         self.wire.faults().copied()
@@ -144,9 +159,15 @@ impl Transport for Carrier {
         }
         let host = self.hosts.get(peer as usize).map_or("", |host| host);
         let address = peers.address(peer);
-        match peers.errors(peer) {
-            None => format!("on host {host} ({address})"),
-            Some(errors) => format!("on host {host} ({address}; {errors})"),
+        let strangers = self.wire.strangers();
+        let mut text = format!("on host {host} ({address}");
+        if let Some(errors) = peers.errors(peer) {
+            let _ = write!(text, "; {errors}");
         }
+        // It may be the peer, behind something that translates addresses.
+        if strangers.datagrams > 0 {
+            let _ = write!(text, "; {strangers}");
+        }
+        text + ")"
     }
 }

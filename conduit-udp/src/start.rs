@@ -12,7 +12,8 @@ use soft_portals::{Attendant, PortalsConfig, PortalsCounters, Transport};
 
 use crate::protocol::{Config, Counters, Endpoint};
 use crate::socket::{
-    Card, FaultConfig, FaultCounters, Options, Peers, Socket, SocketCounters, SocketError, Wire,
+    Card, FaultConfig, FaultCounters, Options, Peers, Socket, SocketCounters, SocketError,
+    Strangers, Wire,
 };
 use crate::{Carrier, Udp};
 use seal::{Protection, Sealer, Secret, random_incarnation};
@@ -300,6 +301,8 @@ pub struct UdpCounters {
     pub protocol: Counters,
     /// The socket.
     pub socket: SocketCounters,
+    /// What has come that no rank has made.
+    pub strangers: Strangers,
     /// What packets have suffered on purpose, if they do.
     pub faults: Option<FaultCounters>,
     /// Bytes of the protocol's memory at present.
@@ -313,6 +316,7 @@ impl UdpCounters {
             portals: *portals,
             protocol: carrier.counters(),
             socket: carrier.socket_counters(),
+            strangers: carrier.strangers(),
             faults: carrier.fault_counters(),
             memory: carrier.memory(),
         }
@@ -335,6 +339,9 @@ impl UdpCounters {
                 let _ = write!(text, " {name} {count}");
             }
             text.push('\n');
+        }
+        if self.strangers.datagrams > 0 {
+            let _ = writeln!(text, "rank {rank}: udp: {}", self.strangers);
         }
         text
     }

@@ -1,5 +1,7 @@
 //! Receive buffers, and the datagrams in them one by one.
 
+use std::net::Ipv6Addr;
+
 use super::system::{Filled, LONGEST, MANY};
 
 /// Bytes of a buffer's filling on average above which one is received at a time.
@@ -17,6 +19,8 @@ pub struct Batch {
     offset: usize,
     /// Buffers that the next call offers: as many as there seems to be need for, since each takes time.
     pub(super) want: usize,
+    /// The system is asked for each one's source.
+    pub(super) asks: bool,
 }
 
 impl Batch {
@@ -29,6 +33,7 @@ impl Batch {
             at: 0,
             offset: 0,
             want: 1,
+            asks: false,
         }
     }
 
@@ -40,7 +45,7 @@ impl Batch {
                 length, segment, ..
             } = self.filled[self.at];
             // An empty datagram is one, too; the protocol counts it as malformed.
-            if self.offset < length || (length == 0 && self.offset == 0) {
+            if self.offset < length || (length == 0 && segment == 0 && self.offset == 0) {
                 let begin = self.offset;
                 let end = (begin + segment).min(length);
                 self.offset = end.max(1);
@@ -51,6 +56,41 @@ impl Batch {
             self.offset = 0;
         }
         None
+    }
+
+    /// Where the buffer of the last datagram came from, if that was asked for.
+    pub(super) fn source(&self) -> Option<Ipv6Addr> {
+        self.filled.get(self.at)?.source
+    }
+
+    /// Leaves out what is left of the last datagram's buffer.
+    pub(super) fn skip_rest(&mut self) {
+        self.at += 1;
+        self.offset = 0;
+    }
+
+    /// Leaves out buffers that have just been filled and are not wanted, by their first datagram and source. Says how many there
+    /// were, and their bytes.
+    pub(super) fn sort_out(
+        &mut self,
+        mut is_wanted: impl FnMut(&[u8], Ipv6Addr) -> bool,
+    ) -> (usize, usize) {
+        let (mut buffers, mut bytes) = (0, 0);
+        let filled = self.filled[..self.count].iter_mut();
+        for (filled, buffer) in filled.zip(self.space.chunks_exact(LONGEST)) {
+            let first = &buffer[..filled.segment.min(filled.length)];
+            if let Some(source) = filled.source
+                && !is_wanted(first, source)
+            {
+                buffers += 1;
+                bytes += filled.length.max(1);
+                *filled = Filled::LEFT_OUT;
+            }
+        }
+        while self.count > 0 && self.filled[self.count - 1] == Filled::LEFT_OUT {
+            self.count -= 1;
+        }
+        (buffers, bytes)
     }
 
     /// No datagram is left.

@@ -1,7 +1,7 @@
 //! Sockets that only send, each to one peer: for the few peers that most packets go to.
 //!
 //! A connected socket keeps its route, so a small packet takes 0.1 µs less to leave. The peer sends to the rank's one socket as
-//! ever, and does not look at where a packet comes from; nothing is read from these. They are opened when they seem to be worth
+//! ever, and does not look at which port a packet comes from; nothing is read from these. They are opened when they seem to be worth
 //! it, and whatever fails with one goes by the rank's socket.
 
 use std::net::SocketAddr;

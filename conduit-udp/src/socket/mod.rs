@@ -21,6 +21,7 @@ mod faults;
 mod interface;
 mod open;
 mod peers;
+mod strangers;
 mod system;
 #[cfg(test)]
 mod tests;
@@ -35,5 +36,6 @@ pub use faults::{FaultConfig, FaultCounters, corrupt};
 pub use interface::{ChooseError, Interface, choose, default_source, interfaces};
 pub use open::{Buffers, Options, Sent, Socket, largest_payload};
 pub use peers::{PeerErrors, Peers};
+pub use strangers::Strangers;
 pub use waiter::Waiter;
 pub use wire::{Machine, Wire};

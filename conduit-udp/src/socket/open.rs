@@ -265,15 +265,15 @@ impl Socket {
     /// `length_of` tells from the begin of the first, `None` if that is none.
     ///
     /// Who makes a datagram of a false length that the system joins with others lets these be lost, which it could have done by
-    /// filling the socket's buffer.
+    /// filling the socket's buffer. Where sources are asked for the system says how long they are.
     pub fn receive_joined(
         &mut self,
         batch: &mut Batch,
         length_of: impl Fn(&[u8]) -> Option<usize>,
     ) -> bool {
-        self.receive_by(batch, |socket, space, want, filled| {
-            if want > 1 {
-                return system::receive(socket, space, want, filled);
+        self.receive_by(batch, |socket, space, want, asks, filled| {
+            if want > 1 || asks {
+                return system::receive(socket, space, want, asks, filled);
             }
             let mut one = system::receive_plain(socket, space)?;
             one.segment = length_of(&space[..one.length.min(space.len())])
@@ -288,7 +288,13 @@ impl Socket {
     fn receive_by(
         &mut self,
         batch: &mut Batch,
-        receive: impl Fn(BorrowedFd<'_>, &mut [u8], usize, &mut [Filled; MANY]) -> io::Result<usize>,
+        receive: impl Fn(
+            BorrowedFd<'_>,
+            &mut [u8],
+            usize,
+            bool,
+            &mut [Filled; MANY],
+        ) -> io::Result<usize>,
     ) -> bool {
         debug_assert!(batch.is_empty());
         if self.has_reports.load(Ordering::Relaxed) {
@@ -302,6 +308,7 @@ impl Socket {
                 self.socket.as_fd(),
                 &mut batch.space,
                 want,
+                batch.asks,
                 &mut batch.filled,
             ) {
                 Ok(count) => {

@@ -105,6 +105,12 @@ impl Peers {
         }
     }
 
+    /// Whether `source` is where a rank sends from, at whatever port: its sockets are on one address.
+    pub(super) fn is_at(&self, peer: Rank, source: Ipv6Addr) -> bool {
+        let row = self.rows.get(peer as usize);
+        row.is_some_and(|row| row.address == source.octets())
+    }
+
     /// Bytes of the largest packet (UDP payload) that all interfaces of the job take.
     pub fn packet(&self) -> usize {
         let least = self.rows.iter().map(|row| row.packet).min();

@@ -16,7 +16,7 @@ pub(super) const LONGEST: usize = 1 << 16;
 pub(super) const MANY: usize = 16;
 
 /// What one receive buffer has been filled with.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Filled {
     /// Bytes.
     pub(super) length: usize,
@@ -24,7 +24,22 @@ pub(super) struct Filled {
     pub(super) segment: usize,
     /// It was longer than the buffer.
     pub(super) truncated: bool,
+    /// Where it came from, IPv4 addresses in their IPv6 form, if that was asked for.
+    pub(super) source: Option<Ipv6Addr>,
 }
+
+impl Filled {
+    /// With nothing, not even an empty datagram.
+    pub(super) const LEFT_OUT: Self = Self {
+        length: 0,
+        segment: 1,
+        truncated: false,
+        source: None,
+    };
+}
+
+/// Room for the address of whoever has sent a datagram.
+type Name = libc::sockaddr_in6;
 
 /// Room for one control message with a word in it. The alignment is that of `cmsghdr`.
 #[derive(Clone, Copy)]
@@ -50,16 +65,17 @@ const ERROR_MESSAGE: usize =
 /// Receives into the first `many` of the buffers of [`LONGEST`] bytes each that are `space`; says in `filled` what came, and
 /// returns how many. Never blocks: nothing there is [`io::ErrorKind::WouldBlock`].
 ///
-/// Asks for no sender's address: a packet's tag says who made it.
+/// `asks` for the senders' addresses.
 pub(super) fn receive(
     socket: BorrowedFd<'_>,
     space: &mut [u8],
     many: usize,
+    asks: bool,
     filled: &mut [Filled; MANY],
 ) -> io::Result<usize> {
     assert!((1..=MANY).contains(&many) && space.len() >= many * LONGEST);
     if many == 1 {
-        filled[0] = receive_one(socket, &mut space[..LONGEST])?;
+        filled[0] = receive_one(socket, &mut space[..LONGEST], asks)?;
         return Ok(1);
     }
     // SAFETY: all-zero bytes are a valid header without pointers.
@@ -69,6 +85,13 @@ pub(super) fn receive(
         iov_len: LONGEST,
     }; MANY];
     let mut controls = [Control::EMPTY; MANY];
+    let mut names = [MaybeUninit::<Name>::uninit(); MANY];
+    if asks {
+        for (header, name) in headers.iter_mut().zip(&mut names) {
+            header.msg_hdr.msg_name = name.as_mut_ptr().cast();
+            header.msg_hdr.msg_namelen = size_of::<Name>() as _;
+        }
+    }
     let buffers = space.chunks_exact_mut(LONGEST);
     let parts = headers.iter_mut().zip(&mut vectors).zip(&mut controls);
     for (((header, vector), control), buffer) in parts.zip(buffers).take(many) {
@@ -78,7 +101,7 @@ pub(super) fn receive(
         header.msg_hdr.msg_control = control.0.as_mut_ptr().cast();
         header.msg_hdr.msg_controllen = mem::size_of_val(control) as _;
     }
-    // SAFETY: the headers' pointers and lengths are those of live local arrays and of the first `many` buffers.
+    // SAFETY: the headers' pointers and lengths are those of live local arrays, or null and 0, and of the first `many` buffers.
     let received = retry(|| unsafe {
         libc::recvmmsg(
             socket.as_raw_fd(),
@@ -95,7 +118,8 @@ pub(super) fn receive(
 }
 
 /// The same into one buffer: what a poll that finds nothing does, so it prepares for no more.
-fn receive_one(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Filled> {
+fn receive_one(socket: BorrowedFd<'_>, buffer: &mut [u8], asks: bool) -> io::Result<Filled> {
+    let mut name = MaybeUninit::<Name>::uninit();
     let mut vector = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast(),
         iov_len: buffer.len(),
@@ -103,11 +127,15 @@ fn receive_one(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Filled> 
     let mut control = Control::EMPTY;
     // SAFETY: all-zero bytes are a valid header without pointers.
     let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    if asks {
+        header.msg_name = name.as_mut_ptr().cast();
+        header.msg_namelen = size_of::<Name>() as _;
+    }
     header.msg_iov = &mut vector;
     header.msg_iovlen = 1;
     header.msg_control = control.0.as_mut_ptr().cast();
     header.msg_controllen = mem::size_of_val(&control) as _;
-    // SAFETY: the header's pointers and lengths are those of live locals and of the buffer.
+    // SAFETY: the header's pointers and lengths are those of live locals, or null and 0, and of the buffer.
     let length = retry(|| unsafe { recvmsg(socket.as_raw_fd(), &mut header, libc::MSG_DONTWAIT) })?;
     Ok(taken(&header, length as usize))
 }
@@ -132,6 +160,7 @@ pub(super) fn receive_plain(socket: BorrowedFd<'_>, space: &mut [u8]) -> io::Res
         length,
         segment: length,
         truncated: length > LONGEST,
+        source: None,
     })
 }
 
@@ -151,6 +180,25 @@ fn taken(header: &libc::msghdr, length: usize) -> Filled {
         length,
         segment: offload_segment(header).unwrap_or(length),
         truncated: header.msg_flags & libc::MSG_TRUNC != 0,
+        source: source(header),
+    }
+}
+
+/// Where a datagram came from, if its header has room for a [`Name`].
+fn source(header: &libc::msghdr) -> Option<Ipv6Addr> {
+    if header.msg_name.is_null() || header.msg_namelen == 0 {
+        return None;
+    }
+    // SAFETY: all-zero bytes are a valid address of no family.
+    let mut name: libc::sockaddr_storage = unsafe { mem::zeroed() };
+    let length = (header.msg_namelen as usize).min(size_of::<Name>());
+    // SAFETY: a header's name here is null or a live `Name`, of which the system has written so many bytes, and said so.
+    unsafe {
+        ptr::copy_nonoverlapping(header.msg_name.cast(), (&raw mut name).cast::<u8>(), length)
+    };
+    match address(&name)?.ip() {
+        IpAddr::V4(v4) => Some(v4.to_ipv6_mapped()),
+        IpAddr::V6(v6) => Some(v6),
     }
 }
 

@@ -7,7 +7,7 @@ use conduit_core::ni::Rank;
 
 use super::clock::Clock;
 use super::faults::Faults;
-use super::{Batch, FaultConfig, FaultCounters, Peers, Sent, Socket, Waiter};
+use super::{Batch, FaultConfig, FaultCounters, Peers, Sent, Socket, Strangers, Waiter};
 use crate::protocol::{Fragment, Nanos, Refused, Seal, Transmit, Upper};
 
 /// Datagrams that one call handles, and bytes of them, before it receives no more; what is left stays for the next call.
@@ -35,14 +35,18 @@ pub trait Machine {
     /// # Errors
     /// [`Refused`]: nothing has happened.
     fn send(&mut self, now: Nanos, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused>;
-    /// Takes a packet that has come, whatever it is.
+    /// The rank that a packet names as its sender; `None`: it is none, or cannot be told without its tag.
+    fn sender_of(_packet: &[u8]) -> Option<Rank> {
+        None
+    }
+    /// Takes a packet that has come, whatever it is. `false`: no rank of the job has made it.
     fn receive(
         &mut self,
         now: Nanos,
         packet: &mut [u8],
         seal: &mut impl Seal,
         upper: &mut impl Upper,
-    );
+    ) -> bool;
     /// When [`on_timeout`](Self::on_timeout) wants to be called.
     fn timeout(&self) -> Option<Nanos>;
     /// The time has come.
@@ -83,6 +87,7 @@ pub struct Wire<M, S> {
     socket: Socket,
     waiter: Waiter,
     peers: Peers,
+    strangers: Strangers,
     incoming: Batch,
     outgoing: Outgoing,
     /// What packets suffer on purpose; rarely anything.
@@ -116,6 +121,7 @@ impl<M: Machine, S: Seal> Wire<M, S> {
             },
             socket,
             peers,
+            strangers: Strangers::default(),
             incoming: Batch::new(),
             faults: None,
             clock: Clock::new(),
@@ -170,14 +176,18 @@ impl<M: Machine, S: Seal> Wire<M, S> {
         let mut datagrams = MAX_DATAGRAMS;
         let mut now;
         loop {
+            let mut bytes = 0;
             if self.incoming.is_empty() {
                 match M::TELLS_LENGTH {
                     true => self.socket.receive_joined(&mut self.incoming, M::length_of),
                     false => self.socket.receive(&mut self.incoming),
                 };
+                if self.strangers.is_wary() {
+                    bytes = self.sort_out(&mut datagrams);
+                }
             }
             now = self.clock.glance();
-            let bytes = match self.faults {
+            bytes += match self.faults {
                 None => self.handle(now, &mut datagrams, upper),
                 Some(_) => self.handle_with_faults(now, upper),
             };
@@ -219,8 +229,40 @@ impl<M: Machine, S: Seal> Wire<M, S> {
             *most -= 1;
             // An empty one was something, too.
             bytes += packet.len().max(1);
-            self.machine.receive(now, packet, &mut self.seal, upper);
+            if !self.machine.receive(now, packet, &mut self.seal, upper) {
+                self.turn_away();
+            }
         }
+        bytes
+    }
+
+    /// The last datagram was a stranger's. What was joined with it came from the same sender, or from one that makes itself look
+    /// like it: so nobody looks at 2047 tags for one datagram of 64 KiB that seems to be so many. Should it be a peer's that
+    /// was changed on its way, the peer sends the rest again.
+    #[cold]
+    fn turn_away(&mut self) {
+        self.strangers.note(self.incoming.source());
+        self.incoming.skip_rest();
+        self.incoming.asks = true;
+    }
+
+    /// Leaves out what has just been received from elsewhere than the rank that it names, and takes it off `most`; how many bytes.
+    #[cold]
+    fn sort_out(&mut self, most: &mut usize) -> usize {
+        let (strangers, peers) = (&mut self.strangers, &self.peers);
+        if !self.incoming.is_empty() {
+            strangers.received();
+        }
+        let (buffers, bytes) = self.incoming.sort_out(|packet, source| {
+            let is_strange = M::sender_of(packet).is_some_and(|peer| !peers.is_at(peer, source));
+            if is_strange {
+                strangers.by_source += 1;
+                strangers.note(Some(source));
+            }
+            !is_strange
+        });
+        self.incoming.asks = strangers.is_wary();
+        *most = most.saturating_sub(buffers);
         bytes
     }
 
@@ -232,7 +274,8 @@ impl<M: Machine, S: Seal> Wire<M, S> {
         };
         let limits = [MAX_DATAGRAMS, MAX_BYTES];
         let did = faults.pass(now, &mut self.incoming, limits, |packet| {
-            machine.receive(now, packet, seal, upper);
+            // What is no rank's has been made on purpose as a rule.
+            let _ = machine.receive(now, packet, seal, upper);
         });
         // However much it was.
         if did { MAX_BYTES } else { 0 }
@@ -354,6 +397,11 @@ impl<M: Machine, S: Seal> Wire<M, S> {
     #[cfg(test)]
     pub(super) fn socket_mut(&mut self) -> &mut Socket {
         &mut self.socket
+    }
+
+    /// What has come that no rank has made.
+    pub fn strangers(&self) -> &Strangers {
+        &self.strangers
     }
 
     /// Where the ranks are, and what was reported of them.

@@ -36,6 +36,12 @@ impl Endpoint {
         Clear::length(begin)
     }
 
+    /// The rank that a packet names as its sender, if it is one as far as can be told without its tag.
+    #[inline]
+    pub fn sender_of(packet: &[u8]) -> Option<Rank> {
+        Some(Clear::read(packet)?.sender)
+    }
+
     /// A datagram has come. Whatever its bytes are, nothing changes but a counter unless its tag is valid.
     pub fn receive(
         &mut self,

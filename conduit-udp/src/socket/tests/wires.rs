@@ -6,7 +6,9 @@ use conduit_core::ni::Rank;
 use conduit_core::settings::Percent;
 
 use super::{loopbacks, open, options};
-use crate::protocol::{Failure, Fragment, Nanos, Payload, Refused, Seal, TAG, Transmit, Upper};
+use crate::protocol::{
+    Config, Endpoint, Failure, Fragment, Nanos, Payload, Refused, Seal, TAG, Transmit, Upper,
+};
 use crate::socket::{Card, FaultConfig, Machine, Options, Peers, Socket, Wire};
 use seal::{Protection, Sealer, Secret};
 
@@ -34,26 +36,32 @@ impl Machine for Plain {
         Ok(())
     }
 
+    fn sender_of(packet: &[u8]) -> Option<Rank> {
+        Some(Rank::from_le_bytes(*packet.first_chunk()?))
+    }
+
     fn receive(
         &mut self,
         _: Nanos,
         packet: &mut [u8],
         seal: &mut impl Seal,
         upper: &mut impl Upper,
-    ) {
+    ) -> bool {
         let header = packet.first_chunk::<CLEAR>().copied();
         let Some(header) = header else {
             self.dropped += 1;
-            return;
+            return false;
         };
         let from = Rank::from_le_bytes(*header.first_chunk().unwrap());
         let number = u64::from_le_bytes(*header.last_chunk().unwrap());
-        if seal.open(from, number, packet, CLEAR) {
+        let opens = seal.open(from, number, packet, CLEAR);
+        if opens {
             let body = &packet[CLEAR..packet.len() - TAG];
             assert!(upper.fragment(from, &[], body));
         } else {
             self.dropped += 1;
         }
+        opens
     }
 
     fn timeout(&self) -> Option<Nanos> {
@@ -132,6 +140,36 @@ fn job(
     size: u32,
     change: impl Fn(Options) -> Options,
 ) -> Vec<Wire<Plain, Sealer>> {
+    wires(address, size, change, |rank| Plain {
+        rank,
+        queue: VecDeque::new(),
+        number: 0,
+        dropped: 0,
+        timeout: None,
+        timeouts: 0,
+    })
+}
+
+/// Those of a job of two with the protocol itself.
+fn endpoints(address: IpAddr) -> [Wire<Endpoint, Sealer>; 2] {
+    let endpoint = |rank| {
+        Endpoint::new(Config {
+            rank,
+            size: 2,
+            packet: PACKET,
+            ..Config::default()
+        })
+    };
+    let wires = wires(address, 2, |options| options, endpoint);
+    wires.try_into().expect("two of them")
+}
+
+fn wires<M: Machine>(
+    address: IpAddr,
+    size: u32,
+    change: impl Fn(Options) -> Options,
+    machine: impl Fn(Rank) -> M,
+) -> Vec<Wire<M, Sealer>> {
     let sockets: Vec<Socket> = (0..size).map(|_| open(&change(options(address)))).collect();
     let cards: Vec<Card> = sockets
         .iter()
@@ -149,25 +187,21 @@ fn job(
         .map(|(rank, socket)| {
             let secret = Secret::from_bytes([9; 32]);
             let seal = Sealer::new(secret, Protection::Authenticate, rank, incarnations.clone());
-            let machine = Plain {
-                rank,
-                queue: VecDeque::new(),
-                number: 0,
-                dropped: 0,
-                timeout: None,
-                timeouts: 0,
-            };
-            Wire::new(machine, seal, socket, Peers::new(&cards, 0), PACKET).unwrap()
+            let peers = Peers::new(&cards, 0);
+            Wire::new(machine(rank), seal, socket, peers, PACKET).unwrap()
         })
         .collect()
 }
 
-fn send(wire: &mut Wire<Plain, Sealer>, peer: Rank, body: &[u8]) {
-    let fragment = Fragment {
+fn copied<'a>(parts: &'a [&'a [u8]]) -> Fragment<'a> {
+    Fragment {
         header: &[],
-        payload: Payload::Copied(&[body]),
-    };
-    wire.send(peer, &fragment).unwrap();
+        payload: Payload::Copied(parts),
+    }
+}
+
+fn send(wire: &mut Wire<Plain, Sealer>, peer: Rank, body: &[u8]) {
+    wire.send(peer, &copied(&[body])).unwrap();
 }
 
 /// Makes progress until `count` fragments are there.
@@ -224,7 +258,89 @@ fn a_fragment_from_outside_of_the_job_is_dropped() {
     send(&mut job[1], 0, b"from inside");
     job[1].flush(&mut Mailbox::default());
     assert_eq!(receive(&mut job[0], 1), [(1, b"from inside".to_vec())]);
-    assert_eq!(job[0].machine().dropped, 7);
+    assert_eq!(job[0].strangers().datagrams, 7);
+    // Of the others what is named as the sender is no rank, which is seen before the protocol has them.
+    assert_eq!(job[0].machine().dropped, 2);
+}
+
+/// What a stranger can make: the clear part of a packet without a body, and a tag that is not right.
+fn forged(sender: Rank, number: u64) -> [u8; CLEAR + TAG] {
+    let mut packet = [0; CLEAR + TAG];
+    packet[0] = 1 << 4;
+    packet[4..8].copy_from_slice(&sender.to_le_bytes());
+    packet[8..CLEAR].copy_from_slice(&number.to_le_bytes());
+    packet
+}
+
+/// Makes progress until so many strangers' datagrams have come.
+fn turn_away(wire: &mut Wire<Endpoint, Sealer>, datagrams: u64) {
+    let waiter = wire.waiter().unwrap();
+    while wire.strangers().datagrams < datagrams {
+        if !wire.progress(&mut Mailbox::default()) {
+            assert!(waiter.wait(Some(Duration::from_secs(100))));
+        }
+    }
+    assert_eq!(wire.strangers().datagrams, datagrams);
+}
+
+/// Sends a fragment from each of two ranks to the other, which takes it.
+fn exchange([here, there]: &mut [Wire<Endpoint, Sealer>; 2]) {
+    let mut mailboxes = [Mailbox::default(), Mailbox::default()];
+    here.send(1, &copied(&[b"there"])).unwrap();
+    there.send(0, &copied(&[b"back"])).unwrap();
+    while mailboxes.iter().any(|mailbox| mailbox.0.is_empty()) {
+        here.progress(&mut mailboxes[0]);
+        there.progress(&mut mailboxes[1]);
+    }
+    assert_eq!(mailboxes[0].0, [(1, b"back".to_vec())]);
+    assert_eq!(mailboxes[1].0, [(0, b"there".to_vec())]);
+}
+
+#[test]
+fn a_datagram_that_seems_to_be_many_costs_one_tag() {
+    for address in loopbacks() {
+        let mut job = endpoints(address);
+        let stranger = std::net::UdpSocket::bind((address, 0)).unwrap();
+        let to = job[0].socket().address();
+        let many: Vec<u8> = (0..2047).flat_map(|number| forged(1, number)).collect();
+        stranger.send_to(&many, to).unwrap();
+        turn_away(&mut job[0], 1);
+        println!("tags: {}", job[0].machine().counters().bad_tag);
+        assert_eq!(job[0].machine().counters().bad_tag, 1);
+        // From here on it is known how long they are.
+        stranger.send_to(&many, to).unwrap();
+        turn_away(&mut job[0], 2);
+        let counters = job[0].machine().counters();
+        assert_eq!((counters.bad_tag, counters.malformed), (1, 1));
+        assert_eq!(job[0].strangers().most(), Some((address, 1)));
+        // It has a peer's address, and the peer is heard all the same.
+        exchange(&mut job);
+        assert_eq!(job[0].strangers().by_source, 0);
+    }
+}
+
+#[test]
+fn who_is_not_where_the_rank_is_costs_no_tag() {
+    let mut job = endpoints(loopbacks()[0]);
+    let elsewhere = IpAddr::from([127, 0, 0, 2]);
+    let stranger = std::net::UdpSocket::bind((elsewhere, 0)).unwrap();
+    let to = job[0].socket().address();
+    for round in 0..10 {
+        for number in 0..100 {
+            stranger.send_to(&forged(1, number), to).unwrap();
+        }
+        turn_away(&mut job[0], 100 * (round + 1));
+        exchange(&mut job);
+    }
+    let strangers = *job[0].strangers();
+    println!("tags: {}", job[0].machine().counters().bad_tag);
+    // The first is what makes the wire wary.
+    assert_eq!(job[0].machine().counters().bad_tag, 1);
+    assert_eq!(strangers.by_source, 999);
+    assert_eq!(strangers.most(), Some((elsewhere, 999)));
+    let text = strangers.to_string();
+    assert!(text.ends_with("most of them from 127.0.0.2"), "{text}");
+    assert_eq!(job[1].strangers().datagrams, 0);
 }
 
 #[test]
