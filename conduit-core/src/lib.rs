@@ -4,6 +4,7 @@ pub mod barrier;
 pub mod bootstrap;
 pub mod collective;
 pub mod engine;
+pub mod fork;
 pub mod matching;
 pub mod memory;
 pub mod ni;

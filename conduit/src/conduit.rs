@@ -17,6 +17,11 @@ use crate::{Error, Member, Result};
 /// rank's to give, which the launcher then names.
 ///
 /// To drop it without [`finish`](Conduit::finish) leaves the others alone, which is told on standard error.
+///
+/// A child that this process makes by `fork` may only `exec`, or end by `_exit`: what it inherits of the job is the rank's. Every
+/// call that would use the network is refused there ([`conduit_core::engine::Error::Forked`]), to drop this does nothing, and
+/// [`exit`](Conduit::exit) ends the child alone. A child that is made in a handler must not return from that either, as the poll
+/// around it would go on.
 pub struct Conduit<M: Mode = Seq> {
     pub(crate) member: Member<M>,
     finished: bool,
@@ -233,8 +238,10 @@ impl<M: Mode> Conduit<M> {
 
 impl<M: Mode> Drop for Conduit<M> {
     fn drop(&mut self) {
-        // A job of one leaves nobody; a panic has said more.
-        if !self.finished && self.size() > 1 && !std::thread::panicking() {
+        // A job of one leaves nobody, nor does a child; a panic has said more.
+        let engine = self.member.engine();
+        let leaves = !self.finished && self.size() > 1 && !engine.is_child();
+        if leaves && !std::thread::panicking() {
             stderr::write_line(format_args!(
                 "conduit: rank {} of {} leaves the job without Conduit::finish, and the others can't go on",
                 self.rank(),

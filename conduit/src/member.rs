@@ -141,6 +141,7 @@ impl<M: Mode> Member<M> {
 
     /// Leaves the network, as all others do, and tells the launcher that this rank ends as it should.
     pub(crate) fn finish(&self) -> Result<()> {
+        self.engine.check_process()?;
         self.leave_network();
         self.finalize()
     }
@@ -154,9 +155,12 @@ impl<M: Mode> Member<M> {
     }
 
     /// Ends the job with this code: tells the others and waits for them for a bounded time. What is left to do is to end
-    /// this process, with the same code.
+    /// this process, with the same code. In a child of the rank's process (`fork`) that is all.
     pub fn end(&self, code: i32) {
         let engine = &self.engine;
+        if engine.is_child() {
+            return;
+        }
         let all_know = engine.announce_exit(code, engine.settings().exit_wait(engine.size()));
         if code == 0 {
             if all_know {
@@ -174,8 +178,11 @@ impl<M: Mode> Member<M> {
         self.engine.network().leave(self.engine.settings());
     }
 
-    /// Leaves the job without ending it for the others.
+    /// Leaves the job without ending it for the others. Nothing in a child of the rank's process (`fork`).
     pub fn leave(&self) {
+        if self.engine.is_child() {
+            return;
+        }
         let _ = self.finalize();
         self.leave_network();
     }

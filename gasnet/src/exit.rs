@@ -95,7 +95,8 @@ pub(crate) fn leave(code: c_int) -> ! {
     end_process()
 }
 
-/// Ends the whole job with this code. Does not return, and runs no handlers of `atexit`.
+/// Ends the whole job with this code. Does not return, and runs no handlers of `atexit`. In a child of the rank's process (`fork`)
+/// it ends the child alone.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_exit(code: c_int) -> ! {
     end_job(code)
@@ -108,7 +109,8 @@ unsafe extern "C" {
 
 /// The process ends without `gasnet_exit`: by returning from `main`, or by `exit`.
 extern "C" fn exiting(code: c_int, catch: *mut c_void) {
-    if !first(code) {
+    // A child that ends so is no rank.
+    if Job::is_in_child() || !first(code) {
         return;
     }
     if let Some(job) = Job::get() {

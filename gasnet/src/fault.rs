@@ -63,7 +63,9 @@ impl From<EngineError> for Refusal {
             crate::exit::leave(code);
         }
         let code = match error {
-            EngineError::NotAttached { .. } | EngineError::AlreadyAttached { .. } => abi::NOT_INIT,
+            EngineError::NotAttached { .. }
+            | EngineError::AlreadyAttached { .. }
+            | EngineError::Forked { .. } => abi::NOT_INIT,
             EngineError::Exhausted { .. } => abi::RESOURCE,
             // Whatever the call was, the job can't go on.
             EngineError::BadMessage { .. }

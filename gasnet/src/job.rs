@@ -137,6 +137,20 @@ fn neighbourhoods(shared: impl Iterator<Item = Option<u32>>, most: u32) -> Box<[
     shared.map(number).collect()
 }
 
+/// In a child: the inline functions see no segment, so they call the library, which refuses.
+extern "C" fn hide_segments() {
+    let Some(job) = Job::get() else { return };
+    let far = FAR_SEGMENTS.get().map_or(&[][..], |far| far);
+    let places = conduit_gex_segments.iter().chain(far);
+    for place in places.take(job.size() as usize) {
+        // Pages that nobody has written stay as they are.
+        if place.length.load(Relaxed) > 0 {
+            place.words.store(0, Relaxed);
+            place.length.store(0, Relaxed);
+        }
+    }
+}
+
 impl Job {
     #[inline]
     pub(crate) fn get() -> Option<&'static Self> {
@@ -264,6 +278,11 @@ impl Job {
         Ok(placed)
     }
 
+    /// Whether this is a child (`fork`) of the process that has joined a job.
+    pub(crate) fn is_in_child() -> bool {
+        Self::get().is_some_and(|job| job.engine().is_child())
+    }
+
     /// Lets the inline functions see the segments.
     pub(crate) fn show_segments(&self) -> Result<(), Refusal> {
         let segments = self.engine().all_segments()?;
@@ -274,6 +293,9 @@ impl Job {
         for ((rank, segment), place) in (0..).zip(segments).zip(places) {
             place.show(segment, self.window(rank, segment));
         }
+        // SAFETY: the function lives as long as the process, and only stores to atomics. That there is no memory for it leaves
+        // children the memory that is mapped here, and nothing else.
+        let _ = unsafe { libc::pthread_atfork(None, None, Some(hide_segments)) };
         Ok(())
     }
 }

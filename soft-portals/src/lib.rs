@@ -50,6 +50,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use conduit_core::fork::Standing;
 use conduit_core::matching::{DESCRIPTORS, PT_INDICES};
 use conduit_core::ni::{Capabilities, Limits, Rank, Reach};
 use conduit_core::threads::{Lock, Mode};
@@ -97,6 +98,8 @@ struct Shared<T> {
 pub struct SoftPortals<M: Mode, T: Transport> {
     rank: Rank,
     size: u32,
+    /// Falls in a child, which may use nothing of this.
+    standing: Standing,
     limits: Limits,
     reach: Reach,
     unreachable: Reach,
@@ -181,6 +184,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         Self {
             rank,
             size,
+            standing: Standing::new(),
             limits,
             reach,
             unreachable,
@@ -237,9 +241,12 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         let _ = self.shared.waker.set(Box::new(wake));
     }
 
-    /// Makes progress; nobody needs to do it for the rank.
+    /// Makes progress; nobody needs to do it for the rank. None in a child, whose packets would be the rank's with the rank's numbers.
     #[inline]
     fn advance(&self, inner: &mut Inner<T>) -> bool {
+        if !self.standing.stands() {
+            return false;
+        }
         if let Some(attendant) = &self.attendant {
             attendant.present();
         }
@@ -254,7 +261,11 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
 
     /// Tells the peers that this rank ends as it should, so that its silence is no failure to them, and waits until they have what
     /// it has sent, or until for a bounded time nothing of that has reached them. What they send from here on may never be looked at.
+    /// A child tells nobody.
     pub fn leave(&self) {
+        if self.standing.is_child() {
+            return;
+        }
         let mut inner = self.inner();
         let patience = inner.portals.config.linger;
         if std::mem::replace(&mut inner.portals.leaving, true) {
@@ -522,6 +533,13 @@ fn send_copied<T: Transport>(
 
 impl<M: Mode, T: Transport> Drop for SoftPortals<M, T> {
     fn drop(&mut self) {
+        if self.standing.is_child() {
+            // The attending thread is not in a child and can't be waited for, and connections that a transport ends in good order
+            // would be ended for the parent, too.
+            std::mem::forget(self.attendant.take());
+            std::mem::forget(Arc::clone(&self.shared));
+            return;
+        }
         // A process that ends after this has not failed; one that is panicking has.
         if !std::thread::panicking() {
             self.leave();

@@ -114,7 +114,7 @@ programs! {
     am_counts am_payload prepared prepared_counts
     rma events barriers collectives locks credits
     legacy_job legacy_am legacy_rma
-    bad_codes everything settings turns
+    bad_codes everything settings turns children
 }
 
 /// Runs `settings` with a variable of GASNet's.

@@ -5,9 +5,10 @@
 
 use std::time::{Duration, Instant};
 
+use conduit_ofi::start::Which;
 use conduit_run::{How, Launch};
 use conduit_tests::job::{Job, Running};
-use conduit_tests::pace;
+use conduit_tests::{ofi, pace};
 use rustix::process::{Signal, kill_process};
 
 const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
@@ -150,6 +151,43 @@ fn a_random_rank_at_a_random_moment() {
         }
     }
     assert_eq!(failed, 0, "of {runs} runs; seed {seed}");
+}
+
+/// Ranks whose children try to use the network in the middle of a flood, over each network there is.
+#[test]
+fn children_of_ranks_use_nothing_of_theirs() {
+    let mut networks = vec![
+        vec![],
+        vec![("CONDUIT_WINDOWS", "0")],
+        vec![("CONDUIT_NETWORK", "udp"), ("CONDUIT_UDP_INTERFACE", "lo")],
+    ];
+    if ofi::libraries()
+        .iter()
+        .any(|fabric| fabric.which == Which::Vendored)
+    {
+        networks.push(vec![
+            ("CONDUIT_NETWORK", "ofi"),
+            ("CONDUIT_OFI_LIBRARY", "vendored"),
+            ("CONDUIT_OFI_PROVIDER", "tcp"),
+            ("CONDUIT_OFI_DOMAIN", "lo"),
+        ]);
+    }
+    for network in networks {
+        for (mode, checks) in [("seq", "0"), ("seq", "1"), ("par", "0")] {
+            let mut job = Job::new(LAUNCH, 3, FACADE, &["children", mode])
+                .env("CONDUIT_CHECKS", checks)
+                .env("RUST_BACKTRACE", "0");
+            for (name, value) in &network {
+                job = job.env(name, value);
+            }
+            let finished = job.run().expect("nothing is left behind");
+            assert_eq!(finished.code, Some(0), "{network:?} {mode}: {finished:#?}");
+            assert!(
+                finished.stderr.is_empty(),
+                "{network:?} {mode}: {finished:#?}"
+            );
+        }
+    }
 }
 
 /// The harness finds what is left behind, processes and files.

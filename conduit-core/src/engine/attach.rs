@@ -7,6 +7,7 @@ use super::everything::Everything;
 use super::start::{IGNORE, SEGMENT, Shared};
 use super::{Engine, Error, Handler, Result, index, tag};
 use crate::bootstrap::Bootstrap;
+use crate::fork::Wiped;
 use crate::ni::{MatchEntry, MdId, MeEvents, MeMemory, MeOptions, Ni, NiError, Rank};
 use crate::shared;
 use crate::threads::Mode;
@@ -58,7 +59,8 @@ impl Segment {
 /// All segments, and the descriptor of one's own. 24 bytes a rank.
 #[derive(Debug)]
 pub(crate) struct Segments {
-    pub(crate) of: Box<[Segment]>,
+    /// Empty ones in a child.
+    pub(crate) of: Wiped<Segment>,
     /// This rank's segment in this process.
     pub(crate) own: Shared,
     /// RARSRC: the initiating side of this rank's segment. `None` for an empty segment.
@@ -108,6 +110,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     where
         N: 'static,
     {
+        self.check_process()?;
         if self.segments.get().is_some() {
             return Err(Error::AlreadyAttached { rank: self.rank });
         }
@@ -140,7 +143,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             of.push(self.locate(peer, &announced)?);
         }
         let segments = Segments {
-            of: of.into(),
+            // SAFETY: zeros are a segment that is empty and not mapped.
+            of: unsafe { Wiped::new(of) },
             own: made.base.unwrap_or(Shared(std::ptr::null_mut())),
             md: made.md,
             everything: None,
@@ -154,6 +158,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Takes part in the others' attach without one of its own: all of them fail.
     pub fn decline_attach(&self, bootstrap: &mut dyn Bootstrap) -> Result<()> {
+        self.check_process()?;
         let declined = Announcement {
             ok: false,
             len: 0,
@@ -238,6 +243,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// All ranks' segments. They stay where they are as long as the engine lives.
     pub fn all_segments(&self) -> Result<&[Segment]> {
+        self.check_process()?;
         Ok(&self.segments("all_segments")?.of)
     }
 

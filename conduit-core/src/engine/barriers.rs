@@ -151,6 +151,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Has the team's barrier of this number ended? Does not poll.
     pub fn team_barrier_over(&self, number: u64) -> Result<bool> {
+        self.check_process()?;
         let side = &self.barriers.sides[TEAM];
         let mut machine = side.machine.lock();
         self.step_team(side, &mut machine)?;
@@ -196,6 +197,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         operation: &'static str,
         value: Value,
     ) -> Result<Option<BarrierOutcome>> {
+        self.check_process()?;
         let side = &self.barriers.sides[SPLIT];
         let mut machine = side.machine.lock();
         self.step(side, &mut machine.barrier);
@@ -215,6 +217,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// messages of others on.
     pub(super) fn advance_barrier(&self) -> bool {
         let mut ended = false;
+        if self.is_child() {
+            return ended;
+        }
         for (which, side) in self.barriers.sides.iter().enumerate() {
             if side.running.load(Relaxed)
                 && let Some(mut machine) = side.machine.try_lock()

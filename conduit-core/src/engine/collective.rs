@@ -370,7 +370,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     ) -> Option<R> {
         // Callers' memory may be touched.
         let _polling = M::PARALLEL.then(|| self.polling.enter());
-        if self.failed.load(std::sync::atomic::Ordering::SeqCst) {
+        if !self.standing.stands_for_all() {
             return None;
         }
         let teams = if M::PARALLEL {

@@ -268,6 +268,16 @@ pub enum Error {
         /// The exit code.
         code: i32,
     },
+    /// A child of the rank's process (`fork`) has used what is its parent's.
+    #[error(
+        "process {process} is a child of rank {rank} (fork) and can't use its network: it may only exec, or end by _exit"
+    )]
+    Forked {
+        /// The rank that its parent is.
+        rank: Rank,
+        /// Its number.
+        process: u32,
+    },
     /// A setting that this job can't run with.
     #[error("setting {name}: {reason}")]
     Setting {

@@ -15,6 +15,7 @@ use super::start::{IGNORE, Shared};
 use super::transfer::Local;
 use super::{Engine, Error, Result, index, tag};
 use crate::bootstrap::Bootstrap;
+use crate::fork::Wiped;
 use crate::ni::{Capabilities, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, NiError, Rank};
 use crate::process_memory;
 use crate::shared;
@@ -58,6 +59,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// # Safety
     /// All calls of all ranks that write to this rank's segment write to memory of its process that is meant for it.
     pub unsafe fn attach_everything(&self, bootstrap: &mut dyn Bootstrap) -> Result<()> {
+        self.check_process()?;
         let probe = (&raw const PROBE).expose_provenance() as u64;
         let made = self.offer_memory(probe);
         // No rank's is at 0.
@@ -75,7 +77,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             attaches &= peer == self.rank || self.can_read(peer, announced);
         }
         let segments = Segments {
-            of: vec![ALL; self.size as usize].into(),
+            // SAFETY: zeros are a segment that is empty and not mapped.
+            of: unsafe { Wiped::new(vec![ALL; self.size as usize]) },
             own: ALL.window,
             md: None,
             everything: Some(Everything {

@@ -254,7 +254,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
 impl<N: Ni, M: Mode> Drop for Engine<N, M> {
     fn drop(&mut self) {
-        self.write_credit_statistics(super::credit_statistics::When::End);
+        // The file is the parent's.
+        if !self.is_child() {
+            self.write_credit_statistics(super::credit_statistics::When::End);
+        }
         forget(self.identity);
     }
 }

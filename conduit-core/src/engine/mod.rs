@@ -53,7 +53,7 @@ mod transfer;
 mod waiting;
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 pub use atomic::AtomicRequest;
 pub use attach::Segment;
@@ -68,6 +68,7 @@ pub use rma::Blocking;
 pub use start::Shared;
 pub use waiting::Waiter;
 
+use crate::fork::{Standing, Wiped};
 use crate::ni::{EqId, MdId, Ni, PtIndex, Rank, Ready};
 use crate::settings::Settings;
 use crate::threads::{Lock, Mode};
@@ -130,8 +131,8 @@ pub struct Engine<N: Ni, M: Mode> {
     req_md: MdId,
     rpl_md: MdId,
     control: Control,
-    /// By rank: the short cut that requests to it may take. 1 byte a rank.
-    ways: Box<[AtomicWay]>,
+    /// By rank: the short cut that requests to it may take; none in a child. 1 byte a rank.
+    ways: Wiped<AtomicWay>,
     /// Bytes that every peer with [`Way::Injected`] takes injected.
     inject_size: usize,
     /// See [`Self::has_checks`].
@@ -160,8 +161,8 @@ pub struct Engine<N: Ni, M: Mode> {
     /// The outbox is not empty.
     system_waiting: AtomicBool,
     segments: OnceLock<Segments>,
-    /// Something has gone wrong for good; says so in `fault`.
-    failed: AtomicBool,
+    /// Falls when something has gone wrong for good, which `fault` tells. Whoever calls looks at it.
+    standing: Standing,
     /// Who is inside a poll, in PAR.
     polling: polling::Polling,
     fault: OnceLock<Error>,
@@ -296,9 +297,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     #[cold]
     fn fail(&self, error: Error) {
         let _ = self.fault.set(error);
-        self.failed.store(true, SeqCst);
+        self.standing.fall();
         // Who takes a short cut does not look for a fault.
-        for way in &self.ways {
+        for way in &*self.ways {
             way.set(Way::General);
         }
     }
@@ -310,16 +311,17 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     #[inline]
     fn check_fault(&self) -> Result<()> {
-        if self.failed.load(Relaxed) {
-            self.fault_error()
-        } else {
+        if self.standing.stands() {
             Ok(())
+        } else {
+            self.fault_error()
         }
     }
 
     /// Who is told of an error gets the memory back that a call or an operation has been given, so nothing may touch that any more.
     #[cold]
     fn fault_error(&self) -> Result<()> {
+        self.check_process()?;
         self.abandon();
         match self.fault.get() {
             Some(error) => Err(error.clone()),
@@ -327,9 +329,36 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
+    /// Whether this process is a child of the rank's, in which nothing of the network may be used: see [`crate::fork`].
+    #[inline]
+    pub fn is_child(&self) -> bool {
+        self.standing.is_child()
+    }
+
+    /// Refuses in a child, for what is done after a fault too, or without a look for one.
+    #[inline]
+    pub fn check_process(&self) -> Result<()> {
+        match self.is_child() {
+            true => Err(self.forked()),
+            false => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn forked(&self) -> Error {
+        Error::Forked {
+            rank: self.rank,
+            process: std::process::id(),
+        }
+    }
+
     /// Nothing touches memory of the program's after this: neither completions nor the network.
     #[cold]
     fn abandon(&self) {
+        // What a child has of it is a copy, and threads that polled are not in it.
+        if self.is_child() {
+            return;
+        }
         if M::PARALLEL {
             self.polling.wait_until_out();
         }

@@ -1,6 +1,6 @@
 //! The poll: all of SYS, some of SAFE, and AM only while what a reply needs is in hand.
 
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::operations::OpId;
 use super::plain::Recent;
@@ -115,7 +115,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     fn poll_queues(&self, ready: Ready, requests: u32) -> u32 {
         let _polling = M::PARALLEL.then(|| self.polling.enter());
         // After `enter`, see `Polling`.
-        if self.failed.load(SeqCst) {
+        if !self.standing.stands_for_all() {
             return self.poll_after_fault();
         }
         let mut events = 0;
@@ -149,6 +149,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// operations on them may be under way, so no completion may touch them any more.
     #[cold]
     fn poll_after_fault(&self) -> u32 {
+        if self.is_child() {
+            return 0;
+        }
         self.ni
             .poll(self.sys_eq, u32::MAX, |event| self.on_system_event(&event))
     }

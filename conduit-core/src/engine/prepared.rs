@@ -126,6 +126,7 @@ impl<N: Ni, M: Mode> Prepared<'_, N, M> {
                 limit,
             });
         }
+        engine.check_process()?;
         self.entered = None;
         let mut head = [0; ROOM];
         let head_len = Body::write_args(args, &mut head);

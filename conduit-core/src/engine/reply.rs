@@ -208,6 +208,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         how: Flags,
     ) -> Result<(Header, &'a Hand)> {
         let (engine, token) = (self.engine, self.token);
+        engine.check_process()?;
         let hand = self.hand(operation)?;
         token.replied.set(true);
         let back = engine.grant(token.source, token.credit);

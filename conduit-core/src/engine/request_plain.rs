@@ -15,8 +15,8 @@ use crate::threads::{Lock, Mode};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Way {
-    /// That of [`Engine::send_request`], with all checks.
-    General,
+    /// That of [`Engine::send_request`], with all checks. Its number is 0: a child has no other.
+    General = 0,
     /// That of [`Engine::request_plain`].
     Mapped,
     /// That of [`Engine::request_injected`], for those that are short enough.

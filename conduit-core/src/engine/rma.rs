@@ -46,15 +46,34 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             });
         };
         if length > segment.len || offset > segment.len - length {
-            return Err(Error::OutOfSegment {
-                operation,
-                rank,
-                offset,
-                length,
-                segment: segment.len,
-            });
+            return Err(self.out_of_segment(operation, rank, offset, length));
         }
         Ok(segment)
+    }
+
+    /// What is wrong with a range that does not lie in a rank's segment. By itself, so that the check is small enough to be inlined.
+    #[cold]
+    #[inline(never)]
+    fn out_of_segment(
+        &self,
+        operation: &'static str,
+        rank: Rank,
+        offset: usize,
+        length: usize,
+    ) -> Error {
+        // In a child no segment has a byte.
+        if self.is_child() {
+            return self.forked();
+        }
+        let segments = self.segments.get();
+        let segment = segments.and_then(|segments| segments.of.get(rank as usize));
+        Error::OutOfSegment {
+            operation,
+            rank,
+            offset,
+            length,
+            segment: segment.map_or(0, |segment| segment.len),
+        }
     }
 
     /// As [`Engine::remote`], for a put, get or atomic: not in a handler (debug builds), also where it is only a copy.
@@ -78,12 +97,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// A peer's segment: its length, its address at the peer, and where it is mapped here (null: it is not).
     pub fn segment_of(&self, rank: Rank) -> Result<(usize, u64, *mut u8)> {
+        self.check_process()?;
         let segment = self.remote("segment_of", rank, 0, 0)?;
         Ok((segment.len, segment.address, segment.window.0))
     }
 
     /// Copies `source` to `offset` of the target's segment; it is there when the call returns.
-    #[inline]
+    #[inline(always)]
     pub fn put(&self, target: Rank, offset: usize, source: &[u8]) -> Result<()> {
         let segment = self.remote_access("put", target, offset, source.len())?;
         // SAFETY: the range was checked by `remote`; the source is borrowed.
@@ -95,7 +115,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// Copies from `offset` of the target's segment to `destination`.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, destination: &mut [u8], target: Rank, offset: usize) -> Result<()> {
         let segment = self.remote_access("get", target, offset, destination.len())?;
         // SAFETY: the range was checked by `remote`; the destination is mutably borrowed.

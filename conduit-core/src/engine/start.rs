@@ -22,6 +22,7 @@ use super::requests::AmSide;
 use super::resources::{ChunkPool, Tickets};
 use super::{Engine, Error, IDENTITY, Result, SELECT_RPL_RB, deliver, in_use, index, system, tag};
 use crate::bootstrap::Bootstrap;
+use crate::fork::{Standing, Wiped};
 use crate::ni::{
     Capabilities, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, NiError, Rank, Ready, RegionId,
 };
@@ -213,7 +214,7 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
                 cells,
                 rank,
             },
-            ways: Box::default(),
+            ways: Wiped::EMPTY,
             inject_size: 0,
             checks: settings.checks,
             processor_atomics: !capabilities.contains(Capabilities::NATIVE_ATOMICS),
@@ -240,7 +241,7 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
             system: Lock::new(system::Outbox::new(4 * size as usize + 2 * cells + 16)),
             system_waiting: AtomicBool::new(false),
             segments: OnceLock::new(),
-            failed: AtomicBool::new(false),
+            standing: Standing::new(),
             polling: super::polling::Polling::default(),
             fault: OnceLock::new(),
             exit_answers: AtomicU64::new(0),
@@ -444,7 +445,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let injected = injected.filter(|(_, way)| **way == Way::Injected);
         let sizes = injected.map(|(peer, _)| self.ni.reach(peer).inject_size);
         self.inject_size = sizes.min().unwrap_or(0);
-        self.ways = ways.into_iter().map(AtomicWay::new).collect();
+        let ways = ways.into_iter().map(AtomicWay::new).collect();
+        // SAFETY: zero is the general way.
+        self.ways = unsafe { Wiped::new(ways) };
         Ok(self)
     }
 

@@ -125,6 +125,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Tries again what waits in the outbox.
     pub(super) fn flush_system(&self) {
+        if self.is_child() {
+            return;
+        }
         let Some(mut outbox) = self.system.try_lock() else {
             return;
         };

@@ -50,6 +50,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use conduit_core::fork::Standing;
 use conduit_core::matching::{Descriptors, MatchList, PT_INDICES};
 use conduit_core::ni::{Limits, PtIndex, Rank, Reach};
 use conduit_core::threads::Mode;
@@ -72,6 +73,8 @@ use watch::Watches;
 pub struct Shm<M: Mode> {
     rank: Rank,
     size: u32,
+    /// Falls in a child, which may use nothing of this.
+    standing: Standing,
     config: ShmConfig,
     /// Whether a queue is one ring for all sources.
     shared_rings: bool,

@@ -169,8 +169,11 @@ impl<M: Mode> Ni for Shm<M> {
 
 impl<M: Mode> Shm<M> {
     /// Says that this rank's process is about to end as it should: peers then don't take it for dead. What they send from
-    /// here on may never be looked at.
+    /// here on may never be looked at. A child says nothing.
     pub fn leave(&self) {
+        if self.standing.is_child() {
+            return;
+        }
         self.own()
             .control()
             .state

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use conduit_core::bootstrap::Bootstrap;
+use conduit_core::fork::Standing;
 use conduit_core::matching::{DESCRIPTORS, Descriptors, MatchList, PT_INDICES};
 use conduit_core::ni::{Capabilities, Limits, Rank, Reach};
 use conduit_core::threads::{Lock, Mode};
@@ -176,6 +177,7 @@ impl<M: Mode> Shm<M> {
         let shm = Self {
             rank,
             size,
+            standing: Standing::new(),
             config: config.clone(),
             shared_rings: config.shared_rings(size),
             limits: Limits {

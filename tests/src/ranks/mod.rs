@@ -4,6 +4,7 @@
 
 mod bad;
 mod calls;
+mod children;
 mod credits;
 mod crowd;
 mod ends;
@@ -36,6 +37,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     }
     match name.as_str() {
         "calls" => in_mode!(calls::all()),
+        "children" => in_mode!(children::children()),
         "delivered" => in_mode!(messages::delivered()),
         "delivered_whole" => messages::delivered_whole(),
         "refused_in_handler" => in_mode!(bad::refused_in_handler(argument)),

@@ -1,0 +1,120 @@
+/* Children that a rank makes by fork, in the middle of a flood: a call that would use the network ends the child with a
+ * message that says why, and to exit ends the child alone. The ranks don't notice. */
+#include "start.h"
+
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { NUDGE = GEX_AM_INDEX_BASE };
+
+/* Requests and puts to the next rank between two children. */
+#define FLOOD 200
+/* The code of a child whose call was not refused. */
+#define NOT_REFUSED 77
+
+static volatile unsigned int nudged, answered;
+
+static void nudge(gex_Token_t token) {
+  nudged++;
+  gex_AM_ReplyShort0(token, NUDGE + 1, 0);
+}
+
+static void answer(gex_Token_t token) {
+  (void)token;
+  answered++;
+}
+
+static unsigned int floods;
+
+static void flood(void) {
+  unsigned int i;
+  ++floods;
+  for (i = 0; i < FLOOD; ++i) {
+    gex_AM_RequestShort0(team, neighbour(1), NUDGE, 0);
+    gex_RMA_PutBlocking(team, neighbour(1), base[neighbour(1)], &floods, sizeof(floods), 0);
+  }
+}
+
+static void poll_child(void) { gasnet_AMPoll(); }
+static void request_child(void) { gex_AM_RequestShort0(team, neighbour(1), NUDGE, 0); }
+static void put_child(void) {
+  const unsigned int wrong = 0;
+  gex_RMA_PutBlocking(team, neighbour(1), base[neighbour(1)], &wrong, sizeof(wrong), 0);
+}
+static void get_child(void) {
+  unsigned int got;
+  gex_RMA_GetBlocking(team, &got, neighbour(1), base[neighbour(1)], sizeof(got), 0);
+}
+static void barrier_child(void) { barrier(); }
+static void libc_exit_child(void) { exit(8); }
+static void gasnet_exit_child(void) { gasnet_exit(9); }
+
+static const struct {
+  void (*act)(void);
+  int code, refused;
+} children[] = {{poll_child, 1, 1},      {request_child, 1, 1},   {put_child, 1, 1},        {get_child, 1, 1},
+                {barrier_child, 1, 1}, {libc_exit_child, 8, 0}, {gasnet_exit_child, 9, 0}};
+
+#define CHILDREN (sizeof(children) / sizeof(children[0]))
+
+/* Makes a child whose messages can be read here. */
+static pid_t make(void (*act)(void), int *messages) {
+  int ends[2];
+  pid_t child;
+  CHECK_EQ(pipe(ends), 0);
+  child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    dup2(ends[1], 2);
+    act();
+    _exit(NOT_REFUSED);
+  }
+  close(ends[1]);
+  *messages = ends[0];
+  return child;
+}
+
+static void ended(size_t which, pid_t child, int messages) {
+  char text[1024], named[128];
+  size_t length = 0;
+  ssize_t count;
+  int status = 0;
+  while (length < sizeof(text) - 1 && (count = read(messages, text + length, sizeof(text) - 1 - length)) > 0)
+    length += (size_t)count;
+  text[length] = 0;
+  close(messages);
+  CHECK_EQ(waitpid(child, &status, 0), child);
+  CHECK(WIFEXITED(status));
+  CHECK_EQ(WEXITSTATUS(status), children[which].code);
+  sprintf(named, "process %ld is a child of rank %d (fork)", (long)child, (int)me);
+  if (children[which].refused && !strstr(text, named)) {
+    fprintf(stderr, "child %d says: %s\n", (int)which, text);
+    CHECK(strstr(text, named) != NULL);
+  }
+  if (!children[which].refused) CHECK_EQ(length, 0);
+}
+
+int main(int argc, char **argv) {
+  gex_AM_Entry_t handlers[] = {
+    {NUDGE, (gex_AM_Fn_t)nudge, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQUEST, 0, NULL, "nudge"},
+    {NUDGE + 1, (gex_AM_Fn_t)answer, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REPLY, 0, NULL, "answer"}};
+  unsigned int got = 0;
+  size_t which;
+  start(&argc, &argv, handlers, 2, GASNET_PAGESIZE);
+  barrier();
+  flood();
+  for (which = 0; which < CHILDREN; ++which) {
+    int messages;
+    const pid_t child = make(children[which].act, &messages);
+    flood();
+    ended(which, child, messages);
+  }
+  GASNET_BLOCKUNTIL(answered == floods * FLOOD);
+  barrier();
+  CHECK_EQ(nudged, floods * FLOOD);
+  gex_RMA_GetBlocking(team, &got, neighbour(1), base[neighbour(1)], sizeof(got), 0);
+  CHECK_EQ(got, floods);
+  finish();
+  return 0;
+}
