@@ -1,6 +1,6 @@
 //! Keys: one for each direction of each pair of ranks, derived when it is needed.
 //!
-//! A key and its salt are the begin of AEGIS-256's keystream under the job's secret, with a nonce that says whose they are:
+//! A key and its salt are the begin of AEGIS-256's keystream under the secret of both ranks, with a nonce that says whose they are:
 //!
 //! | bytes | |
 //! |---|---|
@@ -23,7 +23,42 @@ use aegis::aegis256::Aegis256;
 use conduit_core::ni::Rank;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use super::{Protection, Secret};
+use super::memory::{SHALLOW, scrubbed};
+use super::{Exchange, Protection, Secret};
+
+/// What the keys of a rank's links are made of.
+#[derive(Debug)]
+pub enum Secrets {
+    /// One secret for all.
+    Job(Secret),
+    /// One for each pair of ranks.
+    Pairs(Exchange),
+}
+
+impl From<Secret> for Secrets {
+    fn from(secret: Secret) -> Self {
+        Self::Job(secret)
+    }
+}
+
+impl From<Exchange> for Secrets {
+    fn from(exchange: Exchange) -> Self {
+        Self::Pairs(exchange)
+    }
+}
+
+impl Secrets {
+    /// That of the link with `peer`. `None`: there is none, or this process is a child of the rank's, which finds zeros instead of the
+    /// job's.
+    fn with(&mut self, peer: Rank) -> Option<&[u8; Secret::LENGTH]> {
+        match self {
+            Self::Job(secret) => {
+                Some(secret.bytes()).filter(|bytes| **bytes != [0; Secret::LENGTH])
+            }
+            Self::Pairs(exchange) => exchange.with(peer),
+        }
+    }
+}
 
 /// Of packets in one direction: a key of AEGIS-128X2, and what is above the number in its nonces.
 #[derive(Clone, Default, Zeroize, ZeroizeOnDrop)]
@@ -61,7 +96,7 @@ const _: () = assert!(size_of::<LinkKeys>() == 52);
 
 /// The keys of one rank: derived on first use, kept in a table in which each peer has one possible place.
 pub(super) struct Keys {
-    secret: Secret,
+    secrets: Secrets,
     label: &'static [u8; 8],
     rank: Rank,
     incarnations: Vec<u64>,
@@ -71,7 +106,7 @@ pub(super) struct Keys {
 
 impl Keys {
     pub(super) fn new(
-        secret: Secret,
+        secrets: Secrets,
         protection: Protection,
         rank: Rank,
         incarnations: Vec<u64>,
@@ -87,7 +122,7 @@ impl Keys {
             owner: 0,
         };
         Self {
-            secret,
+            secrets,
             label: match protection {
                 Protection::Authenticate => b"udp1 tag",
                 Protection::Encrypt => b"udp1 all",
@@ -111,12 +146,14 @@ impl Keys {
     #[cold]
     fn derive(&mut self, peer: Rank, place: usize) -> Option<()> {
         self.incarnations.get(peer as usize)?;
-        self.kept[place] = LinkKeys {
-            send: self.key(self.rank, peer),
-            receive: self.key(peer, self.rank),
-            owner: peer + 1,
-        };
-        Some(())
+        scrubbed::<SHALLOW, _>(|| {
+            self.kept[place] = LinkKeys {
+                send: self.key(self.rank, peer)?,
+                receive: self.key(peer, self.rank)?,
+                owner: peer + 1,
+            };
+            Some(())
+        })
     }
 
     /// Changes the salt of packets from `peer` whose keys are kept, or changes it back.
@@ -126,20 +163,22 @@ impl Keys {
         self.kept[place].receive.salt[7] ^= 1;
     }
 
-    /// The key of packets from rank `from` to rank `to`.
-    pub(super) fn key(&self, from: Rank, to: Rank) -> Key {
+    /// The key of packets from rank `from` to rank `to`, of which this is one.
+    pub(super) fn key(&mut self, from: Rank, to: Rank) -> Option<Key> {
         let mut nonce = [0; 32];
         nonce[..4].copy_from_slice(&from.to_le_bytes());
         nonce[4..8].copy_from_slice(&to.to_le_bytes());
         nonce[8..16].copy_from_slice(&self.incarnations[from as usize].to_le_bytes());
         nonce[16..24].copy_from_slice(&self.incarnations[to as usize].to_le_bytes());
         nonce[24..].copy_from_slice(self.label);
+        let peer = if from == self.rank { to } else { from };
+        let secret = self.secrets.with(peer)?;
         let mut stream = Zeroizing::new([0; 24]);
-        Aegis256::<16>::new(self.secret.bytes(), &nonce).stream(&mut *stream);
+        Aegis256::<16>::new(secret, &nonce).stream(&mut *stream);
         let mut key = Key::default();
         key.key.copy_from_slice(&stream[..16]);
         key.salt.copy_from_slice(&stream[16..]);
-        key
+        Some(key)
     }
 }
 

@@ -4,15 +4,19 @@
 //! no key schedule, so that a link costs the bytes of its keys only. Where packets are just authenticated, all of a packet is its associated data and its
 //! message is empty. Measurements and the reasons for the choice are in `docs/udp.md`.
 //!
-//! Each pair of ranks has a key in each direction, and with it a salt (the module `keys`). Packet number and salt are the nonce: the
-//! number never repeats towards one peer, and the salt keeps packets of one number on many links apart. A packet number that comes
-//! twice is the protocol's affair: it opens twice.
+//! Each pair of ranks has a key in each direction, and with it a salt (the module `keys`), of a secret that the two have exchanged
+//! (`exchange`). Packet number and salt are the nonce: the number never repeats towards one peer, and the salt keeps packets of one
+//! number on many links apart. A packet number that comes twice is the protocol's affair: it opens twice.
 
+mod exchange;
 mod keys;
+mod memory;
 mod secret;
 #[cfg(test)]
 mod tests;
 
+pub use exchange::{Exchange, ExchangeError};
+pub use keys::Secrets;
 pub use secret::{Secret, random_incarnation};
 
 use aegis::aegis128l::Aegis128L;
@@ -55,7 +59,7 @@ pub enum Protection {
 /// The seal of one rank's packets to and from all others.
 ///
 /// Keys are derived when a peer is first used, and kept for at most [`Sealer::KEPT`] peers; they are derived again (about
-/// 100 ns for both directions) when another peer has taken their place.
+/// 100 ns for both directions) when another peer has taken their place, from the secret that both ranks have once [exchanged](Exchange).
 #[derive(Debug)]
 pub struct Sealer {
     protection: Protection,
@@ -70,10 +74,15 @@ impl Sealer {
     ///
     /// # Panics
     /// If `rank` is not in the list.
-    pub fn new(secret: Secret, protection: Protection, rank: Rank, incarnations: Vec<u64>) -> Self {
+    pub fn new(
+        secrets: impl Into<Secrets>,
+        protection: Protection,
+        rank: Rank,
+        incarnations: Vec<u64>,
+    ) -> Self {
         Self {
             protection,
-            keys: Keys::new(secret, protection, rank, incarnations),
+            keys: Keys::new(secrets.into(), protection, rank, incarnations),
         }
     }
 }

@@ -1,35 +1,104 @@
 //! What the ranks of a job share and nobody else knows.
 
-use std::{fmt, io};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::{fmt, fs, io};
 
-use zeroize::ZeroizeOnDrop;
+use hmac_sha256::HMAC;
+use rustix::fs::{Mode, OFlags};
+use rustix::process::geteuid;
+use zeroize::Zeroize;
 
-/// A job's secret: made by one rank, handed to the others over the launcher's side channel, overwritten when dropped.
-#[derive(ZeroizeOnDrop)]
-pub struct Secret([u8; Self::LENGTH]);
+use crate::memory::{DEEP, Guarded, scrubbed};
+
+/// A job's secret, in [a page of its own](crate::memory) and overwritten when dropped.
+pub struct Secret(Guarded<[u8; Self::LENGTH]>);
 
 impl Secret {
     /// Bytes.
     pub const LENGTH: usize = 32;
+    /// Bytes of a file that one is made of, at least: as many as it has if they are random.
+    pub const LEAST_FILE: usize = 32;
+    /// At most.
+    pub const MOST_FILE: usize = 4096;
 
     /// A new one, from the system's random numbers.
     ///
     /// # Errors
     /// When the system has none.
     pub fn random() -> io::Result<Self> {
-        let mut bytes = [0; Self::LENGTH];
-        getrandom::fill(&mut bytes)?;
-        Ok(Self(bytes))
+        let mut secret = Self(Guarded::new(1));
+        getrandom::fill(&mut secret.0[0])?;
+        Ok(secret)
     }
 
     /// One that another rank made.
-    pub fn from_bytes(bytes: [u8; Self::LENGTH]) -> Self {
-        Self(bytes)
+    pub fn from_bytes(mut bytes: [u8; Self::LENGTH]) -> Self {
+        let mut secret = Self(Guarded::new(1));
+        secret.0[0] = bytes;
+        bytes.zeroize();
+        secret
     }
 
-    /// Its bytes, for the side channel. Whoever has them can join the job.
+    /// One made of all that is in a file, which nobody but this user may read.
+    ///
+    /// # Errors
+    /// What is wrong with the file, in words that don't name it.
+    pub(crate) fn from_file(path: &Path) -> Result<Self, String> {
+        // Without O_NONBLOCK the begin of a pipe would wait for its end.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| match error {
+            rustix::io::Errno::LOOP => "it is a symbolic link".to_owned(),
+            error => error.to_string(),
+        })?;
+        let mut file = fs::File::from(file);
+        // Of what was opened, whatever has that name by now.
+        let found = file.metadata().map_err(|error| error.to_string())?;
+        let user = geteuid().as_raw();
+        if !found.is_file() {
+            return Err("it is not a regular file".to_owned());
+        }
+        if found.uid() != user {
+            let owner = found.uid();
+            return Err(format!(
+                "it belongs to user {owner}, and this rank to user {user}"
+            ));
+        }
+        if found.mode() & 0o077 != 0 {
+            let mode = found.mode() & 0o777;
+            return Err(format!(
+                "its mode is {mode:04o}, and nobody but its owner may read or write it (0600)"
+            ));
+        }
+        let mut bytes = Guarded::<u8>::new(Self::MOST_FILE + 1);
+        let mut length = 0;
+        loop {
+            match file.read(&mut bytes[length..]) {
+                Ok(0) => break,
+                Ok(count) => length += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        let (least, most) = (Self::LEAST_FILE, Self::MOST_FILE);
+        if length < least {
+            return Err(format!("it has {length} bytes, and needs {least} at least"));
+        }
+        if length > most {
+            return Err(format!("it has more than {most} bytes"));
+        }
+        let mut secret = Self(Guarded::new(1));
+        // Under a key that says what for, so that it is no other program's hash of the same file.
+        scrubbed::<DEEP, _>(|| {
+            secret.0[0] = HMAC::mac(&bytes[..length], b"conduit: a job's secret")
+        });
+        Ok(secret)
+    }
+
+    /// Its bytes. Whoever has them can join the job.
     pub fn bytes(&self) -> &[u8; Self::LENGTH] {
-        &self.0
+        &self.0[0]
     }
 }
 

@@ -1,0 +1,104 @@
+//! Memory for secrets: pages of their own that are in no core image and in no child process, and are overwritten before the system
+//! has them back.
+
+use std::alloc::{Layout, handle_alloc_error};
+use std::hint::black_box;
+use std::ops::{Deref, DerefMut};
+use std::ptr::{self, NonNull};
+use std::slice;
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use zerocopy::FromZeros;
+use zeroize::Zeroize;
+
+/// Values in pages of their own, zeroed at first. A child that this process forks finds zeros there.
+///
+/// They are not locked, since what may be locked is bounded and other networks need it: the system can move them to its swap space.
+pub(crate) struct Guarded<T> {
+    first: NonNull<T>,
+    count: usize,
+}
+
+// SAFETY: it owns the values as a `Box<[T]>` does.
+unsafe impl<T: Send> Send for Guarded<T> {}
+// SAFETY: likewise.
+unsafe impl<T: Sync> Sync for Guarded<T> {}
+
+impl<T: FromZeros> Guarded<T> {
+    /// `count` values, at least one. As with any allocation, a system without memory ends the process.
+    pub(crate) fn new(count: usize) -> Self {
+        const { assert!(size_of::<T>() > 0 && align_of::<T>() <= 4096 && !std::mem::needs_drop::<T>()) }
+        let Ok(layout) = Layout::array::<T>(count.max(1)) else {
+            handle_alloc_error(Layout::new::<T>());
+        };
+        // SAFETY: a new mapping, of which nobody else knows. The advice is about it alone, and changes no byte of it; a system that
+        // doesn't know one of them keeps it as any other.
+        let first = unsafe {
+            let flags = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+            let mapped = mmap_anonymous(ptr::null_mut(), layout.size(), flags.0, flags.1);
+            let Ok(start) = mapped else {
+                handle_alloc_error(layout);
+            };
+            for advice in [Advice::LinuxDontDump, Advice::LinuxWipeOnFork] {
+                let _ = madvise(start, layout.size(), advice);
+            }
+            NonNull::new_unchecked(start.cast())
+        };
+        Self {
+            first,
+            count: count.max(1),
+        }
+    }
+}
+
+impl<T> Deref for Guarded<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        // SAFETY: mapped for as long as this lives, aligned to pages; zeros, which the system puts there at first and in a forked
+        // child, are values of T, as `new` demands; everything else was written as such.
+        unsafe { slice::from_raw_parts(self.first.as_ptr(), self.count) }
+    }
+}
+
+impl<T> DerefMut for Guarded<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as for `deref`, and borrowed by nobody else.
+        unsafe { slice::from_raw_parts_mut(self.first.as_ptr(), self.count) }
+    }
+}
+
+impl<T> Drop for Guarded<T> {
+    fn drop(&mut self) {
+        let bytes = self.count * size_of::<T>();
+        // SAFETY: the mapping that `new` made, which nobody uses any more; its values need no drop, so they may be any bytes.
+        unsafe {
+            slice::from_raw_parts_mut(self.first.as_ptr().cast::<u8>(), bytes).zeroize();
+            let _ = munmap(self.first.as_ptr().cast(), bytes);
+        }
+    }
+}
+
+/// Words of the stack that ciphers and hashes use.
+pub(crate) const SHALLOW: usize = 128;
+/// That multiplications of points use too.
+pub(crate) const DEEP: usize = 2048;
+
+/// Does `work`, and overwrites so many words of the stack that it has used: ciphers and hashes take secrets by value.
+pub(crate) fn scrubbed<const WORDS: usize, R>(work: impl FnOnce() -> R) -> R {
+    #[inline(never)]
+    fn apart<R>(work: impl FnOnce() -> R) -> R {
+        work()
+    }
+    #[inline(never)]
+    fn scrub<const WORDS: usize>() {
+        let mut left = [0u64; WORDS];
+        left.zeroize();
+        black_box(&mut left);
+    }
+    let result = apart(work);
+    scrub::<WORDS>();
+    result
+}
