@@ -1,6 +1,7 @@
 //! Job start over UDP: every rank opens its socket, says where it is, and learns where the others are.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use crate::socket::{
     Strangers, Wire,
 };
 use crate::{Carrier, Udp};
-use seal::{Protection, Sealer, Secret, random_incarnation};
+use seal::{Exchange, ExchangeError, Protection, Sealer, random_incarnation};
 
 /// What is set for the network over UDP. The same on all ranks, except for the own address and host.
 #[derive(Debug, Clone)]
@@ -31,6 +32,8 @@ pub struct UdpConfig {
     pub portals: PortalsConfig,
     /// What is done to packets.
     pub protection: Protection,
+    /// The file with the job's secret.
+    pub secret_file: Option<PathBuf>,
     /// What packets suffer on purpose, for tests.
     pub faults: FaultConfig,
     /// How long a rank may be away before a thread attends for it; `None`: no thread.
@@ -46,6 +49,7 @@ impl UdpConfig {
             protocol: Config::default(),
             portals: PortalsConfig::default(),
             protection: Protection::default(),
+            secret_file: None,
             faults: FaultConfig::default(),
             attend: Some(Attendant::PERIOD),
         }
@@ -65,6 +69,14 @@ pub enum UdpError {
         rank: Rank,
         /// Why.
         error: SocketError,
+    },
+    /// Keys can't be exchanged.
+    #[error("udp start on rank {rank}: {error}")]
+    Exchange {
+        /// This rank.
+        rank: Rank,
+        /// Why.
+        error: ExchangeError,
     },
     /// The operating system refused.
     #[error("udp start on rank {rank}: {operation}: {reason}")]
@@ -121,17 +133,20 @@ fn system(rank: Rank, operation: &'static str) -> impl FnOnce(std::io::Error) ->
     }
 }
 
-/// What a rank says of itself: a card, the job's secret from the first rank, the name of its host. Or why it has failed.
+/// What a rank says of itself: a card, the name of its host, its part of the exchange of keys. Or why it has failed.
 const READY: u8 = 1;
 const FAILED: u8 = 0;
 
 /// A rank's own part, before it knows of the others.
 struct Prepared {
     socket: Socket,
+    exchange: Exchange,
     text: Vec<u8>,
 }
 
-fn prepare(rank: Rank, config: &UdpConfig) -> Result<Prepared, UdpError> {
+fn prepare(rank: Rank, size: u32, config: &UdpConfig) -> Result<Prepared, UdpError> {
+    let exchange = Exchange::new(rank, size, config.secret_file.as_deref())
+        .map_err(|error| UdpError::Exchange { rank, error })?;
     let socket = Socket::open(&config.options).map_err(|error| UdpError::Socket { rank, error })?;
     let incarnation = random_incarnation().map_err(system(rank, "random numbers"))?;
     let card = Card {
@@ -141,62 +156,54 @@ fn prepare(rank: Rank, config: &UdpConfig) -> Result<Prepared, UdpError> {
         packet: socket.packet() as u32,
         incarnation,
     };
-    let mut text = vec![READY];
-    text.extend(card.encode());
-    if rank == 0 {
-        let secret = Secret::random().map_err(system(rank, "random numbers"))?;
-        text.extend(secret.bytes());
-    }
-    text.extend(config.host.bytes());
-    Ok(Prepared { socket, text })
+    Ok(Prepared {
+        socket,
+        text: say(&card, &config.host, &exchange),
+        exchange,
+    })
+}
+
+fn say(card: &Card, host: &str, exchange: &Exchange) -> Vec<u8> {
+    let mut words = [&card.encode(), host.as_bytes()].concat();
+    exchange.introduce(&mut words);
+    [&[READY], &words[..]].concat()
 }
 
 /// All ranks as they were met.
 struct Met {
     cards: Vec<Card>,
     hosts: Box<[Arc<str>]>,
-    secret: Secret,
+    exchange: Exchange,
 }
 
-fn meet(rank: Rank, texts: &[Vec<u8>]) -> Result<Met, UdpError> {
+fn meet(rank: Rank, mut exchange: Exchange, texts: &[Vec<u8>]) -> Result<Met, UdpError> {
     let mut cards = Vec::with_capacity(texts.len());
     let mut hosts: Vec<Arc<str>> = Vec::with_capacity(texts.len());
-    let mut secret = None;
     for (peer, text) in (0..).zip(texts) {
         let fault = |reason: String| UdpError::Peer { rank, peer, reason };
-        let Some((&READY, text)) = text.split_first() else {
+        let Some((&READY, words)) = text.split_first() else {
             return Err(UdpError::PeerFailed {
                 peer,
                 reason: String::from_utf8_lossy(text.get(1..).unwrap_or_default()).into_owned(),
             });
         };
-        let Some((card, mut text)) = text.split_first_chunk::<{ Card::BYTES }>() else {
+        let words = exchange.recognise(peer, words);
+        let words = words.map_err(|error| fault(error.to_string()))?;
+        let Some((card, host)) = words.split_first_chunk::<{ Card::BYTES }>() else {
             return Err(fault(format!("it is {} bytes long", text.len())));
         };
         cards.push(Card::decode(card).map_err(|error| fault(error.to_string()))?);
-        if peer == 0 {
-            let Some((bytes, rest)) = text.split_first_chunk() else {
-                return Err(fault("the job's secret is missing".to_owned()));
-            };
-            secret = Some(Secret::from_bytes(*bytes));
-            text = rest;
-        }
-        let host = String::from_utf8_lossy(text);
+        let host = String::from_utf8_lossy(host);
         match hosts.last() {
             // Ranks of a host follow one another as a rule.
             Some(last) if **last == *host => hosts.push(Arc::clone(last)),
             _ => hosts.push(host.into()),
         }
     }
-    let secret = secret.ok_or(UdpError::Peer {
-        rank,
-        peer: 0,
-        reason: "there is none".to_owned(),
-    })?;
     Ok(Met {
         cards,
         hosts: hosts.into(),
-        secret,
+        exchange,
     })
 }
 
@@ -222,14 +229,14 @@ pub fn start_in<M: Mode, T: Transport + 'static>(
     inside: impl FnOnce(Carrier) -> T,
 ) -> Result<Udp<M, T>, UdpError> {
     let rank = bootstrap.rank();
-    let prepared = prepare(rank, config);
+    let prepared = prepare(rank, bootstrap.size(), config);
     let text = match &prepared {
         Ok(prepared) => prepared.text.clone(),
         Err(error) => [&[FAILED], error.to_string().as_bytes()].concat(),
     };
     let texts = bootstrap.allgather(&text)?;
     let started = prepared.and_then(|prepared| {
-        let met = meet(rank, &texts)?;
+        let met = meet(rank, prepared.exchange, &texts)?;
         assemble(rank, config, prepared.socket, met, inside)
     });
     let verdict = started.as_ref().err().map(|error| error.to_string());
@@ -256,7 +263,7 @@ fn assemble<M: Mode, T: Transport + 'static>(
     let Met {
         cards,
         hosts,
-        secret,
+        exchange,
     } = met;
     // Fits: ranks.
     let size = cards.len() as u32;
@@ -278,7 +285,7 @@ fn assemble<M: Mode, T: Transport + 'static>(
         ..config.protocol.clone()
     };
     let incarnations = cards.iter().map(|card| card.incarnation).collect();
-    let sealer = Sealer::new(secret, config.protection, rank, incarnations);
+    let sealer = Sealer::new(exchange, config.protection, rank, incarnations);
     let endpoint = Endpoint::new(protocol);
     let packet = endpoint.config().packet;
     let mut wire = Wire::new(endpoint, sealer, socket, peers, packet)
@@ -354,13 +361,13 @@ impl UdpCounters {
 /// As [`start`].
 pub fn in_process<M: Mode>(ranks: u32, config: &UdpConfig) -> Result<Vec<Udp<M>>, UdpError> {
     let prepared = (0..ranks)
-        .map(|rank| prepare(rank, config))
+        .map(|rank| prepare(rank, ranks, config))
         .collect::<Result<Vec<_>, _>>()?;
     let texts: Vec<_> = prepared.iter().map(|p| p.text.clone()).collect();
     (0..)
         .zip(prepared)
         .map(|(rank, prepared)| {
-            let met = meet(rank, &texts)?;
+            let met = meet(rank, prepared.exchange, &texts)?;
             assemble(rank, config, prepared.socket, met, |carrier| carrier)
         })
         .collect()
@@ -371,23 +378,25 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
     use conduit_core::threads::{Par, ParSync};
+    use seal::{Seal, TAG};
 
     use super::*;
 
-    fn text(rank: Rank, host: &str) -> Vec<u8> {
-        let card = Card {
+    fn card(rank: Rank) -> Card {
+        Card {
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             port: 1000 + rank as u16,
             packet: 1472,
             incarnation: u64::from(rank),
-        };
-        let mut text = vec![READY];
-        text.extend(card.encode());
-        if rank == 0 {
-            text.extend([7; Secret::LENGTH]);
         }
-        text.extend(host.bytes());
-        text
+    }
+
+    fn exchange(rank: Rank, size: u32) -> Exchange {
+        Exchange::new(rank, size, None).unwrap()
+    }
+
+    fn text(rank: Rank, host: &str) -> Vec<u8> {
+        say(&card(rank), host, &exchange(rank, 3))
     }
 
     #[test]
@@ -402,10 +411,9 @@ mod tests {
     #[test]
     fn what_is_said_is_read() {
         let texts = [text(0, "a"), text(1, "a"), text(2, "b")];
-        let met = meet(1, &texts).unwrap();
+        let met = meet(1, exchange(1, 3), &texts).unwrap();
         let ports: Vec<_> = met.cards.iter().map(|card| card.port).collect();
         assert_eq!(ports, [1000, 1001, 1002]);
-        assert_eq!(met.secret.bytes(), &[7; Secret::LENGTH]);
         assert_eq!(
             met.hosts.iter().map(|h| &**h).collect::<Vec<_>>(),
             ["a", "a", "b"]
@@ -415,7 +423,7 @@ mod tests {
     #[test]
     fn a_failed_rank_is_named_with_its_reason() {
         let failed = [&[FAILED], &b"no socket"[..]].concat();
-        let Err(error) = meet(0, &[text(0, "a"), failed]) else {
+        let Err(error) = meet(0, exchange(0, 2), &[text(0, "a"), failed]) else {
             panic!("it failed");
         };
         let error = error.to_string();
@@ -427,13 +435,35 @@ mod tests {
 
     #[test]
     fn nonsense_is_an_error_that_names_the_peer() {
-        for cut in [0, 1, 10, 33, 50] {
+        for cut in [0, 1, 10, 33, 50, 65, 96] {
             let mut texts = [text(0, ""), text(1, "")];
             texts[0].truncate(cut);
-            let Err(error) = meet(1, &texts) else {
+            let Err(error) = meet(1, exchange(1, 2), &texts) else {
                 panic!("{cut} bytes");
             };
             assert!(error.to_string().contains("rank 0"), "{error}");
         }
+    }
+    /// Who has read all that the ranks have told each other can neither make their packets nor read them.
+    #[test]
+    fn what_is_said_tells_no_keys() {
+        const CLEAR: usize = 16;
+        let ends = [exchange(0, 2), exchange(1, 2)];
+        let texts = [say(&card(0), "a", &ends[0]), say(&card(1), "a", &ends[1])];
+        let sealer = |rank, end| {
+            let met = meet(rank, end, &texts).unwrap();
+            let incarnations = met.cards.iter().map(|card| card.incarnation).collect();
+            Sealer::new(met.exchange, Protection::Encrypt, rank, incarnations)
+        };
+        let [first, second] = ends;
+        let (mut first, mut second) = (sealer(0, first), sealer(1, second));
+        let mut reader = sealer(1, exchange(1, 2));
+        let mut sealed = [7; CLEAR + 30 + TAG];
+        first.seal(1, 5, &mut sealed, CLEAR);
+        assert!(!reader.open(0, 5, &mut sealed.clone(), CLEAR));
+        assert!(second.open(0, 5, &mut sealed, CLEAR));
+        assert_eq!(sealed[..CLEAR + 30], [7; CLEAR + 30]);
+        reader.seal(0, 6, &mut sealed, CLEAR);
+        assert!(!first.open(1, 6, &mut sealed, CLEAR));
     }
 }

@@ -1,5 +1,8 @@
 //! What users get wrong: each time one clear message, an end of all ranks, and an exit code that says so.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+
 use conduit_core::settings::{Description, Settings, describe};
 use conduit_tests::job::{Finished, Job};
 
@@ -53,6 +56,57 @@ fn a_setting_that_is_wrong_ends_all_ranks() {
         let finished = run(2, &["calls", "seq"], &[(name, value)]);
         ends(&finished, 1, &[name, value, word]);
     }
+}
+
+/// The file with the job's secret: one that others may read, one that another rank has otherwise or doesn't have. Every rank says so, of
+/// itself or of the other.
+#[test]
+fn a_secret_that_is_not_the_jobs_ends_all_ranks() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    for (name, content, mode) in [
+        ("first0", "5ecre7", 0o600),
+        ("first1", "5ecre7", 0o644),
+        ("second0", "5ecre7", 0o600),
+        ("second1", "an0ther", 0o600),
+        ("third0", "5ecre7", 0o600),
+        ("fourth0", "5ecre7", 0o600),
+        ("fourth1", "5ecre7", 0o600),
+    ] {
+        fs::write(path(name), content.repeat(8)).unwrap();
+        fs::set_permissions(path(name), Permissions::from_mode(mode)).unwrap();
+    }
+    let script =
+        "file=$1$PMI_RANK; shift; [ ! -e $file ] || export CONDUIT_SECRET_FILE=$file; exec \"$@\"";
+    let run = |name: &str| {
+        let files = path(name);
+        let arguments = ["-c", script, "secret", &files, FACADE, "calls", "seq"];
+        let job = Job::new(LAUNCH, 2, "sh", &arguments)
+            .env("CONDUIT_NETWORK", "udp")
+            .env("CONDUIT_UDP_INTERFACE", "lo")
+            .run();
+        let finished = job.expect("nothing is left behind");
+        for secret in ["5ecre7", "an0ther"] {
+            assert!(!finished.stderr.contains(secret), "{finished:#?}");
+        }
+        finished
+    };
+    let setting = "CONDUIT_SECRET_FILE";
+    ends(
+        &run("first"),
+        1,
+        &["rank 1", setting, &path("first1"), "0644"],
+    );
+    for (name, file) in [("second", "second0"), ("third", "third0")] {
+        let finished = run(name);
+        // Whichever is heard before the launcher ends the other.
+        let heard = |words: &[&str]| words.iter().all(|word| finished.stderr.contains(word));
+        let first = heard(&["rank 0 can't read what rank 1 says", &path(file)]);
+        let second = heard(&["rank 1 can't read what rank 0 says"]);
+        assert!(first || second, "{finished:#?}");
+        ends(&finished, 1, &[setting]);
+    }
+    ends(&run("fourth"), 0, &[]);
 }
 
 /// What one setting implies for others is derived, not refused.

@@ -219,6 +219,7 @@ fn udp_config(
         true => Protection::Encrypt,
         false => Protection::Authenticate,
     };
+    config.secret_file = settings.secret_file.clone();
     config.faults = FaultConfig {
         seed: settings.udp_fault_seed,
         loss: settings.udp_loss,
