@@ -13,6 +13,7 @@
 //! - [`ranks`]: programs on the Rust API that ranks run in processes of their own.
 //! - [`installed`]: the C library as it is installed, for programs that are built with it.
 //! - [`c`]: programs in C and C++, compiled against the headers and libraries of the C interface.
+//! - [`scan`]: what lies in the memory of a job's processes.
 //! - [`programs`] and [`job`]: what ranks do in processes of their own, and how such jobs are run and swept away.
 
 pub mod c;
@@ -31,5 +32,6 @@ pub mod pace;
 pub mod programs;
 pub mod ranks;
 pub mod reference;
+pub mod scan;
 pub mod small;
 pub mod udp;

@@ -1,11 +1,19 @@
 //! The several-process programs over shared memory and over UDP, each as jobs of two and of four ranks, and over UDP with
 //! packets that suffer.
 
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
 use conduit_tests::job::{Finished, Job};
+use conduit_tests::pace;
+use conduit_tests::scan::{Mapping, Patterns};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
+const FACADE: &str = env!("CARGO_BIN_EXE_facade");
 const RANK: &str = env!("CARGO_BIN_EXE_rank");
 
 fn run(ranks: u32, program: &str) -> Finished {
@@ -129,4 +137,71 @@ fn an_unknown_program_is_an_error() {
     let finished = run(2, "no_such_program");
     assert_eq!(finished.code, Some(1), "{finished:#?}");
     assert!(finished.stderr.contains("no_such_program"));
+}
+
+/// The next rank that calls, and its process.
+fn caller(listener: &UnixListener) -> (UnixStream, u32) {
+    let limit = Timespec::try_from(pace::HANG).unwrap();
+    let called = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&limit));
+    assert_eq!(called, Ok(1), "no rank calls");
+    let (rank, _) = listener.accept().unwrap();
+    rank.set_read_timeout(Some(pace::HANG)).unwrap();
+    let mut line = String::new();
+    BufReader::new(&rank).read_line(&mut line).unwrap();
+    (rank, line.trim().parse().unwrap())
+}
+
+/// While a job runs, what its ranks keep of their secrets is in guarded pages alone, and nothing of it is in the launcher's memory, or
+/// in another rank's but for what the two share. What is in the file with the job's secret is in no memory at all.
+#[test]
+fn secrets_are_in_guarded_pages_alone() {
+    const RANKS: u32 = 2;
+    let folder = tempfile::tempdir().unwrap();
+    let [socket, file] = ["socket", "secret"].map(|name| folder.path().join(name));
+    let content: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..))
+        .take(4096)
+        .collect();
+    fs::write(&file, &content).unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    let listener = UnixListener::bind(&socket).unwrap();
+    let job = Job::new(LAUNCH, RANKS, FACADE, &["stay", socket.to_str().unwrap()])
+        .env("CONDUIT_NETWORK", "udp")
+        .env("CONDUIT_UDP_INTERFACE", "lo")
+        .env("CONDUIT_SECRET_FILE", file.to_str().unwrap())
+        .env("CONDUIT_MAX_SEGMENT", "4M");
+    let job = job.start().unwrap();
+    let launcher = job.pid().as_raw_nonzero().get().cast_unsigned();
+    let ranks: Vec<_> = (0..RANKS).map(|_| caller(&listener)).collect();
+
+    let mut kept = Vec::new();
+    for (_, process) in &ranks {
+        let guarded = Mapping::all(*process).unwrap().into_iter();
+        let guarded = guarded.filter(|mapping| mapping.guarded);
+        let before = kept.len();
+        for mapping in guarded {
+            kept.extend(mapping.read(*process).unwrap());
+        }
+        // Its own number, the job's secret, and the one that it shares with the other rank.
+        let secrets = kept[before..].chunks(16).filter(|bytes| **bytes != [0; 16]);
+        assert!(secrets.count() >= 3 * 2);
+    }
+    let secrets = [("what a rank keeps", kept), ("the file's content", content)]
+        .map(|(name, secret)| (name, Patterns::of(&secret)));
+    let processes = ranks.iter().map(|(_, process)| *process);
+    for process in processes.chain([launcher]) {
+        for mapping in Mapping::all(process).unwrap() {
+            let bytes = mapping.read(process).unwrap();
+            for (name, patterns) in &secrets {
+                let found = patterns.found_in(&bytes);
+                let kept = mapping.guarded && !found.is_empty();
+                assert!(
+                    found.is_empty() || (kept && *name == "what a rank keeps"),
+                    "{name} is in process {process} (the launcher is {launcher}) at {found:x?} of {mapping:x?}"
+                );
+            }
+        }
+    }
+    drop(ranks);
+    let finished = job.wait().unwrap();
+    assert_eq!(finished.code, Some(0), "{finished:#?}");
 }

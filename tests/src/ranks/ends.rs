@@ -1,5 +1,7 @@
 //! How jobs end.
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -67,6 +69,21 @@ pub(super) fn leave(how: &str) -> Result<()> {
         }
         return Ok(());
     }
+    conduit.barrier()?;
+    Ok(conduit.finish()?)
+}
+
+/// All ranks speak with all others; then each tells who listens at a socket its process's number, and stays until the connection
+/// is closed.
+pub(super) fn stay(socket: &str) -> Result<()> {
+    let conduit = attached(Handlers::<Seq>::new())?;
+    for peer in 0..conduit.size() {
+        conduit.put(peer, 0, &[1u8; 64][..])?;
+    }
+    conduit.barrier()?;
+    let mut socket = UnixStream::connect(socket)?;
+    writeln!(socket, "{}", std::process::id())?;
+    socket.read_to_end(&mut Vec::new())?;
     conduit.barrier()?;
     Ok(conduit.finish()?)
 }

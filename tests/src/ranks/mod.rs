@@ -54,6 +54,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         "exit" => ends::exit(argument),
         "exit_in_handler" => ends::exit_in_handler(),
         "leave" => ends::leave(argument),
+        "stay" => ends::stay(argument),
         "killed_meanwhile" => ends::killed_meanwhile(argument),
         "panic_in_handler" => ends::panic_in_handler(argument),
         "credits" => credits::moving(),
