@@ -6,8 +6,8 @@ use std::slice;
 use std::sync::Arc;
 
 use libfabric_sys::{
-    FI_CLASS_CQ, FI_MULTI_RECV, fi_close, fi_control, fi_cq_data_entry, fi_cq_err_entry,
-    fi_cq_read, fi_cq_readerr, fi_ops, fi_ops_cq, fid, fid_cq,
+    FI_CLASS_CQ, FI_MULTI_RECV, fi_addr_t, fi_close, fi_control, fi_cq_data_entry, fi_cq_err_entry,
+    fi_cq_readerr, fi_cq_readfrom, fi_ops, fi_ops_cq, fid, fid_cq,
 };
 
 use crate::device::Device;
@@ -33,7 +33,7 @@ static OPS: fi_ops = fi_ops {
 static CQ: fi_ops_cq = fi_ops_cq {
     size: size_of::<fi_ops_cq>(),
     read: Some(read),
-    readfrom: None,
+    readfrom: Some(readfrom),
     readerr: Some(readerr),
     sread: None,
     sreadfrom: None,
@@ -81,29 +81,45 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
 }
 
 unsafe extern "C" fn read(cq: *mut fid_cq, buf: *mut c_void, count: usize) -> isize {
-    // SAFETY: a queue of this library; room for so many completions of the one format that it can have.
+    // SAFETY: the caller's word.
+    unsafe { readfrom(cq, buf, count, ptr::null_mut()) }
+}
+
+unsafe extern "C" fn readfrom(
+    cq: *mut fid_cq,
+    buf: *mut c_void,
+    count: usize,
+    sources: *mut fi_addr_t,
+) -> isize {
+    // SAFETY: a queue of this library; room for so many completions of the one format that it can have, and for as many sources, if
+    // they are asked for.
     unsafe {
         let queue = &*cq.cast::<Queue>();
         if let Err(answer) = queue.device.may_read() {
             return answer;
         }
-        let read = fi_cq_read(queue.real, buf, count);
-        if queue.device.faults.disorder && read > 1 {
-            reverse(slice::from_raw_parts_mut(buf.cast(), read.unsigned_abs()));
+        let read = fi_cq_readfrom(queue.real, buf, count, sources);
+        let entries: &mut [fi_cq_data_entry] = match usize::try_from(read) {
+            Ok(read) if read > 0 => slice::from_raw_parts_mut(buf.cast(), read),
+            _ => &mut [],
+        };
+        if queue.device.faults.disorder && is_of_whole_buffers(entries) {
+            entries.reverse();
+            if !sources.is_null() {
+                slice::from_raw_parts_mut(sources, entries.len()).reverse();
+            }
         }
-        for at in 0..usize::try_from(read).unwrap_or(0) {
-            let entry = &*buf.cast::<fi_cq_data_entry>().add(at);
+        for entry in entries {
             queue.device.ended(entry.op_context, entry.flags);
         }
         read
     }
 }
 
-/// As a provider may whose `comp_order` is `FI_ORDER_NONE`. Not where a buffer for several messages is given back: that is told last.
-fn reverse(entries: &mut [fi_cq_data_entry]) {
-    if entries.iter().all(|entry| entry.flags & FI_MULTI_RECV == 0) {
-        entries.reverse();
-    }
+/// Whether these may come in another order, as with a provider whose `comp_order` is `FI_ORDER_NONE`. Not where a buffer for several
+/// messages is given back: that is told last.
+fn is_of_whole_buffers(entries: &[fi_cq_data_entry]) -> bool {
+    entries.iter().all(|entry| entry.flags & FI_MULTI_RECV == 0)
 }
 
 unsafe extern "C" fn readerr(cq: *mut fid_cq, buf: *mut fi_cq_err_entry, flags: u64) -> isize {
