@@ -1,7 +1,7 @@
 //! What travels in a message of libfabric: a *frame*. Little-endian:
 //!
 //! ```text
-//! kind 1 | bytes of the fragment's header 1 | number 2 | sender's rank 4 | the job's number 4 | length 4 | fragment's header | bytes
+//! kind 1 | bytes of the fragment's header 1 | number 2 | sender's rank 4 | the job's number 8 | length 8 | fragment's header | bytes
 //!
 //! TINY          a fragment that was copied, on the command channel
 //! WHOLE         a fragment in one frame, on the data channel
@@ -10,13 +10,21 @@
 //! PING, PONG    length: the number of a ping, given back
 //! ```
 //!
+//! Only FIRST, PING and PONG have a length. In a job whose frames are sealed a tag follows (`seal`), and where they are encrypted
+//! everything behind the job's number is.
+//!
 //! Frames between two ranks meet receives in the order in which they were sent (`FI_ORDER_SAS`), but with many providers the
-//! receives may complete in another (`FI_ORDER_NONE`): so frames are numbered, and looked at by their numbers.
+//! receives may complete in another (`FI_ORDER_NONE`): so frames are numbered, and looked at by their numbers. Of a number the lower
+//! bits travel, which say all of it, as no frame is more than [`EARLY`] ahead of the next one.
 
 use conduit_core::ni::Rank;
 
-/// Bytes of a frame's own header.
+/// Bytes that each frame begins with; never encrypted.
 pub(crate) const HEADER: usize = 16;
+/// Bytes of the own header of a frame that has a length.
+pub(crate) const LONG_HEADER: usize = 24;
+/// How far a frame may be ahead of the next one from its sender: more than receives that are posted.
+pub(crate) const EARLY: u16 = 1 << 13;
 
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +46,15 @@ impl Kind {
         Self::Ping,
         Self::Pong,
     ];
+
+    /// Bytes of the frame's own header.
+    #[inline]
+    pub(crate) fn header(self) -> usize {
+        match self {
+            Self::Tiny | Self::Whole | Self::Chunk => HEADER,
+            Self::First | Self::Ping | Self::Pong => LONG_HEADER,
+        }
+    }
 }
 
 /// A frame's own header.
@@ -46,47 +63,85 @@ pub(crate) struct Frame {
     pub(crate) kind: Kind,
     /// Bytes of the fragment's header.
     pub(crate) header: u8,
-    /// Of this link's frames, the first is 0; wraps.
+    /// Of this link's frames, the first is 0; the lower bits of it.
     pub(crate) number: u16,
     pub(crate) rank: Rank,
     /// The job's number: what is left of an older job at the same address is not this job's.
-    pub(crate) job: u32,
-    pub(crate) length: u32,
+    pub(crate) job: u64,
+    /// Zero where the kind has none.
+    pub(crate) length: u64,
+}
+
+/// All of a frame's number: how far it is ahead of `next`, the number of the next one from its sender, is less than [`EARLY`]. `None`:
+/// it isn't, so that one has come already, or is nobody's.
+#[inline]
+pub(crate) fn whole_number(number: u16, next: u64) -> Option<u64> {
+    // The lower bits.
+    let ahead = number.wrapping_sub(next as u16);
+    (ahead < EARLY).then(|| next.wrapping_add(ahead.into()))
 }
 
 impl Frame {
+    /// What each frame begins with, and all of the own header of one without a length.
     #[inline]
-    pub(crate) fn encode(&self) -> [u8; HEADER] {
+    pub(crate) fn begin(&self) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
         bytes[0] = self.kind as u8 + 1;
         bytes[1] = self.header;
         bytes[2..4].copy_from_slice(&self.number.to_le_bytes());
         bytes[4..8].copy_from_slice(&self.rank.to_le_bytes());
-        bytes[8..12].copy_from_slice(&self.job.to_le_bytes());
-        bytes[12..].copy_from_slice(&self.length.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.job.to_le_bytes());
         bytes
+    }
+
+    /// Writes the own header, which is as long as the kind says.
+    #[inline]
+    pub(crate) fn write(&self, place: &mut [u8]) {
+        place[..HEADER].copy_from_slice(&self.begin());
+        if self.kind.header() == LONG_HEADER {
+            place[HEADER..LONG_HEADER].copy_from_slice(&self.length.to_le_bytes());
+        }
+    }
+
+    #[inline(always)]
+    fn of_words(kind: Kind, first: u64, second: u64) -> Self {
+        Self {
+            kind,
+            header: (first >> 8) as u8,
+            number: (first >> 16) as u16,
+            rank: (first >> 32) as u32,
+            job: second,
+            length: 0,
+        }
+    }
+
+    #[inline(always)]
+    fn words(bytes: &[u8]) -> Option<(u64, u64, &[u8])> {
+        let (first, rest) = bytes.split_first_chunk()?;
+        let (second, rest) = rest.split_first_chunk()?;
+        Some((
+            u64::from_le_bytes(*first),
+            u64::from_le_bytes(*second),
+            rest,
+        ))
+    }
+
+    /// What the first [`HEADER`] bytes say, without the length. `None`: no rank writes this.
+    #[inline]
+    pub(crate) fn read_begin(bytes: &[u8]) -> Option<Self> {
+        let (first, second, _) = Self::words(bytes)?;
+        let kind = usize::from(first as u8).checked_sub(1)?;
+        Some(Self::of_words(*Kind::ALL.get(kind)?, first, second))
     }
 
     /// What [`Self::decode`] makes of a tiny frame, nearly all that arrives. `None`: it is something else, or nothing.
     #[inline(always)]
     pub(crate) fn decode_tiny(bytes: &[u8]) -> Option<(Self, &[u8], &[u8])> {
-        let (own, rest) = bytes.split_first_chunk::<HEADER>()?;
-        let (first, second) = own.split_first_chunk::<8>()?;
-        let (first, second) = (
-            u64::from_le_bytes(*first),
-            u64::from_le_bytes(second.try_into().ok()?),
-        );
+        let (first, second, rest) = Self::words(bytes)?;
         if first as u8 != Kind::Tiny as u8 + 1 {
             return None;
         }
-        let frame = Self {
-            kind: Kind::Tiny,
-            header: (first >> 8) as u8,
-            number: (first >> 16) as u16,
-            rank: (first >> 32) as u32,
-            job: second as u32,
-            length: (second >> 32) as u32,
-        };
+        let frame = Self::of_words(Kind::Tiny, first, second);
         let (header, payload) = rest.split_at_checked(usize::from(frame.header))?;
         Some((frame, header, payload))
     }
@@ -94,34 +149,14 @@ impl Frame {
     /// The frame, the fragment's header, and the bytes behind it. `None`: no rank writes this.
     #[inline]
     pub(crate) fn decode(bytes: &[u8]) -> Option<(Self, &[u8], &[u8])> {
-        let (own, rest) = bytes.split_first_chunk::<HEADER>()?;
-        let [
-            kind,
-            header,
-            n0,
-            n1,
-            r0,
-            r1,
-            r2,
-            r3,
-            j0,
-            j1,
-            j2,
-            j3,
-            l0,
-            l1,
-            l2,
-            l3,
-        ] = *own;
-        let frame = Self {
-            kind: *Kind::ALL.get(usize::from(kind).checked_sub(1)?)?,
-            header,
-            number: u16::from_le_bytes([n0, n1]),
-            rank: u32::from_le_bytes([r0, r1, r2, r3]),
-            job: u32::from_le_bytes([j0, j1, j2, j3]),
-            length: u32::from_le_bytes([l0, l1, l2, l3]),
-        };
-        let (header, payload) = rest.split_at_checked(usize::from(header))?;
+        let mut frame = Self::read_begin(bytes)?;
+        let mut rest = &bytes[HEADER..];
+        if frame.kind.header() == LONG_HEADER {
+            let (length, after) = rest.split_first_chunk()?;
+            frame.length = u64::from_le_bytes(*length);
+            rest = after;
+        }
+        let (header, payload) = rest.split_at_checked(usize::from(frame.header))?;
         let has_bytes = !matches!(frame.kind, Kind::Ping | Kind::Pong);
         (has_bytes || rest.is_empty()).then_some((frame, header, payload))
     }
@@ -133,10 +168,23 @@ mod tests {
 
     use super::*;
 
+    fn own(frame: &Frame) -> Vec<u8> {
+        let mut bytes = vec![0; frame.kind.header()];
+        frame.write(&mut bytes);
+        bytes
+    }
+
     proptest! {
         #[test]
+        fn a_number_is_known_by_its_lower_bits(next in 0..u64::MAX / 2, ahead: u16) {
+            let number = next + u64::from(ahead);
+            let known = whole_number(number as u16, next);
+            prop_assert_eq!(known, Some(number).filter(|_| ahead < EARLY));
+        }
+
+        #[test]
         fn what_is_written_is_read(
-            kind in 0..6usize, header in prop::collection::vec(any::<u8>(), 0..64), number: u16, rank: u32, job: u32, length: u32,
+            kind in 0..6usize, header in prop::collection::vec(any::<u8>(), 0..64), number: u16, rank: u32, job: u64, length: u64,
             payload in prop::collection::vec(any::<u8>(), 0..100),
         ) {
             let kind = Kind::ALL[kind];
@@ -144,12 +192,13 @@ mod tests {
                 Kind::Ping | Kind::Pong => (vec![], vec![]),
                 _ => (header, payload),
             };
+            let length = if kind.header() == LONG_HEADER { length } else { 0 };
             let frame = Frame { kind, header: header.len() as u8, number, rank, job, length };
-            let bytes = [&frame.encode()[..], &header, &payload].concat();
+            let bytes = [&own(&frame)[..], &header, &payload].concat();
             let whole = Some((frame, &header[..], &payload[..]));
             prop_assert_eq!(Frame::decode(&bytes), whole);
             prop_assert_eq!(Frame::decode_tiny(&bytes), whole.filter(|_| kind == Kind::Tiny));
-            for cut in 0..HEADER + header.len() {
+            for cut in 0..kind.header() + header.len() {
                 prop_assert_eq!(Frame::decode(&bytes[..cut]), None);
             }
         }
@@ -159,7 +208,7 @@ mod tests {
             let tiny = Frame::decode_tiny(&bytes);
             prop_assert_eq!(tiny, Frame::decode(&bytes).filter(|(frame, ..)| frame.kind == Kind::Tiny));
             if let Some((frame, header, payload)) = Frame::decode(&bytes) {
-                let again = [&frame.encode()[..], header, payload].concat();
+                let again = [&own(&frame)[..], header, payload].concat();
                 prop_assert_eq!(again, bytes);
             }
         }

@@ -5,8 +5,8 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use libfabric_sys::{
-    FI_ADDR_UNSPEC, FI_AV_TABLE, FI_AV_UNSPEC, FI_CQ_FORMAT_DATA, FI_EBUSY, FI_MR_ALLOCATED,
-    FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_OPT_ENDPOINT,
+    FI_ADDR_UNSPEC, FI_AV_TABLE, FI_AV_UNSPEC, FI_CQ_FORMAT_DATA, FI_EBUSY, FI_EIO, FI_ENOKEY,
+    FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_OPT_ENDPOINT,
     FI_OPT_MIN_MULTI_RECV, FI_READ, FI_RECV, FI_REMOTE_WRITE, FI_SEND, FI_TRANSMIT, FI_WAIT_FD,
     FI_WAIT_NONE, FI_WAIT_POLLFD, Library, fi_addr_t, fi_av_attr, fi_av_insert, fi_av_open,
     fi_close, fi_cq_attr, fi_cq_open, fi_domain, fi_enable, fi_endpoint, fi_ep_bind, fi_getname,
@@ -55,21 +55,12 @@ fn locked_limit() -> String {
 
 /// Zero is success.
 fn check(operation: &'static str, result: impl Into<i64>) -> Result<(), Refusal> {
-    check_memory(operation, 0, result)
-}
-
-/// The same of a call about so many bytes of memory.
-fn check_memory(
-    operation: &'static str,
-    bytes: usize,
-    result: impl Into<i64>,
-) -> Result<(), Refusal> {
     match result.into() {
         0 => Ok(()),
         error => Err(Refusal {
             operation,
             error,
-            bytes,
+            bytes: 0,
         }),
     }
 }
@@ -98,8 +89,6 @@ pub(crate) struct Objects {
     pub(crate) cq: *mut fid_cq,
     pub(crate) ep: *mut fid_ep,
     memory: Vec<*mut fid_mr>,
-    /// The next key that this rank chooses, where it chooses.
-    next_key: u64,
     /// Of these one has one of its events when the queue has something, where there is such a thing.
     pub(crate) descriptors: Vec<libc::pollfd>,
 }
@@ -134,7 +123,6 @@ impl Objects {
             cq: ptr::null_mut(),
             ep: ptr::null_mut(),
             memory: Vec::new(),
-            next_key: 1,
             descriptors: Vec::new(),
             offer,
         };
@@ -333,31 +321,11 @@ impl Objects {
             let written = FI_RECV | FI_READ | FI_REMOTE_WRITE;
             allocate(base, length, access & written != 0);
         }
-        let key = match self.mr_mode() & FI_MR_PROV_KEY {
-            0 => self.next_key,
-            _ => 0,
-        };
-        self.next_key += 1;
-        let mut mr = ptr::null_mut();
-        // SAFETY: the domain is open; the memory is valid by the caller's promise, and the registration is closed before the
-        // endpoint and the domain.
+        // SAFETY: the caller's promise.
+        let mr = unsafe { self.register_by_a_key(base, length, access) }?;
+        self.memory.push(mr);
+        // SAFETY: just registered, and the endpoint is open.
         unsafe {
-            check_memory(
-                "fi_mr_reg",
-                length,
-                fi_mr_reg(
-                    self.domain,
-                    base.cast(),
-                    length,
-                    access,
-                    0,
-                    key,
-                    0,
-                    &mut mr,
-                    ptr::null_mut(),
-                ),
-            )?;
-            self.memory.push(mr);
             if self.mr_mode() & FI_MR_ENDPOINT != 0 {
                 check("fi_mr_bind", fi_mr_bind(mr, self.ep_fid(), 0))?;
                 check("fi_mr_enable", fi_mr_enable(mr))?;
@@ -372,6 +340,68 @@ impl Objects {
                 },
             })
         }
+    }
+
+    /// Registers memory by a key that nobody guesses, where keys are this rank's to choose.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::register`].
+    unsafe fn register_by_a_key(
+        &self,
+        base: *mut u8,
+        length: usize,
+        access: u64,
+    ) -> Result<*mut fid_mr, Refusal> {
+        /// Attempts to find one that is not in use, where keys are of few bits.
+        const ATTEMPTS: u32 = 16;
+        let mut result = -FI_ENOKEY;
+        for _ in 0..ATTEMPTS {
+            let key = self.new_key()?;
+            let mut mr = ptr::null_mut();
+            // SAFETY: the domain is open; the memory is valid by the caller's promise, and the registration is closed before the
+            // endpoint and the domain.
+            result = unsafe {
+                fi_mr_reg(
+                    self.domain,
+                    base.cast(),
+                    length,
+                    access,
+                    0,
+                    key,
+                    0,
+                    &mut mr,
+                    ptr::null_mut(),
+                )
+            };
+            match result {
+                0 => return Ok(mr),
+                error if error == -FI_ENOKEY => {}
+                _ => break,
+            }
+        }
+        Err(Refusal {
+            operation: "fi_mr_reg",
+            error: result.into(),
+            bytes: length,
+        })
+    }
+
+    /// A key of random bits, as many as the provider takes; zero where it has its own.
+    fn new_key(&self) -> Result<u64, Refusal> {
+        if self.mr_mode() & FI_MR_PROV_KEY != 0 {
+            return Ok(0);
+        }
+        // SAFETY: an offer has domain attributes.
+        let bytes = unsafe { (*(*self.offer.info()).domain_attr).mr_key_size };
+        let unused = size_of::<u64>().saturating_sub(bytes) * 8;
+        let random = getrandom::u64().map_err(|_| Refusal {
+            operation: "random numbers",
+            error: -i64::from(FI_EIO),
+            bytes: 0,
+        })?;
+        // Fits: at most 64.
+        Ok(random.checked_shr(unused as u32).unwrap_or(0))
     }
 
     /// Ends a registration, on which nothing is under way.

@@ -20,8 +20,8 @@ use std::ptr::{self, NonNull};
 use libfabric_sys::{
     API_VERSION, FI_ATOMIC, FI_CONTEXT, FI_CONTEXT2, FI_DELIVERY_COMPLETE, FI_EP_RDM,
     FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG,
-    FI_MULTI_RECV, FI_ORDER_SAS, FI_PROGRESS_UNSPEC, FI_RM_ENABLED, FI_RMA, FI_THREAD_DOMAIN,
-    Library, fi_info, fi_major, fi_minor, fi_progress, fi_version,
+    FI_MULTI_RECV, FI_ORDER_SAS, FI_PROGRESS_UNSPEC, FI_RM_ENABLED, FI_RMA, FI_SOURCE,
+    FI_THREAD_DOMAIN, Library, fi_info, fi_major, fi_minor, fi_progress, fi_version,
 };
 
 /// What is asked of the providers, the most wanted first: of two offers for the same device the first counts.
@@ -54,6 +54,8 @@ pub struct Wish {
     pub domain: Option<String>,
     /// All ranks are on one host.
     pub one_host: bool,
+    /// Messages only: nobody's memory is to be within reach.
+    pub messages_only: bool,
 }
 
 /// What an endpoint takes at most.
@@ -77,6 +79,8 @@ pub struct Offer {
     pub(crate) delivery: bool,
     /// The capabilities that were asked for and granted.
     pub(crate) caps: u64,
+    /// The progress of control calls that was asked for.
+    control: fi_progress,
 }
 
 // SAFETY: the library's structure is this owner's alone, and may be used by any thread.
@@ -174,6 +178,33 @@ impl Offer {
         self.caps & FI_MULTI_RECV != 0 && !is_bad
     }
 
+    /// Whether it is told from which peer's endpoint a message has come.
+    pub(crate) fn has_source(&self) -> bool {
+        self.caps & FI_SOURCE != 0
+    }
+
+    /// The same offer with the sources of messages, where the provider knows them. Not with `shm` and `ofi_rxd`, whose sources are
+    /// numbers that the sender has written.
+    fn with_source(self, wish: &Wish) -> Self {
+        let provider = self.provider();
+        if provider == "shm" || provider.contains("ofi_rxd") {
+            return self;
+        }
+        let flags = if self.delivery {
+            FI_DELIVERY_COMPLETE
+        } else {
+            0
+        };
+        let caps = self.caps | FI_SOURCE;
+        let mut with = ask(&self.library, wish, caps, flags, self.control).into_iter();
+        let found = with.find(|with| with.is_same_device(&self));
+        found.unwrap_or(self)
+    }
+
+    fn is_same_device(&self, other: &Self) -> bool {
+        self.provider() == other.provider() && self.domain() == other.domain()
+    }
+
     /// Whether a frame may be sent from where its bytes lie with the user. Not over `shm`, whose receivers fetch a long message from the
     /// sender's memory: nothing calls that back. Closing the endpoint doesn't either; then a receiver in another process reads what
     /// lies there later, and one in this process crashes in the library (`smr_progress_iov`, 1.22).
@@ -262,17 +293,16 @@ unsafe fn name(text: *const std::ffi::c_char) -> String {
 pub fn offers(library: &Library, wish: &Wish) -> Vec<Offer> {
     let mut found: Vec<Offer> = Vec::new();
     let unified = (library.version() >= fi_version(1, 21)).then_some(UNIFIED);
-    let wishes = WISHES.into_iter().flat_map(|(caps, flags)| {
+    let is_wished = |caps: u64| !wish.messages_only || caps & (FI_RMA | FI_ATOMIC) == 0;
+    let wishes = WISHES.into_iter().filter(|(caps, _)| is_wished(*caps));
+    let wishes = wishes.flat_map(|(caps, flags)| {
         let plain = iter::once(FI_PROGRESS_UNSPEC);
         let progress = unified.into_iter().chain(plain);
         progress.map(move |progress| (caps, flags, progress))
     });
     for (caps, flags, progress) in wishes {
         for offer in ask(library, wish, caps, flags, progress) {
-            let same = |other: &Offer| {
-                other.provider() == offer.provider() && other.domain() == offer.domain()
-            };
-            if !found.iter().any(same) {
+            if !found.iter().any(|other| other.is_same_device(&offer)) {
                 found.push(offer);
             }
         }
@@ -330,6 +360,7 @@ fn ask(
                         info: copy,
                         delivery: op_flags & FI_DELIVERY_COMPLETE != 0,
                         caps,
+                        control,
                     });
                 }
                 next = info.next;
@@ -360,7 +391,11 @@ pub fn choose(library: &Library, wish: &Wish) -> Result<Offer, (String, String)>
         )
     });
     if let Some(offer) = best.into_iter().next() {
-        return Ok(offer);
+        return Ok(match wish.messages_only {
+            // Who a message is from is told by its tag.
+            true => offer,
+            false => offer.with_source(wish),
+        });
     }
     let any = Wish {
         one_host: wish.one_host,

@@ -9,6 +9,7 @@ use conduit_core::bootstrap::Bootstrap;
 use conduit_core::ni::Rank;
 use conduit_core::threads::Mode;
 use libfabric_sys::{Library, fi_major, fi_minor};
+use seal::{Protection, Sealer, Secret, random_incarnation};
 use soft_portals::{Attendant, PortalsConfig, SoftPortals, Transport};
 
 use crate::error::OfiError;
@@ -58,6 +59,8 @@ pub struct OfiConfig {
     pub wire: WireConfig,
     /// The portals' limits.
     pub portals: PortalsConfig,
+    /// What is done to frames, so that nobody outside the job can make them: then all goes by message. `None`: nothing.
+    pub protection: Option<Protection>,
     /// How long a rank may be away before a thread attends for it; `None`: no thread.
     pub attend: Option<Duration>,
 }
@@ -71,6 +74,7 @@ impl OfiConfig {
             host,
             wire: WireConfig::default(),
             portals: PortalsConfig::default(),
+            protection: None,
             attend: Some(Attendant::PERIOD),
         }
     }
@@ -98,26 +102,31 @@ fn vendored() -> Option<Library> {
     None
 }
 
-/// What a rank says of itself, or why it has failed: a byte, the job's number from the first rank, then texts with their lengths:
-/// identity, address, host.
+/// What a rank says of itself, or why it has failed: a byte, the job's number from the first rank, its incarnation, then texts with
+/// their lengths: identity, address, host, and the job's secret from the first rank, if there is one.
 const READY: u8 = 1;
 const FAILED: u8 = 0;
 
 struct Card {
-    job: u32,
+    job: u64,
+    incarnation: u64,
     identity: String,
     address: Vec<u8>,
     host: String,
+    secret: Option<Secret>,
 }
 
 impl Card {
     fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![READY];
         bytes.extend(self.job.to_le_bytes());
+        bytes.extend(self.incarnation.to_le_bytes());
+        let secret = self.secret.as_ref();
         for part in [
             self.identity.as_bytes(),
             &self.address,
             self.host.as_bytes(),
+            secret.map_or(&[], |secret| &secret.bytes()[..]),
         ] {
             // Fits: names and addresses.
             bytes.extend((part.len() as u32).to_le_bytes());
@@ -127,19 +136,26 @@ impl Card {
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let (job, mut rest) = bytes.split_first_chunk()?;
+        let (job, rest) = bytes.split_first_chunk()?;
+        let (incarnation, mut rest) = rest.split_first_chunk()?;
         let mut part = || {
             let (length, after) = rest.split_first_chunk()?;
             let (part, after) = after.split_at_checked(u32::from_le_bytes(*length) as usize)?;
             rest = after;
-            Some(part.to_vec())
+            Some(part)
         };
-        let (identity, address, host) = (part()?, part()?, part()?);
+        let (identity, address, host, secret) = (part()?, part()?, part()?, part()?);
+        let secret = match secret {
+            [] => None,
+            bytes => Some(Secret::from_bytes(bytes.try_into().ok()?)),
+        };
         rest.is_empty().then_some(Self {
-            job: u32::from_le_bytes(*job),
-            identity: String::from_utf8(identity).ok()?,
-            address,
-            host: String::from_utf8(host).ok()?,
+            job: u64::from_le_bytes(*job),
+            incarnation: u64::from_le_bytes(*incarnation),
+            identity: String::from_utf8(identity.to_vec()).ok()?,
+            address: address.to_vec(),
+            host: String::from_utf8(host.to_vec()).ok()?,
+            secret,
         })
     }
 }
@@ -161,7 +177,10 @@ fn refused(rank: Rank, provider: &str, library: &Library, refusal: Refusal) -> O
 
 fn prepare(rank: Rank, config: &OfiConfig) -> Result<Prepared, OfiError> {
     let library = library(&config.library).map_err(|reason| OfiError::Library { rank, reason })?;
-    let offer = choose(&library, &config.wish).map_err(|(reason, offered)| OfiError::Provider {
+    let mut wish = config.wish.clone();
+    // Accesses to memory are the provider's: nobody would look at a tag.
+    wish.messages_only |= config.protection.is_some();
+    let offer = choose(&library, &wish).map_err(|(reason, offered)| OfiError::Provider {
         rank,
         reason,
         offered,
@@ -179,20 +198,28 @@ fn prepare(rank: Rank, config: &OfiConfig) -> Result<Prepared, OfiError> {
     let frame = config.wire.clone().bounded().frame;
     let objects = Objects::open(offer, frame).map_err(failed)?;
     let address = objects.address().map_err(failed)?;
-    let mut job = [0; 4];
-    if rank == 0 {
-        getrandom::fill(&mut job).map_err(|error| OfiError::Refused {
-            rank,
-            provider: provider.clone(),
-            operation: "random numbers",
-            reason: error.to_string(),
-        })?;
-    }
+    let random = |error: std::io::Error| OfiError::Refused {
+        rank,
+        provider: provider.clone(),
+        operation: "random numbers",
+        reason: error.to_string(),
+    };
+    let is_first = rank == 0;
     let card = Card {
-        job: u32::from_le_bytes(job),
+        // As many bits as nobody guesses.
+        job: if is_first {
+            random_incarnation().map_err(random)?
+        } else {
+            0
+        },
+        incarnation: random_incarnation().map_err(random)?,
         identity,
         address,
         host: config.host.clone(),
+        secret: match config.protection {
+            Some(_) if is_first => Some(Secret::random().map_err(random)?),
+            _ => None,
+        },
     };
     Ok(Prepared { objects, card })
 }
@@ -202,14 +229,17 @@ fn prepare(rank: Rank, config: &OfiConfig) -> Result<Prepared, OfiError> {
 struct Met {
     addresses: Addresses,
     hosts: Hosts,
-    job: u32,
+    job: u64,
+    incarnations: Vec<u64>,
+    secret: Option<Secret>,
 }
 
 fn meet(rank: Rank, texts: &[Vec<u8>]) -> Result<Met, OfiError> {
     let mut bytes = Vec::new();
     let mut numbers = HashMap::new();
     let mut hosts = Vec::with_capacity(texts.len());
-    let mut job = 0;
+    let (mut job, mut secret) = (0, None);
+    let mut incarnations = Vec::with_capacity(texts.len());
     let mut cards = Vec::with_capacity(texts.len());
     for (peer, text) in (0..).zip(texts) {
         let Some((&READY, text)) = text.split_first() else {
@@ -244,8 +274,9 @@ fn meet(rank: Rank, texts: &[Vec<u8>]) -> Result<Met, OfiError> {
             });
         }
         if peer == 0 {
-            job = card.job;
+            (job, secret) = (card.job, card.secret);
         }
+        incarnations.push(card.incarnation);
         bytes.extend(card.address);
         bytes.resize((peer as usize + 1) * each, 0);
         // Fits: hosts.
@@ -266,6 +297,8 @@ fn meet(rank: Rank, texts: &[Vec<u8>]) -> Result<Met, OfiError> {
             names,
         },
         job,
+        incarnations,
+        secret,
     })
 }
 
@@ -315,6 +348,36 @@ pub fn start_in<M: Mode, T: Transport + 'static>(
     Ok(ofi)
 }
 
+fn wire(rank: Rank, config: &OfiConfig, objects: Objects, met: Met) -> Result<Wire, OfiError> {
+    let library = objects.offer.library().clone();
+    let provider = objects.offer.provider();
+    let seal = match (config.protection, met.secret) {
+        (None, _) => None,
+        (Some(protection), Some(secret)) => {
+            Some(Sealer::new(secret, protection, rank, met.incarnations))
+        }
+        (Some(_), None) => {
+            return Err(OfiError::Peer {
+                rank,
+                peer: 0,
+                reason: "the job's secret is missing (settings CONDUIT_OFI_AUTHENTICATE and \
+                         CONDUIT_OFI_ENCRYPT are the same on all ranks)"
+                    .to_owned(),
+            });
+        }
+    };
+    let parts = Parts {
+        objects,
+        rank,
+        addresses: met.addresses,
+        hosts: met.hosts,
+        job: met.job,
+        seal,
+        arrival_bytes: config.portals.arrival_bytes,
+    };
+    Wire::new(parts, &config.wire).map_err(|refusal| refused(rank, &provider, &library, refusal))
+}
+
 fn assemble<M: Mode, T: Transport + 'static>(
     rank: Rank,
     config: &OfiConfig,
@@ -322,20 +385,11 @@ fn assemble<M: Mode, T: Transport + 'static>(
     met: Met,
     inside: impl FnOnce(Wire) -> T,
 ) -> Result<Ofi<M, T>, OfiError> {
-    let library = objects.offer.library().clone();
     let provider = objects.offer.provider();
     let max_message = objects.offer.limits().max_message;
     // Fits: ranks.
     let size = met.hosts.of.len() as u32;
-    let parts = Parts {
-        objects,
-        rank,
-        addresses: met.addresses,
-        hosts: met.hosts,
-        job: met.job,
-    };
-    let wire = Wire::new(parts, &config.wire)
-        .map_err(|refusal| refused(rank, &provider, &library, refusal))?;
+    let wire = wire(rank, config, objects, met)?;
     let mut portals = config.portals.clone();
     portals.max_message = portals.max_message.min(max_message);
     let mut ofi = SoftPortals::new(inside(wire), rank, size, &portals);
@@ -356,16 +410,31 @@ fn assemble<M: Mode, T: Transport + 'static>(
 /// # Errors
 /// As [`start`].
 pub fn in_process<M: Mode>(ranks: u32, config: &OfiConfig) -> Result<Vec<Ofi<M>>, OfiError> {
+    all_in_process(ranks, config, |rank, objects, met| {
+        assemble(rank, config, objects, met, |wire| wire)
+    })
+}
+
+/// The wires of such a job.
+#[cfg(test)]
+pub(crate) fn wires(ranks: u32, config: &OfiConfig) -> Result<Vec<Wire>, OfiError> {
+    all_in_process(ranks, config, |rank, objects, met| {
+        wire(rank, config, objects, met)
+    })
+}
+
+fn all_in_process<E>(
+    ranks: u32,
+    config: &OfiConfig,
+    end: impl Fn(Rank, Objects, Met) -> Result<E, OfiError>,
+) -> Result<Vec<E>, OfiError> {
     let prepared = (0..ranks)
         .map(|rank| prepare(rank, config))
         .collect::<Result<Vec<_>, _>>()?;
     let texts: Vec<_> = prepared.iter().map(|p| p.card.encode()).collect();
     (0..)
         .zip(prepared)
-        .map(|(rank, prepared)| {
-            let met = meet(rank, &texts)?;
-            assemble(rank, config, prepared.objects, met, |wire| wire)
-        })
+        .map(|(rank, prepared)| end(rank, prepared.objects, meet(rank, &texts)?))
         .collect()
 }
 
@@ -376,9 +445,11 @@ mod tests {
     fn card(identity: &str, address: &[u8], host: &str) -> Vec<u8> {
         Card {
             job: 7,
+            incarnation: 9,
             identity: identity.to_owned(),
             address: address.to_owned(),
             host: host.to_owned(),
+            secret: Some(Secret::from_bytes([5; Secret::LENGTH])),
         }
         .encode()
     }
@@ -392,6 +463,8 @@ mod tests {
         ];
         let met = meet(1, &texts).unwrap();
         assert_eq!((met.job, met.addresses.each), (7, 4));
+        assert_eq!(met.incarnations, [9; 3]);
+        assert_eq!(met.secret.unwrap().bytes(), &[5; Secret::LENGTH]);
         assert_eq!(&*met.addresses.bytes, b"longxy\0\0z\0\0\0");
         assert_eq!(
             (&*met.hosts.of, &met.hosts.names[..]),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use conduit_ofi::provider::Wish;
 use conduit_ofi::start::{OfiConfig, Which, library};
+use seal::Protection;
 use soft_portals::PortalsConfig;
 
 /// A libfabric to test with, and its name.
@@ -46,12 +47,28 @@ pub const DATAGRAMS: (&str, Option<&str>) = ("udp;ofi_rxd", Some("lo"));
 /// All of these.
 pub const ALSO_CALM: [(&str, Option<&str>); 3] = [PROVIDERS[0], PROVIDERS[1], DATAGRAMS];
 
+/// What can be done to frames: nothing first.
+pub const PROTECTIONS: [(&str, Option<Protection>); 3] = [
+    ("", None),
+    ("::authenticated", Some(Protection::Authenticate)),
+    ("::encrypted", Some(Protection::Encrypt)),
+];
+
+/// All of these that a provider is tested with: it has nothing to do with them, so that one is enough for those of a job's secret.
+pub fn protections(provider: &str) -> &'static [(&'static str, Option<Protection>)] {
+    match provider == PROVIDERS[0].0 {
+        true => &PROTECTIONS,
+        false => &PROTECTIONS[..1],
+    }
+}
+
 /// A job of this process over a provider.
 pub fn config(which: &Which, provider: &str, domain: Option<&str>) -> OfiConfig {
     let wish = Wish {
         provider: Some(provider.to_owned()),
         domain: domain.map(str::to_owned),
         one_host: true,
+        ..Wish::default()
     };
     OfiConfig {
         library: which.clone(),

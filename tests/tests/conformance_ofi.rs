@@ -54,14 +54,21 @@ fn endpoints<M: Mode>() -> Vec<Endpoints<M>> {
                 if native_atomics && provider.contains("rxd") {
                     continue;
                 }
-                let mut config = ofi::config(&library.which, provider, domain);
-                config.portals.native_atomics = native_atomics;
-                let atomics = if native_atomics { "::atomics" } else { "" };
-                all.push(Endpoints {
-                    settings: format!("{}::{provider}{atomics}", library.name),
-                    config,
-                    mode: PhantomData,
-                });
+                for &(protected, protection) in ofi::protections(provider) {
+                    // Nor are there any where frames are sealed.
+                    if native_atomics && protection.is_some() {
+                        continue;
+                    }
+                    let mut config = ofi::config(&library.which, provider, domain);
+                    config.portals.native_atomics = native_atomics;
+                    config.protection = protection;
+                    let atomics = if native_atomics { "::atomics" } else { "" };
+                    all.push(Endpoints {
+                        settings: format!("{}::{provider}{atomics}{protected}", library.name),
+                        config,
+                        mode: PhantomData,
+                    });
+                }
             }
         }
     }

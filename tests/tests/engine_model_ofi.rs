@@ -33,16 +33,21 @@ fn job(ranks: u32, settings: &Settings, config: &OfiConfig) -> Vec<Ofi<Seq>> {
     in_process(ranks, &config).expect("the network starts")
 }
 
-/// Every library and provider.
+/// Every library and provider, and frames with tags.
 fn over_libraries<N: Ni + 'static>(make: impl Fn(&Schedule, Vec<Ofi<Seq>>) -> Vec<N>) {
     for library in ofi::libraries() {
         for (provider, domain) in ofi::ALSO_CALM {
-            let config = ofi::config(&library.which, provider, domain);
-            for settings in without_windows() {
-                check_drawn(CASES, SHRINKS, |schedule| {
-                    let ends = make(schedule, job(schedule.ranks, &settings, &config));
-                    check::<_, Seq>(schedule, &settings, ends, Limits::TIME)
-                });
+            for &(_, protection) in ofi::protections(provider) {
+                let config = OfiConfig {
+                    protection,
+                    ..ofi::config(&library.which, provider, domain)
+                };
+                for settings in without_windows() {
+                    check_drawn(CASES, SHRINKS, |schedule| {
+                        let ends = make(schedule, job(schedule.ranks, &settings, &config));
+                        check::<_, Seq>(schedule, &settings, ends, Limits::TIME)
+                    });
+                }
             }
         }
     }

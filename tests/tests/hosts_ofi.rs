@@ -75,6 +75,22 @@ fn floods_over_datagrams() {
     }
 }
 
+/// Nobody outside the job can make what is sent, or read it. All goes by message.
+#[test]
+fn frames_with_tags() {
+    for sealed in ["CONDUIT_OFI_AUTHENTICATE", "CONDUIT_OFI_ENCRYPT"] {
+        for mut settings in over(&ofi::PROVIDERS[..1]) {
+            settings.extend([(sealed, "1"), ("CONDUIT_OFI_STATISTICS", "1")]);
+            let finished = strangers(3, &["calls", "par"], &settings);
+            for word in [" writes ", " reads ", " forged ", " strangers "] {
+                assert!(!finished.stderr.contains(word), "{word}: {finished:#?}");
+            }
+            strangers(4, &["flood"], &settings);
+            pairs(8, &["crowd"], &settings);
+        }
+    }
+}
+
 /// So few credits that they have to move.
 #[test]
 fn credits_move() {
@@ -177,6 +193,18 @@ fn ranks_with_different_libraries_are_named() {
         "rank 1",
         "CONDUIT_OFI_LIBRARY",
     ] {
+        assert!(finished.stderr.contains(word), "{word}: {finished:#?}");
+    }
+}
+
+#[test]
+fn ranks_that_protect_differently_are_named() {
+    let script = "[ $PMI_RANK = 0 ] || export CONDUIT_OFI_AUTHENTICATE=1; exec \"$@\"";
+    let wrapped = ["-c", script, "differ", FACADE, "calls", "seq"];
+    let job = Job::new(LAUNCH, 2, "sh", &wrapped).env("CONDUIT_NETWORK", "ofi");
+    let finished = job.run().expect("nothing is left behind");
+    assert_eq!(finished.code, Some(1), "{finished:#?}");
+    for word in ["CONDUIT_OFI_AUTHENTICATE", "rank 0", "rank 1"] {
         assert!(finished.stderr.contains(word), "{word}: {finished:#?}");
     }
 }

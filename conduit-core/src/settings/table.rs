@@ -208,6 +208,10 @@ settings! {
         Kind::Text("the name of a domain of the provider; that of tcp is an interface"),
         unset "the provider's first, one of the loopback only if all ranks are on one host",
         "device that is used for the network ofi";
+    "CONDUIT_OFI_AUTHENTICATE" ofi_authenticate: bool = false, Kind::Bool,
+        "for networks that others use as well, without a fabric that keeps them out: take from libfabric only what has the tag of a rank of this job; puts, gets and atomics go by message then; without, whoever can reach a rank's endpoint and read what it sends is trusted; the same on all ranks";
+    "CONDUIT_OFI_ENCRYPT" ofi_encrypt: bool = false, Kind::Bool,
+        "encrypt what is sent by libfabric, and authenticate it; the same on all ranks";
     "CONDUIT_OFI_DEAD_TIME" ofi_dead_time: u32 = 10_000, Kind::integer(100, MOST_TIME),
         "milliseconds after which a rank that is reached by libfabric and answers nothing has failed";
     "CONDUIT_OFI_ATTEND" ofi_attend: u32 = 20, Kind::integer(1, 60_000),

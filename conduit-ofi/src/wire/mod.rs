@@ -7,6 +7,8 @@
 
 mod atomic;
 mod direct;
+#[cfg(test)]
+mod intruder;
 mod receive;
 mod send;
 
@@ -16,7 +18,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conduit_core::ni::{AtomicOp, AtomicType, Rank};
-use libfabric_sys::{FI_READ, FI_RECV, FI_SEND, FI_WRITE};
+use libfabric_sys::{FI_ADDR_UNSPEC, FI_READ, FI_RECV, FI_SEND, FI_WRITE, fi_addr_t};
+use seal::{Sealer, TAG};
 use soft_portals::fragment::{Failure, Fragment, Payload, Refused, Upper};
 use soft_portals::{NativeAtomic, PortalsCounters, Transport, Wait};
 
@@ -80,7 +83,11 @@ impl WireConfig {
 
 /// Bytes of a small buffer: a tiny fragment in its frame.
 pub(crate) const SMALL: usize = 1 << 10;
-const _: () = assert!(crate::frame::HEADER + soft_portals::fragment::MAX_TINY <= SMALL);
+const _: () = assert!(crate::frame::HEADER + soft_portals::fragment::MAX_TINY + TAG <= SMALL);
+
+/// In a job of so many ranks at most all addresses are made known to a provider that tells where messages come from, so that it knows
+/// them from the first message on. A larger one would take much memory for ranks that are never met (see `docs/ofi.md`).
+const ALL_KNOWN: u32 = 1 << 14;
 
 /// What a wire has counted since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -95,6 +102,12 @@ pub struct WireCounters {
     pub received: u64,
     /// Of them those that were of another job or made no sense.
     pub nonsense: u64,
+    /// Of them those that did not come from their rank's endpoint.
+    pub strangers: u64,
+    /// Of them those whose tag was wrong.
+    pub forged: u64,
+    /// Of them those that had come before.
+    pub repeated: u64,
     /// Calls that the library has answered with "try again".
     pub again: u64,
     /// Operations that have failed.
@@ -111,13 +124,16 @@ pub struct WireCounters {
 
 impl WireCounters {
     /// Each with its name.
-    pub fn each(&self) -> [(&'static str, u64); 11] {
+    pub fn each(&self) -> [(&'static str, u64); 14] {
         [
             ("frames", self.frames),
             ("injected", self.injected),
             ("lent", self.lent),
             ("received", self.received),
             ("nonsense", self.nonsense),
+            ("strangers", self.strangers),
+            ("forged", self.forged),
+            ("repeated", self.repeated),
             ("again", self.again),
             ("errors", self.errors),
             ("writes", self.writes),
@@ -170,16 +186,27 @@ pub struct Wire {
     unposted: Vec<u32>,
     /// Frames held for want of room, of all links.
     held: usize,
+    /// Bytes that frames may take that are there before others, and those that they do, of all links.
+    early_room: usize,
+    early: usize,
     slots: Slots,
     links: Links,
     addresses: Addresses,
     hosts: Hosts,
     rank: Rank,
     /// The job's number.
-    job: u32,
-    /// Bytes of the largest frame, and of the largest that is injected.
+    job: u64,
+    /// What frames are sealed with, if they are.
+    seal: Option<Box<Sealer>>,
+    /// Where the messages of one read of the queue have come from, if the provider tells.
+    sources: Option<Box<Sources>>,
+    /// A frame is taken also if nobody says where it has come from.
+    takes_unknown: bool,
+    /// Bytes of the largest frame with its tag, and of the largest that is injected.
     frame: usize,
     inject: usize,
+    /// Bytes of a frame's tag.
+    tag: usize,
     /// Pieces that a message can be sent from.
     pieces: bool,
     /// The last ping's number, whoever it went to.
@@ -212,8 +239,14 @@ pub(crate) struct Parts {
     pub(crate) rank: Rank,
     pub(crate) addresses: Addresses,
     pub(crate) hosts: Hosts,
-    pub(crate) job: u32,
+    pub(crate) job: u64,
+    pub(crate) seal: Option<Sealer>,
+    /// Bytes for what has arrived and can't be delivered yet.
+    pub(crate) arrival_bytes: usize,
 }
+
+/// Where so many messages have come from.
+type Sources = [fi_addr_t; receive::BATCH];
 
 impl Wire {
     pub(crate) fn new(parts: Parts, config: &WireConfig) -> Result<Self, Refusal> {
@@ -223,6 +256,8 @@ impl Wire {
             addresses,
             hosts,
             job,
+            seal,
+            arrival_bytes,
         } = parts;
         let config = config.clone().bounded();
         let limits = objects.offer.limits();
@@ -244,6 +279,7 @@ impl Wire {
         let small = Buffers::new(&mut objects, config.small, SMALL.min(frame), access)?;
         let large = Buffers::new(&mut objects, config.large, frame, FI_SEND)?;
         let receives_memory = Buffers::new(&mut objects, receives, receive_bytes, FI_RECV)?;
+        let has_source = objects.offer.has_source();
         let waiter = Arc::new(Waiter::new(&objects.descriptors));
         // Fits: ranks.
         let size = hosts.of.len() as u32;
@@ -256,15 +292,23 @@ impl Wire {
             multi,
             unposted: (0..receives).collect(),
             held: 0,
+            // What is received into can all be early.
+            early_room: arrival_bytes.max(receives as usize * receive_bytes),
+            early: 0,
             slots: Slots::new(receives + config.small + config.large + config.direct),
             links: Links::new(size),
             addresses,
             hosts,
             rank,
             job,
+            tag: if seal.is_some() { TAG } else { 0 },
+            // A frame with a tag is sent from where the tag was made.
+            pieces: limits.pieces >= 2 && may_lend && seal.is_none(),
+            seal: seal.map(Box::new),
+            sources: has_source.then(|| Box::new([FI_ADDR_UNSPEC; receive::BATCH])),
+            takes_unknown: !has_source || size > ALL_KNOWN,
             frame,
             inject: limits.inject,
-            pieces: limits.pieces >= 2 && may_lend,
             pings: 0,
             outgoing: Vec::new(),
             failures: Vec::new(),
@@ -281,6 +325,9 @@ impl Wire {
             counters: WireCounters::default(),
         };
         wire.atomics = Atomics::of(&wire.objects);
+        if !wire.takes_unknown {
+            wire.know_all(size);
+        }
         wire.post_receives()?;
         Ok(wire)
     }
@@ -345,6 +392,16 @@ impl Wire {
         self.links.find(peer).ok_or(Refused::NoSuchRank)
     }
 
+    /// Makes all addresses known. One that is refused is refused again, and told, when it is used.
+    fn know_all(&mut self, size: u32) {
+        for peer in 0..size {
+            let address = self.addresses.of(peer);
+            if let Some(Ok(handle)) = address.map(|address| self.objects.insert(address)) {
+                self.links.note(peer, handle);
+            }
+        }
+    }
+
     fn know(&mut self, peer: Rank) -> Result<(), Refused> {
         if self.links.wake(peer) {
             return Ok(());
@@ -394,7 +451,7 @@ impl Wire {
             link.queue.clear();
             link.lent.clear();
             link.held.clear();
-            link.early = None;
+            self.early -= link.early.take().map_or(0, |early| early.bytes());
             link.arriving = None;
             link.unsettled = None;
             link.pong = None;

@@ -2,18 +2,21 @@
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
+use std::num::NonZeroUsize;
+use std::ptr;
 
 use conduit_core::ni::Rank;
-use conduit_core::sparing;
 use libfabric_sys::{
-    FI_EAGAIN, FI_EAVAIL, FI_ECANCELED, FI_MULTI_RECV, FI_RECV, fi_cq_data_entry, fi_cq_err_entry,
-    fi_cq_read, fi_cq_readerr, fi_msg, fi_recv, fi_recvmsg, iovec,
+    FI_ADDR_UNSPEC, FI_EAGAIN, FI_EAVAIL, FI_ECANCELED, FI_MULTI_RECV, FI_RECV, fi_addr_t,
+    fi_cq_data_entry, fi_cq_err_entry, fi_cq_readerr, fi_cq_readfrom, fi_msg, fi_recv, fi_recvmsg,
+    iovec,
 };
+use seal::{Seal, TAG};
 use soft_portals::fragment::{Failure, Upper};
 
 use crate::failure;
-use crate::frame::{Frame, Kind};
-use crate::link::Arriving;
+use crate::frame::{Frame, HEADER, Kind, whole_number};
+use crate::link::{Arriving, Link};
 use crate::objects::Refusal;
 use crate::slots::Operation;
 
@@ -21,7 +24,7 @@ use super::Wire;
 use super::atomic::result;
 
 /// Completions read at once.
-const BATCH: usize = 32;
+pub(super) const BATCH: usize = 32;
 /// Reads of the queue in a row.
 const READS: u32 = 8;
 
@@ -102,8 +105,14 @@ impl Wire {
         }
         for _ in 0..READS {
             let mut entries = [const { MaybeUninit::<fi_cq_data_entry>::uninit() }; BATCH];
-            // SAFETY: the queue is open, of this format, and there is room for so many.
-            let count = unsafe { fi_cq_read(self.objects.cq, entries.as_mut_ptr().cast(), BATCH) };
+            let sources = match &mut self.sources {
+                Some(sources) => sources.as_mut_ptr(),
+                None => ptr::null_mut(),
+            };
+            // SAFETY: the queue is open, of this format, and there is room for so many, and for as many sources.
+            let count = unsafe {
+                fi_cq_readfrom(self.objects.cq, entries.as_mut_ptr().cast(), BATCH, sources)
+            };
             match count {
                 AGAIN | 0 => break,
                 FAILED => self.complete_failure(upper),
@@ -113,10 +122,14 @@ impl Wire {
                 }
                 count => {
                     let count = count.unsigned_abs();
-                    for entry in entries.iter().take(count) {
+                    for (at, entry) in entries.iter().take(count).enumerate() {
                         // SAFETY: the library has written so many.
                         let entry = unsafe { entry.assume_init_ref() };
-                        self.completed(entry, upper);
+                        let source = match &self.sources {
+                            Some(sources) => sources[at],
+                            None => FI_ADDR_UNSPEC,
+                        };
+                        self.completed(entry, source, upper);
                     }
                     some = true;
                     if count < BATCH {
@@ -153,11 +166,11 @@ impl Wire {
     }
 
     #[inline(always)]
-    fn completed(&mut self, entry: &fi_cq_data_entry, upper: &mut impl Upper) {
+    fn completed(&mut self, entry: &fi_cq_data_entry, source: fi_addr_t, upper: &mut impl Upper) {
         match self.slots.find(entry.op_context) {
             Some((slot, &Operation::Receive(buffer))) => {
                 if entry.flags & FI_RECV != 0 {
-                    self.arrived(buffer, entry, upper);
+                    self.arrived(buffer, entry, source, upper);
                 }
                 if !self.multi || entry.flags & FI_MULTI_RECV != 0 {
                     self.received_into(slot, buffer);
@@ -317,7 +330,13 @@ impl Wire {
     // ---- frames ----------------------------------------------------------------------------------------------------
 
     #[inline(always)]
-    fn arrived(&mut self, buffer: u32, entry: &fi_cq_data_entry, upper: &mut impl Upper) {
+    fn arrived(
+        &mut self,
+        buffer: u32,
+        entry: &fi_cq_data_entry,
+        source: fi_addr_t,
+        upper: &mut impl Upper,
+    ) {
         self.counters.received += 1;
         let begin = self.receives.place(buffer);
         let from = match self.multi {
@@ -331,29 +350,57 @@ impl Wire {
             return;
         }
         // SAFETY: within the buffer (just checked), written by the library, which does not touch these bytes again before the buffer
-        // is posted again; that does not happen while this frame is looked at.
-        let bytes = unsafe { std::slice::from_raw_parts(begin.add(offset), entry.len) };
-        self.take_frame(bytes, upper);
+        // is posted again; that does not happen while this frame is looked at. Nobody else has a reference to them.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(begin.add(offset), entry.len) };
+        match self.seal {
+            None => self.take_frame(bytes, source, upper),
+            Some(_) => self.take_sealed(bytes, source, upper),
+        }
     }
 
     /// Nearly all frames are tiny, and the next of a peer that this rank has had to do with of late.
     #[inline(always)]
-    fn take_frame(&mut self, bytes: &[u8], upper: &mut impl Upper) {
+    fn take_frame(&mut self, bytes: &[u8], source: fi_addr_t, upper: &mut impl Upper) {
+        let takes_unknown = self.takes_unknown;
         if let Some((frame, header, payload)) = Frame::decode_tiny(bytes)
             && frame.job == self.job
             && let Some(link) = self.links.get(frame.rank)
             && link.is_next(frame.number)
+            && link.is_from(source, takes_unknown)
         {
             link.liveness.heard();
-            link.next_in = link.next_in.wrapping_add(1);
+            link.next_in += 1;
             self.take_tiny(&frame, header, payload, upper);
             return;
         }
-        self.take_any_frame(bytes, upper);
+        self.take_any_frame(bytes, source, upper);
+    }
+
+    /// Takes a frame that has a tag, if it is the right one, and no frame has come with this number.
+    #[inline(never)]
+    fn take_sealed(&mut self, bytes: &mut [u8], source: fi_addr_t, upper: &mut impl Upper) {
+        let Some(frame) = Frame::read_begin(bytes).filter(|frame| frame.job == self.job) else {
+            self.counters.nonsense += 1;
+            return;
+        };
+        let (Some(next), Some(seal)) = (self.links.next_in(frame.rank), &mut self.seal) else {
+            self.counters.nonsense += 1;
+            return;
+        };
+        let Some(number) = whole_number(frame.number, next) else {
+            self.counters.repeated += 1;
+            return;
+        };
+        if !seal.open(frame.rank, number, bytes, HEADER) {
+            self.counters.forged += 1;
+            return;
+        }
+        // It has opened: there is a tag.
+        self.take_frame(&bytes[..bytes.len() - TAG], source, upper);
     }
 
     #[inline(never)]
-    fn take_any_frame(&mut self, bytes: &[u8], upper: &mut impl Upper) {
+    fn take_any_frame(&mut self, bytes: &[u8], source: fi_addr_t, upper: &mut impl Upper) {
         let Some((frame, header, payload)) = Frame::decode(bytes) else {
             self.counters.nonsense += 1;
             return;
@@ -364,17 +411,29 @@ impl Wire {
             self.counters.nonsense += 1;
             return;
         }
+        let takes_unknown = self.takes_unknown;
         let Ok(link) = self.open(peer) else {
             // Of a peer that was given up.
             self.counters.nonsense += 1;
             return;
         };
-        link.liveness.heard();
-        if frame.number != link.next_in {
-            self.comes_early(&frame, bytes);
+        if !link.is_from(source, takes_unknown) {
+            self.counters.strangers += 1;
             return;
         }
-        link.next_in = link.next_in.wrapping_add(1);
+        link.liveness.heard();
+        match whole_number(frame.number, link.next_in) {
+            Some(number) if number == link.next_in => {}
+            Some(number) => {
+                self.comes_early(peer, number, bytes);
+                return;
+            }
+            None => {
+                self.fails(peer, Failure::Broken("frames out of order"));
+                return;
+            }
+        }
+        link.next_in += 1;
         let has_early = link.early.is_some();
         match frame.kind {
             Kind::Tiny => self.take_tiny(&frame, header, payload, upper),
@@ -385,19 +444,23 @@ impl Wire {
         }
     }
 
-    /// Keeps a frame until those before it are there. Who sends others than those is no rank of the job.
+    /// Keeps a frame until those before it are there. Of those that take too much room together the peer is given up that has sent most.
     #[cold]
-    fn comes_early(&mut self, frame: &Frame, bytes: &[u8]) {
-        /// More than receives that are posted.
-        const EARLY: u16 = 1 << 13;
-        let Some(link) = self.links.get(frame.rank) else {
+    fn comes_early(&mut self, peer: Rank, number: u64, bytes: &[u8]) {
+        let Some(link) = self.links.get(peer) else {
             return;
         };
-        if frame.number.wrapping_sub(link.next_in) < EARLY {
-            let early = link.early.get_or_insert_default();
-            sparing::push(&mut early.0, (frame.number, bytes.into()));
-        } else {
-            self.fails(frame.rank, Failure::Broken("frames out of order"));
+        let Some(taken) = link.early.get_or_insert_default().keep(number, bytes) else {
+            self.counters.repeated += 1;
+            return;
+        };
+        self.early += taken;
+        if self.early > self.early_room {
+            let early = |link: &Link| link.early.as_ref().map_or(0, |early| early.bytes());
+            let most = self.links.all().map(|link| (early(link), link.peer)).max();
+            let (_, peer) = most.unwrap_or((0, peer));
+            let reason = "more frames before their time than there is room for";
+            self.fails(peer, Failure::Broken(reason));
         }
     }
 
@@ -407,15 +470,14 @@ impl Wire {
         while let Some(link) = self.links.get(peer)
             && let Some(early) = &mut link.early
         {
-            let next = link.next_in;
-            let Some(at) = early.0.iter().position(|(number, _)| *number == next) else {
+            let Some((bytes, taken)) = early.take(link.next_in) else {
                 return;
             };
-            let (_, bytes) = early.0.swap_remove(at);
-            if early.0.is_empty() {
+            if early.is_empty() {
                 link.early = None;
             }
-            link.next_in = next.wrapping_add(1);
+            link.next_in += 1;
+            self.early -= taken;
             if let Some((frame, header, payload)) = Frame::decode(&bytes) {
                 self.look_at(&frame, &bytes, header, payload, upper);
             }
@@ -445,9 +507,10 @@ impl Wire {
         };
         match frame.kind {
             Kind::Tiny => self.take_tiny(frame, header, payload, upper),
-            Kind::Ping => self.pong(peer, frame.length),
+            // The numbers of pings have 32 bits.
+            Kind::Ping => self.pong(peer, frame.length as u32),
             Kind::Pong => {
-                let settled = |number: u32| frame.length.wrapping_sub(number) < 1 << 31;
+                let settled = |number: u32| (frame.length as u32).wrapping_sub(number) < 1 << 31;
                 link.unsettled = link.unsettled.filter(|number| !settled(*number));
             }
             Kind::Whole | Kind::First | Kind::Chunk => {
@@ -473,6 +536,7 @@ impl Wire {
         let Some(link) = self.links.get(peer) else {
             return true;
         };
+        // Fits: 64 bits.
         let length = frame.length as usize;
         match (frame.kind, link.arriving) {
             (Kind::Whole, None) => upper.fragment(peer, header, payload),
@@ -481,21 +545,24 @@ impl Wire {
                     return false;
                 };
                 upper.place(place, 0, payload);
-                link.arriving = Some(Arriving {
+                link.arriving = NonZeroUsize::new(length - payload.len()).map(|left| Arriving {
                     place,
-                    length,
                     next: payload.len(),
+                    left,
                 });
                 true
             }
-            (Kind::Chunk, Some(arriving)) if arriving.next + payload.len() <= arriving.length => {
-                upper.place(arriving.place, arriving.next, payload);
-                let next = arriving.next + payload.len();
-                if next == arriving.length {
-                    link.arriving = None;
-                    upper.end(arriving.place);
-                } else {
-                    link.arriving = Some(Arriving { next, ..arriving });
+            (Kind::Chunk, Some(arriving)) if payload.len() <= arriving.left.get() => {
+                let Arriving { place, next, left } = arriving;
+                upper.place(place, next, payload);
+                link.arriving =
+                    NonZeroUsize::new(left.get() - payload.len()).map(|left| Arriving {
+                        place,
+                        next: next + payload.len(),
+                        left,
+                    });
+                if link.arriving.is_none() {
+                    upper.end(place);
                 }
                 true
             }

@@ -5,9 +5,10 @@ use std::ptr;
 
 use conduit_core::ni::Rank;
 use libfabric_sys::{FI_EAGAIN, FI_ENOMEM, fi_inject, fi_send, fi_sendv, iovec};
+use seal::{Seal, Sealer, TAG};
 use soft_portals::fragment::{Refused, Upper};
 
-use crate::frame::{Frame, HEADER, Kind};
+use crate::frame::{Frame, HEADER, Kind, LONG_HEADER};
 use crate::link::Sending;
 use crate::objects::Objects;
 use crate::slots::Operation;
@@ -92,26 +93,32 @@ impl Copy {
     /// # Safety
     /// So many bytes have been written.
     #[inline(always)]
-    unsafe fn bytes(&self, length: usize) -> &[u8] {
+    unsafe fn bytes(&mut self, length: usize) -> &mut [u8] {
         // SAFETY: the caller's promise, who has found room for them.
-        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), length) }
+        unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), length) }
     }
+}
+
+/// Writes the tag of a frame to a peer into its last bytes, and encrypts it where the job wants that. A number may be used again as long
+/// as no frame with it has been handed to the library: nobody has seen such a one.
+#[inline(never)]
+fn close(seal: &mut Sealer, peer: Rank, number: u64, frame: &mut [u8]) {
+    seal.seal(peer, number, frame, HEADER);
 }
 
 impl Wire {
     #[inline]
-    fn frame(&self, number: u16, kind: Kind, header: &[u8], length: usize) -> [u8; HEADER] {
+    fn frame(&self, number: u64, kind: Kind, header: &[u8], length: u64) -> Frame {
         Frame {
             kind,
-            number,
+            // The lower bits.
+            number: number as u16,
             // Fits: at most MAX_HEADER.
             header: header.len() as u8,
             rank: self.rank,
             job: self.job,
-            // Fits: a message's bytes.
-            length: length as u32,
+            length,
         }
-        .encode()
     }
 
     /// Sends a fragment whose bytes are copied before this returns. Inlined, so that the header's length is known.
@@ -127,13 +134,15 @@ impl Wire {
             links,
             objects,
             counters,
+            seal,
             ..
         } = self;
         let link = links.alive(place)?;
         link.liveness.sent();
         let own = Frame {
             kind: Kind::Tiny,
-            number: link.next_out,
+            // The lower bits.
+            number: link.next_out as u16,
             // Fits: at most MAX_HEADER.
             header: header.len() as u8,
             rank: self.rank,
@@ -141,13 +150,13 @@ impl Wire {
             length: 0,
         };
         let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
-        if header.len() + bytes > SMALL - HEADER {
+        if header.len() + bytes > SMALL - HEADER - TAG {
             return Err(Refused::TooLong);
         }
         let mut copy = Copy::new();
         // SAFETY: all of them fit, as just checked; they are written one after the other.
         let copy = unsafe {
-            let mut length = copy.put(0, &own.encode());
+            let mut length = copy.put(0, &own.begin());
             length = copy.put(length, header);
             // By itself what nearly all have: no loop.
             match pieces {
@@ -161,6 +170,10 @@ impl Wire {
                     }
                 }
             }
+            if let Some(seal) = seal {
+                length = copy.put(length, &[0; TAG]);
+                close(seal, peer, link.next_out, copy.bytes(length));
+            }
             copy.bytes(length)
         };
         let address = link.address;
@@ -169,7 +182,7 @@ impl Wire {
         }
         match inject(objects, address, copy) {
             Ok(()) => {
-                link.next_out = link.next_out.wrapping_add(1);
+                link.next_out += 1;
                 counters.frames += 1;
                 counters.injected += 1;
                 Ok(())
@@ -191,7 +204,7 @@ impl Wire {
     #[inline]
     fn numbered(&mut self, peer: Rank) {
         if let Some(link) = self.links.get(peer) {
-            link.next_out = link.next_out.wrapping_add(1);
+            link.next_out += 1;
         }
     }
 
@@ -359,8 +372,13 @@ impl Wire {
     fn send_ping(&mut self, peer: Rank, kind: Kind, number: u32) -> Result<(), Refused> {
         let link = self.open(peer)?;
         let (address, next) = (link.address, link.next_out);
-        let frame = self.frame(next, kind, &[], number as usize);
-        self.post_small(peer, address, &frame)
+        let own = self.frame(next, kind, &[], number.into());
+        let mut frame = [0; LONG_HEADER + TAG];
+        own.write(&mut frame);
+        if let Some(seal) = &mut self.seal {
+            close(seal, peer, next, &mut frame);
+        }
+        self.post_small(peer, address, &frame[..LONG_HEADER + self.tag])
     }
 
     /// Asks a peer for an answer.
@@ -503,21 +521,25 @@ impl Wire {
             0 => sending.header(),
             _ => &[],
         };
-        let begin = HEADER + header.len();
+        // All that is left, in one frame.
+        let whole = HEADER + header.len() + left + self.tag;
         // Two frames that the library copies at once cost less than one that it does not: `shm` has the receiver fetch that with a
         // system call.
-        let (whole, inject) = (begin + left, self.inject.min(self.frame));
-        let in_two = inject >= 2 * SMALL && whole > inject && whole + HEADER <= 2 * inject;
+        let inject = self.inject.min(self.frame);
+        let in_two =
+            inject >= 2 * SMALL && whole > inject && whole + LONG_HEADER + self.tag <= 2 * inject;
         let frame = if in_two { inject } else { self.frame };
-        let bytes = left.min(frame - begin);
         let kind = match next {
-            0 if bytes == left => Kind::Whole,
+            0 if whole <= frame => Kind::Whole,
             0 => Kind::First,
             _ => Kind::Chunk,
         };
-        let own = self.frame(number, kind, header, length);
+        let begin = kind.header() + header.len();
+        let bytes = left.min(frame - begin - self.tag);
+        let end = begin + bytes + self.tag;
+        let own = self.frame(number, kind, header, length as u64);
         // What the library copies anyhow needs no completion.
-        let is_injected = begin + bytes <= self.inject;
+        let is_injected = end <= self.inject;
         // Where the bytes lie and the library can take them from there.
         let lendable = self.pieces && !self.objects.wants_local() && bytes >= SMALL && !is_injected;
         let lent = if lendable {
@@ -525,7 +547,7 @@ impl Wire {
         } else {
             None
         };
-        let pool = if lent.is_some() || begin + bytes <= SMALL {
+        let pool = if lent.is_some() || end <= SMALL {
             &mut self.small
         } else {
             &mut self.large
@@ -533,16 +555,19 @@ impl Wire {
         let large = pool.size() > SMALL;
         let buffer = pool.take().ok_or(Not::Now)?;
         let place = pool.bytes(buffer);
-        place[..HEADER].copy_from_slice(&own);
-        place[HEADER..begin].copy_from_slice(header);
+        own.write(place);
+        place[kind.header()..begin].copy_from_slice(header);
         match lent {
             Some(source) => self.send_pieces(peer, address, token, buffer, begin, source, bytes)?,
             None => {
                 upper.read(peer, token, next, &mut place[begin..begin + bytes]);
+                if let Some(seal) = &mut self.seal {
+                    close(seal, peer, number, &mut place[..end]);
+                }
                 if is_injected {
-                    self.inject_buffer(address, large, buffer, begin + bytes)?;
+                    self.inject_buffer(address, large, buffer, end)?;
                 } else {
-                    self.send_buffer(peer, address, large, buffer, begin + bytes)?;
+                    self.send_buffer(peer, address, large, buffer, end)?;
                 }
             }
         }

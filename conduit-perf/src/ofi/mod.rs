@@ -105,6 +105,7 @@ impl Options {
             provider: Some(provider.to_owned()),
             domain: self.domain(provider),
             one_host: true,
+            ..Wish::default()
         }
     }
 
@@ -298,6 +299,7 @@ fn measure(side: &Side<'_>, order: &Order) -> anyhow::Result<Vec<Figure>> {
         provider: Some(order.provider.clone()),
         domain: order.domain.clone(),
         one_host: true,
+        ..Wish::default()
     };
     let config = OfiConfig {
         library: which.clone(),

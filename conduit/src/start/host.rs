@@ -296,8 +296,11 @@ pub(crate) fn page() -> usize {
 fn agreement(settings: &Settings) -> String {
     let networks = settings.networks.as_ref();
     format!(
-        "CONDUIT_NETWORK={}\nCONDUIT_UDP_ENCRYPT={}\nCONDUIT_UDP_ARRIVALS={}",
+        "CONDUIT_NETWORK={}\nCONDUIT_OFI_AUTHENTICATE={}\nCONDUIT_OFI_ENCRYPT={}\nCONDUIT_UDP_ENCRYPT={}\n\
+         CONDUIT_UDP_ARRIVALS={}",
         networks.map_or_else(|| "(unset)".to_owned(), |networks| networks.join(",")),
+        u8::from(settings.ofi_authenticate),
+        u8::from(settings.ofi_encrypt),
         u8::from(settings.udp_encrypt),
         settings.udp_arrivals
     )

@@ -169,6 +169,7 @@ fn ofi_config(settings: &Settings, shm: &ShmConfig, hosts: &Hosts, rank: Rank) -
         provider: settings.ofi_provider.clone(),
         domain: settings.ofi_domain.clone(),
         one_host: hosts.count() == 1,
+        ..Wish::default()
     };
     let host = hosts.host_of(rank).map_or("", |host| hosts.name(host));
     let mut config = OfiConfig::new(wish, host.to_owned());
@@ -178,6 +179,11 @@ fn ofi_config(settings: &Settings, shm: &ShmConfig, hosts: &Hosts, rank: Rank) -
     config.wire.dead_time = Duration::from_millis(settings.ofi_dead_time.into());
     config.wire.receives = settings.ofi_receives;
     config.wire.receive_bytes = settings.ofi_receive_bytes;
+    config.protection = match (settings.ofi_encrypt, settings.ofi_authenticate) {
+        (true, _) => Some(Protection::Encrypt),
+        (false, true) => Some(Protection::Authenticate),
+        (false, false) => None,
+    };
     config.attend = Some(settings.ofi_attends_after());
     let inject = config.portals.inject_size;
     config.portals.inject_size = if settings.inject { inject } else { 0 };

@@ -1,0 +1,435 @@
+//! Somebody who is no rank of the job: written against libfabric itself, it knows where the ranks are, what frames look like, and what
+//! was seen on the way between them. And a rank of the job that has gone bad.
+
+use std::ptr;
+use std::time::{Duration, Instant};
+
+use libfabric_sys::{
+    FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_EAGAIN, FI_EAVAIL, fi_context2, fi_cq_data_entry,
+    fi_cq_err_entry, fi_cq_read, fi_cq_readerr, fi_inject, fi_msg_rma, fi_rma_iov, fi_writemsg,
+    fid_ep,
+};
+use seal::{Protection, Seal};
+use soft_portals::Remote;
+
+use crate::frame::{EARLY, Frame, HEADER, Kind};
+use crate::provider::{Wish, choose};
+use crate::start::{OfiConfig, Which, library, wires};
+
+use super::*;
+
+/// Nothing here takes so long.
+const HANG: Duration = Duration::from_secs(300);
+const AGAIN: isize = -(FI_EAGAIN as isize);
+
+/// What a rank is told of.
+#[derive(Default)]
+struct Heard {
+    fragments: Vec<(Rank, Vec<u8>)>,
+    failed: Vec<(Rank, String)>,
+}
+
+impl Upper for Heard {
+    fn read(&mut self, _: Rank, _: u64, _: usize, _: &mut [u8]) {}
+    fn sent(&mut self, _: Rank, _: u64) {}
+    fn fragment(&mut self, peer: Rank, header: &[u8], payload: &[u8]) -> bool {
+        self.fragments.push((peer, [header, payload].concat()));
+        true
+    }
+    fn begin(&mut self, _: Rank, _: &[u8], _: usize) -> Option<u64> {
+        None
+    }
+    fn place(&mut self, _: u64, _: usize, _: &[u8]) {}
+    fn end(&mut self, _: u64) {}
+    fn failed(&mut self, peer: Rank, failure: Failure) {
+        self.failed.push((peer, failure.to_string()));
+    }
+    fn room(&self) -> usize {
+        0
+    }
+}
+
+fn wish() -> Wish {
+    Wish {
+        provider: Some("tcp".to_owned()),
+        domain: Some("lo".to_owned()),
+        one_host: true,
+        messages_only: false,
+    }
+}
+
+/// The libraries that are here. What isn't is said.
+fn libraries() -> Vec<Which> {
+    let all = [Which::System, Which::Vendored];
+    all.into_iter()
+        .filter(|which| match library(which) {
+            Ok(_) => true,
+            Err(reason) => {
+                eprintln!("not tested with {which:?}: {reason}");
+                false
+            }
+        })
+        .collect()
+}
+
+/// A job of this process.
+struct Job {
+    wires: Vec<Wire>,
+    heard: Vec<Heard>,
+}
+
+impl Job {
+    fn new(which: &Which, change: impl FnOnce(&mut OfiConfig)) -> Self {
+        let mut config = OfiConfig {
+            library: which.clone(),
+            ..OfiConfig::new(wish(), "here".to_owned())
+        };
+        // After the first look, at nobody, no rank asks another whether it is there: all frames' numbers are known.
+        config.wire.dead_time = Duration::from_secs(86_400);
+        change(&mut config);
+        let wires = wires(3, &config).expect("the network starts");
+        let heard = wires.iter().map(|_| Heard::default()).collect();
+        let mut job = Self { wires, heard };
+        job.turn();
+        job
+    }
+
+    fn turn(&mut self) {
+        for (wire, heard) in self.wires.iter_mut().zip(&mut self.heard) {
+            wire.receive(heard);
+            wire.transmit(heard);
+        }
+    }
+
+    #[track_caller]
+    fn until(&mut self, mut is_over: impl FnMut(&mut Self) -> bool) {
+        let begin = Instant::now();
+        while !is_over(self) {
+            assert!(begin.elapsed() < HANG, "{:?}", self.wires);
+            self.turn();
+        }
+    }
+
+    /// Sends a fragment as the network above does, and waits until it is there.
+    #[track_caller]
+    fn send(&mut self, from: usize, to: usize, text: &[u8]) {
+        let fragment = Fragment {
+            header: text,
+            payload: Payload::Copied(&[]),
+        };
+        assert_eq!(self.wires[from].send(to as Rank, &fragment), Ok(()));
+        let expected = (from as Rank, text.to_vec());
+        self.until(|job| job.heard[to].fragments.contains(&expected));
+    }
+
+    /// Sends bytes from an endpoint, and waits until the first rank has looked at them.
+    #[track_caller]
+    fn inject(&mut self, from: impl Fn(&mut Self) -> (*mut fid_ep, fi_addr_t), bytes: &[u8]) {
+        let before = self.wires[0].counters().received;
+        self.until(|job| {
+            let (ep, to) = from(job);
+            // SAFETY: the endpoint is open; the library copies the bytes.
+            match unsafe { fi_inject(ep, bytes.as_ptr().cast(), bytes.len(), to) } {
+                0 => true,
+                AGAIN => false,
+                error => panic!("fi_inject: {error}"),
+            }
+        });
+        self.until(|job| job.wires[0].counters().received > before);
+    }
+
+    fn frame(&self, kind: Kind, rank: Rank, number: u64) -> Vec<u8> {
+        let frame = Frame {
+            kind,
+            header: 8,
+            number: number as u16,
+            rank,
+            job: self.wires[0].job,
+            length: 0,
+        };
+        let mut bytes = vec![0; kind.header()];
+        frame.write(&mut bytes);
+        bytes.extend(*b"forged!!");
+        bytes
+    }
+}
+
+/// An endpoint of its own, and the first rank's handle there.
+struct Intruder {
+    objects: Objects,
+    to: fi_addr_t,
+}
+
+impl Intruder {
+    fn new(which: &Which, job: &Job) -> Self {
+        let library = library(which).expect("loaded before");
+        let offer = choose(&library, &wish()).map_err(|(reason, _)| reason);
+        let objects = Objects::open(offer.expect("tcp"), 1 << 14).expect("an endpoint");
+        let address = job.wires[0].addresses.of(0).expect("the first rank");
+        let to = objects.insert(address).expect("an address");
+        Self { objects, to }
+    }
+
+    #[track_caller]
+    fn send(&self, job: &mut Job, bytes: &[u8]) {
+        job.inject(
+            |_| {
+                self.progress();
+                (self.objects.ep, self.to)
+            },
+            bytes,
+        );
+    }
+
+    /// Whether something has ended, and well.
+    fn progress(&self) -> Option<bool> {
+        let mut entry = fi_cq_data_entry::default();
+        // SAFETY: the queue is open, of this format, and there is room for one.
+        match unsafe { fi_cq_read(self.objects.cq, (&raw mut entry).cast(), 1) } {
+            AGAIN => None,
+            1 => Some(true),
+            failed => {
+                assert_eq!(failed, -(FI_EAVAIL as isize));
+                let mut entry = fi_cq_err_entry::default();
+                // SAFETY: the queue is open.
+                unsafe { fi_cq_readerr(self.objects.cq, &mut entry, 0) };
+                Some(false)
+            }
+        }
+    }
+
+    /// Writes to the first rank's memory. Whether the library says that it has.
+    fn write(&self, job: &mut Job, there: Remote) -> bool {
+        let bytes = *b"written!";
+        let mut context = fi_context2::default();
+        let piece = libfabric_sys::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        };
+        let target = fi_rma_iov {
+            addr: there.address,
+            len: bytes.len(),
+            key: there.key,
+        };
+        let message = fi_msg_rma {
+            msg_iov: &piece,
+            desc: ptr::null_mut(),
+            iov_count: 1,
+            addr: self.to,
+            rma_iov: &target,
+            rma_iov_count: 1,
+            context: (&raw mut context).cast(),
+            data: 0,
+        };
+        job.until(|_| {
+            self.progress();
+            // SAFETY: the endpoint is open, and the bytes and the context outlive the operation, which ends below.
+            let result = unsafe {
+                fi_writemsg(
+                    self.objects.ep,
+                    &message,
+                    FI_DELIVERY_COMPLETE | FI_COMPLETION,
+                )
+            };
+            assert!(matches!(result, 0 | AGAIN), "fi_writemsg: {result}");
+            result == 0
+        });
+        let mut ended = None;
+        job.until(|_| {
+            ended = self.progress();
+            ended.is_some()
+        });
+        ended == Some(true)
+    }
+}
+
+/// Ranks have said something to each other, some have not.
+fn acquainted(which: &Which, change: impl FnOnce(&mut OfiConfig)) -> Job {
+    let mut job = Job::new(which, change);
+    job.send(1, 0, b"true");
+    assert!(job.wires.iter().all(|wire| wire.counters().frames < 2));
+    job
+}
+
+#[test]
+fn who_is_no_rank_is_not_heard() {
+    for which in libraries() {
+        let mut job = acquainted(&which, |_| ());
+        let intruder = Intruder::new(&which, &job);
+        // As one that was heard of, as one that was not, as the rank itself, and as nobody.
+        for rank in [1, 2, 0, 3] {
+            for kind in [Kind::Tiny, Kind::Whole, Kind::Chunk] {
+                for number in [0, 1, 2, u64::from(EARLY) + 1] {
+                    let frame = job.frame(kind, rank, number);
+                    intruder.send(&mut job, &frame);
+                }
+            }
+        }
+        let counters = job.wires[0].counters();
+        assert_eq!((counters.strangers, counters.nonsense), (36, 12));
+        // Nor is a guess at the job's number.
+        job.wires[0].job ^= 1;
+        let frame = job.frame(Kind::Tiny, 1, 1);
+        job.wires[0].job ^= 1;
+        intruder.send(&mut job, &frame);
+        job.send(1, 0, b"also");
+        job.send(2, 0, b"more");
+        let heard = &job.heard[0];
+        let true_ones = [(1, &b"true"[..]), (1, b"also"), (2, b"more")];
+        let true_ones = true_ones.map(|(rank, text)| (rank, text.to_vec()));
+        assert_eq!(heard.fragments, true_ones);
+        assert_eq!(heard.failed, []);
+    }
+}
+
+/// One whose endpoint is known, but as another's.
+#[test]
+fn a_rank_is_not_heard_as_another() {
+    for which in libraries() {
+        let mut job = acquainted(&which, |_| ());
+        job.send(2, 0, b"else");
+        for rank in [0, 1] {
+            let frame = job.frame(Kind::Tiny, rank, 1);
+            job.inject(bad_rank, &frame);
+        }
+        assert_eq!(job.wires[0].counters().strangers, 2);
+        assert_eq!(job.heard[0].fragments.len(), 2);
+        assert_eq!(job.heard[0].failed, []);
+    }
+}
+
+/// The third rank's endpoint, which knows the first.
+fn bad_rank(job: &mut Job) -> (*mut fid_ep, fi_addr_t) {
+    let wire = &mut job.wires[2];
+    let link = wire.open(0).expect("a link");
+    let address = link.address;
+    (wire.objects.ep, address)
+}
+
+#[test]
+fn keys_of_memory_are_not_guessed() {
+    for which in libraries() {
+        let mut job = acquainted(&which, |_| ());
+        let intruder = Intruder::new(&which, &job);
+        let memory: &'static mut [u8] = vec![7; 64].leak();
+        let (base, length) = (memory.as_mut_ptr(), memory.len());
+        // SAFETY: it stays for ever, and is read only between accesses.
+        let remote = unsafe { job.wires[0].expose(base, length) };
+        let remote = remote.expect("registered").expect("within reach");
+        for key in (0..16).chain([remote.key ^ 1, remote.key ^ 1 << 63]) {
+            for address in [0, base.addr() as u64] {
+                let intruder = Intruder::new(&which, &job);
+                assert!(!intruder.write(&mut job, Remote { key, address }));
+            }
+        }
+        // SAFETY: as above.
+        let memory = || unsafe { std::slice::from_raw_parts(base, length) };
+        assert_eq!(memory(), [7; 64]);
+        // With the right one it would be written.
+        assert!(intruder.write(&mut job, remote));
+        assert_eq!(memory()[..8], *b"written!");
+    }
+}
+
+#[test]
+fn nothing_without_the_right_tag_is_heard() {
+    for which in libraries() {
+        for protection in [Protection::Authenticate, Protection::Encrypt] {
+            let mut job = acquainted(&which, |config| config.protection = Some(protection));
+            let intruder = Intruder::new(&which, &job);
+            let sealed = |job: &mut Job, from: usize, to: Rank, number: u64| {
+                let mut frame = job.frame(Kind::Tiny, from as Rank, number);
+                frame.extend([0; TAG]);
+                let seal = job.wires[from].seal.as_mut().expect("sealed");
+                seal.seal(to, number, &mut frame, HEADER);
+                frame
+            };
+            // Made up, too short for a tag, and with numbers that have been.
+            for rank in [0, 1, 2] {
+                for number in [0, 1, 2] {
+                    let frame = job.frame(Kind::Tiny, rank, number);
+                    intruder.send(&mut job, &frame);
+                    intruder.send(&mut job, &[&frame[..], &[0; TAG]].concat());
+                    intruder.send(&mut job, &frame[..HEADER]);
+                }
+            }
+            // Frames that were seen: to another rank, changed, or twice.
+            let mut others = vec![sealed(&mut job, 1, 2, 1), sealed(&mut job, 2, 1, 0)];
+            for at in 0..HEADER + 8 + TAG {
+                let mut changed = sealed(&mut job, 1, 0, 1);
+                changed[at] ^= 1;
+                others.push(changed);
+            }
+            others.push(sealed(&mut job, 1, 0, 0));
+            for frame in others {
+                intruder.send(&mut job, &frame);
+            }
+            assert_eq!(job.heard[0].fragments.len(), 1);
+            let counters = job.wires[0].counters();
+            assert!(counters.forged > 50, "{counters:?}");
+            assert!(counters.repeated > 3, "{counters:?}");
+            job.send(1, 0, b"also");
+            job.send(2, 0, b"more");
+            assert_eq!(job.heard[0].fragments.len(), 3);
+            assert_eq!(job.heard[0].failed, []);
+            // What was seen before it is its turn is heard once: it says what its sender says.
+            let early = sealed(&mut job, 1, 0, 3);
+            let repeated = job.wires[0].counters().repeated;
+            for _ in 0..5 {
+                intruder.send(&mut job, &early);
+            }
+            assert_eq!(job.wires[0].counters().repeated, repeated + 4);
+            job.send(1, 0, b"then");
+            job.until(|job| job.heard[0].fragments.len() == 5);
+            assert_eq!(job.heard[0].fragments[4].1, b"forged!!");
+        }
+    }
+}
+
+#[test]
+fn where_frames_are_sealed_no_memory_is_within_reach() {
+    for which in libraries() {
+        let change = |config: &mut OfiConfig| config.protection = Some(Protection::default());
+        let mut job = acquainted(&which, change);
+        let wire = &mut job.wires[0];
+        assert!(!wire.has_direct());
+        let memory = vec![0; 64].leak();
+        // SAFETY: it stays for ever.
+        let exposed = unsafe { wire.expose(memory.as_mut_ptr(), memory.len()) };
+        assert!(matches!(exposed, Ok(None)));
+    }
+}
+
+/// What a rank sends before its time takes no more than there is room for, then it is given up.
+#[test]
+fn early_frames_are_bounded() {
+    for which in libraries() {
+        let mut job = acquainted(&which, |config| {
+            config.portals.arrival_bytes = 0;
+            config.wire.receives = 2;
+            config.wire.receive_bytes = 64 << 10;
+        });
+        let room = job.wires[0].early_room;
+        assert!(room <= 256 << 10, "{room} bytes");
+        let frame = job.frame(Kind::Tiny, 2, 1);
+        for _ in 0..100 {
+            job.inject(bad_rank, &frame);
+        }
+        assert_eq!(job.wires[0].counters().repeated, 99);
+        assert!(job.wires[0].early < 100, "{} bytes", job.wires[0].early);
+        for number in 2..u64::from(EARLY) {
+            assert!(job.wires[0].early <= room);
+            if !job.heard[0].failed.is_empty() {
+                break;
+            }
+            let frame = job.frame(Kind::Tiny, 2, number);
+            job.inject(bad_rank, &frame);
+        }
+        assert_eq!(job.wires[0].early, 0);
+        let [(2, reason)] = &job.heard[0].failed[..] else {
+            panic!("{:?}", job.heard[0].failed);
+        };
+        assert!(reason.contains("before their time"), "{reason}");
+        job.send(1, 0, b"also");
+    }
+}
