@@ -9,6 +9,14 @@ pub enum OfiError {
     /// The exchange at job start failed.
     #[error(transparent)]
     Bootstrap(#[from] BootstrapError),
+    /// Keys can't be exchanged.
+    #[error("ofi start on rank {rank}: {error}")]
+    Exchange {
+        /// This rank.
+        rank: Rank,
+        /// Why.
+        error: seal::ExchangeError,
+    },
     /// There is no libfabric.
     #[error("ofi start on rank {rank}: {reason} (setting CONDUIT_OFI_LIBRARY)")]
     Library {

@@ -9,7 +9,7 @@ use conduit_core::bootstrap::Bootstrap;
 use conduit_core::ni::Rank;
 use conduit_core::threads::Mode;
 use libfabric_sys::{Library, fi_major, fi_minor};
-use seal::{Protection, Sealer, Secret, random_incarnation};
+use seal::{Exchange, Protection, Sealer, random_incarnation};
 use soft_portals::{Attendant, PortalsConfig, SoftPortals, Transport};
 
 use crate::error::OfiError;
@@ -61,6 +61,8 @@ pub struct OfiConfig {
     pub portals: PortalsConfig,
     /// What is done to frames, so that nobody outside the job can make them: then all goes by message. `None`: nothing.
     pub protection: Option<Protection>,
+    /// The file with the job's secret.
+    pub secret_file: Option<PathBuf>,
     /// How long a rank may be away before a thread attends for it; `None`: no thread.
     pub attend: Option<Duration>,
 }
@@ -75,6 +77,7 @@ impl OfiConfig {
             wire: WireConfig::default(),
             portals: PortalsConfig::default(),
             protection: None,
+            secret_file: None,
             attend: Some(Attendant::PERIOD),
         }
     }
@@ -103,7 +106,7 @@ fn vendored() -> Option<Library> {
 }
 
 /// What a rank says of itself, or why it has failed: a byte, the job's number from the first rank, its incarnation, then texts with
-/// their lengths: identity, address, host, and the job's secret from the first rank, if there is one.
+/// their lengths: identity, address and host; last its part of the exchange of keys.
 const READY: u8 = 1;
 const FAILED: u8 = 0;
 
@@ -113,20 +116,15 @@ struct Card {
     identity: String,
     address: Vec<u8>,
     host: String,
-    secret: Option<Secret>,
 }
 
 impl Card {
     fn encode(&self) -> Vec<u8> {
-        let mut bytes = vec![READY];
-        bytes.extend(self.job.to_le_bytes());
-        bytes.extend(self.incarnation.to_le_bytes());
-        let secret = self.secret.as_ref();
+        let mut bytes = [self.job, self.incarnation].map(u64::to_le_bytes).concat();
         for part in [
             self.identity.as_bytes(),
             &self.address,
             self.host.as_bytes(),
-            secret.map_or(&[], |secret| &secret.bytes()[..]),
         ] {
             // Fits: names and addresses.
             bytes.extend((part.len() as u32).to_le_bytes());
@@ -144,18 +142,13 @@ impl Card {
             rest = after;
             Some(part)
         };
-        let (identity, address, host, secret) = (part()?, part()?, part()?, part()?);
-        let secret = match secret {
-            [] => None,
-            bytes => Some(Secret::from_bytes(bytes.try_into().ok()?)),
-        };
+        let (identity, address, host) = (part()?, part()?, part()?);
         rest.is_empty().then_some(Self {
             job: u64::from_le_bytes(*job),
             incarnation: u64::from_le_bytes(*incarnation),
             identity: String::from_utf8(identity.to_vec()).ok()?,
             address: address.to_vec(),
             host: String::from_utf8(host.to_vec()).ok()?,
-            secret,
         })
     }
 }
@@ -163,7 +156,14 @@ impl Card {
 /// A rank's own part, before it knows of the others.
 struct Prepared {
     objects: Objects,
-    card: Card,
+    exchange: Exchange,
+    text: Vec<u8>,
+}
+
+fn say(card: &Card, exchange: &Exchange) -> Vec<u8> {
+    let mut words = card.encode();
+    exchange.introduce(&mut words);
+    [&[READY], &words[..]].concat()
 }
 
 fn refused(rank: Rank, provider: &str, library: &Library, refusal: Refusal) -> OfiError {
@@ -175,7 +175,9 @@ fn refused(rank: Rank, provider: &str, library: &Library, refusal: Refusal) -> O
     }
 }
 
-fn prepare(rank: Rank, config: &OfiConfig) -> Result<Prepared, OfiError> {
+fn prepare(rank: Rank, size: u32, config: &OfiConfig) -> Result<Prepared, OfiError> {
+    let exchange = Exchange::new(rank, size, config.secret_file.as_deref())
+        .map_err(|error| OfiError::Exchange { rank, error })?;
     let library = library(&config.library).map_err(|reason| OfiError::Library { rank, reason })?;
     let mut wish = config.wish.clone();
     // Accesses to memory are the provider's: nobody would look at a tag.
@@ -216,12 +218,12 @@ fn prepare(rank: Rank, config: &OfiConfig) -> Result<Prepared, OfiError> {
         identity,
         address,
         host: config.host.clone(),
-        secret: match config.protection {
-            Some(_) if is_first => Some(Secret::random().map_err(random)?),
-            _ => None,
-        },
     };
-    Ok(Prepared { objects, card })
+    Ok(Prepared {
+        objects,
+        text: say(&card, &exchange),
+        exchange,
+    })
 }
 
 /// All ranks as they were met.
@@ -231,28 +233,28 @@ struct Met {
     hosts: Hosts,
     job: u64,
     incarnations: Vec<u64>,
-    secret: Option<Secret>,
+    exchange: Exchange,
 }
 
-fn meet(rank: Rank, texts: &[Vec<u8>]) -> Result<Met, OfiError> {
+fn meet(rank: Rank, mut exchange: Exchange, texts: &[Vec<u8>]) -> Result<Met, OfiError> {
     let mut bytes = Vec::new();
     let mut numbers = HashMap::new();
     let mut hosts = Vec::with_capacity(texts.len());
-    let (mut job, mut secret) = (0, None);
+    let mut job = 0;
     let mut incarnations = Vec::with_capacity(texts.len());
     let mut cards = Vec::with_capacity(texts.len());
     for (peer, text) in (0..).zip(texts) {
-        let Some((&READY, text)) = text.split_first() else {
+        let fault = |reason: String| OfiError::Peer { rank, peer, reason };
+        let Some((&READY, words)) = text.split_first() else {
             return Err(OfiError::PeerFailed {
                 peer,
                 reason: String::from_utf8_lossy(text.get(1..).unwrap_or_default()).into_owned(),
             });
         };
-        let card = Card::decode(text).ok_or_else(|| OfiError::Peer {
-            rank,
-            peer,
-            reason: format!("it is {} bytes that make no sense", text.len()),
-        })?;
+        let words = exchange.recognise(peer, words);
+        let words = words.map_err(|error| fault(error.to_string()))?;
+        let nonsense = || fault(format!("it is {} bytes that make no sense", text.len()));
+        let card = Card::decode(words).ok_or_else(nonsense)?;
         cards.push(card);
     }
     // Those of `shm` are texts of different lengths: shorter ones end in zeros, as texts do.
@@ -274,7 +276,7 @@ fn meet(rank: Rank, texts: &[Vec<u8>]) -> Result<Met, OfiError> {
             });
         }
         if peer == 0 {
-            (job, secret) = (card.job, card.secret);
+            job = card.job;
         }
         incarnations.push(card.incarnation);
         bytes.extend(card.address);
@@ -298,7 +300,7 @@ fn meet(rank: Rank, texts: &[Vec<u8>]) -> Result<Met, OfiError> {
         },
         job,
         incarnations,
-        secret,
+        exchange,
     })
 }
 
@@ -324,14 +326,14 @@ pub fn start_in<M: Mode, T: Transport + 'static>(
     inside: impl FnOnce(Wire) -> T,
 ) -> Result<Ofi<M, T>, OfiError> {
     let rank = bootstrap.rank();
-    let prepared = prepare(rank, config);
+    let prepared = prepare(rank, bootstrap.size(), config);
     let text = match &prepared {
-        Ok(prepared) => prepared.card.encode(),
+        Ok(prepared) => prepared.text.clone(),
         Err(error) => [&[FAILED], error.to_string().as_bytes()].concat(),
     };
     let texts = bootstrap.allgather(&text)?;
     let started = prepared.and_then(|prepared| {
-        let met = meet(rank, &texts)?;
+        let met = meet(rank, prepared.exchange, &texts)?;
         assemble(rank, config, prepared.objects, met, inside)
     });
     let verdict = started.as_ref().err().map(|error| error.to_string());
@@ -351,21 +353,9 @@ pub fn start_in<M: Mode, T: Transport + 'static>(
 fn wire(rank: Rank, config: &OfiConfig, objects: Objects, met: Met) -> Result<Wire, OfiError> {
     let library = objects.offer.library().clone();
     let provider = objects.offer.provider();
-    let seal = match (config.protection, met.secret) {
-        (None, _) => None,
-        (Some(protection), Some(secret)) => {
-            Some(Sealer::new(secret, protection, rank, met.incarnations))
-        }
-        (Some(_), None) => {
-            return Err(OfiError::Peer {
-                rank,
-                peer: 0,
-                reason: "the job's secret is missing (settings CONDUIT_OFI_AUTHENTICATE and \
-                         CONDUIT_OFI_ENCRYPT are the same on all ranks)"
-                    .to_owned(),
-            });
-        }
-    };
+    let seal = config
+        .protection
+        .map(|protection| Sealer::new(met.exchange, protection, rank, met.incarnations));
     let parts = Parts {
         objects,
         rank,
@@ -429,12 +419,15 @@ fn all_in_process<E>(
     end: impl Fn(Rank, Objects, Met) -> Result<E, OfiError>,
 ) -> Result<Vec<E>, OfiError> {
     let prepared = (0..ranks)
-        .map(|rank| prepare(rank, config))
+        .map(|rank| prepare(rank, ranks, config))
         .collect::<Result<Vec<_>, _>>()?;
-    let texts: Vec<_> = prepared.iter().map(|p| p.card.encode()).collect();
+    let texts: Vec<_> = prepared.iter().map(|p| p.text.clone()).collect();
     (0..)
         .zip(prepared)
-        .map(|(rank, prepared)| end(rank, prepared.objects, meet(rank, &texts)?))
+        .map(|(rank, prepared)| {
+            let met = meet(rank, prepared.exchange, &texts)?;
+            end(rank, prepared.objects, met)
+        })
         .collect()
 }
 
@@ -442,29 +435,31 @@ fn all_in_process<E>(
 mod tests {
     use super::*;
 
-    fn card(identity: &str, address: &[u8], host: &str) -> Vec<u8> {
-        Card {
+    fn exchange(rank: Rank) -> Exchange {
+        Exchange::new(rank, 3, None).unwrap()
+    }
+
+    fn text(rank: Rank, identity: &str, address: &[u8], host: &str) -> Vec<u8> {
+        let card = Card {
             job: 7,
             incarnation: 9,
             identity: identity.to_owned(),
             address: address.to_owned(),
             host: host.to_owned(),
-            secret: Some(Secret::from_bytes([5; Secret::LENGTH])),
-        }
-        .encode()
+        };
+        say(&card, &exchange(rank))
     }
 
     #[test]
     fn what_is_said_is_read() {
         let texts = [
-            card("tcp", b"long", "a"),
-            card("tcp", b"xy", "a"),
-            card("tcp", b"z", "b"),
+            text(0, "tcp", b"long", "a"),
+            text(1, "tcp", b"xy", "a"),
+            text(2, "tcp", b"z", "b"),
         ];
-        let met = meet(1, &texts).unwrap();
+        let met = meet(1, exchange(1), &texts).unwrap();
         assert_eq!((met.job, met.addresses.each), (7, 4));
         assert_eq!(met.incarnations, [9; 3]);
-        assert_eq!(met.secret.unwrap().bytes(), &[5; Secret::LENGTH]);
         assert_eq!(&*met.addresses.bytes, b"longxy\0\0z\0\0\0");
         assert_eq!(
             (&*met.hosts.of, &met.hosts.names[..]),
@@ -475,7 +470,7 @@ mod tests {
     #[test]
     fn a_failed_rank_is_named_with_its_reason() {
         let failed = [&[FAILED], &b"no provider"[..]].concat();
-        let error = meet(0, &[card("tcp", b"", "a"), failed]).unwrap_err();
+        let error = meet(0, exchange(0), &[text(0, "tcp", b"", "a"), failed]).unwrap_err();
         let error = error.to_string();
         assert!(
             error.contains("rank 1") && error.contains("no provider"),
@@ -486,10 +481,10 @@ mod tests {
     #[test]
     fn different_libraries_are_an_error_that_names_both() {
         let texts = [
-            card("tcp of libfabric 1.17", b"", "a"),
-            card("tcp of libfabric 2.1", b"", "b"),
+            text(0, "tcp of libfabric 1.17", b"", "a"),
+            text(1, "tcp of libfabric 2.1", b"", "b"),
         ];
-        let error = meet(0, &texts).unwrap_err().to_string();
+        let error = meet(0, exchange(0), &texts).unwrap_err().to_string();
         for word in ["1.17", "2.1", "rank 1", "host b", "CONDUIT_OFI_LIBRARY"] {
             assert!(error.contains(word), "{error}");
         }
@@ -497,10 +492,45 @@ mod tests {
 
     #[test]
     fn nonsense_is_an_error_that_names_the_peer() {
-        let whole = card("tcp", b"address", "host");
-        for cut in 1..whole.len() {
-            let error = meet(0, &[whole.clone(), whole[..cut].to_vec()]).unwrap_err();
+        let (first, second) = (
+            text(0, "tcp", b"address", "host"),
+            text(1, "tcp", b"", "host"),
+        );
+        for cut in 1..second.len() {
+            let texts = [first.clone(), second[..cut].to_vec()];
+            let error = meet(0, exchange(0), &texts).unwrap_err();
             assert!(error.to_string().contains("rank 1"), "{error}");
         }
+    }
+
+    /// Who has read all that the ranks have told each other can't make their frames.
+    #[test]
+    fn what_is_said_tells_no_keys() {
+        use seal::{Seal, TAG};
+        let card = |rank: Rank| Card {
+            job: 7,
+            incarnation: rank.into(),
+            identity: String::new(),
+            address: Vec::new(),
+            host: String::new(),
+        };
+        let (first, second) = (exchange(0), exchange(1));
+        let texts = [say(&card(0), &first), say(&card(1), &second)];
+        let sealer = |rank, exchange| {
+            let met = meet(rank, exchange, &texts).unwrap();
+            Sealer::new(
+                met.exchange,
+                Protection::Authenticate,
+                rank,
+                met.incarnations,
+            )
+        };
+        let (mut first, mut second) = (sealer(0, first), sealer(1, second));
+        let mut reader = sealer(0, exchange(0));
+        let mut frame = [7; 40 + TAG];
+        reader.seal(1, 5, &mut frame, 16);
+        assert!(!second.open(0, 5, &mut frame, 16));
+        first.seal(1, 5, &mut frame, 16);
+        assert!(second.open(0, 5, &mut frame, 16));
     }
 }

@@ -169,7 +169,7 @@ settings! {
     "CONDUIT_SECRET_FILE" secret_file: Option<PathBuf> = None, Kind::Path,
         unset "ranks trust the launcher and what it hands out",
         "file with a secret of 32 random bytes or more, mode 0600, that has the same content on all ranks: keys depend on it, so whoever changes what the launcher hands out is found out",
-        acts "udp";
+        acts "udp, ofi";
     "CONDUIT_WINDOWS" windows: bool = true, Kind::Bool,
         "load and store directly where a peer's memory is mapped";
     "CONDUIT_INJECT" inject: bool = true, Kind::Bool,

@@ -184,6 +184,7 @@ fn ofi_config(settings: &Settings, shm: &ShmConfig, hosts: &Hosts, rank: Rank) -
         (false, true) => Some(Protection::Authenticate),
         (false, false) => None,
     };
+    config.secret_file = settings.secret_file.clone();
     config.attend = Some(settings.ofi_attends_after());
     let inject = config.portals.inject_size;
     config.portals.inject_size = if settings.inject { inject } else { 0 };
