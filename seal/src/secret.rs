@@ -12,7 +12,7 @@ use zeroize::Zeroize;
 
 use crate::memory::{DEEP, Guarded, scrubbed};
 
-/// A job's secret, in [a page of its own](crate::memory) and overwritten when dropped.
+/// A job's secret, in a page of its own and overwritten when dropped.
 pub struct Secret(Guarded<[u8; Self::LENGTH]>);
 
 impl Secret {
