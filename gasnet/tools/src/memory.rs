@@ -1,9 +1,9 @@
 //! Memory for clients: whole pages, and the edge of the checked heap with its settings.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::fs::{Metadata, OpenOptions};
+use std::fs::{Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{Mutex, Once, PoisonError};
 
@@ -96,6 +96,7 @@ fn write_file(path: &Path, text: &[u8]) -> io::Result<()> {
             let file = options.open(path)?;
             // What was looked at may have been exchanged meanwhile.
             overwritable(&file.metadata()?)?;
+            file.set_permissions(Permissions::from_mode(0o600))?;
             file.set_len(0)?;
             file
         }
@@ -356,11 +357,14 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         let read = |name: &str| std::fs::read_to_string(at(name)).unwrap();
 
+        let is_private = |name: &str| std::fs::metadata(at(name)).unwrap().mode() & 0o077 == 0;
         write_file(&at("report"), b"a long one").unwrap();
-        let mode = std::fs::metadata(at("report")).unwrap().mode();
-        assert_eq!(mode & 0o077, 0, "{mode:o}");
+        assert!(is_private("report"));
+        // One that others could read until now.
+        std::fs::set_permissions(at("report"), Permissions::from_mode(0o644)).unwrap();
         write_file(&at("report"), b"short").unwrap();
         assert_eq!(read("report"), "short");
+        assert!(is_private("report"));
 
         std::fs::write(at("precious"), "precious").unwrap();
         symlink(at("precious"), at("link")).unwrap();
