@@ -15,7 +15,8 @@ const SELDOM: u32 = 1024;
 const OFTEN: u32 = 64;
 /// Looks at the far network in vain after which it has no traffic any more.
 const PATIENT: u32 = 64;
-/// A look that has found something counts as many as that takes to be handled.
+/// A look that has found something counts as many as that takes to be handled: in a flood the far network is looked at every 128th
+/// time, and with traffic every 8th.
 const FOUND: u32 = 8;
 
 /// What is known of both networks. Threads that count at the same time may lose a look of each other's.
@@ -76,7 +77,10 @@ impl Pace {
 
     /// Something goes to a far rank, which may answer.
     pub(super) fn note_traffic(&self) {
-        self.traffic.store(PATIENT, Relaxed);
+        // Several threads may send: what is so already need not be written, which would take the line from the others.
+        if self.traffic.load(Relaxed) != PATIENT {
+            self.traffic.store(PATIENT, Relaxed);
+        }
     }
 }
 
