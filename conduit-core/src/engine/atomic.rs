@@ -2,13 +2,12 @@
 //!
 //! On mapped memory the processor does them, which is atomic with what the network does at its owner.
 
-use super::handle::Handle;
-use super::operations::OpId;
+use super::handle::{Handle, OpId};
 use super::rma::Blocking;
 use super::token::{Role, Token};
 use super::{Engine, Error, Result, index};
 use crate::ni::{Atomic, AtomicOp, AtomicType, Ni, NiError, Rank, Submit, apply_atomic};
-use crate::threads::{Lock, Mode};
+use crate::threads::Mode;
 
 /// What an atomic does: see [`AtomicOp`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,7 +106,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if self.segments(operation)?.everything.is_some() {
             return Err(NiError::System {
                 operation,
-                rank: self.rank,
+                rank: self.job.rank,
                 reason: "atomics need segments that are not everything".to_owned(),
             }
             .into());
@@ -115,12 +114,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.check_outside(operation, am::Operation::Request)?;
         self.check_fault()?;
         // The id first: to have none is an error that the caller may recover from, and then nothing else may be held.
-        let id = self.begin(operation, None)?;
+        let id = self.operations.begin(&self.job, operation, None)?;
         match blocking {
             Blocking::Wait => self.take_ticket(operation)?,
             Blocking::Immediate if self.tickets.take(1) => {}
             Blocking::Immediate => {
-                self.forget_op(id);
+                self.operations.forget(id);
                 return Ok(Started::Refused);
             }
         }
@@ -139,24 +138,17 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         };
         match blocking {
             Blocking::Wait => self.wait_for(operation, |engine| {
-                Ok((engine.ni.atomic(&atomic)? == Submit::Posted).then_some(()))
+                Ok((engine.job.ni.atomic(&atomic)? == Submit::Posted).then_some(()))
             })?,
             Blocking::Immediate => {
-                if self.ni.atomic(&atomic)? == Submit::Again {
+                if self.job.ni.atomic(&atomic)? == Submit::Again {
                     self.tickets.give(1);
-                    self.forget_op(id);
+                    self.operations.forget(id);
                     return Ok(Started::Refused);
                 }
             }
         }
-        Ok(Started::Going(Self::handle_of(id)))
-    }
-
-    /// Gives back the id of an operation of which nothing has been started.
-    fn forget_op(&self, id: OpId) {
-        let mut operations = self.operations.lock();
-        let _ = operations.finish(id);
-        let _ = operations.take(id);
+        Ok(Started::Going(Handle(Some(id))))
     }
 }
 

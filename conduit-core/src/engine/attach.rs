@@ -4,7 +4,8 @@ use am::handlers::Registration;
 use am::select;
 
 use super::everything::Everything;
-use super::start::{IGNORE, SEGMENT, Shared};
+use super::shared::Shared;
+use super::start::{IGNORE, SEGMENT};
 use super::{Engine, Error, Handler, Result, index, tag};
 use crate::bootstrap::Bootstrap;
 use crate::fork::Wiped;
@@ -110,9 +111,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     where
         N: 'static,
     {
-        self.check_process()?;
+        self.job.check_process()?;
         if self.segments.get().is_some() {
-            return Err(Error::AlreadyAttached { rank: self.rank });
+            return Err(Error::AlreadyAttached {
+                rank: self.job.rank,
+            });
         }
         let made = self
             .register(handlers)
@@ -151,14 +154,16 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         };
         self.segments
             .set(segments)
-            .map_err(|_| Error::AlreadyAttached { rank: self.rank })?;
+            .map_err(|_| Error::AlreadyAttached {
+                rank: self.job.rank,
+            })?;
         bootstrap.barrier()?;
         Ok(())
     }
 
     /// Takes part in the others' attach without one of its own: all of them fail.
     pub fn decline_attach(&self, bootstrap: &mut dyn Bootstrap) -> Result<()> {
-        self.check_process()?;
+        self.job.check_process()?;
         let declined = Announcement {
             ok: false,
             len: 0,
@@ -176,7 +181,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 md: None,
             });
         }
-        let region = self.ni.region_create(bytes)?;
+        let region = self.job.ni.region_create(bytes)?;
         debug_assert_eq!(
             region.id, SEGMENT,
             "regions are created in the same order on all ranks"
@@ -194,7 +199,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             events: MeEvents::empty(),
             tag: tag::RAR,
         };
-        self.ni.me_append(index::RAR, entry)?;
+        self.job.ni.me_append(index::RAR, entry)?;
         let raram = MatchEntry {
             match_bits: select::RARAM.into(),
             options: MeOptions::PUT,
@@ -202,10 +207,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             tag: tag::RARAM,
             ..entry
         };
-        self.ni.me_append(index::AM, raram)?;
+        self.job.ni.me_append(index::AM, raram)?;
         // SAFETY: the segment is network memory that lives as long as the network. That local code doesn't change bytes
         // under way is the contract of the calls that use this descriptor.
-        let md = unsafe { self.ni.md_bind(region.base, region.len, self.safe_eq)? };
+        let md = unsafe { self.job.ni.md_bind(region.base, region.len, self.safe_eq)? };
         Ok(Made {
             base: Some(Shared(region.base)),
             len: region.len,
@@ -218,7 +223,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let len = announced.len as usize;
         let mut window = Shared(std::ptr::null_mut());
         if len > 0
-            && let Some(found) = self.ni.window(peer, SEGMENT)
+            && let Some(found) = self.job.ni.window(peer, SEGMENT)
         {
             if found.len < len {
                 let reason = format!(
@@ -243,7 +248,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// All ranks' segments. They stay where they are as long as the engine lives.
     pub fn all_segments(&self) -> Result<&[Segment]> {
-        self.check_process()?;
+        self.job.check_process()?;
         Ok(&self.segments("all_segments")?.of)
     }
 
@@ -252,7 +257,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             Some(segments) => Ok(segments),
             None => Err(Error::NotAttached {
                 operation,
-                rank: self.rank,
+                rank: self.job.rank,
             }),
         }
     }

@@ -151,7 +151,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Has the team's barrier of this number ended? Does not poll.
     pub fn team_barrier_over(&self, number: u64) -> Result<bool> {
-        self.check_process()?;
+        self.job.check_process()?;
         let side = &self.barriers.sides[TEAM];
         let mut machine = side.machine.lock();
         self.step_team(side, &mut machine)?;
@@ -197,7 +197,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         operation: &'static str,
         value: Value,
     ) -> Result<Option<BarrierOutcome>> {
-        self.check_process()?;
+        self.job.check_process()?;
         let side = &self.barriers.sides[SPLIT];
         let mut machine = side.machine.lock();
         self.step(side, &mut machine.barrier);
@@ -208,7 +208,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     fn barrier_error(&self, operation: &'static str, error: BarrierError) -> Error {
         Error::Barrier {
             operation,
-            rank: self.rank,
+            rank: self.job.rank,
             reason: error.to_string(),
         }
     }
@@ -217,7 +217,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// messages of others on.
     pub(super) fn advance_barrier(&self) -> bool {
         let mut ended = false;
-        if self.is_child() {
+        if self.job.is_child() {
             return ended;
         }
         for (which, side) in self.barriers.sides.iter().enumerate() {
@@ -226,7 +226,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             {
                 ended |= if which == TEAM {
                     self.step_team(side, &mut machine).unwrap_or_else(|error| {
-                        self.fail(error);
+                        self.job.fail(error);
                         false
                     })
                 } else {
@@ -255,7 +255,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         match self.control.peer_cell(target, cell) {
             Some(at) => {
                 at.store(word, Release);
-                self.ni.notify(target);
+                self.job.ni.notify(target);
             }
             None => self.send_system(
                 target,
@@ -272,7 +272,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if (cell as usize) < self.control.cells() {
             self.control.cell(cell as usize).store(word, Release);
         } else {
-            self.fail(self.bad_message(source, format!("barrier cell {cell} does not exist")));
+            self.job
+                .fail_by_message(source, format!("barrier cell {cell} does not exist"));
         }
     }
 }

@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use am::Context;
 use am::handlers::{Accepts, Entry, Registration};
 
-use super::deliver::{Call, Handler, Payload, context};
-use super::operations::OpId;
+use super::context;
+use super::deliver::{Call, Handler, Payload};
+use super::handle::OpId;
 use super::rma::Blocking;
 use super::{Engine, Error, Handle, Result};
 use crate::collective::{
@@ -195,7 +196,7 @@ fn on_data<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
     if told == Some(true)
         && let Err(error) = call.reply_short(TAKEN, &[team, part])
     {
-        engine.fail(error);
+        engine.job.fail(error);
     }
 }
 
@@ -278,7 +279,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         const OPERATION: &str = "reduce_nb";
         let refuse = |reason: String| Error::Collective {
             operation: OPERATION,
-            rank: self.rank,
+            rank: self.job.rank,
             reason,
         };
         let (element, meaning, reducer) = match reduction {
@@ -288,7 +289,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 (ty.size(), meaning, Reducer::Known(fold))
             }
             Reduction::Custom { element, function } => {
-                let checks = self.has_checks();
+                let checks = self.job.has_checks();
                 let function: ReduceFunction = Box::new(move |left, right| {
                     // As a handler that may not reply: the machine is in use.
                     let _entered = checks.then(|| context::Entered::new(Context::ReplyHandler));
@@ -333,7 +334,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let Some(size) = size else {
             return Err(Error::Collective {
                 operation,
-                rank: self.rank,
+                rank: self.job.rank,
                 reason: format!("there is no team {team}"),
             });
         };
@@ -344,15 +345,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 size,
             });
         }
-        let op = self.begin(operation, None)?;
-        self.with_machine(team, self.rank, |machine| {
+        let op = self.operations.begin(&self.job, operation, None)?;
+        self.with_machine(team, self.job.rank, |machine| {
             machine.start(shape, memory, op.bits().into())
         });
         if self.collectives.has_outgoing() {
             self.advance_collectives();
         }
         self.check_fault()?;
-        let ended = self.operations.lock().take(op).is_some();
+        let ended = self.operations.take(&self.job, operation, op)?.is_some();
         Ok(if ended {
             Handle::DONE
         } else {
@@ -369,8 +370,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         act: impl FnOnce(&mut Machine<Memory>) -> Result<R, Violation>,
     ) -> Option<R> {
         // Callers' memory may be touched.
-        let _polling = M::PARALLEL.then(|| self.polling.enter());
-        if !self.standing.stands_for_all() {
+        let _polling = M::PARALLEL.then(|| self.job.polling.enter());
+        if !self.job.stands_for_all() {
             return None;
         }
         let teams = if M::PARALLEL {
@@ -380,21 +381,22 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         };
         let Some(mut teams) = teams else {
             let reason = "a function that reduces has polled".to_owned();
-            self.fail(Error::Collective {
+            self.job.fail(Error::Collective {
                 operation: "reduce_nb",
-                rank: self.rank,
+                rank: self.job.rank,
                 reason,
             });
             return None;
         };
         let Some(machine) = teams.get_mut(team as usize) else {
-            self.fail(self.bad_message(source, format!("there is no team {team}")));
+            self.job
+                .fail_by_message(source, format!("there is no team {team}"));
             return None;
         };
         let done = act(machine);
         while let Some((name, _memory)) = machine.ended() {
             if let Some(op) = OpId::from_bits(name as u32) {
-                self.finish(op);
+                self.operations.finish(&self.job, &self.descriptors, op);
             }
         }
         let outgoing = teams.iter().any(Machine::has_outgoing);
@@ -402,8 +404,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         match done {
             Ok(value) => Some(value),
             Err(violation) => {
-                self.fail(Error::Protocol {
-                    rank: self.rank,
+                self.job.fail(Error::Protocol {
+                    rank: self.job.rank,
                     peer: violation.peer(),
                     reason: violation.to_string(),
                 });
@@ -429,7 +431,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         for team in 0..teams {
             // Each message is tried once; those that come up meanwhile have to wait for the next poll, so that one poll
             // does not take for ever.
-            let count = self.with_machine(team, self.rank, |machine| Ok(machine.outgoing_count()));
+            let count =
+                self.with_machine(team, self.job.rank, |machine| Ok(machine.outgoing_count()));
             for _ in 0..count.unwrap_or(0) {
                 match self.send_collective(team, &mut copy) {
                     ControlFlow::Continue(posted) => sent += u32::from(posted),
@@ -442,7 +445,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Sends a message of a team, if there is room for it: was it sent? Breaks when there is none any more.
     fn send_collective(&self, team: u32, copy: &mut Vec<u8>) -> ControlFlow<(), bool> {
-        let taken = self.with_machine(team, self.rank, |machine| {
+        let taken = self.with_machine(team, self.job.rank, |machine| {
             Ok(machine.outgoing().map(|outgoing| {
                 let payload = machine.payload(&outgoing);
                 if M::PARALLEL {
@@ -468,11 +471,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let posted = match posted {
             Ok(posted) => posted,
             Err(error) => {
-                self.fail(error);
+                self.job.fail(error);
                 return ControlFlow::Break(());
             }
         };
-        self.with_machine(team, self.rank, |machine| machine.sent(outgoing, posted));
+        self.with_machine(team, self.job.rank, |machine| {
+            machine.sent(outgoing, posted)
+        });
         ControlFlow::Continue(posted)
     }
 

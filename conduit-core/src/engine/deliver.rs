@@ -10,7 +10,7 @@ use credits::{CreditByte, Violation};
 
 use super::hand::Hand;
 use super::requests::Inbox;
-use super::{Engine, Error, Result, everything};
+use super::{Engine, Error, Result, context, everything};
 use crate::ni::{Ni, PutEvent, Rank};
 use crate::threads::Mode;
 
@@ -85,47 +85,6 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
     }
 }
 
-/// Which handler, if any, this thread is in (with checks), and whether it has a payload prepared.
-pub(super) mod context {
-    use std::cell::Cell;
-
-    use am::{Context, ContextError, Operation};
-
-    thread_local! {
-        static CONTEXT: Cell<Context> = const { Cell::new(Context::Outside) };
-    }
-
-    pub(crate) fn check(what: Operation) -> Result<(), ContextError> {
-        let context = CONTEXT.get();
-        match what {
-            Operation::Request => context.may_request(),
-            Operation::Reply => context.may_reply(false),
-            Operation::Block => context.may_block(),
-            Operation::Poll => context.may_poll(),
-            Operation::Commit => context.may_commit(),
-        }
-    }
-
-    pub(crate) fn is_prepared() -> bool {
-        CONTEXT.get() == Context::Prepared
-    }
-
-    /// Enters a context until dropped.
-    pub(crate) struct Entered(Context);
-
-    impl Entered {
-        pub(crate) fn new(context: Context) -> Self {
-            Self(CONTEXT.replace(context))
-        }
-    }
-
-    impl Drop for Entered {
-        fn drop(&mut self) {
-            CONTEXT.set(self.0);
-        }
-    }
-}
-
 /// Dropped only by a handler's panic, which ends the job: nobody may run the same message again, and threads that wait
 /// for what it should have brought must hear of it.
 pub(super) struct Panicking<'a, N: Ni, M: Mode>(&'a Engine<N, M>, u8);
@@ -134,8 +93,8 @@ impl<N: Ni, M: Mode> Drop for Panicking<'_, N, M> {
     #[cold]
     fn drop(&mut self) {
         let Self(engine, handler) = *self;
-        engine.fail(Error::HandlerPanicked {
-            rank: engine.rank,
+        engine.job.fail(Error::HandlerPanicked {
+            rank: engine.job.rank,
             handler,
         });
     }
@@ -256,7 +215,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         N: 'static,
     {
         let mut list = list.to_vec();
-        if self.has_checks() {
+        if self.job.has_checks() {
             for Registration { entry, .. } in &mut list {
                 let handler = entry.handler.clone();
                 entry.handler = Arc::new(move |call| {
@@ -275,7 +234,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.handlers
             .replace(enter)
             .map_err(|reason| Error::Register {
-                rank: self.rank,
+                rank: self.job.rank,
                 reason,
             })
     }
@@ -379,7 +338,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let (offset, length) = (long.dest, long.length);
         if length > 0 {
             let segments = self.segments.get().ok_or(Bad::NotAttached)?;
-            let own = segments.of[self.rank as usize].len as u64;
+            let own = segments.of[self.job.rank as usize].len as u64;
             if length > own || offset > own - length {
                 return Err(Bad::OutOfSegment {
                     offset,
@@ -503,7 +462,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if header.role() != am::Role::Reply {
             return Err(Bad::RequestAmongReplies);
         }
-        self.flow
+        self.credits
+            .flow
             .settle(put.source, CreditByte::from_bits(header.credit))?;
         if !header.flags.contains(Flags::IMPLIED) {
             let data = self.body(put).ok_or(Bad::OutsideOfChunk)?;
@@ -518,23 +478,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             self.run(&header, &token, args, payload, None)?;
         }
         if let Some(offset) = header.reply_chunk() {
-            self.free_chunk(&self.req_sb, self.chunk_number(offset));
+            self.req_sb.give(&self.job, self.req_sb.number(offset));
         }
         Ok(header)
     }
 
     #[cold]
     pub(super) fn bad(&self, source: Rank, bad: Bad) {
-        self.fail(self.bad_message(source, bad.to_string()));
-    }
-
-    /// A chunk's number from its offset in units of 64 bytes; a wrong one from a peer gives a number that isn't held.
-    pub(super) fn chunk_number(&self, offset: u32) -> u32 {
-        (offset as usize * 64 / self.chunk) as u32
-    }
-
-    /// A ReqSB chunk's offset in units of 64 bytes.
-    pub(super) fn chunk_offset(&self, chunk: u32) -> u32 {
-        (chunk as usize * self.chunk / 64) as u32
+        self.job.fail_by_message(source, bad.to_string());
     }
 }

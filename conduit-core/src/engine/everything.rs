@@ -10,8 +10,9 @@ use am::select;
 use parking_lot::Mutex;
 
 use super::attach::{Segment, Segments};
-use super::operations::OpId;
-use super::start::{IGNORE, Shared};
+use super::handle::OpId;
+use super::shared::Shared;
+use super::start::IGNORE;
 use super::transfer::Local;
 use super::{Engine, Error, Result, index, tag};
 use crate::bootstrap::Bootstrap;
@@ -59,7 +60,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// # Safety
     /// All calls of all ranks that write to this rank's segment write to memory of its process that is meant for it.
     pub unsafe fn attach_everything(&self, bootstrap: &mut dyn Bootstrap) -> Result<()> {
-        self.check_process()?;
+        self.job.check_process()?;
         let probe = (&raw const PROBE).expose_provenance() as u64;
         let made = self.offer_memory(probe);
         // No rank's is at 0.
@@ -74,11 +75,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                     "attach: rank {peer} could not offer its memory"
                 )));
             }
-            attaches &= peer == self.rank || self.can_read(peer, announced);
+            attaches &= peer == self.job.rank || self.can_read(peer, announced);
         }
         let segments = Segments {
             // SAFETY: zeros are a segment that is empty and not mapped.
-            of: unsafe { Wiped::new(vec![ALL; self.size as usize]) },
+            of: unsafe { Wiped::new(vec![ALL; self.job.size as usize]) },
             own: ALL.window,
             md: None,
             everything: Some(Everything {
@@ -88,7 +89,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         };
         self.segments
             .set(segments)
-            .map_err(|_| Error::AlreadyAttached { rank: self.rank })?;
+            .map_err(|_| Error::AlreadyAttached {
+                rank: self.job.rank,
+            })?;
         bootstrap.barrier()?;
         Ok(())
     }
@@ -98,7 +101,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if !process_memory::is_readable(probe, 1) {
             return Err(NiError::System {
                 operation: "attach",
-                rank: self.rank,
+                rank: self.job.rank,
                 reason: "the system does not let a process copy its own memory (process_vm_readv), which a segment of \
                          everything needs"
                     .to_owned(),
@@ -114,25 +117,26 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             events: MeEvents::empty(),
             tag: tag::RAR,
         };
-        self.ni.me_append(index::RAR, all)?;
+        self.job.ni.me_append(index::RAR, all)?;
         Ok(())
     }
 
     /// Whether a peer's memory is read as its network says that it can be, if it does: the system may have rules against it.
     fn can_read(&self, peer: Rank, probe: u64) -> bool {
         let mut byte = 0;
-        let reach = self.ni.reach(peer);
+        let reach = self.job.ni.reach(peer);
         !reach.capabilities.contains(Capabilities::MEMORY)
             // SAFETY: one byte of our own.
-            || unsafe { self.ni.memory_read(&raw mut byte, peer, probe, 1) }.is_ok()
+            || unsafe { self.job.ni.memory_read(&raw mut byte, peer, probe, 1) }.is_ok()
     }
 
     /// Whether any memory of a rank can be written and read at once.
     pub(super) fn reaches_memory(&self, target: Rank) -> bool {
         let everything = self.segments.get().and_then(|all| all.everything.as_ref());
-        target == self.rank
+        target == self.job.rank
             || everything.is_some_and(|everything| everything.attaches)
                 && self
+                    .job
                     .ni
                     .reach(target)
                     .capabilities
@@ -220,14 +224,18 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         source: *const u8,
         len: usize,
     ) -> Result<()> {
-        if target == self.rank {
+        if target == self.job.rank {
             let to = std::ptr::with_exposed_provenance_mut(address);
             // SAFETY: the caller's promise. The two may overlap.
             unsafe { shared::copy(source, to, len) };
             return Ok(());
         }
         // SAFETY: the caller's promise.
-        let written = unsafe { self.ni.memory_write(target, address as u64, source, len) };
+        let written = unsafe {
+            self.job
+                .ni
+                .memory_write(target, address as u64, source, len)
+        };
         written.map_err(|reason| no_memory(target, address, len, reason))
     }
 
@@ -242,7 +250,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         address: usize,
         len: usize,
     ) -> Result<()> {
-        if target == self.rank {
+        if target == self.job.rank {
             let from: *const u8 = std::ptr::with_exposed_provenance(address);
             // SAFETY: the caller's promise. The two may overlap.
             unsafe { shared::copy(from, destination, len) };
@@ -250,7 +258,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
         // SAFETY: the caller's promise.
         let read = unsafe {
-            self.ni
+            self.job
+                .ni
                 .memory_read(destination, target, address as u64, len)
         };
         read.map_err(|reason| no_memory(target, address, len, reason))

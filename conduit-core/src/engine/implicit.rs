@@ -5,12 +5,11 @@
 
 use std::cell::RefCell;
 
-use super::deliver::context::Entered;
-use super::handle::Handle;
-use super::operations::OpId;
+use super::context::Entered;
+use super::handle::{Handle, OpId};
 use super::{Engine, Error, Result};
 use crate::ni::Ni;
-use crate::threads::{Lock, Mode};
+use crate::threads::Mode;
 
 /// Which implicit operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +72,7 @@ pub(super) fn forget(engine: u64) {
 impl<N: Ni, M: Mode> Engine<N, M> {
     /// The group that an implicit operation of this thread joins.
     pub(super) fn implicit_group(&self, operation: &'static str, class: Class) -> Result<OpId> {
-        self.check_context(operation, am::Operation::Request)?;
+        self.job.check_context(operation, am::Operation::Request)?;
         let existing = with(self.identity, |implicit| match implicit.region {
             Region::Open { group, .. } => group,
             Region::Closed => match class {
@@ -87,17 +86,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let open = with(self.identity, |implicit| {
             matches!(implicit.region, Region::Open { .. })
         });
-        let group = self
-            .operations
-            .lock()
-            .begin_group(open)
-            .ok_or_else(|| Error::Exhausted {
-                operation,
-                rank: self.rank,
-                what: "operation ids",
-                limit: self.settings.max_operations.into(),
-                setting: "CONDUIT_MAX_OPERATIONS",
-            })?;
+        let group = self.operations.begin_group(&self.job, operation, open)?;
         with(self.identity, |implicit| {
             match (&mut implicit.region, class) {
                 (Region::Open { group: region, .. }, _) => *region = Some(group),
@@ -158,8 +147,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let Some(group) = group else {
             return Ok(Handle::DONE);
         };
-        self.operations.lock().close(group);
-        Ok(Self::handle_of(group))
+        Ok(self.operations.close(group))
     }
 
     /// Ends this thread's region, also that of a scope, and waits for all its operations. After an error none of them
@@ -174,17 +162,17 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         else {
             return Ok(());
         };
-        self.operations.lock().close(group);
+        let handle = self.operations.close(group);
         // A payload that was prepared and is still open would have the wait refused. This one may not be: the caller's buffers
         // are the network's until it is over.
         let _outside = Entered::new(am::Context::Outside);
-        self.wait(Self::handle_of(group))
+        self.wait(handle)
     }
 
     fn region_error(&self, operation: &'static str, rule: &'static str) -> Error {
         Error::AccessRegion {
             operation,
-            rank: self.rank,
+            rank: self.job.rank,
             rule,
         }
     }
@@ -210,16 +198,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Whether these groups have ended. If so they are gone: a thread that has synchronised holds no operation id.
     fn implicit_done(&self, groups: [Option<OpId>; 2]) -> bool {
-        let mut operations = self.operations.lock();
-        let mut all = groups.iter().flatten();
-        if !all.all(|&group| operations.outstanding(group) == 0) {
+        if !self.operations.take_groups(groups) {
             return false;
         }
-        for &group in groups.iter().flatten() {
-            // A group of implicit operations is never open, so one without members has ended.
-            let _ = operations.take(group);
-        }
-        drop(operations);
         with(self.identity, |implicit| {
             for ended in groups {
                 implicit.puts = implicit.puts.filter(|_| implicit.puts != ended);
@@ -255,8 +236,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 impl<N: Ni, M: Mode> Drop for Engine<N, M> {
     fn drop(&mut self) {
         // The file is the parent's.
-        if !self.is_child() {
-            self.write_credit_statistics(super::credit_statistics::When::End);
+        if !self.job.is_child() {
+            self.credits
+                .write_statistics(&self.job, super::flow::When::End);
         }
         forget(self.identity);
     }

@@ -34,22 +34,25 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// # Errors
     /// A peer has given back what it never had.
     pub fn in_use(&self) -> Result<InUse> {
-        self.collect_returns_of(0..self.size)?;
+        self.credits
+            .collect_of(&self.job, &self.control, 0..self.job.size)?;
         // Another thread, or a handler's caller further up this thread's stack, may be serving requests.
         let (ready_ticket, ready_chunk, half_longs) = match self.am.try_lock() {
             Some(side) => side.held(),
             None => (0, 0, 0),
         };
-        let all = most_send_tickets(&self.settings);
+        let all = most_send_tickets(&self.job.settings);
         Ok(InUse {
             tickets: (all - self.tickets.free()).saturating_sub(ready_ticket),
-            descriptors: self.settings.num_tmpmd - self.tmpmd.free(),
-            request_chunks: self.req_sb.lock().held(),
-            reply_chunks: self.rpl_sb.lock().held().saturating_sub(ready_chunk),
-            // One is the engine's own, for operations that nobody waits for.
-            operations: self.operations.lock().live().saturating_sub(1),
-            requests: self.flow.outstanding(),
-            revokes: self.flow.look(self.rank, credits::FlowControl::asked),
+            descriptors: self.job.settings.num_tmpmd - self.descriptors.tickets.free(),
+            request_chunks: self.req_sb.held(),
+            reply_chunks: self.rpl_sb.held().saturating_sub(ready_chunk),
+            operations: self.operations.live(),
+            requests: self.credits.flow.outstanding(),
+            revokes: self
+                .credits
+                .flow
+                .look(self.job.rank, credits::FlowControl::asked),
             half_longs,
         })
     }
@@ -59,7 +62,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// # Errors
     /// As [`Engine::in_use`].
     pub fn is_quiet(&self) -> Result<bool> {
-        let waits = self.system_waiting.load(Relaxed)
+        let waits = self.job.wants_poll()
             || self.reply_waiting.load(Relaxed)
             || self.collectives.has_outgoing();
         Ok(!waits && self.in_use()? == InUse::default())

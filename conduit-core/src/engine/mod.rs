@@ -23,16 +23,20 @@
 mod atomic;
 mod attach;
 mod barriers;
+mod buffers;
 mod collective;
-mod credit_statistics;
+mod context;
 mod deliver;
 mod error;
 mod everything;
+mod exit;
 mod flow;
 mod hand;
 mod handle;
+mod handles;
 mod implicit;
 mod in_use;
+mod job;
 mod operations;
 mod plain;
 mod poll;
@@ -44,13 +48,14 @@ mod request;
 mod request_long;
 mod request_plain;
 mod requests;
-mod resources;
 mod rma;
+mod shared;
 mod start;
 mod system;
 mod token;
 mod transfer;
 mod waiting;
+mod ways;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -65,21 +70,22 @@ pub use handle::Handle;
 pub use in_use::InUse;
 pub use prepared::{Prepared, PreparedReply};
 pub use rma::Blocking;
-pub use start::Shared;
+pub use shared::Shared;
 pub use waiting::Waiter;
 
-use crate::fork::{Standing, Wiped};
-use crate::ni::{EqId, MdId, Ni, PtIndex, Rank, Ready};
+use crate::ni::{EqId, Ni, PtIndex, Rank, Ready};
 use crate::settings::Settings;
 use crate::threads::{Lock, Mode};
 use attach::Segments;
+use buffers::{Descriptors, SendBuffer, Tickets};
 use credits::FlowControl;
-use flow::Flow;
-use operations::{OpId, Operations};
-use request_plain::{AtomicWay, Way};
+use flow::Accounts;
+use job::Job;
+use operations::Operations;
 use requests::AmSide;
-use resources::{ChunkPool, Tickets};
-use start::Control;
+
+use shared::Control;
+use system::System;
 
 /// The portal table: one index per queue (`facts`: a target's queue belongs to its index).
 mod index {
@@ -115,12 +121,7 @@ const SELECT_RPL_RB: u8 = 6;
 ///
 /// Every call may poll and run handlers, unless it says that it doesn't.
 pub struct Engine<N: Ni, M: Mode> {
-    ni: N,
-    rank: Rank,
-    size: u32,
-    settings: Settings,
-    chunk: usize,
-    scale: credits::Scale,
+    job: Job<N>,
     sys_eq: EqId,
     safe_eq: EqId,
     am_eq: EqId,
@@ -128,28 +129,17 @@ pub struct Engine<N: Ni, M: Mode> {
     sys_ready: Ready,
     safe_ready: Ready,
     am_ready: Ready,
-    req_md: MdId,
-    rpl_md: MdId,
     control: Control,
-    /// By rank: the short cut that requests to it may take; none in a child. 1 byte a rank.
-    ways: Wiped<AtomicWay>,
     /// Bytes that every peer with [`Way::Injected`] takes injected.
     inject_size: usize,
-    /// See [`Self::has_checks`].
-    checks: bool,
     /// Atomics on a mapped segment are the processor's, not the network's.
     processor_atomics: bool,
-    /// First byte of the ReqSB chunks; the RplSB chunks follow.
-    chunks: crate::ni::Region,
-    req_sb: M::Lock<ChunkPool>,
-    rpl_sb: M::Lock<ChunkPool>,
+    req_sb: SendBuffer<M>,
+    rpl_sb: SendBuffer<M>,
     tickets: Tickets,
-    tmpmd: Tickets,
-    operations: M::Lock<Operations>,
-    /// Collects operations that nobody waits for (long-async data).
-    detached: OpId,
-    flow: Flow<M>,
-    credit_statistics: Option<M::Lock<credit_statistics::CreditStatistics>>,
+    descriptors: Descriptors<M>,
+    operations: Operations<M>,
+    credits: Accounts<M>,
     am: M::Lock<AmSide<N, M>>,
     /// A reply that the network would not take is in hand.
     reply_waiting: AtomicBool,
@@ -157,16 +147,8 @@ pub struct Engine<N: Ni, M: Mode> {
     lids: M::Lock<am::lid::LidGenerator>,
     barriers: barriers::Barriers<M>,
     collectives: collective::Collectives<M>,
-    system: M::Lock<system::Outbox>,
-    /// The outbox is not empty.
-    system_waiting: AtomicBool,
+    system: System<M>,
     segments: OnceLock<Segments>,
-    /// Falls when something has gone wrong for good, which `fault` tells. Whoever calls looks at it.
-    standing: Standing,
-    /// Who is inside a poll, in PAR.
-    polling: polling::Polling,
-    fault: OnceLock<Error>,
-    exit_answers: AtomicU64,
     /// Tells engines of one process apart, for the state that threads keep.
     identity: u64,
     /// Polls that found nothing, for [`Engine::poll`].
@@ -186,8 +168,8 @@ static IDENTITY: AtomicU64 = AtomicU64::new(0);
 impl<N: Ni, M: Mode> std::fmt::Debug for Engine<N, M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Engine")
-            .field("rank", &self.rank)
-            .field("size", &self.size)
+            .field("rank", &self.job.rank)
+            .field("size", &self.job.size)
             .field("mode", &M::NAME)
             .finish_non_exhaustive()
     }
@@ -197,67 +179,35 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// This rank.
     #[inline]
     pub fn rank(&self) -> Rank {
-        self.rank
+        self.job.rank
     }
 
     /// Ranks in the job.
     #[inline]
     pub fn size(&self) -> u32 {
-        self.size
+        self.job.size
     }
 
     /// The network below.
     pub fn network(&self) -> &N {
-        &self.ni
+        &self.job.ni
     }
 
     /// What this rank was started with.
     pub fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
-    #[inline]
-    fn check_rank(&self, operation: &'static str, rank: Rank) -> Result<()> {
-        if rank < self.size {
-            Ok(())
-        } else {
-            Err(Error::NoSuchRank {
-                operation,
-                rank,
-                size: self.size,
-            })
-        }
-    }
-
-    /// Whether callers are checked. Never in optimised builds, where looking for it would cost every call.
-    #[inline(always)]
-    fn has_checks(&self) -> bool {
-        cfg!(debug_assertions) && self.checks
-    }
-
-    /// With checks: may this thread do that where it is?
-    #[inline]
-    fn check_context(&self, operation: &'static str, what: am::Operation) -> Result<()> {
-        if self.has_checks() {
-            deliver::context::check(what).map_err(|reason| Error::Context {
-                operation,
-                rank: self.rank,
-                reason,
-            })?;
-        }
-        Ok(())
+        &self.job.settings
     }
 
     /// In any build: what polls, may wait, or leaves memory of the caller with the network, is not for handlers, nor for between
     /// prepare and commit. It would leave out what is being served already, and might go on for ever.
     #[inline]
     fn check_outside(&self, operation: &'static str, what: am::Operation) -> Result<()> {
-        self.check_context(operation, what)?;
+        self.job.check_context(operation, what)?;
         if self.is_in_handler() {
-            return Err(self.not_allowed(operation, what, am::Context::Handler));
+            return Err(self.job.not_allowed(operation, what, am::Context::Handler));
         }
-        if deliver::context::is_prepared() {
-            return Err(self.not_allowed(operation, what, am::Context::Prepared));
+        if context::is_prepared() {
+            return Err(self.job.not_allowed(operation, what, am::Context::Prepared));
         }
         Ok(())
     }
@@ -276,42 +226,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    #[cold]
-    fn not_allowed(
-        &self,
-        operation: &'static str,
-        what: am::Operation,
-        context: am::Context,
-    ) -> Error {
-        Error::Context {
-            operation,
-            rank: self.rank,
-            reason: am::ContextError::NotAllowed {
-                operation: what,
-                context,
-            },
-        }
-    }
-
-    /// Records what ends the job; the first reason stays.
-    #[cold]
-    fn fail(&self, error: Error) {
-        let _ = self.fault.set(error);
-        self.standing.fall();
-        // Who takes a short cut does not look for a fault.
-        for way in &*self.ways {
-            way.set(Way::General);
-        }
-    }
-
     /// The reason for which this rank can't go on, if there is one.
     pub fn fault(&self) -> Option<&Error> {
-        self.fault.get()
+        self.job.fault()
     }
 
     #[inline]
     fn check_fault(&self) -> Result<()> {
-        if self.standing.stands() {
+        if self.job.stands() {
             Ok(())
         } else {
             self.fault_error()
@@ -321,9 +243,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Who is told of an error gets the memory back that a call or an operation has been given, so nothing may touch that any more.
     #[cold]
     fn fault_error(&self) -> Result<()> {
-        self.check_process()?;
+        self.job.check_process()?;
         self.abandon();
-        match self.fault.get() {
+        match self.job.fault() {
             Some(error) => Err(error.clone()),
             None => Ok(()),
         }
@@ -332,80 +254,59 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Whether this process is a child of the rank's, in which nothing of the network may be used: see [`crate::fork`].
     #[inline]
     pub fn is_child(&self) -> bool {
-        self.standing.is_child()
+        self.job.is_child()
     }
 
     /// Refuses in a child, for what is done after a fault too, or without a look for one.
     #[inline]
     pub fn check_process(&self) -> Result<()> {
-        match self.is_child() {
-            true => Err(self.forked()),
-            false => Ok(()),
-        }
-    }
-
-    #[cold]
-    fn forked(&self) -> Error {
-        Error::Forked {
-            rank: self.rank,
-            process: std::process::id(),
-        }
+        self.job.check_process()
     }
 
     /// Nothing touches memory of the program's after this: neither completions nor the network.
     #[cold]
     fn abandon(&self) {
         // What a child has of it is a copy, and threads that polled are not in it.
-        if self.is_child() {
+        if self.job.is_child() {
             return;
         }
         if M::PARALLEL {
-            self.polling.wait_until_out();
+            self.job.polling.wait_until_out();
         }
-        self.req_sb.lock().forget_bounces();
-        self.ni.abandon();
-    }
-
-    /// Address of a ReqSB chunk.
-    fn req_chunk(&self, chunk: u32) -> *mut u8 {
-        // In bounds: chunk numbers come from a pool of `sb_chunks`, and `start` made the region for all of them.
-        self.chunks.base.wrapping_add(chunk as usize * self.chunk)
-    }
-
-    /// Address of an RplSB chunk.
-    fn rpl_chunk(&self, chunk: u32) -> *mut u8 {
-        self.chunks
-            .base
-            .wrapping_add((self.settings.sb_chunks + chunk) as usize * self.chunk)
+        self.req_sb.forget_bounces();
+        self.job.ni.abandon();
     }
 
     /// Send credits that `peer` has granted this rank and that are free now.
     pub fn send_credits(&self, peer: Rank) -> Result<u32> {
-        self.check_rank("send_credits", peer)?;
-        self.collect_returns(peer)?;
-        Ok(self.flow.look(peer, |policy| policy.available(peer)))
+        self.job.check_rank("send_credits", peer)?;
+        self.credits.collect(&self.job, &self.control, peer)?;
+        Ok(self
+            .credits
+            .flow
+            .look(peer, |policy| policy.available(peer)))
     }
 
     /// Credits that this rank has lent to `peer`.
     pub fn lent_credits(&self, peer: Rank) -> Result<u32> {
-        self.check_rank("lent_credits", peer)?;
-        Ok(self.flow.look(peer, |policy| policy.lent(peer)))
+        self.job.check_rank("lent_credits", peer)?;
+        Ok(self.credits.flow.look(peer, |policy| policy.lent(peer)))
     }
 
     /// How often a request to `peer` had to wait for credits.
     pub fn credit_stalls(&self, peer: Rank) -> Result<u64> {
-        self.check_rank("credit_stalls", peer)?;
-        Ok(self.flow.look(peer, |policy| policy.stalls(peer)))
+        self.job.check_rank("credit_stalls", peer)?;
+        Ok(self.credits.flow.look(peer, |policy| policy.stalls(peer)))
     }
 
     /// Credits that this rank has in its bank.
     pub fn banked_credits(&self) -> u32 {
-        self.flow.look(self.rank, FlowControl::banked)
+        self.credits.flow.look(self.job.rank, FlowControl::banked)
     }
 
     /// Credits that `peer` has taken back from this rank.
     pub fn revoked_credits(&self, peer: Rank) -> Result<u64> {
-        self.check_rank("revoked_credits", peer)?;
-        Ok(self.flow.look(peer, |policy| policy.revoked(peer)))
+        self.job.check_rank("revoked_credits", peer)?;
+        Ok(self.credits.flow.look(peer, |policy| policy.revoked(peer)))
     }
 }

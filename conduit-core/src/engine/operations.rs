@@ -8,42 +8,18 @@
 //! Ids are 24 bits (seed, "The Implementation of GASNet Put and Get Operations"); the 8 bits above them are a generation
 //! that finds handles which have been synchronised already.
 
-use crate::ni::MdId;
-
-/// A 24-bit id with its 8-bit generation above. Never 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct OpId(u32);
-
-impl OpId {
-    pub(crate) const MAX: u32 = (1 << 24) - 1;
-
-    fn new(index: u32, generation: u8) -> Self {
-        Self(u32::from(generation) << 24 | (index + 1))
-    }
-
-    /// Its place in the table.
-    pub(crate) fn index(self) -> usize {
-        (self.0 & Self::MAX) as usize - 1
-    }
-
-    fn generation(self) -> u8 {
-        (self.0 >> 24) as u8
-    }
-
-    pub(crate) fn bits(self) -> u32 {
-        self.0
-    }
-
-    pub(crate) fn from_bits(bits: u32) -> Option<Self> {
-        (bits & Self::MAX != 0).then_some(Self(bits))
-    }
-}
+use super::buffers::Descriptors;
+use super::error::{Error, Result};
+use super::handle::{Handle, OpId};
+use super::job::Job;
+use crate::ni::{MdId, Ni};
+use crate::threads::{Lock, Mode};
 
 /// What an operation frees when it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ended {
+struct Ended {
     /// The temporary descriptor over its local memory.
-    pub(crate) md: Option<MdId>,
+    md: Option<MdId>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,25 +41,174 @@ struct Slot {
 
 const NONE: u32 = u32::MAX;
 
+/// The operations of a rank.
+#[derive(Debug)]
+pub(super) struct Operations<M: Mode> {
+    table: M::Lock<Table>,
+    /// Collects operations that nobody waits for (long-async data).
+    pub(super) detached: OpId,
+}
+
+impl<M: Mode> Operations<M> {
+    /// At most `limit`, one of them the rank's own. `None`: that is none.
+    pub(super) fn new(limit: u32) -> Option<Self> {
+        let mut table = Table::new(limit);
+        let detached = table.begin_group(true)?;
+        Some(Self {
+            table: Lock::new(table),
+            detached,
+        })
+    }
+
+    /// A new operation. It is an error if all ids are in use: they come back when their owner synchronises them, which
+    /// waiting here would not bring about.
+    pub(super) fn begin<N: Ni>(
+        &self,
+        job: &Job<N>,
+        operation: &'static str,
+        group: Option<OpId>,
+    ) -> Result<OpId> {
+        let begun = self.table.lock().begin(group);
+        begun.ok_or_else(|| self.exhausted(job, operation))
+    }
+
+    /// A new group, see [`Table::begin_group`].
+    pub(super) fn begin_group<N: Ni>(
+        &self,
+        job: &Job<N>,
+        operation: &'static str,
+        open: bool,
+    ) -> Result<OpId> {
+        let begun = self.table.lock().begin_group(open);
+        begun.ok_or_else(|| self.exhausted(job, operation))
+    }
+
+    #[cold]
+    fn exhausted<N: Ni>(&self, job: &Job<N>, operation: &'static str) -> Error {
+        Error::Exhausted {
+            operation,
+            rank: job.rank,
+            what: "operation ids",
+            limit: self.table.lock().limit.into(),
+            setting: "CONDUIT_MAX_OPERATIONS",
+        }
+    }
+
+    /// One more piece is outstanding.
+    pub(super) fn add(&self, op: OpId) {
+        self.table.lock().add(op);
+    }
+
+    /// It has a temporary descriptor, which is released when it ends.
+    pub(super) fn set_md(&self, op: OpId, md: MdId) {
+        self.table.lock().set_md(op, md);
+    }
+
+    /// What a fetching atomic has brought.
+    pub(super) fn set_value(&self, op: OpId, value: u64) {
+        self.table.lock().set_value(op, value);
+    }
+
+    /// One piece has ended.
+    pub(super) fn finish<N: Ni>(&self, job: &Job<N>, descriptors: &Descriptors<M>, op: OpId) {
+        let ended = self.table.lock().finish(op);
+        if let Some(md) = ended.and_then(|ended| ended.md) {
+            descriptors.release(job, md);
+        }
+    }
+
+    /// Gives back an operation of which nothing has been started.
+    pub(super) fn forget(&self, op: OpId) {
+        let mut table = self.table.lock();
+        let _ = table.finish(op);
+        let _ = table.take(op);
+    }
+
+    /// Whether it has ended, or has been synchronised already.
+    pub(super) fn has_ended(&self, op: OpId) -> bool {
+        self.table.lock().is_done(op) != Some(false)
+    }
+
+    /// Ends it if it is done, and gives its value (a fetching atomic's; otherwise 0).
+    pub(super) fn take<N: Ni>(
+        &self,
+        job: &Job<N>,
+        operation: &'static str,
+        op: OpId,
+    ) -> Result<Option<u64>> {
+        let mut table = self.table.lock();
+        match table.is_done(op) {
+            Some(true) => Ok(table.take(op)),
+            Some(false) => Ok(None),
+            None => Err(Error::StaleHandle {
+                operation,
+                rank: job.rank,
+            }),
+        }
+    }
+
+    /// Ends those of the handles that are done: how many that were under way have ended, and whether none is under way any more.
+    pub(super) fn sweep<N: Ni>(
+        &self,
+        job: &Job<N>,
+        operation: &'static str,
+        handles: &mut [Handle],
+    ) -> Result<(usize, bool)> {
+        let (mut ended, mut all) = (0, true);
+        for handle in handles {
+            if let Some(op) = handle.0 {
+                if self.take(job, operation, op)?.is_some() {
+                    *handle = Handle::DONE;
+                    ended += 1;
+                } else {
+                    all = false;
+                }
+            }
+        }
+        Ok((ended, all))
+    }
+
+    /// Ends these groups if all their members have ended.
+    pub(super) fn take_groups(&self, groups: [Option<OpId>; 2]) -> bool {
+        let mut table = self.table.lock();
+        let mut all = groups.iter().flatten();
+        if !all.all(|&group| table.outstanding(group) == 0) {
+            return false;
+        }
+        for &group in groups.iter().flatten() {
+            // A group of implicit operations is never open, so one without members has ended.
+            let _ = table.take(group);
+        }
+        true
+    }
+
+    /// Closes an access region: it ends with its last member.
+    pub(super) fn close(&self, group: OpId) -> Handle {
+        self.table.lock().close(group);
+        Handle(Some(group))
+    }
+
+    /// Operations and groups that exist, but for the rank's own.
+    pub(super) fn live(&self) -> u32 {
+        self.table.lock().live().saturating_sub(1)
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Operations {
+struct Table {
     slots: Vec<Slot>,
     free: u32,
     limit: u32,
 }
 
-impl Operations {
-    pub(crate) fn new(limit: u32) -> Self {
+impl Table {
+    fn new(limit: u32) -> Self {
         Self {
             slots: Vec::new(),
             free: NONE,
             limit: limit.min(OpId::MAX),
         }
-    }
-
-    pub(crate) fn limit(&self) -> u32 {
-        self.limit
     }
 
     fn allocate(&mut self, kind: Kind, outstanding: u32) -> Option<OpId> {
@@ -114,9 +239,9 @@ impl Operations {
         Some(OpId::new(index, slot.generation))
     }
 
-    /// Starts an operation with one piece outstanding: its initiation, ended by [`Operations::finish`].
+    /// Starts an operation with one piece outstanding: its initiation, ended by [`Table::finish`].
     /// `None`: all ids are in use.
-    pub(crate) fn begin(&mut self, group: Option<OpId>) -> Option<OpId> {
+    fn begin(&mut self, group: Option<OpId>) -> Option<OpId> {
         let kind = match group {
             Some(group) => Kind::Member { group },
             None => Kind::Explicit,
@@ -129,7 +254,7 @@ impl Operations {
     }
 
     /// Starts a group without members. An open one does not end even when it has none.
-    pub(crate) fn begin_group(&mut self, open: bool) -> Option<OpId> {
+    fn begin_group(&mut self, open: bool) -> Option<OpId> {
         self.allocate(Kind::Group { open }, 0)
     }
 
@@ -140,26 +265,26 @@ impl Operations {
     }
 
     /// One more piece is outstanding.
-    pub(crate) fn add(&mut self, op: OpId) {
+    fn add(&mut self, op: OpId) {
         if let Some(slot) = self.slot(op) {
             slot.outstanding += 1;
         }
     }
 
-    pub(crate) fn set_md(&mut self, op: OpId, md: MdId) {
+    fn set_md(&mut self, op: OpId, md: MdId) {
         if let Some(slot) = self.slot(op) {
             slot.md = Some(md);
         }
     }
 
-    pub(crate) fn set_value(&mut self, op: OpId, value: u64) {
+    fn set_value(&mut self, op: OpId, value: u64) {
         if let Some(slot) = self.slot(op) {
             slot.value = value;
         }
     }
 
     /// A piece has ended. Says what to free when it was the last.
-    pub(crate) fn finish(&mut self, op: OpId) -> Option<Ended> {
+    fn finish(&mut self, op: OpId) -> Option<Ended> {
         let slot = self.slot(op)?;
         slot.outstanding = slot.outstanding.checked_sub(1)?;
         if slot.outstanding > 0 {
@@ -183,31 +308,31 @@ impl Operations {
     }
 
     /// Has it ended? `None`: the handle is stale.
-    pub(crate) fn is_done(&mut self, op: OpId) -> Option<bool> {
+    fn is_done(&mut self, op: OpId) -> Option<bool> {
         let slot = self.slot(op)?;
         Some(slot.outstanding == 0 && slot.kind != Kind::Group { open: true })
     }
 
     /// Operations and groups that exist.
-    pub(crate) fn live(&self) -> u32 {
+    fn live(&self) -> u32 {
         let free = |slot: &&Slot| !matches!(slot.kind, Kind::Free { .. });
         self.slots.iter().filter(free).count() as u32
     }
 
     /// Pieces of a group that are outstanding, 0 for a stale id.
-    pub(crate) fn outstanding(&mut self, op: OpId) -> u32 {
+    fn outstanding(&mut self, op: OpId) -> u32 {
         self.slot(op).map_or(0, |slot| slot.outstanding)
     }
 
     /// Closes an access region: it ends with its last member.
-    pub(crate) fn close(&mut self, op: OpId) {
+    fn close(&mut self, op: OpId) {
         if let Some(slot) = self.slot(op) {
             slot.kind = Kind::Group { open: false };
         }
     }
 
     /// Forgets an operation that has ended, and gives its value. `None`: it has not, or the handle is stale.
-    pub(crate) fn take(&mut self, op: OpId) -> Option<u64> {
+    fn take(&mut self, op: OpId) -> Option<u64> {
         if self.is_done(op) != Some(true) {
             return None;
         }
@@ -223,7 +348,7 @@ mod tests {
 
     #[test]
     fn an_explicit_operation_ends_with_its_last_piece_and_is_taken_once() {
-        let mut table = Operations::new(4);
+        let mut table = Table::new(4);
         let op = table.begin(None).unwrap();
         table.add(op);
         table.set_md(op, MdId(7));
@@ -243,7 +368,7 @@ mod tests {
 
     #[test]
     fn a_group_ends_with_its_members_once_closed() {
-        let mut table = Operations::new(4);
+        let mut table = Table::new(4);
         let group = table.begin_group(true).unwrap();
         let member = table.begin(Some(group)).unwrap();
         assert_eq!(table.outstanding(group), 1);
@@ -256,7 +381,7 @@ mod tests {
 
     #[test]
     fn ids_run_out_and_come_back() {
-        let mut table = Operations::new(2);
+        let mut table = Table::new(2);
         let a = table.begin(None).unwrap();
         let b = table.begin(None).unwrap();
         assert!(table.begin(None).is_none());

@@ -109,7 +109,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         hand: &Hand,
     ) -> bool {
         let Common { source, length, .. } = puts.common();
-        let reach = self.ni.reach(source);
+        let reach = self.job.ni.reach(source);
         if known.layout.check(length).is_err()
             || !known.token.flags.contains(Flags::NO_CHUNK)
             || !reach.capabilities.contains(Capabilities::WINDOW)
@@ -156,7 +156,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 Exchange::Answers => index::SAFE,
                 Exchange::Asks | Exchange::Alone => index::AM,
             };
-            self.ni.anticipate(source, index, exchange);
+            self.job.ni.anticipate(source, index, exchange);
         }
     }
 
@@ -170,7 +170,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return false;
         };
         let byte = CreditByte::from_bits(token.credit);
-        match self.flow.settle(put.source, byte) {
+        match self.credits.flow.settle(put.source, byte) {
             Ok(()) => self.call(&known.handler, known.id, &token, args, payload, None),
             Err(violation) => {
                 self.bad(put.source, violation.into());
@@ -178,7 +178,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             }
         }
         if !token.flags.contains(Flags::NO_CHUNK) {
-            self.free_chunk(&self.req_sb, self.chunk_number(token.chunk));
+            self.req_sb.give(&self.job, self.req_sb.number(token.chunk));
         }
         true
     }
@@ -342,7 +342,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         inbox: &mut Inbox,
         hand: &Hand,
     ) {
-        let reach = self.ni.reach(source);
+        let reach = self.job.ni.reach(source);
         let mapped =
             flags.contains(Flags::NO_CHUNK) && reach.capabilities.contains(Capabilities::WINDOW);
         if mapped && byte.is_plain() {
@@ -350,7 +350,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             inbox.counted.ended = inbox.counted.ended.add(1, byte.credits().into());
             return;
         }
-        let back = self.grant(source, byte.bits());
+        let back = self.credits.grant(&self.job, source, byte.bits());
         if mapped && back.extra() == 0 {
             let ended = Returned::default().add(1, back.credits().into());
             inbox.give_back(source, ended, back.end_of_epoch());
@@ -374,7 +374,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if !inbox.counted.is_empty() {
             let ended = std::mem::take(&mut inbox.counted.ended);
             let source = inbox.counted.source;
-            let end_of_epoch = self.grant_plain(source, ended.since(Returned::default()).requests);
+            let end_of_epoch = self.credits.grant_plain(
+                &self.job,
+                source,
+                ended.since(Returned::default()).requests,
+            );
             inbox.give_back(source, ended, end_of_epoch);
         }
     }

@@ -2,11 +2,12 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::operations::OpId;
+use super::flow::When;
 use super::plain::Recent;
+use super::system::Message;
 use super::token::{Role, Token};
 use super::{Engine, Error, Result, index, tag};
-use crate::ni::{Event, Ni, Outcome, PutEvent, Rank, Ready, Sink, Unlink};
+use crate::ni::{Event, Ni, Outcome, PutEvent, Rank, Ready, Sink};
 use crate::threads::{Lock, Mode};
 
 /// A rank that waits takes as many times what a poll takes from the queue of requests before it looks at the others and at
@@ -81,21 +82,21 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// One poll; the number of events.
     #[inline]
     pub(super) fn poll_once(&self) -> u32 {
-        self.poll_for(limit(self.settings.am_limit))
+        self.poll_for(limit(self.job.settings.am_limit))
     }
 
     /// The poll of a rank that waits.
     #[inline]
     pub(super) fn poll_waiting(&self) -> u32 {
-        self.ni.hold_off();
-        self.poll_for(limit(self.settings.am_limit).saturating_mul(WAITING))
+        self.job.ni.hold_off();
+        self.poll_for(limit(self.job.settings.am_limit).saturating_mul(WAITING))
     }
 
     /// One poll, for so many requests. Most polls find nothing, so that is found out first.
     #[inline]
     fn poll_for(&self, requests: u32) -> u32 {
         let mut events = 0;
-        let ready = self.ni.ready();
+        let ready = self.job.ni.ready();
         if !ready.is_empty() || self.reply_waiting.load(Relaxed) {
             events += self.poll_queues(ready, requests);
         }
@@ -105,22 +106,22 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if self.collectives.has_outgoing() {
             events += self.advance_collectives();
         }
-        if self.system_waits() {
-            self.flush_system();
+        if self.job.wants_poll() {
+            self.retry();
         }
         events
     }
 
     #[inline(never)]
     fn poll_queues(&self, ready: Ready, requests: u32) -> u32 {
-        let _polling = M::PARALLEL.then(|| self.polling.enter());
+        let _polling = M::PARALLEL.then(|| self.job.polling.enter());
         // After `enter`, see `Polling`.
-        if !self.standing.stands_for_all() {
+        if !self.job.stands_for_all() {
             return self.poll_after_fault();
         }
         let mut events = 0;
         if ready.intersects(Ready::PROGRESS) {
-            self.ni.progress();
+            self.job.ni.progress();
         }
         if ready.intersects(self.sys_ready) {
             events += self.poll_sys();
@@ -131,35 +132,90 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if ready.intersects(self.am_ready) || self.reply_waiting.load(Relaxed) {
             events += self.poll_am(requests);
         }
-        if self.credit_statistics.is_some() {
-            self.write_credit_statistics(super::credit_statistics::When::Epoch);
-        }
+        self.credits.write_statistics(&self.job, When::Epoch);
         events
     }
 
     #[inline]
     fn poll_sys(&self) -> u32 {
-        self.ni
-            .poll(self.sys_eq, limit(self.settings.sys_limit), |event| {
+        self.job
+            .ni
+            .poll(self.sys_eq, limit(self.job.settings.sys_limit), |event| {
                 self.on_system_event(&event)
             })
+    }
+
+    pub(super) fn on_system_event(&self, event: &Event<'_>) {
+        let Event::Put(put) = event else { return };
+        match Message::decode(put.match_bits, put.hdr_data) {
+            Some(Message::Exit { code }) => {
+                self.send_system(put.source, Message::ExitSeen);
+                self.job.fail(Error::Exited {
+                    by: put.source,
+                    code,
+                });
+            }
+            Some(Message::ExitSeen) => {
+                self.system.count_exit_answer();
+            }
+            Some(Message::BarrierCell { cell, word }) => self.receive_cell(put.source, cell, word),
+            Some(Message::Credit(message)) => self.on_credit_message(put.source, message),
+            None => {
+                self.job.fail_by_message(
+                    put.source,
+                    format!("unknown system message {:#x}", put.match_bits),
+                );
+            }
+        }
+    }
+
+    /// Sends a system message now or with a later poll.
+    pub(super) fn send_system(&self, target: Rank, message: Message) {
+        self.system.send(&self.job, &self.tickets, target, message);
+    }
+
+    /// What could not be done before: system messages, descriptors to release, and what flow control has to ask for.
+    pub(super) fn retry(&self) {
+        if self.job.is_child() {
+            return;
+        }
+        self.job.begin_retries();
+        self.descriptors.release_delayed(&self.job);
+        if self.system.flush(&self.job, &self.tickets) {
+            // What is not wanted or possible now comes up again with the next request that is short of credits.
+            while let Some((peer, message)) = self.credits.next_message(&self.job) {
+                self.send_system(peer, Message::Credit(message));
+            }
+        }
+    }
+
+    fn on_credit_message(&self, source: Rank, message: credits::System) {
+        match self
+            .credits
+            .on_message(&self.job, &self.control, source, message)
+        {
+            Ok(Some(answer)) => self.send_system(source, Message::Credit(answer)),
+            Ok(None) => {}
+            Err(error) => self.job.fail(error),
+        }
     }
 
     /// After a fault only system messages are served. A call that fails gives its caller's buffers back although
     /// operations on them may be under way, so no completion may touch them any more.
     #[cold]
     fn poll_after_fault(&self) -> u32 {
-        if self.is_child() {
+        if self.job.is_child() {
             return 0;
         }
-        self.ni
+        self.job
+            .ni
             .poll(self.sys_eq, u32::MAX, |event| self.on_system_event(&event))
     }
 
     /// Completions and replies, up to the limit.
     #[inline]
     fn poll_safe(&self) -> u32 {
-        let most = limit(self.settings.safe_limit);
+        let most = limit(self.job.settings.safe_limit);
         // Another thread that polls the queue has it; one that is not polled can't be polled here either.
         let Some(mut recent) = self.recent_replies.try_lock() else {
             return 0;
@@ -168,12 +224,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             engine: self,
             recent: &mut recent,
         };
-        self.ni.poll_into(self.safe_eq, most, &mut replies)
+        self.job.ni.poll_into(self.safe_eq, most, &mut replies)
     }
 
     pub(super) fn relink(&self, index: crate::ni::PtIndex, entry: crate::ni::MatchEntry) {
-        if let Err(error) = self.ni.me_append(index, entry) {
-            self.fail(error.into());
+        if let Err(error) = self.job.ni.me_append(index, entry) {
+            self.job.fail(error.into());
         }
     }
 
@@ -193,7 +249,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             Event::Free { tag: tag::RPL_RB } => self.relink(index::SAFE, self.reply_buffer()),
             Event::Put(put) => {
                 let reason = "a reply found no buffer".to_owned();
-                self.fail(self.bad_message(put.source, reason));
+                self.job.fail_by_message(put.source, reason);
             }
             _ => {}
         }
@@ -202,8 +258,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// A network operation has ended: frees what it held and tells its operation.
     fn completed(&self, token: u64, outcome: Outcome, value: u64) {
         let Some(token) = Token::from_bits(token) else {
-            return self.fail(
-                self.bad_message(self.rank, "a completion with an unknown token".to_owned()),
+            return self.job.fail_by_message(
+                self.job.rank,
+                "a completion with an unknown token".to_owned(),
             );
         };
         if outcome != Outcome::Done {
@@ -213,67 +270,40 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 "out of range"
             };
             let refused = Error::Refused {
-                rank: self.rank,
+                rank: self.job.rank,
                 outcome,
             };
             let no_memory = token.op.and_then(|op| self.no_memory_asked(op));
             // It has not ended as its caller awaits: who waits for it gets the error.
-            return self.fail(no_memory.unwrap_or(refused));
+            return self.job.fail(no_memory.unwrap_or(refused));
         }
         match token.role {
             Role::Ticket | Role::Direct => {}
-            Role::Reply(chunk) => self.free_chunk(&self.rpl_sb, chunk),
-            Role::BouncedPut(chunk) => self.free_chunk(&self.req_sb, chunk),
+            Role::Reply(chunk) => self.rpl_sb.give(&self.job, chunk),
+            Role::BouncedPut(chunk) => self.req_sb.give(&self.job, chunk),
             Role::BouncedGet(chunk) => {
-                let bounce = self.req_sb.lock().bounce(chunk);
+                let bounce = self.req_sb.bounce(chunk);
                 // SAFETY: the chunk was held by this get, which has ended, so its first `length` bytes are initialised and
                 // nobody writes them; `length` is at most a chunk; the caller of the get keeps the destination valid until
                 // the get is synchronised, which happens only after `finish` below.
                 unsafe {
                     std::ptr::copy_nonoverlapping(
-                        self.req_chunk(chunk),
+                        self.req_sb.at(chunk),
                         bounce.destination,
                         bounce.length,
                     );
                 }
-                self.free_chunk(&self.req_sb, chunk);
+                self.req_sb.give(&self.job, chunk);
             }
             Role::Atomic => {
                 if let Some(op) = token.op {
-                    self.operations.lock().set_value(op, value);
+                    self.operations.set_value(op, value);
                 }
             }
         }
         self.tickets.give(1);
         if let Some(op) = token.op {
-            self.finish(op);
-        }
-    }
-
-    pub(super) fn free_chunk(&self, pool: &M::Lock<super::ChunkPool>, chunk: u32) {
-        if !pool.lock().give(chunk) {
-            self.fail(self.bad_message(self.rank, format!("chunk {chunk} was freed twice")));
-        }
-    }
-
-    /// One piece of an operation has ended.
-    pub(super) fn finish(&self, op: OpId) {
-        let ended = self.operations.lock().finish(op);
-        if let Some(md) = ended.and_then(|ended| ended.md) {
-            match self.ni.md_release(md) {
-                Ok(Unlink::Done) => self.tmpmd.give(1),
-                // Nothing of it is under way any more, so this is the network's delay: the next poll asks again.
-                Ok(Unlink::InUse) => self.release_later(md),
-                Err(error) => self.fail(error.into()),
-            }
-        }
-    }
-
-    pub(super) fn bad_message(&self, source_rank: Rank, reason: String) -> Error {
-        Error::BadMessage {
-            rank: self.rank,
-            source_rank,
-            reason,
+            self.operations.finish(&self.job, &self.descriptors, op);
         }
     }
 
@@ -282,13 +312,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if put.tag == tag::RPL_RB {
             return Some(put.data);
         }
-        let (offset, length) = (usize::try_from(put.offset).ok()?, put.length);
-        let bytes = self.settings.sb_chunks as usize * self.chunk;
-        let in_one_chunk = offset < bytes && length <= self.chunk - offset % self.chunk;
+        let first = self.req_sb.in_chunk(put.offset, put.length)?;
         // SAFETY: inside the ReqSB chunks, as just checked. The network has written these bytes before this event; the
         // chunk belongs to the request that this reply answers and is freed after the handler, so nobody writes it while
         // the slice lives (a peer that does breaks the protocol and the job with it).
-        in_one_chunk
-            .then(|| unsafe { std::slice::from_raw_parts(self.chunks.base.add(offset), length) })
+        Some(unsafe { std::slice::from_raw_parts(first, put.length) })
     }
 }

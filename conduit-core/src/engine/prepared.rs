@@ -8,13 +8,13 @@ use std::marker::PhantomData;
 use am::{Body, Category, Context, Flags, Header, MAX_ARGS, NO_LID, Role as AmRole};
 use credits::CreditByte;
 
+use super::context::Entered;
 use super::deliver::Call;
-use super::deliver::context::Entered;
 use super::hand::Hand;
 use super::rma::Blocking;
 use super::{Engine, Error, Result};
 use crate::ni::{Ni, Rank};
-use crate::threads::{Lock, Mode};
+use crate::threads::Mode;
 
 /// Room before the payload for the arguments, whose number is known at commit only.
 const ROOM: usize = Body::args_len(MAX_ARGS);
@@ -54,8 +54,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         blocking: Blocking,
     ) -> Result<Option<Prepared<'_, N, M>>> {
         const OPERATION: &str = "prepare_medium";
-        self.check_context(OPERATION, am::Operation::Request)?;
-        self.check_rank(OPERATION, target)?;
+        self.job.check_context(OPERATION, am::Operation::Request)?;
+        self.job.check_rank(OPERATION, target)?;
         self.check_fault()?;
         let limit = self.max_medium(MAX_ARGS);
         if least > limit {
@@ -67,19 +67,19 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             });
         }
         let size = most.clamp(least, limit.max(least));
-        let cost = self.scale.cost(ROOM + size);
+        let cost = self.credits.scale.cost(ROOM + size);
         let Some(byte) = self.take_credits(OPERATION, target, cost, blocking)? else {
             return Ok(None);
         };
-        let chunk = self.req_sb.lock().take();
+        let chunk = self.req_sb.take();
         let chunk = match (chunk, blocking) {
             (Some(chunk), _) => chunk,
             (None, Blocking::Immediate) => {
-                self.flow.give_back(target, byte);
+                self.credits.flow.give_back(target, byte);
                 return Ok(None);
             }
             (None, Blocking::Wait) => {
-                self.wait_for(OPERATION, |engine| Ok(engine.req_sb.lock().take()))?
+                self.wait_for(OPERATION, |engine| Ok(engine.req_sb.take()))?
             }
         };
         let entered = Some(Entered::new(Context::Prepared));
@@ -102,7 +102,7 @@ impl<N: Ni, M: Mode> Prepared<'_, N, M> {
         // SAFETY: the chunk is held by `self` alone and ROOM + size fit it (`max_medium`). It is zeroed network memory, so
         // initialised; peers read it only after commit.
         unsafe {
-            std::slice::from_raw_parts_mut(self.engine.req_chunk(self.chunk).add(ROOM), self.size)
+            std::slice::from_raw_parts_mut(self.engine.req_sb.at(self.chunk).add(ROOM), self.size)
         }
     }
 
@@ -126,7 +126,7 @@ impl<N: Ni, M: Mode> Prepared<'_, N, M> {
                 limit,
             });
         }
-        engine.check_process()?;
+        engine.job.check_process()?;
         self.entered = None;
         let mut head = [0; ROOM];
         let head_len = Body::write_args(args, &mut head);
@@ -135,7 +135,7 @@ impl<N: Ni, M: Mode> Prepared<'_, N, M> {
         unsafe {
             std::ptr::copy_nonoverlapping(
                 head.as_ptr(),
-                engine.req_chunk(self.chunk).add(start),
+                engine.req_sb.at(self.chunk).add(start),
                 head_len,
             );
         }
@@ -144,7 +144,7 @@ impl<N: Ni, M: Mode> Prepared<'_, N, M> {
             handler,
             nargs: args.len() as u8,
             credit: self.byte.bits(),
-            chunk: engine.chunk_offset(self.chunk),
+            chunk: engine.req_sb.units(self.chunk),
             arg0: args.first().copied().unwrap_or(0),
             lid: NO_LID,
         };
@@ -167,8 +167,8 @@ impl<N: Ni, M: Mode> Prepared<'_, N, M> {
 impl<N: Ni, M: Mode> Drop for Prepared<'_, N, M> {
     fn drop(&mut self) {
         if !self.ended {
-            self.engine.free_chunk(&self.engine.req_sb, self.chunk);
-            self.engine.flow.give_back(self.target, self.byte);
+            self.engine.req_sb.give(&self.engine.job, self.chunk);
+            self.engine.credits.flow.give_back(self.target, self.byte);
         }
     }
 }
@@ -228,7 +228,7 @@ impl<N: Ni, M: Mode> Call<'_, N, M> {
 impl<N: Ni, M: Mode> PreparedReply<'_, N, M> {
     /// Where the payload goes. Aligned to 16; what it holds before is unspecified but initialised.
     pub fn payload(&mut self) -> &mut [u8] {
-        let at = self.call.engine.rpl_chunk(self.chunk);
+        let at = self.call.engine.rpl_sb.at(self.chunk);
         // SAFETY: the chunk is held by `self` alone and ROOM + size fit it (`max_medium`). It is zeroed network memory, so
         // initialised; peers read it only after commit.
         unsafe { std::slice::from_raw_parts_mut(at.add(ROOM), self.size) }
@@ -261,7 +261,7 @@ impl<N: Ni, M: Mode> PreparedReply<'_, N, M> {
         let start = ROOM - head_len;
         // SAFETY: before the payload, within the chunk that `self` holds.
         unsafe {
-            let at = engine.rpl_chunk(self.chunk).add(start);
+            let at = engine.rpl_sb.at(self.chunk).add(start);
             std::ptr::copy_nonoverlapping(head.as_ptr(), at, head_len);
         }
         // From here on the chunk belongs to the reply, whose completion frees it.

@@ -30,9 +30,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Whether every request of this rank has been answered. Does not poll.
     fn all_answered(&self) -> Result<bool> {
-        if self.flow.outstanding() > 0 {
-            self.collect_returns_of(0..self.size)?;
+        if self.credits.flow.outstanding() > 0 {
+            self.credits
+                .collect_of(&self.job, &self.control, 0..self.job.size)?;
         }
-        Ok(self.flow.outstanding() == 0)
+        Ok(self.credits.flow.outstanding() == 0)
     }
 }

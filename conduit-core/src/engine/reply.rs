@@ -87,7 +87,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         self.check_payload(OPERATION, payload, engine.max_long_reply(source))?;
         engine.remote(OPERATION, source, offset, payload.len())?;
         let everything = engine.segments(OPERATION)?.everything.is_some();
-        let packs = payload.len() <= am::limits::max_packed_long(engine.chunk, MAX_ARGS);
+        let packs = payload.len() <= am::limits::max_packed_long(engine.job.chunk, MAX_ARGS);
         if packs || !everything {
             return self.reply(
                 OPERATION,
@@ -115,6 +115,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         long: Long,
     ) -> Result<()> {
         self.engine
+            .job
             .ni
             .anticipate(self.token.source, index::SAFE, Exchange::Answers);
         let long = Some((long, Flags::DEST_IN_PLACE));
@@ -169,7 +170,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
     }
 
     pub(super) fn may_reply(&self, operation: &'static str) -> Result<()> {
-        let rank = self.engine.rank;
+        let rank = self.engine.job.rank;
         self.token.may_reply().map_err(|reason| Error::Context {
             operation,
             rank,
@@ -208,10 +209,12 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         how: Flags,
     ) -> Result<(Header, &'a Hand)> {
         let (engine, token) = (self.engine, self.token);
-        engine.check_process()?;
+        engine.job.check_process()?;
         let hand = self.hand(operation)?;
         token.replied.set(true);
-        let back = engine.grant(token.source, token.credit);
+        let back = engine
+            .credits
+            .grant(&engine.job, token.source, token.credit);
         let flags = Flags::of(category, AmRole::Reply) | how;
         let header = Header {
             flags: flags | token.flags.intersection(Flags::NO_CHUNK),
@@ -229,7 +232,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
     #[inline]
     pub(super) fn hand(&self, operation: &'static str) -> Result<&'a Hand> {
         self.may_reply(operation)?;
-        let rank = self.engine.rank;
+        let rank = self.engine.job.rank;
         // An error that is made and dropped again costs every reply.
         match self.hand {
             Some(hand) => Ok(hand),
@@ -266,7 +269,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             lid: NO_LID,
         };
         if let Err(error) = self.send_reply(target, &header, &[], &[], hand) {
-            self.fail(error);
+            self.job.fail(error);
         }
     }
 
@@ -296,9 +299,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         head: &[u8],
         payload: &[u8],
     ) -> Result<bool> {
-        let reach = self.ni.reach(target);
+        let reach = self.job.ni.reach(target);
         let (length, most) = (head.len() + payload.len(), reach.inject_size);
-        if most == 0 || length > most || (length > INLINE && !self.is_mapped(reach)) {
+        if most == 0 || length > most || (length > INLINE && !self.job.is_mapped(reach)) {
             return Ok(false);
         }
         let (match_bits, hdr_data) = header.encode(SELECT_RPL_RB);
@@ -311,7 +314,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             head,
             body: payload,
         };
-        Ok(self.ni.inject(&inject)? == Submit::Posted)
+        Ok(self.job.ni.inject(&inject)? == Submit::Posted)
     }
 
     #[inline(never)]
@@ -329,13 +332,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         };
         let length = head.len() + payload.len();
         debug_assert!(
-            length <= self.chunk,
+            length <= self.job.chunk,
             "the limit functions keep replies within a chunk"
         );
         // SAFETY: the chunk is held, `length` fits it (the limits of medium and packed long), and neither head nor payload
         // lies in a free RplSB chunk.
         unsafe {
-            let at = self.rpl_chunk(chunk);
+            let at = self.rpl_sb.at(chunk);
             std::ptr::copy_nonoverlapping(head.as_ptr(), at, head.len());
             std::ptr::copy_nonoverlapping(payload.as_ptr(), at.add(head.len()), payload.len());
         }
@@ -348,7 +351,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         NiError::Exhausted {
             operation: "reply",
             what: "RplSB chunks",
-            limit: self.settings.rpl_chunks.into(),
+            limit: self.job.settings.rpl_chunks.into(),
             setting: "GASNET_PORTAL_RPL_CHUNKS",
         }
     }
@@ -396,8 +399,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             select::REQ_SB
         });
         let put = Put {
-            md: self.rpl_md,
-            local_offset: chunk as usize * self.chunk + start,
+            md: self.rpl_sb.md,
+            local_offset: chunk as usize * self.job.chunk + start,
             length,
             ack: Ack::Local,
             target,
@@ -412,7 +415,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             token: Token::new(Role::Reply(chunk), None).bits(),
         };
         // SAFETY: the chunk is held until the put's event, and nobody writes a held RplSB chunk.
-        match unsafe { self.ni.put(&put) } {
+        match unsafe { self.job.ni.put(&put) } {
             Ok(Submit::Posted) => true,
             Ok(Submit::Again) => {
                 hand.give_ticket();
@@ -420,7 +423,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 false
             }
             Err(error) => {
-                self.fail(error.into());
+                self.job.fail(error.into());
                 false
             }
         }

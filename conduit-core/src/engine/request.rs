@@ -11,15 +11,12 @@ use am::{
 };
 use credits::{CreditByte, Scale};
 
-use super::flow::Returned;
 use super::request_plain::Plain;
 use super::rma::Blocking;
 use super::token::{Role, Token};
 use super::{Engine, Error, Result, index};
-use crate::ni::{Ack, Capabilities, Exchange, Inject, Ni, Put, Rank, Reach, Submit};
-use crate::threads::{Lock, Mode};
-use std::ops::Range;
-use std::sync::atomic::Ordering::Acquire;
+use crate::ni::{Ack, Exchange, Inject, Ni, Put, Rank, Reach, Submit};
+use crate::threads::Mode;
 
 /// Arguments, padded, and a long's descriptor: what goes before a payload.
 pub(super) const MOST_HEAD: usize = Body::args_len(MAX_ARGS) + Long::LEN;
@@ -78,7 +75,7 @@ pub(super) struct Request<'a> {
 impl<N: Ni, M: Mode> Engine<N, M> {
     /// Most payload bytes of a medium with `nargs` arguments, request or reply, to any rank.
     pub fn max_medium(&self, nargs: usize) -> usize {
-        limits::max_medium(self.chunk, nargs)
+        limits::max_medium(self.job.chunk, nargs)
     }
 
     /// Most bytes of a long request to `target`.
@@ -92,25 +89,20 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let segments = self.segments.get();
         let at_once = match segments.is_some_and(|all| all.everything.is_some()) {
             true => self.reaches_memory(target),
-            false => target < self.size && self.is_mapped(self.ni.reach(target)),
+            false => target < self.job.size && self.job.is_mapped(self.job.ni.reach(target)),
         };
         if at_once {
             limits::MAX_LONG
         } else {
-            limits::max_packed_long(self.chunk, MAX_ARGS)
+            limits::max_packed_long(self.job.chunk, MAX_ARGS)
         }
-    }
-
-    /// Whether replies from this peer need no chunk and implied ones are coalesced.
-    #[inline]
-    pub(super) fn is_mapped(&self, reach: &Reach) -> bool {
-        reach.capabilities.contains(Capabilities::WINDOW) && reach.inject_size >= self.chunk
     }
 
     #[inline]
     pub(super) fn check_request(&self, request: &Request<'_>) -> Result<()> {
-        self.check_context(request.operation, am::Operation::Request)?;
-        self.check_rank(request.operation, request.target)?;
+        self.job
+            .check_context(request.operation, am::Operation::Request)?;
+        self.job.check_rank(request.operation, request.target)?;
         if request.args.len() > MAX_ARGS {
             let count = request.args.len();
             return Err(Error::TooManyArgs {
@@ -197,7 +189,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if !self.is_plain_way(target, args) || payload.len() > self.max_medium(args.len()) {
             return self.request_medium_otherwise(medium());
         }
-        let cost = self.scale.cost(Body::args_len(args.len()) + payload.len());
+        let cost = self
+            .credits
+            .scale
+            .cost(Body::args_len(args.len()) + payload.len());
         self.request_plain(medium(), cost)
     }
 
@@ -207,7 +202,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let (args, length) = (plain.args.len(), plain.payload.len());
         if length <= self.max_medium(args) && self.is_injected_way(plain.target, plain.args, length)
         {
-            let cost = self.scale.cost(Body::args_len(args) + length);
+            let cost = self.credits.scale.cost(Body::args_len(args) + length);
             return self.request_injected(plain, cost);
         }
         self.request_generally(plain)
@@ -238,9 +233,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         long: Option<Long>,
         payload: Source,
     ) -> Result<bool> {
-        let reach = self.ni.reach(request.target);
+        let reach = self.job.ni.reach(request.target);
         let head = Body::args_len(request.args.len()) + if long.is_some() { Long::LEN } else { 0 };
-        let Some(byte) = self.credits(request, self.scale.cost(head + payload.len))? else {
+        let Some(byte) = self.credits(request, self.credits.scale.cost(head + payload.len))? else {
             return Ok(false);
         };
         let flags = if long.is_some() {
@@ -265,7 +260,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         cost: u8,
         blocking: Blocking,
     ) -> Result<Option<CreditByte>> {
-        if let Some(byte) = self.flow.take(target, cost) {
+        if let Some(byte) = self.credits.flow.take(target, cost) {
             return Ok(Some(byte));
         }
         self.wait_for_credits(operation, target, cost, blocking)
@@ -279,42 +274,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         cost: u8,
         blocking: Blocking,
     ) -> Result<Option<CreditByte>> {
-        self.collect_returns(target)?;
-        let byte = self.flow.take_collected(target, cost);
+        let take = || {
+            self.credits
+                .take_collected(&self.job, &self.control, target, cost)
+        };
+        let byte = take()?;
         if byte.is_some() || blocking == Blocking::Immediate {
             return Ok(byte);
         }
-        let byte = self.wait_for(operation, |engine| {
-            engine.collect_returns(target)?;
-            Ok(engine.flow.take_collected(target, cost))
-        })?;
-        Ok(Some(byte))
-    }
-
-    /// Reads what `target` has given back by counter; all peers' counters if it is the budget that is spent.
-    pub(super) fn collect_returns(&self, target: Rank) -> Result<()> {
-        let peers = if self.flow.budget_is_spent() {
-            0..self.size
-        } else {
-            target..target + 1
-        };
-        self.collect_returns_of(peers)
-    }
-
-    pub(super) fn collect_returns_of(&self, peers: Range<Rank>) -> Result<()> {
-        for peer in peers {
-            if let Some(word) = self.control.returned_by(peer) {
-                // SYNC: Acquire, pairs with the Release in `tell_returns`.
-                self.flow
-                    .collect(peer, || Returned::from_bits(word.load(Acquire)))
-                    .map_err(|violation| Error::Protocol {
-                        rank: self.rank,
-                        peer,
-                        reason: violation.to_string(),
-                    })?;
-            }
-        }
-        Ok(())
+        self.wait_for(operation, |_| take()).map(Some)
     }
 
     /// Sends the message of a request that has its credits. Blocks for the network's sake only, except when a chunk is
@@ -346,7 +314,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             arg0: *first,
             lid: NO_LID,
         };
-        if self.is_mapped(reach) {
+        if self.job.is_mapped(reach) {
             header.flags |= Flags::NO_CHUNK;
             // SAFETY: the payload is the caller's, valid until the call returns, and `inject` copies it.
             return self.inject(request, &header, head, unsafe { payload.slice() });
@@ -373,7 +341,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             head,
             body,
         };
-        if self.ni.inject(&inject)? == Submit::Posted {
+        if self.job.ni.inject(&inject)? == Submit::Posted {
             return Ok(true);
         }
         let byte = CreditByte::from_bits(header.credit);
@@ -390,11 +358,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         blocking: Blocking,
     ) -> Result<bool> {
         if blocking == Blocking::Immediate {
-            self.flow.give_back(inject.target, byte);
+            self.credits.flow.give_back(inject.target, byte);
             return Ok(false);
         }
         self.wait_for(operation, |engine| {
-            Ok((engine.ni.inject(inject)? == Submit::Posted).then_some(true))
+            Ok((engine.job.ni.inject(inject)? == Submit::Posted).then_some(true))
         })
     }
 
@@ -408,8 +376,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         payload: Source,
         reach: &Reach,
     ) -> Result<()> {
-        let chunk = self.wait_for(request.operation, |engine| Ok(engine.req_sb.lock().take()))?;
-        header.chunk = self.chunk_offset(chunk);
+        let chunk = self.wait_for(request.operation, |engine| Ok(engine.req_sb.take()))?;
+        header.chunk = self.req_sb.units(chunk);
         let length = head.len() + payload.len;
         if reach.inject_size > 0 && length <= reach.inject_size {
             let waiting = Request {
@@ -423,7 +391,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         // SAFETY: the chunk is held, and `length` fits a chunk: heads are at most `MOST_HEAD`, payloads are checked
         // against `max_medium` and `max_packed_long`, which leave room for it. The payload is valid (caller).
         unsafe {
-            let at = self.req_chunk(chunk);
+            let at = self.req_sb.at(chunk);
             std::ptr::copy_nonoverlapping(head.as_ptr(), at, head.len());
             std::ptr::copy_nonoverlapping(payload.base, at.add(head.len()), payload.len);
         }
@@ -443,8 +411,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let (match_bits, hdr_data) = header.encode(select::REQ_RB);
         self.take_ticket(operation)?;
         let put = Put {
-            md: self.req_md,
-            local_offset: chunk as usize * self.chunk + start,
+            md: self.req_sb.md,
+            local_offset: chunk as usize * self.job.chunk + start,
             length,
             ack: Ack::Local,
             target,
@@ -462,7 +430,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.wait_for(operation, |engine| {
             // SAFETY: whoever has made `put` keeps its source unchanged until the event: chunks are held until then,
             // other memory is the caller's promise.
-            let submit = unsafe { engine.ni.put(put)? };
+            let submit = unsafe { engine.job.ni.put(put)? };
             Ok((submit == Submit::Posted).then_some(()))
         })
     }

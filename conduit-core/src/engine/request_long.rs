@@ -69,7 +69,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         // SAFETY: there is room for the payload at `place`, see `place_for`. Overlap and races are the program's own, as for a put.
         unsafe { shared::copy(payload.as_ptr(), place, payload.len()) };
         // The payload is still being stored, which a store into the message's line would have to wait for, too.
-        self.ni.anticipate(target, index::AM, Exchange::Alone);
+        self.job.ni.anticipate(target, index::AM, Exchange::Alone);
         self.send_plain(plain, byte, Exchange::Asks)
     }
 
@@ -117,7 +117,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             Some(long),
             Source::EMPTY,
             byte,
-            self.ni.reach(target),
+            self.job.ni.reach(target),
         )
     }
 
@@ -167,7 +167,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             let Some(byte) = self.credits(request, Scale::SHORT_COST)? else {
                 return Ok(false);
             };
-            let reach = self.ni.reach(request.target);
+            let reach = self.job.ni.reach(request.target);
             let flags = Flags::DEST_IN_PLACE;
             let long = Some(long);
             return self.send(request, flags, Category::Long, long, source, byte, reach);
@@ -175,7 +175,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let segment = self.remote(request.operation, request.target, offset, source.len)?;
         if !segment.window.0.is_null() {
             // The copy must not be seen before the credits are there: a refused request has no effect.
-            let reach = self.ni.reach(request.target);
+            let reach = self.job.ni.reach(request.target);
             let Some(byte) = self.credits(request, Scale::SHORT_COST)? else {
                 return Ok(false);
             };
@@ -183,7 +183,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             // the caller's promise. Overlap and races are the program's own, as for a put.
             unsafe { shared::copy(source.base, segment.window.0.add(offset), source.len) };
             // As for a plain one.
-            self.ni
+            self.job
+                .ni
                 .anticipate(request.target, index::AM, Exchange::Alone);
             return self.send(
                 request,
@@ -195,20 +196,20 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 reach,
             );
         }
-        let packs = source.len <= limits::max_packed_long(self.chunk, request.args.len());
+        let packs = source.len <= limits::max_packed_long(self.job.chunk, request.args.len());
         let everything = self.segments(request.operation)?.everything.is_some();
         if everything && !packs && self.reaches_memory(request.target) {
             let Some(byte) = self.credits(request, Scale::SHORT_COST)? else {
                 return Ok(false);
             };
-            let reach = self.ni.reach(request.target);
+            let reach = self.job.ni.reach(request.target);
             // SAFETY: the caller's promise; a range of this process is memory by the program's word.
             unsafe { self.store_anywhere(request.target, offset, source.base, source.len)? };
             let (flags, long) = (Flags::DEST_IN_PLACE, Some(long));
             let none = Source::EMPTY;
             return self.send(request, flags, Category::Long, long, none, byte, reach);
         }
-        if packs && (self.settings.packed_long || everything) {
+        if packs && (self.job.settings.packed_long || everything) {
             return self.send_request(request, Category::Long, Some(long), source);
         }
         // SAFETY: the caller's promise.
@@ -228,7 +229,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         wait: bool,
     ) -> Result<bool> {
         self.check_outside(request.operation, am::Operation::Request)?;
-        let reach = self.ni.reach(request.target);
+        let reach = self.job.ni.reach(request.target);
         let everything = self.segments(request.operation)?.everything.is_some();
         if everything || source.len > reach.max_message {
             // More than one put, or one that may find no memory: the data goes first, as a put that is waited for, and the
@@ -245,7 +246,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             lid,
         }
         .encode(select::RARAM);
-        let group = (!wait).then_some(self.detached);
+        let group = (!wait).then_some(self.operations.detached);
         // SAFETY: the caller's promise.
         let op = unsafe {
             self.send_long_data(
@@ -260,7 +261,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let op = match op {
             Ok(op) => op,
             Err(error) => {
-                self.flow.give_back(request.target, byte);
+                self.credits.flow.give_back(request.target, byte);
                 return Err(error);
             }
         };
@@ -277,13 +278,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         };
         if let Err(error) = self.send_from_chunk(request, header, head, Source::EMPTY, reach) {
             // The data is under way, and nobody waits for it.
-            self.fail(error.clone());
+            self.job.fail(error.clone());
             self.check_fault()?;
             return Err(error);
         }
         if wait {
             self.wait_for(request.operation, |engine| {
-                Ok(engine.operations.lock().take(op))
+                engine.operations.take(&engine.job, request.operation, op)
             })?;
         }
         Ok(true)

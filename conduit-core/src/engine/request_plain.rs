@@ -3,44 +3,13 @@
 
 use am::{Body, Category, Flags, Header, Long, MAX_ARGS, NO_CHUNK, NO_LID, Role as AmRole, select};
 use credits::CreditByte;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use super::request::{MOST_HEAD, head_in};
 use super::rma::Blocking;
+use super::ways::Way;
 use super::{Engine, Result, index};
 use crate::ni::{Exchange, Inject, Ni, Rank, Submit};
-use crate::threads::{Lock, Mode};
-
-/// The way that requests to a peer take, where nothing is to be refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum Way {
-    /// That of [`Engine::send_request`], with all checks. Its number is 0: a child has no other.
-    General = 0,
-    /// That of [`Engine::request_plain`].
-    Mapped,
-    /// That of [`Engine::request_injected`], for those that are short enough.
-    Injected,
-}
-
-/// A [`Way`] that becomes [`Way::General`] when the job has failed.
-#[derive(Debug)]
-pub(super) struct AtomicWay(AtomicU8);
-
-impl AtomicWay {
-    pub(super) const fn new(way: Way) -> Self {
-        Self(AtomicU8::new(way as u8))
-    }
-
-    pub(super) fn set(&self, way: Way) {
-        self.0.store(way as u8, Relaxed);
-    }
-
-    #[inline(always)]
-    fn is(&self, way: Way) -> bool {
-        self.0.load(Relaxed) == way as u8
-    }
-}
+use crate::threads::Mode;
 
 /// A request that is one injected message. It goes from hand to hand by value: what has to be in
 /// memory before a message can be written costs more than the message.
@@ -136,7 +105,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     #[inline(always)]
     fn goes(&self, target: Rank, way: Way) -> bool {
-        let ways = self.ways.get(target as usize);
+        let ways = self.job.ways.get(target as usize);
         ways.is_some_and(|found| found.is(way))
     }
 
@@ -163,12 +132,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let Some(byte) = self.take_credits(operation, target, cost, blocking)? else {
             return Ok(false);
         };
-        let taken = self.req_sb.lock().take();
+        let taken = self.req_sb.take();
         let chunk = match taken {
             Some(chunk) => chunk,
             None => self.wait_for_chunk(operation)?,
         };
-        let chunk = Some(self.chunk_offset(chunk));
+        let chunk = Some(self.req_sb.units(chunk));
         if self.inject_plain(plain, byte, chunk, Exchange::Alone)? == Submit::Posted {
             return Ok(true);
         }
@@ -178,7 +147,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     #[cold]
     fn wait_for_chunk(&self, operation: &'static str) -> Result<u32> {
-        self.wait_for(operation, |engine| Ok(engine.req_sb.lock().take()))
+        self.wait_for(operation, |engine| Ok(engine.req_sb.take()))
     }
 
     #[cold]
@@ -207,10 +176,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let flood = || {
             exchange = Exchange::Alone;
             if plain.category == Category::Short {
-                self.ni.anticipate_several(target, index::AM);
+                self.job.ni.anticipate_several(target, index::AM);
             }
         };
-        let byte = match self.flow.take_noting(target, cost, flood) {
+        let byte = match self.credits.flow.take_noting(target, cost, flood) {
             Some(byte) => byte,
             None => match self.wait_for_credits(operation, target, cost, blocking)? {
                 Some(byte) => byte,
@@ -218,7 +187,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             },
         };
         if exchange == Exchange::Asks && plain.payload.is_empty() {
-            self.ni.anticipate(target, index::AM, exchange);
+            self.job.ni.anticipate(target, index::AM, exchange);
         }
         self.send_plain(plain, byte, exchange)
     }
@@ -275,7 +244,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             body: plain.payload,
             exchange,
         };
-        Ok(self.ni.inject(&inject)?)
+        Ok(self.job.ni.inject(&inject)?)
     }
 
     /// The target's queue is full for the moment. An immediate request is given up, with its credits.
@@ -305,7 +274,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             blocking,
         };
         if plain.blocking == Blocking::Immediate {
-            self.flow.give_back(plain.target, byte);
+            self.credits.flow.give_back(plain.target, byte);
             return Ok(false);
         }
         self.wait_for(plain.operation, |engine| {

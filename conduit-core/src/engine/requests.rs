@@ -140,7 +140,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         } = &mut *side;
         let mut events = 0;
         while events < most && self.fill_hand(hand) {
-            events += self.ni.poll_into(
+            events += self.job.ni.poll_into(
                 self.am_eq,
                 most - events,
                 &mut Requests {
@@ -175,7 +175,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             if let Some(word) = self.control.returned_to(peer) {
                 // SYNC: Release, so that a peer that sees its credits back may rely on its request being handled.
                 word.store(inbox.returned[peer as usize].bits(), Release);
-                self.ni.notify(peer);
+                self.job.ni.notify(peer);
             }
         }
     }
@@ -192,13 +192,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if self.reply_waiting.load(Relaxed) && !self.send_all_deferred(hand) {
             return false;
         }
-        if hand.count.get() < MOST_IN_HAND {
-            let mut pool = self.rpl_sb.lock();
-            while hand.count.get() < MOST_IN_HAND
-                && let Some(chunk) = pool.take()
-            {
-                hand.add_chunk(chunk);
-            }
+        let missing = MOST_IN_HAND - hand.count.get();
+        if missing > 0 {
+            self.rpl_sb
+                .take_up_to(missing, |chunk| hand.add_chunk(chunk));
         }
         while hand.tickets.get() < MOST_IN_HAND && self.tickets.take(1) {
             hand.give_ticket();
@@ -261,8 +258,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         match tag {
             tag::RARAM => self.on_long_data(source, match_bits, hdr_data, inbox, hand),
             tag::CATCH_BASIN => {
-                self.fail(Error::CatchBasin {
-                    rank: self.rank,
+                self.job.fail(Error::CatchBasin {
+                    rank: self.job.rank,
                     peer: source,
                 });
             }

@@ -4,13 +4,12 @@
 //! Remote places are given as offsets from the start of the target's segment.
 
 use super::attach::Segment;
-use super::handle::Handle;
-use super::operations::OpId;
+use super::handle::{Handle, OpId};
 use super::request::Source;
 use super::transfer::{Local, Transfer};
 use super::{Engine, Error, Result, implicit};
 use crate::ni::{Ni, Rank};
-use crate::threads::{Lock, Mode};
+use crate::threads::Mode;
 
 /// Whether an initiation may wait for resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -42,7 +41,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return Err(Error::NoSuchRank {
                 operation,
                 rank,
-                size: self.size,
+                size: self.job.size,
             });
         };
         if length > segment.len || offset > segment.len - length {
@@ -62,8 +61,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         length: usize,
     ) -> Error {
         // In a child no segment has a byte.
-        if self.is_child() {
-            return self.forked();
+        if self.job.is_child() {
+            return self.job.forked();
         }
         let segments = self.segments.get();
         let segment = segments.and_then(|segments| segments.of.get(rank as usize));
@@ -85,19 +84,19 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         offset: usize,
         length: usize,
     ) -> Result<&Segment> {
-        self.check_context(operation, am::Operation::Request)?;
+        self.job.check_context(operation, am::Operation::Request)?;
         self.remote(operation, rank, offset, length)
     }
 
     /// This rank's segment: first byte and length.
     pub fn segment(&self) -> Result<(*mut u8, usize)> {
         let segments = self.segments("segment")?;
-        Ok((segments.own.0, segments.of[self.rank as usize].len))
+        Ok((segments.own.0, segments.of[self.job.rank as usize].len))
     }
 
     /// A peer's segment: its length, its address at the peer, and where it is mapped here (null: it is not).
     pub fn segment_of(&self, rank: Rank) -> Result<(usize, u64, *mut u8)> {
-        self.check_process()?;
+        self.job.check_process()?;
         let segment = self.remote("segment_of", rank, 0, 0)?;
         Ok((segment.len, segment.address, segment.window.0))
     }
@@ -122,7 +121,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if unsafe { segment.load(offset, destination.as_mut_ptr(), destination.len()) } {
             return Ok(());
         }
-        self.check_context("get", am::Operation::Request)?;
+        self.job.check_context("get", am::Operation::Request)?;
         let local = Local::Destination {
             base: destination.as_mut_ptr(),
             len: destination.len(),
@@ -164,14 +163,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         group: Option<OpId>,
         blocking: Blocking,
     ) -> Result<Option<Handle>> {
-        self.check_context(operation, am::Operation::Request)?;
+        self.job.check_context(operation, am::Operation::Request)?;
         let local = Local::Source(Source::of(source));
         // SAFETY: the source is valid during this call; while the transfer still reads it, the wait below goes on.
         let started =
             unsafe { self.transfer(operation, target, segment, offset, local, group, blocking)? };
         if let Transfer::Started { op, copied: false } = started {
             self.wait_for(operation, |engine| {
-                Ok((engine.operations.lock().is_done(op) != Some(false)).then_some(()))
+                Ok(engine.operations.has_ended(op).then_some(()))
             })?;
         }
         Ok(started.handle())
@@ -195,7 +194,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if unsafe { segment.store(offset, source, len) } {
             return Ok(Some(Handle::DONE));
         }
-        self.check_context("put_nb_bulk", am::Operation::Request)?;
+        self.job
+            .check_context("put_nb_bulk", am::Operation::Request)?;
         let local = Local::Source(Source { base: source, len });
         // SAFETY: the caller's promise.
         Ok(unsafe {
@@ -231,7 +231,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if unsafe { segment.load(offset, destination, len) } {
             return Ok(Some(Handle::DONE));
         }
-        self.check_context("get_nb", am::Operation::Request)?;
+        self.job.check_context("get_nb", am::Operation::Request)?;
         let local = Local::Destination {
             base: destination,
             len,
@@ -289,7 +289,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if unsafe { segment.store(offset, source, len) } {
             return Ok(true);
         }
-        self.check_context("put_nbi_bulk", am::Operation::Request)?;
+        self.job
+            .check_context("put_nbi_bulk", am::Operation::Request)?;
         let group = Some(self.implicit_group("put_nbi_bulk", implicit::Class::Puts)?);
         let local = Local::Source(Source { base: source, len });
         // SAFETY: the caller's promise.
@@ -325,7 +326,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if unsafe { segment.load(offset, destination, len) } {
             return Ok(true);
         }
-        self.check_context("get_nbi", am::Operation::Request)?;
+        self.job.check_context("get_nbi", am::Operation::Request)?;
         let group = Some(self.implicit_group("get_nbi", implicit::Class::Gets)?);
         let local = Local::Destination {
             base: destination,
@@ -481,7 +482,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             unsafe { std::ptr::write_bytes(segment.window.0.add(offset), byte, len) };
             return Ok(Some(Handle::DONE));
         }
-        self.check_context(operation, am::Operation::Request)?;
+        self.job.check_context(operation, am::Operation::Request)?;
         // SAFETY: a fill reads no memory.
         Ok(unsafe {
             self.transfer(

@@ -4,7 +4,7 @@
 //! segment.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use am::select;
 use std::time::SystemTime;
@@ -12,17 +12,19 @@ use std::time::SystemTime;
 use credits::Plan;
 
 use super::barriers::Barriers;
+use super::buffers::{Descriptors, SendBuffer, Tickets};
 use super::collective::{self, Collectives};
-use super::credit_statistics::{CreditStatistics, When};
-use super::flow::Flow;
+use super::flow::{Accounts, Flow, Statistics, When};
+use super::job::Job;
 use super::operations::Operations;
 use super::plain::Recent;
-use super::request_plain::{AtomicWay, Way};
 use super::requests::AmSide;
-use super::resources::{ChunkPool, Tickets};
-use super::{Engine, Error, IDENTITY, Result, SELECT_RPL_RB, deliver, in_use, index, system, tag};
+use super::shared::{Control, Shared};
+use super::system::System;
+use super::ways::{AtomicWay, Way};
+use super::{Engine, Error, IDENTITY, Result, SELECT_RPL_RB, deliver, in_use, index, tag};
 use crate::bootstrap::Bootstrap;
-use crate::fork::{Standing, Wiped};
+use crate::fork::Wiped;
 use crate::ni::{
     Capabilities, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, NiError, Rank, Ready, RegionId,
 };
@@ -42,70 +44,6 @@ const AM_SLOTS: usize = 4096;
 const OWN_QUEUES: u32 = 16;
 /// Reply buffers that injected replies fill in turn.
 const REPLY_BUFFERS: u32 = 3;
-
-/// Memory shared with other processes, as an address that may cross threads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shared(pub *mut u8);
-// SAFETY: only an address; whoever dereferences it argues for the access.
-unsafe impl Send for Shared {}
-// SAFETY: as above.
-unsafe impl Sync for Shared {}
-
-/// A rank's control region, and those of the peers that are mapped here: the barriers' cells, then for each rank the
-/// counter of what it has given back ([`super::flow::Returned`]).
-///
-/// 8 bytes a rank, and the cells.
-#[derive(Debug)]
-pub(crate) struct Control {
-    own: Shared,
-    peers: Box<[Option<Shared>]>,
-    cells: usize,
-    rank: Rank,
-}
-
-impl Control {
-    fn word(&self, base: Shared, index: usize) -> &AtomicU64 {
-        // SAFETY: `base` is a control region, which lives as long as the network, and so as the engine that owns both it and
-        // `self`; it is only ever accessed as atomic words, `index` is one of those that `start` has made (cells + ranks), which
-        // the callers see to, and the region is page-aligned.
-        unsafe { AtomicU64::from_ptr(base.0.cast::<u64>().add(index)) }
-    }
-
-    /// This rank's barrier cell.
-    pub(crate) fn cell(&self, cell: usize) -> &AtomicU64 {
-        assert!(
-            cell < self.cells,
-            "the barriers ask for their own cells only"
-        );
-        self.word(self.own, cell)
-    }
-
-    /// A peer's barrier cell, if the peer is mapped.
-    pub(crate) fn peer_cell(&self, peer: Rank, cell: usize) -> Option<&AtomicU64> {
-        assert!(
-            cell < self.cells,
-            "the barriers ask for their own cells only"
-        );
-        Some(self.word(self.peers[peer as usize]?, cell))
-    }
-
-    /// What `peer` has given back to this rank.
-    pub(crate) fn returned_by(&self, peer: Rank) -> Option<&AtomicU64> {
-        self.peers[peer as usize]?;
-        Some(self.word(self.own, self.cells + peer as usize))
-    }
-
-    /// What this rank has given back to `peer`.
-    pub(crate) fn returned_to(&self, peer: Rank) -> Option<&AtomicU64> {
-        let base = self.peers[peer as usize]?;
-        Some(self.word(base, self.cells + self.rank as usize))
-    }
-
-    /// Number of barrier cells.
-    pub(crate) fn cells(&self) -> usize {
-        self.cells
-    }
-}
 
 /// Slots of the queue of replies and completions. Its room is this rank's own affair (the Ni contract), as a target that
 /// finds it full takes nothing more from this rank: so there is room for all that this rank can have under way. That is
@@ -172,20 +110,15 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
 
         // SAFETY: the chunk region is network memory that lives as long as `ni`; chunks are accessed only by who holds
         // them (`ChunkPool`).
-        let (req_md, rpl_md) = unsafe {
-            let req_len = settings.sb_chunks as usize * chunk;
-            (
-                ni.md_bind(chunks.base, req_len, safe_eq)?,
-                ni.md_bind(
-                    chunks.base.add(req_len),
-                    settings.rpl_chunks as usize * chunk,
-                    safe_eq,
-                )?,
-            )
+        let send_buffer = |first: u32, count: u32| unsafe {
+            let base = chunks.base.add(first as usize * chunk);
+            let md = ni.md_bind(base, count as usize * chunk, safe_eq)?;
+            Ok::<_, NiError>(SendBuffer::new(Shared(base), chunk, count, md))
         };
+        let req_sb = send_buffer(0, settings.sb_chunks)?;
+        let rpl_sb = send_buffer(settings.sb_chunks, settings.rpl_chunks)?;
 
-        let mut operations = Operations::new(settings.max_operations);
-        let Some(detached) = operations.begin_group(true) else {
+        let Some(operations) = Operations::new(settings.max_operations) else {
             let reason = "at least one operation is needed".to_owned();
             return Err(Error::Setting {
                 name: "CONDUIT_MAX_OPERATIONS",
@@ -196,37 +129,27 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
         let budget = settings.sb_chunks;
         let most_longs = (plan.total() / 2).max(64) as usize;
         let mut engine = Self {
-            rank,
-            size,
-            settings: settings.clone(),
-            chunk,
+            job: Job::new(ni, settings),
             sys_eq,
             safe_eq,
             am_eq,
             sys_ready: Ready::queue(sys_eq),
             safe_ready: Ready::queue(safe_eq),
             am_ready: Ready::queue(am_eq),
-            req_md,
-            rpl_md,
-            control: Control {
-                own: Shared(control.base),
-                peers: Box::default(),
-                cells,
-                rank,
-            },
-            ways: Wiped::EMPTY,
+            control: Control::new(Shared(control.base), cells, rank),
             inject_size: 0,
-            checks: settings.checks,
             processor_atomics: !capabilities.contains(Capabilities::NATIVE_ATOMICS),
-            chunks,
-            req_sb: Lock::new(ChunkPool::new(settings.sb_chunks)),
-            rpl_sb: Lock::new(ChunkPool::new(settings.rpl_chunks)),
+            system: System::new(size, cells, req_sb.md),
+            req_sb,
+            rpl_sb,
             tickets: Tickets::new(in_use::most_send_tickets(settings)),
-            tmpmd: Tickets::new(settings.num_tmpmd),
-            operations: Lock::new(operations),
-            detached,
-            flow: Flow::new(&plan, rank, budget),
-            credit_statistics: None,
+            descriptors: Descriptors::new(settings.num_tmpmd),
+            operations,
+            credits: Accounts {
+                flow: Flow::new(&plan, rank, budget),
+                scale,
+                statistics: None,
+            },
             am: Lock::new(AmSide::new(
                 size,
                 most_longs,
@@ -238,13 +161,7 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
             lids: Lock::new(am::lid::LidGenerator::new()),
             barriers,
             collectives: Collectives::new(rank, size, am::limits::max_medium(chunk, 4)),
-            system: Lock::new(system::Outbox::new(4 * size as usize + 2 * cells + 16)),
-            system_waiting: AtomicBool::new(false),
             segments: OnceLock::new(),
-            standing: Standing::new(),
-            polling: super::polling::Polling::default(),
-            fault: OnceLock::new(),
-            exit_answers: AtomicU64::new(0),
             identity: IDENTITY.fetch_add(1, Relaxed),
             idle_polls: AtomicU32::new(0),
             recent_replies: Lock::new(Recent::new()),
@@ -252,17 +169,15 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
             sleeps: AtomicU32::new(0),
             spin: settings.spin.unwrap_or(super::waiting::DEFAULT_SPIN),
             yields: settings.yields,
-            scale,
-            ni,
             _mode: M::default(),
         };
         engine.register_own(&collective::handlers())?;
         engine.link_lists(&plan)?;
         let job = engine.compare_settings(bootstrap)?;
         if settings.credit_stats {
-            let statistics = CreditStatistics::open(settings, &plan, rank, job)?;
-            engine.credit_statistics = Some(Lock::new(statistics));
-            engine.write_credit_statistics(When::Start);
+            let statistics = Statistics::open(settings, &plan, rank, job)?;
+            engine.credits.statistics = Some(Lock::new(statistics));
+            engine.credits.write_statistics(&engine.job, When::Start);
         }
         engine.map_controls()
     }
@@ -289,7 +204,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 if theirs.get(at * 8..at * 8 + 8) != Some(&value.to_le_bytes()) {
                     let reason = format!(
                         "{value} on rank {}, something else on rank {peer}",
-                        self.rank
+                        self.job.rank
                     );
                     return Err(Error::Setting { name, reason });
                 }
@@ -300,9 +215,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Settings that all ranks must have the same.
     fn agreement(&self) -> [(&'static str, u64); 13] {
-        let settings = &self.settings;
+        let settings = &self.job.settings;
         [
-            ("CONDUIT_CHUNK", self.chunk as u64),
+            ("CONDUIT_CHUNK", self.job.chunk as u64),
             ("CONDUIT_REQUEST_BUFFER", settings.request_buffer as u64),
             ("CONDUIT_BARRIER_RADIX", settings.barrier_radix.into()),
             ("CONDUIT_WINDOWS", settings.windows.into()),
@@ -350,9 +265,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             match_bits: select::SYS.into(),
             ..entry
         };
-        self.ni.me_append(index::SYS, system)?;
+        self.job.ni.me_append(index::SYS, system)?;
         for _ in 0..plan.buffers().max(2) {
-            self.ni
+            self.job
+                .ni
                 .me_append(index::AM, self.request_buffer(plan.buffer_bytes() as usize))?;
         }
         let basin = MatchEntry {
@@ -361,27 +277,27 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             tag: tag::CATCH_BASIN,
             ..entry
         };
-        self.ni.me_append(index::AM, basin)?;
+        self.job.ni.me_append(index::AM, basin)?;
         // A reply that finds no buffer would be lost and its requester wait for ever, so that is to be seen.
         let no_buffer = MatchEntry {
             match_bits: SELECT_RPL_RB.into(),
             ..basin
         };
-        self.ni.me_append(index::SAFE, no_buffer)?;
+        self.job.ni.me_append(index::SAFE, no_buffer)?;
         for _ in 0..REPLY_BUFFERS {
-            self.ni.me_append(index::SAFE, self.reply_buffer())?;
+            self.job.ni.me_append(index::SAFE, self.reply_buffer())?;
         }
         let chunks = MatchEntry {
             memory: MeMemory::Region {
                 region: CHUNKS,
                 offset: 0,
-                len: self.settings.sb_chunks as usize * self.chunk,
+                len: self.req_sb.bytes(),
             },
             match_bits: select::REQ_SB.into(),
             tag: tag::REQ_SB,
             ..entry
         };
-        self.ni.me_append(index::SAFE, chunks)?;
+        self.job.ni.me_append(index::SAFE, chunks)?;
         Ok(())
     }
 
@@ -395,12 +311,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         // A rank has at most `sb_chunks` requests outstanding, each with one reply: mostly small ones, of which a buffer
         // holds about as many. But drained buffers are linked again after a poll only, and a reply that finds none is
         // lost: so one also holds the largest replies that a poll may take, and the others are there meanwhile.
-        let outstanding = self.settings.sb_chunks;
-        let at_once = match self.settings.safe_limit {
+        let outstanding = self.job.settings.sb_chunks;
+        let at_once = match self.job.settings.safe_limit {
             0 => outstanding,
             limit => outstanding.min(limit),
         };
-        let bytes = (outstanding as usize * 128).max(at_once as usize * self.chunk) + self.chunk;
+        let bytes =
+            (outstanding as usize * 128).max(at_once as usize * self.job.chunk) + self.job.chunk;
         self.managed(bytes, SELECT_RPL_RB, tag::RPL_RB)
     }
 
@@ -408,7 +325,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         MatchEntry {
             memory: MeMemory::Managed {
                 bytes,
-                min_free: self.chunk,
+                min_free: self.job.chunk,
             },
             match_bits: select.into(),
             ignore_bits: IGNORE,
@@ -421,41 +338,28 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Finds the control regions of the peers that are mapped here. All ranks have created theirs.
     fn map_controls(mut self) -> Result<Self> {
-        let bytes = (self.control.cells + self.size as usize) * size_of::<u64>();
         let find = |peer| {
-            let capabilities = self.ni.reach(peer).capabilities;
-            if !capabilities.contains(Capabilities::WINDOW) {
-                return Ok(None);
-            }
-            match self.ni.window(peer, CONTROL) {
-                Some(window) if window.len >= bytes => Ok(Some(Shared(window.base))),
-                found => Err(NiError::BadPeer {
-                    operation: "start",
-                    rank: peer,
-                    reason: format!(
-                        "shows {} bytes of control region, there must be {bytes}",
-                        found.map_or(0, |window| window.len)
-                    ),
-                }),
-            }
+            let capabilities = self.job.ni.reach(peer).capabilities;
+            let is_mapped = capabilities.contains(Capabilities::WINDOW);
+            is_mapped.then(|| self.job.ni.window(peer, CONTROL))?
         };
-        self.control.peers = (0..self.size).map(find).collect::<Result<_, _>>()?;
-        let ways: Vec<_> = (0..self.size).map(|peer| self.way_to(peer)).collect();
-        let injected = (0..self.size).zip(&ways);
+        self.control.map(self.job.size, find)?;
+        let ways: Vec<_> = (0..self.job.size).map(|peer| self.way_to(peer)).collect();
+        let injected = (0..self.job.size).zip(&ways);
         let injected = injected.filter(|(_, way)| **way == Way::Injected);
-        let sizes = injected.map(|(peer, _)| self.ni.reach(peer).inject_size);
+        let sizes = injected.map(|(peer, _)| self.job.ni.reach(peer).inject_size);
         self.inject_size = sizes.min().unwrap_or(0);
         let ways = ways.into_iter().map(AtomicWay::new).collect();
         // SAFETY: zero is the general way.
-        self.ways = unsafe { Wiped::new(ways) };
+        self.job.ways = unsafe { Wiped::new(ways) };
         Ok(self)
     }
 
     fn way_to(&self, peer: Rank) -> Way {
-        let reach = self.ni.reach(peer);
-        if self.has_checks() {
+        let reach = self.job.ni.reach(peer);
+        if self.job.has_checks() {
             Way::General
-        } else if self.is_mapped(reach) {
+        } else if self.job.is_mapped(reach) {
             Way::Mapped
         } else if reach.inject_size > 0 {
             Way::Injected

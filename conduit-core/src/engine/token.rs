@@ -6,7 +6,7 @@
 //! | 32..60 | chunk number, for roles that hold one |
 //! | 0..32 | operation id with generation, 0 for none |
 
-use super::operations::OpId;
+use super::handle::OpId;
 
 /// What the completion of a network operation frees, besides its send ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,15 +6,14 @@
 use am::select;
 
 use super::attach::Segment;
-use super::handle::Handle;
-use super::operations::OpId;
+use super::buffers::Bounce;
+use super::handle::{Handle, OpId};
 use super::request::Source;
-use super::resources::Bounce;
 use super::rma::Blocking;
 use super::token::{Role, Token};
-use super::{Engine, Error, Result, index};
+use super::{Engine, Result, index};
 use crate::ni::{Ack, Get, MdId, Ni, NiError, Put, Rank, Submit};
-use crate::threads::{Lock, Mode};
+use crate::threads::Mode;
 
 /// The local side of a transfer.
 #[derive(Clone, Copy)]
@@ -102,8 +101,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             unsafe { self.transfer_anywhere(target, offset, local)? };
             return Ok(Transfer::Member);
         }
-        let piece = self.ni.reach(target).max_message.min(match local {
-            Local::Fill { .. } => self.chunk,
+        let piece = self.job.ni.reach(target).max_message.min(match local {
+            Local::Fill { .. } => self.job.chunk,
             _ => usize::MAX,
         });
         let pieces = local.len().div_ceil(piece.max(1));
@@ -117,7 +116,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 return Ok(Transfer::NotStarted);
             }
         }
-        let op = self.begin(operation, group)?;
+        let op = self.operations.begin(&self.job, operation, group)?;
         self.note_asked(op, target, offset, local.len());
         let posted =
             // SAFETY: the caller's promise.
@@ -127,13 +126,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             Err(error) => {
                 // Pieces are under way that the caller, who gets the error, does not wait for: nothing may touch its memory
                 // any more, which is what a fault brings about.
-                self.fail(error.clone());
+                self.job.fail(error.clone());
                 self.check_fault()?;
                 return Err(error);
             }
         };
         // The initiation itself was a piece, so that the operation could not end before all others were counted.
-        self.finish(op);
+        self.operations.finish(&self.job, &self.descriptors, op);
         Ok(match group {
             Some(_) if copied => Transfer::Member,
             _ => Transfer::Started { op, copied },
@@ -181,24 +180,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     fn most_tickets(&self) -> u32 {
-        match self.settings.msg_limit {
+        match self.job.settings.msg_limit {
             0 => u32::MAX,
             // Some are always held for replies.
             limit => (limit.saturating_sub(super::hand::MOST_IN_HAND) / 2).max(1),
         }
-    }
-
-    /// A new operation id. It is an error if all are in use: they come back when their owner synchronises them, which
-    /// waiting here would not bring about.
-    pub(super) fn begin(&self, operation: &'static str, group: Option<OpId>) -> Result<OpId> {
-        let begun = self.operations.lock().begin(group);
-        begun.ok_or_else(|| Error::Exhausted {
-            operation,
-            rank: self.rank,
-            what: "operation ids",
-            limit: self.operations.lock().limit().into(),
-            setting: "CONDUIT_MAX_OPERATIONS",
-        })
     }
 
     pub(super) fn take_ticket(&self, operation: &'static str) -> Result<()> {
@@ -220,11 +206,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     ) -> Result<Place> {
         self.take_ticket(operation)?;
         let Some(base) = local.base() else {
-            let chunk = self.wait_for(operation, |engine| Ok(engine.req_sb.lock().take()))?;
+            let chunk = self.wait_for(operation, |engine| Ok(engine.req_sb.take()))?;
             return Ok(Place::Chunk(chunk));
         };
         let segments = self.segments(operation)?;
-        let own = segments.of[self.rank as usize].len;
+        let own = segments.of[self.job.rank as usize].len;
         let within = base.addr().wrapping_sub(segments.own.0.addr());
         if let Some(rarsrc) = segments.md
             && within < own
@@ -235,23 +221,25 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if let Some(md) = *md {
             return Ok(Place::Direct(md, start));
         }
-        if length <= self.chunk
-            && let Some(chunk) = self.req_sb.lock().take()
+        if length <= self.job.chunk
+            && let Some(chunk) = self.req_sb.take()
         {
             return Ok(Place::Chunk(chunk));
         }
-        self.wait_for(operation, |engine| Ok(engine.tmpmd.take(1).then_some(())))?;
+        self.wait_for(operation, |engine| {
+            Ok(engine.descriptors.tickets.take(1).then_some(()))
+        })?;
         // One descriptor over all of the memory serves every piece; it ends with the operation.
         // SAFETY: valid until the operation is synchronised (the transfer's contract), which is after its last piece; the
         // descriptor is released at the last piece.
         let bound = self.wait_for(operation, |engine| unsafe {
-            match engine.ni.md_bind(base, local.len(), engine.safe_eq) {
+            match engine.job.ni.md_bind(base, local.len(), engine.safe_eq) {
                 Ok(bound) => Ok(Some(bound)),
                 Err(NiError::Exhausted { .. }) => Ok(None),
                 Err(error) => Err(error.into()),
             }
         })?;
-        self.operations.lock().set_md(op, bound);
+        self.operations.set_md(op, bound);
         *md = Some(bound);
         Ok(Place::Direct(bound, start))
     }
@@ -272,10 +260,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         place: &Place,
         op: OpId,
     ) -> Result<()> {
-        self.operations.lock().add(op);
+        self.operations.add(op);
         let (md, local_offset) = match *place {
             Place::Direct(md, offset) => (md, offset),
-            Place::Chunk(chunk) => (self.req_md, chunk as usize * self.chunk),
+            Place::Chunk(chunk) => (self.req_sb.md, chunk as usize * self.job.chunk),
         };
         let match_bits = u64::from(select::RAR);
         match *local {
@@ -285,7 +273,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                     Place::Chunk(chunk) => {
                         // In bounds: a piece of the destination.
                         let destination = base.wrapping_add(start);
-                        self.req_sb.lock().set_bounce(
+                        self.req_sb.set_bounce(
                             chunk,
                             Bounce {
                                 destination,
@@ -307,14 +295,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 };
                 // SAFETY: a held chunk, or the caller's promise.
                 self.wait_for(operation, |engine| unsafe {
-                    Ok((engine.ni.get(&get)? == Submit::Posted).then_some(()))
+                    Ok((engine.job.ni.get(&get)? == Submit::Posted).then_some(()))
                 })
             }
             Local::Source(_) | Local::Fill { .. } => {
                 let role = match *place {
                     Place::Direct(..) => Role::Direct,
                     Place::Chunk(chunk) => {
-                        let at = self.req_chunk(chunk);
+                        let at = self.req_sb.at(chunk);
                         // SAFETY: the chunk is held and `length` at most a chunk; the source is the caller's promise.
                         unsafe {
                             match *local {
@@ -371,7 +359,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         offset: usize,
         source: Source,
     ) -> Result<()> {
-        self.check_context(operation, am::Operation::Request)?;
+        self.job.check_context(operation, am::Operation::Request)?;
         // SAFETY: the caller's promise.
         let started = unsafe {
             self.transfer(
@@ -400,20 +388,20 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         (match_bits, hdr_data): (u64, u64),
         group: Option<OpId>,
     ) -> Result<OpId> {
-        let op = self.begin(operation, group)?;
+        let op = self.operations.begin(&self.job, operation, group)?;
         let local = Local::Source(source);
         let place = self.place(operation, &local, 0, source.len, &mut None, op)?;
-        self.operations.lock().add(op);
+        self.operations.add(op);
         let (md, local_offset, role) = match place {
             Place::Direct(md, offset) => (md, offset, Role::Direct),
             Place::Chunk(chunk) => {
                 // SAFETY: the chunk is held, the length fits it (`place`), the source is the caller's promise.
                 unsafe {
-                    std::ptr::copy_nonoverlapping(source.base, self.req_chunk(chunk), source.len)
+                    std::ptr::copy_nonoverlapping(source.base, self.req_sb.at(chunk), source.len)
                 };
                 (
-                    self.req_md,
-                    chunk as usize * self.chunk,
+                    self.req_sb.md,
+                    chunk as usize * self.job.chunk,
                     Role::BouncedPut(chunk),
                 )
             }
@@ -431,7 +419,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             token: Token::new(role, Some(op)).bits(),
         };
         self.post_put(operation, &put)?;
-        self.finish(op);
+        self.operations.finish(&self.job, &self.descriptors, op);
         Ok(op)
     }
 }

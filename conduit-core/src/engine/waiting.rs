@@ -55,9 +55,9 @@ impl<N: Ni, M: Mode> Drop for Unwinding<'_, N, M> {
     fn drop(&mut self) {
         let Self { engine, operation } = *self;
         // A handler's panic has said more already.
-        engine.fail(Error::Panicked {
+        engine.job.fail(Error::Panicked {
             operation,
-            rank: engine.rank,
+            rank: engine.job.rank,
         });
         engine.abandon();
     }
@@ -84,7 +84,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     #[inline]
     fn wait_once(&self, operation: &'static str, waiter: &mut Waiter) -> Result<()> {
         self.check_fault()?;
-        self.check_context(operation, am::Operation::Block)?;
+        self.job.check_context(operation, am::Operation::Block)?;
         if waiter.polls == 0 {
             self.check_wait(operation)?;
             waiter.polls = 1;
@@ -108,7 +108,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     fn check_wait(&self, operation: &'static str) -> Result<()> {
         let checked = self.check_outside(operation, am::Operation::Block);
         if let Err(error) = &checked {
-            self.fail(error.clone());
+            self.job.fail(error.clone());
         }
         checked
     }
@@ -149,7 +149,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
         self.sleeps.store(sleeps.saturating_sub(1), Relaxed);
         let asleep = Instant::now();
-        self.ni.wait(SLEEP);
+        self.job.ni.wait(SLEEP);
         // Who was woken soon is likely to be needed again soon, and yields a while before it sleeps again.
         let yields = match asleep.elapsed() < NAP {
             true => self.yields / 2,
@@ -191,18 +191,18 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Is there a peer that has died, or that writes what makes no sense? Either ends the job.
     #[cold]
     fn look_for_the_dead(&self, operation: &'static str) -> Result<()> {
-        let rank = self.rank;
-        if let Some(peer) = self.ni.failed_peer() {
-            self.fail(Error::PeerFailed {
+        let rank = self.job.rank;
+        if let Some(peer) = self.job.ni.failed_peer() {
+            self.job.fail(Error::PeerFailed {
                 operation,
                 rank,
                 peer,
-                reason: self.ni.failure(peer),
+                reason: self.job.ni.failure(peer),
             });
         }
-        if let Some(peer) = self.ni.bad_peer() {
+        if let Some(peer) = self.job.ni.bad_peer() {
             let reason = "it has written messages that make no sense".to_owned();
-            self.fail(Error::Protocol { rank, peer, reason });
+            self.job.fail(Error::Protocol { rank, peer, reason });
         }
         self.check_fault()
     }

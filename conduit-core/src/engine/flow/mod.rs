@@ -11,11 +11,15 @@ use credits::{Bank, CreditByte, FlowControl, Plan, Policy, System, Violation};
 use crate::ni::Rank;
 use crate::threads::{Lock, Mode};
 
+mod accounts;
 mod returned;
+mod statistics;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use accounts::Accounts;
 pub(crate) use returned::Returned;
+pub(crate) use statistics::{Statistics, When};
 
 /// What this rank lends its peers and they lend it.
 ///

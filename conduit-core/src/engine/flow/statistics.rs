@@ -10,14 +10,15 @@ use std::time::Instant;
 use credits::statistics::{Header, PeerRow, RankRow, Recorder, file_name};
 use credits::{Bank, FlowControl, PeerState, Plan, Policy, System};
 
-use super::{Engine, Error, Result};
-use crate::ni::{Ni, Rank};
+use super::Flow;
+use crate::engine::error::{Error, Result};
+use crate::ni::Rank;
 use crate::settings::Settings;
-use crate::threads::{Lock, Mode};
+use crate::threads::Mode;
 
 /// The occasion to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum When {
+pub(crate) enum When {
     /// The rank has started.
     Start,
     /// An epoch may have ended.
@@ -28,7 +29,7 @@ pub(super) enum When {
 
 /// A rank's file and what is counted for it.
 #[derive(Debug)]
-pub(super) struct CreditStatistics {
+pub(crate) struct Statistics {
     /// `None` after a failure to write.
     file: Option<BufWriter<File>>,
     path: PathBuf,
@@ -42,9 +43,9 @@ pub(super) struct CreditStatistics {
     returned: u64,
 }
 
-impl CreditStatistics {
+impl Statistics {
     /// Opens the file of `rank`; the same `job` on all ranks.
-    pub(super) fn open(settings: &Settings, plan: &Plan, rank: Rank, job: u64) -> Result<Self> {
+    pub(crate) fn open(settings: &Settings, plan: &Plan, rank: Rank, job: u64) -> Result<Self> {
         let header = Header {
             job: format!("{job:x}"),
             rank,
@@ -78,8 +79,55 @@ impl CreditStatistics {
         })
     }
 
-    /// Writes the rows of `epoch` to the file, at once: a rank that is killed should leave what it has seen.
-    fn write(&mut self, rank: &RankRow, peers: impl Iterator<Item = PeerRow>) {
+    /// A system message about credits goes out (`true`) or has come in.
+    pub(crate) fn count(&mut self, message: System, out: bool) {
+        match (out, message) {
+            (true, _) => self.system_sent += 1,
+            (false, System::Revoke { .. }) => self.system_received += 1,
+            (false, System::Return { credits, .. }) => {
+                self.system_received += 1;
+                self.returned += u64::from(credits);
+            }
+        }
+    }
+
+    /// Writes the state of the credits; at [`When::Epoch`] if an epoch has ended since the last time.
+    pub(crate) fn write<M: Mode>(&mut self, flow: &Flow<M>, rank: Rank, size: u32, when: When) {
+        let (epoch, received, banked) = flow.look(rank, |policy| {
+            let (epoch, received) = match policy.as_dynamic() {
+                Some(dynamic) => (dynamic.epoch(), dynamic.received()),
+                None => (0, 0),
+            };
+            (epoch, received, policy.banked())
+        });
+        if epoch == self.epoch && when == When::Epoch {
+            return;
+        }
+        self.epoch = epoch;
+        let peers: Vec<_> = (0..size)
+            .map(|peer| flow.look(peer, |policy| row(policy, peer)))
+            .collect();
+        let row = RankRow {
+            // What comes after the last end of an epoch is a part of the next.
+            epoch: if when == When::End { epoch + 1 } else { epoch },
+            time_us: u64::try_from(self.start.elapsed().as_micros()).ok(),
+            received,
+            banked,
+            lent: peers.iter().map(|peer| u64::from(peer.loan)).sum(),
+            system_sent: self.system_sent,
+            system_received: self.system_received,
+            returned: self.returned,
+            stalls: peers.iter().map(|peer| peer.stalls).sum(),
+            revoked: peers.iter().map(|peer| peer.revoked).sum(),
+        };
+        self.write_rows(&row, peers.into_iter());
+        if when == When::End {
+            self.file = None;
+        }
+    }
+
+    /// Writes the rows of an epoch to the file, at once: a rank that is killed should leave what it has seen.
+    fn write_rows(&mut self, rank: &RankRow, peers: impl Iterator<Item = PeerRow>) {
         let Some(file) = &mut self.file else { return };
         let written = match self.recorder.epoch(rank, peers, &mut self.text) {
             Ok(()) => file
@@ -115,65 +163,4 @@ fn row<B: Bank>(policy: &Policy<B>, peer: Rank) -> PeerRow {
         }
     };
     PeerRow::new(peer, &state, policy.stalls(peer), policy.revoked(peer))
-}
-
-impl<N: Ni, M: Mode> Engine<N, M> {
-    /// A system message about credits goes out (`true`) or has come in.
-    pub(super) fn count_credit_message(&self, message: System, out: bool) {
-        let Some(statistics) = &self.credit_statistics else {
-            return;
-        };
-        let mut statistics = statistics.lock();
-        match (out, message) {
-            (true, _) => statistics.system_sent += 1,
-            (false, System::Revoke { .. }) => statistics.system_received += 1,
-            (false, System::Return { credits, .. }) => {
-                statistics.system_received += 1;
-                statistics.returned += u64::from(credits);
-            }
-        }
-    }
-
-    /// Writes the state of the credits; at [`When::Epoch`] if an epoch has ended since the last time.
-    #[cold]
-    pub(super) fn write_credit_statistics(&self, when: When) {
-        let Some(statistics) = &self.credit_statistics else {
-            return;
-        };
-        // Who has it is writing.
-        let Some(mut statistics) = statistics.try_lock() else {
-            return;
-        };
-        let (epoch, received, banked) = self.flow.look(self.rank, |policy| {
-            let (epoch, received) = match policy.as_dynamic() {
-                Some(dynamic) => (dynamic.epoch(), dynamic.received()),
-                None => (0, 0),
-            };
-            (epoch, received, policy.banked())
-        });
-        if epoch == statistics.epoch && when == When::Epoch {
-            return;
-        }
-        statistics.epoch = epoch;
-        let peers: Vec<_> = (0..self.size)
-            .map(|peer| self.flow.look(peer, |policy| row(policy, peer)))
-            .collect();
-        let rank = RankRow {
-            // What comes after the last end of an epoch is a part of the next.
-            epoch: if when == When::End { epoch + 1 } else { epoch },
-            time_us: u64::try_from(statistics.start.elapsed().as_micros()).ok(),
-            received,
-            banked,
-            lent: peers.iter().map(|peer| u64::from(peer.loan)).sum(),
-            system_sent: statistics.system_sent,
-            system_received: statistics.system_received,
-            returned: statistics.returned,
-            stalls: peers.iter().map(|peer| peer.stalls).sum(),
-            revoked: peers.iter().map(|peer| peer.revoked).sum(),
-        };
-        statistics.write(&rank, peers.into_iter());
-        if when == When::End {
-            statistics.file = None;
-        }
-    }
 }

@@ -1,0 +1,55 @@
+//! How a job ends: a rank says so to all others, and a rank that ends serves what others wait for.
+
+use std::time::{Duration, Instant};
+
+use super::flow::When;
+use super::system::Message;
+use super::{Engine, Error};
+use crate::ni::Ni;
+use crate::threads::Mode;
+
+impl<N: Ni, M: Mode> Engine<N, M> {
+    /// Tells all other ranks that the job ends with `code`, and waits until they know, at most `timeout`. Their calls end
+    /// with [`Error::Exited`]. May be called at any time, from handlers too. True: all have answered.
+    pub fn announce_exit(&self, code: i32, timeout: Duration) -> bool {
+        self.credits.write_statistics(&self.job, When::End);
+        let end = Instant::now() + timeout;
+        let others = u64::from(self.job.size - 1);
+        for peer in (0..self.job.size).filter(|&peer| peer != self.job.rank) {
+            self.send_system(peer, Message::Exit { code });
+        }
+        while self.system.exit_answers() < others {
+            if Instant::now() >= end {
+                return false;
+            }
+            if matches!(
+                self.fault(),
+                Some(Error::Exited { .. } | Error::PeerFailed { .. })
+            ) {
+                // Another rank ends the job as well, or has died: nobody is left to wait for.
+                break;
+            }
+            self.job.ni.progress();
+            let events = self
+                .job
+                .ni
+                .poll(self.sys_eq, u32::MAX, |event| self.on_system_event(&event));
+            self.retry();
+            if events == 0 {
+                std::thread::yield_now();
+            }
+        }
+        true
+    }
+
+    /// Serves what is still waiting to go out, for at most `timeout`: answers of a rank that is about to end.
+    pub fn drain(&self, timeout: Duration) {
+        let end = Instant::now() + timeout;
+        while self.job.wants_poll() && Instant::now() < end {
+            // Not only the outbox: where messages need send tickets, completions bring them.
+            if self.poll_once() == 0 {
+                std::thread::yield_now();
+            }
+        }
+    }
+}

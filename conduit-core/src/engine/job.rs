@@ -1,0 +1,182 @@
+//! A rank's place in its job: the network that connects it, its settings, and whether the job goes on.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use super::context;
+use super::error::{Error, Result};
+use super::polling::Polling;
+use super::ways::{AtomicWay, Way};
+use crate::fork::{Standing, Wiped};
+use crate::ni::{Capabilities, Ni, Rank, Reach};
+use crate::settings::Settings;
+
+/// What every part of the engine may ask, and tell of a fault.
+pub(super) struct Job<N: Ni> {
+    pub(super) ni: N,
+    pub(super) rank: Rank,
+    pub(super) size: u32,
+    pub(super) settings: Settings,
+    /// Bytes of a chunk of the send buffers.
+    pub(super) chunk: usize,
+    /// By rank: the short cut that requests to it may take; none in a child. 1 byte a rank.
+    pub(super) ways: Wiped<AtomicWay>,
+    /// Who is inside a poll, in PAR.
+    pub(super) polling: Polling,
+    /// Falls when something has gone wrong for good, which `fault` tells. Whoever calls looks at it.
+    standing: Standing,
+    fault: OnceLock<Error>,
+    /// See [`Job::want_poll`].
+    wants_poll: AtomicBool,
+}
+
+impl<N: Ni> Job<N> {
+    pub(super) fn new(ni: N, settings: &Settings) -> Self {
+        Self {
+            rank: ni.rank(),
+            size: ni.size(),
+            settings: settings.clone(),
+            chunk: settings.chunk_bytes(),
+            ways: Wiped::EMPTY,
+            polling: Polling::default(),
+            standing: Standing::new(),
+            fault: OnceLock::new(),
+            wants_poll: AtomicBool::new(false),
+            ni,
+        }
+    }
+
+    #[inline]
+    pub(super) fn check_rank(&self, operation: &'static str, rank: Rank) -> Result<()> {
+        if rank < self.size {
+            Ok(())
+        } else {
+            Err(Error::NoSuchRank {
+                operation,
+                rank,
+                size: self.size,
+            })
+        }
+    }
+
+    /// Whether callers are checked. Never in optimised builds, where looking for it would cost every call.
+    #[inline(always)]
+    pub(super) fn has_checks(&self) -> bool {
+        cfg!(debug_assertions) && self.settings.checks
+    }
+
+    /// With checks: may this thread do that where it is?
+    #[inline]
+    pub(super) fn check_context(&self, operation: &'static str, what: am::Operation) -> Result<()> {
+        if self.has_checks() {
+            context::check(what).map_err(|reason| Error::Context {
+                operation,
+                rank: self.rank,
+                reason,
+            })?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    pub(super) fn not_allowed(
+        &self,
+        operation: &'static str,
+        what: am::Operation,
+        context: am::Context,
+    ) -> Error {
+        Error::Context {
+            operation,
+            rank: self.rank,
+            reason: am::ContextError::NotAllowed {
+                operation: what,
+                context,
+            },
+        }
+    }
+
+    /// Records what ends the job; the first reason stays.
+    #[cold]
+    pub(super) fn fail(&self, error: Error) {
+        let _ = self.fault.set(error);
+        self.standing.fall();
+        // Who takes a short cut does not look for a fault.
+        for way in &*self.ways {
+            way.set(Way::General);
+        }
+    }
+
+    /// Records that a message of this rank makes no sense.
+    #[cold]
+    pub(super) fn fail_by_message(&self, source_rank: Rank, reason: String) {
+        self.fail(Error::BadMessage {
+            rank: self.rank,
+            source_rank,
+            reason,
+        });
+    }
+
+    /// Something could not be done now and no event will tell when it can: each poll is to try again.
+    #[inline]
+    pub(super) fn want_poll(&self) {
+        self.wants_poll.store(true, Relaxed);
+    }
+
+    /// Whether a poll has to try something again.
+    #[inline]
+    pub(super) fn wants_poll(&self) -> bool {
+        self.wants_poll.load(Relaxed)
+    }
+
+    /// A poll tries all of it now. What can't be done yet asks for the next one, with its lock held; so what another thread adds
+    /// meanwhile is either found by this poll or asks for another.
+    pub(super) fn begin_retries(&self) {
+        self.wants_poll.store(false, Relaxed);
+    }
+
+    /// The reason for which this rank can't go on, if there is one.
+    pub(super) fn fault(&self) -> Option<&Error> {
+        self.fault.get()
+    }
+
+    /// Whether there is none.
+    #[inline(always)]
+    pub(super) fn stands(&self) -> bool {
+        self.standing.stands()
+    }
+
+    /// The same in the one order in which a fault is seen by all.
+    #[inline(always)]
+    pub(super) fn stands_for_all(&self) -> bool {
+        self.standing.stands_for_all()
+    }
+
+    /// Whether this process is a child of the rank's, in which nothing of the network may be used: see [`crate::fork`].
+    #[inline]
+    pub(super) fn is_child(&self) -> bool {
+        self.standing.is_child()
+    }
+
+    /// Refuses in a child, for what is done after a fault too, or without a look for one.
+    #[inline]
+    pub(super) fn check_process(&self) -> Result<()> {
+        match self.is_child() {
+            true => Err(self.forked()),
+            false => Ok(()),
+        }
+    }
+
+    #[cold]
+    pub(super) fn forked(&self) -> Error {
+        Error::Forked {
+            rank: self.rank,
+            process: std::process::id(),
+        }
+    }
+
+    /// Whether replies from a peer that is reached so need no chunk, and implied ones are coalesced.
+    #[inline]
+    pub(super) fn is_mapped(&self, reach: &Reach) -> bool {
+        reach.capabilities.contains(Capabilities::WINDOW) && reach.inject_size >= self.chunk
+    }
+}
