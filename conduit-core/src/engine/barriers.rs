@@ -8,15 +8,18 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-pub use crate::barrier::BarrierOutcome;
-use crate::barrier::{Barrier, BarrierError, Value};
+use crate::barrier::{Barrier, BarrierError, BarrierOutcome, Value};
 
-use super::{Engine, Error, Result, system};
+use super::buffers::Tickets;
+use super::error::{Error, Result};
+use super::job::Job;
+use super::shared::Control;
+use super::system::{Message, System};
 use crate::ni::{Ni, Rank};
 use crate::threads::{Lock, Mode};
 
 /// One barrier of this rank.
-pub(super) struct Side<M: Mode> {
+struct Side<M: Mode> {
     machine: M::Lock<Machine>,
     running: AtomicBool,
     /// The first of its cells.
@@ -30,8 +33,9 @@ struct Machine {
     ended: u64,
 }
 
-/// Which barrier; a place in [`Engine`]'s list.
+/// GASNet-1's split-phase barrier; a place in the list of [`Barriers`].
 const SPLIT: usize = 0;
+/// That of all ranks as a team.
 const TEAM: usize = 1;
 const BARRIERS: usize = 2;
 
@@ -72,113 +76,125 @@ impl<M: Mode> Barriers<M> {
     pub(super) fn any_running(&self) -> bool {
         self.sides.iter().any(|side| side.running.load(Relaxed))
     }
+
+    /// This rank arrives at the split-phase barrier.
+    pub(super) fn notify<N: Ni>(
+        &self,
+        cells: &Cells<'_, N, M>,
+        operation: &'static str,
+        value: Value,
+    ) -> Result<()> {
+        let side = &self.sides[SPLIT];
+        side.arrive(cells, operation, &mut side.machine.lock().barrier, value)
+    }
+
+    /// Ends the split-phase barrier if all have arrived, comparing `value` with what they agreed on.
+    pub(super) fn finish<N: Ni>(
+        &self,
+        cells: &Cells<'_, N, M>,
+        operation: &'static str,
+        value: Value,
+    ) -> Result<Option<BarrierOutcome>> {
+        let side = &self.sides[SPLIT];
+        let barrier = &mut side.machine.lock().barrier;
+        side.step(cells, barrier);
+        let outcome = barrier.finish(value);
+        outcome.map_err(|error| cells.error(operation, error))
+    }
+
+    /// How the last split-phase barrier ended for all ranks; `None` before the first.
+    pub(super) fn last(&self) -> Option<BarrierOutcome> {
+        self.sides[SPLIT].machine.lock().barrier.last()
+    }
+
+    /// Asks for one more barrier of the team; gives its number, from 1.
+    pub(super) fn start_team<N: Ni>(&self, cells: &Cells<'_, N, M>) -> Result<u64> {
+        let side = &self.sides[TEAM];
+        let mut machine = side.machine.lock();
+        machine.started += 1;
+        if machine.started == machine.ended + 1 {
+            side.arrive(cells, TEAM_BARRIER, &mut machine.barrier, Value::Anonymous)?;
+            side.step_team(cells, &mut machine)?;
+        }
+        Ok(machine.started)
+    }
+
+    /// Has the team's barrier of this number ended?
+    pub(super) fn is_team_over<N: Ni>(&self, cells: &Cells<'_, N, M>, number: u64) -> Result<bool> {
+        let side = &self.sides[TEAM];
+        let mut machine = side.machine.lock();
+        side.step_team(cells, &mut machine)?;
+        Ok(machine.ended >= number)
+    }
+
+    /// Moves barriers on; true when that completed one. Part of every poll, so that a rank that only polls passes the
+    /// messages of others on.
+    pub(super) fn advance<N: Ni>(&self, cells: &Cells<'_, N, M>) -> bool {
+        let mut ended = false;
+        if cells.job.is_child() {
+            return ended;
+        }
+        for (which, side) in self.sides.iter().enumerate() {
+            if side.running.load(Relaxed)
+                && let Some(mut machine) = side.machine.try_lock()
+            {
+                ended |= if which == TEAM {
+                    side.step_team(cells, &mut machine).unwrap_or_else(|error| {
+                        cells.job.fail(error);
+                        false
+                    })
+                } else {
+                    side.step(cells, &mut machine.barrier)
+                };
+            }
+        }
+        ended
+    }
 }
 
-impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Starts a barrier: this rank has arrived. Stores before it are seen by all ranks after their wait.
-    pub fn barrier_notify(&self, value: Value) -> Result<()> {
-        self.notify("barrier_notify", SPLIT, value)
-    }
+/// What calls on a barrier of the team are called in errors.
+pub(super) const TEAM_BARRIER: &str = "team_barrier";
 
-    fn notify(&self, operation: &'static str, which: usize, value: Value) -> Result<()> {
-        self.check_outside(operation, am::Operation::Request)?;
-        self.check_fault()?;
-        let side = &self.barriers.sides[which];
-        self.arrive(operation, side, &mut side.machine.lock().barrier, value)
-    }
-
-    fn arrive(
+impl<M: Mode> Side<M> {
+    fn arrive<N: Ni>(
         &self,
+        cells: &Cells<'_, N, M>,
         operation: &'static str,
-        side: &Side<M>,
         barrier: &mut Barrier,
         value: Value,
     ) -> Result<()> {
         barrier
             .notify(value, |target, cell, word| {
-                self.send_cell(target, side.cells + cell, word)
+                cells.send(target, self.cells + cell, word)
             })
-            .map_err(|error| self.barrier_error(operation, error))?;
-        side.running.store(barrier.is_pending(), Relaxed);
+            .map_err(|error| cells.error(operation, error))?;
+        self.running.store(barrier.is_pending(), Relaxed);
         Ok(())
     }
 
-    /// Waits until all ranks have arrived. `value` is compared with what they agreed on.
-    pub fn barrier_wait(&self, value: Value) -> Result<BarrierOutcome> {
-        self.wait_for("barrier_wait", |engine| {
-            engine.barrier_finish("barrier_wait", value)
-        })
-    }
-
-    /// As [`Engine::barrier_wait`], after one poll and without waiting; `None`: not all have arrived.
-    pub fn barrier_try(&self, value: Value) -> Result<Option<BarrierOutcome>> {
-        self.poll()?;
-        self.barrier_test(value)
-    }
-
-    /// As [`Engine::barrier_try`], without polling.
-    pub fn barrier_test(&self, value: Value) -> Result<Option<BarrierOutcome>> {
-        self.barrier_finish("barrier_try", value)
-    }
-
-    /// Notify and wait.
-    #[inline]
-    pub fn barrier(&self, value: Value) -> Result<BarrierOutcome> {
-        self.barrier_notify(value)?;
-        self.barrier_wait(value)
-    }
-
-    /// How the last barrier ended for all ranks; `None` before the first.
-    pub fn barrier_result(&self) -> Option<BarrierOutcome> {
-        self.barriers.sides[SPLIT].machine.lock().barrier.last()
-    }
-
-    /// Starts a barrier of all ranks as a team: without ids, independent of the split-phase barrier. Several may be under
-    /// way; they end in the order in which they were started. Gives its number, from 1.
-    pub fn team_barrier_start(&self) -> Result<u64> {
-        const OPERATION: &str = "team_barrier";
-        self.check_outside(OPERATION, am::Operation::Request)?;
-        self.check_fault()?;
-        let side = &self.barriers.sides[TEAM];
-        let mut machine = side.machine.lock();
-        machine.started += 1;
-        if machine.started == machine.ended + 1 {
-            self.arrive(OPERATION, side, &mut machine.barrier, Value::Anonymous)?;
-            self.step_team(side, &mut machine)?;
+    /// Moves a barrier on; true when that completed it.
+    fn step<N: Ni>(&self, cells: &Cells<'_, N, M>, barrier: &mut Barrier) -> bool {
+        let was_pending = barrier.is_pending();
+        if was_pending {
+            // SYNC: Acquire, pairs with the Release in `Cells::send` and `Cells::receive`: what a rank did before notify is
+            // seen after wait.
+            barrier.advance(
+                |cell| cells.control.cell(self.cells + cell).load(Acquire),
+                |target, cell, word| cells.send(target, self.cells + cell, word),
+            );
+            self.running.store(barrier.is_pending(), Relaxed);
         }
-        Ok(machine.started)
-    }
-
-    /// Has the team's barrier of this number ended? Does not poll.
-    pub fn team_barrier_over(&self, number: u64) -> Result<bool> {
-        self.job.check_process()?;
-        let side = &self.barriers.sides[TEAM];
-        let mut machine = side.machine.lock();
-        self.step_team(side, &mut machine)?;
-        Ok(machine.ended >= number)
-    }
-
-    /// Waits for the team's barrier of this number.
-    pub fn team_barrier_wait(&self, number: u64) -> Result<()> {
-        self.wait_for("team_barrier", |engine| {
-            Ok(engine.team_barrier_over(number)?.then_some(()))
-        })
-    }
-
-    /// A barrier of the team, from start to end.
-    pub fn team_barrier(&self) -> Result<()> {
-        let number = self.team_barrier_start()?;
-        self.team_barrier_wait(number)
+        was_pending && !barrier.is_pending()
     }
 
     /// Moves the team's barriers on: this rank arrives at the next one when it has left the one before.
-    fn step_team(&self, side: &Side<M>, machine: &mut Machine) -> Result<bool> {
+    fn step_team<N: Ni>(&self, cells: &Cells<'_, N, M>, machine: &mut Machine) -> Result<bool> {
         let mut ended = false;
         while machine.started > machine.ended {
-            self.step(side, &mut machine.barrier);
+            self.step(cells, &mut machine.barrier);
             let outcome = machine.barrier.finish(Value::Anonymous);
             if outcome
-                .map_err(|error| self.barrier_error("team_barrier", error))?
+                .map_err(|error| cells.error(TEAM_BARRIER, error))?
                 .is_none()
             {
                 break;
@@ -186,80 +202,33 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             machine.ended += 1;
             ended = true;
             if machine.started > machine.ended {
-                self.arrive("team_barrier", side, &mut machine.barrier, Value::Anonymous)?;
+                self.arrive(cells, TEAM_BARRIER, &mut machine.barrier, Value::Anonymous)?;
             }
         }
         Ok(ended)
     }
+}
 
-    fn barrier_finish(
-        &self,
-        operation: &'static str,
-        value: Value,
-    ) -> Result<Option<BarrierOutcome>> {
-        self.job.check_process()?;
-        let side = &self.barriers.sides[SPLIT];
-        let mut machine = side.machine.lock();
-        self.step(side, &mut machine.barrier);
-        let outcome = machine.barrier.finish(value);
-        outcome.map_err(|error| self.barrier_error(operation, error))
-    }
+/// How barriers reach the cells of all ranks.
+pub(super) struct Cells<'a, N: Ni, M: Mode> {
+    pub(super) job: &'a Job<N>,
+    pub(super) control: &'a Control,
+    pub(super) system: &'a System<M>,
+    pub(super) tickets: &'a Tickets,
+}
 
-    fn barrier_error(&self, operation: &'static str, error: BarrierError) -> Error {
-        Error::Barrier {
-            operation,
-            rank: self.job.rank,
-            reason: error.to_string(),
-        }
-    }
-
-    /// Moves barriers on; true when that completed one. Part of every poll, so that a rank that only polls passes the
-    /// messages of others on.
-    pub(super) fn advance_barrier(&self) -> bool {
-        let mut ended = false;
-        if self.job.is_child() {
-            return ended;
-        }
-        for (which, side) in self.barriers.sides.iter().enumerate() {
-            if side.running.load(Relaxed)
-                && let Some(mut machine) = side.machine.try_lock()
-            {
-                ended |= if which == TEAM {
-                    self.step_team(side, &mut machine).unwrap_or_else(|error| {
-                        self.job.fail(error);
-                        false
-                    })
-                } else {
-                    self.step(side, &mut machine.barrier)
-                };
-            }
-        }
-        ended
-    }
-
-    fn step(&self, side: &Side<M>, barrier: &mut Barrier) -> bool {
-        let was_pending = barrier.is_pending();
-        if was_pending {
-            // SYNC: Acquire, pairs with the Release in `send_cell` and `receive_cell`: what a rank did before notify is
-            // seen after wait.
-            barrier.advance(
-                |cell| self.control.cell(side.cells + cell).load(Acquire),
-                |target, cell, word| self.send_cell(target, side.cells + cell, word),
-            );
-            side.running.store(barrier.is_pending(), Relaxed);
-        }
-        was_pending && !barrier.is_pending()
-    }
-
-    fn send_cell(&self, target: Rank, cell: usize, word: u64) {
+impl<N: Ni, M: Mode> Cells<'_, N, M> {
+    fn send(&self, target: Rank, cell: usize, word: u64) {
         match self.control.peer_cell(target, cell) {
             Some(at) => {
                 at.store(word, Release);
                 self.job.ni.notify(target);
             }
-            None => self.send_system(
+            None => self.system.send(
+                self.job,
+                self.tickets,
                 target,
-                system::Message::BarrierCell {
+                Message::BarrierCell {
                     cell: cell as u32,
                     word,
                 },
@@ -268,12 +237,20 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// A cell's word has come as a system message.
-    pub(super) fn receive_cell(&self, source: Rank, cell: u32, word: u64) {
+    pub(super) fn receive(&self, source: Rank, cell: u32, word: u64) {
         if (cell as usize) < self.control.cells() {
             self.control.cell(cell as usize).store(word, Release);
         } else {
             self.job
                 .fail_by_message(source, format!("barrier cell {cell} does not exist"));
+        }
+    }
+
+    fn error(&self, operation: &'static str, error: BarrierError) -> Error {
+        Error::Barrier {
+            operation,
+            rank: self.job.rank,
+            reason: error.to_string(),
         }
     }
 }

@@ -22,6 +22,7 @@
 
 mod atomic;
 mod attach;
+mod barrier;
 mod barriers;
 mod buffers;
 mod collective;
@@ -38,11 +39,11 @@ mod implicit;
 mod in_use;
 mod job;
 mod operations;
+mod patience;
 mod plain;
 mod poll;
 mod polling;
 mod prepared;
-mod quiesce;
 mod reply;
 mod request;
 mod request_long;
@@ -58,20 +59,20 @@ mod waiting;
 mod ways;
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 pub use atomic::AtomicRequest;
 pub use attach::Segment;
-pub use barriers::BarrierOutcome;
+pub use barrier::BarrierOutcome;
 pub use collective::{JOB_TEAM, ReduceFunction, Reduction};
 pub use deliver::{Call, Handler, Payload};
 pub use error::{Error, Result};
 pub use handle::Handle;
 pub use in_use::InUse;
+pub use patience::Waiter;
 pub use prepared::{Prepared, PreparedReply};
 pub use rma::Blocking;
 pub use shared::Shared;
-pub use waiting::Waiter;
 
 use crate::ni::{EqId, Ni, PtIndex, Rank, Ready};
 use crate::settings::Settings;
@@ -82,6 +83,7 @@ use credits::FlowControl;
 use flow::Accounts;
 use job::Job;
 use operations::Operations;
+use patience::Patience;
 use requests::AmSide;
 
 use shared::Control;
@@ -151,15 +153,9 @@ pub struct Engine<N: Ni, M: Mode> {
     segments: OnceLock<Segments>,
     /// Tells engines of one process apart, for the state that threads keep.
     identity: u64,
-    /// Polls that found nothing, for [`Engine::poll`].
-    idle_polls: AtomicU32,
     /// Replies that have come last; whoever polls their queue has it.
     recent_replies: M::Lock<plain::Recent<N, M>>,
-    /// Yields since one took long, and times that the rank is yet to sleep instead.
-    yield_count: AtomicU32,
-    sleeps: AtomicU32,
-    spin: u32,
-    yields: u32,
+    patience: Patience,
     _mode: M,
 }
 

@@ -101,7 +101,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             events += self.poll_queues(ready, requests);
         }
         if self.barriers.any_running() {
-            events += u32::from(self.advance_barrier());
+            events += u32::from(self.barriers.advance(&self.cells()));
         }
         if self.collectives.has_outgoing() {
             events += self.advance_collectives();
@@ -158,7 +158,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             Some(Message::ExitSeen) => {
                 self.system.count_exit_answer();
             }
-            Some(Message::BarrierCell { cell, word }) => self.receive_cell(put.source, cell, word),
+            Some(Message::BarrierCell { cell, word }) => {
+                self.cells().receive(put.source, cell, word)
+            }
             Some(Message::Credit(message)) => self.on_credit_message(put.source, message),
             None => {
                 self.job.fail_by_message(

@@ -4,7 +4,7 @@
 //! segment.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use am::select;
 use std::time::SystemTime;
@@ -17,6 +17,7 @@ use super::collective::{self, Collectives};
 use super::flow::{Accounts, Flow, Statistics, When};
 use super::job::Job;
 use super::operations::Operations;
+use super::patience::Patience;
 use super::plain::Recent;
 use super::requests::AmSide;
 use super::shared::{Control, Shared};
@@ -163,12 +164,8 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
             collectives: Collectives::new(rank, size, am::limits::max_medium(chunk, 4)),
             segments: OnceLock::new(),
             identity: IDENTITY.fetch_add(1, Relaxed),
-            idle_polls: AtomicU32::new(0),
             recent_replies: Lock::new(Recent::new()),
-            yield_count: AtomicU32::new(0),
-            sleeps: AtomicU32::new(0),
-            spin: settings.spin.unwrap_or(super::waiting::DEFAULT_SPIN),
-            yields: settings.yields,
+            patience: Patience::new(settings.spin, settings.yields),
             _mode: M::default(),
         };
         engine.register_own(&collective::handlers())?;

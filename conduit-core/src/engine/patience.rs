@@ -1,0 +1,238 @@
+//! How long a rank spins, and when it yields and sleeps: rules without a clock.
+//!
+//! Spinning is the fastest where every rank has a core of its own; where there are more ranks than cores the settings
+//! make it yield at once. Sleeping is for long waits: an arriving message wakes the rank.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Idle polls before the first yield, unless set: about a millisecond, so that the wait for a message of some megabytes
+/// doesn't end in a sleep.
+const DEFAULT_SPIN: u32 = 100_000;
+
+/// Idle polls between two looks for a dead peer, so that traffic of others doesn't hide it.
+const LOOK_FOR_THE_DEAD: u32 = 1 << 14;
+
+/// A shorter spin than this says that ranks share cores. A program that waits by polling then has to let others run, too:
+/// every so many idle polls.
+const CROWDED: u32 = 64;
+const POLLS_A_YIELD: u32 = 16;
+
+/// A yield that takes so long has given the core to somebody who computes and may do so for long, where a sleeper that is woken has it
+/// at once: the rank sleeps so many times instead of yielding.
+const LONG_YIELD: Duration = Duration::from_millis(1);
+const SLEEPS: u32 = 64;
+/// After a long yield so many are timed, later one in so many: timing costs a twentieth of a yield between ranks.
+const WARY: u32 = 64;
+const TIMED: u32 = 8;
+
+/// Less than the pauses of networks that nothing wakes. A timer of theirs may end a sleep sooner, which costs some yields.
+const NAP: Duration = Duration::from_micros(40);
+/// Longest sleep between two polls.
+pub(super) const SLEEP: Duration = Duration::from_millis(10);
+
+/// What to do after a poll that found nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pause {
+    /// Poll again.
+    None,
+    /// Poll again after the processor's own pause.
+    Spin,
+    /// Look for dead peers.
+    Look,
+    /// Yield the core.
+    Yield,
+    /// Yield the core, and tell how long that took.
+    TimedYield,
+    /// Sleep, tell how long that was, and look for dead peers.
+    Sleep,
+}
+
+/// The state of one wait.
+#[derive(Debug, Default)]
+pub struct Waiter {
+    idle: u32,
+    /// Those that found nothing, and one once it is known that this wait may be where it is.
+    polls: u32,
+}
+
+impl Waiter {
+    /// Whether this is the first time: then it is yet to be seen whether a wait may be where this one is.
+    #[inline]
+    pub(super) fn begins(&mut self) -> bool {
+        let begins = self.polls == 0;
+        self.polls = self.polls.max(1);
+        begins
+    }
+
+    /// A poll has found something.
+    #[inline]
+    pub(super) fn found(&mut self) {
+        self.idle = 0;
+    }
+}
+
+/// The rules of a rank, and what it has learned of its core.
+#[derive(Debug)]
+pub(super) struct Patience {
+    spin: u32,
+    yields: u32,
+    /// Polls that found nothing, of a program that only polls.
+    idle_polls: AtomicU32,
+    /// Yields since one took long, and times that the rank is yet to sleep instead.
+    yield_count: AtomicU32,
+    sleeps: AtomicU32,
+}
+
+impl Patience {
+    /// Idle polls before the first yield, if that is set, and yields before the first sleep.
+    pub(super) fn new(spin: Option<u32>, yields: u32) -> Self {
+        Self {
+            spin: spin.unwrap_or(DEFAULT_SPIN),
+            yields,
+            idle_polls: AtomicU32::new(0),
+            yield_count: AtomicU32::new(0),
+            sleeps: AtomicU32::new(0),
+        }
+    }
+
+    /// A poll of a wait has found nothing.
+    #[inline]
+    pub(super) fn idle(&self, waiter: &mut Waiter) -> Pause {
+        waiter.idle = waiter.idle.saturating_add(1);
+        waiter.polls = waiter.polls.wrapping_add(1);
+        if waiter.idle > self.spin {
+            return self.idle_long(waiter);
+        }
+        match waiter.polls.is_multiple_of(LOOK_FOR_THE_DEAD) {
+            true => Pause::Look,
+            // Without a pause at first: an answer is often only nanoseconds away.
+            false if waiter.idle <= 64 => Pause::None,
+            false => Pause::Spin,
+        }
+    }
+
+    #[cold]
+    fn idle_long(&self, waiter: &mut Waiter) -> Pause {
+        let sleeps = self.sleeps.load(Relaxed);
+        if sleeps > 0 || waiter.idle > self.spin.saturating_add(self.yields) {
+            self.sleeps.store(sleeps.saturating_sub(1), Relaxed);
+            return Pause::Sleep;
+        }
+        let count = self.yield_count.load(Relaxed).wrapping_add(1);
+        self.yield_count.store(count, Relaxed);
+        match count > WARY && !count.is_multiple_of(TIMED) {
+            true => Pause::Yield,
+            false => Pause::TimedYield,
+        }
+    }
+
+    /// A yield that was to be timed took so long.
+    pub(super) fn yielded(&self, time: Duration) {
+        if time >= LONG_YIELD {
+            self.sleeps.store(SLEEPS, Relaxed);
+            self.yield_count.store(0, Relaxed);
+        }
+    }
+
+    /// A sleep took so long.
+    pub(super) fn slept(&self, waiter: &mut Waiter, time: Duration) {
+        // Who was woken soon is likely to be needed again soon, and yields a while before it sleeps again.
+        let yields = match time < NAP {
+            true => self.yields / 2,
+            false => self.yields,
+        };
+        waiter.idle = self.spin.saturating_add(yields);
+    }
+
+    /// What a program that only polls is owed as well: whether it is to yield now, and whether to look for dead peers.
+    #[inline]
+    pub(super) fn polled_idly(&self) -> (bool, bool) {
+        let polls = self.idle_polls.load(Relaxed).wrapping_add(1);
+        self.idle_polls.store(polls, Relaxed);
+        let yields = self.spin < CROWDED && polls.is_multiple_of(POLLS_A_YIELD);
+        (yields, polls.is_multiple_of(LOOK_FOR_THE_DEAD))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The pauses of a wait, those alike that follow each other counted.
+    fn pauses(patience: &Patience, waiter: &mut Waiter, count: u32) -> Vec<(Pause, u32)> {
+        let mut all: Vec<(Pause, u32)> = Vec::new();
+        for _ in 0..count {
+            let pause = patience.idle(waiter);
+            if pause == Pause::Sleep {
+                patience.slept(waiter, SLEEP);
+            }
+            match all.last_mut() {
+                Some((last, count)) if *last == pause => *count += 1,
+                _ => all.push((pause, 1)),
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn a_wait_spins_then_yields_then_sleeps() {
+        let patience = Patience::new(Some(100), 10);
+        let mut waiter = Waiter::default();
+        let expected = [
+            (Pause::None, 64),
+            (Pause::Spin, 36),
+            (Pause::TimedYield, 10),
+            (Pause::Sleep, 5),
+        ];
+        assert_eq!(pauses(&patience, &mut waiter, 115), expected);
+        waiter.found();
+        assert_eq!(pauses(&patience, &mut waiter, 64), [(Pause::None, 64)]);
+    }
+
+    #[test]
+    fn who_is_woken_soon_yields_before_it_sleeps_again() {
+        let patience = Patience::new(Some(0), 10);
+        let mut waiter = Waiter::default();
+        pauses(&patience, &mut waiter, 11);
+        patience.slept(&mut waiter, Duration::ZERO);
+        let expected = [(Pause::TimedYield, 5), (Pause::Sleep, 1)];
+        assert_eq!(pauses(&patience, &mut waiter, 6), expected);
+    }
+
+    #[test]
+    fn a_long_yield_makes_the_rank_sleep_instead() {
+        let patience = Patience::new(Some(0), u32::MAX);
+        let mut waiter = Waiter::default();
+        assert_eq!(patience.idle(&mut waiter), Pause::TimedYield);
+        patience.yielded(LONG_YIELD);
+        let expected = [(Pause::Sleep, SLEEPS), (Pause::TimedYield, 1)];
+        assert_eq!(pauses(&patience, &mut waiter, SLEEPS + 1), expected);
+    }
+
+    #[test]
+    fn yields_are_timed_often_at_first_and_seldom_later() {
+        let patience = Patience::new(Some(0), u32::MAX);
+        let mut waiter = Waiter::default();
+        let all = pauses(&patience, &mut waiter, WARY + TIMED);
+        let expected = [
+            (Pause::TimedYield, WARY),
+            (Pause::Yield, TIMED - 1),
+            (Pause::TimedYield, 1),
+        ];
+        assert_eq!(all, expected);
+    }
+
+    #[test]
+    fn the_dead_are_looked_for_while_others_talk() {
+        let patience = Patience::new(None, 0);
+        let mut waiter = Waiter::default();
+        assert!(waiter.begins() && !waiter.begins());
+        let mut looks = 0;
+        for _ in 0..2 * LOOK_FOR_THE_DEAD {
+            looks += u32::from(patience.idle(&mut waiter) == Pause::Look);
+            waiter.found();
+        }
+        assert_eq!(looks, 2);
+    }
+}
