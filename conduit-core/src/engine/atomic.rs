@@ -4,8 +4,9 @@
 
 use super::handle::{Handle, OpId};
 use super::rma::Blocking;
+use super::table::index;
 use super::token::{Role, Token};
-use super::{Engine, Error, Result, index};
+use super::{Engine, Error, Result};
 use crate::ni::{Atomic, AtomicOp, AtomicType, Ni, NiError, Rank, Submit, apply_atomic};
 use crate::threads::Mode;
 
@@ -81,7 +82,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         blocking: Blocking,
     ) -> Result<Started> {
         let size = request.ty.size();
-        let segment = self.remote_access(operation, target, offset, size)?;
+        let segment = self
+            .memory
+            .remote_access(&self.job, operation, target, offset, size)?;
         if !offset.is_multiple_of(size) {
             return Err(Error::Misaligned {
                 operation,
@@ -103,7 +106,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 unsafe { apply_atomic(segment.window.0.add(offset), op, ty, operand, comparand) };
             return Ok(Started::Done(old));
         }
-        if self.segments(operation)?.everything.is_some() {
+        if self.memory.is_everything() {
             return Err(NiError::System {
                 operation,
                 rank: self.job.rank,

@@ -12,8 +12,9 @@ use am::Context;
 use am::handlers::{Accepts, Entry, Registration};
 
 use super::context;
-use super::deliver::{Call, Handler, Payload};
+use super::deliver::{Call, Handler};
 use super::handle::OpId;
+use super::message::Payload;
 use super::rma::Blocking;
 use super::{Engine, Error, Handle, Result};
 use crate::collective::{

@@ -3,36 +3,20 @@
 use std::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use am::handlers::{CallError, RegisterError, Registration, Table};
+use am::handlers::{RegisterError, Registration, Table};
 use am::lid::Pairing;
-use am::{Body, Category, DataHeader, Flags, Header, HeaderError, Long, MAX_ARGS};
-use credits::{CreditByte, Violation};
+use am::{Body, Category, DataHeader, Flags, Header, Long, MAX_ARGS};
+use credits::CreditByte;
 
 use super::hand::Hand;
+use super::message::{Bad, Payload};
 use super::requests::Inbox;
-use super::{Engine, Error, Result, context, everything};
+use super::{Engine, Error, Result, context};
 use crate::ni::{Ni, PutEvent, Rank};
 use crate::threads::Mode;
 
 /// What a client registers: called with each message for its id, on whatever thread polls.
 pub type Handler<N, M> = Arc<dyn Fn(&Call<'_, N, M>) + Send + Sync>;
-
-/// What a message carries besides its arguments.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Payload<'a> {
-    /// A short carries nothing.
-    None,
-    /// A medium's bytes, in place, aligned to 16, only as long as the handler runs. Where the sender's process has the same memory
-    /// mapped this relies on it not to write there again before: see "What is safe" of the crate `conduit`.
-    Medium(&'a [u8]),
-    /// A long's bytes lie in this rank's segment. Peers may write there at any time, so they are not lent as a slice.
-    Long {
-        /// First byte, from the segment's start. Of an empty payload what its sender has said, which may be anything.
-        offset: usize,
-        /// Bytes.
-        length: usize,
-    },
-}
 
 /// A message in its handler's hands.
 pub struct Call<'a, N: Ni, M: Mode> {
@@ -140,33 +124,6 @@ impl<N: Ni, M: Mode> Handlers<N, M> {
         all.push(table);
         Ok(())
     }
-}
-
-/// What is wrong with a message that has arrived. All of it is the sender's fault, and ends the job.
-#[derive(Debug, Clone, Copy, thiserror::Error)]
-pub(super) enum Bad {
-    #[error(transparent)]
-    Header(#[from] HeaderError),
-    #[error(transparent)]
-    Call(#[from] CallError),
-    #[error(transparent)]
-    Violation(#[from] Violation),
-    #[error("no handler is registered with id {id}")]
-    NoHandler { id: u8 },
-    #[error("a long before this rank has a segment")]
-    NotAttached,
-    #[error("{length} bytes at offset {offset} do not lie in this rank's segment of {own} bytes")]
-    OutOfSegment { offset: u64, length: u64, own: u64 },
-    #[error("{length} bytes at address {offset:#x} are no memory of this rank that can be written")]
-    NoMemory { offset: usize, length: usize },
-    #[error("more longs under way than its credits allow")]
-    TooManyLongs,
-    #[error("two halves of the same kind for long {lid}")]
-    SameHalf { lid: u32 },
-    #[error("a request where replies arrive")]
-    RequestAmongReplies,
-    #[error("a reply outside of its request's chunk")]
-    OutsideOfChunk,
 }
 
 /// A message that lies in a request buffer.
@@ -286,7 +243,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             };
             return self.pair(source, header.lid, Some(pending), inbox, hand);
         }
-        let payload = self.place_long(header, &long, rest)?;
+        let payload = self.memory.place_long(&self.job, header, &long, rest)?;
         self.run_request(source, header, args, payload, inbox, hand)
     }
 
@@ -323,60 +280,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         match pairing {
             Pairing::Wait => Ok(()),
             Pairing::Ready(PendingLong { header, args, long }) => {
-                let payload = self.place_long(&header, &long, &[])?;
+                let payload = self.memory.place_long(&self.job, &header, &long, &[])?;
                 let args = &args[..usize::from(header.nargs)];
                 self.run_request(source, &header, args, payload, inbox, hand)
             }
             Pairing::Full(_) => Err(Bad::TooManyLongs),
             Pairing::Duplicate(_) => Err(Bad::SameHalf { lid }),
         }
-    }
-
-    /// The payload of a long whose data is at its destination, or will be: in this rank's segment, unless it is empty.
-    #[inline(always)]
-    pub(super) fn placed_long<'a>(&self, long: &Long) -> Result<Payload<'a>, Bad> {
-        let (offset, length) = (long.dest, long.length);
-        if length > 0 {
-            let segments = self.segments.get().ok_or(Bad::NotAttached)?;
-            let own = segments.of[self.job.rank as usize].len as u64;
-            if length > own || offset > own - length {
-                return Err(Bad::OutOfSegment {
-                    offset,
-                    length,
-                    own,
-                });
-            }
-        }
-        let (offset, length) = (offset as usize, length as usize);
-        Ok(Payload::Long { offset, length })
-    }
-
-    /// Checks a long's destination and, when it is packed, puts its data there.
-    pub(super) fn place_long<'a>(
-        &self,
-        header: &Header,
-        long: &Long,
-        packed: &[u8],
-    ) -> Result<Payload<'a>, Bad> {
-        let payload = self.placed_long(long)?;
-        let (offset, length) = (long.dest as usize, long.length as usize);
-        if header.flags.contains(Flags::PACKED) && length > 0 {
-            let segments = self.segments.get().ok_or(Bad::NotAttached)?;
-            // `Long::read` has checked that a packed long carries its data.
-            let data = &packed[..length];
-            if segments.everything.is_some() {
-                if !everything::place(offset, data) {
-                    return Err(Bad::NoMemory { offset, length });
-                }
-            } else {
-                let to = segments.own.0.wrapping_add(offset);
-                // SAFETY: the range lies in this rank's segment, as just checked; `data` is a message's body, which never
-                // overlaps a segment. Others may access the range at the same time: that is a race of the program's own
-                // making, as with every put.
-                unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to, length) };
-            }
-        }
-        Ok(payload)
     }
 
     fn run_request(
@@ -472,7 +382,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             let payload = match header.category() {
                 Category::Short => Payload::None,
                 Category::Medium => Payload::Medium(rest),
-                Category::Long => self.place_long(&header, &Long::read(&header, data)?, rest)?,
+                Category::Long => {
+                    self.memory
+                        .place_long(&self.job, &header, &Long::read(&header, data)?, rest)?
+                }
             };
             let token = am::Token::new(put.source, &header);
             self.run(&header, &token, args, payload, None)?;

@@ -29,7 +29,6 @@ mod collective;
 mod context;
 mod deliver;
 mod error;
-mod everything;
 mod exit;
 mod flow;
 mod hand;
@@ -38,6 +37,8 @@ mod handles;
 mod implicit;
 mod in_use;
 mod job;
+mod memory;
+mod message;
 mod operations;
 mod patience;
 mod plain;
@@ -53,71 +54,42 @@ mod rma;
 mod shared;
 mod start;
 mod system;
+mod table;
 mod token;
 mod transfer;
 mod waiting;
 mod ways;
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 pub use atomic::AtomicRequest;
-pub use attach::Segment;
 pub use barrier::BarrierOutcome;
 pub use collective::{JOB_TEAM, ReduceFunction, Reduction};
-pub use deliver::{Call, Handler, Payload};
+pub use deliver::{Call, Handler};
 pub use error::{Error, Result};
 pub use handle::Handle;
 pub use in_use::InUse;
+pub use memory::Segment;
+pub use message::Payload;
 pub use patience::Waiter;
 pub use prepared::{Prepared, PreparedReply};
 pub use rma::Blocking;
 pub use shared::Shared;
 
-use crate::ni::{EqId, Ni, PtIndex, Rank, Ready};
+use crate::ni::{EqId, Ni, Rank, Ready};
 use crate::settings::Settings;
 use crate::threads::{Lock, Mode};
-use attach::Segments;
 use buffers::{Descriptors, SendBuffer, Tickets};
 use credits::FlowControl;
 use flow::Accounts;
 use job::Job;
+use memory::Memory;
 use operations::Operations;
 use patience::Patience;
 use requests::AmSide;
 
 use shared::Control;
 use system::System;
-
-/// The portal table: one index per queue (`facts`: a target's queue belongs to its index).
-mod index {
-    use super::PtIndex;
-    /// The segment, for puts and gets. No queue.
-    pub(super) const RAR: PtIndex = PtIndex(0);
-    /// Requests, and the data of long requests.
-    pub(super) const AM: PtIndex = PtIndex(1);
-    /// Replies.
-    pub(super) const SAFE: PtIndex = PtIndex(2);
-    /// System messages.
-    pub(super) const SYS: PtIndex = PtIndex(3);
-}
-
-/// Names of match entries, given back in their events.
-mod tag {
-    pub(super) const RAR: u64 = 0;
-    pub(super) const RARAM: u64 = 1;
-    pub(super) const CATCH_BASIN: u64 = 2;
-    pub(super) const REQ_SB: u64 = 3;
-    pub(super) const SYS: u64 = 4;
-    /// A request buffer; each has the same name, as each is appended again in the same way.
-    pub(super) const REQ_RB: u64 = 5;
-    /// A reply buffer.
-    pub(super) const RPL_RB: u64 = 6;
-}
-
-/// The selector of the locally managed buffers that injected replies arrive in. The seed's conduit has no such role: its
-/// replies always go to the requester's chunk. Here that is so only where a network cannot inject.
-const SELECT_RPL_RB: u8 = 6;
 
 /// One rank's engine over one network.
 ///
@@ -150,7 +122,7 @@ pub struct Engine<N: Ni, M: Mode> {
     barriers: barriers::Barriers<M>,
     collectives: collective::Collectives<M>,
     system: System<M>,
-    segments: OnceLock<Segments>,
+    memory: Memory,
     /// Tells engines of one process apart, for the state that threads keep.
     identity: u64,
     /// Replies that have come last; whoever polls their queue has it.

@@ -7,11 +7,13 @@
 use am::{Category, Flags, Header, Layout};
 use credits::CreditByte;
 
-use super::deliver::{Arrived, Bad, Handler, Payload};
+use super::Engine;
+use super::deliver::{Arrived, Handler};
 use super::flow::Returned;
 use super::hand::Hand;
+use super::message::{Bad, Payload};
 use super::requests::Inbox;
-use super::{Engine, index};
+use super::table::index;
 use crate::ni::{Capabilities, Common, Exchange, Ni, PutEvent, Puts, Rank};
 use crate::threads::Mode;
 
@@ -217,7 +219,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             Category::Short => Ok(Payload::None),
             Category::Medium => Ok(Payload::Medium(layout.payload(data))),
             Category::Long => match layout.long(data) {
-                Some(long) => self.placed_long(&long),
+                Some(long) => self.memory.placed_long(&self.job, &long),
                 // `Layout::check` has found it long enough.
                 None => Err(Bad::NotAttached),
             },

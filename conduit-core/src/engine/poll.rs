@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::flow::When;
 use super::plain::Recent;
 use super::system::Message;
+use super::table::{index, tag};
 use super::token::{Role, Token};
-use super::{Engine, Error, Result, index, tag};
+use super::{Engine, Error, Result};
 use crate::ni::{Event, Ni, Outcome, PutEvent, Rank, Ready, Sink};
 use crate::threads::{Lock, Mode};
 
@@ -275,7 +276,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 rank: self.job.rank,
                 outcome,
             };
-            let no_memory = token.op.and_then(|op| self.no_memory_asked(op));
+            let no_memory = token.op.and_then(|op| self.memory.no_memory_asked(op));
             // It has not ended as its caller awaits: who waits for it gets the error.
             return self.job.fail(no_memory.unwrap_or(refused));
         }

@@ -8,8 +8,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::deliver::Call;
 use super::hand::Hand;
 use super::request::{MOST_HEAD, head_in};
+use super::table::{SELECT_RPL_RB, index};
 use super::token::{Role, Token};
-use super::{Engine, Error, Result, SELECT_RPL_RB, index};
+use super::{Engine, Error, Result};
 use crate::ni::{Ack, Exchange, Inject, Ni, NiError, Put, Rank, Submit};
 use crate::shared;
 use crate::threads::Mode;
@@ -76,17 +77,19 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         if payload.is_empty() {
             return self.reply_in_place(OPERATION, handler, args, long);
         }
-        if let Some(place) = engine.place_for(source, offset, payload.len()) {
+        if let Some(place) = engine.memory.place_for(source, offset, payload.len()) {
             // A refused reply must have no effect, so the rules come before the copy.
             self.check_args(OPERATION, args)?;
             self.may_reply(OPERATION)?;
-            // SAFETY: there is room for the payload at `place`, see `Engine::place_for`.
+            // SAFETY: there is room for the payload at `place`, see `Memory::place_for`.
             unsafe { shared::copy(payload.as_ptr(), place, payload.len()) };
             return self.reply_in_place(OPERATION, handler, args, long);
         }
         self.check_payload(OPERATION, payload, engine.max_long_reply(source))?;
-        engine.remote(OPERATION, source, offset, payload.len())?;
-        let everything = engine.segments(OPERATION)?.everything.is_some();
+        engine
+            .memory
+            .remote(&engine.job, OPERATION, source, offset, payload.len())?;
+        let everything = engine.memory.is_everything();
         let packs = payload.len() <= am::limits::max_packed_long(engine.job.chunk, MAX_ARGS);
         if packs || !everything {
             return self.reply(
@@ -101,7 +104,15 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         self.check_args(OPERATION, args)?;
         self.may_reply(OPERATION)?;
         // SAFETY: the payload is borrowed; a range of this process is memory by the program's word.
-        unsafe { engine.store_anywhere(source, offset, payload.as_ptr(), payload.len())? };
+        unsafe {
+            engine.memory.store_anywhere(
+                &engine.job,
+                source,
+                offset,
+                payload.as_ptr(),
+                payload.len(),
+            )?
+        };
         self.reply_in_place(OPERATION, handler, args, long)
     }
 
@@ -134,7 +145,9 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         const OPERATION: &str = "reply_long_in_place";
         let (engine, source) = (self.engine, self.token.source);
         if length > 0 {
-            engine.remote(OPERATION, source, offset, length)?;
+            engine
+                .memory
+                .remote(&engine.job, OPERATION, source, offset, length)?;
         }
         let long = Long {
             dest: offset as u64,

@@ -11,10 +11,12 @@ use am::{
 };
 use credits::{CreditByte, Scale};
 
+use super::memory::Source;
 use super::request_plain::Plain;
 use super::rma::Blocking;
+use super::table::index;
 use super::token::{Role, Token};
-use super::{Engine, Error, Result, index};
+use super::{Engine, Error, Result};
 use crate::ni::{Ack, Exchange, Inject, Ni, Put, Rank, Reach, Submit};
 use crate::threads::Mode;
 
@@ -33,34 +35,6 @@ pub(super) fn head_in<'a>(
         length = long.write(args.len(), space);
     }
     &space[..length]
-}
-
-/// A payload as the engine hands it on.
-#[derive(Clone, Copy)]
-pub(super) struct Source {
-    pub(super) base: *const u8,
-    pub(super) len: usize,
-}
-
-impl Source {
-    pub(super) const EMPTY: Self = Self {
-        base: std::ptr::NonNull::<u8>::dangling().as_ptr(),
-        len: 0,
-    };
-
-    pub(super) fn of(bytes: &[u8]) -> Self {
-        Self {
-            base: bytes.as_ptr(),
-            len: bytes.len(),
-        }
-    }
-
-    /// # Safety
-    /// The source is valid for reads and not written while the slice lives.
-    unsafe fn slice<'a>(self) -> &'a [u8] {
-        // SAFETY: the caller's promise.
-        unsafe { std::slice::from_raw_parts(self.base, self.len) }
-    }
 }
 
 /// A request being put together.
@@ -86,9 +60,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Most bytes of a long reply to `target`: a reply may not wait, so where the requester's memory can't be written to at
     /// once its data has to fit the message.
     pub fn max_long_reply(&self, target: Rank) -> usize {
-        let segments = self.segments.get();
-        let at_once = match segments.is_some_and(|all| all.everything.is_some()) {
-            true => self.reaches_memory(target),
+        let at_once = match self.memory.is_everything() {
+            true => self.memory.reaches(&self.job, target),
             false => target < self.job.size && self.job.is_mapped(self.job.ni.reach(target)),
         };
         if at_once {

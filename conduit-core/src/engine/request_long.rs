@@ -3,11 +3,13 @@
 use am::{Category, DataHeader, Flags, Header, Long, NO_CHUNK, Role as AmRole, limits, select};
 use credits::Scale;
 
-use super::attach::Segment;
-use super::request::{MOST_HEAD, Request, Source, head_in};
+use super::memory::Segment;
+use super::memory::Source;
+use super::request::{MOST_HEAD, Request, head_in};
 use super::request_plain::Plain;
 use super::rma::Blocking;
-use super::{Engine, Result, index};
+use super::table::index;
+use super::{Engine, Result};
 use crate::ni::{Exchange, Ni, Rank, Reach};
 use crate::shared;
 use crate::threads::{Lock, Mode};
@@ -32,7 +34,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             if payload.is_empty() {
                 return self.request_plain(plain(), Scale::SHORT_COST);
             }
-            if let Some(place) = self.place_for(target, offset, payload.len()) {
+            if let Some(place) = self.memory.place_for(target, offset, payload.len()) {
                 return self.request_plain_long(plain(), payload, place);
             }
         }
@@ -46,16 +48,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         // SAFETY: the borrow keeps the payload valid and unchanged until this call returns; `wait` makes the call last
         // until the bytes have been read.
         unsafe { self.long(&request, Source::of(payload), offset, true) }
-    }
-
-    /// Where bytes for a peer's segment are to be copied to. `None`: that is not mapped, there are none, or they are not to go there.
-    #[inline(always)]
-    pub(super) fn place_for(&self, target: Rank, offset: usize, length: usize) -> Option<*mut u8> {
-        let segment = self.segments.get()?.of.get(target as usize)?;
-        let fits = length <= segment.len && offset <= segment.len - length;
-        let fits = fits && length > 0 && length <= limits::MAX_LONG && !segment.window.0.is_null();
-        // SAFETY: within the segment, as just checked, all of which is mapped there.
-        fits.then(|| unsafe { segment.window.0.add(offset) })
     }
 
     /// The common case by itself.
@@ -86,7 +78,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     ) -> Result<bool> {
         const OPERATION: &str = "request_long_in_place";
         if self.is_plain_way(target, args)
-            && (length == 0 || self.place_for(target, offset, length).is_some())
+            && (length == 0 || self.memory.place_for(target, offset, length).is_some())
         {
             let dest = (offset, length);
             let plain = Plain::of_long(OPERATION, target, handler, args, dest, blocking);
@@ -101,7 +93,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         };
         self.check_request(&request)?;
         if length > 0 {
-            self.remote(request.operation, target, offset, length)?;
+            self.memory
+                .remote(&self.job, request.operation, target, offset, length)?;
         }
         let long = Long {
             dest: offset as u64,
@@ -172,7 +165,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             let long = Some(long);
             return self.send(request, flags, Category::Long, long, source, byte, reach);
         }
-        let segment = self.remote(request.operation, request.target, offset, source.len)?;
+        let segment = self.memory.remote(
+            &self.job,
+            request.operation,
+            request.target,
+            offset,
+            source.len,
+        )?;
         if !segment.window.0.is_null() {
             // The copy must not be seen before the credits are there: a refused request has no effect.
             let reach = self.job.ni.reach(request.target);
@@ -197,14 +196,22 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             );
         }
         let packs = source.len <= limits::max_packed_long(self.job.chunk, request.args.len());
-        let everything = self.segments(request.operation)?.everything.is_some();
-        if everything && !packs && self.reaches_memory(request.target) {
+        let everything = self.memory.is_everything();
+        if everything && !packs && self.memory.reaches(&self.job, request.target) {
             let Some(byte) = self.credits(request, Scale::SHORT_COST)? else {
                 return Ok(false);
             };
             let reach = self.job.ni.reach(request.target);
             // SAFETY: the caller's promise; a range of this process is memory by the program's word.
-            unsafe { self.store_anywhere(request.target, offset, source.base, source.len)? };
+            unsafe {
+                self.memory.store_anywhere(
+                    &self.job,
+                    request.target,
+                    offset,
+                    source.base,
+                    source.len,
+                )?
+            };
             let (flags, long) = (Flags::DEST_IN_PLACE, Some(long));
             let none = Source::EMPTY;
             return self.send(request, flags, Category::Long, long, none, byte, reach);
@@ -230,7 +237,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     ) -> Result<bool> {
         self.check_outside(request.operation, am::Operation::Request)?;
         let reach = self.job.ni.reach(request.target);
-        let everything = self.segments(request.operation)?.everything.is_some();
+        let everything = self.memory.is_everything();
         if everything || source.len > reach.max_message {
             // More than one put, or one that may find no memory: the data goes first, as a put that is waited for, and the
             // message says that it is there.

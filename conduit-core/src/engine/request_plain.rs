@@ -6,8 +6,9 @@ use credits::CreditByte;
 
 use super::request::{MOST_HEAD, head_in};
 use super::rma::Blocking;
+use super::table::index;
 use super::ways::Way;
-use super::{Engine, Result, index};
+use super::{Engine, Result};
 use crate::ni::{Exchange, Inject, Ni, Rank, Submit};
 use crate::threads::Mode;
 

@@ -9,7 +9,8 @@ use super::flow::Returned;
 use super::hand::{Hand, MOST_IN_HAND};
 use super::plain::{Counted, Recent};
 use super::poll::WAITING;
-use super::{Engine, Error, index, tag};
+use super::table::{index, tag};
+use super::{Engine, Error};
 use crate::ni::{Event, Ni, PutEvent, Puts, Rank, Sink};
 use crate::threads::{Lock, Mode};
 

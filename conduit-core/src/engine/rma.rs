@@ -3,10 +3,11 @@
 //!
 //! Remote places are given as offsets from the start of the target's segment.
 
-use super::attach::Segment;
 use super::handle::{Handle, OpId};
-use super::request::Source;
-use super::transfer::{Local, Transfer};
+use super::memory::Local;
+use super::memory::Segment;
+use super::memory::Source;
+use super::transfer::Transfer;
 use super::{Engine, Error, Result, implicit};
 use crate::ni::{Ni, Rank};
 use crate::threads::Mode;
@@ -27,84 +28,12 @@ pub enum Blocking {
 const VALUE: usize = size_of::<u64>();
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Finds a remote range: rank in the job, attached, inside the segment.
-    #[inline]
-    pub(super) fn remote(
-        &self,
-        operation: &'static str,
-        rank: Rank,
-        offset: usize,
-        length: usize,
-    ) -> Result<&Segment> {
-        let segments = self.segments(operation)?;
-        let Some(segment) = segments.of.get(rank as usize) else {
-            return Err(Error::NoSuchRank {
-                operation,
-                rank,
-                size: self.job.size,
-            });
-        };
-        if length > segment.len || offset > segment.len - length {
-            return Err(self.out_of_segment(operation, rank, offset, length));
-        }
-        Ok(segment)
-    }
-
-    /// What is wrong with a range that does not lie in a rank's segment. By itself, so that the check is small enough to be inlined.
-    #[cold]
-    #[inline(never)]
-    fn out_of_segment(
-        &self,
-        operation: &'static str,
-        rank: Rank,
-        offset: usize,
-        length: usize,
-    ) -> Error {
-        // In a child no segment has a byte.
-        if self.job.is_child() {
-            return self.job.forked();
-        }
-        let segments = self.segments.get();
-        let segment = segments.and_then(|segments| segments.of.get(rank as usize));
-        Error::OutOfSegment {
-            operation,
-            rank,
-            offset,
-            length,
-            segment: segment.map_or(0, |segment| segment.len),
-        }
-    }
-
-    /// As [`Engine::remote`], for a put, get or atomic: not in a handler (debug builds), also where it is only a copy.
-    #[inline]
-    pub(super) fn remote_access(
-        &self,
-        operation: &'static str,
-        rank: Rank,
-        offset: usize,
-        length: usize,
-    ) -> Result<&Segment> {
-        self.job.check_context(operation, am::Operation::Request)?;
-        self.remote(operation, rank, offset, length)
-    }
-
-    /// This rank's segment: first byte and length.
-    pub fn segment(&self) -> Result<(*mut u8, usize)> {
-        let segments = self.segments("segment")?;
-        Ok((segments.own.0, segments.of[self.job.rank as usize].len))
-    }
-
-    /// A peer's segment: its length, its address at the peer, and where it is mapped here (null: it is not).
-    pub fn segment_of(&self, rank: Rank) -> Result<(usize, u64, *mut u8)> {
-        self.job.check_process()?;
-        let segment = self.remote("segment_of", rank, 0, 0)?;
-        Ok((segment.len, segment.address, segment.window.0))
-    }
-
     /// Copies `source` to `offset` of the target's segment; it is there when the call returns.
     #[inline(always)]
     pub fn put(&self, target: Rank, offset: usize, source: &[u8]) -> Result<()> {
-        let segment = self.remote_access("put", target, offset, source.len())?;
+        let segment = self
+            .memory
+            .remote_access(&self.job, "put", target, offset, source.len())?;
         // SAFETY: the range was checked by `remote`; the source is borrowed.
         if unsafe { segment.store(offset, source.as_ptr(), source.len()) } {
             return Ok(());
@@ -116,7 +45,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Copies from `offset` of the target's segment to `destination`.
     #[inline(always)]
     pub fn get(&self, destination: &mut [u8], target: Rank, offset: usize) -> Result<()> {
-        let segment = self.remote_access("get", target, offset, destination.len())?;
+        let segment =
+            self.memory
+                .remote_access(&self.job, "get", target, offset, destination.len())?;
         // SAFETY: the range was checked by `remote`; the destination is mutably borrowed.
         if unsafe { segment.load(offset, destination.as_mut_ptr(), destination.len()) } {
             return Ok(());
@@ -141,7 +72,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         source: &[u8],
         blocking: Blocking,
     ) -> Result<Option<Handle>> {
-        let segment = self.remote_access("put_nb", target, offset, source.len())?;
+        let segment =
+            self.memory
+                .remote_access(&self.job, "put_nb", target, offset, source.len())?;
         // SAFETY: as in `put`.
         if unsafe { segment.store(offset, source.as_ptr(), source.len()) } {
             return Ok(Some(Handle::DONE));
@@ -189,7 +122,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         len: usize,
         blocking: Blocking,
     ) -> Result<Option<Handle>> {
-        let segment = self.remote_access("put_nb_bulk", target, offset, len)?;
+        let segment = self
+            .memory
+            .remote_access(&self.job, "put_nb_bulk", target, offset, len)?;
         // SAFETY: range as in `put`; the source is the caller's promise.
         if unsafe { segment.store(offset, source, len) } {
             return Ok(Some(Handle::DONE));
@@ -226,7 +161,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         len: usize,
         blocking: Blocking,
     ) -> Result<Option<Handle>> {
-        let segment = self.remote_access("get_nb", target, offset, len)?;
+        let segment = self
+            .memory
+            .remote_access(&self.job, "get_nb", target, offset, len)?;
         // SAFETY: range as in `get`; the destination is the caller's promise.
         if unsafe { segment.load(offset, destination, len) } {
             return Ok(Some(Handle::DONE));
@@ -252,7 +189,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         source: &[u8],
         blocking: Blocking,
     ) -> Result<bool> {
-        let segment = self.remote_access("put_nbi", target, offset, source.len())?;
+        let segment =
+            self.memory
+                .remote_access(&self.job, "put_nbi", target, offset, source.len())?;
         // SAFETY: as in `put`.
         if unsafe { segment.store(offset, source.as_ptr(), source.len()) } {
             return Ok(true);
@@ -284,7 +223,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         len: usize,
         blocking: Blocking,
     ) -> Result<bool> {
-        let segment = self.remote_access("put_nbi_bulk", target, offset, len)?;
+        let segment = self
+            .memory
+            .remote_access(&self.job, "put_nbi_bulk", target, offset, len)?;
         // SAFETY: range as in `put`; the source is the caller's promise.
         if unsafe { segment.store(offset, source, len) } {
             return Ok(true);
@@ -321,7 +262,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         len: usize,
         blocking: Blocking,
     ) -> Result<bool> {
-        let segment = self.remote_access("get_nbi", target, offset, len)?;
+        let segment = self
+            .memory
+            .remote_access(&self.job, "get_nbi", target, offset, len)?;
         // SAFETY: range as in `get`; the destination is the caller's promise.
         if unsafe { segment.load(offset, destination, len) } {
             return Ok(true);
@@ -476,7 +419,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         group: Option<OpId>,
         blocking: Blocking,
     ) -> Result<Option<Handle>> {
-        let segment = self.remote_access(operation, target, offset, len)?;
+        let segment = self
+            .memory
+            .remote_access(&self.job, operation, target, offset, len)?;
         if !segment.window.0.is_null() {
             // SAFETY: the range lies in the window, as in `put`.
             unsafe { std::ptr::write_bytes(segment.window.0.add(offset), byte, len) };

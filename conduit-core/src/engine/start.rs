@@ -3,7 +3,6 @@
 //! Regions are created in the same order on all ranks, so their numbers are known without exchange: control, chunks,
 //! segment.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use am::select;
@@ -16,28 +15,23 @@ use super::buffers::{Descriptors, SendBuffer, Tickets};
 use super::collective::{self, Collectives};
 use super::flow::{Accounts, Flow, Statistics, When};
 use super::job::Job;
+use super::memory::Memory;
 use super::operations::Operations;
 use super::patience::Patience;
 use super::plain::Recent;
 use super::requests::AmSide;
 use super::shared::{Control, Shared};
 use super::system::System;
+use super::table::{CHUNKS, CONTROL, IGNORE, SELECT_RPL_RB, index, tag};
 use super::ways::{AtomicWay, Way};
-use super::{Engine, Error, IDENTITY, Result, SELECT_RPL_RB, deliver, in_use, index, tag};
+use super::{Engine, Error, IDENTITY, Result, deliver, in_use};
 use crate::bootstrap::Bootstrap;
 use crate::fork::Wiped;
 use crate::ni::{
-    Capabilities, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, NiError, Rank, Ready, RegionId,
+    Capabilities, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, NiError, Rank, Ready,
 };
 use crate::settings::Settings;
 use crate::threads::{Lock, Mode};
-
-const CONTROL: RegionId = RegionId(0);
-const CHUNKS: RegionId = RegionId(1);
-pub(super) const SEGMENT: RegionId = RegionId(2);
-
-/// Match entries are selected by the low four bits; the others carry the operation.
-pub(super) const IGNORE: u64 = !select::MASK;
 
 /// Slots of the queue that requests arrive in, where a source has a queue of its own for each: so many wait at least.
 const AM_SLOTS: usize = 4096;
@@ -162,7 +156,7 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
             lids: Lock::new(am::lid::LidGenerator::new()),
             barriers,
             collectives: Collectives::new(rank, size, am::limits::max_medium(chunk, 4)),
-            segments: OnceLock::new(),
+            memory: Memory::default(),
             identity: IDENTITY.fetch_add(1, Relaxed),
             recent_replies: Lock::new(Recent::new()),
             patience: Patience::new(settings.spin, settings.yields),

@@ -11,8 +11,8 @@ use credits::System as CreditMessage;
 
 use super::buffers::Tickets;
 use super::error::Error;
-use super::index;
 use super::job::Job;
+use super::table::index;
 use super::token::{Role, Token};
 use crate::ni::{Ack, Exchange, Inject, MdId, Ni, Put, Rank, Submit};
 use crate::threads::{Lock, Mode};

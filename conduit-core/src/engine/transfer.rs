@@ -5,44 +5,16 @@
 
 use am::select;
 
-use super::attach::Segment;
 use super::buffers::Bounce;
 use super::handle::{Handle, OpId};
-use super::request::Source;
+use super::memory::Source;
+use super::memory::{Local, Segment};
 use super::rma::Blocking;
+use super::table::index;
 use super::token::{Role, Token};
-use super::{Engine, Result, index};
+use super::{Engine, Result};
 use crate::ni::{Ack, Get, MdId, Ni, NiError, Put, Rank, Submit};
 use crate::threads::Mode;
-
-/// The local side of a transfer.
-#[derive(Clone, Copy)]
-pub(super) enum Local {
-    /// A put's source.
-    Source(Source),
-    /// A memset.
-    Fill { byte: u8, len: usize },
-    /// A get's destination.
-    Destination { base: *mut u8, len: usize },
-}
-
-impl Local {
-    fn len(&self) -> usize {
-        match *self {
-            Self::Source(source) => source.len,
-            Self::Fill { len, .. } | Self::Destination { len, .. } => len,
-        }
-    }
-
-    /// First address of the caller's memory.
-    fn base(&self) -> Option<*mut u8> {
-        match *self {
-            Self::Source(source) => Some(source.base.cast_mut()),
-            Self::Destination { base, .. } => Some(base),
-            Self::Fill { .. } => None,
-        }
-    }
-}
 
 /// What became of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,9 +68,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             // Nothing to move, and a rank without a segment has no entry that would take it.
             return Ok(Transfer::Member);
         }
-        if self.is_anywhere_at_once(operation, target)? {
+        if self.memory.is_anywhere_at_once(&self.job, target) {
             // SAFETY: the caller's promise. Of a range of this very process it is the program's word that it is memory.
-            unsafe { self.transfer_anywhere(target, offset, local)? };
+            unsafe {
+                self.memory
+                    .transfer_anywhere(&self.job, target, offset, local)?
+            };
             return Ok(Transfer::Member);
         }
         let piece = self.job.ni.reach(target).max_message.min(match local {
@@ -117,7 +92,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             }
         }
         let op = self.operations.begin(&self.job, operation, group)?;
-        self.note_asked(op, target, offset, local.len());
+        self.memory.note_asked(op, target, offset, local.len());
         let posted =
             // SAFETY: the caller's promise.
             unsafe { self.post_pieces(operation, target, offset, &local, piece, pieces, op) };
@@ -209,7 +184,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             let chunk = self.wait_for(operation, |engine| Ok(engine.req_sb.take()))?;
             return Ok(Place::Chunk(chunk));
         };
-        let segments = self.segments(operation)?;
+        let segments = self.memory.segments(&self.job, operation)?;
         let own = segments.of[self.job.rank as usize].len;
         let within = base.addr().wrapping_sub(segments.own.0.addr());
         if let Some(rarsrc) = segments.md

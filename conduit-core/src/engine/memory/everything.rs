@@ -9,18 +9,17 @@ use std::collections::HashMap;
 use am::select;
 use parking_lot::Mutex;
 
-use super::attach::{Segment, Segments};
-use super::handle::OpId;
-use super::shared::Shared;
-use super::start::IGNORE;
-use super::transfer::Local;
-use super::{Engine, Error, Result, index, tag};
+use super::{Local, Memory, Segment, Segments};
 use crate::bootstrap::Bootstrap;
+use crate::engine::error::{Error, Result};
+use crate::engine::handle::OpId;
+use crate::engine::job::Job;
+use crate::engine::shared::Shared;
+use crate::engine::table::{IGNORE, index, tag};
 use crate::fork::Wiped;
 use crate::ni::{Capabilities, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, NiError, Rank};
 use crate::process_memory;
 use crate::shared;
-use crate::threads::Mode;
 
 /// A segment that is all of a process's memory.
 const ALL: Segment = Segment {
@@ -50,19 +49,24 @@ pub(super) struct Everything {
     asked: Mutex<HashMap<usize, Asked>>,
 }
 
-impl<N: Ni, M: Mode> Engine<N, M> {
+impl Memory {
+    /// The segments that are everything, where they are.
+    pub(super) fn everything(&self) -> Option<&Everything> {
+        self.segments.get()?.everything.as_ref()
+    }
+
     /// Makes all of every rank's memory its segment: offsets are then addresses of the target's process, and nothing is
     /// allocated. Collective, once.
     ///
     /// # Errors
     /// The network can't, the system does not let a process copy its own memory (then on all ranks), or there is a segment.
-    ///
-    /// # Safety
-    /// All calls of all ranks that write to this rank's segment write to memory of its process that is meant for it.
-    pub unsafe fn attach_everything(&self, bootstrap: &mut dyn Bootstrap) -> Result<()> {
-        self.job.check_process()?;
+    pub(in crate::engine) fn attach_everything<N: Ni>(
+        &self,
+        job: &Job<N>,
+        bootstrap: &mut dyn Bootstrap,
+    ) -> Result<()> {
         let probe = (&raw const PROBE).expose_provenance() as u64;
-        let made = self.offer_memory(probe);
+        let made = offer_memory(job, probe);
         // No rank's is at 0.
         let announced = if made.is_ok() { probe } else { 0 };
         let all = bootstrap.allgather(&announced.to_le_bytes())?;
@@ -75,11 +79,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                     "attach: rank {peer} could not offer its memory"
                 )));
             }
-            attaches &= peer == self.job.rank || self.can_read(peer, announced);
+            attaches &= peer == job.rank || can_read(job, peer, announced);
         }
         let segments = Segments {
             // SAFETY: zeros are a segment that is empty and not mapped.
-            of: unsafe { Wiped::new(vec![ALL; self.job.size as usize]) },
+            of: unsafe { Wiped::new(vec![ALL; job.size as usize]) },
             own: ALL.window,
             md: None,
             everything: Some(Everything {
@@ -87,56 +91,17 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 asked: Mutex::default(),
             }),
         };
-        self.segments
-            .set(segments)
-            .map_err(|_| Error::AlreadyAttached {
-                rank: self.job.rank,
-            })?;
+        self.set(job, segments)?;
         bootstrap.barrier()?;
         Ok(())
     }
 
-    /// Lets peers reach all memory of this process by messages.
-    fn offer_memory(&self, probe: u64) -> Result<()> {
-        if !process_memory::is_readable(probe, 1) {
-            return Err(NiError::System {
-                operation: "attach",
-                rank: self.job.rank,
-                reason: "the system does not let a process copy its own memory (process_vm_readv), which a segment of \
-                         everything needs"
-                    .to_owned(),
-            }
-            .into());
-        }
-        let all = MatchEntry {
-            memory: MeMemory::Process,
-            match_bits: select::RAR.into(),
-            ignore_bits: IGNORE,
-            source: None,
-            options: MeOptions::PUT | MeOptions::GET,
-            events: MeEvents::empty(),
-            tag: tag::RAR,
-        };
-        self.job.ni.me_append(index::RAR, all)?;
-        Ok(())
-    }
-
-    /// Whether a peer's memory is read as its network says that it can be, if it does: the system may have rules against it.
-    fn can_read(&self, peer: Rank, probe: u64) -> bool {
-        let mut byte = 0;
-        let reach = self.job.ni.reach(peer);
-        !reach.capabilities.contains(Capabilities::MEMORY)
-            // SAFETY: one byte of our own.
-            || unsafe { self.job.ni.memory_read(&raw mut byte, peer, probe, 1) }.is_ok()
-    }
-
     /// Whether any memory of a rank can be written and read at once.
-    pub(super) fn reaches_memory(&self, target: Rank) -> bool {
-        let everything = self.segments.get().and_then(|all| all.everything.as_ref());
-        target == self.job.rank
+    pub(in crate::engine) fn reaches<N: Ni>(&self, job: &Job<N>, target: Rank) -> bool {
+        let everything = self.everything();
+        target == job.rank
             || everything.is_some_and(|everything| everything.attaches)
-                && self
-                    .job
+                && job
                     .ni
                     .reach(target)
                     .capabilities
@@ -144,20 +109,19 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// Whether a transfer to this rank is over when it returns, because segments are everything and its memory can be reached.
-    pub(super) fn is_anywhere_at_once(
-        &self,
-        operation: &'static str,
-        target: Rank,
-    ) -> Result<bool> {
-        let everything = self.segments(operation)?.everything.is_some();
-        Ok(everything && self.reaches_memory(target))
+    pub(in crate::engine) fn is_anywhere_at_once<N: Ni>(&self, job: &Job<N>, target: Rank) -> bool {
+        self.is_everything() && self.reaches(job, target)
     }
 
     /// Keeps what an operation by messages asks for.
-    pub(super) fn note_asked(&self, op: OpId, rank: Rank, address: usize, length: usize) {
-        if let Some(segments) = self.segments.get()
-            && let Some(everything) = &segments.everything
-        {
+    pub(in crate::engine) fn note_asked(
+        &self,
+        op: OpId,
+        rank: Rank,
+        address: usize,
+        length: usize,
+    ) {
+        if let Some(everything) = self.everything() {
             let asked = Asked {
                 rank,
                 address,
@@ -169,8 +133,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Why an operation was answered that it is out of range, where segments are everything.
     #[cold]
-    pub(super) fn no_memory_asked(&self, op: OpId) -> Option<Error> {
-        let everything = self.segments.get()?.everything.as_ref()?;
+    pub(in crate::engine) fn no_memory_asked(&self, op: OpId) -> Option<Error> {
+        let everything = self.everything()?;
         let asked = everything.asked.lock().get(&op.index()).copied()?;
         Some(Error::NoMemory {
             rank: asked.rank,
@@ -180,12 +144,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         })
     }
 
-    /// A transfer that is over when it returns, to or from a rank whose memory can be [reached](Engine::reaches_memory).
+    /// A transfer that is over when it returns, to or from a rank whose memory can be [reached](Memory::reaches).
     ///
     /// # Safety
     /// The local memory is valid as [`Local`] says; a range of this process is memory.
-    pub(super) unsafe fn transfer_anywhere(
+    pub(in crate::engine) unsafe fn transfer_anywhere<N: Ni>(
         &self,
+        job: &Job<N>,
         target: Rank,
         address: usize,
         local: Local,
@@ -193,11 +158,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         match local {
             // SAFETY: the caller's promise.
             Local::Source(source) => unsafe {
-                self.store_anywhere(target, address, source.base, source.len)
+                self.store_anywhere(job, target, address, source.base, source.len)
             },
             // SAFETY: as above.
             Local::Destination { base, len } => unsafe {
-                self.load_anywhere(base, target, address, len)
+                self.load_anywhere(job, base, target, address, len)
             },
             Local::Fill { byte, len } => {
                 let bytes = [byte; 4096];
@@ -205,7 +170,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                     let piece = bytes.len().min(len - start);
                     // SAFETY: as above.
                     unsafe {
-                        self.store_anywhere(target, address + start, bytes.as_ptr(), piece)?;
+                        self.store_anywhere(job, target, address + start, bytes.as_ptr(), piece)?;
                     }
                 }
                 Ok(())
@@ -213,57 +178,85 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// Copies to memory of a rank that can be [reached](Engine::reaches_memory).
+    /// Copies to memory of a rank that can be [reached](Memory::reaches).
     ///
     /// # Safety
     /// `source` is valid for reads of `len` bytes. In this process, `address` is valid for writes of as many.
-    pub(super) unsafe fn store_anywhere(
+    pub(in crate::engine) unsafe fn store_anywhere<N: Ni>(
         &self,
+        job: &Job<N>,
         target: Rank,
         address: usize,
         source: *const u8,
         len: usize,
     ) -> Result<()> {
-        if target == self.job.rank {
+        if target == job.rank {
             let to = std::ptr::with_exposed_provenance_mut(address);
             // SAFETY: the caller's promise. The two may overlap.
             unsafe { shared::copy(source, to, len) };
             return Ok(());
         }
         // SAFETY: the caller's promise.
-        let written = unsafe {
-            self.job
-                .ni
-                .memory_write(target, address as u64, source, len)
-        };
+        let written = unsafe { job.ni.memory_write(target, address as u64, source, len) };
         written.map_err(|reason| no_memory(target, address, len, reason))
     }
 
-    /// The opposite of [`Engine::store_anywhere`].
+    /// The opposite of [`Memory::store_anywhere`].
     ///
     /// # Safety
     /// `destination` is valid for writes of `len` bytes. In this process, `address` is valid for reads of as many.
-    unsafe fn load_anywhere(
+    unsafe fn load_anywhere<N: Ni>(
         &self,
+        job: &Job<N>,
         destination: *mut u8,
         target: Rank,
         address: usize,
         len: usize,
     ) -> Result<()> {
-        if target == self.job.rank {
+        if target == job.rank {
             let from: *const u8 = std::ptr::with_exposed_provenance(address);
             // SAFETY: the caller's promise. The two may overlap.
             unsafe { shared::copy(from, destination, len) };
             return Ok(());
         }
         // SAFETY: the caller's promise.
-        let read = unsafe {
-            self.job
-                .ni
-                .memory_read(destination, target, address as u64, len)
-        };
+        let read = unsafe { job.ni.memory_read(destination, target, address as u64, len) };
         read.map_err(|reason| no_memory(target, address, len, reason))
     }
+}
+
+/// Lets peers reach all memory of this process by messages.
+fn offer_memory<N: Ni>(job: &Job<N>, probe: u64) -> Result<()> {
+    if !process_memory::is_readable(probe, 1) {
+        return Err(NiError::System {
+            operation: "attach",
+            rank: job.rank,
+            reason: "the system does not let a process copy its own memory (process_vm_readv), which a segment of \
+                     everything needs"
+                .to_owned(),
+        }
+        .into());
+    }
+    let all = MatchEntry {
+        memory: MeMemory::Process,
+        match_bits: select::RAR.into(),
+        ignore_bits: IGNORE,
+        source: None,
+        options: MeOptions::PUT | MeOptions::GET,
+        events: MeEvents::empty(),
+        tag: tag::RAR,
+    };
+    job.ni.me_append(index::RAR, all)?;
+    Ok(())
+}
+
+/// Whether a peer's memory is read as its network says that it can be, if it does: the system may have rules against it.
+fn can_read<N: Ni>(job: &Job<N>, peer: Rank, probe: u64) -> bool {
+    let mut byte = 0;
+    let reach = job.ni.reach(peer);
+    !reach.capabilities.contains(Capabilities::MEMORY)
+        // SAFETY: one byte of our own.
+        || unsafe { job.ni.memory_read(&raw mut byte, peer, probe, 1) }.is_ok()
 }
 
 /// Puts a message's bytes at an address of this process; false if that is no memory.

@@ -1,0 +1,234 @@
+//! Segments: where the memory of each rank is, and access to what is mapped here.
+
+mod attach;
+mod everything;
+mod local;
+
+use std::sync::OnceLock;
+
+use am::{Flags, Header, Long, limits};
+
+use super::error::{Error, Result};
+use super::job::Job;
+use super::message::{Bad, Payload};
+use super::shared::Shared;
+use crate::fork::Wiped;
+use crate::ni::{MdId, Ni, Rank};
+use crate::shared;
+use everything::Everything;
+pub(super) use local::{Local, Source};
+
+/// A rank's segment as seen from here.
+#[derive(Debug, Clone, Copy)]
+pub struct Segment {
+    /// Where it is mapped here; null where it is not.
+    pub window: Shared,
+    /// Its bytes.
+    pub len: usize,
+    /// Its address at its owner.
+    pub address: u64,
+}
+
+impl Segment {
+    /// Stores to the segment if it is mapped here. `false`: it is not, and nothing has happened.
+    ///
+    /// # Safety
+    /// `[offset, offset + len)` lies in the segment (`Memory::remote` has checked it) and `source` is valid for reads of
+    /// `len` bytes.
+    #[inline(always)]
+    pub(super) unsafe fn store(&self, offset: usize, source: *const u8, len: usize) -> bool {
+        if self.window.0.is_null() {
+            return false;
+        }
+        // SAFETY: the range lies in the window, which is valid for writes as long as the network lives. The source may lie
+        // in the same segment, hence `copy`. Other ranks may access the range at the same time: GASNet leaves the result of
+        // such races open; no reference to it exists here.
+        unsafe { shared::copy(source, self.window.0.add(offset), len) };
+        true
+    }
+
+    /// Loads from the segment if it is mapped here. `false`: it is not, and nothing has happened.
+    ///
+    /// # Safety
+    /// As for [`Segment::store`], with `destination` valid for writes.
+    #[inline(always)]
+    pub(super) unsafe fn load(&self, offset: usize, destination: *mut u8, len: usize) -> bool {
+        if self.window.0.is_null() {
+            return false;
+        }
+        // SAFETY: as in `store`, with the window valid for reads.
+        unsafe { shared::load(self.window.0.add(offset), destination, len) };
+        true
+    }
+}
+
+/// All segments, and the descriptor of one's own. 24 bytes a rank.
+#[derive(Debug)]
+pub(super) struct Segments {
+    /// Empty ones in a child.
+    pub(super) of: Wiped<Segment>,
+    /// This rank's segment in this process.
+    pub(super) own: Shared,
+    /// RARSRC: the initiating side of this rank's segment. `None` for an empty segment.
+    pub(super) md: Option<MdId>,
+    /// GASNet's segment of everything: each rank's segment is all of its process's memory, offsets are addresses.
+    everything: Option<Everything>,
+}
+
+/// The segments of all ranks, once this one has attached.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    segments: OnceLock<Segments>,
+}
+
+impl Memory {
+    /// Whether this rank has attached.
+    pub(super) fn is_attached(&self) -> bool {
+        self.segments.get().is_some()
+    }
+
+    /// Whether segments are everything.
+    pub(super) fn is_everything(&self) -> bool {
+        self.everything().is_some()
+    }
+
+    pub(super) fn segments<N: Ni>(
+        &self,
+        job: &Job<N>,
+        operation: &'static str,
+    ) -> Result<&Segments> {
+        match self.segments.get() {
+            Some(segments) => Ok(segments),
+            None => Err(Error::NotAttached {
+                operation,
+                rank: job.rank,
+            }),
+        }
+    }
+
+    /// Finds a remote range: rank in the job, attached, inside the segment.
+    #[inline]
+    pub(super) fn remote<N: Ni>(
+        &self,
+        job: &Job<N>,
+        operation: &'static str,
+        rank: Rank,
+        offset: usize,
+        length: usize,
+    ) -> Result<&Segment> {
+        let segments = self.segments(job, operation)?;
+        let Some(segment) = segments.of.get(rank as usize) else {
+            return Err(Error::NoSuchRank {
+                operation,
+                rank,
+                size: job.size,
+            });
+        };
+        if length > segment.len || offset > segment.len - length {
+            return Err(self.out_of_segment(job, operation, rank, offset, length));
+        }
+        Ok(segment)
+    }
+
+    /// What is wrong with a range that does not lie in a rank's segment. By itself, so that the check is small enough to be inlined.
+    #[cold]
+    #[inline(never)]
+    fn out_of_segment<N: Ni>(
+        &self,
+        job: &Job<N>,
+        operation: &'static str,
+        rank: Rank,
+        offset: usize,
+        length: usize,
+    ) -> Error {
+        // In a child no segment has a byte.
+        if job.is_child() {
+            return job.forked();
+        }
+        let segments = self.segments.get();
+        let segment = segments.and_then(|segments| segments.of.get(rank as usize));
+        Error::OutOfSegment {
+            operation,
+            rank,
+            offset,
+            length,
+            segment: segment.map_or(0, |segment| segment.len),
+        }
+    }
+
+    /// As [`Memory::remote`], for a put, get or atomic: not in a handler (debug builds), also where it is only a copy.
+    #[inline]
+    pub(super) fn remote_access<N: Ni>(
+        &self,
+        job: &Job<N>,
+        operation: &'static str,
+        rank: Rank,
+        offset: usize,
+        length: usize,
+    ) -> Result<&Segment> {
+        job.check_context(operation, am::Operation::Request)?;
+        self.remote(job, operation, rank, offset, length)
+    }
+
+    /// Where bytes for a peer's segment are to be copied to. `None`: that is not mapped, there are none, or they are not to go there.
+    #[inline(always)]
+    pub(super) fn place_for(&self, target: Rank, offset: usize, length: usize) -> Option<*mut u8> {
+        let segment = self.segments.get()?.of.get(target as usize)?;
+        let fits = length <= segment.len && offset <= segment.len - length;
+        let fits = fits && length > 0 && length <= limits::MAX_LONG && !segment.window.0.is_null();
+        // SAFETY: within the segment, as just checked, all of which is mapped there.
+        fits.then(|| unsafe { segment.window.0.add(offset) })
+    }
+
+    /// The payload of a long whose data is at its destination, or will be: in this rank's segment, unless it is empty.
+    #[inline(always)]
+    pub(super) fn placed_long<'a, N: Ni>(
+        &self,
+        job: &Job<N>,
+        long: &Long,
+    ) -> Result<Payload<'a>, Bad> {
+        let (offset, length) = (long.dest, long.length);
+        if length > 0 {
+            let segments = self.segments.get().ok_or(Bad::NotAttached)?;
+            let own = segments.of[job.rank as usize].len as u64;
+            if length > own || offset > own - length {
+                return Err(Bad::OutOfSegment {
+                    offset,
+                    length,
+                    own,
+                });
+            }
+        }
+        let (offset, length) = (offset as usize, length as usize);
+        Ok(Payload::Long { offset, length })
+    }
+
+    /// Checks a long's destination and, when it is packed, puts its data there.
+    pub(super) fn place_long<'a, N: Ni>(
+        &self,
+        job: &Job<N>,
+        header: &Header,
+        long: &Long,
+        packed: &[u8],
+    ) -> Result<Payload<'a>, Bad> {
+        let payload = self.placed_long(job, long)?;
+        let (offset, length) = (long.dest as usize, long.length as usize);
+        if header.flags.contains(Flags::PACKED) && length > 0 {
+            let segments = self.segments.get().ok_or(Bad::NotAttached)?;
+            // `Long::read` has checked that a packed long carries its data.
+            let data = &packed[..length];
+            if segments.everything.is_some() {
+                if !everything::place(offset, data) {
+                    return Err(Bad::NoMemory { offset, length });
+                }
+            } else {
+                let to = segments.own.0.wrapping_add(offset);
+                // SAFETY: the range lies in this rank's segment, as just checked; `data` is a message's body, which never
+                // overlaps a segment. Others may access the range at the same time: that is a race of the program's own
+                // making, as with every put.
+                unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to, length) };
+            }
+        }
+        Ok(payload)
+    }
+}
