@@ -1,7 +1,6 @@
 //! Arrival of active messages: from an event to the handler's call.
 
-use std::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Release};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use am::handlers::{RegisterError, Registration, Table};
 use am::lid::Pairing;
@@ -9,8 +8,8 @@ use am::{Body, Category, DataHeader, Flags, Header, Long, MAX_ARGS};
 use credits::CreditByte;
 
 use super::hand::Hand;
-use super::message::{Bad, Payload};
-use super::requests::Inbox;
+use super::inbox::Inbox;
+use super::message::{Arrived, Bad, Payload, PendingLong};
 use super::{Engine, Error, Result, context};
 use crate::ni::{Ni, PutEvent, Rank};
 use crate::threads::Mode;
@@ -82,65 +81,6 @@ impl<N: Ni, M: Mode> Drop for Panicking<'_, N, M> {
             handler,
         });
     }
-}
-
-type Tables<N, M> = Vec<Arc<Table<Handler<N, M>>>>;
-
-/// The table of handlers, replaced as a whole by each registration so that a call reads it without a lock.
-///
-/// Replaced tables are kept until the end, as a handler may be running out of one. A registration is a rare event (once,
-/// or a few times in GASNet-EX), a table has 256 entries.
-pub(super) struct Handlers<N: Ni, M: Mode> {
-    current: AtomicPtr<Table<Handler<N, M>>>,
-    /// The owners of what `current` has ever pointed at. Not boxes: a box that is moved claims its contents for itself alone.
-    all: Mutex<Tables<N, M>>,
-}
-
-impl<N: Ni, M: Mode> Handlers<N, M> {
-    pub(super) fn new() -> Self {
-        Self {
-            current: AtomicPtr::new(std::ptr::null_mut()),
-            all: Mutex::new(Vec::new()),
-        }
-    }
-
-    #[inline]
-    pub(super) fn table(&self) -> Option<&Table<Handler<N, M>>> {
-        let table = self.current.load(Acquire);
-        // SAFETY: null, or a table of `all`, none of which is dropped or changed while `self` lives.
-        unsafe { table.as_ref() }
-    }
-
-    /// Replaces the table by one that more handlers have been entered in.
-    fn replace(
-        &self,
-        enter: impl FnOnce(&mut Table<Handler<N, M>>) -> Result<(), RegisterError>,
-    ) -> Result<(), RegisterError> {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut table = all.last().map_or_else(Table::new, |last| (**last).clone());
-        enter(&mut table)?;
-        let table = Arc::new(table);
-        self.current.store(Arc::as_ptr(&table).cast_mut(), Release);
-        all.push(table);
-        Ok(())
-    }
-}
-
-/// A message that lies in a request buffer.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Arrived<'a> {
-    pub(super) source: Rank,
-    pub(super) match_bits: u64,
-    pub(super) hdr_data: u64,
-    pub(super) data: &'a [u8],
-}
-
-/// A long request's header, kept until its data is there.
-#[derive(Clone, Debug)]
-pub(crate) struct PendingLong {
-    header: Header,
-    args: [u32; MAX_ARGS],
-    long: Long,
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {

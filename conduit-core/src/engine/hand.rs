@@ -2,17 +2,19 @@
 
 use std::cell::{Cell, RefCell};
 
-use super::reply::Deferred;
+use am::Header;
+
+use crate::ni::Rank;
 
 /// Replies that can be sent before the hand has to be filled again.
-pub(crate) const MOST_IN_HAND: u32 = 8;
+pub(super) const MOST_IN_HAND: u32 = 8;
 
 /// What handlers' replies may use: taken before the requests are looked at, so that a reply never has to wait.
 ///
 /// The seed asks for two send tickets, a TMPMD ticket and a RplSB chunk for each request. A reply here is always one
 /// message (a long reply is a copy and a message, or packed), so it is one ticket and one chunk.
 #[derive(Debug, Default)]
-pub(crate) struct Hand {
+pub(super) struct Hand {
     chunks: [Cell<u32>; MOST_IN_HAND as usize],
     pub(super) count: Cell<u32>,
     pub(super) tickets: Cell<u32>,
@@ -30,13 +32,13 @@ impl Hand {
 
     /// For how many replies there is what they need.
     #[inline]
-    pub(crate) fn replies(&self) -> u32 {
+    pub(super) fn replies(&self) -> u32 {
         self.count.get().min(self.tickets.get())
     }
 
     /// A chunk for a reply.
     #[inline]
-    pub(crate) fn take_chunk(&self) -> Option<u32> {
+    pub(super) fn take_chunk(&self) -> Option<u32> {
         let left = self.count.get().checked_sub(1)?;
         self.count.set(left);
         Some(self.chunks[left as usize].get())
@@ -50,18 +52,29 @@ impl Hand {
 
     /// A ticket for a reply.
     #[inline]
-    pub(crate) fn take_ticket(&self) -> bool {
+    pub(super) fn take_ticket(&self) -> bool {
         let left = self.tickets.get().checked_sub(1);
         self.tickets.set(left.unwrap_or(0));
         left.is_some()
     }
 
     /// A ticket that was not needed.
-    pub(crate) fn give_ticket(&self) {
+    pub(super) fn give_ticket(&self) {
         self.tickets.set(self.tickets.get() + 1);
     }
 
-    pub(crate) fn defer(&self, reply: Deferred) {
+    pub(super) fn defer(&self, reply: Deferred) {
         self.deferred.borrow_mut().push(reply);
     }
+}
+
+/// A reply that lies in a chunk and waits for the network to take it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Deferred {
+    pub(super) target: Rank,
+    pub(super) header: Header,
+    pub(super) chunk: u32,
+    /// Where in the chunk it begins.
+    pub(super) start: usize,
+    pub(super) length: usize,
 }

@@ -1,8 +1,10 @@
 //! Messages that have arrived: what they carry, and what can be wrong with them.
 
-use am::HeaderError;
 use am::handlers::CallError;
+use am::{Header, HeaderError, Long, MAX_ARGS};
 use credits::Violation;
+
+use crate::ni::Rank;
 
 /// What a message carries besides its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,4 +48,21 @@ pub(super) enum Bad {
     RequestAmongReplies,
     #[error("a reply outside of its request's chunk")]
     OutsideOfChunk,
+}
+
+/// A message that lies in a request buffer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arrived<'a> {
+    pub(super) source: Rank,
+    pub(super) match_bits: u64,
+    pub(super) hdr_data: u64,
+    pub(super) data: &'a [u8],
+}
+
+/// A long request's header, kept until its data is there.
+#[derive(Clone, Debug)]
+pub(super) struct PendingLong {
+    pub(super) header: Header,
+    pub(super) args: [u32; MAX_ARGS],
+    pub(super) long: Long,
 }

@@ -33,10 +33,13 @@ mod exit;
 mod flow;
 mod hand;
 mod handle;
+mod handlers;
 mod handles;
 mod implicit;
 mod in_use;
+mod inbox;
 mod job;
+mod known;
 mod memory;
 mod message;
 mod operations;
@@ -82,11 +85,13 @@ use crate::threads::{Lock, Mode};
 use buffers::{Descriptors, SendBuffer, Tickets};
 use credits::FlowControl;
 use flow::Accounts;
+use handlers::Handlers;
+use inbox::AmSide;
 use job::Job;
+use known::Recent;
 use memory::Memory;
 use operations::Operations;
 use patience::Patience;
-use requests::AmSide;
 
 use shared::Control;
 use system::System;
@@ -114,10 +119,10 @@ pub struct Engine<N: Ni, M: Mode> {
     descriptors: Descriptors<M>,
     operations: Operations<M>,
     credits: Accounts<M>,
-    am: M::Lock<AmSide<N, M>>,
+    am: M::Lock<AmSide<Handler<N, M>>>,
     /// A reply that the network would not take is in hand.
     reply_waiting: AtomicBool,
-    handlers: deliver::Handlers<N, M>,
+    handlers: Handlers<Handler<N, M>>,
     lids: M::Lock<am::lid::LidGenerator>,
     barriers: barriers::Barriers<M>,
     collectives: collective::Collectives<M>,
@@ -126,7 +131,7 @@ pub struct Engine<N: Ni, M: Mode> {
     /// Tells engines of one process apart, for the state that threads keep.
     identity: u64,
     /// Replies that have come last; whoever polls their queue has it.
-    recent_replies: M::Lock<plain::Recent<N, M>>,
+    recent_replies: M::Lock<Recent<Handler<N, M>>>,
     patience: Patience,
     _mode: M,
 }

@@ -2,8 +2,10 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::deliver::Handler;
 use super::flow::When;
-use super::plain::Recent;
+use super::inbox::WAITING;
+use super::known::Recent;
 use super::system::Message;
 use super::table::{index, tag};
 use super::token::{Role, Token};
@@ -11,14 +13,10 @@ use super::{Engine, Error, Result};
 use crate::ni::{Event, Ni, Outcome, PutEvent, Rank, Ready, Sink};
 use crate::threads::{Lock, Mode};
 
-/// A rank that waits takes as many times what a poll takes from the queue of requests before it looks at the others and at
-/// what it waits for.
-pub(super) const WAITING: u32 = 4;
-
 /// Where the events of the queue of replies and completions go.
 struct Replies<'a, N: Ni, M: Mode> {
     engine: &'a Engine<N, M>,
-    recent: &'a mut Recent<N, M>,
+    recent: &'a mut Recent<Handler<N, M>>,
 }
 
 impl<N: Ni, M: Mode> Sink for Replies<'_, N, M> {

@@ -6,7 +6,7 @@ use credits::CreditByte;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::deliver::Call;
-use super::hand::Hand;
+use super::hand::{Deferred, Hand};
 use super::request::{MOST_HEAD, head_in};
 use super::table::{SELECT_RPL_RB, index};
 use super::token::{Role, Token};
@@ -19,17 +19,6 @@ use crate::threads::Mode;
 /// which its completion gives back. Up to here the copy costs less than the completion, and where a peer is mapped it always does: what
 /// is injected is copied once, just as into a chunk.
 const INLINE: usize = MOST_HEAD + 1024;
-
-/// A reply that lies in a chunk and waits for the network to take it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Deferred {
-    target: Rank,
-    header: Header,
-    chunk: u32,
-    /// Where in the chunk it begins.
-    start: usize,
-    length: usize,
-}
 
 impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
     /// Replies with a short. Once, from a request's handler.

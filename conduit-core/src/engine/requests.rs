@@ -1,88 +1,22 @@
 //! The request side of the poll: requests are taken only while what their replies may need is in hand.
 
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 
-use am::lid::LidCache;
-
-use super::deliver::{Arrived, PendingLong};
-use super::flow::Returned;
+use super::deliver::Handler;
 use super::hand::{Hand, MOST_IN_HAND};
-use super::plain::{Counted, Recent};
-use super::poll::WAITING;
+use super::inbox::{AmSide, Inbox};
+use super::known::Recent;
+use super::message::Arrived;
 use super::table::{index, tag};
 use super::{Engine, Error};
 use crate::ni::{Event, Ni, PutEvent, Puts, Rank, Sink};
 use crate::threads::{Lock, Mode};
 
-/// The request side of the poll; one thread at a time has it.
-#[derive(Debug)]
-pub(crate) struct AmSide<N: Ni, M: Mode> {
-    hand: Hand,
-    pub(crate) inbox: Inbox,
-    recent: Recent<N, M>,
-}
-
-/// What arriving requests change.
-#[derive(Debug)]
-pub(crate) struct Inbox {
-    /// Longs of which one half is still under way.
-    pub(crate) longs: LidCache<PendingLong>,
-    /// What this rank has given back to each peer by counter, and which peers have yet to be told.
-    returned: Box<[Returned]>,
-    /// Requests since the last look that need no reply message.
-    pub(super) counted: Counted,
-    untold: Vec<Rank>,
-    buffer_bytes: usize,
-}
-
-impl<N: Ni, M: Mode> AmSide<N, M> {
-    /// `longs`: most longs of which one half may be under way; `buffer_bytes`: the size of a request buffer.
-    pub(crate) fn new(size: u32, longs: usize, buffer_bytes: usize, am_limit: u32) -> Self {
-        let inbox = Inbox {
-            longs: LidCache::new(longs),
-            returned: vec![Returned::default(); size as usize].into(),
-            counted: Counted::default(),
-            untold: Vec::with_capacity(size.min(am_limit.saturating_mul(WAITING)) as usize),
-            buffer_bytes,
-        };
-        Self {
-            hand: Hand::new(),
-            inbox,
-            recent: Recent::new(),
-        }
-    }
-
-    /// Tickets and chunks that are ready for the next replies, and longs of which one half is there.
-    pub(crate) fn held(&self) -> (u32, u32, u32) {
-        (
-            self.hand.tickets.get(),
-            self.hand.count.get(),
-            self.inbox.longs.len() as u32,
-        )
-    }
-}
-
-impl Inbox {
-    /// Coalesces implied replies, one of which may have to tell that this rank has ended an epoch. Told at the end of the
-    /// poll.
-    #[inline]
-    pub(super) fn give_back(&mut self, peer: Rank, ended: Returned, end_of_epoch: bool) {
-        let counter = &mut self.returned[peer as usize];
-        *counter = counter.and(ended);
-        if end_of_epoch {
-            *counter = counter.add_epoch();
-        }
-        if self.untold.last() != Some(&peer) && !self.untold.contains(&peer) {
-            self.untold.push(peer);
-        }
-    }
-}
-
 /// Where the events of the request queue go. A type of its own, and not a closure, so that the common case is inlined
 /// into the network's loop.
 struct Requests<'a, N: Ni, M: Mode> {
     engine: &'a Engine<N, M>,
-    recent: &'a mut Recent<N, M>,
+    recent: &'a mut Recent<Handler<N, M>>,
     inbox: &'a mut Inbox,
     hand: &'a Hand,
 }
@@ -156,9 +90,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 break;
             }
         }
-        self.grant_counted(inbox);
+        inbox.grant_counted(&self.job, &self.credits);
         if !inbox.untold.is_empty() {
-            self.tell_returns(inbox);
+            inbox.tell(&self.job, &self.control);
         }
         events
     }
@@ -167,18 +101,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     #[inline(always)]
     pub(super) fn can_reply(&self, hand: &Hand) -> bool {
         !self.reply_waiting.load(Relaxed) && hand.replies() > 0
-    }
-
-    /// Writes the counters of coalesced returns where their peers will look.
-    #[inline]
-    fn tell_returns(&self, inbox: &mut Inbox) {
-        while let Some(peer) = inbox.untold.pop() {
-            if let Some(word) = self.control.returned_to(peer) {
-                // SYNC: Release, so that a peer that sees its credits back may rely on its request being handled.
-                word.store(inbox.returned[peer as usize].bits(), Release);
-                self.job.ni.notify(peer);
-            }
-        }
     }
 
     /// Fills the hand as far as there are chunks and tickets; whether it can now send a reply without waiting.
@@ -220,7 +142,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Small, so that it is inlined into the network's poll with the common case. An event that is not handed on by
     /// reference from there never has to be in memory.
     #[inline(always)]
-    fn on_am(&self, event: Event<'_>, recent: &mut Recent<N, M>, inbox: &mut Inbox, hand: &Hand) {
+    fn on_am(
+        &self,
+        event: Event<'_>,
+        recent: &mut Recent<Handler<N, M>>,
+        inbox: &mut Inbox,
+        hand: &Hand,
+    ) {
         match event {
             Event::Put(put) if put.tag == tag::REQ_RB => {
                 let message = Arrived {

@@ -14,17 +14,18 @@ use super::barriers::Barriers;
 use super::buffers::{Descriptors, SendBuffer, Tickets};
 use super::collective::{self, Collectives};
 use super::flow::{Accounts, Flow, Statistics, When};
+use super::handlers::Handlers;
+use super::inbox::AmSide;
 use super::job::Job;
+use super::known::Recent;
 use super::memory::Memory;
 use super::operations::Operations;
 use super::patience::Patience;
-use super::plain::Recent;
-use super::requests::AmSide;
 use super::shared::{Control, Shared};
 use super::system::System;
 use super::table::{CHUNKS, CONTROL, IGNORE, SELECT_RPL_RB, index, tag};
 use super::ways::{AtomicWay, Way};
-use super::{Engine, Error, IDENTITY, Result, deliver, in_use};
+use super::{Engine, Error, IDENTITY, Result, in_use};
 use crate::bootstrap::Bootstrap;
 use crate::fork::Wiped;
 use crate::ni::{
@@ -152,7 +153,7 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
                 settings.am_limit,
             )),
             reply_waiting: AtomicBool::new(false),
-            handlers: deliver::Handlers::new(),
+            handlers: Handlers::new(),
             lids: Lock::new(am::lid::LidGenerator::new()),
             barriers,
             collectives: Collectives::new(rank, size, am::limits::max_medium(chunk, 4)),

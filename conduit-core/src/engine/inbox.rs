@@ -1,0 +1,134 @@
+//! What arriving requests change: the hand for their replies, longs of which one half has come, and what their senders get back.
+
+use std::sync::atomic::Ordering::Release;
+
+use am::lid::LidCache;
+
+use super::flow::{Accounts, Returned};
+use super::hand::Hand;
+use super::job::Job;
+use super::known::Recent;
+use super::message::PendingLong;
+use super::shared::Control;
+use crate::ni::{Ni, Rank};
+use crate::threads::Mode;
+
+/// A rank that waits takes as many times what a poll takes from the queue of requests before it looks at the others and at
+/// what it waits for.
+pub(super) const WAITING: u32 = 4;
+
+/// The request side of the poll; one thread at a time has it.
+#[derive(Debug)]
+pub(super) struct AmSide<H> {
+    pub(super) hand: Hand,
+    pub(super) inbox: Inbox,
+    pub(super) recent: Recent<H>,
+}
+
+/// What arriving requests change.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    /// Longs of which one half is still under way.
+    pub(super) longs: LidCache<PendingLong>,
+    /// What this rank has given back to each peer by counter, and which peers have yet to be told.
+    returned: Box<[Returned]>,
+    /// Requests since the last look that need no reply message.
+    pub(super) counted: Counted,
+    pub(super) untold: Vec<Rank>,
+    pub(super) buffer_bytes: usize,
+}
+
+impl<H: Clone> AmSide<H> {
+    /// `longs`: most longs of which one half may be under way; `buffer_bytes`: the size of a request buffer.
+    pub(super) fn new(size: u32, longs: usize, buffer_bytes: usize, am_limit: u32) -> Self {
+        let inbox = Inbox {
+            longs: LidCache::new(longs),
+            returned: vec![Returned::default(); size as usize].into(),
+            counted: Counted::default(),
+            untold: Vec::with_capacity(size.min(am_limit.saturating_mul(WAITING)) as usize),
+            buffer_bytes,
+        };
+        Self {
+            hand: Hand::new(),
+            inbox,
+            recent: Recent::new(),
+        }
+    }
+
+    /// Tickets and chunks that are ready for the next replies, and longs of which one half is there.
+    pub(super) fn held(&self) -> (u32, u32, u32) {
+        (
+            self.hand.tickets.get(),
+            self.hand.count.get(),
+            self.inbox.longs.len() as u32,
+        )
+    }
+}
+
+impl Inbox {
+    /// Coalesces implied replies, one of which may have to tell that this rank has ended an epoch. Told at the end of the
+    /// poll.
+    #[inline]
+    pub(super) fn give_back(&mut self, peer: Rank, ended: Returned, end_of_epoch: bool) {
+        let counter = &mut self.returned[peer as usize];
+        *counter = counter.and(ended);
+        if end_of_epoch {
+            *counter = counter.add_epoch();
+        }
+        if self.untold.last() != Some(&peer) && !self.untold.contains(&peer) {
+            self.untold.push(peer);
+        }
+    }
+
+    /// Grants what was counted of any other peer: from here on requests of this one are counted.
+    #[inline]
+    pub(super) fn count_for<N: Ni, M: Mode>(
+        &mut self,
+        job: &Job<N>,
+        credits: &Accounts<M>,
+        source: Rank,
+    ) {
+        if self.counted.source != source {
+            self.grant_counted(job, credits);
+            self.counted.source = source;
+        }
+    }
+
+    /// Grants what was counted.
+    #[inline]
+    pub(super) fn grant_counted<N: Ni, M: Mode>(&mut self, job: &Job<N>, credits: &Accounts<M>) {
+        if !self.counted.is_empty() {
+            let ended = std::mem::take(&mut self.counted.ended);
+            let source = self.counted.source;
+            let end_of_epoch =
+                credits.grant_plain(job, source, ended.since(Returned::default()).requests);
+            self.give_back(source, ended, end_of_epoch);
+        }
+    }
+
+    /// Writes the counters of coalesced returns where their peers will look.
+    #[inline]
+    pub(super) fn tell<N: Ni>(&mut self, job: &Job<N>, control: &Control) {
+        while let Some(peer) = self.untold.pop() {
+            if let Some(word) = control.returned_to(peer) {
+                // SYNC: Release, so that a peer that sees its credits back may rely on its request being handled.
+                word.store(self.returned[peer as usize].bits(), Release);
+                job.ni.notify(peer);
+            }
+        }
+    }
+}
+
+/// Requests of one mapped peer with plain credit bytes, whose handlers have run and not replied, not granted yet.
+#[derive(Debug, Default)]
+pub(super) struct Counted {
+    pub(super) source: Rank,
+    pub(super) ended: Returned,
+}
+
+impl Counted {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.ended == Returned::default()
+    }
+}
