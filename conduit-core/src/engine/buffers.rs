@@ -81,6 +81,11 @@ impl<M: Mode> SendBuffer<M> {
         in_one.then(|| self.base.0.wrapping_add(offset).cast_const())
     }
 
+    /// Number of chunks.
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
     /// Bytes of all chunks.
     pub(super) fn bytes(&self) -> usize {
         self.count as usize * self.chunk

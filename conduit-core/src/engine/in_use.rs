@@ -1,7 +1,5 @@
 //! What an engine holds at the moment, for diagnosis: after all is synchronised and answered, nothing.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use super::{Engine, Result};
 use crate::ni::Ni;
 use crate::settings::Settings;
@@ -46,7 +44,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             tickets: (all - self.tickets.free()).saturating_sub(ready_ticket),
             descriptors: self.job.settings.num_tmpmd - self.descriptors.tickets.free(),
             request_chunks: self.req_sb.held(),
-            reply_chunks: self.rpl_sb.held().saturating_sub(ready_chunk),
+            reply_chunks: self.replies.buffer.held().saturating_sub(ready_chunk),
             operations: self.operations.live(),
             requests: self.credits.flow.outstanding(),
             revokes: self
@@ -62,9 +60,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// # Errors
     /// As [`Engine::in_use`].
     pub fn is_quiet(&self) -> Result<bool> {
-        let waits = self.job.wants_poll()
-            || self.reply_waiting.load(Relaxed)
-            || self.collectives.has_outgoing();
+        let waits =
+            self.job.wants_poll() || self.replies.is_waiting() || self.collectives.has_outgoing();
         Ok(!waits && self.in_use()? == InUse::default())
     }
 }

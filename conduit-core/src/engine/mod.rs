@@ -35,6 +35,7 @@ mod hand;
 mod handle;
 mod handlers;
 mod handles;
+mod head;
 mod implicit;
 mod in_use;
 mod inbox;
@@ -48,6 +49,7 @@ mod plain;
 mod poll;
 mod polling;
 mod prepared;
+mod replies;
 mod reply;
 mod request;
 mod request_long;
@@ -63,7 +65,7 @@ mod transfer;
 mod waiting;
 mod ways;
 
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicU64;
 
 pub use atomic::AtomicRequest;
 pub use barrier::BarrierOutcome;
@@ -92,6 +94,7 @@ use known::Recent;
 use memory::Memory;
 use operations::Operations;
 use patience::Patience;
+use replies::Replies;
 
 use shared::Control;
 use system::System;
@@ -114,14 +117,12 @@ pub struct Engine<N: Ni, M: Mode> {
     /// Atomics on a mapped segment are the processor's, not the network's.
     processor_atomics: bool,
     req_sb: SendBuffer<M>,
-    rpl_sb: SendBuffer<M>,
+    replies: Replies<M>,
     tickets: Tickets,
     descriptors: Descriptors<M>,
     operations: Operations<M>,
     credits: Accounts<M>,
     am: M::Lock<AmSide<Handler<N, M>>>,
-    /// A reply that the network would not take is in hand.
-    reply_waiting: AtomicBool,
     handlers: Handlers<Handler<N, M>>,
     lids: M::Lock<am::lid::LidGenerator>,
     barriers: barriers::Barriers<M>,

@@ -151,7 +151,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             if !token.replied.get() {
                 self.end_request_singly(source, byte, token.flags, token.chunk, inbox, hand);
             }
-            if !self.can_reply(hand) {
+            if !self.replies.can_reply(hand) {
                 break;
             }
         }
@@ -224,7 +224,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             let ended = Returned::default().add(1, back.credits().into());
             inbox.give_back(source, ended, back.end_of_epoch());
         } else {
-            self.reply_implied(source, flags, chunk, back, hand);
+            self.replies
+                .send_implied(&self.job, &self.tickets, source, flags, chunk, back, hand);
         }
     }
 }

@@ -1,7 +1,5 @@
 //! The poll: all of SYS, some of SAFE, and AM only while what a reply needs is in hand.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use super::deliver::Handler;
 use super::flow::When;
 use super::inbox::WAITING;
@@ -96,7 +94,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     fn poll_for(&self, requests: u32) -> u32 {
         let mut events = 0;
         let ready = self.job.ni.ready();
-        if !ready.is_empty() || self.reply_waiting.load(Relaxed) {
+        if !ready.is_empty() || self.replies.is_waiting() {
             events += self.poll_queues(ready, requests);
         }
         if self.barriers.any_running() {
@@ -128,7 +126,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if ready.intersects(self.safe_ready) {
             events += self.poll_safe();
         }
-        if ready.intersects(self.am_ready) || self.reply_waiting.load(Relaxed) {
+        if ready.intersects(self.am_ready) || self.replies.is_waiting() {
             events += self.poll_am(requests);
         }
         self.credits.write_statistics(&self.job, When::Epoch);
@@ -280,7 +278,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
         match token.role {
             Role::Ticket | Role::Direct => {}
-            Role::Reply(chunk) => self.rpl_sb.give(&self.job, chunk),
+            Role::Reply(chunk) => self.replies.buffer.give(&self.job, chunk),
             Role::BouncedPut(chunk) => self.req_sb.give(&self.job, chunk),
             Role::BouncedGet(chunk) => {
                 let bounce = self.req_sb.bounce(chunk);

@@ -213,7 +213,7 @@ impl<N: Ni, M: Mode> Call<'_, N, M> {
         }
         // A second one while the first is open finds none.
         let Some(chunk) = hand.take_chunk() else {
-            return Err(self.engine.no_reply_chunk().into());
+            return Err(self.engine.replies.no_chunk().into());
         };
         Ok(PreparedReply {
             call: self,
@@ -228,7 +228,7 @@ impl<N: Ni, M: Mode> Call<'_, N, M> {
 impl<N: Ni, M: Mode> PreparedReply<'_, N, M> {
     /// Where the payload goes. Aligned to 16; what it holds before is unspecified but initialised.
     pub fn payload(&mut self) -> &mut [u8] {
-        let at = self.call.engine.rpl_sb.at(self.chunk);
+        let at = self.call.engine.replies.buffer.at(self.chunk);
         // SAFETY: the chunk is held by `self` alone and ROOM + size fit it (`max_medium`). It is zeroed network memory, so
         // initialised; peers read it only after commit.
         unsafe { std::slice::from_raw_parts_mut(at.add(ROOM), self.size) }
@@ -254,19 +254,24 @@ impl<N: Ni, M: Mode> PreparedReply<'_, N, M> {
         let mut head = [0; ROOM];
         let head_len = Body::write_args(args, &mut head);
         let head = &head[..head_len];
-        if engine.inject_reply(target, &header, head, &self.payload()[..len])? {
+        if engine
+            .replies
+            .inject(&engine.job, target, &header, head, &self.payload()[..len])?
+        {
             // The copy has left; dropping `self` gives the chunk back.
             return Ok(());
         }
         let start = ROOM - head_len;
         // SAFETY: before the payload, within the chunk that `self` holds.
         unsafe {
-            let at = engine.rpl_sb.at(self.chunk).add(start);
+            let at = engine.replies.buffer.at(self.chunk).add(start);
             std::ptr::copy_nonoverlapping(head.as_ptr(), at, head_len);
         }
         // From here on the chunk belongs to the reply, whose completion frees it.
         self.ended = true;
-        engine.send_reply_in_chunk(
+        engine.replies.send_in_chunk(
+            &engine.job,
+            &engine.tickets,
             target,
             &header,
             (self.chunk, start, head_len + len),

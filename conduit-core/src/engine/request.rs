@@ -11,6 +11,7 @@ use am::{
 };
 use credits::{CreditByte, Scale};
 
+use super::head::{MOST_HEAD, head_in};
 use super::memory::Source;
 use super::request_plain::Plain;
 use super::rma::Blocking;
@@ -19,23 +20,6 @@ use super::token::{Role, Token};
 use super::{Engine, Error, Result};
 use crate::ni::{Ack, Exchange, Inject, Ni, Put, Rank, Reach, Submit};
 use crate::threads::Mode;
-
-/// Arguments, padded, and a long's descriptor: what goes before a payload.
-pub(super) const MOST_HEAD: usize = Body::args_len(MAX_ARGS) + Long::LEN;
-
-/// What goes before a payload, put together in `space`.
-#[inline(always)]
-pub(super) fn head_in<'a>(
-    space: &'a mut [u8; MOST_HEAD],
-    args: &[u32],
-    long: Option<Long>,
-) -> &'a [u8] {
-    let mut length = Body::write_args(args, space);
-    if let Some(long) = long {
-        length = long.write(args.len(), space);
-    }
-    &space[..length]
-}
 
 /// A request being put together.
 pub(super) struct Request<'a> {

@@ -3,9 +3,10 @@
 use am::{Category, DataHeader, Flags, Header, Long, NO_CHUNK, Role as AmRole, limits, select};
 use credits::Scale;
 
+use super::head::{MOST_HEAD, head_in};
 use super::memory::Segment;
 use super::memory::Source;
-use super::request::{MOST_HEAD, Request, head_in};
+use super::request::Request;
 use super::request_plain::Plain;
 use super::rma::Blocking;
 use super::table::index;

@@ -4,7 +4,7 @@
 use am::{Body, Category, Flags, Header, Long, MAX_ARGS, NO_CHUNK, NO_LID, Role as AmRole, select};
 use credits::CreditByte;
 
-use super::request::{MOST_HEAD, head_in};
+use super::head::{MOST_HEAD, head_in};
 use super::rma::Blocking;
 use super::table::index;
 use super::ways::Way;

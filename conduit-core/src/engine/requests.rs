@@ -1,9 +1,7 @@
 //! The request side of the poll: requests are taken only while what their replies may need is in hand.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use super::deliver::Handler;
-use super::hand::{Hand, MOST_IN_HAND};
+use super::hand::Hand;
 use super::inbox::{AmSide, Inbox};
 use super::known::Recent;
 use super::message::Arrived;
@@ -29,7 +27,7 @@ impl<N: Ni, M: Mode> Sink for Requests<'_, N, M> {
 
     #[inline(always)]
     fn is_ready(&self) -> bool {
-        self.engine.can_reply(self.hand)
+        self.engine.replies.can_reply(self.hand)
     }
 
     #[inline(always)]
@@ -74,7 +72,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             recent,
         } = &mut *side;
         let mut events = 0;
-        while events < most && self.fill_hand(hand) {
+        while events < most && self.replies.fill(&self.job, &self.tickets, hand) {
             events += self.job.ni.poll_into(
                 self.am_eq,
                 most - events,
@@ -85,7 +83,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                     hand,
                 },
             );
-            if self.can_reply(hand) {
+            if self.replies.can_reply(hand) {
                 // So the network has stopped by itself. Should it have left anything, the next poll gets it.
                 break;
             }
@@ -95,48 +93,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             inbox.tell(&self.job, &self.control);
         }
         events
-    }
-
-    /// Whether what the next request's reply may need is in hand.
-    #[inline(always)]
-    pub(super) fn can_reply(&self, hand: &Hand) -> bool {
-        !self.reply_waiting.load(Relaxed) && hand.replies() > 0
-    }
-
-    /// Fills the hand as far as there are chunks and tickets; whether it can now send a reply without waiting.
-    #[inline]
-    fn fill_hand(&self, hand: &Hand) -> bool {
-        (hand.replies() >= MOST_IN_HAND && !self.reply_waiting.load(Relaxed))
-            || self.refill_hand(hand)
-    }
-
-    #[cold]
-    fn refill_hand(&self, hand: &Hand) -> bool {
-        if self.reply_waiting.load(Relaxed) && !self.send_all_deferred(hand) {
-            return false;
-        }
-        let missing = MOST_IN_HAND - hand.count.get();
-        if missing > 0 {
-            self.rpl_sb
-                .take_up_to(missing, |chunk| hand.add_chunk(chunk));
-        }
-        while hand.tickets.get() < MOST_IN_HAND && self.tickets.take(1) {
-            hand.give_ticket();
-        }
-        hand.replies() > 0
-    }
-
-    /// Sends the replies that are still in hand; false if the network doesn't take them yet.
-    fn send_all_deferred(&self, hand: &Hand) -> bool {
-        loop {
-            let Some(reply) = hand.deferred.borrow_mut().pop() else {
-                self.reply_waiting.store(false, Relaxed);
-                return true;
-            };
-            if !self.send_deferred(reply, hand) {
-                return false;
-            }
-        }
     }
 
     /// Small, so that it is inlined into the network's poll with the common case. An event that is not handed on by

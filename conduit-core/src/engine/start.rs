@@ -3,7 +3,7 @@
 //! Regions are created in the same order on all ranks, so their numbers are known without exchange: control, chunks,
 //! segment.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use am::select;
 use std::time::SystemTime;
@@ -21,6 +21,7 @@ use super::known::Recent;
 use super::memory::Memory;
 use super::operations::Operations;
 use super::patience::Patience;
+use super::replies::Replies;
 use super::shared::{Control, Shared};
 use super::system::System;
 use super::table::{CHUNKS, CONTROL, IGNORE, SELECT_RPL_RB, index, tag};
@@ -137,7 +138,7 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
             processor_atomics: !capabilities.contains(Capabilities::NATIVE_ATOMICS),
             system: System::new(size, cells, req_sb.md),
             req_sb,
-            rpl_sb,
+            replies: Replies::new(rpl_sb),
             tickets: Tickets::new(in_use::most_send_tickets(settings)),
             descriptors: Descriptors::new(settings.num_tmpmd),
             operations,
@@ -152,7 +153,6 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
                 plan.buffer_bytes() as usize,
                 settings.am_limit,
             )),
-            reply_waiting: AtomicBool::new(false),
             handlers: Handlers::new(),
             lids: Lock::new(am::lid::LidGenerator::new()),
             barriers,
