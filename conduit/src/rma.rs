@@ -1,6 +1,6 @@
 //! Puts and gets.
 
-use conduit_core::engine::{Blocking, Handle};
+use conduit_core::engine::{Blocking, Completion, Handle, value_bytes};
 use conduit_core::ni::Rank;
 use conduit_core::threads::Mode;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -74,6 +74,7 @@ impl<M: Mode> Conduit<M> {
             target,
             offset,
             source.as_bytes(),
+            Completion::Handle,
             Blocking::Wait,
         ))?;
         Ok(handle.unwrap_or(Handle::DONE))
@@ -91,6 +92,7 @@ impl<M: Mode> Conduit<M> {
             target,
             offset,
             source.as_bytes(),
+            Completion::Handle,
             Blocking::Immediate,
         ))
     }
@@ -109,9 +111,14 @@ impl<M: Mode> Conduit<M> {
     ) -> Result<Handle> {
         // SAFETY: the caller's promise.
         let handle = self.done(unsafe {
-            self.member
-                .engine()
-                .put_nb_bulk(target, offset, source, len, Blocking::Wait)
+            self.member.engine().put_nb_bulk(
+                target,
+                offset,
+                source,
+                len,
+                Completion::Handle,
+                Blocking::Wait,
+            )
         })?;
         Ok(handle.unwrap_or(Handle::DONE))
     }
@@ -130,9 +137,14 @@ impl<M: Mode> Conduit<M> {
     ) -> Result<Handle> {
         // SAFETY: the caller's promise.
         let handle = self.done(unsafe {
-            self.member
-                .engine()
-                .get_nb(destination, target, offset, len, Blocking::Wait)
+            self.member.engine().get_nb(
+                destination,
+                target,
+                offset,
+                len,
+                Completion::Handle,
+                Blocking::Wait,
+            )
         })?;
         Ok(handle.unwrap_or(Handle::DONE))
     }
@@ -145,11 +157,13 @@ impl<M: Mode> Conduit<M> {
         offset: usize,
         source: &T,
     ) -> Result<()> {
-        self.done(
-            self.member
-                .engine()
-                .put_nbi(target, offset, source.as_bytes(), Blocking::Wait),
-        )
+        self.done(self.member.engine().put_nb(
+            target,
+            offset,
+            source.as_bytes(),
+            Completion::Implicit,
+            Blocking::Wait,
+        ))
         .map(drop)
     }
 
@@ -167,9 +181,14 @@ impl<M: Mode> Conduit<M> {
     ) -> Result<()> {
         // SAFETY: the caller's promise.
         self.done(unsafe {
-            self.member
-                .engine()
-                .put_nbi_bulk(target, offset, source, len, Blocking::Wait)
+            self.member.engine().put_nb_bulk(
+                target,
+                offset,
+                source,
+                len,
+                Completion::Implicit,
+                Blocking::Wait,
+            )
         })
         .map(drop)
     }
@@ -188,9 +207,14 @@ impl<M: Mode> Conduit<M> {
     ) -> Result<()> {
         // SAFETY: the caller's promise.
         self.done(unsafe {
-            self.member
-                .engine()
-                .get_nbi(destination, target, offset, len, Blocking::Wait)
+            self.member.engine().get_nb(
+                destination,
+                target,
+                offset,
+                len,
+                Completion::Implicit,
+                Blocking::Wait,
+            )
         })
         .map(drop)
     }
@@ -198,7 +222,10 @@ impl<M: Mode> Conduit<M> {
     /// Writes the low `bytes` (1 to 8) bytes of `value`.
     #[inline]
     pub fn put_value(&self, target: Rank, offset: usize, value: u64, bytes: usize) -> Result<()> {
-        self.done(self.member.engine().put_value(target, offset, value, bytes))
+        let value = value.to_ne_bytes();
+        let put = value_bytes("put_value", &value, bytes)
+            .and_then(|value| self.member.engine().put(target, offset, value));
+        self.done(put)
     }
 
     /// Starts writing the low `bytes` (1 to 8) bytes of `value`.
@@ -210,14 +237,9 @@ impl<M: Mode> Conduit<M> {
         value: u64,
         bytes: usize,
     ) -> Result<Handle> {
-        let handle = self.done(self.member.engine().put_value_nb(
-            target,
-            offset,
-            value,
-            bytes,
-            Blocking::Wait,
-        ))?;
-        Ok(handle.unwrap_or(Handle::DONE))
+        let value = value.to_ne_bytes();
+        let value = self.done(value_bytes("put_value_nb", &value, bytes))?;
+        self.put_nb(target, offset, value)
     }
 
     /// As [`Conduit::put_value_nb`], belonging to this thread's implicit operations.
@@ -229,12 +251,9 @@ impl<M: Mode> Conduit<M> {
         value: u64,
         bytes: usize,
     ) -> Result<()> {
-        self.done(
-            self.member
-                .engine()
-                .put_value_nbi(target, offset, value, bytes, Blocking::Wait),
-        )
-        .map(drop)
+        let value = value.to_ne_bytes();
+        let value = self.done(value_bytes("put_value_nbi", &value, bytes))?;
+        self.put_nbi(target, offset, value)
     }
 
     /// Reads `bytes` (1 to 8) bytes, zero-extended.
@@ -250,22 +269,27 @@ impl<M: Mode> Conduit<M> {
 
     /// Starts setting `len` bytes.
     pub fn memset_nb(&self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<Handle> {
-        let handle =
-            self.done(
-                self.member
-                    .engine()
-                    .memset_nb(target, offset, byte, len, Blocking::Wait),
-            )?;
+        let handle = self.done(self.member.engine().memset_nb(
+            target,
+            offset,
+            byte,
+            len,
+            Completion::Handle,
+            Blocking::Wait,
+        ))?;
         Ok(handle.unwrap_or(Handle::DONE))
     }
 
     /// As [`Conduit::memset_nb`], belonging to this thread's implicit operations.
     pub fn memset_nbi(&self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<()> {
-        self.done(
-            self.member
-                .engine()
-                .memset_nbi(target, offset, byte, len, Blocking::Wait),
-        )
+        self.done(self.member.engine().memset_nb(
+            target,
+            offset,
+            byte,
+            len,
+            Completion::Implicit,
+            Blocking::Wait,
+        ))
         .map(drop)
     }
 

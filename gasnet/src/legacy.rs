@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use conduit::{Handle, Rank};
-use conduit_core::engine::Blocking;
+use conduit_core::engine::{Blocking, Completion};
 
 use crate::abi::{self, Flags, LegacyEntry};
 use crate::fault::{Refusal, code, fatal, refuse, started, sure};
@@ -157,7 +157,16 @@ extern "C" fn conduit_gasnet_get_nb_val(
         size_of::<u64>() - bytes
     };
     // SAFETY: `bytes` of the boxed word, which nobody touches until the handle has ended; the box stays till then.
-    let got = unsafe { engine.get_nb(place.add(skipped), rank, offset, bytes, Blocking::Wait) };
+    let got = unsafe {
+        engine.get_nb(
+            place.add(skipped),
+            rank,
+            offset,
+            bytes,
+            Completion::Handle,
+            Blocking::Wait,
+        )
+    };
     pending.handle = sure(CALL, got).unwrap_or(Handle::DONE);
     if pending.handle.is_done() {
         return ValueHandle {

@@ -4,6 +4,7 @@
 use std::ffi::{c_int, c_void};
 
 use conduit::{Handle, Rank};
+use conduit_core::engine::{Blocking, Completion, value_bytes};
 use conduit_core::shared;
 
 use crate::abi::{Flags, events};
@@ -149,10 +150,19 @@ unsafe extern "C" fn conduit_gex_put_nb(
     let offset = sure(CALL, place(job, rank, remote, bytes));
     let (engine, blocking) = (job.engine(), flags.blocking());
     let put = if let Local::Now = local {
-        engine.put_nb(rank, offset, source, blocking)
+        engine.put_nb(rank, offset, source, Completion::Handle, blocking)
     } else {
         // SAFETY: the caller's promise.
-        unsafe { engine.put_nb_bulk(rank, offset, source.as_ptr(), bytes, blocking) }
+        unsafe {
+            engine.put_nb_bulk(
+                rank,
+                offset,
+                source.as_ptr(),
+                bytes,
+                Completion::Handle,
+                blocking,
+            )
+        }
     };
     let root = event(sure(CALL, put));
     if let Local::Event(place) = local
@@ -182,8 +192,14 @@ unsafe extern "C" fn conduit_gex_get_nb(
     let offset = sure(CALL, place(job, rank, remote, bytes));
     // SAFETY: the caller's promise.
     let get = unsafe {
-        job.engine()
-            .get_nb(local, rank, offset, bytes, flags.blocking())
+        job.engine().get_nb(
+            local,
+            rank,
+            offset,
+            bytes,
+            Completion::Handle,
+            flags.blocking(),
+        )
     };
     event(sure(CALL, get))
 }
@@ -208,12 +224,22 @@ unsafe extern "C" fn conduit_gex_put_nbi(
     let put = unsafe { payload(source, bytes) }.and_then(|source| {
         let offset = place(job, rank, remote, bytes)?;
         let (engine, blocking) = (job.engine(), flags.blocking());
-        Ok(if let Local::Now = local {
-            engine.put_nbi(rank, offset, source, blocking)?
+        let put = if let Local::Now = local {
+            engine.put_nb(rank, offset, source, Completion::Implicit, blocking)?
         } else {
             // SAFETY: the caller's promise.
-            unsafe { engine.put_nbi_bulk(rank, offset, source.as_ptr(), bytes, blocking)? }
-        })
+            unsafe {
+                engine.put_nb_bulk(
+                    rank,
+                    offset,
+                    source.as_ptr(),
+                    bytes,
+                    Completion::Implicit,
+                    blocking,
+                )?
+            }
+        };
+        Ok(put.is_some())
     });
     started(CALL, flags, put)
 }
@@ -237,7 +263,15 @@ unsafe extern "C" fn conduit_gex_get_nbi(
         // SAFETY: the caller's promise.
         Ok(unsafe {
             job.engine()
-                .get_nbi(local, rank, offset, bytes, flags.blocking())?
+                .get_nb(
+                    local,
+                    rank,
+                    offset,
+                    bytes,
+                    Completion::Implicit,
+                    flags.blocking(),
+                )?
+                .is_some()
         })
     });
     started(CALL, flags, get)
@@ -255,7 +289,9 @@ extern "C" fn conduit_gex_put_value(
     const CALL: &str = "gex_RMA_PutBlockingVal";
     let job = Job::of(CALL);
     let put = place(job, rank, remote, bytes).and_then(|offset| {
-        job.engine().put_value(rank, offset, value, bytes)?;
+        let value = value.to_ne_bytes();
+        job.engine()
+            .put(rank, offset, value_bytes("put_value", &value, bytes)?)?;
         Ok(true)
     });
     started(CALL, flags, put)
@@ -273,9 +309,11 @@ extern "C" fn conduit_gex_put_value_nb(
     const CALL: &str = "gex_RMA_PutNBVal";
     let job = Job::of(CALL);
     let put = place(job, rank, remote, bytes).and_then(|offset| {
+        let value = value.to_ne_bytes();
+        let value = value_bytes("put_value_nb", &value, bytes)?;
         Ok(job
             .engine()
-            .put_value_nb(rank, offset, value, bytes, flags.blocking())?)
+            .put_nb(rank, offset, value, Completion::Handle, flags.blocking())?)
     });
     event(sure(CALL, put))
 }
@@ -292,9 +330,12 @@ extern "C" fn conduit_gex_put_value_nbi(
     const CALL: &str = "gex_RMA_PutNBIVal";
     let job = Job::of(CALL);
     let put = place(job, rank, remote, bytes).and_then(|offset| {
+        let value = value.to_ne_bytes();
+        let value = value_bytes("put_value_nbi", &value, bytes)?;
         Ok(job
             .engine()
-            .put_value_nbi(rank, offset, value, bytes, flags.blocking())?)
+            .put_nb(rank, offset, value, Completion::Implicit, flags.blocking())?
+            .is_some())
     });
     started(CALL, flags, put)
 }
@@ -334,9 +375,14 @@ extern "C" fn conduit_gex_memset_nb(
     const CALL: &str = "gasnet_memset_nb";
     let job = Job::of(CALL);
     let offset = sure(CALL, place(job, rank, remote, bytes));
-    let set = job
-        .engine()
-        .memset_nb(rank, offset, byte as u8, bytes, Flags::empty().blocking());
+    let set = job.engine().memset_nb(
+        rank,
+        offset,
+        byte as u8,
+        bytes,
+        Completion::Handle,
+        Blocking::Wait,
+    );
     event(Some(sure(CALL, set).unwrap_or(Handle::DONE)))
 }
 
@@ -346,8 +392,13 @@ extern "C" fn gasnet_memset_nbi(rank: Rank, remote: *mut c_void, byte: c_int, by
     const CALL: &str = "gasnet_memset_nbi";
     let job = Job::of(CALL);
     let offset = sure(CALL, place(job, rank, remote, bytes));
-    let set = job
-        .engine()
-        .memset_nbi(rank, offset, byte as u8, bytes, Flags::empty().blocking());
+    let set = job.engine().memset_nb(
+        rank,
+        offset,
+        byte as u8,
+        bytes,
+        Completion::Implicit,
+        Blocking::Wait,
+    );
     sure(CALL, set);
 }

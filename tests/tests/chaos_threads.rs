@@ -7,7 +7,7 @@ use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use am::handlers::{Entry, Registration};
 use conduit_core::barrier::Value;
 use conduit_core::bootstrap::{Bootstrap, BootstrapError};
-use conduit_core::engine::{AtomicRequest, Blocking, Call, Engine, Handler};
+use conduit_core::engine::{AtomicRequest, Blocking, Call, Completion, Engine, Handler};
 use conduit_core::ni::{AtomicOp, AtomicType, Ni};
 use conduit_core::settings::Settings;
 use conduit_core::threads::Par;
@@ -114,8 +114,15 @@ fn thread<N: Ni>(engine: &Engine<N, Par>, number: u32) -> Result<()> {
     for round in 0..ROUNDS {
         for to in 0..RANKS {
             let bytes = bytes(round << 8 | to << 4 | number);
-            let handle = engine.put_nb(to, at, &bytes[..700], Blocking::Wait)?;
-            engine.put_nbi(to, at + 700, &bytes[700..], Blocking::Wait)?;
+            let handle =
+                engine.put_nb(to, at, &bytes[..700], Completion::Handle, Blocking::Wait)?;
+            engine.put_nb(
+                to,
+                at + 700,
+                &bytes[700..],
+                Completion::Implicit,
+                Blocking::Wait,
+            )?;
             engine.request_short(to, REQUEST, &[round], Blocking::Wait)?;
             engine.atomic(to, COUNTER, add)?;
             if let Some(handle) = handle {

@@ -78,7 +78,7 @@ pub use memory::Segment;
 pub use message::Payload;
 pub use patience::Waiter;
 pub use prepared::{Prepared, PreparedReply};
-pub use rma::Blocking;
+pub use rma::{Blocking, Completion, value_bytes};
 pub use shared::Shared;
 
 use crate::ni::{EqId, Ni, Rank, Ready};

@@ -3,12 +3,11 @@
 //!
 //! Remote places are given as offsets from the start of the target's segment.
 
-use super::handle::{Handle, OpId};
-use super::memory::Local;
-use super::memory::Segment;
-use super::memory::Source;
+use super::handle::Handle;
+use super::implicit::Class;
+use super::memory::{Local, Segment, Source};
 use super::transfer::Transfer;
-use super::{Engine, Error, Result, implicit};
+use super::{Engine, Error, Result};
 use crate::ni::{Ni, Rank};
 use crate::threads::Mode;
 
@@ -24,8 +23,39 @@ pub enum Blocking {
     Immediate,
 }
 
+/// How a caller learns that an operation which it has started has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Completion {
+    /// By its handle.
+    Handle,
+    /// With the others of this thread: it belongs to its implicit puts or gets, or to its open access region. The handle is
+    /// [`Handle::DONE`].
+    Implicit,
+}
+
 /// Widest value of a value call, bytes.
 const VALUE: usize = size_of::<u64>();
+
+/// The `bytes` (1 to 8) low-order bytes of a value in this machine's order, which a put of a value takes.
+///
+/// # Errors
+/// None or more than eight bytes.
+#[inline]
+pub fn value_bytes<'a>(
+    operation: &'static str,
+    value: &'a [u8; VALUE],
+    bytes: usize,
+) -> Result<&'a [u8]> {
+    let start = match cfg!(target_endian = "little") {
+        true => 0,
+        false => VALUE.wrapping_sub(bytes),
+    };
+    let end = start.wrapping_add(bytes);
+    match value.get(start..end) {
+        Some(low) if !low.is_empty() => Ok(low),
+        _ => Err(Error::ValueWidth { operation, bytes }),
+    }
+}
 
 impl<N: Ni, M: Mode> Engine<N, M> {
     /// Copies `source` to `offset` of the target's segment; it is there when the call returns.
@@ -45,18 +75,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Copies from `offset` of the target's segment to `destination`.
     #[inline(always)]
     pub fn get(&self, destination: &mut [u8], target: Rank, offset: usize) -> Result<()> {
-        let segment =
-            self.memory
-                .remote_access(&self.job, "get", target, offset, destination.len())?;
+        let (base, len) = (destination.as_mut_ptr(), destination.len());
+        let segment = self
+            .memory
+            .remote_access(&self.job, "get", target, offset, len)?;
         // SAFETY: the range was checked by `remote`; the destination is mutably borrowed.
-        if unsafe { segment.load(offset, destination.as_mut_ptr(), destination.len()) } {
+        if unsafe { segment.load(offset, base, len) } {
             return Ok(());
         }
-        self.job.check_context("get", am::Operation::Request)?;
-        let local = Local::Destination {
-            base: destination.as_mut_ptr(),
-            len: destination.len(),
-        };
+        let local = Local::Destination { base, len };
         // SAFETY: the borrow outlives the call, which waits.
         let started =
             unsafe { self.transfer("get", target, segment, offset, local, None, Blocking::Wait)? };
@@ -70,37 +97,24 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         target: Rank,
         offset: usize,
         source: &[u8],
+        completion: Completion,
         blocking: Blocking,
     ) -> Result<Option<Handle>> {
+        let operation = completion.name("put_nb", "put_nbi");
         let segment =
             self.memory
-                .remote_access(&self.job, "put_nb", target, offset, source.len())?;
+                .remote_access(&self.job, operation, target, offset, source.len())?;
         // SAFETY: as in `put`.
         if unsafe { segment.store(offset, source.as_ptr(), source.len()) } {
             return Ok(Some(Handle::DONE));
         }
-        self.put_copied("put_nb", target, segment, offset, source, None, blocking)
-    }
-
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the put calls' own arguments, passed on"
-    )]
-    fn put_copied(
-        &self,
-        operation: &'static str,
-        target: Rank,
-        segment: &Segment,
-        offset: usize,
-        source: &[u8],
-        group: Option<OpId>,
-        blocking: Blocking,
-    ) -> Result<Option<Handle>> {
-        self.job.check_context(operation, am::Operation::Request)?;
         let local = Local::Source(Source::of(source));
         // SAFETY: the source is valid during this call; while the transfer still reads it, the wait below goes on.
-        let started =
-            unsafe { self.transfer(operation, target, segment, offset, local, group, blocking)? };
+        let started = unsafe {
+            self.start_transfer(
+                operation, target, segment, offset, local, completion, blocking,
+            )?
+        };
         if let Transfer::Started { op, copied: false } = started {
             self.wait_for(operation, |engine| {
                 Ok(engine.operations.has_ended(op).then_some(()))
@@ -109,10 +123,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(started.handle())
     }
 
-    /// Starts a put that reads its source until it is synchronised.
+    /// Starts a put that reads its source until it is synchronised. `None`: not started, it would have blocked.
     ///
     /// # Safety
-    /// `[source, source + len)` is valid for reads and not written until the handle has been synchronised.
+    /// `[source, source + len)` is valid for reads and not written until the handle, or this thread's implicit puts (or access
+    /// region), have been synchronised.
     #[inline]
     pub unsafe fn put_nb_bulk(
         &self,
@@ -120,38 +135,32 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         offset: usize,
         source: *const u8,
         len: usize,
+        completion: Completion,
         blocking: Blocking,
     ) -> Result<Option<Handle>> {
+        let operation = completion.name("put_nb_bulk", "put_nbi_bulk");
         let segment = self
             .memory
-            .remote_access(&self.job, "put_nb_bulk", target, offset, len)?;
+            .remote_access(&self.job, operation, target, offset, len)?;
         // SAFETY: range as in `put`; the source is the caller's promise.
         if unsafe { segment.store(offset, source, len) } {
             return Ok(Some(Handle::DONE));
         }
-        self.job
-            .check_context("put_nb_bulk", am::Operation::Request)?;
         let local = Local::Source(Source { base: source, len });
         // SAFETY: the caller's promise.
-        Ok(unsafe {
-            self.transfer(
-                "put_nb_bulk",
-                target,
-                segment,
-                offset,
-                local,
-                None,
-                blocking,
+        let started = unsafe {
+            self.start_transfer(
+                operation, target, segment, offset, local, completion, blocking,
             )?
-        }
-        .handle())
+        };
+        Ok(started.handle())
     }
 
-    /// Starts a get.
+    /// Starts a get. `None`: not started, it would have blocked.
     ///
     /// # Safety
-    /// `[destination, destination + len)` is valid for writes and neither read nor written until the handle has been
-    /// synchronised.
+    /// `[destination, destination + len)` is valid for writes and neither read nor written until the handle, or this thread's
+    /// implicit gets (or access region), have been synchronised.
     #[inline]
     pub unsafe fn get_nb(
         &self,
@@ -159,264 +168,76 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         target: Rank,
         offset: usize,
         len: usize,
+        completion: Completion,
         blocking: Blocking,
     ) -> Result<Option<Handle>> {
+        let operation = completion.name("get_nb", "get_nbi");
         let segment = self
             .memory
-            .remote_access(&self.job, "get_nb", target, offset, len)?;
+            .remote_access(&self.job, operation, target, offset, len)?;
         // SAFETY: range as in `get`; the destination is the caller's promise.
         if unsafe { segment.load(offset, destination, len) } {
             return Ok(Some(Handle::DONE));
         }
-        self.job.check_context("get_nb", am::Operation::Request)?;
-        let local = Local::Destination {
-            base: destination,
-            len,
-        };
-        // SAFETY: the caller's promise.
-        Ok(
-            unsafe { self.transfer("get_nb", target, segment, offset, local, None, blocking)? }
-                .handle(),
-        )
-    }
-
-    /// As [`Engine::put_nb`], belonging to this thread's implicit puts. `false`: not started.
-    #[inline]
-    pub fn put_nbi(
-        &self,
-        target: Rank,
-        offset: usize,
-        source: &[u8],
-        blocking: Blocking,
-    ) -> Result<bool> {
-        let segment =
-            self.memory
-                .remote_access(&self.job, "put_nbi", target, offset, source.len())?;
-        // SAFETY: as in `put`.
-        if unsafe { segment.store(offset, source.as_ptr(), source.len()) } {
-            return Ok(true);
-        }
-        let group = self.implicit_group("put_nbi", implicit::Class::Puts)?;
-        Ok(self
-            .put_copied(
-                "put_nbi",
-                target,
-                segment,
-                offset,
-                source,
-                Some(group),
-                blocking,
-            )?
-            .is_some())
-    }
-
-    /// As [`Engine::put_nb_bulk`], belonging to this thread's implicit puts.
-    ///
-    /// # Safety
-    /// As for [`Engine::put_nb_bulk`], until the implicit puts (or the access region) have been synchronised.
-    #[inline]
-    pub unsafe fn put_nbi_bulk(
-        &self,
-        target: Rank,
-        offset: usize,
-        source: *const u8,
-        len: usize,
-        blocking: Blocking,
-    ) -> Result<bool> {
-        let segment = self
-            .memory
-            .remote_access(&self.job, "put_nbi_bulk", target, offset, len)?;
-        // SAFETY: range as in `put`; the source is the caller's promise.
-        if unsafe { segment.store(offset, source, len) } {
-            return Ok(true);
-        }
-        self.job
-            .check_context("put_nbi_bulk", am::Operation::Request)?;
-        let group = Some(self.implicit_group("put_nbi_bulk", implicit::Class::Puts)?);
-        let local = Local::Source(Source { base: source, len });
+        let base = destination;
+        let local = Local::Destination { base, len };
         // SAFETY: the caller's promise.
         let started = unsafe {
-            self.transfer(
-                "put_nbi_bulk",
-                target,
-                segment,
-                offset,
-                local,
-                group,
-                blocking,
+            self.start_transfer(
+                operation, target, segment, offset, local, completion, blocking,
             )?
         };
-        Ok(started.handle().is_some())
-    }
-
-    /// As [`Engine::get_nb`], belonging to this thread's implicit gets.
-    ///
-    /// # Safety
-    /// As for [`Engine::get_nb`], until the implicit gets (or the access region) have been synchronised.
-    #[inline]
-    pub unsafe fn get_nbi(
-        &self,
-        destination: *mut u8,
-        target: Rank,
-        offset: usize,
-        len: usize,
-        blocking: Blocking,
-    ) -> Result<bool> {
-        let segment = self
-            .memory
-            .remote_access(&self.job, "get_nbi", target, offset, len)?;
-        // SAFETY: range as in `get`; the destination is the caller's promise.
-        if unsafe { segment.load(offset, destination, len) } {
-            return Ok(true);
-        }
-        self.job.check_context("get_nbi", am::Operation::Request)?;
-        let group = Some(self.implicit_group("get_nbi", implicit::Class::Gets)?);
-        let local = Local::Destination {
-            base: destination,
-            len,
-        };
-        // SAFETY: the caller's promise.
-        let started =
-            unsafe { self.transfer("get_nbi", target, segment, offset, local, group, blocking)? };
-        Ok(started.handle().is_some())
-    }
-
-    /// Writes the low `bytes` (1 to 8) bytes of `value`, in this machine's byte order, and waits.
-    #[inline]
-    pub fn put_value(&self, target: Rank, offset: usize, value: u64, bytes: usize) -> Result<()> {
-        self.put(
-            target,
-            offset,
-            self.value_bytes("put_value", &value.to_ne_bytes(), bytes)?,
-        )
-    }
-
-    /// As [`Engine::put_value`], without waiting.
-    #[inline]
-    pub fn put_value_nb(
-        &self,
-        target: Rank,
-        offset: usize,
-        value: u64,
-        bytes: usize,
-        blocking: Blocking,
-    ) -> Result<Option<Handle>> {
-        self.put_nb(
-            target,
-            offset,
-            self.value_bytes("put_value_nb", &value.to_ne_bytes(), bytes)?,
-            blocking,
-        )
-    }
-
-    /// As [`Engine::put_value`], belonging to this thread's implicit puts.
-    #[inline]
-    pub fn put_value_nbi(
-        &self,
-        target: Rank,
-        offset: usize,
-        value: u64,
-        bytes: usize,
-        blocking: Blocking,
-    ) -> Result<bool> {
-        self.put_nbi(
-            target,
-            offset,
-            self.value_bytes("put_value_nbi", &value.to_ne_bytes(), bytes)?,
-            blocking,
-        )
-    }
-
-    /// The low-order bytes of a register value.
-    #[inline]
-    fn value_bytes<'a>(
-        &self,
-        operation: &'static str,
-        value: &'a [u8; VALUE],
-        bytes: usize,
-    ) -> Result<&'a [u8]> {
-        if bytes == 0 || bytes > VALUE {
-            return Err(Error::ValueWidth { operation, bytes });
-        }
-        Ok(if cfg!(target_endian = "little") {
-            &value[..bytes]
-        } else {
-            &value[VALUE - bytes..]
-        })
-    }
-
-    /// Reads `bytes` (1 to 8) bytes, zero-extended, and waits.
-    #[inline]
-    pub fn get_value(&self, target: Rank, offset: usize, bytes: usize) -> Result<u64> {
-        let mut value = [0; VALUE];
-        if bytes == 0 || bytes > VALUE {
-            return Err(Error::ValueWidth {
-                operation: "get_value",
-                bytes,
-            });
-        }
-        let part = if cfg!(target_endian = "little") {
-            &mut value[..bytes]
-        } else {
-            &mut value[VALUE - bytes..]
-        };
-        self.get(part, target, offset)?;
-        Ok(u64::from_ne_bytes(value))
+        Ok(started.handle())
     }
 
     /// Sets `len` bytes at `offset` of the target's segment, and waits.
     pub fn memset(&self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<()> {
-        let handle = self.memset_in("memset", target, offset, byte, len, None, Blocking::Wait)?;
+        let (completion, blocking) = (Completion::Handle, Blocking::Wait);
+        let handle =
+            self.start_memset("memset", target, offset, byte, len, completion, blocking)?;
         self.wait(handle.unwrap_or(Handle::DONE))
     }
 
-    /// Starts setting `len` bytes.
+    /// Starts setting `len` bytes at `offset` of the target's segment, which counts as a put. `None`: not started, it would have
+    /// blocked.
     pub fn memset_nb(
         &self,
         target: Rank,
         offset: usize,
         byte: u8,
         len: usize,
+        completion: Completion,
         blocking: Blocking,
     ) -> Result<Option<Handle>> {
-        self.memset_in("memset_nb", target, offset, byte, len, None, blocking)
+        let operation = completion.name("memset_nb", "memset_nbi");
+        self.start_memset(operation, target, offset, byte, len, completion, blocking)
     }
 
-    /// As [`Engine::memset_nb`], belonging to this thread's implicit puts.
-    pub fn memset_nbi(
-        &self,
-        target: Rank,
-        offset: usize,
-        byte: u8,
-        len: usize,
-        blocking: Blocking,
-    ) -> Result<bool> {
-        let group = self.implicit_group("memset_nbi", implicit::Class::Puts)?;
-        Ok(self
-            .memset_in(
-                "memset_nbi",
-                target,
-                offset,
-                byte,
-                len,
-                Some(group),
-                blocking,
-            )?
-            .is_some())
+    /// Reads `bytes` (1 to 8) bytes, zero-extended, and waits.
+    #[inline]
+    pub fn get_value(&self, target: Rank, offset: usize, bytes: usize) -> Result<u64> {
+        let mut value = [0; VALUE];
+        value_bytes("get_value", &value, bytes)?;
+        let part = match cfg!(target_endian = "little") {
+            true => &mut value[..bytes],
+            false => &mut value[VALUE - bytes..],
+        };
+        self.get(part, target, offset)?;
+        Ok(u64::from_ne_bytes(value))
     }
 
     #[expect(
         clippy::too_many_arguments,
-        reason = "the memset calls' own arguments, passed on"
+        reason = "the calls' own arguments, passed on"
     )]
-    fn memset_in(
+    fn start_memset(
         &self,
         operation: &'static str,
         target: Rank,
         offset: usize,
         byte: u8,
         len: usize,
-        group: Option<OpId>,
+        completion: Completion,
         blocking: Blocking,
     ) -> Result<Option<Handle>> {
         let segment = self
@@ -427,19 +248,51 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             unsafe { std::ptr::write_bytes(segment.window.0.add(offset), byte, len) };
             return Ok(Some(Handle::DONE));
         }
-        self.job.check_context(operation, am::Operation::Request)?;
+        let local = Local::Fill { byte, len };
         // SAFETY: a fill reads no memory.
-        Ok(unsafe {
-            self.transfer(
-                operation,
-                target,
-                segment,
-                offset,
-                Local::Fill { byte, len },
-                group,
-                blocking,
+        let started = unsafe {
+            self.start_transfer(
+                operation, target, segment, offset, local, completion, blocking,
             )?
+        };
+        Ok(started.handle())
+    }
+
+    /// Starts what is no copy.
+    ///
+    /// # Safety
+    /// As for [`Engine::transfer`].
+    #[expect(clippy::too_many_arguments, reason = "a transfer is all of these")]
+    unsafe fn start_transfer(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        segment: &Segment,
+        offset: usize,
+        local: Local,
+        completion: Completion,
+        blocking: Blocking,
+    ) -> Result<Transfer> {
+        let class = match local {
+            Local::Source(_) | Local::Fill { .. } => Class::Puts,
+            Local::Destination { .. } => Class::Gets,
+        };
+        let group = match completion {
+            Completion::Handle => None,
+            Completion::Implicit => Some(self.implicit_group(operation, class)?),
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer(operation, target, segment, offset, local, group, blocking) }
+    }
+}
+
+impl Completion {
+    /// What the operation is called in errors.
+    #[inline(always)]
+    fn name(self, handle: &'static str, implicit: &'static str) -> &'static str {
+        match self {
+            Self::Handle => handle,
+            Self::Implicit => implicit,
         }
-        .handle())
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
 use am::handlers::Registration;
-use conduit_core::engine::{Blocking, Call, Engine, Handler, Payload};
+use conduit_core::engine::{Blocking, Call, Completion, Engine, Handler, Payload};
 use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
 use conduit_ofi::Ofi;
@@ -168,7 +168,10 @@ impl End {
                     self.engine.wait(handle).map_err(failed)?;
                 }
                 // SAFETY: the source stays, and is written by nobody meanwhile.
-                let put = unsafe { self.engine.put_nb_bulk(1, 0, from, size, Blocking::Wait) };
+                let put = unsafe {
+                    self.engine
+                        .put_nb_bulk(1, 0, from, size, Completion::Handle, Blocking::Wait)
+                };
                 handles.extend(put.map_err(failed)?);
             }
             for handle in handles {

@@ -3,7 +3,7 @@
 mod starts;
 mod sync;
 
-use conduit_core::engine::{Blocking, Engine, Error, Handle};
+use conduit_core::engine::{Blocking, Completion, Engine, Error, Handle, value_bytes};
 use conduit_core::ni::Ni;
 use conduit_core::threads::Mode;
 
@@ -224,25 +224,11 @@ impl<'a, N: Ni, M: Mode> Rank<'a, N, M> {
                 at,
                 value,
                 bytes,
-            } => match way {
-                Way::Blocking | Way::Bulk => {
-                    engine.put_value(target, at, value, bytes).map_err(text)
-                }
-                Way::Implicit | Way::ImplicitBulk => {
-                    let started = engine.put_value_nbi(target, at, value, bytes, Blocking::Wait);
-                    self.keep_implicit(started.map_err(text)?, Kept::nothing(), false)
-                }
-                Way::Handle => {
-                    let handle = engine.put_value_nb(target, at, value, bytes, Blocking::Wait);
-                    self.keep(handle.map_err(text)?, Kept::nothing())
-                }
-                Way::Immediate => {
-                    let handle = self.ask(|| {
-                        engine.put_value_nb(target, at, value, bytes, Blocking::Immediate)
-                    })?;
-                    self.keep(Some(handle), Kept::nothing())
-                }
-            },
+            } => {
+                let value = value.to_ne_bytes();
+                let value = value_bytes("put_value", &value, bytes).map_err(text)?;
+                self.put(way, target, at, &Source::Private(value.to_vec()))
+            }
             Task::Fill {
                 way,
                 target,
@@ -252,11 +238,13 @@ impl<'a, N: Ni, M: Mode> Rank<'a, N, M> {
             } => match way {
                 Way::Blocking | Way::Bulk => engine.memset(target, at, byte, len).map_err(text),
                 Way::Implicit | Way::ImplicitBulk => {
-                    let started = engine.memset_nbi(target, at, byte, len, Blocking::Wait);
-                    self.keep_implicit(started.map_err(text)?, Kept::nothing(), false)
+                    let (completion, blocking) = (Completion::Implicit, Blocking::Wait);
+                    let started = engine.memset_nb(target, at, byte, len, completion, blocking);
+                    self.keep_implicit(started.map_err(text)?.is_some(), Kept::nothing(), false)
                 }
                 Way::Handle | Way::Immediate => {
-                    let handle = engine.memset_nb(target, at, byte, len, Blocking::Wait);
+                    let (completion, blocking) = (Completion::Handle, Blocking::Wait);
+                    let handle = engine.memset_nb(target, at, byte, len, completion, blocking);
                     self.keep(handle.map_err(text)?, Kept::nothing())
                 }
             },

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use am::handlers::{Entry, Registration};
 use conduit_core::barrier::Value;
 use conduit_core::bootstrap::Bootstrap;
-use conduit_core::engine::{Blocking, Call, Engine, Handler};
+use conduit_core::engine::{Blocking, Call, Completion, Engine, Handler};
 use conduit_core::settings::{Settings, describe};
 use conduit_core::threads::Seq;
 use conduit_tests::model::turns::{InTurn, Meeting, run};
@@ -215,14 +215,16 @@ fn put_from_segment(rank: &Rank) -> conduit_core::engine::Result<bool> {
     let (base, _) = rank.segment()?;
     // SAFETY: in the segment, which nobody writes there.
     unsafe {
-        rank.put_nbi_bulk(
+        rank.put_nb_bulk(
             1,
             0,
             base.wrapping_add(SEGMENT / 2),
             64,
+            Completion::Implicit,
             Blocking::Immediate,
         )
     }
+    .map(|started| started.is_some())
 }
 
 #[test]
@@ -282,8 +284,10 @@ fn num_tmpmd_is_the_most_transfers_from_memory_elsewhere() {
             let in_use = (0..puts).map(|_| {
                 let (base, len) = (ELSEWHERE.as_ptr(), ELSEWHERE.len());
                 // SAFETY: never written.
-                let started = unsafe { rank.put_nbi_bulk(1, 0, base, len, Blocking::Wait) };
-                assert!(started.unwrap());
+                let started = unsafe {
+                    rank.put_nb_bulk(1, 0, base, len, Completion::Implicit, Blocking::Wait)
+                };
+                assert!(started.unwrap().is_some());
                 rank.in_use().unwrap().descriptors
             });
             in_use.max().unwrap_or(0)

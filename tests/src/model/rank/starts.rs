@@ -1,11 +1,14 @@
 //! The ways to start puts, gets and requests.
 
 use am::Category;
-use conduit_core::engine::Blocking;
+use conduit_core::engine::{Blocking, Completion};
 use conduit_core::ni::Ni;
 use conduit_core::threads::Mode;
 
 use super::{Done, Kept, REQUEST, Rank, Sending, Source, Way, text};
+
+const HANDLE: Completion = Completion::Handle;
+const IMPLICIT: Completion = Completion::Implicit;
 
 impl<N: Ni, M: Mode> Rank<'_, N, M> {
     pub(super) fn put(&mut self, way: Way, target: u32, at: usize, source: &Source) -> Done {
@@ -24,27 +27,34 @@ impl<N: Ni, M: Mode> Rank<'_, N, M> {
         match way {
             Way::Blocking => engine.put(target, at, bytes).map_err(text),
             Way::Handle => {
-                let handle = engine.put_nb(target, at, bytes, Blocking::Wait);
+                let handle = engine.put_nb(target, at, bytes, HANDLE, Blocking::Wait);
                 // The source is free already.
                 self.keep(handle.map_err(text)?, Kept::nothing())
             }
             Way::Immediate => {
-                let handle = self.ask(|| engine.put_nb(target, at, bytes, Blocking::Immediate))?;
+                let handle =
+                    self.ask(|| engine.put_nb(target, at, bytes, HANDLE, Blocking::Immediate))?;
                 self.keep(Some(handle), Kept::nothing())
             }
             Way::Bulk => {
                 // SAFETY: see above.
-                let handle = unsafe { engine.put_nb_bulk(target, at, base, len, Blocking::Wait) };
+                let handle =
+                    unsafe { engine.put_nb_bulk(target, at, base, len, HANDLE, Blocking::Wait) };
                 self.keep(handle.map_err(text)?, Kept::source(memory))
             }
             Way::Implicit => {
-                let started = engine.put_nbi(target, at, bytes, Blocking::Wait);
-                self.keep_implicit(started.map_err(text)?, Kept::nothing(), false)
+                let started = engine.put_nb(target, at, bytes, IMPLICIT, Blocking::Wait);
+                self.keep_implicit(started.map_err(text)?.is_some(), Kept::nothing(), false)
             }
             Way::ImplicitBulk => {
                 // SAFETY: see above.
-                let started = unsafe { engine.put_nbi_bulk(target, at, base, len, Blocking::Wait) };
-                self.keep_implicit(started.map_err(text)?, Kept::source(memory), false)
+                let started =
+                    unsafe { engine.put_nb_bulk(target, at, base, len, IMPLICIT, Blocking::Wait) };
+                self.keep_implicit(
+                    started.map_err(text)?.is_some(),
+                    Kept::source(memory),
+                    false,
+                )
             }
         }
     }
@@ -84,19 +94,22 @@ impl<N: Ni, M: Mode> Rank<'_, N, M> {
             }
             Way::Handle | Way::Bulk => {
                 // SAFETY: see above.
-                let handle = unsafe { engine.get_nb(base, target, at, len, Blocking::Wait) };
+                let handle =
+                    unsafe { engine.get_nb(base, target, at, len, HANDLE, Blocking::Wait) };
                 self.keep(handle.map_err(text)?, kept(memory))
             }
             Way::Immediate => {
                 // SAFETY: see above.
-                let handle = self
-                    .ask(|| unsafe { engine.get_nb(base, target, at, len, Blocking::Immediate) })?;
+                let handle = self.ask(|| unsafe {
+                    engine.get_nb(base, target, at, len, HANDLE, Blocking::Immediate)
+                })?;
                 self.keep(Some(handle), kept(memory))
             }
             Way::Implicit | Way::ImplicitBulk => {
                 // SAFETY: see above.
-                let started = unsafe { engine.get_nbi(base, target, at, len, Blocking::Wait) };
-                self.keep_implicit(started.map_err(text)?, kept(memory), true)
+                let started =
+                    unsafe { engine.get_nb(base, target, at, len, IMPLICIT, Blocking::Wait) };
+                self.keep_implicit(started.map_err(text)?.is_some(), kept(memory), true)
             }
         }
     }
