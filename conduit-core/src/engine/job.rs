@@ -174,6 +174,23 @@ impl<N: Ni> Job<N> {
         }
     }
 
+    /// Whether requests to a peer need no check: it is a rank, nothing has gone wrong, and callers are not checked.
+    #[inline(always)]
+    pub(super) fn is_open_to(&self, target: Rank) -> bool {
+        let ways = self.ways.get(target as usize);
+        ways.is_some_and(|way| way.get() != Way::General)
+    }
+
+    /// Whether requests to a peer go straight into its queue.
+    #[inline(always)]
+    pub(super) fn is_mapped_peer(&self, target: Rank) -> bool {
+        match self.ways.get(target as usize).map(AtomicWay::get) {
+            Some(Way::Mapped) => true,
+            Some(Way::Unmapped) => false,
+            Some(Way::General) | None => self.is_mapped(self.ni.reach(target)),
+        }
+    }
+
     /// Whether replies from a peer that is reached so need no chunk, and implied ones are coalesced.
     #[inline]
     pub(super) fn is_mapped(&self, reach: &Reach) -> bool {

@@ -53,7 +53,6 @@ mod replies;
 mod reply;
 mod request;
 mod request_long;
-mod request_plain;
 mod requests;
 mod rma;
 mod shared;
@@ -112,8 +111,6 @@ pub struct Engine<N: Ni, M: Mode> {
     safe_ready: Ready,
     am_ready: Ready,
     control: Control,
-    /// Bytes that every peer with [`Way::Injected`] takes injected.
-    inject_size: usize,
     /// Atomics on a mapped segment are the processor's, not the network's.
     processor_atomics: bool,
     req_sb: SendBuffer<M>,

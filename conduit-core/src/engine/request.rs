@@ -12,22 +12,113 @@ use am::{
 use credits::{CreditByte, Scale};
 
 use super::head::{MOST_HEAD, head_in};
-use super::memory::Source;
-use super::request_plain::Plain;
 use super::rma::Blocking;
 use super::table::index;
 use super::token::{Role, Token};
 use super::{Engine, Error, Result};
-use crate::ni::{Ack, Exchange, Inject, Ni, Put, Rank, Reach, Submit};
+use crate::ni::{Ack, Exchange, Inject, Ni, Put, Rank, Submit};
 use crate::threads::Mode;
 
-/// A request being put together.
+/// A request on its way out. It goes from hand to hand by value: what has to be in memory before a message can be written
+/// costs more than the message.
+#[derive(Clone, Copy)]
 pub(super) struct Request<'a> {
     pub(super) operation: &'static str,
+    pub(super) category: Category,
     pub(super) target: Rank,
     pub(super) handler: u8,
     pub(super) args: &'a [u32],
+    /// What the message carries: a medium's bytes, or those of a long that is packed.
+    pub(super) payload: &'a [u8],
+    /// Of a long: where its bytes are, how they get there, and what pairs them with this message if they come by themselves.
+    pub(super) long: Option<(Long, Flags)>,
+    pub(super) lid: u32,
     pub(super) blocking: Blocking,
+}
+
+impl<'a> Request<'a> {
+    /// Of a category, with nothing but arguments.
+    #[inline(always)]
+    pub(super) fn new(
+        operation: &'static str,
+        category: Category,
+        target: Rank,
+        handler: u8,
+        args: &'a [u32],
+        blocking: Blocking,
+    ) -> Self {
+        Self {
+            operation,
+            category,
+            target,
+            handler,
+            args,
+            payload: &[],
+            long: None,
+            lid: NO_LID,
+            blocking,
+        }
+    }
+
+    /// Bytes of its message.
+    #[inline(always)]
+    pub(super) fn length(&self) -> usize {
+        let head = Body::args_len(self.args.len());
+        head + self.long.map_or(0, |_| Long::LEN) + self.payload.len()
+    }
+
+    #[inline(always)]
+    fn header(&self, byte: CreditByte, chunk: Option<u32>) -> Header {
+        let flags = Flags::of(self.category, AmRole::Request);
+        let flags = flags.union(self.long.map_or(Flags::empty(), |(_, how)| how));
+        Header {
+            flags: match chunk {
+                Some(_) => flags,
+                None => flags.union(Flags::NO_CHUNK),
+            },
+            handler: self.handler,
+            nargs: self.args.len() as u8,
+            credit: byte.bits(),
+            chunk: chunk.unwrap_or(NO_CHUNK),
+            arg0: self.args.first().copied().unwrap_or(0),
+            lid: self.lid,
+        }
+    }
+
+    /// What goes before the payload.
+    #[inline(always)]
+    fn head<'b>(&self, space: &'b mut [u8; MOST_HEAD]) -> &'b [u8]
+    where
+        'a: 'b,
+    {
+        match self.category {
+            Category::Short => Body::of_short(self.args),
+            _ => head_in(space, self.args, self.long.map(|(long, _)| long)),
+        }
+    }
+
+    /// Hands it to the network as one message.
+    #[inline(always)]
+    fn inject<N: Ni>(
+        self,
+        ni: &N,
+        byte: CreditByte,
+        chunk: Option<u32>,
+        exchange: Exchange,
+    ) -> Result<bool> {
+        let (match_bits, hdr_data) = self.header(byte, chunk).encode(select::REQ_RB);
+        let mut space = [0; MOST_HEAD];
+        let inject = Inject {
+            target: self.target,
+            index: index::AM,
+            match_bits,
+            hdr_data,
+            head: self.head(&mut space),
+            body: self.payload,
+            exchange,
+        };
+        Ok(ni.inject(&inject)? == Submit::Posted)
+    }
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
@@ -55,38 +146,37 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    #[inline]
-    pub(super) fn check_request(&self, request: &Request<'_>) -> Result<()> {
-        self.job
-            .check_context(request.operation, am::Operation::Request)?;
-        self.job.check_rank(request.operation, request.target)?;
-        if request.args.len() > MAX_ARGS {
-            let count = request.args.len();
+    /// Whether a request may be sent. One comparison where nothing is to be refused.
+    #[inline(always)]
+    pub(super) fn check_request(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        args: &[u32],
+    ) -> Result<()> {
+        match self.job.is_open_to(target) && args.len() <= MAX_ARGS {
+            true => Ok(()),
+            false => self.check_request_fully(operation, target, args.len()),
+        }
+    }
+
+    #[cold]
+    fn check_request_fully(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        count: usize,
+    ) -> Result<()> {
+        self.job.check_context(operation, am::Operation::Request)?;
+        self.job.check_rank(operation, target)?;
+        if count > MAX_ARGS {
             return Err(Error::TooManyArgs {
-                operation: request.operation,
+                operation,
                 count,
                 limit: MAX_ARGS,
             });
         }
         self.check_fault()
-    }
-
-    pub(super) fn check_payload(
-        &self,
-        request: &Request<'_>,
-        length: usize,
-        limit: usize,
-    ) -> Result<()> {
-        if length > limit {
-            let (operation, rank) = (request.operation, request.target);
-            return Err(Error::PayloadTooLong {
-                operation,
-                rank,
-                length,
-                limit,
-            });
-        }
-        Ok(())
     }
 
     /// Runs handler `handler` at `target` with these arguments.
@@ -100,28 +190,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         args: &[u32],
         blocking: Blocking,
     ) -> Result<bool> {
-        if !self.is_plain_way(target, args) {
-            return self.request_short_otherwise(target, handler, args, blocking);
-        }
-        let short = Plain::of_short("request_short", target, handler, args, blocking);
-        self.request_plain(short, Scale::SHORT_COST)
-    }
-
-    /// A short that does not go the plain way: by itself and by its parts, so that what the common case does not need is in
-    /// memory nowhere.
-    #[inline(never)]
-    fn request_short_otherwise(
-        &self,
-        target: Rank,
-        handler: u8,
-        args: &[u32],
-        blocking: Blocking,
-    ) -> Result<bool> {
-        let short = Plain::of_short("request_short", target, handler, args, blocking);
-        match self.is_injected_way(target, args, 0) {
-            true => self.request_injected(short, Scale::SHORT_COST),
-            false => self.request_generally(short),
-        }
+        const OPERATION: &str = "request_short";
+        self.check_request(OPERATION, target, args)?;
+        let short = Request::new(OPERATION, Category::Short, target, handler, args, blocking);
+        self.request(short, Scale::SHORT_COST)
     }
 
     /// As [`Engine::request_short`], with a payload of at most [`Engine::max_medium`] bytes, which may be reused on return.
@@ -133,79 +205,52 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         payload: &[u8],
         blocking: Blocking,
     ) -> Result<bool> {
-        let medium = || Plain {
-            operation: "request_medium",
-            category: Category::Medium,
-            target,
-            handler,
-            args,
+        const OPERATION: &str = "request_medium";
+        self.check_request(OPERATION, target, args)?;
+        let (length, limit) = (payload.len(), self.max_medium(args.len()));
+        if length > limit {
+            return Err(Error::PayloadTooLong {
+                operation: OPERATION,
+                rank: target,
+                length,
+                limit,
+            });
+        }
+        let category = Category::Medium;
+        let medium = Request {
             payload,
-            long: None,
+            ..Request::new(OPERATION, category, target, handler, args, blocking)
+        };
+        self.request(medium, self.credits.scale.cost(medium.length()))
+    }
+
+    /// Takes a request's credits and sends it.
+    #[inline(always)]
+    pub(super) fn request(&self, request: Request<'_>, cost: u8) -> Result<bool> {
+        let Request {
+            operation,
+            target,
             blocking,
+            ..
+        } = request;
+        let mut exchange = Exchange::Asks;
+        let flood = || {
+            exchange = Exchange::Alone;
+            if request.category == Category::Short {
+                self.job.ni.anticipate_several(target, index::AM);
+            }
         };
-        if !self.is_plain_way(target, args) || payload.len() > self.max_medium(args.len()) {
-            return self.request_medium_otherwise(medium());
+        let byte = match self.credits.flow.take_noting(target, cost, flood) {
+            Some(byte) => byte,
+            None => match self.wait_for_credits(operation, target, cost, blocking)? {
+                Some(byte) => byte,
+                None => return Ok(false),
+            },
+        };
+        if exchange == Exchange::Asks && request.payload.is_empty() {
+            self.job.ni.anticipate(target, index::AM, exchange);
         }
-        let cost = self
-            .credits
-            .scale
-            .cost(Body::args_len(args.len()) + payload.len());
-        self.request_plain(medium(), cost)
-    }
-
-    /// A medium that does not go the plain way. By itself, so that this one stays short.
-    #[inline(never)]
-    fn request_medium_otherwise(&self, plain: Plain<'_>) -> Result<bool> {
-        let (args, length) = (plain.args.len(), plain.payload.len());
-        if length <= self.max_medium(args) && self.is_injected_way(plain.target, plain.args, length)
-        {
-            let cost = self.credits.scale.cost(Body::args_len(args) + length);
-            return self.request_injected(plain, cost);
-        }
-        self.request_generally(plain)
-    }
-
-    /// A short or medium, whatever the network; refused here if it may not be sent.
-    #[inline(never)]
-    fn request_generally(&self, plain: Plain<'_>) -> Result<bool> {
-        let request = Request {
-            operation: plain.operation,
-            target: plain.target,
-            handler: plain.handler,
-            args: plain.args,
-            blocking: plain.blocking,
-        };
-        self.check_request(&request)?;
-        let limit = self.max_medium(plain.args.len());
-        self.check_payload(&request, plain.payload.len(), limit)?;
-        self.send_request(&request, plain.category, None, Source::of(plain.payload))
-    }
-
-    /// Credits, then the message.
-    #[inline]
-    pub(super) fn send_request(
-        &self,
-        request: &Request<'_>,
-        category: Category,
-        long: Option<Long>,
-        payload: Source,
-    ) -> Result<bool> {
-        let reach = self.job.ni.reach(request.target);
-        let head = Body::args_len(request.args.len()) + if long.is_some() { Long::LEN } else { 0 };
-        let Some(byte) = self.credits(request, self.credits.scale.cost(head + payload.len))? else {
-            return Ok(false);
-        };
-        let flags = if long.is_some() {
-            Flags::PACKED
-        } else {
-            Flags::empty()
-        };
-        self.send(request, flags, category, long, payload, byte, reach)
-    }
-
-    #[inline]
-    pub(super) fn credits(&self, request: &Request<'_>, cost: u8) -> Result<Option<CreditByte>> {
-        self.take_credits(request.operation, request.target, cost, request.blocking)
+        self.send(request, byte, exchange)
     }
 
     /// Takes credits for a request; `None`: there are none and it may not wait.
@@ -224,7 +269,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     #[cold]
-    pub(super) fn wait_for_credits(
+    fn wait_for_credits(
         &self,
         operation: &'static str,
         target: Rank,
@@ -242,117 +287,69 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.wait_for(operation, |_| take()).map(Some)
     }
 
-    /// Sends the message of a request that has its credits. Blocks for the network's sake only, except when a chunk is
-    /// needed.
-    #[inline]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "all parts of one message, inlined into three callers"
-    )]
+    /// Sends the message of a request that has its credits. An immediate one that is not taken is given up, with its credits.
+    #[inline(always)]
     pub(super) fn send(
         &self,
-        request: &Request<'_>,
-        flags: Flags,
-        category: Category,
-        long: Option<Long>,
-        payload: Source,
+        request: Request<'_>,
         byte: CreditByte,
-        reach: &Reach,
+        exchange: Exchange,
     ) -> Result<bool> {
-        let (first, _) = request.args.split_first().unwrap_or((&0, &[]));
-        let mut space = [0; MOST_HEAD];
-        let head = head_in(&mut space, request.args, long);
-        let mut header = Header {
-            flags: Flags::of(category, AmRole::Request) | flags,
-            handler: request.handler,
-            nargs: request.args.len() as u8,
-            credit: byte.bits(),
-            chunk: NO_CHUNK,
-            arg0: *first,
-            lid: NO_LID,
-        };
-        if self.job.is_mapped(reach) {
-            header.flags |= Flags::NO_CHUNK;
-            // SAFETY: the payload is the caller's, valid until the call returns, and `inject` copies it.
-            return self.inject(request, &header, head, unsafe { payload.slice() });
+        if !self.job.is_mapped_peer(request.target) {
+            return self.send_from_chunk(request, byte);
         }
-        self.send_from_chunk(request, header, head, payload, reach)?;
-        Ok(true)
-    }
-
-    #[inline]
-    fn inject(
-        &self,
-        request: &Request<'_>,
-        header: &Header,
-        head: &[u8],
-        body: &[u8],
-    ) -> Result<bool> {
-        let (match_bits, hdr_data) = header.encode(select::REQ_RB);
-        let inject = Inject {
-            target: request.target,
-            index: index::AM,
-            exchange: Exchange::Asks,
-            match_bits,
-            hdr_data,
-            head,
-            body,
-        };
-        if self.job.ni.inject(&inject)? == Submit::Posted {
+        if request.inject(&self.job.ni, byte, None, exchange)? {
             return Ok(true);
         }
-        let byte = CreditByte::from_bits(header.credit);
-        self.inject_slowly(request.operation, &inject, byte, request.blocking)
+        self.send_later(request, byte)
     }
 
-    /// The target's queue is full for the moment. An immediate request is given up, with its credits.
+    /// The target's queue is full for the moment.
     #[cold]
-    fn inject_slowly(
-        &self,
-        operation: &'static str,
-        inject: &Inject<'_>,
-        byte: CreditByte,
-        blocking: Blocking,
-    ) -> Result<bool> {
-        if blocking == Blocking::Immediate {
-            self.credits.flow.give_back(inject.target, byte);
+    fn send_later(&self, request: Request<'_>, byte: CreditByte) -> Result<bool> {
+        if request.blocking == Blocking::Immediate {
+            self.credits.flow.give_back(request.target, byte);
             return Ok(false);
         }
-        self.wait_for(operation, |engine| {
-            Ok((engine.job.ni.inject(inject)? == Submit::Posted).then_some(true))
+        self.wait_for(request.operation, |engine| {
+            let sent = request.inject(&engine.job.ni, byte, None, Exchange::Alone)?;
+            Ok(sent.then_some(true))
         })
     }
 
-    /// The seed's way: a chunk holds the request until its reply arrives there.
-    #[cold]
-    pub(super) fn send_from_chunk(
-        &self,
-        request: &Request<'_>,
-        mut header: Header,
-        head: &[u8],
-        payload: Source,
-        reach: &Reach,
-    ) -> Result<()> {
-        let chunk = self.wait_for(request.operation, |engine| Ok(engine.req_sb.take()))?;
-        header.chunk = self.req_sb.units(chunk);
-        let length = head.len() + payload.len;
-        if reach.inject_size > 0 && length <= reach.inject_size {
-            let waiting = Request {
-                blocking: Blocking::Wait,
-                ..*request
-            };
-            // SAFETY: as in `send`.
-            let payload = unsafe { payload.slice() };
-            return self.inject(&waiting, &header, head, payload).map(drop);
+    /// To a peer that is not mapped: a chunk is held for the reply, and the message is sent from there if the network does not
+    /// inject so much. Waits for the network, and for a chunk.
+    #[inline(never)]
+    fn send_from_chunk(&self, request: Request<'_>, byte: CreditByte) -> Result<bool> {
+        let operation = request.operation;
+        let chunk = match self.req_sb.take() {
+            Some(chunk) => chunk,
+            None => self.wait_for(operation, |engine| Ok(engine.req_sb.take()))?,
+        };
+        let units = Some(self.req_sb.units(chunk));
+        let length = request.length();
+        let most = self.job.ni.reach(request.target).inject_size;
+        if most > 0 && length <= most {
+            if request.inject(&self.job.ni, byte, units, Exchange::Alone)? {
+                return Ok(true);
+            }
+            return self.wait_for(operation, |engine| {
+                let sent = request.inject(&engine.job.ni, byte, units, Exchange::Alone)?;
+                Ok(sent.then_some(true))
+            });
         }
+        let mut space = [0; MOST_HEAD];
+        let (head, payload) = (request.head(&mut space), request.payload);
         // SAFETY: the chunk is held, and `length` fits a chunk: heads are at most `MOST_HEAD`, payloads are checked
-        // against `max_medium` and `max_packed_long`, which leave room for it. The payload is valid (caller).
+        // against `max_medium` and `max_packed_long`, which leave room for it.
         unsafe {
             let at = self.req_sb.at(chunk);
             std::ptr::copy_nonoverlapping(head.as_ptr(), at, head.len());
-            std::ptr::copy_nonoverlapping(payload.base, at.add(head.len()), payload.len);
+            std::ptr::copy_nonoverlapping(payload.as_ptr(), at.add(head.len()), payload.len());
         }
-        self.put_request(request.operation, request.target, &header, chunk, 0, length)
+        let header = request.header(byte, units);
+        self.put_request(operation, request.target, &header, chunk, 0, length)?;
+        Ok(true)
     }
 
     /// Puts a request that lies in a chunk, from `start`.

@@ -134,7 +134,6 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
             safe_ready: Ready::queue(safe_eq),
             am_ready: Ready::queue(am_eq),
             control: Control::new(Shared(control.base), cells, rank),
-            inject_size: 0,
             processor_atomics: !capabilities.contains(Capabilities::NATIVE_ATOMICS),
             system: System::new(size, cells, req_sb.md),
             req_sb,
@@ -336,27 +335,19 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             is_mapped.then(|| self.job.ni.window(peer, CONTROL))?
         };
         self.control.map(self.job.size, find)?;
-        let ways: Vec<_> = (0..self.job.size).map(|peer| self.way_to(peer)).collect();
-        let injected = (0..self.job.size).zip(&ways);
-        let injected = injected.filter(|(_, way)| **way == Way::Injected);
-        let sizes = injected.map(|(peer, _)| self.job.ni.reach(peer).inject_size);
-        self.inject_size = sizes.min().unwrap_or(0);
-        let ways = ways.into_iter().map(AtomicWay::new).collect();
+        let ways = (0..self.job.size).map(|peer| AtomicWay::new(self.way_to(peer)));
         // SAFETY: zero is the general way.
-        self.job.ways = unsafe { Wiped::new(ways) };
+        self.job.ways = unsafe { Wiped::new(ways.collect()) };
         Ok(self)
     }
 
     fn way_to(&self, peer: Rank) -> Way {
-        let reach = self.job.ni.reach(peer);
         if self.job.has_checks() {
             Way::General
-        } else if self.job.is_mapped(reach) {
+        } else if self.job.is_mapped(self.job.ni.reach(peer)) {
             Way::Mapped
-        } else if reach.inject_size > 0 {
-            Way::Injected
         } else {
-            Way::General
+            Way::Unmapped
         }
     }
 }

@@ -1,17 +1,17 @@
-//! The way that requests to a peer take: found out once, at start.
+//! What is known of the way that requests to a peer take: found out once, at start.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// The way that requests to a peer take, where nothing is to be refused.
+/// The way that requests to a peer take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Way {
-    /// That of `send_request`, with all checks. Its number is 0: a child has no other.
+    /// Nothing is known: each is checked. Its number is 0: a child knows nothing else.
     General = 0,
-    /// That of `request_plain`.
+    /// Straight into a queue that is mapped here.
     Mapped,
-    /// That of `request_injected`, for those that are short enough.
-    Injected,
+    /// By the network; a chunk is held for the reply.
+    Unmapped,
 }
 
 /// A [`Way`] that becomes [`Way::General`] when the job has failed.
@@ -28,7 +28,13 @@ impl AtomicWay {
     }
 
     #[inline(always)]
-    pub(super) fn is(&self, way: Way) -> bool {
-        self.0.load(Relaxed) == way as u8
+    pub(super) fn get(&self) -> Way {
+        const MAPPED: u8 = Way::Mapped as u8;
+        const UNMAPPED: u8 = Way::Unmapped as u8;
+        match self.0.load(Relaxed) {
+            MAPPED => Way::Mapped,
+            UNMAPPED => Way::Unmapped,
+            _ => Way::General,
+        }
     }
 }

@@ -8,11 +8,6 @@ pub(in crate::engine) struct Source {
 }
 
 impl Source {
-    pub(in crate::engine) const EMPTY: Self = Self {
-        base: std::ptr::NonNull::<u8>::dangling().as_ptr(),
-        len: 0,
-    };
-
     pub(in crate::engine) fn of(bytes: &[u8]) -> Self {
         Self {
             base: bytes.as_ptr(),
