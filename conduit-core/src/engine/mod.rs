@@ -26,6 +26,7 @@ mod barrier;
 mod barriers;
 mod buffers;
 mod collective;
+mod collectives;
 mod context;
 mod deliver;
 mod error;
@@ -68,7 +69,9 @@ use std::sync::atomic::AtomicU64;
 
 pub use atomic::AtomicRequest;
 pub use barrier::BarrierOutcome;
-pub use collective::{JOB_TEAM, ReduceFunction, Reduction};
+pub use collective::JOB_TEAM;
+use collectives::Collectives;
+pub use collectives::{ReduceFunction, Reduction};
 pub use deliver::{Call, Handler};
 pub use error::{Error, Result};
 pub use handle::Handle;
@@ -123,7 +126,7 @@ pub struct Engine<N: Ni, M: Mode> {
     handlers: Handlers<Handler<N, M>>,
     lids: M::Lock<am::lid::LidGenerator>,
     barriers: barriers::Barriers<M>,
-    collectives: collective::Collectives<M>,
+    collectives: Collectives<M>,
     system: System<M>,
     memory: Memory,
     /// Tells engines of one process apart, for the state that threads keep.

@@ -12,7 +12,8 @@ use credits::Plan;
 
 use super::barriers::Barriers;
 use super::buffers::{Descriptors, SendBuffer, Tickets};
-use super::collective::{self, Collectives};
+use super::collective;
+use super::collectives::Collectives;
 use super::flow::{Accounts, Flow, Statistics, When};
 use super::handlers::Handlers;
 use super::inbox::AmSide;

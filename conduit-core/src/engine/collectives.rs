@@ -1,0 +1,308 @@
+//! The collective operations of a rank: machines of [`crate::collective`] over callers' memory, and who sends for them.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use super::buffers::Descriptors;
+use super::error::{Error, Result};
+use super::handle::OpId;
+use super::job::Job;
+use super::operations::Operations;
+use crate::collective::{
+    DataType, Fold, Limits, Machine, Operand, Outgoing, ReduceOp, Shape, Team, Violation,
+};
+use crate::ni::{Ni, Rank};
+use crate::threads::{Lock, Mode};
+
+/// How elements are reduced.
+pub enum Reduction {
+    /// By an operation that is known here.
+    Known(DataType, ReduceOp),
+    /// By the caller's function.
+    Custom {
+        /// Bytes of an element.
+        element: usize,
+        /// Associative and commutative. May be called by any thread that polls, also where other calls are refused.
+        function: ReduceFunction,
+    },
+}
+
+/// Reduces whole elements one by one: the result replaces the second.
+pub type ReduceFunction = Box<dyn Fn(&[u8], &mut [u8]) + Send>;
+
+impl std::fmt::Debug for Reduction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Known(ty, op) => f.debug_tuple("Known").field(ty).field(op).finish(),
+            Self::Custom { element, .. } => f
+                .debug_struct("Custom")
+                .field("element", element)
+                .finish_non_exhaustive(),
+        }
+    }
+}
+
+pub(super) enum Reducer {
+    Nothing,
+    Known(Fold),
+    Custom(ReduceFunction),
+}
+
+/// A caller's memory, from the start of an operation to its end.
+pub(super) struct Memory {
+    pub(super) source: *const u8,
+    pub(super) result: *mut u8,
+    pub(super) reducer: Reducer,
+}
+
+// SAFETY: the memory is the caller's, who leaves it to the operation until its end, on whatever thread that runs: the
+// contract of `broadcast_nb` and `reduce_nb`. The function may be called from any thread (its type).
+unsafe impl Send for Memory {}
+
+impl Operand for Memory {
+    fn source(&self, offset: usize, len: usize) -> &[u8] {
+        // SAFETY: asked for only where this rank gives data, within its length, and only until the operation ends; so
+        // valid and left alone by the caller. In place, results are stored where operands have been sent already.
+        unsafe { std::slice::from_raw_parts(self.source.add(offset), len) }
+    }
+
+    fn result(&self, offset: usize, len: usize) -> &[u8] {
+        // SAFETY: as above; these bytes have been stored.
+        unsafe { std::slice::from_raw_parts(self.result.add(offset), len) }
+    }
+
+    fn store(&mut self, offset: usize, bytes: &[u8]) {
+        // SAFETY: as above, valid for writes. `bytes` is memory of the machine or of a message.
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.result.add(offset), bytes.len())
+        };
+    }
+
+    fn copy(&mut self, offset: usize, len: usize) {
+        if !std::ptr::eq(self.source, self.result) {
+            // SAFETY: as above. `copy`, as a caller may break the rule that they do not overlap otherwise.
+            unsafe { std::ptr::copy(self.source.add(offset), self.result.add(offset), len) };
+        }
+    }
+
+    fn reduce(&mut self, left: &[u8], right: &mut [u8]) {
+        match &self.reducer {
+            Reducer::Nothing => {}
+            Reducer::Known(fold) => fold(left, right),
+            Reducer::Custom(function) => function(left, right),
+        }
+    }
+}
+
+/// The collective operations of a rank.
+pub(super) struct Collectives<M: Mode> {
+    /// A team's place is its number.
+    teams: M::Lock<Vec<Machine<Memory>>>,
+    /// Who sends holds it. In it, where other threads may give memory back, is a copy of what is being sent.
+    sender: M::Lock<Vec<u8>>,
+    /// A machine has something to send. Changed with the machines locked.
+    outgoing: AtomicBool,
+}
+
+impl<M: Mode> Collectives<M> {
+    pub(super) fn new(rank: Rank, size: u32, max_medium: usize) -> Self {
+        let limits = Limits::with_messages_of(max_medium);
+        Self {
+            teams: Lock::new(vec![Machine::new(Team::of_job(rank, size), limits)]),
+            sender: Lock::new(Vec::new()),
+            outgoing: AtomicBool::new(false),
+        }
+    }
+
+    /// Is a machine in use? Only where one thread is inside at a time: then by its function that reduces.
+    #[inline]
+    pub(super) fn is_busy(&self) -> bool {
+        self.teams.try_lock().is_none()
+    }
+
+    /// Is there something to send? Every poll tries then.
+    #[inline]
+    pub(super) fn has_outgoing(&self) -> bool {
+        self.outgoing.load(Relaxed)
+    }
+
+    /// Starts an operation of a team.
+    pub(super) fn start<N: Ni>(
+        &self,
+        with: With<'_, N, M>,
+        operation: &'static str,
+        team: u32,
+        root: u32,
+        shape: Shape,
+        memory: Memory,
+    ) -> Result<OpId> {
+        let job = with.job;
+        let size = self
+            .teams
+            .lock()
+            .get(team as usize)
+            .map(|machine| machine.team().size);
+        let Some(size) = size else {
+            return Err(Error::Collective {
+                operation,
+                rank: job.rank,
+                reason: format!("there is no team {team}"),
+            });
+        };
+        if root >= size {
+            return Err(Error::NoSuchRank {
+                operation,
+                rank: root,
+                size,
+            });
+        }
+        let op = with.operations.begin(job, operation, None)?;
+        self.with_machine(with, team, job.rank, |machine| {
+            machine.start(shape, memory, op.bits().into())
+        });
+        Ok(op)
+    }
+
+    /// Does something with the machine of a team, and then what follows from it. `None`: nothing, as the job has failed,
+    /// or fails now. `source`: whose message it is about.
+    pub(super) fn with_machine<N: Ni, R>(
+        &self,
+        with: With<'_, N, M>,
+        team: u32,
+        source: Rank,
+        act: impl FnOnce(&mut Machine<Memory>) -> Result<R, Violation>,
+    ) -> Option<R> {
+        // Callers' memory may be touched.
+        let _polling = M::PARALLEL.then(|| with.job.polling.enter());
+        if !with.job.stands_for_all() {
+            return None;
+        }
+        let teams = if M::PARALLEL {
+            Some(self.teams.lock())
+        } else {
+            self.teams.try_lock()
+        };
+        let Some(mut teams) = teams else {
+            let reason = "a function that reduces has polled".to_owned();
+            with.job.fail(Error::Collective {
+                operation: "reduce_nb",
+                rank: with.job.rank,
+                reason,
+            });
+            return None;
+        };
+        let Some(machine) = teams.get_mut(team as usize) else {
+            with.job
+                .fail_by_message(source, format!("there is no team {team}"));
+            return None;
+        };
+        let done = act(machine);
+        while let Some((name, _memory)) = machine.ended() {
+            if let Some(op) = OpId::from_bits(name as u32) {
+                with.operations.finish(with.job, with.descriptors, op);
+            }
+        }
+        let outgoing = teams.iter().any(Machine::has_outgoing);
+        self.outgoing.store(outgoing, Relaxed);
+        match done {
+            Ok(value) => Some(value),
+            Err(violation) => {
+                with.job.fail(Error::Protocol {
+                    rank: with.job.rank,
+                    peer: violation.peer(),
+                    reason: violation.to_string(),
+                });
+                None
+            }
+        }
+    }
+
+    /// Sends what collective operations have to send, as far as there is room; how many messages that were. Part of every
+    /// poll.
+    #[cold]
+    pub(super) fn advance<N: Ni>(
+        &self,
+        with: With<'_, N, M>,
+        mut send: impl FnMut(u32, &Outgoing, &[u8]) -> Result<bool>,
+    ) -> u32 {
+        // Somebody else sends, perhaps this thread further up: sending may poll.
+        let Some(mut copy) = self.sender.try_lock() else {
+            return 0;
+        };
+        let mut sent = 0;
+        let teams = self.teams.try_lock().map_or(0, |teams| teams.len() as u32);
+        for team in 0..teams {
+            // Each message is tried once; those that come up meanwhile have to wait for the next poll, so that one poll
+            // does not take for ever.
+            let count = self.with_machine(with, team, with.job.rank, |machine| {
+                Ok(machine.outgoing_count())
+            });
+            for _ in 0..count.unwrap_or(0) {
+                match self.send_next(with, team, &mut copy, &mut send) {
+                    ControlFlow::Continue(posted) => sent += u32::from(posted),
+                    ControlFlow::Break(()) => break,
+                }
+            }
+        }
+        sent
+    }
+
+    /// Sends a message of a team, if there is room for it: was it sent? Breaks when there is none any more.
+    fn send_next<N: Ni>(
+        &self,
+        with: With<'_, N, M>,
+        team: u32,
+        copy: &mut Vec<u8>,
+        send: &mut impl FnMut(u32, &Outgoing, &[u8]) -> Result<bool>,
+    ) -> ControlFlow<(), bool> {
+        let taken = self.with_machine(with, team, with.job.rank, |machine| {
+            Ok(machine.outgoing().map(|outgoing| {
+                let payload = machine.payload(&outgoing);
+                if M::PARALLEL {
+                    // While this thread sends, another may fail in its wait and give the memory back.
+                    copy.clear();
+                    copy.extend_from_slice(payload);
+                }
+                let payload = std::ptr::from_ref(payload);
+                (outgoing, payload)
+            }))
+        });
+        let Some(Some((outgoing, payload))) = taken else {
+            return ControlFlow::Break(());
+        };
+        let payload = if M::PARALLEL {
+            &copy[..]
+        } else {
+            // SAFETY: the machine keeps a message's bytes in place and unchanged until it is told that they were sent. They
+            // are its own or a caller's, who is this thread and inside of a call.
+            unsafe { &*payload }
+        };
+        let posted = send(team, &outgoing, payload);
+        let posted = match posted {
+            Ok(posted) => posted,
+            Err(error) => {
+                with.job.fail(error);
+                return ControlFlow::Break(());
+            }
+        };
+        self.with_machine(with, team, with.job.rank, |machine| {
+            machine.sent(outgoing, posted)
+        });
+        ControlFlow::Continue(posted)
+    }
+}
+
+/// What a machine's operations end with.
+pub(super) struct With<'a, N: Ni, M: Mode> {
+    pub(super) job: &'a Job<N>,
+    pub(super) operations: &'a Operations<M>,
+    pub(super) descriptors: &'a Descriptors<M>,
+}
+
+impl<N: Ni, M: Mode> Clone for With<'_, N, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<N: Ni, M: Mode> Copy for With<'_, N, M> {}
