@@ -3,7 +3,7 @@
 //! On mapped memory the processor does them, which is atomic with what the network does at its owner.
 
 use super::handle::{Handle, OpId};
-use super::rma::Blocking;
+use super::options::Blocking;
 use super::table::index;
 use super::token::{Role, Token};
 use super::{Engine, Error, Result};

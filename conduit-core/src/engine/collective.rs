@@ -11,9 +11,9 @@ use am::handlers::{Accepts, Entry, Registration};
 
 use super::collectives::{Memory, ReduceFunction, Reducer, Reduction, With};
 use super::context;
-use super::deliver::{Call, Handler};
 use super::message::Payload;
-use super::rma::Blocking;
+use super::options::Blocking;
+use super::{Call, Handler};
 use super::{Engine, Error, Handle, Result};
 use crate::collective::{Kind, Outgoing, Shape, fold};
 use crate::ni::Ni;

@@ -10,63 +10,9 @@ use credits::CreditByte;
 use super::hand::Hand;
 use super::inbox::Inbox;
 use super::message::{Arrived, Bad, Payload, PendingLong};
-use super::{Engine, Error, Result, context};
+use super::{Call, Engine, Error, Handler, Result, context};
 use crate::ni::{Ni, PutEvent, Rank};
 use crate::threads::Mode;
-
-/// What a client registers: called with each message for its id, on whatever thread polls.
-pub type Handler<N, M> = Arc<dyn Fn(&Call<'_, N, M>) + Send + Sync>;
-
-/// A message in its handler's hands.
-pub struct Call<'a, N: Ni, M: Mode> {
-    pub(super) engine: &'a Engine<N, M>,
-    pub(super) token: &'a am::Token,
-    pub(super) hand: Option<&'a Hand>,
-    args: &'a [u32],
-    payload: Payload<'a>,
-}
-
-impl<N: Ni, M: Mode> std::fmt::Debug for Call<'_, N, M> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Call")
-            .field("token", &self.token)
-            .field("args", &self.args)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
-    /// The rank that sent the message.
-    #[inline]
-    pub fn source(&self) -> Rank {
-        self.token.source
-    }
-
-    /// Its arguments, in place as a [medium's bytes](Payload::Medium).
-    #[inline]
-    pub fn args(&self) -> &'a [u32] {
-        self.args
-    }
-
-    /// Its payload.
-    #[inline]
-    pub fn payload(&self) -> Payload<'a> {
-        self.payload
-    }
-
-    /// Whether it is a request, which may be replied to.
-    #[inline]
-    pub fn is_request(&self) -> bool {
-        self.token.role == am::Role::Request
-    }
-
-    /// The engine that runs the handler. What a handler may not do with it is refused with checks; without, what polls or has to
-    /// wait is.
-    #[inline]
-    pub fn engine(&self) -> &'a Engine<N, M> {
-        self.engine
-    }
-}
 
 /// Dropped only by a handler's panic, which ends the job: nobody may run the same message again, and threads that wait
 /// for what it should have brought must hear of it.

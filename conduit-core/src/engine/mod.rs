@@ -45,6 +45,7 @@ mod known;
 mod memory;
 mod message;
 mod operations;
+mod options;
 mod patience;
 mod plain;
 mod poll;
@@ -65,6 +66,7 @@ mod transfer;
 mod waiting;
 mod ways;
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 pub use atomic::AtomicRequest;
@@ -72,15 +74,15 @@ pub use barrier::BarrierOutcome;
 pub use collective::JOB_TEAM;
 use collectives::Collectives;
 pub use collectives::{ReduceFunction, Reduction};
-pub use deliver::{Call, Handler};
 pub use error::{Error, Result};
 pub use handle::Handle;
 pub use in_use::InUse;
 pub use memory::Segment;
 pub use message::Payload;
+pub use options::{Blocking, Completion};
 pub use patience::Waiter;
 pub use prepared::{Prepared, PreparedReply};
-pub use rma::{Blocking, Completion, value_bytes};
+pub use rma::value_bytes;
 pub use shared::Shared;
 
 use crate::ni::{EqId, Ni, Rank, Ready};
@@ -89,6 +91,7 @@ use crate::threads::{Lock, Mode};
 use buffers::{Descriptors, SendBuffer, Tickets};
 use credits::FlowControl;
 use flow::Accounts;
+use hand::Hand;
 use handlers::Handlers;
 use inbox::AmSide;
 use job::Job;
@@ -135,6 +138,60 @@ pub struct Engine<N: Ni, M: Mode> {
     recent_replies: M::Lock<Recent<Handler<N, M>>>,
     patience: Patience,
     _mode: M,
+}
+
+/// What a client registers: called with each message for its id, on whatever thread polls.
+pub type Handler<N, M> = Arc<dyn Fn(&Call<'_, N, M>) + Send + Sync>;
+
+/// A message in its handler's hands.
+pub struct Call<'a, N: Ni, M: Mode> {
+    engine: &'a Engine<N, M>,
+    token: &'a am::Token,
+    hand: Option<&'a Hand>,
+    args: &'a [u32],
+    payload: Payload<'a>,
+}
+
+impl<N: Ni, M: Mode> std::fmt::Debug for Call<'_, N, M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Call")
+            .field("token", &self.token)
+            .field("args", &self.args)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
+    /// The rank that sent the message.
+    #[inline]
+    pub fn source(&self) -> Rank {
+        self.token.source
+    }
+
+    /// Its arguments, in place as a [medium's bytes](Payload::Medium).
+    #[inline]
+    pub fn args(&self) -> &'a [u32] {
+        self.args
+    }
+
+    /// Its payload.
+    #[inline]
+    pub fn payload(&self) -> Payload<'a> {
+        self.payload
+    }
+
+    /// Whether it is a request, which may be replied to.
+    #[inline]
+    pub fn is_request(&self) -> bool {
+        self.token.role == am::Role::Request
+    }
+
+    /// The engine that runs the handler. What a handler may not do with it is refused with checks; without, what polls or has to
+    /// wait is.
+    #[inline]
+    pub fn engine(&self) -> &'a Engine<N, M> {
+        self.engine
+    }
 }
 
 static IDENTITY: AtomicU64 = AtomicU64::new(0);

@@ -8,7 +8,7 @@ use am::{Category, Flags, Header};
 use credits::CreditByte;
 
 use super::Engine;
-use super::deliver::Handler;
+use super::Handler;
 use super::flow::Returned;
 use super::hand::Hand;
 use super::inbox::Inbox;

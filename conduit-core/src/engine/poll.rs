@@ -1,6 +1,6 @@
 //! The poll: all of SYS, some of SAFE, and AM only while what a reply needs is in hand.
 
-use super::deliver::Handler;
+use super::Handler;
 use super::flow::When;
 use super::inbox::WAITING;
 use super::known::Recent;

@@ -8,10 +8,10 @@ use std::marker::PhantomData;
 use am::{Body, Category, Context, Flags, Header, MAX_ARGS, NO_LID, Role as AmRole};
 use credits::CreditByte;
 
+use super::Call;
 use super::context::Entered;
-use super::deliver::Call;
 use super::hand::Hand;
-use super::rma::Blocking;
+use super::options::Blocking;
 use super::{Engine, Error, Result};
 use crate::ni::{Ni, Rank};
 use crate::threads::Mode;

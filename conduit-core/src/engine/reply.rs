@@ -2,7 +2,7 @@
 
 use am::{Body, Category, Flags, Header, Long, MAX_ARGS, NO_LID, Role as AmRole};
 
-use super::deliver::Call;
+use super::Call;
 use super::hand::Hand;
 use super::head::{MOST_HEAD, head_in};
 use super::table::index;

@@ -12,7 +12,7 @@ use am::{
 use credits::{CreditByte, Scale};
 
 use super::head::{MOST_HEAD, head_in};
-use super::rma::Blocking;
+use super::options::Blocking;
 use super::table::index;
 use super::token::{Role, Token};
 use super::{Engine, Error, Result};

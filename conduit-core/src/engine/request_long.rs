@@ -4,8 +4,8 @@ use am::{Category, DataHeader, Flags, Long, Role as AmRole, limits, select};
 use credits::Scale;
 
 use super::memory::{Segment, Source};
+use super::options::Blocking;
 use super::request::Request;
-use super::rma::Blocking;
 use super::table::index;
 use super::{Engine, Error, Result};
 use crate::ni::{Exchange, Ni, Rank};

@@ -1,6 +1,6 @@
 //! The request side of the poll: requests are taken only while what their replies may need is in hand.
 
-use super::deliver::Handler;
+use super::Handler;
 use super::hand::Hand;
 use super::inbox::{AmSide, Inbox};
 use super::known::Recent;

@@ -6,32 +6,11 @@
 use super::handle::Handle;
 use super::implicit::Class;
 use super::memory::{Local, Segment, Source};
+use super::options::{Blocking, Completion};
 use super::transfer::Transfer;
 use super::{Engine, Error, Result};
 use crate::ni::{Ni, Rank};
 use crate::threads::Mode;
-
-/// Whether an initiation may wait for resources.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Blocking {
-    /// Poll until it can start.
-    #[default]
-    Wait,
-    /// Don't start if that would block (GASNet-EX's immediate flag). Exact for everything on mapped memory. Where
-    /// operations are messages, what is looked at is credits and send tickets; a chunk, or a piece of a transfer that needs
-    /// more pieces than there are tickets, may still be waited for, which ends as soon as operations under way do.
-    Immediate,
-}
-
-/// How a caller learns that an operation which it has started has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Completion {
-    /// By its handle.
-    Handle,
-    /// With the others of this thread: it belongs to its implicit puts or gets, or to its open access region. The handle is
-    /// [`Handle::DONE`].
-    Implicit,
-}
 
 /// Widest value of a value call, bytes.
 const VALUE: usize = size_of::<u64>();
@@ -283,16 +262,5 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         };
         // SAFETY: the caller's promise.
         unsafe { self.transfer(operation, target, segment, offset, local, group, blocking) }
-    }
-}
-
-impl Completion {
-    /// What the operation is called in errors.
-    #[inline(always)]
-    fn name(self, handle: &'static str, implicit: &'static str) -> &'static str {
-        match self {
-            Self::Handle => handle,
-            Self::Implicit => implicit,
-        }
     }
 }

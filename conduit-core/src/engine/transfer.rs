@@ -9,7 +9,7 @@ use super::buffers::Bounce;
 use super::handle::{Handle, OpId};
 use super::memory::Source;
 use super::memory::{Local, Segment};
-use super::rma::Blocking;
+use super::options::Blocking;
 use super::table::index;
 use super::token::{Role, Token};
 use super::{Engine, Result};
