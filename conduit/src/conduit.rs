@@ -212,17 +212,20 @@ impl<M: Mode> Conduit<M> {
 
     /// Credits for requests to `peer` that are free now (`gasnet_send_credits`).
     pub fn send_credits(&self, peer: Rank) -> Result<u32> {
-        self.done(self.member.engine().send_credits(peer))
+        self.done(self.member.engine().credits(peer))
+            .map(|credits| credits.send)
     }
 
     /// Credits that this rank has lent to `peer`.
     pub fn lent_credits(&self, peer: Rank) -> Result<u32> {
-        self.done(self.member.engine().lent_credits(peer))
+        self.done(self.member.engine().credits(peer))
+            .map(|credits| credits.lent)
     }
 
     /// How often a request to `peer` had to wait for credits (`gasnet_credit_stalls`).
     pub fn credit_stalls(&self, peer: Rank) -> Result<u64> {
-        self.done(self.member.engine().credit_stalls(peer))
+        self.done(self.member.engine().credits(peer))
+            .map(|credits| credits.stalls)
     }
 
     /// Credits in this rank's bank (`gasnet_banked_credits`).
@@ -232,7 +235,8 @@ impl<M: Mode> Conduit<M> {
 
     /// Credits that `peer` has taken back from this rank (`gasnet_revoked_credits`).
     pub fn revoked_credits(&self, peer: Rank) -> Result<u64> {
-        self.done(self.member.engine().revoked_credits(peer))
+        self.done(self.member.engine().credits(peer))
+            .map(|credits| credits.revoked)
     }
 }
 

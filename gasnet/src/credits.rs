@@ -9,14 +9,14 @@ use crate::job::Job;
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_send_credits(peer: Rank) -> u32 {
     const CALL: &str = "gasnet_send_credits";
-    sure(CALL, Job::of(CALL).engine().send_credits(peer))
+    sure(CALL, Job::of(CALL).engine().credits(peer)).send
 }
 
 /// How often a request to `peer` had to wait for credits.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_credit_stalls(peer: Rank) -> u64 {
     const CALL: &str = "gasnet_credit_stalls";
-    sure(CALL, Job::of(CALL).engine().credit_stalls(peer))
+    sure(CALL, Job::of(CALL).engine().credits(peer)).stalls
 }
 
 /// Credits in this rank's bank.
@@ -29,5 +29,5 @@ extern "C" fn gasnet_banked_credits() -> u32 {
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_revoked_credits(peer: Rank) -> u64 {
     const CALL: &str = "gasnet_revoked_credits";
-    sure(CALL, Job::of(CALL).engine().revoked_credits(peer))
+    sure(CALL, Job::of(CALL).engine().credits(peer)).revoked
 }

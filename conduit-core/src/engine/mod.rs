@@ -308,36 +308,36 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.job.ni.abandon();
     }
 
-    /// Send credits that `peer` has granted this rank and that are free now.
-    pub fn send_credits(&self, peer: Rank) -> Result<u32> {
-        self.job.check_rank("send_credits", peer)?;
+    /// The credits between this rank and `peer`. Reads what the peer has given back; does not poll.
+    ///
+    /// # Errors
+    /// No such rank; a peer has given back what it never had.
+    pub fn credits(&self, peer: Rank) -> Result<PeerCredits> {
+        self.job.check_rank("credits", peer)?;
         self.credits.collect(&self.job, &self.control, peer)?;
-        Ok(self
-            .credits
-            .flow
-            .look(peer, |policy| policy.available(peer)))
-    }
-
-    /// Credits that this rank has lent to `peer`.
-    pub fn lent_credits(&self, peer: Rank) -> Result<u32> {
-        self.job.check_rank("lent_credits", peer)?;
-        Ok(self.credits.flow.look(peer, |policy| policy.lent(peer)))
-    }
-
-    /// How often a request to `peer` had to wait for credits.
-    pub fn credit_stalls(&self, peer: Rank) -> Result<u64> {
-        self.job.check_rank("credit_stalls", peer)?;
-        Ok(self.credits.flow.look(peer, |policy| policy.stalls(peer)))
+        Ok(self.credits.flow.look(peer, |policy| PeerCredits {
+            send: policy.available(peer),
+            lent: policy.lent(peer),
+            stalls: policy.stalls(peer),
+            revoked: policy.revoked(peer),
+        }))
     }
 
     /// Credits that this rank has in its bank.
     pub fn banked_credits(&self) -> u32 {
         self.credits.flow.look(self.job.rank, FlowControl::banked)
     }
+}
 
-    /// Credits that `peer` has taken back from this rank.
-    pub fn revoked_credits(&self, peer: Rank) -> Result<u64> {
-        self.job.check_rank("revoked_credits", peer)?;
-        Ok(self.credits.flow.look(peer, |policy| policy.revoked(peer)))
-    }
+/// The credits between a rank and a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerCredits {
+    /// Those that the peer has granted this rank and that are free now.
+    pub send: u32,
+    /// Those that this rank has lent to the peer.
+    pub lent: u32,
+    /// How often a request to the peer had to wait for credits.
+    pub stalls: u64,
+    /// Those that the peer has taken back from this rank.
+    pub revoked: u64,
 }

@@ -167,13 +167,12 @@ struct Credits {
 
 impl Credits {
     fn of<N: Ni, M: Mode>(engine: &Engine<InTurn<N>, M>) -> conduit_core::engine::Result<Credits> {
-        let peers = 0..engine.size();
-        let send = peers.clone().map(|peer| engine.send_credits(peer));
-        let lent = peers.map(|peer| engine.lent_credits(peer));
+        let peers = (0..engine.size()).map(|peer| engine.credits(peer));
+        let peers = peers.collect::<Result<Vec<_>, _>>()?;
         Ok(Credits {
             banked: engine.banked_credits(),
-            send: send.collect::<Result<_, _>>()?,
-            lent: lent.collect::<Result<_, _>>()?,
+            send: peers.iter().map(|peer| peer.send).collect(),
+            lent: peers.iter().map(|peer| peer.lent).collect(),
         })
     }
 
