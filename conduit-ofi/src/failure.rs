@@ -5,10 +5,10 @@ use std::ffi::c_int;
 use std::sync::{Mutex, PoisonError};
 
 use conduit_core::ni::Rank;
+use conduit_portals::transport::fragment::Failure;
 use libfabric_sys::{
     FI_EBADF, FI_ENETDOWN, FI_ENODEV, FI_ENOSYS, FI_EOPBADSTATE, FI_EOPNOTSUPP, FI_ETIMEDOUT,
 };
-use soft_portals::fragment::Failure;
 
 use crate::provider::Offer;
 

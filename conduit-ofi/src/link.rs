@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroUsize;
 
 use conduit_core::ni::Rank;
-use conduit_core::sparing;
+use conduit_portals::sparing;
+use conduit_portals::transport::fragment::{Failure, MAX_HEADER, Refused};
 use libfabric_sys::{FI_ADDR_UNSPEC, fi_addr_t};
-use soft_portals::fragment::{Failure, MAX_HEADER, Refused};
 
 use crate::liveness::Liveness;
 

@@ -8,9 +8,9 @@ use std::time::Duration;
 use conduit_core::bootstrap::Bootstrap;
 use conduit_core::ni::Rank;
 use conduit_core::threads::Mode;
+use conduit_portals::transport::{Attendant, PortalsConfig, SoftPortals, Transport};
 use libfabric_sys::{Library, fi_major, fi_minor};
 use seal::{Exchange, Protection, Sealer, random_incarnation};
-use soft_portals::{Attendant, PortalsConfig, SoftPortals, Transport};
 
 use crate::error::OfiError;
 use crate::objects::{Objects, Refusal};

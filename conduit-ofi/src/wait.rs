@@ -10,8 +10,8 @@ use libfabric_sys::{
     fi_wait_pollfd, fid_cq,
 };
 
+use conduit_portals::transport::{Wait, timespec};
 use rustix::event::{PollFd, PollFlags};
-use soft_portals::{Wait, timespec};
 
 /// Where nothing becomes readable when something arrives, how long one sleeps before looking.
 const LOOK: Duration = Duration::from_micros(100);

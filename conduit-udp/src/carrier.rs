@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conduit_core::ni::Rank;
-use soft_portals::{Transport, Wait};
+use conduit_portals::transport::{Transport, Wait};
 
 use crate::protocol::{
     Counters, Dropped, Endpoint, Fragment, LinkStatus, Nanos, Received, Refused, Seal, Transmit,

@@ -2,7 +2,7 @@
 //!
 //! [`protocol`] makes of datagrams that may be lost, doubled, reordered or forged, fragments that arrive exactly once and in
 //! order. It is a state machine without I/O and clock. [`seal`] makes its packets such that only ranks of the job can make
-//! them, [`socket`] sends and receives them. [`soft_portals`] is the contract on top; [`start`] puts all of it together.
+//! them, [`socket`] sends and receives them. [`conduit_portals::transport`] is the contract on top; [`start`] puts all of it together.
 
 mod carrier;
 mod mix;
@@ -13,4 +13,4 @@ pub mod start;
 pub use carrier::Carrier;
 
 /// One rank's end of the network over UDP.
-pub type Udp<M, T = Carrier> = soft_portals::SoftPortals<M, T>;
+pub type Udp<M, T = Carrier> = conduit_portals::transport::SoftPortals<M, T>;

@@ -9,7 +9,7 @@ use conduit_core::bootstrap::{Bootstrap, BootstrapError};
 use conduit_core::ni::Rank;
 use conduit_core::threads::Mode;
 
-use soft_portals::{Attendant, PortalsConfig, PortalsCounters, Transport};
+use conduit_portals::transport::{Attendant, PortalsConfig, PortalsCounters, Transport};
 
 use crate::protocol::{Config, Counters, Endpoint};
 use crate::socket::{

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use conduit_ofi::provider::Wish;
 use conduit_ofi::start::{OfiConfig, Which, library};
+use conduit_portals::transport::PortalsConfig;
 use seal::Protection;
-use soft_portals::PortalsConfig;
 
 /// A libfabric to test with, and its name.
 #[derive(Debug, Clone)]

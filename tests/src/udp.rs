@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use conduit_core::settings::Percent;
 use conduit_core::settings::Settings;
+use conduit_portals::transport::PortalsConfig;
 use conduit_udp::socket::{FaultConfig, Options};
 use conduit_udp::start::UdpConfig;
-use soft_portals::PortalsConfig;
 
 /// For ranks on the loopback interface, many jobs at once. `mtu`: bytes of the largest IP packet.
 pub fn config(mtu: usize) -> UdpConfig {

@@ -6,6 +6,7 @@ use conduit_core::ni::Ni;
 use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
 use conduit_portals::shm::{Shm, ShmConfig, in_process};
+use conduit_portals::transport::fabric::{self, Fabric};
 use conduit_tests::chaos::{Chaos, Disorder};
 use conduit_tests::mixed::{self, Hosts};
 use conduit_tests::model::Limits;
@@ -15,7 +16,6 @@ use conduit_tests::udp;
 use conduit_udp::Udp;
 use conduit_udp::socket::FaultConfig;
 use conduit_udp::start::{self, UdpConfig};
-use soft_portals::fabric::{self, Fabric};
 
 type Rank<N> = Engine<InTurn<N>, Seq>;
 

@@ -3,6 +3,8 @@
 use std::marker::PhantomData;
 
 use conduit_core::threads::{Mode, Par, Seq};
+use conduit_portals::transport::PortalsConfig;
+use conduit_portals::transport::fabric::{Atomics, Disorder, Fabric, FabricTransport};
 use conduit_tests::conformance::trials::{add, add_with_chaos};
 use conduit_tests::conformance::{Network, Patience};
 use conduit_tests::udp;
@@ -10,8 +12,6 @@ use conduit_udp::Carrier;
 use conduit_udp::Udp;
 use conduit_udp::start::{UdpConfig, in_process};
 use libtest_mimic::{Arguments, Trial};
-use soft_portals::PortalsConfig;
-use soft_portals::fabric::{Atomics, Disorder, Fabric, FabricTransport};
 
 /// The portals without the protocol: fragments are handed over in this process.
 struct Portals<M> {

@@ -9,13 +9,13 @@ use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
 use conduit_ofi::Ofi;
 use conduit_ofi::start::{OfiConfig, in_process};
+use conduit_portals::transport::PortalsConfig;
 use conduit_tests::chaos::{self, Chaos};
 use conduit_tests::model::given_up::check_given_up;
 use conduit_tests::model::schedule::Schedule;
 use conduit_tests::model::{Limits, check, check_drawn};
 use conduit_tests::small::without_windows;
 use conduit_tests::{ofi, udp};
-use soft_portals::PortalsConfig;
 
 /// Schedules for each configuration, unless `PROPTEST_CASES` says otherwise.
 const CASES: u32 = 3;

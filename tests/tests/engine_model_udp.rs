@@ -8,6 +8,8 @@ use std::time::Duration;
 use conduit_core::ni::{AtomicOp, AtomicType, Ni};
 use conduit_core::settings::Settings;
 use conduit_core::threads::{Mode, Par, Seq};
+use conduit_portals::transport::PortalsConfig;
+use conduit_portals::transport::fabric::{Atomics, Disorder, Fabric, FabricTransport};
 use conduit_tests::chaos::{self, Chaos};
 use conduit_tests::model::given_up::check_given_up;
 use conduit_tests::model::schedule::{Action, Fetch, Ids, Round, Schedule, Step};
@@ -18,8 +20,6 @@ use conduit_udp::Carrier;
 use conduit_udp::Udp;
 use conduit_udp::socket::FaultConfig;
 use conduit_udp::start::{UdpConfig, in_process};
-use soft_portals::PortalsConfig;
-use soft_portals::fabric::{Atomics, Disorder, Fabric, FabricTransport};
 
 /// Schedules for each configuration of the portals, unless `PROPTEST_CASES` says otherwise.
 const CASES: u32 = 24;

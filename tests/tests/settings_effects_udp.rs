@@ -3,9 +3,9 @@
 
 use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
+use conduit_portals::transport::PortalsConfig;
+use conduit_portals::transport::fabric::{Disorder, Fabric, FabricTransport};
 use conduit_udp::Udp;
-use soft_portals::PortalsConfig;
-use soft_portals::fabric::{Disorder, Fabric, FabricTransport};
 
 #[path = "settings_effects/cases.rs"]
 mod cases;

@@ -5,13 +5,13 @@
 use std::ffi::c_void;
 
 use conduit_core::ni::{AtomicOp, AtomicType, Rank};
+use conduit_portals::transport::fragment::Refused;
+use conduit_portals::transport::{NativeAtomic, Remote};
 use libfabric_sys::{
     FI_ATOMIC_READ, FI_ATOMIC_WRITE, FI_BAND, FI_BOR, FI_BXOR, FI_CSWAP, FI_EAGAIN, FI_INT32,
     FI_INT64, FI_MAX, FI_MIN, FI_PROD, FI_SUM, FI_UINT32, FI_UINT64, fi_compare_atomic,
     fi_compare_atomicvalid, fi_datatype, fi_fetch_atomic, fi_fetch_atomicvalid, fi_op,
 };
-use soft_portals::fragment::Refused;
-use soft_portals::{NativeAtomic, Remote};
 
 use crate::objects::Objects;
 use crate::slots::Operation;
@@ -112,7 +112,7 @@ impl Atomics {
 }
 
 impl Wire {
-    /// See [`soft_portals::Transport::atomic`].
+    /// See [`conduit_portals::transport::Transport::atomic`].
     pub(super) fn atomic_there(
         &mut self,
         peer: Rank,

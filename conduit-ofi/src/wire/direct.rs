@@ -3,12 +3,12 @@
 use std::ptr;
 
 use conduit_core::ni::Rank;
+use conduit_portals::transport::fragment::Refused;
+use conduit_portals::transport::{Access, Remote};
 use libfabric_sys::{
     FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_EAGAIN, FI_READ, FI_RECV, FI_REMOTE_READ,
     FI_REMOTE_WRITE, FI_SEND, FI_WRITE, fi_msg_rma, fi_read, fi_rma_iov, fi_writemsg, iovec,
 };
-use soft_portals::fragment::Refused;
-use soft_portals::{Access, Remote};
 
 use crate::failure;
 use crate::objects::{Refusal, Registered};
@@ -17,7 +17,7 @@ use crate::slots::Operation;
 use super::Wire;
 
 impl Wire {
-    /// See [`soft_portals::Transport::expose`].
+    /// See [`conduit_portals::transport::Transport::expose`].
     ///
     /// # Safety
     ///
@@ -145,7 +145,7 @@ impl Wire {
         }
     }
 
-    /// See [`soft_portals::Transport::write`].
+    /// See [`conduit_portals::transport::Transport::write`].
     ///
     /// # Safety
     ///
@@ -200,7 +200,7 @@ impl Wire {
         submitted
     }
 
-    /// See [`soft_portals::Transport::read`].
+    /// See [`conduit_portals::transport::Transport::read`].
     ///
     /// # Safety
     ///

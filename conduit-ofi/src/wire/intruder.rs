@@ -4,13 +4,13 @@
 use std::ptr;
 use std::time::{Duration, Instant};
 
+use conduit_portals::transport::Remote;
 use libfabric_sys::{
     FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_EAGAIN, FI_EAVAIL, fi_context2, fi_cq_data_entry,
     fi_cq_err_entry, fi_cq_read, fi_cq_readerr, fi_inject, fi_msg_rma, fi_rma_iov, fi_writemsg,
     fid_ep,
 };
 use seal::{Protection, Seal};
-use soft_portals::Remote;
 
 use crate::frame::{EARLY, Frame, HEADER, Kind};
 use crate::provider::{Wish, choose};

@@ -18,10 +18,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conduit_core::ni::{AtomicOp, AtomicType, Rank};
+use conduit_portals::transport::fragment::{Failure, Fragment, Payload, Refused, Upper};
+use conduit_portals::transport::{NativeAtomic, PortalsCounters, Transport, Wait};
 use libfabric_sys::{FI_ADDR_UNSPEC, FI_READ, FI_RECV, FI_SEND, FI_WRITE, fi_addr_t};
 use seal::{Sealer, TAG};
-use soft_portals::fragment::{Failure, Fragment, Payload, Refused, Upper};
-use soft_portals::{NativeAtomic, PortalsCounters, Transport, Wait};
 
 use crate::buffers::Buffers;
 use crate::failure;
@@ -83,7 +83,8 @@ impl WireConfig {
 
 /// Bytes of a small buffer: a tiny fragment in its frame.
 pub(crate) const SMALL: usize = 1 << 10;
-const _: () = assert!(crate::frame::HEADER + soft_portals::fragment::MAX_TINY + TAG <= SMALL);
+const _: () =
+    assert!(crate::frame::HEADER + conduit_portals::transport::fragment::MAX_TINY + TAG <= SMALL);
 
 /// In a job of so many ranks at most all addresses are made known to a provider that tells where messages come from, so that it knows
 /// them from the first message on. A larger one would take much memory for ranks that are never met (see `docs/ofi.md`).
@@ -662,7 +663,7 @@ impl Transport for Wire {
     fn atomic(
         &mut self,
         peer: Rank,
-        remote: soft_portals::Remote,
+        remote: conduit_portals::transport::Remote,
         atomic: &NativeAtomic,
     ) -> Result<(), Refused> {
         self.atomic_there(peer, remote, atomic)
@@ -672,19 +673,27 @@ impl Transport for Wire {
         &mut self,
         base: *mut u8,
         len: usize,
-    ) -> Result<Option<soft_portals::Remote>, String> {
+    ) -> Result<Option<conduit_portals::transport::Remote>, String> {
         // SAFETY: the caller's promise.
         unsafe { self.expose_memory(base, len) }
     }
 
     #[inline]
-    unsafe fn write(&mut self, peer: Rank, access: &soft_portals::Access) -> Result<(), Refused> {
+    unsafe fn write(
+        &mut self,
+        peer: Rank,
+        access: &conduit_portals::transport::Access,
+    ) -> Result<(), Refused> {
         // SAFETY: the caller's promise.
         unsafe { self.write_directly(peer, access) }
     }
 
     #[inline]
-    unsafe fn read(&mut self, peer: Rank, access: &soft_portals::Access) -> Result<(), Refused> {
+    unsafe fn read(
+        &mut self,
+        peer: Rank,
+        access: &conduit_portals::transport::Access,
+    ) -> Result<(), Refused> {
         // SAFETY: the caller's promise.
         unsafe { self.read_directly(peer, access) }
     }

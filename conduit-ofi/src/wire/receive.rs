@@ -6,13 +6,13 @@ use std::num::NonZeroUsize;
 use std::ptr;
 
 use conduit_core::ni::Rank;
+use conduit_portals::transport::fragment::{Failure, Upper};
 use libfabric_sys::{
     FI_ADDR_UNSPEC, FI_EAGAIN, FI_EAVAIL, FI_ECANCELED, FI_MULTI_RECV, FI_RECV, fi_addr_t,
     fi_cq_data_entry, fi_cq_err_entry, fi_cq_readerr, fi_cq_readfrom, fi_msg, fi_recv, fi_recvmsg,
     iovec,
 };
 use seal::{Seal, TAG};
-use soft_portals::fragment::{Failure, Upper};
 
 use crate::failure;
 use crate::frame::{Frame, HEADER, Kind, whole_number};

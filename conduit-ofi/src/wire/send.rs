@@ -4,9 +4,9 @@ use std::mem::MaybeUninit;
 use std::ptr;
 
 use conduit_core::ni::Rank;
+use conduit_portals::transport::fragment::{Refused, Upper};
 use libfabric_sys::{FI_EAGAIN, FI_ENOMEM, fi_inject, fi_send, fi_sendv, iovec};
 use seal::{Seal, Sealer, TAG};
-use soft_portals::fragment::{Refused, Upper};
 
 use crate::frame::{Frame, HEADER, Kind, LONG_HEADER};
 use crate::link::Sending;

@@ -2,12 +2,12 @@
 
 use std::ptr;
 
-use conduit_core::matching::{Incoming, Place, Want, atomic_of, outcome_code};
 use conduit_core::ni::{Event, MeEvents, Outcome, Sink, apply_atomic};
 use conduit_core::process_memory;
 use conduit_core::shared;
 use conduit_core::threads::Mode;
 
+use crate::matching::{Incoming, Place, Want, atomic_of, outcome_code};
 use crate::ring::Frame;
 
 use super::Shm;

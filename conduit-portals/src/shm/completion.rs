@@ -2,7 +2,6 @@
 
 use std::ptr;
 
-use conduit_core::matching::outcome_of;
 use conduit_core::ni::Event;
 use conduit_core::ni::Sink;
 use conduit_core::threads::{Lock, Mode};
@@ -10,6 +9,7 @@ use conduit_core::threads::{Lock, Mode};
 use super::message::{ACK, FULL, Header, NO_MD, REPLY, REPLY_INLINE, SEND, STAGED};
 use super::receive::{Message, Out, Taken};
 use super::{Shm, staging};
+use crate::matching::outcome_of;
 
 impl<M: Mode> Shm<M> {
     /// A completion of this rank's own operation.

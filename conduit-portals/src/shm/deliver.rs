@@ -3,12 +3,12 @@
 use std::slice;
 use std::sync::atomic::Ordering;
 
-use conduit_core::matching::{Incoming, Place, Run, Want, rounded};
 use conduit_core::ni::{Common, Event, MeEvents, Outcome, PtIndex, PutEvent, Puts, Rank, Sink};
 use conduit_core::process_memory;
 use conduit_core::shared;
 use conduit_core::threads::{Lock, Mode};
 
+use crate::matching::{Incoming, Place, Run, Want, rounded};
 use crate::ring::{Consumer, Row, SLOT};
 
 use super::mapping::RingView;

@@ -9,9 +9,9 @@
 use std::mem::{align_of, offset_of, size_of};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use conduit_core::matching::PT_INDICES;
 use crossbeam_utils::CachePadded;
 
+use crate::matching::PT_INDICES;
 use crate::ring::SLOT;
 
 use super::config::ShmConfig;
@@ -85,7 +85,7 @@ pub(super) struct Control {
     pub(super) region_count: AtomicU32,
     /// Bytes that the owner may come to touch, for the sum over ranks.
     pub(super) promised: AtomicU64,
-    /// The [control group](conduit_core::memory::Memory::group_id) that they count in.
+    /// The [control group](crate::memory::Memory::group_id) that they count in.
     pub(super) memory_group: AtomicU64,
     /// On a line of its own: every sender reads it with every message.
     pub(super) bell: CachePadded<BellWords>,

@@ -5,7 +5,7 @@
 //!
 //! Every rank has one nameless file, mapped by all ranks, which holds its event queues, staging pieces and regions
 //! (`layout`). A message is a reservation and a write in a ring of the target's queue (`crate::ring`, `send`), matched when
-//! the target polls that queue (`receive`, [`conduit_core::matching`]); completions come back the same way. No process ever waits for
+//! the target polls that queue (`receive`, [`crate::matching`]); completions come back the same way. No process ever waits for
 //! another's lock. Nothing has a name in any file system, so nothing is left behind however a rank ends.
 //!
 //! Waiting for room has one answer, [`Submit::Again`](conduit_core::ni::Submit::Again). Where the answer would have to come
@@ -51,10 +51,10 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use conduit_core::fork::Standing;
-use conduit_core::matching::{Descriptors, MatchList, PT_INDICES};
 use conduit_core::ni::{Limits, PtIndex, Rank, Reach};
 use conduit_core::threads::Mode;
 
+use crate::matching::{Descriptors, MatchList, PT_INDICES};
 use crate::ring::{Discipline, Producer};
 
 use failure::{Failures, Process};

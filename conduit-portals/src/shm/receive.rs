@@ -7,10 +7,10 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use conduit_core::matching::{Hit, Incoming, Place};
 use conduit_core::ni::{Event, MeEvents, Rank, Ready, Sink};
 use conduit_core::threads::{Lock, Mode};
 
+use crate::matching::{Hit, Incoming, Place};
 use crate::ring::{Consumer, Frame, KIND_SKIP, Next, SLOT};
 
 use super::Shm;

@@ -14,12 +14,12 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use conduit_core::matching::{atomic_code, no_such_index, over_limit};
 use conduit_core::ni::{
     Ack, Atomic, EqId, Exchange, Get, Inject, NiError, PtIndex, Put, Rank, Submit,
 };
 use conduit_core::threads::Mode;
 
+use crate::matching::{atomic_code, no_such_index, over_limit};
 use crate::ring::{Feared, Frame, Producer, SLOT};
 
 use super::mapping::RingView;

@@ -3,14 +3,14 @@
 use std::mem::size_of;
 use std::sync::atomic::Ordering;
 
-use conduit_core::matching::{Entry, EntryId, entry_start, no_such_index};
-use conduit_core::memory::Memory;
 use conduit_core::ni::{
     Claim, EqId, MatchEntry, MeId, NiError, PtIndex, Rank, Ready, Region, RegionId, Unlink, Window,
 };
 use conduit_core::threads::{Lock, Mode};
 use rustix::mm::Advice;
 
+use crate::matching::{Entry, EntryId, entry_start, no_such_index};
+use crate::memory::Memory;
 use crate::ring::{Consumer, SLOT};
 
 use super::Shm;

@@ -8,7 +8,6 @@ use std::sync::{Arc, OnceLock};
 
 use conduit_core::bootstrap::Bootstrap;
 use conduit_core::fork::Standing;
-use conduit_core::matching::{DESCRIPTORS, Descriptors, MatchList, PT_INDICES};
 use conduit_core::ni::{Capabilities, Limits, Rank, Reach};
 use conduit_core::threads::{Lock, Mode};
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
@@ -25,6 +24,7 @@ use super::setup::{Allocated, ENTRIES};
 use super::statistics::Counters;
 use super::watch::Watches;
 use super::{Index, Peer, Shm, ShmConfig, ShmError};
+use crate::matching::{DESCRIPTORS, Descriptors, MatchList, PT_INDICES};
 
 /// The ranks of a host as this one has met them: its own memory, and that of the others as far as the system hands it over.
 ///

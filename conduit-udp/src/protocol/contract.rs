@@ -1,12 +1,12 @@
 //! What the protocol and its surroundings are to each other: the seal of its packets, the driver. What it and the layer above it
-//! are to each other is any transport's: [`soft_portals::fragment`].
+//! are to each other is any transport's: [`conduit_portals::transport::fragment`].
 
 use conduit_core::ni::Rank;
 
-pub use seal::{Seal, TAG};
-pub use soft_portals::fragment::{
+pub use conduit_portals::transport::fragment::{
     Failure, Fragment, MAX_HEADER, MAX_TINY, Payload, Refused, Upper,
 };
+pub use seal::{Seal, TAG};
 
 /// Time since some moment, in nanoseconds. Never goes back.
 pub type Nanos = u64;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use conduit_portals::transport::{Wait, timespec};
 use rustix::event::{PollFd, PollFlags};
-use soft_portals::{Wait, timespec};
 
 /// Waits for packets at a socket, without having it.
 #[derive(Debug)]

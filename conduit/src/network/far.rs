@@ -6,10 +6,10 @@ use std::time::Duration;
 use conduit_core::ni::{AtomicOp, AtomicType, Rank};
 use conduit_core::settings::Settings;
 use conduit_ofi::Wire;
+use conduit_portals::transport::fragment::{Fragment, Refused, Upper};
+use conduit_portals::transport::{Access, NativeAtomic, PortalsCounters, Remote, Transport, Wait};
 use conduit_udp::Carrier;
 use conduit_udp::start::UdpCounters;
-use soft_portals::fragment::{Fragment, Refused, Upper};
-use soft_portals::{Access, NativeAtomic, PortalsCounters, Remote, Transport, Wait};
 
 /// One rank's end of the network between hosts.
 #[derive(Debug)]

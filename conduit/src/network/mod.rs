@@ -11,7 +11,7 @@ use conduit_core::settings::Settings;
 use conduit_core::threads::Mode;
 use conduit_ofi::start::Which;
 use conduit_portals::shm::Shm;
-use soft_portals::SoftPortals;
+use conduit_portals::transport::SoftPortals;
 
 use crate::start::Hosts;
 use crate::{Error, Result};

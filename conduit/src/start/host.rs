@@ -13,9 +13,9 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 
 use conduit_core::bootstrap::Bootstrap;
-use conduit_core::memory::Memory;
 use conduit_core::ni::Rank;
 use conduit_core::settings::Settings;
+use conduit_portals::memory::Memory;
 use conduit_portals::shm::Stranger;
 
 use crate::{Error, Result};

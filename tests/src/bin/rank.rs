@@ -9,13 +9,13 @@ use conduit_core::ni::Ni;
 use conduit_core::stderr;
 use conduit_core::threads::Seq;
 use conduit_portals::shm::{Shm, ShmConfig};
+use conduit_portals::transport::Attendant;
 use conduit_tests::conformance::{Patience, World};
 use conduit_tests::{programs, udp as udp_of_tests};
 use conduit_udp::Udp;
 use conduit_udp::socket::{FaultConfig, Options};
 use conduit_udp::start::start;
 use pmi::client::Connection;
-use soft_portals::Attendant;
 
 /// Job start over the launcher's PMI.
 struct Launcher(Connection);

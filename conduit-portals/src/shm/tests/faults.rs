@@ -215,7 +215,7 @@ fn what_does_not_exist_is_an_error() {
 
 #[test]
 fn more_memory_than_the_host_has_is_refused() {
-    let all = conduit_core::memory::Memory::read().machine.room();
+    let all = crate::memory::Memory::read().machine.room();
     let config = ShmConfig {
         region_bytes: 1 << 42,
         ..small()

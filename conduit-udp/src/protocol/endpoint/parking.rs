@@ -1,7 +1,7 @@
 //! Links that nothing happens on: parked, looked after, opened again.
 
 use conduit_core::ni::Rank;
-use conduit_core::sparing;
+use conduit_portals::sparing;
 
 use super::queues::Turn;
 use super::{Endpoint, NONE, PARKED};

@@ -1,0 +1,646 @@
+//! The match list of one portal table index.
+//!
+//! Rules beyond those of [`MatchEntry`], which a message meets in this order:
+//!
+//! 1. kind, source and bits decide whether an entry is looked at;
+//! 2. an offset outside a region entry ends the message with [`Outcome::OutOfRange`]: the entry has matched, is not used
+//!    up and raises nothing. Outside is beyond the end, or at the end with bytes to move;
+//! 3. a message that doesn't fit is cut if the entry says so, and passes the entry otherwise. An atomic can't be cut.
+
+use conduit_core::ni::{Claim, MatchEntry, MeEvents, MeId, MeMemory, MeOptions, Outcome, Rank};
+
+/// No entry.
+const NIL: u16 = u16::MAX;
+/// Entries that one list can hold, by the width of [`EntryId`].
+pub const MAX_ENTRIES: usize = 4096;
+
+/// What a message wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Want {
+    /// To write.
+    Put,
+    /// To read.
+    Get,
+    /// To change an integer.
+    Atomic,
+}
+
+impl Want {
+    #[inline]
+    fn option(self) -> MeOptions {
+        match self {
+            Self::Put => MeOptions::PUT,
+            Self::Get => MeOptions::GET,
+            Self::Atomic => MeOptions::ATOMIC,
+        }
+    }
+}
+
+/// What of a message decides which entry takes it.
+#[derive(Debug, Clone, Copy)]
+pub struct Incoming {
+    /// Its kind.
+    pub want: Want,
+    /// Who sent it.
+    pub source: Rank,
+    /// As sent.
+    pub match_bits: u64,
+    /// Within the entry's memory.
+    pub offset: u64,
+    /// Bytes to move.
+    pub length: usize,
+}
+
+/// What an entry's messages go to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Memory {
+    /// As [`MeMemory::Managed`].
+    Managed {
+        /// What it holds.
+        bytes: usize,
+        /// What must be left for it to stay linked.
+        min_free: usize,
+    },
+    /// A piece of a region.
+    Region {
+        /// Where it begins: an address or an offset, as the network counts.
+        base: usize,
+        /// Bytes.
+        len: usize,
+    },
+    /// As [`MeMemory::Process`].
+    Process,
+    /// Headers only.
+    Nothing,
+}
+
+impl Memory {
+    /// As the caller of `me_append` gave it; `base` is where a region entry begins.
+    fn new(memory: MeMemory, base: usize) -> Self {
+        match memory {
+            MeMemory::Managed { bytes, min_free } => Self::Managed { bytes, min_free },
+            MeMemory::Region { len, .. } => Self::Region { base, len },
+            MeMemory::Process => Self::Process,
+            MeMemory::Nothing => Self::Nothing,
+        }
+    }
+}
+
+/// An element of the list.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    /// Where messages go.
+    pub memory: Memory,
+    /// Bits to match.
+    pub match_bits: u64,
+    /// Bits that don't count.
+    pub ignore_bits: u64,
+    /// Only messages of this rank match.
+    pub source: Option<Rank>,
+    /// What may be done.
+    pub options: MeOptions,
+    /// What is told.
+    pub events: MeEvents,
+    /// The owner's name for it.
+    pub tag: u64,
+}
+
+impl Entry {
+    /// As the caller of [`me_append`](conduit_core::ni::Ni::me_append) gave it; `base` is where a [region entry](Memory::Region)
+    /// begins.
+    pub fn new(entry: &MatchEntry, base: usize) -> Self {
+        Self {
+            memory: Memory::new(entry.memory, base),
+            match_bits: entry.match_bits,
+            ignore_bits: entry.ignore_bits,
+            source: entry.source,
+            options: entry.options,
+            events: entry.events,
+            tag: entry.tag,
+        }
+    }
+
+    /// Managed, for puts, to be told of, and not used up by one.
+    fn is_usual(&self) -> bool {
+        let put = MeOptions::PUT | MeOptions::USE_ONCE;
+        matches!(self.memory, Memory::Managed { .. })
+            && self.options.intersection(put) == MeOptions::PUT
+            && self.events.contains(MeEvents::OPERATION)
+    }
+
+    /// Whether no bits match both.
+    fn excludes(&self, other: &Self) -> bool {
+        let compared = !self.ignore_bits & !other.ignore_bits;
+        (self.match_bits ^ other.match_bits) & compared != 0
+    }
+}
+
+/// An entry's name within its list. A slot that is used again has another generation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EntryId {
+    /// Less than [`MAX_ENTRIES`].
+    pub slot: u16,
+    /// Which entry of this slot it is.
+    pub generation: u16,
+}
+
+impl EntryId {
+    /// The entry's name for the network's user: index in 4 bits, slot in 12, generation in 16.
+    #[inline]
+    pub fn me(self, index: u8) -> MeId {
+        MeId(u32::from(index) << 28 | u32::from(self.slot) << 16 | u32::from(self.generation))
+    }
+
+    /// The inverse of [`EntryId::me`]: index and entry.
+    pub fn of(me: MeId) -> (u8, Self) {
+        let id = Self {
+            slot: (me.0 >> 16) as u16 & 0xfff,
+            generation: me.0 as u16,
+        };
+        ((me.0 >> 28) as u8, id)
+    }
+}
+
+/// Where a message's bytes belong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// They stay where they are.
+    Managed,
+    /// Here, counted as [`Memory::Region`]'s base.
+    Region(usize),
+    /// At this address of the process, if it is memory.
+    Process(u64),
+    /// Nowhere.
+    Nothing,
+}
+
+/// The entry that took a message, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hit {
+    /// Which entry.
+    pub id: EntryId,
+    /// Its owner's name for it.
+    pub tag: u64,
+    /// What its owner wants to be told.
+    pub events: MeEvents,
+    /// Where the bytes belong.
+    pub place: Place,
+    /// Within the entry.
+    pub offset: u64,
+    /// Bytes to move.
+    pub length: usize,
+    /// [`Outcome::Done`], or nothing is to be moved or told to this rank.
+    pub outcome: Outcome,
+    /// The entry has left the list.
+    pub unlinked: bool,
+}
+
+/// The managed entry that took a message whole and stays linked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UsualHit {
+    /// Which entry.
+    pub id: EntryId,
+    /// Its owner's name for it.
+    pub tag: u64,
+    /// Within the entry.
+    pub offset: u64,
+}
+
+/// What a message of `length` bytes uses up of a managed entry.
+#[inline(always)]
+pub fn rounded(length: usize) -> usize {
+    (length + 63) & !63
+}
+
+/// Messages that one managed entry takes one after the other, each whole, and stays linked. While it lasts the entry is not
+/// unlinked, and no message of the index is matched in another way; then nothing else could take one of these first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// The entry.
+    pub id: EntryId,
+    /// Its owner's name for it.
+    pub tag: u64,
+    /// The only source, if the entry has one.
+    pub source: Option<Rank>,
+    match_bits: u64,
+    compared: u64,
+    fill: usize,
+    /// Where the entry counts as used up.
+    most: usize,
+}
+
+impl Run {
+    /// Whether a put with these bits, from a right source, belongs to the run as long as there is room.
+    #[inline(always)]
+    pub fn matches(&self, match_bits: u64) -> bool {
+        (match_bits ^ self.match_bits) & self.compared == 0
+    }
+
+    /// For how many puts of `length` bytes, at most `wanted`, there is room.
+    #[inline]
+    pub fn room_for(&self, wanted: u32, length: usize) -> u32 {
+        let room = self.most.saturating_sub(self.fill);
+        let each = rounded(length);
+        match (wanted as usize).checked_mul(each) {
+            Some(all) if all <= room => wanted,
+            // Fits: less than `wanted`.
+            _ => (room / each) as u32,
+        }
+    }
+
+    /// Where the next put goes.
+    #[inline]
+    pub fn offset(&self) -> u64 {
+        self.fill as u64
+    }
+
+    /// Accounts for puts for which there is [room](Run::room_for).
+    #[inline]
+    pub fn charge(&mut self, puts: u32, length: usize) {
+        self.fill += puts as usize * rounded(length);
+    }
+}
+
+#[derive(Debug)]
+struct Node {
+    entry: Entry,
+    /// Bytes of a managed entry that are used up.
+    fill: usize,
+    previous: u16,
+    next: u16,
+    generation: u16,
+    linked: bool,
+    /// Other networks have the entry too: it takes a message only with this.
+    claim: Option<Claim>,
+}
+
+/// An ordered list of entries.
+#[derive(Debug)]
+pub struct MatchList {
+    nodes: Vec<Node>,
+    free: Vec<u16>,
+    first: u16,
+    last: u16,
+    /// The first managed entry that most messages may go to, if no message can match both it and one before it; else NIL.
+    /// Found anew after each change.
+    front: u16,
+    front_known: bool,
+}
+
+impl Default for MatchList {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// How an entry would take a message.
+enum Fit {
+    Takes {
+        place: Place,
+        offset: u64,
+        length: usize,
+    },
+    Outside,
+    Passes,
+}
+
+impl MatchList {
+    /// An empty list.
+    pub fn new() -> Self {
+        Self {
+            nodes: Vec::new(),
+            free: Vec::new(),
+            first: NIL,
+            last: NIL,
+            front: NIL,
+            front_known: false,
+        }
+    }
+
+    /// Appends an entry, before those of the overflow list unless it belongs to them; `None` if the list is full.
+    pub fn append(&mut self, entry: Entry) -> Option<EntryId> {
+        self.append_claimed(entry, None)
+    }
+
+    /// As [`Self::append`]. An entry with a claim takes a message only if it can take that, and none once it is taken.
+    pub fn append_claimed(&mut self, entry: Entry, claim: Option<Claim>) -> Option<EntryId> {
+        let mut previous = self.last;
+        if !entry.options.contains(MeOptions::OVERFLOW) {
+            while previous != NIL && self.is_overflow(previous) {
+                previous = self.nodes[usize::from(previous)].previous;
+            }
+        }
+        let next = match previous {
+            NIL => self.first,
+            previous => self.nodes[usize::from(previous)].next,
+        };
+        let mut node = Node {
+            entry,
+            fill: 0,
+            previous,
+            next,
+            generation: 0,
+            linked: true,
+            claim,
+        };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                let old = &mut self.nodes[usize::from(slot)];
+                node.generation = old.generation;
+                *old = node;
+                slot
+            }
+            None if self.nodes.len() < MAX_ENTRIES => {
+                self.nodes.push(node);
+                (self.nodes.len() - 1) as u16
+            }
+            None => return None,
+        };
+        self.front_known = false;
+        match previous {
+            NIL => self.first = slot,
+            previous => self.nodes[usize::from(previous)].next = slot,
+        }
+        match next {
+            NIL => self.last = slot,
+            next => self.nodes[usize::from(next)].previous = slot,
+        }
+        Some(EntryId {
+            slot,
+            generation: self.nodes[usize::from(slot)].generation,
+        })
+    }
+
+    fn is_overflow(&self, slot: u16) -> bool {
+        let node = &self.nodes[usize::from(slot)];
+        node.entry.options.contains(MeOptions::OVERFLOW)
+    }
+
+    /// Takes an entry out; false if it isn't (or no longer) in the list.
+    pub fn unlink(&mut self, id: EntryId) -> bool {
+        let known = self.contains(id);
+        if known {
+            self.remove(id.slot);
+        }
+        known
+    }
+
+    /// Whether an entry is in the list.
+    pub fn contains(&self, id: EntryId) -> bool {
+        let node = self.nodes.get(usize::from(id.slot));
+        node.is_some_and(|node| node.linked && node.generation == id.generation)
+    }
+
+    fn remove(&mut self, slot: u16) {
+        self.front_known = false;
+        let node = &mut self.nodes[usize::from(slot)];
+        let (previous, next) = (node.previous, node.next);
+        node.linked = false;
+        node.claim = None;
+        node.generation = node.generation.wrapping_add(1);
+        match previous {
+            NIL => self.first = next,
+            previous => self.nodes[usize::from(previous)].next = next,
+        }
+        match next {
+            NIL => self.last = previous,
+            next => self.nodes[usize::from(next)].previous = previous,
+        }
+        self.free.push(slot);
+    }
+
+    /// The short way for most messages, those to the first managed entry: `None` if there is none that could be the first to
+    /// match, and what a run does not accept, say nothing; [`Self::accept`] must be asked.
+    #[inline]
+    pub fn begin_run(&mut self) -> Option<Run> {
+        if !self.front_known {
+            self.find_front();
+        }
+        let slot = self.front;
+        let Node {
+            entry,
+            fill,
+            generation,
+            ..
+        } = self.nodes.get(usize::from(slot))?;
+        let Memory::Managed { bytes, min_free } = entry.memory else {
+            return None;
+        };
+        Some(Run {
+            id: EntryId {
+                slot,
+                generation: *generation,
+            },
+            tag: entry.tag,
+            source: entry.source,
+            match_bits: entry.match_bits,
+            compared: !entry.ignore_bits,
+            fill: *fill,
+            most: bytes.saturating_sub(min_free),
+        })
+    }
+
+    /// The same for a single message, which is accounted for at once.
+    #[inline(always)]
+    pub fn accept_usual(
+        &mut self,
+        source: Rank,
+        match_bits: u64,
+        length: usize,
+    ) -> Option<UsualHit> {
+        if !self.front_known {
+            self.find_front();
+        }
+        let slot = self.front;
+        let Node {
+            entry,
+            fill,
+            generation,
+            ..
+        } = self.nodes.get_mut(usize::from(slot))?;
+        let Memory::Managed { bytes, min_free } = entry.memory else {
+            return None;
+        };
+        let end = *fill + rounded(length);
+        if (entry.match_bits ^ match_bits) & !entry.ignore_bits != 0
+            || entry.source.is_some_and(|only| only != source)
+            || end > bytes.saturating_sub(min_free)
+        {
+            return None;
+        }
+        let offset = std::mem::replace(fill, end) as u64;
+        Some(UsualHit {
+            id: EntryId {
+                slot,
+                generation: *generation,
+            },
+            tag: entry.tag,
+            offset,
+        })
+    }
+
+    /// Accounts for the messages of a run.
+    #[inline]
+    pub fn end_run(&mut self, run: &Run) {
+        if let Some(node) = self.nodes.get_mut(usize::from(run.id.slot)) {
+            node.fill = run.fill;
+        }
+    }
+
+    /// Looks for [`Self::front`]. Managed entries are seldom the first: they move behind the others as they are used up and
+    /// appended again.
+    #[cold]
+    fn find_front(&mut self) {
+        self.front_known = true;
+        self.front = NIL;
+        let mut slot = self.first;
+        while let Some(Node { entry, next, .. }) = self.nodes.get(usize::from(slot)) {
+            if entry.is_usual() {
+                let usual = entry;
+                let mut before = self.first;
+                while before != slot {
+                    let Node { entry, next, .. } = &self.nodes[usize::from(before)];
+                    if !entry.excludes(usual) {
+                        return;
+                    }
+                    before = *next;
+                }
+                self.front = slot;
+                return;
+            }
+            slot = *next;
+        }
+    }
+
+    /// Finds the first entry that takes a message, and accounts for it.
+    #[inline]
+    pub fn accept(&mut self, incoming: &Incoming) -> Option<Hit> {
+        let mut slot = self.first;
+        while slot != NIL {
+            let node = &mut self.nodes[usize::from(slot)];
+            let entry = &node.entry;
+            let bits = (entry.match_bits ^ incoming.match_bits) & !entry.ignore_bits;
+            if bits == 0
+                && entry.options.contains(incoming.want.option())
+                && entry.source.is_none_or(|source| source == incoming.source)
+            {
+                let mut hit = Hit {
+                    id: EntryId {
+                        slot,
+                        generation: node.generation,
+                    },
+                    tag: entry.tag,
+                    events: entry.events,
+                    place: Place::Nothing,
+                    offset: incoming.offset,
+                    length: 0,
+                    outcome: Outcome::OutOfRange,
+                    unlinked: false,
+                };
+                match node.fit(incoming) {
+                    Fit::Outside => return Some(hit),
+                    Fit::Takes {
+                        place,
+                        offset,
+                        length,
+                    } if node.claim.as_ref().is_none_or(Claim::take) => {
+                        hit.place = place;
+                        hit.offset = offset;
+                        hit.length = length;
+                        hit.outcome = Outcome::Done;
+                        hit.unlinked = node.charge(length);
+                        if hit.unlinked {
+                            self.remove(slot);
+                        }
+                        return Some(hit);
+                    }
+                    Fit::Passes | Fit::Takes { .. } => {}
+                }
+            }
+            slot = node.next;
+        }
+        None
+    }
+}
+
+impl Node {
+    #[inline]
+    fn fit(&self, incoming: &Incoming) -> Fit {
+        if self.claim.as_ref().is_some_and(Claim::is_taken) {
+            return Fit::Passes;
+        }
+        let cut = self.entry.options.contains(MeOptions::TRUNCATE) && incoming.want != Want::Atomic;
+        let limited = |room: usize| match incoming.length <= room {
+            true => Some(incoming.length),
+            false if cut => Some(room),
+            false => None,
+        };
+        match self.entry.memory {
+            Memory::Managed { bytes, .. } => {
+                if incoming.want != Want::Put {
+                    return Fit::Passes;
+                }
+                match limited(bytes - self.fill) {
+                    None => Fit::Passes,
+                    Some(length) => Fit::Takes {
+                        place: Place::Managed,
+                        offset: self.fill as u64,
+                        length,
+                    },
+                }
+            }
+            Memory::Region { base, len } => {
+                let room = (len as u64).checked_sub(incoming.offset);
+                let Some(room) = room.filter(|&room| room > 0 || incoming.length == 0) else {
+                    return Fit::Outside;
+                };
+                match limited(room as usize) {
+                    None => Fit::Passes,
+                    Some(length) => Fit::Takes {
+                        place: Place::Region(base + incoming.offset as usize),
+                        offset: incoming.offset,
+                        length,
+                    },
+                }
+            }
+            Memory::Process => {
+                if incoming.want == Want::Atomic {
+                    return Fit::Passes;
+                }
+                match incoming.offset.checked_add(incoming.length as u64) {
+                    None => Fit::Outside,
+                    Some(_) => Fit::Takes {
+                        place: Place::Process(incoming.offset),
+                        offset: incoming.offset,
+                        length: incoming.length,
+                    },
+                }
+            }
+            Memory::Nothing => match limited(0) {
+                Some(_) if incoming.want != Want::Atomic => Fit::Takes {
+                    place: Place::Nothing,
+                    offset: incoming.offset,
+                    length: 0,
+                },
+                _ => Fit::Passes,
+            },
+        }
+    }
+
+    /// Accounts for a message; true if it was the entry's last.
+    #[inline]
+    fn charge(&mut self, length: usize) -> bool {
+        let full = match self.entry.memory {
+            Memory::Managed { bytes, min_free } => {
+                self.fill = bytes.min(self.fill + rounded(length));
+                bytes - self.fill < min_free
+            }
+            _ => false,
+        };
+        full || self.entry.options.contains(MeOptions::USE_ONCE)
+    }
+}
+
+#[cfg(test)]
+#[path = "list_tests.rs"]
+mod tests;

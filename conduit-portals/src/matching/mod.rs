@@ -1,0 +1,81 @@
+//! Matching in software, for networks whose messages are matched by the target's processor: match lists, the initiating side's
+//! descriptors, and the numbers by which messages name operations and outcomes. Knows nothing of how messages travel.
+
+mod codes;
+mod descriptors;
+mod list;
+
+pub use codes::{atomic_code, atomic_of, outcome_code, outcome_of};
+pub use descriptors::{Bound, DESCRIPTORS, Descriptors};
+pub use list::{
+    Entry, EntryId, Hit, Incoming, MAX_ENTRIES, MatchList, Memory, Place, Run, UsualHit, Want,
+    rounded,
+};
+
+use conduit_core::ni::{MeMemory, NiError, PtIndex, Region, RegionId};
+
+/// Portal table indices of networks that match in software, by the width of [`EntryId::me`].
+pub const PT_INDICES: usize = 16;
+
+/// Checks the memory of an entry that is to be appended, and says where it begins, if it is in a region; `region` finds one of
+/// this rank's.
+///
+/// # Errors
+/// There is no such region, the piece is not within it, or `min_free` is more than the entry holds.
+pub fn entry_start(
+    memory: MeMemory,
+    region: impl FnOnce(RegionId) -> Option<Region>,
+) -> Result<Option<*mut u8>, NiError> {
+    const OPERATION: &str = "me_append";
+    match memory {
+        MeMemory::Managed { bytes, min_free } if min_free > bytes => Err(over_limit(
+            OPERATION,
+            "min_free",
+            min_free as u64,
+            bytes as u64,
+        )),
+        MeMemory::Managed { .. } | MeMemory::Process | MeMemory::Nothing => Ok(None),
+        MeMemory::Region {
+            region: id,
+            offset,
+            len,
+        } => {
+            let region = region(id).ok_or(NiError::NoSuchObject {
+                operation: OPERATION,
+                what: "region",
+                value: u64::from(id.0),
+            })?;
+            match offset.checked_add(len) {
+                Some(end) if end <= region.len => Ok(Some(region.base.wrapping_add(offset))),
+                end => Err(over_limit(
+                    OPERATION,
+                    "end within the region",
+                    end.unwrap_or(usize::MAX) as u64,
+                    region.len as u64,
+                )),
+            }
+        }
+    }
+}
+
+/// The answer to a quantity beyond its limit.
+#[cold]
+pub fn over_limit(operation: &'static str, what: &'static str, value: u64, limit: u64) -> NiError {
+    NiError::OverLimit {
+        operation,
+        what,
+        value,
+        limit,
+    }
+}
+
+/// The answer to an index beyond the table.
+#[cold]
+pub fn no_such_index(operation: &'static str, index: PtIndex) -> NiError {
+    debug_assert!(usize::from(index.0) >= PT_INDICES);
+    NiError::NoSuchObject {
+        operation,
+        what: "portal table index",
+        value: u64::from(index.0),
+    }
+}

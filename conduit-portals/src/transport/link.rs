@@ -1,0 +1,336 @@
+//! What the portals know of a peer that they have had to do with.
+
+use std::collections::VecDeque;
+
+use conduit_core::ni::{MeId, Outcome, Rank};
+
+use crate::sparing;
+use crate::transport::fragment::Failure;
+
+use super::buffers::Buffer;
+use super::target::Reading;
+use super::window::{Arrived, RestingIn, Sent, Size};
+use super::wire::Told;
+
+/// What a peer is owed.
+#[derive(Debug)]
+pub(crate) enum Owed {
+    /// How a put or an atomic has ended.
+    Response {
+        operation: u32,
+        outcome: Outcome,
+        length: u32,
+        value: u64,
+    },
+    /// A short get's data, or what became of a get that brings none.
+    Reply {
+        operation: u32,
+        outcome: Outcome,
+        data: Buffer,
+    },
+    /// A longer one's, read where they are.
+    LongReply(Reading),
+    /// That this rank leaves.
+    Leave,
+    /// That it may reach an entry directly.
+    Direct(MeId),
+    /// That it may do so no longer.
+    Withdraw(MeId),
+    /// That this rank reaches an entry of the peer's directly no longer.
+    Withdrawn(MeId),
+}
+
+/// A peer.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) peer: Rank,
+    pub(crate) sent: Sent,
+    pub(crate) arrived: Arrived,
+    /// In the order in which it became due. No more than two windows: the peer is told of no more taken operations while there
+    /// is a window's worth; besides, a few for each index.
+    pub(crate) owed: VecDeque<Owed>,
+    /// It is in the list of links with something to go out.
+    pub(crate) listed: bool,
+    /// It has said that it leaves.
+    pub(crate) left: bool,
+    pub(crate) failure: Option<Failure>,
+}
+
+// What `docs/udp.md` says of memory.
+const _: () = assert!(size_of::<Link>() <= 144);
+
+impl Link {
+    fn new(peer: Rank) -> Self {
+        Self {
+            peer,
+            sent: Sent::default(),
+            arrived: Arrived::default(),
+            owed: VecDeque::new(),
+            listed: false,
+            left: false,
+            failure: None,
+        }
+    }
+
+    /// What to tell the peer in a tiny fragment; when that has gone, [`Arrived::told`] wants to know.
+    #[inline(always)]
+    pub(crate) fn news(&self, size: Size) -> Told {
+        match self.owed.len() < usize::from(size.operations) {
+            true => self.arrived.news(),
+            false => self.arrived.old(),
+        }
+    }
+
+    /// Whether those are any.
+    #[inline(always)]
+    pub(crate) fn has_news(&self, size: Size) -> bool {
+        self.arrived.has_news() && self.owed.len() < usize::from(size.operations)
+    }
+
+    /// Whether something is to be sent to the peer unasked.
+    #[inline]
+    pub(crate) fn is_due(&self, size: Size) -> bool {
+        !self.owed.is_empty() || self.arrived.is_due(size)
+    }
+}
+
+/// A peer whose [`Link`] does not change for a while: what has to be kept of it. The counters of the windows go on from there.
+#[derive(Debug, Clone, Copy)]
+struct Resting {
+    /// Its rank, in a form that needs no alignment of four bytes.
+    peer: [u16; 2],
+    sent: Sent,
+    arrived: RestingIn,
+    /// Of which window something was told last.
+    last: u8,
+    left: bool,
+}
+
+// What `docs/udp.md` says of memory.
+const _: () = assert!(size_of::<Resting>() == 70);
+
+impl Resting {
+    fn of(link: &Link) -> Option<Self> {
+        if !link.owed.is_empty() || link.listed || link.failure.is_some() {
+            return None;
+        }
+        Some(Self {
+            peer: [link.peer as u16, (link.peer >> 16) as u16],
+            sent: link.sent,
+            arrived: link.arrived.rest()?,
+            last: link.arrived.last_told(),
+            left: link.left,
+        })
+    }
+
+    fn peer(&self) -> Rank {
+        let [low, high] = self.peer;
+        Rank::from(high) << 16 | Rank::from(low)
+    }
+
+    fn resume(&self, window: Size) -> Link {
+        Link {
+            sent: self.sent,
+            arrived: Arrived::resume(&self.arrived, self.last, window),
+            left: self.left,
+            ..Link::new(self.peer())
+        }
+    }
+}
+
+/// All peers; those that this rank has had nothing to do with cost four bytes, those that it has had nothing to do with of
+/// late 74.
+#[derive(Debug)]
+pub(crate) struct Links {
+    /// By rank: the place of a link, with [`RESTING`] added of one that rests, or [`NONE`].
+    places: Box<[u32]>,
+    links: Vec<Link>,
+    resting: Vec<Resting>,
+    /// The size of each window.
+    window: Size,
+}
+
+const NONE: u32 = u32::MAX;
+const RESTING: u32 = 1 << 31;
+/// With fewer links no memory is given back.
+const FEW: usize = 16;
+
+impl Links {
+    pub(crate) fn new(size: u32, window: Size) -> Self {
+        Self {
+            places: vec![NONE; size as usize].into(),
+            links: Vec::new(),
+            resting: Vec::new(),
+            window,
+        }
+    }
+
+    /// A peer, which is a rank of the job.
+    #[inline]
+    pub(crate) fn get(&mut self, peer: Rank) -> Option<&mut Link> {
+        let place = *self.places.get(peer as usize)?;
+        if place >= RESTING {
+            return self.open(peer, place);
+        }
+        self.links.get_mut(place as usize)
+    }
+
+    #[cold]
+    fn open(&mut self, peer: Rank, place: u32) -> Option<&mut Link> {
+        let link = if place == NONE {
+            Link::new(peer)
+        } else {
+            let place = place ^ RESTING;
+            let resting = self.resting.get(place as usize)?.resume(self.window);
+            self.resting.swap_remove(place as usize);
+            if let Some(moved) = self.resting.get(place as usize) {
+                self.places[moved.peer() as usize] = RESTING | place;
+            }
+            if self.resting.len() < self.resting.capacity() / 2 {
+                self.resting.shrink_to(self.resting.len());
+            }
+            resting
+        };
+        *self.places.get_mut(peer as usize)? = self.links.len() as u32;
+        self.links.push(link);
+        self.links.last_mut()
+    }
+
+    /// Nothing has gone to a peer or come from it for a while: keeps less of it, if that will do.
+    pub(crate) fn rest(&mut self, peer: Rank) {
+        let Some(&place) = self.places.get(peer as usize) else {
+            return;
+        };
+        let Some(resting) = self.links.get(place as usize).and_then(Resting::of) else {
+            return;
+        };
+        self.links.swap_remove(place as usize);
+        if let Some(moved) = self.links.get(place as usize) {
+            self.places[moved.peer as usize] = place;
+        }
+        if self.links.len() >= FEW && self.links.len() < self.links.capacity() / 4 {
+            self.links.shrink_to(2 * self.links.len());
+        }
+        self.places[peer as usize] = RESTING | self.resting.len() as u32;
+        sparing::push(&mut self.resting, resting);
+    }
+
+    /// Those that this rank has had to do with.
+    pub(crate) fn open_ones(&mut self) -> impl Iterator<Item = &mut Link> {
+        self.links.iter_mut()
+    }
+
+    /// The same, and none of them rests any more.
+    pub(crate) fn known_ones(&mut self) -> impl Iterator<Item = &mut Link> {
+        for resting in std::mem::take(&mut self.resting) {
+            self.places[resting.peer() as usize] = self.links.len() as u32;
+            self.links.push(resting.resume(self.window));
+        }
+        self.links.iter_mut()
+    }
+
+    /// Bytes of memory, but for what is owed.
+    #[cfg(test)]
+    fn memory(&self) -> usize {
+        size_of_val(&*self.places)
+            + self.links.capacity() * size_of::<Link>()
+            + self.resting.capacity() * size_of::<Resting>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::window::Cost;
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    const SIZE: Size = Size {
+        operations: 40,
+        units: 1000,
+    };
+
+    proptest! {
+        /// Whatever rests at whatever time, the windows go on as if nothing had.
+        #[test]
+        fn nobody_notices_who_rests(steps in prop::collection::vec((0u8..8, 0u32..20, 0u8..4), 1..400)) {
+            let (mut links, mut reference) = (Links::new(20, SIZE), BTreeMap::<Rank, (Sent, Arrived, bool)>::new());
+            for (what, peer, index) in steps {
+                let cost = Cost::of_put(index, 100, 1000);
+                if what == 0 {
+                    links.rest(peer);
+                    continue;
+                }
+                let other = reference.entry(peer).or_default();
+                let link = links.get(peer).expect("a rank of the job");
+                prop_assert_eq!(link.peer, peer);
+                match what {
+                    1 => prop_assert_eq!(link.sent.take(cost, SIZE), other.0.take(cost, SIZE)),
+                    2 | 3 => {
+                        link.arrived.arrive(cost, SIZE);
+                        other.1.arrive(cost, SIZE);
+                        // Taken at once, mostly.
+                        if what == 2 || peer > 10 {
+                            link.arrived.take(cost, SIZE);
+                            other.1.take(cost, SIZE);
+                        }
+                    }
+                    4 => {
+                        let news = link.arrived.news();
+                        prop_assert_eq!(news, other.1.news());
+                        link.arrived.told(news);
+                        other.1.told(news);
+                    }
+                    5 if index == 0 => {
+                        link.left = true;
+                        other.2 = true;
+                    }
+                    6 => prop_assert_eq!(links.known_ones().count(), reference.len()),
+                    _ => {}
+                }
+            }
+            for (peer, (sent, arrived, left)) in reference {
+                let link = links.get(peer).expect("a rank of the job");
+                prop_assert_eq!((link.sent, link.arrived, link.left), (sent, arrived, left));
+            }
+        }
+    }
+
+    #[test]
+    fn one_that_is_owed_something_does_not_rest() {
+        let mut links = Links::new(3, SIZE);
+        for peer in 0..3 {
+            links.get(peer).expect("a rank of the job");
+        }
+        links.get(0).expect("a rank").owed.push_back(Owed::Leave);
+        links.get(1).expect("a rank").listed = true;
+        assert!(
+            links
+                .get(2)
+                .expect("a rank")
+                .arrived
+                .arrive(Cost::of_header(1), SIZE)
+        );
+        for peer in 0..3 {
+            links.rest(peer);
+        }
+        assert_eq!((links.links.len(), links.resting.len()), (3, 0));
+    }
+
+    /// What `docs/udp.md` says: 75 bytes and four for each.
+    #[test]
+    fn resting_peers_cost_little() {
+        for size in [10, 10_000, 1_000_000] {
+            let mut links = Links::new(size, SIZE);
+            for peer in 0..size {
+                links.get(peer).expect("a rank of the job");
+                links.rest(peer);
+            }
+            let each = links.memory() as f64 / f64::from(size);
+            assert!(
+                each < 4.0 + 75.0 + 144.0 * 4.0 / f64::from(size),
+                "{each} of {size}"
+            );
+        }
+    }
+}

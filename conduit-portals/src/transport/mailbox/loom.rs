@@ -1,0 +1,40 @@
+//! The mailbox under every order that the memory model allows.
+//!
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p conduit-portals --release --lib loom`.
+
+use loom::cell::UnsafeCell;
+use loom::thread;
+
+use super::mailbox;
+
+/// The checker's cell tells of a writer and a reader at once, and of one that doesn't see what the other has done.
+#[test]
+fn loom_one_side_at_a_time() {
+    const ROUNDS: u32 = 2;
+    loom::model(|| {
+        let (mut writer, mut reader) = mailbox(UnsafeCell::new(0));
+        let writing = thread::spawn(move || {
+            for round in 1..=ROUNDS {
+                let vacant = loop {
+                    match writer.vacant() {
+                        Some(vacant) => break vacant,
+                        None => thread::yield_now(),
+                    }
+                };
+                // SAFETY: the checker looks.
+                vacant.fill(|cell| cell.with_mut(|value| unsafe { *value = round }));
+            }
+        });
+        for round in 1..=ROUNDS {
+            let read = loop {
+                // SAFETY: the checker looks.
+                match reader.take(|cell| cell.with(|value| unsafe { *value })) {
+                    Some(read) => break read,
+                    None => thread::yield_now(),
+                }
+            };
+            assert_eq!(read, round);
+        }
+        writing.join().expect("no model panics");
+    });
+}

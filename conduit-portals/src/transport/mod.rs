@@ -1,0 +1,557 @@
+//! Portals in software: the Ni contract over any [`Transport`] that carries fragments.
+//!
+//! A put is one fragment, a get is one and its reply another; their headers (`wire`) carry what Portals' messages carry, with
+//! offsets, which are addresses only where the target offers all memory of its process. Messages are matched as they arrive, in order, against the index's match list
+//! ([`crate::matching`]); bytes for a region are placed there as their segments come, bytes for a managed entry in a
+//! buffer until their event has been delivered. Nothing that arrives is refused for want of room: a window at each peer bounds
+//! what it may have here (`window`).
+//!
+//! Where the transport reaches peers' memory by itself, operations on plain entries go there directly (`direct`).
+//!
+//! Everything lies under one lock, in all threading modes: besides the program's threads one of the transport's own may come
+//! in, to acknowledge for a rank that computes. Events are delivered outside of it.
+
+mod attendant;
+mod buffers;
+mod config;
+mod direct;
+pub mod fabric;
+pub mod fragment;
+mod interface;
+mod linger;
+mod link;
+mod lock;
+mod mailbox;
+mod network;
+mod operation;
+mod pause;
+mod poll;
+mod queue;
+mod receive;
+mod regions;
+mod state;
+mod submit;
+mod target;
+#[cfg(test)]
+mod tests;
+mod window;
+mod wire;
+
+pub use attendant::{Attendant, Attended};
+pub use config::{MAX_MANAGED, PortalsConfig};
+pub use interface::{Access, NativeAtomic, Remote, Transport, Wait, timespec};
+pub use state::PortalsCounters;
+
+use std::fmt;
+use std::io;
+use std::marker::PhantomData;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use conduit_core::fork::Standing;
+use conduit_core::ni::{Capabilities, Limits, Rank, Reach};
+use conduit_core::threads::{Lock, Mode};
+
+use crate::matching::{DESCRIPTORS, PT_INDICES};
+use crate::transport::fragment::{Fragment, Payload, Refused};
+
+use direct::Native;
+use linger::Linger;
+use link::Owed;
+use lock::{Guard, Owners, OwnersLock};
+use pause::Pause;
+use poll::Local;
+use queue::QUEUES;
+use receive::READING;
+use regions::REGIONS;
+use state::{ENTRIES, Flags, Portals, list};
+use wire::Header;
+
+/// What the lock guards.
+struct Inner<T> {
+    /// Gone before the regions that it lets peers reach.
+    transport: T,
+    portals: Portals,
+    /// Something was submitted since the last progress.
+    submitted: bool,
+    /// Between two of them, while something is.
+    pause: Pause,
+    /// Fragments handed to the transport since it has last transmitted.
+    gathered: u32,
+}
+
+/// What is shared with the transport's own thread.
+struct Shared<T> {
+    inner: OwnersLock<Inner<T>>,
+    flags: Arc<Flags>,
+    /// Events have been delivered since the last quick look.
+    delivered: AtomicBool,
+    /// Wakes the rank where it sleeps for more than packets.
+    waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+/// One rank's end of a network over a transport.
+///
+/// `Send` in [`ParSync`](conduit_core::threads::ParSync) and [`Par`](conduit_core::threads::Par), `Sync` in the latter.
+pub struct SoftPortals<M: Mode, T: Transport> {
+    rank: Rank,
+    size: u32,
+    /// Falls in a child, which may use nothing of this.
+    standing: Standing,
+    limits: Limits,
+    reach: Reach,
+    unreachable: Reach,
+    /// Gone before what it attends to.
+    attendant: Option<Attendant>,
+    waiter: Arc<dyn Wait>,
+    shared: Arc<Shared<T>>,
+    /// By queue: events that are being delivered.
+    local: Box<[M::Lock<Local>]>,
+    mode: PhantomData<M>,
+}
+
+impl<T: Transport + 'static> Attended for Shared<T> {
+    fn attend(&self) -> Option<Option<Duration>> {
+        let mut inner = self.inner.visit()?;
+        inner.portals.attended = true;
+        inner.progress();
+        inner.portals.attended = false;
+        Some(inner.transport.timeout())
+    }
+    fn wake(&self) {
+        if let Some(wake) = self.waker.get() {
+            wake();
+        }
+    }
+}
+
+/// How long a rank that leaves sleeps until it looks again.
+const LINGER_PAUSE: Duration = Duration::from_millis(1);
+
+impl<M: Mode, T: Transport> SoftPortals<M, T> {
+    /// The portals of `rank` in a job of `size` ranks, which all have the same `config`.
+    pub fn new(transport: T, rank: Rank, size: u32, config: &PortalsConfig) -> Self {
+        let flags = Arc::new(Flags::new());
+        let mut portals = Portals::new(rank, size, config, Arc::clone(&flags));
+        portals.direct.enabled = transport.has_direct();
+        let config = &portals.config;
+        if portals.direct.enabled && config.native_atomics {
+            portals.native = Native::new(|op, ty, fetch| transport.has_atomic(op, ty, fetch));
+        }
+        let mut capabilities = Capabilities::REMOTE_COMPLETION;
+        capabilities.set(Capabilities::NATIVE_ATOMICS, portals.native.has_any());
+        let limits = Limits {
+            pt_indices: PT_INDICES as u8,
+            event_queues: QUEUES as u8,
+            match_entries: ENTRIES,
+            memory_descriptors: DESCRIPTORS as u32,
+            regions: REGIONS as u32,
+            region_bytes: config.region_bytes,
+        };
+        let reach = Reach {
+            capabilities,
+            inject_size: config.inject_size,
+            max_message: config.max_message,
+            max_managed: config.max_managed,
+        };
+        let unreachable = Reach {
+            capabilities: Capabilities::empty(),
+            inject_size: 0,
+            max_message: 0,
+            max_managed: 0,
+        };
+        let (writers, local) = (0..QUEUES)
+            .map(|_| {
+                let (writer, reader) = mailbox::of_letters();
+                (writer, M::Lock::new(Local::new(reader)))
+            })
+            .unzip::<_, _, Vec<_>, Vec<_>>();
+        portals.mailboxes = writers.into();
+        let waiter = transport.waiter();
+        let owners = match M::PARALLEL {
+            true => Owners::Many,
+            false => Owners::One,
+        };
+        let inner = Inner {
+            transport,
+            portals,
+            submitted: false,
+            pause: Pause::default(),
+            gathered: 0,
+        };
+        Self {
+            rank,
+            size,
+            standing: Standing::new(),
+            limits,
+            reach,
+            unreachable,
+            attendant: None,
+            waiter,
+            shared: Arc::new(Shared {
+                inner: OwnersLock::new(inner, owners),
+                flags,
+                delivered: AtomicBool::new(false),
+                waker: OnceLock::new(),
+            }),
+            local: local.into(),
+            mode: PhantomData,
+        }
+    }
+
+    /// Starts a thread that attends to the transport when this rank has been away for a `period`.
+    ///
+    /// # Errors
+    /// The system has no thread or descriptor left.
+    pub fn attend(&mut self, period: Duration) -> io::Result<()>
+    where
+        T: 'static,
+    {
+        let shared: Arc<Shared<T>> = Arc::clone(&self.shared);
+        let waiter = Arc::clone(&self.waiter);
+        self.attendant = Some(Attendant::start(self.rank, shared, waiter, period)?);
+        Ok(())
+    }
+
+    /// What the lock guards.
+    #[inline]
+    fn inner(&self) -> Guard<'_, Inner<T>> {
+        // SAFETY: unless `M` is parallel, and the lock for many, this is not `Sync`: one thread at a time calls its methods, and no
+        // guard outlives a call.
+        unsafe { self.shared.inner.lock() }
+    }
+
+    /// The same, or `None` when somebody is at it.
+    #[inline]
+    fn try_inner(&self) -> Option<Guard<'_, Inner<T>>> {
+        // SAFETY: as above.
+        unsafe { self.shared.inner.try_lock() }
+    }
+
+    /// That thread.
+    pub fn attendant(&self) -> Option<&Attendant> {
+        self.attendant.as_ref()
+    }
+
+    /// What wakes this rank where it sleeps for more than packets and has [armed](Attendant::arm) the attending thread; the
+    /// first one stays.
+    pub fn set_waker(&self, wake: impl Fn() + Send + Sync + 'static) {
+        let _ = self.shared.waker.set(Box::new(wake));
+    }
+
+    /// Makes progress; nobody needs to do it for the rank. None in a child, whose packets would be the rank's with the rank's numbers.
+    #[inline]
+    fn advance(&self, inner: &mut Inner<T>) -> bool {
+        if !self.standing.stands() {
+            return false;
+        }
+        if let Some(attendant) = &self.attendant {
+            attendant.present();
+        }
+        inner.progress()
+    }
+
+    /// Looks at what has happened so far, in the portals and in the transport.
+    pub fn counters<R>(&self, look: impl FnOnce(&PortalsCounters, &T) -> R) -> R {
+        let inner = self.inner();
+        look(&inner.portals.counters, &inner.transport)
+    }
+
+    /// Tells the peers that this rank ends as it should, so that its silence is no failure to them, and waits until they have what
+    /// it has sent, or until for a bounded time nothing of that has reached them. What they send from here on may never be looked at.
+    /// A child tells nobody.
+    pub fn leave(&self) {
+        if self.standing.is_child() {
+            return;
+        }
+        let mut inner = self.inner();
+        let patience = inner.portals.config.linger;
+        if std::mem::replace(&mut inner.portals.leaving, true) {
+            return;
+        }
+        if patience.is_zero() {
+            return;
+        }
+        let mut linger = Linger::new(Instant::now(), patience);
+        // Who has left needs not be told.
+        self.advance(&mut inner);
+        inner.owe_leave();
+        self.advance(&mut inner);
+        inner.settle();
+        loop {
+            self.advance(&mut inner);
+            let pause = inner.transport.timeout().unwrap_or(LINGER_PAUSE);
+            // What is due sooner may be an acknowledgement.
+            let outstanding = inner.outstanding();
+            let settled = pause >= LINGER_PAUSE && outstanding == 0;
+            if settled || linger.is_over(Instant::now(), outstanding) {
+                return;
+            }
+            let pause = pause.min(LINGER_PAUSE);
+            drop(inner);
+            self.waiter.wait(None, Some(pause));
+            inner = self.inner();
+        }
+    }
+}
+
+impl<T: Transport> Inner<T> {
+    /// Receives, answers, sends. Says whether something has arrived.
+    fn progress(&mut self) -> bool {
+        self.submitted = false;
+        self.gathered = 0;
+        if self.portals.held > 0 && !self.portals.attended {
+            self.portals.take_held();
+        }
+        let arrived = self.transport.receive(&mut self.portals);
+        if !self.portals.outgoing.is_empty() {
+            self.pay();
+        }
+        self.transport.transmit(&mut self.portals);
+        if !self.portals.native.waiting.is_empty() {
+            self.go_on();
+        }
+        self.pause.begin(self.portals.flags.has_queued());
+        arrived
+    }
+
+    /// Whether a quick look should make progress: while something was submitted only now and then.
+    #[inline]
+    fn is_due(&mut self) -> bool {
+        !self.submitted || self.pause.is_over(Instant::now)
+    }
+
+    fn owe_leave(&mut self) {
+        let Portals {
+            rank,
+            links,
+            outgoing,
+            ..
+        } = &mut self.portals;
+        for link in links.known_ones().filter(|link| link.peer != *rank) {
+            if link.failure.is_none() && !link.left {
+                link.owed.push_back(Owed::Leave);
+                list(outgoing, link);
+            }
+        }
+    }
+
+    /// Asks the transport to see to it that peers have everything.
+    fn settle(&mut self) {
+        let Self {
+            transport, portals, ..
+        } = self;
+        let own = portals.rank;
+        for link in portals.links.open_ones().filter(|link| link.peer != own) {
+            if !link.left && link.failure.is_none() {
+                transport.settle(link.peer);
+            }
+        }
+    }
+
+    /// How much of what was sent to peers they don't have yet, but for those that are gone.
+    fn outstanding(&mut self) -> usize {
+        let Self {
+            transport, portals, ..
+        } = self;
+        let links = portals
+            .links
+            .open_ones()
+            .filter(|link| !link.left && link.failure.is_none())
+            .map(|link| link.owed.len() + transport.outstanding(link.peer));
+        portals.native.under_way() + links.sum::<usize>()
+    }
+
+    /// Sends what is owed to peers.
+    #[inline(never)]
+    fn pay(&mut self) {
+        let mut unpaid = Vec::new();
+        for peer in std::mem::take(&mut self.portals.outgoing) {
+            if !self.pay_one(peer) {
+                unpaid.push(peer);
+            }
+        }
+        // In what comes from here on they may have been listed again.
+        for peer in unpaid {
+            if let Some(link) = self.portals.links.get(peer) {
+                list(&mut self.portals.outgoing, link);
+            }
+        }
+    }
+
+    /// Sends what is owed to one of them; false if something is left.
+    fn pay_one(&mut self, peer: Rank) -> bool {
+        let Self {
+            transport, portals, ..
+        } = self;
+        let window = portals.window;
+        loop {
+            let Some(link) = portals.links.get(peer) else {
+                return true;
+            };
+            link.listed = false;
+            if link.failure.is_some() {
+                for owed in std::mem::take(&mut link.owed) {
+                    if let Owed::LongReply(reading) = owed {
+                        portals.end_reading(reading, false);
+                    }
+                }
+                return true;
+            }
+            let Some(owed) = link.owed.pop_front() else {
+                break;
+            };
+            let news = link.news(window);
+            let taken = Some(news);
+            let is_tiny = !matches!(owed, Owed::LongReply(_));
+            let refused = match owed {
+                Owed::Response {
+                    operation,
+                    outcome,
+                    length,
+                    value,
+                } => {
+                    let header = Header::Response {
+                        operation,
+                        outcome,
+                        length,
+                        value,
+                    };
+                    let sent = send_copied(transport, peer, &header, taken, &[]);
+                    sent.err().map(|refused| (refused, owed))
+                }
+                Owed::Leave | Owed::Direct(_) | Owed::Withdraw(_) | Owed::Withdrawn(_) => {
+                    let header = match owed {
+                        Owed::Direct(entry) => portals.telling_of(entry),
+                        Owed::Withdraw(entry) => Some(Header::Withdraw(entry)),
+                        Owed::Withdrawn(entry) => Some(Header::Withdrawn(entry)),
+                        _ => Some(Header::Leave),
+                    };
+                    // Nothing to tell a peer that has left.
+                    let Some(header) = header else {
+                        continue;
+                    };
+                    let sent = send_copied(transport, peer, &header, taken, &[]);
+                    sent.err().map(|refused| (refused, owed))
+                }
+                Owed::Reply {
+                    operation,
+                    outcome,
+                    data,
+                } => {
+                    let header = Header::Reply { operation, outcome };
+                    match send_copied(transport, peer, &header, taken, data.bytes()) {
+                        Ok(()) => {
+                            portals.pool.give(data);
+                            None
+                        }
+                        Err(refused) => {
+                            let owed = Owed::Reply {
+                                operation,
+                                outcome,
+                                data,
+                            };
+                            Some((refused, owed))
+                        }
+                    }
+                }
+                Owed::LongReply(reading) => {
+                    let header = Header::Reply {
+                        operation: reading.operation,
+                        outcome: conduit_core::ni::Outcome::Done,
+                    };
+                    // Fits: a message's bytes.
+                    let length = reading.length as u32;
+                    let at = portals.readings.insert(reading);
+                    let header = header.encode(None);
+                    let fragment = Fragment {
+                        header: header.as_slice(),
+                        payload: Payload::Read {
+                            token: READING | at as u64,
+                            length,
+                        },
+                    };
+                    let sent = transport.send(peer, &fragment);
+                    sent.err()
+                        .map(|refused| (refused, Owed::LongReply(portals.readings.remove(at))))
+                }
+            };
+            match refused {
+                None if is_tiny => {
+                    if let Some(link) = portals.links.get(peer) {
+                        link.arrived.told(news);
+                    }
+                }
+                None => {}
+                Some((Refused::Full, owed)) => {
+                    if let Some(link) = portals.links.get(peer) {
+                        link.owed.push_front(owed);
+                    }
+                    return false;
+                }
+                // The protocol tells of the failure.
+                Some((Refused::Dead | Refused::TooLong | Refused::NoSuchRank, owed)) => {
+                    if let Owed::LongReply(reading) = owed {
+                        portals.end_reading(reading, false);
+                    }
+                    return true;
+                }
+            }
+        }
+        let Some(link) = portals.links.get(peer) else {
+            return true;
+        };
+        // Nothing is owed, so there are news while something is due.
+        while link.is_due(window) {
+            let news = link.news(window);
+            match send_copied(transport, peer, &Header::Taken, Some(news), &[]) {
+                Ok(()) => link.arrived.told(news),
+                Err(refused) => return refused != Refused::Full,
+            }
+            portals.counters.tellings += 1;
+        }
+        true
+    }
+}
+
+fn send_copied<T: Transport>(
+    transport: &mut T,
+    peer: Rank,
+    header: &Header,
+    taken: Option<wire::Told>,
+    bytes: &[u8],
+) -> Result<(), Refused> {
+    let header = header.encode(taken);
+    let fragment = Fragment {
+        header: header.as_slice(),
+        payload: Payload::Copied(&[bytes]),
+    };
+    transport.send(peer, &fragment)
+}
+
+impl<M: Mode, T: Transport> Drop for SoftPortals<M, T> {
+    fn drop(&mut self) {
+        if self.standing.is_child() {
+            // The attending thread is not in a child and can't be waited for, and connections that a transport ends in good order
+            // would be ended for the parent, too.
+            std::mem::forget(self.attendant.take());
+            std::mem::forget(Arc::clone(&self.shared));
+            return;
+        }
+        // A process that ends after this has not failed; one that is panicking has.
+        if !std::thread::panicking() {
+            self.leave();
+        }
+    }
+}
+
+impl<M: Mode, T: Transport> fmt::Debug for SoftPortals<M, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SoftPortals")
+            .field("rank", &self.rank)
+            .field("size", &self.size)
+            .field("mode", &M::NAME)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,239 @@
+//! The Ni contract, each call handed to the file that keeps it.
+
+use std::time::Duration;
+
+use conduit_core::ni::{
+    Atomic, Claim, Closure, EqId, Event, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni, NiError,
+    PtIndex, Put, Rank, Reach, Ready, Region, RegionId, Sink, Submit, Unlink, Window,
+};
+use conduit_core::threads::Mode;
+
+use super::interface::Transport;
+use super::{Inner, SoftPortals, state};
+
+/// Who has something to do so soon does not sleep for anything else.
+const SOON: Duration = Duration::from_micros(50);
+
+impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
+    #[inline]
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+    #[inline]
+    fn size(&self) -> u32 {
+        self.size
+    }
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+    #[inline]
+    fn reach(&self, peer: Rank) -> &Reach {
+        match peer < self.size {
+            true => &self.reach,
+            false => &self.unreachable,
+        }
+    }
+
+    fn region_create(&self, len: usize) -> Result<Region, NiError> {
+        self.inner().create_region(len)
+    }
+    unsafe fn region_adopt(&self, base: *mut u8, len: usize) -> Result<Region, NiError> {
+        // SAFETY: the caller keeps the contract of `Ni::region_adopt`.
+        unsafe { self.inner().adopt_region(base, len) }
+    }
+    /// A rank's own regions only.
+    #[inline]
+    fn window(&self, peer: Rank, region: RegionId) -> Option<Window> {
+        if peer != self.rank {
+            return None;
+        }
+        let region = self.inner().portals.regions.find(region)?;
+        Some(Window {
+            base: region.base,
+            len: region.len,
+        })
+    }
+    fn eq_create(&self, _slots: usize) -> Result<EqId, NiError> {
+        // A queue grows with its events: those of peers are bounded by their windows, this rank's own by its operations.
+        self.inner().portals.create_queue()
+    }
+    fn pt_open(&self, index: PtIndex, eq: Option<EqId>) -> Result<(), NiError> {
+        self.inner().portals.open_index(index, eq)
+    }
+    fn me_append(&self, index: PtIndex, entry: MatchEntry) -> Result<MeId, NiError> {
+        let mut inner = self.inner();
+        inner.portals.append_entry(index, &entry, None)
+    }
+    fn me_append_claimed(
+        &self,
+        index: PtIndex,
+        entry: MatchEntry,
+        claim: Claim,
+    ) -> Result<MeId, NiError> {
+        let mut inner = self.inner();
+        inner.portals.append_entry(index, &entry, Some(claim))
+    }
+    fn me_unlink(&self, me: MeId) -> Result<Unlink, NiError> {
+        self.inner().portals.unlink_entry(me)
+    }
+    unsafe fn md_bind(&self, base: *mut u8, len: usize, eq: EqId) -> Result<MdId, NiError> {
+        let inner = self.inner();
+        inner.portals.check_queue("md_bind", eq)?;
+        inner.portals.descriptors.bind(base, len, eq)
+    }
+    fn md_release(&self, md: MdId) -> Result<Unlink, NiError> {
+        self.inner().portals.descriptors.release(md)
+    }
+
+    #[inline]
+    unsafe fn put(&self, put: &Put) -> Result<Submit, NiError> {
+        // SAFETY: the caller keeps the contract of `Ni::put`.
+        unsafe { self.inner().put(put) }
+    }
+    #[inline]
+    fn inject(&self, inject: &Inject<'_>) -> Result<Submit, NiError> {
+        let mut inner = self.inner();
+        match inner.inject_short(inject) {
+            true => Ok(Submit::Posted),
+            false => inner.inject(inject),
+        }
+    }
+    #[inline]
+    unsafe fn get(&self, get: &Get) -> Result<Submit, NiError> {
+        // SAFETY: the caller keeps the contract of `Ni::get`.
+        unsafe { self.inner().get(get) }
+    }
+    fn atomic(&self, atomic: &Atomic) -> Result<Submit, NiError> {
+        self.inner().atomic(atomic)
+    }
+
+    fn abandon(&self) {
+        // Events are delivered outside of the lock, so it is free within a sink.
+        let Inner {
+            transport, portals, ..
+        } = &mut *self.inner();
+        let targets = portals.abandon_operations();
+        if !targets.is_empty() {
+            transport.abandon(&targets, portals);
+        }
+    }
+
+    #[inline]
+    fn ready(&self) -> Ready {
+        self.look()
+    }
+    #[inline]
+    fn poll<S: FnMut(Event<'_>)>(&self, eq: EqId, limit: u32, sink: S) -> u32 {
+        self.poll_into(eq, limit, &mut Closure(sink))
+    }
+    #[inline]
+    fn poll_into<S: Sink>(&self, eq: EqId, limit: u32, sink: &mut S) -> u32 {
+        self.poll_queue(usize::from(eq.0), limit, sink)
+    }
+    fn progress(&self) {
+        // Whoever holds the lock makes progress, or is about to.
+        if let Some(mut inner) = self.try_inner() {
+            self.advance(&mut inner);
+        }
+    }
+    fn wait(&self, limit: Duration) {
+        // Who may have held the lock is not in a child.
+        if self.standing.is_child() {
+            return;
+        }
+        let shared = &*self.shared;
+        let timeout = {
+            let mut inner = self.inner();
+            if !shared.flags.ready().is_empty() || self.advance(&mut inner) {
+                return;
+            }
+            inner.transport.timeout()
+        };
+        if shared.flags.ready().is_empty() && self.failed_peer().is_none() {
+            let limit = timeout.map_or(limit, |timeout| timeout.min(limit));
+            match &self.attendant {
+                Some(attendant) => attendant.wait(&*self.waiter, Some(limit)),
+                None => self.waiter.wait(None, Some(limit)),
+            };
+        }
+    }
+    fn arm(&self) -> bool {
+        match &self.attendant {
+            Some(attendant) if self.shared.waker.get().is_some() => {
+                // Who asks has what has arrived and been taken wake nobody any more.
+                let due = self.inner().transport.timeout();
+                if due.is_some_and(|due| due <= SOON) {
+                    return false;
+                }
+                attendant.arm();
+                true
+            }
+            _ => false,
+        }
+    }
+    fn disarm(&self) {
+        if let Some(attendant) = &self.attendant {
+            attendant.disarm();
+        }
+    }
+    /// No window of a peer's is mapped here, so nobody waits for stores into it.
+    fn notify(&self, _peer: Rank) {}
+    fn failed_peer(&self) -> Option<Rank> {
+        state::first(&self.shared.flags.failed)
+    }
+    fn failure(&self, peer: Rank) -> String {
+        let mut inner = self.inner();
+        let place = inner.transport.describe(peer);
+        match inner.portals.links.get(peer).and_then(|link| link.failure) {
+            Some(failure) => format!("{place} {failure}"),
+            None => format!("{place} has died"),
+        }
+    }
+    fn bad_peer(&self) -> Option<Rank> {
+        state::first(&self.shared.flags.bad)
+    }
+}
+
+impl<T: Transport> Inner<T> {
+    fn create_region(&mut self, len: usize) -> Result<Region, NiError> {
+        let region = self.portals.regions.create(len)?;
+        // SAFETY: mapped until the portals are dropped, which is after the transport.
+        unsafe { self.expose("region_create", region) }
+    }
+
+    /// # Safety
+    /// As for [`Ni::region_adopt`].
+    unsafe fn adopt_region(&mut self, base: *mut u8, len: usize) -> Result<Region, NiError> {
+        let region = self.portals.regions.adopt(base, len)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.expose("region_adopt", region) }
+    }
+
+    /// Lets peers reach a new region directly, where the transport can.
+    ///
+    /// # Safety
+    /// It stays valid as long as the transport lives.
+    unsafe fn expose(
+        &mut self,
+        operation: &'static str,
+        region: Region,
+    ) -> Result<Region, NiError> {
+        // SAFETY: the caller's promise.
+        match unsafe { self.transport.expose(region.base, region.len) } {
+            Ok(remote) => {
+                if let Some(remote) = remote {
+                    self.portals.regions.exposed(region.id, remote);
+                }
+                Ok(region)
+            }
+            Err(reason) => {
+                self.portals.regions.discard_last();
+                Err(NiError::System {
+                    operation,
+                    rank: self.portals.rank,
+                    reason: format!("letting peers reach {} bytes: {reason}", region.len),
+                })
+            }
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Delivery: events leave their queue under the lock, all at once, and go to the sink outside of it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+use conduit_core::ni::{Common, PutEvent, Puts, Rank, Ready, Sink};
+use conduit_core::threads::{Lock, Mode};
+
+use super::buffers::Buffer;
+use super::interface::Transport;
+use super::mailbox::{Letter, Reader};
+use super::queue::{Queued, QueuedPut};
+use super::window::Cost;
+use super::{Inner, SoftPortals};
+
+/// What is being delivered of a queue, by one thread at a time.
+#[derive(Debug)]
+pub(crate) struct Local {
+    /// Of what is there, older than what is in the mailbox, which is older than what is in the queue.
+    events: VecDeque<Queued>,
+    done: Done,
+    mailbox: Reader<Letter>,
+}
+
+/// What has been delivered and is to be accounted for.
+#[derive(Debug, Default)]
+struct Done {
+    taken: Vec<(Rank, Cost)>,
+    buffers: Vec<Buffer>,
+}
+
+impl Done {
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.taken.is_empty() && self.buffers.is_empty()
+    }
+
+    #[inline]
+    fn add(&mut self, source: Rank, cost: Cost) {
+        if let Some((last, sum)) = self.taken.last_mut()
+            && *last == source
+            && sum.add(cost)
+        {
+            return;
+        }
+        self.taken.push((source, cost));
+    }
+}
+
+impl Local {
+    pub(crate) fn new(mailbox: Reader<Letter>) -> Self {
+        Self {
+            events: VecDeque::new(),
+            done: Done::default(),
+            mailbox,
+        }
+    }
+
+    /// The first event has been delivered. What has to be accounted for is taken out of it where it lies: copying all of it out
+    /// of the queue would cost more.
+    #[inline(always)]
+    fn delivered(&mut self) {
+        let Some(event) = self.events.front_mut() else {
+            return;
+        };
+        if let Some((source, cost)) = event.taken() {
+            self.done.add(source, cost);
+        }
+        if let Queued::Put(QueuedPut { data, .. }) = event
+            && let Some(data) = data.take()
+        {
+            self.done.buffers.push(data);
+        }
+        self.events.pop_front();
+    }
+}
+
+/// The first event while it is delivered: gone after that, also if the sink panics.
+struct First<'a>(&'a mut Local);
+
+impl Drop for First<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.delivered();
+    }
+}
+
+/// Puts at the head of a queue that are alike.
+struct Alike<'a> {
+    local: &'a mut Local,
+    common: Common,
+    /// The first of the queue has been given out, and goes when the next is asked for.
+    is_out: bool,
+    left: u32,
+}
+
+impl Alike<'_> {
+    /// Takes the last one away.
+    #[inline]
+    fn done(&mut self) {
+        if std::mem::take(&mut self.is_out) {
+            self.local.delivered();
+        }
+    }
+}
+
+impl Puts for Alike<'_> {
+    #[inline]
+    fn common(&self) -> Common {
+        self.common
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<PutEvent<'_>> {
+        self.done();
+        if self.left == 0 {
+            return None;
+        }
+        let Some(Queued::Put(queued)) = self.local.events.front() else {
+            return None;
+        };
+        let (put, common) = (&queued.event, &self.common);
+        let is_like = put.tag == common.tag
+            && put.source == common.source
+            && put.match_bits == common.match_bits
+            && put.length == common.length
+            && put.requested == common.length
+            && put.index == common.index;
+        if !is_like {
+            return None;
+        }
+        self.left -= 1;
+        self.is_out = true;
+        Some(queued.event())
+    }
+}
+
+impl Drop for Alike<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.done();
+    }
+}
+
+impl<M: Mode, T: Transport> SoftPortals<M, T> {
+    /// See [`conduit_core::ni::Ni::ready`].
+    #[inline]
+    pub(crate) fn look(&self) -> Ready {
+        let shared = &*self.shared;
+        let ready = shared.flags.ready();
+        // Where events lie that nobody takes, what is awaited may be elsewhere.
+        if !ready.is_empty() && shared.delivered.load(Ordering::Relaxed) {
+            shared.delivered.store(false, Ordering::Relaxed);
+            return ready;
+        }
+        if let Some(mut inner) = self.try_inner() {
+            if !ready.is_empty() {
+                // Before progress: what comes by that is waited for.
+                self.fetch_ready(&mut inner, ready);
+            }
+            if inner.is_due() {
+                self.advance(&mut inner);
+            }
+            if shared.flags.has_queued() {
+                self.fetch_ready(&mut inner, shared.flags.ready());
+            }
+        }
+        shared.flags.ready()
+    }
+
+    /// Takes what the poll that follows will ask for while the lock is held anyhow, and finds out which queues were emptied
+    /// without it.
+    #[inline(never)]
+    fn fetch_ready(&self, inner: &mut Inner<T>, ready: Ready) {
+        let flags = &self.shared.flags;
+        let mut bits = ready.bits();
+        while bits != 0 {
+            let number = bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            if let Some(queue) = inner.portals.queues.get_mut(number)
+                && let Some(mut local) = self.local[number].try_lock()
+                && local.events.is_empty()
+                && !local.mailbox.is_full()
+            {
+                flags.hand_over(number, queue, &mut local.events);
+            }
+        }
+    }
+
+    /// See [`conduit_core::ni::Ni::poll`].
+    pub(crate) fn poll_queue<S: Sink>(&self, number: usize, limit: u32, sink: &mut S) -> u32 {
+        let Some(local) = self.local.get(number) else {
+            return 0;
+        };
+        let Some(mut local) = local.try_lock() else {
+            return 0;
+        };
+        let local = &mut *local;
+        let flags = &self.shared.flags;
+        let mut count = 0;
+        let mut looked = false;
+        while count < limit && sink.is_ready() {
+            if local.events.is_empty() {
+                if local.mailbox.take(|put| sink.put(put.event())).is_some() {
+                    count += 1;
+                    if !flags.is_queued(number) {
+                        // The next look finds out that it is empty: it has the lock anyhow.
+                        break;
+                    }
+                    // As below.
+                    looked = true;
+                    continue;
+                }
+                if !self.refill(number, local, &mut looked) {
+                    break;
+                }
+                continue;
+            }
+            let delivered = deliver(local, limit - count, sink);
+            if delivered == 0 {
+                break;
+            }
+            count += delivered;
+            // It had something, so nothing is gained by a look before the next poll.
+            looked = true;
+        }
+        if count > 0 && (!local.events.is_empty() || flags.is_queued(number)) {
+            self.shared.delivered.store(true, Ordering::Relaxed);
+        }
+        if !local.done.is_empty() {
+            self.settle(number, local);
+        }
+        count
+    }
+
+    /// Takes a queue's events; makes progress once if there are none. False if there are none then.
+    fn refill(&self, number: usize, local: &mut Local, looked: &mut bool) -> bool {
+        let mut inner = self.inner();
+        inner.account(&mut local.done);
+        let queue = inner.portals.queues.get(number);
+        if queue.is_none_or(VecDeque::is_empty)
+            && !local.mailbox.is_full()
+            && !std::mem::replace(looked, true)
+        {
+            self.advance(&mut inner);
+        }
+        // It is older than what is in the queue.
+        if local.mailbox.is_full() {
+            return true;
+        }
+        let queue = inner.portals.queues.get_mut(number);
+        queue.is_some_and(|queue| {
+            let flags = &self.shared.flags;
+            flags.hand_over(number, queue, &mut local.events)
+        })
+    }
+
+    /// Accounts for what was delivered.
+    fn settle(&self, number: usize, local: &mut Local) {
+        let mut inner = self.inner();
+        inner.account(&mut local.done);
+        let queue = inner.portals.queues.get(number);
+        if local.events.is_empty()
+            && !local.mailbox.is_full()
+            && queue.is_none_or(VecDeque::is_empty)
+        {
+            self.shared.flags.clear(number);
+        }
+    }
+}
+
+/// Delivers events from the head of a queue that has some, `most` of them or one kind.
+#[inline]
+fn deliver<S: Sink>(local: &mut Local, most: u32, sink: &mut S) -> u32 {
+    // One by itself is no run.
+    if local.events.len() > 1
+        && let Some(Queued::Put(QueuedPut { event: put, .. })) = local.events.front()
+        && put.length == put.requested
+    {
+        let common = Common {
+            index: put.index,
+            tag: put.tag,
+            source: put.source,
+            match_bits: put.match_bits,
+            length: put.length,
+        };
+        let mut alike = Alike {
+            local,
+            common,
+            is_out: false,
+            left: most,
+        };
+        sink.puts(&mut alike);
+        return most - alike.left;
+    }
+    let first = First(local);
+    match first.0.events.front() {
+        Some(Queued::Put(put)) => sink.put(put.event()),
+        Some(event) => sink.event(event.event()),
+        None => return 0,
+    }
+    1
+}
+
+impl<T: Transport> Inner<T> {
+    #[inline]
+    fn account(&mut self, done: &mut Done) {
+        // Sums, so in any order.
+        while let Some((source, cost)) = done.taken.pop() {
+            self.portals.taken(source, cost);
+        }
+        while let Some(buffer) = done.buffers.pop() {
+            self.portals.pool.give(buffer);
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! What the protocol hands over.
+
+use std::ptr;
+
+use conduit_core::ni::{Event, Outcome, Rank};
+
+use crate::transport::fragment::{Failure, Upper};
+
+use super::operation::{Answer, End, Kind, Operation};
+use super::state::Portals;
+use super::target::{Arrival, Nonsense, Reading};
+use super::window::Cost;
+use super::wire::Header;
+
+/// Of the names that the protocol has for what it reads: a reply, not an operation of this rank's own.
+pub(crate) const READING: u64 = 1 << 32;
+/// Bytes of arriving fragments for which there is room at any time: what a peer may send is bounded by its window.
+const ROOM: usize = 1 << 30;
+
+impl Portals {
+    /// Reads a fragment's header, and hears what the peer has taken.
+    #[inline]
+    fn header(&mut self, peer: Rank, header: &[u8]) -> Result<Header, Nonsense> {
+        let (header, taken) = Header::decode(header).ok_or(Nonsense)?;
+        if let Some(taken) = taken {
+            let link = self.links.get(peer).ok_or(Nonsense)?;
+            if !link.sent.hear(taken) {
+                return Err(Nonsense);
+            }
+        }
+        Ok(header)
+    }
+
+    /// Counts an operation of a peer against its window.
+    #[inline]
+    fn arrives(&mut self, peer: Rank, cost: Cost) -> Result<(), Nonsense> {
+        let window = self.window;
+        let link = self.links.get(peer).ok_or(Nonsense)?;
+        match link.arrived.arrive(cost, window) {
+            true => Ok(()),
+            false => Err(Nonsense),
+        }
+    }
+
+    #[inline(never)]
+    fn take(&mut self, peer: Rank, header: &[u8], payload: &[u8]) -> Result<(), Nonsense> {
+        if let Some((put, told)) = Header::decode_short(header) {
+            return self.short_put_arrives(peer, &put, told, payload);
+        }
+        let header = self.header(peer, header)?;
+        let has_payload = matches!(header, Header::Put(_) | Header::Reply { .. });
+        if !has_payload && !payload.is_empty() {
+            return Err(Nonsense);
+        }
+        match header {
+            Header::Put(put) => {
+                if payload.len() > self.config.max_message {
+                    return Err(Nonsense);
+                }
+                let cost = Cost::of_put(put.index, payload.len(), self.config.max_managed);
+                self.arrives(peer, cost)?;
+                // SAFETY: the bytes of a slice.
+                unsafe { self.put_arrives(peer, &put, payload.as_ptr(), payload.len(), cost) }
+            }
+            Header::Get(get) => {
+                self.arrives(peer, Cost::of_header(get.index))?;
+                self.get_arrives(peer, &get)
+            }
+            Header::Atomic(atomic) => {
+                self.arrives(peer, Cost::of_header(atomic.index))?;
+                self.atomic_arrives(peer, &atomic)
+            }
+            Header::Response {
+                operation,
+                outcome,
+                length,
+                value,
+            } => self.responded(peer, operation, outcome, length, value),
+            // SAFETY: the bytes of a slice.
+            Header::Reply { operation, outcome } => unsafe {
+                self.reply_arrives(peer, operation, outcome, payload.as_ptr(), payload.len())
+            },
+            Header::Taken => Ok(()),
+            Header::Leave => {
+                self.links.get(peer).ok_or(Nonsense)?.left = true;
+                self.direct_gone(peer);
+                Ok(())
+            }
+            Header::Direct(direct) => self.direct_told(peer, &direct),
+            Header::Withdraw(entry) => self.withdraw_arrives(peer, entry),
+            Header::Withdrawn(entry) => self.withdrawn_arrives(peer, entry),
+        }
+    }
+
+    fn take_begin(
+        &mut self,
+        peer: Rank,
+        header: &[u8],
+        length: usize,
+    ) -> Result<Option<Arrival>, Nonsense> {
+        if length > self.config.max_message {
+            return Err(Nonsense);
+        }
+        match self.header(peer, header)? {
+            Header::Put(put) => {
+                if !self.can_begin(&put, length) {
+                    return Ok(None);
+                }
+                let cost = Cost::of_put(put.index, length, self.config.max_managed);
+                self.arrives(peer, cost)?;
+                self.put_begins(peer, &put, length, cost).map(Some)
+            }
+            Header::Reply { operation, outcome } => {
+                self.own_get(peer, operation, length)?;
+                Ok(Some(Arrival::Reply {
+                    source: peer,
+                    operation,
+                    outcome,
+                    length,
+                }))
+            }
+            _ => Err(Nonsense),
+        }
+    }
+
+    // ---- the ends of this rank's own operations --------------------------------------------------------------------
+
+    /// A get under way to `peer`, which a reply of `length` bytes is for.
+    fn own_get(
+        &mut self,
+        peer: Rank,
+        operation: u32,
+        length: usize,
+    ) -> Result<&mut Operation, Nonsense> {
+        let operation = self.operations.get(operation).ok_or(Nonsense)?;
+        match operation.kind {
+            Kind::Get(asked) if operation.target == peer && length <= asked as usize => {
+                Ok(operation)
+            }
+            _ => Err(Nonsense),
+        }
+    }
+
+    /// A get's data, all there.
+    ///
+    /// # Safety
+    /// `[bytes, bytes + length)` is valid for reads.
+    pub(crate) unsafe fn reply_arrives(
+        &mut self,
+        from: Rank,
+        operation: u32,
+        outcome: Outcome,
+        bytes: *const u8,
+        length: usize,
+    ) -> Result<(), Nonsense> {
+        let found = self.own_get(from, operation, length)?;
+        if !found.abandoned {
+            // SAFETY: the caller's promise; within the operation's piece of its descriptor (just checked), which is valid as long
+            // as it is under way and not given up. A get from oneself may overlap.
+            unsafe { ptr::copy(bytes, found.memory, length) };
+        }
+        self.replied(from, operation, outcome, length)
+    }
+
+    /// A get's data are where they belong.
+    pub(crate) fn replied(
+        &mut self,
+        from: Rank,
+        operation: u32,
+        outcome: Outcome,
+        length: usize,
+    ) -> Result<(), Nonsense> {
+        self.own_get(from, operation, length)?.answer = Some(Answer {
+            outcome,
+            // Fits: a message's bytes.
+            length: length as u32,
+            value: 0,
+        });
+        self.ended(operation);
+        Ok(())
+    }
+
+    /// A put or an atomic has ended at its target.
+    pub(crate) fn responded(
+        &mut self,
+        from: Rank,
+        name: u32,
+        outcome: Outcome,
+        length: u32,
+        value: u64,
+    ) -> Result<(), Nonsense> {
+        let operation = self.operations.get(name).ok_or(Nonsense)?;
+        let answered = matches!(operation.kind, Kind::AckedPut | Kind::Atomic(_));
+        if operation.target != from || !answered || operation.answer.is_some() {
+            return Err(Nonsense);
+        }
+        operation.answer = Some(Answer {
+            outcome,
+            length,
+            value,
+        });
+        // An answer may overtake the news that the bytes are not read any more.
+        if !operation.unsent {
+            self.ended(name);
+        }
+        Ok(())
+    }
+
+    /// Tells of an operation's end.
+    pub(crate) fn ended(&mut self, name: u32) {
+        let Some(operation) = self.operations.remove(name) else {
+            return;
+        };
+        let answer = operation.answer.unwrap_or(Answer {
+            outcome: Outcome::Done,
+            length: 0,
+            value: 0,
+        });
+        let (token, eq) = (operation.token, operation.eq);
+        let length = answer.length as usize;
+        let ack = Event::Ack {
+            token,
+            outcome: answer.outcome,
+            length,
+        };
+        let reply = Event::Reply {
+            token,
+            outcome: answer.outcome,
+            length,
+            value: answer.value,
+        };
+        let event = match operation.kind {
+            Kind::Put | Kind::Direct(End::Send, _) => Some(Event::Send { token }),
+            Kind::AckedPut | Kind::Atomic(false) | Kind::Direct(End::Ack, _) => Some(ack),
+            Kind::Get(_) | Kind::Atomic(true) | Kind::Direct(End::Reply, _) => Some(reply),
+            Kind::Inject(_) => None,
+        };
+        let event = event.filter(|_| !operation.abandoned);
+        self.operation_dropped(operation);
+        if let Some(event) = event {
+            self.tell(eq, event);
+        }
+    }
+
+    /// Gives back what an operation has held.
+    pub(crate) fn operation_dropped(&mut self, operation: Operation) {
+        if let Some(md) = operation.md {
+            let finished = self.descriptors.finish(md.0);
+            debug_assert!(finished.is_some(), "counted when it was submitted");
+        }
+        match operation.kind {
+            Kind::Inject(buffer) => {
+                self.inject_room += buffer.bytes().len();
+                self.pool.give(buffer);
+            }
+            Kind::Direct(_, entry) => self.direct_ended(operation.target, entry),
+            _ => {}
+        }
+    }
+}
+
+impl Portals {
+    /// Where `length` bytes of an operation lie, from `offset` on: within a buffer or the operation's piece of its descriptor, which
+    /// are valid and not written (contract of `Ni::put`) until the protocol says that it is done with them, or is told to be.
+    #[inline]
+    fn source_of(&self, token: u64, offset: usize, length: usize) -> Option<*const u8> {
+        let operation = self
+            .operations
+            .look(token as u32)
+            .filter(|o| !o.abandoned)?;
+        let (from, all): (*const u8, usize) = match &operation.kind {
+            Kind::Inject(buffer) => (buffer.bytes().as_ptr(), buffer.bytes().len()),
+            _ => (operation.memory.cast_const(), operation.length),
+        };
+        let end = offset.checked_add(length)?;
+        // SAFETY: within what it points to.
+        (end <= all).then(|| unsafe { from.add(offset) })
+    }
+
+    /// Copies bytes of a reply.
+    #[inline]
+    fn read_reply(&mut self, token: u64, offset: usize, into: &mut [u8]) {
+        let reading = self.readings.get(token as u32 as usize);
+        let within = |reading: &&Reading| {
+            let end = offset.checked_add(into.len());
+            end.is_some_and(|end| end <= reading.length)
+        };
+        let Some(reading) = reading.filter(within) else {
+            debug_assert!(false, "the protocol reads what it was given");
+            return;
+        };
+        // SAFETY: within what was asked for, as just checked.
+        if !unsafe { reading.from.read(offset, into) } {
+            // Memory that this process has given back while it was being read: what was promised can't be kept, and
+            // the job has to end.
+            let to = reading.to;
+            self.bad(to);
+        }
+    }
+}
+
+impl Upper for Portals {
+    fn parked(&mut self, peer: Rank) {
+        self.links.rest(peer);
+    }
+
+    #[inline]
+    fn read(&mut self, _: Rank, token: u64, offset: usize, into: &mut [u8]) {
+        if token & READING != 0 {
+            return self.read_reply(token, offset, into);
+        }
+        let Some(from) = self.source_of(token, offset, into.len()) else {
+            debug_assert!(false, "the protocol reads what it was given");
+            return;
+        };
+        // SAFETY: as `source_of` says.
+        unsafe { ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+    }
+
+    #[inline]
+    fn source(&self, _: Rank, token: u64, offset: usize, length: usize) -> Option<&[u8]> {
+        // A reply's bytes are a region's, which others may write.
+        if token & READING != 0 {
+            return None;
+        }
+        let from = self.source_of(token, offset, length)?;
+        // SAFETY: as `source_of` says; `self` is borrowed meanwhile, so the protocol does not say that it is done with them.
+        Some(unsafe { std::slice::from_raw_parts(from, length) })
+    }
+
+    fn sent(&mut self, _: Rank, token: u64) {
+        if token & READING != 0 {
+            if let Some(reading) = self.readings.try_remove(token as u32 as usize) {
+                self.end_reading(reading, true);
+            }
+            return;
+        }
+        let name = token as u32;
+        let Some(operation) = self.operations.get(name) else {
+            return;
+        };
+        operation.unsent = false;
+        let ended = match operation.kind {
+            Kind::Put | Kind::Inject(_) => true,
+            _ => operation.answer.is_some(),
+        };
+        if ended {
+            self.ended(name);
+        }
+    }
+
+    #[inline]
+    fn fragment(&mut self, peer: Rank, header: &[u8], payload: &[u8]) -> bool {
+        let is_mailed = match Header::decode_short(header) {
+            Some((put, told)) => self.mail_short_put(peer, &put, told, payload),
+            None => false,
+        };
+        if !is_mailed && self.take(peer, header, payload).is_err() {
+            self.bad(peer);
+        }
+        true
+    }
+
+    fn begin(&mut self, peer: Rank, header: &[u8], length: usize) -> Option<u64> {
+        let arrival = match self.take_begin(peer, header, length) {
+            Ok(arrival) => arrival?,
+            Err(Nonsense) => {
+                self.bad(peer);
+                Arrival::Nonsense { source: peer }
+            }
+        };
+        Some(self.arrivals.insert(arrival) as u64)
+    }
+
+    #[inline]
+    fn place(&mut self, place: u64, offset: usize, bytes: &[u8]) {
+        self.piece_arrives(place as usize, offset, bytes);
+    }
+
+    fn end(&mut self, place: u64) {
+        self.arrival_ends(place as usize);
+    }
+
+    fn done(&mut self, peer: Rank, token: u64, value: u64) {
+        if self.task_done(peer, token, value) {
+            return;
+        }
+        let name = token as u32;
+        let Some(operation) = self.operations.get(name) else {
+            return;
+        };
+        if operation.target != peer || !matches!(operation.kind, Kind::Direct(..)) {
+            return;
+        }
+        operation.answer = Some(Answer {
+            outcome: Outcome::Done,
+            // Fits: a message's bytes.
+            length: operation.length as u32,
+            value: 0,
+        });
+        self.ended(name);
+    }
+
+    fn failed(&mut self, peer: Rank, failure: Failure) {
+        self.peer_failed(peer, failure);
+    }
+
+    fn room(&self) -> usize {
+        ROOM
+    }
+}

@@ -1,0 +1,508 @@
+//! All of a rank's portals but the transport: what is changed under the network's lock.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use conduit_core::ni::{
+    Claim, EqId, Event, MatchEntry, MeId, NiError, PtIndex, Rank, Ready, Unlink,
+};
+use conduit_core::threads::ParSync;
+use slab::Slab;
+
+use crate::matching::{
+    Descriptors, Entry, EntryId, MatchList, PT_INDICES, entry_start, no_such_index,
+};
+use crate::transport::fragment::{Failure, MAX_TINY};
+
+use super::buffers::Pool;
+use super::config::PortalsConfig;
+use super::direct::{Direct, Native, Plain};
+use super::link::{Link, Links};
+use super::mailbox::{Letter, Writer};
+use super::operation::{Kind, Operations};
+use super::queue::{QUEUES, Queued};
+use super::regions::Regions;
+use super::target::{Arrival, Held, InUse, Reading};
+use super::window::{Cost, Size};
+use super::wire::SHORT_HEADER;
+
+/// Match entries that can be linked at once.
+pub(crate) const ENTRIES: u32 = 4096;
+/// No rank.
+pub(crate) const NOBODY: u32 = u32::MAX;
+
+/// What anybody may look at without the lock.
+#[derive(Debug)]
+pub(crate) struct Flags {
+    /// Queues with undelivered events, as [`Ready`], and perhaps those whose mailbox has been emptied since it was filled.
+    /// This and the next are written under the network's lock only, read without.
+    ready: AtomicU32,
+    /// Those with events that did not go through the mailbox.
+    queued: AtomicU32,
+    /// The first peer that has failed.
+    pub(crate) failed: AtomicU32,
+    /// The first peer that has sent what makes no sense.
+    pub(crate) bad: AtomicU32,
+}
+
+impl Flags {
+    pub(crate) fn new() -> Self {
+        Self {
+            ready: AtomicU32::new(0),
+            queued: AtomicU32::new(0),
+            failed: AtomicU32::new(NOBODY),
+            bad: AtomicU32::new(NOBODY),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn ready(&self) -> Ready {
+        Ready::from_bits(self.ready.load(Ordering::Relaxed))
+    }
+
+    /// Whether there is more in a queue than what its mailbox holds.
+    #[inline]
+    pub(crate) fn is_queued(&self, queue: usize) -> bool {
+        self.queued.load(Ordering::Relaxed) & bit(queue) != 0
+    }
+
+    /// The same of any queue.
+    #[inline]
+    pub(crate) fn has_queued(&self) -> bool {
+        self.queued.load(Ordering::Relaxed) != 0
+    }
+
+    /// Nothing of a queue is undelivered.
+    #[inline]
+    pub(crate) fn clear(&self, queue: usize) {
+        let ready = self.ready.load(Ordering::Relaxed);
+        self.ready.store(ready & !bit(queue), Ordering::Relaxed);
+    }
+
+    /// Gives the events of a queue whose mailbox is empty to who delivers them and has none. False: there are none.
+    #[inline]
+    pub(crate) fn hand_over(
+        &self,
+        number: usize,
+        queue: &mut VecDeque<Queued>,
+        events: &mut VecDeque<Queued>,
+    ) -> bool {
+        if queue.is_empty() {
+            self.clear(number);
+            return false;
+        }
+        let queued = self.queued.load(Ordering::Relaxed);
+        self.queued.store(queued & !bit(number), Ordering::Relaxed);
+        std::mem::swap(queue, events);
+        true
+    }
+
+    /// A queue's mailbox has been filled.
+    #[inline]
+    pub(crate) fn mailed(&self, eq: EqId) {
+        let ready = self.ready.load(Ordering::Relaxed);
+        self.ready
+            .store(ready | bit(eq.0.into()), Ordering::Relaxed);
+    }
+
+    /// Something was put into a queue.
+    #[inline]
+    pub(crate) fn queued(&self, eq: EqId) {
+        self.mailed(eq);
+        let queued = self.queued.load(Ordering::Relaxed);
+        self.queued
+            .store(queued | bit(eq.0.into()), Ordering::Relaxed);
+    }
+}
+
+#[inline]
+fn bit(queue: usize) -> u32 {
+    // Fits: there are few.
+    Ready::queue(EqId(queue as u8)).bits()
+}
+
+/// The first of them, if there is one.
+pub(crate) fn first(rank: &AtomicU32) -> Option<Rank> {
+    let rank = rank.load(Ordering::Acquire);
+    (rank != NOBODY).then_some(rank)
+}
+
+/// A portal table index.
+#[derive(Debug)]
+pub(crate) struct Index {
+    pub(crate) list: MatchList,
+    /// Whether it is open, and its queue.
+    pub(crate) open: Option<Option<EqId>>,
+    /// It has had an entry.
+    pub(crate) used: bool,
+    /// Entries with bytes that are still to be placed or read.
+    pub(crate) in_use: Vec<InUse>,
+    /// What came before the index was opened.
+    pub(crate) held: VecDeque<Held>,
+    /// Match entries linked.
+    linked: u32,
+    /// The first of them, if peers may reach it directly.
+    pub(crate) plain: Option<Plain>,
+}
+
+/// Counts since start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PortalsCounters {
+    /// Messages that no entry took.
+    pub unmatched: u64,
+    /// Fragments that made no sense.
+    pub bad_fragments: u64,
+    /// Fragments that only told a peer how much of what it has sent was taken.
+    pub tellings: u64,
+    /// Submissions answered with [`Submit::Again`](conduit_core::ni::Submit::Again) because of the window at the peer.
+    pub waited_for_peer: u64,
+    /// The same because of the own link, tables and pools.
+    pub waited_for_room: u64,
+    /// Operations that went to a peer's memory directly.
+    pub direct: u64,
+    /// Times that a peer was told of an entry which it may reach directly.
+    pub told_direct: u64,
+    /// Atomics that came by message, or from this rank, and were done by its network.
+    pub native_for_peers: u64,
+}
+
+impl PortalsCounters {
+    /// Each with its name.
+    pub fn each(&self) -> [(&'static str, u64); 8] {
+        [
+            ("unmatched", self.unmatched),
+            ("bad_fragments", self.bad_fragments),
+            ("tellings", self.tellings),
+            ("waited_for_peer", self.waited_for_peer),
+            ("waited_for_room", self.waited_for_room),
+            ("direct", self.direct),
+            ("told_direct", self.told_direct),
+            ("native_for_peers", self.native_for_peers),
+        ]
+    }
+}
+
+/// See the module.
+pub(crate) struct Portals {
+    pub(crate) rank: Rank,
+    pub(crate) size: u32,
+    pub(crate) config: PortalsConfig,
+    pub(crate) window: Size,
+    /// Bytes of the longest message that a tiny fragment carries to a managed entry.
+    pub(crate) short: usize,
+    pub(crate) flags: Arc<Flags>,
+    pub(crate) regions: Regions,
+    /// Under the lock, so the cheaper mode does.
+    pub(crate) descriptors: Descriptors<ParSync>,
+    pub(crate) indices: Box<[Index]>,
+    /// Match entries linked, over all indices.
+    entries: u32,
+    pub(crate) queues: Vec<VecDeque<Queued>>,
+    /// By queue: where what comes while nothing waits in it goes.
+    pub(crate) mailboxes: Box<[Writer<Letter>]>,
+    pub(crate) pool: Pool,
+    /// Bytes of injects that may still get under way.
+    pub(crate) inject_room: usize,
+    pub(crate) operations: Operations,
+    pub(crate) links: Links,
+    pub(crate) direct: Direct,
+    pub(crate) native: Native,
+    /// Fragments that have begun to arrive.
+    pub(crate) arrivals: Slab<Arrival>,
+    /// Replies whose bytes may still be read for the wire.
+    pub(crate) readings: Slab<Reading>,
+    /// Links with something to go out.
+    pub(crate) outgoing: Vec<Rank>,
+    /// Messages in [`Index::held`].
+    pub(crate) held: usize,
+    /// This rank has said that it leaves.
+    pub(crate) leaving: bool,
+    /// No memory outside of regions is touched any more.
+    pub(crate) abandoned: bool,
+    /// It is not the rank itself that makes progress.
+    pub(crate) attended: bool,
+    pub(crate) counters: PortalsCounters,
+}
+
+impl Portals {
+    pub(crate) fn new(rank: Rank, size: u32, config: &PortalsConfig, flags: Arc<Flags>) -> Self {
+        let config = config.clone().bounded();
+        let window = Size::new(
+            config.window,
+            config.arrival_bytes,
+            config.max_managed,
+            size.saturating_sub(1) as usize,
+        );
+        let index = || Index {
+            list: MatchList::new(),
+            open: None,
+            used: false,
+            in_use: Vec::new(),
+            held: VecDeque::new(),
+            linked: 0,
+            plain: None,
+        };
+        Self {
+            rank,
+            size,
+            window,
+            short: config
+                .inject_size
+                .min(config.max_managed)
+                .min(MAX_TINY - SHORT_HEADER),
+            flags,
+            regions: Regions::new(rank, config.region_bytes),
+            descriptors: Descriptors::new(),
+            indices: (0..PT_INDICES).map(|_| index()).collect(),
+            entries: 0,
+            queues: Vec::new(),
+            mailboxes: Box::default(),
+            pool: Pool::default(),
+            inject_room: config.inject_bytes,
+            operations: Operations::new(config.operations),
+            links: Links::new(size, window),
+            direct: Direct::default(),
+            native: Native::default(),
+            arrivals: Slab::new(),
+            readings: Slab::new(),
+            outgoing: Vec::new(),
+            held: 0,
+            leaving: false,
+            abandoned: false,
+            attended: false,
+            counters: PortalsCounters::default(),
+            config,
+        }
+    }
+
+    pub(crate) fn create_queue(&mut self) -> Result<EqId, NiError> {
+        if self.queues.len() == QUEUES {
+            return Err(exhausted("eq_create", "event queues", QUEUES as u64));
+        }
+        self.queues.push(VecDeque::new());
+        // Fits: there are few.
+        Ok(EqId(self.queues.len() as u8 - 1))
+    }
+
+    /// Refuses a queue that doesn't exist.
+    pub(crate) fn check_queue(&self, operation: &'static str, eq: EqId) -> Result<(), NiError> {
+        match usize::from(eq.0) < self.queues.len() {
+            true => Ok(()),
+            false => Err(NiError::NoSuchObject {
+                operation,
+                what: "event queue",
+                value: u64::from(eq.0),
+            }),
+        }
+    }
+
+    pub(crate) fn open_index(&mut self, index: PtIndex, eq: Option<EqId>) -> Result<(), NiError> {
+        const OPERATION: &str = "pt_open";
+        if let Some(eq) = eq {
+            self.check_queue(OPERATION, eq)?;
+        }
+        let Some(place) = self.indices.get_mut(usize::from(index.0)) else {
+            return Err(no_such_index(OPERATION, index));
+        };
+        if place.open.is_some() {
+            return Err(NiError::NoSuchObject {
+                operation: OPERATION,
+                what: "unopened portal table index",
+                value: u64::from(index.0),
+            });
+        }
+        place.open = Some(eq);
+        Ok(())
+    }
+
+    pub(crate) fn append_entry(
+        &mut self,
+        index: PtIndex,
+        entry: &MatchEntry,
+        claim: Option<Claim>,
+    ) -> Result<MeId, NiError> {
+        const OPERATION: &str = "me_append";
+        let Some(place) = self.indices.get_mut(usize::from(index.0)) else {
+            return Err(no_such_index(OPERATION, index));
+        };
+        let start = entry_start(entry.memory, |id| self.regions.find(id))?;
+        let plain = match place.linked == 0 && claim.is_none() {
+            true => Plain::of(entry, |id| self.regions.remote(id)),
+            false => None,
+        };
+        let entry = Entry::new(entry, start.map_or(0, |start| start.addr()));
+        let id = match self.entries < ENTRIES {
+            true => place.list.append_claimed(entry, claim),
+            false => None,
+        };
+        let id = id.ok_or_else(|| exhausted(OPERATION, "match entries", ENTRIES.into()))?;
+        place.used = true;
+        place.linked += 1;
+        self.entries += 1;
+        let me = id.me(index.0);
+        if let Some(mut plain) = plain {
+            plain.direct.entry = me;
+            place.plain = Some(plain);
+        }
+        Ok(me)
+    }
+
+    pub(crate) fn unlink_entry(&mut self, me: MeId) -> Result<Unlink, NiError> {
+        let (number, id) = EntryId::of(me);
+        let is_told = self.direct.enabled && self.withdraw(me);
+        let index = self.indices.get_mut(usize::from(number));
+        if let Some(index) = index {
+            if is_told || index.in_use.iter().any(|in_use| in_use.id == id) {
+                return Ok(Unlink::InUse);
+            }
+            if index.list.unlink(id) {
+                index.plain.take_if(|plain| plain.direct.entry == me);
+                index.linked -= 1;
+                self.entries -= 1;
+                return Ok(Unlink::Done);
+            }
+        }
+        Err(NiError::NoSuchObject {
+            operation: "me_unlink",
+            what: "match entry",
+            value: u64::from(me.0),
+        })
+    }
+
+    /// An entry of an index has unlinked itself.
+    pub(crate) fn entry_left(&mut self, index: u8) {
+        if let Some(index) = self.indices.get_mut(usize::from(index)) {
+            index.linked -= 1;
+        }
+        self.entries -= 1;
+    }
+
+    /// Puts an event that shows no bytes into a queue.
+    #[inline]
+    pub(crate) fn tell(&mut self, eq: EqId, event: Event<'static>) {
+        self.queue(eq, Queued::Other(event));
+    }
+
+    /// Puts anything into a queue.
+    #[inline]
+    pub(crate) fn queue(&mut self, eq: EqId, event: Queued) {
+        if let Some(queue) = self.queues.get_mut(usize::from(eq.0)) {
+            queue.push_back(event);
+            self.flags.queued(eq);
+        }
+    }
+
+    /// Counts an operation as taken: nothing of it is left here.
+    #[inline]
+    pub(crate) fn taken(&mut self, source: Rank, cost: Cost) {
+        let (own, window) = (self.rank, self.window);
+        let Some(link) = self.links.get(source) else {
+            return;
+        };
+        let is_due = link.arrived.take(cost, window);
+        if source == own {
+            let told = link.arrived.news();
+            link.arrived.told(told);
+            link.sent.hear(told);
+        } else if is_due {
+            list(&mut self.outgoing, link);
+        }
+    }
+
+    /// Remembers that a peer has sent what makes no sense.
+    #[cold]
+    pub(crate) fn bad(&mut self, peer: Rank) {
+        self.counters.bad_fragments += 1;
+        // The first stays.
+        let _ = self
+            .flags
+            .bad
+            .compare_exchange(NOBODY, peer, Ordering::Release, Ordering::Relaxed);
+    }
+
+    /// Gives up the operations whose memory lies outside of regions. The targets of those that the transport has to be told of: it may
+    /// still read their bytes, or move them itself.
+    pub(crate) fn abandon_operations(&mut self) -> Vec<Rank> {
+        self.abandoned = true;
+        let Self {
+            operations,
+            regions,
+            ..
+        } = self;
+        let mut targets = Vec::new();
+        for operation in operations.all() {
+            if operation.md.is_none() || regions.holds(operation.memory) {
+                continue;
+            }
+            operation.abandoned = true;
+            if operation.unsent || matches!(operation.kind, Kind::Direct(..)) {
+                targets.push(operation.target);
+            }
+        }
+        targets.sort_unstable();
+        targets.dedup();
+        targets
+    }
+
+    /// Gives a peer up, with everything that is under way to and from it.
+    #[cold]
+    pub(crate) fn peer_failed(&mut self, peer: Rank, failure: Failure) {
+        let Some(link) = self.links.get(peer) else {
+            return;
+        };
+        if link.failure.replace(failure).is_some() {
+            return;
+        }
+        let left = link.left;
+        let owed = std::mem::take(&mut link.owed);
+        self.direct_gone(peer);
+        self.native.forget(peer);
+        for owed in owed {
+            if let super::link::Owed::LongReply(reading) = owed {
+                self.end_reading(reading, false);
+            }
+        }
+        let ended: Vec<_> = self
+            .readings
+            .iter()
+            .filter(|(_, reading)| reading.to == peer)
+            .map(|(at, _)| at)
+            .collect();
+        for at in ended {
+            let reading = self.readings.remove(at);
+            self.end_reading(reading, false);
+        }
+        self.drop_arrivals_of(peer);
+        for operation in self.operations.remove_all_to(peer) {
+            self.operation_dropped(operation);
+        }
+        // One that has left has not failed.
+        if !left && !self.leaving {
+            let _ = self.flags.failed.compare_exchange(
+                NOBODY,
+                peer,
+                Ordering::Release,
+                Ordering::Relaxed,
+            );
+        }
+    }
+}
+
+/// Notes that a link has something to go out.
+#[inline]
+pub(crate) fn list(outgoing: &mut Vec<Rank>, link: &mut Link) {
+    if !link.listed {
+        link.listed = true;
+        outgoing.push(link.peer);
+    }
+}
+
+pub(crate) fn exhausted(operation: &'static str, what: &'static str, limit: u64) -> NiError {
+    NiError::Exhausted {
+        operation,
+        what,
+        limit,
+        setting: "none: a constant of this network",
+    }
+}

@@ -1,0 +1,601 @@
+//! The initiator's half of every operation: checks, a place in the peer's window, a fragment.
+//!
+//! | operation | its bytes |
+//! |---|---|
+//! | put and inject in a tiny fragment | are copied before the call returns |
+//! | longer put | are read from the descriptor's memory until the peer's protocol has them |
+//! | longer inject | are copied to a buffer first |
+//! | put or get to an entry that the peer has told of | go to or come from the peer's memory directly ([`super::direct`]) |
+//! | operation on oneself | go where they belong before the call returns |
+
+use std::ptr;
+
+use conduit_core::ni::{
+    Ack, Atomic, EqId, Event, Get, Inject, NiError, PtIndex, Put, Rank, Submit,
+};
+
+use crate::matching::{PT_INDICES, no_such_index, over_limit};
+use crate::transport::fragment::{Failure, Fragment, MAX_TINY, Payload, Refused};
+
+use super::Inner;
+use super::interface::Transport;
+use super::operation::{Kind, Operation};
+use super::state::Portals;
+use super::window::Cost;
+use super::wire;
+
+/// Submissions that wait for the next poll at most before they are handed to the system together.
+const GATHERED: u32 = 16;
+
+/// Why an operation was not taken.
+pub(crate) enum Not {
+    /// Ask again.
+    Again,
+    Refused(NiError),
+}
+
+impl From<NiError> for Not {
+    fn from(error: NiError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl<T: Transport> Inner<T> {
+    /// Checks that there is such a rank and that it has such an index.
+    #[inline]
+    fn check(&self, operation: &'static str, target: Rank, index: PtIndex) -> Result<(), NiError> {
+        if target >= self.portals.size {
+            return Err(NiError::NoSuchRank {
+                operation,
+                rank: target,
+                size: self.portals.size,
+            });
+        }
+        if usize::from(index.0) >= PT_INDICES {
+            return Err(no_such_index(operation, index));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn answer(&mut self, submitted: Result<(), Not>) -> Result<Submit, NiError> {
+        match submitted {
+            Ok(()) => {
+                self.submitted = true;
+                Ok(Submit::Posted)
+            }
+            Err(Not::Again) => {
+                // What makes room comes by progress only.
+                self.submitted = false;
+                Ok(Submit::Again)
+            }
+            Err(Not::Refused(error)) => Err(error),
+        }
+    }
+
+    /// Takes a place in the target's window.
+    #[inline]
+    fn enter(&mut self, operation: &'static str, target: Rank, cost: Cost) -> Result<(), Not> {
+        let window = self.portals.window;
+        let Some(link) = self.portals.links.get(target) else {
+            return Err(Not::Again);
+        };
+        if let Some(failure) = link.failure {
+            return Err(Not::Refused(self.peer_failed(operation, target, failure)));
+        }
+        match link.sent.take(cost, window) {
+            true => Ok(()),
+            false => {
+                self.portals.counters.waited_for_peer += 1;
+                Err(Not::Again)
+            }
+        }
+    }
+
+    /// Gives it back.
+    fn leave(&mut self, target: Rank, cost: Cost) {
+        self.portals.counters.waited_for_room += 1;
+        if let Some(link) = self.portals.links.get(target) {
+            link.sent.untake(cost);
+        }
+    }
+
+    #[cold]
+    fn peer_failed(&self, operation: &'static str, peer: Rank, failure: Failure) -> NiError {
+        NiError::PeerFailed {
+            operation,
+            rank: peer,
+            reason: format!("{} {failure}", self.transport.describe(peer)),
+        }
+    }
+
+    /// The transport takes nothing for a peer any more. Why it tells when nothing of this rank's memory is in use for the peer;
+    /// until then there is no more to be said than that the operation was not taken.
+    #[cold]
+    pub(crate) fn dead(&mut self, operation: &'static str, peer: Rank) -> Not {
+        let link = self.portals.links.get(peer);
+        match link.and_then(|link| link.failure) {
+            Some(failure) => Not::Refused(self.peer_failed(operation, peer, failure)),
+            None => Not::Again,
+        }
+    }
+
+    /// Hands a fragment to the protocol, and to the system if it had better go at once.
+    #[inline]
+    fn post(
+        &mut self,
+        operation: &'static str,
+        target: Rank,
+        header: &wire::Header,
+        payload: Payload<'_>,
+    ) -> Result<(), Not> {
+        let tiny = matches!(payload, Payload::Copied(_));
+        let taken = match self.portals.links.get(target) {
+            Some(link) if tiny => Some(link.news(self.portals.window)),
+            _ => None,
+        };
+        let header = header.encode(taken);
+        let fragment = Fragment {
+            header: header.as_slice(),
+            payload,
+        };
+        let at_once = !tiny || !T::AT_ONCE && self.transport.is_idle(target);
+        match self.transport.send(target, &fragment) {
+            Ok(()) => {}
+            Err(Refused::Full) => return Err(Not::Again),
+            Err(Refused::Dead) => return Err(self.dead(operation, target)),
+            // They can't be: what is sent has been checked.
+            Err(Refused::TooLong | Refused::NoSuchRank) => {
+                let failed = self.peer_failed(operation, target, Failure::Unreachable);
+                return Err(Not::Refused(failed));
+            }
+        }
+        if let Some(taken) = taken
+            && let Some(link) = self.portals.links.get(target)
+        {
+            link.arrived.told(taken);
+        }
+        if !tiny || !T::AT_ONCE {
+            self.handed_over(at_once);
+        }
+        Ok(())
+    }
+
+    // ---- puts ------------------------------------------------------------------------------------------------------
+
+    /// # Safety
+    /// As for [`conduit_core::ni::Ni::put`].
+    pub(crate) unsafe fn put(&mut self, put: &Put) -> Result<Submit, NiError> {
+        // SAFETY: the caller's promise.
+        let submitted = unsafe { self.try_put(put) };
+        self.answer(submitted)
+    }
+
+    unsafe fn try_put(&mut self, put: &Put) -> Result<(), Not> {
+        let limit = self.portals.config.max_message;
+        let bound =
+            self.portals
+                .descriptors
+                .piece("put", put.md, put.local_offset, put.length, limit)?;
+        self.check("put", put.target, put.index)?;
+        if self.portals.abandoned && put.length > 0 {
+            return Err(Not::Again);
+        }
+        // SAFETY: within the descriptor, as `piece` has checked.
+        let memory = unsafe { bound.base.add(put.local_offset) };
+        if self.portals.direct.knows()
+            // SAFETY: the caller's promise.
+            && let Some(submitted) = unsafe { self.put_directly(put, &bound, memory) }
+        {
+            return submitted;
+        }
+        let cost = Cost::of_put(put.index.0, put.length, self.portals.config.max_managed);
+        let mut header = wire::Put {
+            index: put.index.0,
+            match_bits: put.match_bits,
+            hdr_data: put.hdr_data,
+            offset: put.remote_offset,
+            operation: None,
+        };
+        let to_self = put.target == self.portals.rank;
+        if to_self && !self.portals.is_open(put.index) {
+            return Err(Not::Again);
+        }
+        self.enter("put", put.target, cost)?;
+        let acked = put.ack == Ack::Remote;
+        let tiny = put.length <= tiny_payload(&header, acked);
+        // A short put without an answer has ended when this returns.
+        if !acked && (to_self || tiny) {
+            if to_self {
+                // SAFETY: the source is valid by the caller's promise.
+                unsafe { self.put_to_self(&header, memory, put.length, cost) };
+            } else {
+                // SAFETY: as above.
+                let copied =
+                    unsafe { self.post_copy("put", put.target, &header, memory, put.length) };
+                if let Err(not) = copied {
+                    self.leave(put.target, cost);
+                    return Err(not);
+                }
+            }
+            let event = Event::Send { token: put.token };
+            self.portals.tell(bound.eq, event);
+            return Ok(());
+        }
+        let operation = Operation {
+            kind: if acked { Kind::AckedPut } else { Kind::Put },
+            token: put.token,
+            target: put.target,
+            md: Some(put.md),
+            eq: bound.eq,
+            memory,
+            length: put.length,
+            unsent: !to_self && !tiny,
+            answer: None,
+            abandoned: false,
+        };
+        let Some(name) = self.portals.operations.add(operation) else {
+            self.leave(put.target, cost);
+            return Err(Not::Again);
+        };
+        self.portals.descriptors.start(put.md);
+        header.operation = acked.then_some(name);
+        let posted = if to_self {
+            // SAFETY: as above.
+            unsafe { self.put_to_self(&header, memory, put.length, cost) };
+            Ok(())
+        } else if tiny {
+            // SAFETY: as above.
+            unsafe { self.post_copy("put", put.target, &header, memory, put.length) }
+        } else {
+            let payload = Payload::Read {
+                token: u64::from(name),
+                // Fits: a message's bytes.
+                length: put.length as u32,
+            };
+            self.post("put", put.target, &wire::Header::Put(header), payload)
+        };
+        if posted.is_err() {
+            self.abandon(name, put.target, cost);
+        }
+        posted
+    }
+
+    /// Undoes an operation that the protocol would not take.
+    fn abandon(&mut self, name: u32, target: Rank, cost: Cost) {
+        if let Some(operation) = self.portals.operations.remove(name) {
+            self.portals.operation_dropped(operation);
+        }
+        self.leave(target, cost);
+    }
+
+    /// # Safety
+    /// `[memory, memory + length)` is valid for reads; `length` fits a tiny fragment.
+    unsafe fn post_copy(
+        &mut self,
+        operation: &'static str,
+        target: Rank,
+        header: &wire::Put,
+        memory: *const u8,
+        length: usize,
+    ) -> Result<(), Not> {
+        let mut copy = [0; MAX_TINY];
+        // SAFETY: the caller's promise. Copied first: peers may write to the source, if it is in a region.
+        unsafe { ptr::copy_nonoverlapping(memory, copy.as_mut_ptr(), length) };
+        let header = wire::Header::Put(*header);
+        self.post(
+            operation,
+            target,
+            &header,
+            Payload::Copied(&[&copy[..length]]),
+        )
+    }
+
+    /// # Safety
+    /// `[memory, memory + length)` is valid for reads.
+    unsafe fn put_to_self(
+        &mut self,
+        put: &wire::Put,
+        memory: *const u8,
+        length: usize,
+        cost: Cost,
+    ) {
+        let portals = &mut self.portals;
+        portals.arrives_from_self(cost);
+        // SAFETY: the caller's promise.
+        let taken = unsafe { portals.put_arrives(portals.rank, put, memory, length, cost) };
+        debug_assert!(taken.is_ok(), "this rank's own");
+    }
+
+    /// What [`Self::inject`] does for what nearly all messages are, in one go: short ones to a peer with room. False: it is
+    /// something else, and nothing has happened.
+    #[inline(always)]
+    pub(crate) fn inject_short(&mut self, inject: &Inject<'_>) -> bool {
+        let Self {
+            transport, portals, ..
+        } = self;
+        let (target, index) = (inject.target, inject.index.0);
+        let length = inject.head.len() + inject.body.len();
+        if length > portals.short || usize::from(index) >= PT_INDICES || target == portals.rank {
+            return false;
+        }
+        let cost = Cost::of_short(index, length);
+        let Some(link) = portals.links.get(target) else {
+            return false;
+        };
+        if link.failure.is_some() || !link.sent.take(cost, portals.window) {
+            return false;
+        }
+        let has_news = link.has_news(portals.window);
+        let news = match has_news {
+            true => link.news(portals.window),
+            false => link.arrived.old(),
+        };
+        let header = wire::encode_short(index, inject.match_bits, inject.hdr_data, news);
+        let fragment = Fragment {
+            header: &header,
+            payload: Payload::Copied(&[inject.head, inject.body]),
+        };
+        let at_once = !T::AT_ONCE && transport.is_idle(target);
+        if transport.send(target, &fragment).is_err() {
+            link.sent.untake(cost);
+            return false;
+        }
+        if has_news {
+            link.arrived.told(news);
+        }
+        self.submitted = true;
+        if !T::AT_ONCE {
+            self.handed_over(at_once);
+        }
+        true
+    }
+
+    /// Any message.
+    #[inline(never)]
+    pub(crate) fn inject(&mut self, inject: &Inject<'_>) -> Result<Submit, NiError> {
+        let submitted = self.try_inject(inject);
+        self.answer(submitted)
+    }
+
+    /// A fragment has been handed to the transport.
+    #[inline(always)]
+    fn handed_over(&mut self, at_once: bool) {
+        self.gathered += 1;
+        if at_once || self.gathered >= GATHERED {
+            self.gathered = 0;
+            self.transport.transmit(&mut self.portals);
+        }
+    }
+
+    fn try_inject(&mut self, inject: &Inject<'_>) -> Result<(), Not> {
+        let length = inject.head.len() + inject.body.len();
+        let limit = self.portals.config.inject_size;
+        if length > limit {
+            let error = over_limit("inject", "length", length as u64, limit as u64);
+            return Err(Not::Refused(error));
+        }
+        self.check("inject", inject.target, inject.index)?;
+        let cost = Cost::of_put(inject.index.0, length, self.portals.config.max_managed);
+        let header = wire::Put {
+            index: inject.index.0,
+            match_bits: inject.match_bits,
+            hdr_data: inject.hdr_data,
+            offset: 0,
+            operation: None,
+        };
+        let to_self = inject.target == self.portals.rank;
+        if to_self && !self.portals.is_open(inject.index) {
+            return Err(Not::Again);
+        }
+        let pieces = [inject.head, inject.body];
+        self.enter("inject", inject.target, cost)?;
+        if !to_self && length <= tiny_payload(&header, false) {
+            let header = wire::Header::Put(header);
+            let posted = self.post("inject", inject.target, &header, Payload::Copied(&pieces));
+            if posted.is_err() {
+                self.leave(inject.target, cost);
+            }
+            return posted;
+        }
+        if length > self.portals.inject_room {
+            self.leave(inject.target, cost);
+            return Err(Not::Again);
+        }
+        let mut buffer = self.portals.pool.take(length);
+        let (head, body) = buffer.bytes_mut().split_at_mut(inject.head.len());
+        head.copy_from_slice(inject.head);
+        body.copy_from_slice(inject.body);
+        if to_self {
+            // SAFETY: the bytes of the buffer.
+            unsafe { self.put_to_self(&header, buffer.bytes().as_ptr(), length, cost) };
+            self.portals.pool.give(buffer);
+            return Ok(());
+        }
+        self.portals.inject_room -= length;
+        let operation = Operation {
+            kind: Kind::Inject(buffer),
+            token: 0,
+            target: inject.target,
+            md: None,
+            eq: EqId(0),
+            memory: ptr::null_mut(),
+            length: 0,
+            unsent: true,
+            answer: None,
+            abandoned: false,
+        };
+        let Some(name) = self.portals.operations.add(operation) else {
+            self.portals.inject_room += length;
+            self.leave(inject.target, cost);
+            return Err(Not::Again);
+        };
+        let payload = Payload::Read {
+            token: u64::from(name),
+            // Fits: an inject's bytes.
+            length: length as u32,
+        };
+        let posted = self.post("inject", inject.target, &wire::Header::Put(header), payload);
+        if posted.is_err() {
+            self.abandon(name, inject.target, cost);
+        }
+        posted
+    }
+
+    // ---- gets and atomics ------------------------------------------------------------------------------------------
+
+    /// # Safety
+    /// As for [`conduit_core::ni::Ni::get`].
+    pub(crate) unsafe fn get(&mut self, get: &Get) -> Result<Submit, NiError> {
+        // SAFETY: the caller's promise.
+        let submitted = unsafe { self.try_get(get) };
+        self.answer(submitted)
+    }
+
+    unsafe fn try_get(&mut self, get: &Get) -> Result<(), Not> {
+        let limit = self.portals.config.max_message;
+        let bound =
+            self.portals
+                .descriptors
+                .piece("get", get.md, get.local_offset, get.length, limit)?;
+        self.check("get", get.target, get.index)?;
+        if self.portals.abandoned {
+            return Err(Not::Again);
+        }
+        // SAFETY: within the descriptor, as `piece` has checked.
+        let memory = unsafe { bound.base.add(get.local_offset) };
+        if self.portals.direct.knows()
+            // SAFETY: the caller's promise.
+            && let Some(submitted) = unsafe { self.get_directly(get, &bound, memory) }
+        {
+            return submitted;
+        }
+        let operation = Operation {
+            // Fits: a message's bytes.
+            kind: Kind::Get(get.length as u32),
+            token: get.token,
+            target: get.target,
+            md: Some(get.md),
+            eq: bound.eq,
+            memory,
+            length: get.length,
+            unsent: false,
+            answer: None,
+            abandoned: false,
+        };
+        self.request("get", get.index, operation, |operation| {
+            wire::Header::Get(wire::Get {
+                index: get.index.0,
+                match_bits: get.match_bits,
+                offset: get.remote_offset,
+                // Fits, as above.
+                length: get.length as u32,
+                operation,
+            })
+        })
+    }
+
+    pub(crate) fn atomic(&mut self, atomic: &Atomic) -> Result<Submit, NiError> {
+        let submitted = self.try_atomic(atomic);
+        self.answer(submitted)
+    }
+
+    fn try_atomic(&mut self, atomic: &Atomic) -> Result<(), Not> {
+        self.portals.check_queue("atomic", atomic.eq)?;
+        self.check("atomic", atomic.target, atomic.index)?;
+        if self.portals.direct.knows()
+            && let Some(submitted) = self.atomic_directly(atomic)
+        {
+            return submitted;
+        }
+        let operation = Operation {
+            kind: Kind::Atomic(atomic.fetch),
+            token: atomic.token,
+            target: atomic.target,
+            md: None,
+            eq: atomic.eq,
+            memory: ptr::null_mut(),
+            length: 0,
+            unsent: false,
+            answer: None,
+            abandoned: false,
+        };
+        self.request("atomic", atomic.index, operation, |operation| {
+            wire::Header::Atomic(wire::Atomic {
+                index: atomic.index.0,
+                op: atomic.op,
+                ty: atomic.ty,
+                match_bits: atomic.match_bits,
+                offset: atomic.remote_offset,
+                operand: atomic.operand,
+                comparand: atomic.comparand,
+                operation,
+            })
+        })
+    }
+
+    /// Sends an operation that is a header only.
+    fn request(
+        &mut self,
+        name: &'static str,
+        index: PtIndex,
+        operation: Operation,
+        header: impl FnOnce(u32) -> wire::Header,
+    ) -> Result<(), Not> {
+        let (target, md) = (operation.target, operation.md);
+        let to_self = target == self.portals.rank;
+        if to_self && !self.portals.is_open(index) {
+            return Err(Not::Again);
+        }
+        let cost = Cost::of_header(index.0);
+        self.enter(name, target, cost)?;
+        let Some(operation) = self.portals.operations.add(operation) else {
+            self.leave(target, cost);
+            return Err(Not::Again);
+        };
+        if let Some(md) = md {
+            self.portals.descriptors.start(md);
+        }
+        let header = header(operation);
+        if to_self {
+            let portals = &mut self.portals;
+            portals.arrives_from_self(cost);
+            let taken = match header {
+                wire::Header::Get(get) => portals.get_arrives(target, &get),
+                wire::Header::Atomic(atomic) => portals.atomic_arrives(target, &atomic),
+                _ => Ok(()),
+            };
+            debug_assert!(taken.is_ok(), "this rank's own");
+            if !self.portals.native.waiting.is_empty() {
+                self.go_on();
+            }
+            return Ok(());
+        }
+        let posted = self.post(name, target, &header, Payload::Copied(&[]));
+        if posted.is_err() {
+            self.abandon(operation, target, cost);
+        }
+        posted
+    }
+}
+
+impl Portals {
+    fn is_open(&self, index: PtIndex) -> bool {
+        let index = self.indices.get(usize::from(index.0));
+        index.is_some_and(|index| index.open.is_some())
+    }
+
+    fn arrives_from_self(&mut self, cost: Cost) {
+        let (own, window) = (self.rank, self.window);
+        if let Some(link) = self.links.get(own) {
+            let within = link.arrived.arrive(cost, window);
+            debug_assert!(within, "it has entered the window");
+        }
+    }
+}
+
+/// Bytes that fit a tiny fragment behind a put's header.
+#[inline]
+fn tiny_payload(put: &wire::Put, acked: bool) -> usize {
+    MAX_TINY - wire::put_header(put.offset != 0 || acked)
+}

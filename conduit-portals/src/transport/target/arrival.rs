@@ -1,0 +1,256 @@
+//! Fragments that come in pieces: puts, and the data of this rank's own gets.
+
+use std::ptr;
+
+use conduit_core::ni::{Outcome, Rank};
+
+use super::{Found, Held, Nonsense, to_process};
+use crate::matching::{Hit, Incoming, Place, Want};
+use crate::transport::buffers::Buffer;
+use crate::transport::regions;
+use crate::transport::state::Portals;
+use crate::transport::window::Cost;
+use crate::transport::wire::{Header, Put};
+
+/// Where the bytes of a fragment go as they come.
+#[derive(Debug)]
+pub(crate) enum To {
+    /// To this address in a region.
+    Region(usize),
+    /// To this address of the process.
+    Process(u64),
+    /// To a buffer, until its event is delivered.
+    Buffer(Buffer),
+    /// They are not wanted.
+    Nowhere,
+}
+
+/// A fragment that has begun to arrive.
+#[derive(Debug)]
+pub(crate) enum Arrival {
+    Put {
+        source: Rank,
+        put: Put,
+        requested: usize,
+        cost: Cost,
+        /// The entry that has taken it.
+        hit: Option<Hit>,
+        to: To,
+    },
+    /// A put to an index that is not open.
+    Held {
+        source: Rank,
+        put: Put,
+        data: Buffer,
+        cost: Cost,
+    },
+    /// The data of this rank's own get.
+    Reply {
+        source: Rank,
+        operation: u32,
+        outcome: Outcome,
+        length: usize,
+    },
+    /// Of no use.
+    Nonsense { source: Rank },
+}
+
+impl Arrival {
+    fn source(&self) -> Rank {
+        match *self {
+            Self::Put { source, .. }
+            | Self::Held { source, .. }
+            | Self::Reply { source, .. }
+            | Self::Nonsense { source } => source,
+        }
+    }
+}
+
+impl Portals {
+    /// Whether a put that begins can be taken now: one to a closed index that is too long to be kept can not.
+    pub(crate) fn can_begin(&self, put: &Put, length: usize) -> bool {
+        let index = self.indices.get(usize::from(put.index));
+        length <= self.config.max_managed || index.is_none_or(|index| index.is_ready(self.attended))
+    }
+
+    /// A put begins to arrive: it is matched.
+    pub(crate) fn put_begins(
+        &mut self,
+        source: Rank,
+        put: &Put,
+        length: usize,
+        cost: Cost,
+    ) -> Result<Arrival, Nonsense> {
+        let incoming = Incoming {
+            want: Want::Put,
+            source,
+            match_bits: put.match_bits,
+            offset: put.offset,
+            length,
+        };
+        let (hit, to) = match self.accept(put.index, &incoming)? {
+            Found::Closed => {
+                let data = self.pool.take(length);
+                return Ok(Arrival::Held {
+                    source,
+                    put: *put,
+                    data,
+                    cost,
+                });
+            }
+            Found::Nothing => (None, To::Nowhere),
+            Found::Entry(hit) => {
+                let hit = self.within_limits(hit);
+                self.tell_of(source, put.index, hit.id);
+                self.unlinked(put.index, &hit);
+                self.begin_use(put.index, hit.id);
+                self.freed(put.index, &hit);
+                let to = match hit.place {
+                    Place::Region(address) => To::Region(address),
+                    Place::Process(address) => To::Process(address),
+                    Place::Managed => To::Buffer(self.pool.take(hit.length)),
+                    Place::Nothing => To::Nowhere,
+                };
+                (Some(hit), to)
+            }
+        };
+        Ok(Arrival::Put {
+            source,
+            put: *put,
+            requested: length,
+            cost,
+            hit,
+            to,
+        })
+    }
+
+    /// Places a piece of a fragment.
+    pub(crate) fn piece_arrives(&mut self, place: usize, offset: usize, bytes: &[u8]) {
+        let Some(arrival) = self.arrivals.get_mut(place) else {
+            return;
+        };
+        match arrival {
+            Arrival::Put {
+                hit: Some(hit), to, ..
+            } => {
+                // What is cut off goes nowhere.
+                let wanted = hit.length.saturating_sub(offset).min(bytes.len());
+                let bytes = &bytes[..wanted];
+                match to {
+                    _ if bytes.is_empty() => {}
+                    // SAFETY: `hit.length` bytes there lie within the entry, which `me_append` has found within a region and
+                    // which is not unlinked as long as it is in use.
+                    To::Region(address) => unsafe {
+                        let to = regions::place(*address + offset);
+                        ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+                    },
+                    // SAFETY: the bytes of a slice.
+                    To::Process(address) => unsafe {
+                        let at = address.wrapping_add(offset as u64);
+                        to_process(hit, at, bytes.as_ptr(), bytes.len());
+                    },
+                    To::Buffer(buffer) => copy_into(buffer, offset, bytes),
+                    To::Nowhere => {}
+                }
+            }
+            Arrival::Held { data, .. } => copy_into(data, offset, bytes),
+            Arrival::Reply { operation, .. } => {
+                let operation = *operation;
+                if let Some(operation) = self.operations.get(operation)
+                    && !operation.abandoned
+                    && offset + bytes.len() <= operation.length
+                {
+                    // SAFETY: within the operation's piece of its descriptor, which is valid as long as it is under way and not
+                    // given up.
+                    unsafe {
+                        let to = operation.memory.add(offset);
+                        ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+                    }
+                }
+            }
+            Arrival::Put { hit: None, .. } | Arrival::Nonsense { .. } => {}
+        }
+    }
+
+    /// A fragment is whole.
+    pub(crate) fn arrival_ends(&mut self, place: usize) {
+        let Some(arrival) = self.arrivals.try_remove(place) else {
+            return;
+        };
+        match arrival {
+            Arrival::Put {
+                source,
+                put,
+                requested,
+                cost,
+                hit,
+                to,
+            } => {
+                let data = match to {
+                    To::Buffer(buffer) => Some(buffer),
+                    To::Region(_) | To::Process(_) | To::Nowhere => None,
+                };
+                let answered = self.put_taken(source, &put, requested, cost, hit, data);
+                if let Some(hit) = hit {
+                    self.end_use(put.index, hit.id);
+                }
+                if answered.is_err() {
+                    self.bad(source);
+                }
+            }
+            Arrival::Held {
+                source,
+                put,
+                data,
+                cost,
+            } => {
+                let held = Held {
+                    source,
+                    header: Header::Put(put),
+                    data,
+                    cost,
+                };
+                self.hold(put.index, held);
+            }
+            Arrival::Reply {
+                source,
+                operation,
+                outcome,
+                length,
+            } => {
+                if self.replied(source, operation, outcome, length).is_err() {
+                    self.bad(source);
+                }
+            }
+            Arrival::Nonsense { .. } => {}
+        }
+    }
+
+    /// Forgets the fragments that a peer has begun.
+    pub(crate) fn drop_arrivals_of(&mut self, peer: Rank) {
+        let begun: Vec<_> = self
+            .arrivals
+            .iter()
+            .filter(|(_, arrival)| arrival.source() == peer)
+            .map(|(at, _)| at)
+            .collect();
+        for at in begun {
+            if let Arrival::Put { put, hit, to, .. } = self.arrivals.remove(at) {
+                if let To::Buffer(buffer) = to {
+                    self.pool.give(buffer);
+                }
+                if let Some(hit) = hit {
+                    self.end_use(put.index, hit.id);
+                }
+            }
+        }
+    }
+}
+
+/// Copies what fits.
+fn copy_into(buffer: &mut Buffer, offset: usize, bytes: &[u8]) {
+    let end = offset.saturating_add(bytes.len());
+    if let Some(to) = buffer.bytes_mut().get_mut(offset..end) {
+        to.copy_from_slice(bytes);
+    }
+}

@@ -1,0 +1,317 @@
+//! Gets and atomics, which bring no bytes, and their answers.
+
+use std::ptr;
+
+use conduit_core::ni::{Event, Outcome, Rank, apply_atomic};
+use conduit_core::process_memory;
+
+use crate::matching::{EntryId, Hit, Incoming, Place, Want};
+use crate::transport::fragment::MAX_TINY;
+
+use super::{Found, Held, Nonsense};
+use crate::transport::buffers::Buffer;
+use crate::transport::link::Owed;
+use crate::transport::queue::Queued;
+use crate::transport::regions;
+use crate::transport::state::{Portals, list};
+use crate::transport::window::Cost;
+use crate::transport::wire::{Atomic, Get, Header};
+
+/// A get's data up to this are copied when it arrives, and go in a tiny fragment; longer ones are read where they are.
+const SHORT_REPLY: usize = MAX_TINY - crate::transport::fragment::MAX_HEADER;
+
+/// Where the bytes that a get asks for are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum From {
+    /// At this address in a region.
+    Region(usize),
+    /// At this address of the process, where there was memory when the get came.
+    Process(u64),
+}
+
+impl From {
+    /// Whether `length` bytes can be read.
+    fn is_there(self, length: usize) -> bool {
+        match self {
+            Self::Region(_) => true,
+            Self::Process(address) => process_memory::is_readable(address, length),
+        }
+    }
+
+    /// Copies some of them, from `offset` on. False: they are gone.
+    ///
+    /// # Safety
+    /// As many bytes from there on were asked for.
+    pub(crate) unsafe fn read(self, offset: usize, into: &mut [u8]) -> bool {
+        match self {
+            Self::Region(address) => {
+                let from = regions::place(address).wrapping_add(offset);
+                // SAFETY: within an entry (the caller's promise), which is in use and so not unlinked; others may write there at the
+                // program's own risk.
+                unsafe { ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+                true
+            }
+            Self::Process(address) => {
+                let at = address.wrapping_add(offset as u64);
+                let this = process_memory::this();
+                // SAFETY: the bytes of a slice.
+                unsafe { process_memory::read(into.as_mut_ptr(), this, at, into.len()) }.is_ok()
+            }
+        }
+    }
+}
+
+/// A reply whose bytes are read where they are.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    pub(crate) to: Rank,
+    pub(crate) operation: u32,
+    pub(crate) from: From,
+    pub(crate) length: usize,
+    index: u8,
+    entry: EntryId,
+    /// What to tell when it has been read.
+    event: Option<Event<'static>>,
+}
+
+impl Portals {
+    /// The entry for a message that is all header. `None` is one that has been dealt with: it is kept until its index is open, or
+    /// it is answered that no entry matches.
+    fn entry_for(
+        &mut self,
+        source: Rank,
+        index: u8,
+        header: Header,
+        incoming: &Incoming,
+    ) -> Result<Option<Hit>, Nonsense> {
+        match self.accept(index, incoming)? {
+            Found::Entry(hit) => {
+                self.tell_of(source, index, hit.id);
+                return Ok(Some(hit));
+            }
+            Found::Closed => {
+                let held = Held {
+                    source,
+                    header,
+                    data: Buffer::empty(),
+                    cost: Cost::of_header(index),
+                };
+                self.hold(index, held);
+            }
+            Found::Nothing => {
+                self.taken(source, Cost::of_header(index));
+                match header {
+                    Header::Get(get) => {
+                        self.reply(source, get.operation, Outcome::NoMatch, Buffer::empty())?;
+                    }
+                    Header::Atomic(atomic) => {
+                        self.respond(source, atomic.operation, Outcome::NoMatch, 0, 0)?;
+                    }
+                    // Others bring bytes, or are answers.
+                    _ => return Err(Nonsense),
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    pub(crate) fn get_arrives(&mut self, source: Rank, get: &Get) -> Result<(), Nonsense> {
+        let length = get.length as usize;
+        if length > self.config.max_message {
+            return Err(Nonsense);
+        }
+        let incoming = Incoming {
+            want: Want::Get,
+            source,
+            match_bits: get.match_bits,
+            offset: get.offset,
+            length,
+        };
+        let header = Header::Get(*get);
+        let Some(hit) = self.entry_for(source, get.index, header, &incoming)? else {
+            return Ok(());
+        };
+        self.unlinked(get.index, &hit);
+        let from = match hit.place {
+            Place::Region(address) => Some(From::Region(address)),
+            Place::Process(address) => Some(From::Process(address)),
+            // Matching gives nothing to read.
+            Place::Managed | Place::Nothing => None,
+        };
+        let from = from.filter(|_| hit.length > 0);
+        let event = |outcome| {
+            let told = outcome == Outcome::Done && Self::is_told(&hit);
+            told.then_some(Event::Get {
+                tag: hit.tag,
+                source,
+                match_bits: get.match_bits,
+                offset: hit.offset,
+                length: hit.length,
+            })
+        };
+        if let Some(from) = from
+            && source != self.rank
+            && hit.length > SHORT_REPLY
+            && from.is_there(hit.length)
+        {
+            self.begin_use(get.index, hit.id);
+            let reading = Reading {
+                to: source,
+                operation: get.operation,
+                from,
+                length: hit.length,
+                index: get.index,
+                entry: hit.id,
+                event: event(hit.outcome),
+            };
+            self.owe(source, Owed::LongReply(reading));
+            return Ok(());
+        }
+        if let Some(From::Region(address)) = from
+            && source == self.rank
+        {
+            self.tell_or_take(source, get.index, event(hit.outcome));
+            let from: *const u8 = regions::place(address);
+            // SAFETY: `length` bytes there lie within an entry.
+            return unsafe {
+                self.reply_arrives(source, get.operation, hit.outcome, from, hit.length)
+            };
+        }
+        let (mut outcome, mut data) = (hit.outcome, Buffer::empty());
+        if let Some(from) = from {
+            data = self.pool.take(hit.length);
+            // SAFETY: what was asked for.
+            if !unsafe { from.read(0, data.bytes_mut()) } {
+                self.pool
+                    .give(std::mem::replace(&mut data, Buffer::empty()));
+                outcome = Outcome::OutOfRange;
+            }
+        }
+        self.tell_or_take(source, get.index, event(outcome));
+        self.reply(source, get.operation, outcome, data)
+    }
+
+    /// Tells of an operation with a header only, or counts it as taken where nobody wants to know.
+    fn tell_or_take(&mut self, source: Rank, index: u8, event: Option<Event<'static>>) {
+        let cost = Cost::of_header(index);
+        match (event, self.queue_of(index)) {
+            (Some(event), Some(eq)) => self.queue(
+                eq,
+                Queued::Operation {
+                    source,
+                    event,
+                    cost,
+                },
+            ),
+            _ => self.taken(source, cost),
+        }
+    }
+
+    /// Answers a get with few bytes, or one of this rank's own with any.
+    fn reply(
+        &mut self,
+        to: Rank,
+        operation: u32,
+        outcome: Outcome,
+        data: Buffer,
+    ) -> Result<(), Nonsense> {
+        if to == self.rank {
+            let bytes = data.bytes();
+            // SAFETY: the bytes of a buffer.
+            let arrived =
+                unsafe { self.reply_arrives(to, operation, outcome, bytes.as_ptr(), bytes.len()) };
+            self.pool.give(data);
+            return arrived;
+        }
+        let reply = Owed::Reply {
+            operation,
+            outcome,
+            data,
+        };
+        self.owe(to, reply);
+        Ok(())
+    }
+
+    /// The bytes of a reply are not read any more.
+    pub(crate) fn end_reading(&mut self, reading: Reading, told: bool) {
+        self.end_use(reading.index, reading.entry);
+        if told {
+            self.tell_or_take(reading.to, reading.index, reading.event);
+        }
+    }
+
+    pub(crate) fn atomic_arrives(&mut self, source: Rank, atomic: &Atomic) -> Result<(), Nonsense> {
+        let incoming = Incoming {
+            want: Want::Atomic,
+            source,
+            match_bits: atomic.match_bits,
+            offset: atomic.offset,
+            length: atomic.ty.size(),
+        };
+        let header = Header::Atomic(*atomic);
+        let Some(hit) = self.entry_for(source, atomic.index, header, &incoming)? else {
+            return Ok(());
+        };
+        if self.direct.enabled && self.atomic_natively(source, atomic, &hit) {
+            return Ok(());
+        }
+        let (mut outcome, mut value, mut done) = (hit.outcome, 0, 0);
+        if let Place::Region(address) = hit.place {
+            if address.is_multiple_of(atomic.ty.size()) {
+                // SAFETY: aligned (just checked), and within the entry, which lies in a region; that others touch it by atomics
+                // only is what a program promises that uses atomics on it.
+                value = unsafe {
+                    apply_atomic(
+                        regions::place(address),
+                        atomic.op,
+                        atomic.ty,
+                        atomic.operand,
+                        atomic.comparand,
+                    )
+                };
+                done = atomic.ty.size();
+            } else {
+                outcome = Outcome::OutOfRange;
+            }
+        }
+        let told = outcome == Outcome::Done && Self::is_told(&hit);
+        let event = told.then_some(Event::Atomic {
+            tag: hit.tag,
+            source,
+            match_bits: atomic.match_bits,
+            offset: hit.offset,
+        });
+        self.tell_or_take(source, atomic.index, event);
+        self.unlinked(atomic.index, &hit);
+        // Fits: 4 or 8.
+        self.respond(source, atomic.operation, outcome, done as u32, value)
+    }
+
+    pub(crate) fn respond(
+        &mut self,
+        to: Rank,
+        operation: u32,
+        outcome: Outcome,
+        length: u32,
+        value: u64,
+    ) -> Result<(), Nonsense> {
+        if to == self.rank {
+            return self.responded(to, operation, outcome, length, value);
+        }
+        let response = Owed::Response {
+            operation,
+            outcome,
+            length,
+            value,
+        };
+        self.owe(to, response);
+        Ok(())
+    }
+
+    pub(crate) fn owe(&mut self, to: Rank, owed: Owed) {
+        if let Some(link) = self.links.get(to) {
+            link.owed.push_back(owed);
+            list(&mut self.outgoing, link);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The target's half of every operation: matching, placing, and what is owed for it.
+
+mod arrival;
+mod header_only;
+mod put;
+mod short;
+
+use conduit_core::ni::{EqId, Event, MeEvents, Outcome, Rank};
+use conduit_core::process_memory;
+
+use super::buffers::Buffer;
+use super::state::{Index, Portals};
+use super::window::Cost;
+use super::wire::Header;
+use crate::matching::{EntryId, Hit, Incoming, Place};
+
+pub(super) use arrival::Arrival;
+pub(super) use header_only::Reading;
+
+/// Something that came to an index that is not open yet.
+#[derive(Debug)]
+pub(super) struct Held {
+    source: Rank,
+    header: Header,
+    /// A put's bytes.
+    data: Buffer,
+    cost: Cost,
+}
+
+impl Index {
+    /// Whether messages can be matched. An index that was opened and has no entry yet may be about to have one, which a thread
+    /// that attends for the rank can't know; it leaves the messages to the rank.
+    #[inline]
+    fn is_ready(&self, attended: bool) -> bool {
+        self.open.is_some() && (self.used || !attended)
+    }
+}
+
+/// An entry with bytes that are still to be placed or read.
+#[derive(Debug)]
+pub(super) struct InUse {
+    pub(super) id: EntryId,
+    count: u32,
+    /// It has left its list: what to tell when the last of its messages is whole.
+    free: Option<u64>,
+}
+
+/// What matching has found.
+enum Found {
+    /// The index is not open.
+    Closed,
+    Nothing,
+    Entry(Hit),
+}
+
+/// Places bytes of a put at an address of this process. If that is no memory, the put has ended there: nothing more of it is
+/// wanted.
+///
+/// # Safety
+/// `[bytes, bytes + length)` is valid for reads.
+unsafe fn to_process(hit: &mut Hit, address: u64, bytes: *const u8, length: usize) {
+    // SAFETY: the caller's promise; what is at the address is the word of who has appended the entry.
+    let placed = unsafe { process_memory::write(process_memory::this(), address, bytes, length) };
+    if placed.is_err() {
+        hit.outcome = Outcome::OutOfRange;
+        hit.length = 0;
+    }
+}
+
+/// The answer to a message that could not be matched: it makes no sense.
+#[derive(Debug)]
+pub(super) struct Nonsense;
+
+impl Portals {
+    fn accept(&mut self, index: u8, incoming: &Incoming) -> Result<Found, Nonsense> {
+        let place = self.indices.get_mut(usize::from(index)).ok_or(Nonsense)?;
+        if !place.is_ready(self.attended) {
+            return Ok(Found::Closed);
+        }
+        Ok(match place.list.accept(incoming) {
+            Some(hit) => Found::Entry(hit),
+            None => {
+                self.counters.unmatched += 1;
+                Found::Nothing
+            }
+        })
+    }
+
+    fn hold(&mut self, index: u8, held: Held) {
+        if let Some(index) = self.indices.get_mut(usize::from(index)) {
+            index.held.push_back(held);
+            self.held += 1;
+        }
+    }
+
+    /// Takes what was held for indices that are open now.
+    #[cold]
+    pub(super) fn take_held(&mut self) {
+        for at in 0..self.indices.len() {
+            if self.indices[at].open.is_none() {
+                continue;
+            }
+            while let Some(held) = self.indices[at].held.pop_front() {
+                self.held -= 1;
+                let Held {
+                    source,
+                    header,
+                    data,
+                    cost,
+                } = held;
+                let taken = match header {
+                    Header::Put(put) => {
+                        let bytes = data.bytes();
+                        // SAFETY: the bytes of a buffer that is kept until the call has returned.
+                        unsafe { self.put_arrives(source, &put, bytes.as_ptr(), bytes.len(), cost) }
+                    }
+                    Header::Get(get) => self.get_arrives(source, &get),
+                    Header::Atomic(atomic) => self.atomic_arrives(source, &atomic),
+                    _ => Err(Nonsense),
+                };
+                self.pool.give(data);
+                if taken.is_err() {
+                    self.bad(source);
+                }
+            }
+        }
+    }
+
+    // ---- entries in use --------------------------------------------------------------------------------------------
+
+    fn is_told(hit: &Hit) -> bool {
+        hit.outcome == Outcome::Done && hit.events.contains(MeEvents::OPERATION)
+    }
+
+    fn queue_of(&self, index: u8) -> Option<EqId> {
+        self.indices.get(usize::from(index))?.open?
+    }
+
+    /// Tells that an entry has left its list with this message.
+    fn unlinked(&mut self, index: u8, hit: &Hit) {
+        if !hit.unlinked {
+            return;
+        }
+        self.entry_left(index);
+        if let Some(eq) = self.queue_of(index)
+            && hit.events.contains(MeEvents::LINK)
+        {
+            self.tell(eq, Event::Unlinked { tag: hit.tag });
+        }
+    }
+
+    /// Tells that it is free, once all its messages are in the queue.
+    fn freed(&mut self, index: u8, hit: &Hit) {
+        if !hit.unlinked || hit.place != Place::Managed || !hit.events.contains(MeEvents::LINK) {
+            return;
+        }
+        let Some(eq) = self.queue_of(index) else {
+            return;
+        };
+        let in_use = &mut self.indices[usize::from(index)].in_use;
+        match in_use.iter_mut().find(|in_use| in_use.id == hit.id) {
+            Some(in_use) => in_use.free = Some(hit.tag),
+            None => self.tell(eq, Event::Free { tag: hit.tag }),
+        }
+    }
+
+    pub(crate) fn begin_use(&mut self, index: u8, id: EntryId) {
+        let in_use = &mut self.indices[usize::from(index)].in_use;
+        match in_use.iter_mut().find(|in_use| in_use.id == id) {
+            Some(in_use) => in_use.count += 1,
+            None => in_use.push(InUse {
+                id,
+                count: 1,
+                free: None,
+            }),
+        }
+    }
+
+    pub(crate) fn end_use(&mut self, index: u8, id: EntryId) {
+        let in_use = &mut self.indices[usize::from(index)].in_use;
+        let Some(at) = in_use.iter().position(|in_use| in_use.id == id) else {
+            return;
+        };
+        in_use[at].count -= 1;
+        if in_use[at].count > 0 {
+            return;
+        }
+        let ended = in_use.swap_remove(at);
+        if let (Some(tag), Some(eq)) = (ended.free, self.queue_of(index)) {
+            self.tell(eq, Event::Free { tag });
+        }
+    }
+}

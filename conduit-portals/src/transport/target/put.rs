@@ -1,0 +1,125 @@
+//! Puts that are all there.
+
+use std::ptr;
+
+use conduit_core::ni::{Outcome, Rank};
+use conduit_core::shared;
+
+use super::{Found, Held, Nonsense, to_process};
+use crate::matching::{Hit, Incoming, Place, Want};
+use crate::transport::buffers::Buffer;
+use crate::transport::queue::{Queued, QueuedPut};
+use crate::transport::regions;
+use crate::transport::state::Portals;
+use crate::transport::window::Cost;
+use crate::transport::wire::{Header, Put};
+
+impl Portals {
+    /// A put that is all there.
+    ///
+    /// # Safety
+    /// `[bytes, bytes + length)` is valid for reads.
+    pub(crate) unsafe fn put_arrives(
+        &mut self,
+        source: Rank,
+        put: &Put,
+        bytes: *const u8,
+        length: usize,
+        cost: Cost,
+    ) -> Result<(), Nonsense> {
+        let incoming = Incoming {
+            want: Want::Put,
+            source,
+            match_bits: put.match_bits,
+            offset: put.offset,
+            length,
+        };
+        let mut data = None;
+        let hit = match self.accept(put.index, &incoming)? {
+            Found::Closed => {
+                let mut data = self.pool.take(length);
+                // SAFETY: the caller's promise; the buffer has room.
+                unsafe { ptr::copy_nonoverlapping(bytes, data.bytes_mut().as_mut_ptr(), length) };
+                let held = Held {
+                    source,
+                    header: Header::Put(*put),
+                    data,
+                    cost,
+                };
+                self.hold(put.index, held);
+                return Ok(());
+            }
+            Found::Nothing => None,
+            Found::Entry(hit) => {
+                let mut hit = self.within_limits(hit);
+                self.tell_of(source, put.index, hit.id);
+                match hit.place {
+                    // SAFETY: the caller's promise, and `length` bytes there lie within the entry, which `me_append` has found
+                    // within a region. A put to oneself may overlap.
+                    Place::Region(address) => unsafe {
+                        shared::copy(bytes, regions::place(address), hit.length);
+                    },
+                    Place::Managed => {
+                        let mut copy = self.pool.take(hit.length);
+                        let to = copy.bytes_mut().as_mut_ptr();
+                        // SAFETY: the caller's promise; a new buffer overlaps nothing.
+                        unsafe { ptr::copy_nonoverlapping(bytes, to, hit.length) };
+                        data = Some(copy);
+                    }
+                    // SAFETY: the caller's promise.
+                    Place::Process(address) => unsafe {
+                        let wanted = hit.length;
+                        to_process(&mut hit, address, bytes, wanted);
+                    },
+                    Place::Nothing => {}
+                }
+                Some(hit)
+            }
+        };
+        let answered = self.put_taken(source, put, length, cost, hit, data);
+        if let Some(hit) = &hit {
+            self.unlinked(put.index, hit);
+            self.freed(put.index, hit);
+        }
+        answered
+    }
+
+    /// A put longer than any managed entry takes by contract is refused there.
+    pub(super) fn within_limits(&self, mut hit: Hit) -> Hit {
+        if hit.place == Place::Managed && hit.length > self.config.max_managed {
+            hit.outcome = Outcome::OutOfRange;
+            hit.length = 0;
+        }
+        hit
+    }
+
+    /// Tells of a put whose bytes are where they belong.
+    pub(super) fn put_taken(
+        &mut self,
+        source: Rank,
+        put: &Put,
+        requested: usize,
+        cost: Cost,
+        hit: Option<Hit>,
+        data: Option<Buffer>,
+    ) -> Result<(), Nonsense> {
+        let (outcome, length) = hit.map_or((Outcome::NoMatch, 0), |hit| (hit.outcome, hit.length));
+        match (hit, self.queue_of(put.index)) {
+            (Some(hit), Some(eq)) if Self::is_told(&hit) => {
+                let event = put.event(source, (hit.tag, hit.offset), length, requested);
+                self.queue(eq, Queued::Put(QueuedPut { event, data, cost }));
+            }
+            _ => {
+                if let Some(data) = data {
+                    self.pool.give(data);
+                }
+                self.taken(source, cost);
+            }
+        }
+        let Some(operation) = put.operation else {
+            return Ok(());
+        };
+        // Fits: a message's bytes.
+        self.respond(source, operation, outcome, length as u32, 0)
+    }
+}

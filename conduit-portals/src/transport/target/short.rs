@@ -1,0 +1,114 @@
+//! Short puts to managed entries, nearly all that arrives: what the general way finds out step by step is found out in one go here.
+//! What is not quite so goes the general way.
+
+use std::collections::VecDeque;
+
+use conduit_core::ni::Rank;
+
+use super::Nonsense;
+use crate::transport::fragment::MAX_TINY;
+use crate::transport::mailbox::{LETTER, Writer};
+use crate::transport::queue::{Queued, QueuedPut};
+use crate::transport::state::{Portals, list};
+use crate::transport::window::Cost;
+use crate::transport::wire::{Put, Told};
+
+impl Portals {
+    /// A short put while nothing else waits in its queue, as each of a round trip comes. False: it is something else, and nothing
+    /// has happened.
+    #[inline(always)]
+    pub(crate) fn mail_short_put(
+        &mut self,
+        source: Rank,
+        put: &Put,
+        told: Told,
+        payload: &[u8],
+    ) -> bool {
+        let length = payload.len();
+        if length > LETTER.min(self.short) || source == self.rank {
+            return false;
+        }
+        let Some(link) = self.links.get(source) else {
+            return false;
+        };
+        // Heard twice is heard once.
+        if !link.sent.hear(told) {
+            return false;
+        }
+        let Some(index) = self.indices.get_mut(usize::from(put.index)) else {
+            return false;
+        };
+        let (true, Some(Some(eq))) = (index.is_ready(self.attended), index.open) else {
+            return false;
+        };
+        let number = usize::from(eq.0);
+        let Some(mailbox) = self.mailboxes.get_mut(number).and_then(Writer::vacant) else {
+            return false;
+        };
+        if !self.queues.get(number).is_some_and(VecDeque::is_empty) {
+            return false;
+        }
+        let cost = Cost::of_short(put.index, length);
+        let window = self.window;
+        if !link.arrived.has_room(cost, window) {
+            return false;
+        }
+        let Some(hit) = index.list.accept_usual(source, put.match_bits, length) else {
+            return false;
+        };
+        let event = put.event(source, (hit.tag, hit.offset), length, length);
+        mailbox.fill(|letter| letter.write(&event, payload));
+        self.flags.mailed(eq);
+        // Taken, as far as the window goes: one short put of each queue is little.
+        if link.arrived.arrive_taken(cost, window) {
+            list(&mut self.outgoing, link);
+        }
+        true
+    }
+
+    /// A short put that is all there, and what its source has taken.
+    pub(crate) fn short_put_arrives(
+        &mut self,
+        source: Rank,
+        put: &Put,
+        told: Told,
+        payload: &[u8],
+    ) -> Result<(), Nonsense> {
+        let length = payload.len();
+        if length > self.config.max_message {
+            return Err(Nonsense);
+        }
+        let cost = Cost::of_put(put.index, length, self.config.max_managed);
+        let window = self.window;
+        let link = self.links.get(source).ok_or(Nonsense)?;
+        if !link.sent.hear(told) || !link.arrived.arrive(cost, window) {
+            return Err(Nonsense);
+        }
+        // If the first managed entry of an open index does and stays linked; `None` says nothing, and nothing has happened.
+        let mut usual = || {
+            let index = self.indices.get_mut(usize::from(put.index))?;
+            // Those are managed messages for certain, whatever is set.
+            if length > MAX_TINY || !index.is_ready(self.attended) {
+                return None;
+            }
+            let eq = index.open??;
+            let queue = self.queues.get_mut(usize::from(eq.0))?;
+            let hit = index.list.accept_usual(source, put.match_bits, length)?;
+            let event = put.event(source, (hit.tag, hit.offset), length, length);
+            let mut data = self.pool.take(length);
+            data.bytes_mut().copy_from_slice(payload);
+            self.flags.queued(eq);
+            queue.push_back(Queued::Put(QueuedPut {
+                event,
+                data: Some(data),
+                cost,
+            }));
+            Some(())
+        };
+        if usual().is_some() {
+            return Ok(());
+        }
+        // SAFETY: the bytes of a slice.
+        unsafe { self.put_arrives(source, put, payload.as_ptr(), length, cost) }
+    }
+}

@@ -1,0 +1,228 @@
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use rustix::event::{PollFd, PollFlags};
+
+use conduit_core::ni::Ni;
+use conduit_core::threads::Seq;
+
+use super::{PT, events, job, over, put_to_1};
+use crate::transport::attendant::Thread;
+use crate::transport::{Attendant, Attended, Wait, timespec};
+
+const LONG: Duration = Duration::from_secs(600);
+
+/// Something to attend to that counts, and tells of it.
+struct Counting {
+    socket: Mutex<UdpSocket>,
+    attended: AtomicUsize,
+    woken: AtomicUsize,
+    datagrams: AtomicUsize,
+    /// Says no from so many calls on.
+    patience: usize,
+    told: SyncSender<&'static str>,
+}
+
+impl Attended for Counting {
+    fn attend(&self) -> Option<Option<Duration>> {
+        let socket = self.socket.try_lock()?;
+        while socket.recv(&mut [0; 64]).is_ok() {
+            self.datagrams.fetch_add(1, Ordering::Relaxed);
+        }
+        let count = self.attended.fetch_add(1, Ordering::Relaxed) + 1;
+        let _ = self.told.try_send("attended");
+        (count < self.patience).then_some(None)
+    }
+
+    fn wake(&self) {
+        self.woken.fetch_add(1, Ordering::Relaxed);
+        let _ = self.told.try_send("woken");
+    }
+}
+
+fn counting(patience: usize) -> (Arc<Counting>, Receiver<&'static str>) {
+    let (told, tells) = sync_channel(1000);
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let counting = Counting {
+        socket: Mutex::new(socket),
+        attended: AtomicUsize::new(0),
+        woken: AtomicUsize::new(0),
+        datagrams: AtomicUsize::new(0),
+        patience,
+        told,
+    };
+    (Arc::new(counting), tells)
+}
+
+/// Waits for a socket.
+struct Waiter(OwnedFd);
+
+impl Wait for Waiter {
+    fn wait(&self, also: Option<&OwnedFd>, limit: Option<Duration>) -> bool {
+        let mut descriptors = [&self.0, also.unwrap_or(&self.0)]
+            .map(|descriptor| PollFd::new(descriptor, PollFlags::IN));
+        let limit = limit.map(timespec);
+        rustix::event::poll(&mut descriptors, limit.as_ref()).is_ok()
+            && !descriptors[0].revents().is_empty()
+    }
+}
+
+fn waiter(counting: &Counting) -> Arc<dyn Wait> {
+    Arc::new(Waiter(counting.socket.lock().try_clone().unwrap().into()))
+}
+
+/// The two sides, in one thread; a period of no time is over at once.
+fn sides(counting: &Arc<Counting>, period: Duration) -> (Attendant, Thread) {
+    Attendant::new(Arc::clone(counting) as _, waiter(counting), period).unwrap()
+}
+
+fn send_to(counting: &Counting) {
+    let to = counting.socket.lock().local_addr().unwrap();
+    let from = UdpSocket::bind((to.ip(), 0)).unwrap();
+    from.send_to(b"a packet", to).unwrap();
+}
+
+#[test]
+fn a_rank_that_is_here_is_left_alone() {
+    let (counting, _tells) = counting(usize::MAX);
+    let (attendant, thread) = sides(&counting, Duration::ZERO);
+    let mut seen = thread.presence();
+    for _ in 0..10 {
+        attendant.present();
+        seen = thread.round(seen);
+    }
+    assert_eq!(counting.attended.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn a_rank_that_is_away_is_attended_to_until_somebody_is_in_the_wire() {
+    let (counting, _tells) = counting(3);
+    let (attendant, thread) = sides(&counting, Duration::ZERO);
+    send_to(&counting);
+    attendant.present();
+    let seen = thread.presence();
+    assert_eq!(thread.round(seen), seen);
+    assert_eq!(counting.attended.load(Ordering::Relaxed), 3);
+    assert_eq!(counting.datagrams.load(Ordering::Relaxed), 1);
+    let _inside = counting.socket.lock();
+    thread.round(seen);
+    assert_eq!(counting.attended.load(Ordering::Relaxed), 3);
+}
+
+#[test]
+fn a_rank_that_waits_for_packets_itself_is_left_alone_and_counts_as_here_afterwards() {
+    let (counting, _tells) = counting(usize::MAX);
+    let (attendant, thread) = sides(&counting, Duration::ZERO);
+    let waiter = waiter(&counting);
+    let seen = thread.presence();
+    std::thread::scope(|scope| {
+        let rank = scope.spawn(|| attendant.wait(&*waiter, Some(Duration::from_secs(100))));
+        while attendant.waiting() == 0 {
+            std::thread::yield_now();
+        }
+        for _ in 0..10 {
+            thread.round(seen);
+        }
+        assert_eq!(counting.attended.load(Ordering::Relaxed), 0);
+        send_to(&counting);
+        assert!(rank.join().unwrap());
+    });
+    thread.round(seen);
+    assert_eq!(counting.attended.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn a_rank_that_sleeps_is_woken_by_a_packet_whenever_it_came() {
+    let (counting, _tells) = counting(usize::MAX);
+    let (attendant, thread) = sides(&counting, LONG);
+    // Before it armed.
+    send_to(&counting);
+    attendant.arm();
+    thread.round(thread.presence());
+    assert_eq!(counting.woken.load(Ordering::Relaxed), 1);
+    // After.
+    counting.attend();
+    attendant.arm();
+    std::thread::scope(|scope| {
+        scope.spawn(|| thread.round(thread.presence()));
+        send_to(&counting);
+    });
+    assert_eq!(counting.woken.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn a_rank_that_sleeps_is_woken_when_a_period_is_over() {
+    let (counting, _tells) = counting(usize::MAX);
+    let (attendant, thread) = sides(&counting, Duration::ZERO);
+    attendant.arm();
+    thread.round(thread.presence());
+    assert_eq!(counting.woken.load(Ordering::Relaxed), 1);
+    assert_eq!(counting.attended.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn the_thread_attends_and_ends() {
+    let (counting, tells) = counting(usize::MAX);
+    let waiter = waiter(&counting);
+    let period = Duration::from_millis(1);
+    let attendant = Attendant::start(3, Arc::clone(&counting) as _, waiter, period).unwrap();
+    send_to(&counting);
+    while counting.datagrams.load(Ordering::Relaxed) == 0 {
+        tells.recv_timeout(Duration::from_secs(100)).unwrap();
+    }
+    drop(attendant);
+    assert_eq!(Arc::strong_count(&counting), 1);
+}
+
+#[test]
+fn arming_ends_a_pause_and_so_does_the_end() {
+    let (counting, tells) = counting(usize::MAX);
+    let waiter = waiter(&counting);
+    let attendant = Attendant::start(3, Arc::clone(&counting) as _, waiter, LONG).unwrap();
+    for _ in 0..3 {
+        attendant.arm();
+        send_to(&counting);
+        assert_eq!(tells.recv_timeout(Duration::from_secs(100)), Ok("woken"));
+        counting.attend();
+        assert_eq!(tells.recv_timeout(Duration::from_secs(100)), Ok("attended"));
+    }
+    drop(attendant);
+    assert_eq!(Arc::strong_count(&counting), 1);
+}
+
+/// Else a rank that has received anything would never sleep.
+#[test]
+fn what_was_received_before_arming_wakes_nobody() {
+    let (_, mut ends) = job::<Seq>(2);
+    let shared = Arc::clone(&ends[1].shared);
+    let (attendant, _thread) =
+        Attendant::new(shared, Arc::clone(&ends[1].waiter), Duration::ZERO).unwrap();
+    ends[1].attendant = Some(attendant);
+    ends[1].set_waker(|| {});
+    let region = ends[1].region_create(1 << 12).unwrap();
+    ends[1].pt_open(PT, None).unwrap();
+    ends[1].me_append(PT, over(&region)).unwrap();
+    let eq = ends[0].eq_create(16).unwrap();
+    let byte = [1];
+    // SAFETY: the byte outlives all puts.
+    let md = unsafe { ends[0].md_bind(byte.as_ptr().cast_mut(), 1, eq) }.unwrap();
+    let is_news = || ends[1].waiter.wait(None, Some(Duration::ZERO));
+    for _ in 0..3 {
+        // SAFETY: the source is not written.
+        let _ = unsafe { ends[0].put(&put_to_1(md, 1)) }.unwrap();
+        ends[0].progress();
+        assert!(is_news());
+        ends[1].progress();
+        assert!(ends[1].arm());
+        assert!(!is_news());
+        ends[1].disarm();
+        assert_eq!(events(&ends[0], eq).len(), 1);
+    }
+}

@@ -1,0 +1,113 @@
+//! Peers that fail.
+
+use conduit_core::ni::{Ack, MeMemory, Ni, NiError, Put, Submit, Unlink};
+use conduit_core::threads::Seq;
+
+use super::{PT, entry, events, job};
+use crate::transport::fragment::Failure;
+
+#[test]
+fn a_failed_peer_is_named_and_lets_go_of_memory() {
+    let (fabric, ends) = job::<Seq>(3);
+    let eq = ends[0].eq_create(16).unwrap();
+    let bytes = [1_u8; 5000];
+    // SAFETY: the bytes live as long as the ends.
+    let md = unsafe { ends[0].md_bind(bytes.as_ptr().cast_mut(), 5000, eq) }.unwrap();
+    let put = Put {
+        md,
+        local_offset: 0,
+        length: 5000,
+        ack: Ack::Remote,
+        target: 2,
+        index: PT,
+        match_bits: 0,
+        remote_offset: 0,
+        hdr_data: 0,
+        token: 1,
+    };
+    // SAFETY: the source is not written.
+    assert_eq!(unsafe { ends[0].put(&put) }, Ok(Submit::Posted));
+    assert_eq!(ends[0].md_release(md), Ok(Unlink::InUse));
+    assert_eq!(ends[0].failed_peer(), None);
+    fabric.fail(2, Failure::Silent(20_000));
+    assert!(events(&ends[0], eq).is_empty());
+    assert_eq!(ends[0].failed_peer(), Some(2));
+    let said = ends[0].failure(2);
+    assert!(said.contains("silent for 20000 ms"), "{said}");
+    // SAFETY: refused.
+    let refused = unsafe { ends[0].put(&put) }.unwrap_err();
+    assert!(
+        matches!(&refused, NiError::PeerFailed { operation: "put", rank: 2, reason } if *reason == said),
+        "{refused}"
+    );
+    assert_eq!(ends[0].md_release(md), Ok(Unlink::Done));
+}
+
+#[test]
+fn what_a_failed_peer_had_begun_is_dropped() {
+    let (fabric, ends) = job::<Seq>(2);
+    let eq = ends[1].eq_create(16).unwrap();
+    ends[1].pt_open(PT, Some(eq)).unwrap();
+    let region = ends[1].region_create(1 << 16).unwrap();
+    let me = ends[1]
+        .me_append(
+            PT,
+            entry(MeMemory::Region {
+                region: region.id,
+                offset: 0,
+                len: region.len,
+            }),
+        )
+        .unwrap();
+    {
+        use crate::transport::fragment::Upper;
+        use crate::transport::wire::{Header, Put};
+        let mut inner = ends[1].inner();
+        let put = Put {
+            index: PT.0,
+            match_bits: 0,
+            hdr_data: 0,
+            offset: 8,
+            operation: Some(5),
+        };
+        let header = Header::Put(put).encode(None);
+        let place = inner.portals.begin(0, header.as_slice(), 5000).unwrap();
+        inner.portals.place(place, 1000, &[3; 1000]);
+        // Beyond its end: nowhere.
+        inner.portals.place(place, 4999, &[3; 1000]);
+    }
+    assert_eq!(ends[1].me_unlink(me), Ok(Unlink::InUse));
+    fabric.fail(0, Failure::Silent(1));
+    assert!(events(&ends[1], eq).is_empty());
+    assert_eq!(ends[1].failed_peer(), Some(0));
+    assert_eq!(ends[1].me_unlink(me), Ok(Unlink::Done));
+    // SAFETY: the region's bytes, which nobody writes now.
+    let bytes = unsafe { std::slice::from_raw_parts(region.base, region.len) };
+    assert_eq!(bytes.iter().filter(|byte| **byte == 3).count(), 1001);
+    assert_eq!(
+        (bytes[1007], bytes[1008], bytes[5007], bytes[5008]),
+        (0, 3, 3, 0)
+    );
+}
+
+#[test]
+fn who_has_left_has_not_failed() {
+    let (fabric, mut ends) = job::<Seq>(2);
+    let eq = ends[1].eq_create(16).unwrap();
+    ends[1].pt_open(PT, Some(eq)).unwrap();
+    let inject = conduit_core::ni::Inject {
+        target: 1,
+        index: PT,
+        exchange: conduit_core::ni::Exchange::Alone,
+        match_bits: 0,
+        hdr_data: 0,
+        head: &[],
+        body: &[],
+    };
+    assert_eq!(ends[0].inject(&inject), Ok(Submit::Posted));
+    drop(ends.remove(0));
+    assert!(events(&ends[0], eq).is_empty());
+    fabric.fail(0, Failure::Silent(1));
+    assert!(events(&ends[0], eq).is_empty());
+    assert_eq!(ends[0].failed_peer(), None);
+}

@@ -1,0 +1,289 @@
+//! A peer with a valid tag that sends anything: no panic, nothing written outside of entries, and it is named.
+
+use conduit_core::ni::{Ack, Event, Get, MeEvents, MeId, MeMemory, MeOptions, Ni, Put};
+use conduit_core::threads::Seq;
+use proptest::prelude::*;
+
+use super::{Disorder, End, PT, entry, job, job_on, over};
+use crate::transport::fragment::Upper;
+
+/// What is handed to the portals.
+#[derive(Debug, Clone)]
+enum Step {
+    Fragment(Vec<u8>, Vec<u8>),
+    Begin(Vec<u8>, usize),
+    Place(prop::sample::Index, usize, usize),
+    End(prop::sample::Index),
+    Poll,
+}
+
+/// Headers that are nearly right: a kind, flags, an index and small numbers.
+fn header() -> impl Strategy<Value = Vec<u8>> {
+    let field = prop_oneof![3 => 0_u64..16, 1 => any::<u64>()];
+    let near = (
+        0_u8..13,
+        0_u8..4,
+        0_u8..8,
+        any::<u8>(),
+        0_u16..3,
+        prop::collection::vec(field, 0..6),
+        0_usize..70,
+    )
+        .prop_map(|(kind, flags, a, b, taken, fields, cut)| {
+            let mut bytes = vec![kind, flags, a, b];
+            bytes.extend(taken.to_le_bytes());
+            bytes.extend(taken.to_le_bytes());
+            bytes.extend(fields.iter().flat_map(|field| field.to_le_bytes()));
+            // The right length for a kind, often.
+            let right = [0, 36, 24, 32, 44, 24, 12, 8, 8, 52, 12, 12];
+            let length = right.get(usize::from(kind)).copied().unwrap_or(cut);
+            bytes.resize(if cut < 10 { cut } else { length }, 0);
+            bytes
+        });
+    prop_oneof![4 => near, 1 => prop::collection::vec(any::<u8>(), 0..64)]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let payload = prop::collection::vec(any::<u8>(), 0..200);
+    prop_oneof![
+        4 => (header(), payload).prop_map(|(header, payload)| Step::Fragment(header, payload)),
+        2 => (header(), 0_usize..20_000).prop_map(|(header, length)| Step::Begin(header, length)),
+        3 => (any::<prop::sample::Index>(), 0_usize..20_000, 0_usize..3000)
+            .prop_map(|(index, offset, length)| Step::Place(index, offset, length)),
+        2 => any::<prop::sample::Index>().prop_map(Step::End),
+        1 => Just(Step::Poll),
+    ]
+}
+
+/// Begins operations of the rank's own, whose names a peer may guess.
+fn begin_own(end: &End<Seq>, space: &mut [u8]) -> conduit_core::ni::EqId {
+    let eq = end.eq_create(16).unwrap();
+    // SAFETY: the caller's memory outlives the end.
+    let md = unsafe { end.md_bind(space.as_mut_ptr(), space.len(), eq) }.unwrap();
+    let get = Get {
+        md,
+        local_offset: 100,
+        length: 2000,
+        target: 0,
+        index: PT,
+        match_bits: 0,
+        remote_offset: 0,
+        token: 1,
+    };
+    let put = Put {
+        md,
+        local_offset: 3000,
+        length: 500,
+        ack: Ack::Remote,
+        target: 0,
+        index: PT,
+        match_bits: 0,
+        remote_offset: 0,
+        hdr_data: 0,
+        token: 2,
+    };
+    for _ in 0..2 {
+        // SAFETY: what the get writes is looked at when all is over; nobody writes what the put reads.
+        unsafe {
+            let _ = end.get(&get).unwrap();
+            let _ = end.put(&put).unwrap();
+        }
+    }
+    eq
+}
+
+proptest! {
+    #[test]
+    fn anything_is_taken_or_refused(
+        steps in prop::collection::vec(step(), 0..80),
+        direct in any::<bool>(),
+    ) {
+        let mut space = vec![0x11_u8; 4096];
+        let disorder = Disorder { direct, ..Disorder::default() };
+        let (_, ends) = job_on::<Seq>(2, disorder);
+        let end = &ends[1];
+        let region = end.region_create(1 << 16).unwrap();
+        // SAFETY: a new region's bytes.
+        unsafe { region.base.write_bytes(0x22, region.len) };
+        let eq = end.eq_create(16).unwrap();
+        end.pt_open(PT, Some(eq)).unwrap();
+        let mut small = over(&region);
+        small.memory = MeMemory::Region { region: region.id, offset: 4096, len: 1000 };
+        small.ignore_bits = !1;
+        if direct {
+            small.events = MeEvents::LINK;
+        }
+        end.me_append(PT, small).unwrap();
+        let managed = MeMemory::Managed { bytes: 8192, min_free: 64 };
+        end.me_append(PT, entry(managed)).unwrap();
+        let own = begin_own(end, &mut space);
+        let mut places = Vec::new();
+        for step in steps {
+            let mut inner = end.inner();
+            match step {
+                Step::Fragment(header, payload) => {
+                    inner.portals.fragment(0, &header, &payload);
+                }
+                Step::Begin(header, length) => places.extend(inner.portals.begin(0, &header, length)),
+                Step::Place(at, offset, length) if !places.is_empty() => {
+                    inner.portals.place(*at.get(&places), offset, &vec![0x33; length]);
+                }
+                Step::End(at) if !places.is_empty() => {
+                    let place = places.swap_remove(at.index(places.len()));
+                    inner.portals.end(place);
+                }
+                Step::Place(..) | Step::End(_) => {}
+                Step::Poll => {
+                    drop(inner);
+                    end.progress();
+                    for eq in [eq, own] {
+                        end.poll(eq, 8, |event| {
+                            if let Event::Put(put) = event {
+                                assert!(put.data.is_empty() || put.data.len() == put.length);
+                                assert!(put.length <= put.requested);
+                            }
+                        });
+                    }
+                }
+            }
+        }
+        // SAFETY: the region's bytes, which nobody writes now.
+        let bytes = unsafe { std::slice::from_raw_parts(region.base, region.len) };
+        let untouched = |bytes: &[u8], byte| bytes.iter().all(|b| *b == byte);
+        prop_assert!(untouched(&bytes[..4096], 0x22) && untouched(&bytes[5096..], 0x22));
+        drop(ends);
+        prop_assert!(untouched(&space[..100], 0x11) && untouched(&space[2100..], 0x11));
+    }
+}
+
+#[test]
+fn nonsense_names_its_sender() {
+    let (_, ends) = job::<Seq>(3);
+    assert_eq!(ends[1].bad_peer(), None);
+    {
+        let mut inner = ends[1].inner();
+        assert!(
+            inner.portals.fragment(2, &[99; 12], &[]),
+            "taken and dropped"
+        );
+        assert!(inner.portals.fragment(0, &[], &[]));
+    }
+    assert_eq!(ends[1].bad_peer(), Some(2), "the first");
+    assert_eq!(ends[1].counters(|counters, _| counters.bad_fragments), 2);
+}
+
+/// A peer that keeps to no window is found out, and what it may occupy is bounded.
+#[test]
+fn a_flood_beyond_the_window_is_nonsense() {
+    let (_, ends) = job::<Seq>(2);
+    let eq = ends[1].eq_create(16).unwrap();
+    ends[1].pt_open(PT, Some(eq)).unwrap();
+    let managed = MeMemory::Managed {
+        bytes: 1 << 30,
+        min_free: 64,
+    };
+    ends[1].me_append(PT, entry(managed)).unwrap();
+    let put = crate::transport::wire::Put {
+        index: PT.0,
+        match_bits: 0,
+        hdr_data: 0,
+        offset: 0,
+        operation: None,
+    };
+    let header = crate::transport::wire::Header::Put(put).encode(None);
+    let window = super::PortalsConfig::default().window;
+    {
+        let mut inner = ends[1].inner();
+        for _ in 0..window {
+            inner
+                .portals
+                .fragment(0, header.as_slice(), b"in the window");
+        }
+        assert_eq!(inner.portals.counters.bad_fragments, 0);
+        for _ in 0..10 {
+            inner.portals.fragment(0, header.as_slice(), b"beyond");
+        }
+        assert_eq!(inner.portals.counters.bad_fragments, 10);
+    }
+    assert_eq!(ends[1].bad_peer(), Some(0));
+    let mut heard = 0;
+    ends[1].poll(eq, u32::MAX, |_| heard += 1);
+    assert_eq!(heard, u32::from(window));
+}
+
+/// Telling of entries, rightly and not.
+#[test]
+fn what_peers_may_say_of_direct_access() {
+    use crate::transport::interface::Remote;
+    use crate::transport::wire::{Direct, Header};
+    let right = Direct {
+        entry: MeId(u32::from(PT.0) << 28 | 5),
+        options: MeOptions::PUT,
+        match_bits: 0,
+        ignore_bits: 0,
+        remote: Remote {
+            key: 1,
+            address: u64::MAX - 100,
+        },
+        length: 100,
+    };
+    let another = Direct {
+        entry: MeId(u32::from(PT.0) << 28 | 6),
+        ..right
+    };
+    let elsewhere = Direct {
+        entry: MeId(3 << 28),
+        ..right
+    };
+    let wrong = [
+        // It would wrap.
+        Header::Direct(Direct {
+            length: 101,
+            ..elsewhere
+        }),
+        Header::Direct(Direct {
+            options: MeOptions::USE_ONCE,
+            ..elsewhere
+        }),
+        // One entry of each index.
+        Header::Direct(right),
+        Header::Direct(another),
+        Header::Withdraw(another.entry),
+        Header::Withdrawn(right.entry),
+    ];
+    let said = |inner: &mut crate::transport::Inner<_>, header: &Header| {
+        let before = inner.portals.counters.bad_fragments;
+        inner
+            .portals
+            .fragment(0, header.encode(None).as_slice(), &[]);
+        inner.portals.counters.bad_fragments == before
+    };
+    let disorder = Disorder {
+        direct: true,
+        ..Disorder::default()
+    };
+    let (_, ends) = job_on::<Seq>(2, disorder);
+    let mut inner = ends[1].inner();
+    assert!(said(&mut inner, &Header::Direct(right)));
+    for wrong in &wrong {
+        assert!(!said(&mut inner, wrong), "{wrong:?}");
+    }
+    assert!(said(&mut inner, &Header::Direct(elsewhere)));
+    assert!(said(&mut inner, &Header::Withdraw(right.entry)));
+    assert!(!said(&mut inner, &Header::Withdraw(right.entry)), "again");
+    assert!(said(&mut inner, &Header::Direct(another)));
+    // Nothing ends that is not under way.
+    inner.portals.done(0, 0, 0);
+    inner.portals.done(7, u64::MAX, 0);
+    drop(inner);
+    // Where memory is not reached directly nobody may tell of it.
+    let (_, ends) = job::<Seq>(2);
+    let mut inner = ends[1].inner();
+    for header in [
+        Header::Direct(right),
+        Header::Withdraw(right.entry),
+        Header::Withdrawn(right.entry),
+    ] {
+        assert!(!said(&mut inner, &header), "{header:?}");
+    }
+}
