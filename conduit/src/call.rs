@@ -4,7 +4,7 @@ use conduit_core::engine::{self, Payload};
 use conduit_core::ni::Rank;
 use conduit_core::threads::{Mode, Seq};
 
-use crate::network::Network;
+use crate::Network;
 use crate::{Args, Long, Medium, Result, Short};
 
 /// What a handler knows of the message that runs it, and its chance to reply.

@@ -20,23 +20,9 @@ pub enum Error {
     /// The job could not be joined, or the launcher failed.
     #[error("job start: {0}")]
     Start(String),
-    /// The shared-memory network could not be started.
-    #[error("{0}")]
-    Shm(String),
-    /// The network over UDP could not be started.
-    #[error("{0}")]
-    Udp(String),
-    /// The network over libfabric could not be started.
-    #[error("{0}")]
-    Ofi(String),
-    /// None of the networks that `CONDUIT_NETWORK` allows can be used.
-    #[error("CONDUIT_NETWORK={asked}: {reason}")]
-    NoNetwork {
-        /// What was asked for.
-        asked: String,
-        /// Why each of them can't be used.
-        reason: String,
-    },
+    /// The network could not be started.
+    #[error(transparent)]
+    Network(#[from] lanes::Error),
     /// The segment does not fit.
     #[error(
         "attach on rank {rank}: a segment of {bytes} bytes, the most is {limit} \

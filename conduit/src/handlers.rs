@@ -7,8 +7,8 @@ use am::handlers::{Accepts, CLIENT_FIRST, Entry, Registration};
 use conduit_core::engine::{Handler, Payload};
 use conduit_core::threads::{Mode, Seq};
 
+use crate::Network;
 use crate::call::{Call, Landed};
-use crate::network::Network;
 use crate::{Args, Error, Result};
 
 macro_rules! handler_id {

@@ -6,10 +6,10 @@ use std::time::Duration;
 use conduit_core::engine::{Engine, Error as EngineError};
 use conduit_core::ni::Rank;
 use conduit_core::threads::{Mode, Seq};
+use lanes::Hosts;
 
-use crate::network::Network;
-use crate::start::{Hosts, Launcher};
-use crate::{Error, Result};
+use crate::start::Launcher;
+use crate::{Error, Network, Result};
 
 /// A member of a job, with the engine in reach. For interfaces to other languages, which bring their own idea of
 /// handlers, addresses and the end of a process; programs in Rust use [`crate::Job`] and [`crate::Conduit`].

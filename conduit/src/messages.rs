@@ -4,7 +4,7 @@ use conduit_core::engine::{Blocking, Prepared};
 use conduit_core::ni::Rank;
 use conduit_core::threads::{Mode, Seq};
 
-use crate::network::Network;
+use crate::Network;
 use crate::{Args, Conduit, Long, Medium, Result, Short};
 
 /// Requests wait for credits, polling, if the target is behind; the `try_` forms give `false` instead.

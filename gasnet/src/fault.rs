@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char, c_int};
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use conduit::NetworkError;
 use conduit_core::engine::Error as EngineError;
 use conduit_core::stderr::write_line;
 
@@ -44,9 +45,10 @@ impl From<conduit::Error> for Refusal {
         match error {
             conduit::Error::Engine(error) => error.into(),
             conduit::Error::BarrierMismatch { .. } => Self::of(abi::BARRIER_MISMATCH, error),
-            conduit::Error::Start(_) | conduit::Error::Shm(_) | conduit::Error::Udp(_) => {
-                Self::of(abi::RESOURCE, error)
+            conduit::Error::Network(NetworkError::NoNetwork { .. } | NetworkError::Ofi(_)) => {
+                Self::bad(error)
             }
+            conduit::Error::Start(_) | conduit::Error::Network(_) => Self::of(abi::RESOURCE, error),
             other => Self::bad(other),
         }
     }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use conduit::network::mixed::Mixed;
 use conduit_core::ni::{Capabilities, Ni, Rank};
 use conduit_core::threads::Mode;
+use lanes::mixed::Mixed;
 
 use crate::reference::Reference;
 

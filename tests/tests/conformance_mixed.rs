@@ -2,13 +2,13 @@
 
 use std::marker::PhantomData;
 
-use conduit::network::mixed::Mixed;
 use conduit_core::threads::{Mode, Par, Seq};
 use conduit_portals::shm::{Shm, ShmConfig, in_process};
 use conduit_tests::conformance::Network;
 use conduit_tests::conformance::trials::add_with_chaos;
 use conduit_tests::mixed::{self, Hosts};
 use conduit_tests::reference::Reference;
+use lanes::mixed::Mixed;
 use libtest_mimic::{Arguments, Trial};
 
 /// Ranks on several hosts within this process.

@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use am::handlers::Registration;
-use conduit::network::mixed::Mixed;
 use conduit_core::engine::{Blocking, Engine, Handler};
 use conduit_core::ni::Ni;
 use conduit_core::settings::Settings;
@@ -18,6 +17,7 @@ use conduit_tests::model::schedule::Schedule;
 use conduit_tests::model::{Limits, check, check_drawn, turns};
 use conduit_tests::reference::{Reference, Seen};
 use conduit_tests::small::{least, network, restless, settings};
+use lanes::mixed::Mixed;
 
 /// Schedules per configuration, unless `PROPTEST_CASES` says otherwise.
 const CASES: u32 = 64;

@@ -1,13 +1,12 @@
 //! Which ranks share a host, and which share a machine: its processors and its memory.
 //!
 //! A host is what can share memory: one boot of one machine, and on it one namespace of network interfaces and of host names,
-//! within which ranks find each other. `CONDUIT_HOST` overrides that. Whose memory is not to be had all the same is on a host of
-//! its own ([`Hosts::part`]).
+//! within which ranks find each other. `CONDUIT_HOST` overrides that.
 //!
 //! Several hosts may be on one machine, which is known by its boot. Ranks that spin there take each other's processor, whether
 //! they share memory or not.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -16,20 +15,14 @@ use conduit_core::bootstrap::Bootstrap;
 use conduit_core::ni::Rank;
 use conduit_core::settings::Settings;
 use conduit_portals::memory::Memory;
-use conduit_portals::shm::Stranger;
+use lanes::Hosts;
 
 use crate::{Error, Result};
 
 /// What a job may assume of its hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Hosts {
-    /// By rank: its host, numbered in the order of their first ranks. 4 bytes a rank.
-    of: Box<[u32]>,
-    /// By host.
-    names: Box<[String]>,
-    rank: Rank,
-    /// This rank's host.
-    own: u32,
+pub(super) struct Survey {
+    pub(super) hosts: Hosts,
     /// Processors that any of the ranks of this rank's machine may run on.
     processors: u32,
     /// Those ranks.
@@ -101,12 +94,12 @@ fn name(bytes: &[u8]) -> Option<(String, &[u8])> {
     Some((String::from_utf8(name.to_vec()).ok()?, rest))
 }
 
-impl Hosts {
+impl Survey {
     /// Collective.
     ///
     /// # Errors
     /// The launcher's; a host that can't be named; ranks that may use different networks.
-    pub(super) fn survey(bootstrap: &mut dyn Bootstrap, settings: &Settings) -> Result<Self> {
+    pub(super) fn take(bootstrap: &mut dyn Bootstrap, settings: &Settings) -> Result<Self> {
         let name = match &settings.host {
             Some(name) => Ok(name.clone()),
             None => identity().map_err(|error| {
@@ -155,19 +148,11 @@ impl Hosts {
     }
 
     fn of(rank: Rank, cards: &[Card]) -> Self {
-        let mut names: Vec<String> = Vec::new();
-        let mut numbers: HashMap<&str, u32> = HashMap::new();
         // By machine: ranks, processors, memory.
         let mut machines: HashMap<&str, (u32, [u8; MASK_BYTES], u64)> = HashMap::new();
         // By machine and control group: ranks, memory.
         let mut groups: HashMap<(&str, u64), (u32, u64)> = HashMap::new();
-        let mut of = Vec::with_capacity(cards.len());
         for card in cards {
-            let number = *numbers.entry(&card.host).or_insert_with(|| {
-                names.push(card.host.clone());
-                (names.len() - 1) as u32
-            });
-            of.push(number);
             let (count, union, memory) =
                 (machines.entry(&card.machine)).or_insert((0, [0; MASK_BYTES], u64::MAX));
             *count += 1;
@@ -180,7 +165,6 @@ impl Hosts {
                 *all |= one;
             }
         }
-        let own = of[rank as usize];
         let (machine_ranks, mask, _) = machines[&*cards[rank as usize].machine];
         let processors = mask.iter().map(|byte| byte.count_ones());
         let processors = processors.sum::<u32>().max(1);
@@ -190,84 +174,11 @@ impl Hosts {
         let share = shares.map(|(count, memory)| memory / u64::from(*count));
         let share = share.min().unwrap_or(0);
         Self {
-            of: of.into(),
-            names: names.into(),
-            rank,
-            own,
+            hosts: Hosts::new(rank, cards.iter().map(|card| &*card.host)),
             processors,
             machine_ranks,
             share: usize::try_from(share).unwrap_or(usize::MAX),
         }
-    }
-
-    /// Ranks on hosts of these names, seen by the first.
-    #[cfg(test)]
-    pub(crate) fn named(names: &[&str]) -> Self {
-        let card = |name: &&str| Card {
-            mask: [0; MASK_BYTES],
-            memory: 1 << 30,
-            group: 0,
-            group_memory: u64::MAX,
-            machine: (*name).to_owned(),
-            host: (*name).to_owned(),
-            settings: String::new(),
-        };
-        Self::of(0, &names.iter().map(card).collect::<Vec<_>>())
-    }
-
-    /// Hosts of the job.
-    pub(crate) fn count(&self) -> u32 {
-        self.names.len() as u32
-    }
-
-    /// The host of a rank, `0..count`.
-    pub(crate) fn host_of(&self, rank: Rank) -> Option<u32> {
-        self.of.get(rank as usize).copied()
-    }
-
-    /// A host's name.
-    pub(crate) fn name(&self, host: u32) -> &str {
-        self.names.get(host as usize).map_or("", String::as_str)
-    }
-
-    /// Takes apart hosts some of whose ranks can't share memory with each other: what is left of each are parts that count as
-    /// hosts, as few as come of going through the ranks in order. The same on all ranks.
-    pub(super) fn part(&mut self, strangers: &[Stranger]) {
-        let apart: HashSet<_> = strangers
-            .iter()
-            .flat_map(|s| [(s.rank, s.peer), (s.peer, s.rank)])
-            .collect();
-        let mut parts: Vec<(u32, Vec<Rank>)> = Vec::new();
-        let mut of = Vec::with_capacity(self.of.len());
-        for (rank, host) in (0..).zip(&self.of) {
-            let fits = |(of, ranks): &(u32, Vec<Rank>)| {
-                of == host && !ranks.iter().any(|peer| apart.contains(&(rank, *peer)))
-            };
-            let part = parts.iter().position(fits).unwrap_or(parts.len());
-            if part == parts.len() {
-                parts.push((*host, Vec::new()));
-            }
-            parts[part].1.push(rank);
-            of.push(part as u32);
-        }
-        let name = |(number, (host, _)): (usize, &(u32, Vec<Rank>))| {
-            let before = parts[..number].iter().filter(|(of, _)| of == host).count();
-            match before {
-                0 => self.name(*host).to_owned(),
-                before => format!("{} (part {})", self.name(*host), before + 1),
-            }
-        };
-        self.names = parts.iter().enumerate().map(name).collect();
-        self.own = of[self.rank as usize];
-        self.of = of.into();
-    }
-
-    /// The ranks of this rank's host, ascending.
-    pub(crate) fn members(&self) -> impl Iterator<Item = Rank> + '_ {
-        (0..)
-            .zip(&self.of)
-            .filter(|(_, host)| **host == self.own)
-            .map(|(rank, _)| rank)
     }
 
     /// Fills in the settings that were left to the machine.
@@ -288,7 +199,7 @@ impl Hosts {
     }
 }
 
-pub(crate) fn page() -> usize {
+fn page() -> usize {
     rustix::param::page_size()
 }
 
@@ -357,9 +268,9 @@ mod tests {
         }
     }
 
-    fn one_host(ranks: usize, processors: u8) -> Hosts {
+    fn one_host(ranks: usize, processors: u8) -> Survey {
         let cards: Vec<_> = (0..ranks).map(|_| card("a", processors, 1 << 30)).collect();
-        Hosts::of(0, &cards)
+        Survey::of(0, &cards)
     }
 
     #[test]
@@ -397,50 +308,25 @@ mod tests {
             card("b", 0b1000, 6 << 30),
             card("b", 0b0001, 9 << 30),
         ];
-        let seen: Vec<_> = (0..4).map(|rank| Hosts::of(rank, &cards)).collect();
-        for (rank, hosts) in seen.iter().enumerate() {
-            assert_eq!((hosts.count(), &*hosts.of), (2, &[0, 1, 0, 0][..]));
-            assert_eq!((hosts.name(0), hosts.name(1)), ("b", "a"));
-            assert_eq!(hosts.processors, 2, "rank {rank}");
-            assert_eq!(hosts.share, 1 << 30);
+        for rank in 0..4 {
+            let survey = Survey::of(rank, &cards);
+            assert_eq!(survey.hosts, Hosts::new(rank, ["b", "a", "b", "b"]));
+            assert_eq!(survey.processors, 2, "rank {rank}");
+            assert_eq!(survey.share, 1 << 30);
         }
-        assert_eq!(seen[1].members().collect::<Vec<_>>(), [1]);
-        assert_eq!(seen[3].members().collect::<Vec<_>>(), [0, 2, 3]);
     }
 
     /// A limit holds for the ranks of one control group; each may have its own.
     #[test]
     fn the_narrowest_memory_decides() {
         let mut cards: Vec<_> = (0..4).map(|_| card("a", 1, 8 << 30)).collect();
-        assert_eq!(Hosts::of(0, &cards).share, 2 << 30);
+        assert_eq!(Survey::of(0, &cards).share, 2 << 30);
         for (group, card) in (1..).zip(&mut cards) {
             (card.group, card.group_memory) = (group, 1 << 30);
         }
-        assert_eq!(Hosts::of(0, &cards).share, 1 << 30);
+        assert_eq!(Survey::of(0, &cards).share, 1 << 30);
         cards[3].group = 1;
-        assert_eq!(Hosts::of(0, &cards).share, 1 << 29);
-    }
-
-    #[test]
-    fn who_can_not_share_memory_is_on_a_host_of_its_own() {
-        let cards: Vec<_> = ["a", "b", "a", "a", "a"]
-            .map(|host| card(host, 1, 1 << 30))
-            .into();
-        let strangers = [(2, 0), (3, 2), (2, 4)].map(|(rank, peer)| Stranger {
-            rank,
-            peer,
-            reason: String::new(),
-        });
-        let seen = |rank| {
-            let mut hosts = Hosts::of(rank, &cards);
-            hosts.part(&strangers);
-            assert_eq!(&*hosts.of, &[0, 1, 2, 0, 0]);
-            assert_eq!(&*hosts.names, &["a", "b", "a (part 2)"]);
-            hosts.members().collect::<Vec<_>>()
-        };
-        assert_eq!(seen(1), [1]);
-        assert_eq!(seen(2), [2]);
-        assert_eq!(seen(4), [0, 3, 4]);
+        assert_eq!(Survey::of(0, &cards).share, 1 << 29);
     }
 
     /// Containers of one machine take each other's processors and memory.
@@ -456,11 +342,12 @@ mod tests {
             card.machine = "one".to_owned();
         }
         let crowded = |rank| {
-            let hosts = Hosts::of(rank, &cards);
+            let survey = Survey::of(rank, &cards);
+            let hosts = &survey.hosts;
             assert_eq!((hosts.count(), hosts.members().count()), (4, 1));
-            assert_eq!(hosts.share, (8 << 30) / 3);
+            assert_eq!(survey.share, (8 << 30) / 3);
             let mut settings = Settings::default();
-            hosts.adapt(&mut settings);
+            survey.adapt(&mut settings);
             settings.spin == Some(CROWDED_SPIN)
         };
         assert_eq!([0, 1, 2, 3].map(crowded), [true, true, true, false]);

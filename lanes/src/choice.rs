@@ -1,41 +1,12 @@
 //! The choice of networks.
 
-mod far;
-pub mod mixed;
-
 use std::fmt;
-use std::io::Write as _;
 
-use conduit_core::ni::{Ni, Rank};
+use conduit_core::ni::Rank;
 use conduit_core::settings::Settings;
-use conduit_core::threads::Mode;
 use conduit_ofi::start::Which;
-use conduit_portals::shm::Shm;
-use conduit_portals::transport::SoftPortals;
 
-use crate::start::Hosts;
-use crate::{Error, Result};
-pub use far::Far;
-use mixed::Mixed;
-
-/// The network under every rank of this build.
-pub type Network<M> = Mixed<Shm<M>, SoftPortals<M, Far>, M>;
-
-impl<M: Mode> Network<M> {
-    /// Says that this rank's process is about to end as it should: peers then don't take it for dead. Waits for a bounded time
-    /// until those of other hosts have what it has sent.
-    pub(crate) fn leave(&self, settings: &Settings) {
-        self.near().leave();
-        if let Some(far) = self.far() {
-            far.leave();
-            if far.counters(|_, network| network.is_reported(settings)) {
-                let report = far.counters(|portals, network| network.report(portals, far.rank()));
-                // One write, so that the reports of several ranks stay whole. Nothing can be done about an error.
-                let _ = std::io::stderr().write_all(report.as_bytes());
-            }
-        }
-    }
-}
+use crate::{Error, Hosts, Result};
 
 /// The networks that this build has, and for each other known name why it is not there. Loads libfabric, to see whether it can.
 pub fn available_networks() -> Vec<(&'static str, Result<(), String>)> {
@@ -156,7 +127,7 @@ mod tests {
 
     #[test]
     fn ranks_of_a_host_share_memory_unless_told_otherwise() {
-        let (one, two) = (Hosts::named(&["a", "a"]), Hosts::named(&["a", "b", "a"]));
+        let (one, two) = (Hosts::new(0, ["a", "a"]), Hosts::new(0, ["a", "b", "a"]));
         let any = Settings::default();
         assert_eq!(choose(&any, &one, 0).unwrap(), Choice::Near);
         assert_eq!(
@@ -181,7 +152,7 @@ mod tests {
 
     #[test]
     fn who_is_left_without_a_network_hears_why() {
-        let hosts = Hosts::named(&["a", "a", "b"]);
+        let hosts = Hosts::new(0, ["a", "a", "b"]);
         let refused = |networks: &[&str]| {
             let settings = Settings {
                 ofi_library: Some("/no/such/libfabric.so".to_owned()),

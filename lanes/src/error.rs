@@ -1,0 +1,49 @@
+//! Why a job has no network.
+
+use conduit_core::bootstrap::BootstrapError;
+use conduit_core::ni::NiError;
+use conduit_portals::shm::ShmError;
+
+/// The result of a start.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why the network of a job could not be started. The text names the rank and the setting concerned.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The launcher failed, or another rank.
+    #[error("job start: {0}")]
+    Start(String),
+    /// The shared-memory network could not be started.
+    #[error("{0}")]
+    Shm(String),
+    /// The network over UDP could not be started.
+    #[error("{0}")]
+    Udp(String),
+    /// The network over libfabric could not be started.
+    #[error("{0}")]
+    Ofi(String),
+    /// Two networks do not go together.
+    #[error(transparent)]
+    Mixed(#[from] NiError),
+    /// None of the networks that `CONDUIT_NETWORK` allows can be used.
+    #[error("CONDUIT_NETWORK={asked}: {reason}")]
+    NoNetwork {
+        /// What was asked for.
+        asked: String,
+        /// Why each of them can't be used.
+        reason: String,
+    },
+}
+
+impl From<BootstrapError> for Error {
+    fn from(error: BootstrapError) -> Self {
+        Self::Start(error.to_string())
+    }
+}
+
+impl From<ShmError> for Error {
+    fn from(error: ShmError) -> Self {
+        Self::Shm(error.to_string())
+    }
+}

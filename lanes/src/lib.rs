@@ -1,0 +1,46 @@
+//! The network of a job, made of several: which peer is reached by which.
+//!
+//! [`start`] chooses among those that may be used ([`available_networks`]) and starts them: shared memory between the ranks of a
+//! host, and one between hosts ([`Far`]) to all others. The engine sees one, which is [`mixed`] of them.
+
+mod choice;
+mod error;
+mod far;
+mod hosts;
+pub mod mixed;
+mod start;
+
+pub use choice::available_networks;
+pub use error::{Error, Result};
+pub use far::Far;
+pub use hosts::Hosts;
+pub use start::start;
+
+use std::io::Write as _;
+
+use conduit_core::ni::Ni;
+use conduit_core::settings::Settings;
+use conduit_core::threads::Mode;
+use conduit_portals::shm::Shm;
+use conduit_portals::transport::SoftPortals;
+
+use mixed::Mixed;
+
+/// The network under every rank of this build.
+pub type Network<M> = Mixed<Shm<M>, SoftPortals<M, Far>, M>;
+
+impl<M: Mode> Network<M> {
+    /// Says that this rank's process is about to end as it should: peers then don't take it for dead. Waits for a bounded time
+    /// until those of other hosts have what it has sent.
+    pub fn leave(&self, settings: &Settings) {
+        self.near().leave();
+        if let Some(far) = self.far() {
+            far.leave();
+            if far.counters(|_, network| network.is_reported(settings)) {
+                let report = far.counters(|portals, network| network.report(portals, far.rank()));
+                // One write, so that the reports of several ranks stay whole. Nothing can be done about an error.
+                let _ = std::io::stderr().write_all(report.as_bytes());
+            }
+        }
+    }
+}
