@@ -183,11 +183,18 @@ impl Offer {
         self.caps & FI_SOURCE != 0
     }
 
-    /// The same offer with the sources of messages, where the provider knows them. Not with `shm` and `ofi_rxd`, whose sources are
-    /// numbers that the sender has written.
-    fn with_source(self, wish: &Wish) -> Self {
+    /// Whether the sources that it tells are the endpoints that messages have come from: of those with which it was run, or whose source
+    /// text was read for it. Nearly all say that they have sources (`FI_SOURCE`). But `opx` knows none (`FI_ADDR_NOTAVAIL`, always); `psm3`
+    /// makes an error of the first message from a peer that nothing was sent to yet; `psm2` looks through all addresses for each
+    /// message; those of `shm` and `ofi_rxd`, and of `efa` within a host, are numbers that the sender has written.
+    fn knows_sources(&self) -> bool {
         let provider = self.provider();
-        if provider == "shm" || provider.contains("ofi_rxd") {
+        matches!(provider.as_str(), "tcp" | "cxi") || provider.ends_with(";ofi_rxm")
+    }
+
+    /// The same offer with the sources of messages, where the provider knows them.
+    fn with_source(self, wish: &Wish) -> Self {
+        if !self.knows_sources() {
             return self;
         }
         let flags = if self.delivery {

@@ -77,10 +77,11 @@ fn endpoints<M: Mode>() -> Vec<Endpoints<M>> {
 
 /// What networks that no machine of ours has demand and refuse, by the crate `refusing-fabric`: provider, whether it does atomics,
 /// faults.
-const DEMANDING: [(&str, bool, &str); 5] = [
+const DEMANDING: [(&str, bool, &str); 6] = [
     ("tcp", false, "verbs"),
     ("tcp", false, "cxi"),
     ("tcp", false, "local,allocated,provkey,endpoint,again=3"),
+    ("tcp!sourceless", false, "sourceless"),
     ("tcp;ofi_rxm", true, "verbs,again=2"),
     ("shm", true, "cxi"),
 ];

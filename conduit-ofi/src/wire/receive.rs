@@ -3,14 +3,13 @@
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::num::NonZeroUsize;
-use std::ptr;
 
 use conduit_core::ni::Rank;
 use conduit_portals::transport::fragment::{Failure, Upper};
 use libfabric_sys::{
     FI_ADDR_UNSPEC, FI_EAGAIN, FI_EAVAIL, FI_ECANCELED, FI_MULTI_RECV, FI_RECV, fi_addr_t,
-    fi_cq_data_entry, fi_cq_err_entry, fi_cq_readerr, fi_cq_readfrom, fi_msg, fi_recv, fi_recvmsg,
-    iovec,
+    fi_cq_data_entry, fi_cq_err_entry, fi_cq_read, fi_cq_readerr, fi_cq_readfrom, fi_msg, fi_recv,
+    fi_recvmsg, iovec,
 };
 use seal::{Seal, TAG};
 
@@ -105,13 +104,13 @@ impl Wire {
         }
         for _ in 0..READS {
             let mut entries = [const { MaybeUninit::<fi_cq_data_entry>::uninit() }; BATCH];
-            let sources = match &mut self.sources {
-                Some(sources) => sources.as_mut_ptr(),
-                None => ptr::null_mut(),
-            };
+            let (queue, place) = (self.objects.cq, entries.as_mut_ptr().cast());
             // SAFETY: the queue is open, of this format, and there is room for so many, and for as many sources.
             let count = unsafe {
-                fi_cq_readfrom(self.objects.cq, entries.as_mut_ptr().cast(), BATCH, sources)
+                match &mut self.sources {
+                    Some(sources) => fi_cq_readfrom(queue, place, BATCH, sources.as_mut_ptr()),
+                    None => fi_cq_read(queue, place, BATCH),
+                }
             };
             match count {
                 AGAIN | 0 => break,

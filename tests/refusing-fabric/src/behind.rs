@@ -45,7 +45,7 @@ fn words() -> &'static [(String, Faults)] {
     })
 }
 
-/// A domain's own name, and its faults.
+/// The own name of a domain, or a provider, and its faults.
 pub(crate) fn take_apart(name: &str) -> (&str, Faults) {
     let Some((own, word)) = name.split_once(MARK) else {
         return (name, Faults::default());
@@ -64,6 +64,19 @@ pub(crate) unsafe fn rename(place: &mut *mut c_char, name: &str) {
     unsafe {
         libc::free(place.cast());
         *place = libc::strdup(name.as_ptr());
+    }
+}
+
+/// Puts a word of faults behind a name.
+///
+/// # Safety
+///
+/// As for [`rename`].
+unsafe fn mark(place: &mut *mut c_char, word: &str) {
+    // SAFETY: the caller's word.
+    unsafe {
+        let name = format!("{}{MARK}{word}", text(*place));
+        rename(place, &name);
     }
 }
 
@@ -115,22 +128,37 @@ unsafe extern "C" fn fi_getinfo(
     };
     // SAFETY: the caller's word, and as each call says.
     unsafe {
+        let get = |hints, first| library.getinfo(version, node, service, flags, hints, first);
+        if hints.is_null() {
+            return get(hints, info);
+        }
+        let named = match (*hints).fabric_attr.as_ref() {
+            Some(fabric) => text(fabric.prov_name),
+            None => String::new(),
+        };
+        // The real one knows no provider with a word behind its name.
+        let (own, named_word) = match named.split_once(MARK) {
+            Some((own, word)) => (own, Some(word)),
+            None => (named.as_str(), None),
+        };
         let mut first = ptr::null_mut();
-        let result = library.getinfo(version, node, service, flags, hints, &mut first);
-        if result != 0 || hints.is_null() {
-            *info = first;
-            return result;
+        if named_word.is_none() {
+            let result = get(hints, &mut first);
+            if result != 0 {
+                return result;
+            }
         }
         let offered = match (*hints).domain_attr.as_ref() {
             Some(domain) => domain.mr_mode,
             None => 0,
         };
-        let mut last = first;
-        while !(*last).next.is_null() {
-            last = (*last).next;
-        }
+        let mut last = &mut first;
         for (word, faults) in words() {
-            if faults.mr_mode & !offered != 0 {
+            let is_meant = match named_word {
+                Some(named) => named == word,
+                None => named.is_empty() || !faults.sourceless,
+            };
+            if !is_meant || faults.mr_mode & !offered != 0 {
                 continue;
             }
             // What is demanded is this library's affair; the real one is asked for nothing.
@@ -141,21 +169,32 @@ unsafe extern "C" fn fi_getinfo(
             if faults.mr_mode != 0 {
                 (*(*asked).domain_attr).mr_mode = 0;
             }
+            if named_word.is_some() {
+                rename(&mut (*(*asked).fabric_attr).prov_name, own);
+            }
+            while let Some(info) = last.as_mut() {
+                last = &mut info.next;
+            }
             let mut more = ptr::null_mut();
-            if library.getinfo(version, node, service, flags, asked, &mut more) == 0 {
-                (*last).next = more;
-                while !(*last).next.is_null() {
-                    last = (*last).next;
-                    let domain = &mut *(*last).domain_attr;
-                    let name = format!("{}{MARK}{word}", text(domain.name));
-                    rename(&mut domain.name, &name);
+            if get(asked, &mut more) == 0 {
+                *last = more;
+                while let Some(info) = more.as_mut() {
+                    let domain = &mut *info.domain_attr;
+                    mark(&mut domain.name, word);
                     domain.mr_mode |= faults.mr_mode;
+                    if faults.sourceless {
+                        mark(&mut (*info.fabric_attr).prov_name, word);
+                    }
+                    more = info.next;
                 }
             }
             library.freeinfo(asked);
         }
         *info = first;
-        0
+        match first.is_null() {
+            true => -FI_ENODATA,
+            false => 0,
+        }
     }
 }
 
@@ -192,9 +231,15 @@ unsafe extern "C" fn fi_fabric(
         return -FI_ENODATA;
     };
     let mut real = ptr::null_mut();
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's word; the copy lives as long as the call, with its own name.
     unsafe {
-        let result = library.fabric(attr, &mut real, context);
+        let name = text((*attr).prov_name);
+        let own = CString::new(take_apart(&name).0).unwrap_or_default();
+        let mut attr = fi_fabric_attr {
+            prov_name: own.as_ptr().cast_mut(),
+            ..*attr
+        };
+        let result = library.fabric(&mut attr, &mut real, context);
         if result == 0 {
             *fabric = Fabric::over(real, context);
         }

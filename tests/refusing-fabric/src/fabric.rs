@@ -78,6 +78,9 @@ pub(crate) unsafe fn real_offer(info: *const fi_info) -> *mut fi_info {
             let (own, faults) = take_apart(&name);
             rename(&mut attr.name, own);
             attr.mr_mode &= !faults.mr_mode;
+            let provider = &mut (*(*copy).fabric_attr).prov_name;
+            let name = text(*provider);
+            rename(provider, take_apart(&name).0);
         }
         copy
     }

@@ -4,7 +4,7 @@
 //! It is a shared library with the functions that `libfabric-sys` loads, so a job takes it by `CONDUIT_OFI_LIBRARY`. Behind it is
 //! the libfabric that [`BEHIND`] names. Each domain that a provider of that has is offered as it is, and once more for each word of
 //! [`FAULTS`], with that word behind its name: `CONDUIT_OFI_DOMAIN=lo!vanish=2000` is the interface `lo`, which vanishes after 2000
-//! operations. What a word means is said at [`Faults`].
+//! operations. What a word means is said at [`Faults`]. One with a provider of its own is offered where that is named, or none.
 //!
 //! Only what `conduit-ofi` calls is there. What a user of the library does against the rules of its man pages is said on standard
 //! error, and the call answers `-FI_EINVAL`.

@@ -6,11 +6,12 @@ use std::slice;
 use std::sync::Arc;
 
 use libfabric_sys::{
-    FI_CLASS_CQ, FI_MULTI_RECV, fi_addr_t, fi_close, fi_control, fi_cq_data_entry, fi_cq_err_entry,
-    fi_cq_readerr, fi_cq_readfrom, fi_ops, fi_ops_cq, fid, fid_cq,
+    FI_ADDR_NOTAVAIL, FI_CLASS_CQ, FI_EINVAL, FI_MULTI_RECV, fi_addr_t, fi_close, fi_control,
+    fi_cq_data_entry, fi_cq_err_entry, fi_cq_read, fi_cq_readerr, fi_cq_readfrom, fi_ops,
+    fi_ops_cq, fid, fid_cq,
 };
 
-use crate::device::Device;
+use crate::device::{Device, wrong};
 
 /// Over a real one.
 #[repr(C)]
@@ -82,7 +83,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
 
 unsafe extern "C" fn read(cq: *mut fid_cq, buf: *mut c_void, count: usize) -> isize {
     // SAFETY: the caller's word.
-    unsafe { readfrom(cq, buf, count, ptr::null_mut()) }
+    unsafe { take(cq, buf, count, ptr::null_mut()) }
 }
 
 unsafe extern "C" fn readfrom(
@@ -91,14 +92,40 @@ unsafe extern "C" fn readfrom(
     count: usize,
     sources: *mut fi_addr_t,
 ) -> isize {
-    // SAFETY: a queue of this library; room for so many completions of the one format that it can have, and for as many sources, if
-    // they are asked for.
+    // Some providers write there, come what may.
+    if sources.is_null() {
+        wrong("fi_cq_readfrom: no room for sources");
+        return -(FI_EINVAL as isize);
+    }
+    // SAFETY: the caller's word.
+    unsafe {
+        let queue = &*cq.cast::<Queue>();
+        let read = take(cq, buf, count, sources);
+        if let Ok(read) = usize::try_from(read)
+            && queue.device.faults.sourceless
+        {
+            slice::from_raw_parts_mut(sources, read).fill(FI_ADDR_NOTAVAIL);
+        }
+        read
+    }
+}
+
+/// Takes completions from the queue, with their sources, if there is room for them.
+///
+/// # Safety
+///
+/// A queue of this library; room for so many completions of the one format that it can have, and for none or as many sources.
+unsafe fn take(cq: *mut fid_cq, buf: *mut c_void, count: usize, sources: *mut fi_addr_t) -> isize {
+    // SAFETY: the caller's word.
     unsafe {
         let queue = &*cq.cast::<Queue>();
         if let Err(answer) = queue.device.may_read() {
             return answer;
         }
-        let read = fi_cq_readfrom(queue.real, buf, count, sources);
+        let read = match sources.is_null() {
+            true => fi_cq_read(queue.real, buf, count),
+            false => fi_cq_readfrom(queue.real, buf, count, sources),
+        };
         let entries: &mut [fi_cq_data_entry] = match usize::try_from(read) {
             Ok(read) if read > 0 => slice::from_raw_parts_mut(buf.cast(), read),
             _ => &mut [],
