@@ -263,6 +263,21 @@ fn receives_that_complete_in_disorder() {
     }
 }
 
+/// A message that is too long for its receive takes nothing away from those that come into the same buffer.
+#[test]
+fn receives_that_fail() {
+    for program in PROGRAMS {
+        let job = Faulty {
+            faults: "spoil=7",
+            before: "export CONDUIT_OFI_STATISTICS=1",
+            everywhere: true,
+            ..Faulty::default()
+        };
+        let finished = job.succeeds(program);
+        assert!(finished.stderr.contains(" errors "), "{finished:#?}");
+    }
+}
+
 /// All calls but one in so many are refused for now: nothing is lost.
 #[test]
 fn calls_that_have_to_be_made_again() {

@@ -303,11 +303,13 @@ impl Wire {
         };
         match operation {
             Operation::Receive(buffer) => {
-                self.slots.give(slot);
-                self.unposted.push(buffer);
                 // Nobody has cancelled it: the endpoint has been shut down.
                 if entry.err == FI_ECANCELED || failure::is_own(error) {
                     self.breaks("fi_recv", error);
+                }
+                // A buffer for several messages may take others still: of `shm` one that a message was too long for does.
+                if !self.multi || entry.flags & FI_MULTI_RECV != 0 {
+                    self.received_into(slot, buffer);
                 }
             }
             Operation::Frame { peer, .. } | Operation::Pieces { peer, .. } => {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libfabric_sys::{
-    FI_EAGAIN, FI_ECANCELED, FI_EINVAL, FI_ENODEV, FI_EOPNOTSUPP, FI_MR_LOCAL, FI_MULTI_RECV,
-    FI_READ, FI_RECV, FI_WRITE, fi_close, fid_ep,
+    FI_EAGAIN, FI_ECANCELED, FI_EINVAL, FI_ENODEV, FI_EOPNOTSUPP, FI_ETRUNC, FI_MR_LOCAL,
+    FI_MULTI_RECV, FI_READ, FI_RECV, FI_WRITE, fi_close, fid_ep,
 };
 
 use crate::faults::{Atomics, End, Faults};
@@ -37,6 +37,8 @@ struct State {
     gone: Option<End>,
     /// Calls of operations.
     calls: u64,
+    /// Messages that buffers for several have taken, but the last of each.
+    messages: u64,
     /// By context: operations under way, with the flags of their completions.
     under_way: HashMap<usize, u64>,
     failed: VecDeque<Failed>,
@@ -149,12 +151,14 @@ impl Device {
             state.go(end);
         }
         match state.gone {
-            None => {
-                if !context.is_null() {
-                    state.under_way.insert(context.addr(), flags);
+            None if context.is_null() => Ok(true),
+            None => match state.under_way.insert(context.addr(), flags) {
+                None => Ok(true),
+                Some(_) => {
+                    wrong("a context that is in use");
+                    Err(INVALID)
                 }
-                Ok(true)
-            }
+            },
             Some(End::Flushed | End::Gone) => Err(-(FI_ENODEV as isize)),
             Some(End::Silent) => Ok(false),
             Some(End::Stuck) => Err(AGAIN),
@@ -195,6 +199,17 @@ impl Device {
         // A buffer for several messages stays under way until it is said to be full.
         if !is_multi || flags & FI_RECV == 0 || flags & FI_MULTI_RECV != 0 {
             state.under_way.remove(&context.addr());
+            return;
+        }
+        state.messages += 1;
+        if let Some(every) = self.faults.spoil
+            && state.messages.is_multiple_of(every)
+        {
+            state.failed.push_back(Failed {
+                context: context.expose_provenance(),
+                flags,
+                error: FI_ETRUNC,
+            });
         }
     }
 

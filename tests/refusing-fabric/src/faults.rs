@@ -40,6 +40,7 @@ pub enum Atomics {
 /// | `again=N` | of N operations about N - 1 are refused with `-FI_EAGAIN`: drawn, as one of two that take turns could else be refused for ever |
 /// | `vanish=N`, `gone=N`, `silent=N`, `stuck=N` | the device goes at the Nth operation of the process; how: `End` |
 /// | `disorder` | receives that complete together do so in reverse |
+/// | `spoil=N` | of N messages into buffers for several one is followed by one that was too long (`FI_ETRUNC`), and the buffer stays posted, as with shm |
 /// | `sourceless` | a provider that says that it knows the sources of messages, and knows none (`FI_ADDR_NOTAVAIL`), as opx: one with the word behind its own name, too |
 /// | `refuse-atomics`, `fail-atomics` | see `Atomics` |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -58,6 +59,8 @@ pub struct Faults {
     pub end: Option<(u64, End)>,
     /// Receives that complete together do so in reverse.
     pub disorder: bool,
+    /// After so many messages one is too long.
+    pub spoil: Option<u64>,
     /// No message's source is known, and the provider is another.
     pub sourceless: bool,
     /// What is done with atomics.
@@ -100,6 +103,7 @@ impl Faults {
             "disorder" => self.disorder = true,
             "sourceless" => self.sourceless = true,
             "again" => self.again = Some(number?),
+            "spoil" => self.spoil = Some(number?),
             "vanish" => self.end = end(End::Flushed)?,
             "gone" => self.end = end(End::Gone)?,
             "silent" => self.end = end(End::Silent)?,
