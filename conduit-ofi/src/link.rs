@@ -8,6 +8,7 @@ use conduit_portals::sparing;
 use conduit_portals::transport::fragment::{Failure, MAX_HEADER, Refused};
 use libfabric_sys::{FI_ADDR_UNSPEC, fi_addr_t};
 
+use crate::frame::{Frame, Kind};
 use crate::liveness::Liveness;
 
 /// A fragment whose bytes stay the user's, on its way in one frame or several.
@@ -53,6 +54,11 @@ pub(crate) struct Arriving {
     pub(crate) left: NonZeroUsize,
 }
 
+/// Bytes that it takes to keep a frame, or a little less.
+fn cost(frame: &[u8]) -> usize {
+    frame.len() + 32
+}
+
 /// Frames that are there before others that were sent before them, by their numbers. Seldom any, and a link is small.
 #[derive(Debug, Default)]
 pub(crate) struct Early {
@@ -61,33 +67,73 @@ pub(crate) struct Early {
 }
 
 impl Early {
-    /// What a frame takes besides its own bytes, or a little less.
-    const EACH: usize = 32;
-
-    fn cost(frame: &[u8]) -> usize {
-        frame.len() + Self::EACH
-    }
-
     /// Keeps a frame; the bytes that this takes. `None`: one with its number is there.
     pub(crate) fn keep(&mut self, number: u64, frame: &[u8]) -> Option<usize> {
         let std::collections::btree_map::Entry::Vacant(place) = self.frames.entry(number) else {
             return None;
         };
         place.insert(frame.into());
-        self.bytes += Self::cost(frame);
-        Some(Self::cost(frame))
+        self.bytes += cost(frame);
+        Some(cost(frame))
     }
 
     /// The frame with this number, and the bytes that it took.
     pub(crate) fn take(&mut self, number: u64) -> Option<(Box<[u8]>, usize)> {
         let frame = self.frames.remove(&number)?;
-        let cost = Self::cost(&frame);
+        let cost = cost(&frame);
         self.bytes -= cost;
         Some((frame, cost))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.frames.is_empty()
+    }
+
+    /// Bytes that they take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// Frames of the data channel for which there was no room, in their order. The first begins a fragment. Seldom any, either.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    frames: VecDeque<Box<[u8]>>,
+    bytes: usize,
+    /// Bytes of the last fragment that are still to come.
+    left: usize,
+}
+
+impl Held {
+    /// Keeps a frame, which has so many of its fragment's bytes, behind the others; the bytes that this takes. `None`: it can't follow
+    /// them.
+    pub(crate) fn keep(&mut self, frame: &Frame, payload: usize, bytes: &[u8]) -> Option<usize> {
+        self.left = match frame.kind {
+            Kind::Whole if self.left == 0 => 0,
+            // Fits: 64 bits.
+            Kind::First if self.left == 0 => (frame.length as usize).checked_sub(payload)?,
+            Kind::Chunk if self.left > 0 => self.left.checked_sub(payload)?,
+            _ => return None,
+        };
+        self.frames.push_back(bytes.into());
+        self.bytes += cost(bytes);
+        Some(cost(bytes))
+    }
+
+    /// The first frame, and the bytes that it took.
+    pub(crate) fn take(&mut self) -> Option<(Box<[u8]>, usize)> {
+        let frame = self.frames.pop_front()?;
+        let cost = cost(&frame);
+        self.bytes -= cost;
+        Some((frame, cost))
+    }
+
+    /// Gives back the one that was just taken; the bytes that this takes.
+    pub(crate) fn put_back(&mut self, frame: Box<[u8]>) -> usize {
+        let cost = cost(&frame);
+        self.bytes += cost;
+        self.frames.push_front(frame);
+        cost
     }
 
     /// Bytes that they take.
@@ -115,7 +161,7 @@ pub(crate) struct Link {
     pub(crate) lent: Vec<Sending>,
     pub(crate) arriving: Option<Arriving>,
     /// Frames of the data channel for which there was no room.
-    pub(crate) held: VecDeque<Box<[u8]>>,
+    pub(crate) held: Option<Box<Held>>,
     /// Operations that libfabric has and has not completed.
     pub(crate) pending: u32,
     /// Of them those that reach the user's own memory without its help.
@@ -133,7 +179,7 @@ pub(crate) struct Link {
 }
 
 // What `docs/ofi.md` says of memory.
-const _: () = assert!(size_of::<Link>() <= 256);
+const _: () = assert!(size_of::<Link>() <= 232);
 
 impl Link {
     pub(crate) fn new(peer: Rank, address: fi_addr_t) -> Self {
@@ -147,7 +193,7 @@ impl Link {
             queue: VecDeque::new(),
             lent: Vec::new(),
             arriving: None,
-            held: VecDeque::new(),
+            held: None,
             pending: 0,
             direct: 0,
             listed: false,
@@ -199,7 +245,7 @@ impl Link {
             && self.backlog.is_empty()
             && self.queue.is_empty()
             && self.lent.is_empty()
-            && self.held.is_empty()
+            && self.held.is_none()
             && self.arriving.is_none()
             && self.early.is_none()
             && self.unsettled.is_none()
@@ -468,7 +514,7 @@ mod tests {
             |link| link.liveness.sent(),
             |link| link.liveness.heard(),
             |link| link.backlog.push_back(Box::default()),
-            |link| link.held.push_back(Box::default()),
+            |link| link.held = Some(Box::default()),
             |link| link.early = Some(Box::default()),
             |link| link.unsettled = Some(1),
             |link| link.failure = Some(Failure::Unreachable),
@@ -488,7 +534,7 @@ mod tests {
         assert!(!links.wake(0) && links.wake(1) && !links.wake(1));
     }
 
-    /// What `docs/ofi.md` says: 20 bytes for each rank that has been met, and 256 for each that does not rest.
+    /// What `docs/ofi.md` says: 20 bytes for each rank that has been met, and 232 for each that does not rest.
     #[test]
     fn resting_peers_cost_nothing() {
         for size in [10, 10_000, 1_000_000] {

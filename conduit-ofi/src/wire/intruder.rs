@@ -13,6 +13,7 @@ use libfabric_sys::{
 use seal::{Protection, Seal};
 
 use crate::frame::{EARLY, Frame, HEADER, Kind};
+use crate::liveness::Liveness;
 use crate::provider::{Wish, choose};
 use crate::start::{OfiConfig, Which, library, wires};
 
@@ -28,6 +29,9 @@ struct Heard {
     fragments: Vec<(Rank, Vec<u8>)>,
     failed: Vec<(Rank, String)>,
 }
+
+/// Bytes of frames that are kept for want of room.
+const ROOM: usize = 32 << 10;
 
 impl Upper for Heard {
     fn read(&mut self, _: Rank, _: u64, _: usize, _: &mut [u8]) {}
@@ -45,7 +49,7 @@ impl Upper for Heard {
         self.failed.push((peer, failure.to_string()));
     }
     fn room(&self) -> usize {
-        0
+        ROOM
     }
 }
 
@@ -138,14 +142,29 @@ impl Job {
         self.until(|job| job.wires[0].counters().received > before);
     }
 
+    /// The first rank has given up the third, for this reason, and kept nothing of it.
+    #[track_caller]
+    fn gave_up_the_bad_rank(&self, why: &str) {
+        assert_eq!((self.wires[0].early, self.wires[0].held), (0, 0));
+        let [(2, reason)] = &self.heard[0].failed[..] else {
+            panic!("{:?}", self.heard[0].failed);
+        };
+        assert!(reason.contains(why), "{reason}");
+    }
+
     fn frame(&self, kind: Kind, rank: Rank, number: u64) -> Vec<u8> {
+        self.frame_of(0, kind, rank, number)
+    }
+
+    /// Of a fragment of so many bytes, none of which is in it.
+    fn frame_of(&self, length: u64, kind: Kind, rank: Rank, number: u64) -> Vec<u8> {
         let frame = Frame {
             kind,
             header: 8,
             number: number as u16,
             rank,
             job: self.wires[0].job,
-            length: 0,
+            length,
         };
         let mut bytes = vec![0; kind.header()];
         frame.write(&mut bytes);
@@ -256,6 +275,10 @@ fn who_is_no_rank_is_not_heard() {
     for which in libraries() {
         let mut job = acquainted(&which, |_| ());
         let intruder = Intruder::new(&which, &job);
+        assert_eq!(
+            job.wires[0].describe(1),
+            "on host here (provider tcp on lo)"
+        );
         // As one that was heard of, as one that was not, as the rank itself, and as nobody.
         for rank in [1, 2, 0, 3] {
             for kind in [Kind::Tiny, Kind::Whole, Kind::Chunk] {
@@ -267,6 +290,9 @@ fn who_is_no_rank_is_not_heard() {
         }
         let counters = job.wires[0].counters();
         assert_eq!((counters.strangers, counters.nonsense), (36, 12));
+        // The error for a peer that is not heard of tells.
+        let place = job.wires[0].describe(1);
+        assert!(place.contains("; 36 frames were not from"), "{place}");
         // Nor is a guess at the job's number.
         job.wires[0].job ^= 1;
         let frame = job.frame(Kind::Tiny, 1, 1);
@@ -375,9 +401,14 @@ fn nothing_without_the_right_tag_is_heard() {
             // What was seen before it is its turn is heard once: it says what its sender says.
             let early = sealed(&mut job, 1, 0, 3);
             let repeated = job.wires[0].counters().repeated;
-            for _ in 0..5 {
+            intruder.send(&mut job, &early);
+            // Nor does it keep a silent sender alive.
+            job.wires[0].links.get(1).expect("a link").liveness = Liveness::of_known();
+            for _ in 0..4 {
                 intruder.send(&mut job, &early);
             }
+            let link = job.wires[0].links.get(1).expect("a link");
+            assert!(link.liveness.is_quiet());
             assert_eq!(job.wires[0].counters().repeated, repeated + 4);
             job.send(1, 0, b"then");
             job.until(|job| job.heard[0].fragments.len() == 5);
@@ -425,11 +456,45 @@ fn early_frames_are_bounded() {
             let frame = job.frame(Kind::Tiny, 2, number);
             job.inject(bad_rank, &frame);
         }
-        assert_eq!(job.wires[0].early, 0);
-        let [(2, reason)] = &job.heard[0].failed[..] else {
-            panic!("{:?}", job.heard[0].failed);
-        };
-        assert!(reason.contains("before their time"), "{reason}");
+        job.gave_up_the_bad_rank("before their time");
+        job.send(1, 0, b"also");
+    }
+}
+
+/// What a rank sends of a fragment that can't begin is no more than it has promised, and takes no more than there is room for.
+#[test]
+fn held_frames_are_bounded() {
+    let chunk = |job: &Job, number, bytes: usize| {
+        let frame = job.frame(Kind::Chunk, 2, number);
+        [frame, vec![0; bytes]].concat()
+    };
+    for which in libraries() {
+        let mut job = acquainted(&which, |_| ());
+        let first = job.frame_of(100, Kind::First, 2, 0);
+        let frames = [first, chunk(&job, 1, 60), chunk(&job, 2, 40)];
+        for frame in &frames {
+            job.inject(bad_rank, frame);
+        }
+        assert_eq!(job.heard[0].failed, []);
+        assert!(job.wires[0].held >= frames.concat().len());
+        let frame = chunk(&job, 3, 1);
+        job.inject(bad_rank, &frame);
+        job.gave_up_the_bad_rank("out of order");
+        job.send(1, 0, b"also");
+
+        let mut job = acquainted(&which, |_| ());
+        let first = job.frame_of(1 << 30, Kind::First, 2, 0);
+        job.inject(bad_rank, &first);
+        // Each takes more than its bytes.
+        for number in 1..(ROOM / 80) as u64 {
+            assert!(job.wires[0].held <= ROOM);
+            if !job.heard[0].failed.is_empty() {
+                break;
+            }
+            let frame = chunk(&job, number, 60);
+            job.inject(bad_rank, &frame);
+        }
+        job.gave_up_the_bad_rank("than can be delivered or kept");
         job.send(1, 0, b"also");
     }
 }

@@ -185,7 +185,7 @@ pub struct Wire {
     multi: bool,
     /// Receive buffers that the library has refused for now.
     unposted: Vec<u32>,
-    /// Frames held for want of room, of all links.
+    /// Bytes of the frames held for want of room, of all links.
     held: usize,
     /// Bytes that frames may take that are there before others, and those that they do, of all links.
     early_room: usize,
@@ -451,7 +451,7 @@ impl Wire {
             link.backlog.clear();
             link.queue.clear();
             link.lent.clear();
-            link.held.clear();
+            self.held -= link.held.take().map_or(0, |held| held.bytes());
             self.early -= link.early.take().map_or(0, |early| early.bytes());
             link.arriving = None;
             link.unsettled = None;
@@ -649,7 +649,16 @@ impl Transport for Wire {
         let Some(host) = self.hosts.name(peer) else {
             return String::new();
         };
-        format!("on host {host} (provider {:?})", self.objects.offer)
+        let mut text = format!("on host {host} (provider {:?}", self.objects.offer);
+        // They may be the peer's, behind something that translates addresses.
+        let strangers = self.counters.strangers;
+        if strangers > 0 {
+            let _ = write!(
+                text,
+                "; {strangers} frames were not from the endpoint of the rank that they named"
+            );
+        }
+        text + ")"
     }
 
     fn has_direct(&self) -> bool {

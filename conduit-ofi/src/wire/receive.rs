@@ -422,7 +422,6 @@ impl Wire {
             self.counters.strangers += 1;
             return;
         }
-        link.liveness.heard();
         match whole_number(frame.number, link.next_in) {
             Some(number) if number == link.next_in => {}
             Some(number) => {
@@ -434,6 +433,7 @@ impl Wire {
                 return;
             }
         }
+        link.liveness.heard();
         link.next_in += 1;
         let has_early = link.early.is_some();
         match frame.kind {
@@ -455,12 +455,22 @@ impl Wire {
             self.counters.repeated += 1;
             return;
         };
+        link.liveness.heard();
         self.early += taken;
         if self.early > self.early_room {
             let early = |link: &Link| link.early.as_ref().map_or(0, |early| early.bytes());
-            let most = self.links.all().map(|link| (early(link), link.peer)).max();
-            let (_, peer) = most.unwrap_or((0, peer));
-            let reason = "more frames before their time than there is room for";
+            self.give_up_most(
+                early,
+                "more frames before their time than there is room for",
+            );
+        }
+    }
+
+    /// Gives up the peer of whose frames most is kept.
+    #[cold]
+    fn give_up_most(&mut self, kept: impl Fn(&Link) -> usize, reason: &'static str) {
+        let most = self.links.all().map(|link| (kept(link), link.peer)).max();
+        if let Some((_, peer)) = most {
             self.fails(peer, Failure::Broken(reason));
         }
     }
@@ -515,13 +525,31 @@ impl Wire {
                 link.unsettled = link.unsettled.filter(|number| !settled(*number));
             }
             Kind::Whole | Kind::First | Kind::Chunk => {
-                let is_next = link.held.is_empty();
-                let taken = is_next && self.take_data(frame, header, payload, upper);
-                if let Some(link) = self.links.get(peer).filter(|_| !taken) {
-                    link.held.push_back(bytes.into());
-                    self.held += 1;
+                let is_next = link.held.is_none();
+                if !is_next || !self.take_data(frame, header, payload, upper) {
+                    self.hold(frame, payload.len(), bytes, upper.room());
                 }
             }
+        }
+    }
+
+    /// Keeps a frame of the data channel until there is room for it and those before it. A peer that sends more of a fragment than it
+    /// has promised is given up, and of those whose frames are more than `room` the one that has sent most.
+    #[cold]
+    fn hold(&mut self, frame: &Frame, payload: usize, bytes: &[u8], room: usize) {
+        let peer = frame.rank;
+        let Some(link) = self.links.get(peer) else {
+            return;
+        };
+        let held = link.held.get_or_insert_default();
+        let Some(taken) = held.keep(frame, payload, bytes) else {
+            self.fails(peer, Failure::Broken("frames out of order"));
+            return;
+        };
+        self.held += taken;
+        if self.held > room {
+            let held = |link: &Link| link.held.as_ref().map_or(0, |held| held.bytes());
+            self.give_up_most(held, "more frames than can be delivered or kept");
         }
     }
 
@@ -580,25 +608,28 @@ impl Wire {
         let peers: Vec<_> = self
             .links
             .all()
-            .filter(|link| !link.held.is_empty())
+            .filter(|link| link.held.is_some())
             .map(|link| link.peer)
             .collect();
-        self.held = 0;
         for peer in peers {
-            while let Some(bytes) = self.links.get(peer).and_then(|link| link.held.pop_front()) {
-                let taken = match Frame::decode(&bytes) {
+            while let Some(link) = self.links.get(peer)
+                && let Some(held) = &mut link.held
+            {
+                let Some((bytes, taken)) = held.take() else {
+                    link.held = None;
+                    break;
+                };
+                self.held -= taken;
+                let is_taken = match Frame::decode(&bytes) {
                     Some((frame, header, payload)) => {
                         self.take_data(&frame, header, payload, upper)
                     }
                     None => true,
                 };
-                if let Some(link) = self.links.get(peer).filter(|_| !taken) {
-                    link.held.push_front(bytes);
+                if let Some(link) = self.links.get(peer).filter(|_| !is_taken) {
+                    self.held += link.held.get_or_insert_default().put_back(bytes);
                     break;
                 }
-            }
-            if let Some(link) = self.links.get(peer) {
-                self.held += link.held.len();
             }
         }
     }
