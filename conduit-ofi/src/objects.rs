@@ -270,7 +270,8 @@ impl Objects {
     /// Makes a peer's address known.
     pub(crate) fn insert(&self, address: &[u8]) -> Result<fi_addr_t, Refusal> {
         let mut handle = FI_ADDR_UNSPEC;
-        // SAFETY: open; the bytes are an address of the same provider and length (checked at start).
+        // SAFETY: open; the bytes are an address that the same provider has given, with a zero behind it if it is a text, and else as long
+        // as this rank's own (`start::meet`).
         let count = unsafe {
             fi_av_insert(
                 self.av,

@@ -18,7 +18,7 @@ use std::iter;
 use std::ptr::{self, NonNull};
 
 use libfabric_sys::{
-    API_VERSION, FI_ATOMIC, FI_CONTEXT, FI_CONTEXT2, FI_DELIVERY_COMPLETE, FI_EP_RDM,
+    API_VERSION, FI_ADDR_STR, FI_ATOMIC, FI_CONTEXT, FI_CONTEXT2, FI_DELIVERY_COMPLETE, FI_EP_RDM,
     FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG,
     FI_MULTI_RECV, FI_ORDER_SAS, FI_PROGRESS_UNSPEC, FI_RM_ENABLED, FI_RMA, FI_SOURCE,
     FI_THREAD_DOMAIN, Library, fi_info, fi_major, fi_minor, fi_progress, fi_version,
@@ -134,6 +134,11 @@ impl Offer {
                 info.src_addrlen = name.as_bytes_with_nul().len();
             }
         }
+    }
+
+    /// Whether addresses are texts, which end in a zero and are of different lengths.
+    pub(crate) fn has_text_addresses(&self) -> bool {
+        self.look().addr_format == FI_ADDR_STR
     }
 
     /// What two ranks need to have in common, as text: provider, protocol, and the library's version.

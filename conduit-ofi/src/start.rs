@@ -236,7 +236,13 @@ struct Met {
     exchange: Exchange,
 }
 
-fn meet(rank: Rank, mut exchange: Exchange, texts: &[Vec<u8>]) -> Result<Met, OfiError> {
+/// Reads what all ranks have said. `are_texts`: their addresses.
+fn meet(
+    rank: Rank,
+    mut exchange: Exchange,
+    are_texts: bool,
+    texts: &[Vec<u8>],
+) -> Result<Met, OfiError> {
     let mut bytes = Vec::new();
     let mut numbers = HashMap::new();
     let mut hosts = Vec::with_capacity(texts.len());
@@ -257,14 +263,15 @@ fn meet(rank: Rank, mut exchange: Exchange, texts: &[Vec<u8>]) -> Result<Met, Of
         let card = Card::decode(words).ok_or_else(nonsense)?;
         cards.push(card);
     }
-    // Those of `shm` are texts of different lengths: shorter ones end in zeros, as texts do.
-    let each = cards
-        .iter()
-        .map(|card| card.address.len())
-        .max()
-        .unwrap_or(0);
     let own = cards.get(rank as usize);
+    let own_length = own.map_or(0, |card| card.address.len());
     let own = own.map(|card| card.identity.clone()).unwrap_or_default();
+    let lengths = cards.iter().map(|card| card.address.len());
+    let each = match are_texts {
+        // Of different lengths, and all of them end in zeros.
+        true => lengths.max().unwrap_or(0) + 1,
+        false => own_length,
+    };
     for (peer, card) in (0..).zip(cards) {
         if card.identity != own {
             return Err(OfiError::Differs {
@@ -274,6 +281,14 @@ fn meet(rank: Rank, mut exchange: Exchange, texts: &[Vec<u8>]) -> Result<Met, Of
                 host: card.host,
                 theirs: card.identity,
             });
+        }
+        let length = card.address.len();
+        if !are_texts && length != own_length {
+            let reason = format!(
+                "its endpoint's address has {length} bytes, and this rank's {own_length}, as one of IPv6 and one of IPv4 have \
+                 (setting CONDUIT_OFI_DOMAIN)"
+            );
+            return Err(OfiError::Peer { rank, peer, reason });
         }
         if peer == 0 {
             job = card.job;
@@ -333,7 +348,8 @@ pub fn start_in<M: Mode, T: Transport + 'static>(
     };
     let texts = bootstrap.allgather(&text)?;
     let started = prepared.and_then(|prepared| {
-        let met = meet(rank, prepared.exchange, &texts)?;
+        let are_texts = prepared.objects.offer.has_text_addresses();
+        let met = meet(rank, prepared.exchange, are_texts, &texts)?;
         assemble(rank, config, prepared.objects, met, inside)
     });
     let verdict = started.as_ref().err().map(|error| error.to_string());
@@ -425,7 +441,8 @@ fn all_in_process<E>(
     (0..)
         .zip(prepared)
         .map(|(rank, prepared)| {
-            let met = meet(rank, prepared.exchange, &texts)?;
+            let are_texts = prepared.objects.offer.has_text_addresses();
+            let met = meet(rank, prepared.exchange, are_texts, &texts)?;
             end(rank, prepared.objects, met)
         })
         .collect()
@@ -439,15 +456,18 @@ mod tests {
         Exchange::new(rank, 3, None).unwrap()
     }
 
-    fn text(rank: Rank, identity: &str, address: &[u8], host: &str) -> Vec<u8> {
-        let card = Card {
+    fn card(identity: &str, address: &[u8], host: &str) -> Card {
+        Card {
             job: 7,
             incarnation: 9,
             identity: identity.to_owned(),
             address: address.to_owned(),
             host: host.to_owned(),
-        };
-        say(&card, &exchange(rank))
+        }
+    }
+
+    fn text(rank: Rank, identity: &str, address: &[u8], host: &str) -> Vec<u8> {
+        say(&card(identity, address, host), &exchange(rank))
     }
 
     #[test]
@@ -457,10 +477,10 @@ mod tests {
             text(1, "tcp", b"xy", "a"),
             text(2, "tcp", b"z", "b"),
         ];
-        let met = meet(1, exchange(1), &texts).unwrap();
-        assert_eq!((met.job, met.addresses.each), (7, 4));
+        let met = meet(1, exchange(1), true, &texts).unwrap();
+        assert_eq!((met.job, met.addresses.each), (7, 5));
         assert_eq!(met.incarnations, [9; 3]);
-        assert_eq!(&*met.addresses.bytes, b"longxy\0\0z\0\0\0");
+        assert_eq!(&*met.addresses.bytes, b"long\0xy\0\0\0z\0\0\0\0");
         assert_eq!(
             (&*met.hosts.of, &met.hosts.names[..]),
             (&[0, 0, 1][..], &["a".to_owned(), "b".to_owned()][..])
@@ -470,7 +490,7 @@ mod tests {
     #[test]
     fn a_failed_rank_is_named_with_its_reason() {
         let failed = [&[FAILED], &b"no provider"[..]].concat();
-        let error = meet(0, exchange(0), &[text(0, "tcp", b"", "a"), failed]).unwrap_err();
+        let error = meet(0, exchange(0), false, &[text(0, "tcp", b"", "a"), failed]).unwrap_err();
         let error = error.to_string();
         assert!(
             error.contains("rank 1") && error.contains("no provider"),
@@ -484,22 +504,53 @@ mod tests {
             text(0, "tcp of libfabric 1.17", b"", "a"),
             text(1, "tcp of libfabric 2.1", b"", "b"),
         ];
-        let error = meet(0, exchange(0), &texts).unwrap_err().to_string();
+        let error = meet(0, exchange(0), false, &texts).unwrap_err().to_string();
         for word in ["1.17", "2.1", "rank 1", "host b", "CONDUIT_OFI_LIBRARY"] {
             assert!(error.contains(word), "{error}");
         }
     }
 
+    /// The library reads as many bytes of each address as of the rank's own.
+    #[test]
+    fn addresses_of_different_lengths_are_an_error_that_names_the_peer() {
+        for address in [&b""[..], b"short", b"very long"] {
+            let texts = [
+                text(0, "tcp", b"address", "host"),
+                text(1, "tcp", address, "host"),
+            ];
+            let error = meet(0, exchange(0), false, &texts).unwrap_err().to_string();
+            for word in [
+                "rank 1",
+                "7",
+                &address.len().to_string(),
+                "CONDUIT_OFI_DOMAIN",
+            ] {
+                assert!(error.contains(word), "{error}");
+            }
+        }
+    }
+
+    /// Wherever it ends too early: in the card, or in what keys are exchanged with.
     #[test]
     fn nonsense_is_an_error_that_names_the_peer() {
-        let (first, second) = (
-            text(0, "tcp", b"address", "host"),
-            text(1, "tcp", b"", "host"),
-        );
-        for cut in 1..second.len() {
-            let texts = [first.clone(), second[..cut].to_vec()];
-            let error = meet(0, exchange(0), &texts).unwrap_err();
-            assert!(error.to_string().contains("rank 1"), "{error}");
+        let card = card("tcp", b"address", "host");
+        let first = say(&card, &exchange(0));
+        let error = |second: Vec<u8>| {
+            let error = meet(0, exchange(0), false, &[first.clone(), second]).unwrap_err();
+            let error = error.to_string();
+            assert!(error.contains("rank 1"), "{error}");
+            error
+        };
+        let card = card.encode();
+        for cut in 0..card.len() {
+            let mut words = card[..cut].to_vec();
+            exchange(1).introduce(&mut words);
+            let error = error([&[READY], &words[..]].concat());
+            assert!(error.contains("make no sense"), "{error}");
+        }
+        let whole = text(1, "tcp", b"address", "host");
+        for cut in card.len()..whole.len() {
+            error(whole[..cut].to_vec());
         }
     }
 
@@ -517,7 +568,7 @@ mod tests {
         let (first, second) = (exchange(0), exchange(1));
         let texts = [say(&card(0), &first), say(&card(1), &second)];
         let sealer = |rank, exchange| {
-            let met = meet(rank, exchange, &texts).unwrap();
+            let met = meet(rank, exchange, false, &texts).unwrap();
             Sealer::new(
                 met.exchange,
                 Protection::Authenticate,
