@@ -275,10 +275,8 @@ fn who_is_no_rank_is_not_heard() {
     for which in libraries() {
         let mut job = acquainted(&which, |_| ());
         let intruder = Intruder::new(&which, &job);
-        assert_eq!(
-            job.wires[0].describe(1),
-            "on host here (provider tcp on lo)"
-        );
+        let place = job.wires[0].describe(1);
+        assert!(place.ends_with(" on lo)"), "{place}");
         // As one that was heard of, as one that was not, as the rank itself, and as nobody.
         for rank in [1, 2, 0, 3] {
             for kind in [Kind::Tiny, Kind::Whole, Kind::Chunk] {
@@ -470,8 +468,8 @@ fn held_frames_are_bounded() {
     };
     for which in libraries() {
         let mut job = acquainted(&which, |_| ());
-        let first = job.frame_of(100, Kind::First, 2, 0);
-        let frames = [first, chunk(&job, 1, 60), chunk(&job, 2, 40)];
+        let first = job.frame_of(60, Kind::First, 2, 0);
+        let frames = [first, chunk(&job, 1, 40), chunk(&job, 2, 20)];
         for frame in &frames {
             job.inject(bad_rank, frame);
         }
@@ -491,7 +489,7 @@ fn held_frames_are_bounded() {
             if !job.heard[0].failed.is_empty() {
                 break;
             }
-            let frame = chunk(&job, number, 60);
+            let frame = chunk(&job, number, 40);
             job.inject(bad_rank, &frame);
         }
         job.gave_up_the_bad_rank("than can be delivered or kept");
