@@ -3,22 +3,27 @@
 //! A child that `fork` makes has all that the rank has: its sockets, its rings in shared memory, its keys and the numbers of its
 //! next packets. What it sent would be taken for the rank's, under nonces that the rank uses too, and what it received would be lost
 //! to the rank. So it may use none of it; it may `exec`, or end by `_exit`. Whatever is looked at before the network is used
-//! lies in memory that the system gives to a child as zeros (`MADV_WIPEONFORK`, Linux 4.14), and zeros mean no. That costs the rank no
-//! instruction where it looks at something anyway, and needs neither a system call nor a handler that `fork` runs, which
-//! not every way to make a child does. A child that shares the rank's memory until it calls `exec` (`vfork`, `posix_spawn`) wipes
-//! nothing.
+//! lies in memory that a child finds zeroed ([`Pages`]), and zeros mean no. That costs the rank no instruction where it looks at
+//! something anyway, nor a system call. A child that shares the rank's memory until it calls `exec` (`vfork`, `posix_spawn`)
+//! wipes nothing.
 
-use std::alloc::{Layout, handle_alloc_error};
+mod pages;
+
+use std::alloc::Layout;
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
+pub use pages::Pages;
+
 /// A table whose places are all zero in a child.
 pub struct Wiped<T> {
-    first: NonNull<T>,
+    pages: Pages,
     len: usize,
+    of: PhantomData<T>,
 }
 
 // SAFETY: it owns its places, as a boxed slice does.
@@ -29,8 +34,9 @@ unsafe impl<T: Sync> Sync for Wiped<T> {}
 impl<T> Wiped<T> {
     /// Without places.
     pub const EMPTY: Self = Self {
-        first: NonNull::dangling(),
+        pages: Pages::none::<T>(),
         len: 0,
+        of: PhantomData,
     };
 
     /// With these. Ends the process as a vector does when the system has no memory left.
@@ -38,34 +44,25 @@ impl<T> Wiped<T> {
     /// # Safety
     /// All-zero bytes are a value of `T`.
     pub unsafe fn new(places: Vec<T>) -> Self {
-        const { assert!(!std::mem::needs_drop::<T>() && align_of::<T>() <= 4096) };
-        let bytes = size_of_val(&*places);
-        if bytes == 0 {
+        const { assert!(!std::mem::needs_drop::<T>() && align_of::<T>() <= 4096) }
+        if size_of_val(&*places) == 0 {
             return Self::EMPTY;
         }
-        // SAFETY: a new mapping at an address of the system's choice.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        let first = match NonNull::new(start.cast::<T>()) {
-            Some(first) if start != libc::MAP_FAILED => first,
-            _ => handle_alloc_error(Layout::for_value(&*places)),
-        };
-        // SAFETY: the mapping just made. A system that does not know this advice does not notice children.
-        let _ = unsafe { libc::madvise(start, bytes, libc::MADV_WIPEONFORK) };
-        // SAFETY: the mapping has room for all of them, is aligned to pages, and is no part of the vector.
-        unsafe { first.copy_from_nonoverlapping(NonNull::from(&*places).cast(), places.len()) };
-        Self {
-            first,
+        let table = Self {
+            pages: Pages::new(Layout::for_value(&*places)),
             len: places.len(),
-        }
+            of: PhantomData,
+        };
+        // SAFETY: the pages have room for all of them, are aligned as pages are, and are no part of the vector.
+        unsafe {
+            (table.first()).copy_from_nonoverlapping(NonNull::from(&*places).cast(), table.len)
+        };
+        table
+    }
+
+    #[inline(always)]
+    fn first(&self) -> NonNull<T> {
+        self.pages.start().cast()
     }
 }
 
@@ -74,19 +71,11 @@ impl<T> Deref for Wiped<T> {
 
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: so many places were written, or none; in a child they are zeros, which are values (`new`). They are unmapped when
-        // `self` is dropped, and nobody writes them but through themselves.
-        unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.len) }
-    }
-}
-
-impl<T> Drop for Wiped<T> {
-    fn drop(&mut self) {
-        let bytes = size_of_val(&**self);
-        if bytes > 0 {
-            // SAFETY: the mapping made by `new`, of which no reference is left.
-            unsafe { libc::munmap(self.first.as_ptr().cast(), bytes) };
-        }
+        // SAFETY: `new` has written so many places, or there are none, and `first` is aligned; the pages are there for as long as
+        // `self` is. Nothing writes them behind this reference but what makes a child: before `fork` returns there, they are
+        // zeros, which are values (`new`). A thread that has looked before and is the child's now may go by what it has seen, which
+        // is a value as well; so it is refused only from the next look on.
+        unsafe { std::slice::from_raw_parts(self.first().as_ptr(), self.len) }
     }
 }
 
@@ -115,7 +104,7 @@ impl Standing {
     #[inline(always)]
     fn word(&self) -> &AtomicU8 {
         // SAFETY: `new` makes one place, see `Wiped`.
-        unsafe { self.0.first.as_ref() }
+        unsafe { self.0.first().as_ref() }
     }
 
     /// Whether it may go on.
@@ -149,7 +138,7 @@ mod tests {
     use super::*;
 
     /// What `look` finds in a child, as its exit code.
-    fn in_a_child(look: impl FnOnce() -> bool) -> bool {
+    pub(super) fn in_a_child(look: impl FnOnce() -> bool) -> bool {
         // SAFETY: the child of a process with threads calls only `look`, which loads and compares, and `_exit`.
         let child = unsafe { libc::fork() };
         assert!(child >= 0, "{}", std::io::Error::last_os_error());

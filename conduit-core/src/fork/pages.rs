@@ -1,0 +1,231 @@
+//! Memory that a child finds zeroed.
+//!
+//! The system does that (`MADV_WIPEONFORK`), however the child is made. Where it refuses (Linux before 4.14, gVisor) a handler does it that
+//! the C library's `fork` runs in the child; a bare `clone` runs none. The handler takes no lock, since another thread may be anywhere
+//! in here when a child is made, and only looks at ranges that are never freed.
+
+use std::alloc::{Layout, handle_alloc_error};
+use std::iter;
+use std::ptr::{self, NonNull};
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicUsize};
+
+/// Pages of their own, of zeros at first and in every child.
+pub struct Pages {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+impl Pages {
+    /// None, at an address that is aligned for `T`.
+    pub(super) const fn none<T>() -> Self {
+        Self {
+            start: NonNull::<T>::dangling().cast(),
+            bytes: 0,
+        }
+    }
+
+    /// For a value of this layout, which is not empty. Ends the process as a vector does when the system has no memory left.
+    ///
+    /// # Panics
+    /// If the layout is empty, or aligned to more than a page.
+    pub fn new(layout: Layout) -> Self {
+        assert!(layout.size() > 0 && layout.align() <= 4096, "{layout:?}");
+        // SAFETY: a new mapping at an address of the system's choice.
+        let mapped = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                layout.size(),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        let pages = match NonNull::new(mapped.cast()) {
+            Some(start) if mapped != libc::MAP_FAILED => Self {
+                start,
+                bytes: layout.size(),
+            },
+            _ => handle_alloc_error(layout),
+        };
+        // SAFETY: the mapping just made, of zeros.
+        let wiped = unsafe { libc::madvise(mapped, pages.bytes, libc::MADV_WIPEONFORK) };
+        if wiped != 0 && !is_handled(&pages) {
+            handle_alloc_error(layout);
+        }
+        pages
+    }
+
+    /// Their first byte. They are the caller's to read and to write, for as long as this lives.
+    #[inline(always)]
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// How many bytes were asked for.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        if self.bytes == 0 {
+            return;
+        }
+        let start = self.start.as_ptr();
+        if let Some(range) = ranges().find(|range| range.start.load(Relaxed) == start) {
+            range.start.store(ptr::null_mut(), Relaxed);
+            range.bytes.store(0, Release);
+        }
+        // SAFETY: the mapping made by `new`. Whoever uses it has this, as `start` demands.
+        unsafe { libc::munmap(start.cast(), self.bytes) };
+    }
+}
+
+/// Pages that the handler zeroes.
+struct Range {
+    /// Null: none yet, or none any more.
+    start: AtomicPtr<u8>,
+    /// 0: it can be used again.
+    bytes: AtomicUsize,
+    next: Option<&'static Self>,
+}
+
+/// The newest.
+static RANGES: AtomicPtr<Range> = AtomicPtr::new(ptr::null_mut());
+
+fn newest() -> Option<&'static Range> {
+    // SAFETY: null, or a complete range that `is_handled` has leaked.
+    unsafe { RANGES.load(Acquire).as_ref() }
+}
+
+fn ranges() -> impl Iterator<Item = &'static Range> {
+    iter::successors(newest(), |range| range.next)
+}
+
+/// Lets the handler zero these. `false`: there is no memory for a handler.
+#[cold]
+fn is_handled(pages: &Pages) -> bool {
+    static HANDLED: OnceLock<bool> = OnceLock::new();
+    // SAFETY: the function lives as long as the process, and may run in any child.
+    let handle = || unsafe { libc::pthread_atfork(None, None, Some(wipe)) == 0 };
+    if !HANDLED.get_or_init(handle) {
+        return false;
+    }
+    let is_taken = |range: &&Range| {
+        let taken = range
+            .bytes
+            .compare_exchange(0, pages.bytes, Acquire, Relaxed);
+        taken.is_ok()
+    };
+    let range = ranges().find(is_taken).unwrap_or_else(|| add(pages.bytes));
+    // SYNC: Release, so that whoever sees the range sees its length. A child sees the mapping too: it was there before.
+    range.start.store(pages.start.as_ptr(), Release);
+    true
+}
+
+fn add(bytes: usize) -> &'static Range {
+    let range = Box::leak(Box::new(Range {
+        start: AtomicPtr::new(ptr::null_mut()),
+        bytes: AtomicUsize::new(bytes),
+        next: None,
+    }));
+    loop {
+        let newest = RANGES.load(Acquire);
+        // SAFETY: as in `newest`.
+        range.next = unsafe { newest.as_ref() };
+        let added = RANGES.compare_exchange(newest, range, AcqRel, Relaxed);
+        if added.is_ok() {
+            return range;
+        }
+    }
+}
+
+/// In a child, before `fork` returns there.
+extern "C" fn wipe() {
+    for range in ranges() {
+        let start = range.start.load(Acquire);
+        if !start.is_null() {
+            // SAFETY: a mapping of so many bytes: the rank enters it when it is there, and takes it out before it goes. No other
+            // thread is in this process, and this one is in `fork`. That zeros are values is what its owner has promised.
+            unsafe { ptr::write_bytes(start, 0, range.bytes.load(Relaxed)) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::in_a_child;
+    use super::*;
+    use crate::fork::{Standing, Wiped};
+
+    /// This thread and its children are refused this advice, as by a system that doesn't know it.
+    fn refuse_to_wipe() {
+        /// Where `seccomp_data` has the low half of the third argument.
+        const ADVICE: u32 = 16 + 2 * 8;
+        let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+        let is = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+        let answer = (libc::BPF_RET | libc::BPF_K) as u16;
+        let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+        let mut filter = [
+            step(load, 0, 0, 0),
+            step(is, 0, 3, libc::SYS_madvise as u32),
+            step(load, 0, 0, ADVICE),
+            step(is, 0, 1, libc::MADV_WIPEONFORK as u32),
+            step(answer, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EINVAL as u32),
+            step(answer, 0, 0, libc::SECCOMP_RET_ALLOW),
+        ];
+        let program = libc::sock_fprog {
+            len: filter.len() as u16,
+            filter: filter.as_mut_ptr(),
+        };
+        // SAFETY: both are about this thread alone; the filter is read during the call.
+        let refused = unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+                && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) == 0
+        };
+        assert!(refused, "{}", std::io::Error::last_os_error());
+    }
+
+    #[test]
+    fn where_the_system_wipes_nothing_fork_does() {
+        let alone = std::thread::spawn(|| {
+            refuse_to_wipe();
+            let held = |pages: &Pages| {
+                ranges().any(|range| range.start.load(Relaxed) == pages.start.as_ptr())
+            };
+            let layout = Layout::new::<[u8; 10_000]>();
+            let pages = [(); 3].map(|()| Pages::new(layout));
+            assert!(pages.iter().all(held));
+            for pages in &pages {
+                // SAFETY: so many bytes, which nobody else has.
+                unsafe { pages.start().write_bytes(7, pages.bytes()) };
+            }
+            // SAFETY: as above; read only.
+            let bytes = |pages: &Pages| unsafe {
+                std::slice::from_raw_parts(pages.start().as_ptr(), pages.bytes()).to_vec()
+            };
+            let [first, second, third] = pages;
+            drop(second);
+            assert!(in_a_child(
+                || bytes(&first) == [0; 10_000] && bytes(&third) == [0; 10_000]
+            ));
+            assert!(bytes(&first) == [7; 10_000] && bytes(&third) == [7; 10_000]);
+
+            let before = ranges().count();
+            let standing = Standing::new();
+            assert_eq!(ranges().count(), before, "the second one's was free");
+            // SAFETY: zero is a value.
+            let table = unsafe { Wiped::new(vec![5u64; 2000]) };
+            assert!(in_a_child(|| {
+                standing.is_child() && !standing.stands() && *table == [0; 2000]
+            }));
+            assert!(standing.stands() && *table == [5; 2000]);
+        });
+        alone.join().unwrap();
+    }
+}
