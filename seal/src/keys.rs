@@ -21,9 +21,10 @@ use std::fmt;
 
 use aegis::aegis256::Aegis256;
 use conduit_core::ni::Rank;
-use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+use zerocopy::FromZeros;
+use zeroize::Zeroizing;
 
-use super::memory::{SHALLOW, scrubbed};
+use super::memory::{Guarded, SHALLOW, scrubbed};
 use super::{Exchange, Protection, Secret};
 
 /// What the keys of a rank's links are made of.
@@ -61,7 +62,7 @@ impl Secrets {
 }
 
 /// Of packets in one direction: a key of AEGIS-128X2, and what is above the number in its nonces.
-#[derive(Clone, Default, Zeroize, ZeroizeOnDrop)]
+#[derive(Default, FromZeros)]
 pub(super) struct Key {
     pub(super) key: [u8; 16],
     pub(super) salt: [u8; 8],
@@ -82,13 +83,13 @@ impl Key {
 pub(super) const KEPT: usize = 1024;
 
 /// The keys of one link.
-#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+#[derive(FromZeros)]
 pub(super) struct LinkKeys {
     /// Of packets to the peer.
     pub(super) send: Key,
     /// Of packets from the peer.
     pub(super) receive: Key,
-    /// Whose they are: peer + 1; 0: nobody's.
+    /// Whose they are: peer + 1; 0: nobody's, as in a child of the rank's process.
     owner: u32,
 }
 
@@ -101,7 +102,7 @@ pub(super) struct Keys {
     rank: Rank,
     incarnations: Vec<u64>,
     /// A power of two of places; the lower bits of a rank are its place.
-    kept: Vec<LinkKeys>,
+    kept: Guarded<LinkKeys>,
 }
 
 impl Keys {
@@ -116,11 +117,6 @@ impl Keys {
             "rank {rank} is not in a job of {} ranks",
             incarnations.len()
         );
-        let nobody = LinkKeys {
-            send: Key::default(),
-            receive: Key::default(),
-            owner: 0,
-        };
         Self {
             secrets,
             label: match protection {
@@ -128,7 +124,7 @@ impl Keys {
                 Protection::Encrypt => b"udp1 all",
             },
             rank,
-            kept: vec![nobody; incarnations.len().next_power_of_two().min(KEPT)],
+            kept: Guarded::new(incarnations.len().next_power_of_two().min(KEPT)),
             incarnations,
         }
     }
@@ -161,6 +157,18 @@ impl Keys {
     pub(super) fn change_salt(&mut self, peer: Rank) {
         let place = peer as usize & (self.kept.len() - 1);
         self.kept[place].receive.salt[7] ^= 1;
+    }
+
+    /// Whether the keys of a link with `peer` are kept, or anything of them is there all the same.
+    #[cfg(test)]
+    pub(super) fn are_kept(&self, peer: Rank) -> bool {
+        let LinkKeys {
+            send,
+            receive,
+            owner,
+        } = &self.kept[peer as usize & (self.kept.len() - 1)];
+        let is_there = |key: &Key| key.key != [0; 16] || key.salt != [0; 8];
+        *owner == peer + 1 || is_there(send) || is_there(receive)
     }
 
     /// The key of packets from rank `from` to rank `to`, of which this is one.

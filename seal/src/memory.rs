@@ -3,11 +3,12 @@
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::hint::black_box;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::ptr::{self, NonNull};
 use std::slice;
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use conduit_core::fork::Pages;
+use rustix::mm::{Advice, madvise};
 use zerocopy::FromZeros;
 use zeroize::Zeroize;
 
@@ -15,8 +16,9 @@ use zeroize::Zeroize;
 ///
 /// They are not locked, since what may be locked is bounded and other networks need it: the system can move them to its swap space.
 pub(crate) struct Guarded<T> {
-    first: NonNull<T>,
+    pages: Pages,
     count: usize,
+    of: PhantomData<T>,
 }
 
 // SAFETY: it owns the values as a `Box<[T]>` does.
@@ -28,26 +30,27 @@ impl<T: FromZeros> Guarded<T> {
     /// `count` values, at least one. As with any allocation, a system without memory ends the process.
     pub(crate) fn new(count: usize) -> Self {
         const { assert!(size_of::<T>() > 0 && align_of::<T>() <= 4096 && !std::mem::needs_drop::<T>()) }
-        let Ok(layout) = Layout::array::<T>(count.max(1)) else {
+        let count = count.max(1);
+        let Ok(layout) = Layout::array::<T>(count) else {
             handle_alloc_error(Layout::new::<T>());
         };
-        // SAFETY: a new mapping, of which nobody else knows. The advice is about it alone, and changes no byte of it; a system that
-        // doesn't know one of them keeps it as any other.
-        let first = unsafe {
-            let flags = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-            let mapped = mmap_anonymous(ptr::null_mut(), layout.size(), flags.0, flags.1);
-            let Ok(start) = mapped else {
-                handle_alloc_error(layout);
-            };
-            for advice in [Advice::LinuxDontDump, Advice::LinuxWipeOnFork] {
-                let _ = madvise(start, layout.size(), advice);
-            }
-            NonNull::new_unchecked(start.cast())
-        };
+        let pages = Pages::new(layout);
+        let start = pages.start().as_ptr().cast();
+        // SAFETY: the pages just made. The advice is about them alone, and changes no byte of them; a system that doesn't know it
+        // keeps them as any others.
+        let _ = unsafe { madvise(start, pages.bytes(), Advice::LinuxDontDump) };
         Self {
-            first,
-            count: count.max(1),
+            pages,
+            count,
+            of: PhantomData,
         }
+    }
+}
+
+impl<T> Guarded<T> {
+    #[inline(always)]
+    fn first(&self) -> *mut T {
+        self.pages.start().as_ptr().cast()
     }
 }
 
@@ -56,9 +59,9 @@ impl<T> Deref for Guarded<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: mapped for as long as this lives, aligned to pages; zeros, which the system puts there at first and in a forked
-        // child, are values of T, as `new` demands; everything else was written as such.
-        unsafe { slice::from_raw_parts(self.first.as_ptr(), self.count) }
+        // SAFETY: there for as long as this lives, aligned as pages are; zeros, which are there at first and in a forked child, are
+        // values of T, as `new` demands; everything else was written as such.
+        unsafe { slice::from_raw_parts(self.first(), self.count) }
     }
 }
 
@@ -66,18 +69,15 @@ impl<T> DerefMut for Guarded<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as for `deref`, and borrowed by nobody else.
-        unsafe { slice::from_raw_parts_mut(self.first.as_ptr(), self.count) }
+        unsafe { slice::from_raw_parts_mut(self.first(), self.count) }
     }
 }
 
 impl<T> Drop for Guarded<T> {
     fn drop(&mut self) {
         let bytes = self.count * size_of::<T>();
-        // SAFETY: the mapping that `new` made, which nobody uses any more; its values need no drop, so they may be any bytes.
-        unsafe {
-            slice::from_raw_parts_mut(self.first.as_ptr().cast::<u8>(), bytes).zeroize();
-            let _ = munmap(self.first.as_ptr().cast(), bytes);
-        }
+        // SAFETY: the values need no drop, and nobody looks at them any more, so they may be any bytes.
+        unsafe { slice::from_raw_parts_mut(self.first().cast::<u8>(), bytes) }.zeroize();
     }
 }
 

@@ -218,6 +218,38 @@ fn what_was_sealed_with_another_salt_does_not_open() {
     }
 }
 
+/// What `look` finds in a child.
+fn in_a_child(look: impl FnOnce() -> bool) -> bool {
+    // SAFETY: the child of a process with threads calls only `look`, which takes no lock but malloc's, and `_exit`.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "{}", std::io::Error::last_os_error());
+    if child == 0 {
+        let code = look().into();
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(code) }
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child just made; `status` is valid for a write.
+    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(waited, child);
+    assert!(libc::WIFEXITED(status));
+    libc::WEXITSTATUS(status) == 1
+}
+
+#[test]
+fn a_child_has_no_keys() {
+    for protection in BOTH {
+        let (_, sealed) = packet(protection, 5, 45);
+        let mut receiver = sealer(protection, 1, &[11, 22, 33]);
+        assert!(receiver.open(0, 5, &mut sealed.clone(), CLEAR));
+        assert!(receiver.keys.are_kept(0));
+        assert!(in_a_child(|| {
+            !receiver.keys.are_kept(0) && !receiver.open(0, 5, &mut sealed.clone(), CLEAR)
+        }));
+        assert!(receiver.open(0, 5, &mut sealed.clone(), CLEAR));
+    }
+}
+
 #[test]
 fn a_secret_does_not_print_itself() {
     let secret = Secret::random().unwrap();

@@ -152,7 +152,8 @@ fn caller(listener: &UnixListener) -> (UnixStream, u32) {
 }
 
 /// While a job runs, what its ranks keep of their secrets is in guarded pages alone, and nothing of it is in the launcher's memory, or
-/// in another rank's but for what the two share. What is in the file with the job's secret is in no memory at all.
+/// in another rank's but for what the two share. The keys of a link, which are made of secrets, are on stacks besides: ciphers take them
+/// by value. What is in the file with the job's secret is in no memory at all.
 #[test]
 fn secrets_are_in_guarded_pages_alone() {
     const RANKS: u32 = 2;
@@ -173,29 +174,44 @@ fn secrets_are_in_guarded_pages_alone() {
     let launcher = job.pid().as_raw_nonzero().get().cast_unsigned();
     let ranks: Vec<_> = (0..RANKS).map(|_| caller(&listener)).collect();
 
-    let mut kept = Vec::new();
+    let (mut kept, mut keys) = (Vec::new(), Vec::new());
     for (_, process) in &ranks {
-        let guarded = Mapping::all(*process).unwrap().into_iter();
-        let guarded = guarded.filter(|mapping| mapping.guarded);
-        let before = kept.len();
-        for mapping in guarded {
-            kept.extend(mapping.read(*process).unwrap());
+        let mut pages = Vec::new();
+        for mapping in Mapping::all(*process).unwrap() {
+            if mapping.guarded {
+                let bytes = mapping.read(*process).unwrap();
+                let each = bytes.chunks(rustix::param::page_size());
+                pages.extend(each.map(<[u8]>::to_vec));
+            }
         }
-        // Its own number, the job's secret, and the one that it shares with the other rank.
-        let secrets = kept[before..].chunks(16).filter(|bytes| **bytes != [0; 16]);
-        assert!(secrets.count() >= 3 * 2);
+        // Its own number, the job's secret, the one that it shares with the other rank, and the keys of their link, which are the
+        // longest.
+        let length = |page: &Vec<u8>| page.iter().rposition(|byte| *byte != 0);
+        pages.retain(|page| length(page).is_some());
+        assert_eq!(pages.len(), 4);
+        pages.sort_by_key(length);
+        keys.extend(pages.pop().unwrap());
+        kept.extend(pages.concat());
     }
-    let secrets = [("what a rank keeps", kept), ("the file's content", content)]
-        .map(|(name, secret)| (name, Patterns::of(&secret)));
+    let secrets = [
+        ("what a rank keeps", kept),
+        ("the keys of a link", keys),
+        ("the file's content", content),
+    ]
+    .map(|(name, secret)| (name, Patterns::of(&secret)));
     let processes = ranks.iter().map(|(_, process)| *process);
     for process in processes.chain([launcher]) {
         for mapping in Mapping::all(process).unwrap() {
             let bytes = mapping.read(process).unwrap();
             for (name, patterns) in &secrets {
                 let found = patterns.found_in(&bytes);
-                let kept = mapping.guarded && !found.is_empty();
+                let may_be = match *name {
+                    "what a rank keeps" => mapping.guarded,
+                    "the keys of a link" => mapping.guarded || mapping.stack,
+                    _ => false,
+                };
                 assert!(
-                    found.is_empty() || (kept && *name == "what a rank keeps"),
+                    found.is_empty() || may_be && process != launcher,
                     "{name} is in process {process} (the launcher is {launcher}) at {found:x?} of {mapping:x?}"
                 );
             }
