@@ -59,6 +59,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// This rank's segment: first byte and length.
     pub fn segment(&self) -> Result<(*mut u8, usize)> {
+        self.job.check_process()?;
         let segments = self.memory.segments(&self.job, "segment")?;
         Ok((segments.own.0, segments.of[self.job.rank as usize].len))
     }

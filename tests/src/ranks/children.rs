@@ -111,6 +111,7 @@ fn try_all<M: Mode>(conduit: &Conduit<M>, next: u32, ask: Short<(u32,)>) -> Resu
         refused("scope", conduit.scope(|scope| scope.put(to, 0, &bytes)))?;
         refused("window", conduit.window(to).map(drop))?;
     }
+    refused("segment_ptr", conduit.segment_ptr().map(drop))?;
     refused("poll", conduit.poll())?;
     refused("wait_until", conduit.wait_until(|| false))?;
     refused("barrier", conduit.barrier())?;
