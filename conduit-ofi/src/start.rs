@@ -176,7 +176,7 @@ fn refused(rank: Rank, provider: &str, library: &Library, refusal: Refusal) -> O
 }
 
 fn prepare(rank: Rank, size: u32, config: &OfiConfig) -> Result<Prepared, OfiError> {
-    let exchange = Exchange::new(rank, size, config.secret_file.as_deref())
+    let exchange = Exchange::new(b"ofi", rank, size, config.secret_file.as_deref())
         .map_err(|error| OfiError::Exchange { rank, error })?;
     let library = library(&config.library).map_err(|reason| OfiError::Library { rank, reason })?;
     let mut wish = config.wish.clone();
@@ -453,7 +453,7 @@ mod tests {
     use super::*;
 
     fn exchange(rank: Rank) -> Exchange {
-        Exchange::new(rank, 3, None).unwrap()
+        Exchange::new(b"ofi", rank, 3, None).unwrap()
     }
 
     fn card(identity: &str, address: &[u8], host: &str) -> Card {

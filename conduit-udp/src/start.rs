@@ -145,7 +145,7 @@ struct Prepared {
 }
 
 fn prepare(rank: Rank, size: u32, config: &UdpConfig) -> Result<Prepared, UdpError> {
-    let exchange = Exchange::new(rank, size, config.secret_file.as_deref())
+    let exchange = Exchange::new(b"udp", rank, size, config.secret_file.as_deref())
         .map_err(|error| UdpError::Exchange { rank, error })?;
     let socket = Socket::open(&config.options).map_err(|error| UdpError::Socket { rank, error })?;
     let incarnation = random_incarnation().map_err(system(rank, "random numbers"))?;
@@ -237,18 +237,19 @@ pub fn start_in<M: Mode, T: Transport + 'static>(
     let texts = bootstrap.allgather(&text)?;
     let started = prepared.and_then(|prepared| {
         let met = meet(rank, prepared.exchange, &texts)?;
-        assemble(rank, config, prepared.socket, met, inside)
+        let heard = met.exchange.heard();
+        let udp = assemble(rank, config, prepared.socket, met, inside)?;
+        Ok((udp, heard))
     });
-    let verdict = started.as_ref().err().map(|error| error.to_string());
-    let verdicts = bootstrap.allgather(verdict.unwrap_or_default().as_bytes())?;
-    let udp = started?;
-    for (peer, verdict) in (0..).zip(verdicts) {
-        if !verdict.is_empty() {
-            return Err(UdpError::PeerFailed {
-                peer,
-                reason: String::from_utf8_lossy(&verdict).into_owned(),
-            });
-        }
+    let verdict = match &started {
+        Ok((_, heard)) => heard.confirm(),
+        Err(error) => error.to_string().into_bytes(),
+    };
+    let verdicts = bootstrap.allgather(&verdict)?;
+    let (udp, heard) = started?;
+    for (peer, verdict) in (0..).zip(&verdicts) {
+        let same = heard.check(peer, verdict);
+        same.map_err(|reason| UdpError::PeerFailed { peer, reason })?;
     }
     Ok(udp)
 }
@@ -376,6 +377,7 @@ pub fn in_process<M: Mode>(ranks: u32, config: &UdpConfig) -> Result<Vec<Udp<M>>
 #[cfg(test)]
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
+    use std::sync::{Barrier, Mutex};
 
     use conduit_core::threads::{Par, ParSync};
     use seal::{Seal, TAG};
@@ -392,11 +394,11 @@ mod tests {
     }
 
     fn exchange(rank: Rank, size: u32) -> Exchange {
-        Exchange::new(rank, size, None).unwrap()
+        Exchange::new(b"udp", rank, size, None).unwrap()
     }
 
-    fn text(rank: Rank, host: &str) -> Vec<u8> {
-        say(&card(rank), host, &exchange(rank, 3))
+    fn text(rank: Rank, size: u32, host: &str) -> Vec<u8> {
+        say(&card(rank), host, &exchange(rank, size))
     }
 
     #[test]
@@ -410,7 +412,7 @@ mod tests {
 
     #[test]
     fn what_is_said_is_read() {
-        let texts = [text(0, "a"), text(1, "a"), text(2, "b")];
+        let texts = [text(0, 3, "a"), text(1, 3, "a"), text(2, 3, "b")];
         let met = meet(1, exchange(1, 3), &texts).unwrap();
         let ports: Vec<_> = met.cards.iter().map(|card| card.port).collect();
         assert_eq!(ports, [1000, 1001, 1002]);
@@ -423,7 +425,7 @@ mod tests {
     #[test]
     fn a_failed_rank_is_named_with_its_reason() {
         let failed = [&[FAILED], &b"no socket"[..]].concat();
-        let Err(error) = meet(0, exchange(0, 2), &[text(0, "a"), failed]) else {
+        let Err(error) = meet(0, exchange(0, 2), &[text(0, 2, "a"), failed]) else {
             panic!("it failed");
         };
         let error = error.to_string();
@@ -435,15 +437,111 @@ mod tests {
 
     #[test]
     fn nonsense_is_an_error_that_names_the_peer() {
-        for cut in [0, 1, 10, 33, 50, 65, 96] {
-            let mut texts = [text(0, ""), text(1, "")];
-            texts[0].truncate(cut);
-            let Err(error) = meet(1, exchange(1, 2), &texts) else {
-                panic!("{cut} bytes");
+        let refused = |nonsense: Vec<u8>, reason: &str| {
+            let Err(error) = meet(1, exchange(1, 2), &[nonsense, text(1, 2, "")]) else {
+                panic!("{reason}");
             };
-            assert!(error.to_string().contains("rank 0"), "{error}");
+            let error = error.to_string();
+            assert!(error.contains("rank 0"), "{error}");
+            assert!(error.contains(reason), "no {reason:?}: {error}");
+        };
+        // Of a rank with the secret, and then of somebody else.
+        let said = |card: &[u8]| {
+            let mut words = card.to_vec();
+            exchange(0, 2).introduce(&mut words);
+            [&[READY], &words[..]].concat()
+        };
+        let card = card(0).encode();
+        for cut in 0..card.len() {
+            refused(said(&card[..cut]), "bytes long");
+        }
+        for (byte, value, reason) in [
+            (0, 9, "version 9"),
+            (1, 5, "address family is impossible"),
+            (6, 1, "packet size is impossible"),
+            (31, 1, "address family is impossible"),
+        ] {
+            let mut card = card;
+            card[byte] = value;
+            refused(said(&card), reason);
+        }
+        for cut in [1, 10, 33, 50, 65, 96] {
+            refused(said(&card)[..cut].to_vec(), "");
         }
     }
+
+    /// Ranks that are threads, and a launcher that says more than once what it was told once.
+    struct Launcher<'a> {
+        rank: Rank,
+        barrier: &'a Barrier,
+        told: &'a Mutex<[Vec<u8>; 2]>,
+        /// What rank 0 hears of rank 1 in the first round.
+        instead: Option<Vec<u8>>,
+    }
+
+    impl Bootstrap for Launcher<'_> {
+        fn rank(&self) -> u32 {
+            self.rank
+        }
+        fn size(&self) -> u32 {
+            2
+        }
+        fn allgather(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, BootstrapError> {
+            self.told.lock().unwrap()[self.rank as usize] = bytes.to_vec();
+            self.barrier.wait();
+            let mut all = self.told.lock().unwrap().to_vec();
+            self.barrier.wait();
+            if let (0, Some(instead)) = (self.rank, self.instead.take()) {
+                all[1] = instead;
+            }
+            Ok(all)
+        }
+        fn barrier(&mut self) -> Result<(), BootstrapError> {
+            self.allgather(&[]).map(drop)
+        }
+    }
+
+    #[test]
+    fn a_launcher_that_repeats_what_it_was_told_is_found_out() {
+        let options = Options {
+            address: card(0).address,
+            scope: 0,
+            port: 0,
+            mtu: Some(1500),
+            send_buffer: Options::BUFFER,
+            receive_buffer: Options::BUFFER,
+            offload: true,
+        };
+        let config = UdpConfig {
+            attend: None,
+            ..UdpConfig::new(options, "here".to_owned())
+        };
+        // What rank 1 of another job has said, with the same secret.
+        let old = prepare(1, 2, &config).unwrap().text;
+        for (instead, reason) in [(None, None), (Some(old), Some("was told"))] {
+            let (barrier, told) = (Barrier::new(2), Mutex::default());
+            std::thread::scope(|threads| {
+                for rank in 0..2 {
+                    let mut launcher = Launcher {
+                        rank,
+                        barrier: &barrier,
+                        told: &told,
+                        instead: instead.clone(),
+                    };
+                    let config = &config;
+                    threads.spawn(move || {
+                        let started = start::<Par>(&mut launcher, config);
+                        let error = started.err().map(|error| error.to_string());
+                        match reason {
+                            Some(reason) => assert!(error.unwrap().contains(reason)),
+                            None => assert_eq!(error, None),
+                        }
+                    });
+                }
+            });
+        }
+    }
+
     /// Who has read all that the ranks have told each other can neither make their packets nor read them.
     #[test]
     fn what_is_said_tells_no_keys() {

@@ -4,8 +4,11 @@
 //!
 //! A pair's secret is HMAC-SHA256 of the product of both shares and of the shares, the lower rank's first, under the job's secret
 //! (which makes it HKDF's extract). The job's secret comes from a file, by which ranks also tell who else has it: what each says of
-//! itself ends in an HMAC under it. Without a file it is zeros, and whoever can change what the side channel carries can stand
-//! between two ranks.
+//! itself ends in an HMAC under it, which is also of its rank, the number of ranks and the network. Without a file it is zeros, and
+//! whoever can change what the side channel carries can stand between two ranks.
+//!
+//! Words of an earlier job with the same secret have such an HMAC too. So, when a rank has heard all, it confirms to the others what it
+//! has heard ([`Heard`]).
 //!
 //! A product takes 640,000 instructions, 60 µs. It is made when a peer is first used and then kept in the place of the peer's share,
 //! so that who sends packets in the names of ranks can't have more made than there are ranks.
@@ -14,7 +17,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use conduit_core::ni::Rank;
-use hmac_sha256::HMAC;
+use hmac_sha256::{HMAC, Hash};
 use x25519_dalek::{X25519_BASEPOINT_BYTES, x25519};
 use zerocopy::FromZeros;
 
@@ -54,6 +57,7 @@ pub enum ExchangeError {
 
 /// A rank's end of the exchange: its own number, and what it has of the others.
 pub struct Exchange {
+    network: &'static [u8; 3],
     rank: Rank,
     /// The number that this rank's share is made of.
     own: Guarded<[u8; 32]>,
@@ -61,6 +65,8 @@ pub struct Exchange {
     secret: Option<(Secret, PathBuf)>,
     /// By rank.
     peers: Guarded<Peer>,
+    /// Of what all ranks have said so far.
+    heard: Hash,
 }
 
 /// What a rank has of another.
@@ -77,11 +83,16 @@ impl Exchange {
     /// Bytes that each rank's words grow by: a share, and the HMAC.
     pub const BYTES: usize = 64;
 
-    /// Of `rank` among `ranks`, with the job's secret from a file or without.
+    /// Of `rank` among `ranks`, over a network of this name, with the job's secret from a file or without.
     ///
     /// # Errors
     /// The file can't be used; a system without random numbers.
-    pub fn new(rank: Rank, ranks: u32, file: Option<&Path>) -> Result<Self, ExchangeError> {
+    pub fn new(
+        network: &'static [u8; 3],
+        rank: Rank,
+        ranks: u32,
+        file: Option<&Path>,
+    ) -> Result<Self, ExchangeError> {
         let read = |path: &Path| match Secret::from_file(path) {
             Ok(secret) => Ok((secret, path.to_owned())),
             Err(reason) => Err(ExchangeError::File {
@@ -92,21 +103,24 @@ impl Exchange {
         let secret = file.map(read).transpose()?;
         let mut own = Guarded::<[u8; 32]>::new(1);
         getrandom::fill(&mut own[0])?;
-        Ok(Self::of(rank, ranks, secret, own))
+        Ok(Self::of(network, rank, ranks, secret, own))
     }
 
     fn of(
+        network: &'static [u8; 3],
         rank: Rank,
         ranks: u32,
         secret: Option<(Secret, PathBuf)>,
         own: Guarded<[u8; 32]>,
     ) -> Self {
         Self {
+            network,
             rank,
             share: scrubbed::<DEEP, _>(|| x25519(own[0], X25519_BASEPOINT_BYTES)),
             own,
             secret,
             peers: Guarded::new(ranks as usize),
+            heard: Hash::new(),
         }
     }
 
@@ -122,7 +136,10 @@ impl Exchange {
     fn tag(&self, rank: Rank, words: &[u8]) -> HMAC {
         let mut tag = HMAC::new(self.secret());
         tag.update(b"words");
+        tag.update(self.network);
         tag.update(rank.to_le_bytes());
+        // Fits: ranks.
+        tag.update((self.peers.len() as u32).to_le_bytes());
         tag.update(words);
         tag
     }
@@ -134,10 +151,11 @@ impl Exchange {
         words.extend(tag);
     }
 
-    /// What a peer said of itself, without what [`introduce`](Self::introduce) has appended, which is checked and kept.
+    /// What a peer said of itself, without what [`introduce`](Self::introduce) has appended, which is checked and kept. For each rank
+    /// once, in their order.
     ///
     /// # Errors
-    /// It doesn't come from a rank with the same secret.
+    /// It doesn't come from such a rank with the same secret, in a job as large, over the same network.
     pub fn recognise<'a>(
         &mut self,
         peer: Rank,
@@ -153,11 +171,23 @@ impl Exchange {
             };
             return Err(ExchangeError::Stranger { own });
         }
+        self.heard.update(tag);
         match self.peers.get_mut(peer as usize) {
             Some(known) if peer != self.rank => known.bytes = *share,
             _ => {}
         }
         Ok(rest)
+    }
+
+    /// What this rank has heard of all.
+    pub fn heard(&self) -> Heard {
+        let mut key = HMAC::new(self.secret());
+        key.update(b"heard");
+        key.update(self.heard.clone().finalize());
+        Heard {
+            rank: self.rank,
+            key: key.finalize(),
+        }
     }
 
     /// The secret that this rank shares with `peer`. `None`: no rank of this job, or a system without random numbers.
@@ -195,6 +225,55 @@ impl Exchange {
 impl fmt::Debug for Exchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Exchange")
+            .field("rank", &self.rank)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a rank has heard of all, for it and the others to find out whether it was the same.
+pub struct Heard {
+    rank: Rank,
+    key: [u8; 32],
+}
+
+impl Heard {
+    /// How what [`confirm`](Self::confirm) gives begins, and no text.
+    const BEGIN: u8 = 1;
+
+    fn tag(&self, rank: Rank) -> HMAC {
+        let mut tag = HMAC::new(self.key);
+        tag.update(rank.to_le_bytes());
+        tag
+    }
+
+    /// What this rank says when it has started: who hasn't heard the same can't make it.
+    pub fn confirm(&self) -> Vec<u8> {
+        [&[Self::BEGIN], &self.tag(self.rank).finalize()[..]].concat()
+    }
+
+    /// Whether a peer has started too and heard the same.
+    ///
+    /// # Errors
+    /// The text that it has said instead of [`confirm`](Self::confirm)'s, or that it hasn't heard the same.
+    pub fn check(&self, peer: Rank, said: &[u8]) -> Result<(), String> {
+        let is_same = |tag: &[u8]| match tag.try_into() {
+            Ok(tag) => self.tag(peer).finalize_verify(tag),
+            Err(_) => false,
+        };
+        match said.split_first() {
+            Some((&Self::BEGIN, tag)) if is_same(tag) => Ok(()),
+            None | Some((&Self::BEGIN, _)) => Err(format!(
+                "it was not told of the ranks what rank {} was told, so that was changed on its way",
+                self.rank
+            )),
+            Some(_) => Err(String::from_utf8_lossy(said).into_owned()),
+        }
+    }
+}
+
+impl fmt::Debug for Heard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Heard")
             .field("rank", &self.rank)
             .finish_non_exhaustive()
     }

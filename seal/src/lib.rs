@@ -15,7 +15,7 @@ mod secret;
 #[cfg(test)]
 mod tests;
 
-pub use exchange::{Exchange, ExchangeError};
+pub use exchange::{Exchange, ExchangeError, Heard};
 pub use keys::Secrets;
 pub use secret::{Secret, random_incarnation};
 

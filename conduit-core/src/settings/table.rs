@@ -168,7 +168,7 @@ settings! {
         "be a job of one rank also where a launcher that can't be reached has started this process as one of several";
     "CONDUIT_SECRET_FILE" secret_file: Option<PathBuf> = None, Kind::Path,
         unset "ranks trust the launcher and what it hands out",
-        "file with a secret of 32 random bytes or more, mode 0600, that has the same content on all ranks: keys depend on it, so whoever changes what the launcher hands out is found out",
+        "file with a secret of 32 random bytes or more, mode 0600, that has the same content on all ranks: keys depend on it, so whoever changes what the launcher hands out of the network's addresses and keys is found out",
         acts "udp, ofi";
     "CONDUIT_WINDOWS" windows: bool = true, Kind::Bool,
         "load and store directly where a peer's memory is mapped";

@@ -5,6 +5,7 @@ use tempfile::TempDir;
 
 use super::*;
 
+const NET: &[u8; 3] = b"net";
 const CONTENT: &[u8] = b"a job's secret has 32 bytes, yes";
 
 /// A file with a secret, in a folder of its own.
@@ -36,7 +37,7 @@ fn met(mut ends: [Exchange; 2]) -> [Exchange; 2] {
 
 #[test]
 fn both_ranks_of_a_pair_make_the_same_secret_and_no_other_does() {
-    let ends = || [0, 1].map(|rank| Exchange::new(rank, 3, None).unwrap());
+    let ends = || [0, 1].map(|rank| Exchange::new(NET, rank, 3, None).unwrap());
     let [mut first, mut second] = met(ends());
     let pair = *first.with(1).unwrap();
     assert_eq!(second.with(0), Some(&pair));
@@ -59,12 +60,12 @@ fn pairs_secrets_are_the_known_ones() {
         (
             None,
             "3e449d32de3a672f0718142050d8b6ac67b045491ce80501ddcb047f741f8feb",
-            "3799ecabf122fa32ce1966e4dd01d62f0a0c01d976aa1f8e22db924ce55e74b6",
+            "d85f41a2eb5dfaa6ff68e4604e75a54b08b26202c33abc12a682a25c94d8220a",
         ),
         (
             Some(path),
             "6f94f85f0275985797ff6b7d8fc459b60c7aceed4d9c79989fcb43d18ccfa603",
-            "ef99c1972c22bfefab2e5a147ec4f8b5f8fe0c1cc2f34d9bcf589211fac5f1ec",
+            "80c1cb6692ea100c108ae657c1ec1644ef1824c275bc2be6ee09dfb0321b43c1",
         ),
     ] {
         let ends = [(0, 0), (1, 100)].map(|(rank, first)| {
@@ -73,7 +74,7 @@ fn pairs_secrets_are_the_known_ones() {
                 .map(|path| (Secret::from_file(&path).unwrap(), path));
             let mut own = Guarded::<[u8; 32]>::new(1);
             own[0] = std::array::from_fn(|at| first + at as u8);
-            Exchange::of(rank, 2, secret, own)
+            Exchange::of(NET, rank, 2, secret, own)
         });
         let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
         assert!(hex(&words(&ends[0], b"said")).ends_with(tag));
@@ -91,7 +92,8 @@ fn a_share_that_is_none_makes_no_common_secret() {
     for share in [[0; 32], one] {
         let made: Vec<_> = (0..2)
             .map(|_| {
-                let [mut end, mut peer] = [0, 1].map(|rank| Exchange::new(rank, 2, None).unwrap());
+                let [mut end, mut peer] =
+                    [0, 1].map(|rank| Exchange::new(NET, rank, 2, None).unwrap());
                 peer.share = share;
                 end.recognise(1, &words(&peer, b"")).unwrap();
                 // Kept, so that it is tried once.
@@ -113,7 +115,7 @@ fn a_share_that_is_none_makes_no_common_secret() {
 fn what_others_say_or_change_is_not_recognised() {
     let (_folder, path) = file(CONTENT);
     let (_other_folder, other) = file(&CONTENT.repeat(2));
-    let end = |rank, path: Option<&Path>| Exchange::new(rank, 2, path).unwrap();
+    let end = |rank, path: Option<&Path>| Exchange::new(NET, rank, 2, path).unwrap();
     let mut own = end(0, Some(&path));
     let said = words(&end(1, Some(&path)), b"here");
     assert_eq!(own.recognise(1, &said).unwrap(), b"here");
@@ -123,6 +125,12 @@ fn what_others_say_or_change_is_not_recognised() {
         assert!(own.recognise(1, &changed).is_err(), "{bit}");
     }
     assert!(own.recognise(0, &said).is_err(), "another rank's words");
+    let larger = Exchange::new(NET, 1, 3, Some(&path)).unwrap();
+    let other_net = Exchange::new(b"ten", 1, 2, Some(&path)).unwrap();
+    for (what, stranger) in [("another size", larger), ("another network", other_net)] {
+        let said = words(&stranger, b"here");
+        assert!(own.recognise(1, &said).is_err(), "{what}");
+    }
     for cut in 0..said.len() {
         assert!(own.recognise(1, &said[..cut]).is_err(), "{cut}");
     }
@@ -138,11 +146,44 @@ fn what_others_say_or_change_is_not_recognised() {
     assert!(error.contains(SETTING), "{error}");
 }
 
+/// Whoever can change what the launcher carries can show one rank the words of an earlier job with the same secret.
+#[test]
+fn ranks_that_have_not_heard_the_same_find_out() {
+    let (_folder, path) = file(CONTENT);
+    let end = |rank| Exchange::new(NET, rank, 3, Some(&path)).unwrap();
+    let mut ends = [0, 1, 2].map(end);
+    let said = [0, 1, 2].map(|rank| words(&ends[rank], b"here"));
+    let old = words(&end(2), b"here");
+    let heard = |end: &mut Exchange, last| {
+        for (peer, words) in (0..).zip([&said[0], &said[1], last]) {
+            assert_eq!(end.recognise(peer, words).unwrap(), b"here");
+        }
+        end.heard()
+    };
+    let [first, second, third] = &mut ends;
+    let other = heard(&mut end(1), &old);
+    let [first, second, third] = [first, second, third].map(|end| heard(end, &said[2]));
+    for (peer, confirmed) in (0..).zip([&first, &second, &third]) {
+        first.check(peer, &confirmed.confirm()).unwrap();
+        third.check(peer, &confirmed.confirm()).unwrap();
+    }
+    let differs = |peer, said: &[u8]| {
+        let error = first.check(peer, said).unwrap_err();
+        assert!(error.contains("what rank 0 was told"), "{error}");
+    };
+    differs(1, &other.confirm());
+    differs(2, &second.confirm());
+    differs(1, &second.confirm()[..32]);
+    differs(1, &[]);
+    let failed = first.check(1, b"no socket").unwrap_err();
+    assert_eq!(failed, "no socket");
+}
+
 #[test]
 fn a_file_that_others_can_reach_or_that_is_none_is_refused() {
     let (folder, path) = file(CONTENT);
     let refused = |path: &Path, reason: &str| {
-        let Err(error) = Exchange::new(0, 1, Some(path)) else {
+        let Err(error) = Exchange::new(NET, 0, 1, Some(path)) else {
             panic!("{}: {reason}", path.display());
         };
         let error = error.to_string();
@@ -153,7 +194,7 @@ fn a_file_that_others_can_reach_or_that_is_none_is_refused() {
     let set = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     for mode in [0o600, 0o400] {
         set(&path, mode);
-        Exchange::new(0, 1, Some(&path)).unwrap();
+        Exchange::new(NET, 0, 1, Some(&path)).unwrap();
     }
     for (mode, reason) in [
         (0o640, "0640"),
@@ -194,5 +235,5 @@ fn a_file_that_others_can_reach_or_that_is_none_is_refused() {
         refused(&path, reason);
     }
     let (_folder, path) = file(&vec![7; Secret::MOST_FILE]);
-    Exchange::new(0, 1, Some(&path)).unwrap();
+    Exchange::new(NET, 0, 1, Some(&path)).unwrap();
 }
