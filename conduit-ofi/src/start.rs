@@ -350,18 +350,19 @@ pub fn start_in<M: Mode, T: Transport + 'static>(
     let started = prepared.and_then(|prepared| {
         let are_texts = prepared.objects.offer.has_text_addresses();
         let met = meet(rank, prepared.exchange, are_texts, &texts)?;
-        assemble(rank, config, prepared.objects, met, inside)
+        let heard = met.exchange.heard();
+        let ofi = assemble(rank, config, prepared.objects, met, inside)?;
+        Ok((ofi, heard))
     });
-    let verdict = started.as_ref().err().map(|error| error.to_string());
-    let verdicts = bootstrap.allgather(verdict.unwrap_or_default().as_bytes())?;
-    let ofi = started?;
-    for (peer, verdict) in (0..).zip(verdicts) {
-        if !verdict.is_empty() {
-            return Err(OfiError::PeerFailed {
-                peer,
-                reason: String::from_utf8_lossy(&verdict).into_owned(),
-            });
-        }
+    let verdict = match &started {
+        Ok((_, heard)) => heard.confirm(),
+        Err(error) => error.to_string().into_bytes(),
+    };
+    let verdicts = bootstrap.allgather(&verdict)?;
+    let (ofi, heard) = started?;
+    for (peer, verdict) in (0..).zip(&verdicts) {
+        let same = heard.check(peer, verdict);
+        same.map_err(|reason| OfiError::PeerFailed { peer, reason })?;
     }
     Ok(ofi)
 }
