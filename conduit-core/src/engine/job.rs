@@ -174,21 +174,11 @@ impl<N: Ni> Job<N> {
         }
     }
 
-    /// Whether requests to a peer need no check: it is a rank, nothing has gone wrong, and callers are not checked.
+    /// The way that requests to a rank take; general for what is no rank.
     #[inline(always)]
-    pub(super) fn is_open_to(&self, target: Rank) -> bool {
-        let ways = self.ways.get(target as usize);
-        ways.is_some_and(|way| way.get() != Way::General)
-    }
-
-    /// Whether requests to a peer go straight into its queue.
-    #[inline(always)]
-    pub(super) fn is_mapped_peer(&self, target: Rank) -> bool {
-        match self.ways.get(target as usize).map(AtomicWay::get) {
-            Some(Way::Mapped) => true,
-            Some(Way::Unmapped) => false,
-            Some(Way::General) | None => self.is_mapped(self.ni.reach(target)),
-        }
+    pub(super) fn way_to(&self, target: Rank) -> Way {
+        let way = self.ways.get(target as usize);
+        way.map_or(Way::General, AtomicWay::get)
     }
 
     /// Whether replies from a peer that is reached so need no chunk, and implied ones are coalesced.

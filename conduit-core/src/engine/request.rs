@@ -15,6 +15,7 @@ use super::head::{MOST_HEAD, head_in};
 use super::options::Blocking;
 use super::table::index;
 use super::token::{Role, Token};
+use super::ways::Way;
 use super::{Engine, Error, Result};
 use crate::ni::{Ack, Exchange, Inject, Ni, Put, Rank, Submit};
 use crate::threads::Mode;
@@ -33,6 +34,8 @@ pub(super) struct Request<'a> {
     /// Of a long: where its bytes are, how they get there, and what pairs them with this message if they come by themselves.
     pub(super) long: Option<(Long, Flags)>,
     pub(super) lid: u32,
+    /// Whether it goes straight into a queue of the target.
+    pub(super) is_mapped: bool,
     pub(super) blocking: Blocking,
 }
 
@@ -56,6 +59,7 @@ impl<'a> Request<'a> {
             payload: &[],
             long: None,
             lid: NO_LID,
+            is_mapped: false,
             blocking,
         }
     }
@@ -146,27 +150,29 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// Whether a request may be sent. One comparison where nothing is to be refused.
+    /// The request, if it may be sent; one comparison where nothing is to be refused.
     #[inline(always)]
-    pub(super) fn check_request(
-        &self,
-        operation: &'static str,
-        target: Rank,
-        args: &[u32],
-    ) -> Result<()> {
-        match self.job.is_open_to(target) && args.len() <= MAX_ARGS {
-            true => Ok(()),
-            false => self.check_request_fully(operation, target, args.len()),
+    pub(super) fn check_request<'a>(&self, mut request: Request<'a>) -> Result<Request<'a>> {
+        let (target, count) = (request.target, request.args.len());
+        let way = self.job.way_to(target);
+        request.is_mapped = match way {
+            Way::General => self.check_request_fully(request.operation, target, count)?,
+            way => way == Way::Mapped,
+        };
+        if way != Way::General && count > MAX_ARGS {
+            self.check_request_fully(request.operation, target, count)?;
         }
+        Ok(request)
     }
 
+    /// All checks; whether the target is mapped.
     #[cold]
     fn check_request_fully(
         &self,
         operation: &'static str,
         target: Rank,
         count: usize,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         self.job.check_context(operation, am::Operation::Request)?;
         self.job.check_rank(operation, target)?;
         if count > MAX_ARGS {
@@ -176,7 +182,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 limit: MAX_ARGS,
             });
         }
-        self.check_fault()
+        self.check_fault()?;
+        Ok(self.job.is_mapped(self.job.ni.reach(target)))
     }
 
     /// Runs handler `handler` at `target` with these arguments.
@@ -191,9 +198,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         blocking: Blocking,
     ) -> Result<bool> {
         const OPERATION: &str = "request_short";
-        self.check_request(OPERATION, target, args)?;
         let short = Request::new(OPERATION, Category::Short, target, handler, args, blocking);
-        self.request(short, Scale::SHORT_COST)
+        self.request(self.check_request(short)?, Scale::SHORT_COST)
     }
 
     /// As [`Engine::request_short`], with a payload of at most [`Engine::max_medium`] bytes, which may be reused on return.
@@ -206,7 +212,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         blocking: Blocking,
     ) -> Result<bool> {
         const OPERATION: &str = "request_medium";
-        self.check_request(OPERATION, target, args)?;
+        let category = Category::Medium;
+        let medium = Request::new(OPERATION, category, target, handler, args, blocking);
+        let medium = Request {
+            payload,
+            ..self.check_request(medium)?
+        };
         let (length, limit) = (payload.len(), self.max_medium(args.len()));
         if length > limit {
             return Err(Error::PayloadTooLong {
@@ -216,11 +227,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 limit,
             });
         }
-        let category = Category::Medium;
-        let medium = Request {
-            payload,
-            ..Request::new(OPERATION, category, target, handler, args, blocking)
-        };
         self.request(medium, self.credits.scale.cost(medium.length()))
     }
 
@@ -295,7 +301,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         byte: CreditByte,
         exchange: Exchange,
     ) -> Result<bool> {
-        if !self.job.is_mapped_peer(request.target) {
+        if !request.is_mapped {
             return self.send_from_chunk(request, byte);
         }
         if request.inject(&self.job.ni, byte, None, exchange)? {

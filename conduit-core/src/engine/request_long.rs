@@ -44,12 +44,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         blocking: Blocking,
     ) -> Result<bool> {
         const OPERATION: &str = "request_long_in_place";
-        self.check_request(OPERATION, target, args)?;
+        let request = Request::new(OPERATION, Category::Long, target, handler, args, blocking);
+        let request = self.check_request(request)?;
         if length > 0 {
             self.memory
                 .remote(&self.job, OPERATION, target, offset, length)?;
         }
-        let request = Request::new(OPERATION, Category::Long, target, handler, args, blocking);
         self.request(in_place(request, offset, length), Scale::SHORT_COST)
     }
 
@@ -83,14 +83,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         offset: usize,
         wait: bool,
     ) -> Result<bool> {
+        let request = self.check_request(request)?;
         let Request {
             operation,
             target,
-            args,
             blocking,
             ..
         } = request;
-        self.check_request(operation, target, args)?;
         let placed = in_place(request, offset, source.len);
         if source.len == 0 {
             // Places nothing, so it needs no segment: the handler gets the offset as it is.

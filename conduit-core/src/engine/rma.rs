@@ -88,18 +88,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return Ok(Some(Handle::DONE));
         }
         let local = Local::Source(Source::of(source));
-        // SAFETY: the source is valid during this call; while the transfer still reads it, the wait below goes on.
-        let started = unsafe {
+        // SAFETY: the source is valid during this call, which waits until the transfer does not read it any more.
+        unsafe {
             self.start_transfer(
-                operation, target, segment, offset, local, completion, blocking,
-            )?
-        };
-        if let Transfer::Started { op, copied: false } = started {
-            self.wait_for(operation, |engine| {
-                Ok(engine.operations.has_ended(op).then_some(()))
-            })?;
+                operation, target, segment, offset, local, true, completion, blocking,
+            )
         }
-        Ok(started.handle())
     }
 
     /// Starts a put that reads its source until it is synchronised. `None`: not started, it would have blocked.
@@ -127,12 +121,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
         let local = Local::Source(Source { base: source, len });
         // SAFETY: the caller's promise.
-        let started = unsafe {
+        unsafe {
             self.start_transfer(
-                operation, target, segment, offset, local, completion, blocking,
-            )?
-        };
-        Ok(started.handle())
+                operation, target, segment, offset, local, false, completion, blocking,
+            )
+        }
     }
 
     /// Starts a get. `None`: not started, it would have blocked.
@@ -161,12 +154,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let base = destination;
         let local = Local::Destination { base, len };
         // SAFETY: the caller's promise.
-        let started = unsafe {
+        unsafe {
             self.start_transfer(
-                operation, target, segment, offset, local, completion, blocking,
-            )?
-        };
-        Ok(started.handle())
+                operation, target, segment, offset, local, false, completion, blocking,
+            )
+        }
     }
 
     /// Sets `len` bytes at `offset` of the target's segment, and waits.
@@ -229,18 +221,18 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
         let local = Local::Fill { byte, len };
         // SAFETY: a fill reads no memory.
-        let started = unsafe {
+        unsafe {
             self.start_transfer(
-                operation, target, segment, offset, local, completion, blocking,
-            )?
-        };
-        Ok(started.handle())
+                operation, target, segment, offset, local, false, completion, blocking,
+            )
+        }
     }
 
-    /// Starts what is no copy.
+    /// Starts what is no copy to or from mapped memory. `reusable`: the local memory is not used any more on return.
     ///
     /// # Safety
-    /// As for [`Engine::transfer`].
+    /// As for [`Engine::transfer`]; where it is `reusable`, until return.
+    #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "a transfer is all of these")]
     unsafe fn start_transfer(
         &self,
@@ -249,9 +241,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         segment: &Segment,
         offset: usize,
         local: Local,
+        reusable: bool,
         completion: Completion,
         blocking: Blocking,
-    ) -> Result<Transfer> {
+    ) -> Result<Option<Handle>> {
         let class = match local {
             Local::Source(_) | Local::Fill { .. } => Class::Puts,
             Local::Destination { .. } => Class::Gets,
@@ -260,7 +253,19 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             Completion::Handle => None,
             Completion::Implicit => Some(self.implicit_group(operation, class)?),
         };
-        // SAFETY: the caller's promise.
-        unsafe { self.transfer(operation, target, segment, offset, local, group, blocking) }
+        let started =
+            // SAFETY: the caller's promise.
+            unsafe { self.transfer(operation, target, segment, offset, local, group, blocking)? };
+        if let Transfer::Started { op, copied: false } = started
+            && reusable
+        {
+            self.wait_for(operation, |engine| {
+                Ok(engine.operations.has_ended(op).then_some(()))
+            })?;
+        }
+        Ok(started.handle().map(|handle| match completion {
+            Completion::Handle => handle,
+            Completion::Implicit => Handle::DONE,
+        }))
     }
 }
