@@ -5,13 +5,13 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use super::job::Job;
-use super::shared::Shared;
+use super::shared::SharedPtr;
 use crate::ni::{MdId, Ni, Unlink};
 use crate::threads::{Lock, Mode};
 
 /// A send buffer (ReqSB or RplSB): chunks of one size in network memory, and the descriptor over all of them.
 pub(super) struct SendBuffer<M: Mode> {
-    base: Shared,
+    base: SharedPtr,
     /// Bytes of a chunk.
     chunk: usize,
     /// Number of chunks.
@@ -22,7 +22,7 @@ pub(super) struct SendBuffer<M: Mode> {
 
 impl<M: Mode> SendBuffer<M> {
     /// Over the `count * chunk` bytes at `base`, which `md` describes.
-    pub(super) fn new(base: Shared, chunk: usize, count: u32, md: MdId) -> Self {
+    pub(super) fn new(base: SharedPtr, chunk: usize, count: u32, md: MdId) -> Self {
         Self {
             base,
             chunk,

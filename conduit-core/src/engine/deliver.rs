@@ -1,4 +1,4 @@
-//! Arrival of active messages: from an event to the handler's call.
+//! Arrival of active messages: from an event to the reserveler's call.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use am::lid::Pairing;
 use am::{Body, Category, DataHeader, Flags, Header, Long, MAX_ARGS};
 use credits::CreditByte;
 
-use super::hand::Hand;
 use super::inbox::Inbox;
-use super::message::{Arrived, Bad, Payload, PendingLong};
+use super::message::{Arrived, Payload, PendingLong, ProtocolError};
+use super::reserve::ReplyReserve;
 use super::{Call, Engine, Error, Handler, Result, context};
 use crate::ni::{Ni, PutEvent, Rank};
 use crate::threads::Mode;
 
-/// Dropped only by a handler's panic, which ends the job: nobody may run the same message again, and threads that wait
+/// Dropped only by a reserveler's panic, which ends the job: nobody may run the same message again, and threads that wait
 /// for what it should have brought must hear of it.
 pub(super) struct Panicking<'a, N: Ni, M: Mode>(&'a Engine<N, M>, u8);
 
@@ -88,8 +88,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         message: Arrived<'_>,
         header: &Header,
         inbox: &mut Inbox,
-        hand: &Hand,
-    ) -> Result<(), Bad> {
+        reserve: &ReplyReserve,
+    ) -> Result<(), ProtocolError> {
         let Arrived { source, data, .. } = message;
         let mut single = 0;
         let (args, rest) = Body::read_args(header, data, &mut single)?;
@@ -97,10 +97,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             Category::Short => Payload::None,
             Category::Medium => Payload::Medium(rest),
             Category::Long => {
-                return self.long_arrived(source, data, header, args, rest, inbox, hand);
+                return self.long_arrived(source, data, header, args, rest, inbox, reserve);
             }
         };
-        self.run_request(source, header, args, payload, inbox, hand)
+        self.run_request(source, header, args, payload, inbox, reserve)
     }
 
     #[inline(never)]
@@ -116,8 +116,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         args: &[u32],
         rest: &[u8],
         inbox: &mut Inbox,
-        hand: &Hand,
-    ) -> Result<(), Bad> {
+        reserve: &ReplyReserve,
+    ) -> Result<(), ProtocolError> {
         let long = Long::read(header, data)?;
         if header.flags.has_separate_data() {
             let mut kept = [0; MAX_ARGS];
@@ -127,10 +127,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 args: kept,
                 long,
             };
-            return self.pair(source, header.lid, Some(pending), inbox, hand);
+            return self.pair(source, header.lid, Some(pending), inbox, reserve);
         }
         let payload = self.memory.place_long(&self.job, header, &long, rest)?;
-        self.run_request(source, header, args, payload, inbox, hand)
+        self.run_request(source, header, args, payload, inbox, reserve)
     }
 
     /// The data of a long request has been placed.
@@ -140,25 +140,25 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         match_bits: u64,
         hdr_data: u64,
         inbox: &mut Inbox,
-        hand: &Hand,
+        reserve: &ReplyReserve,
     ) {
         let paired = DataHeader::decode(match_bits, hdr_data)
-            .map_err(Bad::from)
-            .and_then(|header| self.pair(source, header.lid, None, inbox, hand));
+            .map_err(ProtocolError::from)
+            .and_then(|header| self.pair(source, header.lid, None, inbox, reserve));
         if let Err(bad) = paired {
             self.bad(source, bad);
         }
     }
 
-    /// One half of a long request; runs the handler when it is the second.
+    /// One half of a long request; runs the reserveler when it is the second.
     fn pair(
         &self,
         source: Rank,
         lid: u32,
         header: Option<PendingLong>,
         inbox: &mut Inbox,
-        hand: &Hand,
-    ) -> Result<(), Bad> {
+        reserve: &ReplyReserve,
+    ) -> Result<(), ProtocolError> {
         let pairing = match header {
             Some(header) => inbox.longs.arrive_header(source, lid, header),
             None => inbox.longs.arrive_data(source, lid),
@@ -168,10 +168,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             Pairing::Ready(PendingLong { header, args, long }) => {
                 let payload = self.memory.place_long(&self.job, &header, &long, &[])?;
                 let args = &args[..usize::from(header.nargs)];
-                self.run_request(source, &header, args, payload, inbox, hand)
+                self.run_request(source, &header, args, payload, inbox, reserve)
             }
-            Pairing::Full(_) => Err(Bad::TooManyLongs),
-            Pairing::Duplicate(_) => Err(Bad::SameHalf { lid }),
+            Pairing::Full(_) => Err(ProtocolError::TooManyLongs),
+            Pairing::Duplicate(_) => Err(ProtocolError::SameHalf { lid }),
         }
     }
 
@@ -182,12 +182,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         args: &[u32],
         payload: Payload<'_>,
         inbox: &mut Inbox,
-        hand: &Hand,
-    ) -> Result<(), Bad> {
+        reserve: &ReplyReserve,
+    ) -> Result<(), ProtocolError> {
         let token = am::Token::new(source, header);
-        self.run(header, &token, args, payload, Some(hand))?;
+        self.run(header, &token, args, payload, Some(reserve))?;
         if token.owes_reply() {
-            self.end_request(&token, inbox, hand);
+            self.end_request(&token, inbox, reserve);
         }
         Ok(())
     }
@@ -199,19 +199,26 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         token: &am::Token,
         args: &[u32],
         payload: Payload<'_>,
-        hand: Option<&Hand>,
-    ) -> Result<(), Bad> {
+        reserve: Option<&ReplyReserve>,
+    ) -> Result<(), ProtocolError> {
         let entry = self
             .handlers
             .table()
             .and_then(|table| table.get(header.handler))
-            .ok_or(Bad::NoHandler { id: header.handler })?;
+            .ok_or(ProtocolError::NoHandler { id: header.handler })?;
         entry.check(header)?;
-        self.call(&entry.handler, header.handler, token, args, payload, hand);
+        self.call(
+            &entry.handler,
+            header.handler,
+            token,
+            args,
+            payload,
+            reserve,
+        );
         Ok(())
     }
 
-    /// Runs a handler that has been found to be the right one.
+    /// Runs a reserveler that has been found to be the right one.
     #[inline(always)]
     pub(super) fn call(
         &self,
@@ -220,10 +227,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         token: &am::Token,
         args: &[u32],
         payload: Payload<'_>,
-        hand: Option<&Hand>,
+        reserve: Option<&ReplyReserve>,
     ) {
         let panicking = self.panicking(id);
-        self.call_within(&**handler, token, args, payload, hand);
+        self.call_within(&**handler, token, args, payload, reserve);
         std::mem::forget(panicking);
     }
 
@@ -233,7 +240,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Panicking(self, id)
     }
 
-    /// Runs a handler, within the life of a [`Panicking`].
+    /// Runs a reserveler, within the life of a [`Panicking`].
     #[inline(always)]
     pub(super) fn call_within(
         &self,
@@ -241,28 +248,28 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         token: &am::Token,
         args: &[u32],
         payload: Payload<'_>,
-        hand: Option<&Hand>,
+        reserve: Option<&ReplyReserve>,
     ) {
         handler(&Call {
             engine: self,
             token,
-            hand,
+            reserve,
             args,
             payload,
         });
     }
 
     /// A message in a reply buffer or in the chunk of its request, in the general way.
-    pub(super) fn reply_arrived(&self, put: &PutEvent<'_>) -> Result<Header, Bad> {
+    pub(super) fn reply_arrived(&self, put: &PutEvent<'_>) -> Result<Header, ProtocolError> {
         let header = Header::decode(put.match_bits, put.hdr_data)?;
         if header.role() != am::Role::Reply {
-            return Err(Bad::RequestAmongReplies);
+            return Err(ProtocolError::RequestAmongReplies);
         }
         self.credits
             .flow
             .settle(put.source, CreditByte::from_bits(header.credit))?;
         if !header.flags.contains(Flags::IMPLIED) {
-            let data = self.body(put).ok_or(Bad::OutsideOfChunk)?;
+            let data = self.body(put).ok_or(ProtocolError::OutsideOfChunk)?;
             let mut single = 0;
             let (args, rest) = Body::read_args(&header, data, &mut single)?;
             let payload = match header.category() {
@@ -283,7 +290,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     #[cold]
-    pub(super) fn bad(&self, source: Rank, bad: Bad) {
+    pub(super) fn bad(&self, source: Rank, bad: ProtocolError) {
         self.job.fail_by_message(source, bad.to_string());
     }
 }

@@ -1,14 +1,14 @@
-//! What arriving requests change: the hand for their replies, longs of which one half has come, and what their senders get back.
+//! What arriving requests change: the reserve for their replies, longs of which one half has come, and what their senders get back.
 
 use std::sync::atomic::Ordering::Release;
 
 use am::lid::LidCache;
 
 use super::flow::{Accounts, Returned};
-use super::hand::Hand;
+use super::header_cache::HeaderCache;
 use super::job::Job;
-use super::known::Recent;
 use super::message::PendingLong;
+use super::reserve::ReplyReserve;
 use super::shared::Control;
 use crate::ni::{Ni, Rank};
 use crate::threads::Mode;
@@ -20,9 +20,9 @@ pub(super) const WAITING: u32 = 4;
 /// The request side of the poll; one thread at a time has it.
 #[derive(Debug)]
 pub(super) struct AmSide<H> {
-    pub(super) hand: Hand,
+    pub(super) reserve: ReplyReserve,
     pub(super) inbox: Inbox,
-    pub(super) recent: Recent<H>,
+    pub(super) headers: HeaderCache<H>,
 }
 
 /// What arriving requests change.
@@ -33,7 +33,7 @@ pub(super) struct Inbox {
     /// What this rank has given back to each peer by counter, and which peers have yet to be told.
     returned: Box<[Returned]>,
     /// Requests since the last look that need no reply message.
-    pub(super) counted: Counted,
+    pub(super) pending: PendingReturns,
     pub(super) untold: Vec<Rank>,
     pub(super) buffer_bytes: usize,
 }
@@ -44,22 +44,22 @@ impl<H: Clone> AmSide<H> {
         let inbox = Inbox {
             longs: LidCache::new(longs),
             returned: vec![Returned::default(); size as usize].into(),
-            counted: Counted::default(),
+            pending: PendingReturns::default(),
             untold: Vec::with_capacity(size.min(am_limit.saturating_mul(WAITING)) as usize),
             buffer_bytes,
         };
         Self {
-            hand: Hand::new(),
+            reserve: ReplyReserve::new(),
             inbox,
-            recent: Recent::new(),
+            headers: HeaderCache::new(),
         }
     }
 
     /// Tickets and chunks that are ready for the next replies, and longs of which one half is there.
     pub(super) fn held(&self) -> (u32, u32, u32) {
         (
-            self.hand.tickets.get(),
-            self.hand.count.get(),
+            self.reserve.tickets.get(),
+            self.reserve.count.get(),
             self.inbox.longs.len() as u32,
         )
     }
@@ -88,18 +88,18 @@ impl Inbox {
         credits: &Accounts<M>,
         source: Rank,
     ) {
-        if self.counted.source != source {
+        if self.pending.source != source {
             self.grant_counted(job, credits);
-            self.counted.source = source;
+            self.pending.source = source;
         }
     }
 
     /// Grants what was counted.
     #[inline]
     pub(super) fn grant_counted<N: Ni, M: Mode>(&mut self, job: &Job<N>, credits: &Accounts<M>) {
-        if !self.counted.is_empty() {
-            let ended = std::mem::take(&mut self.counted.ended);
-            let source = self.counted.source;
+        if !self.pending.is_empty() {
+            let ended = std::mem::take(&mut self.pending.ended);
+            let source = self.pending.source;
             let end_of_epoch =
                 credits.grant_plain(job, source, ended.since(Returned::default()).requests);
             self.give_back(source, ended, end_of_epoch);
@@ -121,12 +121,12 @@ impl Inbox {
 
 /// Requests of one mapped peer with plain credit bytes, whose handlers have run and not replied, not granted yet.
 #[derive(Debug, Default)]
-pub(super) struct Counted {
+pub(super) struct PendingReturns {
     pub(super) source: Rank,
     pub(super) ended: Returned,
 }
 
-impl Counted {
+impl PendingReturns {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.ended == Returned::default()

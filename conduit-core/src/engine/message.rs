@@ -11,7 +11,7 @@ use crate::ni::Rank;
 pub enum Payload<'a> {
     /// A short carries nothing.
     None,
-    /// A medium's bytes, in place, aligned to 16, only as long as the handler runs. Where the sender's process has the same memory
+    /// A medium's bytes, in place, aligned to 16, only as long as the reserveler runs. Where the sender's process has the same memory
     /// mapped this relies on it not to write there again before: see "What is safe" of the crate `conduit`.
     Medium(&'a [u8]),
     /// A long's bytes lie in this rank's segment. Peers may write there at any time, so they are not lent as a slice.
@@ -25,7 +25,7 @@ pub enum Payload<'a> {
 
 /// What is wrong with a message that has arrived. All of it is the sender's fault, and ends the job.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
-pub(super) enum Bad {
+pub(super) enum ProtocolError {
     #[error(transparent)]
     Header(#[from] HeaderError),
     #[error(transparent)]

@@ -1,20 +1,27 @@
 //! The engine: GASNet's operations over the Ni contract. Written once, for every network.
 //!
+//! What owns state, and knows nothing of the engine:
+//!
 //! | file | subject |
 //! |---|---|
-//! | `start`, `attach` | memory, queues and lists of a rank; its segment |
-//! | `poll`, `requests`, `polling` | poll order and limits, completions and replies; requests; who is polling |
-//! | `waiting` | spin, yield, sleep |
-//! | `rma`, `transfer`, `handle` | puts and gets: to mapped memory, and by messages; waiting for them |
-//! | `implicit` | implicit handles and access regions, per thread |
-//! | `atomic` | remote atomics |
-//! | `request`, `request_plain`, `request_long`, `prepared` | requests on their way out |
-//! | `deliver`, `plain`, `reply`, `hand` | messages that have come, to their handlers; replies and what they need |
-//! | `credit_statistics` | the file that tells where the credits are |
-//! | `flow` | credits, the budget of outstanding requests, coalesced returns |
-//! | `barriers`, `quiesce`, `collective` | barriers; quiescence; broadcasts and reductions |
-//! | `system` | system messages, the end of a job |
-//! | `resources`, `operations`, `in_use` | tickets, chunks, operation ids; what is held |
+//! | `job`, `polling`, `context`, `ways` | the network, the settings, what ends the job; who polls; where a thread is; ways to peers |
+//! | `memory` | segments, and access to what is mapped |
+//! | `buffers`, `operations`, `handle`, `token` | chunks, tickets, descriptors; operations and their names |
+//! | `flow` | credits, the budget of outstanding requests, returns by counter, statistics |
+//! | `shared`, `system`, `barriers`, `collectives` | control words of mapped peers; system messages; machines of barriers and collectives |
+//! | `handlers`, `header_cache`, `inbox`, `reserve`, `replies` | what arriving messages need, and replies on their way out |
+//! | `backoff` | when a rank that waits spins, yields and sleeps |
+//! | `table`, `head`, `message`, `options`, `error` | the portal table; parts of messages; options of calls; errors |
+//!
+//! What acts, on all of these:
+//!
+//! | file | subject |
+//! |---|---|
+//! | `start`, `attach`, `exit` | how a rank starts, attaches its segment, and ends |
+//! | `poll`, `requests`, `plain`, `deliver`, `waiting` | the poll and what it finds, up to the handler's call; waits |
+//! | `request`, `request_long`, `prepared`, `reply` | messages on their way out |
+//! | `rma`, `transfer`, `atomic` | puts and gets: to mapped memory, and by messages; atomics |
+//! | `handles`, `implicit`, `barrier`, `collective`, `in_use` | what callers wait for and ask |
 //!
 //! Where a peer's memory is mapped, the roles of the seed collapse: a put is a copy, a short or medium is one injected
 //! message, a long is a copy and a message. Where it is not, every operation goes the seed's way: ticket, source role,
@@ -22,6 +29,7 @@
 
 mod atomic;
 mod attach;
+mod backoff;
 mod barrier;
 mod barriers;
 mod buffers;
@@ -32,21 +40,19 @@ mod deliver;
 mod error;
 mod exit;
 mod flow;
-mod hand;
 mod handle;
 mod handlers;
 mod handles;
 mod head;
+mod header_cache;
 mod implicit;
 mod in_use;
 mod inbox;
 mod job;
-mod known;
 mod memory;
 mod message;
 mod operations;
 mod options;
-mod patience;
 mod plain;
 mod poll;
 mod polling;
@@ -56,6 +62,7 @@ mod reply;
 mod request;
 mod request_long;
 mod requests;
+mod reserve;
 mod rma;
 mod shared;
 mod start;
@@ -70,6 +77,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 pub use atomic::AtomicRequest;
+pub use backoff::Waiter;
 pub use barrier::BarrierOutcome;
 pub use collective::JOB_TEAM;
 use collectives::Collectives;
@@ -80,26 +88,25 @@ pub use in_use::InUse;
 pub use memory::Segment;
 pub use message::Payload;
 pub use options::{Blocking, Completion};
-pub use patience::Waiter;
 pub use prepared::{Prepared, PreparedReply};
 pub use rma::value_bytes;
-pub use shared::Shared;
+pub use shared::SharedPtr;
 
 use crate::ni::{EqId, Ni, Rank, Ready};
 use crate::settings::Settings;
 use crate::threads::{Lock, Mode};
+use backoff::Backoff;
 use buffers::{Descriptors, SendBuffer, Tickets};
 use credits::FlowControl;
 use flow::Accounts;
-use hand::Hand;
 use handlers::Handlers;
+use header_cache::HeaderCache;
 use inbox::AmSide;
 use job::Job;
-use known::Recent;
 use memory::Memory;
 use operations::Operations;
-use patience::Patience;
 use replies::Replies;
+use reserve::ReplyReserve;
 
 use shared::Control;
 use system::System;
@@ -135,8 +142,8 @@ pub struct Engine<N: Ni, M: Mode> {
     /// Tells engines of one process apart, for the state that threads keep.
     identity: u64,
     /// Replies that have come last; whoever polls their queue has it.
-    recent_replies: M::Lock<Recent<Handler<N, M>>>,
-    patience: Patience,
+    reply_headers: M::Lock<HeaderCache<Handler<N, M>>>,
+    backoff: Backoff,
     _mode: M,
 }
 
@@ -147,7 +154,7 @@ pub type Handler<N, M> = Arc<dyn Fn(&Call<'_, N, M>) + Send + Sync>;
 pub struct Call<'a, N: Ni, M: Mode> {
     engine: &'a Engine<N, M>,
     token: &'a am::Token,
-    hand: Option<&'a Hand>,
+    reserve: Option<&'a ReplyReserve>,
     args: &'a [u32],
     payload: Payload<'a>,
 }
@@ -186,7 +193,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         self.token.role == am::Role::Request
     }
 
-    /// The engine that runs the handler. What a handler may not do with it is refused with checks; without, what polls or has to
+    /// The engine that runs the reserveler. What a reserveler may not do with it is refused with checks; without, what polls or has to
     /// wait is.
     #[inline]
     pub fn engine(&self) -> &'a Engine<N, M> {
@@ -243,7 +250,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(())
     }
 
-    /// Whether this thread is in a handler, or a function that reduces, in any build.
+    /// Whether this thread is in a reserveler, or a function that reduces, in any build.
     #[inline]
     fn is_in_handler(&self) -> bool {
         match M::PARALLEL {
@@ -251,7 +258,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             // The one thread holds what it serves.
             false => {
                 self.am.try_lock().is_none()
-                    || self.recent_replies.try_lock().is_none()
+                    || self.reply_headers.try_lock().is_none()
                     || self.collectives.is_busy()
             }
         }

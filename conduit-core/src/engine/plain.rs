@@ -1,8 +1,8 @@
 //! Plain messages: shorts, mediums, and longs whose data is in place, nearly all that a program receives.
 //!
 //! They come in runs with the same match bits (but for a chunk), so for the same handler and with as many arguments. What follows
-//! from those is found out once ([`Known`]); a message like those before costs a comparison, the arguments' place in its
-//! body and the handler's call. Requests without a chunk whose handlers do not reply are counted ([`Counted`]) and granted together.
+//! from those is found out once ([`CachedHeader`]); a message like those before costs a comparison, the arguments' place in its
+//! body and the reserveler's call. Requests without a chunk whose handlers do not reply are counted ([`PendingReturns`]) and granted together.
 
 use am::{Category, Flags, Header};
 use credits::CreditByte;
@@ -10,10 +10,10 @@ use credits::CreditByte;
 use super::Engine;
 use super::Handler;
 use super::flow::Returned;
-use super::hand::Hand;
+use super::header_cache::{CachedHeader, HeaderCache, payload_in};
 use super::inbox::Inbox;
-use super::known::{Known, Recent, payload_in};
-use super::message::{Arrived, Bad};
+use super::message::{Arrived, ProtocolError};
+use super::reserve::ReplyReserve;
 use super::table::index;
 use crate::ni::{Capabilities, Common, Exchange, Ni, PutEvent, Puts, Rank};
 use crate::threads::Mode;
@@ -24,10 +24,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     #[inline(always)]
     pub(super) fn run_known<P: Puts>(
         &self,
-        known: &Known<Handler<N, M>>,
+        known: &CachedHeader<Handler<N, M>>,
         puts: &mut P,
         inbox: &mut Inbox,
-        hand: &Hand,
+        reserve: &ReplyReserve,
     ) -> bool {
         let Common { source, length, .. } = puts.common();
         let reach = self.job.ni.reach(source);
@@ -40,9 +40,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         inbox.count_for(&self.job, &self.credits, source);
         // A copy of the loop for each, where the category is known.
         match known.category {
-            Category::Short => self.run_alike(known, Category::Short, puts, inbox, hand),
-            Category::Medium => self.run_alike(known, Category::Medium, puts, inbox, hand),
-            Category::Long => self.run_alike(known, Category::Long, puts, inbox, hand),
+            Category::Short => self.run_alike(known, Category::Short, puts, inbox, reserve),
+            Category::Medium => self.run_alike(known, Category::Medium, puts, inbox, reserve),
+            Category::Long => self.run_alike(known, Category::Long, puts, inbox, reserve),
         }
         true
     }
@@ -51,10 +51,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     #[inline(always)]
     pub(super) fn run_known_single(
         &self,
-        known: &Known<Handler<N, M>>,
+        known: &CachedHeader<Handler<N, M>>,
         put: &PutEvent<'_>,
         inbox: &mut Inbox,
-        hand: &Hand,
+        reserve: &ReplyReserve,
     ) -> bool {
         self.anticipate_short(known.category, put.source, Exchange::Answers);
         let single = Header::arg0_in(put.hdr_data);
@@ -63,9 +63,16 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         else {
             return false;
         };
-        self.call(&known.handler, known.id, &token, args, payload, Some(hand));
+        self.call(
+            &known.handler,
+            known.id,
+            &token,
+            args,
+            payload,
+            Some(reserve),
+        );
         if !token.replied.get() {
-            self.end_request(&token, inbox, hand);
+            self.end_request(&token, inbox, reserve);
         }
         true
     }
@@ -85,7 +92,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// A reply that is known. False: it has to go the general way.
     #[inline(always)]
-    pub(super) fn run_known_reply(&self, known: &Known<Handler<N, M>>, put: &PutEvent<'_>) -> bool {
+    pub(super) fn run_known_reply(
+        &self,
+        known: &CachedHeader<Handler<N, M>>,
+        put: &PutEvent<'_>,
+    ) -> bool {
         // The next request, which most replies are waited for.
         self.anticipate_short(known.category, put.source, Exchange::Asks);
         let single = Header::arg0_in(put.hdr_data);
@@ -111,11 +122,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     #[inline(always)]
     fn run_alike<P: Puts>(
         &self,
-        known: &Known<Handler<N, M>>,
+        known: &CachedHeader<Handler<N, M>>,
         category: Category,
         puts: &mut P,
         inbox: &mut Inbox,
-        hand: &Hand,
+        reserve: &ReplyReserve,
     ) {
         let Common { source, .. } = puts.common();
         let mut token = am::Token {
@@ -127,7 +138,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let panicking = self.panicking(known.id);
         while let Some(put) = puts.next() {
             let single = Header::arg0_in(put.hdr_data);
-            let args = layout.args(put.data, &single).map_err(Bad::from);
+            let args = layout.args(put.data, &single).map_err(ProtocolError::from);
             let (args, payload) = match args.and_then(|args| {
                 Ok((
                     args,
@@ -142,63 +153,67 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             };
             token.credit = Header::credit_in(put.hdr_data);
             token.replied.set(false);
-            self.call_within(handler, &token, args, payload, Some(hand));
+            self.call_within(handler, &token, args, payload, Some(reserve));
             let byte = CreditByte::from_bits(token.credit);
             if byte.is_plain() && !token.replied.get() {
                 ended = ended.add(1, byte.credits().into());
                 continue;
             }
             if !token.replied.get() {
-                self.end_request_singly(source, byte, token.flags, token.chunk, inbox, hand);
+                self.end_request_singly(source, byte, token.flags, token.chunk, inbox, reserve);
             }
-            if !self.replies.can_reply(hand) {
+            if !self.replies.can_reply(reserve) {
                 break;
             }
         }
         std::mem::forget(panicking);
-        inbox.counted.ended = inbox.counted.ended.and(ended);
+        inbox.pending.ended = inbox.pending.ended.and(ended);
     }
 
     #[inline(never)]
     pub(super) fn on_unknown_request(
         &self,
         message: Arrived<'_>,
-        recent: &mut Recent<Handler<N, M>>,
+        headers: &mut HeaderCache<Handler<N, M>>,
         inbox: &mut Inbox,
-        hand: &Hand,
+        reserve: &ReplyReserve,
     ) {
         let Arrived {
             source, match_bits, ..
         } = message;
-        let header = Header::decode(match_bits, message.hdr_data).map_err(Bad::from);
+        let header = Header::decode(match_bits, message.hdr_data).map_err(ProtocolError::from);
         if let Ok(header) = &header {
             self.anticipate_short(header.category(), source, Exchange::Answers);
         }
         let done = header.and_then(|header| {
-            self.request_arrived(message, &header, inbox, hand)?;
+            self.request_arrived(message, &header, inbox, reserve)?;
             Ok(header)
         });
         match done {
             Err(bad) => self.bad(source, bad),
             Ok(header) if header.role() == am::Role::Request => {
-                recent.note(&header, match_bits, &self.handlers);
+                headers.note(&header, match_bits, &self.handlers);
             }
             Ok(_) => {}
         }
     }
 
-    pub(super) fn on_unknown_reply(&self, put: &PutEvent<'_>, recent: &mut Recent<Handler<N, M>>) {
+    pub(super) fn on_unknown_reply(
+        &self,
+        put: &PutEvent<'_>,
+        headers: &mut HeaderCache<Handler<N, M>>,
+    ) {
         match self.reply_arrived(put) {
             Err(bad) => self.bad(put.source, bad),
-            Ok(header) => recent.note(&header, put.match_bits, &self.handlers),
+            Ok(header) => headers.note(&header, put.match_bits, &self.handlers),
         }
     }
 
     /// What a request is owed whose handler has sent no reply.
     #[inline]
-    pub(super) fn end_request(&self, token: &am::Token, inbox: &mut Inbox, hand: &Hand) {
+    pub(super) fn end_request(&self, token: &am::Token, inbox: &mut Inbox, reserve: &ReplyReserve) {
         let byte = CreditByte::from_bits(token.credit);
-        self.end_request_singly(token.source, byte, token.flags, token.chunk, inbox, hand);
+        self.end_request_singly(token.source, byte, token.flags, token.chunk, inbox, reserve);
     }
 
     #[inline(never)]
@@ -209,14 +224,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         flags: Flags,
         chunk: u32,
         inbox: &mut Inbox,
-        hand: &Hand,
+        reserve: &ReplyReserve,
     ) {
         let reach = self.job.ni.reach(source);
         let mapped =
             flags.contains(Flags::NO_CHUNK) && reach.capabilities.contains(Capabilities::WINDOW);
         if mapped && byte.is_plain() {
             inbox.count_for(&self.job, &self.credits, source);
-            inbox.counted.ended = inbox.counted.ended.add(1, byte.credits().into());
+            inbox.pending.ended = inbox.pending.ended.add(1, byte.credits().into());
             return;
         }
         let back = self.credits.grant(&self.job, source, byte.bits());
@@ -224,8 +239,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             let ended = Returned::default().add(1, back.credits().into());
             inbox.give_back(source, ended, back.end_of_epoch());
         } else {
-            self.replies
-                .send_implied(&self.job, &self.tickets, source, flags, chunk, back, hand);
+            self.replies.send_implied(
+                &self.job,
+                &self.tickets,
+                source,
+                flags,
+                chunk,
+                back,
+                reserve,
+            );
         }
     }
 }

@@ -10,8 +10,8 @@ use credits::CreditByte;
 
 use super::Call;
 use super::context::Entered;
-use super::hand::Hand;
 use super::options::Blocking;
+use super::reserve::ReplyReserve;
 use super::{Engine, Error, Result};
 use crate::ni::{Ni, Rank};
 use crate::threads::Mode;
@@ -177,7 +177,7 @@ impl<N: Ni, M: Mode> Drop for Prepared<'_, N, M> {
 #[must_use = "a prepared payload is sent by commit"]
 pub struct PreparedReply<'a, N: Ni, M: Mode> {
     call: &'a Call<'a, N, M>,
-    hand: &'a Hand,
+    reserve: &'a ReplyReserve,
     chunk: u32,
     size: usize,
     ended: bool,
@@ -194,14 +194,14 @@ impl<N: Ni, M: Mode> std::fmt::Debug for PreparedReply<'_, N, M> {
 
 impl<N: Ni, M: Mode> Call<'_, N, M> {
     /// Prepares a medium reply of at least `least` and at most `most` bytes; the size granted lies between. It takes the
-    /// chunk that is in hand for the reply, so it never waits.
+    /// chunk that is reserved for the reply, so it never waits.
     pub fn prepare_medium_reply(
         &self,
         least: usize,
         most: usize,
     ) -> Result<PreparedReply<'_, N, M>> {
         const OPERATION: &str = "prepare_medium_reply";
-        let hand = self.hand(OPERATION)?;
+        let reserve = self.reserve(OPERATION)?;
         let limit = self.engine.max_medium(MAX_ARGS);
         if least > limit {
             return Err(Error::PayloadTooLong {
@@ -212,12 +212,12 @@ impl<N: Ni, M: Mode> Call<'_, N, M> {
             });
         }
         // A second one while the first is open finds none.
-        let Some(chunk) = hand.take_chunk() else {
+        let Some(chunk) = reserve.take_chunk() else {
             return Err(self.engine.replies.no_chunk().into());
         };
         Ok(PreparedReply {
             call: self,
-            hand,
+            reserve,
             chunk,
             size: most.clamp(least, limit),
             ended: false,
@@ -275,7 +275,7 @@ impl<N: Ni, M: Mode> PreparedReply<'_, N, M> {
             target,
             &header,
             (self.chunk, start, head_len + len),
-            self.hand,
+            self.reserve,
         );
         Ok(())
     }
@@ -287,7 +287,7 @@ impl<N: Ni, M: Mode> PreparedReply<'_, N, M> {
 impl<N: Ni, M: Mode> Drop for PreparedReply<'_, N, M> {
     fn drop(&mut self) {
         if !self.ended {
-            self.hand.add_chunk(self.chunk);
+            self.reserve.add_chunk(self.chunk);
         }
     }
 }

@@ -7,9 +7,9 @@ use credits::CreditByte;
 
 use super::buffers::{SendBuffer, Tickets};
 use super::error::Result;
-use super::hand::{Deferred, Hand, MOST_IN_HAND};
 use super::head::MOST_HEAD;
 use super::job::Job;
+use super::reserve::{Deferred, MOST_RESERVED, ReplyReserve};
 use super::table::{SELECT_RPL_RB, index};
 use super::token::{Role, Token};
 use crate::ni::{Ack, Exchange, Inject, Ni, NiError, Put, Rank, Submit};
@@ -24,7 +24,7 @@ const INLINE: usize = MOST_HEAD + 1024;
 pub(super) struct Replies<M: Mode> {
     /// RplSB: what is not injected lies here until it has been sent.
     pub(super) buffer: SendBuffer<M>,
-    /// A reply that the network would not take is in hand.
+    /// A reply that the network would not take is reserved.
     waiting: AtomicBool,
 }
 
@@ -42,49 +42,59 @@ impl<M: Mode> Replies<M> {
         self.waiting.load(Relaxed)
     }
 
-    /// Whether what the next request's reply may need is in hand.
+    /// Whether what the next request's reply may need is reserved.
     #[inline(always)]
-    pub(super) fn can_reply(&self, hand: &Hand) -> bool {
-        !self.waiting.load(Relaxed) && hand.replies() > 0
+    pub(super) fn can_reply(&self, reserve: &ReplyReserve) -> bool {
+        !self.waiting.load(Relaxed) && reserve.replies() > 0
     }
 
-    /// Fills the hand as far as there are chunks and tickets; whether it can now send a reply without waiting.
+    /// Fills the reserve as far as there are chunks and tickets; whether it can now send a reply without waiting.
     #[inline]
-    pub(super) fn fill<N: Ni>(&self, job: &Job<N>, tickets: &Tickets, hand: &Hand) -> bool {
-        (hand.replies() >= MOST_IN_HAND && !self.waiting.load(Relaxed))
-            || self.refill(job, tickets, hand)
+    pub(super) fn fill<N: Ni>(
+        &self,
+        job: &Job<N>,
+        tickets: &Tickets,
+        reserve: &ReplyReserve,
+    ) -> bool {
+        (reserve.replies() >= MOST_RESERVED && !self.waiting.load(Relaxed))
+            || self.refill(job, tickets, reserve)
     }
 
     #[cold]
-    fn refill<N: Ni>(&self, job: &Job<N>, tickets: &Tickets, hand: &Hand) -> bool {
-        if self.waiting.load(Relaxed) && !self.send_all_deferred(job, tickets, hand) {
+    fn refill<N: Ni>(&self, job: &Job<N>, tickets: &Tickets, reserve: &ReplyReserve) -> bool {
+        if self.waiting.load(Relaxed) && !self.send_all_deferred(job, tickets, reserve) {
             return false;
         }
-        let missing = MOST_IN_HAND - hand.count.get();
+        let missing = MOST_RESERVED - reserve.count.get();
         if missing > 0 {
             self.buffer
-                .take_up_to(missing, |chunk| hand.add_chunk(chunk));
+                .take_up_to(missing, |chunk| reserve.add_chunk(chunk));
         }
-        while hand.tickets.get() < MOST_IN_HAND && tickets.take(1) {
-            hand.give_ticket();
+        while reserve.tickets.get() < MOST_RESERVED && tickets.take(1) {
+            reserve.give_ticket();
         }
-        hand.replies() > 0
+        reserve.replies() > 0
     }
 
-    /// Sends the replies that are still in hand; false if the network doesn't take them yet.
-    fn send_all_deferred<N: Ni>(&self, job: &Job<N>, tickets: &Tickets, hand: &Hand) -> bool {
+    /// Sends the replies that are still in the reserve; false if the network doesn't take them yet.
+    fn send_all_deferred<N: Ni>(
+        &self,
+        job: &Job<N>,
+        tickets: &Tickets,
+        reserve: &ReplyReserve,
+    ) -> bool {
         loop {
-            let Some(reply) = hand.deferred.borrow_mut().pop() else {
+            let Some(reply) = reserve.deferred.borrow_mut().pop() else {
                 self.waiting.store(false, Relaxed);
                 return true;
             };
-            if !self.send_deferred(job, tickets, reply, hand) {
+            if !self.send_deferred(job, tickets, reply, reserve) {
                 return false;
             }
         }
     }
 
-    /// The reply that a handler has not sent, to a request with these flags and this chunk.
+    /// The reply that a reserveler has not sent, to a request with these flags and this chunk.
     pub(super) fn send_implied<N: Ni>(
         &self,
         job: &Job<N>,
@@ -93,7 +103,7 @@ impl<M: Mode> Replies<M> {
         flags: Flags,
         chunk: u32,
         back: CreditByte,
-        hand: &Hand,
+        reserve: &ReplyReserve,
     ) {
         let header = Header {
             flags: Flags::SHORT | Flags::IMPLIED | flags.intersection(Flags::NO_CHUNK),
@@ -104,12 +114,12 @@ impl<M: Mode> Replies<M> {
             arg0: 0,
             lid: NO_LID,
         };
-        if let Err(error) = self.send(job, tickets, target, &header, &[], &[], hand) {
+        if let Err(error) = self.send(job, tickets, target, &header, &[], &[], reserve) {
             job.fail(error);
         }
     }
 
-    /// Injects a reply, or sends it from the chunk in hand, see [`INLINE`]; if the network takes neither now, the reply waits in
+    /// Injects a reply, or sends it from the chunk reserved, see [`INLINE`]; if the network takes neither now, the reply waits in
     /// the chunk and no further request is looked at until it is gone.
     #[inline(always)]
     pub(super) fn send<N: Ni>(
@@ -120,12 +130,12 @@ impl<M: Mode> Replies<M> {
         header: &Header,
         head: &[u8],
         payload: &[u8],
-        hand: &Hand,
+        reserve: &ReplyReserve,
     ) -> Result<()> {
         if self.inject(job, target, header, head, payload)? {
             return Ok(());
         }
-        self.send_from_chunk(job, tickets, target, header, head, payload, hand)
+        self.send_from_chunk(job, tickets, target, header, head, payload, reserve)
     }
 
     /// Injects a reply, if it is one to inject, see [`INLINE`], and the network takes it now.
@@ -165,10 +175,10 @@ impl<M: Mode> Replies<M> {
         header: &Header,
         head: &[u8],
         payload: &[u8],
-        hand: &Hand,
+        reserve: &ReplyReserve,
     ) -> Result<()> {
-        let Some(chunk) = hand.take_chunk() else {
-            // One reply per request, and the hand is filled before each request: this cannot be.
+        let Some(chunk) = reserve.take_chunk() else {
+            // One reply per request, and the reserve is filled before each request: this cannot be.
             return Err(self.no_chunk().into());
         };
         let length = head.len() + payload.len();
@@ -183,7 +193,7 @@ impl<M: Mode> Replies<M> {
             std::ptr::copy_nonoverlapping(head.as_ptr(), at, head.len());
             std::ptr::copy_nonoverlapping(payload.as_ptr(), at.add(head.len()), payload.len());
         }
-        self.send_in_chunk(job, tickets, target, header, (chunk, 0, length), hand);
+        self.send_in_chunk(job, tickets, target, header, (chunk, 0, length), reserve);
         Ok(())
     }
 
@@ -205,7 +215,7 @@ impl<M: Mode> Replies<M> {
         target: Rank,
         header: &Header,
         (chunk, start, length): (u32, usize, usize),
-        hand: &Hand,
+        reserve: &ReplyReserve,
     ) {
         let deferred = Deferred {
             target,
@@ -214,21 +224,21 @@ impl<M: Mode> Replies<M> {
             start,
             length,
         };
-        self.send_deferred(job, tickets, deferred, hand);
+        self.send_deferred(job, tickets, deferred, reserve);
     }
 
-    fn defer(&self, reply: Deferred, hand: &Hand) {
-        hand.defer(reply);
+    fn defer(&self, reply: Deferred, reserve: &ReplyReserve) {
+        reserve.defer(reply);
         self.waiting.store(true, Relaxed);
     }
 
-    /// Puts a reply out of its chunk. `false`: not yet, it is in hand again.
+    /// Puts a reply out of its chunk. `false`: not yet, it is in the reserve again.
     fn send_deferred<N: Ni>(
         &self,
         job: &Job<N>,
         tickets: &Tickets,
         reply: Deferred,
-        hand: &Hand,
+        reserve: &ReplyReserve,
     ) -> bool {
         let Deferred {
             target,
@@ -237,8 +247,8 @@ impl<M: Mode> Replies<M> {
             start,
             length,
         } = reply;
-        if !hand.take_ticket() && !tickets.take(1) {
-            self.defer(reply, hand);
+        if !reserve.take_ticket() && !tickets.take(1) {
+            self.defer(reply, reserve);
             return false;
         }
         let to_buffer = header.flags.contains(Flags::NO_CHUNK);
@@ -267,8 +277,8 @@ impl<M: Mode> Replies<M> {
         match unsafe { job.ni.put(&put) } {
             Ok(Submit::Posted) => true,
             Ok(Submit::Again) => {
-                hand.give_ticket();
-                self.defer(reply, hand);
+                reserve.give_ticket();
+                self.defer(reply, reserve);
                 false
             }
             Err(error) => {

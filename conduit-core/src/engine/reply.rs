@@ -1,10 +1,10 @@
-//! Replies: sent with what is in hand, never waiting.
+//! Replies: sent with what is reserved, never waiting.
 
 use am::{Body, Category, Flags, Header, Long, MAX_ARGS, NO_LID, Role as AmRole};
 
 use super::Call;
-use super::hand::Hand;
 use super::head::{MOST_HEAD, head_in};
+use super::reserve::ReplyReserve;
 use super::table::index;
 use super::{Error, Result};
 use crate::ni::{Exchange, Ni};
@@ -18,7 +18,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         const OPERATION: &str = "reply_short";
         self.check_args(OPERATION, args)?;
         let how = Flags::empty();
-        let (header, hand) = self.open_reply(OPERATION, Category::Short, handler, args, how)?;
+        let (header, reserve) = self.open_reply(OPERATION, Category::Short, handler, args, how)?;
         let head = Body::of_short(args);
         self.engine.replies.send(
             &self.engine.job,
@@ -27,7 +27,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
             &header,
             head,
             &[],
-            hand,
+            reserve,
         )
     }
 
@@ -47,7 +47,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
     }
 
     /// Replies with a long of at most [`Engine::max_long_reply`] bytes to `offset` of the requester's segment (any offset
-    /// for an empty one: the handler gets it as it is).
+    /// for an empty one: the reserveler gets it as it is).
     pub fn reply_long(
         &self,
         handler: u8,
@@ -190,7 +190,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
     ) -> Result<()> {
         self.check_args(operation, args)?;
         let how = long.map_or(Flags::empty(), |(_, how)| how);
-        let (header, hand) = self.open_reply(operation, category, handler, args, how)?;
+        let (header, reserve) = self.open_reply(operation, category, handler, args, how)?;
         let mut space = [0; MOST_HEAD];
         let head = head_in(&mut space, args, long.map(|(long, _)| long));
         self.engine.replies.send(
@@ -200,11 +200,11 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
             &header,
             head,
             payload,
-            hand,
+            reserve,
         )
     }
 
-    /// The header of the one reply to this request, which is on its way from here on, and what is in hand for it. The
+    /// The header of the one reply to this request, which is on its way from here on, and what is reserved for it. The
     /// arguments have been checked.
     #[inline(always)]
     pub(super) fn open_reply(
@@ -214,10 +214,10 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         handler: u8,
         args: &[u32],
         how: Flags,
-    ) -> Result<(Header, &'a Hand)> {
+    ) -> Result<(Header, &'a ReplyReserve)> {
         let (engine, token) = (self.engine, self.token);
         engine.job.check_process()?;
-        let hand = self.hand(operation)?;
+        let reserve = self.reserve(operation)?;
         token.replied.set(true);
         let back = engine
             .credits
@@ -232,21 +232,21 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
             arg0: args.first().copied().unwrap_or(0),
             lid: NO_LID,
         };
-        Ok((header, hand))
+        Ok((header, reserve))
     }
 
-    /// What is in hand for the reply; refused where none may be sent.
+    /// What is reserved for the reply; refused where none may be sent.
     #[inline]
-    pub(super) fn hand(&self, operation: &'static str) -> Result<&'a Hand> {
+    pub(super) fn reserve(&self, operation: &'static str) -> Result<&'a ReplyReserve> {
         self.may_reply(operation)?;
         let rank = self.engine.job.rank;
         // An error that is made and dropped again costs every reply.
-        match self.hand {
-            Some(hand) => Ok(hand),
+        match self.reserve {
+            Some(reserve) => Ok(reserve),
             None => Err(Error::Context {
                 operation,
                 rank,
-                // Only reply handlers run without a hand, and `may_reply` has refused those.
+                // Only reply handlers run without a reserve, and `may_reply` has refused those.
                 reason: am::ContextError::NotAllowed {
                     operation: am::Operation::Reply,
                     context: am::Context::ReplyHandler,

@@ -1,10 +1,10 @@
-//! The request side of the poll: requests are taken only while what their replies may need is in hand.
+//! The request side of the poll: requests are taken only while what their replies may need is reserved.
 
 use super::Handler;
-use super::hand::Hand;
+use super::header_cache::HeaderCache;
 use super::inbox::{AmSide, Inbox};
-use super::known::Recent;
 use super::message::Arrived;
+use super::reserve::ReplyReserve;
 use super::table::{index, tag};
 use super::{Engine, Error};
 use crate::ni::{Event, Ni, PutEvent, Puts, Rank, Sink};
@@ -14,29 +14,30 @@ use crate::threads::{Lock, Mode};
 /// into the network's loop.
 struct Requests<'a, N: Ni, M: Mode> {
     engine: &'a Engine<N, M>,
-    recent: &'a mut Recent<Handler<N, M>>,
+    headers: &'a mut HeaderCache<Handler<N, M>>,
     inbox: &'a mut Inbox,
-    hand: &'a Hand,
+    reserve: &'a ReplyReserve,
 }
 
 impl<N: Ni, M: Mode> Sink for Requests<'_, N, M> {
     #[inline(always)]
     fn event(&mut self, event: Event<'_>) {
-        self.engine.on_am(event, self.recent, self.inbox, self.hand);
+        self.engine
+            .on_am(event, self.headers, self.inbox, self.reserve);
     }
 
     #[inline(always)]
     fn is_ready(&self) -> bool {
-        self.engine.replies.can_reply(self.hand)
+        self.engine.replies.can_reply(self.reserve)
     }
 
     #[inline(always)]
     fn put(&mut self, put: PutEvent<'_>) {
         if put.tag == tag::REQ_RB
-            && let Some(known) = self.recent.known(put.match_bits)
+            && let Some(known) = self.headers.known(put.match_bits)
             && self
                 .engine
-                .run_known_single(known, &put, self.inbox, self.hand)
+                .run_known_single(known, &put, self.inbox, self.reserve)
         {
             return;
         }
@@ -48,8 +49,8 @@ impl<N: Ni, M: Mode> Sink for Requests<'_, N, M> {
         let common = puts.common();
         while self.is_ready() {
             if common.tag == tag::REQ_RB
-                && let Some(known) = self.recent.known(common.match_bits)
-                && self.engine.run_known(known, puts, self.inbox, self.hand)
+                && let Some(known) = self.headers.known(common.match_bits)
+                && self.engine.run_known(known, puts, self.inbox, self.reserve)
             {
                 return;
             }
@@ -60,30 +61,30 @@ impl<N: Ni, M: Mode> Sink for Requests<'_, N, M> {
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// At most so many requests, each only with a hand ready for its reply.
+    /// At most so many requests, each only with a reserve ready for its reply.
     #[inline]
     pub(super) fn poll_am(&self, most: u32) -> u32 {
         let Some(mut side) = self.am.try_lock() else {
             return 0;
         };
         let AmSide {
-            hand,
+            reserve,
             inbox,
-            recent,
+            headers,
         } = &mut *side;
         let mut events = 0;
-        while events < most && self.replies.fill(&self.job, &self.tickets, hand) {
+        while events < most && self.replies.fill(&self.job, &self.tickets, reserve) {
             events += self.job.ni.poll_into(
                 self.am_eq,
                 most - events,
                 &mut Requests {
                     engine: self,
-                    recent: &mut *recent,
+                    headers: &mut *headers,
                     inbox: &mut *inbox,
-                    hand,
+                    reserve,
                 },
             );
-            if self.replies.can_reply(hand) {
+            if self.replies.can_reply(reserve) {
                 // So the network has stopped by itself. Should it have left anything, the next poll gets it.
                 break;
             }
@@ -101,9 +102,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     fn on_am(
         &self,
         event: Event<'_>,
-        recent: &mut Recent<Handler<N, M>>,
+        headers: &mut HeaderCache<Handler<N, M>>,
         inbox: &mut Inbox,
-        hand: &Hand,
+        reserve: &ReplyReserve,
     ) {
         match event {
             Event::Put(put) if put.tag == tag::REQ_RB => {
@@ -113,7 +114,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                     hdr_data: put.hdr_data,
                     data: put.data,
                 };
-                self.on_unknown_request(message, recent, inbox, hand);
+                self.on_unknown_request(message, headers, inbox, reserve);
             }
             Event::Put(put) => {
                 self.on_rare_put(
@@ -121,7 +122,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                     put.source,
                     (put.match_bits, put.hdr_data),
                     inbox,
-                    hand,
+                    reserve,
                 );
             }
             Event::Free { tag: tag::REQ_RB } => {
@@ -138,10 +139,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         source: Rank,
         (match_bits, hdr_data): (u64, u64),
         inbox: &mut Inbox,
-        hand: &Hand,
+        reserve: &ReplyReserve,
     ) {
         match tag {
-            tag::RARAM => self.on_long_data(source, match_bits, hdr_data, inbox, hand),
+            tag::RARAM => self.on_long_data(source, match_bits, hdr_data, inbox, reserve),
             tag::CATCH_BASIN => {
                 self.job.fail(Error::CatchBasin {
                     rank: self.job.rank,

@@ -6,11 +6,11 @@ use crate::ni::{NiError, Rank, Window};
 
 /// Memory shared with other processes, as an address that may cross threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shared(pub *mut u8);
+pub struct SharedPtr(pub *mut u8);
 // SAFETY: only an address; whoever dereferences it argues for the access.
-unsafe impl Send for Shared {}
+unsafe impl Send for SharedPtr {}
 // SAFETY: as above.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for SharedPtr {}
 
 /// A rank's control region, and those of the peers that are mapped here: the barriers' cells, then for each rank the
 /// counter of what it has given back ([`super::flow::Returned`]).
@@ -18,15 +18,15 @@ unsafe impl Sync for Shared {}
 /// 8 bytes a rank, and the cells.
 #[derive(Debug)]
 pub(crate) struct Control {
-    own: Shared,
-    peers: Box<[Option<Shared>]>,
+    own: SharedPtr,
+    peers: Box<[Option<SharedPtr>]>,
     cells: usize,
     rank: Rank,
 }
 
 impl Control {
     /// With `cells` barrier cells. No peer's is known yet.
-    pub(crate) fn new(own: Shared, cells: usize, rank: Rank) -> Self {
+    pub(crate) fn new(own: SharedPtr, cells: usize, rank: Rank) -> Self {
         Self {
             own,
             peers: Box::default(),
@@ -54,13 +54,13 @@ impl Control {
                     window.len
                 ),
             }),
-            found => Ok(found.map(|window| Shared(window.base))),
+            found => Ok(found.map(|window| SharedPtr(window.base))),
         };
         self.peers = (0..size).map(check).collect::<Result<_, _>>()?;
         Ok(())
     }
 
-    fn word(&self, base: Shared, index: usize) -> &AtomicU64 {
+    fn word(&self, base: SharedPtr, index: usize) -> &AtomicU64 {
         // SAFETY: `base` is a control region, which lives as long as the network, and so as the engine that owns both it and
         // `self`; it is only ever accessed as atomic words, `index` is one of those that `start` has made (cells + ranks), which
         // the callers see to, and the region is page-aligned.

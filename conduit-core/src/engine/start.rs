@@ -10,20 +10,20 @@ use std::time::SystemTime;
 
 use credits::Plan;
 
+use super::backoff::Backoff;
 use super::barriers::Barriers;
 use super::buffers::{Descriptors, SendBuffer, Tickets};
 use super::collective;
 use super::collectives::Collectives;
 use super::flow::{Accounts, Flow, Statistics, When};
 use super::handlers::Handlers;
+use super::header_cache::HeaderCache;
 use super::inbox::AmSide;
 use super::job::Job;
-use super::known::Recent;
 use super::memory::Memory;
 use super::operations::Operations;
-use super::patience::Patience;
 use super::replies::Replies;
-use super::shared::{Control, Shared};
+use super::shared::{Control, SharedPtr};
 use super::system::System;
 use super::table::{CHUNKS, CONTROL, IGNORE, SELECT_RPL_RB, index, tag};
 use super::ways::{AtomicWay, Way};
@@ -111,7 +111,7 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
         let send_buffer = |first: u32, count: u32| unsafe {
             let base = chunks.base.add(first as usize * chunk);
             let md = ni.md_bind(base, count as usize * chunk, safe_eq)?;
-            Ok::<_, NiError>(SendBuffer::new(Shared(base), chunk, count, md))
+            Ok::<_, NiError>(SendBuffer::new(SharedPtr(base), chunk, count, md))
         };
         let req_sb = send_buffer(0, settings.sb_chunks)?;
         let rpl_sb = send_buffer(settings.sb_chunks, settings.rpl_chunks)?;
@@ -134,7 +134,7 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
             sys_ready: Ready::queue(sys_eq),
             safe_ready: Ready::queue(safe_eq),
             am_ready: Ready::queue(am_eq),
-            control: Control::new(Shared(control.base), cells, rank),
+            control: Control::new(SharedPtr(control.base), cells, rank),
             processor_atomics: !capabilities.contains(Capabilities::NATIVE_ATOMICS),
             system: System::new(size, cells, req_sb.md),
             req_sb,
@@ -159,8 +159,8 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
             collectives: Collectives::new(rank, size, am::limits::max_medium(chunk, 4)),
             memory: Memory::default(),
             identity: IDENTITY.fetch_add(1, Relaxed),
-            recent_replies: Lock::new(Recent::new()),
-            patience: Patience::new(settings.spin, settings.yields),
+            reply_headers: Lock::new(HeaderCache::new()),
+            backoff: Backoff::new(settings.spin, settings.yields),
             _mode: M::default(),
         };
         engine.register_own(&collective::handlers())?;

@@ -158,7 +158,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         match self.job.settings.msg_limit {
             0 => u32::MAX,
             // Some are always held for replies.
-            limit => (limit.saturating_sub(super::hand::MOST_IN_HAND) / 2).max(1),
+            limit => (limit.saturating_sub(super::reserve::MOST_RESERVED) / 2).max(1),
         }
     }
 

@@ -1,13 +1,13 @@
-//! How a rank waits: it polls, and does in between what its [`Patience`](super::patience::Patience) says.
+//! How a rank waits: it polls, and does in between what its [`Backoff`](super::backoff::Backoff) says.
 
 use std::time::Instant;
 
-use super::patience::{Pause, SLEEP, Waiter};
+use super::backoff::{Pause, SLEEP, Waiter};
 use super::{Engine, Error, Result};
 use crate::ni::Ni;
 use crate::threads::Mode;
 
-/// Dropped only by a panic in a poll of a waiting call, mostly a handler's: the call is left, and its caller gets back what the
+/// Dropped only by a panic in a poll of a waiting call, mostly a reserveler's: the call is left, and its caller gets back what the
 /// operations have that it waits for.
 struct Unwinding<'a, N: Ni, M: Mode> {
     engine: &'a Engine<N, M>,
@@ -28,7 +28,7 @@ impl<N: Ni, M: Mode> Drop for Unwinding<'_, N, M> {
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Polls until `ready` gives a value. Refused in handlers.
+    /// Polls until `ready` gives a value. Refused reservedlers.
     #[inline]
     pub(super) fn wait_for<T>(
         &self,
@@ -62,7 +62,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             waiter.found();
             return Ok(());
         }
-        match self.patience.idle(waiter) {
+        match self.backoff.idle(waiter) {
             Pause::None => Ok(()),
             Pause::Spin => {
                 std::hint::spin_loop();
@@ -96,7 +96,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     #[cold]
     fn pause(&self, waiter: &mut Waiter, operation: &'static str, pause: Pause) -> Result<()> {
         match pause {
-            Pause::None | Pause::Spin | Pause::Look => {}
+            Pause::None | Pause::Spin | Pause::CheckLiveness => {}
             Pause::Yield => {
                 std::thread::yield_now();
                 return Ok(());
@@ -104,34 +104,34 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             Pause::TimedYield => {
                 let begin = Instant::now();
                 std::thread::yield_now();
-                self.patience.yielded(begin.elapsed());
+                self.backoff.yielded(begin.elapsed());
                 return Ok(());
             }
             Pause::Sleep => {
                 let begin = Instant::now();
                 self.job.ni.wait(SLEEP);
-                self.patience.slept(waiter, begin.elapsed());
+                self.backoff.slept(waiter, begin.elapsed());
             }
         }
-        self.look_for_the_dead(operation)
+        self.check_liveness(operation)
     }
 
     /// What a program that only polls is owed as well: now and then a look for dead peers, and a core for the others.
     #[inline]
     pub(super) fn polled_idly(&self) {
-        let (yields, looks) = self.patience.polled_idly();
+        let (yields, looks) = self.backoff.polled_idly();
         if yields {
             std::thread::yield_now();
         }
         if looks {
             // Told by the fault, which the poll looks at next.
-            let _ = self.look_for_the_dead("poll");
+            let _ = self.check_liveness("poll");
         }
     }
 
     /// Is there a peer that has died, or that writes what makes no sense? Either ends the job.
     #[cold]
-    fn look_for_the_dead(&self, operation: &'static str) -> Result<()> {
+    fn check_liveness(&self, operation: &'static str) -> Result<()> {
         let rank = self.job.rank;
         if let Some(peer) = self.job.ni.failed_peer() {
             self.job.fail(Error::PeerFailed {

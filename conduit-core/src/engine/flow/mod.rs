@@ -1,6 +1,6 @@
 //! Flow control of requests: credits, the budget of outstanding requests, and coalesced returns.
 //!
-//! A reply brings its request's credits back. Where a handler sends none and nothing else has to travel, the implied reply
+//! A reply brings its request's credits back. Where a reserveler sends none and nothing else has to travel, the implied reply
 //! is coalesced: the target adds the credits to a counter in the requester's control region, which it alone writes, and
 //! the requester reads the counter when it runs short. The algorithm sees the same credits as with a message for each.
 
@@ -45,34 +45,34 @@ struct Part<M: Mode> {
     seen: Box<[Returned]>,
     /// Up to how many credits in flight to a peer its counter need not be read again. 2 bytes per rank.
     trusted: Box<[u16]>,
-    ahead: Ahead,
+    cache: CreditCache,
 }
 
-/// Most credits that are set apart for requests to come.
-const MOST_AHEAD: u32 = 64;
+/// Most credits that are reserved for requests to come.
+const MOST_RESERVED: u32 = 64;
 
-/// Credits for requests to the peer that the last one went to, each with its place in the budget: set apart while they
+/// Credits for requests to the peer that the last one went to, each with its place in the budget: reserved while they
 /// are [ready](FlowControl::ready), so that a request needs no look at the rules. The rules are told how many were taken
 /// before they are asked for anything else; so they see what they would have seen.
 #[derive(Debug, Clone, Copy, Default)]
-struct Ahead {
+struct CreditCache {
     /// The last request went to `peer`, and the rules have not been asked for anything since. Only then is another likely to
-    /// follow: credits are set apart for a flood, not for requests that wait for their replies.
+    /// follow: credits are reserved for a flood, not for requests that wait for their replies.
     again: bool,
     peer: Rank,
     /// Not taken yet.
     left: u32,
-    set_apart: u32,
+    reserved: u32,
     requests: u32,
-    /// The byte that tells and asks nothing and has as many credits as the last request took. While `again`, with nothing set apart.
+    /// The byte that tells and asks nothing and has as many credits as the last request took. While `again`, with nothing reserved.
     last: CreditByte,
     /// What `peer` has given back with a reply to that, and the place in the budget: kept for the next request, as in a round trip it
     /// goes to the same peer and takes the same. The rules then need not be told of either, for they would be where they are. Once they
-    /// are asked for anything else they are told first. Not while `again`, nor with anything set apart.
-    back: Option<CreditByte>,
+    /// are asked for anything else they are told first. Not while `again`, nor with anything reserved.
+    recycled: Option<CreditByte>,
 }
 
-impl Ahead {
+impl CreditCache {
     /// A request has gone to a peer: its byte, if that tells and asks nothing.
     #[inline]
     fn note_last(&mut self, peer: Rank, credits: u8) -> CreditByte {
@@ -112,7 +112,7 @@ impl<M: Mode> Flow<M> {
                 policy,
                 seen: vec![Returned::default(); peers].into(),
                 trusted: vec![0; peers].into(),
-                ahead: Ahead::default(),
+                cache: CreditCache::default(),
             })
         });
         Self {
@@ -135,25 +135,25 @@ impl<M: Mode> Flow<M> {
     #[inline(always)]
     fn part(&self, peer: Rank) -> impl std::ops::DerefMut<Target = Part<M>> {
         let mut part = self.locked(peer);
-        self.settle_ahead(&mut part);
+        self.settle_cache(&mut part);
         part
     }
 
-    /// Tells the rules what was taken of the credits that were set apart, and gives the rest back.
+    /// Tells the rules what was taken of the credits that were reserved, and gives the rest back.
     #[inline]
-    fn settle_ahead(&self, part: &mut Part<M>) {
-        part.ahead.again = false;
-        if part.ahead.set_apart > 0 {
-            self.settle_some_ahead(part);
+    fn settle_cache(&self, part: &mut Part<M>) {
+        part.cache.again = false;
+        if part.cache.reserved > 0 {
+            self.settle_reserved(part);
         }
-        self.settle_back(part);
+        self.settle_recycled(part);
     }
 
     /// Tells the rules what came back with the last reply.
     #[inline]
-    fn settle_back(&self, part: &mut Part<M>) {
-        if let Some(back) = part.ahead.back.take() {
-            let peer = part.ahead.peer;
+    fn settle_recycled(&self, part: &mut Part<M>) {
+        if let Some(back) = part.cache.recycled.take() {
+            let peer = part.cache.peer;
             let settled = part.policy.settle(peer, back);
             debug_assert!(settled.is_ok(), "what the last request took is in flight");
             self.end_requests(1);
@@ -161,17 +161,17 @@ impl<M: Mode> Flow<M> {
     }
 
     #[inline(never)]
-    fn settle_some_ahead(&self, part: &mut Part<M>) {
-        let Ahead {
+    fn settle_reserved(&self, part: &mut Part<M>) {
+        let CreditCache {
             peer,
             left,
-            set_apart,
+            reserved,
             requests,
             ..
-        } = part.ahead;
-        part.policy.take_ready(peer, set_apart - left);
-        self.end_requests(set_apart - requests);
-        part.ahead = Ahead::default();
+        } = part.cache;
+        part.policy.take_ready(peer, reserved - left);
+        self.end_requests(reserved - requests);
+        part.cache = CreditCache::default();
     }
 
     /// Credits for requests that need no look at the rules, and none at the peer's counter.
@@ -183,14 +183,14 @@ impl<M: Mode> Flow<M> {
 
     /// Sets credits apart for more requests like the last one.
     #[inline(never)]
-    fn set_apart(&self, part: &mut Part<M>, peer: Rank) {
-        let places = self.begin_requests(self.ready(part, peer).min(MOST_AHEAD));
-        part.ahead = Ahead {
+    fn reserve(&self, part: &mut Part<M>, peer: Rank) {
+        let places = self.begin_requests(self.ready(part, peer).min(MOST_RESERVED));
+        part.cache = CreditCache {
             again: true,
             peer,
             left: places,
-            set_apart: places,
-            ..Ahead::default()
+            reserved: places,
+            ..CreditCache::default()
         };
     }
 
@@ -251,36 +251,36 @@ impl<M: Mode> Flow<M> {
         flood: impl FnOnce(),
     ) -> Option<CreditByte> {
         let mut part = self.locked(peer);
-        let ahead = &mut part.ahead;
+        let cache = &mut part.cache;
         let plain = CreditByte::new(false, 0, credits);
-        if ahead.peer == peer {
-            if ahead.left >= u32::from(credits) {
-                ahead.left -= u32::from(credits);
-                ahead.requests += 1;
+        if cache.peer == peer {
+            if cache.left >= u32::from(credits) {
+                cache.left -= u32::from(credits);
+                cache.requests += 1;
                 flood();
                 return Some(plain);
             }
-            if ahead.back == Some(plain) {
-                ahead.back = None;
-                ahead.again = true;
+            if cache.recycled == Some(plain) {
+                cache.recycled = None;
+                cache.again = true;
                 return Some(plain);
             }
         }
         self.take_next(&mut part, peer, credits)
     }
 
-    /// [`Self::take`] where nothing suitable is set apart.
+    /// [`Self::take`] where nothing suitable is reserved.
     #[inline(never)]
     fn take_next(&self, part: &mut Part<M>, peer: Rank, credits: u8) -> Option<CreditByte> {
-        self.settle_back(part);
-        if part.ahead.set_apart == 0 && !part.ahead.again {
+        self.settle_recycled(part);
+        if part.cache.reserved == 0 && !part.cache.again {
             // The first after a reply, as each of a round trip is, by itself and without a call.
             if !self.begin_request() {
                 return None;
             }
             let trusted = part.trusted[self.place(peer)];
             if part.policy.take_if_ready(peer, credits, trusted.into()) {
-                return Some(part.ahead.note_last(peer, credits));
+                return Some(part.cache.note_last(peer, credits));
             }
             self.end_requests(1);
         }
@@ -289,8 +289,8 @@ impl<M: Mode> Flow<M> {
 
     #[inline(never)]
     fn take_otherwise(&self, part: &mut Part<M>, peer: Rank, credits: u8) -> Option<CreditByte> {
-        let second = part.ahead.again && part.ahead.peer == peer;
-        self.settle_ahead(part);
+        let second = part.cache.again && part.cache.peer == peer;
+        self.settle_cache(part);
         if !self.begin_request() {
             return None;
         }
@@ -304,9 +304,9 @@ impl<M: Mode> Flow<M> {
             self.take_held(part, peer, credits)?
         };
         if second {
-            self.set_apart(part, peer);
+            self.reserve(part, peer);
         }
-        part.ahead.note_last(peer, credits);
+        part.cache.note_last(peer, credits);
         Some(byte)
     }
 
@@ -358,12 +358,12 @@ impl<M: Mode> Flow<M> {
     #[inline(always)]
     pub(crate) fn settle(&self, peer: Rank, byte: CreditByte) -> Result<(), Violation> {
         let mut part = self.locked(peer);
-        let ahead = &mut part.ahead;
-        let to_last = ahead.again && ahead.set_apart == 0 && ahead.peer == peer;
+        let cache = &mut part.cache;
+        let to_last = cache.again && cache.reserved == 0 && cache.peer == peer;
         // Elsewhere other parts can end an epoch meanwhile, which a request has to tell.
-        if !M::PARALLEL && to_last && byte == ahead.last {
-            ahead.again = false;
-            ahead.back = Some(byte);
+        if !M::PARALLEL && to_last && byte == cache.last {
+            cache.again = false;
+            cache.recycled = Some(byte);
             return Ok(());
         }
         self.settle_now(&mut part, peer, byte)
@@ -376,7 +376,7 @@ impl<M: Mode> Flow<M> {
         peer: Rank,
         byte: CreditByte,
     ) -> Result<(), Violation> {
-        self.settle_ahead(part);
+        self.settle_cache(part);
         part.policy.settle(peer, byte)?;
         self.end_requests(1);
         Ok(())
@@ -446,7 +446,7 @@ impl<M: Mode> Flow<M> {
     /// Requests without a reply yet.
     pub(crate) fn outstanding(&self) -> u32 {
         for part in &self.parts {
-            self.settle_ahead(&mut part.lock());
+            self.settle_cache(&mut part.lock());
         }
         self.outstanding.load(Relaxed)
     }

@@ -66,7 +66,7 @@ fn budget() {
     the_budget_limits_requests_and_collect_gives_it_back::<Par>();
 }
 
-fn credits_set_apart_are_neither_lost_nor_hidden<M: Mode>() {
+fn reserved_credits_are_neither_lost_nor_hidden<M: Mode>() {
     let overrides = credits::Overrides {
         credits_per_peer: Some(400),
         dynamic: true,
@@ -99,9 +99,9 @@ fn credits_set_apart_are_neither_lost_nor_hidden<M: Mode>() {
 }
 
 #[test]
-fn set_apart() {
-    credits_set_apart_are_neither_lost_nor_hidden::<Seq>();
-    credits_set_apart_are_neither_lost_nor_hidden::<Par>();
+fn credits_are_reserved() {
+    reserved_credits_are_neither_lost_nor_hidden::<Seq>();
+    reserved_credits_are_neither_lost_nor_hidden::<Par>();
 }
 
 #[derive(Debug, Clone)]
@@ -368,13 +368,13 @@ fn what_comes_back_is_kept_until_something_else_is_asked() {
     assert_eq!(take(), Some(plain));
     for _ in 0..3 {
         flow.settle(1, plain).unwrap();
-        assert_eq!(flow.parts[0].lock().ahead.back, Some(plain));
+        assert_eq!(flow.parts[0].lock().cache.recycled, Some(plain));
         assert_eq!(flow.take(1, 1), Some(plain));
-        assert_eq!(flow.parts[0].lock().ahead.back, None);
+        assert_eq!(flow.parts[0].lock().cache.recycled, None);
     }
     // Another request without a reply between them: a flood.
     assert_eq!(flow.take(1, 1), Some(plain));
-    assert!(flow.parts[0].lock().ahead.set_apart > 0);
+    assert!(flow.parts[0].lock().cache.reserved > 0);
     for _ in 0..2 {
         flow.settle(1, plain).unwrap();
     }

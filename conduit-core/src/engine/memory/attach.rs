@@ -6,7 +6,7 @@ use super::{Memory, Segment, Segments};
 use crate::bootstrap::Bootstrap;
 use crate::engine::error::{Error, Result};
 use crate::engine::job::Job;
-use crate::engine::shared::Shared;
+use crate::engine::shared::SharedPtr;
 use crate::engine::table::{IGNORE, SEGMENT, index, tag};
 use crate::fork::Wiped;
 use crate::ni::{EqId, MatchEntry, MdId, MeEvents, MeMemory, MeOptions, Ni, NiError, Rank};
@@ -90,7 +90,7 @@ impl Memory {
         let segments = Segments {
             // SAFETY: zeros are a segment that is empty and not mapped.
             of: unsafe { Wiped::new(of) },
-            own: made.base.unwrap_or(Shared(std::ptr::null_mut())),
+            own: made.base.unwrap_or(SharedPtr(std::ptr::null_mut())),
             md: made.md,
             everything: None,
         };
@@ -144,7 +144,7 @@ impl Memory {
         // under way is the contract of the calls that use this descriptor.
         let md = unsafe { job.ni.md_bind(region.base, region.len, eq)? };
         Ok(Made {
-            base: Some(Shared(region.base)),
+            base: Some(SharedPtr(region.base)),
             len: region.len,
             md: Some(md),
         })
@@ -153,7 +153,7 @@ impl Memory {
     /// Where a peer's segment is, from here.
     fn locate<N: Ni>(job: &Job<N>, peer: Rank, announced: &Announcement) -> Result<Segment> {
         let len = announced.len as usize;
-        let mut window = Shared(std::ptr::null_mut());
+        let mut window = SharedPtr(std::ptr::null_mut());
         if len > 0
             && let Some(found) = job.ni.window(peer, SEGMENT)
         {
@@ -169,7 +169,7 @@ impl Memory {
                 }
                 .into());
             }
-            window = Shared(found.base);
+            window = SharedPtr(found.base);
         }
         Ok(Segment {
             window,
@@ -181,7 +181,7 @@ impl Memory {
 
 /// This rank's segment, before the others know of it.
 struct Made {
-    base: Option<Shared>,
+    base: Option<SharedPtr>,
     len: usize,
     md: Option<MdId>,
 }

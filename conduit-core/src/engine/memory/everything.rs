@@ -14,7 +14,7 @@ use crate::bootstrap::Bootstrap;
 use crate::engine::error::{Error, Result};
 use crate::engine::handle::OpId;
 use crate::engine::job::Job;
-use crate::engine::shared::Shared;
+use crate::engine::shared::SharedPtr;
 use crate::engine::table::{IGNORE, index, tag};
 use crate::fork::Wiped;
 use crate::ni::{Capabilities, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, NiError, Rank};
@@ -23,7 +23,7 @@ use crate::shared;
 
 /// A segment that is all of a process's memory.
 const ALL: Segment = Segment {
-    window: Shared(std::ptr::null_mut()),
+    window: SharedPtr(std::ptr::null_mut()),
     len: usize::MAX,
     address: 0,
 };

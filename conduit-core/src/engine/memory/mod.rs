@@ -10,8 +10,8 @@ use am::{Flags, Header, Long, limits};
 
 use super::error::{Error, Result};
 use super::job::Job;
-use super::message::{Bad, Payload};
-use super::shared::Shared;
+use super::message::{Payload, ProtocolError};
+use super::shared::SharedPtr;
 use crate::fork::Wiped;
 use crate::ni::{MdId, Ni, Rank};
 use crate::shared;
@@ -22,7 +22,7 @@ pub(super) use local::{Local, Source};
 #[derive(Debug, Clone, Copy)]
 pub struct Segment {
     /// Where it is mapped here; null where it is not.
-    pub window: Shared,
+    pub window: SharedPtr,
     /// Its bytes.
     pub len: usize,
     /// Its address at its owner.
@@ -68,7 +68,7 @@ pub(super) struct Segments {
     /// Empty ones in a child.
     pub(super) of: Wiped<Segment>,
     /// This rank's segment in this process.
-    pub(super) own: Shared,
+    pub(super) own: SharedPtr,
     /// RARSRC: the initiating side of this rank's segment. `None` for an empty segment.
     pub(super) md: Option<MdId>,
     /// GASNet's segment of everything: each rank's segment is all of its process's memory, offsets are addresses.
@@ -156,7 +156,7 @@ impl Memory {
         }
     }
 
-    /// As [`Memory::remote`], for a put, get or atomic: not in a handler (debug builds), also where it is only a copy.
+    /// As [`Memory::remote`], for a put, get or atomic: not in a reserveler (debug builds), also where it is only a copy.
     #[inline]
     pub(super) fn remote_access<N: Ni>(
         &self,
@@ -186,13 +186,13 @@ impl Memory {
         &self,
         job: &Job<N>,
         long: &Long,
-    ) -> Result<Payload<'a>, Bad> {
+    ) -> Result<Payload<'a>, ProtocolError> {
         let (offset, length) = (long.dest, long.length);
         if length > 0 {
-            let segments = self.segments.get().ok_or(Bad::NotAttached)?;
+            let segments = self.segments.get().ok_or(ProtocolError::NotAttached)?;
             let own = segments.of[job.rank as usize].len as u64;
             if length > own || offset > own - length {
-                return Err(Bad::OutOfSegment {
+                return Err(ProtocolError::OutOfSegment {
                     offset,
                     length,
                     own,
@@ -210,16 +210,16 @@ impl Memory {
         header: &Header,
         long: &Long,
         packed: &[u8],
-    ) -> Result<Payload<'a>, Bad> {
+    ) -> Result<Payload<'a>, ProtocolError> {
         let payload = self.placed_long(job, long)?;
         let (offset, length) = (long.dest as usize, long.length as usize);
         if header.flags.contains(Flags::PACKED) && length > 0 {
-            let segments = self.segments.get().ok_or(Bad::NotAttached)?;
+            let segments = self.segments.get().ok_or(ProtocolError::NotAttached)?;
             // `Long::read` has checked that a packed long carries its data.
             let data = &packed[..length];
             if segments.everything.is_some() {
                 if !everything::place(offset, data) {
-                    return Err(Bad::NoMemory { offset, length });
+                    return Err(ProtocolError::NoMemory { offset, length });
                 }
             } else {
                 let to = segments.own.0.wrapping_add(offset);

@@ -6,26 +6,26 @@ use am::Header;
 
 use crate::ni::Rank;
 
-/// Replies that can be sent before the hand has to be filled again.
-pub(super) const MOST_IN_HAND: u32 = 8;
+/// Replies that can be sent before the reserve has to be filled again.
+pub(super) const MOST_RESERVED: u32 = 8;
 
 /// What handlers' replies may use: taken before the requests are looked at, so that a reply never has to wait.
 ///
 /// The seed asks for two send tickets, a TMPMD ticket and a RplSB chunk for each request. A reply here is always one
 /// message (a long reply is a copy and a message, or packed), so it is one ticket and one chunk.
 #[derive(Debug, Default)]
-pub(super) struct Hand {
-    chunks: [Cell<u32>; MOST_IN_HAND as usize],
+pub(super) struct ReplyReserve {
+    chunks: [Cell<u32>; MOST_RESERVED as usize],
     pub(super) count: Cell<u32>,
     pub(super) tickets: Cell<u32>,
     /// Replies that the network would not take yet.
     pub(super) deferred: RefCell<Vec<Deferred>>,
 }
 
-impl Hand {
+impl ReplyReserve {
     pub(super) fn new() -> Self {
         Self {
-            deferred: RefCell::new(Vec::with_capacity(MOST_IN_HAND as usize)),
+            deferred: RefCell::new(Vec::with_capacity(MOST_RESERVED as usize)),
             ..Self::default()
         }
     }

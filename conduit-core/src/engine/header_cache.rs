@@ -1,14 +1,14 @@
 //! What is known of plain messages: shorts, mediums, and longs whose data is in place, nearly all that a program receives.
 //!
 //! They come in runs with the same match bits (but for a chunk), so for the same handler and with as many arguments. What follows
-//! from those is found out once ([`Known`]).
+//! from those is found out once ([`CachedHeader`]).
 
 use am::{Category, Flags, Header, Layout};
 
 use super::handlers::Handlers;
 use super::job::Job;
 use super::memory::Memory;
-use super::message::{Bad, Payload};
+use super::message::{Payload, ProtocolError};
 use crate::ni::{Ni, PutEvent};
 
 /// Flags of plain messages, but for what says that they need no chunk, and of requests.
@@ -19,7 +19,7 @@ const PLAIN: [Flags; 3] = [
 ];
 
 /// What is known of plain messages of one kind: they have been decoded and checked.
-pub(super) struct Known<H> {
+pub(super) struct CachedHeader<H> {
     kind: u32,
     pub(super) layout: Layout,
     pub(super) category: Category,
@@ -31,8 +31,8 @@ pub(super) struct Known<H> {
 }
 
 /// The plain requests, or replies, that have come last.
-pub(super) struct Recent<H> {
-    known: Option<Known<H>>,
+pub(super) struct HeaderCache<H> {
+    known: Option<CachedHeader<H>>,
     /// The kind of the last one that was not known. The second in a row is worth remembering.
     unknown: u32,
 }
@@ -43,7 +43,7 @@ fn kind_of(match_bits: u64) -> u32 {
     match_bits as u32
 }
 
-impl<H: Clone> Recent<H> {
+impl<H: Clone> HeaderCache<H> {
     pub(super) fn new() -> Self {
         Self {
             known: None,
@@ -53,7 +53,7 @@ impl<H: Clone> Recent<H> {
 
     /// What is known of messages with these match bits.
     #[inline(always)]
-    pub(super) fn known(&self, match_bits: u64) -> Option<&Known<H>> {
+    pub(super) fn known(&self, match_bits: u64) -> Option<&CachedHeader<H>> {
         self.known
             .as_ref()
             .filter(|known| known.kind == kind_of(match_bits))
@@ -66,20 +66,20 @@ impl<H: Clone> Recent<H> {
             return;
         }
         if self.unknown == kind_of(match_bits) {
-            self.known = Known::of(header, self.unknown, handlers);
+            self.known = CachedHeader::of(header, self.unknown, handlers);
         } else {
             self.unknown = kind_of(match_bits);
         }
     }
 }
 
-impl<H> std::fmt::Debug for Recent<H> {
+impl<H> std::fmt::Debug for HeaderCache<H> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Recent").finish_non_exhaustive()
+        f.debug_struct("HeaderCache").finish_non_exhaustive()
     }
 }
 
-impl<H: Clone> Known<H> {
+impl<H: Clone> CachedHeader<H> {
     /// What to keep of a message that has been handled, of this kind.
     fn of(header: &Header, kind: u32, handlers: &Handlers<H>) -> Option<Self> {
         let flags = header
@@ -98,7 +98,7 @@ impl<H: Clone> Known<H> {
         })
     }
 
-    /// What the handler of a message that is known is called with. `None`: there is something wrong with it.
+    /// What the reserveler of a message that is known is called with. `None`: there is something wrong with it.
     #[inline(always)]
     pub(super) fn parts<'a, N: Ni>(
         &self,
@@ -130,14 +130,14 @@ pub(super) fn payload_in<'a, N: Ni>(
     category: Category,
     layout: Layout,
     data: &'a [u8],
-) -> Result<Payload<'a>, Bad> {
+) -> Result<Payload<'a>, ProtocolError> {
     match category {
         Category::Short => Ok(Payload::None),
         Category::Medium => Ok(Payload::Medium(layout.payload(data))),
         Category::Long => match layout.long(data) {
             Some(long) => memory.placed_long(job, &long),
             // `Layout::check` has found it long enough.
-            None => Err(Bad::NotAttached),
+            None => Err(ProtocolError::NotAttached),
         },
     }
 }

@@ -11,11 +11,11 @@ use std::time::Duration;
 const DEFAULT_SPIN: u32 = 100_000;
 
 /// Idle polls between two looks for a dead peer, so that traffic of others doesn't hide it.
-const LOOK_FOR_THE_DEAD: u32 = 1 << 14;
+const LIVENESS_INTERVAL: u32 = 1 << 14;
 
 /// A shorter spin than this says that ranks share cores. A program that waits by polling then has to let others run, too:
 /// every so many idle polls.
-const CROWDED: u32 = 64;
+const OVERSUBSCRIBED: u32 = 64;
 const POLLS_A_YIELD: u32 = 16;
 
 /// A yield that takes so long has given the core to somebody who computes and may do so for long, where a sleeper that is woken has it
@@ -27,7 +27,7 @@ const WARY: u32 = 64;
 const TIMED: u32 = 8;
 
 /// Less than the pauses of networks that nothing wakes. A timer of theirs may end a sleep sooner, which costs some yields.
-const NAP: Duration = Duration::from_micros(40);
+const SHORT_SLEEP: Duration = Duration::from_micros(40);
 /// Longest sleep between two polls.
 pub(super) const SLEEP: Duration = Duration::from_millis(10);
 
@@ -39,7 +39,7 @@ pub(super) enum Pause {
     /// Poll again after the processor's own pause.
     Spin,
     /// Look for dead peers.
-    Look,
+    CheckLiveness,
     /// Yield the core.
     Yield,
     /// Yield the core, and tell how long that took.
@@ -74,7 +74,7 @@ impl Waiter {
 
 /// The rules of a rank, and what it has learned of its core.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct Backoff {
     spin: u32,
     yields: u32,
     /// Polls that found nothing, of a program that only polls.
@@ -84,7 +84,7 @@ pub(super) struct Patience {
     sleeps: AtomicU32,
 }
 
-impl Patience {
+impl Backoff {
     /// Idle polls before the first yield, if that is set, and yields before the first sleep.
     pub(super) fn new(spin: Option<u32>, yields: u32) -> Self {
         Self {
@@ -104,8 +104,8 @@ impl Patience {
         if waiter.idle > self.spin {
             return self.idle_long(waiter);
         }
-        match waiter.polls.is_multiple_of(LOOK_FOR_THE_DEAD) {
-            true => Pause::Look,
+        match waiter.polls.is_multiple_of(LIVENESS_INTERVAL) {
+            true => Pause::CheckLiveness,
             // Without a pause at first: an answer is often only nanoseconds away.
             false if waiter.idle <= 64 => Pause::None,
             false => Pause::Spin,
@@ -138,7 +138,7 @@ impl Patience {
     /// A sleep took so long.
     pub(super) fn slept(&self, waiter: &mut Waiter, time: Duration) {
         // Who was woken soon is likely to be needed again soon, and yields a while before it sleeps again.
-        let yields = match time < NAP {
+        let yields = match time < SHORT_SLEEP {
             true => self.yields / 2,
             false => self.yields,
         };
@@ -150,8 +150,8 @@ impl Patience {
     pub(super) fn polled_idly(&self) -> (bool, bool) {
         let polls = self.idle_polls.load(Relaxed).wrapping_add(1);
         self.idle_polls.store(polls, Relaxed);
-        let yields = self.spin < CROWDED && polls.is_multiple_of(POLLS_A_YIELD);
-        (yields, polls.is_multiple_of(LOOK_FOR_THE_DEAD))
+        let yields = self.spin < OVERSUBSCRIBED && polls.is_multiple_of(POLLS_A_YIELD);
+        (yields, polls.is_multiple_of(LIVENESS_INTERVAL))
     }
 }
 
@@ -160,12 +160,12 @@ mod tests {
     use super::*;
 
     /// The pauses of a wait, those alike that follow each other counted.
-    fn pauses(patience: &Patience, waiter: &mut Waiter, count: u32) -> Vec<(Pause, u32)> {
+    fn pauses(backoff: &Backoff, waiter: &mut Waiter, count: u32) -> Vec<(Pause, u32)> {
         let mut all: Vec<(Pause, u32)> = Vec::new();
         for _ in 0..count {
-            let pause = patience.idle(waiter);
+            let pause = backoff.idle(waiter);
             if pause == Pause::Sleep {
-                patience.slept(waiter, SLEEP);
+                backoff.slept(waiter, SLEEP);
             }
             match all.last_mut() {
                 Some((last, count)) if *last == pause => *count += 1,
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_wait_spins_then_yields_then_sleeps() {
-        let patience = Patience::new(Some(100), 10);
+        let backoff = Backoff::new(Some(100), 10);
         let mut waiter = Waiter::default();
         let expected = [
             (Pause::None, 64),
@@ -185,36 +185,36 @@ mod tests {
             (Pause::TimedYield, 10),
             (Pause::Sleep, 5),
         ];
-        assert_eq!(pauses(&patience, &mut waiter, 115), expected);
+        assert_eq!(pauses(&backoff, &mut waiter, 115), expected);
         waiter.found();
-        assert_eq!(pauses(&patience, &mut waiter, 64), [(Pause::None, 64)]);
+        assert_eq!(pauses(&backoff, &mut waiter, 64), [(Pause::None, 64)]);
     }
 
     #[test]
     fn who_is_woken_soon_yields_before_it_sleeps_again() {
-        let patience = Patience::new(Some(0), 10);
+        let backoff = Backoff::new(Some(0), 10);
         let mut waiter = Waiter::default();
-        pauses(&patience, &mut waiter, 11);
-        patience.slept(&mut waiter, Duration::ZERO);
+        pauses(&backoff, &mut waiter, 11);
+        backoff.slept(&mut waiter, Duration::ZERO);
         let expected = [(Pause::TimedYield, 5), (Pause::Sleep, 1)];
-        assert_eq!(pauses(&patience, &mut waiter, 6), expected);
+        assert_eq!(pauses(&backoff, &mut waiter, 6), expected);
     }
 
     #[test]
     fn a_long_yield_makes_the_rank_sleep_instead() {
-        let patience = Patience::new(Some(0), u32::MAX);
+        let backoff = Backoff::new(Some(0), u32::MAX);
         let mut waiter = Waiter::default();
-        assert_eq!(patience.idle(&mut waiter), Pause::TimedYield);
-        patience.yielded(LONG_YIELD);
+        assert_eq!(backoff.idle(&mut waiter), Pause::TimedYield);
+        backoff.yielded(LONG_YIELD);
         let expected = [(Pause::Sleep, SLEEPS), (Pause::TimedYield, 1)];
-        assert_eq!(pauses(&patience, &mut waiter, SLEEPS + 1), expected);
+        assert_eq!(pauses(&backoff, &mut waiter, SLEEPS + 1), expected);
     }
 
     #[test]
     fn yields_are_timed_often_at_first_and_seldom_later() {
-        let patience = Patience::new(Some(0), u32::MAX);
+        let backoff = Backoff::new(Some(0), u32::MAX);
         let mut waiter = Waiter::default();
-        let all = pauses(&patience, &mut waiter, WARY + TIMED);
+        let all = pauses(&backoff, &mut waiter, WARY + TIMED);
         let expected = [
             (Pause::TimedYield, WARY),
             (Pause::Yield, TIMED - 1),
@@ -225,12 +225,12 @@ mod tests {
 
     #[test]
     fn the_dead_are_looked_for_while_others_talk() {
-        let patience = Patience::new(None, 0);
+        let backoff = Backoff::new(None, 0);
         let mut waiter = Waiter::default();
         assert!(waiter.begins() && !waiter.begins());
         let mut looks = 0;
-        for _ in 0..2 * LOOK_FOR_THE_DEAD {
-            looks += u32::from(patience.idle(&mut waiter) == Pause::Look);
+        for _ in 0..2 * LIVENESS_INTERVAL {
+            looks += u32::from(backoff.idle(&mut waiter) == Pause::CheckLiveness);
             waiter.found();
         }
         assert_eq!(looks, 2);
