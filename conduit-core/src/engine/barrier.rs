@@ -98,8 +98,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         const OPERATION: &str = "quiesce";
         self.check_outside(OPERATION, am::Operation::Block)?;
         self.wait_for(OPERATION, |engine| {
-            // In PAR another thread may be running the reserveler of a reply that is settled already.
-            let is_quiet = engine.all_answered()? && engine.reply_headers.try_lock().is_some();
+            // In PAR another thread may be running the handler of a reply that is settled already.
+            let is_quiet = engine.all_answered()? && engine.safe.try_lock().is_some();
             Ok(is_quiet.then_some(()))
         })?;
         self.team_barrier()?;

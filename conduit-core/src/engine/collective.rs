@@ -1,7 +1,7 @@
 //! Broadcasts and reductions: machines of [`crate::collective`], whose messages are active messages of the library's own
 //! handlers.
 //!
-//! What arrives is given to the machine by the reservelers; what it has to send goes out in every poll, as immediate
+//! What arrives is given to the machine by the handlers; what it has to send goes out in every poll, as immediate
 //! requests, and stays with the machine as long as credits or the network have no room.
 
 use std::sync::Arc;
@@ -181,7 +181,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             Reduction::Custom { element, function } => {
                 let checks = self.job.has_checks();
                 let function: ReduceFunction = Box::new(move |left, right| {
-                    // As a reserveler that may not reply: the machine is in use.
+                    // As a handler that may not reply: the machine is in use.
                     let _entered = checks.then(|| context::Entered::new(Context::ReplyHandler));
                     function(left, right);
                 });

@@ -1,22 +1,24 @@
-//! Arrival of active messages: from an event to the reserveler's call.
+//! Arrival of active messages: from an event to the handler's call.
 
 use std::sync::Arc;
 
 use am::handlers::{RegisterError, Registration, Table};
 use am::lid::Pairing;
-use am::{Body, Category, DataHeader, Flags, Header, Long, MAX_ARGS};
+use am::{Body, Category, DataHeader, Flags, Header, Long};
 use credits::CreditByte;
 
+use super::flow::Returned;
 use super::inbox::Inbox;
-use super::message::{Arrived, Payload, PendingLong, ProtocolError};
+use super::message::{Payload, PendingLong, ProtocolError};
 use super::reserve::ReplyReserve;
+use super::table::index;
 use super::{Call, Engine, Error, Handler, Result, context};
-use crate::ni::{Ni, PutEvent, Rank};
+use crate::ni::{Capabilities, Exchange, Ni, PutEvent, Rank};
 use crate::threads::Mode;
 
-/// Dropped only by a reserveler's panic, which ends the job: nobody may run the same message again, and threads that wait
+/// Dropped only by a handler's panic, which ends the job: nobody may run the same message again, and threads that wait
 /// for what it should have brought must hear of it.
-pub(super) struct Panicking<'a, N: Ni, M: Mode>(&'a Engine<N, M>, u8);
+struct Panicking<'a, N: Ni, M: Mode>(&'a Engine<N, M>, u8);
 
 impl<N: Ni, M: Mode> Drop for Panicking<'_, N, M> {
     #[cold]
@@ -82,75 +84,61 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             })
     }
 
-    /// A request, in the general way.
-    pub(super) fn request_arrived(
+    /// A request in a request buffer.
+    #[inline]
+    pub(super) fn on_request(&self, put: &PutEvent<'_>, inbox: &mut Inbox, reserve: &ReplyReserve) {
+        if let Err(error) = self.run_request_of(put, inbox, reserve) {
+            self.protocol_error(put.source, error);
+        }
+    }
+
+    #[inline]
+    fn run_request_of(
         &self,
-        message: Arrived<'_>,
-        header: &Header,
+        put: &PutEvent<'_>,
         inbox: &mut Inbox,
         reserve: &ReplyReserve,
     ) -> Result<(), ProtocolError> {
-        let Arrived { source, data, .. } = message;
+        let header = Header::decode(put.match_bits, put.hdr_data)?;
+        if header.role() != am::Role::Request {
+            return Err(ProtocolError::ReplyAmongRequests);
+        }
+        self.anticipate_short(header.category(), put.source, Exchange::Answers);
         let mut single = 0;
-        let (args, rest) = Body::read_args(header, data, &mut single)?;
+        let (args, rest) = Body::read_args(&header, put.data, &mut single)?;
         let payload = match header.category() {
             Category::Short => Payload::None,
             Category::Medium => Payload::Medium(rest),
             Category::Long => {
-                return self.long_arrived(source, data, header, args, rest, inbox, reserve);
+                let long = Long::read(&header, put.data)?;
+                if header.flags.has_separate_data() {
+                    let pending = PendingLong::new(header, args, long);
+                    return self.pair(put.source, header.lid, Some(pending), inbox, reserve);
+                }
+                self.memory.place_long(&self.job, &header, &long, rest)?
             }
         };
-        self.run_request(source, header, args, payload, inbox, reserve)
-    }
-
-    #[inline(never)]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "by register: a struct would have to be in memory for every message"
-    )]
-    fn long_arrived(
-        &self,
-        source: Rank,
-        data: &[u8],
-        header: &Header,
-        args: &[u32],
-        rest: &[u8],
-        inbox: &mut Inbox,
-        reserve: &ReplyReserve,
-    ) -> Result<(), ProtocolError> {
-        let long = Long::read(header, data)?;
-        if header.flags.has_separate_data() {
-            let mut kept = [0; MAX_ARGS];
-            kept[..args.len()].copy_from_slice(args);
-            let pending = PendingLong {
-                header: *header,
-                args: kept,
-                long,
-            };
-            return self.pair(source, header.lid, Some(pending), inbox, reserve);
-        }
-        let payload = self.memory.place_long(&self.job, header, &long, rest)?;
-        self.run_request(source, header, args, payload, inbox, reserve)
+        self.run_request(put.source, &header, args, payload, inbox, reserve)
     }
 
     /// The data of a long request has been placed.
+    #[cold]
     pub(super) fn on_long_data(
         &self,
-        source: Rank,
-        match_bits: u64,
-        hdr_data: u64,
+        put: &PutEvent<'_>,
         inbox: &mut Inbox,
         reserve: &ReplyReserve,
     ) {
-        let paired = DataHeader::decode(match_bits, hdr_data)
+        let paired = DataHeader::decode(put.match_bits, put.hdr_data)
             .map_err(ProtocolError::from)
-            .and_then(|header| self.pair(source, header.lid, None, inbox, reserve));
-        if let Err(bad) = paired {
-            self.bad(source, bad);
+            .and_then(|header| self.pair(put.source, header.lid, None, inbox, reserve));
+        if let Err(error) = paired {
+            self.protocol_error(put.source, error);
         }
     }
 
-    /// One half of a long request; runs the reserveler when it is the second.
+    /// One half of a long request; runs the handler when it is the second.
+    #[cold]
     fn pair(
         &self,
         source: Rank,
@@ -175,6 +163,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
+    #[inline]
     fn run_request(
         &self,
         source: Rank,
@@ -201,70 +190,87 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         payload: Payload<'_>,
         reserve: Option<&ReplyReserve>,
     ) -> Result<(), ProtocolError> {
-        let entry = self
-            .handlers
-            .table()
-            .and_then(|table| table.get(header.handler))
-            .ok_or(ProtocolError::NoHandler { id: header.handler })?;
+        let id = header.handler;
+        let table = self.handlers.table();
+        let entry = table
+            .and_then(|table| table.get(id))
+            .ok_or(ProtocolError::NoHandler { id })?;
         entry.check(header)?;
-        self.call(
-            &entry.handler,
-            header.handler,
-            token,
-            args,
-            payload,
-            reserve,
-        );
-        Ok(())
-    }
-
-    /// Runs a reserveler that has been found to be the right one.
-    #[inline(always)]
-    pub(super) fn call(
-        &self,
-        handler: &Handler<N, M>,
-        id: u8,
-        token: &am::Token,
-        args: &[u32],
-        payload: Payload<'_>,
-        reserve: Option<&ReplyReserve>,
-    ) {
-        let panicking = self.panicking(id);
-        self.call_within(&**handler, token, args, payload, reserve);
-        std::mem::forget(panicking);
-    }
-
-    /// To be forgotten after calls of this handler that have not panicked.
-    #[inline(always)]
-    pub(super) fn panicking(&self, id: u8) -> Panicking<'_, N, M> {
-        Panicking(self, id)
-    }
-
-    /// Runs a reserveler, within the life of a [`Panicking`].
-    #[inline(always)]
-    pub(super) fn call_within(
-        &self,
-        handler: &(dyn Fn(&Call<'_, N, M>) + Send + Sync),
-        token: &am::Token,
-        args: &[u32],
-        payload: Payload<'_>,
-        reserve: Option<&ReplyReserve>,
-    ) {
-        handler(&Call {
+        let panicking = Panicking(self, id);
+        (entry.handler)(&Call {
             engine: self,
             token,
             reserve,
             args,
             payload,
         });
+        std::mem::forget(panicking);
+        Ok(())
     }
 
-    /// A message in a reply buffer or in the chunk of its request, in the general way.
-    pub(super) fn reply_arrived(&self, put: &PutEvent<'_>) -> Result<Header, ProtocolError> {
+    /// What a request is owed whose handler has sent no reply.
+    #[inline]
+    fn end_request(&self, token: &am::Token, inbox: &mut Inbox, reserve: &ReplyReserve) {
+        let byte = CreditByte::from_bits(token.credit);
+        let &am::Token {
+            source,
+            flags,
+            chunk,
+            ..
+        } = token;
+        let reach = self.job.ni.reach(source);
+        let mapped =
+            flags.contains(Flags::NO_CHUNK) && reach.capabilities.contains(Capabilities::WINDOW);
+        if mapped && byte.is_plain() {
+            inbox.count(&self.job, &self.credits, source, byte.credits());
+            return;
+        }
+        let back = self.credits.grant(&self.job, source, byte.bits());
+        if mapped && back.extra() == 0 {
+            let ended = Returned::default().add(1, back.credits().into());
+            inbox.give_back(source, ended, back.end_of_epoch());
+        } else {
+            self.replies.send_implied(
+                &self.job,
+                &self.tickets,
+                source,
+                flags,
+                chunk,
+                back,
+                reserve,
+            );
+        }
+    }
+
+    /// A message has come. After a short another to its source is likely to follow at once: the reply, or the next request.
+    /// Others are mostly answered by others, and while a payload is written, the line would be taken back.
+    #[inline(always)]
+    fn anticipate_short(&self, category: Category, source: Rank, exchange: Exchange) {
+        if category == Category::Short {
+            let index = match exchange {
+                Exchange::Answers => index::SAFE,
+                Exchange::Asks | Exchange::Alone => index::AM,
+            };
+            self.job.ni.anticipate(source, index, exchange);
+        }
+    }
+
+    /// A message in a reply buffer or in the chunk of its request.
+    #[inline]
+    pub(super) fn on_reply(&self, put: &PutEvent<'_>) {
+        if let Err(error) = self.run_reply(put) {
+            self.protocol_error(put.source, error);
+        }
+    }
+
+    #[inline]
+    fn run_reply(&self, put: &PutEvent<'_>) -> Result<(), ProtocolError> {
         let header = Header::decode(put.match_bits, put.hdr_data)?;
         if header.role() != am::Role::Reply {
             return Err(ProtocolError::RequestAmongReplies);
         }
+        // The next request, which most replies are waited for.
+        self.anticipate_short(header.category(), put.source, Exchange::Asks);
         self.credits
             .flow
             .settle(put.source, CreditByte::from_bits(header.credit))?;
@@ -286,11 +292,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if let Some(offset) = header.reply_chunk() {
             self.req_sb.give(&self.job, self.req_sb.number(offset));
         }
-        Ok(header)
+        Ok(())
     }
 
     #[cold]
-    pub(super) fn bad(&self, source: Rank, bad: ProtocolError) {
-        self.job.fail_by_message(source, bad.to_string());
+    pub(super) fn protocol_error(&self, source: Rank, error: ProtocolError) {
+        self.job.fail_by_message(source, error.to_string());
     }
 }

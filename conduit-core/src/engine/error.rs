@@ -97,7 +97,7 @@ pub enum Error {
         /// What the limit functions say.
         limit: usize,
     },
-    /// An AM named a reserveler that is not registered, or not for this kind of message. Ends the job.
+    /// An AM named a handler that is not registered, or not for this kind of message. Ends the job.
     #[error("active message from rank {source_rank} on rank {rank}: {reason}")]
     BadMessage {
         /// The rank that received it.
@@ -112,7 +112,7 @@ pub enum Error {
     HandlerPanicked {
         /// This rank.
         rank: Rank,
-        /// The reserveler's id.
+        /// The handler's id.
         handler: u8,
     },
     /// Something else has panicked while a call waited. Ends the job.
@@ -157,7 +157,7 @@ pub enum Error {
         /// The page size.
         page: usize,
     },
-    /// A call that is not allowed where it was made: from a reserveler, a second reply, … (some in debug builds only).
+    /// A call that is not allowed where it was made: from a handler, a second reply, … (some in debug builds only).
     #[error("{operation} on rank {rank}: {reason}")]
     Context {
         /// The call.

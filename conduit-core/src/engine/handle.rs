@@ -1,4 +1,4 @@
-//! The names of operations: compact ids, and the reserveles that callers have.
+//! The names of operations: compact ids, and the handles that callers have.
 
 /// A 24-bit id with its 8-bit generation above. Never 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,21 +38,21 @@ impl OpId {
 pub struct Handle(pub(super) Option<OpId>);
 
 impl Handle {
-    /// The reservele of an operation that has ended.
+    /// The handle of an operation that has ended.
     pub const DONE: Self = Self(None);
 
-    /// Whether it is the reservele of an operation that had ended when it was started.
+    /// Whether it is the handle of an operation that had ended when it was started.
     #[inline]
     pub fn is_done(&self) -> bool {
         self.0.is_none()
     }
 
-    /// The reservele as a number for foreign interfaces; 0 is done.
+    /// The handle as a number for foreign interfaces; 0 is done.
     pub fn into_bits(self) -> u32 {
         self.0.map_or(0, OpId::bits)
     }
 
-    /// The reservele of a number from [`Handle::into_bits`], used once. Another number gives a stale handle, which is an error
+    /// The handle of a number from [`Handle::into_bits`], used once. Another number gives a stale handle, which is an error
     /// when it is synchronised, or somebody else's operation, which is then lost to its owner.
     pub fn from_bits(bits: u32) -> Self {
         Self(OpId::from_bits(bits))

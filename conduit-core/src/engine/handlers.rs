@@ -1,4 +1,4 @@
-//! The reservelers that are registered.
+//! The handlers that are registered.
 
 use std::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ type Tables<H> = Vec<Arc<Table<H>>>;
 
 /// The table of handlers, replaced as a whole by each registration so that a call reads it without a lock.
 ///
-/// Replaced tables are kept until the end, as a reserveler may be running out of one. A registration is a rare event (once,
+/// Replaced tables are kept until the end, as a handler may be running out of one. A registration is a rare event (once,
 /// or a few times in GASNet-EX), a table has 256 entries.
 pub(super) struct Handlers<H> {
     current: AtomicPtr<Table<H>>,

@@ -22,7 +22,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         })
     }
 
-    /// Ends an operation if it is done; gives the reservele back if not. Polls once unless it is done already.
+    /// Ends an operation if it is done; gives the handle back if not. Polls once unless it is done already.
     #[inline]
     pub fn try_wait(&self, handle: Handle) -> Result<Option<Handle>> {
         let Some(op) = handle.0 else {

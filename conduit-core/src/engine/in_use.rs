@@ -34,7 +34,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     pub fn in_use(&self) -> Result<InUse> {
         self.credits
             .collect_of(&self.job, &self.control, 0..self.job.size)?;
-        // Another thread, or a reserveler's caller further up this thread's stack, may be serving requests.
+        // Another thread, or a handler's caller further up this thread's stack, may be serving requests.
         let (ready_ticket, ready_chunk, half_longs) = match self.am.try_lock() {
             Some(side) => side.held(),
             None => (0, 0, 0),

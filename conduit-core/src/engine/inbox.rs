@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering::Release;
 use am::lid::LidCache;
 
 use super::flow::{Accounts, Returned};
-use super::header_cache::HeaderCache;
 use super::job::Job;
 use super::message::PendingLong;
 use super::reserve::ReplyReserve;
@@ -19,10 +18,9 @@ pub(super) const WAITING: u32 = 4;
 
 /// The request side of the poll; one thread at a time has it.
 #[derive(Debug)]
-pub(super) struct AmSide<H> {
+pub(super) struct AmSide {
     pub(super) reserve: ReplyReserve,
     pub(super) inbox: Inbox,
-    pub(super) headers: HeaderCache<H>,
 }
 
 /// What arriving requests change.
@@ -33,12 +31,12 @@ pub(super) struct Inbox {
     /// What this rank has given back to each peer by counter, and which peers have yet to be told.
     returned: Box<[Returned]>,
     /// Requests since the last look that need no reply message.
-    pub(super) pending: PendingReturns,
+    pending: PendingReturns,
     pub(super) untold: Vec<Rank>,
     pub(super) buffer_bytes: usize,
 }
 
-impl<H: Clone> AmSide<H> {
+impl AmSide {
     /// `longs`: most longs of which one half may be under way; `buffer_bytes`: the size of a request buffer.
     pub(super) fn new(size: u32, longs: usize, buffer_bytes: usize, am_limit: u32) -> Self {
         let inbox = Inbox {
@@ -51,7 +49,6 @@ impl<H: Clone> AmSide<H> {
         Self {
             reserve: ReplyReserve::new(),
             inbox,
-            headers: HeaderCache::new(),
         }
     }
 
@@ -80,18 +77,20 @@ impl Inbox {
         }
     }
 
-    /// Grants what was counted of any other peer: from here on requests of this one are counted.
+    /// A request with a plain byte of so many credits has ended; granted with others of its peer.
     #[inline]
-    pub(super) fn count_for<N: Ni, M: Mode>(
+    pub(super) fn count<N: Ni, M: Mode>(
         &mut self,
         job: &Job<N>,
         credits: &Accounts<M>,
         source: Rank,
+        given: u8,
     ) {
         if self.pending.source != source {
             self.grant_counted(job, credits);
             self.pending.source = source;
         }
+        self.pending.ended = self.pending.ended.add(1, given.into());
     }
 
     /// Grants what was counted.
@@ -121,14 +120,14 @@ impl Inbox {
 
 /// Requests of one mapped peer with plain credit bytes, whose handlers have run and not replied, not granted yet.
 #[derive(Debug, Default)]
-pub(super) struct PendingReturns {
-    pub(super) source: Rank,
-    pub(super) ended: Returned,
+struct PendingReturns {
+    source: Rank,
+    ended: Returned,
 }
 
 impl PendingReturns {
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.ended == Returned::default()
     }
 }

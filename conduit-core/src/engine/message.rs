@@ -4,14 +4,12 @@ use am::handlers::CallError;
 use am::{Header, HeaderError, Long, MAX_ARGS};
 use credits::Violation;
 
-use crate::ni::Rank;
-
 /// What a message carries besides its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Payload<'a> {
     /// A short carries nothing.
     None,
-    /// A medium's bytes, in place, aligned to 16, only as long as the reserveler runs. Where the sender's process has the same memory
+    /// A medium's bytes, in place, aligned to 16, only as long as the handler runs. Where the sender's process has the same memory
     /// mapped this relies on it not to write there again before: see "What is safe" of the crate `conduit`.
     Medium(&'a [u8]),
     /// A long's bytes lie in this rank's segment. Peers may write there at any time, so they are not lent as a slice.
@@ -46,17 +44,10 @@ pub(super) enum ProtocolError {
     SameHalf { lid: u32 },
     #[error("a request where replies arrive")]
     RequestAmongReplies,
+    #[error("a reply where requests arrive")]
+    ReplyAmongRequests,
     #[error("a reply outside of its request's chunk")]
     OutsideOfChunk,
-}
-
-/// A message that lies in a request buffer.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Arrived<'a> {
-    pub(super) source: Rank,
-    pub(super) match_bits: u64,
-    pub(super) hdr_data: u64,
-    pub(super) data: &'a [u8],
 }
 
 /// A long request's header, kept until its data is there.
@@ -65,4 +56,17 @@ pub(super) struct PendingLong {
     pub(super) header: Header,
     pub(super) args: [u32; MAX_ARGS],
     pub(super) long: Long,
+}
+
+impl PendingLong {
+    /// Of a header that has been checked, so with no more arguments than there may be.
+    pub(super) fn new(header: Header, args: &[u32], long: Long) -> Self {
+        let mut kept = [0; MAX_ARGS];
+        kept[..args.len()].copy_from_slice(args);
+        Self {
+            header,
+            args: kept,
+            long,
+        }
+    }
 }

@@ -9,7 +9,7 @@
 //! | `buffers`, `operations`, `handle`, `token` | chunks, tickets, descriptors; operations and their names |
 //! | `flow` | credits, the budget of outstanding requests, returns by counter, statistics |
 //! | `shared`, `system`, `barriers`, `collectives` | control words of mapped peers; system messages; machines of barriers and collectives |
-//! | `handlers`, `header_cache`, `inbox`, `reserve`, `replies` | what arriving messages need, and replies on their way out |
+//! | `handlers`, `inbox`, `reserve`, `replies` | what arriving messages need, and replies on their way out |
 //! | `backoff` | when a rank that waits spins, yields and sleeps |
 //! | `table`, `head`, `message`, `options`, `error` | the portal table; parts of messages; options of calls; errors |
 //!
@@ -18,7 +18,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `start`, `attach`, `exit` | how a rank starts, attaches its segment, and ends |
-//! | `poll`, `requests`, `plain`, `deliver`, `waiting` | the poll and what it finds, up to the handler's call; waits |
+//! | `poll`, `requests`, `deliver`, `waiting` | the poll and what it finds, up to the handler's call; waits |
 //! | `request`, `request_long`, `prepared`, `reply` | messages on their way out |
 //! | `rma`, `transfer`, `atomic` | puts and gets: to mapped memory, and by messages; atomics |
 //! | `handles`, `implicit`, `barrier`, `collective`, `in_use` | what callers wait for and ask |
@@ -44,7 +44,6 @@ mod handle;
 mod handlers;
 mod handles;
 mod head;
-mod header_cache;
 mod implicit;
 mod in_use;
 mod inbox;
@@ -53,7 +52,6 @@ mod memory;
 mod message;
 mod operations;
 mod options;
-mod plain;
 mod poll;
 mod polling;
 mod prepared;
@@ -100,7 +98,6 @@ use buffers::{Descriptors, SendBuffer, Tickets};
 use credits::FlowControl;
 use flow::Accounts;
 use handlers::Handlers;
-use header_cache::HeaderCache;
 use inbox::AmSide;
 use job::Job;
 use memory::Memory;
@@ -132,7 +129,7 @@ pub struct Engine<N: Ni, M: Mode> {
     descriptors: Descriptors<M>,
     operations: Operations<M>,
     credits: Accounts<M>,
-    am: M::Lock<AmSide<Handler<N, M>>>,
+    am: M::Lock<AmSide>,
     handlers: Handlers<Handler<N, M>>,
     lids: M::Lock<am::lid::LidGenerator>,
     barriers: barriers::Barriers<M>,
@@ -141,8 +138,8 @@ pub struct Engine<N: Ni, M: Mode> {
     memory: Memory,
     /// Tells engines of one process apart, for the state that threads keep.
     identity: u64,
-    /// Replies that have come last; whoever polls their queue has it.
-    reply_headers: M::Lock<HeaderCache<Handler<N, M>>>,
+    /// Held by whoever polls the queue of replies and completions.
+    safe: M::Lock<()>,
     backoff: Backoff,
     _mode: M,
 }
@@ -193,7 +190,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         self.token.role == am::Role::Request
     }
 
-    /// The engine that runs the reserveler. What a reserveler may not do with it is refused with checks; without, what polls or has to
+    /// The engine that runs the handler. What a handler may not do with it is refused with checks; without, what polls or has to
     /// wait is.
     #[inline]
     pub fn engine(&self) -> &'a Engine<N, M> {
@@ -250,7 +247,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(())
     }
 
-    /// Whether this thread is in a reserveler, or a function that reduces, in any build.
+    /// Whether this thread is in a handler, or a function that reduces, in any build.
     #[inline]
     fn is_in_handler(&self) -> bool {
         match M::PARALLEL {
@@ -258,7 +255,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             // The one thread holds what it serves.
             false => {
                 self.am.try_lock().is_none()
-                    || self.reply_headers.try_lock().is_none()
+                    || self.safe.try_lock().is_none()
                     || self.collectives.is_busy()
             }
         }

@@ -147,7 +147,7 @@ impl<M: Mode> Operations<M> {
         }
     }
 
-    /// Ends those of the reserveles that are done: how many that were under way have ended, and whether none is under way any more.
+    /// Ends those of the handles that are done: how many that were under way have ended, and whether none is under way any more.
     pub(super) fn sweep<N: Ni>(
         &self,
         job: &Job<N>,
@@ -307,7 +307,7 @@ impl Table {
         }
     }
 
-    /// Has it ended? `None`: the reservele is stale.
+    /// Has it ended? `None`: the handle is stale.
     fn is_done(&mut self, op: OpId) -> Option<bool> {
         let slot = self.slot(op)?;
         Some(slot.outstanding == 0 && slot.kind != Kind::Group { open: true })
@@ -331,7 +331,7 @@ impl Table {
         }
     }
 
-    /// Forgets an operation that has ended, and gives its value. `None`: it has not, or the reservele is stale.
+    /// Forgets an operation that has ended, and gives its value. `None`: it has not, or the handle is stale.
     fn take(&mut self, op: OpId) -> Option<u64> {
         if self.is_done(op) != Some(true) {
             return None;

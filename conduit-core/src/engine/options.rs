@@ -17,7 +17,7 @@ pub enum Blocking {
 pub enum Completion {
     /// By its handle.
     Handle,
-    /// With the others of this thread: it belongs to its implicit puts or gets, or to its open access region. The reservele is
+    /// With the others of this thread: it belongs to its implicit puts or gets, or to its open access region. The handle is
     /// [`Handle::DONE`].
     Implicit,
 }

@@ -1,8 +1,6 @@
 //! The poll: all of SYS, some of SAFE, and AM only while what a reply needs is reserved.
 
-use super::Handler;
 use super::flow::When;
-use super::header_cache::HeaderCache;
 use super::inbox::WAITING;
 use super::system::Message;
 use super::table::{index, tag};
@@ -12,39 +10,22 @@ use crate::ni::{Event, Ni, Outcome, PutEvent, Rank, Ready, Sink};
 use crate::threads::{Lock, Mode};
 
 /// Where the events of the queue of replies and completions go.
-struct Replies<'a, N: Ni, M: Mode> {
-    engine: &'a Engine<N, M>,
-    headers: &'a mut HeaderCache<Handler<N, M>>,
-}
+struct Replies<'a, N: Ni, M: Mode>(&'a Engine<N, M>);
 
 impl<N: Ni, M: Mode> Sink for Replies<'_, N, M> {
     #[inline(always)]
     fn event(&mut self, event: Event<'_>) {
         match event {
             Event::Put(put) => self.put(put),
-            _ => self.engine.on_completion(event),
+            _ => self.0.on_completion(event),
         }
     }
 
     #[inline(always)]
     fn put(&mut self, put: PutEvent<'_>) {
-        if put.tag == tag::RPL_RB
-            && let Some(known) = self.headers.known(put.match_bits)
-            && self.engine.run_known_reply(known, &put)
-        {
-            return;
-        }
-        self.other_put(put);
-    }
-}
-
-impl<N: Ni, M: Mode> Replies<'_, N, M> {
-    /// A reply that is not known, or what is no reply. By itself, so that no other has to be in memory.
-    #[inline(never)]
-    fn other_put(&mut self, put: PutEvent<'_>) {
         match put.tag {
-            tag::CATCH_BASIN => self.engine.on_completion(Event::Put(put)),
-            _ => self.engine.on_unknown_reply(&put, self.headers),
+            tag::CATCH_BASIN => self.0.on_completion(Event::Put(put)),
+            _ => self.0.on_reply(&put),
         }
     }
 }
@@ -57,7 +38,7 @@ fn limit(setting: u32) -> u32 {
 impl<N: Ni, M: Mode> Engine<N, M> {
     /// Serves the network once: system messages, completions and replies, requests. Runs handlers.
     ///
-    /// Not in a reserveler.
+    /// Not in a handler.
     #[inline]
     pub fn poll(&self) -> Result<()> {
         self.check_outside("poll", am::Operation::Poll)?;
@@ -216,14 +197,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     fn poll_safe(&self) -> u32 {
         let most = limit(self.job.settings.safe_limit);
         // Another thread that polls the queue has it; one that is not polled can't be polled here either.
-        let Some(mut headers) = self.reply_headers.try_lock() else {
+        let Some(_polled) = self.safe.try_lock() else {
             return 0;
         };
-        let mut replies = Replies {
-            engine: self,
-            headers: &mut headers,
-        };
-        self.job.ni.poll_into(self.safe_eq, most, &mut replies)
+        self.job
+            .ni
+            .poll_into(self.safe_eq, most, &mut Replies(self))
     }
 
     pub(super) fn relink(&self, index: crate::ni::PtIndex, entry: crate::ni::MatchEntry) {
@@ -313,7 +292,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
         let first = self.req_sb.in_chunk(put.offset, put.length)?;
         // SAFETY: inside the ReqSB chunks, as just checked. The network has written these bytes before this event; the
-        // chunk belongs to the request that this reply answers and is freed after the reserveler, so nobody writes it while
+        // chunk belongs to the request that this reply answers and is freed after the handler, so nobody writes it while
         // the slice lives (a peer that does breaks the protocol and the job with it).
         Some(unsafe { std::slice::from_raw_parts(first, put.length) })
     }

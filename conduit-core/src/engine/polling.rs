@@ -16,7 +16,7 @@ pub(crate) struct Polling {
 }
 
 thread_local! {
-    /// Polls of any engine that this thread is inside of: a reserveler may make calls that fail.
+    /// Polls of any engine that this thread is inside of: a handler may make calls that fail.
     static INSIDE: Cell<u32> = const { Cell::new(0) };
 }
 

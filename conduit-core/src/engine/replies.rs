@@ -94,7 +94,7 @@ impl<M: Mode> Replies<M> {
         }
     }
 
-    /// The reply that a reserveler has not sent, to a request with these flags and this chunk.
+    /// The reply that a handler has not sent, to a request with these flags and this chunk.
     pub(super) fn send_implied<N: Ni>(
         &self,
         job: &Job<N>,

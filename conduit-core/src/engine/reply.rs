@@ -47,7 +47,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
     }
 
     /// Replies with a long of at most [`Engine::max_long_reply`] bytes to `offset` of the requester's segment (any offset
-    /// for an empty one: the reserveler gets it as it is).
+    /// for an empty one: the handler gets it as it is).
     pub fn reply_long(
         &self,
         handler: u8,

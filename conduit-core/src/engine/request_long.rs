@@ -1,4 +1,4 @@
-//! Long requests: the data goes to the target's segment, then the reserveler runs.
+//! Long requests: the data goes to the target's segment, then the handler runs.
 
 use am::{Category, DataHeader, Flags, Long, Role as AmRole, limits, select};
 use credits::Scale;
@@ -14,7 +14,7 @@ use crate::threads::{Lock, Mode};
 
 impl<N: Ni, M: Mode> Engine<N, M> {
     /// As [`Engine::request_short`], after placing the payload at `offset` of the target's segment. The payload may be
-    /// reused on return. Where it is empty, any `offset` will do: the reserveler gets it as it is.
+    /// reused on return. Where it is empty, any `offset` will do: the handler gets it as it is.
     #[inline]
     pub fn request_long(
         &self,
@@ -92,7 +92,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         } = request;
         let placed = in_place(request, offset, source.len);
         if source.len == 0 {
-            // Places nothing, so it needs no segment: the reserveler gets the offset as it is.
+            // Places nothing, so it needs no segment: the handler gets the offset as it is.
             return self.request(placed, Scale::SHORT_COST);
         }
         if source.len > limits::MAX_LONG {

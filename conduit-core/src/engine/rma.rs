@@ -99,7 +99,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Starts a put that reads its source until it is synchronised. `None`: not started, it would have blocked.
     ///
     /// # Safety
-    /// `[source, source + len)` is valid for reads and not written until the reservele, or this thread's implicit puts (or access
+    /// `[source, source + len)` is valid for reads and not written until the handle, or this thread's implicit puts (or access
     /// region), have been synchronised.
     #[inline]
     pub unsafe fn put_nb_bulk(
@@ -131,7 +131,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Starts a get. `None`: not started, it would have blocked.
     ///
     /// # Safety
-    /// `[destination, destination + len)` is valid for writes and neither read nor written until the reservele, or this thread's
+    /// `[destination, destination + len)` is valid for writes and neither read nor written until the handle, or this thread's
     /// implicit gets (or access region), have been synchronised.
     #[inline]
     pub unsafe fn get_nb(

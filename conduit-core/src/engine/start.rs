@@ -17,7 +17,6 @@ use super::collective;
 use super::collectives::Collectives;
 use super::flow::{Accounts, Flow, Statistics, When};
 use super::handlers::Handlers;
-use super::header_cache::HeaderCache;
 use super::inbox::AmSide;
 use super::job::Job;
 use super::memory::Memory;
@@ -159,7 +158,7 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
             collectives: Collectives::new(rank, size, am::limits::max_medium(chunk, 4)),
             memory: Memory::default(),
             identity: IDENTITY.fetch_add(1, Relaxed),
-            reply_headers: Lock::new(HeaderCache::new()),
+            safe: Lock::new(()),
             backoff: Backoff::new(settings.spin, settings.yields),
             _mode: M::default(),
         };

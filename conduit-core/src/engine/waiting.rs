@@ -7,7 +7,7 @@ use super::{Engine, Error, Result};
 use crate::ni::Ni;
 use crate::threads::Mode;
 
-/// Dropped only by a panic in a poll of a waiting call, mostly a reserveler's: the call is left, and its caller gets back what the
+/// Dropped only by a panic in a poll of a waiting call, mostly a handler's: the call is left, and its caller gets back what the
 /// operations have that it waits for.
 struct Unwinding<'a, N: Ni, M: Mode> {
     engine: &'a Engine<N, M>,
@@ -28,7 +28,7 @@ impl<N: Ni, M: Mode> Drop for Unwinding<'_, N, M> {
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Polls until `ready` gives a value. Refused reservedlers.
+    /// Polls until `ready` gives a value. Refused in handlers.
     #[inline]
     pub(super) fn wait_for<T>(
         &self,

@@ -1,6 +1,6 @@
 //! Flow control of requests: credits, the budget of outstanding requests, and coalesced returns.
 //!
-//! A reply brings its request's credits back. Where a reserveler sends none and nothing else has to travel, the implied reply
+//! A reply brings its request's credits back. Where a handler sends none and nothing else has to travel, the implied reply
 //! is coalesced: the target adds the credits to a counter in the requester's control region, which it alone writes, and
 //! the requester reads the counter when it runs short. The algorithm sees the same credits as with a message for each.
 

@@ -156,7 +156,7 @@ impl Memory {
         }
     }
 
-    /// As [`Memory::remote`], for a put, get or atomic: not in a reserveler (debug builds), also where it is only a copy.
+    /// As [`Memory::remote`], for a put, get or atomic: not in a handler (debug builds), also where it is only a copy.
     #[inline]
     pub(super) fn remote_access<N: Ni>(
         &self,
