@@ -31,7 +31,7 @@ pub use memory::{
     Unlink, Window,
 };
 pub use operation::{Ack, Atomic, AtomicOp, AtomicType, Exchange, Get, Inject, Put, Submit};
-pub use poll::{Closure, Common, Puts, Ready, Sink};
+pub use poll::{Closure, Ready, Sink};
 
 use std::time::Duration;
 

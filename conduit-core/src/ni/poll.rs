@@ -1,6 +1,6 @@
 //! What a poll asks of the network first, and hands its events to.
 
-use super::{EqId, Event, PtIndex, PutEvent, Rank};
+use super::{EqId, Event, PutEvent};
 
 /// Where a poll may find something: event queues, and what [`super::Ni::progress`] does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,23 +68,10 @@ pub trait Sink {
     fn is_ready(&self) -> bool {
         true
     }
-    /// A put by itself: nothing like it follows yet.
+    /// A put: [`Sink::event`] of an [`Event::Put`].
     #[inline(always)]
     fn put(&mut self, put: PutEvent<'_>) {
         self.event(Event::Put(put));
-    }
-    /// Puts that follow one another and are alike, as many as it is ready for; the others come by a later call of this or of
-    /// [`Sink::event`].
-    #[inline]
-    fn puts<P: Puts>(&mut self, puts: &mut P)
-    where
-        Self: Sized,
-    {
-        while self.is_ready()
-            && let Some(put) = puts.next()
-        {
-            self.event(Event::Put(put));
-        }
     }
 }
 
@@ -97,28 +84,4 @@ impl<F: FnMut(Event<'_>)> Sink for Closure<F> {
     fn event(&mut self, event: Event<'_>) {
         (self.0)(event);
     }
-}
-
-/// Puts that follow one another into the same entry, from one source, of one length and with the same match bits. What a
-/// sink finds out about one holds for all; they differ in header data, offset and bytes.
-pub trait Puts {
-    /// What they have in common, without header data, offset and bytes.
-    fn common(&self) -> Common;
-    /// The next one. Ends the delivery of the one before.
-    fn next(&mut self) -> Option<PutEvent<'_>>;
-}
-
-/// What puts that are alike have in common: the fields of [`PutEvent`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Common {
-    /// The index they came to.
-    pub index: PtIndex,
-    /// The entry's name.
-    pub tag: u64,
-    /// Who sent them.
-    pub source: Rank,
-    /// As sent.
-    pub match_bits: u64,
-    /// Bytes of each, sent and placed.
-    pub length: usize,
 }

@@ -3,7 +3,7 @@
 use std::slice;
 use std::sync::atomic::Ordering;
 
-use conduit_core::ni::{Common, Event, MeEvents, Outcome, PtIndex, PutEvent, Puts, Rank, Sink};
+use conduit_core::ni::{Event, MeEvents, Outcome, PtIndex, PutEvent, Rank, Sink};
 use conduit_core::process_memory;
 use conduit_core::shared;
 use conduit_core::threads::{Lock, Mode};
@@ -35,18 +35,8 @@ struct Alike<'r> {
     left: u32,
 }
 
-impl Puts for Alike<'_> {
-    #[inline(always)]
-    fn common(&self) -> Common {
-        Common {
-            index: PtIndex(self.row.frame().index),
-            tag: self.tag,
-            source: self.header.source,
-            match_bits: self.header.match_bits,
-            length: self.header.length as usize,
-        }
-    }
-
+impl Alike<'_> {
+    /// The next one. Ends the delivery of the one before.
     #[inline(always)]
     fn next(&mut self) -> Option<PutEvent<'_>> {
         self.ring.release_last(&mut self.row);
@@ -62,22 +52,21 @@ impl Puts for Alike<'_> {
         if !header.is_like(&self.header) {
             return None;
         }
-        let common = self.common();
-        let offset = self.offset;
-        self.offset += rounded(common.length) as u64;
+        let (offset, length) = (self.offset, self.header.length as usize);
+        self.offset += rounded(length) as u64;
         self.left -= 1;
         self.row.pass();
         Some(PutEvent {
-            index: common.index,
-            tag: common.tag,
-            source: common.source,
-            match_bits: common.match_bits,
+            index: PtIndex(self.row.frame().index),
+            tag: self.tag,
+            source: self.header.source,
+            match_bits: self.header.match_bits,
             hdr_data: header.hdr_data,
             offset,
-            length: common.length,
-            requested: common.length,
+            length,
+            requested: length,
             // SAFETY: the payload lies within the message, as the first one's did, which stays until it is released.
-            data: unsafe { slice::from_raw_parts(slot.add(self.before), common.length) },
+            data: unsafe { slice::from_raw_parts(slot.add(self.before), length) },
         })
     }
 }
@@ -131,7 +120,11 @@ impl<M: Mode> Shm<M> {
                 before: before_payload(length),
                 left: most,
             };
-            sink.puts(&mut alike);
+            while sink.is_ready()
+                && let Some(put) = alike.next()
+            {
+                sink.put(put);
+            }
             let (row, delivered) = (alike.row, most - alike.left);
             ring.release_row(row);
             run.charge(delivered, length);

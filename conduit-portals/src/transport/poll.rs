@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use conduit_core::ni::{Common, PutEvent, Puts, Rank, Ready, Sink};
+use conduit_core::ni::{Rank, Ready, Sink};
 use conduit_core::threads::{Lock, Mode};
 
 use super::buffers::Buffer;
@@ -85,63 +85,6 @@ impl Drop for First<'_> {
     }
 }
 
-/// Puts at the head of a queue that are alike.
-struct Alike<'a> {
-    local: &'a mut Local,
-    common: Common,
-    /// The first of the queue has been given out, and goes when the next is asked for.
-    is_out: bool,
-    left: u32,
-}
-
-impl Alike<'_> {
-    /// Takes the last one away.
-    #[inline]
-    fn done(&mut self) {
-        if std::mem::take(&mut self.is_out) {
-            self.local.delivered();
-        }
-    }
-}
-
-impl Puts for Alike<'_> {
-    #[inline]
-    fn common(&self) -> Common {
-        self.common
-    }
-
-    #[inline]
-    fn next(&mut self) -> Option<PutEvent<'_>> {
-        self.done();
-        if self.left == 0 {
-            return None;
-        }
-        let Some(Queued::Put(queued)) = self.local.events.front() else {
-            return None;
-        };
-        let (put, common) = (&queued.event, &self.common);
-        let is_like = put.tag == common.tag
-            && put.source == common.source
-            && put.match_bits == common.match_bits
-            && put.length == common.length
-            && put.requested == common.length
-            && put.index == common.index;
-        if !is_like {
-            return None;
-        }
-        self.left -= 1;
-        self.is_out = true;
-        Some(queued.event())
-    }
-}
-
-impl Drop for Alike<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.done();
-    }
-}
-
 impl<M: Mode, T: Transport> SoftPortals<M, T> {
     /// See [`conduit_core::ni::Ni::ready`].
     #[inline]
@@ -216,11 +159,10 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
                 }
                 continue;
             }
-            let delivered = deliver(local, limit - count, sink);
-            if delivered == 0 {
+            if !deliver(local, sink) {
                 break;
             }
-            count += delivered;
+            count += 1;
             // It had something, so nothing is gained by a look before the next poll.
             looked = true;
         }
@@ -269,37 +211,16 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
     }
 }
 
-/// Delivers events from the head of a queue that has some, `most` of them or one kind.
+/// Delivers the first event of a queue; false: it has none.
 #[inline]
-fn deliver<S: Sink>(local: &mut Local, most: u32, sink: &mut S) -> u32 {
-    // One by itself is no run.
-    if local.events.len() > 1
-        && let Some(Queued::Put(QueuedPut { event: put, .. })) = local.events.front()
-        && put.length == put.requested
-    {
-        let common = Common {
-            index: put.index,
-            tag: put.tag,
-            source: put.source,
-            match_bits: put.match_bits,
-            length: put.length,
-        };
-        let mut alike = Alike {
-            local,
-            common,
-            is_out: false,
-            left: most,
-        };
-        sink.puts(&mut alike);
-        return most - alike.left;
-    }
+fn deliver<S: Sink>(local: &mut Local, sink: &mut S) -> bool {
     let first = First(local);
     match first.0.events.front() {
         Some(Queued::Put(put)) => sink.put(put.event()),
         Some(event) => sink.event(event.event()),
-        None => return 0,
+        None => return false,
     }
-    1
+    true
 }
 
 impl<T: Transport> Inner<T> {

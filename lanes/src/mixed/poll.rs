@@ -1,6 +1,6 @@
 //! Polling both networks: their events by the job's ranks and the owner's names.
 
-use conduit_core::ni::{Common, EqId, Event, Ni, PutEvent, Puts, Rank, Ready, Sink};
+use conduit_core::ni::{EqId, Event, Ni, PutEvent, Rank, Ready, Sink};
 use conduit_core::threads::{Lock, Mode};
 
 use super::{Beyond, Mixed, Side};
@@ -85,49 +85,6 @@ impl<S: Sink, Near: Ni, Far: Ni, M: Mode> Sink for Through<'_, S, Near, Far, M> 
             source: self.source(put.source),
             ..put
         });
-    }
-
-    #[inline]
-    fn puts<P: Puts>(&mut self, puts: &mut P) {
-        let Common { tag, source, .. } = puts.common();
-        let mut translated = Translated {
-            tag: self.beyond.entries.tag(tag),
-            source: self.source(source),
-            told: 0,
-            puts,
-        };
-        self.sink.puts(&mut translated);
-        self.told += translated.told;
-    }
-}
-
-/// Puts that are alike, with the names of [`Through`].
-struct Translated<'a, P> {
-    puts: &'a mut P,
-    tag: u64,
-    source: Rank,
-    told: u32,
-}
-
-impl<P: Puts> Puts for Translated<'_, P> {
-    #[inline(always)]
-    fn common(&self) -> Common {
-        Common {
-            tag: self.tag,
-            source: self.source,
-            ..self.puts.common()
-        }
-    }
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<PutEvent<'_>> {
-        let put = self.puts.next()?;
-        self.told += 1;
-        Some(PutEvent {
-            tag: self.tag,
-            source: self.source,
-            ..put
-        })
     }
 }
 
