@@ -3,10 +3,12 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use atomic::Atomic;
+
 use super::context;
 use super::error::{Error, Result};
 use super::polling::Polling;
-use super::ways::{AtomicWay, Way};
+use super::ways::Way;
 use crate::fork::{Standing, Wiped};
 use crate::ni::{Capabilities, Ni, Rank, Reach};
 use crate::settings::Settings;
@@ -20,7 +22,7 @@ pub(super) struct Job<N: Ni> {
     /// Bytes of a chunk of the send buffers.
     pub(super) chunk: usize,
     /// By rank: the short cut that requests to it may take; none in a child. 1 byte a rank.
-    pub(super) ways: Wiped<AtomicWay>,
+    pub(super) ways: Wiped<Atomic<Way>>,
     /// Who is inside a poll, in PAR.
     pub(super) polling: Polling,
     /// Falls when something has gone wrong for good, which `fault` tells. Whoever calls looks at it.
@@ -102,7 +104,7 @@ impl<N: Ni> Job<N> {
         self.standing.fall();
         // Who takes a short cut does not look for a fault.
         for way in &*self.ways {
-            way.set(Way::General);
+            way.store(Way::General, Relaxed);
         }
     }
 
@@ -178,7 +180,7 @@ impl<N: Ni> Job<N> {
     #[inline(always)]
     pub(super) fn way_to(&self, target: Rank) -> Way {
         let way = self.ways.get(target as usize);
-        way.map_or(Way::General, AtomicWay::get)
+        way.map_or(Way::General, |way| way.load(Relaxed))
     }
 
     /// Whether replies from a peer that is reached so need no chunk, and implied ones are coalesced.

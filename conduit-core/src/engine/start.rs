@@ -25,7 +25,7 @@ use super::replies::Replies;
 use super::shared::{Control, SharedPtr};
 use super::system::System;
 use super::table::{CHUNKS, CONTROL, IGNORE, SELECT_RPL_RB, index, tag};
-use super::ways::{AtomicWay, Way};
+use super::ways::Way;
 use super::{Engine, Error, IDENTITY, Result, in_use};
 use crate::bootstrap::Bootstrap;
 use crate::fork::Wiped;
@@ -335,7 +335,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             is_mapped.then(|| self.job.ni.window(peer, CONTROL))?
         };
         self.control.map(self.job.size, find)?;
-        let ways = (0..self.job.size).map(|peer| AtomicWay::new(self.way_to(peer)));
+        let ways = (0..self.job.size).map(|peer| atomic::Atomic::new(self.way_to(peer)));
         // SAFETY: zero is the general way.
         self.job.ways = unsafe { Wiped::new(ways.collect()) };
         Ok(self)

@@ -3,7 +3,8 @@
 use super::{EqId, Event, PutEvent};
 
 /// Where a poll may find something: event queues, and what [`super::Ni::progress`] does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, bytemuck::NoUninit)]
+#[repr(transparent)]
 pub struct Ready(u32);
 
 impl Ready {
@@ -43,18 +44,21 @@ impl Ready {
         self.0 == 0
     }
 
-    /// As a number, for [`Ready::from_bits`].
-    #[inline]
-    #[must_use]
-    pub const fn bits(self) -> u32 {
-        self.0
+    /// The numbers of its queues, of those beyond the thirtieth one.
+    pub fn queues(self) -> impl Iterator<Item = usize> {
+        let mut rest = self.without(Self::PROGRESS).0;
+        std::iter::from_fn(move || {
+            let lowest = (rest != 0).then_some(rest.trailing_zeros() as usize);
+            rest &= rest.wrapping_sub(1);
+            lowest
+        })
     }
 
-    /// The places in a number that [`Ready::bits`] has given.
+    /// Here but not there.
     #[inline]
     #[must_use]
-    pub const fn from_bits(bits: u32) -> Self {
-        Self(bits)
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
     }
 }
 

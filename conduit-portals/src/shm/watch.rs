@@ -9,6 +9,8 @@
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use atomic::Atomic;
+
 use conduit_core::ni::Ready;
 
 use crate::ring::{Frame, frame_in, tag_in};
@@ -23,12 +25,14 @@ const NEVER: u32 = 1;
 /// The place of the entry for [`layout::Control::newcomers`].
 const NEWCOMERS: usize = 0;
 
+const _: () = assert!(Atomic::<Ready>::is_lock_free());
+
 #[derive(Debug)]
 struct Watch {
     word: AtomicPtr<AtomicU64>,
     tag: AtomicU32,
     /// The bits of the ring's queue in [`Ready`].
-    queue: AtomicU32,
+    queue: Atomic<Ready>,
 }
 
 impl Watch {
@@ -37,7 +41,7 @@ impl Watch {
         Self {
             word: AtomicPtr::new((&raw const ALWAYS).cast_mut()),
             tag: AtomicU32::new(0),
-            queue: AtomicU32::new(0),
+            queue: Atomic::new(Ready::NONE),
         }
     }
 
@@ -89,7 +93,7 @@ impl Watches {
         let place = self.used.fetch_add(1, Ordering::AcqRel);
         // Until now it stood for no queue.
         let bits = &self.entries.get(place)?.queue;
-        bits.store(queue.bits(), Ordering::Relaxed);
+        bits.store(queue, Ordering::Relaxed);
         Some(place as u32)
     }
 
@@ -97,7 +101,7 @@ impl Watches {
     pub(super) fn set_newcomers(&self, word: &AtomicU64) {
         self.set(NEWCOMERS, Some((word, tag_in(layout::NEWCOMERS))));
         let bits = &self.entries[NEWCOMERS].queue;
-        bits.store(Ready::ALL.bits(), Ordering::Relaxed);
+        bits.store(Ready::ALL, Ordering::Relaxed);
     }
 
     /// Whose rings have something.
@@ -107,7 +111,7 @@ impl Watches {
         let mut ready = Ready::NONE;
         for watch in self.entries.get(..used).unwrap_or(&[]) {
             if watch.found().is_some() {
-                ready = ready.union(Ready::from_bits(watch.queue.load(Ordering::Relaxed)));
+                ready = ready.union(watch.queue.load(Ordering::Relaxed));
             }
         }
         ready

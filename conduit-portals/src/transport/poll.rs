@@ -116,10 +116,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
     #[inline(never)]
     fn fetch_ready(&self, inner: &mut Inner<T>, ready: Ready) {
         let flags = &self.shared.flags;
-        let mut bits = ready.bits();
-        while bits != 0 {
-            let number = bits.trailing_zeros() as usize;
-            bits &= bits - 1;
+        for number in ready.queues() {
             if let Some(queue) = inner.portals.queues.get_mut(number)
                 && let Some(mut local) = self.local[number].try_lock()
                 && local.events.is_empty()

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use atomic::Atomic;
 use conduit_core::ni::{
     Claim, EqId, Event, MatchEntry, MeId, NiError, PtIndex, Rank, Ready, Unlink,
 };
@@ -37,9 +38,9 @@ pub(crate) const NOBODY: u32 = u32::MAX;
 pub(crate) struct Flags {
     /// Queues with undelivered events, as [`Ready`], and perhaps those whose mailbox has been emptied since it was filled.
     /// This and the next are written under the network's lock only, read without.
-    ready: AtomicU32,
+    ready: Atomic<Ready>,
     /// Those with events that did not go through the mailbox.
-    queued: AtomicU32,
+    queued: Atomic<Ready>,
     /// The first peer that has failed.
     pub(crate) failed: AtomicU32,
     /// The first peer that has sent what makes no sense.
@@ -49,8 +50,8 @@ pub(crate) struct Flags {
 impl Flags {
     pub(crate) fn new() -> Self {
         Self {
-            ready: AtomicU32::new(0),
-            queued: AtomicU32::new(0),
+            ready: Atomic::new(Ready::NONE),
+            queued: Atomic::new(Ready::NONE),
             failed: AtomicU32::new(NOBODY),
             bad: AtomicU32::new(NOBODY),
         }
@@ -58,26 +59,27 @@ impl Flags {
 
     #[inline]
     pub(crate) fn ready(&self) -> Ready {
-        Ready::from_bits(self.ready.load(Ordering::Relaxed))
+        self.ready.load(Ordering::Relaxed)
     }
 
     /// Whether there is more in a queue than what its mailbox holds.
     #[inline]
     pub(crate) fn is_queued(&self, queue: usize) -> bool {
-        self.queued.load(Ordering::Relaxed) & bit(queue) != 0
+        self.queued.load(Ordering::Relaxed).intersects(bit(queue))
     }
 
     /// The same of any queue.
     #[inline]
     pub(crate) fn has_queued(&self) -> bool {
-        self.queued.load(Ordering::Relaxed) != 0
+        !self.queued.load(Ordering::Relaxed).is_empty()
     }
 
     /// Nothing of a queue is undelivered.
     #[inline]
     pub(crate) fn clear(&self, queue: usize) {
         let ready = self.ready.load(Ordering::Relaxed);
-        self.ready.store(ready & !bit(queue), Ordering::Relaxed);
+        self.ready
+            .store(ready.without(bit(queue)), Ordering::Relaxed);
     }
 
     /// Gives the events of a queue whose mailbox is empty to who delivers them and has none. False: there are none.
@@ -93,7 +95,8 @@ impl Flags {
             return false;
         }
         let queued = self.queued.load(Ordering::Relaxed);
-        self.queued.store(queued & !bit(number), Ordering::Relaxed);
+        self.queued
+            .store(queued.without(bit(number)), Ordering::Relaxed);
         std::mem::swap(queue, events);
         true
     }
@@ -103,7 +106,7 @@ impl Flags {
     pub(crate) fn mailed(&self, eq: EqId) {
         let ready = self.ready.load(Ordering::Relaxed);
         self.ready
-            .store(ready | bit(eq.0.into()), Ordering::Relaxed);
+            .store(ready.union(Ready::queue(eq)), Ordering::Relaxed);
     }
 
     /// Something was put into a queue.
@@ -112,14 +115,14 @@ impl Flags {
         self.mailed(eq);
         let queued = self.queued.load(Ordering::Relaxed);
         self.queued
-            .store(queued | bit(eq.0.into()), Ordering::Relaxed);
+            .store(queued.union(Ready::queue(eq)), Ordering::Relaxed);
     }
 }
 
 #[inline]
-fn bit(queue: usize) -> u32 {
+fn bit(queue: usize) -> Ready {
     // Fits: there are few.
-    Ready::queue(EqId(queue as u8)).bits()
+    Ready::queue(EqId(queue as u8))
 }
 
 /// The first of them, if there is one.

@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use atomic::Atomic;
 use conduit_core::ni::{EqId, Ready};
 
 /// Looks without anything from the near network after which it is taken for idle, and at most between two at the far network: some
@@ -20,7 +21,7 @@ const PATIENT: u32 = 64;
 const FOUND: u32 = 8;
 
 /// What is known of both networks. Threads that count at the same time may lose a look of each other's.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Pace {
     /// Looks until the near network is idle.
     busy: AtomicU32,
@@ -29,7 +30,20 @@ pub(super) struct Pace {
     /// Looks at the far network until it is taken for one without traffic.
     traffic: AtomicU32,
     /// What it had when it was looked at last.
-    far: AtomicU32,
+    far: Atomic<Ready>,
+}
+
+const _: () = assert!(Atomic::<Ready>::is_lock_free());
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            busy: AtomicU32::new(0),
+            looks: AtomicU32::new(0),
+            traffic: AtomicU32::new(0),
+            far: Atomic::new(Ready::NONE),
+        }
+    }
 }
 
 impl Pace {
@@ -54,18 +68,18 @@ impl Pace {
     /// What the far network had when it was last looked at.
     #[inline]
     pub(super) fn far(&self) -> Ready {
-        Ready::from_bits(self.far.load(Relaxed))
+        self.far.load(Relaxed)
     }
 
     /// It has nothing more in this queue.
     #[inline]
     pub(super) fn note_empty(&self, eq: EqId) {
-        let rest = self.far.load(Relaxed) & !Ready::queue(eq).bits();
+        let rest = self.far.load(Relaxed).without(Ready::queue(eq));
         self.far.store(rest, Relaxed);
     }
 
     pub(super) fn note_far(&self, ready: Ready) {
-        self.far.store(ready.bits(), Relaxed);
+        self.far.store(ready, Relaxed);
         match ready.is_empty() {
             true => {
                 let rest = self.traffic.load(Relaxed).saturating_sub(1);
