@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use am::handlers::{RegisterError, Registration, Table};
+use am::handlers::{Entry, RegisterError, Registration, Table};
 use am::lid::Pairing;
-use am::{Body, Category, DataHeader, Flags, Header, Long};
+use am::{Body, Category, DataHeader, Flags, Header, Long, Role};
 use credits::CreditByte;
 
 use super::flow::Returned;
 use super::inbox::Inbox;
+use super::kind::Kind;
 use super::message::{Payload, PendingLong, ProtocolError};
 use super::reserve::ReplyReserve;
 use super::table::index;
@@ -85,40 +86,148 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// A request in a request buffer.
-    #[inline]
-    pub(super) fn on_request(&self, put: &PutEvent<'_>, inbox: &mut Inbox, reserve: &ReplyReserve) {
-        if let Err(error) = self.run_request_of(put, inbox, reserve) {
+    #[inline(always)]
+    pub(super) fn on_request(
+        &self,
+        put: &PutEvent<'_>,
+        last: &mut Kind,
+        inbox: &mut Inbox,
+        reserve: &ReplyReserve,
+    ) {
+        if let Err(error) = self.run_request(put, last, inbox, reserve) {
             self.protocol_error(put.source, error);
         }
     }
 
-    #[inline]
-    fn run_request_of(
+    #[inline(always)]
+    fn run_request(
+        &self,
+        put: &PutEvent<'_>,
+        last: &mut Kind,
+        inbox: &mut Inbox,
+        reserve: &ReplyReserve,
+    ) -> Result<(), ProtocolError> {
+        let kind = self.kind_of(put, Role::Request, last)?;
+        self.anticipate_short(kind.category, put.source, Exchange::Answers);
+        if kind.flags.has_separate_data() {
+            return self.on_long_header(put, inbox, reserve);
+        }
+        let single = Header::arg0_in(put.hdr_data);
+        let (args, payload) = self.parts(&kind, put, put.data, &single)?;
+        let token = kind.token(put.source, put);
+        self.call(kind.id, &token, args, payload, Some(reserve))?;
+        if !token.replied.get() {
+            self.end_request(&token, inbox, reserve);
+        }
+        Ok(())
+    }
+
+    /// The kind of a message, which came where only those of a role may.
+    #[inline(always)]
+    fn kind_of(
+        &self,
+        put: &PutEvent<'_>,
+        role: Role,
+        last: &mut Kind,
+    ) -> Result<Kind, ProtocolError> {
+        if !last.is_of(put.match_bits) {
+            *last = self.find_kind(put, role)?;
+        }
+        Ok(*last)
+    }
+
+    #[inline(never)]
+    fn find_kind(&self, put: &PutEvent<'_>, role: Role) -> Result<Kind, ProtocolError> {
+        let header = Header::decode(put.match_bits, put.hdr_data)?;
+        match (header.role() == role, role) {
+            (true, _) => {}
+            (false, Role::Request) => return Err(ProtocolError::ReplyAmongRequests),
+            (false, Role::Reply) => return Err(ProtocolError::RequestAmongReplies),
+        }
+        if !header.flags.contains(Flags::IMPLIED) {
+            self.entry(header.handler)?.check(&header)?;
+        }
+        Ok(Kind::of(put.match_bits, &header)?)
+    }
+
+    #[inline(always)]
+    fn entry(&self, id: u8) -> Result<&Entry<Handler<N, M>>, ProtocolError> {
+        let table = self.handlers.table();
+        let entry = table.and_then(|table| table.get(id));
+        entry.ok_or(ProtocolError::NoHandler { id })
+    }
+
+    /// What the handler of a message is called with. The data of a long is put to its place, if the message carries it.
+    #[inline(always)]
+    fn parts<'a>(
+        &self,
+        kind: &Kind,
+        put: &PutEvent<'_>,
+        data: &'a [u8],
+        single: &'a u32,
+    ) -> Result<(&'a [u32], Payload<'a>), ProtocolError> {
+        let layout = kind.layout;
+        layout.check(data.len())?;
+        let args = layout.args(data, single)?;
+        let payload = match (kind.category, layout.long(data)) {
+            (Category::Short, _) => Payload::None,
+            (Category::Medium, _) => Payload::Medium(layout.payload(data)),
+            (Category::Long, Some(long)) if !kind.flags.contains(Flags::PACKED) => {
+                self.memory.placed_long(&self.job, &long)?
+            }
+            (Category::Long, _) => self.place_packed(put, data, layout.payload(data))?,
+        };
+        Ok((args, payload))
+    }
+
+    #[inline(never)]
+    fn place_packed(
+        &self,
+        put: &PutEvent<'_>,
+        data: &[u8],
+        packed: &[u8],
+    ) -> Result<Payload<'static>, ProtocolError> {
+        let header = Header::decode(put.match_bits, put.hdr_data)?;
+        let long = Long::read(&header, data)?;
+        self.memory.place_packed(&self.job, &long, packed)
+    }
+
+    /// Runs a handler. A panic of it ends the job.
+    #[inline(always)]
+    fn call(
+        &self,
+        id: u8,
+        token: &am::Token,
+        args: &[u32],
+        payload: Payload<'_>,
+        reserve: Option<&ReplyReserve>,
+    ) -> Result<(), ProtocolError> {
+        let entry = self.entry(id)?;
+        let panicking = Panicking(self, id);
+        (entry.handler)(&Call {
+            engine: self,
+            token,
+            reserve,
+            args,
+            payload,
+        });
+        std::mem::forget(panicking);
+        Ok(())
+    }
+
+    /// The message of a long request whose data is placed by another.
+    #[cold]
+    fn on_long_header(
         &self,
         put: &PutEvent<'_>,
         inbox: &mut Inbox,
         reserve: &ReplyReserve,
     ) -> Result<(), ProtocolError> {
         let header = Header::decode(put.match_bits, put.hdr_data)?;
-        if header.role() != am::Role::Request {
-            return Err(ProtocolError::ReplyAmongRequests);
-        }
-        self.anticipate_short(header.category(), put.source, Exchange::Answers);
         let mut single = 0;
-        let (args, rest) = Body::read_args(&header, put.data, &mut single)?;
-        let payload = match header.category() {
-            Category::Short => Payload::None,
-            Category::Medium => Payload::Medium(rest),
-            Category::Long => {
-                let long = Long::read(&header, put.data)?;
-                if header.flags.has_separate_data() {
-                    let pending = PendingLong::new(header, args, long);
-                    return self.pair(put.source, header.lid, Some(pending), inbox, reserve);
-                }
-                self.memory.place_long(&self.job, &header, &long, rest)?
-            }
-        };
-        self.run_request(put.source, &header, args, payload, inbox, reserve)
+        let (args, _) = Body::read_args(&header, put.data, &mut single)?;
+        let pending = PendingLong::new(header, args, Long::read(&header, put.data)?);
+        self.pair(put.source, header.lid, Some(pending), inbox, reserve)
     }
 
     /// The data of a long request has been placed.
@@ -138,7 +247,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// One half of a long request; runs the handler when it is the second.
-    #[cold]
     fn pair(
         &self,
         source: Rank,
@@ -154,58 +262,18 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         match pairing {
             Pairing::Wait => Ok(()),
             Pairing::Ready(PendingLong { header, args, long }) => {
-                let payload = self.memory.place_long(&self.job, &header, &long, &[])?;
+                let payload = self.memory.placed_long(&self.job, &long)?;
                 let args = &args[..usize::from(header.nargs)];
-                self.run_request(source, &header, args, payload, inbox, reserve)
+                let token = am::Token::new(source, &header);
+                self.call(header.handler, &token, args, payload, Some(reserve))?;
+                if !token.replied.get() {
+                    self.end_request(&token, inbox, reserve);
+                }
+                Ok(())
             }
             Pairing::Full(_) => Err(ProtocolError::TooManyLongs),
             Pairing::Duplicate(_) => Err(ProtocolError::SameHalf { lid }),
         }
-    }
-
-    #[inline]
-    fn run_request(
-        &self,
-        source: Rank,
-        header: &Header,
-        args: &[u32],
-        payload: Payload<'_>,
-        inbox: &mut Inbox,
-        reserve: &ReplyReserve,
-    ) -> Result<(), ProtocolError> {
-        let token = am::Token::new(source, header);
-        self.run(header, &token, args, payload, Some(reserve))?;
-        if token.owes_reply() {
-            self.end_request(&token, inbox, reserve);
-        }
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn run(
-        &self,
-        header: &Header,
-        token: &am::Token,
-        args: &[u32],
-        payload: Payload<'_>,
-        reserve: Option<&ReplyReserve>,
-    ) -> Result<(), ProtocolError> {
-        let id = header.handler;
-        let table = self.handlers.table();
-        let entry = table
-            .and_then(|table| table.get(id))
-            .ok_or(ProtocolError::NoHandler { id })?;
-        entry.check(header)?;
-        let panicking = Panicking(self, id);
-        (entry.handler)(&Call {
-            engine: self,
-            token,
-            reserve,
-            args,
-            payload,
-        });
-        std::mem::forget(panicking);
-        Ok(())
     }
 
     /// What a request is owed whose handler has sent no reply.
@@ -256,41 +324,30 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// A message in a reply buffer or in the chunk of its request.
-    #[inline]
-    pub(super) fn on_reply(&self, put: &PutEvent<'_>) {
-        if let Err(error) = self.run_reply(put) {
+    #[inline(always)]
+    pub(super) fn on_reply(&self, put: &PutEvent<'_>, last: &mut Kind) {
+        if let Err(error) = self.run_reply(put, last) {
             self.protocol_error(put.source, error);
         }
     }
 
-    #[inline]
-    fn run_reply(&self, put: &PutEvent<'_>) -> Result<(), ProtocolError> {
-        let header = Header::decode(put.match_bits, put.hdr_data)?;
-        if header.role() != am::Role::Reply {
-            return Err(ProtocolError::RequestAmongReplies);
-        }
+    #[inline(always)]
+    fn run_reply(&self, put: &PutEvent<'_>, last: &mut Kind) -> Result<(), ProtocolError> {
+        let kind = self.kind_of(put, Role::Reply, last)?;
         // The next request, which most replies are waited for.
-        self.anticipate_short(header.category(), put.source, Exchange::Asks);
+        self.anticipate_short(kind.category, put.source, Exchange::Asks);
+        let token = kind.token(put.source, put);
         self.credits
             .flow
-            .settle(put.source, CreditByte::from_bits(header.credit))?;
-        if !header.flags.contains(Flags::IMPLIED) {
+            .settle(put.source, CreditByte::from_bits(token.credit))?;
+        if !kind.flags.contains(Flags::IMPLIED) {
             let data = self.body(put).ok_or(ProtocolError::OutsideOfChunk)?;
-            let mut single = 0;
-            let (args, rest) = Body::read_args(&header, data, &mut single)?;
-            let payload = match header.category() {
-                Category::Short => Payload::None,
-                Category::Medium => Payload::Medium(rest),
-                Category::Long => {
-                    self.memory
-                        .place_long(&self.job, &header, &Long::read(&header, data)?, rest)?
-                }
-            };
-            let token = am::Token::new(put.source, &header);
-            self.run(&header, &token, args, payload, None)?;
+            let single = Header::arg0_in(put.hdr_data);
+            let (args, payload) = self.parts(&kind, put, data, &single)?;
+            self.call(kind.id, &token, args, payload, None)?;
         }
-        if let Some(offset) = header.reply_chunk() {
-            self.req_sb.give(&self.job, self.req_sb.number(offset));
+        if !kind.flags.contains(Flags::NO_CHUNK) {
+            self.req_sb.give(&self.job, self.req_sb.number(token.chunk));
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use am::lid::LidCache;
 
 use super::flow::{Accounts, Returned};
 use super::job::Job;
+use super::kind::Kind;
 use super::message::PendingLong;
 use super::reserve::ReplyReserve;
 use super::shared::Control;
@@ -19,6 +20,8 @@ pub(super) const WAITING: u32 = 4;
 /// The request side of the poll; one thread at a time has it.
 #[derive(Debug)]
 pub(super) struct AmSide {
+    /// That of the last request.
+    pub(super) last: Kind,
     pub(super) reserve: ReplyReserve,
     pub(super) inbox: Inbox,
 }
@@ -49,6 +52,7 @@ impl AmSide {
         Self {
             reserve: ReplyReserve::new(),
             inbox,
+            last: Kind::none(),
         }
     }
 

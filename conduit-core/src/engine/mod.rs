@@ -9,7 +9,7 @@
 //! | `buffers`, `operations`, `handle`, `token` | chunks, tickets, descriptors; operations and their names |
 //! | `flow` | credits, the budget of outstanding requests, returns by counter, statistics |
 //! | `shared`, `system`, `barriers`, `collectives` | control words of mapped peers; system messages; machines of barriers and collectives |
-//! | `handlers`, `inbox`, `reserve`, `replies` | what arriving messages need, and replies on their way out |
+//! | `handlers`, `kind`, `inbox`, `reserve`, `replies` | what arriving messages need, and replies on their way out |
 //! | `backoff` | when a rank that waits spins, yields and sleeps |
 //! | `table`, `head`, `message`, `options`, `error` | the portal table; parts of messages; options of calls; errors |
 //!
@@ -48,6 +48,7 @@ mod implicit;
 mod in_use;
 mod inbox;
 mod job;
+mod kind;
 mod memory;
 mod message;
 mod operations;
@@ -100,6 +101,7 @@ use flow::Accounts;
 use handlers::Handlers;
 use inbox::AmSide;
 use job::Job;
+use kind::Kind;
 use memory::Memory;
 use operations::Operations;
 use replies::Replies;
@@ -138,8 +140,8 @@ pub struct Engine<N: Ni, M: Mode> {
     memory: Memory,
     /// Tells engines of one process apart, for the state that threads keep.
     identity: u64,
-    /// Held by whoever polls the queue of replies and completions.
-    safe: M::Lock<()>,
+    /// The kind of the last reply. Held by whoever polls the queue of replies and completions.
+    safe: M::Lock<Kind>,
     backoff: Backoff,
     _mode: M,
 }

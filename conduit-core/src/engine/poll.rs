@@ -2,6 +2,7 @@
 
 use super::flow::When;
 use super::inbox::WAITING;
+use super::kind::Kind;
 use super::system::Message;
 use super::table::{index, tag};
 use super::token::{Role, Token};
@@ -10,22 +11,25 @@ use crate::ni::{Event, Ni, Outcome, PutEvent, Rank, Ready, Sink};
 use crate::threads::{Lock, Mode};
 
 /// Where the events of the queue of replies and completions go.
-struct Replies<'a, N: Ni, M: Mode>(&'a Engine<N, M>);
+struct Replies<'a, N: Ni, M: Mode> {
+    engine: &'a Engine<N, M>,
+    last: &'a mut Kind,
+}
 
 impl<N: Ni, M: Mode> Sink for Replies<'_, N, M> {
     #[inline(always)]
     fn event(&mut self, event: Event<'_>) {
         match event {
             Event::Put(put) => self.put(put),
-            _ => self.0.on_completion(event),
+            _ => self.engine.on_completion(event),
         }
     }
 
     #[inline(always)]
     fn put(&mut self, put: PutEvent<'_>) {
         match put.tag {
-            tag::CATCH_BASIN => self.0.on_completion(Event::Put(put)),
-            _ => self.0.on_reply(&put),
+            tag::CATCH_BASIN => self.engine.on_completion(Event::Put(put)),
+            _ => self.engine.on_reply(&put, self.last),
         }
     }
 }
@@ -197,12 +201,17 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     fn poll_safe(&self) -> u32 {
         let most = limit(self.job.settings.safe_limit);
         // Another thread that polls the queue has it; one that is not polled can't be polled here either.
-        let Some(_polled) = self.safe.try_lock() else {
+        let Some(mut last) = self.safe.try_lock() else {
             return 0;
         };
-        self.job
-            .ni
-            .poll_into(self.safe_eq, most, &mut Replies(self))
+        self.job.ni.poll_into(
+            self.safe_eq,
+            most,
+            &mut Replies {
+                engine: self,
+                last: &mut last,
+            },
+        )
     }
 
     pub(super) fn relink(&self, index: crate::ni::PtIndex, entry: crate::ni::MatchEntry) {

@@ -1,6 +1,7 @@
 //! The request side of the poll: requests are taken only while what their replies may need is reserved.
 
 use super::inbox::{AmSide, Inbox};
+use super::kind::Kind;
 use super::reserve::ReplyReserve;
 use super::table::{index, tag};
 use super::{Engine, Error};
@@ -10,6 +11,7 @@ use crate::threads::{Lock, Mode};
 /// Where the events of the request queue go. A type of its own, and not a closure, so that it is inlined into the network's loop.
 struct Requests<'a, N: Ni, M: Mode> {
     engine: &'a Engine<N, M>,
+    last: &'a mut Kind,
     inbox: &'a mut Inbox,
     reserve: &'a ReplyReserve,
 }
@@ -35,7 +37,9 @@ impl<N: Ni, M: Mode> Sink for Requests<'_, N, M> {
     #[inline(always)]
     fn put(&mut self, put: PutEvent<'_>) {
         match put.tag {
-            tag::REQ_RB => self.engine.on_request(&put, self.inbox, self.reserve),
+            tag::REQ_RB => self
+                .engine
+                .on_request(&put, self.last, self.inbox, self.reserve),
             tag::RARAM => self.engine.on_long_data(&put, self.inbox, self.reserve),
             tag::CATCH_BASIN => self.engine.job.fail(Error::CatchBasin {
                 rank: self.engine.job.rank,
@@ -53,7 +57,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let Some(mut side) = self.am.try_lock() else {
             return 0;
         };
-        let AmSide { reserve, inbox } = &mut *side;
+        let AmSide {
+            last,
+            reserve,
+            inbox,
+        } = &mut *side;
         let mut events = 0;
         while events < most && self.replies.fill(&self.job, &self.tickets, reserve) {
             events += self.job.ni.poll_into(
@@ -61,6 +69,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 most - events,
                 &mut Requests {
                     engine: self,
+                    last: &mut *last,
                     inbox: &mut *inbox,
                     reserve,
                 },

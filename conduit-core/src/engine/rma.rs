@@ -70,7 +70,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// Starts a put whose source may be reused on return. `None`: not started, it would have blocked.
-    #[inline]
+    #[inline(always)]
     pub fn put_nb(
         &self,
         target: Rank,
@@ -101,7 +101,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// # Safety
     /// `[source, source + len)` is valid for reads and not written until the handle, or this thread's implicit puts (or access
     /// region), have been synchronised.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn put_nb_bulk(
         &self,
         target: Rank,
@@ -133,7 +133,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// # Safety
     /// `[destination, destination + len)` is valid for writes and neither read nor written until the handle, or this thread's
     /// implicit gets (or access region), have been synchronised.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn get_nb(
         &self,
         destination: *mut u8,

@@ -19,6 +19,7 @@ use super::flow::{Accounts, Flow, Statistics, When};
 use super::handlers::Handlers;
 use super::inbox::AmSide;
 use super::job::Job;
+use super::kind::Kind;
 use super::memory::Memory;
 use super::operations::Operations;
 use super::replies::Replies;
@@ -158,7 +159,7 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
             collectives: Collectives::new(rank, size, am::limits::max_medium(chunk, 4)),
             memory: Memory::default(),
             identity: IDENTITY.fetch_add(1, Relaxed),
-            safe: Lock::new(()),
+            safe: Lock::new(Kind::none()),
             backoff: Backoff::new(settings.spin, settings.yields),
             _mode: M::default(),
         };

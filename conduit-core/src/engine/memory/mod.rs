@@ -6,7 +6,7 @@ mod local;
 
 use std::sync::OnceLock;
 
-use am::{Flags, Header, Long, limits};
+use am::{Long, limits};
 
 use super::error::{Error, Result};
 use super::job::Job;
@@ -203,17 +203,16 @@ impl Memory {
         Ok(Payload::Long { offset, length })
     }
 
-    /// Checks a long's destination and, when it is packed, puts its data there.
-    pub(super) fn place_long<'a, N: Ni>(
+    /// As [`Memory::placed_long`], for one that is packed: puts its data there.
+    pub(super) fn place_packed<N: Ni>(
         &self,
         job: &Job<N>,
-        header: &Header,
         long: &Long,
         packed: &[u8],
-    ) -> Result<Payload<'a>, ProtocolError> {
+    ) -> Result<Payload<'static>, ProtocolError> {
         let payload = self.placed_long(job, long)?;
         let (offset, length) = (long.dest as usize, long.length as usize);
-        if header.flags.contains(Flags::PACKED) && length > 0 {
+        if length > 0 {
             let segments = self.segments.get().ok_or(ProtocolError::NotAttached)?;
             // `Long::read` has checked that a packed long carries its data.
             let data = &packed[..length];
