@@ -183,7 +183,7 @@ impl Exchange {
     pub fn heard(&self) -> Heard {
         let mut key = HMAC::new(self.secret());
         key.update(b"heard");
-        key.update(self.heard.clone().finalize());
+        key.update(self.heard.finalize());
         Heard {
             rank: self.rank,
             key: key.finalize(),

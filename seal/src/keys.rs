@@ -33,7 +33,7 @@ pub enum Secrets {
     /// One secret for all.
     Job(Secret),
     /// One for each pair of ranks.
-    Pairs(Exchange),
+    Pairs(Box<Exchange>),
 }
 
 impl From<Secret> for Secrets {
@@ -44,7 +44,7 @@ impl From<Secret> for Secrets {
 
 impl From<Exchange> for Secrets {
     fn from(exchange: Exchange) -> Self {
-        Self::Pairs(exchange)
+        Self::Pairs(Box::new(exchange))
     }
 }
 
