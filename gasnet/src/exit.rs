@@ -61,6 +61,10 @@ fn end_process() -> ! {
 }
 
 fn write_output() {
+    // What a child (`fork`) has buffered is a copy of what the rank will write.
+    if Job::is_in_child() {
+        return;
+    }
     // SAFETY: `fflush` of all streams has no precondition.
     unsafe { libc::fflush(std::ptr::null_mut()) };
 }

@@ -1,5 +1,5 @@
 /* Children that a rank makes by fork, in the middle of a flood: a call that would use the network ends the child with a
- * message that says why, and to exit ends the child alone. The ranks don't notice. */
+ * message that says why, and to exit ends the child alone, without what the rank has yet to write. The ranks don't notice. */
 #include "start.h"
 
 #include <stdlib.h>
@@ -12,6 +12,8 @@ enum { NUDGE = GEX_AM_INDEX_BASE };
 #define FLOOD 200
 /* The code of a child whose call was not refused. */
 #define NOT_REFUSED 77
+/* What ranks have in their buffers. */
+#define BUFFERED "not written yet"
 
 static volatile unsigned int nudged, answered;
 
@@ -52,13 +54,13 @@ static void gasnet_exit_child(void) { gasnet_exit(9); }
 
 static const struct {
   void (*act)(void);
-  int code, refused;
-} children[] = {{poll_child, 1, 1},      {request_child, 1, 1},   {put_child, 1, 1},        {get_child, 1, 1},
-                {barrier_child, 1, 1}, {libc_exit_child, 8, 0}, {gasnet_exit_child, 9, 0}};
+  int code, refused, writes;
+} children[] = {{poll_child, 1, 1, 0},      {request_child, 1, 1, 0},   {put_child, 1, 1, 0},        {get_child, 1, 1, 0},
+                {barrier_child, 1, 1, 0}, {libc_exit_child, 8, 0, 1}, {gasnet_exit_child, 9, 0, 0}};
 
 #define CHILDREN (sizeof(children) / sizeof(children[0]))
 
-/* Makes a child whose messages can be read here. */
+/* Makes a child whose messages and output can be read here. */
 static pid_t make(void (*act)(void), int *messages) {
   int ends[2];
   pid_t child;
@@ -66,6 +68,7 @@ static pid_t make(void (*act)(void), int *messages) {
   child = fork();
   CHECK(child >= 0);
   if (child == 0) {
+    dup2(ends[1], 1);
     dup2(ends[1], 2);
     act();
     _exit(NOT_REFUSED);
@@ -92,7 +95,8 @@ static void ended(size_t which, pid_t child, int messages) {
     fprintf(stderr, "child %d says: %s\n", (int)which, text);
     CHECK(strstr(text, named) != NULL);
   }
-  if (!children[which].refused) CHECK_EQ(length, 0);
+  CHECK_EQ(strstr(text, BUFFERED) != NULL, children[which].writes);
+  if (!children[which].refused) CHECK_EQ(length, children[which].writes ? strlen(BUFFERED) : 0);
 }
 
 int main(int argc, char **argv) {
@@ -102,6 +106,7 @@ int main(int argc, char **argv) {
   unsigned int got = 0;
   size_t which;
   start(&argc, &argv, handlers, 2, GASNET_PAGESIZE);
+  fputs(BUFFERED, stdout);
   barrier();
   flood();
   for (which = 0; which < CHILDREN; ++which) {
