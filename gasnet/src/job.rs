@@ -137,17 +137,30 @@ fn neighbourhoods(shared: impl Iterator<Item = Option<u32>>, most: u32) -> Box<[
     shared.map(number).collect()
 }
 
-/// In a child: the inline functions see no segment, so they call the library, which refuses.
+/// In a child: the inline functions see no segment, so they call the library, which refuses. A function of the client's that has put
+/// or got before the child was made may go by what it has seen, since the table is constant to compilers; so other ranks' segments
+/// can't be reached there any more, and who tries is ended. That of its own rank is left: a child may need what lies in it, to `exec`.
 extern "C" fn hide_segments() {
     let Some(job) = Job::get() else { return };
     let far = FAR_SEGMENTS.get().map_or(&[][..], |far| far);
     let places = conduit_gex_segments.iter().chain(far);
-    for place in places.take(job.size() as usize) {
+    for (rank, place) in (0..job.size()).zip(places) {
+        let length = place.length.load(Relaxed);
         // Pages that nobody has written stay as they are.
-        if place.length.load(Relaxed) > 0 {
-            place.words.store(0, Relaxed);
-            place.length.store(0, Relaxed);
+        if length == 0 {
+            continue;
         }
+        place.words.store(0, Relaxed);
+        place.length.store(0, Relaxed);
+        if rank == job.rank() {
+            continue;
+        }
+        let window = place.address.load(Relaxed);
+        let window = window.wrapping_add(place.delta.load(Relaxed));
+        let window = std::ptr::with_exposed_provenance_mut(window as usize);
+        // SAFETY: another rank's segment as it is mapped here, from a page's begin on. Nothing in this library looks at it in a child;
+        // a client that does is ended by it.
+        let _ = unsafe { libc::mprotect(window, length as usize, libc::PROT_NONE) };
     }
 }
 
@@ -293,8 +306,8 @@ impl Job {
         for ((rank, segment), place) in (0..).zip(segments).zip(places) {
             place.show(segment, self.window(rank, segment));
         }
-        // SAFETY: the function lives as long as the process, and only stores to atomics. That there is no memory for it leaves
-        // children the memory that is mapped here, and nothing else.
+        // SAFETY: the function lives as long as the process, and only stores to atomics and makes system calls. That there is no memory
+        // for it leaves children the memory that is mapped here, and nothing else.
         let _ = unsafe { libc::pthread_atfork(None, None, Some(hide_segments)) };
         Ok(())
     }

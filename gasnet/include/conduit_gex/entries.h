@@ -63,7 +63,9 @@ typedef struct {
 
 /* Those of the first ranks have a fixed place, so that a number out of range is found without a look at the number of ranks.
  * Constants to a client: each changes once, from one that leaves the work to the library, and that it was read early does no
- * harm. */
+ * harm. In a child (fork) it changes back; a function that read it before goes by what it has read, and is ended (SIGSEGV) as it
+ * reaches for another rank's segment, since children have no access to those. To its own rank's, which a child shares, it can
+ * still put. */
 #define CONDUIT_GEX_NEAR_RANKS 4096U
 extern const conduit_gex_segment_t conduit_gex_segments[CONDUIT_GEX_NEAR_RANKS];
 /* That of any other; never null. */

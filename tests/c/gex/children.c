@@ -2,7 +2,9 @@
  * message that says why, and to exit ends the child alone, without what the rank has yet to write. The ranks don't notice. */
 #include "start.h"
 
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -99,6 +101,39 @@ static void ended(size_t which, pid_t child, int messages) {
   if (!children[which].refused) CHECK_EQ(length, children[which].writes ? strlen(BUFFERED) : 0);
 }
 
+/* To whom: a number that compilers know. */
+#define TARGET 0
+
+/* A put, a child that puts, and a put in one function: a compiler may let the child go by what the first one has looked at. It is
+ * refused all the same, or ended by a signal, and other ranks don't find what it has put. Its own rank may: the memory is the
+ * child's too. */
+__attribute__((__flatten__)) static void puts_around_a_child(void) {
+  char *const at = base[TARGET] + (1 + me) * sizeof(unsigned int);
+  const unsigned int before = 5, wrong = 6, after = 7;
+  unsigned int got = 0;
+  int status = 0;
+  pid_t child;
+  gex_RMA_PutBlocking(team, TARGET, at, &before, sizeof(before), 0);
+  child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    const struct rlimit none = {0, 0};
+    setrlimit(RLIMIT_CORE, &none);
+    signal(SIGSEGV, SIG_DFL);
+    close(2);
+    gex_RMA_PutBlocking(team, TARGET, at, &wrong, sizeof(wrong), 0);
+    _exit(NOT_REFUSED);
+  }
+  CHECK_EQ(waitpid(child, &status, 0), child);
+  gex_RMA_GetBlocking(team, &got, TARGET, at, sizeof(got), 0);
+  if (WIFSIGNALED(status)) CHECK_EQ(WTERMSIG(status), SIGSEGV);
+  else if (WEXITSTATUS(status) != 1) CHECK(me == TARGET && WEXITSTATUS(status) == NOT_REFUSED);
+  if (me != TARGET) CHECK_EQ(got, before);
+  gex_RMA_PutBlocking(team, TARGET, at, &after, sizeof(after), 0);
+  gex_RMA_GetBlocking(team, &got, TARGET, at, sizeof(got), 0);
+  CHECK_EQ(got, after);
+}
+
 int main(int argc, char **argv) {
   gex_AM_Entry_t handlers[] = {
     {NUDGE, (gex_AM_Fn_t)nudge, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQUEST, 0, NULL, "nudge"},
@@ -115,6 +150,7 @@ int main(int argc, char **argv) {
     flood();
     ended(which, child, messages);
   }
+  puts_around_a_child();
   GASNET_BLOCKUNTIL(answered == floods * FLOOD);
   barrier();
   CHECK_EQ(nudged, floods * FLOOD);
