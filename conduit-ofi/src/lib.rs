@@ -12,6 +12,7 @@ mod link;
 mod liveness;
 mod objects;
 pub mod provider;
+pub mod settings;
 mod slots;
 pub mod start;
 mod wait;

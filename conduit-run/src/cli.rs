@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use conduit_core::stderr;
+use conduit::stderr;
 
 use crate::settings::Report;
 use crate::{Bind, Launch};

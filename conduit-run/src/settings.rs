@@ -3,8 +3,8 @@
 use std::fmt;
 use std::io::{self, Write};
 
-use conduit_core::settings::{
-    InJob, InJobError, Settings, SettingsError, Table, Value, Warning, describe,
+use conduit::settings::{
+    Description, Groups as _, InJob, InJobError, Settings, SettingsError, Table, Value, Warning,
 };
 use rustix::termios::{isatty, tcgetwinsize};
 use serde_json::{Map, json};
@@ -42,7 +42,9 @@ impl Report {
     ) -> Result<Self, Error> {
         let variables = options.iter().rev().cloned().chain(environment);
         let (settings, warnings) = Settings::from_lookup(variables)?;
-        let job = ranks.map(|ranks| settings.in_job(ranks)).transpose()?;
+        let job = ranks
+            .map(|ranks| settings.engine.in_job(ranks))
+            .transpose()?;
         let options = options.iter().map(|(name, _)| name.clone()).collect();
         Ok(Report {
             settings,
@@ -66,9 +68,14 @@ impl Report {
 
     /// The table, for a terminal of `width` columns, and a summary of the job.
     pub(crate) fn table(&self, width: Option<usize>) -> String {
+        let head = match &self.job {
+            Some(job) if job.plan.ranks() == 1 => "1 RANK".to_owned(),
+            Some(job) => format!("{} RANKS", job.plan.ranks()),
+            None => String::new(),
+        };
         let table = Table {
-            settings: &self.settings,
-            job: self.job.as_ref(),
+            rows: &self.rows(),
+            in_job: &head,
             origin: &|name| self.origin(name),
             width,
         };
@@ -78,9 +85,17 @@ impl Report {
         }
     }
 
+    fn rows(&self) -> Vec<Description> {
+        let mut rows = self.settings.describe();
+        for row in &mut rows {
+            row.in_job = self.job.as_ref().and_then(|job| job.value(row.name));
+        }
+        rows
+    }
+
     /// An object: `settings`, and with a job `ranks` and `credits`.
     pub(crate) fn json(&self) -> serde_json::Value {
-        let settings = describe(&self.settings, self.job.as_ref()).map(|row| {
+        let settings = self.rows().into_iter().map(|row| {
             let origin = match row.is_set {
                 true => self.origin(row.name),
                 false => "default",
@@ -91,8 +106,7 @@ impl Report {
             put("value", value(&row.value));
             put("default", value(&row.default));
             if self.job.is_some() {
-                let here = row.in_job.as_ref().or(row.value.as_ref()).cloned();
-                put("in_job", value(&here));
+                put("in_job", value(&row.in_job.or(row.value)));
             }
             put("from", json!(origin));
             put("accepted", json!(row.accepted));

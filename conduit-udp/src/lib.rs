@@ -7,6 +7,7 @@
 mod carrier;
 mod mix;
 pub mod protocol;
+pub mod settings;
 pub mod socket;
 pub mod start;
 

@@ -3,10 +3,10 @@
 use conduit_core::barrier::Value;
 use conduit_core::engine::{BarrierOutcome, Error as EngineError};
 use conduit_core::ni::Rank;
-use conduit_core::settings::Settings;
 use conduit_core::stderr;
 use conduit_core::threads::{Mode, Seq};
 
+use crate::settings::Settings;
 use crate::{Error, Member, Result};
 
 /// An attached rank of a job.
@@ -79,7 +79,7 @@ impl<M: Mode> Conduit<M> {
 
     /// The settings that this rank runs with.
     pub fn settings(&self) -> &Settings {
-        self.member.engine().settings()
+        self.member.settings()
     }
 
     /// Translates an engine's result. Where another rank has ended the job, this one ends here.
@@ -197,7 +197,7 @@ impl<M: Mode> Conduit<M> {
         self.quiesce()?;
         // It is over here when the others' messages are in; this rank's own may still have to go out, and
         // nobody sends them once it is gone.
-        let limit = self.member.engine().settings().exit_wait(self.size());
+        let limit = self.member.settings().engine.exit_wait(self.size());
         self.member.engine().drain(limit);
         self.member.finish()
     }

@@ -1,9 +1,9 @@
 //! A rank that has joined and not attached yet.
 
 use conduit_core::ni::Rank;
-use conduit_core::settings::Settings;
 use conduit_core::threads::{Mode, Seq};
 
+use crate::settings::Settings;
 use crate::{Conduit, Handlers, Member, Result};
 
 /// A joined job: what a rank can ask before it attaches its segment.
@@ -38,7 +38,7 @@ impl<M: Mode> Job<M> {
 
     /// The settings that this rank runs with.
     pub fn settings(&self) -> &Settings {
-        self.member.engine().settings()
+        self.member.settings()
     }
 
     /// Bytes of the largest segment, a multiple of the page size; the same on all ranks.

@@ -69,6 +69,7 @@ mod messages;
 mod rma;
 mod scope;
 mod segment;
+pub mod settings;
 mod start;
 
 pub use args::{Args, Word};
@@ -78,7 +79,7 @@ pub use conduit::Conduit;
 pub use conduit_core::engine::{BarrierOutcome, Blocking, Handle};
 pub use conduit_core::ni::{AtomicType, Rank};
 pub use conduit_core::threads::{Par, ParSync, Seq};
-pub use conduit_core::{settings, stderr, threads};
+pub use conduit_core::{stderr, threads};
 pub use error::{Error, Result};
 pub use handlers::{Handlers, Long, Medium, Short};
 pub use job::Job;

@@ -8,6 +8,7 @@ use conduit_core::ni::Rank;
 use conduit_core::threads::{Mode, Seq};
 use lanes::Hosts;
 
+use crate::settings::Settings;
 use crate::start::Launcher;
 use crate::{Error, Network, Result};
 
@@ -15,6 +16,7 @@ use crate::{Error, Network, Result};
 /// handlers, addresses and the end of a process; programs in Rust use [`crate::Job`] and [`crate::Conduit`].
 pub struct Member<M: Mode = Seq> {
     engine: Engine<Network<M>, M>,
+    settings: Settings,
     launcher: Mutex<Launcher>,
     hosts: Hosts,
     most_segment: usize,
@@ -44,12 +46,14 @@ fn await_launcher(limit: Duration) {
 impl<M: Mode> Member<M> {
     pub(crate) fn new(
         engine: Engine<Network<M>, M>,
+        settings: Settings,
         launcher: Launcher,
         hosts: Hosts,
         most_segment: usize,
     ) -> Self {
         Self {
             engine,
+            settings,
             launcher: Mutex::new(launcher),
             hosts,
             most_segment,
@@ -60,6 +64,11 @@ impl<M: Mode> Member<M> {
     #[inline]
     pub fn engine(&self) -> &Engine<Network<M>, M> {
         &self.engine
+    }
+
+    /// The settings that this rank runs with.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Hosts of the job.
@@ -91,8 +100,7 @@ impl<M: Mode> Member<M> {
 
     /// Whether the ranks of a host map each other's memory.
     fn shares_memory(&self) -> bool {
-        let settings = self.engine.settings();
-        settings.windows && settings.allows_network("shm")
+        self.settings.engine.windows && self.settings.lanes.allows_network("shm")
     }
 
     /// Bytes of the largest segment, a multiple of the page size; the same on all ranks.
@@ -175,7 +183,7 @@ impl<M: Mode> Member<M> {
     }
 
     fn leave_network(&self) {
-        self.engine.network().leave(self.engine.settings());
+        self.engine.network().leave(self.settings.of_network());
     }
 
     /// Leaves the job without ending it for the others. Nothing in a child of the rank's process (`fork`).

@@ -1,9 +1,9 @@
-//! `docs/settings.md` says what the settings table says. After a change of the table,
+//! `docs/settings.md` says what the tables of settings say. After a change of one,
 //! `CONDUIT_TEST_WRITE=1 cargo test -p conduit-examples --test settings_page` writes the page anew.
 
 use std::fmt::Write;
 
-use conduit::settings::{Settings, describe};
+use conduit::settings::{Groups as _, Settings};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/settings.md");
 
@@ -25,7 +25,7 @@ The last column says to which peers a setting makes a difference as programs are
 (shm), UDP or libfabric (ofi). In shared memory a put is a copy and a message is injected; `CONDUIT_WINDOWS=0` and
 `CONDUIT_INJECT=0` change that.
 
-This page is made from the table in `conduit-core/src/settings/table.rs`, and a test keeps it equal to it.
+This page is made from the tables that the crates have of their settings, and a test keeps it equal to them.
 
 | setting | default | accepted | meaning | acts on |
 |---|---|---|---|---|
@@ -33,7 +33,7 @@ This page is made from the table in `conduit-core/src/settings/table.rs`, and a 
 
 fn page() -> String {
     let mut page = HEAD.to_owned();
-    for row in describe(&Settings::default(), None) {
+    for row in Settings::default().describe() {
         let cell = |text: &str| text.replace('|', "\\|");
         let default = match row.default {
             Some(value) => value.to_string(),
@@ -59,6 +59,6 @@ fn the_page_is_the_tables() {
     let found = std::fs::read_to_string(PAGE).expect("docs/settings.md");
     assert!(
         found == page,
-        "docs/settings.md is not what the settings table gives; see this test's source"
+        "docs/settings.md is not what the tables of settings give; see this test's source"
     );
 }

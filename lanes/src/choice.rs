@@ -3,31 +3,26 @@
 use std::fmt;
 
 use conduit_core::ni::Rank;
-use conduit_core::settings::Settings;
-use conduit_ofi::start::Which;
+use conduit_ofi::settings::Settings as OfiSettings;
 
+use crate::settings::NetworkSettings;
 use crate::{Error, Hosts, Result};
 
 /// The networks that this build has, and for each other known name why it is not there. Loads libfabric, to see whether it can.
 pub fn available_networks() -> Vec<(&'static str, Result<(), String>)> {
-    let settings = Settings::default();
+    let ofi = OfiSettings::default();
     ["shm", "udp", "ofi", "portals4"]
-        .map(|name| (name, is_there(name, &settings)))
+        .map(|name| (name, is_there(name, &ofi)))
         .into()
 }
 
 /// Whether a network can be used here, or why not.
-fn is_there(name: &str, settings: &Settings) -> Result<(), String> {
+fn is_there(name: &str, ofi: &OfiSettings) -> Result<(), String> {
     match name {
         "shm" | "udp" => Ok(()),
-        "ofi" => conduit_ofi::start::library(&which(settings)).map(drop),
+        "ofi" => conduit_ofi::start::library(&ofi.which()).map(drop),
         _ => Err("this version has no network over Portals 4 yet".to_owned()),
     }
-}
-
-/// Which libfabric the settings ask for.
-pub(crate) fn which(settings: &Settings) -> Which {
-    Which::named(settings.ofi_library.as_deref().unwrap_or_default())
 }
 
 /// A network between hosts.
@@ -59,13 +54,13 @@ pub(crate) enum Choice {
 ///
 /// # Errors
 /// No network that is allowed and there can carry the job.
-pub(crate) fn choose(settings: &Settings, hosts: &Hosts, rank: Rank) -> Result<Choice> {
+pub(crate) fn choose(settings: NetworkSettings<'_>, hosts: &Hosts, rank: Rank) -> Result<Choice> {
     let mut reasons = Vec::new();
-    let asked = settings.networks.as_deref();
+    let asked = settings.lanes.networks.as_deref();
     let position = |network: &str| asked?.iter().position(|name| name == network);
     let mut usable = |name: &str| {
-        settings.allows_network(name)
-            && match is_there(name, settings) {
+        settings.lanes.allows_network(name)
+            && match is_there(name, settings.ofi) {
                 Ok(()) => true,
                 Err(reason) => {
                     reasons.push(format!("{name}: {reason}"));
@@ -105,7 +100,7 @@ pub(crate) fn choose(settings: &Settings, hosts: &Hosts, rank: Rank) -> Result<C
         ));
     }
     Err(Error::NoNetwork {
-        asked: match &settings.networks {
+        asked: match &settings.lanes.networks {
             Some(asked) => asked.join(","),
             None => "(unset)".to_owned(),
         },
@@ -115,9 +110,10 @@ pub(crate) fn choose(settings: &Settings, hosts: &Hosts, rank: Rank) -> Result<C
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{Choice, Hosts, Kind, NetworkSettings, OfiSettings, Result};
+    use crate::settings::Settings;
 
-    fn settings(networks: &[&str]) -> Settings {
+    fn among(networks: &[&str]) -> Settings {
         let networks = networks.iter().map(|name| (*name).to_owned()).collect();
         Settings {
             networks: Some(networks),
@@ -125,26 +121,42 @@ mod tests {
         }
     }
 
+    /// What the first rank chooses with these, and a libfabric if one is named.
+    fn choose(lanes: &Settings, library: Option<&str>, hosts: &Hosts) -> Result<Choice> {
+        let ofi = OfiSettings {
+            library: library.map(str::to_owned),
+            ..OfiSettings::default()
+        };
+        let settings = NetworkSettings {
+            engine: &Default::default(),
+            lanes,
+            shm: &Default::default(),
+            ofi: &ofi,
+            udp: &Default::default(),
+        };
+        super::choose(settings, hosts, 0)
+    }
+
     #[test]
     fn ranks_of_a_host_share_memory_unless_told_otherwise() {
         let (one, two) = (Hosts::new(0, ["a", "a"]), Hosts::new(0, ["a", "b", "a"]));
         let any = Settings::default();
-        assert_eq!(choose(&any, &one, 0).unwrap(), Choice::Near);
+        assert_eq!(choose(&any, None, &one).unwrap(), Choice::Near);
         assert_eq!(
-            choose(&any, &two, 0).unwrap(),
+            choose(&any, None, &two).unwrap(),
             Choice::Both(vec![0, 2], Kind::Udp)
         );
-        let both = settings(&["shm", "udp"]);
+        let both = among(&["shm", "udp"]);
         assert_eq!(
-            choose(&both, &two, 0).unwrap(),
+            choose(&both, None, &two).unwrap(),
             Choice::Both(vec![0, 2], Kind::Udp)
         );
-        let shm = settings(&["shm"]);
-        assert_eq!(choose(&shm, &one, 0).unwrap(), Choice::Near);
-        let udp = settings(&["udp"]);
+        let shm = among(&["shm"]);
+        assert_eq!(choose(&shm, None, &one).unwrap(), Choice::Near);
+        let udp = among(&["udp"]);
         for hosts in [one, two] {
             assert_eq!(
-                choose(&udp, &hosts, 0).unwrap(),
+                choose(&udp, None, &hosts).unwrap(),
                 Choice::Both(vec![0], Kind::Udp)
             );
         }
@@ -152,13 +164,10 @@ mod tests {
 
     #[test]
     fn who_is_left_without_a_network_hears_why() {
+        const MISSING: Option<&str> = Some("/no/such/libfabric.so");
         let hosts = Hosts::new(0, ["a", "a", "b"]);
         let refused = |networks: &[&str]| {
-            let settings = Settings {
-                ofi_library: Some("/no/such/libfabric.so".to_owned()),
-                ..settings(networks)
-            };
-            let error = choose(&settings, &hosts, 0).unwrap_err();
+            let error = choose(&among(networks), MISSING, &hosts).unwrap_err();
             error.to_string()
         };
         let alone = refused(&["shm"]);
@@ -174,12 +183,8 @@ mod tests {
             "{neither}"
         );
         // The other one that is named will do.
-        let settings = Settings {
-            ofi_library: Some("/no/such/libfabric.so".to_owned()),
-            ..settings(&["ofi", "udp"])
-        };
         assert_eq!(
-            choose(&settings, &hosts, 0).unwrap(),
+            choose(&among(&["ofi", "udp"]), MISSING, &hosts).unwrap(),
             Choice::Both(vec![0], Kind::Udp)
         );
     }

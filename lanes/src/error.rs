@@ -2,7 +2,9 @@
 
 use conduit_core::bootstrap::BootstrapError;
 use conduit_core::ni::NiError;
+use conduit_ofi::OfiError;
 use conduit_portals::shm::ShmError;
+use conduit_udp::start::UdpError;
 
 /// The result of a start.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -45,5 +47,17 @@ impl From<BootstrapError> for Error {
 impl From<ShmError> for Error {
     fn from(error: ShmError) -> Self {
         Self::Shm(error.to_string())
+    }
+}
+
+impl From<UdpError> for Error {
+    fn from(error: UdpError) -> Self {
+        Self::Udp(error.to_string())
+    }
+}
+
+impl From<OfiError> for Error {
+    fn from(error: OfiError) -> Self {
+        Self::Ofi(error.to_string())
     }
 }

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conduit_core::ni::{AtomicOp, AtomicType, Rank};
-use conduit_core::settings::Settings;
 use conduit_ofi::Wire;
 use conduit_portals::transport::fragment::{Fragment, Refused, Upper};
 use conduit_portals::transport::{Access, NativeAtomic, PortalsCounters, Remote, Transport, Wait};
 use conduit_udp::Carrier;
 use conduit_udp::start::UdpCounters;
+
+use crate::settings::NetworkSettings;
 
 /// One rank's end of the network between hosts.
 #[derive(Debug)]
@@ -22,10 +23,10 @@ pub enum Far {
 
 impl Far {
     /// Whether the settings ask for the report.
-    pub(crate) fn is_reported(&self, settings: &Settings) -> bool {
+    pub(crate) fn is_reported(&self, settings: NetworkSettings<'_>) -> bool {
         match self {
-            Self::Udp(_) => settings.udp_statistics,
-            Self::Ofi(_) => settings.ofi_statistics,
+            Self::Udp(_) => settings.udp.statistics,
+            Self::Ofi(_) => settings.ofi.statistics,
         }
     }
 

@@ -8,6 +8,7 @@ mod error;
 mod far;
 mod hosts;
 pub mod mixed;
+pub mod settings;
 mod start;
 
 pub use choice::available_networks;
@@ -19,12 +20,12 @@ pub use start::start;
 use std::io::Write as _;
 
 use conduit_core::ni::Ni;
-use conduit_core::settings::Settings;
 use conduit_core::threads::Mode;
 use conduit_portals::shm::Shm;
 use conduit_portals::transport::SoftPortals;
 
-use mixed::Mixed;
+use crate::mixed::Mixed;
+use crate::settings::NetworkSettings;
 
 /// The network under every rank of this build.
 pub type Network<M> = Mixed<Shm<M>, SoftPortals<M, Far>, M>;
@@ -32,7 +33,7 @@ pub type Network<M> = Mixed<Shm<M>, SoftPortals<M, Far>, M>;
 impl<M: Mode> Network<M> {
     /// Says that this rank's process is about to end as it should: peers then don't take it for dead. Waits for a bounded time
     /// until those of other hosts have what it has sent.
-    pub fn leave(&self, settings: &Settings) {
+    pub fn leave(&self, settings: NetworkSettings<'_>) {
         self.near().leave();
         if let Some(far) = self.far() {
             far.leave();

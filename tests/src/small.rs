@@ -41,7 +41,7 @@ pub fn restless() -> Settings {
     }
 }
 
-/// The network that goes with [`settings`].
+/// The network that goes with [`settings()`].
 pub fn network() -> ShmConfig {
     ShmConfig {
         region_bytes: 8 << 20,

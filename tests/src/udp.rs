@@ -3,11 +3,11 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use conduit_core::settings::Percent;
 use conduit_core::settings::Settings;
 use conduit_portals::transport::PortalsConfig;
 use conduit_udp::socket::{FaultConfig, Options};
 use conduit_udp::start::UdpConfig;
+use settings::Percent;
 
 /// For ranks on the loopback interface, many jobs at once. `mtu`: bytes of the largest IP packet.
 pub fn config(mtu: usize) -> UdpConfig {

@@ -3,7 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
-use conduit_core::settings::{Description, Settings, describe};
+use conduit::settings::{Description, Groups as _, Settings};
 use conduit_tests::job::{Finished, Job};
 
 const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
@@ -115,7 +115,7 @@ fn a_setting_alone_at_an_end_of_its_range_starts_a_job() {
     let folder = tempfile::tempdir().unwrap();
     let statistics = folder.path().to_str().unwrap();
     let credits = |row: &Description| row.name.starts_with("GASNET_PORTAL_");
-    for row in describe(&Settings::default(), None).filter(credits) {
+    for row in Settings::default().describe().into_iter().filter(credits) {
         let values: Vec<&str> = match row.name {
             // From what two ranks need at least.
             "GASNET_PORTAL_AMRECV_SPACE" => vec!["272K", "9223372036854775807"],

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use credits::{Growth, Overrides, Plan, PlanError, Scale, Tuning};
+use settings::{Groups as _, Value};
 
-use super::{InJobError, Settings, Value};
+use super::Settings;
 
 /// Chunks of a request buffer at least.
 const LEAST_CHUNKS: u32 = 8;
@@ -20,6 +21,18 @@ pub struct InJob {
     pub plan: Plan,
     /// How long an exiting rank waits for the others.
     pub exit_wait: Duration,
+}
+
+/// A job of this size can't run with the settings, each of which is valid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("setting {name}: {reason} (in a job of {ranks} ranks)")]
+pub struct InJobError {
+    /// The variable that is wrong, or the first to look at.
+    pub name: &'static str,
+    /// Ranks of the job.
+    pub ranks: u32,
+    /// What is wrong.
+    pub reason: String,
 }
 
 impl Settings {
@@ -111,18 +124,6 @@ impl Settings {
         self.chunk.next_multiple_of(64)
     }
 
-    /// How long a rank may be away before a thread answers other hosts for it, over UDP.
-    #[must_use]
-    pub fn udp_attends_after(&self) -> Duration {
-        attends_after(self.udp_attend, self.udp_dead_time)
-    }
-
-    /// The same over libfabric.
-    #[must_use]
-    pub fn ofi_attends_after(&self) -> Duration {
-        attends_after(self.ofi_attend, self.ofi_dead_time)
-    }
-
     /// Chunks of `chunk` bytes in a request buffer. Where a space is given, and no size of a buffer, small enough that it
     /// makes several.
     fn buffer_chunks(&self, chunk: u32) -> u32 {
@@ -135,11 +136,6 @@ impl Settings {
         // Fits: in the table's range.
         (bytes as u32 / chunk).clamp(LEAST_CHUNKS, credits::defaults::BUFFER_CHUNKS)
     }
-}
-
-/// Long before others take the rank for one that has failed.
-fn attends_after(attend: u32, dead_time: u32) -> Duration {
-    Duration::from_millis(attend.min(dead_time / 4).into())
 }
 
 impl InJob {

@@ -1,129 +1,123 @@
-//! Settings: environment variables with a meaning for the engine and its networks.
-//!
-//! One table holds name, kind, range, default and meaning of each. [`Settings`] has a field for each of its
-//! entries, [`Settings::from_env`] reads it, [`describe`] and [`Table`] print it. The `GASNET_PORTAL_*` names,
-//! defaults and ranges are those of GASNet's Portals conduit ("Recognized environment variables"), and of what its
-//! source kept as constants of the credit scheme; `CONDUIT_*` are Conduit's own.
-//!
-//! A name that begins with one of the two prefixes and is not in the table is an error, so that a misspelt setting
-//! does not go unnoticed.
+//! The engine's settings. The `GASNET_PORTAL_*` names, defaults and ranges are those of GASNet's Portals conduit ("Recognized
+//! environment variables"), and of what its source kept as constants of the credit scheme; `CONDUIT_*` are Conduit's own.
 
-mod error;
 mod in_job;
-mod kind;
-mod percent;
-mod print;
-mod table;
 #[cfg(test)]
 mod tests;
 
-pub use error::{InJobError, SettingsError, Warning};
-pub use in_job::InJob;
-pub use kind::Value;
-pub use percent::Percent;
-pub use print::{Description, Table, describe};
-pub use table::Settings;
+pub use in_job::{InJob, InJobError};
 
+use std::path::PathBuf;
 use std::time::Duration;
-use table::ROWS;
 
-/// What the names of settings begin with.
-const PREFIXES: [&str; 2] = ["GASNET_PORTAL_", "CONDUIT_"];
-/// Names with such a prefix that carry the launcher's word to its ranks and are no settings.
-const INTERNAL: [&str; 2] = ["CONDUIT_LAUNCHER", "CONDUIT_JOB_ID"];
-/// Beginnings of names that belong to the tests and benchmarks.
-const INTERNAL_PREFIXES: [&str; 2] = ["CONDUIT_TEST_", "CONDUIT_PERF_"];
-/// Most edits between an unknown name and the one that is suggested for it.
-const MOST_EDITS: usize = 4;
+use settings::{Kind, MOST_BYTES, SettingsError};
 
-/// Which settings came from the environment rather than from their defaults.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Origins(u128);
+/// Most chunks of a send buffer: with the largest chunk they stay within the 4 GiB that match bits can name.
+const MOST_CHUNKS: u32 = 32_768;
+/// A bound for counts of tickets and events, each of which costs memory.
+const MOST_COUNT: u32 = 1 << 20;
+/// Credits of one peer are kept in 16 bits.
+const MOST_CREDITS: u32 = 65_535;
+/// What a full medium costs at least; with less a rank could never send one.
+const LEAST_CREDITS: u32 = 4;
+/// A bound for the bank and the epoch; a plan whose credits can't be counted is refused by its sum.
+const MOST_BANKED: u32 = 1 << 24;
 
-const _: () = assert!(ROWS.len() <= u128::BITS as usize);
+settings::group! {
+    /// The values of the engine's settings. The variable that sets a field is named in its documentation.
+    pub struct Settings, acts "all", check Settings::agree;
 
-impl Origins {
-    fn insert(&mut self, row: usize) {
-        self.0 |= 1 << row;
-    }
-
-    fn contains(self, row: usize) -> bool {
-        self.0 >> row & 1 == 1
-    }
+    "GASNET_PORTAL_MSG_LIMIT" msg_limit: u32 = 250,
+        Kind::integer_or_zero(12, MOST_COUNT, "no limit"),
+        "most messages that this rank has in flight at once whose bytes are still its own memory's (send tickets); a message that is injected, as is every one to a mapped peer but a prepared one, holds none; fewer than 12 could deadlock",
+        acts "udp, ofi; shm: prepared mediums";
+    "GASNET_PORTAL_NUM_TMPMD" num_tmpmd: u32 = 1024, Kind::integer(1, MOST_COUNT),
+        "temporary memory descriptors, for puts and gets too large for a chunk whose local memory is outside the segment",
+        acts "udp, ofi";
+    "GASNET_PORTAL_PACKED_LONG" packed_long: bool = true, Kind::Bool,
+        "send a small long's payload in one message with its header", acts "udp, ofi";
+    "GASNET_PORTAL_FLOW_CONTROL" flow_control: bool = true, Kind::Bool,
+        "let requests cost credits; without, a rank flooded with requests can run out of receive buffers and end the job";
+    "GASNET_PORTAL_DYNAMIC_CREDITS" dynamic_credits: bool = true, Kind::Bool,
+        "let credits move to the peers that need them; the same on all ranks";
+    "GASNET_PORTAL_SB_CHUNKS" sb_chunks: u32 = 2048, Kind::integer(1, MOST_CHUNKS),
+        "chunks of the request send buffer (ReqSB), one for each request until its reply, and for bounced puts and gets; so many requests are outstanding at most, also where they need no chunk";
+    "GASNET_PORTAL_RPL_CHUNKS" rpl_chunks: u32 = 256, Kind::integer(1, MOST_CHUNKS),
+        "chunks of the reply send buffer (RplSB), one for each reply that is not injected until it has been sent",
+        acts "udp, ofi; shm: while a queue is full";
+    "GASNET_PORTAL_SAFE_LIMIT" safe_limit: u32 = 12, Kind::integer(1, MOST_COUNT),
+        "most events that one poll takes from the SAFE queue";
+    "GASNET_PORTAL_AM_LIMIT" am_limit: u32 = 8, Kind::integer(1, MOST_COUNT),
+        "most events that one poll takes from the AM queue; a rank that waits takes up to four times as many between two looks \
+         at the other queues";
+    "GASNET_PORTAL_SYS_LIMIT" sys_limit: u32 = 0,
+        Kind::integer_or_zero(1, MOST_COUNT, "no limit"),
+        "most events that one poll takes from the SYS queue";
+    "GASNET_PORTAL_MAX_CRED_PER_NODE" max_cred_per_node: Option<u32> = None,
+        Kind::integer(LEAST_CREDITS, MOST_CREDITS),
+        unset "a sixteenth of the bank, from 400 to 1024, or what each has at the start if that is more; no limit where credits are static",
+        "most credits that are lent to one peer, originally 400; at least what a full medium costs, 4 to 8 by the chunk";
+    "GASNET_PORTAL_ACCEL" accel: bool = false, Kind::Bool,
+        warning "accelerated Portals exists on Catamount only; the setting has no effect here",
+        "accepted for old job scripts, has no meaning here", acts "none";
+    "GASNET_PORTAL_CREDIT_STATS" credit_stats: bool = false, Kind::Bool,
+        "write where the credits are to a file for each rank, at each end of an epoch; not for measurements";
+    "CONDUIT_CREDIT_STATS_DIR" credit_stats_dir: PathBuf = PathBuf::from("."), Kind::Path,
+        "the existing directory that credit statistics are written to";
+    "GASNET_PORTAL_EPOCH_DURATION" epoch_duration: u32 = 1024, Kind::integer(1, MOST_BANKED),
+        "requests that a rank receives before its credit epoch ends";
+    "GASNET_PORTAL_REVOKE_LIMIT" revoke_limit: u32 = MOST_CREDITS, Kind::integer(1, MOST_CREDITS),
+        "credits that a rank gives back to one peer in an epoch before it refuses to; by default as many as it can have, originally 32";
+    "GASNET_PORTAL_LENDER_LIMIT" lender_limit: u32 = MOST_CREDITS, Kind::integer(1, MOST_CREDITS),
+        "most credits that a rank lends to one peer in an epoch; by default as many as it may have at all, originally 32";
+    "GASNET_PORTAL_NUM_SCAVENGE" num_scavenge: u32 = 6, Kind::integer(1, MOST_COUNT),
+        "peers that are asked for credits at once when the bank is low";
+    "CONDUIT_CREDIT_DOUBLING" credit_doubling: bool = true, Kind::Bool,
+        "a request that had to wait for credits asks for as many as there are, so that the loan doubles; otherwise, as originally, for what it was short of; the same on all ranks";
+    "CONDUIT_CREDIT_HOLD" credit_hold: bool = false, Kind::Bool,
+        "credits that were in use in the epoch before this one are kept when a lender asks; otherwise, as originally, a quarter of them";
+    "CONDUIT_CREDIT_REVOKES" credit_revokes: u32 = 4,
+        Kind::integer_or_zero(1, MOST_COUNT, "no limit"),
+        "peers that a rank asks for credits in an epoch, spread over it; with such a pace it asks in good time, and only who was silent for an epoch; originally no limit";
+    "GASNET_PORTAL_CRED_PER_NODE" cred_per_node: Option<u32> = None,
+        Kind::integer(LEAST_CREDITS, MOST_CREDITS),
+        unset "from a table by job size",
+        "credits that each peer has at the start; at least what a full medium costs, 4 to 8 by the chunk";
+    "GASNET_PORTAL_BANKED_CREDITS" banked_credits: Option<u32> = None,
+        Kind::integer(0, MOST_BANKED),
+        unset "from a table by job size",
+        "credits in the bank of each rank at the start";
+    "GASNET_PORTAL_AMRECV_SPACE" amrecv_space: Option<usize> = None,
+        Kind::bytes(4096, MOST_BYTES, 1),
+        unset "from the credits",
+        "bytes of the request receive buffers (ReqRB), which have to hold a full medium of each rank";
+    "CONDUIT_CHUNK" chunk: usize = 17 * 1024, Kind::bytes(1024, 65 * 1024, 1024),
+        "bytes of a ReqSB and RplSB chunk, which holds the largest medium with its header; the same on all ranks";
+    "CONDUIT_REQUEST_BUFFER" request_buffer: usize = 1 << 20, Kind::bytes(8 * 1024, 1 << 30, 1024),
+        "bytes of a request receive buffer (ReqRB), of which there are as many as the credits need; at least 8 chunks, and more where 2048 buffers would not be enough";
+    "CONDUIT_WINDOWS" windows: bool = true, Kind::Bool,
+        "load and store directly where a peer's memory is mapped";
+    "CONDUIT_INJECT" inject: bool = true, Kind::Bool,
+        "let the network copy small messages at once, where it can";
+    "CONDUIT_CHECKS" checks: bool = true, Kind::Bool,
+        "let a debug build refuse calls from where they may not be made (a handler, an open prepared message); without, it works as an optimised build does, whose requests take short cuts";
+    "CONDUIT_MAX_OPERATIONS" max_operations: u32 = 65_536,
+        Kind::integer(1, (1 << 24) - 1),
+        "explicit operations of a rank that may be unsynchronised at once";
+    "CONDUIT_SPIN" spin: Option<u32> = None, Kind::integer(0, u32::MAX),
+        unset "from the cores and ranks of the host",
+        "idle polls before a waiting rank begins to yield";
+    "CONDUIT_YIELD" yields: u32 = 64, Kind::integer(0, u32::MAX),
+        "idle polls with a yield before a waiting rank sleeps";
+    "CONDUIT_EXIT_TIMEOUT" exit_timeout: Option<u32> = None, Kind::integer(0, 86_400),
+        unset "3 + ranks/8, at most 360",
+        "seconds that an exiting rank waits for the others";
+    "CONDUIT_BARRIER_RADIX" barrier_radix: u32 = 8,
+        Kind::integer(crate::barrier::MIN_RADIX, crate::barrier::MAX_RADIX),
+        "fan-out of the barrier: each round reaches this many times more ranks; the same on all ranks";
 }
 
 impl Settings {
-    /// The settings of this process' environment, with what the user should be warned of.
-    ///
-    /// # Errors
-    /// As [`from_lookup`](Self::from_lookup). Text that is not UTF-8 is no value of any setting.
-    pub fn from_env() -> Result<(Self, Vec<Warning>), SettingsError> {
-        // Other variables may be anything; what is lost in a setting's own text stays visible as U+FFFD.
-        Self::from_lookup(std::env::vars_os().map(|(name, value)| {
-            (
-                name.to_string_lossy().into_owned(),
-                value.to_string_lossy().into_owned(),
-            )
-        }))
-    }
-
-    /// The settings in a list of variables, most of which may have nothing to do with Conduit. Of a name that comes
-    /// twice the first counts, as in `getenv`.
-    ///
-    /// # Errors
-    /// The first variable whose name is unknown, or whose value does not parse or is out of range; then settings that
-    /// contradict each other.
-    pub fn from_lookup(
-        vars: impl IntoIterator<Item = (String, String)>,
-    ) -> Result<(Self, Vec<Warning>), SettingsError> {
-        let mut settings = Self::default();
-        let mut warnings = Vec::new();
-        for (name, value) in vars {
-            if !is_setting(&name) {
-                continue;
-            }
-            let Some(index) = ROWS.iter().position(|row| row.name == name) else {
-                let nearest = nearest(&name);
-                return Err(SettingsError::Unknown {
-                    name,
-                    value,
-                    nearest,
-                });
-            };
-            if settings.origins.contains(index) {
-                continue;
-            }
-            let row = &ROWS[index];
-            let parsed = row.kind.parse(&value);
-            if !parsed.is_some_and(|parsed| (row.put)(&mut settings, parsed)) {
-                return Err(SettingsError::invalid(row.name, value, row.kind));
-            }
-            settings.origins.insert(index);
-            if !row.warning.is_empty() {
-                warnings.push(Warning {
-                    name: row.name,
-                    text: row.warning,
-                });
-            }
-        }
-        settings.check()?;
-        Ok((settings, warnings))
-    }
-
-    /// True when the environment has set the variable of this name; false when its default counts.
-    #[must_use]
-    pub fn is_set(&self, name: &str) -> bool {
-        let row = ROWS.iter().position(|row| row.name == name);
-        row.is_some_and(|row| self.origins.contains(row))
-    }
-
-    /// Whether `CONDUIT_NETWORK` lets the network of this name be used.
-    #[must_use]
-    pub fn allows_network(&self, name: &str) -> bool {
-        let asked = self.networks.as_ref();
-        asked.is_none_or(|asked| asked.iter().any(|asked| asked == name))
-    }
-
     /// How long an exiting rank of a job of `ranks` waits for the others: [`exit_timeout`](Self::exit_timeout), or
     /// the original's 3 s and 1/8 s for each rank, at most 360 s.
     #[must_use]
@@ -134,8 +128,7 @@ impl Settings {
         }
     }
 
-    /// Rules that concern more than one setting.
-    fn check(&self) -> Result<(), SettingsError> {
+    fn agree(&self) -> Result<(), SettingsError> {
         match (self.cred_per_node, self.max_cred_per_node) {
             (Some(value), Some(limit)) if value > limit => Err(SettingsError::Above {
                 name: "GASNET_PORTAL_CRED_PER_NODE",
@@ -146,23 +139,4 @@ impl Settings {
             _ => Ok(()),
         }
     }
-}
-
-/// True for names that have to be in the table.
-fn is_setting(name: &str) -> bool {
-    let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
-    begins(&PREFIXES) && !INTERNAL.contains(&name) && !begins(&INTERNAL_PREFIXES)
-}
-
-/// The setting whose name is nearest to an unknown one, if it is near.
-fn nearest(name: &str) -> Option<&'static str> {
-    // The distance takes time proportional to both lengths; no misspelling is this long.
-    if name.len() > 64 {
-        return None;
-    }
-    ROWS.iter()
-        .map(|row| (strsim::osa_distance(name, row.name), row.name))
-        .min()
-        .filter(|(edits, _)| *edits <= MOST_EDITS)
-        .map(|(_, name)| name)
 }

@@ -30,6 +30,7 @@ mod receive;
 mod rest;
 mod returns;
 mod send;
+pub mod settings;
 mod setup;
 mod single;
 mod staging;

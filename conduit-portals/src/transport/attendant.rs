@@ -66,6 +66,11 @@ impl Attendant {
     /// How long a rank may be away before the thread attends, unless something else is set.
     pub const PERIOD: Duration = Duration::from_millis(20);
 
+    /// The same where `attend` is set, in milliseconds: long before others take the rank for one that has failed.
+    pub fn period(attend: u32, dead_time: u32) -> Duration {
+        Duration::from_millis(attend.min(dead_time / 4).into())
+    }
+
     /// Starts the thread of `rank`.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use conduit_core::stderr;
+use conduit::stderr;
 use pmi::client::{Connection, Error};
 
 /// A diagnostic program to be started by a launcher (conduit-run, mpiexec.hydra, srun): talks PMI-1 as a rank does.

@@ -8,8 +8,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use conduit_core::ni::Rank;
-use conduit_core::settings::Percent;
 use fastrand::Rng;
+use settings::Percent;
 
 use super::Batch;
 use crate::mix::mixed;

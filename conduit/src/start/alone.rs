@@ -3,8 +3,7 @@
 //! A launcher that speaks something else than PMI-1 starts several processes, each of which would be such a job and compute what
 //! the others do. What it leaves in their environment tells.
 
-use conduit_core::settings::Settings;
-
+use crate::settings::{Groups as _, Settings};
 use crate::{Error, Result};
 
 /// The variables by which a launcher tells a process how many it has started, and which of them it is.
@@ -55,7 +54,7 @@ pub fn check_alone() -> Result<()> {
 pub(super) fn check(settings: &Settings) -> Result<()> {
     let variable = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
     match found(variable) {
-        Some(found) if !settings.alone => Err(Error::Start(format!(
+        Some(found) if !settings.job.alone => Err(Error::Start(format!(
             "{found} in the environment: another launcher has started this process as one of several, but not so that it reaches \
              the others (PMI_FD or PMI_PORT, as PMI-1 has it), and each would be a job of one rank. Start it by \
              `conduit-run -n N PROGRAM` on one host, by `srun --mpi=pmi2`, `flux run -o pmi=simple` or MPICH's `mpiexec` on \

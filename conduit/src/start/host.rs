@@ -13,10 +13,10 @@ use std::os::unix::fs::MetadataExt;
 
 use conduit_core::bootstrap::Bootstrap;
 use conduit_core::ni::Rank;
-use conduit_core::settings::Settings;
 use conduit_portals::memory::Memory;
 use lanes::Hosts;
 
+use crate::settings::{Groups as _, Settings};
 use crate::{Error, Result};
 
 /// What a job may assume of its hosts.
@@ -100,7 +100,7 @@ impl Survey {
     /// # Errors
     /// The launcher's; a host that can't be named; ranks that may use different networks.
     pub(super) fn take(bootstrap: &mut dyn Bootstrap, settings: &Settings) -> Result<Self> {
-        let name = match &settings.host {
+        let name = match &settings.job.host {
             Some(name) => Ok(name.clone()),
             None => identity().map_err(|error| {
                 Error::Start(format!(
@@ -120,7 +120,7 @@ impl Survey {
                 .unwrap_or_default(),
             // All ranks learn of each, and fail together below.
             host: name.clone().unwrap_or_default(),
-            settings: agreement(settings),
+            settings: settings.of_network().agreement(),
         };
         let rank = bootstrap.rank();
         let all = bootstrap
@@ -184,9 +184,9 @@ impl Survey {
     /// Fills in the settings that were left to the machine.
     pub(super) fn adapt(&self, settings: &mut Settings) {
         if self.machine_ranks > self.processors {
-            settings.spin.get_or_insert(CROWDED_SPIN);
+            settings.engine.spin.get_or_insert(CROWDED_SPIN);
             if !settings.is_set("CONDUIT_YIELD") {
-                settings.yields = CROWDED_YIELDS;
+                settings.engine.yields = CROWDED_YIELDS;
             }
         }
     }
@@ -195,26 +195,12 @@ impl Survey {
     pub(super) fn segment_limit(&self, settings: &Settings) -> usize {
         let share = self.share - NO_SEGMENT.min(self.share / 2);
         let share = (share as f64 * SEGMENT_SHARE) as usize;
-        settings.max_segment.unwrap_or(share) & !(page() - 1)
+        settings.job.max_segment.unwrap_or(share) & !(page() - 1)
     }
 }
 
 fn page() -> usize {
     rustix::param::page_size()
-}
-
-/// Settings that ranks must have the same before a network can work, a line each. The engine compares those that it needs.
-fn agreement(settings: &Settings) -> String {
-    let networks = settings.networks.as_ref();
-    format!(
-        "CONDUIT_NETWORK={}\nCONDUIT_OFI_AUTHENTICATE={}\nCONDUIT_OFI_ENCRYPT={}\nCONDUIT_UDP_ENCRYPT={}\n\
-         CONDUIT_UDP_ARRIVALS={}",
-        networks.map_or_else(|| "(unset)".to_owned(), |networks| networks.join(",")),
-        u8::from(settings.ofi_authenticate),
-        u8::from(settings.ofi_encrypt),
-        u8::from(settings.udp_encrypt),
-        settings.udp_arrivals
-    )
 }
 
 /// A name for the machine of this process since it was started, the same in all its containers.
@@ -277,25 +263,23 @@ mod tests {
     fn crowded_ranks_yield_unless_told_otherwise() {
         let mut settings = Settings::default();
         one_host(2, 0b11).adapt(&mut settings);
-        assert_eq!(settings.spin, None);
+        assert_eq!(settings.engine.spin, None);
         one_host(3, 0b11).adapt(&mut settings);
         assert_eq!(
-            (settings.spin, settings.yields),
+            (settings.engine.spin, settings.engine.yields),
             (Some(CROWDED_SPIN), CROWDED_YIELDS)
         );
-        settings.spin = Some(5);
+        settings.engine.spin = Some(5);
         one_host(3, 0b11).adapt(&mut settings);
-        assert_eq!(settings.spin, Some(5));
+        assert_eq!(settings.engine.spin, Some(5));
     }
 
     #[test]
     fn segments_share_the_memory() {
         let settings = Settings::default();
         assert!(one_host(4, 0b1111).segment_limit(&settings) <= (1 << 30) / 4);
-        let settings = Settings {
-            max_segment: Some(10_000),
-            ..Settings::default()
-        };
+        let mut settings = Settings::default();
+        settings.job.max_segment = Some(10_000);
         assert_eq!(one_host(4, 0b1111).segment_limit(&settings), 8192);
     }
 
@@ -348,7 +332,7 @@ mod tests {
             assert_eq!(survey.share, (8 << 30) / 3);
             let mut settings = Settings::default();
             survey.adapt(&mut settings);
-            settings.spin == Some(CROWDED_SPIN)
+            settings.engine.spin == Some(CROWDED_SPIN)
         };
         assert_eq!([0, 1, 2, 3].map(crowded), [true, true, true, false]);
     }

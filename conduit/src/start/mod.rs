@@ -6,10 +6,10 @@ mod pmi;
 
 use conduit_core::bootstrap::{Alone, Bootstrap, BootstrapError};
 use conduit_core::engine::Engine;
-use conduit_core::settings::Settings;
 use conduit_core::stderr;
 use conduit_core::threads::{Mode, Seq};
 
+use crate::settings::{Groups as _, Settings};
 use crate::{Error, Job, Member, Result};
 pub use alone::check_alone;
 use host::Survey;
@@ -54,9 +54,20 @@ pub fn join<M: Mode>(adjust: impl FnOnce(&mut Settings, u32)) -> Result<Member<M
     let mut survey = Survey::take(bootstrap, &settings)?;
     survey.adapt(&mut settings);
     let most_segment = survey.segment_limit(&settings);
-    let network = lanes::start(bootstrap, &settings, &mut survey.hosts, most_segment)?;
-    let engine = Engine::start(network, bootstrap, &settings)?;
-    Ok(Member::new(engine, launcher, survey.hosts, most_segment))
+    let network = lanes::start(
+        bootstrap,
+        settings.of_network(),
+        &mut survey.hosts,
+        most_segment,
+    )?;
+    let engine = Engine::start(network, bootstrap, &settings.engine)?;
+    Ok(Member::new(
+        engine,
+        settings,
+        launcher,
+        survey.hosts,
+        most_segment,
+    ))
 }
 
 fn start_error(error: BootstrapError) -> Error {

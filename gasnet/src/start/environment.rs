@@ -74,21 +74,21 @@ fn segment_bytes((size, of_host): (Size, bool), ranks: u32, memory: u64) -> usiz
 
 /// What GASNet's variables say, unless one of Conduit's own says otherwise. The result is the most ranks of a neighbourhood.
 pub(crate) fn adjust(settings: &mut Settings, ranks: u32) -> Result<u32, Refusal> {
-    if settings.max_segment.is_none()
+    if settings.job.max_segment.is_none()
         && let Some(limit) = value(c"GASNET_MAX_SEGSIZE", segment_limit)?
     {
         let memory = match physical_memory() {
             0 => u64::MAX,
             bytes => bytes,
         };
-        settings.max_segment = Some(segment_bytes(limit, ranks, memory));
+        settings.job.max_segment = Some(segment_bytes(limit, ranks, memory));
     }
     let most = value(c"GASNET_SUPERNODE_MAXSIZE", |text| parse_integer(text, 0))?.unwrap_or(0);
     match u32::try_from(most) {
         Ok(0) => Ok(u32::MAX),
         Ok(1) => {
             // Ranks that share memory at most one by one don't share it.
-            settings.windows = false;
+            settings.engine.windows = false;
             Ok(1)
         }
         Ok(most) => Ok(most),

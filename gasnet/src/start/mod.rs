@@ -65,7 +65,7 @@ unsafe fn join(
         most_neighbours = environment::adjust(settings, size);
         exit_timeout = exit_timeout::exit_timeout(size, |name| std::env::var(name).ok());
         if let Ok(Some(seconds)) = exit_timeout {
-            settings.exit_timeout.get_or_insert(seconds);
+            settings.engine.exit_timeout.get_or_insert(seconds);
         }
     })?;
     exit_timeout.map_err(Refusal::bad)?;

@@ -139,7 +139,7 @@ pub(super) fn too_large(who: &str) -> Result<()> {
     let job = conduit::start()?;
     let most = job.max_segment();
     let too_large = job.rank() == job.size() - 1 || who == "all";
-    let bytes = match (too_large, job.settings().max_segment) {
+    let bytes = match (too_large, job.settings().job.max_segment) {
         (false, _) => 4096,
         // As large as the setting allows.
         (true, Some(_)) => most,

@@ -12,10 +12,11 @@ use am::handlers::{Entry, Registration};
 use conduit_core::barrier::Value;
 use conduit_core::bootstrap::Bootstrap;
 use conduit_core::engine::{Blocking, Call, Completion, Engine, Handler};
-use conduit_core::settings::{Settings, describe};
+use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
 use conduit_tests::model::turns::{InTurn, Meeting, run};
 use credits::statistics::{Header, Log, RankRow};
+use settings::Groups as _;
 
 use super::{End, NETWORK, start};
 
@@ -67,7 +68,8 @@ fn as_run(ours: Settings) -> Settings {
 
 /// Whether `docs/settings.md` says that a setting makes a difference over this network, as programs are run.
 fn acts(name: &str) -> bool {
-    let row = describe(&Settings::default(), None).find(|row| row.name == name);
+    let rows = Settings::default().describe();
+    let row = rows.iter().find(|row| row.name == name);
     let acts = row.expect("a setting").acts;
     // Behind that are cases of their own.
     let (networks, _) = acts.split_once(';').unwrap_or((acts, ""));

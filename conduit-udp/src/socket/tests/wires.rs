@@ -3,7 +3,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use conduit_core::ni::Rank;
-use conduit_core::settings::Percent;
+use settings::Percent;
 
 use super::{loopbacks, open, options};
 use crate::protocol::{

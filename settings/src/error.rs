@@ -40,18 +40,6 @@ pub enum SettingsError {
     },
 }
 
-/// A job of this size can't run with the settings, each of which is valid.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("setting {name}: {reason} (in a job of {ranks} ranks)")]
-pub struct InJobError {
-    /// The variable that is wrong, or the first to look at.
-    pub name: &'static str,
-    /// Ranks of the job.
-    pub ranks: u32,
-    /// What is wrong.
-    pub reason: String,
-}
-
 impl SettingsError {
     pub(super) fn invalid(name: &'static str, value: String, kind: Kind) -> Self {
         Self::Invalid {

@@ -7,10 +7,12 @@ use super::Percent;
 
 /// What a setting takes.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub enum Kind {
     /// A decimal integer.
     Integer {
+        /// From here.
         least: u32,
+        /// To here.
         most: u32,
         /// 0 is allowed too, below the range; this is what it means.
         zero: Option<&'static str>,
@@ -19,8 +21,11 @@ pub(super) enum Kind {
     Bool,
     /// A number of bytes, with suffixes for powers of 1024.
     Bytes {
+        /// From here.
         least: u64,
+        /// To here.
         most: u64,
+        /// Of this.
         multiple: u64,
     },
     /// A part of a hundred.
@@ -52,6 +57,11 @@ pub enum Value {
     Text(String),
 }
 
+/// Address space of a process on the machines supported; a bound for byte counts, far above any use.
+pub const MOST_BYTES: u64 = i64::MAX as u64;
+/// A bound for times in milliseconds: a day.
+pub const MOST_TIME: u32 = 86_400_000;
+
 const TRUE: [&str; 5] = ["1", "y", "yes", "true", "on"];
 const FALSE: [&str; 5] = ["0", "n", "no", "false", "off"];
 /// Powers of 1024 by their letter.
@@ -59,7 +69,7 @@ const UNITS: [(char, u32); 4] = [('T', 40), ('G', 30), ('M', 20), ('K', 10)];
 
 impl Kind {
     /// An integer from `least` to `most`.
-    pub(super) const fn integer(least: u32, most: u32) -> Self {
+    pub const fn integer(least: u32, most: u32) -> Self {
         Self::Integer {
             least,
             most,
@@ -68,7 +78,7 @@ impl Kind {
     }
 
     /// The same, or 0 with a meaning of its own.
-    pub(super) const fn integer_or_zero(least: u32, most: u32, zero: &'static str) -> Self {
+    pub const fn integer_or_zero(least: u32, most: u32, zero: &'static str) -> Self {
         Self::Integer {
             least,
             most,
@@ -77,7 +87,7 @@ impl Kind {
     }
 
     /// Bytes from `least` to `most`, a multiple of `multiple`.
-    pub(super) const fn bytes(least: u64, most: u64, multiple: u64) -> Self {
+    pub const fn bytes(least: u64, most: u64, multiple: u64) -> Self {
         Self::Bytes {
             least,
             most,
@@ -86,7 +96,7 @@ impl Kind {
     }
 
     /// Reads a value; `None` when the text is not one, or out of range. Blanks around it don't matter, but to a path.
-    pub(super) fn parse(self, text: &str) -> Option<Value> {
+    pub fn parse(self, text: &str) -> Option<Value> {
         let given = text;
         let text = text.trim();
         match self {
@@ -159,7 +169,7 @@ impl Display for Kind {
                 multiple,
             } => {
                 write!(f, "bytes from {}", Bytes(least))?;
-                if most < i64::MAX as u64 {
+                if most < MOST_BYTES {
                     write!(f, " to {}", Bytes(most))?;
                 }
                 if multiple > 1 {
@@ -235,97 +245,48 @@ fn parse_bytes(text: &str) -> Option<u64> {
     number.checked_mul(1 << shift)
 }
 
-/// A field of [`Settings`](super::Settings): how it is set from a value and seen as one.
-pub(super) trait Field: Sized {
+/// A field of a [group](super::Group): how it is set from a value and seen as one.
+pub trait Field: Sized {
     /// `None` when the value is of another kind, or does not fit.
     fn from_value(value: Value) -> Option<Self>;
     /// `None` when the field is unset.
     fn to_value(&self) -> Option<Value>;
 }
 
-impl Field for u32 {
-    fn from_value(value: Value) -> Option<Self> {
-        match value {
-            Value::Integer(number) => Some(number),
-            _ => None,
+/// The fields of a type whose values are of one kind: how the value's content becomes a field, and a field the content.
+macro_rules! field {
+    ($type:ty, $kind:ident, $read:expr, $show:expr) => {
+        impl Field for $type {
+            fn from_value(value: Value) -> Option<Self> {
+                match value {
+                    Value::$kind(content) => $read(content),
+                    _ => None,
+                }
+            }
+            fn to_value(&self) -> Option<Value> {
+                Some(Value::$kind($show(self)))
+            }
         }
-    }
-    fn to_value(&self) -> Option<Value> {
-        Some(Value::Integer(*self))
-    }
+    };
 }
 
-impl Field for bool {
-    fn from_value(value: Value) -> Option<Self> {
-        match value {
-            Value::Bool(yes) => Some(yes),
-            _ => None,
-        }
-    }
-    fn to_value(&self) -> Option<Value> {
-        Some(Value::Bool(*self))
-    }
-}
-
-impl Field for usize {
-    fn from_value(value: Value) -> Option<Self> {
-        match value {
-            Value::Bytes(bytes) => bytes.try_into().ok(),
-            _ => None,
-        }
-    }
-    fn to_value(&self) -> Option<Value> {
-        Some(Value::Bytes(*self as u64))
-    }
-}
-
-impl Field for Percent {
-    fn from_value(value: Value) -> Option<Self> {
-        match value {
-            Value::Percent(percent) => Some(percent),
-            _ => None,
-        }
-    }
-    fn to_value(&self) -> Option<Value> {
-        Some(Value::Percent(*self))
-    }
-}
-
-impl Field for Vec<String> {
-    fn from_value(value: Value) -> Option<Self> {
-        match value {
-            Value::Words(words) => Some(words),
-            _ => None,
-        }
-    }
-    fn to_value(&self) -> Option<Value> {
-        Some(Value::Words(self.clone()))
-    }
-}
-
-impl Field for PathBuf {
-    fn from_value(value: Value) -> Option<Self> {
-        match value {
-            Value::Path(path) => Some(path.into()),
-            _ => None,
-        }
-    }
-    fn to_value(&self) -> Option<Value> {
-        Some(Value::Path(self.to_string_lossy().into_owned()))
-    }
-}
-
-impl Field for String {
-    fn from_value(value: Value) -> Option<Self> {
-        match value {
-            Value::Text(text) => Some(text),
-            _ => None,
-        }
-    }
-    fn to_value(&self) -> Option<Value> {
-        Some(Value::Text(self.clone()))
-    }
-}
+field!(u32, Integer, Some, u32::clone);
+field!(bool, Bool, Some, bool::clone);
+field!(
+    usize,
+    Bytes,
+    |bytes: u64| bytes.try_into().ok(),
+    |bytes: &usize| *bytes as u64
+);
+field!(Percent, Percent, Some, Percent::clone);
+field!(Vec<String>, Words, Some, Vec::clone);
+field!(String, Text, Some, String::clone);
+field!(
+    PathBuf,
+    Path,
+    |text: String| Some(text.into()),
+    |path: &PathBuf| { path.to_string_lossy().into_owned() }
+);
 
 impl<T: Field> Field for Option<T> {
     fn from_value(value: Value) -> Option<Self> {
@@ -333,5 +294,21 @@ impl<T: Field> Field for Option<T> {
     }
     fn to_value(&self) -> Option<Value> {
         self.as_ref()?.to_value()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn bytes_print_as_they_are_read(bytes in 0..=i64::MAX as u64, shift in 0..50_u32) {
+            let value = Value::Bytes(bytes >> shift << shift);
+            let kind = Kind::bytes(0, i64::MAX as u64, 1);
+            prop_assert_eq!(kind.parse(&value.to_string()), Some(value));
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! The settings as people read them.
 
-use super::table::{ROWS, Row};
-use super::{InJob, Settings, Value};
+use super::Value;
 use std::fmt::{self, Display, Formatter};
 
 /// One setting with its value here, for printing.
@@ -13,7 +12,7 @@ pub struct Description {
     pub value: Option<Value>,
     /// The default, likewise.
     pub default: Option<Value>,
-    /// The value in a job of a given size, where that matters and the size is given.
+    /// The value in a job of a given size, where that matters; whoever knows it fills it in.
     pub in_job: Option<Value>,
     /// What happens while it has no value; empty where the default is a value.
     pub unset: &'static str,
@@ -27,37 +26,14 @@ pub struct Description {
     pub acts: &'static str,
 }
 
-/// All settings with their values here, in the table's order; with those in a job if one is given.
-pub fn describe(settings: &Settings, job: Option<&InJob>) -> impl Iterator<Item = Description> {
-    let defaults = Settings::default();
-    ROWS.iter()
-        .enumerate()
-        .map(move |(index, row)| Description {
-            name: row.name,
-            value: (row.get)(settings),
-            default: (row.get)(&defaults),
-            in_job: job.and_then(|job| job.value(row.name)),
-            unset: row.unset,
-            accepted: row.kind.to_string(),
-            is_set: settings.origins.contains(index),
-            meaning: row.meaning,
-            acts: match row {
-                Row { acts: "", name, .. } if name.starts_with("CONDUIT_OFI_") => "ofi",
-                Row { acts: "", name, .. } if name.starts_with("CONDUIT_UDP_") => "udp",
-                Row { acts: "", .. } => "all",
-                Row { acts, .. } => acts,
-            },
-        })
-}
-
 /// Prints all settings: a head, and for each an aligned line with name, value, default, where the value comes from and,
 /// with a job, the value there; below it, indented, the meaning and what happens while it is unset.
 #[derive(Clone, Copy)]
 pub struct Table<'a> {
-    /// The settings.
-    pub settings: &'a Settings,
-    /// For a column with the values in a job of this size.
-    pub job: Option<&'a InJob>,
+    /// The settings, as they are [described](super::Groups::describe).
+    pub rows: &'a [Description],
+    /// The head of the column with the values in a job, if there are such.
+    pub in_job: &'a str,
     /// Where a value that is set comes from, by the setting's name.
     pub origin: &'a dyn Fn(&str) -> &'static str,
     /// Columns of the terminal, at which meanings are wrapped; `None` for none.
@@ -73,15 +49,9 @@ impl Display for Table<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let text = |value: &Option<Value>| value.as_ref().map_or("-".to_owned(), Value::to_string);
         let head = |words: [&str; 5]| words.map(str::to_owned);
-        let in_job = self
-            .job
-            .map_or_else(String::new, |job| match job.plan.ranks() {
-                1 => "1 RANK".to_owned(),
-                ranks => format!("{ranks} RANKS"),
-            });
-        let mut lines = vec![head(["SETTING", "VALUE", "DEFAULT", &in_job, "FROM"])];
+        let mut lines = vec![head(["SETTING", "VALUE", "DEFAULT", self.in_job, "FROM"])];
         let mut below = vec![String::new()];
-        for row in describe(self.settings, self.job) {
+        for row in self.rows {
             let origin = match row.is_set {
                 true => (self.origin)(row.name),
                 false => "default",

@@ -1,0 +1,74 @@
+//! The settings of the network over libfabric.
+
+use std::time::Duration;
+
+use conduit_portals::transport::Attendant;
+use seal::Protection;
+use settings::{Kind, MOST_TIME};
+
+use crate::provider::Wish;
+use crate::start::{OfiConfig, Which};
+
+settings::group! {
+    /// The settings of the network over libfabric.
+    pub struct Settings, acts "ofi";
+
+    "CONDUIT_OFI_LIBRARY" library: Option<String> = None,
+        Kind::Text("the file of a libfabric, or system, or vendored"),
+        unset "the system's libfabric.so.1, else the copy that is built in if there is one",
+        "libfabric that is used for the network ofi";
+    "CONDUIT_OFI_PROVIDER" provider: Option<String> = None,
+        Kind::Text("the name of a provider of libfabric"),
+        unset "the fastest that is there",
+        "provider that is used for the network ofi";
+    "CONDUIT_OFI_DOMAIN" domain: Option<String> = None,
+        Kind::Text("the name of a domain of the provider; that of tcp is an interface"),
+        unset "the provider's first, one of the loopback only if all ranks are on one host",
+        "device that is used for the network ofi";
+    "CONDUIT_OFI_AUTHENTICATE" authenticate: bool = false, Kind::Bool,
+        "for networks that others use as well, without a fabric that keeps them out: take from libfabric only what has the tag of a rank of this job; puts, gets and atomics go by message then; without, whoever can reach a rank's endpoint and read what it sends is trusted; the same on all ranks";
+    "CONDUIT_OFI_ENCRYPT" encrypt: bool = false, Kind::Bool,
+        "encrypt what is sent by libfabric, and authenticate it; the same on all ranks";
+    "CONDUIT_OFI_DEAD_TIME" dead_time: u32 = 10_000, Kind::integer(100, MOST_TIME),
+        "milliseconds after which a rank that is reached by libfabric and answers nothing has failed";
+    "CONDUIT_OFI_ATTEND" attend: u32 = 20, Kind::integer(1, 60_000),
+        "milliseconds without a poll after which a thread of the library makes libfabric's progress for its rank; at most a quarter of the dead time";
+    "CONDUIT_OFI_RECEIVE_BUFFERS" receives: u32 = 8, Kind::integer(2, 4096),
+        "buffers that libfabric receives messages into";
+    "CONDUIT_OFI_RECEIVE_BUFFER_SIZE" receive_bytes: usize = 256 << 10, Kind::bytes(64 << 10, 1 << 30, 1),
+        "bytes of each of these buffers";
+    "CONDUIT_OFI_STATISTICS" statistics: bool = false, Kind::Bool,
+        "print the counters of the network over libfabric when a rank leaves";
+}
+
+impl Settings {
+    /// Which libfabric is asked for.
+    #[must_use]
+    pub fn which(&self) -> Which {
+        Which::named(self.library.as_deref().unwrap_or_default())
+    }
+}
+
+impl OfiConfig {
+    /// As the settings say, for a rank on a host of this name, which may be the only one of the job.
+    pub fn of(settings: &Settings, host: &str, one_host: bool) -> Self {
+        let wish = Wish {
+            provider: settings.provider.clone(),
+            domain: settings.domain.clone(),
+            one_host,
+            ..Wish::default()
+        };
+        let mut config = Self::new(wish, host.to_owned());
+        config.library = settings.which();
+        config.wire.dead_time = Duration::from_millis(settings.dead_time.into());
+        config.wire.receives = settings.receives;
+        config.wire.receive_bytes = settings.receive_bytes;
+        config.protection = match (settings.encrypt, settings.authenticate) {
+            (true, _) => Some(Protection::Encrypt),
+            (false, true) => Some(Protection::Authenticate),
+            (false, false) => None,
+        };
+        config.attend = Some(Attendant::period(settings.attend, settings.dead_time));
+        config
+    }
+}

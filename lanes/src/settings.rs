@@ -1,0 +1,62 @@
+//! Which networks a job may use, and all settings that its network is made by.
+
+use conduit_core::settings::Settings as EngineSettings;
+use conduit_ofi::settings::Settings as OfiSettings;
+use conduit_portals::shm::settings::Settings as ShmSettings;
+use conduit_udp::settings::Settings as UdpSettings;
+use settings::Kind;
+
+settings::group! {
+    /// The settings of the choice of networks, and of what is common to those between hosts.
+    pub struct Settings, acts "all";
+
+    "CONDUIT_NETWORK" networks: Option<Vec<String>> = None,
+        Kind::Words(&["shm", "udp", "ofi", "portals4"]),
+        unset "what fits each peer: shared memory on one host, UDP between hosts",
+        "networks that may be used; the same on all ranks";
+    "CONDUIT_SECRET_FILE" secret_file: Option<std::path::PathBuf> = None, Kind::Path,
+        unset "ranks trust the launcher and what it hands out",
+        "file with a secret of 32 random bytes or more, mode 0600, that has the same content on all ranks: keys depend on it, so whoever changes what the launcher hands out of the network's addresses and keys is found out",
+        acts "udp, ofi";
+}
+
+impl Settings {
+    /// Whether `CONDUIT_NETWORK` lets the network of this name be used.
+    #[must_use]
+    pub fn allows_network(&self, name: &str) -> bool {
+        let asked = self.networks.as_ref();
+        asked.is_none_or(|asked| asked.iter().any(|asked| asked == name))
+    }
+}
+
+/// All groups that the network of a job is made by.
+#[derive(Clone, Copy, Debug)]
+pub struct NetworkSettings<'a> {
+    /// The engine's: what it asks of a network.
+    pub engine: &'a EngineSettings,
+    /// The choice.
+    pub lanes: &'a Settings,
+    /// Shared memory's.
+    pub shm: &'a ShmSettings,
+    /// libfabric's.
+    pub ofi: &'a OfiSettings,
+    /// UDP's.
+    pub udp: &'a UdpSettings,
+}
+
+impl NetworkSettings<'_> {
+    /// Those that ranks must have the same before a network can work, a line each. The engine compares those that it needs.
+    #[must_use]
+    pub fn agreement(&self) -> String {
+        let networks = self.lanes.networks.as_ref();
+        format!(
+            "CONDUIT_NETWORK={}\nCONDUIT_OFI_AUTHENTICATE={}\nCONDUIT_OFI_ENCRYPT={}\nCONDUIT_UDP_ENCRYPT={}\n\
+             CONDUIT_UDP_ARRIVALS={}",
+            networks.map_or_else(|| "(unset)".to_owned(), |networks| networks.join(",")),
+            u8::from(self.ofi.authenticate),
+            u8::from(self.ofi.encrypt),
+            u8::from(self.udp.encrypt),
+            self.udp.arrivals
+        )
+    }
+}
