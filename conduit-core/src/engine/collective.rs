@@ -173,10 +173,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             reason,
         };
         let (element, meaning, reducer) = match reduction {
-            Reduction::CachedHeader(ty, op) => {
+            Reduction::Known(ty, op) => {
                 let fold = fold(ty, op).ok_or_else(|| refuse(format!("{ty:?} has no {op:?}")))?;
                 let meaning = 1 + (ty as u32) * 16 + op as u32;
-                (ty.size(), meaning, Reducer::CachedHeader(fold))
+                (ty.size(), meaning, Reducer::Known(fold))
             }
             Reduction::Custom { element, function } => {
                 let checks = self.job.has_checks();

@@ -17,7 +17,7 @@ use crate::threads::{Lock, Mode};
 /// How elements are reduced.
 pub enum Reduction {
     /// By an operation that is known here.
-    CachedHeader(DataType, ReduceOp),
+    Known(DataType, ReduceOp),
     /// By the caller's function.
     Custom {
         /// Bytes of an element.
@@ -33,9 +33,7 @@ pub type ReduceFunction = Box<dyn Fn(&[u8], &mut [u8]) + Send>;
 impl std::fmt::Debug for Reduction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::CachedHeader(ty, op) => {
-                f.debug_tuple("CachedHeader").field(ty).field(op).finish()
-            }
+            Self::Known(ty, op) => f.debug_tuple("Known").field(ty).field(op).finish(),
             Self::Custom { element, .. } => f
                 .debug_struct("Custom")
                 .field("element", element)
@@ -46,7 +44,7 @@ impl std::fmt::Debug for Reduction {
 
 pub(super) enum Reducer {
     Nothing,
-    CachedHeader(Fold),
+    Known(Fold),
     Custom(ReduceFunction),
 }
 
@@ -90,7 +88,7 @@ impl Operand for Memory {
     fn reduce(&mut self, left: &[u8], right: &mut [u8]) {
         match &self.reducer {
             Reducer::Nothing => {}
-            Reducer::CachedHeader(fold) => fold(left, right),
+            Reducer::Known(fold) => fold(left, right),
             Reducer::Custom(function) => function(left, right),
         }
     }

@@ -507,8 +507,8 @@ fn credits_are_what_the_settings_say_at_the_start() {
             };
             on_each(2, settings, |rank, _, _| {
                 for peer in 0..2 {
-                    assert_eq!(rank.lent_credits(peer).unwrap(), 33);
-                    assert_eq!(rank.send_credits(peer).unwrap(), 33);
+                    assert_eq!(rank.credits(peer).unwrap().lent, 33);
+                    assert_eq!(rank.credits(peer).unwrap().send, 33);
                 }
                 rank.banked_credits()
             })[0]
@@ -544,7 +544,7 @@ fn sys_limit_is_the_most_returns_of_a_poll() {
                 rank.poll().unwrap();
             }
             meeting.barrier().unwrap();
-            while me > 1 && rank.revoked_credits(0).unwrap() == 0 {
+            while me > 1 && rank.credits(0).unwrap().revoked == 0 {
                 rank.poll().unwrap();
             }
             // What is given back is on its way, all of it when the poll begins.
@@ -558,7 +558,7 @@ fn sys_limit_is_the_most_returns_of_a_poll() {
             // Over some networks one poll brings them here and the next one takes them.
             let mut returned = (0..20).map(|_| {
                 rank.poll().unwrap();
-                let lent = (2..8).map(|peer| rank.lent_credits(peer).unwrap());
+                let lent = (2..8).map(|peer| rank.credits(peer).unwrap().lent);
                 lent.filter(|&lent| lent < 7).count() as u32
             });
             returned.find(|&peers| peers > 0).unwrap_or(0)
@@ -582,7 +582,7 @@ fn credit_doubling_is_how_much_a_stalled_request_brings() {
             settle(rank);
             assert!(request(rank, 1));
             settle(rank);
-            rank.send_credits(1).unwrap()
+            rank.credits(1).unwrap().send
         })[0]
     };
     assert_eq!((after_a_stall("0"), after_a_stall("1")), (5, 8));
@@ -619,10 +619,10 @@ fn credit_hold_keeps_what_was_used_in_the_epoch_before() {
             meeting.barrier().unwrap();
             match rank.rank() {
                 0 => {
-                    while rank.revoked_credits(1).unwrap() == 0 {
+                    while rank.credits(1).unwrap().revoked == 0 {
                         rank.poll().unwrap();
                     }
-                    rank.revoked_credits(1).unwrap() as u32
+                    rank.credits(1).unwrap().revoked as u32
                 }
                 2 => {
                     assert_eq!(until_refused(|| Ok(request(rank, 1))), 28);
@@ -680,10 +680,10 @@ fn epoch_duration_ends_an_epoch_for_all_also_where_a_message_is_given_up() {
             settle(rank);
             assert!(request(rank, 1));
         }
-        while me == 0 && rank.revoked_credits(1).unwrap() == 0 {
+        while me == 0 && rank.credits(1).unwrap().revoked == 0 {
             rank.poll().unwrap();
         }
-        rank.revoked_credits(1).unwrap() as u32
+        rank.credits(1).unwrap().revoked as u32
     })[0];
     // Of what it has used at once in the epoch before a quarter counts.
     assert_eq!(returned, 28 - 24 / 4);
@@ -704,7 +704,7 @@ fn credit_revokes_are_how_many_peers_are_asked() {
                 for _ in 0..100 {
                     rank.poll().unwrap();
                 }
-                let lent = (2..8).map(|peer| rank.lent_credits(peer).unwrap());
+                let lent = (2..8).map(|peer| rank.credits(peer).unwrap().lent);
                 lent.filter(|&lent| lent < 7).count() as u32
             }
             1 => {
