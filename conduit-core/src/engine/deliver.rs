@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use am::handlers::{Entry, RegisterError, Registration, Table};
+use am::handlers::{RegisterError, Registration, Table};
 use am::lid::Pairing;
-use am::{Body, Category, DataHeader, Flags, Header, Long, Role};
+use am::{Body, Category, DataHeader, Flags, Header, HeaderError, Long, Role};
 use credits::CreditByte;
 
 use super::flow::Returned;
@@ -94,49 +94,40 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         inbox: &mut Inbox,
         reserve: &ReplyReserve,
     ) {
-        if let Err(error) = self.run_request(put, last, inbox, reserve) {
-            self.protocol_error(put.source, error);
+        if !last.is_of(put.match_bits) && !self.learn_kind(put, Role::Request, last) {
+            return;
         }
-    }
-
-    #[inline(always)]
-    fn run_request(
-        &self,
-        put: &PutEvent<'_>,
-        last: &mut Kind,
-        inbox: &mut Inbox,
-        reserve: &ReplyReserve,
-    ) -> Result<(), ProtocolError> {
-        let kind = self.kind_of(put, Role::Request, last)?;
+        let kind = &*last;
         self.anticipate_short(kind.category, put.source, Exchange::Answers);
         if kind.flags.has_separate_data() {
             return self.on_long_header(put, inbox, reserve);
         }
         let single = Header::arg0_in(put.hdr_data);
-        let (args, payload) = self.parts(&kind, put, put.data, &single)?;
+        let Some((args, payload)) = self.parts(kind, put, put.data, &single) else {
+            return self.on_malformed(put, put.data);
+        };
         let token = kind.token(put.source, put);
-        self.call(kind.id, &token, args, payload, Some(reserve))?;
+        self.call(kind.id, &token, args, payload, Some(reserve));
         if !token.replied.get() {
             self.end_request(&token, inbox, reserve);
         }
-        Ok(())
     }
 
-    /// The kind of a message, which came where only those of a role may.
-    #[inline(always)]
-    fn kind_of(
-        &self,
-        put: &PutEvent<'_>,
-        role: Role,
-        last: &mut Kind,
-    ) -> Result<Kind, ProtocolError> {
-        if !last.is_of(put.match_bits) {
-            *last = self.find_kind(put, role)?;
-        }
-        Ok(*last)
-    }
-
+    /// Finds out the kind of a message, which came where only those of a role may. False: it is none, which has ended the job.
     #[inline(never)]
+    fn learn_kind(&self, put: &PutEvent<'_>, role: Role, last: &mut Kind) -> bool {
+        match self.find_kind(put, role) {
+            Ok(kind) => {
+                *last = kind;
+                true
+            }
+            Err(error) => {
+                self.protocol_error(put.source, error);
+                false
+            }
+        }
+    }
+
     fn find_kind(&self, put: &PutEvent<'_>, role: Role) -> Result<Kind, ProtocolError> {
         let header = Header::decode(put.match_bits, put.hdr_data)?;
         match (header.role() == role, role) {
@@ -145,19 +136,17 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             (false, Role::Reply) => return Err(ProtocolError::RequestAmongReplies),
         }
         if !header.flags.contains(Flags::IMPLIED) {
-            self.entry(header.handler)?.check(&header)?;
+            let id = header.handler;
+            let entry = self.handlers.table().and_then(|table| table.get(id));
+            entry
+                .ok_or(ProtocolError::NoHandler { id })?
+                .check(&header)?;
         }
         Ok(Kind::of(put.match_bits, &header)?)
     }
 
-    #[inline(always)]
-    fn entry(&self, id: u8) -> Result<&Entry<Handler<N, M>>, ProtocolError> {
-        let table = self.handlers.table();
-        let entry = table.and_then(|table| table.get(id));
-        entry.ok_or(ProtocolError::NoHandler { id })
-    }
-
-    /// What the handler of a message is called with. The data of a long is put to its place, if the message carries it.
+    /// What the handler of a message is called with. The data of a long is put to its place, if the message carries it. `None`: the
+    /// message is malformed.
     #[inline(always)]
     fn parts<'a>(
         &self,
@@ -165,19 +154,22 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         put: &PutEvent<'_>,
         data: &'a [u8],
         single: &'a u32,
-    ) -> Result<(&'a [u32], Payload<'a>), ProtocolError> {
+    ) -> Option<(&'a [u32], Payload<'a>)> {
         let layout = kind.layout;
-        layout.check(data.len())?;
-        let args = layout.args(data, single)?;
-        let payload = match (kind.category, layout.long(data)) {
-            (Category::Short, _) => Payload::None,
-            (Category::Medium, _) => Payload::Medium(layout.payload(data)),
-            (Category::Long, Some(long)) if !kind.flags.contains(Flags::PACKED) => {
-                self.memory.placed_long(&self.job, &long)?
+        layout.check(data.len()).ok()?;
+        let args = layout.args(data, single).ok()?;
+        let payload = match kind.category {
+            Category::Short => Payload::None,
+            Category::Medium => Payload::Medium(layout.payload(data)),
+            Category::Long if kind.flags.contains(Flags::PACKED) => {
+                self.place_packed(put, data).ok()?
             }
-            (Category::Long, _) => self.place_packed(put, data, layout.payload(data))?,
+            Category::Long => {
+                let long = layout.long(data)?;
+                self.memory.placed_long(&self.job, &long).ok()?
+            }
         };
-        Ok((args, payload))
+        Some((args, payload))
     }
 
     #[inline(never)]
@@ -185,14 +177,37 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         &self,
         put: &PutEvent<'_>,
         data: &[u8],
-        packed: &[u8],
     ) -> Result<Payload<'static>, ProtocolError> {
         let header = Header::decode(put.match_bits, put.hdr_data)?;
         let long = Long::read(&header, data)?;
+        let mut single = 0;
+        let (_, packed) = Body::read_args(&header, data, &mut single)?;
         self.memory.place_packed(&self.job, &long, packed)
     }
 
-    /// Runs a handler. A panic of it ends the job.
+    /// What is wrong with a message that has no [parts](Self::parts).
+    #[cold]
+    fn on_malformed(&self, put: &PutEvent<'_>, data: &[u8]) {
+        let check = || {
+            let header = Header::decode(put.match_bits, put.hdr_data)?;
+            Body::read_args(&header, data, &mut 0)?;
+            match header.category() {
+                Category::Long if header.flags.contains(Flags::PACKED) => {
+                    self.place_packed(put, data)
+                }
+                Category::Long => {
+                    let long = Long::read(&header, data)?;
+                    self.memory.placed_long(&self.job, &long)
+                }
+                _ => Err(ProtocolError::Header(HeaderError::Misaligned)),
+            }
+        };
+        if let Err(error) = check() {
+            self.protocol_error(put.source, error);
+        }
+    }
+
+    /// Runs a handler, of whose kind of message it is known that there is one. A panic of it ends the job.
     #[inline(always)]
     fn call(
         &self,
@@ -201,8 +216,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         args: &[u32],
         payload: Payload<'_>,
         reserve: Option<&ReplyReserve>,
-    ) -> Result<(), ProtocolError> {
-        let entry = self.entry(id)?;
+    ) {
+        let Some(entry) = self.handlers.table().and_then(|table| table.get(id)) else {
+            return;
+        };
         let panicking = Panicking(self, id);
         (entry.handler)(&Call {
             engine: self,
@@ -212,22 +229,28 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             payload,
         });
         std::mem::forget(panicking);
-        Ok(())
     }
 
     /// The message of a long request whose data is placed by another.
     #[cold]
-    fn on_long_header(
-        &self,
-        put: &PutEvent<'_>,
-        inbox: &mut Inbox,
-        reserve: &ReplyReserve,
-    ) -> Result<(), ProtocolError> {
-        let header = Header::decode(put.match_bits, put.hdr_data)?;
-        let mut single = 0;
-        let (args, _) = Body::read_args(&header, put.data, &mut single)?;
-        let pending = PendingLong::new(header, args, Long::read(&header, put.data)?);
-        self.pair(put.source, header.lid, Some(pending), inbox, reserve)
+    fn on_long_header(&self, put: &PutEvent<'_>, inbox: &mut Inbox, reserve: &ReplyReserve) {
+        let read = || {
+            let header = Header::decode(put.match_bits, put.hdr_data)?;
+            let mut single = 0;
+            let (args, _) = Body::read_args(&header, put.data, &mut single)?;
+            Ok(PendingLong::new(
+                header,
+                args,
+                Long::read(&header, put.data)?,
+            ))
+        };
+        let paired = read().and_then(|pending| {
+            let lid = pending.header.lid;
+            self.pair(put.source, lid, Some(pending), inbox, reserve)
+        });
+        if let Err(error) = paired {
+            self.protocol_error(put.source, error);
+        }
     }
 
     /// The data of a long request has been placed.
@@ -265,7 +288,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 let payload = self.memory.placed_long(&self.job, &long)?;
                 let args = &args[..usize::from(header.nargs)];
                 let token = am::Token::new(source, &header);
-                self.call(header.handler, &token, args, payload, Some(reserve))?;
+                self.call(header.handler, &token, args, payload, Some(reserve));
                 if !token.replied.get() {
                     self.end_request(&token, inbox, reserve);
                 }
@@ -326,30 +349,30 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// A message in a reply buffer or in the chunk of its request.
     #[inline(always)]
     pub(super) fn on_reply(&self, put: &PutEvent<'_>, last: &mut Kind) {
-        if let Err(error) = self.run_reply(put, last) {
-            self.protocol_error(put.source, error);
+        if !last.is_of(put.match_bits) && !self.learn_kind(put, Role::Reply, last) {
+            return;
         }
-    }
-
-    #[inline(always)]
-    fn run_reply(&self, put: &PutEvent<'_>, last: &mut Kind) -> Result<(), ProtocolError> {
-        let kind = self.kind_of(put, Role::Reply, last)?;
+        let kind = &*last;
         // The next request, which most replies are waited for.
         self.anticipate_short(kind.category, put.source, Exchange::Asks);
         let token = kind.token(put.source, put);
-        self.credits
-            .flow
-            .settle(put.source, CreditByte::from_bits(token.credit))?;
+        let credit = CreditByte::from_bits(token.credit);
+        if let Err(violation) = self.credits.flow.settle(put.source, credit) {
+            return self.protocol_error(put.source, violation.into());
+        }
         if !kind.flags.contains(Flags::IMPLIED) {
-            let data = self.body(put).ok_or(ProtocolError::OutsideOfChunk)?;
+            let Some(data) = self.body(put) else {
+                return self.protocol_error(put.source, ProtocolError::OutsideOfChunk);
+            };
             let single = Header::arg0_in(put.hdr_data);
-            let (args, payload) = self.parts(&kind, put, data, &single)?;
-            self.call(kind.id, &token, args, payload, None)?;
+            let Some((args, payload)) = self.parts(kind, put, data, &single) else {
+                return self.on_malformed(put, data);
+            };
+            self.call(kind.id, &token, args, payload, None);
         }
         if !kind.flags.contains(Flags::NO_CHUNK) {
             self.req_sb.give(&self.job, self.req_sb.number(token.chunk));
         }
-        Ok(())
     }
 
     #[cold]

@@ -3,12 +3,9 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use atomic::Atomic;
-
 use super::context;
 use super::error::{Error, Result};
 use super::polling::Polling;
-use super::ways::Way;
 use crate::fork::{Standing, Wiped};
 use crate::ni::{Capabilities, Ni, Rank, Reach};
 use crate::settings::Settings;
@@ -21,8 +18,9 @@ pub(super) struct Job<N: Ni> {
     pub(super) settings: Settings,
     /// Bytes of a chunk of the send buffers.
     pub(super) chunk: usize,
-    /// By rank: the short cut that requests to it may take; none in a child. 1 byte a rank.
-    pub(super) ways: Wiped<Atomic<Way>>,
+    /// By rank: requests to it need no check and go straight into a queue that is mapped here. None does once the job has failed, with
+    /// checks, or in a child. 1 byte a rank.
+    short_cuts: Wiped<AtomicBool>,
     /// Who is inside a poll, in PAR.
     pub(super) polling: Polling,
     /// Falls when something has gone wrong for good, which `fault` tells. Whoever calls looks at it.
@@ -39,7 +37,7 @@ impl<N: Ni> Job<N> {
             size: ni.size(),
             settings: settings.clone(),
             chunk: settings.chunk_bytes(),
-            ways: Wiped::EMPTY,
+            short_cuts: Wiped::EMPTY,
             polling: Polling::default(),
             standing: Standing::new(),
             fault: OnceLock::new(),
@@ -103,8 +101,8 @@ impl<N: Ni> Job<N> {
         let _ = self.fault.set(error);
         self.standing.fall();
         // Who takes a short cut does not look for a fault.
-        for way in &*self.ways {
-            way.store(Way::General, Relaxed);
+        for short_cut in &*self.short_cuts {
+            short_cut.store(false, Relaxed);
         }
     }
 
@@ -176,11 +174,19 @@ impl<N: Ni> Job<N> {
         }
     }
 
-    /// The way that requests to a rank take; general for what is no rank.
+    /// Finds out for which ranks requests need no check and go straight into a queue.
+    pub(super) fn find_short_cuts(&mut self) {
+        let is_mapped = |rank| !self.has_checks() && self.is_mapped(self.ni.reach(rank));
+        let short_cuts = (0..self.size).map(|rank| AtomicBool::new(is_mapped(rank)));
+        // SAFETY: zero is false.
+        self.short_cuts = unsafe { Wiped::new(short_cuts.collect()) };
+    }
+
+    /// Whether requests to a rank need no check and go straight into a queue.
     #[inline(always)]
-    pub(super) fn way_to(&self, target: Rank) -> Way {
-        let way = self.ways.get(target as usize);
-        way.map_or(Way::General, |way| way.load(Relaxed))
+    pub(super) fn is_short_cut(&self, target: Rank) -> bool {
+        let short_cut = self.short_cuts.get(target as usize);
+        short_cut.is_some_and(|short_cut| short_cut.load(Relaxed))
     }
 
     /// Whether replies from a peer that is reached so need no chunk, and implied ones are coalesced.

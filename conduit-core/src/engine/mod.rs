@@ -4,7 +4,7 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `job`, `polling`, `context`, `ways` | the network, the settings, what ends the job; who polls; where a thread is; ways to peers |
+//! | `job`, `polling`, `context` | the network, the settings, short cuts, what ends the job; who polls; where a thread is |
 //! | `memory` | segments, and access to what is mapped |
 //! | `buffers`, `operations`, `handle`, `token` | chunks, tickets, descriptors; operations and their names |
 //! | `flow` | credits, the budget of outstanding requests, returns by counter, statistics |
@@ -70,7 +70,6 @@ mod table;
 mod token;
 mod transfer;
 mod waiting;
-mod ways;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

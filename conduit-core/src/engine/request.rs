@@ -15,7 +15,6 @@ use super::head::{MOST_HEAD, head_in};
 use super::options::Blocking;
 use super::table::index;
 use super::token::{Role, Token};
-use super::ways::Way;
 use super::{Engine, Error, Result};
 use crate::ni::{Ack, Exchange, Inject, Ni, Put, Rank, Submit};
 use crate::threads::Mode;
@@ -48,6 +47,7 @@ impl<'a> Request<'a> {
         target: Rank,
         handler: u8,
         args: &'a [u32],
+        is_mapped: bool,
         blocking: Blocking,
     ) -> Self {
         Self {
@@ -59,7 +59,7 @@ impl<'a> Request<'a> {
             payload: &[],
             long: None,
             lid: NO_LID,
-            is_mapped: false,
+            is_mapped,
             blocking,
         }
     }
@@ -150,23 +150,22 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// The request, if it may be sent; one comparison where nothing is to be refused.
+    /// Refuses a request that may not be sent; one comparison where nothing is to be refused. Gives whether the target is mapped.
     #[inline(always)]
-    pub(super) fn check_request<'a>(&self, mut request: Request<'a>) -> Result<Request<'a>> {
-        let (target, count) = (request.target, request.args.len());
-        let way = self.job.way_to(target);
-        request.is_mapped = match way {
-            Way::General => self.check_request_fully(request.operation, target, count)?,
-            way => way == Way::Mapped,
-        };
-        if way != Way::General && count > MAX_ARGS {
-            self.check_request_fully(request.operation, target, count)?;
+    pub(super) fn check_request(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        args: &[u32],
+    ) -> Result<bool> {
+        match self.job.is_short_cut(target) && args.len() <= MAX_ARGS {
+            true => Ok(true),
+            false => self.check_request_fully(operation, target, args.len()),
         }
-        Ok(request)
     }
 
     /// All checks; whether the target is mapped.
-    #[cold]
+    #[inline(never)]
     fn check_request_fully(
         &self,
         operation: &'static str,
@@ -198,8 +197,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         blocking: Blocking,
     ) -> Result<bool> {
         const OPERATION: &str = "request_short";
-        let short = Request::new(OPERATION, Category::Short, target, handler, args, blocking);
-        self.request(self.check_request(short)?, Scale::SHORT_COST)
+        let mapped = self.check_request(OPERATION, target, args)?;
+        let category = Category::Short;
+        let short = Request::new(OPERATION, category, target, handler, args, mapped, blocking);
+        self.request(short, Scale::SHORT_COST)
     }
 
     /// As [`Engine::request_short`], with a payload of at most [`Engine::max_medium`] bytes, which may be reused on return.
@@ -212,11 +213,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         blocking: Blocking,
     ) -> Result<bool> {
         const OPERATION: &str = "request_medium";
+        let mapped = self.check_request(OPERATION, target, args)?;
         let category = Category::Medium;
-        let medium = Request::new(OPERATION, category, target, handler, args, blocking);
         let medium = Request {
             payload,
-            ..self.check_request(medium)?
+            ..Request::new(OPERATION, category, target, handler, args, mapped, blocking)
         };
         let (length, limit) = (payload.len(), self.max_medium(args.len()));
         if length > limit {

@@ -26,7 +26,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         blocking: Blocking,
     ) -> Result<bool> {
         const OPERATION: &str = "request_long";
-        let request = Request::new(OPERATION, Category::Long, target, handler, args, blocking);
+        let mapped = self.check_request(OPERATION, target, args)?;
+        let category = Category::Long;
+        let request = Request::new(OPERATION, category, target, handler, args, mapped, blocking);
         // SAFETY: the borrow keeps the payload valid and unchanged until this call returns; `wait` makes the call last
         // until the bytes have been read.
         unsafe { self.long(request, Source::of(payload), offset, true) }
@@ -44,8 +46,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         blocking: Blocking,
     ) -> Result<bool> {
         const OPERATION: &str = "request_long_in_place";
-        let request = Request::new(OPERATION, Category::Long, target, handler, args, blocking);
-        let request = self.check_request(request)?;
+        let mapped = self.check_request(OPERATION, target, args)?;
+        let category = Category::Long;
+        let request = Request::new(OPERATION, category, target, handler, args, mapped, blocking);
         if length > 0 {
             self.memory
                 .remote(&self.job, OPERATION, target, offset, length)?;
@@ -68,7 +71,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         blocking: Blocking,
     ) -> Result<bool> {
         const OPERATION: &str = "request_long_async";
-        let request = Request::new(OPERATION, Category::Long, target, handler, args, blocking);
+        let mapped = self.check_request(OPERATION, target, args)?;
+        let category = Category::Long;
+        let request = Request::new(OPERATION, category, target, handler, args, mapped, blocking);
         // SAFETY: the caller's promise.
         unsafe { self.long(request, Source { base, len }, offset, false) }
     }
@@ -83,7 +88,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         offset: usize,
         wait: bool,
     ) -> Result<bool> {
-        let request = self.check_request(request)?;
         let Request {
             operation,
             target,

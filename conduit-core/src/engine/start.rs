@@ -26,13 +26,9 @@ use super::replies::Replies;
 use super::shared::{Control, SharedPtr};
 use super::system::System;
 use super::table::{CHUNKS, CONTROL, IGNORE, SELECT_RPL_RB, index, tag};
-use super::ways::Way;
 use super::{Engine, Error, IDENTITY, Result, in_use};
 use crate::bootstrap::Bootstrap;
-use crate::fork::Wiped;
-use crate::ni::{
-    Capabilities, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, NiError, Rank, Ready,
-};
+use crate::ni::{Capabilities, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, NiError, Ready};
 use crate::settings::Settings;
 use crate::threads::{Lock, Mode};
 
@@ -336,19 +332,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             is_mapped.then(|| self.job.ni.window(peer, CONTROL))?
         };
         self.control.map(self.job.size, find)?;
-        let ways = (0..self.job.size).map(|peer| atomic::Atomic::new(self.way_to(peer)));
-        // SAFETY: zero is the general way.
-        self.job.ways = unsafe { Wiped::new(ways.collect()) };
+        self.job.find_short_cuts();
         Ok(self)
-    }
-
-    fn way_to(&self, peer: Rank) -> Way {
-        if self.job.has_checks() {
-            Way::General
-        } else if self.job.is_mapped(self.job.ni.reach(peer)) {
-            Way::Mapped
-        } else {
-            Way::Unmapped
-        }
     }
 }
