@@ -299,8 +299,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// What a request is owed whose handler has sent no reply.
-    #[inline]
+    /// What a request is owed whose handler has sent no reply. Out of line: what delivers messages needs the registers.
+    #[inline(never)]
     fn end_request(&self, token: &am::Token, inbox: &mut Inbox, reserve: &ReplyReserve) {
         let byte = CreditByte::from_bits(token.credit);
         let &am::Token {

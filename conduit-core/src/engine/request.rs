@@ -165,7 +165,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// All checks; whether the target is mapped.
-    #[inline(never)]
+    #[cold]
     fn check_request_fully(
         &self,
         operation: &'static str,
@@ -326,7 +326,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// To a peer that is not mapped: a chunk is held for the reply, and the message is sent from there if the network does not
     /// inject so much. Waits for the network, and for a chunk.
-    #[inline(never)]
+    #[cold]
     fn send_from_chunk(&self, request: Request<'_>, byte: CreditByte) -> Result<bool> {
         let operation = request.operation;
         let chunk = match self.req_sb.take() {
