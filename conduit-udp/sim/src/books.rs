@@ -5,6 +5,7 @@ use std::fmt;
 
 use conduit_udp::protocol::{Failure, Nanos};
 use serde::Serialize;
+use sim::random::mix;
 
 use crate::content;
 
@@ -50,7 +51,7 @@ pub(crate) struct Sent {
 
 impl Sent {
     pub(crate) fn header(&self) -> &'static [u8] {
-        content::bytes(content::mix(self.key), 0, self.header.into())
+        content::bytes(mix(self.key), 0, self.header.into())
     }
 }
 
@@ -426,7 +427,7 @@ mod tests {
 
     #[test]
     fn ranges_are_a_set_of_bytes() {
-        let mut random = fastrand::Rng::with_seed(1);
+        let mut random = sim::random::Rng::with_seed(1);
         for _ in 0..2000 {
             let (mut ranges, mut reference) = (Vec::new(), [false; 80]);
             for _ in 0..random.u8(1..60) {
@@ -456,7 +457,7 @@ mod tests {
     }
 
     fn header(key: u64, length: usize) -> &'static [u8] {
-        content::bytes(content::mix(key), 0, length)
+        content::bytes(mix(key), 0, length)
     }
 
     #[test]

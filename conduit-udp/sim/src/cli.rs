@@ -1,25 +1,22 @@
 //! The command line.
 
-use std::io::{self, IsTerminal, Write};
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::ops::Range;
 use std::process::ExitCode;
-use std::str::FromStr;
-use std::sync::Mutex;
 use std::time::Instant;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use comfy_table::{CellAlignment, Table, presets};
-use indicatif::{ProgressBar, ProgressStyle};
 use rayon::prelude::*;
 use serde::Serialize;
+use sim::command::{Format, exit_code, part, presets::ASCII_MARKDOWN, table};
+use sim::{Failing, MS, Progress, Tally, US, show_failing, sweep};
 
 use crate::measure::{Bench, Measurement};
-use crate::scenario::{MS, Pattern, Phase, Sizes, US};
+use crate::scenario::{Pattern, Phase, Sizes};
 use crate::seal::SealKind;
 use crate::{Report, Scenario, Until, fuzz, run};
-
-/// Failing seeds that are shown.
-const SHOWN: usize = 20;
 
 /// Simulates the reliability protocol over UDP on a faulty network, and checks what comes of it.
 #[derive(Debug, Parser)]
@@ -43,45 +40,19 @@ enum Command {
     Fuzz(FuzzOptions),
 }
 
-/// Seeds from the first up to the one before the last.
-#[derive(Debug, Clone, Copy)]
-struct Seeds(u64, u64);
-
-impl FromStr for Seeds {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let parts = text
-            .split_once("..")
-            .ok_or("two numbers with .. between them are wanted")?;
-        let number = |text: &str| {
-            text.replace('_', "")
-                .parse::<u64>()
-                .map_err(|error| format!("{text:?}: {error}"))
-        };
-        let seeds = Self(number(parts.0)?, number(parts.1)?);
-        if seeds.0 < seeds.1 {
-            Ok(seeds)
-        } else {
-            Err("there is no seed in it".into())
-        }
-    }
-}
-
 #[derive(Debug, Args)]
 struct RunOptions {
     /// The scenario
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Scenarios from the first up to the one before the last; only failing ones are shown
-    #[arg(long, value_name = "A..B", conflicts_with = "seed")]
-    seeds: Option<Seeds>,
+    #[arg(long, value_name = "A..B", conflicts_with = "seed", value_parser = sim::seeds)]
+    seeds: Option<Range<u64>>,
     /// Show the scenario
     #[arg(long)]
     verbose: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
     #[command(flatten)]
     change: Change,
 }
@@ -132,15 +103,6 @@ struct Change {
     /// The packets' seal
     #[arg(long, value_enum)]
     seal: Option<SealKind>,
-}
-
-fn part(text: &str) -> Result<f64, String> {
-    let part: f64 = text.parse().map_err(|error| format!("{error}"))?;
-    if (0.0..1.0).contains(&part) || part == 1.0 {
-        Ok(part)
-    } else {
-        Err("a part of 1 is wanted".into())
-    }
 }
 
 impl Change {
@@ -194,30 +156,27 @@ impl Change {
 
     /// The same changes, as arguments.
     fn arguments(&self) -> String {
-        let part = |name: &str, value: Option<f64>| value.map(|value| format!(" --{name} {value}"));
-        let number =
-            |name: &str, value: Option<u64>| value.map(|value| format!(" --{name} {value}"));
-        fn name<T: ValueEnum>(name: &str, value: Option<T>) -> Option<String> {
-            Some(format!(
-                " --{name} {}",
-                value?.to_possible_value()?.get_name()
-            ))
+        fn option(name: &str, value: Option<impl Display>) -> Option<String> {
+            value.map(|value| format!(" --{name} {value}"))
+        }
+        fn choice(name: &str, value: Option<impl ValueEnum>) -> Option<String> {
+            option(name, Some(value?.to_possible_value()?.get_name()))
         }
         [
-            number("ranks", self.ranks.map(u64::from)),
+            option("ranks", self.ranks),
             self.no_faults.then(|| " --no-faults".into()),
-            part("loss", self.loss),
-            part("ack-loss", self.ack_loss),
-            part("duplicate", self.duplicate),
-            part("corrupt", self.corrupt),
-            number("latency", self.latency),
-            number("jitter", self.jitter),
-            part("bandwidth", self.bandwidth),
-            number("packet", self.packet.map(|packet| packet as u64)),
-            name("pattern", self.pattern),
-            name("sizes", self.sizes),
-            number("fragments", self.fragments.map(u64::from)),
-            name("seal", self.seal),
+            option("loss", self.loss),
+            option("ack-loss", self.ack_loss),
+            option("duplicate", self.duplicate),
+            option("corrupt", self.corrupt),
+            option("latency", self.latency),
+            option("jitter", self.jitter),
+            option("bandwidth", self.bandwidth),
+            option("packet", self.packet),
+            choice("pattern", self.pattern),
+            choice("sizes", self.sizes),
+            option("fragments", self.fragments),
+            choice("seal", self.seal),
         ]
         .into_iter()
         .flatten()
@@ -236,9 +195,8 @@ struct LossOptions {
     /// Parts of the packets that are lost
     #[arg(long, value_delimiter = ',', default_value = "0,0.001,0.01,0.02,0.05,0.1,0.2,0.3", value_parser = part)]
     losses: Vec<f64>,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
     #[command(flatten)]
     bench: Bench,
 }
@@ -251,9 +209,8 @@ struct IncastOptions {
     /// Part of the packets that are lost besides
     #[arg(long, default_value_t = 0.0, value_parser = part)]
     loss: f64,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
     #[command(flatten)]
     bench: Bench,
 }
@@ -282,22 +239,8 @@ struct FuzzOptions {
     /// Only this session, which a failure names
     #[arg(long)]
     session: Option<u64>,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-fn bar(length: u64, unit: &str) -> ProgressBar {
-    if !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(length);
-    let template =
-        format!("{{bar:40}} {{human_pos}}/{{human_len}} {unit} {{elapsed}} ({{eta}} left) {{msg}}");
-    if let Ok(style) = ProgressStyle::with_template(&template) {
-        bar.set_style(style);
-    }
-    bar
+    #[command(flatten)]
+    format: Format,
 }
 
 /// Does what the command line says. The code is 1 if something is wrong with the protocol.
@@ -307,8 +250,8 @@ fn bar(length: u64, unit: &str) -> ProgressBar {
 pub fn main(cli: &Cli) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
     match &cli.command {
-        None => match cli.options.seeds {
-            Some(seeds) => range(&mut out, &cli.options, seeds),
+        None => match &cli.options.seeds {
+            Some(seeds) => range(&mut out, &cli.options, seeds.clone()),
             None => one(&mut out, &cli.options),
         },
         Some(Command::Loss(options)) => {
@@ -317,7 +260,7 @@ pub fn main(cli: &Cli) -> anyhow::Result<ExitCode> {
                 .par_iter()
                 .map(|&loss| options.bench.measure(1, loss))
                 .collect();
-            measurements(&mut out, &measured, options.json)
+            measurements(&mut out, &measured, options.format)
         }
         Some(Command::Incast(options)) => {
             let measured: Vec<_> = options
@@ -325,20 +268,12 @@ pub fn main(cli: &Cli) -> anyhow::Result<ExitCode> {
                 .par_iter()
                 .map(|&senders| options.bench.measure(senders, options.loss))
                 .collect();
-            measurements(&mut out, &measured, options.json)
+            measurements(&mut out, &measured, options.format)
         }
         Some(Command::Wrap(options)) => wrap(&mut out, options),
         Some(Command::Fuzz(options)) => fuzzing(&mut out, options),
     }
     .context("can't write standard output")
-}
-
-fn code(has_passed: bool) -> ExitCode {
-    if has_passed {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
 }
 
 #[derive(Serialize)]
@@ -351,27 +286,19 @@ fn one(out: &mut impl Write, options: &RunOptions) -> io::Result<ExitCode> {
     let scenario = options.change.scenario(options.seed);
     let begin = Instant::now();
     let report = run(&scenario, Until::Done);
-    if options.json {
-        serde_json::to_writer(
-            &mut *out,
-            &Run {
-                scenario: &scenario,
-                report: &report,
-            },
-        )?;
-        writeln!(out)?;
-        return Ok(code(report.has_passed()));
-    }
-    if options.verbose {
-        writeln!(out, "{scenario:#?}")?;
-    }
-    show(out, &report)?;
-    writeln!(
-        out,
-        "{:.1} ms of real time",
-        begin.elapsed().as_secs_f64() * 1e3
-    )?;
-    Ok(code(report.has_passed()))
+    let both = Run {
+        scenario: &scenario,
+        report: &report,
+    };
+    options.format.write(out, &both, |out| {
+        if options.verbose {
+            writeln!(out, "{scenario:#?}")?;
+        }
+        show(out, &report)?;
+        let time = begin.elapsed().as_secs_f64() * 1e3;
+        writeln!(out, "{time:.1} ms of real time")
+    })?;
+    Ok(exit_code(report.has_passed()))
 }
 
 fn show(out: &mut impl Write, report: &Report) -> io::Result<()> {
@@ -415,8 +342,8 @@ fn show(out: &mut impl Write, report: &Report) -> io::Result<()> {
     Ok(())
 }
 
-#[derive(Serialize)]
-struct Range {
+#[derive(Default, Serialize)]
+struct Sum {
     seeds: u64,
     seconds: f64,
     events: u64,
@@ -424,94 +351,73 @@ struct Range {
     packets: u64,
     failures: u64,
     memory: i64,
-    failing: Vec<(u64, String)>,
+    failing: Failing,
 }
 
-fn range(
-    out: &mut impl Write,
-    options: &RunOptions,
-    Seeds(first, end): Seeds,
-) -> io::Result<ExitCode> {
-    let bar = bar(end - first, "seeds");
-    let begin = Instant::now();
-    let sum = Mutex::new(Range {
-        seeds: end - first,
-        seconds: 0.0,
-        events: 0,
-        fragments: 0,
-        packets: 0,
-        failures: 0,
-        memory: 0,
-        failing: vec![],
-    });
-    (first..end).into_par_iter().for_each(|seed| {
-        let scenario = options.change.scenario(seed);
-        // A panic is a failure of the seed like others.
-        let result = std::panic::catch_unwind(|| run(&scenario, Until::Done));
-        let mut sum = sum.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        match result {
-            Ok(report) => {
-                sum.events += report.events;
-                sum.fragments += report.fragments;
-                sum.packets += report.network.packets;
-                sum.failures += report.failures.len() as u64;
-                sum.memory = sum.memory.max(report.memory);
-                if let Some(violation) = report.violations.first() {
-                    sum.failing.push((seed, violation.to_string()));
-                }
-            }
-            Err(_) => sum.failing.push((seed, "it panicked".into())),
-        }
-        bar.set_message(format!("{} failing", sum.failing.len()));
-        bar.inc(1);
-    });
-    bar.finish_and_clear();
-    let mut sum = sum
-        .into_inner()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
-    sum.seconds = begin.elapsed().as_secs_f64();
-    sum.failing.sort();
-    if options.json {
-        serde_json::to_writer(&mut *out, &sum)?;
-        writeln!(out)?;
-        return Ok(code(sum.failing.is_empty()));
+impl Tally for Sum {
+    fn add(&mut self, others: Self) {
+        self.events += others.events;
+        self.fragments += others.fragments;
+        self.packets += others.packets;
+        self.failures += others.failures;
+        self.memory = self.memory.max(others.memory);
+        self.failing.extend(others.failing);
     }
-    for (seed, violation) in sum.failing.iter().take(SHOWN) {
-        writeln!(out, "seed {seed}: {violation}")?;
+
+    fn failing(&mut self) -> &mut Failing {
+        &mut self.failing
+    }
+}
+
+fn range(out: &mut impl Write, options: &RunOptions, seeds: Range<u64>) -> io::Result<ExitCode> {
+    let progress = Progress::new("seeds");
+    progress.expect(seeds.end - seeds.start);
+    let begin = Instant::now();
+    let mut sum = sweep(seeds.clone(), &progress, |seed| {
+        let report = run(&options.change.scenario(seed), Until::Done);
+        progress.done(1);
+        let violation = report.violations.first();
+        Sum {
+            events: report.events,
+            fragments: report.fragments,
+            packets: report.network.packets,
+            failures: report.failures.len() as u64,
+            memory: report.memory,
+            failing: violation
+                .map(|violation| (seed, violation.to_string()))
+                .into_iter()
+                .collect(),
+            ..Sum::default()
+        }
+    });
+    drop(progress);
+    (sum.seeds, sum.seconds) = (seeds.end - seeds.start, begin.elapsed().as_secs_f64());
+    options.format.write(out, &sum, |out| {
+        let changes = options.change.arguments();
+        show_failing(out, "seed", &sum.failing, |seed| {
+            format!("udp-sim --seed {seed} --verbose{changes}")
+        })?;
         writeln!(
             out,
-            "  udp-sim --seed {seed} --verbose{}",
-            options.change.arguments()
-        )?;
-    }
-    writeln!(
-        out,
-        "{} seeds, {} failing; {:.1} M events, {:.1} M packets, {:.1} M fragments delivered, {} peers given up, {:.1} s",
-        sum.seeds,
-        sum.failing.len(),
-        sum.events as f64 / 1e6,
-        sum.packets as f64 / 1e6,
-        sum.fragments as f64 / 1e6,
-        sum.failures,
-        sum.seconds
-    )?;
-    Ok(code(sum.failing.is_empty()))
+            "{} seeds, {} failing; {:.1} M events, {:.1} M packets, {:.1} M fragments delivered, {} peers given up, {:.1} s",
+            sum.seeds,
+            sum.failing.len(),
+            sum.events as f64 / 1e6,
+            sum.packets as f64 / 1e6,
+            sum.fragments as f64 / 1e6,
+            sum.failures,
+            sum.seconds
+        )
+    })?;
+    Ok(exit_code(sum.failing.is_empty()))
 }
 
 fn measurements(
     out: &mut impl Write,
     measured: &[Measurement],
-    json: bool,
+    format: Format,
 ) -> io::Result<ExitCode> {
-    let is_right = measured.iter().all(|one| one.violations == 0);
-    if json {
-        serde_json::to_writer(&mut *out, measured)?;
-        writeln!(out)?;
-        return Ok(code(is_right));
-    }
-    let mut table = Table::new();
-    table.load_preset(presets::ASCII_MARKDOWN);
-    table.set_header([
+    let header = [
         "senders",
         "loss",
         "goodput, MB/s",
@@ -519,9 +425,9 @@ fn measurements(
         "sent again",
         "dropped by queues",
         "memory, KiB",
-    ]);
-    for one in measured {
-        table.add_row([
+    ];
+    let row = |one: &Measurement| {
+        [
             one.senders.to_string(),
             format!("{} %", one.loss * 100.0),
             format!("{:.1}", one.goodput / 1e6),
@@ -529,13 +435,16 @@ fn measurements(
             format!("{:.2} %", one.resent * 100.0),
             one.dropped.to_string(),
             (one.memory / 1024).to_string(),
-        ]);
-    }
-    table
-        .column_iter_mut()
-        .for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    writeln!(out, "{table}")?;
-    Ok(code(is_right))
+        ]
+    };
+    format.write(out, measured, |out| {
+        writeln!(
+            out,
+            "{}",
+            table(ASCII_MARKDOWN, header, measured.iter().map(row))
+        )
+    })?;
+    Ok(exit_code(measured.iter().all(|one| one.violations == 0)))
 }
 
 fn wrap(out: &mut impl Write, options: &WrapOptions) -> io::Result<ExitCode> {
@@ -570,42 +479,34 @@ fn wrap(out: &mut impl Write, options: &WrapOptions) -> io::Result<ExitCode> {
         begin.elapsed().as_secs_f64()
     )?;
     debug_assert!(report.time_ns > MS);
-    Ok(code(
+    Ok(exit_code(
         report.has_passed() && wraps >= u64::from(options.times),
     ))
 }
 
 fn fuzzing(out: &mut impl Write, options: &FuzzOptions) -> io::Result<ExitCode> {
-    let bar = bar(options.inputs, "inputs");
+    let progress = Progress::new("inputs");
     let begin = Instant::now();
     let outcome = match options.session {
         Some(session) => fuzz::replay(options.seed, session),
-        None => fuzz::run(options.inputs, options.seed, |inputs| bar.inc(inputs)),
+        None => fuzz::run(options.inputs, options.seed, &progress),
     };
-    bar.finish_and_clear();
-    if options.json {
-        serde_json::to_writer(&mut *out, &outcome)?;
-        writeln!(out)?;
-        return Ok(code(outcome.failing.is_empty()));
-    }
-    for (session, what) in outcome.failing.iter().take(SHOWN) {
-        writeln!(out, "session {session}: {what}")?;
+    drop(progress);
+    options.format.write(out, &outcome, |out| {
+        show_failing(out, "session", &outcome.failing, |session| {
+            format!("udp-sim fuzz --seed {} --session {session}", options.seed)
+        })?;
         writeln!(
             out,
-            "  udp-sim fuzz --seed {} --session {session}",
-            options.seed
-        )?;
-    }
-    writeln!(
-        out,
-        "{} inputs in {} sessions, {} failing, {} ended as broken; {} with a valid tag, at most {} bytes of memory; {:.1} s",
-        outcome.inputs,
-        outcome.sessions,
-        outcome.failing.len(),
-        outcome.broken,
-        outcome.valid,
-        outcome.memory,
-        begin.elapsed().as_secs_f64()
-    )?;
-    Ok(code(outcome.failing.is_empty()))
+            "{} inputs in {} sessions, {} failing, {} ended as broken; {} with a valid tag, at most {} bytes of memory; {:.1} s",
+            outcome.inputs,
+            outcome.sessions,
+            outcome.failing.len(),
+            outcome.broken,
+            outcome.valid,
+            outcome.memory,
+            begin.elapsed().as_secs_f64()
+        )
+    })?;
+    Ok(exit_code(outcome.failing.is_empty()))
 }

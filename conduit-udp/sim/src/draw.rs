@@ -1,26 +1,16 @@
 //! A scenario from a seed.
 
 use conduit_udp::protocol::Nanos;
-use fastrand::Rng;
+use sim::random::{Rng, magnitude, mix, pick};
+use sim::{MS, US};
 
-use crate::content::mix;
 use crate::scenario::{
-    Directions, Fault, Host, MS, Path, Pattern, Phase, Protocol, Scenario, Sizes, US, Upper,
+    Directions, Fault, Host, Path, Pattern, Phase, Protocol, Scenario, Sizes, Upper,
 };
 use crate::seal::SealKind;
 
 /// Bytes that all ranks send in a scenario, about.
 const BUDGET: u64 = 600 << 10;
-
-fn pick<T: Copy>(random: &mut Rng, of: &[T]) -> T {
-    of[random.usize(..of.len())]
-}
-
-/// A number of any magnitude between two.
-fn magnitude(random: &mut Rng, low: u64, high: u64) -> u64 {
-    let (low, high) = ((low as f64).ln(), (high as f64).ln());
-    (low + random.f64() * (high - low)).exp() as u64
-}
 
 impl Scenario {
     /// The scenario of a seed: the same for ever, as long as this function isn't changed.

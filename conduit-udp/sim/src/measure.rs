@@ -2,8 +2,9 @@
 
 use conduit_udp::protocol::Nanos;
 use serde::Serialize;
+use sim::{MS, US};
 
-use crate::scenario::{Host, MS, Path, Pattern, Phase, Protocol, Scenario, Sizes, US, Upper};
+use crate::scenario::{Host, Path, Pattern, Phase, Protocol, Scenario, Sizes, Upper};
 use crate::seal::SealKind;
 use crate::{Report, Until, run};
 

@@ -3,7 +3,7 @@
 use conduit_core::ni::Rank;
 use conduit_udp::protocol::Nanos;
 use conduit_udp::socket::corrupt;
-use fastrand::Rng;
+use sim::random::{Rng, chance};
 
 use crate::scenario::{Directions, Fault, Host, Path, Scenario};
 
@@ -101,7 +101,7 @@ impl Network {
     }
 
     fn has(&mut self, part: f64) -> bool {
-        part > 0.0 && self.random.f64() < part
+        chance(&mut self.random, part)
     }
 
     fn is_cut(&self, from: Rank, to: Rank, now: Nanos) -> bool {

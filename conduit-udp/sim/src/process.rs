@@ -7,7 +7,7 @@ use conduit_core::ni::Rank;
 use conduit_udp::protocol::{
     Counters, Endpoint, Fragment, Nanos, Payload, Received, Refused, Seal,
 };
-use fastrand::Rng;
+use sim::random::{Rng, mix};
 
 use crate::books::{Books, Channel, Process as Id, violation};
 use crate::content;
@@ -161,7 +161,7 @@ impl Process {
         now: Nanos,
     ) -> Self {
         let config = scenario.protocol.config(rank, scenario.ranks);
-        let seed = content::mix(scenario.seed ^ (id as u64 + 1) << 32);
+        let seed = mix(scenario.seed ^ (id as u64 + 1) << 32);
         let mut memory = 0;
         let endpoint = inside(&mut memory, || Endpoint::new(config));
         Self {
@@ -420,10 +420,9 @@ impl Process {
     fn send(&mut self, wish: Wish, books: &mut Books) -> Result<(), Refused> {
         let to = self.peers[wish.to as usize];
         let number = books.next(self.id, to, wish.channel);
-        let key = content::mix(
-            (self.id as u64) << 48 ^ (to as u64) << 40 ^ (wish.channel as u64) << 39 ^ number,
-        );
-        let header = content::bytes(content::mix(key), 0, wish.header);
+        let key =
+            mix((self.id as u64) << 48 ^ (to as u64) << 40 ^ (wish.channel as u64) << 39 ^ number);
+        let header = content::bytes(mix(key), 0, wish.header);
         let bytes = content::bytes(
             key,
             0,

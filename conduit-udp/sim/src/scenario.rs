@@ -6,9 +6,6 @@ use serde::Serialize;
 
 use crate::seal::SealKind;
 
-pub(crate) const US: Nanos = 1_000;
-pub(crate) const MS: Nanos = 1_000_000;
-
 /// One run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Scenario {

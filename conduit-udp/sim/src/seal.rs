@@ -4,8 +4,7 @@ use conduit_core::ni::Rank;
 use conduit_udp::protocol::{Seal, TAG};
 use seal::{Protection, Sealer, Secret};
 use serde::Serialize;
-
-use crate::content::mix;
+use sim::random::mix;
 
 /// Which seal the ranks use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]

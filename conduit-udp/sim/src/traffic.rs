@@ -2,7 +2,7 @@
 
 use conduit_core::ni::Rank;
 use conduit_udp::protocol::{MAX_HEADER, MAX_TINY, Nanos};
-use fastrand::Rng;
+use sim::random::Rng;
 
 use crate::books::Channel;
 use crate::scenario::{Pattern, Phase, Scenario, Sizes};

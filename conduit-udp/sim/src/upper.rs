@@ -2,7 +2,7 @@
 
 use conduit_core::ni::Rank;
 use conduit_udp::protocol::{Failure, Nanos, Upper};
-use fastrand::Rng;
+use sim::random::{Rng, chance};
 
 use crate::books::{Books, Process, violation};
 use crate::memory::outside;
@@ -69,7 +69,7 @@ impl State {
             return false;
         }
         let refused = &mut self.refused[peer as usize];
-        if self.model.refuse > 0.0 && !*refused && self.random.f64() < self.model.refuse {
+        if !*refused && chance(&mut self.random, self.model.refuse) {
             *refused = true;
             self.has_refused = true;
             return false;

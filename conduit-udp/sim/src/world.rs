@@ -1,18 +1,16 @@
 //! The simulation of one scenario.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use conduit_core::ni::Rank;
 use conduit_udp::protocol::{Counters, Nanos};
+use sim::random::mix;
+use sim::{EventQueue, MS};
 
 use crate::books::{Books, violation};
-use crate::content::mix;
 use crate::fate::{Fate, fate, judge};
-use crate::network::{Copy, Network};
+use crate::network::Network;
 use crate::process::{Datagram, Process};
 use crate::report::Report;
-use crate::scenario::{Fault, MS, Scenario};
+use crate::scenario::{Fault, Scenario};
 
 /// Events after which a run counts as one that never ends.
 const MANY: u64 = 3_000_000;
@@ -21,14 +19,14 @@ const IDLE_PACKETS: u64 = 120;
 /// Looks at timers in a dead time that an idle link is allowed.
 const IDLE_TIMEOUTS: u64 = 240;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug)]
 enum Event {
     /// A process wakes up, if it has not been woken before.
     Wake(u32),
     /// A packet is at the switch's port to a rank.
-    Port(u32, u32),
+    Port(Rank, Datagram),
     /// And in its socket.
-    Socket(u32, u32),
+    Socket(Rank, Datagram),
     /// A fault begins or ends.
     Fault(u32),
     /// Looks at how things go.
@@ -47,20 +45,13 @@ pub enum Until {
 /// What has been counted of a rank.
 struct World<'a> {
     scenario: &'a Scenario,
-    now: Nanos,
-    order: u64,
-    queue: BinaryHeap<Reverse<(Nanos, u64, Event)>>,
+    events: EventQueue<Event>,
     network: Network,
-    /// Packets on their way; free places are listed in `free`.
-    packets: Vec<Option<Datagram>>,
-    free: Vec<u32>,
     processes: Vec<Process>,
     incarnations: Vec<u64>,
     /// By rank.
     current: Vec<usize>,
     books: Books,
-    copies: Vec<(Rank, Copy)>,
-    events: u64,
     /// The last time at which something went on, and how much had.
     progress: (Nanos, u64),
     /// Since when there is nothing more to do, with packets and timer looks of each process at that time.
@@ -98,27 +89,20 @@ impl<'a> World<'a> {
             .sum();
         Self {
             scenario,
-            now: 0,
-            order: 0,
-            queue: BinaryHeap::new(),
+            events: EventQueue::default(),
             network: Network::new(scenario),
-            packets: Vec::new(),
-            free: Vec::new(),
             processes: Vec::new(),
             incarnations: Vec::new(),
             current: vec![0; ranks],
             books: Books::new(ranks + restarts),
-            copies: Vec::new(),
-            events: 0,
             progress: (0, 0),
             settled: None,
             is_over: false,
         }
     }
 
-    fn at(&mut self, time: Nanos, event: Event) {
-        self.order += 1;
-        self.queue.push(Reverse((time, self.order, event)));
+    fn now(&self) -> Nanos {
+        self.events.now()
     }
 
     fn start(&mut self) {
@@ -130,12 +114,12 @@ impl<'a> World<'a> {
                 Fault::Busy { begin, end, .. } => (begin, Some(end)),
                 _ => continue,
             };
-            self.at(begin, Event::Fault(index));
+            self.events.schedule(begin, Event::Fault(index));
             if let Some(end) = end {
-                self.at(end, Event::Fault(index));
+                self.events.schedule(end, Event::Fault(index));
             }
         }
-        self.at(0, Event::Check);
+        self.events.schedule(0, Event::Check);
     }
 
     /// New processes for all ranks, which know each other.
@@ -165,26 +149,26 @@ impl<'a> World<'a> {
             rank,
             self.current.clone(),
             &incarnations,
-            self.now,
+            self.now(),
         );
         self.processes.push(process);
-        self.wake(id, self.now);
+        self.wake(id, self.now());
     }
 
     fn wake(&mut self, id: usize, at: Nanos) {
         if at != Nanos::MAX {
             self.processes[id].wake = at;
-            self.at(at, Event::Wake(id as u32));
+            self.events.schedule(at, Event::Wake(id as u32));
         }
     }
 
     fn go(&mut self, until: Until, most: u64) {
-        while let Some(Reverse((time, _, event))) = self.queue.pop() {
-            if self.is_over || matches!(until, Until::Time(end) if time >= end) {
-                break;
-            }
-            self.now = time;
-            self.events += 1;
+        let is_before_end = |at| !matches!(until, Until::Time(end) if at >= end);
+        while !self.is_over
+            && self.events.next_at().is_some_and(is_before_end)
+            && let Some(event) = self.events.pop()
+        {
+            let time = self.now();
             self.books.now = time;
             match event {
                 Event::Wake(id) => self.poll(id as usize),
@@ -193,10 +177,11 @@ impl<'a> World<'a> {
                 Event::Fault(index) => self.fault(index as usize),
                 Event::Check => {
                     self.check(until);
-                    self.at(time + self.scenario.protocol.dead_time / 32, Event::Check);
+                    self.events
+                        .schedule(time + self.scenario.protocol.dead_time / 32, Event::Check);
                 }
             }
-            if self.events >= most && until == Until::Done {
+            if self.events.passed() >= most && until == Until::Done {
                 violation!(self.books, "it goes on for ever: {}", self.describe());
                 break;
             }
@@ -206,13 +191,13 @@ impl<'a> World<'a> {
     fn is_asleep(&self, rank: Rank) -> bool {
         let is = |fault: &Fault| {
             matches!(*fault, Fault::Asleep { rank: r, begin, end }
-                if r == rank && self.now >= begin && end.is_none_or(|end| self.now < end))
+                if r == rank && self.now() >= begin && end.is_none_or(|end| self.now() < end))
         };
         self.scenario.faults.iter().any(is)
     }
 
     fn is_attended(&self, rank: Rank) -> bool {
-        let is = |fault: &Fault| matches!(*fault, Fault::Busy { rank: r, begin, end } if r == rank && (begin..end).contains(&self.now));
+        let is = |fault: &Fault| matches!(*fault, Fault::Busy { rank: r, begin, end } if r == rank && (begin..end).contains(&self.now()));
         self.scenario.faults.iter().any(is)
     }
 
@@ -220,65 +205,45 @@ impl<'a> World<'a> {
         let process = &self.processes[id];
         let rank = process.rank;
         // It was woken before, sleeps, or is there no more.
-        if process.wake != self.now || self.current[rank as usize] != id || self.is_asleep(rank) {
+        if process.wake != self.now() || self.current[rank as usize] != id || self.is_asleep(rank) {
             return;
         }
-        let is_attended = self.is_attended(rank);
-        let (network, copies) = (&mut self.network, &mut self.copies);
-        let mut made = Vec::new();
-        self.processes[id].poll(self.now, is_attended, &mut self.books, |packet| {
-            network.send(packet.at, rank, packet.to, packet.bytes, &mut made);
-            copies.extend(made.drain(..).map(|copy| (packet.to, copy)));
+        let (now, is_attended) = (self.now(), self.is_attended(rank));
+        let (network, events) = (&mut self.network, &mut self.events);
+        let mut copies = Vec::new();
+        self.processes[id].poll(now, is_attended, &mut self.books, |packet| {
+            network.send(packet.at, rank, packet.to, packet.bytes, &mut copies);
+            for copy in copies.drain(..) {
+                let datagram = Datagram {
+                    bytes: copy.bytes,
+                    is_changed: copy.is_changed,
+                };
+                events.schedule(copy.at, Event::Port(packet.to, datagram));
+            }
         });
-        let mut copies = std::mem::take(&mut self.copies);
-        for (to, copy) in copies.drain(..) {
-            let datagram = Datagram {
-                bytes: copy.bytes,
-                is_changed: copy.is_changed,
-            };
-            let place = if let Some(place) = self.free.pop() {
-                self.packets[place as usize] = Some(datagram);
-                place
-            } else {
-                self.packets.push(Some(datagram));
-                self.packets.len() as u32 - 1
-            };
-            self.at(copy.at, Event::Port(to, place));
-        }
-        self.copies = copies;
         self.wake(id, self.processes[id].wake);
     }
 
-    fn take(&mut self, packet: u32) -> Option<Datagram> {
-        self.free.push(packet);
-        self.packets[packet as usize].take()
-    }
-
-    fn port(&mut self, rank: u32, packet: u32) {
-        let bytes = self.packets[packet as usize]
-            .as_ref()
-            .map_or(0, |packet| packet.bytes.len());
-        match self.network.arrive(self.now, rank, bytes) {
-            Some(at) if at > self.now => self.at(at, Event::Socket(rank, packet)),
+    fn port(&mut self, rank: Rank, packet: Datagram) {
+        let now = self.now();
+        match self.network.arrive(now, rank, packet.bytes.len()) {
+            Some(at) if at > now => self.events.schedule(at, Event::Socket(rank, packet)),
             Some(_) => self.socket(rank, packet),
-            None => drop(self.take(packet)),
+            None => {}
         }
     }
 
-    fn socket(&mut self, rank: u32, packet: u32) {
-        let Some(datagram) = self.take(packet) else {
-            return;
-        };
+    fn socket(&mut self, rank: Rank, packet: Datagram) {
         let id = self.current[rank as usize];
-        let is_attended = self.is_attended(rank);
+        let (now, is_attended) = (self.now(), self.is_attended(rank));
         let process = &mut self.processes[id];
-        if process.socket_bytes + datagram.bytes.len() > self.scenario.host.socket {
+        if process.socket_bytes + packet.bytes.len() > self.scenario.host.socket {
             self.network.fates.socket_full += 1;
             return;
         }
-        process.socket_bytes += datagram.bytes.len();
-        process.socket.push_back(datagram);
-        let at = process.on_arrival(self.now, is_attended);
+        process.socket_bytes += packet.bytes.len();
+        process.socket.push_back(packet);
+        let at = process.on_arrival(now, is_attended);
         if at < process.wake {
             self.wake(id, at);
         }
@@ -288,7 +253,7 @@ impl<'a> World<'a> {
         match self.scenario.faults[index] {
             Fault::Asleep { rank, .. } | Fault::Busy { rank, .. } => {
                 let id = self.current[rank as usize];
-                let at = self.processes[id].clock.max(self.now);
+                let at = self.processes[id].clock.max(self.now());
                 self.wake(id, at);
             }
             Fault::Restart { rank, .. } => {
@@ -373,9 +338,9 @@ impl<'a> World<'a> {
             .max()
             .unwrap_or(0);
         if self.progress.1 != self.books.progress {
-            self.progress = (self.now, self.books.progress);
+            self.progress = (self.now(), self.books.progress);
         }
-        let is_done = self.now > last
+        let is_done = self.now() > last
             && self.current.iter().all(|&id| {
                 let process = &self.processes[id];
                 process.traffic.is_done() || self.is_asleep(process.rank)
@@ -386,11 +351,11 @@ impl<'a> World<'a> {
         if !is_done {
             self.settled = None;
             let since = self.progress.0.max(last);
-            if self.now > since + 3 * dead + 2000 * MS {
+            if self.now() > since + 3 * dead + 2000 * MS {
                 violation!(
                     self.books,
                     "nothing goes on for {} ms: {}",
-                    (self.now - since) / MS,
+                    (self.now() - since) / MS,
                     self.describe()
                 );
                 self.is_over = true;
@@ -399,7 +364,7 @@ impl<'a> World<'a> {
         }
         match &self.settled {
             None => {
-                if self.now >= self.progress.0 + dead / 4 {
+                if self.now() >= self.progress.0 + dead / 4 {
                     for process in &mut self.processes {
                         process.least = process.memory;
                     }
@@ -407,16 +372,16 @@ impl<'a> World<'a> {
                         .processes
                         .iter()
                         .map(|process| (process.packets, process.timeouts));
-                    self.settled = Some((self.now, counts.collect()));
+                    self.settled = Some((self.now(), counts.collect()));
                 }
             }
-            Some((since, _)) => self.is_over = self.now >= since + dead + dead / 2,
+            Some((since, _)) => self.is_over = self.now() >= since + dead + dead / 2,
         }
     }
 
     /// The last judgement.
     fn finish(mut self, until: Until) -> Report {
-        self.books.now = self.now;
+        self.books.now = self.now();
         if until == Until::Done && self.books.violations.is_empty() {
             self.judge_failures();
             self.judge_idleness();
@@ -427,8 +392,8 @@ impl<'a> World<'a> {
         }
         let failures = self.failures();
         Report::new(
-            self.now,
-            self.events,
+            self.now(),
+            self.events.passed(),
             &self.books,
             self.network.fates,
             counters,

@@ -1,34 +1,19 @@
 //! The command line.
 
-use std::process::{Command, Output};
+use sim::program::Program;
 
-use serde_json::Value;
-
-fn udp_sim(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_udp-sim"))
-        .args(arguments)
-        .output()
-        .expect("the simulator runs")
-}
-
-fn json(arguments: &[&str]) -> Value {
-    let output = udp_sim(arguments);
-    assert!(output.status.success(), "{arguments:?}: {output:?}");
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(text.lines().count(), 1);
-    serde_json::from_str(&text).unwrap()
-}
+const UDP_SIM: Program = Program(env!("CARGO_BIN_EXE_udp-sim"));
 
 #[test]
 fn a_seed_is_one_json_object() {
-    let run = json(&["--seed", "5", "--json"]);
+    let run = UDP_SIM.json(&["--seed", "5"]);
     assert_eq!(run["scenario"]["seed"], 5);
     assert_eq!(run["report"]["violations"].as_array().unwrap().len(), 0);
 }
 
 #[test]
 fn what_the_seed_says_can_be_changed() {
-    let run = json(&[
+    let run = UDP_SIM.json(&[
         "--seed",
         "5",
         "--ranks",
@@ -41,7 +26,6 @@ fn what_the_seed_says_can_be_changed() {
         "tiny",
         "--fragments",
         "7",
-        "--json",
     ]);
     assert_eq!(run["scenario"]["path"]["loss"], 0.25);
     assert_eq!(run["report"]["fragments"], 3 * 2 * 7);
@@ -49,7 +33,7 @@ fn what_the_seed_says_can_be_changed() {
 
 #[test]
 fn a_range_says_how_many_fail() {
-    let range = json(&["--seeds", "10..20", "--json"]);
+    let range = UDP_SIM.json(&["--seeds", "10..20"]);
     assert_eq!(
         (
             range["seeds"].as_u64(),
@@ -57,10 +41,10 @@ fn a_range_says_how_many_fail() {
         ),
         (Some(10), Some(0))
     );
-    let output = udp_sim(&["--seeds", "10..20"]);
-    assert!(String::from_utf8_lossy(&output.stdout).contains("10 seeds, 0 failing"));
+    let text = UDP_SIM.text(&["--seeds", "10..20"]);
+    assert!(text.contains("10 seeds, 0 failing"), "{text}");
     // Nothing arrives at all, so nothing is right, and every failing seed says how it is run again.
-    let output = udp_sim(&["--seeds", "0..3", "--no-faults", "--loss", "1"]);
+    let output = UDP_SIM.run(&["--seeds", "0..3", "--no-faults", "--loss", "1"]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(
         !output.status.success()
@@ -71,13 +55,13 @@ fn a_range_says_how_many_fail() {
 
 #[test]
 fn tables_and_fuzzing_can_be_asked_for() {
-    let loss = json(&["loss", "--losses", "0,0.01", "--time", "10", "--json"]);
+    let loss = UDP_SIM.json(&["loss", "--losses", "0,0.01", "--time", "10"]);
     assert_eq!(loss.as_array().unwrap().len(), 2);
-    let incast = udp_sim(&["incast", "--senders", "2", "--time", "10"]);
-    assert!(String::from_utf8_lossy(&incast.stdout).contains("| senders |"));
-    let fuzz = json(&["fuzz", "--inputs", "5000", "--json"]);
+    let incast = UDP_SIM.text(&["incast", "--senders", "2", "--time", "10"]);
+    assert!(incast.contains("| senders |"), "{incast}");
+    let fuzz = UDP_SIM.json(&["fuzz", "--inputs", "5000"]);
     assert!(fuzz["inputs"].as_u64().unwrap() >= 5000);
-    let session = json(&["fuzz", "--session", "3", "--json"]);
+    let session = UDP_SIM.json(&["fuzz", "--session", "3"]);
     assert_eq!(session["sessions"], 1);
 }
 
@@ -89,11 +73,6 @@ fn bad_arguments_are_errors_that_say_why() {
         (&["--loss", "2"], "a part of 1"),
         (&["--ranks", "1"], "2..=4096"),
     ] {
-        let output = udp_sim(arguments);
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            !output.status.success() && text.contains(message),
-            "{arguments:?}: {text}"
-        );
+        UDP_SIM.fails_with(arguments, message);
     }
 }

@@ -2,8 +2,7 @@
 
 use conduit_udp_sim::scenario::{Fault, Path, Pattern, Phase, Sizes};
 use conduit_udp_sim::{Scenario, Until, measure, run};
-
-const MS: u64 = 1_000_000;
+use sim::MS;
 
 fn check(name: &str, scenario: &Scenario) -> conduit_udp_sim::Report {
     let report = run(scenario, Until::Done);

@@ -1,15 +1,15 @@
 //! The command line.
 
-use std::io::{self, IsTerminal, Write};
+use std::io;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use credits::{Growth, Scale, Tuning, defaults};
-use indicatif::{ProgressBar, ProgressStyle};
+use sim::Progress;
+use sim::command::Format;
 
 use crate::{
-    CHUNK, Config, Load, Observer, Pattern, REFERENCE_STEPS, Scheme, Timing, equal_static, run,
-    show, table,
+    CHUNK, Config, Load, Pattern, REFERENCE_STEPS, Scheme, Timing, equal_static, run, show, table,
 };
 
 /// Simulates flow control by credits in a job of many ranks, beside the same job without flow control.
@@ -58,7 +58,7 @@ struct ModelOptions {
     #[command(flatten)]
     load: LoadOptions,
     #[command(flatten)]
-    timing: TimingOptions,
+    timing: Timing,
 }
 
 #[derive(Debug, Args)]
@@ -69,9 +69,8 @@ struct RunOptions {
     /// Who sends to whom
     #[arg(long, value_enum, default_value_t = Pattern::Ghost)]
     pattern: Pattern,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
     /// Look for the fewest static credits that are as fast
     #[arg(long)]
     equal_static: bool,
@@ -229,62 +228,6 @@ struct LoadOptions {
     interleave: Option<bool>,
 }
 
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Network and processors (times in nanoseconds)")]
-struct TimingOptions {
-    /// From a network interface to another
-    #[arg(long, value_name = "NS", default_value_t = Timing::default().latency)]
-    latency: u64,
-    /// Of a network interface, in GB/s
-    #[arg(long, value_name = "GB/S", default_value_t = Timing::default().bandwidth)]
-    bandwidth: f64,
-    /// To send a request
-    #[arg(long, value_name = "NS", default_value_t = Timing::default().send)]
-    send: u64,
-    /// To serve a request and reply, whatever its size
-    #[arg(long, value_name = "NS", default_value_t = Timing::default().serve)]
-    serve: u64,
-    /// The same, for each 256 bytes of the request
-    #[arg(long, value_name = "NS", default_value_t = Timing::default().serve_credit)]
-    serve_credit: u64,
-    /// For a reply that arrives
-    #[arg(long, value_name = "NS", default_value_t = Timing::default().reply)]
-    reply: u64,
-    /// For a system message, at each side
-    #[arg(long, value_name = "NS", default_value_t = Timing::default().system)]
-    system: u64,
-    /// For a poll
-    #[arg(long, value_name = "NS", default_value_t = Timing::default().poll)]
-    poll: u64,
-    /// Requests sent between two polls
-    #[arg(long, value_name = "N", default_value_t = Timing::default().poll_every)]
-    poll_every: u32,
-    /// A waiting rank polls so often; 0 is all the time
-    #[arg(long, value_name = "NS", default_value_t = Timing::default().poll_gap)]
-    poll_gap: u64,
-    /// Replies taken by one poll
-    #[arg(long, value_name = "N", default_value_t = Timing::default().safe_limit)]
-    safe_limit: u8,
-    /// Requests served by one poll
-    #[arg(long, value_name = "N", default_value_t = Timing::default().am_limit)]
-    am_limit: u8,
-    /// Requests of a rank without reply, at most
-    #[arg(long, value_name = "N", default_value_t = Timing::default().chunks)]
-    chunks: u32,
-    /// Computing at the start of each step, without polling
-    #[arg(long, value_name = "NS", default_value_t = Timing::default().compute)]
-    compute: u64,
-    /// Up to so much longer, as a part of it, at random
-    #[arg(long, value_name = "PART", default_value_t = Timing::default().skew)]
-    skew: f64,
-    /// Polls while computing
-    #[arg(long, value_name = "N", default_value_t = Timing::default().compute_polls)]
-    compute_polls: u32,
-    /// Ranks begin a step up to so much later, at random
-    #[arg(long, value_name = "NS", default_value_t = Timing::default().jitter)]
-    jitter: u64,
-}
-
 impl ModelOptions {
     fn config(&self, ranks: u32, pattern: Pattern) -> anyhow::Result<Config> {
         let scale = Scale::for_chunk(self.credits.chunk)?;
@@ -301,7 +244,7 @@ impl ModelOptions {
         Ok(Config {
             scheme: self.credits.scheme(default.scheme, ranks),
             load,
-            timing: self.timing.timing(),
+            timing: self.timing.clone(),
             rotations: self.run.rotations,
             steps: self.run.steps,
             seed: self.run.seed,
@@ -312,68 +255,10 @@ impl ModelOptions {
     }
 }
 
-impl TimingOptions {
-    fn timing(&self) -> Timing {
-        Timing {
-            latency: self.latency,
-            bandwidth: self.bandwidth,
-            send: self.send,
-            serve: self.serve,
-            serve_credit: self.serve_credit,
-            reply: self.reply,
-            system: self.system,
-            poll: self.poll,
-            poll_every: self.poll_every,
-            poll_gap: self.poll_gap,
-            safe_limit: self.safe_limit,
-            am_limit: self.am_limit,
-            chunks: self.chunks,
-            compute: self.compute,
-            skew: self.skew,
-            compute_polls: self.compute_polls,
-            jitter: self.jitter,
-        }
-    }
-}
-
 /// As many threads as are worth their while: each window of time ends with all of them waiting for one another.
 fn threads(ranks: u32) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     processors.min(ranks as usize / 512).max(1)
-}
-
-/// A bar of steps, on a terminal.
-struct Bar(ProgressBar);
-
-impl Bar {
-    fn new() -> Bar {
-        if !io::stderr().is_terminal() {
-            return Bar(ProgressBar::hidden());
-        }
-        let bar = ProgressBar::new(0);
-        let style =
-            ProgressStyle::with_template("{bar:40} {pos}/{len} steps {elapsed} ({eta} left)");
-        if let Ok(style) = style {
-            bar.set_style(style);
-        }
-        Bar(bar)
-    }
-}
-
-impl Observer for Bar {
-    fn expect(&mut self, steps: u64) {
-        self.0.inc_length(steps);
-    }
-
-    fn step(&mut self) {
-        self.0.inc(1);
-    }
-}
-
-impl Drop for Bar {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
-    }
 }
 
 /// Does what the command line says.
@@ -381,32 +266,29 @@ impl Drop for Bar {
 /// # Errors
 /// When it can't be simulated, the flow control breaks its rules, or standard output can't be written.
 pub fn main(cli: &Cli) -> anyhow::Result<()> {
-    let mut bar = Bar::new();
+    let progress = Progress::new("steps");
     let mut out = io::stdout().lock();
     if let Some(Command::Table(options)) = &cli.command {
         let mut rows = Vec::new();
         for &ranks in &options.ranks {
             for &pattern in &options.patterns {
                 let config = options.model.config(ranks, pattern)?;
-                rows.push(table::row(&config, options.verify, &mut bar)?);
+                rows.push(table::row(&config, options.verify, &progress)?);
             }
         }
-        drop(bar);
+        drop(progress);
         return table::markdown(&mut out, &rows).context("can't write standard output");
     }
     let options = &cli.options;
     let config = options.model.config(options.ranks, options.pattern)?;
-    let mut report = run(&config, &mut bar)?;
+    let mut report = run(&config, &progress)?;
     if options.equal_static {
         let speed = report.summary.speed.unwrap_or(1.0);
-        report.equal_static = equal_static(&config, speed.min(0.98), &mut bar)?;
+        report.equal_static = equal_static(&config, speed.min(0.98), &progress)?;
     }
-    drop(bar);
-    if options.json {
-        serde_json::to_writer(&mut out, &report)?;
-        writeln!(out)
-    } else {
-        show::report(&mut out, &report)
-    }
-    .context("can't write standard output")
+    drop(progress);
+    options
+        .format
+        .write(&mut out, &report, |out| show::report(out, &report))
+        .context("can't write standard output")
 }

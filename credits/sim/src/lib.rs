@@ -8,7 +8,7 @@
 //! let mut config = Config::new(8, Pattern::Ghost);
 //! config.scheme = Scheme::Static { credits: 8 };
 //! config.steps = 2;
-//! let report = run(&config, &mut ())?;
+//! let report = run(&config, &sim::Progress::hidden())?;
 //! assert!(report.summary.speed.is_some_and(|speed| speed < 1.0));
 //! # Ok(())
 //! # }
@@ -31,7 +31,7 @@ mod world;
 pub use config::{CHUNK, Config, ConfigError, MAX_RANKS, REFERENCE_STEPS, Scheme, Space};
 pub use pattern::{Load, Pattern};
 pub use report::{Effort, EqualStatic, Report, Rotation, Step, Summary};
-pub use run::{Observer, equal_static, run};
+pub use run::{equal_static, run};
 pub use table::{Row, markdown, row};
 pub use timing::Timing;
 pub use world::SimError;

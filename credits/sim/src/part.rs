@@ -1,6 +1,7 @@
 //! Some of the ranks, and what they do within a window of time.
 
 use credits::{CreditByte, Scale, System, Tuning, Violation};
+use sim::random::Rng;
 
 use crate::config::{Config, Subject};
 use crate::pattern::{Op, Programs};
@@ -269,7 +270,7 @@ impl<F: Subject> Part<F> {
         let timing = &costs.timing;
         for (index, rank) in self.ranks.iter_mut().enumerate() {
             let number = self.first + index as u32;
-            let mut random = fastrand::Rng::with_seed(
+            let mut random = Rng::with_seed(
                 costs.seed ^ step << 32 ^ u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15),
             );
             let program = programs.ranks[number as usize];

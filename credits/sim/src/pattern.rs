@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use serde::Serialize;
+use sim::random::Rng;
 
 use crate::{Config, ConfigError};
 
@@ -351,7 +352,7 @@ impl Programs {
 fn renumbering(config: &Config, rotation: u32) -> Vec<u32> {
     let mut ranks: Vec<u32> = (0..config.ranks).collect();
     if rotation > 0 {
-        fastrand::Rng::with_seed(config.seed ^ u64::from(rotation) << 32).shuffle(&mut ranks);
+        Rng::with_seed(config.seed ^ u64::from(rotation) << 32).shuffle(&mut ranks);
     }
     ranks
 }

@@ -3,23 +3,11 @@
 use std::time::Instant;
 
 use credits::{Dynamic, Peer, Sparse, Static, Unlimited};
+use sim::Progress;
 
 use crate::config::{Config, REFERENCE_STEPS, Scheme, Space, Subject};
 use crate::report::{Effort, EqualStatic, Report, Rotation, Step, Summary, mean};
 use crate::world::{SimError, World};
-
-/// Is told after each step.
-pub trait Observer {
-    /// So many steps more are to come.
-    fn expect(&mut self, steps: u64) {
-        let _ = steps;
-    }
-
-    /// One step is done.
-    fn step(&mut self) {}
-}
-
-impl Observer for () {}
 
 /// What one simulation of all rotations gave.
 struct Outcome {
@@ -34,12 +22,12 @@ struct Outcome {
 ///
 /// # Errors
 /// When it can't be simulated, or the flow control breaks its own rules.
-pub fn run(config: &Config, observer: &mut dyn Observer) -> Result<Report, SimError> {
+pub fn run(config: &Config, progress: &Progress) -> Result<Report, SimError> {
     config.check()?;
-    let outcome = simulate(config, config.scheme, config.steps, observer)?;
+    let outcome = simulate(config, config.scheme, config.steps, progress)?;
     let reference = match config.scheme {
         Scheme::Unlimited => Some(times(&outcome)),
-        _ if config.reference > 0 => Some(reference(config, observer)?),
+        _ if config.reference > 0 => Some(reference(config, progress)?),
         _ => None,
     };
     let epoch = config.scheme.tuning().epoch;
@@ -73,14 +61,14 @@ pub fn run(config: &Config, observer: &mut dyn Observer) -> Result<Report, SimEr
 }
 
 /// Mean time of a step of each rotation without flow control.
-fn reference(config: &Config, observer: &mut dyn Observer) -> Result<Vec<f64>, SimError> {
+fn reference(config: &Config, progress: &Progress) -> Result<Vec<f64>, SimError> {
     let random = config.timing.compute > 0 && config.timing.skew > 0.0;
     let steps = if random {
         config.steps
     } else {
         config.steps.min(config.reference)
     };
-    simulate(config, Scheme::Unlimited, steps, observer).map(|outcome| times(&outcome))
+    simulate(config, Scheme::Unlimited, steps, progress).map(|outcome| times(&outcome))
 }
 
 fn times(outcome: &Outcome) -> Vec<f64> {
@@ -97,7 +85,7 @@ fn times(outcome: &Outcome) -> Vec<f64> {
 pub fn equal_static(
     config: &Config,
     speed: f64,
-    observer: &mut dyn Observer,
+    progress: &Progress,
 ) -> Result<Option<EqualStatic>, SimError> {
     config.check()?;
     let config = Config {
@@ -107,10 +95,10 @@ pub fn equal_static(
         ..config.clone()
     };
     let steps = config.steps;
-    let reference = reference(&config, observer)?[0];
-    let mut with = |credits: u16| -> Result<f64, SimError> {
+    let reference = reference(&config, progress)?[0];
+    let with = |credits: u16| -> Result<f64, SimError> {
         let scheme = Scheme::Static { credits };
-        let outcome = simulate(&config, scheme, steps, observer)?;
+        let outcome = simulate(&config, scheme, steps, progress)?;
         Ok(reference / times(&outcome)[0].max(1.0))
     };
     let least = config.scale.full_cost().max(config.cost()).into();
@@ -151,19 +139,19 @@ fn simulate(
     config: &Config,
     scheme: Scheme,
     steps: u32,
-    observer: &mut dyn Observer,
+    progress: &Progress,
 ) -> Result<Outcome, SimError> {
     let total = scheme.total(config.ranks);
     match scheme {
-        Scheme::Unlimited => simulate_with(config, total, steps, observer, |_| Unlimited),
-        Scheme::Static { credits } => simulate_with(config, total, steps, observer, |_| {
+        Scheme::Unlimited => simulate_with(config, total, steps, progress, |_| Unlimited),
+        Scheme::Static { credits } => simulate_with(config, total, steps, progress, |_| {
             Static::<Sparse<_>>::new(config.ranks, credits, 0)
         }),
         Scheme::Dynamic {
             credits,
             banked,
             tuning,
-        } => simulate_with(config, total, steps, observer, |rank| {
+        } => simulate_with(config, total, steps, progress, |rank| {
             Dynamic::<Sparse<Peer>>::new(config.ranks, rank, credits, banked, tuning)
         }),
     }
@@ -173,15 +161,15 @@ fn simulate_with<F: Subject>(
     config: &Config,
     total: Option<u64>,
     steps: u32,
-    observer: &mut dyn Observer,
+    progress: &Progress,
     flow: impl Fn(u32) -> F + Sync,
 ) -> Result<Outcome, SimError> {
-    observer.expect(u64::from(config.rotations) * u64::from(steps));
+    progress.expect(u64::from(config.rotations) * u64::from(steps));
     let start = Instant::now();
     let mut world = World::new(config, total, flow)?;
     let mut rotations = Vec::new();
     for rotation in 0..config.rotations {
-        rotations.push(world.rotation(rotation, steps, || observer.step())?);
+        rotations.push(world.rotation(rotation, steps, || progress.done(1))?);
     }
     Ok(Outcome {
         rotations,

@@ -2,15 +2,13 @@
 
 use std::io::{self, Write};
 
-use comfy_table::presets::UTF8_BORDERS_ONLY;
-use comfy_table::{CellAlignment, Table};
+use sim::command::{presets::UTF8_BORDERS_ONLY, table};
 
-use crate::{Report, Space};
+use crate::{Report, Rotation, Space};
 
 /// Writes a report as tables.
 pub(crate) fn report(out: &mut impl Write, report: &Report) -> io::Result<()> {
-    let mut table = Table::new();
-    table.load_preset(UTF8_BORDERS_ONLY).set_header([
+    let header = [
         "rotation",
         "µs per step",
         "speed",
@@ -25,9 +23,9 @@ pub(crate) fn report(out: &mut impl Write, report: &Report) -> io::Result<()> {
         "granted",
         "returned",
         "stalls/1000",
-    ]);
-    for one in &report.rotations {
-        table.add_row([
+    ];
+    let row = |one: &Rotation| {
+        [
             one.rotation.to_string(),
             format!("{:.1}", one.time_ns / 1000.0),
             optional(one.speed, 3),
@@ -42,11 +40,9 @@ pub(crate) fn report(out: &mut impl Write, report: &Report) -> io::Result<()> {
             one.granted.to_string(),
             one.returned.to_string(),
             format!("{:.1}", one.stalls),
-        ]);
-    }
-    for column in table.column_iter_mut() {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+        ]
+    };
+    let table = table(UTF8_BORDERS_ONLY, header, report.rotations.iter().map(row));
     writeln!(out, "{table}")?;
     let summary = &report.summary;
     writeln!(

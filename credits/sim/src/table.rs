@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
+use sim::Progress;
+
 use crate::show::{bytes, optional, steps};
-use crate::{
-    Config, EqualStatic, Load, Observer, Report, Scheme, SimError, Space, equal_static, run,
-};
+use crate::{Config, EqualStatic, Load, Report, Scheme, SimError, Space, equal_static, run};
 
 /// Static credits are looked for in jobs of at most so many ranks: what one pair needs does not depend on the others.
 const SEARCH: u32 = 1_000;
@@ -26,8 +26,8 @@ pub struct Row {
 ///
 /// # Errors
 /// As [`run`].
-pub fn row(config: &Config, verify: u32, observer: &mut dyn Observer) -> Result<Row, SimError> {
-    let report = run(config, observer)?;
+pub fn row(config: &Config, verify: u32, progress: &Progress) -> Result<Row, SimError> {
+    let report = run(config, progress)?;
     // What is equal but for chance.
     let speed = report.summary.speed.unwrap_or(1.0).min(0.98);
     let ranks = config.ranks.min(SEARCH);
@@ -43,7 +43,7 @@ pub fn row(config: &Config, verify: u32, observer: &mut dyn Observer) -> Result<
         },
         ..config.clone()
     };
-    let mut equal = equal_static(&small, speed, observer)?;
+    let mut equal = equal_static(&small, speed, progress)?;
     let verified = config.ranks <= verify;
     if let Some(equal) = &mut equal {
         equal.space = Space::new(config.ranks, config.scale, equal.credits, 0);
@@ -56,7 +56,7 @@ pub fn row(config: &Config, verify: u32, observer: &mut dyn Observer) -> Result<
                 steps: config.steps.min(3),
                 ..config.clone()
             };
-            equal.speed = run(&fixed, observer)?.summary.speed.unwrap_or(0.0);
+            equal.speed = run(&fixed, progress)?.summary.speed.unwrap_or(0.0);
         }
     }
     Ok(Row {

@@ -1,5 +1,6 @@
 //! How long things take.
 
+use clap::Args;
 use serde::Serialize;
 
 use crate::ConfigError;
@@ -12,41 +13,62 @@ const HEADER_BYTES: f64 = 64.0;
 /// A rank does one thing at a time. Between two of its requests it polls; while it waits for credits or has nothing to do
 /// it polls all the time; while it computes it does not poll. A message leaves through the rank's network interface, which
 /// sends one at a time, and arrives after the latency. Receivers' interfaces are not a limit of their own.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+///
+/// `safe_limit`, `am_limit` and `chunks` are the original's `GASNET_PORTAL_SAFE_LIMIT`, `GASNET_PORTAL_AM_LIMIT` and
+/// `GASNET_PORTAL_SB_CHUNKS`.
+#[derive(Clone, Debug, PartialEq, Serialize, Args)]
+#[command(next_help_heading = "Network and processors (times in nanoseconds)")]
 pub struct Timing {
-    /// From interface to interface; at least 1.
+    /// From a network interface to another
+    #[arg(long, value_name = "NS", default_value_t = Timing::default().latency)]
     pub latency: u64,
-    /// Of a network interface, in bytes per nanosecond (GB/s).
+    /// Of a network interface, in GB/s
+    #[arg(long, value_name = "GB/S", default_value_t = Timing::default().bandwidth)]
     pub bandwidth: f64,
-    /// Of the processor, to send a request.
+    /// To send a request
+    #[arg(long, value_name = "NS", default_value_t = Timing::default().send)]
     pub send: u64,
-    /// Of the processor, to serve a request and to send its reply, whatever its size.
+    /// To serve a request and reply, whatever its size
+    #[arg(long, value_name = "NS", default_value_t = Timing::default().serve)]
     pub serve: u64,
-    /// The same, for each 256 bytes of the request, the original's credit.
+    /// The same, for each 256 bytes of the request
+    #[arg(long, value_name = "NS", default_value_t = Timing::default().serve_credit)]
     pub serve_credit: u64,
-    /// Of the processor, for a reply that arrives.
+    /// For a reply that arrives
+    #[arg(long, value_name = "NS", default_value_t = Timing::default().reply)]
     pub reply: u64,
-    /// Of the processor, for a system message that arrives or is sent.
+    /// For a system message, at each side
+    #[arg(long, value_name = "NS", default_value_t = Timing::default().system)]
     pub system: u64,
-    /// Of the processor, for each poll of a rank that is not just waiting.
+    /// For a poll
+    #[arg(long, value_name = "NS", default_value_t = Timing::default().poll)]
     pub poll: u64,
-    /// Requests that are sent between two polls; at least 1.
+    /// Requests sent between two polls
+    #[arg(long, value_name = "N", default_value_t = Timing::default().poll_every)]
     pub poll_every: u32,
-    /// A waiting rank polls only so often: 0 is all the time.
+    /// A waiting rank polls so often; 0 is all the time
+    #[arg(long, value_name = "NS", default_value_t = Timing::default().poll_gap)]
     pub poll_gap: u64,
-    /// Replies taken by one poll (`GASNET_PORTAL_SAFE_LIMIT`).
+    /// Replies taken by one poll
+    #[arg(long, value_name = "N", default_value_t = Timing::default().safe_limit)]
     pub safe_limit: u8,
-    /// Requests served by one poll (`GASNET_PORTAL_AM_LIMIT`).
+    /// Requests served by one poll
+    #[arg(long, value_name = "N", default_value_t = Timing::default().am_limit)]
     pub am_limit: u8,
-    /// Requests of a rank for which replies are missing: its chunks (`GASNET_PORTAL_SB_CHUNKS`).
+    /// Requests of a rank without reply, at most
+    #[arg(long, value_name = "N", default_value_t = Timing::default().chunks)]
     pub chunks: u32,
-    /// Computing at the start of each step.
+    /// Computing at the start of each step, without polling
+    #[arg(long, value_name = "NS", default_value_t = Timing::default().compute)]
     pub compute: u64,
-    /// Up to so much longer, as a part of `compute`: a random number for each rank and step.
+    /// Up to so much longer, as a part of it, at random
+    #[arg(long, value_name = "PART", default_value_t = Timing::default().skew)]
     pub skew: f64,
-    /// Polls during the computation.
+    /// Polls while computing
+    #[arg(long, value_name = "N", default_value_t = Timing::default().compute_polls)]
     pub compute_polls: u32,
-    /// Ranks leave the barrier before a step up to so much later than others, at random.
+    /// Ranks begin a step up to so much later, at random
+    #[arg(long, value_name = "NS", default_value_t = Timing::default().jitter)]
     pub jitter: u64,
 }
 

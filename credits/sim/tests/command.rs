@@ -1,71 +1,24 @@
 //! The command line.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
-use std::process::{Command, Output, Stdio};
-use std::sync::mpsc;
-use std::thread;
-use std::time::Duration;
 
 use clap::CommandFactory;
 use credit_sim::cli::Cli;
 use serde_json::Value;
+use sim::program::Program;
 
-/// Far longer than any of these takes on a busy machine.
-const LIMIT: Duration = Duration::from_secs(300);
-
-fn credit_sim(arguments: &[&str]) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_credit-sim"))
-        .args(arguments)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the simulator runs");
-    let (mut out, mut err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
-    let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
-        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-        let read = out
-            .read_to_end(&mut stdout)
-            .and_then(|_| err.read_to_end(&mut stderr));
-        sender.send(read.map(|_| (stdout, stderr)))
-    });
-    let output = receiver.recv_timeout(LIMIT);
-    if output.is_err() {
-        child.kill().expect("it can be ended");
-    }
-    let status = child.wait().expect("it has ended");
-    let output = output.unwrap_or_else(|_| panic!("{arguments:?}: no end after {LIMIT:?}"));
-    let (stdout, stderr) = output.expect("its output can be read");
-    Output {
-        status,
-        stdout,
-        stderr,
-    }
-}
+const CREDIT_SIM: Program = Program(env!("CARGO_BIN_EXE_credit-sim"));
 
 /// What a run gives but for how long it took.
 fn report(arguments: &[&str]) -> Value {
-    let output = credit_sim(&[arguments, &["--json"]].concat());
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {text}");
-    let mut report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut report = CREDIT_SIM.json(arguments);
     report.as_object_mut().unwrap().remove("effort");
     report
 }
 
-fn fails_with(arguments: &[&str], message: &str) {
-    let output = credit_sim(arguments);
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success(), "{arguments:?}");
-    assert!(text.contains(message), "{arguments:?}: {text}");
-    assert!(!text.contains("panicked"), "{text}");
-    assert!(output.stdout.is_empty());
-}
-
 #[test]
 fn json_is_one_object() {
-    let output = credit_sim(&[
+    let report = CREDIT_SIM.json(&[
         "--ranks",
         "27",
         "--credits",
@@ -73,24 +26,18 @@ fn json_is_one_object() {
         "--static",
         "--steps",
         "2",
-        "--json",
     ]);
-    assert!(output.status.success());
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(text.lines().count(), 1);
-    let report: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(report["config"]["ranks"], 27);
     assert_eq!(report["config"]["pattern"], "ghost");
     assert_eq!(report["config"]["scheme"]["name"], "static");
     assert_eq!(report["steps"].as_array().unwrap().len(), 4);
     assert_eq!(report["summary"]["steps_until_rest"], 0);
     assert!(report["summary"]["speed"].as_f64().unwrap() < 1.0);
-    assert!(output.stderr.is_empty());
 }
 
 #[test]
 fn a_table_is_for_people() {
-    let output = credit_sim(&[
+    let text = CREDIT_SIM.text(&[
         "--ranks",
         "16",
         "--pattern",
@@ -99,8 +46,6 @@ fn a_table_is_for_people() {
         "--steps",
         "1",
     ]);
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success());
     assert!(
         text.contains("speed") && text.contains("requests"),
         "{text}"
@@ -109,7 +54,7 @@ fn a_table_is_for_people() {
 
 #[test]
 fn a_table_is_markdown() {
-    let output = credit_sim(&[
+    let text = CREDIT_SIM.text(&[
         "table",
         "--ranks",
         "8,27",
@@ -120,8 +65,6 @@ fn a_table_is_markdown() {
         "--messages",
         "20",
     ]);
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success());
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 6, "{text}");
     let columns = |line: &str| line.matches('|').count();
@@ -134,23 +77,23 @@ fn a_table_is_markdown() {
 
 #[test]
 fn bad_input_is_named() {
-    fails_with(&["--ranks", "0"], "number of ranks is 0");
-    fails_with(&["table", "--ranks", "8,0"], "number of ranks is 0");
-    fails_with(&["--ranks", "many"], "--ranks");
-    fails_with(&["--credits", "3"], "3 credits per peer are too few");
-    fails_with(&["--pattern", "spiral"], "spiral");
-    fails_with(&["--pattern", "spiral"], "ghost");
-    fails_with(&["--latency", "0"], "latency is 0");
-    fails_with(&["--unlimited", "--credits", "8"], "cannot be used with");
-    fails_with(&["--static", "--bank", "8"], "cannot be used with");
-    fails_with(&["--min", "3"], "minimum per peer is 3");
-    fails_with(&["--epoch", "0"], "epoch is 0");
-    fails_with(&["--rotation", "3"], "--rotations");
-    fails_with(&["--chunk", "512"], "chunk of 512 bytes");
-    fails_with(&["--bandwidth", "1e-300"], "bandwidth is");
-    fails_with(&["--compute-polls", "4294967295"], "polls while computing");
+    CREDIT_SIM.fails_with(&["--ranks", "0"], "number of ranks is 0");
+    CREDIT_SIM.fails_with(&["table", "--ranks", "8,0"], "number of ranks is 0");
+    CREDIT_SIM.fails_with(&["--ranks", "many"], "--ranks");
+    CREDIT_SIM.fails_with(&["--credits", "3"], "3 credits per peer are too few");
+    CREDIT_SIM.fails_with(&["--pattern", "spiral"], "spiral");
+    CREDIT_SIM.fails_with(&["--pattern", "spiral"], "ghost");
+    CREDIT_SIM.fails_with(&["--latency", "0"], "latency is 0");
+    CREDIT_SIM.fails_with(&["--unlimited", "--credits", "8"], "cannot be used with");
+    CREDIT_SIM.fails_with(&["--static", "--bank", "8"], "cannot be used with");
+    CREDIT_SIM.fails_with(&["--min", "3"], "minimum per peer is 3");
+    CREDIT_SIM.fails_with(&["--epoch", "0"], "epoch is 0");
+    CREDIT_SIM.fails_with(&["--rotation", "3"], "--rotations");
+    CREDIT_SIM.fails_with(&["--chunk", "512"], "chunk of 512 bytes");
+    CREDIT_SIM.fails_with(&["--bandwidth", "1e-300"], "bandwidth is");
+    CREDIT_SIM.fails_with(&["--compute-polls", "4294967295"], "polls while computing");
     let many = ["--fan", "100000", "--messages", "1000000"];
-    fails_with(&many, "messages per partner is 1000000");
+    CREDIT_SIM.fails_with(&many, "messages per partner is 1000000");
 }
 
 type Options = &'static [(&'static str, Option<&'static str>)];
@@ -280,8 +223,7 @@ fn every_option_is_run_and_does_something() {
 fn a_table_marks_what_was_not_simulated_at_full_size() {
     let run = |verify| {
         let table = ["table", "--ranks", "8", "--steps", "2", "--messages", "20"];
-        credit_sim(&[&table[..], &["--verify", verify]].concat()).stdout
+        CREDIT_SIM.text(&[&table[..], &["--verify", verify]].concat())
     };
-    let marked = |output: Vec<u8>| String::from_utf8(output).unwrap().contains("\\*");
-    assert!(!marked(run("8")) && marked(run("7")));
+    assert!(!run("8").contains("\\*") && run("7").contains("\\*"));
 }

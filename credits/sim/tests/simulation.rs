@@ -3,9 +3,10 @@
 use clap::ValueEnum;
 use credit_sim::{Config, Pattern, Report, Scheme, SimError, equal_static, run};
 use credits::{Growth, Scale, Tuning};
+use sim::Progress;
 
 fn simulate(config: &Config) -> Report {
-    run(config, &mut ()).unwrap_or_else(|error| panic!("{error}: {config:?}"))
+    run(config, &Progress::hidden()).unwrap_or_else(|error| panic!("{error}: {config:?}"))
 }
 
 /// Small, but with waiting, skew and several rotations.
@@ -125,7 +126,9 @@ fn few_credits_slow_ghost_zones_down() {
 #[test]
 fn the_fewest_static_credits_are_just_enough() {
     let config = Config::new(27, Pattern::Ghost);
-    let found = equal_static(&config, 0.95, &mut ()).unwrap().unwrap();
+    let found = equal_static(&config, 0.95, &Progress::hidden())
+        .unwrap()
+        .unwrap();
     let speed = |credits| {
         let config = Config {
             scheme: Scheme::Static { credits },
@@ -137,7 +140,10 @@ fn the_fewest_static_credits_are_just_enough() {
     };
     assert_eq!(speed(found.credits), found.speed);
     assert!(found.speed >= 0.95 && speed(found.credits - 1) < 0.95);
-    assert_eq!(equal_static(&config, 1.5, &mut ()).unwrap(), None);
+    assert_eq!(
+        equal_static(&config, 1.5, &Progress::hidden()).unwrap(),
+        None
+    );
 }
 
 #[test]
@@ -165,7 +171,7 @@ fn what_cannot_be_simulated_is_refused() {
     let refused = |change: fn(&mut Config)| {
         let mut config = Config::new(8, Pattern::Ghost);
         change(&mut config);
-        match run(&config, &mut ()) {
+        match run(&config, &Progress::hidden()) {
             Err(SimError::Config(error)) => error.to_string(),
             other => panic!("{other:?}"),
         }

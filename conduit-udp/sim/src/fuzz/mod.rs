@@ -8,16 +8,12 @@
 mod mutate;
 mod session;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
-
 use rayon::prelude::*;
 use serde::Serialize;
+use sim::{Failing, Progress, Tally, sweep};
 
 /// Inputs of a session at most.
 const INPUTS: u64 = 4000;
-/// Failing sessions that are kept.
-const KEPT: usize = 20;
 
 /// What came of fuzzing.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -33,59 +29,61 @@ pub struct Outcome {
     /// Most bytes that an endpoint had allocated.
     pub memory: i64,
     /// Sessions with something that must not be, and what.
-    pub failing: Vec<(u64, String)>,
+    pub failing: Failing,
 }
 
-impl Outcome {
-    fn add(&mut self, other: Outcome) {
-        self.inputs += other.inputs;
-        self.sessions += other.sessions;
-        self.broken += other.broken;
-        self.valid += other.valid;
-        self.memory = self.memory.max(other.memory);
-        self.failing.extend(other.failing);
-        self.failing.truncate(KEPT);
+impl Tally for Outcome {
+    fn add(&mut self, others: Outcome) {
+        self.inputs += others.inputs;
+        self.sessions += others.sessions;
+        self.broken += others.broken;
+        self.valid += others.valid;
+        self.memory = self.memory.max(others.memory);
+        self.failing.extend(others.failing);
+    }
+
+    fn failing(&mut self) -> &mut Failing {
+        &mut self.failing
     }
 }
 
 /// One session again. `session`: its number; even ones accept every tag.
 pub fn replay(seed: u64, session: u64) -> Outcome {
-    catch_unwind(AssertUnwindSafe(|| {
-        session::run(seed, session, session % 2 == 1, INPUTS)
-    }))
-    .unwrap_or_else(|_| Outcome {
+    Outcome {
         sessions: 1,
-        failing: vec![(session, "it panicked".into())],
-        ..Outcome::default()
-    })
+        ..sessions(seed, session..session + 1, &Progress::hidden())
+    }
 }
 
-/// Sessions until endpoints have got so many inputs, half of them with valid tags. `progress` is told the number of those that came since the last call.
-pub fn run(inputs: u64, seed: u64, progress: impl Fn(u64) + Sync) -> Outcome {
-    let mut all = kind(inputs / 2, seed, 0, &progress);
-    all.add(kind(inputs - inputs / 2, seed, 1, &progress));
+/// Sessions until endpoints have got so many inputs, half of them with valid tags. `progress` is told of inputs.
+pub fn run(inputs: u64, seed: u64, progress: &Progress) -> Outcome {
+    progress.expect(inputs);
+    let mut all = kind(inputs / 2, seed, 0, progress);
+    all.add(kind(inputs - inputs / 2, seed, 1, progress));
     all
 }
 
 /// Even or odd sessions.
-fn kind(inputs: u64, seed: u64, first: u64, progress: &(impl Fn(u64) + Sync)) -> Outcome {
-    let sum = Mutex::new(Outcome::default());
-    let mut next = 0;
-    loop {
-        let done = sum.lock().map_or(u64::MAX, |sum| sum.inputs);
-        if done >= inputs {
-            break;
-        }
-        let count = ((inputs - done) / INPUTS + 1).min(4096);
-        (next..next + count).into_par_iter().for_each(|session| {
-            let outcome = replay(seed, 2 * session + first);
-            progress(outcome.inputs);
-            if let Ok(mut sum) = sum.lock() {
-                sum.add(outcome);
-            }
-        });
-        next += count;
+fn kind(inputs: u64, seed: u64, first: u64, progress: &Progress) -> Outcome {
+    let mut sum = Outcome::default();
+    while sum.inputs < inputs {
+        let count = ((inputs - sum.inputs) / INPUTS + 1).min(4096);
+        let next = sum.sessions..sum.sessions + count;
+        let numbers = next.into_par_iter().map(|number| 2 * number + first);
+        sum.add(sessions(seed, numbers, progress));
+        sum.sessions += count;
     }
-    sum.into_inner()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+    sum
+}
+
+fn sessions(
+    seed: u64,
+    numbers: impl IntoParallelIterator<Item = u64>,
+    progress: &Progress,
+) -> Outcome {
+    sweep(numbers, progress, |session| {
+        let outcome = session::run(seed, session, session % 2 == 1, INPUTS);
+        progress.done(outcome.inputs);
+        outcome
+    })
 }

@@ -3,7 +3,7 @@
 //! What is known of the format is written down here again, from `conduit_udp::protocol`'s description, not shared with it.
 
 use conduit_udp::protocol::TAG;
-use fastrand::Rng;
+use sim::random::Rng;
 
 /// Bytes of the clear part.
 pub(super) const CLEAR: usize = 16;

@@ -4,14 +4,15 @@ use conduit_core::ni::Rank;
 use conduit_udp::protocol::{
     Endpoint, Failure, Fragment, MAX_HEADER, Nanos, Payload, Received, Seal, TAG, Transmit, Upper,
 };
-use fastrand::Rng;
+use sim::US;
+use sim::random::{Rng, mix};
 
 use super::Outcome;
 use super::mutate::{address, mutate};
-use crate::content::{bytes, mix};
+use crate::content::bytes;
 use crate::memory::{inside, outside};
 use crate::process::{digest, without_drops};
-use crate::scenario::{Scenario, US};
+use crate::scenario::Scenario;
 use crate::seal::{AnySeal, SealKind};
 
 /// Ranks of the job; the first is fed, in the name of all others.
@@ -302,10 +303,7 @@ pub(super) fn run(seed: u64, session: u64, is_real: bool, inputs: u64) -> Outcom
     };
     let mut fed = Side::new(&scenario, 0, lock(0), start ^ 1);
     let mut other = Side::new(&scenario, OTHER, lock(OTHER), start ^ 2);
-    let mut outcome = Outcome {
-        sessions: 1,
-        ..Outcome::default()
-    };
+    let mut outcome = Outcome::default();
     let packet = scenario.protocol.packet;
     let bound = crate::bound::memory(&scenario);
     let mut buffer = vec![0; 65_536];

@@ -1,0 +1,130 @@
+//! Many runs, each of which follows from its number.
+
+use std::io::{self, Write};
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use rayon::prelude::*;
+
+use crate::Progress;
+
+/// Failing runs that are shown.
+const SHOWN: usize = 20;
+
+/// Runs that failed, and why, in the order of their numbers.
+pub type Failing = Vec<(u64, String)>;
+
+/// What came of a run, or of several.
+pub trait Tally: Default + Send {
+    /// Adds what came of the runs that follow.
+    fn add(&mut self, others: Self);
+
+    /// Those that failed.
+    fn failing(&mut self) -> &mut Failing;
+}
+
+/// Runs all numbers on all processors, and adds up what comes of them, in the order of the numbers. A panic is a failure of its run like others.
+/// What is done is told by `run`, what has failed is told here.
+pub fn sweep<T: Tally>(
+    numbers: impl IntoParallelIterator<Item = u64>,
+    progress: &Progress,
+    run: impl Fn(u64) -> T + Sync,
+) -> T {
+    let one = |number| {
+        let mut tally = catch_unwind(AssertUnwindSafe(|| run(number))).unwrap_or_else(|_| {
+            let mut tally = T::default();
+            tally.failing().push((number, "it panicked".into()));
+            tally
+        });
+        progress.failed(tally.failing().len());
+        tally
+    };
+    let add = |mut sum: T, next| {
+        sum.add(next);
+        sum
+    };
+    numbers.into_par_iter().map(one).reduce(T::default, add)
+}
+
+/// Shows the first of the failing runs, each with the command that repeats it. `kind`: what their numbers are numbers of.
+///
+/// # Errors
+/// `out` can't be written.
+pub fn show_failing(
+    out: &mut impl Write,
+    kind: &str,
+    failing: &Failing,
+    command: impl Fn(u64) -> String,
+) -> io::Result<()> {
+    for (number, why) in failing.iter().take(SHOWN) {
+        writeln!(out, "{kind} {number}: {why}\n  {}", command(*number))?;
+    }
+    Ok(())
+}
+
+/// Reads seeds from the first up to the one before the last: `A..B`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn seeds(text: &str) -> Result<Range<u64>, String> {
+    let (first, end) = text
+        .split_once("..")
+        .ok_or("two numbers with .. between them are wanted")?;
+    let number = |text: &str| {
+        let digits = text.replace('_', "");
+        digits
+            .parse::<u64>()
+            .map_err(|error| format!("{text:?}: {error}"))
+    };
+    let seeds = number(first)?..number(end)?;
+    if seeds.is_empty() {
+        return Err("there is no seed in it".into());
+    }
+    Ok(seeds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Sum {
+        runs: Vec<u64>,
+        failing: Failing,
+    }
+
+    impl Tally for Sum {
+        fn add(&mut self, others: Self) {
+            self.runs.extend(others.runs);
+            self.failing.extend(others.failing);
+        }
+
+        fn failing(&mut self) -> &mut Failing {
+            &mut self.failing
+        }
+    }
+
+    #[test]
+    fn all_are_run_and_what_panics_has_failed() {
+        let sum = sweep(5..300, &Progress::hidden(), |number| {
+            assert_ne!(number, 77, "which panics");
+            let failing = match number % 100 {
+                0 => vec![(number, "round".to_owned())],
+                _ => vec![],
+            };
+            Sum {
+                runs: vec![number],
+                failing,
+            }
+        });
+        let all: Vec<u64> = (5..300).filter(|&number| number != 77).collect();
+        assert_eq!(sum.runs, all);
+        let mut shown = Vec::new();
+        show_failing(&mut shown, "seed", &sum.failing, |seed| {
+            format!("again {seed}")
+        })
+        .unwrap();
+        let expected = "seed 77: it panicked\n  again 77\nseed 100: round\n  again 100\nseed 200: round\n  again 200\n";
+        assert_eq!(String::from_utf8(shown).unwrap(), expected);
+    }
+}
