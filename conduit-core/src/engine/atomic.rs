@@ -2,10 +2,10 @@
 //!
 //! On mapped memory the processor does them, which is atomic with what the network does at its owner.
 
-use super::handle::{Handle, OpId};
 use super::options::Blocking;
-use super::table::index;
-use super::token::{Role, Token};
+use super::parts::handle::{Handle, OpId};
+use super::parts::table::index;
+use super::parts::token::{Role, Token};
 use super::{Engine, Error, Result};
 use crate::ni::{Atomic, AtomicOp, AtomicType, Ni, NiError, Rank, Submit, apply_atomic};
 use crate::threads::Mode;

@@ -2,7 +2,7 @@
 
 use am::handlers::Registration;
 
-use super::memory::{Memory, Segment};
+use super::parts::memory::{Memory, Segment};
 use super::{Engine, Error, Handler, Result};
 use crate::bootstrap::Bootstrap;
 use crate::ni::{Ni, Rank};

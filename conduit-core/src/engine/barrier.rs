@@ -7,7 +7,7 @@
 pub use crate::barrier::BarrierOutcome;
 use crate::barrier::Value;
 
-use super::barriers::{Cells, TEAM_BARRIER};
+use super::parts::barriers::{Cells, TEAM_BARRIER};
 use super::{Engine, Result};
 use crate::ni::Ni;
 use crate::threads::{Lock, Mode};

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use am::Context;
 use am::handlers::{Accepts, Entry, Registration};
 
-use super::collectives::{Memory, ReduceFunction, Reducer, Reduction, With};
-use super::context;
-use super::message::Payload;
 use super::options::Blocking;
+use super::parts::collectives::{Memory, ReduceFunction, Reducer, Reduction, With};
+use super::parts::context;
+use super::parts::message::Payload;
 use super::{Call, Handler};
 use super::{Engine, Error, Handle, Result};
 use crate::collective::{Kind, Outgoing, Shape, fold};

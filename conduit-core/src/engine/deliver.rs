@@ -7,15 +7,19 @@ use am::lid::Pairing;
 use am::{Body, Category, DataHeader, Flags, Header, HeaderError, Long, Role};
 use credits::CreditByte;
 
-use super::flow::Returned;
-use super::inbox::Inbox;
-use super::kind::Kind;
-use super::message::{Payload, PendingLong, ProtocolError};
-use super::reserve::ReplyReserve;
-use super::table::index;
-use super::{Call, Engine, Error, Handler, Result, context};
+use super::parts::context;
+use super::parts::flow::Returned;
+use super::parts::inbox::Inbox;
+use super::parts::kind::Kind;
+use super::parts::message::{Payload, PendingLong, ProtocolError};
+use super::parts::reserve::ReplyReserve;
+use super::parts::table::index;
+use super::{Call, Engine, Error, Handler, Result};
 use crate::ni::{Capabilities, Exchange, Ni, PutEvent, Rank};
 use crate::threads::Mode;
+
+/// Match bits and header data. What is rare of a message gets its parts: an event that nobody refers to stays in registers.
+type Words = (u64, u64);
 
 /// Dropped only by a handler's panic, which ends the job: nobody may run the same message again, and threads that wait
 /// for what it should have brought must hear of it.
@@ -94,17 +98,18 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         inbox: &mut Inbox,
         reserve: &ReplyReserve,
     ) {
-        if !last.is_of(put.match_bits) && !self.learn_kind(put, Role::Request, last) {
+        let words = (put.match_bits, put.hdr_data);
+        if !last.is_of(put.match_bits) && !self.learn_kind(put.source, words, Role::Request, last) {
             return;
         }
         let kind = &*last;
         self.anticipate_short(kind.category, put.source, Exchange::Answers);
         if kind.flags.has_separate_data() {
-            return self.on_long_header(put, inbox, reserve);
+            return self.on_long_header(put.source, words, put.data, inbox, reserve);
         }
         let single = Header::arg0_in(put.hdr_data);
-        let Some((args, payload)) = self.parts(kind, put, put.data, &single) else {
-            return self.on_malformed(put, put.data);
+        let Some((args, payload)) = self.parts(kind, words, put.data, &single) else {
+            return self.on_malformed(put.source, words, put.data);
         };
         let token = kind.token(put.source, put);
         self.call(kind.id, &token, args, payload, Some(reserve));
@@ -115,21 +120,21 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Finds out the kind of a message, which came where only those of a role may. False: it is none, which has ended the job.
     #[inline(never)]
-    fn learn_kind(&self, put: &PutEvent<'_>, role: Role, last: &mut Kind) -> bool {
-        match self.find_kind(put, role) {
+    fn learn_kind(&self, source: Rank, words: Words, role: Role, last: &mut Kind) -> bool {
+        match self.find_kind(words, role) {
             Ok(kind) => {
                 *last = kind;
                 true
             }
             Err(error) => {
-                self.protocol_error(put.source, error);
+                self.protocol_error(source, error);
                 false
             }
         }
     }
 
-    fn find_kind(&self, put: &PutEvent<'_>, role: Role) -> Result<Kind, ProtocolError> {
-        let header = Header::decode(put.match_bits, put.hdr_data)?;
+    fn find_kind(&self, words: Words, role: Role) -> Result<Kind, ProtocolError> {
+        let header = Header::decode(words.0, words.1)?;
         match (header.role() == role, role) {
             (true, _) => {}
             (false, Role::Request) => return Err(ProtocolError::ReplyAmongRequests),
@@ -142,7 +147,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 .ok_or(ProtocolError::NoHandler { id })?
                 .check(&header)?;
         }
-        Ok(Kind::of(put.match_bits, &header)?)
+        Ok(Kind::of(words.0, &header)?)
     }
 
     /// What the handler of a message is called with. The data of a long is put to its place, if the message carries it. `None`: the
@@ -151,7 +156,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     fn parts<'a>(
         &self,
         kind: &Kind,
-        put: &PutEvent<'_>,
+        words: Words,
         data: &'a [u8],
         single: &'a u32,
     ) -> Option<(&'a [u32], Payload<'a>)> {
@@ -162,7 +167,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             Category::Short => Payload::None,
             Category::Medium => Payload::Medium(layout.payload(data)),
             Category::Long if kind.flags.contains(Flags::PACKED) => {
-                self.place_packed(put, data).ok()?
+                self.place_packed(words, data).ok()?
             }
             Category::Long => {
                 let long = layout.long(data)?;
@@ -173,12 +178,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     #[inline(never)]
-    fn place_packed(
-        &self,
-        put: &PutEvent<'_>,
-        data: &[u8],
-    ) -> Result<Payload<'static>, ProtocolError> {
-        let header = Header::decode(put.match_bits, put.hdr_data)?;
+    fn place_packed(&self, words: Words, data: &[u8]) -> Result<Payload<'static>, ProtocolError> {
+        let header = Header::decode(words.0, words.1)?;
         let long = Long::read(&header, data)?;
         let mut single = 0;
         let (_, packed) = Body::read_args(&header, data, &mut single)?;
@@ -187,13 +188,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// What is wrong with a message that has no [parts](Self::parts).
     #[cold]
-    fn on_malformed(&self, put: &PutEvent<'_>, data: &[u8]) {
+    fn on_malformed(&self, source: Rank, words: Words, data: &[u8]) {
         let check = || {
-            let header = Header::decode(put.match_bits, put.hdr_data)?;
+            let header = Header::decode(words.0, words.1)?;
             Body::read_args(&header, data, &mut 0)?;
             match header.category() {
                 Category::Long if header.flags.contains(Flags::PACKED) => {
-                    self.place_packed(put, data)
+                    self.place_packed(words, data)
                 }
                 Category::Long => {
                     let long = Long::read(&header, data)?;
@@ -203,7 +204,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             }
         };
         if let Err(error) = check() {
-            self.protocol_error(put.source, error);
+            self.protocol_error(source, error);
         }
     }
 
@@ -233,23 +234,26 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// The message of a long request whose data is placed by another.
     #[cold]
-    fn on_long_header(&self, put: &PutEvent<'_>, inbox: &mut Inbox, reserve: &ReplyReserve) {
+    fn on_long_header(
+        &self,
+        source: Rank,
+        words: Words,
+        data: &[u8],
+        inbox: &mut Inbox,
+        reserve: &ReplyReserve,
+    ) {
         let read = || {
-            let header = Header::decode(put.match_bits, put.hdr_data)?;
+            let header = Header::decode(words.0, words.1)?;
             let mut single = 0;
-            let (args, _) = Body::read_args(&header, put.data, &mut single)?;
-            Ok(PendingLong::new(
-                header,
-                args,
-                Long::read(&header, put.data)?,
-            ))
+            let (args, _) = Body::read_args(&header, data, &mut single)?;
+            Ok(PendingLong::new(header, args, Long::read(&header, data)?))
         };
         let paired = read().and_then(|pending| {
             let lid = pending.header.lid;
-            self.pair(put.source, lid, Some(pending), inbox, reserve)
+            self.pair(source, lid, Some(pending), inbox, reserve)
         });
         if let Err(error) = paired {
-            self.protocol_error(put.source, error);
+            self.protocol_error(source, error);
         }
     }
 
@@ -349,7 +353,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// A message in a reply buffer or in the chunk of its request.
     #[inline(always)]
     pub(super) fn on_reply(&self, put: &PutEvent<'_>, last: &mut Kind) {
-        if !last.is_of(put.match_bits) && !self.learn_kind(put, Role::Reply, last) {
+        let words = (put.match_bits, put.hdr_data);
+        if !last.is_of(put.match_bits) && !self.learn_kind(put.source, words, Role::Reply, last) {
             return;
         }
         let kind = &*last;
@@ -365,8 +370,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 return self.protocol_error(put.source, ProtocolError::OutsideOfChunk);
             };
             let single = Header::arg0_in(put.hdr_data);
-            let Some((args, payload)) = self.parts(kind, put, data, &single) else {
-                return self.on_malformed(put, data);
+            let Some((args, payload)) = self.parts(kind, words, data, &single) else {
+                return self.on_malformed(put.source, words, data);
             };
             self.call(kind.id, &token, args, payload, None);
         }

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::flow::When;
-use super::system::Message;
+use super::parts::flow::When;
+use super::parts::system::Message;
 use super::{Engine, Error};
 use crate::ni::Ni;
 use crate::threads::Mode;

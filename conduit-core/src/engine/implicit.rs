@@ -5,8 +5,8 @@
 
 use std::cell::RefCell;
 
-use super::context::Entered;
-use super::handle::{Handle, OpId};
+use super::parts::context::Entered;
+use super::parts::handle::{Handle, OpId};
 use super::{Engine, Error, Result};
 use crate::ni::Ni;
 use crate::threads::Mode;
@@ -238,7 +238,7 @@ impl<N: Ni, M: Mode> Drop for Engine<N, M> {
         // The file is the parent's.
         if !self.job.is_child() {
             self.credits
-                .write_statistics(&self.job, super::flow::When::End);
+                .write_statistics(&self.job, super::parts::flow::When::End);
         }
         forget(self.identity);
     }

@@ -1,6 +1,6 @@
 //! The engine: GASNet's operations over the Ni contract. Written once, for every network.
 //!
-//! What owns state, and knows nothing of the engine:
+//! What owns state is in `parts`, and knows nothing of the engine:
 //!
 //! | file | subject |
 //! |---|---|
@@ -11,17 +11,18 @@
 //! | `shared`, `system`, `barriers`, `collectives` | control words of mapped peers; system messages; machines of barriers and collectives |
 //! | `handlers`, `kind`, `inbox`, `reserve`, `replies` | what arriving messages need, and replies on their way out |
 //! | `backoff` | when a rank that waits spins, yields and sleeps |
-//! | `table`, `head`, `message`, `options`, `error` | the portal table; parts of messages; options of calls; errors |
+//! | `table`, `head`, `message` | the portal table; parts of messages |
 //!
-//! What acts, on all of these:
+//! The others act on all of these:
 //!
 //! | file | subject |
 //! |---|---|
 //! | `start`, `attach`, `exit` | how a rank starts, attaches its segment, and ends |
-//! | `poll`, `requests`, `deliver`, `waiting` | the poll and what it finds, up to the handler's call; waits |
+//! | `poll`, `deliver`, `waiting` | the poll and what it finds, up to the handler's call; waits |
 //! | `request`, `request_long`, `prepared`, `reply` | messages on their way out |
 //! | `rma`, `transfer`, `atomic` | puts and gets: to mapped memory, and by messages; atomics |
-//! | `handles`, `implicit`, `barrier`, `collective`, `in_use` | what callers wait for and ask |
+//! | `explicit`, `implicit`, `barrier`, `collective`, `in_use` | what callers wait for, by handle or for their thread, and ask |
+//! | `error`, `options` | what calls refuse; what they take besides |
 //!
 //! Where a peer's memory is mapped, the roles of the seed collapse: a put is a copy, a short or medium is one injected
 //! message, a long is a copy and a message. Where it is not, every operation goes the seed's way: ticket, source role,
@@ -29,45 +30,23 @@
 
 mod atomic;
 mod attach;
-mod backoff;
 mod barrier;
-mod barriers;
-mod buffers;
 mod collective;
-mod collectives;
-mod context;
 mod deliver;
 mod error;
 mod exit;
-mod flow;
-mod handle;
-mod handlers;
-mod handles;
-mod head;
+mod explicit;
 mod implicit;
 mod in_use;
-mod inbox;
-mod job;
-mod kind;
-mod memory;
-mod message;
-mod operations;
 mod options;
+mod parts;
 mod poll;
-mod polling;
 mod prepared;
-mod replies;
 mod reply;
 mod request;
 mod request_long;
-mod requests;
-mod reserve;
 mod rma;
-mod shared;
 mod start;
-mod system;
-mod table;
-mod token;
 mod transfer;
 mod waiting;
 
@@ -75,39 +54,39 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 pub use atomic::AtomicRequest;
-pub use backoff::Waiter;
 pub use barrier::BarrierOutcome;
 pub use collective::JOB_TEAM;
-use collectives::Collectives;
-pub use collectives::{ReduceFunction, Reduction};
 pub use error::{Error, Result};
-pub use handle::Handle;
 pub use in_use::InUse;
-pub use memory::Segment;
-pub use message::Payload;
 pub use options::{Blocking, Completion};
+pub use parts::backoff::Waiter;
+use parts::collectives::Collectives;
+pub use parts::collectives::{ReduceFunction, Reduction};
+pub use parts::handle::Handle;
+pub use parts::memory::Segment;
+pub use parts::message::Payload;
+pub use parts::shared::SharedPtr;
 pub use prepared::{Prepared, PreparedReply};
 pub use rma::value_bytes;
-pub use shared::SharedPtr;
 
 use crate::ni::{EqId, Ni, Rank, Ready};
 use crate::settings::Settings;
 use crate::threads::{Lock, Mode};
-use backoff::Backoff;
-use buffers::{Descriptors, SendBuffer, Tickets};
 use credits::FlowControl;
-use flow::Accounts;
-use handlers::Handlers;
-use inbox::AmSide;
-use job::Job;
-use kind::Kind;
-use memory::Memory;
-use operations::Operations;
-use replies::Replies;
-use reserve::ReplyReserve;
-
-use shared::Control;
-use system::System;
+use parts::backoff::Backoff;
+use parts::barriers::Barriers;
+use parts::buffers::{Descriptors, SendBuffer, Tickets};
+use parts::flow::Accounts;
+use parts::handlers::Handlers;
+use parts::inbox::AmSide;
+use parts::job::Job;
+use parts::kind::Kind;
+use parts::memory::Memory;
+use parts::operations::Operations;
+use parts::replies::Replies;
+use parts::reserve::ReplyReserve;
+use parts::shared::Control;
+use parts::system::System;
 
 /// One rank's engine over one network.
 ///
@@ -133,7 +112,7 @@ pub struct Engine<N: Ni, M: Mode> {
     am: M::Lock<AmSide>,
     handlers: Handlers<Handler<N, M>>,
     lids: M::Lock<am::lid::LidGenerator>,
-    barriers: barriers::Barriers<M>,
+    barriers: Barriers<M>,
     collectives: Collectives<M>,
     system: System<M>,
     memory: Memory,
@@ -242,7 +221,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if self.is_in_handler() {
             return Err(self.job.not_allowed(operation, what, am::Context::Handler));
         }
-        if context::is_prepared() {
+        if parts::context::is_prepared() {
             return Err(self.job.not_allowed(operation, what, am::Context::Prepared));
         }
         Ok(())
@@ -252,7 +231,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     #[inline]
     fn is_in_handler(&self) -> bool {
         match M::PARALLEL {
-            true => polling::is_inside(),
+            true => parts::polling::is_inside(),
             // The one thread holds what it serves.
             false => {
                 self.am.try_lock().is_none()

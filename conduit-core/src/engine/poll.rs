@@ -1,11 +1,12 @@
 //! The poll: all of SYS, some of SAFE, and AM only while what a reply needs is reserved.
 
-use super::flow::When;
-use super::inbox::WAITING;
-use super::kind::Kind;
-use super::system::Message;
-use super::table::{index, tag};
-use super::token::{Role, Token};
+use super::parts::flow::When;
+use super::parts::inbox::{AmSide, Inbox, WAITING};
+use super::parts::kind::Kind;
+use super::parts::reserve::ReplyReserve;
+use super::parts::system::Message;
+use super::parts::table::{index, tag};
+use super::parts::token::{Role, Token};
 use super::{Engine, Error, Result};
 use crate::ni::{Event, Ni, Outcome, PutEvent, Rank, Ready, Sink};
 use crate::threads::{Lock, Mode};
@@ -30,6 +31,48 @@ impl<N: Ni, M: Mode> Sink for Replies<'_, N, M> {
         match put.tag {
             tag::CATCH_BASIN => self.engine.on_completion(Event::Put(put)),
             _ => self.engine.on_reply(&put, self.last),
+        }
+    }
+}
+
+/// Where the events of the request queue go. A type of its own, and not a closure, so that it is inlined into the network's loop.
+struct Requests<'a, N: Ni, M: Mode> {
+    engine: &'a Engine<N, M>,
+    last: &'a mut Kind,
+    inbox: &'a mut Inbox,
+    reserve: &'a ReplyReserve,
+}
+
+impl<N: Ni, M: Mode> Sink for Requests<'_, N, M> {
+    #[inline(always)]
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Put(put) => self.put(put),
+            Event::Free { tag: tag::REQ_RB } => {
+                let buffer = self.engine.request_buffer(self.inbox.buffer_bytes);
+                self.engine.relink(index::AM, buffer);
+            }
+            _ => {}
+        }
+    }
+
+    #[inline(always)]
+    fn is_ready(&self) -> bool {
+        self.engine.replies.can_reply(self.reserve)
+    }
+
+    #[inline(always)]
+    fn put(&mut self, put: PutEvent<'_>) {
+        match put.tag {
+            tag::REQ_RB => self
+                .engine
+                .on_request(&put, self.last, self.inbox, self.reserve),
+            tag::RARAM => self.engine.on_long_data(&put, self.inbox, self.reserve),
+            tag::CATCH_BASIN => self.engine.job.fail(Error::CatchBasin {
+                rank: self.engine.job.rank,
+                peer: put.source,
+            }),
+            _ => {}
         }
     }
 }
@@ -212,6 +255,41 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 last: &mut last,
             },
         )
+    }
+
+    /// At most so many requests, each only with a reserve ready for its reply.
+    #[inline]
+    fn poll_am(&self, most: u32) -> u32 {
+        let Some(mut side) = self.am.try_lock() else {
+            return 0;
+        };
+        let AmSide {
+            last,
+            reserve,
+            inbox,
+        } = &mut *side;
+        let mut events = 0;
+        while events < most && self.replies.fill(&self.job, &self.tickets, reserve) {
+            events += self.job.ni.poll_into(
+                self.am_eq,
+                most - events,
+                &mut Requests {
+                    engine: self,
+                    last: &mut *last,
+                    inbox: &mut *inbox,
+                    reserve,
+                },
+            );
+            if self.replies.can_reply(reserve) {
+                // So the network has stopped by itself. Should it have left anything, the next poll gets it.
+                break;
+            }
+        }
+        inbox.grant_counted(&self.job, &self.credits);
+        if !inbox.untold.is_empty() {
+            inbox.tell(&self.job, &self.control);
+        }
+        events
     }
 
     pub(super) fn relink(&self, index: crate::ni::PtIndex, entry: crate::ni::MatchEntry) {

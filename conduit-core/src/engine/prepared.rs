@@ -9,9 +9,9 @@ use am::{Body, Category, Context, Flags, Header, MAX_ARGS, NO_LID, Role as AmRol
 use credits::CreditByte;
 
 use super::Call;
-use super::context::Entered;
 use super::options::Blocking;
-use super::reserve::ReplyReserve;
+use super::parts::context::Entered;
+use super::parts::reserve::ReplyReserve;
 use super::{Engine, Error, Result};
 use crate::ni::{Ni, Rank};
 use crate::threads::Mode;

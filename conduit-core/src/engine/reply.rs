@@ -3,9 +3,9 @@
 use am::{Body, Category, Flags, Header, Long, MAX_ARGS, NO_LID, Role as AmRole};
 
 use super::Call;
-use super::head::{MOST_HEAD, head_in};
-use super::reserve::ReplyReserve;
-use super::table::index;
+use super::parts::head::{MOST_HEAD, head_in};
+use super::parts::reserve::ReplyReserve;
+use super::parts::table::index;
 use super::{Error, Result};
 use crate::ni::{Exchange, Ni};
 use crate::shared;

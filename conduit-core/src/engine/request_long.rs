@@ -3,10 +3,10 @@
 use am::{Category, DataHeader, Flags, Long, Role as AmRole, limits, select};
 use credits::Scale;
 
-use super::memory::{Segment, Source};
 use super::options::Blocking;
+use super::parts::memory::{Segment, Source};
+use super::parts::table::index;
 use super::request::Request;
-use super::table::index;
 use super::{Engine, Error, Result};
 use crate::ni::{Exchange, Ni, Rank};
 use crate::shared;

@@ -3,10 +3,10 @@
 //!
 //! Remote places are given as offsets from the start of the target's segment.
 
-use super::handle::Handle;
 use super::implicit::Class;
-use super::memory::{Local, Segment, Source};
 use super::options::{Blocking, Completion};
+use super::parts::handle::Handle;
+use super::parts::memory::{Local, Segment, Source};
 use super::transfer::Transfer;
 use super::{Engine, Error, Result};
 use crate::ni::{Ni, Rank};

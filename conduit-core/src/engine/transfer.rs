@@ -5,13 +5,13 @@
 
 use am::select;
 
-use super::buffers::Bounce;
-use super::handle::{Handle, OpId};
-use super::memory::Source;
-use super::memory::{Local, Segment};
 use super::options::Blocking;
-use super::table::index;
-use super::token::{Role, Token};
+use super::parts::buffers::Bounce;
+use super::parts::handle::{Handle, OpId};
+use super::parts::memory::Source;
+use super::parts::memory::{Local, Segment};
+use super::parts::table::index;
+use super::parts::token::{Role, Token};
 use super::{Engine, Result};
 use crate::ni::{Ack, Get, MdId, Ni, NiError, Put, Rank, Submit};
 use crate::threads::Mode;
@@ -158,7 +158,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         match self.job.settings.msg_limit {
             0 => u32::MAX,
             // Some are always held for replies.
-            limit => (limit.saturating_sub(super::reserve::MOST_RESERVED) / 2).max(1),
+            limit => (limit.saturating_sub(super::parts::reserve::MOST_RESERVED) / 2).max(1),
         }
     }
 

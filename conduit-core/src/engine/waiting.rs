@@ -1,8 +1,8 @@
-//! How a rank waits: it polls, and does in between what its [`Backoff`](super::backoff::Backoff) says.
+//! How a rank waits: it polls, and does in between what its [`Backoff`](super::parts::backoff::Backoff) says.
 
 use std::time::Instant;
 
-use super::backoff::{Pause, SLEEP, Waiter};
+use super::parts::backoff::{Pause, SLEEP, Waiter};
 use super::{Engine, Error, Result};
 use crate::ni::Ni;
 use crate::threads::Mode;

@@ -6,12 +6,12 @@ use am::{Flags, Header, NO_LID, select};
 use credits::CreditByte;
 
 use super::buffers::{SendBuffer, Tickets};
-use super::error::Result;
 use super::head::MOST_HEAD;
 use super::job::Job;
 use super::reserve::{Deferred, MOST_RESERVED, ReplyReserve};
 use super::table::{SELECT_RPL_RB, index};
 use super::token::{Role, Token};
+use crate::engine::error::Result;
 use crate::ni::{Ack, Exchange, Inject, Ni, NiError, Put, Rank, Submit};
 use crate::threads::Mode;
 
@@ -21,15 +21,15 @@ use crate::threads::Mode;
 const INLINE: usize = MOST_HEAD + 1024;
 
 /// The replies of a rank.
-pub(super) struct Replies<M: Mode> {
+pub(in crate::engine) struct Replies<M: Mode> {
     /// RplSB: what is not injected lies here until it has been sent.
-    pub(super) buffer: SendBuffer<M>,
+    pub(in crate::engine) buffer: SendBuffer<M>,
     /// A reply that the network would not take is reserved.
     waiting: AtomicBool,
 }
 
 impl<M: Mode> Replies<M> {
-    pub(super) fn new(buffer: SendBuffer<M>) -> Self {
+    pub(in crate::engine) fn new(buffer: SendBuffer<M>) -> Self {
         Self {
             buffer,
             waiting: AtomicBool::new(false),
@@ -38,19 +38,19 @@ impl<M: Mode> Replies<M> {
 
     /// Whether a reply waits for the network to take it.
     #[inline(always)]
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(in crate::engine) fn is_waiting(&self) -> bool {
         self.waiting.load(Relaxed)
     }
 
     /// Whether what the next request's reply may need is reserved.
     #[inline(always)]
-    pub(super) fn can_reply(&self, reserve: &ReplyReserve) -> bool {
+    pub(in crate::engine) fn can_reply(&self, reserve: &ReplyReserve) -> bool {
         !self.waiting.load(Relaxed) && reserve.replies() > 0
     }
 
     /// Fills the reserve as far as there are chunks and tickets; whether it can now send a reply without waiting.
     #[inline]
-    pub(super) fn fill<N: Ni>(
+    pub(in crate::engine) fn fill<N: Ni>(
         &self,
         job: &Job<N>,
         tickets: &Tickets,
@@ -95,7 +95,7 @@ impl<M: Mode> Replies<M> {
     }
 
     /// The reply that a handler has not sent, to a request with these flags and this chunk.
-    pub(super) fn send_implied<N: Ni>(
+    pub(in crate::engine) fn send_implied<N: Ni>(
         &self,
         job: &Job<N>,
         tickets: &Tickets,
@@ -122,7 +122,7 @@ impl<M: Mode> Replies<M> {
     /// Injects a reply, or sends it from the chunk reserved, see [`INLINE`]; if the network takes neither now, the reply waits in
     /// the chunk and no further request is looked at until it is gone.
     #[inline(always)]
-    pub(super) fn send<N: Ni>(
+    pub(in crate::engine) fn send<N: Ni>(
         &self,
         job: &Job<N>,
         tickets: &Tickets,
@@ -140,7 +140,7 @@ impl<M: Mode> Replies<M> {
 
     /// Injects a reply, if it is one to inject, see [`INLINE`], and the network takes it now.
     #[inline(always)]
-    pub(super) fn inject<N: Ni>(
+    pub(in crate::engine) fn inject<N: Ni>(
         &self,
         job: &Job<N>,
         target: Rank,
@@ -198,7 +198,7 @@ impl<M: Mode> Replies<M> {
     }
 
     #[cold]
-    pub(super) fn no_chunk(&self) -> NiError {
+    pub(in crate::engine) fn no_chunk(&self) -> NiError {
         NiError::Exhausted {
             operation: "reply",
             what: "RplSB chunks",
@@ -208,7 +208,7 @@ impl<M: Mode> Replies<M> {
     }
 
     /// Sends `length` bytes from `start` of a chunk on.
-    pub(super) fn send_in_chunk<N: Ni>(
+    pub(in crate::engine) fn send_in_chunk<N: Ni>(
         &self,
         job: &Job<N>,
         tickets: &Tickets,

@@ -7,23 +7,23 @@ use am::Header;
 use crate::ni::Rank;
 
 /// Replies that can be sent before the reserve has to be filled again.
-pub(super) const MOST_RESERVED: u32 = 8;
+pub(in crate::engine) const MOST_RESERVED: u32 = 8;
 
 /// What handlers' replies may use: taken before the requests are looked at, so that a reply never has to wait.
 ///
 /// The seed asks for two send tickets, a TMPMD ticket and a RplSB chunk for each request. A reply here is always one
 /// message (a long reply is a copy and a message, or packed), so it is one ticket and one chunk.
 #[derive(Debug, Default)]
-pub(super) struct ReplyReserve {
+pub(in crate::engine) struct ReplyReserve {
     chunks: [Cell<u32>; MOST_RESERVED as usize],
-    pub(super) count: Cell<u32>,
-    pub(super) tickets: Cell<u32>,
+    pub(in crate::engine) count: Cell<u32>,
+    pub(in crate::engine) tickets: Cell<u32>,
     /// Replies that the network would not take yet.
-    pub(super) deferred: RefCell<Vec<Deferred>>,
+    pub(in crate::engine) deferred: RefCell<Vec<Deferred>>,
 }
 
 impl ReplyReserve {
-    pub(super) fn new() -> Self {
+    pub(in crate::engine) fn new() -> Self {
         Self {
             deferred: RefCell::new(Vec::with_capacity(MOST_RESERVED as usize)),
             ..Self::default()
@@ -32,19 +32,19 @@ impl ReplyReserve {
 
     /// For how many replies there is what they need.
     #[inline]
-    pub(super) fn replies(&self) -> u32 {
+    pub(in crate::engine) fn replies(&self) -> u32 {
         self.count.get().min(self.tickets.get())
     }
 
     /// A chunk for a reply.
     #[inline]
-    pub(super) fn take_chunk(&self) -> Option<u32> {
+    pub(in crate::engine) fn take_chunk(&self) -> Option<u32> {
         let left = self.count.get().checked_sub(1)?;
         self.count.set(left);
         Some(self.chunks[left as usize].get())
     }
 
-    pub(super) fn add_chunk(&self, chunk: u32) {
+    pub(in crate::engine) fn add_chunk(&self, chunk: u32) {
         let count = self.count.get();
         self.chunks[count as usize].set(chunk);
         self.count.set(count + 1);
@@ -52,29 +52,29 @@ impl ReplyReserve {
 
     /// A ticket for a reply.
     #[inline]
-    pub(super) fn take_ticket(&self) -> bool {
+    pub(in crate::engine) fn take_ticket(&self) -> bool {
         let left = self.tickets.get().checked_sub(1);
         self.tickets.set(left.unwrap_or(0));
         left.is_some()
     }
 
     /// A ticket that was not needed.
-    pub(super) fn give_ticket(&self) {
+    pub(in crate::engine) fn give_ticket(&self) {
         self.tickets.set(self.tickets.get() + 1);
     }
 
-    pub(super) fn defer(&self, reply: Deferred) {
+    pub(in crate::engine) fn defer(&self, reply: Deferred) {
         self.deferred.borrow_mut().push(reply);
     }
 }
 
 /// A reply that lies in a chunk and waits for the network to take it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Deferred {
-    pub(super) target: Rank,
-    pub(super) header: Header,
-    pub(super) chunk: u32,
+pub(in crate::engine) struct Deferred {
+    pub(in crate::engine) target: Rank,
+    pub(in crate::engine) header: Header,
+    pub(in crate::engine) chunk: u32,
     /// Where in the chunk it begins.
-    pub(super) start: usize,
-    pub(super) length: usize,
+    pub(in crate::engine) start: usize,
+    pub(in crate::engine) length: usize,
 }

@@ -8,15 +8,15 @@ use std::sync::OnceLock;
 
 use am::{Long, limits};
 
-use super::error::{Error, Result};
 use super::job::Job;
 use super::message::{Payload, ProtocolError};
 use super::shared::SharedPtr;
+use crate::engine::error::{Error, Result};
 use crate::fork::Wiped;
 use crate::ni::{MdId, Ni, Rank};
 use crate::shared;
 use everything::Everything;
-pub(super) use local::{Local, Source};
+pub(in crate::engine) use local::{Local, Source};
 
 /// A rank's segment as seen from here.
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +36,12 @@ impl Segment {
     /// `[offset, offset + len)` lies in the segment (`Memory::remote` has checked it) and `source` is valid for reads of
     /// `len` bytes.
     #[inline(always)]
-    pub(super) unsafe fn store(&self, offset: usize, source: *const u8, len: usize) -> bool {
+    pub(in crate::engine) unsafe fn store(
+        &self,
+        offset: usize,
+        source: *const u8,
+        len: usize,
+    ) -> bool {
         if self.window.0.is_null() {
             return false;
         }
@@ -52,7 +57,12 @@ impl Segment {
     /// # Safety
     /// As for [`Segment::store`], with `destination` valid for writes.
     #[inline(always)]
-    pub(super) unsafe fn load(&self, offset: usize, destination: *mut u8, len: usize) -> bool {
+    pub(in crate::engine) unsafe fn load(
+        &self,
+        offset: usize,
+        destination: *mut u8,
+        len: usize,
+    ) -> bool {
         if self.window.0.is_null() {
             return false;
         }
@@ -64,35 +74,35 @@ impl Segment {
 
 /// All segments, and the descriptor of one's own. 24 bytes a rank.
 #[derive(Debug)]
-pub(super) struct Segments {
+pub(in crate::engine) struct Segments {
     /// Empty ones in a child.
-    pub(super) of: Wiped<Segment>,
+    pub(in crate::engine) of: Wiped<Segment>,
     /// This rank's segment in this process.
-    pub(super) own: SharedPtr,
+    pub(in crate::engine) own: SharedPtr,
     /// RARSRC: the initiating side of this rank's segment. `None` for an empty segment.
-    pub(super) md: Option<MdId>,
+    pub(in crate::engine) md: Option<MdId>,
     /// GASNet's segment of everything: each rank's segment is all of its process's memory, offsets are addresses.
     everything: Option<Everything>,
 }
 
 /// The segments of all ranks, once this one has attached.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
+pub(in crate::engine) struct Memory {
     segments: OnceLock<Segments>,
 }
 
 impl Memory {
     /// Whether this rank has attached.
-    pub(super) fn is_attached(&self) -> bool {
+    pub(in crate::engine) fn is_attached(&self) -> bool {
         self.segments.get().is_some()
     }
 
     /// Whether segments are everything.
-    pub(super) fn is_everything(&self) -> bool {
+    pub(in crate::engine) fn is_everything(&self) -> bool {
         self.everything().is_some()
     }
 
-    pub(super) fn segments<N: Ni>(
+    pub(in crate::engine) fn segments<N: Ni>(
         &self,
         job: &Job<N>,
         operation: &'static str,
@@ -108,7 +118,7 @@ impl Memory {
 
     /// Finds a remote range: rank in the job, attached, inside the segment.
     #[inline]
-    pub(super) fn remote<N: Ni>(
+    pub(in crate::engine) fn remote<N: Ni>(
         &self,
         job: &Job<N>,
         operation: &'static str,
@@ -158,7 +168,7 @@ impl Memory {
 
     /// As [`Memory::remote`], for a put, get or atomic: not in a handler (debug builds), also where it is only a copy.
     #[inline]
-    pub(super) fn remote_access<N: Ni>(
+    pub(in crate::engine) fn remote_access<N: Ni>(
         &self,
         job: &Job<N>,
         operation: &'static str,
@@ -172,7 +182,12 @@ impl Memory {
 
     /// Where bytes for a peer's segment are to be copied to. `None`: that is not mapped, there are none, or they are not to go there.
     #[inline(always)]
-    pub(super) fn place_for(&self, target: Rank, offset: usize, length: usize) -> Option<*mut u8> {
+    pub(in crate::engine) fn place_for(
+        &self,
+        target: Rank,
+        offset: usize,
+        length: usize,
+    ) -> Option<*mut u8> {
         let segment = self.segments.get()?.of.get(target as usize)?;
         let fits = length <= segment.len && offset <= segment.len - length;
         let fits = fits && length > 0 && length <= limits::MAX_LONG && !segment.window.0.is_null();
@@ -182,7 +197,7 @@ impl Memory {
 
     /// The payload of a long whose data is at its destination, or will be: in this rank's segment, unless it is empty.
     #[inline(always)]
-    pub(super) fn placed_long<'a, N: Ni>(
+    pub(in crate::engine) fn placed_long<'a, N: Ni>(
         &self,
         job: &Job<N>,
         long: &Long,
@@ -204,7 +219,7 @@ impl Memory {
     }
 
     /// As [`Memory::placed_long`], for one that is packed: puts its data there.
-    pub(super) fn place_packed<N: Ni>(
+    pub(in crate::engine) fn place_packed<N: Ni>(
         &self,
         job: &Job<N>,
         long: &Long,

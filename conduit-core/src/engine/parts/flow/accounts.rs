@@ -8,8 +8,8 @@ use credits::{CreditByte, Scale, System};
 use super::statistics::{Statistics, When};
 use super::{Flow, Returned};
 use crate::engine::error::{Error, Result};
-use crate::engine::job::Job;
-use crate::engine::shared::Control;
+use crate::engine::parts::job::Job;
+use crate::engine::parts::shared::Control;
 use crate::ni::{Ni, Rank};
 use crate::threads::{Lock, Mode};
 

@@ -5,9 +5,9 @@ use am::select;
 use super::{Memory, Segment, Segments};
 use crate::bootstrap::Bootstrap;
 use crate::engine::error::{Error, Result};
-use crate::engine::job::Job;
-use crate::engine::shared::SharedPtr;
-use crate::engine::table::{IGNORE, SEGMENT, index, tag};
+use crate::engine::parts::job::Job;
+use crate::engine::parts::shared::SharedPtr;
+use crate::engine::parts::table::{IGNORE, SEGMENT, index, tag};
 use crate::fork::Wiped;
 use crate::ni::{EqId, MatchEntry, MdId, MeEvents, MeMemory, MeOptions, Ni, NiError, Rank};
 

@@ -1,6 +1,6 @@
 //! Explicit handles: waiting for one, some or all, with and without polling.
 
-use super::handle::{Handle, OpId};
+use super::parts::handle::{Handle, OpId};
 use super::{Engine, Result};
 use crate::ni::Ni;
 use crate::threads::Mode;

@@ -23,7 +23,7 @@ pub enum Payload<'a> {
 
 /// What is wrong with a message that has arrived. All of it is the sender's fault, and ends the job.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
-pub(super) enum ProtocolError {
+pub(in crate::engine) enum ProtocolError {
     #[error(transparent)]
     Header(#[from] HeaderError),
     #[error(transparent)]
@@ -52,15 +52,15 @@ pub(super) enum ProtocolError {
 
 /// A long request's header, kept until its data is there.
 #[derive(Clone, Debug)]
-pub(super) struct PendingLong {
-    pub(super) header: Header,
-    pub(super) args: [u32; MAX_ARGS],
-    pub(super) long: Long,
+pub(in crate::engine) struct PendingLong {
+    pub(in crate::engine) header: Header,
+    pub(in crate::engine) args: [u32; MAX_ARGS],
+    pub(in crate::engine) long: Long,
 }
 
 impl PendingLong {
     /// Of a header that has been checked, so with no more arguments than there may be.
-    pub(super) fn new(header: Header, args: &[u32], long: Long) -> Self {
+    pub(in crate::engine) fn new(header: Header, args: &[u32], long: Long) -> Self {
         let mut kept = [0; MAX_ARGS];
         kept[..args.len()].copy_from_slice(args);
         Self {

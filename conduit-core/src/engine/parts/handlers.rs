@@ -11,14 +11,14 @@ type Tables<H> = Vec<Arc<Table<H>>>;
 ///
 /// Replaced tables are kept until the end, as a handler may be running out of one. A registration is a rare event (once,
 /// or a few times in GASNet-EX), a table has 256 entries.
-pub(super) struct Handlers<H> {
+pub(in crate::engine) struct Handlers<H> {
     current: AtomicPtr<Table<H>>,
     /// The owners of what `current` has ever pointed at. Not boxes: a box that is moved claims its contents for itself alone.
     all: Mutex<Tables<H>>,
 }
 
 impl<H: Clone> Handlers<H> {
-    pub(super) fn new() -> Self {
+    pub(in crate::engine) fn new() -> Self {
         Self {
             current: AtomicPtr::new(std::ptr::null_mut()),
             all: Mutex::new(Vec::new()),
@@ -26,14 +26,14 @@ impl<H: Clone> Handlers<H> {
     }
 
     #[inline]
-    pub(super) fn table(&self) -> Option<&Table<H>> {
+    pub(in crate::engine) fn table(&self) -> Option<&Table<H>> {
         let table = self.current.load(Acquire);
         // SAFETY: null, or a table of `all`, none of which is dropped or changed while `self` lives.
         unsafe { table.as_ref() }
     }
 
     /// Replaces the table by one that more handlers have been entered in.
-    pub(super) fn replace(
+    pub(in crate::engine) fn replace(
         &self,
         enter: impl FnOnce(&mut Table<H>) -> Result<(), RegisterError>,
     ) -> Result<(), RegisterError> {

@@ -2,29 +2,29 @@
 
 /// A 24-bit id with its 8-bit generation above. Never 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct OpId(u32);
+pub(in crate::engine) struct OpId(u32);
 
 impl OpId {
-    pub(super) const MAX: u32 = (1 << 24) - 1;
+    pub(in crate::engine) const MAX: u32 = (1 << 24) - 1;
 
-    pub(super) fn new(index: u32, generation: u8) -> Self {
+    pub(in crate::engine) fn new(index: u32, generation: u8) -> Self {
         Self(u32::from(generation) << 24 | (index + 1))
     }
 
     /// Its place in the table.
-    pub(super) fn index(self) -> usize {
+    pub(in crate::engine) fn index(self) -> usize {
         (self.0 & Self::MAX) as usize - 1
     }
 
-    pub(super) fn generation(self) -> u8 {
+    pub(in crate::engine) fn generation(self) -> u8 {
         (self.0 >> 24) as u8
     }
 
-    pub(super) fn bits(self) -> u32 {
+    pub(in crate::engine) fn bits(self) -> u32 {
         self.0
     }
 
-    pub(super) fn from_bits(bits: u32) -> Option<Self> {
+    pub(in crate::engine) fn from_bits(bits: u32) -> Option<Self> {
         (bits & Self::MAX != 0).then_some(Self(bits))
     }
 }
@@ -35,7 +35,7 @@ impl OpId {
 /// Dropping it does neither harm nor good: the operation goes on, and its id stays in use.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "an operation is complete only when its handle has been synchronised"]
-pub struct Handle(pub(super) Option<OpId>);
+pub struct Handle(pub(in crate::engine) Option<OpId>);
 
 impl Handle {
     /// The handle of an operation that has ended.

@@ -21,14 +21,14 @@ thread_local! {
 }
 
 /// Is this thread inside of one, in [`crate::threads::Par`]?
-pub(super) fn is_inside() -> bool {
+pub(in crate::engine) fn is_inside() -> bool {
     INSIDE.get() > 0
 }
 
 pub(crate) struct Inside<'a>(&'a Polling);
 
 impl Polling {
-    pub(super) fn enter(&self) -> Inside<'_> {
+    pub(in crate::engine) fn enter(&self) -> Inside<'_> {
         self.threads.fetch_add(1, SeqCst);
         INSIDE.set(INSIDE.get() + 1);
         Inside(self)

@@ -9,9 +9,9 @@
 //! that finds handles which have been synchronised already.
 
 use super::buffers::Descriptors;
-use super::error::{Error, Result};
 use super::handle::{Handle, OpId};
 use super::job::Job;
+use crate::engine::error::{Error, Result};
 use crate::ni::{MdId, Ni};
 use crate::threads::{Lock, Mode};
 
@@ -43,15 +43,15 @@ const NONE: u32 = u32::MAX;
 
 /// The operations of a rank.
 #[derive(Debug)]
-pub(super) struct Operations<M: Mode> {
+pub(in crate::engine) struct Operations<M: Mode> {
     table: M::Lock<Table>,
     /// Collects operations that nobody waits for (long-async data).
-    pub(super) detached: OpId,
+    pub(in crate::engine) detached: OpId,
 }
 
 impl<M: Mode> Operations<M> {
     /// At most `limit`, one of them the rank's own. `None`: that is none.
-    pub(super) fn new(limit: u32) -> Option<Self> {
+    pub(in crate::engine) fn new(limit: u32) -> Option<Self> {
         let mut table = Table::new(limit);
         let detached = table.begin_group(true)?;
         Some(Self {
@@ -62,7 +62,7 @@ impl<M: Mode> Operations<M> {
 
     /// A new operation. It is an error if all ids are in use: they come back when their owner synchronises them, which
     /// waiting here would not bring about.
-    pub(super) fn begin<N: Ni>(
+    pub(in crate::engine) fn begin<N: Ni>(
         &self,
         job: &Job<N>,
         operation: &'static str,
@@ -73,7 +73,7 @@ impl<M: Mode> Operations<M> {
     }
 
     /// A new group, see [`Table::begin_group`].
-    pub(super) fn begin_group<N: Ni>(
+    pub(in crate::engine) fn begin_group<N: Ni>(
         &self,
         job: &Job<N>,
         operation: &'static str,
@@ -95,22 +95,27 @@ impl<M: Mode> Operations<M> {
     }
 
     /// One more piece is outstanding.
-    pub(super) fn add(&self, op: OpId) {
+    pub(in crate::engine) fn add(&self, op: OpId) {
         self.table.lock().add(op);
     }
 
     /// It has a temporary descriptor, which is released when it ends.
-    pub(super) fn set_md(&self, op: OpId, md: MdId) {
+    pub(in crate::engine) fn set_md(&self, op: OpId, md: MdId) {
         self.table.lock().set_md(op, md);
     }
 
     /// What a fetching atomic has brought.
-    pub(super) fn set_value(&self, op: OpId, value: u64) {
+    pub(in crate::engine) fn set_value(&self, op: OpId, value: u64) {
         self.table.lock().set_value(op, value);
     }
 
     /// One piece has ended.
-    pub(super) fn finish<N: Ni>(&self, job: &Job<N>, descriptors: &Descriptors<M>, op: OpId) {
+    pub(in crate::engine) fn finish<N: Ni>(
+        &self,
+        job: &Job<N>,
+        descriptors: &Descriptors<M>,
+        op: OpId,
+    ) {
         let ended = self.table.lock().finish(op);
         if let Some(md) = ended.and_then(|ended| ended.md) {
             descriptors.release(job, md);
@@ -118,19 +123,19 @@ impl<M: Mode> Operations<M> {
     }
 
     /// Gives back an operation of which nothing has been started.
-    pub(super) fn forget(&self, op: OpId) {
+    pub(in crate::engine) fn forget(&self, op: OpId) {
         let mut table = self.table.lock();
         let _ = table.finish(op);
         let _ = table.take(op);
     }
 
     /// Whether it has ended, or has been synchronised already.
-    pub(super) fn has_ended(&self, op: OpId) -> bool {
+    pub(in crate::engine) fn has_ended(&self, op: OpId) -> bool {
         self.table.lock().is_done(op) != Some(false)
     }
 
     /// Ends it if it is done, and gives its value (a fetching atomic's; otherwise 0).
-    pub(super) fn take<N: Ni>(
+    pub(in crate::engine) fn take<N: Ni>(
         &self,
         job: &Job<N>,
         operation: &'static str,
@@ -148,7 +153,7 @@ impl<M: Mode> Operations<M> {
     }
 
     /// Ends those of the handles that are done: how many that were under way have ended, and whether none is under way any more.
-    pub(super) fn sweep<N: Ni>(
+    pub(in crate::engine) fn sweep<N: Ni>(
         &self,
         job: &Job<N>,
         operation: &'static str,
@@ -169,7 +174,7 @@ impl<M: Mode> Operations<M> {
     }
 
     /// Ends these groups if all their members have ended.
-    pub(super) fn take_groups(&self, groups: [Option<OpId>; 2]) -> bool {
+    pub(in crate::engine) fn take_groups(&self, groups: [Option<OpId>; 2]) -> bool {
         let mut table = self.table.lock();
         let mut all = groups.iter().flatten();
         if !all.all(|&group| table.outstanding(group) == 0) {
@@ -183,13 +188,13 @@ impl<M: Mode> Operations<M> {
     }
 
     /// Closes an access region: it ends with its last member.
-    pub(super) fn close(&self, group: OpId) -> Handle {
+    pub(in crate::engine) fn close(&self, group: OpId) -> Handle {
         self.table.lock().close(group);
         Handle(Some(group))
     }
 
     /// Operations and groups that exist, but for the rank's own.
-    pub(super) fn live(&self) -> u32 {
+    pub(in crate::engine) fn live(&self) -> u32 {
         self.table.lock().live().saturating_sub(1)
     }
 }

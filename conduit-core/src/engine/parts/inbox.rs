@@ -15,33 +15,38 @@ use crate::threads::Mode;
 
 /// A rank that waits takes as many times what a poll takes from the queue of requests before it looks at the others and at
 /// what it waits for.
-pub(super) const WAITING: u32 = 4;
+pub(in crate::engine) const WAITING: u32 = 4;
 
 /// The request side of the poll; one thread at a time has it.
 #[derive(Debug)]
-pub(super) struct AmSide {
+pub(in crate::engine) struct AmSide {
     /// That of the last request.
-    pub(super) last: Kind,
-    pub(super) reserve: ReplyReserve,
-    pub(super) inbox: Inbox,
+    pub(in crate::engine) last: Kind,
+    pub(in crate::engine) reserve: ReplyReserve,
+    pub(in crate::engine) inbox: Inbox,
 }
 
 /// What arriving requests change.
 #[derive(Debug)]
-pub(super) struct Inbox {
+pub(in crate::engine) struct Inbox {
     /// Longs of which one half is still under way.
-    pub(super) longs: LidCache<PendingLong>,
+    pub(in crate::engine) longs: LidCache<PendingLong>,
     /// What this rank has given back to each peer by counter, and which peers have yet to be told.
     returned: Box<[Returned]>,
     /// Requests since the last look that need no reply message.
     pending: PendingReturns,
-    pub(super) untold: Vec<Rank>,
-    pub(super) buffer_bytes: usize,
+    pub(in crate::engine) untold: Vec<Rank>,
+    pub(in crate::engine) buffer_bytes: usize,
 }
 
 impl AmSide {
     /// `longs`: most longs of which one half may be under way; `buffer_bytes`: the size of a request buffer.
-    pub(super) fn new(size: u32, longs: usize, buffer_bytes: usize, am_limit: u32) -> Self {
+    pub(in crate::engine) fn new(
+        size: u32,
+        longs: usize,
+        buffer_bytes: usize,
+        am_limit: u32,
+    ) -> Self {
         let inbox = Inbox {
             longs: LidCache::new(longs),
             returned: vec![Returned::default(); size as usize].into(),
@@ -57,7 +62,7 @@ impl AmSide {
     }
 
     /// Tickets and chunks that are ready for the next replies, and longs of which one half is there.
-    pub(super) fn held(&self) -> (u32, u32, u32) {
+    pub(in crate::engine) fn held(&self) -> (u32, u32, u32) {
         (
             self.reserve.tickets.get(),
             self.reserve.count.get(),
@@ -70,7 +75,7 @@ impl Inbox {
     /// Coalesces implied replies, one of which may have to tell that this rank has ended an epoch. Told at the end of the
     /// poll.
     #[inline]
-    pub(super) fn give_back(&mut self, peer: Rank, ended: Returned, end_of_epoch: bool) {
+    pub(in crate::engine) fn give_back(&mut self, peer: Rank, ended: Returned, end_of_epoch: bool) {
         let counter = &mut self.returned[peer as usize];
         *counter = counter.and(ended);
         if end_of_epoch {
@@ -83,7 +88,7 @@ impl Inbox {
 
     /// A request with a plain byte of so many credits has ended; granted with others of its peer.
     #[inline]
-    pub(super) fn count<N: Ni, M: Mode>(
+    pub(in crate::engine) fn count<N: Ni, M: Mode>(
         &mut self,
         job: &Job<N>,
         credits: &Accounts<M>,
@@ -99,7 +104,11 @@ impl Inbox {
 
     /// Grants what was counted.
     #[inline]
-    pub(super) fn grant_counted<N: Ni, M: Mode>(&mut self, job: &Job<N>, credits: &Accounts<M>) {
+    pub(in crate::engine) fn grant_counted<N: Ni, M: Mode>(
+        &mut self,
+        job: &Job<N>,
+        credits: &Accounts<M>,
+    ) {
         if !self.pending.is_empty() {
             let ended = std::mem::take(&mut self.pending.ended);
             let source = self.pending.source;
@@ -111,7 +120,7 @@ impl Inbox {
 
     /// Writes the counters of coalesced returns where their peers will look.
     #[inline]
-    pub(super) fn tell<N: Ni>(&mut self, job: &Job<N>, control: &Control) {
+    pub(in crate::engine) fn tell<N: Ni>(&mut self, job: &Job<N>, control: &Control) {
         while let Some(peer) = self.untold.pop() {
             if let Some(word) = control.returned_to(peer) {
                 // SYNC: Release, so that a peer that sees its credits back may rely on its request being handled.

@@ -29,11 +29,11 @@ const TIMED: u32 = 8;
 /// Less than the pauses of networks that nothing wakes. A timer of theirs may end a sleep sooner, which costs some yields.
 const SHORT_SLEEP: Duration = Duration::from_micros(40);
 /// Longest sleep between two polls.
-pub(super) const SLEEP: Duration = Duration::from_millis(10);
+pub(in crate::engine) const SLEEP: Duration = Duration::from_millis(10);
 
 /// What to do after a poll that found nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pause {
+pub(in crate::engine) enum Pause {
     /// Poll again.
     None,
     /// Poll again after the processor's own pause.
@@ -59,7 +59,7 @@ pub struct Waiter {
 impl Waiter {
     /// Whether this is the first time: then it is yet to be seen whether a wait may be where this one is.
     #[inline]
-    pub(super) fn begins(&mut self) -> bool {
+    pub(in crate::engine) fn begins(&mut self) -> bool {
         let begins = self.polls == 0;
         self.polls = self.polls.max(1);
         begins
@@ -67,14 +67,14 @@ impl Waiter {
 
     /// A poll has found something.
     #[inline]
-    pub(super) fn found(&mut self) {
+    pub(in crate::engine) fn found(&mut self) {
         self.idle = 0;
     }
 }
 
 /// The rules of a rank, and what it has learned of its core.
 #[derive(Debug)]
-pub(super) struct Backoff {
+pub(in crate::engine) struct Backoff {
     spin: u32,
     yields: u32,
     /// Polls that found nothing, of a program that only polls.
@@ -86,7 +86,7 @@ pub(super) struct Backoff {
 
 impl Backoff {
     /// Idle polls before the first yield, if that is set, and yields before the first sleep.
-    pub(super) fn new(spin: Option<u32>, yields: u32) -> Self {
+    pub(in crate::engine) fn new(spin: Option<u32>, yields: u32) -> Self {
         Self {
             spin: spin.unwrap_or(DEFAULT_SPIN),
             yields,
@@ -98,7 +98,7 @@ impl Backoff {
 
     /// A poll of a wait has found nothing.
     #[inline]
-    pub(super) fn idle(&self, waiter: &mut Waiter) -> Pause {
+    pub(in crate::engine) fn idle(&self, waiter: &mut Waiter) -> Pause {
         waiter.idle = waiter.idle.saturating_add(1);
         waiter.polls = waiter.polls.wrapping_add(1);
         if waiter.idle > self.spin {
@@ -128,7 +128,7 @@ impl Backoff {
     }
 
     /// A yield that was to be timed took so long.
-    pub(super) fn yielded(&self, time: Duration) {
+    pub(in crate::engine) fn yielded(&self, time: Duration) {
         if time >= LONG_YIELD {
             self.sleeps.store(SLEEPS, Relaxed);
             self.yield_count.store(0, Relaxed);
@@ -136,7 +136,7 @@ impl Backoff {
     }
 
     /// A sleep took so long.
-    pub(super) fn slept(&self, waiter: &mut Waiter, time: Duration) {
+    pub(in crate::engine) fn slept(&self, waiter: &mut Waiter, time: Duration) {
         // Who was woken soon is likely to be needed again soon, and yields a while before it sleeps again.
         let yields = match time < SHORT_SLEEP {
             true => self.yields / 2,
@@ -147,7 +147,7 @@ impl Backoff {
 
     /// What a program that only polls is owed as well: whether it is to yield now, and whether to look for dead peers.
     #[inline]
-    pub(super) fn polled_idly(&self) -> (bool, bool) {
+    pub(in crate::engine) fn polled_idly(&self) -> (bool, bool) {
         let polls = self.idle_polls.load(Relaxed).wrapping_add(1);
         self.idle_polls.store(polls, Relaxed);
         let yields = self.spin < OVERSUBSCRIBED && polls.is_multiple_of(POLLS_A_YIELD);

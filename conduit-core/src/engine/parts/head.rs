@@ -3,11 +3,11 @@
 use am::{Body, Long, MAX_ARGS};
 
 /// Arguments, padded, and a long's descriptor: what goes before a payload.
-pub(super) const MOST_HEAD: usize = Body::args_len(MAX_ARGS) + Long::LEN;
+pub(in crate::engine) const MOST_HEAD: usize = Body::args_len(MAX_ARGS) + Long::LEN;
 
 /// What goes before a payload, put together in `space`.
 #[inline(always)]
-pub(super) fn head_in<'a>(
+pub(in crate::engine) fn head_in<'a>(
     space: &'a mut [u8; MOST_HEAD],
     args: &[u32],
     long: Option<Long>,

@@ -4,25 +4,25 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::context;
-use super::error::{Error, Result};
 use super::polling::Polling;
+use crate::engine::error::{Error, Result};
 use crate::fork::{Standing, Wiped};
 use crate::ni::{Capabilities, Ni, Rank, Reach};
 use crate::settings::Settings;
 
 /// What every part of the engine may ask, and tell of a fault.
-pub(super) struct Job<N: Ni> {
-    pub(super) ni: N,
-    pub(super) rank: Rank,
-    pub(super) size: u32,
-    pub(super) settings: Settings,
+pub(in crate::engine) struct Job<N: Ni> {
+    pub(in crate::engine) ni: N,
+    pub(in crate::engine) rank: Rank,
+    pub(in crate::engine) size: u32,
+    pub(in crate::engine) settings: Settings,
     /// Bytes of a chunk of the send buffers.
-    pub(super) chunk: usize,
+    pub(in crate::engine) chunk: usize,
     /// By rank: requests to it need no check and go straight into a queue that is mapped here. None does once the job has failed, with
     /// checks, or in a child. 1 byte a rank.
     short_cuts: Wiped<AtomicBool>,
     /// Who is inside a poll, in PAR.
-    pub(super) polling: Polling,
+    pub(in crate::engine) polling: Polling,
     /// Falls when something has gone wrong for good, which `fault` tells. Whoever calls looks at it.
     standing: Standing,
     fault: OnceLock<Error>,
@@ -31,7 +31,7 @@ pub(super) struct Job<N: Ni> {
 }
 
 impl<N: Ni> Job<N> {
-    pub(super) fn new(ni: N, settings: &Settings) -> Self {
+    pub(in crate::engine) fn new(ni: N, settings: &Settings) -> Self {
         Self {
             rank: ni.rank(),
             size: ni.size(),
@@ -47,7 +47,7 @@ impl<N: Ni> Job<N> {
     }
 
     #[inline]
-    pub(super) fn check_rank(&self, operation: &'static str, rank: Rank) -> Result<()> {
+    pub(in crate::engine) fn check_rank(&self, operation: &'static str, rank: Rank) -> Result<()> {
         if rank < self.size {
             Ok(())
         } else {
@@ -61,13 +61,17 @@ impl<N: Ni> Job<N> {
 
     /// Whether callers are checked. Never in optimised builds, where looking for it would cost every call.
     #[inline(always)]
-    pub(super) fn has_checks(&self) -> bool {
+    pub(in crate::engine) fn has_checks(&self) -> bool {
         cfg!(debug_assertions) && self.settings.checks
     }
 
     /// With checks: may this thread do that where it is?
     #[inline]
-    pub(super) fn check_context(&self, operation: &'static str, what: am::Operation) -> Result<()> {
+    pub(in crate::engine) fn check_context(
+        &self,
+        operation: &'static str,
+        what: am::Operation,
+    ) -> Result<()> {
         if self.has_checks() {
             context::check(what).map_err(|reason| Error::Context {
                 operation,
@@ -79,7 +83,7 @@ impl<N: Ni> Job<N> {
     }
 
     #[cold]
-    pub(super) fn not_allowed(
+    pub(in crate::engine) fn not_allowed(
         &self,
         operation: &'static str,
         what: am::Operation,
@@ -97,7 +101,7 @@ impl<N: Ni> Job<N> {
 
     /// Records what ends the job; the first reason stays.
     #[cold]
-    pub(super) fn fail(&self, error: Error) {
+    pub(in crate::engine) fn fail(&self, error: Error) {
         let _ = self.fault.set(error);
         self.standing.fall();
         // Who takes a short cut does not look for a fault.
@@ -108,7 +112,7 @@ impl<N: Ni> Job<N> {
 
     /// Records that a message of this rank makes no sense.
     #[cold]
-    pub(super) fn fail_by_message(&self, source_rank: Rank, reason: String) {
+    pub(in crate::engine) fn fail_by_message(&self, source_rank: Rank, reason: String) {
         self.fail(Error::BadMessage {
             rank: self.rank,
             source_rank,
@@ -118,48 +122,48 @@ impl<N: Ni> Job<N> {
 
     /// Something could not be done now and no event will tell when it can: each poll is to try again.
     #[inline]
-    pub(super) fn want_poll(&self) {
+    pub(in crate::engine) fn want_poll(&self) {
         self.wants_poll.store(true, Relaxed);
     }
 
     /// Whether a poll has to try something again.
     #[inline]
-    pub(super) fn wants_poll(&self) -> bool {
+    pub(in crate::engine) fn wants_poll(&self) -> bool {
         self.wants_poll.load(Relaxed)
     }
 
     /// A poll tries all of it now. What can't be done yet asks for the next one, with its lock held; so what another thread adds
     /// meanwhile is either found by this poll or asks for another.
-    pub(super) fn begin_retries(&self) {
+    pub(in crate::engine) fn begin_retries(&self) {
         self.wants_poll.store(false, Relaxed);
     }
 
     /// The reason for which this rank can't go on, if there is one.
-    pub(super) fn fault(&self) -> Option<&Error> {
+    pub(in crate::engine) fn fault(&self) -> Option<&Error> {
         self.fault.get()
     }
 
     /// Whether there is none.
     #[inline(always)]
-    pub(super) fn stands(&self) -> bool {
+    pub(in crate::engine) fn stands(&self) -> bool {
         self.standing.stands()
     }
 
     /// The same in the one order in which a fault is seen by all.
     #[inline(always)]
-    pub(super) fn stands_for_all(&self) -> bool {
+    pub(in crate::engine) fn stands_for_all(&self) -> bool {
         self.standing.stands_for_all()
     }
 
     /// Whether this process is a child of the rank's, in which nothing of the network may be used: see [`crate::fork`].
     #[inline]
-    pub(super) fn is_child(&self) -> bool {
+    pub(in crate::engine) fn is_child(&self) -> bool {
         self.standing.is_child()
     }
 
     /// Refuses in a child, for what is done after a fault too, or without a look for one.
     #[inline]
-    pub(super) fn check_process(&self) -> Result<()> {
+    pub(in crate::engine) fn check_process(&self) -> Result<()> {
         match self.is_child() {
             true => Err(self.forked()),
             false => Ok(()),
@@ -167,7 +171,7 @@ impl<N: Ni> Job<N> {
     }
 
     #[cold]
-    pub(super) fn forked(&self) -> Error {
+    pub(in crate::engine) fn forked(&self) -> Error {
         Error::Forked {
             rank: self.rank,
             process: std::process::id(),
@@ -175,7 +179,7 @@ impl<N: Ni> Job<N> {
     }
 
     /// Finds out for which ranks requests need no check and go straight into a queue.
-    pub(super) fn find_short_cuts(&mut self) {
+    pub(in crate::engine) fn find_short_cuts(&mut self) {
         let is_mapped = |rank| !self.has_checks() && self.is_mapped(self.ni.reach(rank));
         let short_cuts = (0..self.size).map(|rank| AtomicBool::new(is_mapped(rank)));
         // SAFETY: zero is false.
@@ -184,14 +188,14 @@ impl<N: Ni> Job<N> {
 
     /// Whether requests to a rank need no check and go straight into a queue.
     #[inline(always)]
-    pub(super) fn is_short_cut(&self, target: Rank) -> bool {
+    pub(in crate::engine) fn is_short_cut(&self, target: Rank) -> bool {
         let short_cut = self.short_cuts.get(target as usize);
         short_cut.is_some_and(|short_cut| short_cut.load(Relaxed))
     }
 
     /// Whether replies from a peer that is reached so need no chunk, and implied ones are coalesced.
     #[inline]
-    pub(super) fn is_mapped(&self, reach: &Reach) -> bool {
+    pub(in crate::engine) fn is_mapped(&self, reach: &Reach) -> bool {
         reach.capabilities.contains(Capabilities::WINDOW) && reach.inject_size >= self.chunk
     }
 }

@@ -10,16 +10,16 @@ use am::select;
 use credits::System as CreditMessage;
 
 use super::buffers::Tickets;
-use super::error::Error;
 use super::job::Job;
 use super::table::index;
 use super::token::{Role, Token};
+use crate::engine::error::Error;
 use crate::ni::{Ack, Exchange, Inject, MdId, Ni, Put, Rank, Submit};
 use crate::threads::{Lock, Mode};
 
 /// A system message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Message {
+pub(in crate::engine) enum Message {
     /// The sender ends the job with this code.
     Exit { code: i32 },
     /// Answer to [`Message::Exit`].
@@ -48,7 +48,7 @@ impl Message {
         )
     }
 
-    pub(super) fn decode(match_bits: u64, hdr_data: u64) -> Option<Self> {
+    pub(in crate::engine) fn decode(match_bits: u64, hdr_data: u64) -> Option<Self> {
         let argument = (match_bits >> 32) as u32;
         match (match_bits >> 8) as u8 {
             1 => Some(Self::Exit {
@@ -72,7 +72,7 @@ impl Message {
 }
 
 /// System messages on their way out, and what has been counted of those that came.
-pub(super) struct System<M: Mode> {
+pub(in crate::engine) struct System<M: Mode> {
     outbox: M::Lock<Outbox>,
     /// Ranks that have answered [`Message::Exit`].
     exit_answers: AtomicU64,
@@ -90,7 +90,7 @@ struct Outbox {
 impl<M: Mode> System<M> {
     /// `cells`: those of the barriers. For each rank there is room for an exit message and its answer, a revoke of credits and a
     /// return.
-    pub(super) fn new(size: u32, cells: usize, md: MdId) -> Self {
+    pub(in crate::engine) fn new(size: u32, cells: usize, md: MdId) -> Self {
         Self {
             outbox: Lock::new(Outbox {
                 messages: VecDeque::new(),
@@ -102,7 +102,7 @@ impl<M: Mode> System<M> {
     }
 
     /// Sends a message now, or puts it into the outbox.
-    pub(super) fn send<N: Ni>(
+    pub(in crate::engine) fn send<N: Ni>(
         &self,
         job: &Job<N>,
         tickets: &Tickets,
@@ -127,7 +127,7 @@ impl<M: Mode> System<M> {
     }
 
     /// Tries again what waits in the outbox; is it empty now?
-    pub(super) fn flush<N: Ni>(&self, job: &Job<N>, tickets: &Tickets) -> bool {
+    pub(in crate::engine) fn flush<N: Ni>(&self, job: &Job<N>, tickets: &Tickets) -> bool {
         // Who has it puts something in, or flushes it.
         let Some(mut outbox) = self.outbox.try_lock() else {
             return false;
@@ -188,12 +188,12 @@ impl<M: Mode> System<M> {
     }
 
     /// A rank has answered [`Message::Exit`].
-    pub(super) fn count_exit_answer(&self) {
+    pub(in crate::engine) fn count_exit_answer(&self) {
         self.exit_answers.fetch_add(1, Relaxed);
     }
 
     /// Ranks that have.
-    pub(super) fn exit_answers(&self) -> u64 {
+    pub(in crate::engine) fn exit_answers(&self) -> u64 {
         self.exit_answers.load(Relaxed)
     }
 }

@@ -11,10 +11,10 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::barrier::{Barrier, BarrierError, BarrierOutcome, Value};
 
 use super::buffers::Tickets;
-use super::error::{Error, Result};
 use super::job::Job;
 use super::shared::Control;
 use super::system::{Message, System};
+use crate::engine::error::{Error, Result};
 use crate::ni::{Ni, Rank};
 use crate::threads::{Lock, Mode};
 
@@ -40,13 +40,13 @@ const TEAM: usize = 1;
 const BARRIERS: usize = 2;
 
 /// All barriers of a rank.
-pub(super) struct Barriers<M: Mode> {
+pub(in crate::engine) struct Barriers<M: Mode> {
     sides: [Side<M>; BARRIERS],
     cells: usize,
 }
 
 impl<M: Mode> Barriers<M> {
-    pub(super) fn new(rank: Rank, size: u32, radix: u32) -> Self {
+    pub(in crate::engine) fn new(rank: Rank, size: u32, radix: u32) -> Self {
         let mut cells = 0;
         let mut side = || {
             let barrier = Barrier::new(rank, size, radix);
@@ -67,18 +67,18 @@ impl<M: Mode> Barriers<M> {
     }
 
     /// Cells of all of them.
-    pub(super) fn cells(&self) -> usize {
+    pub(in crate::engine) fn cells(&self) -> usize {
         self.cells
     }
 
     /// Is one under way? Every poll moves it on then.
     #[inline]
-    pub(super) fn any_running(&self) -> bool {
+    pub(in crate::engine) fn any_running(&self) -> bool {
         self.sides.iter().any(|side| side.running.load(Relaxed))
     }
 
     /// This rank arrives at the split-phase barrier.
-    pub(super) fn notify<N: Ni>(
+    pub(in crate::engine) fn notify<N: Ni>(
         &self,
         cells: &Cells<'_, N, M>,
         operation: &'static str,
@@ -89,7 +89,7 @@ impl<M: Mode> Barriers<M> {
     }
 
     /// Ends the split-phase barrier if all have arrived, comparing `value` with what they agreed on.
-    pub(super) fn finish<N: Ni>(
+    pub(in crate::engine) fn finish<N: Ni>(
         &self,
         cells: &Cells<'_, N, M>,
         operation: &'static str,
@@ -103,12 +103,12 @@ impl<M: Mode> Barriers<M> {
     }
 
     /// How the last split-phase barrier ended for all ranks; `None` before the first.
-    pub(super) fn last(&self) -> Option<BarrierOutcome> {
+    pub(in crate::engine) fn last(&self) -> Option<BarrierOutcome> {
         self.sides[SPLIT].machine.lock().barrier.last()
     }
 
     /// Asks for one more barrier of the team; gives its number, from 1.
-    pub(super) fn start_team<N: Ni>(&self, cells: &Cells<'_, N, M>) -> Result<u64> {
+    pub(in crate::engine) fn start_team<N: Ni>(&self, cells: &Cells<'_, N, M>) -> Result<u64> {
         let side = &self.sides[TEAM];
         let mut machine = side.machine.lock();
         machine.started += 1;
@@ -120,7 +120,11 @@ impl<M: Mode> Barriers<M> {
     }
 
     /// Has the team's barrier of this number ended?
-    pub(super) fn is_team_over<N: Ni>(&self, cells: &Cells<'_, N, M>, number: u64) -> Result<bool> {
+    pub(in crate::engine) fn is_team_over<N: Ni>(
+        &self,
+        cells: &Cells<'_, N, M>,
+        number: u64,
+    ) -> Result<bool> {
         let side = &self.sides[TEAM];
         let mut machine = side.machine.lock();
         side.step_team(cells, &mut machine)?;
@@ -129,7 +133,7 @@ impl<M: Mode> Barriers<M> {
 
     /// Moves barriers on; true when that completed one. Part of every poll, so that a rank that only polls passes the
     /// messages of others on.
-    pub(super) fn advance<N: Ni>(&self, cells: &Cells<'_, N, M>) -> bool {
+    pub(in crate::engine) fn advance<N: Ni>(&self, cells: &Cells<'_, N, M>) -> bool {
         let mut ended = false;
         if cells.job.is_child() {
             return ended;
@@ -153,7 +157,7 @@ impl<M: Mode> Barriers<M> {
 }
 
 /// What calls on a barrier of the team are called in errors.
-pub(super) const TEAM_BARRIER: &str = "team_barrier";
+pub(in crate::engine) const TEAM_BARRIER: &str = "team_barrier";
 
 impl<M: Mode> Side<M> {
     fn arrive<N: Ni>(
@@ -210,11 +214,11 @@ impl<M: Mode> Side<M> {
 }
 
 /// How barriers reach the cells of all ranks.
-pub(super) struct Cells<'a, N: Ni, M: Mode> {
-    pub(super) job: &'a Job<N>,
-    pub(super) control: &'a Control,
-    pub(super) system: &'a System<M>,
-    pub(super) tickets: &'a Tickets,
+pub(in crate::engine) struct Cells<'a, N: Ni, M: Mode> {
+    pub(in crate::engine) job: &'a Job<N>,
+    pub(in crate::engine) control: &'a Control,
+    pub(in crate::engine) system: &'a System<M>,
+    pub(in crate::engine) tickets: &'a Tickets,
 }
 
 impl<N: Ni, M: Mode> Cells<'_, N, M> {
@@ -237,7 +241,7 @@ impl<N: Ni, M: Mode> Cells<'_, N, M> {
     }
 
     /// A cell's word has come as a system message.
-    pub(super) fn receive(&self, source: Rank, cell: u32, word: u64) {
+    pub(in crate::engine) fn receive(&self, source: Rank, cell: u32, word: u64) {
         if (cell as usize) < self.control.cells() {
             self.control.cell(cell as usize).store(word, Release);
         } else {

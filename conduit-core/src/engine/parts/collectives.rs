@@ -4,13 +4,13 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::buffers::Descriptors;
-use super::error::{Error, Result};
 use super::handle::OpId;
 use super::job::Job;
 use super::operations::Operations;
 use crate::collective::{
     DataType, Fold, Limits, Machine, Operand, Outgoing, ReduceOp, Shape, Team, Violation,
 };
+use crate::engine::error::{Error, Result};
 use crate::ni::{Ni, Rank};
 use crate::threads::{Lock, Mode};
 
@@ -42,17 +42,17 @@ impl std::fmt::Debug for Reduction {
     }
 }
 
-pub(super) enum Reducer {
+pub(in crate::engine) enum Reducer {
     Nothing,
     Known(Fold),
     Custom(ReduceFunction),
 }
 
 /// A caller's memory, from the start of an operation to its end.
-pub(super) struct Memory {
-    pub(super) source: *const u8,
-    pub(super) result: *mut u8,
-    pub(super) reducer: Reducer,
+pub(in crate::engine) struct Memory {
+    pub(in crate::engine) source: *const u8,
+    pub(in crate::engine) result: *mut u8,
+    pub(in crate::engine) reducer: Reducer,
 }
 
 // SAFETY: the memory is the caller's, who leaves it to the operation until its end, on whatever thread that runs: the
@@ -95,7 +95,7 @@ impl Operand for Memory {
 }
 
 /// The collective operations of a rank.
-pub(super) struct Collectives<M: Mode> {
+pub(in crate::engine) struct Collectives<M: Mode> {
     /// A team's place is its number.
     teams: M::Lock<Vec<Machine<Memory>>>,
     /// Who sends holds it. In it, where other threads may give memory back, is a copy of what is being sent.
@@ -105,7 +105,7 @@ pub(super) struct Collectives<M: Mode> {
 }
 
 impl<M: Mode> Collectives<M> {
-    pub(super) fn new(rank: Rank, size: u32, max_medium: usize) -> Self {
+    pub(in crate::engine) fn new(rank: Rank, size: u32, max_medium: usize) -> Self {
         let limits = Limits::with_messages_of(max_medium);
         Self {
             teams: Lock::new(vec![Machine::new(Team::of_job(rank, size), limits)]),
@@ -116,18 +116,18 @@ impl<M: Mode> Collectives<M> {
 
     /// Is a machine in use? Only where one thread is inside at a time: then by its function that reduces.
     #[inline]
-    pub(super) fn is_busy(&self) -> bool {
+    pub(in crate::engine) fn is_busy(&self) -> bool {
         self.teams.try_lock().is_none()
     }
 
     /// Is there something to send? Every poll tries then.
     #[inline]
-    pub(super) fn has_outgoing(&self) -> bool {
+    pub(in crate::engine) fn has_outgoing(&self) -> bool {
         self.outgoing.load(Relaxed)
     }
 
     /// Starts an operation of a team.
-    pub(super) fn start<N: Ni>(
+    pub(in crate::engine) fn start<N: Ni>(
         &self,
         with: With<'_, N, M>,
         operation: &'static str,
@@ -165,7 +165,7 @@ impl<M: Mode> Collectives<M> {
 
     /// Does something with the machine of a team, and then what follows from it. `None`: nothing, as the job has failed,
     /// or fails now. `source`: whose message it is about.
-    pub(super) fn with_machine<N: Ni, R>(
+    pub(in crate::engine) fn with_machine<N: Ni, R>(
         &self,
         with: With<'_, N, M>,
         team: u32,
@@ -220,7 +220,7 @@ impl<M: Mode> Collectives<M> {
     /// Sends what collective operations have to send, as far as there is room; how many messages that were. Part of every
     /// poll.
     #[cold]
-    pub(super) fn advance<N: Ni>(
+    pub(in crate::engine) fn advance<N: Ni>(
         &self,
         with: With<'_, N, M>,
         mut send: impl FnMut(u32, &Outgoing, &[u8]) -> Result<bool>,
@@ -293,10 +293,10 @@ impl<M: Mode> Collectives<M> {
 }
 
 /// What a machine's operations end with.
-pub(super) struct With<'a, N: Ni, M: Mode> {
-    pub(super) job: &'a Job<N>,
-    pub(super) operations: &'a Operations<M>,
-    pub(super) descriptors: &'a Descriptors<M>,
+pub(in crate::engine) struct With<'a, N: Ni, M: Mode> {
+    pub(in crate::engine) job: &'a Job<N>,
+    pub(in crate::engine) operations: &'a Operations<M>,
+    pub(in crate::engine) descriptors: &'a Descriptors<M>,
 }
 
 impl<N: Ni, M: Mode> Clone for With<'_, N, M> {

@@ -10,19 +10,19 @@ use crate::ni::{MdId, Ni, Unlink};
 use crate::threads::{Lock, Mode};
 
 /// A send buffer (ReqSB or RplSB): chunks of one size in network memory, and the descriptor over all of them.
-pub(super) struct SendBuffer<M: Mode> {
+pub(in crate::engine) struct SendBuffer<M: Mode> {
     base: SharedPtr,
     /// Bytes of a chunk.
     chunk: usize,
     /// Number of chunks.
     count: u32,
-    pub(super) md: MdId,
+    pub(in crate::engine) md: MdId,
     pool: M::Lock<ChunkPool>,
 }
 
 impl<M: Mode> SendBuffer<M> {
     /// Over the `count * chunk` bytes at `base`, which `md` describes.
-    pub(super) fn new(base: SharedPtr, chunk: usize, count: u32, md: MdId) -> Self {
+    pub(in crate::engine) fn new(base: SharedPtr, chunk: usize, count: u32, md: MdId) -> Self {
         Self {
             base,
             chunk,
@@ -34,12 +34,12 @@ impl<M: Mode> SendBuffer<M> {
 
     /// A free chunk, which is the caller's until it is given back.
     #[inline]
-    pub(super) fn take(&self) -> Option<u32> {
+    pub(in crate::engine) fn take(&self) -> Option<u32> {
         self.pool.lock().take()
     }
 
     /// As many chunks as are free, up to `most`, each handed to `taken`.
-    pub(super) fn take_up_to(&self, most: u32, mut taken: impl FnMut(u32)) {
+    pub(in crate::engine) fn take_up_to(&self, most: u32, mut taken: impl FnMut(u32)) {
         let mut pool = self.pool.lock();
         for chunk in std::iter::from_fn(|| pool.take()).take(most as usize) {
             taken(chunk);
@@ -47,81 +47,81 @@ impl<M: Mode> SendBuffer<M> {
     }
 
     /// Gives a chunk back. One that is not held ends the job.
-    pub(super) fn give<N: Ni>(&self, job: &Job<N>, chunk: u32) {
+    pub(in crate::engine) fn give<N: Ni>(&self, job: &Job<N>, chunk: u32) {
         if !self.pool.lock().give(chunk) {
             job.fail_by_message(job.rank, format!("chunk {chunk} was freed twice"));
         }
     }
 
     /// Address of a chunk.
-    pub(super) fn at(&self, chunk: u32) -> *mut u8 {
+    pub(in crate::engine) fn at(&self, chunk: u32) -> *mut u8 {
         // In bounds: chunk numbers come from a pool of `count`, for which there is memory.
         self.base.0.wrapping_add(self.offset(chunk))
     }
 
     /// Where a chunk begins in the buffer.
-    pub(super) fn offset(&self, chunk: u32) -> usize {
+    pub(in crate::engine) fn offset(&self, chunk: u32) -> usize {
         chunk as usize * self.chunk
     }
 
     /// The same in units of 64 bytes, as messages name chunks.
-    pub(super) fn units(&self, chunk: u32) -> u32 {
+    pub(in crate::engine) fn units(&self, chunk: u32) -> u32 {
         (self.offset(chunk) / 64) as u32
     }
 
     /// A chunk's number from its offset in units of 64 bytes; a wrong one from a peer gives a number that isn't held.
-    pub(super) fn number(&self, units: u32) -> u32 {
+    pub(in crate::engine) fn number(&self, units: u32) -> u32 {
         (units as usize * 64 / self.chunk) as u32
     }
 
     /// Where `length` bytes at this offset are, if they lie in one chunk.
-    pub(super) fn in_chunk(&self, offset: u64, length: usize) -> Option<*const u8> {
+    pub(in crate::engine) fn in_chunk(&self, offset: u64, length: usize) -> Option<*const u8> {
         let offset = usize::try_from(offset).ok()?;
         let in_one = offset < self.bytes() && length <= self.chunk - offset % self.chunk;
         in_one.then(|| self.base.0.wrapping_add(offset).cast_const())
     }
 
     /// Number of chunks.
-    pub(super) fn count(&self) -> u32 {
+    pub(in crate::engine) fn count(&self) -> u32 {
         self.count
     }
 
     /// Bytes of all chunks.
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::engine) fn bytes(&self) -> usize {
         self.count as usize * self.chunk
     }
 
     /// Notes where a get that bounces through a chunk is to be copied.
-    pub(super) fn set_bounce(&self, chunk: u32, bounce: Bounce) {
+    pub(in crate::engine) fn set_bounce(&self, chunk: u32, bounce: Bounce) {
         self.pool.lock().set_bounce(chunk, bounce);
     }
 
     /// Ends the get that bounces through a chunk, see [`ChunkPool::bounce`].
-    pub(super) fn bounce(&self, chunk: u32) -> Bounce {
+    pub(in crate::engine) fn bounce(&self, chunk: u32) -> Bounce {
         self.pool.lock().bounce(chunk)
     }
 
     /// No get that bounces through a chunk is copied any more.
-    pub(super) fn forget_bounces(&self) {
+    pub(in crate::engine) fn forget_bounces(&self) {
         self.pool.lock().forget_bounces();
     }
 
     /// Chunks that are not free.
-    pub(super) fn held(&self) -> u32 {
+    pub(in crate::engine) fn held(&self) -> u32 {
         self.pool.lock().held()
     }
 }
 
 /// Temporary descriptors (TMPMD): tickets for them, and those whose release the network delays.
 #[derive(Debug)]
-pub(super) struct Descriptors<M: Mode> {
-    pub(super) tickets: Tickets,
+pub(in crate::engine) struct Descriptors<M: Mode> {
+    pub(in crate::engine) tickets: Tickets,
     /// At most as many as there are tickets.
     unreleased: M::Lock<Vec<MdId>>,
 }
 
 impl<M: Mode> Descriptors<M> {
-    pub(super) fn new(count: u32) -> Self {
+    pub(in crate::engine) fn new(count: u32) -> Self {
         Self {
             tickets: Tickets::new(count),
             unreleased: Lock::new(Vec::new()),
@@ -129,7 +129,7 @@ impl<M: Mode> Descriptors<M> {
     }
 
     /// Releases one of which nothing is under way any more, now or with the next polls.
-    pub(super) fn release<N: Ni>(&self, job: &Job<N>, md: MdId) {
+    pub(in crate::engine) fn release<N: Ni>(&self, job: &Job<N>, md: MdId) {
         if !self.is_released(job, md) {
             self.unreleased.lock().push(md);
             job.want_poll();
@@ -137,7 +137,7 @@ impl<M: Mode> Descriptors<M> {
     }
 
     /// Tries again what the network has delayed.
-    pub(super) fn release_delayed<N: Ni>(&self, job: &Job<N>) {
+    pub(in crate::engine) fn release_delayed<N: Ni>(&self, job: &Job<N>) {
         let mut unreleased = self.unreleased.lock();
         unreleased.retain(|&md| !self.is_released(job, md));
         if !unreleased.is_empty() {
@@ -157,29 +157,29 @@ impl<M: Mode> Descriptors<M> {
 
 /// A counted resource without identity: send tickets (`MSG_LIMIT`) and TMPMD tickets (`NUM_TMPMD`).
 #[derive(Debug)]
-pub(super) struct Tickets {
+pub(in crate::engine) struct Tickets {
     free: AtomicU32,
 }
 
 impl Tickets {
-    pub(super) fn new(count: u32) -> Self {
+    pub(in crate::engine) fn new(count: u32) -> Self {
         Self {
             free: AtomicU32::new(count),
         }
     }
 
     /// Takes `count` tickets or none.
-    pub(super) fn take(&self, count: u32) -> bool {
+    pub(in crate::engine) fn take(&self, count: u32) -> bool {
         self.free
             .fetch_update(Relaxed, Relaxed, |free| free.checked_sub(count))
             .is_ok()
     }
 
-    pub(super) fn give(&self, count: u32) {
+    pub(in crate::engine) fn give(&self, count: u32) {
         self.free.fetch_add(count, Relaxed);
     }
 
-    pub(super) fn free(&self) -> u32 {
+    pub(in crate::engine) fn free(&self) -> u32 {
         self.free.load(Relaxed)
     }
 }
@@ -197,9 +197,9 @@ struct ChunkPool {
 
 /// The destination of a bounced get.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bounce {
-    pub(super) destination: *mut u8,
-    pub(super) length: usize,
+pub(in crate::engine) struct Bounce {
+    pub(in crate::engine) destination: *mut u8,
+    pub(in crate::engine) length: usize,
 }
 
 impl Bounce {

@@ -5,7 +5,7 @@ use am::select;
 use crate::ni::RegionId;
 
 /// The portal table: one index per queue (`facts`: a target's queue belongs to its index).
-pub(super) mod index {
+pub(in crate::engine) mod index {
     use crate::ni::PtIndex;
     /// The segment, for puts and gets. No queue.
     pub(in crate::engine) const RAR: PtIndex = PtIndex(0);
@@ -18,7 +18,7 @@ pub(super) mod index {
 }
 
 /// Names of match entries, given back in their events.
-pub(super) mod tag {
+pub(in crate::engine) mod tag {
     pub(in crate::engine) const RAR: u64 = 0;
     pub(in crate::engine) const RARAM: u64 = 1;
     pub(in crate::engine) const CATCH_BASIN: u64 = 2;
@@ -32,11 +32,11 @@ pub(super) mod tag {
 
 /// The selector of the locally managed buffers that injected replies arrive in. The seed's conduit has no such role: its
 /// replies always go to the requester's chunk. Here that is so only where a network cannot inject.
-pub(super) const SELECT_RPL_RB: u8 = 6;
+pub(in crate::engine) const SELECT_RPL_RB: u8 = 6;
 
-pub(super) const CONTROL: RegionId = RegionId(0);
-pub(super) const CHUNKS: RegionId = RegionId(1);
-pub(super) const SEGMENT: RegionId = RegionId(2);
+pub(in crate::engine) const CONTROL: RegionId = RegionId(0);
+pub(in crate::engine) const CHUNKS: RegionId = RegionId(1);
+pub(in crate::engine) const SEGMENT: RegionId = RegionId(2);
 
 /// Match entries are selected by the low four bits; the others carry the operation.
-pub(super) const IGNORE: u64 = !select::MASK;
+pub(in crate::engine) const IGNORE: u64 = !select::MASK;

@@ -8,7 +8,7 @@ thread_local! {
     static CONTEXT: Cell<Context> = const { Cell::new(Context::Outside) };
 }
 
-pub(super) fn check(what: Operation) -> Result<(), ContextError> {
+pub(in crate::engine) fn check(what: Operation) -> Result<(), ContextError> {
     let context = CONTEXT.get();
     match what {
         Operation::Request => context.may_request(),
@@ -19,15 +19,15 @@ pub(super) fn check(what: Operation) -> Result<(), ContextError> {
     }
 }
 
-pub(super) fn is_prepared() -> bool {
+pub(in crate::engine) fn is_prepared() -> bool {
     CONTEXT.get() == Context::Prepared
 }
 
 /// Enters a context until dropped.
-pub(super) struct Entered(Context);
+pub(in crate::engine) struct Entered(Context);
 
 impl Entered {
-    pub(super) fn new(context: Context) -> Self {
+    pub(in crate::engine) fn new(context: Context) -> Self {
         Self(CONTEXT.replace(context))
     }
 }

@@ -7,14 +7,14 @@ use crate::ni::{PutEvent, Rank};
 
 /// What holds for all messages with these match bits.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Kind {
+pub(in crate::engine) struct Kind {
     bits: u32,
     role: Role,
-    pub(super) flags: Flags,
-    pub(super) category: Category,
+    pub(in crate::engine) flags: Flags,
+    pub(in crate::engine) category: Category,
     /// Its handler's.
-    pub(super) id: u8,
-    pub(super) layout: Layout,
+    pub(in crate::engine) id: u8,
+    pub(in crate::engine) layout: Layout,
 }
 
 /// What of the match bits is the same for a kind: all but the chunk.
@@ -25,7 +25,7 @@ fn kind_bits(match_bits: u64) -> u32 {
 
 impl Kind {
     /// Of no message: bits of 0 are no active message's.
-    pub(super) fn none() -> Self {
+    pub(in crate::engine) fn none() -> Self {
         let header = Header {
             flags: Flags::SHORT,
             handler: 0,
@@ -38,7 +38,7 @@ impl Kind {
         Self::of(0, &header).unwrap_or_else(|_| unreachable!("a short without arguments is one"))
     }
 
-    pub(super) fn of(match_bits: u64, header: &Header) -> Result<Self, HeaderError> {
+    pub(in crate::engine) fn of(match_bits: u64, header: &Header) -> Result<Self, HeaderError> {
         Ok(Self {
             bits: kind_bits(match_bits),
             role: header.role(),
@@ -50,13 +50,13 @@ impl Kind {
     }
 
     #[inline(always)]
-    pub(super) fn is_of(&self, match_bits: u64) -> bool {
+    pub(in crate::engine) fn is_of(&self, match_bits: u64) -> bool {
         self.bits == kind_bits(match_bits)
     }
 
     /// The token of a message of this kind.
     #[inline(always)]
-    pub(super) fn token(&self, source: Rank, put: &PutEvent<'_>) -> Token {
+    pub(in crate::engine) fn token(&self, source: Rank, put: &PutEvent<'_>) -> Token {
         Token {
             source,
             chunk: Header::chunk_in(put.match_bits),
