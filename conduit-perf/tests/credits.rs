@@ -1,10 +1,8 @@
 //! The program's jobs with scarce credits and with pairs of flow controls. No time is asserted: credits and stalls are
 //! counted.
 
-mod support;
-
+use crate::support::{conduit_perf, text};
 use serde_json::Value;
-use support::{conduit_perf, text};
 
 fn objects(arguments: &[&str]) -> Vec<Value> {
     let output = conduit_perf(arguments);

@@ -1,13 +1,11 @@
 //! The program itself measuring Conduit: its jobs run and say what they should; no number is asserted beyond that it is
 //! one.
 
-mod support;
-
 use std::collections::HashSet;
 use std::time::Duration;
 
+use crate::support::{conduit_perf, conduit_perf_with, text};
 use conduit_run::{Launch, Stream};
-use support::{conduit_perf, conduit_perf_with, text};
 
 #[test]
 fn every_figure_is_measured_or_said_to_be_left_out() {

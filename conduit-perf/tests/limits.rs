@@ -1,8 +1,6 @@
 //! The program itself: processes of its own, real limits, no number asserted beyond that it is one.
 
-mod support;
-
-use support::{conduit_perf, text};
+use crate::support::{conduit_perf, text};
 
 #[test]
 fn limits_of_processes_on_one_core_and_of_a_crowd_are_json_objects() {

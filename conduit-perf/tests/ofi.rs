@@ -1,8 +1,6 @@
 //! The family of figures over libfabric: its jobs run and say what they should; no number is asserted beyond that it is one.
 
-mod support;
-
-use support::{conduit_perf, text};
+use crate::support::{conduit_perf, text};
 
 #[test]
 fn figures_over_tcp_are_measured_or_said_to_be_left_out() {

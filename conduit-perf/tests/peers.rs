@@ -1,8 +1,6 @@
 //! Conduit beside packaged peers. What there is of them is another machine's matter, so here there are none.
 
-mod support;
-
-use support::{conduit_perf, conduit_perf_with, text};
+use crate::support::{conduit_perf, conduit_perf_with, text};
 
 #[test]
 fn peers_that_are_not_installed_are_named_and_conduit_is_measured() {

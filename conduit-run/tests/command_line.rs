@@ -1,15 +1,13 @@
 //! `conduit-run` as a user has it: exit codes, output, environment, bad input.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
-use support::{PROBE, conduit_run, run};
+use crate::support::{Finished, PROBE, Process, conduit_run, run};
 
 /// Runs a shell script as every rank.
-fn script(ranks: &str, options: &[&str], script: &str) -> support::Finished {
+fn script(ranks: &str, options: &[&str], script: &str) -> Finished {
     let mut args = vec!["-n", ranks];
     args.extend(options);
     args.extend(["sh", "-c", script]);
@@ -213,7 +211,7 @@ fn ranks_feel_that_nobody_reads_their_prefixed_output() {
     let pid = rustix::process::Pid::from_child(&launcher)
         .as_raw_pid()
         .to_string();
-    let process = support::Process::new(&pid);
+    let process = Process::new(&pid);
     let ended = std::panic::catch_unwind(|| process.await_end());
     let _ = launcher.kill();
     let status = launcher.wait().unwrap();

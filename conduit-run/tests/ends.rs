@@ -1,9 +1,7 @@
 //! How jobs end from within and from outside, and that nothing is left behind.
 
-mod support;
-
+use crate::support::{PROBE, Process, Running, conduit_run, run};
 use rustix::process::Signal;
-use support::{PROBE, Process, Running, conduit_run, run};
 
 /// Every rank starts a process of its own, tells both process ids, and waits.
 const FAMILY: &str = "sleep 1000 & echo $PMI_RANK $$ $!; wait";

@@ -1,13 +1,11 @@
 //! The launcher as a library, within a process of several threads.
 
-mod support;
-
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use crate::support::Process;
 use conduit_run::{Bind, Error, How, Killer, Launch, Status, Stream};
-use support::Process;
 
 /// No job of these tests takes longer.
 const LIMIT: Option<Duration> = Some(Duration::from_secs(600));

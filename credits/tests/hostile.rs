@@ -1,14 +1,11 @@
 //! Whatever a peer sends and whatever is set, there is no panic, and nothing that an error reports has changed anything.
 
-#[path = "reference/mod.rs"]
-mod reference;
-
+use crate::reference::{Checked, Reference};
 use credits::{
     CreditByte, Dense, Dynamic, FlowControl, Growth, Overrides, OwnBank, Peer, Plan, Policy, Scale,
     Sparse, Static, Store, System, Tuning, Violation,
 };
 use proptest::prelude::*;
-use reference::{Checked, Reference};
 
 const RANKS: u32 = 3;
 

@@ -1,5 +1,5 @@
 //! `docs/settings.md` says what the tables of settings say. After a change of one,
-//! `CONDUIT_TEST_WRITE=1 cargo test -p conduit-examples --test settings_page` writes the page anew.
+//! `CONDUIT_TEST_WRITE=1 cargo test -p conduit-examples settings_page` writes the page anew.
 
 use std::fmt::Write;
 

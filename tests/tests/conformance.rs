@@ -1,110 +1,20 @@
 //! Every case of the conformance suite as a test of its own, for every network and its settings.
 
-use std::marker::PhantomData;
+mod conformance_mixed;
+mod conformance_ofi;
+mod conformance_shm;
+mod conformance_udp;
 
-use conduit_core::threads::{Mode, Par, Seq};
-use conduit_portals::shm::{Shm, ShmConfig, in_process};
-use conduit_tests::conformance::Network;
-use conduit_tests::conformance::trials::add_with_chaos;
-use conduit_tests::reference::Reference;
-use libtest_mimic::{Arguments, Trial};
-
-/// The oracle.
-#[derive(Clone)]
-struct TheReference;
-
-impl Network for TheReference {
-    type Ni = Reference;
-    fn name(&self) -> String {
-        "reference".to_owned()
-    }
-    fn start(&self, ranks: u32) -> Result<Vec<Reference>, String> {
-        Ok(Reference::job(ranks))
-    }
-}
-
-/// Software Portals in shared memory, all ranks in this process.
-struct SharedMemory<M> {
-    settings: &'static str,
-    config: ShmConfig,
-    // The mode is a parameter only.
-    mode: PhantomData<fn() -> M>,
-}
-
-impl<M> Clone for SharedMemory<M> {
-    fn clone(&self) -> Self {
-        Self {
-            config: self.config.clone(),
-            ..*self
-        }
-    }
-}
-
-impl<M: Mode> Network for SharedMemory<M> {
-    type Ni = Shm<M>;
-    fn name(&self) -> String {
-        format!("shm::{}::{}", M::NAME, self.settings)
-    }
-    fn start(&self, ranks: u32) -> Result<Vec<Shm<M>>, String> {
-        in_process(ranks, &self.config).map_err(|error| error.to_string())
-    }
-}
-
-/// The shared-memory network with settings that change how it works.
-fn add_shm<M: Mode>(trials: &mut Vec<Trial>) {
-    // Address space for many ranks at once, in every test that runs at the same time.
-    let small = ShmConfig {
-        region_bytes: 64 << 20,
-        queue_bytes: 64 << 20,
-        ..ShmConfig::default()
-    };
-    let all = [
-        ("windows", small.clone()),
-        (
-            "no_windows",
-            ShmConfig {
-                windows: false,
-                ..small.clone()
-            },
-        ),
-        (
-            "shared_rings",
-            ShmConfig {
-                shared_ring_above: 0,
-                ..small.clone()
-            },
-        ),
-        (
-            "no_windows_shared_rings",
-            ShmConfig {
-                windows: false,
-                shared_ring_above: 0,
-                ..small.clone()
-            },
-        ),
-        (
-            "no_inject",
-            ShmConfig {
-                inject_size: 0,
-                ..small
-            },
-        ),
-    ];
-    for (settings, config) in all {
-        let network = SharedMemory::<M> {
-            settings,
-            config,
-            mode: PhantomData,
-        };
-        add_with_chaos(trials, network);
-    }
-}
+use libtest_mimic::Arguments;
 
 fn main() {
+    // SAFETY: there is one thread, and the library that reads it is not loaded yet.
+    unsafe { std::env::set_var(refusing_fabric::FAULTS, conformance_ofi::faults()) };
     let arguments = Arguments::from_args();
     let mut trials = Vec::new();
-    add_with_chaos(&mut trials, TheReference);
-    add_shm::<Seq>(&mut trials);
-    add_shm::<Par>(&mut trials);
+    conformance_shm::add_all(&mut trials);
+    conformance_mixed::add_all(&mut trials);
+    conformance_udp::add_all(&mut trials);
+    conformance_ofi::add_all(&mut trials);
     libtest_mimic::run(&arguments, trials).exit();
 }

@@ -9,7 +9,7 @@ use conduit_tests::conformance::trials::add_with_chaos;
 use conduit_tests::mixed::{self, Hosts};
 use conduit_tests::reference::Reference;
 use lanes::mixed::Mixed;
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Trial;
 
 /// Ranks on several hosts within this process.
 struct SeveralHosts<M> {
@@ -67,10 +67,8 @@ fn add<M: Mode>(trials: &mut Vec<Trial>, hosts: &[Hosts]) {
     }
 }
 
-fn main() {
-    let arguments = Arguments::from_args();
-    let mut trials = Vec::new();
-    add::<Seq>(&mut trials, &Hosts::ALL);
-    add::<Par>(&mut trials, &[Hosts::Alternating]);
-    libtest_mimic::run(&arguments, trials).exit();
+/// Adds all of these.
+pub(crate) fn add_all(trials: &mut Vec<Trial>) {
+    add::<Seq>(trials, &Hosts::ALL);
+    add::<Par>(trials, &[Hosts::Alternating]);
 }

@@ -8,7 +8,7 @@ use conduit_ofi::start::{OfiConfig, Which, in_process};
 use conduit_tests::conformance::trials::add;
 use conduit_tests::conformance::{Network, Patience};
 use conduit_tests::ofi;
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Trial;
 
 /// Endpoints of this host, all ranks in this process.
 struct Endpoints<M> {
@@ -86,6 +86,11 @@ const DEMANDING: [(&str, bool, &str); 6] = [
     ("shm", true, "cxi"),
 ];
 
+/// The faults that the library makes, for its variable.
+pub(crate) fn faults() -> String {
+    DEMANDING.map(|(_, _, faults)| faults).join(" ")
+}
+
 fn demanding() -> Vec<Endpoints<Seq>> {
     let library = Which::File(refusing_fabric::file());
     DEMANDING
@@ -104,20 +109,15 @@ fn demanding() -> Vec<Endpoints<Seq>> {
         .collect()
 }
 
-fn main() {
-    let faults = DEMANDING.map(|(_, _, faults)| faults).join(" ");
-    // SAFETY: there is one thread, and the library that reads it is not loaded yet.
-    unsafe { std::env::set_var(refusing_fabric::FAULTS, faults) };
-    let arguments = Arguments::from_args();
-    let mut trials: Vec<Trial> = Vec::new();
+/// Adds all of these.
+pub(crate) fn add_all(trials: &mut Vec<Trial>) {
     for network in endpoints::<Seq>() {
-        add(&mut trials, network);
+        add(trials, network);
     }
     for network in demanding() {
-        add(&mut trials, network);
+        add(trials, network);
     }
     for network in endpoints::<Par>() {
-        add(&mut trials, network);
+        add(trials, network);
     }
-    libtest_mimic::run(&arguments, trials).exit();
 }

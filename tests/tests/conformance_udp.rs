@@ -11,7 +11,7 @@ use conduit_tests::udp;
 use conduit_udp::Carrier;
 use conduit_udp::Udp;
 use conduit_udp::start::{UdpConfig, in_process};
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Trial;
 
 /// The portals without the protocol: fragments are handed over in this process.
 struct Portals<M> {
@@ -176,22 +176,20 @@ fn sockets<M: Mode>() -> [Sockets<M>; 3] {
     })
 }
 
-fn main() {
-    let arguments = Arguments::from_args();
-    let mut trials = Vec::<Trial>::new();
+/// Adds all of these.
+pub(crate) fn add_all(trials: &mut Vec<Trial>) {
     for network in portals::<Seq>() {
-        add_with_chaos(&mut trials, network);
+        add_with_chaos(trials, network);
     }
     for network in portals::<Par>() {
-        add(&mut trials, network);
+        add(trials, network);
     }
     let [ethernet, loopback, faults] = sockets::<Seq>();
-    add_with_chaos(&mut trials, ethernet);
-    add_with_chaos(&mut trials, loopback);
-    add(&mut trials, faults);
+    add_with_chaos(trials, ethernet);
+    add_with_chaos(trials, loopback);
+    add(trials, faults);
     let [ethernet, loopback, faults] = sockets::<Par>();
-    add_with_chaos(&mut trials, ethernet);
-    add(&mut trials, loopback);
-    add_with_chaos(&mut trials, faults);
-    libtest_mimic::run(&arguments, trials).exit();
+    add_with_chaos(trials, ethernet);
+    add(trials, loopback);
+    add_with_chaos(trials, faults);
 }

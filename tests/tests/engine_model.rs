@@ -1,6 +1,6 @@
 //! Random schedules against the reference model, in every configuration that changes how the engine works.
 //!
-//! `PROPTEST_CASES=5000 cargo test -p conduit-tests --release --test engine_model` is the long run.
+//! `PROPTEST_CASES=5000 cargo test -p conduit-tests --release --test engine engine_model::` is the long run.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Random schedules against the reference model, over UDP: on the portals alone, with fragments handed over in disorder, and on
 //! sockets of this host, also with packets that suffer.
 //!
-//! `PROPTEST_CASES=1000 cargo test -p conduit-tests --release --test engine_model_udp` is the long run.
+//! `PROPTEST_CASES=1000 cargo test -p conduit-tests --release --test engine engine_model_udp::` is the long run.
 
 use std::time::Duration;
 

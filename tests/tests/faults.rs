@@ -1,6 +1,6 @@
 //! Ranks that are killed: all others end soon, one message names the dead, and nothing is left behind.
 //!
-//! `CONDUIT_TEST_KILLS=1000 cargo test -p conduit-tests --test faults random -- --nocapture` is the long run; with
+//! `CONDUIT_TEST_KILLS=1000 cargo test -p conduit-tests --test jobs faults::a_random -- --nocapture` is the long run; with
 //! `CONDUIT_TEST_SEED` the same kills come again.
 
 use std::time::{Duration, Instant};

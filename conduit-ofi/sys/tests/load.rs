@@ -1,12 +1,10 @@
 //! Loading: what is there, what is not there, and what is something else.
 
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::{Offers, libraries, provider};
 use libfabric_sys::*;
-use support::{Offers, libraries, provider};
 
 /// Builds a shared library from this C text.
 fn build(name: &str, text: &str) -> PathBuf {

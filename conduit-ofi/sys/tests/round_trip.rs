@@ -1,12 +1,10 @@
 //! Two ranks in one process: a message, a write, a read and an atomic, over each provider that needs no hardware, with
 //! each library that there is.
 
-mod support;
-
 use std::ptr;
 
+use crate::support::{Memory, Offers, Rank, complete, libraries, patiently, submit};
 use libfabric_sys::*;
-use support::{Memory, Offers, Rank, complete, libraries, patiently, submit};
 
 /// All steps, over the provider's first offer. `None` if the library does not have the provider.
 fn round_trip(library: &Library, provider: &str) -> Option<String> {

@@ -1,11 +1,9 @@
 //! `credit-plot` as a user has it: what it takes, what it says, its exit codes.
 
-mod demo;
-
 use std::path::Path;
 use std::process::{Command, Output};
 
-use demo::Demo;
+use crate::demo::Demo;
 
 const DEMO: Demo = Demo {
     ranks: 3,

@@ -1,10 +1,8 @@
 //! What has to be in a picture, and that it can be read.
 
-mod demo;
-
+use crate::demo::Demo;
 use credit_plot::{Job, svg};
 use credits::statistics::{Epoch, Header, Log, PeerRow, RankRow};
-use demo::Demo;
 
 const DEMO: Demo = Demo {
     ranks: 6,

@@ -12,9 +12,9 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
-use crate::buffers::CHUNK;
+use super::buffers::CHUNK;
+use super::world::World;
 use crate::reference::{Checked, Reference};
-use crate::world::World;
 
 /// Which of the implementations, and whether the reference runs beside it.
 #[derive(Clone, Copy, Debug)]

@@ -3,8 +3,8 @@
 use credits::{FlowControl, Overrides, Plan, Policy, Scale};
 use proptest::prelude::*;
 
-use crate::buffers::{CHUNK, CatchBasin};
-use crate::world::World;
+use super::buffers::{CHUNK, CatchBasin};
+use super::world::World;
 
 fn world(plan: Plan, threads: usize) -> World {
     World::new(plan, threads, |plan, rank| {

@@ -17,8 +17,8 @@
 use credits::Growth;
 use proptest::prelude::*;
 
-use crate::dynamic::{Kind, Setup, at_home, tuning};
-use crate::world::World;
+use super::dynamic::{Kind, Setup, at_home, tuning};
+use super::world::World;
 
 /// How many requests each rank sends each rank in a round.
 type Pattern = Vec<Vec<u32>>;

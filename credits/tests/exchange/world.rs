@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 
 use credits::{CreditByte, FlowControl, Growth, Plan, System};
 
-use crate::buffers::{Buffers, CatchBasin};
-use crate::ledger::Ledger;
+use super::buffers::{Buffers, CatchBasin};
+use super::ledger::Ledger;
 use crate::reference::worth;
 
 #[derive(Clone, Copy)]

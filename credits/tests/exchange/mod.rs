@@ -4,7 +4,5 @@ mod buffers;
 mod dynamic;
 mod fixed;
 mod ledger;
-#[path = "../reference/mod.rs"]
-mod reference;
 mod rest;
 mod world;

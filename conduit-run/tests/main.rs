@@ -1,0 +1,6 @@
+//! The launcher as a program and as a library.
+
+mod command_line;
+mod ends;
+mod library;
+mod support;

@@ -1,0 +1,5 @@
+//! The program and its pictures.
+
+mod command;
+mod demo;
+mod picture;

@@ -1,0 +1,4 @@
+//! The program and its simulations.
+
+mod command;
+mod simulation;

@@ -1,0 +1,4 @@
+//! Client and server together.
+
+mod connection;
+mod simulated_job;

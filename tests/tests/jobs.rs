@@ -1,0 +1,12 @@
+//! Jobs of several processes, in Rust and in C.
+
+mod bad_input;
+mod c_interface;
+mod engine_api;
+mod faults;
+mod faults_ofi;
+mod hosts;
+mod hosts_ofi;
+mod install;
+mod processes;
+mod tools;
