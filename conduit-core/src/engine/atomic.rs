@@ -120,7 +120,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let id = self.operations.begin(&self.job, operation, None)?;
         match blocking {
             Blocking::Wait => self.take_ticket(operation)?,
-            Blocking::Immediate if self.tickets.take(1) => {}
+            Blocking::Immediate if self.job.tickets.take(1) => {}
             Blocking::Immediate => {
                 self.operations.forget(id);
                 return Ok(Started::Refused);
@@ -145,7 +145,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             })?,
             Blocking::Immediate => {
                 if self.job.ni.atomic(&atomic)? == Submit::Again {
-                    self.tickets.give(1);
+                    self.job.tickets.give(1);
                     self.operations.forget(id);
                     return Ok(Started::Refused);
                 }

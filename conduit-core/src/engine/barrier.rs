@@ -18,7 +18,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             job: &self.job,
             control: &self.control,
             system: &self.system,
-            tickets: &self.tickets,
         }
     }
 

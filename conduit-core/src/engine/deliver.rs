@@ -325,15 +325,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             let ended = Returned::default().add(1, back.credits().into());
             inbox.give_back(source, ended, back.end_of_epoch());
         } else {
-            self.replies.send_implied(
-                &self.job,
-                &self.tickets,
-                source,
-                flags,
-                chunk,
-                back,
-                reserve,
-            );
+            self.replies
+                .send_implied(&self.job, source, flags, chunk, back, reserve);
         }
     }
 

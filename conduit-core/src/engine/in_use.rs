@@ -1,8 +1,8 @@
 //! What an engine holds at the moment, for diagnosis: after all is synchronised and answered, nothing.
 
+use super::parts::job::most_tickets;
 use super::{Engine, Result};
 use crate::ni::Ni;
-use crate::settings::Settings;
 use crate::threads::{Lock, Mode};
 
 /// What operations and messages under way hold. What a rank always keeps ready for its next reply is not counted.
@@ -39,9 +39,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             Some(side) => side.held(),
             None => (0, 0, 0),
         };
-        let all = most_send_tickets(&self.job.settings);
+        let all = most_tickets(&self.job.settings);
         Ok(InUse {
-            tickets: (all - self.tickets.free()).saturating_sub(ready_ticket),
+            tickets: (all - self.job.tickets.free()).saturating_sub(ready_ticket),
             descriptors: self.job.settings.num_tmpmd - self.descriptors.tickets.free(),
             request_chunks: self.req_sb.held(),
             reply_chunks: self.replies.buffer.held().saturating_sub(ready_chunk),
@@ -63,13 +63,5 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let waits =
             self.job.wants_poll() || self.replies.is_waiting() || self.collectives.has_outgoing();
         Ok(!waits && self.in_use()? == InUse::default())
-    }
-}
-
-/// Send tickets there are; without a limit, as many as are counted.
-pub(super) fn most_send_tickets(settings: &Settings) -> u32 {
-    match settings.msg_limit {
-        0 => u32::MAX / 2,
-        limit => limit,
     }
 }

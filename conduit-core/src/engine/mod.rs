@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `job`, `polling`, `context` | the network, the settings, short cuts, what ends the job; who polls; where a thread is |
 //! | `memory` | segments, and access to what is mapped |
-//! | `buffers`, `operations`, `handle`, `token` | chunks, tickets, descriptors; operations and their names |
+//! | `buffers`, `tickets`, `operations`, `handle`, `token` | chunks, descriptors, tickets; operations and their names |
 //! | `flow` | credits, the budget of outstanding requests, returns by counter, statistics |
 //! | `shared`, `system`, `barriers`, `collectives` | control words of mapped peers; system messages; machines of barriers and collectives |
 //! | `handlers`, `kind`, `inbox`, `reserve`, `replies` | what arriving messages need, and replies on their way out |
@@ -75,7 +75,7 @@ use crate::threads::{Lock, Mode};
 use credits::FlowControl;
 use parts::backoff::Backoff;
 use parts::barriers::Barriers;
-use parts::buffers::{Descriptors, SendBuffer, Tickets};
+use parts::buffers::{Descriptors, SendBuffer};
 use parts::flow::Accounts;
 use parts::handlers::Handlers;
 use parts::inbox::AmSide;
@@ -105,7 +105,6 @@ pub struct Engine<N: Ni, M: Mode> {
     processor_atomics: bool,
     req_sb: SendBuffer<M>,
     replies: Replies<M>,
-    tickets: Tickets,
     descriptors: Descriptors<M>,
     operations: Operations<M>,
     credits: Accounts<M>,

@@ -198,7 +198,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Sends a system message now or with a later poll.
     pub(super) fn send_system(&self, target: Rank, message: Message) {
-        self.system.send(&self.job, &self.tickets, target, message);
+        self.system.send(&self.job, target, message);
     }
 
     /// What could not be done before: system messages, descriptors to release, and what flow control has to ask for.
@@ -208,7 +208,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
         self.job.begin_retries();
         self.descriptors.release_delayed(&self.job);
-        if self.system.flush(&self.job, &self.tickets) {
+        if self.system.flush(&self.job) {
             // What is not wanted or possible now comes up again with the next request that is short of credits.
             while let Some((peer, message)) = self.credits.next_message(&self.job) {
                 self.send_system(peer, Message::Credit(message));
@@ -269,7 +269,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             inbox,
         } = &mut *side;
         let mut events = 0;
-        while events < most && self.replies.fill(&self.job, &self.tickets, reserve) {
+        while events < most && self.replies.fill(&self.job, reserve) {
             events += self.job.ni.poll_into(
                 self.am_eq,
                 most - events,
@@ -366,7 +366,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 }
             }
         }
-        self.tickets.give(1);
+        self.job.tickets.give(1);
         if let Some(op) = token.op {
             self.operations.finish(&self.job, &self.descriptors, op);
         }

@@ -271,7 +271,6 @@ impl<N: Ni, M: Mode> PreparedReply<'_, N, M> {
         self.ended = true;
         engine.replies.send_in_chunk(
             &engine.job,
-            &engine.tickets,
             target,
             &header,
             (self.chunk, start, head_len + len),

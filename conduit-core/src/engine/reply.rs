@@ -22,7 +22,6 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         let head = Body::of_short(args);
         self.engine.replies.send(
             &self.engine.job,
-            &self.engine.tickets,
             self.token.source,
             &header,
             head,
@@ -195,7 +194,6 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         let head = head_in(&mut space, args, long.map(|(long, _)| long));
         self.engine.replies.send(
             &self.engine.job,
-            &self.engine.tickets,
             self.token.source,
             &header,
             head,

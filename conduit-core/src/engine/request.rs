@@ -305,60 +305,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if request.is_mapped && request.inject(&self.job.ni, byte, None, exchange)? {
             return Ok(true);
         }
-        // By its parts: what is handed over whole is put together in memory before it is known whether it is needed.
-        let Request {
-            operation,
-            category,
-            target,
-            handler,
-            args,
-            payload,
-            long,
-            lid,
-            is_mapped,
-            blocking,
-        } = request;
-        self.send_otherwise(
-            operation, category, target, handler, args, payload, long, lid, is_mapped, blocking,
-            byte,
-        )
-    }
-
-    #[cold]
-    #[expect(clippy::too_many_arguments, reason = "the parts of a request")]
-    fn send_otherwise(
-        &self,
-        operation: &'static str,
-        category: Category,
-        target: Rank,
-        handler: u8,
-        args: &[u32],
-        payload: &[u8],
-        long: Option<(Long, Flags)>,
-        lid: u32,
-        is_mapped: bool,
-        blocking: Blocking,
-        byte: CreditByte,
-    ) -> Result<bool> {
-        let request = Request {
-            operation,
-            category,
-            target,
-            handler,
-            args,
-            payload,
-            long,
-            lid,
-            is_mapped,
-            blocking,
-        };
-        match is_mapped {
+        match request.is_mapped {
             true => self.send_later(request, byte),
             false => self.send_from_chunk(request, byte),
         }
     }
 
     /// The target's queue is full for the moment.
+    #[cold]
     fn send_later(&self, request: Request<'_>, byte: CreditByte) -> Result<bool> {
         if request.blocking == Blocking::Immediate {
             self.credits.flow.give_back(request.target, byte);
@@ -372,6 +326,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// To a peer that is not mapped: a chunk is held for the reply, and the message is sent from there if the network does not
     /// inject so much. Waits for the network, and for a chunk.
+    #[cold]
     fn send_from_chunk(&self, request: Request<'_>, byte: CreditByte) -> Result<bool> {
         let operation = request.operation;
         let chunk = match self.req_sb.take() {

@@ -13,7 +13,7 @@ use credits::Plan;
 use super::collective;
 use super::parts::backoff::Backoff;
 use super::parts::barriers::Barriers;
-use super::parts::buffers::{Descriptors, SendBuffer, Tickets};
+use super::parts::buffers::{Descriptors, SendBuffer};
 use super::parts::collectives::Collectives;
 use super::parts::flow::{Accounts, Flow, Statistics, When};
 use super::parts::handlers::Handlers;
@@ -26,7 +26,7 @@ use super::parts::replies::Replies;
 use super::parts::shared::{Control, SharedPtr};
 use super::parts::system::System;
 use super::parts::table::{CHUNKS, CONTROL, IGNORE, SELECT_RPL_RB, index, tag};
-use super::{Engine, Error, IDENTITY, Result, in_use};
+use super::{Engine, Error, IDENTITY, Result};
 use crate::bootstrap::Bootstrap;
 use crate::ni::{Capabilities, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, NiError, Ready};
 use crate::settings::Settings;
@@ -135,7 +135,6 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
             system: System::new(size, cells, req_sb.md),
             req_sb,
             replies: Replies::new(rpl_sb),
-            tickets: Tickets::new(in_use::most_send_tickets(settings)),
             descriptors: Descriptors::new(settings.num_tmpmd),
             operations,
             credits: Accounts {

@@ -87,7 +87,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 .unwrap_or(u32::MAX)
                 .min(self.most_tickets());
             self.poll_once();
-            if self.tickets.free() < needed {
+            if self.job.tickets.free() < needed {
                 return Ok(Transfer::NotStarted);
             }
         }
@@ -163,10 +163,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     pub(super) fn take_ticket(&self, operation: &'static str) -> Result<()> {
-        if self.tickets.take(1) {
+        if self.job.tickets.take(1) {
             return Ok(());
         }
-        self.wait_for(operation, |engine| Ok(engine.tickets.take(1).then_some(())))
+        self.wait_for(operation, |engine| {
+            Ok(engine.job.tickets.take(1).then_some(()))
+        })
     }
 
     /// Chooses the role of a piece's local memory and takes its ticket.

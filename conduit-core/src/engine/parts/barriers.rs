@@ -10,7 +10,6 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::barrier::{Barrier, BarrierError, BarrierOutcome, Value};
 
-use super::buffers::Tickets;
 use super::job::Job;
 use super::shared::Control;
 use super::system::{Message, System};
@@ -218,7 +217,6 @@ pub(in crate::engine) struct Cells<'a, N: Ni, M: Mode> {
     pub(in crate::engine) job: &'a Job<N>,
     pub(in crate::engine) control: &'a Control,
     pub(in crate::engine) system: &'a System<M>,
-    pub(in crate::engine) tickets: &'a Tickets,
 }
 
 impl<N: Ni, M: Mode> Cells<'_, N, M> {
@@ -230,7 +228,6 @@ impl<N: Ni, M: Mode> Cells<'_, N, M> {
             }
             None => self.system.send(
                 self.job,
-                self.tickets,
                 target,
                 Message::BarrierCell {
                     cell: cell as u32,

@@ -2,10 +2,9 @@
 //!
 //! All are counted and limited (seed, "Recognized environment variables"); when they are used up, the caller polls.
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-
 use super::job::Job;
 use super::shared::SharedPtr;
+use super::tickets::Tickets;
 use crate::ni::{MdId, Ni, Unlink};
 use crate::threads::{Lock, Mode};
 
@@ -155,35 +154,6 @@ impl<M: Mode> Descriptors<M> {
     }
 }
 
-/// A counted resource without identity: send tickets (`MSG_LIMIT`) and TMPMD tickets (`NUM_TMPMD`).
-#[derive(Debug)]
-pub(in crate::engine) struct Tickets {
-    free: AtomicU32,
-}
-
-impl Tickets {
-    pub(in crate::engine) fn new(count: u32) -> Self {
-        Self {
-            free: AtomicU32::new(count),
-        }
-    }
-
-    /// Takes `count` tickets or none.
-    pub(in crate::engine) fn take(&self, count: u32) -> bool {
-        self.free
-            .fetch_update(Relaxed, Relaxed, |free| free.checked_sub(count))
-            .is_ok()
-    }
-
-    pub(in crate::engine) fn give(&self, count: u32) {
-        self.free.fetch_add(count, Relaxed);
-    }
-
-    pub(in crate::engine) fn free(&self) -> u32 {
-        self.free.load(Relaxed)
-    }
-}
-
 /// The free chunks of a send buffer, last freed first used, so that a chunk is likely to be in the cache.
 ///
 /// A chunk is known by its number; where it lies is its buffer's business.
@@ -267,16 +237,6 @@ impl ChunkPool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn tickets_are_taken_all_or_none() {
-        let tickets = Tickets::new(3);
-        assert!(tickets.take(2));
-        assert!(!tickets.take(2));
-        assert!(tickets.take(1));
-        tickets.give(3);
-        assert_eq!(tickets.free(), 3);
-    }
 
     #[test]
     fn a_chunk_is_given_back_once() {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::context;
 use super::polling::Polling;
+use super::tickets::Tickets;
 use crate::engine::error::{Error, Result};
 use crate::fork::{Standing, Wiped};
 use crate::ni::{Capabilities, Ni, Rank, Reach};
@@ -21,6 +22,8 @@ pub(in crate::engine) struct Job<N: Ni> {
     /// By rank: requests to it need no check and go straight into a queue that is mapped here. None does once the job has failed, with
     /// checks, or in a child. 1 byte a rank.
     short_cuts: Wiped<AtomicBool>,
+    /// Send tickets: for messages whose bytes are still this rank's memory's.
+    pub(in crate::engine) tickets: Tickets,
     /// Who is inside a poll, in PAR.
     pub(in crate::engine) polling: Polling,
     /// Falls when something has gone wrong for good, which `fault` tells. Whoever calls looks at it.
@@ -38,6 +41,7 @@ impl<N: Ni> Job<N> {
             settings: settings.clone(),
             chunk: settings.chunk_bytes(),
             short_cuts: Wiped::EMPTY,
+            tickets: Tickets::new(most_tickets(settings)),
             polling: Polling::default(),
             standing: Standing::new(),
             fault: OnceLock::new(),
@@ -197,5 +201,13 @@ impl<N: Ni> Job<N> {
     #[inline]
     pub(in crate::engine) fn is_mapped(&self, reach: &Reach) -> bool {
         reach.capabilities.contains(Capabilities::WINDOW) && reach.inject_size >= self.chunk
+    }
+}
+
+/// Send tickets there are; without a limit, as many as are counted.
+pub(in crate::engine) fn most_tickets(settings: &Settings) -> u32 {
+    match settings.msg_limit {
+        0 => u32::MAX / 2,
+        limit => limit,
     }
 }

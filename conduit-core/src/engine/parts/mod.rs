@@ -21,4 +21,5 @@ pub(super) mod reserve;
 pub(super) mod shared;
 pub(super) mod system;
 pub(super) mod table;
+pub(super) mod tickets;
 pub(super) mod token;

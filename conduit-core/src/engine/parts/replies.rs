@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use am::{Flags, Header, NO_LID, select};
 use credits::CreditByte;
 
-use super::buffers::{SendBuffer, Tickets};
+use super::buffers::SendBuffer;
 use super::head::MOST_HEAD;
 use super::job::Job;
 use super::reserve::{Deferred, MOST_RESERVED, ReplyReserve};
@@ -50,19 +50,14 @@ impl<M: Mode> Replies<M> {
 
     /// Fills the reserve as far as there are chunks and tickets; whether it can now send a reply without waiting.
     #[inline]
-    pub(in crate::engine) fn fill<N: Ni>(
-        &self,
-        job: &Job<N>,
-        tickets: &Tickets,
-        reserve: &ReplyReserve,
-    ) -> bool {
+    pub(in crate::engine) fn fill<N: Ni>(&self, job: &Job<N>, reserve: &ReplyReserve) -> bool {
         (reserve.replies() >= MOST_RESERVED && !self.waiting.load(Relaxed))
-            || self.refill(job, tickets, reserve)
+            || self.refill(job, reserve)
     }
 
     #[cold]
-    fn refill<N: Ni>(&self, job: &Job<N>, tickets: &Tickets, reserve: &ReplyReserve) -> bool {
-        if self.waiting.load(Relaxed) && !self.send_all_deferred(job, tickets, reserve) {
+    fn refill<N: Ni>(&self, job: &Job<N>, reserve: &ReplyReserve) -> bool {
+        if self.waiting.load(Relaxed) && !self.send_all_deferred(job, reserve) {
             return false;
         }
         let missing = MOST_RESERVED - reserve.count.get();
@@ -70,25 +65,20 @@ impl<M: Mode> Replies<M> {
             self.buffer
                 .take_up_to(missing, |chunk| reserve.add_chunk(chunk));
         }
-        while reserve.tickets.get() < MOST_RESERVED && tickets.take(1) {
+        while reserve.tickets.get() < MOST_RESERVED && job.tickets.take(1) {
             reserve.give_ticket();
         }
         reserve.replies() > 0
     }
 
     /// Sends the replies that are still in the reserve; false if the network doesn't take them yet.
-    fn send_all_deferred<N: Ni>(
-        &self,
-        job: &Job<N>,
-        tickets: &Tickets,
-        reserve: &ReplyReserve,
-    ) -> bool {
+    fn send_all_deferred<N: Ni>(&self, job: &Job<N>, reserve: &ReplyReserve) -> bool {
         loop {
             let Some(reply) = reserve.deferred.borrow_mut().pop() else {
                 self.waiting.store(false, Relaxed);
                 return true;
             };
-            if !self.send_deferred(job, tickets, reply, reserve) {
+            if !self.send_deferred(job, reply, reserve) {
                 return false;
             }
         }
@@ -98,7 +88,6 @@ impl<M: Mode> Replies<M> {
     pub(in crate::engine) fn send_implied<N: Ni>(
         &self,
         job: &Job<N>,
-        tickets: &Tickets,
         target: Rank,
         flags: Flags,
         chunk: u32,
@@ -114,7 +103,7 @@ impl<M: Mode> Replies<M> {
             arg0: 0,
             lid: NO_LID,
         };
-        if let Err(error) = self.send(job, tickets, target, &header, &[], &[], reserve) {
+        if let Err(error) = self.send(job, target, &header, &[], &[], reserve) {
             job.fail(error);
         }
     }
@@ -125,7 +114,6 @@ impl<M: Mode> Replies<M> {
     pub(in crate::engine) fn send<N: Ni>(
         &self,
         job: &Job<N>,
-        tickets: &Tickets,
         target: Rank,
         header: &Header,
         head: &[u8],
@@ -135,7 +123,7 @@ impl<M: Mode> Replies<M> {
         if self.inject(job, target, header, head, payload)? {
             return Ok(());
         }
-        self.send_from_chunk(job, tickets, target, header, head, payload, reserve)
+        self.send_from_chunk(job, target, header, head, payload, reserve)
     }
 
     /// Injects a reply, if it is one to inject, see [`INLINE`], and the network takes it now.
@@ -170,7 +158,6 @@ impl<M: Mode> Replies<M> {
     fn send_from_chunk<N: Ni>(
         &self,
         job: &Job<N>,
-        tickets: &Tickets,
         target: Rank,
         header: &Header,
         head: &[u8],
@@ -193,7 +180,7 @@ impl<M: Mode> Replies<M> {
             std::ptr::copy_nonoverlapping(head.as_ptr(), at, head.len());
             std::ptr::copy_nonoverlapping(payload.as_ptr(), at.add(head.len()), payload.len());
         }
-        self.send_in_chunk(job, tickets, target, header, (chunk, 0, length), reserve);
+        self.send_in_chunk(job, target, header, (chunk, 0, length), reserve);
         Ok(())
     }
 
@@ -211,7 +198,6 @@ impl<M: Mode> Replies<M> {
     pub(in crate::engine) fn send_in_chunk<N: Ni>(
         &self,
         job: &Job<N>,
-        tickets: &Tickets,
         target: Rank,
         header: &Header,
         (chunk, start, length): (u32, usize, usize),
@@ -224,7 +210,7 @@ impl<M: Mode> Replies<M> {
             start,
             length,
         };
-        self.send_deferred(job, tickets, deferred, reserve);
+        self.send_deferred(job, deferred, reserve);
     }
 
     fn defer(&self, reply: Deferred, reserve: &ReplyReserve) {
@@ -233,13 +219,7 @@ impl<M: Mode> Replies<M> {
     }
 
     /// Puts a reply out of its chunk. `false`: not yet, it is in the reserve again.
-    fn send_deferred<N: Ni>(
-        &self,
-        job: &Job<N>,
-        tickets: &Tickets,
-        reply: Deferred,
-        reserve: &ReplyReserve,
-    ) -> bool {
+    fn send_deferred<N: Ni>(&self, job: &Job<N>, reply: Deferred, reserve: &ReplyReserve) -> bool {
         let Deferred {
             target,
             ref header,
@@ -247,7 +227,7 @@ impl<M: Mode> Replies<M> {
             start,
             length,
         } = reply;
-        if !reserve.take_ticket() && !tickets.take(1) {
+        if !reserve.take_ticket() && !job.tickets.take(1) {
             self.defer(reply, reserve);
             return false;
         }

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use am::select;
 use credits::System as CreditMessage;
 
-use super::buffers::Tickets;
 use super::job::Job;
 use super::table::index;
 use super::token::{Role, Token};
@@ -102,15 +101,9 @@ impl<M: Mode> System<M> {
     }
 
     /// Sends a message now, or puts it into the outbox.
-    pub(in crate::engine) fn send<N: Ni>(
-        &self,
-        job: &Job<N>,
-        tickets: &Tickets,
-        target: Rank,
-        message: Message,
-    ) {
+    pub(in crate::engine) fn send<N: Ni>(&self, job: &Job<N>, target: Rank, message: Message) {
         let mut outbox = self.outbox.lock();
-        if outbox.messages.is_empty() && self.post(job, tickets, target, message) {
+        if outbox.messages.is_empty() && self.post(job, target, message) {
             return;
         }
         if outbox.messages.len() == outbox.limit {
@@ -127,13 +120,13 @@ impl<M: Mode> System<M> {
     }
 
     /// Tries again what waits in the outbox; is it empty now?
-    pub(in crate::engine) fn flush<N: Ni>(&self, job: &Job<N>, tickets: &Tickets) -> bool {
+    pub(in crate::engine) fn flush<N: Ni>(&self, job: &Job<N>) -> bool {
         // Who has it puts something in, or flushes it.
         let Some(mut outbox) = self.outbox.try_lock() else {
             return false;
         };
         while let Some(&(target, message)) = outbox.messages.front() {
-            if !self.post(job, tickets, target, message) {
+            if !self.post(job, target, message) {
                 job.want_poll();
                 return false;
             }
@@ -143,7 +136,7 @@ impl<M: Mode> System<M> {
     }
 
     /// `false`: the network has no room now.
-    fn post<N: Ni>(&self, job: &Job<N>, tickets: &Tickets, target: Rank, message: Message) -> bool {
+    fn post<N: Ni>(&self, job: &Job<N>, target: Rank, message: Message) -> bool {
         let (match_bits, hdr_data) = message.encode();
         let submitted = if job.ni.reach(target).inject_size > 0 {
             job.ni.inject(&Inject {
@@ -156,7 +149,7 @@ impl<M: Mode> System<M> {
                 body: &[],
             })
         } else {
-            if !tickets.take(1) {
+            if !job.tickets.take(1) {
                 return false;
             }
             let put = Put {
@@ -174,7 +167,7 @@ impl<M: Mode> System<M> {
             // SAFETY: no bytes are read.
             let submitted = unsafe { job.ni.put(&put) };
             if submitted != Ok(Submit::Posted) {
-                tickets.give(1);
+                job.tickets.give(1);
             }
             submitted
         };
