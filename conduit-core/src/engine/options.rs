@@ -18,7 +18,7 @@ pub enum Completion {
     /// By its handle.
     Handle,
     /// With the others of this thread: it belongs to its implicit puts or gets, or to its open access region. The handle is
-    /// [`Handle::DONE`].
+    /// [`Handle::DONE`](super::Handle::DONE).
     Implicit,
 }
 

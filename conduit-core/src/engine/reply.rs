@@ -30,7 +30,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         )
     }
 
-    /// Replies with a medium of at most [`Engine::max_medium`] bytes.
+    /// Replies with a medium of at most [`Engine::max_medium`](super::Engine::max_medium) bytes.
     #[inline]
     pub fn reply_medium(&self, handler: u8, args: &[u32], payload: &[u8]) -> Result<()> {
         let limit = self.engine.max_medium(args.len());
@@ -45,7 +45,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         )
     }
 
-    /// Replies with a long of at most [`Engine::max_long_reply`] bytes to `offset` of the requester's segment (any offset
+    /// Replies with a long of at most [`Engine::max_long_reply`](super::Engine::max_long_reply) bytes to `offset` of the requester's segment (any offset
     /// for an empty one: the handler gets it as it is).
     pub fn reply_long(
         &self,
