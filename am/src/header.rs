@@ -196,17 +196,6 @@ impl Header {
     pub const fn role(&self) -> Role {
         self.flags.role()
     }
-
-    /// The chunk, if the message belongs to one.
-    #[inline]
-    #[must_use]
-    pub const fn reply_chunk(&self) -> Option<u32> {
-        if self.flags.contains(Flags::NO_CHUNK) {
-            None
-        } else {
-            Some(self.chunk)
-        }
-    }
 }
 
 /// What goes in front of a long's data when that travels apart from its [`Header`].

@@ -42,7 +42,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// All calls of all ranks that write to this rank's segment write to memory of its process that is meant for it.
     pub unsafe fn attach_everything(&self, bootstrap: &mut dyn Bootstrap) -> Result<()> {
         self.job.check_process()?;
-        self.memory.attach_everything(&self.job, bootstrap)
+        // SAFETY: the caller's promise.
+        unsafe { self.memory.attach_everything(&self.job, bootstrap) }
     }
 
     /// Takes part in the others' attach without one of its own: all of them fail.

@@ -10,7 +10,7 @@ use am::Context;
 use am::handlers::{Accepts, Entry, Registration};
 
 use super::options::Blocking;
-use super::parts::collectives::{Memory, ReduceFunction, Reducer, Reduction, With};
+use super::parts::collectives::{CallerMemory, ReduceFunction, Reducer, Reduction, With};
 use super::parts::context;
 use super::parts::message::Payload;
 use super::{Call, Handler};
@@ -135,7 +135,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             count: bytes,
             meaning: 0,
         };
-        let memory = Memory {
+        let memory = CallerMemory {
             source,
             result,
             reducer: Reducer::Nothing,
@@ -197,7 +197,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             count,
             meaning,
         };
-        let memory = Memory {
+        let memory = CallerMemory {
             source,
             result,
             reducer,
@@ -211,7 +211,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         team: u32,
         root: u32,
         shape: Shape,
-        memory: Memory,
+        memory: CallerMemory,
     ) -> Result<Handle> {
         self.check_outside(operation, am::Operation::Request)?;
         self.check_fault()?;

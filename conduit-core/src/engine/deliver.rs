@@ -18,7 +18,7 @@ use super::{Call, Engine, Error, Handler, Result};
 use crate::ni::{Capabilities, Exchange, Ni, PutEvent, Rank};
 use crate::threads::Mode;
 
-/// Match bits and header data. What is rare of a message gets its parts: an event that nobody refers to stays in registers.
+/// Match bits and header data.
 type Words = (u64, u64);
 
 /// Dropped only by a handler's panic, which ends the job: nobody may run the same message again, and threads that wait
@@ -200,12 +200,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                     let long = Long::read(&header, data)?;
                     self.memory.placed_long(&self.job, &long)
                 }
-                _ => Err(ProtocolError::Header(HeaderError::Misaligned)),
+                _ => Err(HeaderError::Misaligned.into()),
             }
         };
-        if let Err(error) = check() {
-            self.protocol_error(source, error);
-        }
+        // A second look that finds nothing wrong has seen something else: the message is lost all the same.
+        let found = check().err();
+        self.protocol_error(source, found.unwrap_or(HeaderError::Misaligned.into()));
     }
 
     /// Runs a handler, of whose kind of message it is known that there is one. A panic of it ends the job.

@@ -45,7 +45,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Serves what is still waiting to go out, for at most `timeout`: answers of a rank that is about to end.
     pub fn drain(&self, timeout: Duration) {
         let end = Instant::now() + timeout;
-        while self.job.wants_poll() && Instant::now() < end {
+        while self.has_retries() && Instant::now() < end {
             // Not only the outbox: where messages need send tickets, completions bring them.
             if self.poll_once() == 0 {
                 std::thread::yield_now();

@@ -1,6 +1,6 @@
 //! What an engine holds at the moment, for diagnosis: after all is synchronised and answered, nothing.
 
-use super::parts::job::most_tickets;
+use super::parts::job::send_tickets;
 use super::{Engine, Result};
 use crate::ni::Ni;
 use crate::threads::{Lock, Mode};
@@ -39,7 +39,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             Some(side) => side.held(),
             None => (0, 0, 0),
         };
-        let all = most_tickets(&self.job.settings);
+        let all = send_tickets(&self.job.settings);
         Ok(InUse {
             tickets: (all - self.job.tickets.free()).saturating_sub(ready_ticket),
             descriptors: self.job.settings.num_tmpmd - self.descriptors.tickets.free(),
@@ -61,7 +61,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// As [`Engine::in_use`].
     pub fn is_quiet(&self) -> Result<bool> {
         let waits =
-            self.job.wants_poll() || self.replies.is_waiting() || self.collectives.has_outgoing();
+            self.has_retries() || self.replies.is_waiting() || self.collectives.has_outgoing();
         Ok(!waits && self.in_use()? == InUse::default())
+    }
+
+    /// Whether something waits for a poll that tries it again; exact, also while another thread is at it.
+    pub(super) fn has_retries(&self) -> bool {
+        self.job.wants_poll()
+            || !self.system.is_empty()
+            || !self.descriptors.are_released()
+            || self.credits.flow.has_system()
     }
 }

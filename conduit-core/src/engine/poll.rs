@@ -12,12 +12,12 @@ use crate::ni::{Event, Ni, Outcome, PutEvent, Rank, Ready, Sink};
 use crate::threads::{Lock, Mode};
 
 /// Where the events of the queue of replies and completions go.
-struct Replies<'a, N: Ni, M: Mode> {
+struct ReplyEvents<'a, N: Ni, M: Mode> {
     engine: &'a Engine<N, M>,
     last: &'a mut Kind,
 }
 
-impl<N: Ni, M: Mode> Sink for Replies<'_, N, M> {
+impl<N: Ni, M: Mode> Sink for ReplyEvents<'_, N, M> {
     #[inline(always)]
     fn event(&mut self, event: Event<'_>) {
         match event {
@@ -36,14 +36,14 @@ impl<N: Ni, M: Mode> Sink for Replies<'_, N, M> {
 }
 
 /// Where the events of the request queue go. A type of its own, and not a closure, so that it is inlined into the network's loop.
-struct Requests<'a, N: Ni, M: Mode> {
+struct RequestEvents<'a, N: Ni, M: Mode> {
     engine: &'a Engine<N, M>,
     last: &'a mut Kind,
     inbox: &'a mut Inbox,
     reserve: &'a ReplyReserve,
 }
 
-impl<N: Ni, M: Mode> Sink for Requests<'_, N, M> {
+impl<N: Ni, M: Mode> Sink for RequestEvents<'_, N, M> {
     #[inline(always)]
     fn event(&mut self, event: Event<'_>) {
         match event {
@@ -250,7 +250,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.job.ni.poll_into(
             self.safe_eq,
             most,
-            &mut Replies {
+            &mut ReplyEvents {
                 engine: self,
                 last: &mut last,
             },
@@ -273,7 +273,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             events += self.job.ni.poll_into(
                 self.am_eq,
                 most - events,
-                &mut Requests {
+                &mut RequestEvents {
                     engine: self,
                     last: &mut *last,
                     inbox: &mut *inbox,

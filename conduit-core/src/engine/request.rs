@@ -334,26 +334,29 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             None => self.wait_for(operation, |engine| Ok(engine.req_sb.take()))?,
         };
         let units = Some(self.req_sb.units(chunk));
-        let length = request.length();
         let most = self.job.ni.reach(request.target).inject_size;
-        if most > 0 && length <= most {
-            if request.inject(&self.job.ni, byte, units, Exchange::Alone)? {
-                return Ok(true);
+        if most > 0 && request.length() <= most {
+            let inject = || request.inject(&self.job.ni, byte, units, Exchange::Alone);
+            let sent = match inject() {
+                Ok(false) => self.wait_for(operation, |_| Ok(inject()?.then_some(true))),
+                sent => sent,
+            };
+            if sent.is_err() {
+                self.req_sb.give(&self.job, chunk);
+                self.credits.flow.give_back(request.target, byte);
             }
-            return self.wait_for(operation, |engine| {
-                let sent = request.inject(&engine.job.ni, byte, units, Exchange::Alone)?;
-                Ok(sent.then_some(true))
-            });
+            return sent;
         }
         let mut space = [0; MOST_HEAD];
         let (head, payload) = (request.head(&mut space), request.payload);
-        // SAFETY: the chunk is held, and `length` fits a chunk: heads are at most `MOST_HEAD`, payloads are checked
+        // SAFETY: the chunk is held, and both fit a chunk: heads are at most `MOST_HEAD`, payloads are checked
         // against `max_medium` and `max_packed_long`, which leave room for it.
         unsafe {
             let at = self.req_sb.at(chunk);
             std::ptr::copy_nonoverlapping(head.as_ptr(), at, head.len());
             std::ptr::copy_nonoverlapping(payload.as_ptr(), at.add(head.len()), payload.len());
         }
+        let length = head.len() + payload.len();
         let header = request.header(byte, units);
         self.put_request(operation, request.target, &header, chunk, 0, length)?;
         Ok(true)

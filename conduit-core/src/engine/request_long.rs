@@ -111,7 +111,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             .memory
             .remote(&self.job, operation, target, offset, source.len)?;
         if !segment.window.0.is_null() {
-            // The copy must not be seen before the credits are there: a refused request has no effect.
+            // The copy must not be seen before the credits are there: a request that is refused for want of them has no effect. One
+            // that may not wait and finds no room in the queue has placed its bytes all the same.
             let Some(byte) = self.take_credits(operation, target, Scale::SHORT_COST, blocking)?
             else {
                 return Ok(false);
@@ -171,7 +172,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             };
             // SAFETY: the caller's promise, and of a range of this process the program's that it is memory; the range was
             // checked when `segment` was found.
-            unsafe {
+            let stored = unsafe {
                 match at_once {
                     true => self.memory.store_anywhere(
                         &self.job,
@@ -179,12 +180,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                         offset,
                         source.base,
                         source.len,
-                    )?,
-                    false => {
-                        self.put_pieces_and_wait(operation, target, segment, offset, source)?;
-                    }
+                    ),
+                    false => self.put_pieces_and_wait(operation, target, segment, offset, source),
                 }
+            };
+            if stored.is_err() {
+                self.credits.flow.give_back(target, byte);
             }
+            stored?;
             return self.send(placed, byte, Exchange::Asks);
         }
         // SAFETY: the caller's promise.

@@ -328,7 +328,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let find = |peer| {
             let capabilities = self.job.ni.reach(peer).capabilities;
             let is_mapped = capabilities.contains(Capabilities::WINDOW);
-            is_mapped.then(|| self.job.ni.window(peer, CONTROL))?
+            is_mapped.then(|| self.job.ni.window(peer, CONTROL))
         };
         self.control.map(self.job.size, find)?;
         self.job.find_short_cuts();

@@ -1,4 +1,4 @@
-//! What operations hold while they are under way: chunks of the send buffers, send tickets, temporary descriptors.
+//! What operations hold while they are under way: chunks of the send buffers, temporary descriptors.
 //!
 //! All are counted and limited (seed, "Recognized environment variables"); when they are used up, the caller polls.
 
@@ -142,6 +142,11 @@ impl<M: Mode> Descriptors<M> {
         if !unreleased.is_empty() {
             job.want_poll();
         }
+    }
+
+    /// Whether none waits to be released.
+    pub(in crate::engine) fn are_released(&self) -> bool {
+        self.unreleased.lock().is_empty()
     }
 
     fn is_released<N: Ni>(&self, job: &Job<N>, md: MdId) -> bool {

@@ -49,7 +49,7 @@ pub(in crate::engine) enum Reducer {
 }
 
 /// A caller's memory, from the start of an operation to its end.
-pub(in crate::engine) struct Memory {
+pub(in crate::engine) struct CallerMemory {
     pub(in crate::engine) source: *const u8,
     pub(in crate::engine) result: *mut u8,
     pub(in crate::engine) reducer: Reducer,
@@ -57,9 +57,9 @@ pub(in crate::engine) struct Memory {
 
 // SAFETY: the memory is the caller's, who leaves it to the operation until its end, on whatever thread that runs: the
 // contract of `broadcast_nb` and `reduce_nb`. The function may be called from any thread (its type).
-unsafe impl Send for Memory {}
+unsafe impl Send for CallerMemory {}
 
-impl Operand for Memory {
+impl Operand for CallerMemory {
     fn source(&self, offset: usize, len: usize) -> &[u8] {
         // SAFETY: asked for only where this rank gives data, within its length, and only until the operation ends; so
         // valid and left alone by the caller. In place, results are stored where operands have been sent already.
@@ -97,7 +97,7 @@ impl Operand for Memory {
 /// The collective operations of a rank.
 pub(in crate::engine) struct Collectives<M: Mode> {
     /// A team's place is its number.
-    teams: M::Lock<Vec<Machine<Memory>>>,
+    teams: M::Lock<Vec<Machine<CallerMemory>>>,
     /// Who sends holds it. In it, where other threads may give memory back, is a copy of what is being sent.
     sender: M::Lock<Vec<u8>>,
     /// A machine has something to send. Changed with the machines locked.
@@ -134,7 +134,7 @@ impl<M: Mode> Collectives<M> {
         team: u32,
         root: u32,
         shape: Shape,
-        memory: Memory,
+        memory: CallerMemory,
     ) -> Result<OpId> {
         let job = with.job;
         let size = self
@@ -170,7 +170,7 @@ impl<M: Mode> Collectives<M> {
         with: With<'_, N, M>,
         team: u32,
         source: Rank,
-        act: impl FnOnce(&mut Machine<Memory>) -> Result<R, Violation>,
+        act: impl FnOnce(&mut Machine<CallerMemory>) -> Result<R, Violation>,
     ) -> Option<R> {
         // Callers' memory may be touched.
         let _polling = M::PARALLEL.then(|| with.job.polling.enter());

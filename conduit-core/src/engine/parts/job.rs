@@ -41,7 +41,7 @@ impl<N: Ni> Job<N> {
             settings: settings.clone(),
             chunk: settings.chunk_bytes(),
             short_cuts: Wiped::EMPTY,
-            tickets: Tickets::new(most_tickets(settings)),
+            tickets: Tickets::new(send_tickets(settings)),
             polling: Polling::default(),
             standing: Standing::new(),
             fault: OnceLock::new(),
@@ -136,8 +136,9 @@ impl<N: Ni> Job<N> {
         self.wants_poll.load(Relaxed)
     }
 
-    /// A poll tries all of it now. What can't be done yet asks for the next one, with its lock held; so what another thread adds
-    /// meanwhile is either found by this poll or asks for another.
+    /// A poll tries all of it now. What can't be done yet, or can't be looked at now, asks for the next one; so what another thread
+    /// adds meanwhile is either found by this poll or asks for another. Until this one is through, the flag alone does not tell
+    /// whether something waits.
     pub(in crate::engine) fn begin_retries(&self) {
         self.wants_poll.store(false, Relaxed);
     }
@@ -205,7 +206,7 @@ impl<N: Ni> Job<N> {
 }
 
 /// Send tickets there are; without a limit, as many as are counted.
-pub(in crate::engine) fn most_tickets(settings: &Settings) -> u32 {
+pub(in crate::engine) fn send_tickets(settings: &Settings) -> u32 {
     match settings.msg_limit {
         0 => u32::MAX / 2,
         limit => limit,

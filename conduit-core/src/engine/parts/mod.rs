@@ -1,4 +1,4 @@
-//! What owns the engine's state, each with its locks inside. They know no engine: what they need of each other their calls are given.
+//! What owns the engine's state. The parts know no engine: what they need of each other their calls are given.
 
 pub(super) mod backoff;
 pub(super) mod barriers;

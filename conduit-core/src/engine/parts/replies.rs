@@ -24,7 +24,7 @@ const INLINE: usize = MOST_HEAD + 1024;
 pub(in crate::engine) struct Replies<M: Mode> {
     /// RplSB: what is not injected lies here until it has been sent.
     pub(in crate::engine) buffer: SendBuffer<M>,
-    /// A reply that the network would not take is reserved.
+    /// A reply that the network would not take waits in the reserve.
     waiting: AtomicBool,
 }
 

@@ -35,26 +35,28 @@ impl Control {
         }
     }
 
-    /// Notes where those of the peers are mapped here, as `find` says.
+    /// Notes where those of the peers are mapped here, as `find` says: nothing of a peer that is not, the window or that there is none of
+    /// one that is.
     ///
     /// # Errors
     /// A peer that shows less than there must be.
     pub(crate) fn map(
         &mut self,
         size: u32,
-        find: impl Fn(Rank) -> Option<Window>,
+        find: impl Fn(Rank) -> Option<Option<Window>>,
     ) -> Result<(), NiError> {
         let bytes = (self.cells + size as usize) * size_of::<u64>();
         let check = |peer| match find(peer) {
-            Some(window) if window.len < bytes => Err(NiError::BadPeer {
+            None => Ok(None),
+            Some(Some(window)) if window.len >= bytes => Ok(Some(SharedPtr(window.base))),
+            Some(found) => Err(NiError::BadPeer {
                 operation: "start",
                 rank: peer,
                 reason: format!(
                     "shows {} bytes of control region, there must be {bytes}",
-                    window.len
+                    found.map_or(0, |window| window.len)
                 ),
             }),
-            found => Ok(found.map(|window| SharedPtr(window.base))),
         };
         self.peers = (0..size).map(check).collect::<Result<_, _>>()?;
         Ok(())

@@ -121,8 +121,9 @@ impl<M: Mode> System<M> {
 
     /// Tries again what waits in the outbox; is it empty now?
     pub(in crate::engine) fn flush<N: Ni>(&self, job: &Job<N>) -> bool {
-        // Who has it puts something in, or flushes it.
+        // Who has it may put something in, and has perhaps asked for a poll already: that wish was taken back by who calls this.
         let Some(mut outbox) = self.outbox.try_lock() else {
+            job.want_poll();
             return false;
         };
         while let Some(&(target, message)) = outbox.messages.front() {
@@ -178,6 +179,11 @@ impl<M: Mode> System<M> {
                 true
             }
         }
+    }
+
+    /// Whether nothing waits in the outbox.
+    pub(in crate::engine) fn is_empty(&self) -> bool {
+        self.outbox.lock().messages.is_empty()
     }
 
     /// A rank has answered [`Message::Exit`].

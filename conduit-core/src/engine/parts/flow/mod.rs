@@ -49,7 +49,7 @@ struct Part<M: Mode> {
 }
 
 /// Most credits that are reserved for requests to come.
-const MOST_RESERVED: u32 = 64;
+const MOST_CACHED: u32 = 64;
 
 /// Credits for requests to the peer that the last one went to, each with its place in the budget: reserved while they
 /// are [ready](FlowControl::ready), so that a request needs no look at the rules. The rules are told how many were taken
@@ -184,7 +184,7 @@ impl<M: Mode> Flow<M> {
     /// Sets credits apart for more requests like the last one.
     #[inline(never)]
     fn reserve(&self, part: &mut Part<M>, peer: Rank) {
-        let places = self.begin_requests(self.ready(part, peer).min(MOST_RESERVED));
+        let places = self.begin_requests(self.ready(part, peer).min(MOST_CACHED));
         part.cache = CreditCache {
             again: true,
             peer,

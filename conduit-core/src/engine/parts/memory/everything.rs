@@ -60,7 +60,10 @@ impl Memory {
     ///
     /// # Errors
     /// The network can't, the system does not let a process copy its own memory (then on all ranks), or there is a segment.
-    pub(in crate::engine) fn attach_everything<N: Ni>(
+    ///
+    /// # Safety
+    /// All calls of all ranks that write to this rank's segment write to memory of its process that is meant for it.
+    pub(in crate::engine) unsafe fn attach_everything<N: Ni>(
         &self,
         job: &Job<N>,
         bootstrap: &mut dyn Bootstrap,
