@@ -5,22 +5,13 @@ use conduit_udp::protocol::Nanos;
 use conduit_udp::socket::corrupt;
 use sim::random::{Rng, chance};
 
+use crate::process::Datagram;
 use crate::scenario::{Directions, Fault, Host, Path, Scenario};
 
 /// A run of lost packets ends after so long, in nanoseconds: on an idle path it would be an outage.
 const LONGEST_BURST: Nanos = 20_000_000;
 /// Number of the kind of packets without segment (`conduit_udp::protocol`, the clear part).
 const NO_SEGMENT: u8 = 0;
-
-/// A copy of a packet that somebody sends.
-#[derive(Debug)]
-pub(crate) struct Copy {
-    /// When it is at the switch's port to its receiver.
-    pub(crate) at: Nanos,
-    pub(crate) bytes: Vec<u8>,
-    /// It is not what was sent.
-    pub(crate) is_changed: bool,
-}
 
 /// A queue that is emptied at a constant rate and drops what finds no room.
 #[derive(Debug, Clone, Default)]
@@ -151,14 +142,14 @@ impl Network {
         time
     }
 
-    /// A rank sends a packet; what comes of it is put into `copies`.
+    /// A rank sends a packet; what comes of it is put into `copies`, with the times at which it is at the switch's port to its receiver.
     pub(crate) fn send(
         &mut self,
         now: Nanos,
         from: Rank,
         to: Rank,
         packet: &[u8],
-        copies: &mut Vec<Copy>,
+        copies: &mut Vec<(Nanos, Datagram)>,
     ) {
         self.fates.packets += 1;
         let Some(left) = self.uplinks[from as usize].pass(
@@ -205,19 +196,17 @@ impl Network {
             } else {
                 self.path.latency
             };
-        copies.push(Copy {
-            at,
-            bytes,
-            is_changed,
-        });
+        copies.push((at, Datagram { bytes, is_changed }));
         if is_faulty && self.has(self.path.duplicate) {
             self.fates.duplicated += 1;
             let at = left + self.travel();
-            copies.push(Copy {
+            copies.push((
                 at,
-                bytes: packet.to_vec(),
-                is_changed: false,
-            });
+                Datagram {
+                    bytes: packet.to_vec(),
+                    is_changed: false,
+                },
+            ));
         }
     }
 
@@ -228,17 +217,19 @@ impl Network {
         from: Rank,
         to: Rank,
         packet: &[u8],
-        copies: &mut Vec<Copy>,
+        copies: &mut Vec<(Nanos, Datagram)>,
     ) {
         if self.has(self.path.replay) {
             let at = now + self.path.latency + self.random.u64(..=self.path.replay_after);
             if !self.is_cut(from, to, at) {
                 self.fates.replayed += 1;
-                copies.push(Copy {
+                copies.push((
                     at,
-                    bytes: packet.to_vec(),
-                    is_changed: false,
-                });
+                    Datagram {
+                        bytes: packet.to_vec(),
+                        is_changed: false,
+                    },
+                ));
             }
         }
         if self.has(self.path.forge) {
@@ -253,11 +244,13 @@ impl Network {
                 bytes = (0..length).map(|_| self.random.u8(..)).collect();
             }
             let at = now + self.travel();
-            copies.push(Copy {
+            copies.push((
                 at,
-                bytes,
-                is_changed: true,
-            });
+                Datagram {
+                    bytes,
+                    is_changed: true,
+                },
+            ));
         }
     }
 

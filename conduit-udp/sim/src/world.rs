@@ -213,12 +213,8 @@ impl<'a> World<'a> {
         let mut copies = Vec::new();
         self.processes[id].poll(now, is_attended, &mut self.books, |packet| {
             network.send(packet.at, rank, packet.to, packet.bytes, &mut copies);
-            for copy in copies.drain(..) {
-                let datagram = Datagram {
-                    bytes: copy.bytes,
-                    is_changed: copy.is_changed,
-                };
-                events.schedule(copy.at, Event::Port(packet.to, datagram));
+            for (at, datagram) in copies.drain(..) {
+                events.schedule(at, Event::Port(packet.to, datagram));
             }
         });
         self.wake(id, self.processes[id].wake);

@@ -2,7 +2,7 @@
 
 use conduit_core::ni::Rank;
 use conduit_udp::protocol::{
-    Endpoint, Failure, Fragment, MAX_HEADER, Nanos, Payload, Received, Seal, TAG, Transmit, Upper,
+    Endpoint, Failure, Fragment, MAX_HEADER, Nanos, Payload, Received, TAG, Transmit, Upper,
 };
 use sim::US;
 use sim::random::{Rng, mix};
@@ -27,39 +27,6 @@ const OTHER: Rank = 1;
 const CORPUS: usize = 48;
 /// Inputs between two comparisons of all state.
 const COMPARED: u64 = 5000;
-
-/// Accepts every tag.
-struct Open;
-
-impl Seal for Open {
-    fn seal(&mut self, _: Rank, _: u64, _: &mut [u8], _: usize) {}
-
-    fn open(&mut self, _: Rank, _: u64, _: &mut [u8], _: usize) -> bool {
-        true
-    }
-}
-
-/// The seal of a session.
-enum Lock {
-    Open(Open),
-    Real(AnySeal),
-}
-
-impl Seal for Lock {
-    fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], clear: usize) {
-        match self {
-            Self::Open(seal) => seal.seal(peer, number, packet, clear),
-            Self::Real(seal) => seal.seal(peer, number, packet, clear),
-        }
-    }
-
-    fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], clear: usize) -> bool {
-        match self {
-            Self::Open(seal) => seal.open(peer, number, packet, clear),
-            Self::Real(seal) => seal.open(peer, number, packet, clear),
-        }
-    }
-}
 
 /// A layer above that believes nothing, and checks what would be unsafe to be told.
 struct Wary {
@@ -192,14 +159,14 @@ impl Upper for Wary {
 struct Side {
     rank: Rank,
     endpoint: Endpoint,
-    seal: Lock,
+    seal: AnySeal,
     upper: Wary,
     memory: i64,
     peak: i64,
 }
 
 impl Side {
-    fn new(scenario: &Scenario, rank: Rank, seal: Lock, seed: u64) -> Self {
+    fn new(scenario: &Scenario, rank: Rank, seal: AnySeal, seed: u64) -> Self {
         let config = scenario.protocol.config(rank, scenario.ranks);
         let mut memory = 0;
         let endpoint = inside(&mut memory, || Endpoint::new(config));
@@ -296,9 +263,9 @@ pub(super) fn run(seed: u64, session: u64, is_real: bool, inputs: u64) -> Outcom
         .collect();
     let lock = |rank| {
         if is_real {
-            Lock::Real(AnySeal::new(kind, rank, &incarnations))
+            AnySeal::new(kind, rank, &incarnations)
         } else {
-            Lock::Open(Open)
+            AnySeal::Open
         }
     };
     let mut fed = Side::new(&scenario, 0, lock(0), start ^ 1);
