@@ -303,9 +303,22 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// What a request is owed whose handler has sent no reply. Out of line: what delivers messages needs the registers.
-    #[inline(never)]
+    /// What a request is owed whose handler has sent no reply. In the common case it is counted, with others of its sender.
+    #[inline(always)]
     fn end_request(&self, token: &am::Token, inbox: &mut Inbox, reserve: &ReplyReserve) {
+        let byte = CreditByte::from_bits(token.credit);
+        let is_counted = token.flags.contains(Flags::NO_CHUNK)
+            && byte.is_plain()
+            && self.job.is_short_cut(token.source);
+        match is_counted {
+            true => inbox.count(&self.job, &self.credits, token.source, byte.credits()),
+            false => self.answer_request(token, inbox, reserve),
+        }
+    }
+
+    /// The same, whoever sent it.
+    #[inline(never)]
+    fn answer_request(&self, token: &am::Token, inbox: &mut Inbox, reserve: &ReplyReserve) {
         let byte = CreditByte::from_bits(token.credit);
         let &am::Token {
             source,

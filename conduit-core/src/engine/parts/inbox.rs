@@ -87,7 +87,7 @@ impl Inbox {
     }
 
     /// A request with a plain byte of so many credits has ended; granted with others of its peer.
-    #[inline]
+    #[inline(always)]
     pub(in crate::engine) fn count<N: Ni, M: Mode>(
         &mut self,
         job: &Job<N>,
@@ -103,7 +103,7 @@ impl Inbox {
     }
 
     /// Grants what was counted.
-    #[inline]
+    #[inline(never)]
     pub(in crate::engine) fn grant_counted<N: Ni, M: Mode>(
         &mut self,
         job: &Job<N>,
