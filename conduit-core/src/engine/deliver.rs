@@ -112,9 +112,23 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return self.on_malformed(put.source, words, put.data);
         };
         let token = kind.token(put.source, put);
-        self.call(kind.id, &token, args, payload, Some(reserve));
-        if !token.replied.get() {
-            self.end_request(&token, inbox, reserve);
+        self.run_request(kind.id, &token, args, payload, inbox, reserve);
+    }
+
+    /// Runs a request's handler, and what the request is owed if that has sent no reply.
+    #[inline(always)]
+    fn run_request(
+        &self,
+        id: u8,
+        token: &am::Token,
+        args: &[u32],
+        payload: Payload<'_>,
+        inbox: &mut Inbox,
+        reserve: &ReplyReserve,
+    ) {
+        self.call(id, token, args, payload, Some(reserve));
+        if token.owes_reply() {
+            self.end_request(token, inbox, reserve);
         }
     }
 
@@ -142,7 +156,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
         if !header.flags.contains(Flags::IMPLIED) {
             let id = header.handler;
-            let entry = self.handlers.table().and_then(|table| table.get(id));
+            let entry = self.handlers.get(id);
             entry
                 .ok_or(ProtocolError::NoHandler { id })?
                 .check(&header)?;
@@ -218,7 +232,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         payload: Payload<'_>,
         reserve: Option<&ReplyReserve>,
     ) {
-        let Some(entry) = self.handlers.table().and_then(|table| table.get(id)) else {
+        let Some(entry) = self.handlers.get(id) else {
             return;
         };
         let panicking = Panicking(self, id);
@@ -292,10 +306,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 let payload = self.memory.placed_long(&self.job, &long)?;
                 let args = &args[..usize::from(header.nargs)];
                 let token = am::Token::new(source, &header);
-                self.call(header.handler, &token, args, payload, Some(reserve));
-                if !token.replied.get() {
-                    self.end_request(&token, inbox, reserve);
-                }
+                self.run_request(header.handler, &token, args, payload, inbox, reserve);
                 Ok(())
             }
             Pairing::Full(_) => Err(ProtocolError::TooManyLongs),

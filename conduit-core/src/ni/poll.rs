@@ -3,7 +3,7 @@
 use super::{EqId, Event, PutEvent};
 
 /// Where a poll may find something: event queues, and what [`super::Ni::progress`] does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, bytemuck::NoUninit)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, bytemuck::NoUninit)]
 #[repr(transparent)]
 pub struct Ready(u32);
 

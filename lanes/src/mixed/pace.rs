@@ -21,7 +21,7 @@ const PATIENT: u32 = 64;
 const FOUND: u32 = 8;
 
 /// What is known of both networks. Threads that count at the same time may lose a look of each other's.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Pace {
     /// Looks until the near network is idle.
     busy: AtomicU32,
@@ -34,17 +34,6 @@ pub(super) struct Pace {
 }
 
 const _: () = assert!(Atomic::<Ready>::is_lock_free());
-
-impl Default for Pace {
-    fn default() -> Self {
-        Self {
-            busy: AtomicU32::new(0),
-            looks: AtomicU32::new(0),
-            traffic: AtomicU32::new(0),
-            far: Atomic::new(Ready::NONE),
-        }
-    }
-}
 
 impl Pace {
     /// The near network being ready so: is the far one to be looked at?

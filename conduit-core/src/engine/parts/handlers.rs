@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use am::handlers::{RegisterError, Table};
+use am::handlers::{Entry, RegisterError, Table};
 
 type Tables<H> = Vec<Arc<Table<H>>>;
 
@@ -25,11 +25,12 @@ impl<H: Clone> Handlers<H> {
         }
     }
 
-    #[inline]
-    pub(in crate::engine) fn table(&self) -> Option<&Table<H>> {
+    /// What is registered with an id.
+    #[inline(always)]
+    pub(in crate::engine) fn get(&self, id: u8) -> Option<&Entry<H>> {
         let table = self.current.load(Acquire);
         // SAFETY: null, or a table of `all`, none of which is dropped or changed while `self` lives.
-        unsafe { table.as_ref() }
+        unsafe { table.as_ref() }?.get(id)
     }
 
     /// Replaces the table by one that more handlers have been entered in.

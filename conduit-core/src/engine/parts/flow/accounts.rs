@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering::Acquire;
 
-use credits::{CreditByte, Scale, System};
+use credits::{CreditByte, Scale, System, Violation};
 
 use super::statistics::{Statistics, When};
 use super::{Flow, Returned};
@@ -60,11 +60,7 @@ impl<M: Mode> Accounts<M> {
                 // SYNC: Acquire, pairs with the Release in `Inbox::tell`.
                 self.flow
                     .collect(peer, || Returned::from_bits(word.load(Acquire)))
-                    .map_err(|violation| Error::Protocol {
-                        rank: job.rank,
-                        peer,
-                        reason: violation.to_string(),
-                    })?;
+                    .map_err(|violation| violated(job, peer, &violation))?;
             }
         }
         Ok(())
@@ -115,11 +111,7 @@ impl<M: Mode> Accounts<M> {
         let answer = self
             .flow
             .on_system(source, message)
-            .map_err(|violation| Error::Protocol {
-                rank: job.rank,
-                peer: source,
-                reason: violation.to_string(),
-            })?;
+            .map_err(|violation| violated(job, source, &violation))?;
         if let Some(answer) = answer {
             self.count(answer, true);
         }
@@ -141,5 +133,15 @@ impl<M: Mode> Accounts<M> {
         {
             statistics.write(&self.flow, job.rank, job.size, when);
         }
+    }
+}
+
+/// A peer has broken the rules of flow control.
+#[cold]
+fn violated<N: Ni>(job: &Job<N>, peer: Rank, violation: &Violation) -> Error {
+    Error::Protocol {
+        rank: job.rank,
+        peer,
+        reason: violation.to_string(),
     }
 }
