@@ -57,6 +57,17 @@ pub(crate) struct Operation {
 // operation is under way (contract of `Ni::md_bind`).
 unsafe impl Send for Operation {}
 
+impl Operation {
+    /// Whether somebody waits until its target has answered.
+    pub(crate) fn is_awaited(&self) -> bool {
+        let is_answered = match self.kind {
+            Kind::Put | Kind::Inject(_) | Kind::Direct(End::Send, _) => false,
+            Kind::AckedPut | Kind::Get(_) | Kind::Atomic(_) | Kind::Direct(..) => true,
+        };
+        is_answered && !self.abandoned
+    }
+}
+
 /// How an operation ended at its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Answer {

@@ -477,11 +477,13 @@ impl Portals {
             self.end_reading(reading, false);
         }
         self.drop_arrivals_of(peer);
+        let mut awaited = false;
         for operation in self.operations.remove_all_to(peer) {
+            awaited |= operation.is_awaited();
             self.operation_dropped(operation);
         }
-        // One that has left has not failed.
-        if !left && !self.leaving {
+        // One that has left has not failed, unless it has done so without an answer that would be awaited for ever.
+        if (!left || awaited) && !self.leaving {
             let _ = self.flags.failed.compare_exchange(
                 NOBODY,
                 peer,

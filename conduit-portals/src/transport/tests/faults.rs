@@ -111,3 +111,35 @@ fn who_has_left_has_not_failed() {
     assert!(events(&ends[0], eq).is_empty());
     assert_eq!(ends[0].failed_peer(), None);
 }
+
+/// What it has not answered it never will, so who waits for that hears of it.
+#[test]
+fn who_has_left_without_an_answer_has_failed() {
+    for (ack, failed) in [(Ack::Local, None), (Ack::Remote, Some(0))] {
+        let (fabric, mut ends) = job::<Seq>(2);
+        let eq = ends[1].eq_create(16).unwrap();
+        let bytes = [1_u8; 5000];
+        // SAFETY: the bytes live as long as the ends.
+        let md = unsafe { ends[1].md_bind(bytes.as_ptr().cast_mut(), 5000, eq) }.unwrap();
+        let put = Put {
+            md,
+            local_offset: 0,
+            length: 5000,
+            ack,
+            target: 0,
+            index: PT,
+            match_bits: 0,
+            remote_offset: 0,
+            hdr_data: 0,
+            token: 1,
+        };
+        // SAFETY: the source is not written.
+        assert_eq!(unsafe { ends[1].put(&put) }, Ok(Submit::Posted));
+        drop(ends.remove(0));
+        events(&ends[0], eq);
+        assert_eq!(ends[0].failed_peer(), None);
+        fabric.fail(0, Failure::Silent(1));
+        events(&ends[0], eq);
+        assert_eq!(ends[0].failed_peer(), failed);
+    }
+}
