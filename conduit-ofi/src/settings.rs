@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conduit_portals::transport::Attendant;
+use conduit_portals::transport::ProgressThread;
 use seal::Protection;
 use settings::{Kind, MOST_TIME};
 
@@ -68,7 +68,7 @@ impl OfiConfig {
             (false, true) => Some(Protection::Authenticate),
             (false, false) => None,
         };
-        config.attend = Some(Attendant::period(settings.attend, settings.dead_time));
+        config.attend = Some(ProgressThread::period(settings.attend, settings.dead_time));
         config
     }
 }

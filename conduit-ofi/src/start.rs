@@ -8,7 +8,7 @@ use std::time::Duration;
 use conduit_core::bootstrap::Bootstrap;
 use conduit_core::ni::Rank;
 use conduit_core::threads::Mode;
-use conduit_portals::transport::{Attendant, PortalsConfig, SoftPortals, Transport};
+use conduit_portals::transport::{PortalsConfig, ProgressThread, SoftPortals, Transport};
 use libfabric_sys::{Library, fi_major, fi_minor};
 use seal::{Exchange, Protection, Sealer, random_incarnation};
 
@@ -78,7 +78,7 @@ impl OfiConfig {
             portals: PortalsConfig::default(),
             protection: None,
             secret_file: None,
-            attend: Some(Attendant::PERIOD),
+            attend: Some(ProgressThread::PERIOD),
         }
     }
 }

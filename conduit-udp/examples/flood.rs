@@ -14,7 +14,7 @@
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 
 use conduit_core::ni::Rank;
-use conduit_udp::protocol::{Config, Endpoint, Failure, TAG, Upper};
+use conduit_udp::protocol::{Config, Endpoint, Failure, FragmentHandler, TAG};
 use conduit_udp::socket::{Card, Options, Peers, Socket, Wire};
 use seal::{Protection, Sealer, Secret};
 
@@ -25,7 +25,7 @@ const CLEAR: usize = 16;
 /// Nothing comes.
 struct Nobody;
 
-impl Upper for Nobody {
+impl FragmentHandler for Nobody {
     fn read(&mut self, _peer: Rank, _token: u64, _offset: usize, _into: &mut [u8]) {}
     fn sent(&mut self, _peer: Rank, _token: u64) {}
     fn fragment(&mut self, _peer: Rank, _header: &[u8], _payload: &[u8]) -> bool {

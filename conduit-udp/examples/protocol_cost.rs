@@ -12,7 +12,7 @@
 
 use conduit_core::ni::Rank;
 use conduit_udp::protocol::{
-    Config, Endpoint, Failure, Fragment, Nanos, Payload, Received, Seal, Upper,
+    Config, Endpoint, Failure, Fragment, FragmentHandler, Nanos, Payload, Received, Seal,
 };
 
 /// Seals nothing.
@@ -34,7 +34,7 @@ struct Counting {
     sent: u64,
 }
 
-impl Upper for Counting {
+impl FragmentHandler for Counting {
     fn read(&mut self, _peer: Rank, _token: u64, offset: usize, into: &mut [u8]) {
         into.copy_from_slice(&self.source[offset..offset + into.len()]);
     }
@@ -73,7 +73,7 @@ impl Upper for Counting {
 struct Pair {
     now: Nanos,
     endpoints: [Endpoint; 2],
-    uppers: [Counting; 2],
+    handlers: [Counting; 2],
     buffer: Vec<u8>,
     packets: u64,
 }
@@ -87,7 +87,7 @@ impl Pair {
                 ..Config::default()
             })
         };
-        let upper = || Counting {
+        let handler = || Counting {
             fragments: 0,
             source: vec![1; length],
             target: vec![0; length],
@@ -96,7 +96,7 @@ impl Pair {
         Self {
             now: 1,
             endpoints: [endpoint(0), endpoint(1)],
-            uppers: [upper(), upper()],
+            handlers: [handler(), handler()],
             buffer: vec![0; 1 << 16],
             packets: 0,
         }
@@ -110,11 +110,11 @@ impl Pair {
             self.now,
             &mut self.buffer,
             &mut Null,
-            &mut self.uppers[from],
+            &mut self.handlers[from],
         ) {
             for packet in self.buffer[..transmit.length].chunks_mut(transmit.segment) {
-                let upper = &mut self.uppers[to];
-                let received = self.endpoints[to].receive(self.now, packet, &mut Null, upper);
+                let handler = &mut self.handlers[to];
+                let received = self.endpoints[to].receive(self.now, packet, &mut Null, handler);
                 assert_eq!(received, Received::Taken(from as Rank));
                 self.packets += 1;
             }
@@ -123,7 +123,7 @@ impl Pair {
             .timeout()
             .is_some_and(|at| at <= self.now)
         {
-            self.endpoints[from].on_timeout(self.now, &mut self.uppers[from]);
+            self.endpoints[from].on_timeout(self.now, &mut self.handlers[from]);
         }
     }
 
@@ -174,7 +174,7 @@ fn main() {
                     token: sent,
                     length: length as u32,
                 };
-                sent += u64::from(pair.uppers[0].sent + 2 > sent && pair.send(0, payload));
+                sent += u64::from(pair.handlers[0].sent + 2 > sent && pair.send(0, payload));
                 pair.carry(0);
                 pair.carry(1);
             }
@@ -185,7 +185,7 @@ fn main() {
         }
     }
     let elapsed = begin.elapsed();
-    let fragments = pair.uppers[0].fragments + pair.uppers[1].fragments;
+    let fragments = pair.handlers[0].fragments + pair.handlers[1].fragments;
     println!(
         "{} packets, {fragments} fragments, {:.0} ns each packet; {:?}",
         pair.packets,

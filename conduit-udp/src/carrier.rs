@@ -8,8 +8,8 @@ use conduit_core::ni::Rank;
 use conduit_portals::transport::{Transport, Wait};
 
 use crate::protocol::{
-    Counters, Dropped, Endpoint, Fragment, LinkStatus, Nanos, Received, Refused, Seal, Transmit,
-    Upper,
+    Counters, Dropped, Endpoint, Fragment, FragmentHandler, LinkStatus, Nanos, Received, Refused,
+    Seal, Transmit,
 };
 use crate::socket::{FaultCounters, Machine, SocketCounters, Strangers, Waiter, Wire};
 use seal::Sealer;
@@ -34,10 +34,10 @@ impl Machine for Endpoint {
         now: Nanos,
         packet: &mut [u8],
         seal: &mut impl Seal,
-        upper: &mut impl Upper,
+        handler: &mut impl FragmentHandler,
     ) -> bool {
         // What was dropped is counted.
-        let received = Endpoint::receive(self, now, packet, seal, upper);
+        let received = Endpoint::receive(self, now, packet, seal, handler);
         !matches!(
             received,
             Received::Dropped(Dropped::Malformed | Dropped::BadTag)
@@ -47,8 +47,8 @@ impl Machine for Endpoint {
     fn timeout(&self) -> Option<Nanos> {
         Endpoint::timeout(self)
     }
-    fn on_timeout(&mut self, now: Nanos, upper: &mut impl Upper) {
-        Endpoint::on_timeout(self, now, upper);
+    fn on_timeout(&mut self, now: Nanos, handler: &mut impl FragmentHandler) {
+        Endpoint::on_timeout(self, now, handler);
     }
     #[inline]
     fn is_quiet(&self) -> bool {
@@ -60,9 +60,9 @@ impl Machine for Endpoint {
         now: Nanos,
         buffer: &mut [u8],
         seal: &mut impl Seal,
-        upper: &'u mut impl Upper,
+        handler: &'u mut impl FragmentHandler,
     ) -> Option<Transmit<'u>> {
-        Endpoint::transmit(self, now, buffer, seal, upper)
+        Endpoint::transmit(self, now, buffer, seal, handler)
     }
 }
 
@@ -126,12 +126,12 @@ impl Transport for Carrier {
         self.wire.send(peer, fragment)
     }
     #[inline]
-    fn receive(&mut self, upper: &mut impl Upper) -> bool {
-        self.wire.receive(upper)
+    fn receive(&mut self, handler: &mut impl FragmentHandler) -> bool {
+        self.wire.receive(handler)
     }
     #[inline]
-    fn transmit(&mut self, upper: &mut impl Upper) {
-        self.wire.flush(upper);
+    fn transmit(&mut self, handler: &mut impl FragmentHandler) {
+        self.wire.flush(handler);
     }
     #[inline]
     fn is_idle(&self, peer: Rank) -> bool {
@@ -147,7 +147,7 @@ impl Transport for Carrier {
         let waiter: Arc<Waiter> = Arc::clone(&self.waiter);
         waiter
     }
-    fn abandon(&mut self, peers: &[Rank], _: &mut impl Upper) {
+    fn abandon(&mut self, peers: &[Rank], _: &mut impl FragmentHandler) {
         for &peer in peers {
             self.wire.machine_mut().abandon(peer);
         }

@@ -1,7 +1,7 @@
 //! The settings of the network over UDP.
 
 use conduit_core::ni::Rank;
-use conduit_portals::transport::Attendant;
+use conduit_portals::transport::ProgressThread;
 use seal::Protection;
 use settings::{Kind, MOST_TIME, Percent};
 
@@ -108,7 +108,7 @@ impl UdpConfig {
             reorder: settings.reorder,
             delay: u64::from(settings.delay) * 1_000,
         };
-        config.attend = Some(Attendant::period(settings.attend, settings.dead_time));
+        config.attend = Some(ProgressThread::period(settings.attend, settings.dead_time));
         config.portals.arrival_bytes = settings.arrivals;
         Ok(config)
     }

@@ -9,7 +9,7 @@ use conduit_core::bootstrap::{Bootstrap, BootstrapError};
 use conduit_core::ni::Rank;
 use conduit_core::threads::Mode;
 
-use conduit_portals::transport::{Attendant, PortalsConfig, PortalsCounters, Transport};
+use conduit_portals::transport::{PortalsConfig, PortalsCounters, ProgressThread, Transport};
 
 use crate::protocol::{Config, Counters, Endpoint};
 use crate::socket::{
@@ -51,7 +51,7 @@ impl UdpConfig {
             protection: Protection::default(),
             secret_file: None,
             faults: FaultConfig::default(),
-            attend: Some(Attendant::PERIOD),
+            attend: Some(ProgressThread::PERIOD),
         }
     }
 }

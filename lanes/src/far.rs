@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use conduit_core::ni::{AtomicOp, AtomicType, Rank};
 use conduit_ofi::Wire;
-use conduit_portals::transport::fragment::{Fragment, Refused, Upper};
+use conduit_portals::transport::fragment::{Fragment, FragmentHandler, Refused};
 use conduit_portals::transport::{Access, NativeAtomic, PortalsCounters, Remote, Transport, Wait};
 use conduit_udp::Carrier;
 use conduit_udp::start::UdpCounters;
@@ -55,12 +55,12 @@ impl Transport for Far {
         each!(self, network => network.send(peer, fragment))
     }
     #[inline]
-    fn receive(&mut self, upper: &mut impl Upper) -> bool {
-        each!(self, network => network.receive(upper))
+    fn receive(&mut self, handler: &mut impl FragmentHandler) -> bool {
+        each!(self, network => network.receive(handler))
     }
     #[inline]
-    fn transmit(&mut self, upper: &mut impl Upper) {
-        each!(self, network => network.transmit(upper));
+    fn transmit(&mut self, handler: &mut impl FragmentHandler) {
+        each!(self, network => network.transmit(handler));
     }
     #[inline]
     fn is_idle(&self, peer: Rank) -> bool {
@@ -78,8 +78,8 @@ impl Transport for Far {
     fn waiter(&self) -> Arc<dyn Wait> {
         each!(self, network => network.waiter())
     }
-    fn abandon(&mut self, peers: &[Rank], upper: &mut impl Upper) {
-        each!(self, network => network.abandon(peers, upper));
+    fn abandon(&mut self, peers: &[Rank], handler: &mut impl FragmentHandler) {
+        each!(self, network => network.abandon(peers, handler));
     }
     fn describe(&self, peer: Rank) -> String {
         each!(self, network => network.describe(peer))

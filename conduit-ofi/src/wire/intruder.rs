@@ -33,7 +33,7 @@ struct Heard {
 /// Bytes of frames that are kept for want of room.
 const ROOM: usize = 32 << 10;
 
-impl Upper for Heard {
+impl FragmentHandler for Heard {
     fn read(&mut self, _: Rank, _: u64, _: usize, _: &mut [u8]) {}
     fn sent(&mut self, _: Rank, _: u64) {}
     fn fragment(&mut self, peer: Rank, header: &[u8], payload: &[u8]) -> bool {

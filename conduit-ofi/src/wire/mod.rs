@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conduit_core::ni::{AtomicOp, AtomicType, Rank};
-use conduit_portals::transport::fragment::{Failure, Fragment, Payload, Refused, Upper};
+use conduit_portals::transport::fragment::{Failure, Fragment, FragmentHandler, Payload, Refused};
 use conduit_portals::transport::{NativeAtomic, PortalsCounters, Transport, Wait};
 use libfabric_sys::{FI_ADDR_UNSPEC, FI_READ, FI_RECV, FI_SEND, FI_WRITE, fi_addr_t};
 use seal::{Sealer, TAG};
@@ -464,7 +464,7 @@ impl Wire {
     ///
     /// Who has had nothing to say since the look before, and was sent nothing, may rest: all that it was sent has reached it.
     #[cold]
-    fn look_at_peers(&mut self, now: Nanos, upper: &mut impl Upper) {
+    fn look_at_peers(&mut self, now: Nanos, handler: &mut impl FragmentHandler) {
         self.next_look = now + self.dead_time / LOOKS;
         let mut pings = Vec::new();
         let mut dead = Vec::new();
@@ -494,25 +494,25 @@ impl Wire {
         }
         for peer in quiet {
             if self.links.rest(peer) {
-                upper.parked(peer);
+                handler.parked(peer);
             }
         }
     }
 
     /// What there is to do besides what is sent at once.
     #[inline(never)]
-    fn transmit_some(&mut self, upper: &mut impl Upper) {
+    fn transmit_some(&mut self, handler: &mut impl FragmentHandler) {
         if self.broken.is_none() {
-            self.send_queued(upper);
+            self.send_queued(handler);
         }
-        self.tell_failures(upper);
+        self.tell_failures(handler);
     }
 
     /// Tells the user which peers have failed.
     #[inline]
-    fn tell_failures(&mut self, upper: &mut impl Upper) {
+    fn tell_failures(&mut self, handler: &mut impl FragmentHandler) {
         if !self.failures.is_empty() {
-            self.tell_some_failures(upper);
+            self.tell_some_failures(handler);
         }
     }
 
@@ -520,14 +520,14 @@ impl Wire {
     /// sent from where their bytes lie. libfabric can't cancel them; those that don't end by themselves end with the endpoint, and
     /// with it the links to all others.
     #[cold]
-    fn tell_some_failures(&mut self, upper: &mut impl Upper) {
+    fn tell_some_failures(&mut self, handler: &mut impl FragmentHandler) {
         let is_over = |wire: &mut Self, peer| {
             let link = wire.links.look(peer);
             wire.broken.is_some() || link.is_none_or(|link| link.direct == 0)
         };
         for (peer, failure) in std::mem::take(&mut self.failures) {
             if is_over(self, peer) {
-                upper.failed(peer, failure);
+                handler.failed(peer, failure);
             } else {
                 self.failures.push((peer, failure));
             }
@@ -541,7 +541,7 @@ impl Wire {
         if now >= until {
             self.breaks("completion", -i64::from(libfabric_sys::FI_ETIMEDOUT));
             for (peer, failure) in std::mem::take(&mut self.failures) {
-                upper.failed(peer, failure);
+                handler.failed(peer, failure);
             }
         }
     }
@@ -561,13 +561,13 @@ impl Transport for Wire {
     }
 
     #[inline]
-    fn receive(&mut self, upper: &mut impl Upper) -> bool {
+    fn receive(&mut self, handler: &mut impl FragmentHandler) -> bool {
         /// Receives between two looks at the clock, which costs more than an empty receive itself; and of those in a row that have
         /// found nothing, since their caller may be yielding in between. Who sleeps asks for the [timeout](Transport::timeout)
         /// before, and looks after it.
         const UNCLOCKED: u32 = 1024;
         const IDLE: u32 = 32;
-        let arrived = self.broken.is_none() && self.complete(upper);
+        let arrived = self.broken.is_none() && self.complete(handler);
         self.idle = if arrived { 0 } else { self.idle + 1 };
         let left = self.unclocked.get().saturating_sub(1);
         self.unclocked.set(left);
@@ -576,17 +576,17 @@ impl Transport for Wire {
             self.idle = 0;
             let now = self.now();
             if now >= self.next_look {
-                self.look_at_peers(now, upper);
+                self.look_at_peers(now, handler);
             }
         }
-        self.tell_failures(upper);
+        self.tell_failures(handler);
         arrived
     }
 
     #[inline(always)]
-    fn transmit(&mut self, upper: &mut impl Upper) {
+    fn transmit(&mut self, handler: &mut impl FragmentHandler) {
         if !self.outgoing.is_empty() || !self.failures.is_empty() {
-            self.transmit_some(upper);
+            self.transmit_some(handler);
         }
     }
 
@@ -623,7 +623,7 @@ impl Transport for Wire {
     /// What libfabric has been given can be called back for certain in one way only: by closing the endpoint, which discards all that is
     /// under way (`fi_endpoint(3)`; `fi_cancel` may be too late, or know receives only). All peers are lost with it, so what is under
     /// way to peers that answer may end by itself first.
-    fn abandon(&mut self, peers: &[Rank], upper: &mut impl Upper) {
+    fn abandon(&mut self, peers: &[Rank], handler: &mut impl FragmentHandler) {
         /// What that may take: much longer than it does with a peer that is up, and little against what the end of a job may.
         const PATIENCE: Nanos = 250_000_000;
         for &peer in peers {
@@ -639,7 +639,7 @@ impl Transport for Wire {
         while self.broken.is_none() && peers.iter().any(|peer| is_reached(self, peer)) {
             if self.now() >= until {
                 self.breaks("completion", -i64::from(libfabric_sys::FI_ETIMEDOUT));
-            } else if !self.complete(upper) {
+            } else if !self.complete(handler) {
                 std::thread::yield_now();
             }
         }

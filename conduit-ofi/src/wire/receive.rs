@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::num::NonZeroUsize;
 
 use conduit_core::ni::Rank;
-use conduit_portals::transport::fragment::{Failure, Upper};
+use conduit_portals::transport::fragment::{Failure, FragmentHandler};
 use libfabric_sys::{
     FI_ADDR_UNSPEC, FI_EAGAIN, FI_EAVAIL, FI_ECANCELED, FI_MULTI_RECV, FI_RECV, fi_addr_t,
     fi_cq_data_entry, fi_cq_err_entry, fi_cq_read, fi_cq_readerr, fi_cq_readfrom, fi_msg, fi_recv,
@@ -92,7 +92,7 @@ impl Wire {
     }
 
     /// Reads completions and does what follows from them. Says whether there were any.
-    pub(super) fn complete(&mut self, upper: &mut impl Upper) -> bool {
+    pub(super) fn complete(&mut self, handler: &mut impl FragmentHandler) -> bool {
         let mut some = false;
         if !self.unposted.is_empty()
             && let Err(refusal) = self.post_receives()
@@ -100,7 +100,7 @@ impl Wire {
             self.breaks(refusal.operation, refusal.error);
         }
         if self.held > 0 {
-            self.take_held(upper);
+            self.take_held(handler);
         }
         for _ in 0..READS {
             let mut entries = [const { MaybeUninit::<fi_cq_data_entry>::uninit() }; BATCH];
@@ -114,7 +114,7 @@ impl Wire {
             };
             match count {
                 AGAIN | 0 => break,
-                FAILED => self.complete_failure(upper),
+                FAILED => self.complete_failure(handler),
                 error if error < 0 => {
                     self.breaks("fi_cq_read", error as i64);
                     break;
@@ -128,7 +128,7 @@ impl Wire {
                             Some(sources) => sources[at],
                             None => FI_ADDR_UNSPEC,
                         };
-                        self.completed(entry, source, upper);
+                        self.completed(entry, source, handler);
                     }
                     some = true;
                     if count < BATCH {
@@ -165,17 +165,22 @@ impl Wire {
     }
 
     #[inline(always)]
-    fn completed(&mut self, entry: &fi_cq_data_entry, source: fi_addr_t, upper: &mut impl Upper) {
+    fn completed(
+        &mut self,
+        entry: &fi_cq_data_entry,
+        source: fi_addr_t,
+        handler: &mut impl FragmentHandler,
+    ) {
         match self.slots.find(entry.op_context) {
             Some((slot, &Operation::Receive(buffer))) => {
                 if entry.flags & FI_RECV != 0 {
-                    self.arrived(buffer, entry, source, upper);
+                    self.arrived(buffer, entry, source, handler);
                 }
                 if !self.multi || entry.flags & FI_MULTI_RECV != 0 {
                     self.received_into(slot, buffer);
                 }
             }
-            Some((slot, &operation)) => self.ended(slot, operation, true, upper),
+            Some((slot, &operation)) => self.ended(slot, operation, true, handler),
             None => debug_assert!(false, "a completion of nothing"),
         }
     }
@@ -192,7 +197,13 @@ impl Wire {
 
     /// An operation of this rank's has ended, well or not.
     #[inline(never)]
-    fn ended(&mut self, slot: u32, operation: Operation, well: bool, upper: &mut impl Upper) {
+    fn ended(
+        &mut self,
+        slot: u32,
+        operation: Operation,
+        well: bool,
+        handler: &mut impl FragmentHandler,
+    ) {
         self.slots.give(slot);
         let mut told = None;
         // It has reached the user's own memory.
@@ -228,7 +239,7 @@ impl Wire {
                 let value = result(self.small.bytes(buffer), is_wide);
                 self.small.give(buffer);
                 if well && self.is_well(peer) {
-                    upper.done(peer, token, value);
+                    handler.done(peer, token, value);
                 }
                 peer
             }
@@ -237,7 +248,7 @@ impl Wire {
                     self.objects.release(own);
                 }
                 if well && self.is_well(peer) {
-                    upper.done(peer, token, 0);
+                    handler.done(peer, token, 0);
                 }
                 reached = true;
                 peer
@@ -252,7 +263,7 @@ impl Wire {
         if let Some(token) = told
             && well
         {
-            self.lent_back(peer, token, upper);
+            self.lent_back(peer, token, handler);
         }
     }
 
@@ -262,7 +273,7 @@ impl Wire {
     }
 
     /// A frame with bytes of the user's is out.
-    fn lent_back(&mut self, peer: Rank, token: u64, upper: &mut impl Upper) {
+    fn lent_back(&mut self, peer: Rank, token: u64, handler: &mut impl FragmentHandler) {
         let Some(link) = self.links.get(peer) else {
             return;
         };
@@ -278,13 +289,13 @@ impl Wire {
         sending.lent -= 1;
         if sending.lent == 0 {
             link.lent.swap_remove(at);
-            upper.sent(peer, token);
+            handler.sent(peer, token);
         }
     }
 
     /// A completion that is an error.
     #[cold]
-    fn complete_failure(&mut self, upper: &mut impl Upper) {
+    fn complete_failure(&mut self, handler: &mut impl FragmentHandler) {
         let mut entry = fi_cq_err_entry::default();
         // SAFETY: the queue is open.
         let count = unsafe { fi_cq_readerr(self.objects.cq, &mut entry, 0) };
@@ -313,15 +324,15 @@ impl Wire {
                 }
             }
             Operation::Frame { peer, .. } | Operation::Pieces { peer, .. } => {
-                self.ended(slot, operation, false, upper);
+                self.ended(slot, operation, false, handler);
                 self.refused(peer, "a send", error);
             }
             Operation::Atomic { peer, .. } => {
-                self.ended(slot, operation, false, upper);
+                self.ended(slot, operation, false, handler);
                 self.refused(peer, "an atomic", error);
             }
             Operation::Direct { peer, .. } => {
-                self.ended(slot, operation, false, upper);
+                self.ended(slot, operation, false, handler);
                 self.refused(peer, "a write or a read", error);
             }
             Operation::Free => {}
@@ -336,7 +347,7 @@ impl Wire {
         buffer: u32,
         entry: &fi_cq_data_entry,
         source: fi_addr_t,
-        upper: &mut impl Upper,
+        handler: &mut impl FragmentHandler,
     ) {
         self.counters.received += 1;
         let begin = self.receives.place(buffer);
@@ -354,14 +365,14 @@ impl Wire {
         // is posted again; that does not happen while this frame is looked at. Nobody else has a reference to them.
         let bytes = unsafe { std::slice::from_raw_parts_mut(begin.add(offset), entry.len) };
         match self.seal {
-            None => self.take_frame(bytes, source, upper),
-            Some(_) => self.take_sealed(bytes, source, upper),
+            None => self.take_frame(bytes, source, handler),
+            Some(_) => self.take_sealed(bytes, source, handler),
         }
     }
 
     /// Nearly all frames are tiny, and the next of a peer that this rank has had to do with of late.
     #[inline(always)]
-    fn take_frame(&mut self, bytes: &[u8], source: fi_addr_t, upper: &mut impl Upper) {
+    fn take_frame(&mut self, bytes: &[u8], source: fi_addr_t, handler: &mut impl FragmentHandler) {
         let takes_unknown = self.takes_unknown;
         if let Some((frame, header, payload)) = Frame::decode_tiny(bytes)
             && frame.job == self.job
@@ -371,15 +382,20 @@ impl Wire {
         {
             link.liveness.heard();
             link.next_in += 1;
-            self.take_tiny(&frame, header, payload, upper);
+            self.take_tiny(&frame, header, payload, handler);
             return;
         }
-        self.take_any_frame(bytes, source, upper);
+        self.take_any_frame(bytes, source, handler);
     }
 
     /// Takes a frame that has a tag, if it is the right one, and no frame has come with this number.
     #[inline(never)]
-    fn take_sealed(&mut self, bytes: &mut [u8], source: fi_addr_t, upper: &mut impl Upper) {
+    fn take_sealed(
+        &mut self,
+        bytes: &mut [u8],
+        source: fi_addr_t,
+        handler: &mut impl FragmentHandler,
+    ) {
         let Some(frame) = Frame::read_begin(bytes).filter(|frame| frame.job == self.job) else {
             self.counters.nonsense += 1;
             return;
@@ -397,11 +413,16 @@ impl Wire {
             return;
         }
         // It has opened: there is a tag.
-        self.take_frame(&bytes[..bytes.len() - TAG], source, upper);
+        self.take_frame(&bytes[..bytes.len() - TAG], source, handler);
     }
 
     #[inline(never)]
-    fn take_any_frame(&mut self, bytes: &[u8], source: fi_addr_t, upper: &mut impl Upper) {
+    fn take_any_frame(
+        &mut self,
+        bytes: &[u8],
+        source: fi_addr_t,
+        handler: &mut impl FragmentHandler,
+    ) {
         let Some((frame, header, payload)) = Frame::decode(bytes) else {
             self.counters.nonsense += 1;
             return;
@@ -437,11 +458,11 @@ impl Wire {
         link.next_in += 1;
         let has_early = link.early.is_some();
         match frame.kind {
-            Kind::Tiny => self.take_tiny(&frame, header, payload, upper),
-            _ => self.look_at(&frame, bytes, header, payload, upper),
+            Kind::Tiny => self.take_tiny(&frame, header, payload, handler),
+            _ => self.look_at(&frame, bytes, header, payload, handler),
         }
         if has_early {
-            self.take_early(peer, upper);
+            self.take_early(peer, handler);
         }
     }
 
@@ -477,7 +498,7 @@ impl Wire {
 
     /// Takes those that had come before their time, as far as it is their turn.
     #[cold]
-    fn take_early(&mut self, peer: Rank, upper: &mut impl Upper) {
+    fn take_early(&mut self, peer: Rank, handler: &mut impl FragmentHandler) {
         while let Some(link) = self.links.get(peer)
             && let Some(early) = &mut link.early
         {
@@ -490,15 +511,21 @@ impl Wire {
             link.next_in += 1;
             self.early -= taken;
             if let Some((frame, header, payload)) = Frame::decode(&bytes) {
-                self.look_at(&frame, &bytes, header, payload, upper);
+                self.look_at(&frame, &bytes, header, payload, handler);
             }
         }
     }
 
     #[inline(always)]
-    fn take_tiny(&mut self, frame: &Frame, header: &[u8], payload: &[u8], upper: &mut impl Upper) {
+    fn take_tiny(
+        &mut self,
+        frame: &Frame,
+        header: &[u8],
+        payload: &[u8],
+        handler: &mut impl FragmentHandler,
+    ) {
         // Its bytes are bounded by the peer's window, so there is room.
-        if !upper.fragment(frame.rank, header, payload) {
+        if !handler.fragment(frame.rank, header, payload) {
             self.counters.nonsense += 1;
         }
     }
@@ -510,14 +537,14 @@ impl Wire {
         bytes: &[u8],
         header: &[u8],
         payload: &[u8],
-        upper: &mut impl Upper,
+        handler: &mut impl FragmentHandler,
     ) {
         let peer = frame.rank;
         let Some(link) = self.links.get(peer) else {
             return;
         };
         match frame.kind {
-            Kind::Tiny => self.take_tiny(frame, header, payload, upper),
+            Kind::Tiny => self.take_tiny(frame, header, payload, handler),
             // The numbers of pings have 32 bits.
             Kind::Ping => self.pong(peer, frame.length as u32),
             Kind::Pong => {
@@ -526,8 +553,8 @@ impl Wire {
             }
             Kind::Whole | Kind::First | Kind::Chunk => {
                 let is_next = link.held.is_none();
-                if !is_next || !self.take_data(frame, header, payload, upper) {
-                    self.hold(frame, payload.len(), bytes, upper.room());
+                if !is_next || !self.take_data(frame, header, payload, handler) {
+                    self.hold(frame, payload.len(), bytes, handler.room());
                 }
             }
         }
@@ -559,7 +586,7 @@ impl Wire {
         frame: &Frame,
         header: &[u8],
         payload: &[u8],
-        upper: &mut impl Upper,
+        handler: &mut impl FragmentHandler,
     ) -> bool {
         let peer = frame.rank;
         let Some(link) = self.links.get(peer) else {
@@ -568,12 +595,12 @@ impl Wire {
         // Fits: 64 bits.
         let length = frame.length as usize;
         match (frame.kind, link.arriving) {
-            (Kind::Whole, None) => upper.fragment(peer, header, payload),
+            (Kind::Whole, None) => handler.fragment(peer, header, payload),
             (Kind::First, None) if payload.len() < length => {
-                let Some(place) = upper.begin(peer, header, length) else {
+                let Some(place) = handler.begin(peer, header, length) else {
                     return false;
                 };
-                upper.place(place, 0, payload);
+                handler.place(place, 0, payload);
                 link.arriving = NonZeroUsize::new(length - payload.len()).map(|left| Arriving {
                     place,
                     next: payload.len(),
@@ -583,7 +610,7 @@ impl Wire {
             }
             (Kind::Chunk, Some(arriving)) if payload.len() <= arriving.left.get() => {
                 let Arriving { place, next, left } = arriving;
-                upper.place(place, next, payload);
+                handler.place(place, next, payload);
                 link.arriving =
                     NonZeroUsize::new(left.get() - payload.len()).map(|left| Arriving {
                         place,
@@ -591,7 +618,7 @@ impl Wire {
                         left,
                     });
                 if link.arriving.is_none() {
-                    upper.end(place);
+                    handler.end(place);
                 }
                 true
             }
@@ -604,7 +631,7 @@ impl Wire {
 
     /// Takes what was held for want of room.
     #[cold]
-    fn take_held(&mut self, upper: &mut impl Upper) {
+    fn take_held(&mut self, handler: &mut impl FragmentHandler) {
         let peers: Vec<_> = self
             .links
             .all()
@@ -622,7 +649,7 @@ impl Wire {
                 self.held -= taken;
                 let is_taken = match Frame::decode(&bytes) {
                     Some((frame, header, payload)) => {
-                        self.take_data(&frame, header, payload, upper)
+                        self.take_data(&frame, header, payload, handler)
                     }
                     None => true,
                 };

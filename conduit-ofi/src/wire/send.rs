@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::ptr;
 
 use conduit_core::ni::Rank;
-use conduit_portals::transport::fragment::{Refused, Upper};
+use conduit_portals::transport::fragment::{FragmentHandler, Refused};
 use libfabric_sys::{FI_EAGAIN, FI_ENOMEM, fi_inject, fi_send, fi_sendv, iovec};
 use seal::{Seal, Sealer, TAG};
 
@@ -443,7 +443,7 @@ impl Wire {
     }
 
     /// Sends what waits, as there is room.
-    pub(super) fn send_queued(&mut self, upper: &mut impl Upper) {
+    pub(super) fn send_queued(&mut self, handler: &mut impl FragmentHandler) {
         let mut peers = std::mem::take(&mut self.outgoing);
         peers.retain(|peer| {
             let peer = *peer;
@@ -453,7 +453,7 @@ impl Wire {
                 }
                 self.pong(peer, number);
             }
-            let waits = self.send_backlog(peer) || self.send_to(peer, upper);
+            let waits = self.send_backlog(peer) || self.send_to(peer, handler);
             if let Some(link) = self.links.get(peer) {
                 // Listed again by a pong that found no room: once is enough.
                 link.listed = waits;
@@ -470,7 +470,7 @@ impl Wire {
     }
 
     /// Sends frames of a link's queue until there is no room (true) or nothing is left.
-    fn send_to(&mut self, peer: Rank, upper: &mut impl Upper) -> bool {
+    fn send_to(&mut self, peer: Rank, handler: &mut impl FragmentHandler) -> bool {
         loop {
             let Some(link) = self.links.get(peer) else {
                 return false;
@@ -482,7 +482,7 @@ impl Wire {
                 return false;
             }
             let token = sending.token;
-            let frames = self.answer_of(peer, |wire| wire.send_frame(peer, upper));
+            let frames = self.answer_of(peer, |wire| wire.send_frame(peer, handler));
             match frames {
                 Ok(()) => {}
                 Err(Refused::Full) => return true,
@@ -500,14 +500,14 @@ impl Wire {
                 if is_lent {
                     link.lent.push(sending);
                 } else {
-                    upper.sent(peer, token);
+                    handler.sent(peer, token);
                 }
             }
         }
     }
 
     /// Sends the next frame of the first fragment in a link's queue.
-    fn send_frame(&mut self, peer: Rank, upper: &mut impl Upper) -> Result<(), Not> {
+    fn send_frame(&mut self, peer: Rank, handler: &mut impl FragmentHandler) -> Result<(), Not> {
         let Some(link) = self.links.look(peer) else {
             return Ok(());
         };
@@ -543,7 +543,7 @@ impl Wire {
         // Where the bytes lie and the library can take them from there.
         let lendable = self.pieces && !self.objects.wants_local() && bytes >= SMALL && !is_injected;
         let lent = if lendable {
-            upper.source(peer, token, next, bytes).map(<[u8]>::as_ptr)
+            handler.source(peer, token, next, bytes).map(<[u8]>::as_ptr)
         } else {
             None
         };
@@ -560,7 +560,7 @@ impl Wire {
         match lent {
             Some(source) => self.send_pieces(peer, address, token, buffer, begin, source, bytes)?,
             None => {
-                upper.read(peer, token, next, &mut place[begin..begin + bytes]);
+                handler.read(peer, token, next, &mut place[begin..begin + bytes]);
                 if let Some(seal) = &mut self.seal {
                     close(seal, peer, number, &mut place[..end]);
                 }
@@ -611,7 +611,7 @@ impl Wire {
             },
         ];
         // SAFETY: the endpoint is open; buffer and source stay until the completion: the source by the contract of
-        // `Payload::Read`, since `Upper::sent` is called after that.
+        // `Payload::Read`, since `FragmentHandler::sent` is called after that.
         let result = unsafe {
             fi_sendv(
                 self.objects.ep,

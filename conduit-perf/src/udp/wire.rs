@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
-use conduit_udp::protocol::{Config, Endpoint, Failure, Fragment, Payload, Upper};
+use conduit_udp::protocol::{Config, Endpoint, Failure, Fragment, FragmentHandler, Payload};
 use conduit_udp::socket::{Card, Peers, Wire};
 use seal::{Protection, Sealer, Secret};
 
@@ -38,7 +38,7 @@ struct Ends {
     failure: Option<String>,
 }
 
-impl Upper for Ends {
+impl FragmentHandler for Ends {
     fn read(&mut self, _: u32, _: u64, offset: usize, into: &mut [u8]) {
         into.copy_from_slice(&self.from[offset..offset + into.len()]);
     }

@@ -12,7 +12,7 @@ pub const MAX_TINY: usize = 768;
 /// What is to be sent to a peer.
 #[derive(Debug, Clone, Copy)]
 pub struct Fragment<'a> {
-    /// At most [`MAX_HEADER`] bytes, the upper layer's own.
+    /// At most [`MAX_HEADER`] bytes, the fragment handler's own.
     pub header: &'a [u8],
     /// What follows it.
     pub payload: Payload<'a>,
@@ -22,12 +22,12 @@ pub struct Fragment<'a> {
 #[derive(Debug, Clone, Copy)]
 pub enum Payload<'a> {
     /// Pieces to be copied before the call returns; with the header at most [`MAX_TINY`] bytes. The fragment goes on the
-    /// command channel, and the upper layer hears nothing more of it.
+    /// command channel, and the fragment handler hears nothing more of it.
     Copied(&'a [&'a [u8]]),
-    /// Bytes that stay the upper layer's: read by [`Upper::read`] whenever a packet with some of them is made, until
-    /// [`Upper::sent`]. The fragment goes on the data channel.
+    /// Bytes that stay the fragment handler's: read by [`FragmentHandler::read`] whenever a packet with some of them is made, until
+    /// [`FragmentHandler::sent`]. The fragment goes on the data channel.
     Read {
-        /// The upper layer's name for the fragment.
+        /// The fragment handler's name for the fragment.
         token: u64,
         /// Bytes.
         length: u32,
@@ -39,7 +39,7 @@ pub enum Payload<'a> {
 pub enum Refused {
     /// The link holds as many fragments as it may: make progress, ask again.
     Full,
-    /// The peer has [failed](Upper::failed).
+    /// The peer has [failed](FragmentHandler::failed).
     Dead,
     /// The header is longer than [`MAX_HEADER`], or a copied fragment than [`MAX_TINY`]; no link takes such a fragment ever.
     TooLong,
@@ -51,7 +51,7 @@ pub enum Refused {
 ///
 /// On one channel of a link fragments are delivered in the order in which they were sent, each exactly once; between channels
 /// and links there is no order.
-pub trait Upper {
+pub trait FragmentHandler {
     /// Copies `into.len()` bytes of a [`Payload::Read`], from `offset` on, for a packet.
     fn read(&mut self, peer: Rank, token: u64, offset: usize, into: &mut [u8]);
     /// `length` bytes of a [`Payload::Read`], from `offset` on, where they lie: a packet with many goes to the system without being

@@ -7,7 +7,7 @@ use std::time::Duration;
 use conduit_core::ni::{AtomicOp, AtomicType, Rank};
 use rustix::event::Timespec;
 
-use crate::transport::fragment::{Fragment, Refused, Upper};
+use crate::transport::fragment::{Fragment, FragmentHandler, Refused};
 
 /// A place in memory that a rank has [exposed](Transport::expose), as its network names it to peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct Access {
     pub memory: *mut u8,
     /// Bytes, at least one.
     pub length: usize,
-    /// The upper layer's name for the operation.
+    /// The fragment handler's name for the operation.
     pub token: u64,
 }
 
@@ -44,13 +44,13 @@ pub struct NativeAtomic {
     pub comparand: u64,
     /// Whether the old value is wanted.
     pub fetch: bool,
-    /// The upper layer's name for the operation.
+    /// The fragment handler's name for the operation.
     pub token: u64,
 }
 
 /// The reliability protocol with its driver, or something in its place.
 ///
-/// One thread at a time is inside; it may be any. The rules of [`Upper`] hold for what is handed to it: in order on each of a
+/// One thread at a time is inside; it may be any. The rules of [`FragmentHandler`] hold for what is handed to it: in order on each of a
 /// link's channels, each fragment once, no order between channels and links.
 pub trait Transport: Send {
     /// A [copied](crate::transport::fragment::Payload::Copied) fragment goes out when it is taken. One that the network has no room for goes with
@@ -60,9 +60,9 @@ pub trait Transport: Send {
     fn send(&mut self, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused>;
     /// Hands over what has arrived and does what is due by time; at most one system call when there is nothing. Says whether
     /// something has arrived.
-    fn receive(&mut self, upper: &mut impl Upper) -> bool;
+    fn receive(&mut self, handler: &mut impl FragmentHandler) -> bool;
     /// Hands to the system what may go out now.
-    fn transmit(&mut self, upper: &mut impl Upper);
+    fn transmit(&mut self, handler: &mut impl FragmentHandler);
     /// Whether nothing that was sent to a peer waits to go out or to be acknowledged: what is sent next had better go at once.
     fn is_idle(&self, peer: Rank) -> bool {
         self.outstanding(peer) == 0
@@ -77,12 +77,12 @@ pub trait Transport: Send {
     fn timeout(&self) -> Option<Duration>;
     /// Sleeps until something arrives; apart, because nobody is inside meanwhile.
     fn waiter(&self) -> Arc<dyn Wait>;
-    /// Gives up what touches the upper layer's memory on behalf of these peers, for good: when this returns no byte of a
+    /// Gives up what touches the fragment handler's memory on behalf of these peers, for good: when this returns no byte of a
     /// [`Payload::Read`](crate::transport::fragment::Payload::Read) to one of them is asked for or read again, where it lies or elsewhere, and no
     /// [write](Self::write) or [read](Self::read) there touches memory here. What of that has not arrived may never do so, and
     /// then neither does any fragment behind it; more of them are [refused](Refused::Full). Copied ones go on, unless the transport
     /// had to give up the peers, or all, for this. May wait for a moment, and hand over what arrives meanwhile.
-    fn abandon(&mut self, peers: &[Rank], upper: &mut impl Upper);
+    fn abandon(&mut self, peers: &[Rank], handler: &mut impl FragmentHandler);
     /// Where a peer is, for errors: its host and address.
     fn describe(&self, peer: Rank) -> String;
 
@@ -101,7 +101,7 @@ pub trait Transport: Send {
         Ok(None)
     }
     /// Writes to a peer's memory. Begins at once, or with the next [`Transport::receive`] or [`Transport::transmit`]; ends with
-    /// [`Upper::done`], or with the peer's [failure](Upper::failed). Done means that the bytes can be seen at the
+    /// [`FragmentHandler::done`], or with the peer's [failure](FragmentHandler::failed). Done means that the bytes can be seen at the
     /// peer. An operation under way counts in [`Transport::is_idle`].
     ///
     /// # Errors
@@ -127,7 +127,7 @@ pub trait Transport: Send {
         false
     }
     /// Does an atomic that there [is](Transport::has_atomic) on a peer's memory, or on this rank's own (`peer` is then this rank),
-    /// indivisible towards all others that this network does. Ends with [`Upper::done`] and, if it fetches, the old value; the
+    /// indivisible towards all others that this network does. Ends with [`FragmentHandler::done`] and, if it fetches, the old value; the
     /// rest as for [`Transport::write`].
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! The lock around a rank's end, cheap for who nearly always takes it.
 //!
-//! A rank's own thread takes it with every call and every poll; the [attending](crate::transport::Attendant) thread only when the rank has been
+//! A rank's own thread takes it with every call and every poll; the [progress thread](crate::transport::ProgressThread) only when the rank has been
 //! away for a while. An ordinary lock costs two atomic read-modify-writes each time, of some twenty cycles each: more than the rest of
 //! a poll that finds nothing. So where one thread of the rank at a time makes calls (`Seq`, `ParSync`), the *owner's* half of the lock
 //! is a store and a load, and the *visitor* pays for both with a system call:

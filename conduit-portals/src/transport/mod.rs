@@ -11,7 +11,6 @@
 //! Everything lies under one lock, in all threading modes: besides the program's threads one of the transport's own may come
 //! in, to acknowledge for a rank that computes. Events are delivered outside of it.
 
-mod attendant;
 mod buffers;
 mod config;
 mod direct;
@@ -26,6 +25,7 @@ mod network;
 mod operation;
 mod pause;
 mod poll;
+mod progress_thread;
 mod queue;
 mod receive;
 mod regions;
@@ -37,9 +37,9 @@ mod tests;
 mod window;
 mod wire;
 
-pub use attendant::{Attendant, Attended};
 pub use config::{MAX_MANAGED, PortalsConfig};
 pub use interface::{Access, NativeAtomic, Remote, Transport, Wait, timespec};
+pub use progress_thread::{Attended, ProgressThread};
 pub use state::PortalsCounters;
 
 use std::fmt;
@@ -103,7 +103,7 @@ pub struct SoftPortals<M: Mode, T: Transport> {
     reach: Reach,
     unreachable: Reach,
     /// Gone before what it attends to.
-    attendant: Option<Attendant>,
+    progress_thread: Option<ProgressThread>,
     waiter: Arc<dyn Wait>,
     shared: Arc<Shared<T>>,
     /// By queue: events that are being delivered.
@@ -187,7 +187,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
             limits,
             reach,
             unreachable,
-            attendant: None,
+            progress_thread: None,
             waiter,
             shared: Arc::new(Shared {
                 inner: OwnersLock::new(inner, owners),
@@ -200,7 +200,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         }
     }
 
-    /// Starts a thread that attends to the transport when this rank has been away for a `period`.
+    /// Starts a progress thread to the transport when this rank has been away for a `period`.
     ///
     /// # Errors
     /// The system has no thread or descriptor left.
@@ -210,7 +210,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
     {
         let shared: Arc<Shared<T>> = Arc::clone(&self.shared);
         let waiter = Arc::clone(&self.waiter);
-        self.attendant = Some(Attendant::start(self.rank, shared, waiter, period)?);
+        self.progress_thread = Some(ProgressThread::start(self.rank, shared, waiter, period)?);
         Ok(())
     }
 
@@ -230,11 +230,11 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
     }
 
     /// That thread.
-    pub fn attendant(&self) -> Option<&Attendant> {
-        self.attendant.as_ref()
+    pub fn progress_thread(&self) -> Option<&ProgressThread> {
+        self.progress_thread.as_ref()
     }
 
-    /// What wakes this rank where it sleeps for more than packets and has [armed](Attendant::arm) the attending thread; the
+    /// What wakes this rank where it sleeps for more than packets and has [armed](ProgressThread::arm) the progress thread; the
     /// first one stays.
     pub fn set_waker(&self, wake: impl Fn() + Send + Sync + 'static) {
         let _ = self.shared.waker.set(Box::new(wake));
@@ -246,8 +246,8 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         if !self.standing.stands() {
             return false;
         }
-        if let Some(attendant) = &self.attendant {
-            attendant.present();
+        if let Some(progress_thread) = &self.progress_thread {
+            progress_thread.present();
         }
         inner.progress()
     }
@@ -533,9 +533,9 @@ fn send_copied<T: Transport>(
 impl<M: Mode, T: Transport> Drop for SoftPortals<M, T> {
     fn drop(&mut self) {
         if self.standing.is_child() {
-            // The attending thread is not in a child and can't be waited for, and connections that a transport ends in good order
+            // The progress thread is not in a child and can't be waited for, and connections that a transport ends in good order
             // would be ended for the parent, too.
-            std::mem::forget(self.attendant.take());
+            std::mem::forget(self.progress_thread.take());
             std::mem::forget(Arc::clone(&self.shared));
             return;
         }

@@ -151,29 +151,29 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
         };
         if shared.flags.ready().is_empty() && self.failed_peer().is_none() {
             let limit = timeout.map_or(limit, |timeout| timeout.min(limit));
-            match &self.attendant {
-                Some(attendant) => attendant.wait(&*self.waiter, Some(limit)),
+            match &self.progress_thread {
+                Some(progress_thread) => progress_thread.wait(&*self.waiter, Some(limit)),
                 None => self.waiter.wait(None, Some(limit)),
             };
         }
     }
     fn arm(&self) -> bool {
-        match &self.attendant {
-            Some(attendant) if self.shared.waker.get().is_some() => {
+        match &self.progress_thread {
+            Some(progress_thread) if self.shared.waker.get().is_some() => {
                 // Who asks has what has arrived and been taken wake nobody any more.
                 let due = self.inner().transport.timeout();
                 if due.is_some_and(|due| due <= SOON) {
                     return false;
                 }
-                attendant.arm();
+                progress_thread.arm();
                 true
             }
             _ => false,
         }
     }
     fn disarm(&self) {
-        if let Some(attendant) = &self.attendant {
-            attendant.disarm();
+        if let Some(progress_thread) = &self.progress_thread {
+            progress_thread.disarm();
         }
     }
     /// No window of a peer's is mapped here, so nobody waits for stores into it.

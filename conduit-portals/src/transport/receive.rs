@@ -4,7 +4,7 @@ use std::ptr;
 
 use conduit_core::ni::{Event, Outcome, Rank};
 
-use crate::transport::fragment::{Failure, Upper};
+use crate::transport::fragment::{Failure, FragmentHandler};
 
 use super::operation::{Answer, End, Kind, Operation};
 use super::state::Portals;
@@ -299,7 +299,7 @@ impl Portals {
     }
 }
 
-impl Upper for Portals {
+impl FragmentHandler for Portals {
     fn parked(&mut self, peer: Rank) {
         self.links.rest(peer);
     }

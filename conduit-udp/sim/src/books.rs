@@ -1,4 +1,4 @@
-//! What was sent and what became of it: the part of the oracle that sees every call between an endpoint and its upper layer.
+//! What was sent and what became of it: the part of the oracle that sees every call between an endpoint and its fragment handler.
 
 use std::collections::VecDeque;
 use std::fmt;

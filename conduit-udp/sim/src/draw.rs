@@ -5,7 +5,7 @@ use sim::random::{Rng, magnitude, mix, pick};
 use sim::{MS, US};
 
 use crate::scenario::{
-    Directions, Fault, Host, Path, Pattern, Phase, Protocol, Scenario, Sizes, Upper,
+    Directions, Fault, FragmentHandler, Host, Path, Pattern, Phase, Protocol, Scenario, Sizes,
 };
 use crate::seal::SealKind;
 
@@ -20,7 +20,7 @@ impl Scenario {
         let path = path(random);
         let protocol = protocol(random);
         let host = host(random, ranks, &protocol);
-        let upper = upper(random, &protocol);
+        let handler = handler(random, &protocol);
         let faults = faults(random, ranks, &path, &protocol);
         let phases = phases(random, ranks, &protocol, &faults);
         let seal = if random.u8(..8) == 0 {
@@ -43,7 +43,7 @@ impl Scenario {
             path,
             host,
             protocol,
-            upper,
+            handler,
             phases,
             faults,
             seal,
@@ -149,8 +149,8 @@ fn host(random: &mut Rng, ranks: u32, protocol: &Protocol) -> Host {
     }
 }
 
-fn upper(random: &mut Rng, protocol: &Protocol) -> Upper {
-    Upper {
+fn handler(random: &mut Rng, protocol: &Protocol) -> FragmentHandler {
+    FragmentHandler {
         room: pick(random, &[4 << 10, 64 << 10, 1 << 20, 16 << 20, 16 << 20])
             .max(2 * protocol.packet),
         speed: match random.u8(..3) {

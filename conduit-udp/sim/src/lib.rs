@@ -14,6 +14,7 @@ mod content;
 mod draw;
 mod fate;
 pub mod fuzz;
+mod handler;
 pub mod measure;
 pub mod memory;
 mod network;
@@ -22,7 +23,6 @@ mod report;
 pub mod scenario;
 pub mod seal;
 mod traffic;
-mod upper;
 mod world;
 
 pub use books::Violation;

@@ -4,7 +4,7 @@ use conduit_udp::protocol::Nanos;
 use serde::Serialize;
 use sim::{MS, US};
 
-use crate::scenario::{Host, Path, Pattern, Phase, Protocol, Scenario, Sizes, Upper};
+use crate::scenario::{FragmentHandler, Host, Path, Pattern, Phase, Protocol, Scenario, Sizes};
 use crate::seal::SealKind;
 use crate::{Report, Until, run};
 
@@ -15,7 +15,7 @@ pub struct Measurement {
     pub senders: u32,
     /// Part of the packets that are lost, in both directions.
     pub loss: f64,
-    /// Payload bytes per second that the receiver's upper layer gets.
+    /// Payload bytes per second that the receiver's fragment handler gets.
     pub goodput: f64,
     /// The same as a part of the bandwidth of the receiver's interface.
     pub part: f64,
@@ -82,7 +82,7 @@ impl Bench {
                 socket_buffer: self.socket,
                 ..Protocol::usual()
             },
-            upper: Upper {
+            handler: FragmentHandler {
                 room: 64 << 20,
                 speed: 0,
                 refuse: 0.0,

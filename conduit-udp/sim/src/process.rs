@@ -1,4 +1,4 @@
-//! One rank's process: its endpoint, socket, upper layer and traffic.
+//! One rank's process: its endpoint, socket, fragment handler and traffic.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,11 +11,11 @@ use sim::random::{Rng, mix};
 
 use crate::books::{Books, Channel, Process as Id, violation};
 use crate::content;
+use crate::handler::{State, View};
 use crate::memory::inside;
 use crate::scenario::Scenario;
 use crate::seal::AnySeal;
 use crate::traffic::{Traffic, Wish};
-use crate::upper::{State, View};
 
 /// Packets that are not what was sent, at which a run compares all of the endpoint's state.
 const COMPARED: u32 = 6;
@@ -80,7 +80,7 @@ pub(crate) struct Process {
     seal: AnySeal,
     /// By rank.
     pub(crate) peers: Vec<Id>,
-    upper: State,
+    handler: State,
     pub(crate) traffic: Traffic,
     /// By peer: the least packet number that may be sent.
     numbers: Vec<u64>,
@@ -170,7 +170,7 @@ impl Process {
             endpoint,
             seal: AnySeal::new(scenario.seal, rank, incarnations),
             peers,
-            upper: State::new(&scenario.upper, scenario.ranks, seed ^ 1),
+            handler: State::new(&scenario.handler, scenario.ranks, seed ^ 1),
             numbers: vec![0; scenario.ranks as usize],
             taken: HashSet::new(),
             traffic: Traffic::new(scenario, rank, now, seed ^ 2),
@@ -212,9 +212,9 @@ impl Process {
         mut send: impl FnMut(Outgoing<'_>),
     ) {
         self.clock = self.clock.max(now);
-        self.upper.is_closed = is_attended;
-        self.upper.pass(self.clock);
-        self.upper.has_refused = false;
+        self.handler.is_closed = is_attended;
+        self.handler.pass(self.clock);
+        self.handler.has_refused = false;
         // Who attends to a rank now and then takes all that has come.
         let batch = if is_attended {
             usize::MAX
@@ -274,7 +274,7 @@ impl Process {
         }
         let timer = self.endpoint.timeout();
         let room = self
-            .upper
+            .handler
             .is_waiting()
             .then_some(self.clock + ATTENTION / 10);
         let traffic = self.traffic.next_at().filter(|_| !is_attended);
@@ -308,7 +308,7 @@ impl Process {
         let digest_before = (datagram.is_changed && self.compared < self.comparisons)
             .then(|| digest(&self.endpoint));
         let before = (
-            self.upper.calls,
+            self.handler.calls,
             self.counters(datagram.is_changed),
             self.endpoint.timeout(),
             self.memory,
@@ -320,7 +320,7 @@ impl Process {
         let mut view = View {
             process: self.id,
             peers: &self.peers,
-            state: &mut self.upper,
+            state: &mut self.handler,
             books,
         };
         let (endpoint, clock) = (&mut self.endpoint, self.clock);
@@ -341,7 +341,7 @@ impl Process {
         let verdict = seal.verdict;
         if verdict != Some(true) {
             let after = (
-                self.upper.calls,
+                self.handler.calls,
                 self.counters(datagram.is_changed),
                 self.endpoint.timeout(),
                 self.memory,
@@ -372,7 +372,7 @@ impl Process {
         let mut view = View {
             process: self.id,
             peers: &self.peers,
-            state: &mut self.upper,
+            state: &mut self.handler,
             books,
         };
         let (endpoint, clock) = (&mut self.endpoint, self.clock);
@@ -478,7 +478,7 @@ impl Process {
             let mut view = View {
                 process: self.id,
                 peers: &self.peers,
-                state: &mut self.upper,
+                state: &mut self.handler,
                 books,
             };
             let (endpoint, clock, buffer) = (&mut self.endpoint, self.clock, &mut self.buffer);

@@ -20,7 +20,7 @@ pub struct Scenario {
     /// Each endpoint.
     pub protocol: Protocol,
     /// The layer above each endpoint.
-    pub upper: Upper,
+    pub handler: FragmentHandler,
     /// What they send, one after the other.
     pub phases: Vec<Phase>,
     /// What goes wrong at certain times.
@@ -191,7 +191,7 @@ impl From<&Config> for Protocol {
 
 /// The layer above a rank's endpoint.
 #[derive(Debug, Clone, Serialize)]
-pub struct Upper {
+pub struct FragmentHandler {
     /// Bytes of fragments that it holds, unless it holds nothing: then it takes one of any size.
     pub room: usize,
     /// Bytes that it is done with in a second; 0 is at once.
@@ -299,7 +299,7 @@ pub enum Fault {
         /// Until then.
         end: Option<Nanos>,
     },
-    /// A rank does not poll; a thread attends to its protocol now and then, and its upper layer takes nothing.
+    /// A rank does not poll; a thread attends to its protocol now and then, and its fragment handler takes nothing.
     Busy {
         /// Which.
         rank: Rank,

@@ -2,7 +2,7 @@
 
 use conduit_core::ni::Rank;
 use conduit_udp::protocol::{
-    Config, Endpoint, Failure, Fragment, Nanos, Payload, Received, Seal, Upper,
+    Config, Endpoint, Failure, Fragment, FragmentHandler, Nanos, Payload, Received, Seal,
 };
 use conduit_udp_sim::memory::inside;
 
@@ -29,7 +29,7 @@ struct Taker {
     parked: u64,
 }
 
-impl Upper for Taker {
+impl FragmentHandler for Taker {
     fn read(&mut self, _: Rank, _: u64, _: usize, into: &mut [u8]) {
         into.fill(7);
     }
@@ -74,7 +74,7 @@ fn fragment(data: bool) -> Fragment<'static> {
 
 struct Rank0 {
     endpoint: Endpoint,
-    upper: Taker,
+    handler: Taker,
     held: i64,
     most: i64,
     now: Nanos,
@@ -93,7 +93,7 @@ impl Rank0 {
         let endpoint = inside(&mut held, || Endpoint::new(config));
         Self {
             endpoint,
-            upper: Taker::default(),
+            handler: Taker::default(),
             held,
             most: 0,
             now: 1_000_000,
@@ -105,13 +105,13 @@ impl Rank0 {
         self.now += time;
         let Self {
             endpoint,
-            upper,
+            handler,
             held,
             now,
             ..
         } = self;
         if endpoint.timeout().is_some_and(|at| at <= *now) {
-            inside(held, || endpoint.on_timeout(*now, upper));
+            inside(held, || endpoint.on_timeout(*now, handler));
         }
     }
 
@@ -137,18 +137,19 @@ impl Rank0 {
                 .send(self.now, 0, &fragment(data))
                 .expect("it is taken");
         }
-        let before = self.upper.fragments;
+        let before = self.handler.fragments;
         for _ in 0..20 {
             self.pass(100_000);
             let Self {
                 endpoint,
-                upper,
+                handler,
                 held,
                 now,
                 buffer: own,
                 ..
             } = self;
-            while let Some(made) = inside(held, || endpoint.transmit(*now, own, &mut Open, upper)) {
+            while let Some(made) = inside(held, || endpoint.transmit(*now, own, &mut Open, handler))
+            {
                 assert_eq!(made.peer, peer);
                 for packet in own[..made.length].chunks_mut(made.segment) {
                     let received = other.receive(*now, packet, &mut Open, &mut taker);
@@ -162,17 +163,17 @@ impl Rank0 {
                 for packet in buffer[..made.length].chunks_mut(made.segment) {
                     packet[SENDER..SENDER + 4].copy_from_slice(&peer.to_le_bytes());
                     let received =
-                        inside(held, || endpoint.receive(*now, packet, &mut Open, upper));
+                        inside(held, || endpoint.receive(*now, packet, &mut Open, handler));
                     assert_eq!(received, Received::Taken(peer));
                 }
             }
             self.most = self.most.max(self.held);
-            let done = self.upper.fragments == before + 2 && taker.fragments == 2;
+            let done = self.handler.fragments == before + 2 && taker.fragments == 2;
             if done && self.endpoint.is_idle(peer) && other.is_idle(0) && self.endpoint.is_quiet() {
                 break;
             }
         }
-        assert_eq!((self.upper.fragments, taker.fragments), (before + 2, 2));
+        assert_eq!((self.handler.fragments, taker.fragments), (before + 2, 2));
     }
 }
 
@@ -185,7 +186,7 @@ fn cost(size: u32) -> (f64, i64) {
     for _ in 0..100 {
         rank.pass(20_000_000);
     }
-    assert!(rank.upper.parked >= u64::from(size - 1));
+    assert!(rank.handler.parked >= u64::from(size - 1));
     assert!((1..size).all(|peer| rank.endpoint.link(peer).is_some_and(|link| link.is_parked)));
     // They open again.
     let fragment = fragment(false);

@@ -52,7 +52,7 @@ pub struct Config {
     pub link_fragments: usize,
     /// Bytes of [`Payload::Copied`](super::Payload::Copied) that a link holds, with 3 more for each; rounded up to a power of two.
     pub link_commands: usize,
-    /// Bytes that a link holds of what came before its turn or what the upper layer has had no room for. What exceeds it is
+    /// Bytes that a link holds of what came before its turn or what the fragment handler has had no room for. What exceeds it is
     /// not acknowledged, so it comes again.
     pub link_early: usize,
     /// The same, of all links.

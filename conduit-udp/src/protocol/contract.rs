@@ -4,7 +4,7 @@
 use conduit_core::ni::Rank;
 
 pub use conduit_portals::transport::fragment::{
-    Failure, Fragment, MAX_HEADER, MAX_TINY, Payload, Refused, Upper,
+    Failure, Fragment, FragmentHandler, MAX_HEADER, MAX_TINY, Payload, Refused,
 };
 pub use seal::{Seal, TAG};
 
@@ -25,7 +25,7 @@ pub struct Transmit<'u> {
     pub outside: Option<Outside<'u>>,
 }
 
-/// Bytes of a packet that lie with the upper layer.
+/// Bytes of a packet that lie with the fragment handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outside<'u> {
     /// Bytes of the packet before them.

@@ -26,8 +26,8 @@ mod tests;
 
 pub use config::{Config, MAX_PACKET, MAX_WINDOW, MIN_PACKET};
 pub use contract::{
-    Failure, Fragment, MAX_HEADER, MAX_TINY, Nanos, Outside, Payload, Refused, Seal, TAG, Transmit,
-    Upper,
+    Failure, Fragment, FragmentHandler, MAX_HEADER, MAX_TINY, Nanos, Outside, Payload, Refused,
+    Seal, TAG, Transmit,
 };
 pub use counters::Counters;
 pub use endpoint::{Dropped, Endpoint, Received};

@@ -3,7 +3,7 @@
 //! - [`interfaces`] and [`choose`] find the interface that a rank uses; [`Socket::open`] opens its socket there;
 //! - a [`Card`] tells the others where that is; all cards of a job are the table [`Peers`];
 //! - [`Wire`] joins socket, seal and protocol: one call makes progress with all three;
-//! - a [`Waiter`] sleeps until packets come, for the rank or for the [thread that attends](conduit_portals::transport::Attendant);
+//! - a [`Waiter`] sleeps until packets come, for the rank or for the [progress thread](conduit_portals::transport::ProgressThread);
 //! - [`FaultConfig`] lets packets suffer on purpose, for tests.
 //!
 //! The control messages of segmentation offload are here (`system`) and not `quinn-udp`'s: with that crate the round trip of a

@@ -8,7 +8,7 @@ use conduit_core::ni::Rank;
 use super::clock::Clock;
 use super::faults::Faults;
 use super::{Batch, FaultConfig, FaultCounters, Peers, Sent, Socket, Strangers, Waiter};
-use crate::protocol::{Fragment, Nanos, Refused, Seal, Transmit, Upper};
+use crate::protocol::{Fragment, FragmentHandler, Nanos, Refused, Seal, Transmit};
 
 /// Datagrams that one call handles, and bytes of them, before it receives no more; what is left stays for the next call.
 const MAX_DATAGRAMS: usize = 64;
@@ -45,12 +45,12 @@ pub trait Machine {
         now: Nanos,
         packet: &mut [u8],
         seal: &mut impl Seal,
-        upper: &mut impl Upper,
+        handler: &mut impl FragmentHandler,
     ) -> bool;
     /// When [`on_timeout`](Self::on_timeout) wants to be called.
     fn timeout(&self) -> Option<Nanos>;
     /// The time has come.
-    fn on_timeout(&mut self, now: Nanos, upper: &mut impl Upper);
+    fn on_timeout(&mut self, now: Nanos, handler: &mut impl FragmentHandler);
     /// Whether [`transmit`](Self::transmit) has nothing to make until something else has happened. It may say no without need.
     fn is_quiet(&self) -> bool {
         false
@@ -61,7 +61,7 @@ pub trait Machine {
         now: Nanos,
         buffer: &mut [u8],
         seal: &mut impl Seal,
-        upper: &'u mut impl Upper,
+        handler: &'u mut impl FragmentHandler,
     ) -> Option<Transmit<'u>>;
 }
 
@@ -79,7 +79,7 @@ struct Outgoing {
     more: bool,
 }
 
-/// A rank's socket, seal and protocol. It holds no fragment: see [`Upper`].
+/// A rank's socket, seal and protocol. It holds no fragment: see [`FragmentHandler`].
 #[derive(Debug)]
 pub struct Wire<M, S> {
     machine: M,
@@ -160,18 +160,18 @@ impl<M: Machine, S: Seal> Wire<M, S> {
     ///
     /// Its work is bounded: where more is to be done, the next call does it, and
     /// [`next_timeout`](Self::next_timeout) says that it is due at once.
-    pub fn progress(&mut self, upper: &mut impl Upper) -> bool {
-        let mut did = self.flush(upper);
-        if self.receive(upper) {
+    pub fn progress(&mut self, handler: &mut impl FragmentHandler) -> bool {
+        let mut did = self.flush(handler);
+        if self.receive(handler) {
             did = true;
-            self.flush(upper);
+            self.flush(handler);
         }
         did
     }
 
     /// Receives once, and handles what came and what is due. Sends nothing, so that what the layer above answers can travel with
     /// the acknowledgements. Says whether anything happened.
-    pub fn receive(&mut self, upper: &mut impl Upper) -> bool {
+    pub fn receive(&mut self, handler: &mut impl FragmentHandler) -> bool {
         let mut handled = 0;
         let mut datagrams = MAX_DATAGRAMS;
         let mut now;
@@ -188,8 +188,8 @@ impl<M: Machine, S: Seal> Wire<M, S> {
             }
             now = self.clock.glance();
             bytes += match self.faults {
-                None => self.handle(now, &mut datagrams, upper),
-                Some(_) => self.handle_with_faults(now, upper),
+                None => self.handle(now, &mut datagrams, handler),
+                Some(_) => self.handle_with_faults(now, handler),
             };
             handled += bytes;
             // What comes in bulk is handled while it is in the cache, and acknowledged when there is no more of it.
@@ -204,23 +204,28 @@ impl<M: Machine, S: Seal> Wire<M, S> {
         }
         let due = self.machine.timeout().is_some_and(|time| time <= now);
         if due {
-            self.machine.on_timeout(now, upper);
+            self.machine.on_timeout(now, handler);
         }
         handled > 0 || due
     }
 
     /// Sends what is to be sent, without receiving.
-    pub fn flush(&mut self, upper: &mut impl Upper) -> bool {
+    pub fn flush(&mut self, handler: &mut impl FragmentHandler) -> bool {
         if self.outgoing.packets.is_none() && self.machine.is_quiet() {
             self.outgoing.more = false;
             return false;
         }
         let now = self.clock.glance();
-        self.transmit(now, upper)
+        self.transmit(now, handler)
     }
 
     /// Handles what has been received, not more than `most` datagrams, which are taken off that; how many bytes.
-    fn handle(&mut self, now: Nanos, most: &mut usize, upper: &mut impl Upper) -> usize {
+    fn handle(
+        &mut self,
+        now: Nanos,
+        most: &mut usize,
+        handler: &mut impl FragmentHandler,
+    ) -> usize {
         let mut bytes = 0;
         while *most > 0 && bytes < MAX_BYTES {
             let Some(packet) = self.incoming.next_datagram() else {
@@ -229,7 +234,7 @@ impl<M: Machine, S: Seal> Wire<M, S> {
             *most -= 1;
             // An empty one was something, too.
             bytes += packet.len().max(1);
-            if !self.machine.receive(now, packet, &mut self.seal, upper) {
+            if !self.machine.receive(now, packet, &mut self.seal, handler) {
                 self.turn_away();
             }
         }
@@ -267,7 +272,7 @@ impl<M: Machine, S: Seal> Wire<M, S> {
     }
 
     #[cold]
-    fn handle_with_faults(&mut self, now: Nanos, upper: &mut impl Upper) -> usize {
+    fn handle_with_faults(&mut self, now: Nanos, handler: &mut impl FragmentHandler) -> usize {
         let (machine, seal) = (&mut self.machine, &mut self.seal);
         let Some(faults) = &mut self.faults else {
             return 0;
@@ -275,13 +280,13 @@ impl<M: Machine, S: Seal> Wire<M, S> {
         let limits = [MAX_DATAGRAMS, MAX_BYTES];
         let did = faults.pass(now, &mut self.incoming, limits, |packet| {
             // What is no rank's has been made on purpose as a rule.
-            let _ = machine.receive(now, packet, seal, upper);
+            let _ = machine.receive(now, packet, seal, handler);
         });
         // However much it was.
         if did { MAX_BYTES } else { 0 }
     }
 
-    fn transmit(&mut self, now: Nanos, upper: &mut impl Upper) -> bool {
+    fn transmit(&mut self, now: Nanos, handler: &mut impl FragmentHandler) -> bool {
         let outgoing = &mut self.outgoing;
         if outgoing.again.is_some_and(|again| now < again) {
             return false;
@@ -295,7 +300,7 @@ impl<M: Machine, S: Seal> Wire<M, S> {
                 None => {
                     let made =
                         self.machine
-                            .transmit(now, &mut outgoing.buffer, &mut self.seal, upper);
+                            .transmit(now, &mut outgoing.buffer, &mut self.seal, handler);
                     let Some(made) = made else {
                         return did;
                     };

@@ -9,7 +9,7 @@ use conduit_core::ni::Ni;
 use conduit_core::stderr;
 use conduit_core::threads::Seq;
 use conduit_portals::shm::{Shm, ShmConfig};
-use conduit_portals::transport::Attendant;
+use conduit_portals::transport::ProgressThread;
 use conduit_tests::conformance::{Patience, World};
 use conduit_tests::{programs, udp as udp_of_tests};
 use conduit_udp::Udp;
@@ -88,7 +88,7 @@ fn udp(launcher: &mut dyn Bootstrap, faults: FaultConfig) -> Result<Udp<Seq>> {
     let mut config = udp_of_tests::config(1500);
     config.options.send_buffer = Options::BUFFER;
     config.options.receive_buffer = Options::BUFFER;
-    config.attend = Some(Attendant::PERIOD);
+    config.attend = Some(ProgressThread::PERIOD);
     config.faults = faults;
     Ok(start(launcher, &config)?)
 }

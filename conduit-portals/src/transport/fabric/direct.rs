@@ -10,7 +10,7 @@ use conduit_core::shared;
 
 use super::FabricTransport;
 use crate::transport::direct::result_of;
-use crate::transport::fragment::{Failure, Refused, Upper};
+use crate::transport::fragment::{Failure, FragmentHandler, Refused};
 use crate::transport::interface::{Access, NativeAtomic, Remote};
 
 /// Memory of a rank that its peers reach.
@@ -148,7 +148,7 @@ impl FabricTransport {
     }
 
     /// Does some of what was asked for, and tells of some of what was done.
-    pub(super) fn do_direct(&mut self, upper: &mut impl Upper) {
+    pub(super) fn do_direct(&mut self, handler: &mut impl FragmentHandler) {
         if let Some(random) = &mut self.random {
             random.shuffle(&mut self.direct);
             random.shuffle(&mut self.ended);
@@ -156,7 +156,7 @@ impl FabricTransport {
         // Those that were done in an earlier turn.
         while !self.ended.is_empty() && !self.chance(3) {
             if let Some(Ended { peer, token, value }) = self.ended.pop() {
-                upper.done(peer, token, value);
+                handler.done(peer, token, value);
             }
         }
         let mut later = Vec::new();
@@ -177,7 +177,7 @@ impl FabricTransport {
                     self.dead[peer as usize] = true;
                     self.drop_direct(peer);
                     later.retain(|operation: &Operation| operation.peer != peer);
-                    upper.failed(peer, Failure::Broken("its memory is gone"));
+                    handler.failed(peer, Failure::Broken("its memory is gone"));
                 }
             }
         }

@@ -10,7 +10,7 @@ use conduit_core::ni::{AtomicOp, AtomicType, Rank};
 use parking_lot::{Condvar, Mutex};
 
 use crate::transport::fragment::{
-    Failure, Fragment, MAX_HEADER, MAX_TINY, Payload, Refused, Upper,
+    Failure, Fragment, FragmentHandler, MAX_HEADER, MAX_TINY, Payload, Refused,
 };
 
 use super::interface::{Access, NativeAtomic, Remote, Transport, Wait};
@@ -211,7 +211,7 @@ impl FabricTransport {
     }
 
     /// Takes over what has come.
-    fn collect(&mut self, upper: &mut impl Upper) -> bool {
+    fn collect(&mut self, handler: &mut impl FragmentHandler) -> bool {
         let seat = &self.fabric.0[self.rank as usize];
         let (packets, sent, failures) = {
             let mut inbox = seat.inbox.lock();
@@ -241,13 +241,18 @@ impl FabricTransport {
             self.dead[peer as usize] = true;
             self.links[peer as usize] = FabricLink::default();
             self.drop_direct(peer);
-            upper.failed(peer, failure);
+            handler.failed(peer, failure);
         }
         any
     }
 
     /// Hands over what one channel has, as far as its choices go; what has arrived whole.
-    fn deliver(&mut self, from: Rank, number: usize, upper: &mut impl Upper) -> Vec<Option<u64>> {
+    fn deliver(
+        &mut self,
+        from: Rank,
+        number: usize,
+        handler: &mut impl FragmentHandler,
+    ) -> Vec<Option<u64>> {
         let packet = self.disorder.packet;
         let mut arrived = Vec::new();
         let channel = &mut self.links[from as usize].channels[number];
@@ -266,14 +271,15 @@ impl FabricTransport {
             if next && let Some(first) = channel.packets.front() {
                 let whole = first.payload.len() <= packet;
                 if whole && channel.begun.is_empty() {
-                    if !upper.fragment(from, &first.header, &first.payload) {
+                    if !handler.fragment(from, &first.header, &first.payload) {
                         break;
                     }
                     arrived.extend(channel.packets.pop_front().map(|packet| packet.token));
                     continue;
                 }
                 if !whole {
-                    let Some(place) = upper.begin(from, &first.header, first.payload.len()) else {
+                    let Some(place) = handler.begin(from, &first.header, first.payload.len())
+                    else {
                         break;
                     };
                     if let Some(Packet { payload, token, .. }) = channel.packets.pop_front() {
@@ -301,11 +307,11 @@ impl FabricTransport {
             let begun = &mut channel.begun[at];
             if let Some(offset) = begun.missing.pop() {
                 let end = begun.payload.len().min(offset + packet);
-                upper.place(begun.place, offset, &begun.payload[offset..end]);
+                handler.place(begun.place, offset, &begun.payload[offset..end]);
             }
             while channel.begun.front().is_some_and(|b| b.missing.is_empty()) {
                 if let Some(begun) = channel.begun.pop_front() {
-                    upper.end(begun.place);
+                    handler.end(begun.place);
                     arrived.push(begun.token);
                 }
             }
@@ -364,9 +370,9 @@ impl Transport for FabricTransport {
         Ok(())
     }
 
-    fn receive(&mut self, upper: &mut impl Upper) -> bool {
-        let any = self.collect(upper);
-        self.do_direct(upper);
+    fn receive(&mut self, handler: &mut impl FragmentHandler) -> bool {
+        let any = self.collect(handler);
+        self.do_direct(handler);
         let ranks = self.links.len();
         let first = self
             .random
@@ -375,21 +381,21 @@ impl Transport for FabricTransport {
         for from in (0..ranks).map(|at| (first + at) % ranks) {
             let order = if self.chance(2) { [1, 0] } else { [0, 1] };
             for channel in order {
-                let arrived = self.deliver(from as Rank, channel, upper);
+                let arrived = self.deliver(from as Rank, channel, handler);
                 self.acknowledge(from as Rank, arrived);
             }
             // The news of what has been sent comes late.
             while !self.links[from].sent.is_empty() && !self.chance(2) {
                 if let Some(token) = self.links[from].sent.pop_front() {
                     self.links[from].unacknowledged -= 1;
-                    upper.sent(from as Rank, token);
+                    handler.sent(from as Rank, token);
                 }
             }
         }
         any
     }
 
-    fn transmit(&mut self, upper: &mut impl Upper) {
+    fn transmit(&mut self, handler: &mut impl FragmentHandler) {
         for peer in 0..self.links.len() {
             let mut packets = Vec::new();
             while !self.links[peer].waiting.is_empty() && !self.chance(8) {
@@ -405,7 +411,7 @@ impl Transport for FabricTransport {
                         let mut offset = 0;
                         while !rest.is_empty() {
                             let (piece, others) = rest.split_at_mut(packet.min(rest.len()));
-                            upper.read(peer as Rank, token, offset, piece);
+                            handler.read(peer as Rank, token, offset, piece);
                             offset += piece.len();
                             rest = others;
                         }
@@ -431,7 +437,7 @@ impl Transport for FabricTransport {
         }
     }
 
-    fn abandon(&mut self, peers: &[Rank], _: &mut impl Upper) {
+    fn abandon(&mut self, peers: &[Rank], _: &mut impl FragmentHandler) {
         for &peer in peers {
             let link = &mut self.links[peer as usize];
             let before = link.waiting.len();

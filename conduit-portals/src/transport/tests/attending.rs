@@ -13,8 +13,8 @@ use conduit_core::ni::Ni;
 use conduit_core::threads::Seq;
 
 use super::{PT, events, job, over, put_to_1};
-use crate::transport::attendant::Thread;
-use crate::transport::{Attendant, Attended, Wait, timespec};
+use crate::transport::progress_thread::Thread;
+use crate::transport::{Attended, ProgressThread, Wait, timespec};
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -79,8 +79,8 @@ fn waiter(counting: &Counting) -> Arc<dyn Wait> {
 }
 
 /// The two sides, in one thread; a period of no time is over at once.
-fn sides(counting: &Arc<Counting>, period: Duration) -> (Attendant, Thread) {
-    Attendant::new(Arc::clone(counting) as _, waiter(counting), period).unwrap()
+fn sides(counting: &Arc<Counting>, period: Duration) -> (ProgressThread, Thread) {
+    ProgressThread::new(Arc::clone(counting) as _, waiter(counting), period).unwrap()
 }
 
 fn send_to(counting: &Counting) {
@@ -92,10 +92,10 @@ fn send_to(counting: &Counting) {
 #[test]
 fn a_rank_that_is_here_is_left_alone() {
     let (counting, _tells) = counting(usize::MAX);
-    let (attendant, thread) = sides(&counting, Duration::ZERO);
+    let (progress_thread, thread) = sides(&counting, Duration::ZERO);
     let mut seen = thread.presence();
     for _ in 0..10 {
-        attendant.present();
+        progress_thread.present();
         seen = thread.round(seen);
     }
     assert_eq!(counting.attended.load(Ordering::Relaxed), 0);
@@ -104,9 +104,9 @@ fn a_rank_that_is_here_is_left_alone() {
 #[test]
 fn a_rank_that_is_away_is_attended_to_until_somebody_is_in_the_wire() {
     let (counting, _tells) = counting(3);
-    let (attendant, thread) = sides(&counting, Duration::ZERO);
+    let (progress_thread, thread) = sides(&counting, Duration::ZERO);
     send_to(&counting);
-    attendant.present();
+    progress_thread.present();
     let seen = thread.presence();
     assert_eq!(thread.round(seen), seen);
     assert_eq!(counting.attended.load(Ordering::Relaxed), 3);
@@ -119,12 +119,12 @@ fn a_rank_that_is_away_is_attended_to_until_somebody_is_in_the_wire() {
 #[test]
 fn a_rank_that_waits_for_packets_itself_is_left_alone_and_counts_as_here_afterwards() {
     let (counting, _tells) = counting(usize::MAX);
-    let (attendant, thread) = sides(&counting, Duration::ZERO);
+    let (progress_thread, thread) = sides(&counting, Duration::ZERO);
     let waiter = waiter(&counting);
     let seen = thread.presence();
     std::thread::scope(|scope| {
-        let rank = scope.spawn(|| attendant.wait(&*waiter, Some(Duration::from_secs(100))));
-        while attendant.waiting() == 0 {
+        let rank = scope.spawn(|| progress_thread.wait(&*waiter, Some(Duration::from_secs(100))));
+        while progress_thread.waiting() == 0 {
             std::thread::yield_now();
         }
         for _ in 0..10 {
@@ -141,15 +141,15 @@ fn a_rank_that_waits_for_packets_itself_is_left_alone_and_counts_as_here_afterwa
 #[test]
 fn a_rank_that_sleeps_is_woken_by_a_packet_whenever_it_came() {
     let (counting, _tells) = counting(usize::MAX);
-    let (attendant, thread) = sides(&counting, LONG);
+    let (progress_thread, thread) = sides(&counting, LONG);
     // Before it armed.
     send_to(&counting);
-    attendant.arm();
+    progress_thread.arm();
     thread.round(thread.presence());
     assert_eq!(counting.woken.load(Ordering::Relaxed), 1);
     // After.
     counting.attend();
-    attendant.arm();
+    progress_thread.arm();
     std::thread::scope(|scope| {
         scope.spawn(|| thread.round(thread.presence()));
         send_to(&counting);
@@ -160,8 +160,8 @@ fn a_rank_that_sleeps_is_woken_by_a_packet_whenever_it_came() {
 #[test]
 fn a_rank_that_sleeps_is_woken_when_a_period_is_over() {
     let (counting, _tells) = counting(usize::MAX);
-    let (attendant, thread) = sides(&counting, Duration::ZERO);
-    attendant.arm();
+    let (progress_thread, thread) = sides(&counting, Duration::ZERO);
+    progress_thread.arm();
     thread.round(thread.presence());
     assert_eq!(counting.woken.load(Ordering::Relaxed), 1);
     assert_eq!(counting.attended.load(Ordering::Relaxed), 0);
@@ -172,12 +172,13 @@ fn the_thread_attends_and_ends() {
     let (counting, tells) = counting(usize::MAX);
     let waiter = waiter(&counting);
     let period = Duration::from_millis(1);
-    let attendant = Attendant::start(3, Arc::clone(&counting) as _, waiter, period).unwrap();
+    let progress_thread =
+        ProgressThread::start(3, Arc::clone(&counting) as _, waiter, period).unwrap();
     send_to(&counting);
     while counting.datagrams.load(Ordering::Relaxed) == 0 {
         tells.recv_timeout(Duration::from_secs(100)).unwrap();
     }
-    drop(attendant);
+    drop(progress_thread);
     assert_eq!(Arc::strong_count(&counting), 1);
 }
 
@@ -185,15 +186,16 @@ fn the_thread_attends_and_ends() {
 fn arming_ends_a_pause_and_so_does_the_end() {
     let (counting, tells) = counting(usize::MAX);
     let waiter = waiter(&counting);
-    let attendant = Attendant::start(3, Arc::clone(&counting) as _, waiter, LONG).unwrap();
+    let progress_thread =
+        ProgressThread::start(3, Arc::clone(&counting) as _, waiter, LONG).unwrap();
     for _ in 0..3 {
-        attendant.arm();
+        progress_thread.arm();
         send_to(&counting);
         assert_eq!(tells.recv_timeout(Duration::from_secs(100)), Ok("woken"));
         counting.attend();
         assert_eq!(tells.recv_timeout(Duration::from_secs(100)), Ok("attended"));
     }
-    drop(attendant);
+    drop(progress_thread);
     assert_eq!(Arc::strong_count(&counting), 1);
 }
 
@@ -202,9 +204,9 @@ fn arming_ends_a_pause_and_so_does_the_end() {
 fn what_was_received_before_arming_wakes_nobody() {
     let (_, mut ends) = job::<Seq>(2);
     let shared = Arc::clone(&ends[1].shared);
-    let (attendant, _thread) =
-        Attendant::new(shared, Arc::clone(&ends[1].waiter), Duration::ZERO).unwrap();
-    ends[1].attendant = Some(attendant);
+    let (progress_thread, _thread) =
+        ProgressThread::new(shared, Arc::clone(&ends[1].waiter), Duration::ZERO).unwrap();
+    ends[1].progress_thread = Some(progress_thread);
     ends[1].set_waker(|| {});
     let region = ends[1].region_create(1 << 12).unwrap();
     ends[1].pt_open(PT, None).unwrap();

@@ -60,7 +60,7 @@ fn what_a_failed_peer_had_begun_is_dropped() {
         )
         .unwrap();
     {
-        use crate::transport::fragment::Upper;
+        use crate::transport::fragment::FragmentHandler;
         use crate::transport::wire::{Header, Put};
         let mut inner = ends[1].inner();
         let put = Put {

@@ -5,7 +5,7 @@ use conduit_core::threads::Seq;
 use proptest::prelude::*;
 
 use super::{Disorder, End, PT, entry, job, job_on, over};
-use crate::transport::fragment::Upper;
+use crate::transport::fragment::FragmentHandler;
 
 /// What is handed to the portals.
 #[derive(Debug, Clone)]

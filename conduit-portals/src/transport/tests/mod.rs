@@ -1,4 +1,4 @@
-//! What the conformance suite doesn't ask: the attendant, direct access and atomics by the network, peers that send anything, peers that fail, adopted regions, threads.
+//! What the conformance suite doesn't ask: the progress thread, direct access and atomics by the network, peers that send anything, peers that fail, adopted regions, threads.
 
 mod atomics;
 mod attending;
@@ -174,7 +174,7 @@ fn threads_share_an_end() {
 #[test]
 fn an_answer_that_overtakes_leaves_the_source_in_use() {
     use super::wire::Header;
-    use crate::transport::fragment::Upper;
+    use crate::transport::fragment::FragmentHandler;
 
     let (_, ends) = job::<Seq>(2);
     let completions = ends[0].eq_create(16).unwrap();

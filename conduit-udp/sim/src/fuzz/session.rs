@@ -2,7 +2,8 @@
 
 use conduit_core::ni::Rank;
 use conduit_udp::protocol::{
-    Endpoint, Failure, Fragment, MAX_HEADER, Nanos, Payload, Received, TAG, Transmit, Upper,
+    Endpoint, Failure, Fragment, FragmentHandler, MAX_HEADER, Nanos, Payload, Received, TAG,
+    Transmit,
 };
 use sim::US;
 use sim::random::{Rng, mix};
@@ -66,7 +67,7 @@ impl Wary {
     }
 }
 
-impl Upper for Wary {
+impl FragmentHandler for Wary {
     fn read(&mut self, peer: Rank, token: u64, offset: usize, into: &mut [u8]) {
         outside(|| {
             let end = offset + into.len();
@@ -160,7 +161,7 @@ struct Side {
     rank: Rank,
     endpoint: Endpoint,
     seal: AnySeal,
-    upper: Wary,
+    handler: Wary,
     memory: i64,
     peak: i64,
 }
@@ -174,16 +175,16 @@ impl Side {
             rank,
             endpoint,
             seal,
-            upper: Wary::new(seed, scenario.ranks),
+            handler: Wary::new(seed, scenario.ranks),
             memory,
             peak: memory,
         }
     }
 
     fn receive(&mut self, now: Nanos, packet: &mut [u8]) -> Received {
-        let (endpoint, seal, upper) = (&mut self.endpoint, &mut self.seal, &mut self.upper);
+        let (endpoint, seal, handler) = (&mut self.endpoint, &mut self.seal, &mut self.handler);
         let received = inside(&mut self.memory, || {
-            endpoint.receive(now, packet, seal, upper)
+            endpoint.receive(now, packet, seal, handler)
         });
         self.peak = self.peak.max(self.memory);
         received
@@ -202,7 +203,7 @@ impl Side {
             let endpoint = &mut self.endpoint;
             let _ = inside(&mut self.memory, || endpoint.send(now, to, &fragment));
         } else {
-            let token = self.upper.tokens.len() as u64;
+            let token = self.handler.tokens.len() as u64;
             let length = random.u32(..6 * packet as u32);
             let fragment = Fragment {
                 header,
@@ -210,21 +211,21 @@ impl Side {
             };
             let endpoint = &mut self.endpoint;
             if inside(&mut self.memory, || endpoint.send(now, to, &fragment)).is_ok() {
-                self.upper.tokens.push((to, Some(length)));
+                self.handler.tokens.push((to, Some(length)));
             }
         }
     }
 
     /// Does what is due, and gives all packets to `each`.
     fn go(&mut self, now: Nanos, buffer: &mut [u8], mut each: impl FnMut(Rank, &mut [u8])) {
-        let (endpoint, seal, upper) = (&mut self.endpoint, &mut self.seal, &mut self.upper);
+        let (endpoint, seal, handler) = (&mut self.endpoint, &mut self.seal, &mut self.handler);
         if endpoint.timeout().is_some_and(|at| at <= now) {
-            inside(&mut self.memory, || endpoint.on_timeout(now, upper));
+            inside(&mut self.memory, || endpoint.on_timeout(now, handler));
         }
         // Nonsense may make it say much, but not for ever.
         for _ in 0..2000 {
             let made = inside(&mut self.memory, || {
-                endpoint.transmit(now, buffer, seal, upper)
+                endpoint.transmit(now, buffer, seal, handler)
             });
             let Some(Transmit {
                 peer,
@@ -278,7 +279,7 @@ pub(super) fn run(seed: u64, session: u64, is_real: bool, inputs: u64) -> Outcom
     let mut has_begun = vec![false; ranks as usize];
     let (mut input, mut prefix) = (Vec::new(), Vec::new());
     let (mut now, mut number) = (US, 0u64);
-    while outcome.inputs < inputs && fed.upper.failed[1..].contains(&false) {
+    while outcome.inputs < inputs && fed.handler.failed[1..].contains(&false) {
         now += random.u64(..20 * US);
         if random.u8(..64) == 0 || corpus.is_empty() {
             exchange(
@@ -314,7 +315,7 @@ pub(super) fn run(seed: u64, session: u64, is_real: bool, inputs: u64) -> Outcom
             // One that is not given up, if one is found soon.
             let mut sender = random.u32(1..ranks);
             for _ in 0..8 {
-                if fed.upper.lives(sender) {
+                if fed.handler.lives(sender) {
                     break;
                 }
                 sender = random.u32(1..ranks);
@@ -354,11 +355,11 @@ pub(super) fn run(seed: u64, session: u64, is_real: bool, inputs: u64) -> Outcom
         if let Some(before) = before
             && (before != state(&fed, outcome.inputs) || matches!(received, Received::Taken(_)))
         {
-            fed.upper
+            fed.handler
                 .check(false, "a packet without valid tag has changed something");
         }
         if fed.memory > bound {
-            fed.upper.check(
+            fed.handler.check(
                 false,
                 &format!("{} bytes of memory, more than {bound}", fed.memory),
             );
@@ -366,7 +367,7 @@ pub(super) fn run(seed: u64, session: u64, is_real: bool, inputs: u64) -> Outcom
         if random.u8(..16) == 0 {
             fed.go(now, &mut buffer, |_, _| {});
         }
-        if let Some(wrong) = fed.upper.wrong.take().or(other.upper.wrong.take()) {
+        if let Some(wrong) = fed.handler.wrong.take().or(other.handler.wrong.take()) {
             outcome
                 .failing
                 .push((session, format!("input {}: {wrong}", outcome.inputs)));
@@ -374,13 +375,13 @@ pub(super) fn run(seed: u64, session: u64, is_real: bool, inputs: u64) -> Outcom
         }
     }
     let is_broken = |failure: &&Failure| matches!(failure, Failure::Broken(_));
-    outcome.broken = fed.upper.failures.iter().filter(is_broken).count() as u64;
+    outcome.broken = fed.handler.failures.iter().filter(is_broken).count() as u64;
     let others = fed
-        .upper
+        .handler
         .failures
         .iter()
         .find(|failure| !is_broken(failure) || is_real);
-    if let Some(failure) = others.or(other.upper.failures.iter().find(|_| is_real)) {
+    if let Some(failure) = others.or(other.handler.failures.iter().find(|_| is_real)) {
         outcome
             .failing
             .push((session, format!("a peer was given up: {failure}")));
@@ -395,7 +396,7 @@ fn state(side: &Side, input: u64) -> impl PartialEq + use<> {
         .is_multiple_of(COMPARED)
         .then(|| digest(&side.endpoint));
     (
-        side.upper.calls,
+        side.handler.calls,
         side.endpoint.timeout(),
         side.memory,
         without_drops(&side.endpoint.counters()),

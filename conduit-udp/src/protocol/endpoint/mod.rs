@@ -9,7 +9,7 @@ mod transmit;
 use conduit_core::ni::Rank;
 
 use super::config::Config;
-use super::contract::{Failure, Fragment, Nanos, Payload, Refused, Upper};
+use super::contract::{Failure, Fragment, FragmentHandler, Nanos, Payload, Refused};
 use super::counters::Counters;
 use super::link::{Budget, Geometry, Link, LinkStatus};
 use super::timers::Timers;
@@ -115,7 +115,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Gives up the fragments to a peer whose bytes the upper layer keeps: none is asked for again, those that have not arrived never
+    /// Gives up the fragments to a peer whose bytes the fragment handler keeps: none is asked for again, those that have not arrived never
     /// do, and more are refused as if there were no room. Tiny fragments go on.
     pub fn abandon(&mut self, peer: Rank) {
         let index = self.peers.get(peer as usize).copied().unwrap_or(NONE);
@@ -134,17 +134,17 @@ impl Endpoint {
     }
 
     /// Time has passed: looks after the links that are due.
-    pub fn on_timeout(&mut self, now: Nanos, upper: &mut impl Upper) {
+    pub fn on_timeout(&mut self, now: Nanos, handler: &mut impl FragmentHandler) {
         self.tell(now);
         self.look_at_parked(now);
         while let Some(index) = self.timers.pop(now) {
             if self.config.idle_time > 0
                 && let Some(quiet_since) = now.checked_sub(self.config.idle_time)
-                && self.park(now, index, quiet_since, upper)
+                && self.park(now, index, quiet_since, handler)
             {
                 continue;
             }
-            match self.attend(now, index, upper) {
+            match self.attend(now, index, handler) {
                 Ok(()) => {
                     self.wake(now, index);
                     if let Some(link) = self.links[index as usize].as_deref_mut() {
@@ -152,7 +152,7 @@ impl Endpoint {
                             .schedule(index, link.due(now, &self.config).max(now + 1));
                     }
                 }
-                Err(failure) => self.fail(index, failure, upper),
+                Err(failure) => self.fail(index, failure, handler),
             }
         }
     }
@@ -222,7 +222,12 @@ impl Endpoint {
     }
 
     /// The link is due.
-    fn attend(&mut self, now: Nanos, index: u32, upper: &mut impl Upper) -> Result<(), Failure> {
+    fn attend(
+        &mut self,
+        now: Nanos,
+        index: u32,
+        handler: &mut impl FragmentHandler,
+    ) -> Result<(), Failure> {
         let Some(link) = self.links[index as usize].as_deref_mut() else {
             return Ok(());
         };
@@ -234,21 +239,21 @@ impl Endpoint {
             link.on_idle();
         }
         if link.is_refused {
-            link.retry(&mut self.budget, upper)
+            link.retry(&mut self.budget, handler)
                 .map_err(Failure::Broken)?;
         }
         Ok(())
     }
 
     /// Gives a peer up, and all that is kept for it.
-    fn fail(&mut self, index: u32, failure: Failure, upper: &mut impl Upper) {
+    fn fail(&mut self, index: u32, failure: Failure, handler: &mut impl FragmentHandler) {
         if let Some(link) = self.links[index as usize].take() {
             link.release(&mut self.budget);
             self.gone += &link.counters;
             self.timers.remove(index);
             self.peers[link.peer as usize] = FAILED;
             self.free.push(index);
-            upper.failed(link.peer, failure);
+            handler.failed(link.peer, failure);
         }
     }
 

@@ -6,7 +6,7 @@ use conduit_portals::sparing;
 use super::queues::Turn;
 use super::{Endpoint, NONE, PARKED};
 use crate::protocol::config::Config;
-use crate::protocol::contract::{Nanos, Upper};
+use crate::protocol::contract::{FragmentHandler, Nanos};
 use crate::protocol::link::{Link, Parked};
 
 /// The table of open links is made smaller when it has more places and three of four are free, or all are.
@@ -176,7 +176,7 @@ impl Endpoint {
         now: Nanos,
         index: u32,
         quiet_since: Nanos,
-        upper: &mut impl Upper,
+        handler: &mut impl FragmentHandler,
     ) -> bool {
         let Some(place) = self.links.get_mut(index as usize) else {
             return false;
@@ -196,7 +196,7 @@ impl Endpoint {
         peers[link.peer as usize] = PARKED | place;
         self.timers.remove(index);
         self.free.push(index);
-        upper.parked(link.peer);
+        handler.parked(link.peer);
         let (open, places) = (self.open_links(), self.links.len());
         if open == 0 || (places > FEW && open < places / 4) {
             self.compact();
@@ -223,7 +223,7 @@ impl Endpoint {
     }
 
     /// There are more open links than there should be: looks at some in turn, and parks those that are idle just now.
-    pub(super) fn make_room(&mut self, now: Nanos, upper: &mut impl Upper) {
+    pub(super) fn make_room(&mut self, now: Nanos, handler: &mut impl FragmentHandler) {
         let quiet_since = now.saturating_sub(self.config.min_timeout);
         for _ in 0..std::mem::take(&mut self.crowded).min(self.links.len()) {
             if self.open_links() <= self.config.open_links {
@@ -233,7 +233,7 @@ impl Endpoint {
             if self.hand >= self.links.len() {
                 self.hand = 0;
             }
-            self.park(now, self.hand as u32, quiet_since, upper);
+            self.park(now, self.hand as u32, quiet_since, handler);
         }
     }
 

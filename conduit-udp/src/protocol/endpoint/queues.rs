@@ -16,7 +16,7 @@ pub(super) enum Turn {
     Data,
     /// Acknowledgements of their own.
     Acks,
-    /// To ask the upper layer for room again.
+    /// To ask the fragment handler for room again.
     Refused,
     /// To tell the peer that there is room again.
     Starved,

@@ -3,7 +3,7 @@
 use conduit_core::ni::Rank;
 
 use super::{Endpoint, FAILED, PARKED};
-use crate::protocol::contract::{Failure, Nanos, Seal, TAG, Upper};
+use crate::protocol::contract::{Failure, FragmentHandler, Nanos, Seal, TAG};
 use crate::protocol::packet::{CLEAR, Clear};
 
 /// What became of a packet.
@@ -48,7 +48,7 @@ impl Endpoint {
         now: Nanos,
         packet: &mut [u8],
         seal: &mut impl Seal,
-        upper: &mut impl Upper,
+        handler: &mut impl FragmentHandler,
     ) -> Received {
         let Some(clear) = Clear::read(packet).filter(|clear| clear.sender < self.config.size)
         else {
@@ -97,14 +97,14 @@ impl Endpoint {
         };
         link.replay.note(clear.number);
         let body = &packet[CLEAR..packet.len() - TAG];
-        match link.receive(now, clear, body, &self.config, &mut self.budget, upper) {
+        match link.receive(now, clear, body, &self.config, &mut self.budget, handler) {
             Ok(heard) => {
                 if heard.segment {
                     self.senders.note(now, &mut link.period);
                 }
                 self.wake(now, index);
             }
-            Err(what) => self.fail(index, Failure::Broken(what), upper),
+            Err(what) => self.fail(index, Failure::Broken(what), handler),
         }
         Received::Taken(peer)
     }

@@ -3,7 +3,7 @@
 use super::Endpoint;
 use super::queues::Turn;
 use crate::protocol::config::MAX_WINDOW;
-use crate::protocol::contract::{Failure, Nanos, Seal, Transmit, Upper};
+use crate::protocol::contract::{Failure, FragmentHandler, Nanos, Seal, Transmit};
 use crate::protocol::link::Burst;
 
 /// After so many times packets with segments, an acknowledgement of its own goes before more of them.
@@ -26,7 +26,7 @@ impl Endpoint {
         now: Nanos,
         buffer: &mut [u8],
         seal: &mut impl Seal,
-        upper: &'u mut impl Upper,
+        handler: &'u mut impl FragmentHandler,
     ) -> Option<Transmit<'u>> {
         if buffer.len() < self.config.packet {
             debug_assert!(false, "the buffer holds no packet");
@@ -34,13 +34,13 @@ impl Endpoint {
         }
         self.tell(now);
         if self.crowded > 0 {
-            self.make_room(now, upper);
+            self.make_room(now, handler);
         }
-        self.ask_again(now, upper);
+        self.ask_again(now, handler);
         if self.queues.is_idle() {
             return None;
         }
-        let credits = self.credits(now, upper.room());
+        let credits = self.credits(now, handler.room());
         self.tell_starved(now, credits);
         let mut burst = Burst::new(now, buffer, seal, credits);
         let turns = if self.bursts < MANY {
@@ -62,7 +62,7 @@ impl Endpoint {
                         link.commands_ready(config)
                     }
                     Turn::Data => {
-                        link.send_data(&mut burst, self.geometry, config, upper);
+                        link.send_data(&mut burst, self.geometry, config, handler);
                         let at = link.data_at(config);
                         if let Some(at) = at.filter(|&at| at > now) {
                             self.timers.schedule(index, at);
@@ -94,7 +94,7 @@ impl Endpoint {
                 };
                 return Some(match outside {
                     None => transmit,
-                    Some(outside) => outside.join(transmit, upper),
+                    Some(outside) => outside.join(transmit, handler),
                 });
             }
         }
@@ -123,15 +123,15 @@ impl Endpoint {
         }
     }
 
-    /// Asks the upper layer for room again on behalf of a link or two.
-    fn ask_again(&mut self, now: Nanos, upper: &mut impl Upper) {
+    /// Asks the fragment handler for room again on behalf of a link or two.
+    fn ask_again(&mut self, now: Nanos, handler: &mut impl FragmentHandler) {
         for _ in 0..self.queues.length(Turn::Refused).min(2) {
             let Some((index, link)) = self.queues.next(Turn::Refused, &mut self.links) else {
                 return;
             };
-            match link.retry(&mut self.budget, upper) {
+            match link.retry(&mut self.budget, handler) {
                 Ok(()) => self.wake(now, index),
-                Err(what) => self.fail(index, Failure::Broken(what), upper),
+                Err(what) => self.fail(index, Failure::Broken(what), handler),
             }
         }
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::protocol::packet::Data;
 
-/// A fragment that the upper layer has given a place.
+/// A fragment that the fragment handler has given a place.
 #[derive(Debug)]
 struct Begun {
     /// Sequence number of the first of its segments.

@@ -2,7 +2,7 @@
 
 use super::Link;
 use crate::protocol::config::Config;
-use crate::protocol::contract::{Nanos, Outside, Seal, TAG, Transmit, Upper};
+use crate::protocol::contract::{FragmentHandler, Nanos, Outside, Seal, TAG, Transmit};
 use crate::protocol::packet::{AROUND, CLEAR, Clear, Kind};
 
 /// Packets that the system takes at once (Linux: `UDP_MAX_SEGMENTS`).
@@ -24,7 +24,7 @@ pub(crate) struct Burst<'b, 's, S> {
     outside: Option<Elsewhere>,
 }
 
-/// Where the upper layer has the bytes of a packet that are not in the buffer.
+/// Where the fragment handler has the bytes of a packet that are not in the buffer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Elsewhere {
     pub(super) token: u64,
@@ -36,8 +36,12 @@ pub(crate) struct Elsewhere {
 
 impl Elsewhere {
     /// The packet with these bytes.
-    pub(crate) fn join<'u>(self, packet: Transmit<'_>, upper: &'u impl Upper) -> Transmit<'u> {
-        let bytes = upper.source(packet.peer, self.token, self.offset, self.length);
+    pub(crate) fn join<'u>(
+        self,
+        packet: Transmit<'_>,
+        handler: &'u impl FragmentHandler,
+    ) -> Transmit<'u> {
+        let bytes = handler.source(packet.peer, self.token, self.offset, self.length);
         debug_assert!(bytes.is_some(), "they were there for the tag");
         Transmit {
             peer: packet.peer,
@@ -95,7 +99,7 @@ impl<'b, 's, S: Seal> Burst<'b, 's, S> {
         &mut self.buffer[self.filled + CLEAR..]
     }
 
-    /// Ends a packet whose body has been written but for its last bytes, which are the upper layer's: the tag follows what is
+    /// Ends a packet whose body has been written but for its last bytes, which are the fragment handler's: the tag follows what is
     /// there. No other follows. `false`: this seal has no tag for a packet in parts, and nothing has happened.
     pub(super) fn finish_around(
         &mut self,

@@ -67,9 +67,9 @@ pub(super) struct Link {
     commands: Commands,
     outgoing: Outgoing,
     assembly: Assembly,
-    /// Fragments of the next bundle that the upper layer has taken already.
+    /// Fragments of the next bundle that the fragment handler has taken already.
     taken: u32,
-    /// The upper layer has had no room for the next fragment.
+    /// The fragment handler has had no room for the next fragment.
     pub(super) is_refused: bool,
     /// The data channel has ended in this direction.
     abandoned: bool,
@@ -160,7 +160,7 @@ impl Link {
             && self.outgoing.held() == 0
     }
 
-    /// No byte of a fragment that the upper layer keeps is asked for any more. The peer waits for the segments that were not
+    /// No byte of a fragment that the fragment handler keeps is asked for any more. The peer waits for the segments that were not
     /// acknowledged, so nothing more goes by the data channel.
     pub(super) fn abandon(&mut self) {
         self.abandoned = true;

@@ -1,10 +1,10 @@
-//! Fragments of one link whose bytes the upper layer keeps, until all of their segments are acknowledged.
+//! Fragments of one link whose bytes the fragment handler keeps, until all of their segments are acknowledged.
 
 use std::collections::VecDeque;
 
 use conduit_core::ni::Rank;
 
-use crate::protocol::contract::{MAX_HEADER, Upper};
+use crate::protocol::contract::{FragmentHandler, MAX_HEADER};
 use crate::protocol::packet::{ACKS, AROUND, CHUNK, FIRST, FRAGMENT, Kind, Writer};
 use crate::protocol::sequence;
 
@@ -174,7 +174,7 @@ impl Outgoing {
         sequence: u64,
         into: &mut [u8],
         peer: Rank,
-        upper: &mut impl Upper,
+        handler: &mut impl FragmentHandler,
     ) -> Kind {
         let Some(fragment) = self.fragments.get(number.wrapping_sub(self.front) as usize) else {
             debug_assert!(false, "a segment of a fragment that is gone");
@@ -187,7 +187,7 @@ impl Outgoing {
         if geometry.is_whole(header.len(), fragment.length as usize) {
             writer.bytes(&[fragment.header_length]);
             writer.bytes(header);
-            upper.read(
+            handler.read(
                 peer,
                 fragment.token,
                 0,
@@ -199,7 +199,7 @@ impl Outgoing {
             writer.bytes(&(geometry.chunk() as u16).to_le_bytes());
             writer.bytes(&[fragment.header_length]);
             writer.bytes(header);
-            upper.read(
+            handler.read(
                 peer,
                 fragment.token,
                 0,
@@ -208,13 +208,18 @@ impl Outgoing {
             Kind::First
         } else {
             let offset = geometry.first(header.len()) + (index as usize - 1) * geometry.chunk();
-            upper.read(peer, fragment.token, offset, writer.space(bytes - CHUNK));
+            handler.read(peer, fragment.token, offset, writer.space(bytes - CHUNK));
             Kind::Chunk
         }
     }
 
     /// A segment of this fragment has been acknowledged.
-    pub(crate) fn acknowledged(&mut self, number: u32, peer: Rank, upper: &mut impl Upper) {
+    pub(crate) fn acknowledged(
+        &mut self,
+        number: u32,
+        peer: Rank,
+        handler: &mut impl FragmentHandler,
+    ) {
         let Some(fragment) = self
             .fragments
             .get_mut(number.wrapping_sub(self.front) as usize)
@@ -224,7 +229,7 @@ impl Outgoing {
         };
         fragment.missing -= 1;
         if fragment.missing == 0 {
-            upper.sent(peer, fragment.token);
+            handler.sent(peer, fragment.token);
             while self
                 .fragments
                 .front()
@@ -261,7 +266,7 @@ mod tests {
     #[derive(Default)]
     struct Bytes(Vec<u64>);
 
-    impl Upper for Bytes {
+    impl FragmentHandler for Bytes {
         fn read(&mut self, _: Rank, _: u64, offset: usize, into: &mut [u8]) {
             into.iter_mut()
                 .zip(offset..)
@@ -289,14 +294,14 @@ mod tests {
         fn segments_hold_a_fragment_exactly(packet in 1024usize..4000, header in 0usize..=64, length in 0u32..40_000) {
             let geometry = Geometry::new(packet);
             let header: Vec<u8> = (0..header as u8).collect();
-            let (mut outgoing, mut assembly, mut upper) = (Outgoing::default(), Assembly::default(), Bytes::default());
+            let (mut outgoing, mut assembly, mut handler) = (Outgoing::default(), Assembly::default(), Bytes::default());
             outgoing.push(geometry, &header, 5, length);
             let (mut came, mut sequence, mut pieces) = (0, 100, Vec::new());
             while let Some(piece) = outgoing.peek(geometry) {
                 prop_assert!(usize::from(piece.length) == geometry.segment || piece.last);
                 outgoing.advance(piece);
                 let mut segment = vec![0; piece.length.into()];
-                let kind = outgoing.write(geometry, (piece.fragment, piece.index), sequence, &mut segment, 1, &mut upper);
+                let kind = outgoing.write(geometry, (piece.fragment, piece.index), sequence, &mut segment, 1, &mut handler);
                 let (offset, bytes) = match Data::read(kind, &segment[3..]).unwrap() {
                     Data::Whole { header: read, payload } => {
                         prop_assert!(read == header && piece.last);
@@ -321,10 +326,10 @@ mod tests {
             prop_assert_eq!(came, length as usize);
             prop_assert!(!outgoing.is_waiting() && outgoing.held() == 1);
             for piece in pieces {
-                prop_assert!(upper.0.is_empty());
-                outgoing.acknowledged(piece.fragment, 1, &mut upper);
+                prop_assert!(handler.0.is_empty());
+                outgoing.acknowledged(piece.fragment, 1, &mut handler);
             }
-            prop_assert_eq!(upper.0, [5]);
+            prop_assert_eq!(handler.0, [5]);
             prop_assert_eq!(outgoing.held(), 0);
         }
     }

@@ -5,7 +5,7 @@ use super::outbound::Cause;
 use super::{COMMAND, DATA, Link, Question};
 use crate::protocol::bundle::Bundle;
 use crate::protocol::config::Config;
-use crate::protocol::contract::{Nanos, Upper};
+use crate::protocol::contract::{FragmentHandler, Nanos};
 use crate::protocol::packet::{
     AROUND, Acks, Clear, Data, FLAG_AT_ONCE, FLAG_COMMAND, FLAG_DATA, Kind, PROBE, Reader,
 };
@@ -32,7 +32,7 @@ impl Link {
         body: &[u8],
         config: &Config,
         budget: &mut Budget,
-        upper: &mut impl Upper,
+        handler: &mut impl FragmentHandler,
     ) -> Result<Heard, &'static str> {
         const SHORT: &str = "a packet shorter than what it should hold";
         self.counters.packets_received += 1;
@@ -42,7 +42,7 @@ impl Link {
         let mut reader = Reader(body);
         if clear.flags & (FLAG_COMMAND | FLAG_DATA) != 0 {
             let acks = Acks::read(clear.flags, &mut reader).ok_or(SHORT)?;
-            self.acknowledged(now, clear.number, acks, config, upper)?;
+            self.acknowledged(now, clear.number, acks, config, handler)?;
             heard.news = true;
         }
         let channel = match clear.kind {
@@ -89,7 +89,7 @@ impl Link {
             }
             Arrival::Next | Arrival::Early => {
                 let had_gaps = self.inbound[channel].has_gaps();
-                if self.segment(channel, sequence, clear.kind, reader.0, budget, upper)? {
+                if self.segment(channel, sequence, clear.kind, reader.0, budget, handler)? {
                     self.counters.segments_received += 1;
                     self.owed.segment(now, config.ack_delay, channel == DATA);
                     if had_gaps
@@ -113,7 +113,7 @@ impl Link {
         number: u64,
         acks: Acks<'_>,
         config: &Config,
-        upper: &mut impl Upper,
+        handler: &mut impl FragmentHandler,
     ) -> Result<(), &'static str> {
         let is_newest = number >= self.credits_from;
         if is_newest {
@@ -132,7 +132,7 @@ impl Link {
                 newest,
                 |content| {
                     if channel == DATA {
-                        outgoing.acknowledged(content.at, peer, upper);
+                        outgoing.acknowledged(content.at, peer, handler);
                     }
                 },
             )?;
@@ -200,10 +200,10 @@ impl Link {
         kind: Kind,
         bytes: &[u8],
         budget: &mut Budget,
-        upper: &mut impl Upper,
+        handler: &mut impl FragmentHandler,
     ) -> Result<bool, &'static str> {
         if sequence == self.inbound[channel].delivered() {
-            if self.deliver(channel, sequence, kind, bytes, upper)? {
+            if self.deliver(channel, sequence, kind, bytes, handler)? {
                 self.inbound[channel].mark(sequence);
                 self.inbound[channel].deliver();
             } else {
@@ -212,13 +212,13 @@ impl Link {
             }
         } else {
             let placed =
-                channel == DATA && self.place_early(sequence, Data::read(kind, bytes)?, upper)?;
+                channel == DATA && self.place_early(sequence, Data::read(kind, bytes)?, handler)?;
             if !placed && !self.keep(channel, sequence, kind, bytes, budget) {
                 return Ok(false);
             }
         }
         if self.inbound[channel].is_behind() && !self.is_refused {
-            self.drain(channel, budget, upper)?;
+            self.drain(channel, budget, handler)?;
         }
         Ok(true)
     }
@@ -240,15 +240,15 @@ impl Link {
         kept
     }
 
-    /// Asks the upper layer again for room for what it had none for.
+    /// Asks the fragment handler again for room for what it had none for.
     pub(crate) fn retry(
         &mut self,
         budget: &mut Budget,
-        upper: &mut impl Upper,
+        handler: &mut impl FragmentHandler,
     ) -> Result<(), &'static str> {
         self.is_refused = false;
-        self.drain(COMMAND, budget, upper)?;
-        self.drain(DATA, budget, upper)
+        self.drain(COMMAND, budget, handler)?;
+        self.drain(DATA, budget, handler)
     }
 
     /// Delivers what has come and is kept, in its turn.
@@ -256,37 +256,37 @@ impl Link {
         &mut self,
         channel: usize,
         budget: &mut Budget,
-        upper: &mut impl Upper,
+        handler: &mut impl FragmentHandler,
     ) -> Result<(), &'static str> {
         while self.inbound[channel].is_behind() {
             let sequence = self.inbound[channel].delivered();
             if let Some(kept) = self.inbound[channel].take_kept(sequence, budget) {
-                if !self.deliver(channel, sequence, kept.kind, &kept.bytes, upper)? {
+                if !self.deliver(channel, sequence, kept.kind, &kept.bytes, handler)? {
                     self.inbound[channel].put_back(sequence, kept, budget);
                     self.is_refused = true;
                     return Ok(());
                 }
             } else {
-                self.pass(sequence, upper);
+                self.pass(sequence, handler);
             }
             self.inbound[channel].deliver();
         }
         Ok(())
     }
 
-    /// Gives the upper layer the segment whose turn it is. `false`: it has no room.
+    /// Gives the fragment handler the segment whose turn it is. `false`: it has no room.
     fn deliver(
         &mut self,
         channel: usize,
         sequence: u64,
         kind: Kind,
         bytes: &[u8],
-        upper: &mut impl Upper,
+        handler: &mut impl FragmentHandler,
     ) -> Result<bool, &'static str> {
         if channel == COMMAND {
             for (index, entry) in (0..).zip(Bundle::new(bytes)) {
                 let (header, payload) = entry?;
-                if index >= self.taken && !upper.fragment(self.peer, header, payload) {
+                if index >= self.taken && !handler.fragment(self.peer, header, payload) {
                     self.taken = index;
                     return Ok(false);
                 }
@@ -299,12 +299,12 @@ impl Link {
             if self.assembly.target(sequence, segment)?.is_some() {
                 return Err("a fragment inside of another");
             }
-            return Ok(upper.fragment(self.peer, header, payload));
+            return Ok(handler.fragment(self.peer, header, payload));
         }
-        if !self.place(sequence, segment, true, upper)? {
+        if !self.place(sequence, segment, true, handler)? {
             return Ok(false);
         }
-        self.pass(sequence, upper);
+        self.pass(sequence, handler);
         Ok(true)
     }
 
@@ -314,12 +314,12 @@ impl Link {
         sequence: u64,
         segment: Data<'_>,
         is_turn: bool,
-        upper: &mut impl Upper,
+        handler: &mut impl FragmentHandler,
     ) -> Result<bool, &'static str> {
         let target = self.assembly.target(sequence, segment)?;
         match (target, segment) {
             (Some(target), Data::Chunk(bytes)) => {
-                upper.place(target.place, target.offset, bytes);
+                handler.place(target.place, target.offset, bytes);
                 Ok(true)
             }
             (
@@ -331,12 +331,12 @@ impl Link {
                     bytes,
                 },
             ) if is_turn || self.is_at_frontier(sequence) => {
-                let Some(place) = upper.begin(self.peer, header, length as usize) else {
+                let Some(place) = handler.begin(self.peer, header, length as usize) else {
                     return Ok(false);
                 };
                 self.assembly
                     .begin(sequence, place, length, chunk, bytes.len());
-                upper.place(place, 0, bytes);
+                handler.place(place, 0, bytes);
                 Ok(true)
             }
             (None, Data::Chunk(_)) if is_turn => Err("a chunk of no fragment"),
@@ -348,9 +348,9 @@ impl Link {
         &mut self,
         sequence: u64,
         segment: Data<'_>,
-        upper: &mut impl Upper,
+        handler: &mut impl FragmentHandler,
     ) -> Result<bool, &'static str> {
-        let placed = self.place(sequence, segment, false, upper)?;
+        let placed = self.place(sequence, segment, false, handler)?;
         if placed {
             self.inbound[DATA].mark(sequence);
         }
@@ -363,9 +363,9 @@ impl Link {
     }
 
     /// A segment of the data channel that lies where it belongs has its turn.
-    fn pass(&mut self, sequence: u64, upper: &mut impl Upper) {
+    fn pass(&mut self, sequence: u64, handler: &mut impl FragmentHandler) {
         if let Some(place) = self.assembly.ends(sequence) {
-            upper.end(place);
+            handler.end(place);
         }
     }
 }

@@ -8,7 +8,7 @@ use super::{COMMAND, DATA, Link};
 use crate::protocol::bundle::{END, ENTRY};
 use crate::protocol::config::{Config, MIN_PACKET};
 use crate::protocol::contract::{
-    Fragment, MAX_HEADER, MAX_TINY, Nanos, Payload, Refused, Seal, Upper,
+    Fragment, FragmentHandler, MAX_HEADER, MAX_TINY, Nanos, Payload, Refused, Seal,
 };
 use crate::protocol::packet::{ACKS, ANSWER, AROUND, CHUNK, FLAG_AT_ONCE, Kind, PROBE, Writer};
 use crate::protocol::sequence;
@@ -260,7 +260,7 @@ impl Link {
         burst: &mut Burst<'_, '_, S>,
         geometry: Geometry,
         config: &Config,
-        upper: &mut impl Upper,
+        handler: &mut impl FragmentHandler,
     ) {
         let now = burst.now;
         let mut block = [0; ACKS];
@@ -327,7 +327,7 @@ impl Link {
                     burst,
                     geometry,
                     config,
-                    upper,
+                    handler,
                     (content, sequence),
                     acks,
                     flag,
@@ -341,7 +341,7 @@ impl Link {
             let kind = if channel == DATA {
                 let piece = (content.at, content.index);
                 self.outgoing
-                    .write(geometry, piece, sequence, segment, self.peer, upper)
+                    .write(geometry, piece, sequence, segment, self.peer, handler)
             } else {
                 let mut writer = Writer::new(segment);
                 writer.u24(sequence::low(sequence));
@@ -374,7 +374,7 @@ impl Link {
         burst: &mut Burst<'_, '_, S>,
         geometry: Geometry,
         config: &Config,
-        upper: &impl Upper,
+        handler: &impl FragmentHandler,
         (content, sequence): (Content, u64),
         acks: Written,
         flag: u8,
@@ -388,7 +388,7 @@ impl Link {
             return false;
         };
         let length = length - CHUNK;
-        let Some(bytes) = upper.source(self.peer, token, offset, length) else {
+        let Some(bytes) = handler.source(self.peer, token, offset, length) else {
             return false;
         };
         let mut writer = Writer::new(&mut burst.body()[acks.length..]);

@@ -4,7 +4,9 @@ use proptest::prelude::*;
 
 use super::reference::Random;
 use crate::protocol::packet::{AROUND, Clear, Kind};
-use crate::protocol::{Config, Endpoint, Failure, Fragment, Nanos, Payload, Received, Seal, Upper};
+use crate::protocol::{
+    Config, Endpoint, Failure, Fragment, FragmentHandler, Nanos, Payload, Received, Seal,
+};
 
 /// Takes every packet for a valid one.
 #[derive(Debug)]
@@ -18,7 +20,7 @@ impl Seal for Trusting {
     }
 }
 
-/// Looks only at what an upper layer must be able to rely on whatever a peer does.
+/// Looks only at what an fragment handler must be able to rely on whatever a peer does.
 #[derive(Debug, Default)]
 struct Careful {
     /// By place: length, bytes that came, and whether it is open.
@@ -29,7 +31,7 @@ struct Careful {
     refuse: bool,
 }
 
-impl Upper for Careful {
+impl FragmentHandler for Careful {
     fn read(&mut self, _peer: u32, token: u64, offset: usize, into: &mut [u8]) {
         assert!(self.tokens.contains(&token) && offset + into.len() <= 5000);
         into.fill(1);
@@ -182,7 +184,8 @@ fn run(seed: u64) {
         ..Config::default()
     };
     let mut random = Random(seed);
-    let (mut endpoint, mut upper, mut seal) = (Endpoint::new(config), Careful::default(), Trusting);
+    let (mut endpoint, mut handler, mut seal) =
+        (Endpoint::new(config), Careful::default(), Trusting);
     let (mut now, mut token, mut buffer): (Nanos, _, _) = (1000, 0, vec![0; 1 << 16]);
     for number in 0..60 {
         match random.below(10) {
@@ -202,7 +205,7 @@ fn run(seed: u64) {
                     )
                     .is_ok()
                 {
-                    upper.tokens.push(token);
+                    handler.tokens.push(token);
                 }
                 token += 1;
             }
@@ -226,19 +229,19 @@ fn run(seed: u64) {
         }
         if random.in_thousand(600) {
             while endpoint
-                .transmit(now, &mut buffer, &mut seal, &mut upper)
+                .transmit(now, &mut buffer, &mut seal, &mut handler)
                 .is_some()
             {}
         }
         if endpoint.timeout().is_some_and(|at| at <= now) {
-            endpoint.on_timeout(now, &mut upper);
+            endpoint.on_timeout(now, &mut handler);
         }
         let mut packet = packet(&mut random, number);
-        let received = endpoint.receive(now, &mut packet, &mut seal, &mut upper);
-        assert!(upper.failures <= 1);
-        assert!(upper.failures == 0 || endpoint.has_failed(1));
+        let received = endpoint.receive(now, &mut packet, &mut seal, &mut handler);
+        assert!(handler.failures <= 1);
+        assert!(handler.failures == 0 || endpoint.has_failed(1));
         if matches!(received, Received::Dropped(_)) {
-            assert_eq!(upper.failures, 1);
+            assert_eq!(handler.failures, 1);
         }
         assert!(endpoint.memory() < 60_000, "{}", endpoint.memory());
     }

@@ -1,9 +1,9 @@
-//! Packets whose bytes stay with the upper layer until the system has them.
+//! Packets whose bytes stay with the fragment handler until the system has them.
 
 use conduit_core::ni::Rank;
 
 use crate::protocol::{
-    Config, Endpoint, Failure, Fragment, Nanos, Payload, Seal, TAG, Transmit, Upper,
+    Config, Endpoint, Failure, Fragment, FragmentHandler, Nanos, Payload, Seal, TAG, Transmit,
 };
 
 const LENGTH: usize = 1 << 20;
@@ -56,7 +56,7 @@ impl Memory {
     }
 }
 
-impl Upper for Memory {
+impl FragmentHandler for Memory {
     fn read(&mut self, _: Rank, _: u64, offset: usize, into: &mut [u8]) {
         into.copy_from_slice(&self.from[offset..offset + into.len()]);
     }

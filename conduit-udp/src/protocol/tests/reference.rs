@@ -1,10 +1,12 @@
-//! An upper layer that knows what has to come, and a seal that notices every change.
+//! An fragment handler that knows what has to come, and a seal that notices every change.
 
 use std::collections::{BTreeMap, HashMap};
 
 use conduit_core::ni::Rank;
 
-use crate::protocol::{Endpoint, Failure, Fragment, Nanos, Payload, Refused, Seal, TAG, Upper};
+use crate::protocol::{
+    Endpoint, Failure, Fragment, FragmentHandler, Nanos, Payload, Refused, Seal, TAG,
+};
 
 /// Numbers that look random.
 #[derive(Debug, Clone)]
@@ -68,7 +70,7 @@ struct Arriving {
     came: Vec<bool>,
 }
 
-/// One rank's upper layer.
+/// One rank's fragment handler.
 #[derive(Debug)]
 pub(super) struct App {
     rank: Rank,
@@ -159,7 +161,7 @@ impl App {
     }
 }
 
-impl Upper for App {
+impl FragmentHandler for App {
     fn read(&mut self, peer: Rank, token: u64, offset: usize, into: &mut [u8]) {
         let &(to, index, length) = self.unsent.get(&token).expect("a token that is not sent");
         assert!(to == peer && offset + into.len() <= length);

@@ -7,7 +7,8 @@ use settings::Percent;
 
 use super::{loopbacks, open, options};
 use crate::protocol::{
-    Config, Endpoint, Failure, Fragment, Nanos, Payload, Refused, Seal, TAG, Transmit, Upper,
+    Config, Endpoint, Failure, Fragment, FragmentHandler, Nanos, Payload, Refused, Seal, TAG,
+    Transmit,
 };
 use crate::socket::{Card, FaultConfig, Machine, Options, Peers, Socket, Wire};
 use seal::{Protection, Sealer, Secret};
@@ -45,7 +46,7 @@ impl Machine for Plain {
         _: Nanos,
         packet: &mut [u8],
         seal: &mut impl Seal,
-        upper: &mut impl Upper,
+        handler: &mut impl FragmentHandler,
     ) -> bool {
         let header = packet.first_chunk::<CLEAR>().copied();
         let Some(header) = header else {
@@ -57,7 +58,7 @@ impl Machine for Plain {
         let opens = seal.open(from, number, packet, CLEAR);
         if opens {
             let body = &packet[CLEAR..packet.len() - TAG];
-            assert!(upper.fragment(from, &[], body));
+            assert!(handler.fragment(from, &[], body));
         } else {
             self.dropped += 1;
         }
@@ -68,7 +69,7 @@ impl Machine for Plain {
         self.timeout
     }
 
-    fn on_timeout(&mut self, _: Nanos, _: &mut impl Upper) {
+    fn on_timeout(&mut self, _: Nanos, _: &mut impl FragmentHandler) {
         self.timeout = None;
         self.timeouts += 1;
     }
@@ -78,7 +79,7 @@ impl Machine for Plain {
         _: Nanos,
         buffer: &mut [u8],
         seal: &mut impl Seal,
-        _: &'u mut impl Upper,
+        _: &'u mut impl FragmentHandler,
     ) -> Option<Transmit<'u>> {
         let (peer, first) = self.queue.front()?;
         let peer = *peer;
@@ -114,7 +115,7 @@ impl Machine for Plain {
 #[derive(Default)]
 struct Mailbox(Vec<(Rank, Vec<u8>)>);
 
-impl Upper for Mailbox {
+impl FragmentHandler for Mailbox {
     fn read(&mut self, _: Rank, _: u64, _: usize, _: &mut [u8]) {}
     fn sent(&mut self, _: Rank, _: u64) {}
     fn fragment(&mut self, peer: Rank, _: &[u8], payload: &[u8]) -> bool {
@@ -229,7 +230,7 @@ fn fragments_of_many_ranks_arrive_sealed() {
             send(&mut job[1], 2, &[3, body]);
         }
         for rank in [1, 2] {
-            // Nothing goes before the upper layer lets it.
+            // Nothing goes before the fragment handler lets it.
             assert_eq!(job[rank].socket().counters().sent, 0);
             while !job[rank].machine().queue.is_empty() {
                 job[rank].flush(&mut Mailbox::default());

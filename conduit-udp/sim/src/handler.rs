@@ -1,7 +1,7 @@
 //! The layer above an endpoint, as the endpoint sees it.
 
 use conduit_core::ni::Rank;
-use conduit_udp::protocol::{Failure, Nanos, Upper};
+use conduit_udp::protocol::{Failure, FragmentHandler, Nanos};
 use sim::random::{Rng, chance};
 
 use crate::books::{Books, Process, violation};
@@ -11,10 +11,10 @@ use crate::scenario;
 /// Bits of a place that are the fragment's number; those above are the sender.
 const NUMBER: u32 = 40;
 
-/// What an upper layer holds.
+/// What an fragment handler holds.
 #[derive(Debug)]
 pub(crate) struct State {
-    model: scenario::Upper,
+    model: scenario::FragmentHandler,
     random: Rng,
     /// Bytes that it has not done with.
     held: usize,
@@ -30,7 +30,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(model: &scenario::Upper, ranks: u32, seed: u64) -> Self {
+    pub(crate) fn new(model: &scenario::FragmentHandler, ranks: u32, seed: u64) -> Self {
         Self {
             model: model.clone(),
             random: Rng::with_seed(seed),
@@ -129,7 +129,7 @@ impl View<'_> {
     }
 }
 
-impl Upper for View<'_> {
+impl FragmentHandler for View<'_> {
     fn read(&mut self, peer: Rank, token: u64, offset: usize, into: &mut [u8]) {
         outside(|| {
             if let Some(to) = self.peer(peer) {

@@ -12,7 +12,7 @@
 //!   without need, or one period late.
 //! - **Every sleep of the thread ends** after a period, whatever it has missed: a timer that the rank has set meanwhile, the end
 //!   of the rank's presence. So no hand-over depends on a wake-up that could be lost, and a timer is at most two periods late.
-//! - **A rank that sleeps** and wants to be woken by packets calls [`Attendant::arm`] first, then looks for packets a last time,
+//! - **A rank that sleeps** and wants to be woken by packets calls [`ProgressThread::arm`] first, then looks for packets a last time,
 //!   then sleeps. The thread looks at `armed` after it has been woken by `arm`'s event and before every sleep, and waits for the
 //!   socket then; since that wait ends for packets that were there before, it doesn't matter which came first. It takes `armed`
 //!   down with a swap, so one arming wakes at most once, and it calls [`Attended::wake`] afterwards: whatever that sets is seen by a
@@ -34,7 +34,7 @@ pub trait Attended: Send + Sync + 'static {
     /// Makes progress, unless somebody else is at it (`None`): runs no handler and waits for nobody. Says when it wants to be
     /// called next, if no packet comes before: `Some(None)` when nothing is due.
     fn attend(&self) -> Option<Option<Duration>>;
-    /// Wakes the rank, which has [armed](Attendant::arm) and may be asleep by now, or about to.
+    /// Wakes the rank, which has [armed](ProgressThread::arm) and may be asleep by now, or about to.
     fn wake(&self);
 }
 
@@ -57,12 +57,12 @@ struct Shared {
 
 /// The thread. It ends when this is dropped, at once unless it is attending, then after that.
 #[derive(Debug)]
-pub struct Attendant {
+pub struct ProgressThread {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Attendant {
+impl ProgressThread {
     /// How long a rank may be away before the thread attends, unless something else is set.
     pub const PERIOD: Duration = Duration::from_millis(20);
 
@@ -81,13 +81,13 @@ impl Attendant {
         waiter: Arc<dyn Wait>,
         period: Duration,
     ) -> io::Result<Self> {
-        let (mut attendant, thread) = Self::new(attended, waiter, period)?;
+        let (mut progress_thread, thread) = Self::new(attended, waiter, period)?;
         let thread = std::thread::Builder::new()
             .name(format!("conduit {rank}"))
             .stack_size(256 << 10)
             .spawn(move || thread.run())?;
-        attendant.thread = Some(thread);
-        Ok(attendant)
+        progress_thread.thread = Some(thread);
+        Ok(progress_thread)
     }
 
     /// What both sides have; the thread does not run yet.
@@ -110,11 +110,11 @@ impl Attendant {
             waiter,
             period,
         };
-        let attendant = Self {
+        let progress_thread = Self {
             shared,
             thread: None,
         };
-        Ok((attendant, thread))
+        Ok((progress_thread, thread))
     }
 
     /// Somebody of the rank makes progress. Call it with the wire locked: then no two threads are in it at once.
@@ -161,7 +161,7 @@ impl Attendant {
     }
 }
 
-impl Drop for Attendant {
+impl Drop for ProgressThread {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
         self.shared.rouse();
