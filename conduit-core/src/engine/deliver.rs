@@ -13,9 +13,8 @@ use super::parts::inbox::Inbox;
 use super::parts::kind::Kind;
 use super::parts::message::{Payload, PendingLong, ProtocolError};
 use super::parts::reserve::ReplyReserve;
-use super::parts::table::index;
 use super::{Call, Engine, Error, Handler, Result};
-use crate::ni::{Capabilities, Exchange, Ni, PutEvent, Rank};
+use crate::ni::{Capabilities, Ni, PutEvent, Rank};
 use crate::threads::Mode;
 
 /// Match bits and header data.
@@ -103,7 +102,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return;
         }
         let kind = &*last;
-        self.anticipate_short(kind.category, put.source, Exchange::Answers);
         if kind.flags.has_separate_data() {
             return self.on_long_header(put.source, words, put.data, inbox, reserve);
         }
@@ -354,19 +352,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// A message has come. After a short another to its source is likely to follow at once: the reply, or the next request.
-    /// Others are mostly answered by others, and while a payload is written, the line would be taken back.
-    #[inline(always)]
-    fn anticipate_short(&self, category: Category, source: Rank, exchange: Exchange) {
-        if category == Category::Short {
-            let index = match exchange {
-                Exchange::Answers => index::SAFE,
-                Exchange::Asks | Exchange::Alone => index::AM,
-            };
-            self.job.ni.anticipate(source, index, exchange);
-        }
-    }
-
     /// A message in a reply buffer or in the chunk of its request.
     #[inline(always)]
     pub(super) fn on_reply(&self, put: &PutEvent<'_>, last: &mut Kind) {
@@ -375,8 +360,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return;
         }
         let kind = &*last;
-        // The next request, which most replies are waited for.
-        self.anticipate_short(kind.category, put.source, Exchange::Asks);
         let token = kind.token(put.source, put);
         let credit = CreditByte::from_bits(token.credit);
         if let Err(violation) = self.credits.flow.settle(put.source, credit) {

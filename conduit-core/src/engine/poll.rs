@@ -113,7 +113,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// The poll of a rank that waits.
     #[inline]
     pub(super) fn poll_waiting(&self) -> u32 {
-        self.job.ni.hold_off();
         self.poll_for(limit(self.job.settings.am_limit).saturating_mul(WAITING))
     }
 

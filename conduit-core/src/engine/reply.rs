@@ -5,9 +5,8 @@ use am::{Body, Category, Flags, Header, Long, MAX_ARGS, NO_LID, Role as AmRole};
 use super::Call;
 use super::parts::head::{MOST_HEAD, head_in};
 use super::parts::reserve::ReplyReserve;
-use super::parts::table::index;
 use super::{Error, Result};
-use crate::ni::{Exchange, Ni};
+use crate::ni::Ni;
 use crate::shared;
 use crate::threads::Mode;
 
@@ -111,10 +110,6 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         args: &[u32],
         long: Long,
     ) -> Result<()> {
-        self.engine
-            .job
-            .ni
-            .anticipate(self.token.source, index::SAFE, Exchange::Answers);
         let long = Some((long, Flags::DEST_IN_PLACE));
         self.reply(operation, Category::Long, handler, args, &[], long)
     }

@@ -241,12 +241,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             ..
         } = request;
         let mut exchange = Exchange::Asks;
-        let flood = || {
-            exchange = Exchange::Alone;
-            if request.category == Category::Short {
-                self.job.ni.anticipate_several(target, index::AM);
-            }
-        };
+        let flood = || exchange = Exchange::Alone;
         let byte = match self.credits.flow.take_noting(target, cost, flood) {
             Some(byte) => byte,
             None => match self.wait_for_credits(operation, target, cost, blocking)? {
@@ -254,9 +249,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 None => return Ok(false),
             },
         };
-        if exchange == Exchange::Asks && request.payload.is_empty() {
-            self.job.ni.anticipate(target, index::AM, exchange);
-        }
         self.send(request, byte, exchange)
     }
 

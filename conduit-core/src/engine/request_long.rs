@@ -5,7 +5,6 @@ use credits::Scale;
 
 use super::options::Blocking;
 use super::parts::memory::{Segment, Source};
-use super::parts::table::index;
 use super::request::Request;
 use super::{Engine, Error, Result};
 use crate::ni::{Exchange, Ni, Rank};
@@ -120,8 +119,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             // SAFETY: `remote` has checked the range against the window, which is valid for writes; the source is
             // the caller's promise. Overlap and races are the program's own, as for a put.
             unsafe { shared::copy(source.base, segment.window.0.add(offset), source.len) };
-            // The payload is still being stored, which a store into the message's line would have to wait for, too.
-            self.job.ni.anticipate(target, index::AM, Exchange::Alone);
             return self.send(placed, byte, Exchange::Asks);
         }
         // SAFETY: the caller's promise.

@@ -239,14 +239,6 @@ pub trait Ni {
     /// A put without events at the initiator, whose bytes are copied before it returns. At most
     /// [`Reach::inject_size`] bytes.
     fn inject(&self, inject: &Inject<'_>) -> Result<Submit, NiError>;
-    /// A hint: a message of a few bytes to this index of the target is likely to follow at once, with this part in an exchange as far
-    /// as it is known. What it will need first may be fetched meanwhile; for one that is [`Exchange::Alone`], which may be one of many,
-    /// only as far as that costs the message itself nothing.
-    #[inline]
-    fn anticipate(&self, _target: Rank, _index: PtIndex, _exchange: Exchange) {}
-    /// The same hint for several that will follow one another, with nothing to wait for between them.
-    #[inline]
-    fn anticipate_several(&self, _target: Rank, _index: PtIndex) {}
     /// Moves bytes of the first matching entry of the target's index into a memory descriptor. Ends with
     /// [`Event::Reply`].
     ///
@@ -301,10 +293,6 @@ pub trait Ni {
     fn ready(&self) -> Ready {
         Ready::ALL
     }
-    /// A hint: the caller waits and does nothing else meanwhile. Where something is expected that comes later for being looked for too
-    /// early, the network may let a moment pass, of less than what it is likely to take.
-    #[inline]
-    fn hold_off(&self) {}
     /// Delivers up to `limit` events of a queue to `sink`, and says how many; others that are there may be left to the next
     /// call, or for a moment so that more of them come together. A call from within a sink of the same queue delivers nothing.
     fn poll<S: FnMut(Event<'_>)>(&self, eq: EqId, limit: u32, sink: S) -> u32;

@@ -48,7 +48,6 @@ impl Slots for Arc<Memory> {
         &self.tail
     }
     fn warm(&self, _count: usize) {}
-    fn prefetch(&self, _slot: usize) {}
     fn claim(&self, slot: usize) {
         // SAFETY: free, and the caller's; the checker watches it.
         self.slots[slot]
@@ -62,8 +61,7 @@ const KIND: u8 = 7;
 /// Sends a message of `values.len()` slots. `stale` is left in the first words of all slots but the first; unless it is to be
 /// feared, the message is plain.
 fn send(producer: &Producer<Arc<Memory>>, values: &[u32], stale: u32) -> bool {
-    producer.anticipate(true);
-    producer.anticipate_several();
+    producer.claim_ahead();
     let Some(reserved) = producer.reserve(values.len() as u32) else {
         return false;
     };
@@ -410,7 +408,6 @@ fn loom_what_a_turn_passes_over_is_no_commit() {
 
 /// Sends a message of a slot that asks for an answer.
 fn ask(producer: &Producer<Arc<Memory>>, value: u32) {
-    producer.anticipate(true);
     let reserved = producer.reserve(1).expect("a free slot");
     let slot = &producer.slots().slots[producer.slot(reserved)];
     // SAFETY: reserved; the checker watches it.

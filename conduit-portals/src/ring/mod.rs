@@ -187,8 +187,6 @@ pub(crate) trait Slots {
     fn tail(&self) -> &AtomicU64;
     /// Maps `count` slots from the first now instead of one page at a time at each first touch.
     fn warm(&self, count: usize);
-    /// Asks for a slot's cache line, to write it.
-    fn prefetch(&self, slot: usize);
     /// The same by a store, behind the first word. The slot is free, and only the caller's end produces.
     fn claim(&self, slot: usize);
 }

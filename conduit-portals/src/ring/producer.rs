@@ -104,32 +104,13 @@ impl<S: Slots> Producer<S> {
         }
     }
 
-    /// A message is likely to be written soon: asks for the cache line that it will begin with. Where others write to the ring,
-    /// too, that line may be theirs.
-    ///
-    /// `single`: no others follow it at once. Of such a message this end has read the line before, and what asks for a line to write it
-    /// does nothing then; a store does. In a flood that would be one store more for each message.
-    #[inline(always)]
-    pub(crate) fn anticipate(&self, single: bool) {
-        let position = self.tail.load(Ordering::Relaxed);
-        let slot = (position & self.mask) as usize;
-        match self.discipline {
-            // Free, and nobody else reserves it.
-            Discipline::Thread if single && self.has_room(position.wrapping_add(1)) => {
-                self.slots.claim(slot)
-            }
-            Discipline::Thread | Discipline::Process => self.slots.prefetch(slot),
-            Discipline::Shared => {}
-        }
-    }
-
     /// Several messages of a slot each are likely to follow one another: asks for the cache lines of a few at once, by a store into each.
     ///
     /// Without it, stores that belong to something else stand between the messages', and a core asks ahead for the lines of only so
     /// many stores: with more than some ten for each message it waits for one line after the other. What asks for a line to write it
     /// does nothing where the core has fetched it ahead to read it, as it does with lines that follow one another.
     #[inline(always)]
-    pub(crate) fn anticipate_several(&self) {
+    pub(crate) fn claim_ahead(&self) {
         let position = self.tail.load(Ordering::Relaxed);
         let behind = position.wrapping_add(TOGETHER);
         if self.discipline != Discipline::Thread

@@ -48,9 +48,6 @@ impl Slots for Memory {
     fn warm(&self, count: usize) {
         assert!(count * WORDS <= self.words.len());
     }
-    fn prefetch(&self, slot: usize) {
-        assert!(slot * WORDS < self.words.len());
-    }
     fn claim(&self, slot: usize) {
         self.words[slot * WORDS + WORDS - 1].store(u64::MAX, Ordering::Relaxed);
     }
@@ -59,8 +56,7 @@ impl Slots for Memory {
 /// Sends `payload` after the first word; the words that begin the other slots are part of it.
 fn send(producer: &Producer<Memory>, slots: u32, payload: &[u64]) -> bool {
     assert_eq!(payload.len(), slots as usize * WORDS - 1);
-    producer.anticipate(slots % 2 == 1);
-    producer.anticipate_several();
+    producer.claim_ahead();
     let Some(reserved) = producer.reserve(slots) else {
         return false;
     };
@@ -107,7 +103,6 @@ fn receive_row(consumer: &mut Consumer<Memory>, most: u32) -> Vec<Vec<u64>> {
 
 /// Sends a message of a slot that asks for an answer.
 fn ask(producer: &Producer<Memory>, payload: u64) -> bool {
-    producer.anticipate(true);
     let Some(reserved) = producer.reserve(1) else {
         return false;
     };

@@ -258,20 +258,6 @@ impl Slots for RingView {
         }
     }
     #[inline]
-    fn prefetch(&self, slot: usize) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: a hint without effect on memory or flags; processors without it take it as no operation.
-        unsafe {
-            std::arch::asm!(
-                "prefetchw [{}]",
-                in(reg) self.address(slot),
-                options(nostack, preserves_flags, readonly)
-            );
-        }
-        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-        let _ = slot;
-    }
-    #[inline]
     fn claim(&self, slot: usize) {
         // SAFETY: the last word of a slot of the ring, aligned. It is free, so nobody else looks at more than its first word, and
         // the caller is the only one who writes into it.

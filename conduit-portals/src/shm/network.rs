@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use conduit_core::ni::{
-    Atomic, Claim, Closure, EqId, Event, Exchange, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni,
-    NiError, PtIndex, Put, Rank, Reach, Ready, Region, RegionId, Sink, Submit, Unlink, Window,
+    Atomic, Claim, Closure, EqId, Event, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni, NiError,
+    PtIndex, Put, Rank, Reach, Ready, Region, RegionId, Sink, Submit, Unlink, Window,
 };
 use conduit_core::threads::{Lock, Mode};
 
@@ -79,20 +79,6 @@ impl<M: Mode> Ni for Shm<M> {
     fn inject(&self, inject: &Inject<'_>) -> Result<Submit, NiError> {
         self.submit_inject(inject)
     }
-    #[inline(always)]
-    fn anticipate(&self, target: Rank, index: PtIndex, exchange: Exchange) {
-        // An answer goes into a line that is here already.
-        let answers = exchange == Exchange::Answers && self.returns.is_answerable(target);
-        if !answers && let Some(producer) = self.known_lane(target, index) {
-            producer.anticipate(exchange != Exchange::Alone);
-        }
-    }
-    #[inline(always)]
-    fn anticipate_several(&self, target: Rank, index: PtIndex) {
-        if let Some(producer) = self.known_lane(target, index) {
-            producer.anticipate_several();
-        }
-    }
     #[inline]
     unsafe fn get(&self, get: &Get) -> Result<Submit, NiError> {
         // SAFETY: the caller keeps the contract of `Ni::get`.
@@ -127,12 +113,9 @@ impl<M: Mode> Ni for Shm<M> {
         unsafe { self.read_memory(destination, target, address, len) }
     }
 
-    #[inline(always)]
-    fn hold_off(&self) {
-        self.let_answer_come();
-    }
     #[inline]
     fn ready(&self) -> Ready {
+        self.let_answer_come();
         self.watches.ready().union(self.answer_ready())
     }
     #[inline]

@@ -144,6 +144,9 @@ impl<M: Mode> Shm<M> {
             return Ok(Submit::Again);
         };
         let slots = slots_for(COMPACT, length);
+        if slots == 1 && inject.exchange == Exchange::Alone {
+            route.producer.claim_ahead();
+        }
         let Some(reserved) = route.producer.reserve(slots) else {
             return Ok(Submit::Again);
         };

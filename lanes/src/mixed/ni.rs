@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use conduit_core::ni::{
-    Atomic, Closure, EqId, Event, Exchange, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni,
-    NiError, PtIndex, Put, Rank, Reach, Ready, Region, RegionId, Sink, Submit, Unlink, Window,
+    Atomic, Closure, EqId, Event, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni, NiError,
+    PtIndex, Put, Rank, Reach, Ready, Region, RegionId, Sink, Submit, Unlink, Window,
 };
 use conduit_core::threads::{Lock, Mode};
 
@@ -120,20 +120,6 @@ impl<Near: Ni, Far: Ni, M: Mode> Ni for Mixed<Near, Far, M> {
             Some(beyond) => beyond.inject(&self.near, &{ *inject }),
         }
     }
-    #[inline(always)]
-    fn anticipate(&self, target: Rank, index: PtIndex, exchange: Exchange) {
-        match &self.beyond {
-            None => self.near.anticipate(target, index, exchange),
-            Some(beyond) => beyond.anticipate(&self.near, target, index, Some(exchange)),
-        }
-    }
-    #[inline(always)]
-    fn anticipate_several(&self, target: Rank, index: PtIndex) {
-        match &self.beyond {
-            None => self.near.anticipate_several(target, index),
-            Some(beyond) => beyond.anticipate(&self.near, target, index, None),
-        }
-    }
     #[inline]
     unsafe fn get(&self, get: &Get) -> Result<Submit, NiError> {
         match &self.beyond {
@@ -196,10 +182,6 @@ impl<Near: Ni, Far: Ni, M: Mode> Ni for Mixed<Near, Far, M> {
         }
     }
 
-    #[inline]
-    fn hold_off(&self) {
-        self.near.hold_off();
-    }
     #[inline]
     fn ready(&self) -> Ready {
         let near = self.near.ready();
@@ -406,22 +388,6 @@ impl<Far: Ni, M: Mode> Beyond<Far, M> {
                 // SAFETY: the caller's promise.
                 unsafe { self.far.get(&get) }
             }
-        }
-    }
-
-    /// [`Ni::anticipate`], or of several: for the near network, as between hosts a hint is worth nothing.
-    #[inline(never)]
-    fn anticipate<Near: Ni>(
-        &self,
-        near: &Near,
-        target: Rank,
-        index: PtIndex,
-        exchange: Option<Exchange>,
-    ) {
-        match (self.near_rank(target), exchange) {
-            (Some(number), Some(exchange)) => near.anticipate(number, index, exchange),
-            (Some(number), None) => near.anticipate_several(number, index),
-            (None, _) => {}
         }
     }
 

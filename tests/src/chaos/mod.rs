@@ -14,8 +14,8 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use conduit_core::ni::{
-    Atomic, Capabilities, EqId, Event, Exchange, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni,
-    NiError, PtIndex, Put, Rank, Reach, Region, RegionId, Submit, Unlink, Window,
+    Atomic, Capabilities, EqId, Event, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni, NiError,
+    PtIndex, Put, Rank, Reach, Region, RegionId, Submit, Unlink, Window,
 };
 
 use crate::held::Held;
@@ -248,15 +248,6 @@ impl<N: Ni> Ni for Chaos<N> {
 
     unsafe fn put(&self, put: &Put) -> Result<Submit, NiError> {
         self.submit(Operation::Put(*put))
-    }
-    fn anticipate(&self, target: Rank, index: PtIndex, exchange: Exchange) {
-        self.inner.anticipate(target, index, exchange);
-    }
-    fn anticipate_several(&self, target: Rank, index: PtIndex) {
-        self.inner.anticipate_several(target, index);
-    }
-    fn hold_off(&self) {
-        self.inner.hold_off();
     }
     fn inject(&self, inject: &Inject<'_>) -> Result<Submit, NiError> {
         let length = inject.head.len() + inject.body.len();

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use conduit_core::bootstrap::{Bootstrap, BootstrapError};
 use conduit_core::ni::{
-    Atomic, EqId, Event, Exchange, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni, NiError,
-    PtIndex, Put, Rank, Reach, Ready, Region, RegionId, Submit, Unlink, Window,
+    Atomic, EqId, Event, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni, NiError, PtIndex, Put,
+    Rank, Reach, Ready, Region, RegionId, Submit, Unlink, Window,
 };
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
@@ -212,15 +212,6 @@ impl<N: Ni> Ni for InTurn<N> {
     }
     fn abandon(&self) {
         self.inner.abandon();
-    }
-    fn anticipate(&self, target: Rank, index: PtIndex, exchange: Exchange) {
-        self.inner.anticipate(target, index, exchange);
-    }
-    fn anticipate_several(&self, target: Rank, index: PtIndex) {
-        self.inner.anticipate_several(target, index);
-    }
-    fn hold_off(&self) {
-        self.inner.hold_off();
     }
     fn ready(&self) -> Ready {
         // The engine asks with each poll.

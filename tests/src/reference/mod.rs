@@ -237,12 +237,6 @@ impl Ni for Reference {
         })
     }
 
-    fn anticipate(&self, _target: Rank, _index: PtIndex, _exchange: Exchange) {
-        let mut seen = self.seen();
-        seen.hints += 1;
-        self.seen.set(seen);
-    }
-
     unsafe fn get(&self, get: &Get) -> Result<Submit, NiError> {
         self.check("get", get.target, get.index, get.length, MAX_MESSAGE)?;
         let mut fabric = self.fabric.borrow_mut();

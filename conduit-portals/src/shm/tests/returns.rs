@@ -122,12 +122,12 @@ fn what_asks_and_goes_the_general_way_is_whole() {
 #[test]
 fn polls_that_wait_are_told_of_from_each_question_on() {
     let (a, b) = met();
-    a.ni.hold_off();
+    a.ni.ready();
     assert_eq!(a.ni.returns.polls(), 0, "nothing was asked");
     for polls in [1, 5, 2] {
         assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
         for _ in 0..polls {
-            a.ni.hold_off();
+            a.ni.ready();
             assert!(a.poll().is_empty());
         }
         assert_eq!(a.ni.returns.polls(), polls);
@@ -139,7 +139,9 @@ fn polls_that_wait_are_told_of_from_each_question_on() {
     let before = turns(&a);
     for _ in 0..10 {
         assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
-        (0..2).for_each(|_| a.ni.hold_off());
+        for _ in 0..2 {
+            a.ni.ready();
+        }
         assert_eq!(b.poll_and_answer(&[answer(&[], 0)]).len(), 1);
         assert_eq!(a.poll().len(), 1);
     }
@@ -149,7 +151,7 @@ fn polls_that_wait_are_told_of_from_each_question_on() {
     for _ in 0..100 {
         assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
         assert_eq!(b.poll_and_answer(&[answer(&[], 0)]).len(), 1);
-        a.ni.hold_off();
+        a.ni.ready();
         assert_eq!(a.poll().len(), 1);
     }
     assert_eq!(turns(&a), before);
