@@ -56,7 +56,7 @@ fn send(end: &End, to: u32) {
     let inject = Inject {
         target: to,
         index: PT,
-        exchange: Exchange::Alone,
+        exchange: Exchange::OneWay,
         match_bits: 0,
         hdr_data: 0,
         head: &[1; 8],

@@ -153,18 +153,20 @@ fn shm_config(settings: NetworkSettings<'_>, size: u32, segment: usize) -> ShmCo
     let chunk = engine.chunk.next_multiple_of(64);
     let chunks = (engine.sb_chunks + engine.rpl_chunks) as usize * chunk;
     let control = size as usize * 8 + (1 << 20);
-    let defaults = ShmConfig::default();
     ShmConfig {
         region_bytes: segment + chunks + control,
         huge_pages: settings.shm.huge_pages,
         windows: engine.windows,
         inject_size: if engine.inject { chunk } else { 0 },
         max_managed: chunk,
-        longest_rest: match engine.spin {
-            // Who shares its core gives it away while nothing comes.
+        flood_bytes: settings.shm.flood_bytes,
+        max_coalescing: match engine.spin {
+            // Ranks that share a core give it away while nothing comes.
             Some(_) => Duration::ZERO,
-            None => defaults.longest_rest,
+            None => Duration::from_nanos(settings.shm.coalescing.into()),
         },
-        ..defaults
+        reply_slots: settings.shm.reply_slots,
+        adaptive_delay: settings.shm.adaptive_delay,
+        ..ShmConfig::default()
     }
 }

@@ -151,7 +151,7 @@ fn one_rank<N: Ni + 'static, M: Mode>(
         let inject = Inject {
             target: 0,
             index: sent.index,
-            exchange: Exchange::Alone,
+            exchange: Exchange::OneWay,
             match_bits: sent.match_bits,
             hdr_data: sent.hdr_data,
             head: &[],

@@ -240,8 +240,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             blocking,
             ..
         } = request;
-        let mut exchange = Exchange::Asks;
-        let flood = || exchange = Exchange::Alone;
+        let mut exchange = Exchange::ExpectsReply;
+        let flood = || exchange = Exchange::OneWay;
         let byte = match self.credits.flow.take_noting(target, cost, flood) {
             Some(byte) => byte,
             None => match self.wait_for_credits(operation, target, cost, blocking)? {
@@ -311,7 +311,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return Ok(false);
         }
         self.wait_for(request.operation, |engine| {
-            let sent = request.inject(&engine.job.ni, byte, None, Exchange::Alone)?;
+            let sent = request.inject(&engine.job.ni, byte, None, Exchange::OneWay)?;
             Ok(sent.then_some(true))
         })
     }
@@ -328,7 +328,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let units = Some(self.req_sb.units(chunk));
         let most = self.job.ni.reach(request.target).inject_size;
         if most > 0 && request.length() <= most {
-            let inject = || request.inject(&self.job.ni, byte, units, Exchange::Alone);
+            let inject = || request.inject(&self.job.ni, byte, units, Exchange::OneWay);
             let sent = match inject() {
                 Ok(false) => self.wait_for(operation, |_| Ok(inject()?.then_some(true))),
                 sent => sent,

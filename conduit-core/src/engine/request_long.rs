@@ -119,7 +119,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             // SAFETY: `remote` has checked the range against the window, which is valid for writes; the source is
             // the caller's promise. Overlap and races are the program's own, as for a put.
             unsafe { shared::copy(source.base, segment.window.0.add(offset), source.len) };
-            return self.send(placed, byte, Exchange::Asks);
+            return self.send(placed, byte, Exchange::ExpectsReply);
         }
         // SAFETY: the caller's promise.
         unsafe { self.long_by_messages(placed, segment, source, offset, wait) }
@@ -185,7 +185,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 self.credits.flow.give_back(target, byte);
             }
             stored?;
-            return self.send(placed, byte, Exchange::Asks);
+            return self.send(placed, byte, Exchange::ExpectsReply);
         }
         // SAFETY: the caller's promise.
         unsafe { self.long_in_two(placed, source, offset, wait) }
@@ -242,7 +242,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             blocking: Blocking::Wait,
             ..placed
         };
-        if let Err(error) = self.send(request, byte, Exchange::Alone) {
+        if let Err(error) = self.send(request, byte, Exchange::OneWay) {
             // The data is under way, and nobody waits for it.
             self.job.fail(error.clone());
             self.check_fault()?;

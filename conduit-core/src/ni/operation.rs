@@ -65,20 +65,20 @@ pub struct Inject<'a> {
     pub target: Rank,
     /// Its portal table index.
     pub index: PtIndex,
-    /// Its part in an exchange.
+    /// Whether it expects a reply, or is one.
     pub exchange: Exchange,
 }
 
-/// The part that a message has in an exchange of two short ones: what is sent back while a message is delivered may come in the place of
-/// that message. A hint: all messages arrive whatever it says.
+/// Whether a short message is a request that expects a short reply, or that reply. A network may let the two
+/// share memory. A hint: every message arrives whatever it says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exchange {
-    /// None.
-    Alone,
-    /// While it is delivered, the target is likely to send one of a few bytes back that [`Self::Answers`].
-    Asks,
+    /// Neither, as far as is known; often one of many.
+    OneWay,
+    /// The target is likely to send a message of a few bytes, [`Self::IsReply`], while it handles this one.
+    ExpectsReply,
     /// It goes to the source of a message that is being delivered.
-    Answers,
+    IsReply,
 }
 
 /// A get. See [`super::Ni::get`].

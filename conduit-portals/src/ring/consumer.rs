@@ -2,7 +2,7 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-use super::{Extent, Feared, Frame, KIND_SKIP, Slots, frame_in, tag, tag_in, word};
+use super::{Extent, Frame, KIND_SKIP, ReservedTags, Slots, frame_in, tag, tag_in, word};
 
 /// What a consumer finds at its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(crate) enum Next {
 /// Messages that lie behind one another in one lap, all with the same frame: passed one after the other and freed together.
 /// See [`Consumer::row`].
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Row {
+pub(crate) struct SlotRun {
     /// The slot of the next one.
     next: u32,
     /// The last slot at which one can begin.
@@ -31,11 +31,11 @@ pub(crate) struct Row {
     /// Their first word.
     word: u64,
     frame: Frame,
-    /// The slot behind the last one that was looked at.
+    /// The slot behind the last one that was scrubbed.
     released: u32,
 }
 
-impl Row {
+impl SlotRun {
     /// Their frame.
     #[inline]
     pub(crate) fn frame(&self) -> Frame {
@@ -64,8 +64,8 @@ pub(crate) struct Consumer<S> {
     pub(super) published: u32,
     /// The slot at which something is to be done: the head is to be published, or the lap ends.
     due: u32,
-    /// Messages have been released since then whose slots are to be looked at.
-    unlooked: bool,
+    /// Messages have been released since then whose slots are to be scrubbed.
+    unscrubbed: bool,
 }
 
 impl<S: Slots> Consumer<S> {
@@ -81,7 +81,7 @@ impl<S: Slots> Consumer<S> {
             tag: tag(0, extent.shift),
             published: 0,
             due: 0,
-            unlooked: false,
+            unscrubbed: false,
         };
         ring.note_published();
         ring
@@ -143,8 +143,8 @@ impl<S: Slots> Consumer<S> {
     /// The messages with this frame that lie behind one another from the head on. The frame is one that [`Self::peek`] has
     /// given.
     #[inline(always)]
-    pub(crate) fn row(&self, frame: Frame) -> Row {
-        Row {
+    pub(crate) fn run(&self, frame: Frame) -> SlotRun {
+        SlotRun {
             next: self.slot,
             last: self.capacity - u32::from(frame.slots()),
             word: word(self.tag, frame),
@@ -153,31 +153,31 @@ impl<S: Slots> Consumer<S> {
         }
     }
 
-    /// The next message of a row, if it is there. Changes nothing.
+    /// The next message of a run, if it is there. Changes nothing.
     #[inline(always)]
-    pub(crate) fn peek_row(&self, row: &Row) -> Option<usize> {
-        let slot = row.next as usize;
+    pub(crate) fn peek_run(&self, run: &SlotRun) -> Option<usize> {
+        let slot = run.next as usize;
         // Beyond the last slot at which one can begin there may be the end of the ring.
         // SYNC (tag): as in `peek`.
         let there =
-            row.next <= row.last && self.slots.word(slot).load(Ordering::Acquire) == row.word;
+            run.next <= run.last && self.slots.word(slot).load(Ordering::Acquire) == run.word;
         there.then_some(slot)
     }
 
     /// Ends the use of the last message of a row that was passed, if there is one.
     #[inline(always)]
-    pub(crate) fn release_last(&self, row: &mut Row) {
-        if row.frame.is_to_be_defused() && row.released != row.next {
-            row.released = row.next;
-            self.defuse(row.next - u32::from(row.frame.slots()), row.next);
+    pub(crate) fn release_last(&self, run: &mut SlotRun) {
+        if run.frame.needs_scrub() && run.released != run.next {
+            run.released = run.next;
+            self.scrub(run.next - u32::from(run.frame.slots()), run.next);
         }
     }
 
-    /// Ends the use of a row: frees the messages that were passed.
+    /// Ends the use of a run: frees the messages that were passed.
     #[inline(always)]
-    pub(crate) fn release_row(&mut self, mut row: Row) {
-        self.release_last(&mut row);
-        self.slot = row.next;
+    pub(crate) fn release_run(&mut self, mut run: SlotRun) {
+        self.release_last(&mut run);
+        self.slot = run.next;
         if self.slot >= self.due {
             self.publish_head();
         }
@@ -193,8 +193,10 @@ impl<S: Slots> Consumer<S> {
             }
             match self.peek() {
                 None => return Next::Broken,
-                Some((slot, frame)) if frame.is_turn() && slot as u64 >= self.extent.turn() => {
-                    self.turn()
+                Some((slot, frame))
+                    if frame.is_early_wrap() && slot as u64 >= self.extent.least_lap() =>
+                {
+                    self.wrap_early()
                 }
                 Some((_, frame)) if frame.kind == KIND_SKIP => self.release(frame),
                 Some((slot, frame)) => return Next::Message { slot, frame },
@@ -204,8 +206,8 @@ impl<S: Slots> Consumer<S> {
 
     /// Ends the lap.
     #[cold]
-    fn turn(&mut self) {
-        // The producer has seen all before published, so what the turn passes over is not looked at.
+    fn wrap_early(&mut self) {
+        // The producer has seen all before it published, so what the marker passes over needs no scrubbing.
         self.slot = self.capacity;
         self.publish_head();
     }
@@ -213,7 +215,7 @@ impl<S: Slots> Consumer<S> {
     /// Ends the use of the message that [`Self::next`] or [`Self::peek`] gave.
     #[inline(always)]
     pub(crate) fn release(&mut self, frame: Frame) {
-        self.unlooked |= frame.is_to_be_defused();
+        self.unscrubbed |= frame.needs_scrub();
         self.slot += u32::from(frame.slots());
         if self.slot >= self.due {
             self.publish_head();
@@ -222,16 +224,16 @@ impl<S: Slots> Consumer<S> {
 
     /// Keeps the module's invariant for the slots from one at which a message begins up to `end`.
     #[inline]
-    fn defuse(&self, first: u32, end: u32) {
+    fn scrub(&self, first: u32, end: u32) {
         // All these slots are of one lap.
-        let feared = Feared::after(self.tag);
+        let reserved_tags = ReservedTags::after(self.tag);
         for slot in first + 1..end {
             let word = self.slots.word(slot as usize);
             // Relaxed: the message's tag has brought this word, and `publish_head` orders the store before any
             // producer's.
             let found = word.load(Ordering::Relaxed);
             // Other messages may begin here, too. This lap's tag is not awaited again in its epoch.
-            if feared.is_in(found) && tag_in(found) != self.tag {
+            if reserved_tags.is_in(found) && tag_in(found) != self.tag {
                 word.store(0, Ordering::Relaxed);
             }
         }
@@ -247,13 +249,13 @@ impl<S: Slots> Consumer<S> {
 
     #[inline(never)]
     fn publish_head(&mut self) {
-        if self.unlooked {
-            // Only now, as this may take a while, and whoever has released the messages may be waited for.
-            self.defuse(self.published, self.slot);
-            self.unlooked = false;
+        if self.unscrubbed {
+            // Not earlier: scrubbing takes a while, and a peer may wait for what the messages' handlers have sent.
+            self.scrub(self.published, self.slot);
+            self.unscrubbed = false;
         }
         if self.lap == 0 && self.published == 0 {
-            // The first messages of a producer, who has made the pages.
+            // The producer has made the pages with its first messages.
             self.slots.warm(1 << self.extent.part);
         }
         // SYNC (head): our reads of the released slots, and our zeros, come before a producer's stores into them. Pairs

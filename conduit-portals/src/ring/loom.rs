@@ -9,7 +9,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::{Consumer, Discipline, Extent, Frame, Next, Producer, Slots, publish_answer, tag};
+use super::{Consumer, Discipline, Extent, Frame, Next, Producer, Slots, publish_reply, tag};
 use crate::sync::{AtomicU64, Ordering};
 
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Slots for Arc<Memory> {
 const KIND: u8 = 7;
 
 /// Sends a message of `values.len()` slots. `stale` is left in the first words of all slots but the first; unless it is to be
-/// feared, the message is plain.
+/// reserved_tags, the message is plain.
 fn send(producer: &Producer<Arc<Memory>>, values: &[u32], stale: u32) -> bool {
     producer.claim_ahead();
     let Some(reserved) = producer.reserve(values.len() as u32) else {
@@ -67,8 +67,8 @@ fn send(producer: &Producer<Arc<Memory>>, values: &[u32], stale: u32) -> bool {
     };
     let first = producer.slot(reserved);
     let mut frame = Frame::new(values.len() as u16, KIND, 0);
-    if !producer.feared(reserved).is_in(stale.into()) {
-        frame = frame.plain();
+    if !producer.reserved_tags(reserved).is_in(stale.into()) {
+        frame = frame.clean();
     }
     for (i, &value) in values.iter().enumerate() {
         let slot = &producer.slots().slots[first + i];
@@ -286,16 +286,16 @@ fn loom_a_row_is_read_before_its_slots_are_free() {
                 thread::yield_now();
                 continue;
             };
-            let mut row = consumer.row(frame);
-            while let Some(slot) = consumer.peek_row(&row) {
-                row.pass();
+            let mut run = consumer.run(frame);
+            while let Some(slot) = consumer.peek_run(&run) {
+                run.pass();
                 let slot = &consumer.slots().slots[slot];
                 // SAFETY: committed and not yet released; the checker watches it.
                 let value = slot.payload.with(|payload| unsafe { *payload });
                 assert_eq!(value, last + 1);
                 last = value;
             }
-            consumer.release_row(row);
+            consumer.release_run(run);
         }
         sending.join().unwrap();
     });
@@ -347,10 +347,10 @@ fn loom_one_thread_ends_a_lap_and_another_goes_on() {
     });
 }
 
-/// While the consumer stands before a turn, slots behind it are used that it has read in the lap before; also by a thread that has
+/// While the consumer stands before a wrap marker, slots behind it are used that it has read in the lap before; also by a thread that has
 /// not seen that by itself.
 #[test]
-fn loom_all_of_a_lap_is_free_behind_a_turn() {
+fn loom_all_of_a_lap_is_free_behind_a_wrap_marker() {
     checker(2).check(|| {
         let memory = memory(4);
         let extent = Extent { shift: 2, part: 1 };
@@ -378,7 +378,7 @@ fn loom_all_of_a_lap_is_free_behind_a_turn() {
     });
 }
 
-/// A slot that a turn has passed over still has no tag that is awaited when a later lap gets there.
+/// A slot that a wrap marker has passed over still has no tag that is awaited when a later lap gets there.
 #[test]
 fn loom_what_a_turn_passes_over_is_no_commit() {
     checker(3).check(|| {
@@ -406,40 +406,40 @@ fn loom_what_a_turn_passes_over_is_no_commit() {
     });
 }
 
-/// Sends a message of a slot that asks for an answer.
-fn ask(producer: &Producer<Arc<Memory>>, value: u32) {
+/// Sends a message of a slot that asks for a reply.
+fn offer(producer: &Producer<Arc<Memory>>, value: u32) {
     let reserved = producer.reserve(1).expect("a free slot");
     let slot = &producer.slots().slots[producer.slot(reserved)];
     // SAFETY: reserved; the checker watches it.
     slot.payload.with_mut(|payload| unsafe { *payload = value });
-    producer.ask();
+    producer.offer();
     producer.commit(reserved, Frame::new(1, KIND, 0));
 }
 
-/// Receives a message, and writes an answer into its slot.
-fn answer(consumer: &mut Consumer<Arc<Memory>>, value: u32) -> u32 {
+/// Receives a message, and writes a reply into its slot.
+fn reply(consumer: &mut Consumer<Arc<Memory>>, value: u32) -> u32 {
     loop {
         if let Some((slot, frame)) = consumer.peek() {
             let cell = &consumer.slots().slots[slot].payload;
             // SAFETY: committed and not yet released; the checker watches it.
-            let asked = cell.with(|payload| unsafe { *payload });
+            let offered = cell.with(|payload| unsafe { *payload });
             // SAFETY: as above.
             cell.with_mut(|payload| unsafe { *payload = value });
-            publish_answer(consumer.slots().word(slot), Frame::new(1, KIND, 0));
+            publish_reply(consumer.slots().word(slot), Frame::new(1, KIND, 0));
             consumer.release(frame);
-            return asked;
+            return offered;
         }
         thread::yield_now();
     }
 }
 
-/// Takes an answer if it is there.
-fn take_answer(producer: &Producer<Arc<Memory>>) -> Option<u32> {
-    let (slot, _) = producer.answer()?;
+/// Takes a reply if it is there.
+fn take_reply(producer: &Producer<Arc<Memory>>) -> Option<u32> {
+    let (slot, _) = producer.reply()?;
     let cell = &producer.slots().slots[slot].payload;
     // SAFETY: published, and not yet taken; the checker watches it.
     let value = cell.with(|payload| unsafe { *payload });
-    producer.end_asking();
+    producer.end_offer();
     Some(value)
 }
 
@@ -448,42 +448,42 @@ fn loom_an_answer_comes_back_in_its_slot() {
     loom::model(|| {
         let (producer, mut consumer) = ends(whole(1));
         let asking = thread::spawn(move || {
-            ask(&producer, 1);
-            while take_answer(&producer) != Some(11) {
+            offer(&producer, 1);
+            while take_reply(&producer) != Some(11) {
                 thread::yield_now();
             }
             // The same slot again, in the next lap.
             send_waiting(&producer, &[2], 0);
             send_waiting(&producer, &[3], 0);
         });
-        assert_eq!(answer(&mut consumer, 11), 1);
+        assert_eq!(reply(&mut consumer, 11), 1);
         assert_eq!(receive_waiting(&mut consumer), [2]);
         assert_eq!(receive_waiting(&mut consumer), [3]);
         asking.join().unwrap();
     });
 }
 
-/// A slot that was asked for an answer is not written again before that was taken, however full the ring is.
+/// A slot that was offered for a reply is not written again before that was taken, however full the ring is.
 #[test]
 fn loom_an_answer_stays_until_it_is_taken() {
     loom::model(|| {
         let (producer, mut consumer) = ends(whole(1));
         let asking = thread::spawn(move || {
-            ask(&producer, 1);
-            let mut answer = None;
+            offer(&producer, 1);
+            let mut reply = None;
             for value in 2..=3 {
                 while !send(&producer, &[value], 0) {
-                    answer = answer.or_else(|| take_answer(&producer));
+                    reply = reply.or_else(|| take_reply(&producer));
                     thread::yield_now();
                 }
             }
-            while answer.is_none() {
-                answer = take_answer(&producer);
+            while reply.is_none() {
+                reply = take_reply(&producer);
                 thread::yield_now();
             }
-            assert_eq!(answer, Some(11));
+            assert_eq!(reply, Some(11));
         });
-        assert_eq!(answer(&mut consumer, 11), 1);
+        assert_eq!(reply(&mut consumer, 11), 1);
         assert_eq!(receive_waiting(&mut consumer), [2]);
         assert_eq!(receive_waiting(&mut consumer), [3]);
         asking.join().unwrap();
@@ -496,19 +496,19 @@ fn loom_a_message_that_was_passed_has_no_answer() {
     loom::model(|| {
         let (producer, mut consumer) = ends(whole(1));
         let asking = thread::spawn(move || {
-            ask(&producer, 1);
-            while !producer.awaits_nothing() {
+            offer(&producer, 1);
+            while !producer.has_no_reply() {
                 thread::yield_now();
             }
-            ask(&producer, 2);
-            while take_answer(&producer) != Some(11) {
+            offer(&producer, 2);
+            while take_reply(&producer) != Some(11) {
                 thread::yield_now();
             }
             send_waiting(&producer, &[3], 0);
         });
         assert_eq!(receive_waiting(&mut consumer), [1]);
         consumer.publish();
-        assert_eq!(answer(&mut consumer, 11), 2);
+        assert_eq!(reply(&mut consumer, 11), 2);
         assert_eq!(receive_waiting(&mut consumer), [3]);
         asking.join().unwrap();
     });

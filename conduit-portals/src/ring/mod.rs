@@ -5,38 +5,40 @@
 //! *Skip* covers the rest, and is reserved in one step with the message that comes after it.
 //!
 //! **Publication.** The first word of a message's first slot holds its *tag*, a function of the lap, and its [`Frame`].
-//! Storing it is what publishes the message, so header, short payload and flag travel as one cache line and a consumer
-//! spins on exactly the line that brings the message. Slots are never cleared. What was left in a slot by an earlier lap
-//! must therefore not look like the tag that is awaited; the invariant, kept by the consumer, is:
+//! Storing it publishes the message, so header, short payload and flag travel as one cache line, and a consumer polls
+//! exactly the line that brings the message. Slots are never cleared. What an earlier lap left in a slot must therefore
+//! not look like the tag that is awaited. The consumer keeps this invariant:
 //!
-//! > before the head passes slot `s` in lap `k`, the first word of `s` does not hold the tag of any lap from `k + 1` to the one in
-//! > which `s` is written again.
+//! > before the head passes slot `s` in lap `k`, the first word of `s` does not hold the tag of any lap from `k + 1` to
+//! > the one in which `s` is written again.
 //!
 //! A slot that began a message holds `tag(k)`, which differs. One in the middle of a message (or under a Skip) holds
-//! anything: the consumer reads its first word when it releases the message, and writes 0, which has no tag, only if it is
-//! unlucky. Unless the message is *plain* ([`Frame::plain`]): then its producer has looked at the bytes that it copied, which
-//! do not change meanwhile, and cache lines that nobody reads stay with the producer.
+//! anything. The consumer reads its first word when it releases the message, and *scrubs* it if it holds a reserved tag:
+//! it writes 0, which has no tag. A *clean* message needs none of this ([`Frame::clean`]): its producer has checked the
+//! bytes while it copied them, and lines that nobody reads stay in the producer's cache.
 //!
-//! **Turns.** A flood had better go through more memory than a core's cache holds: lines that are still in the consumer's are taken
-//! away from there with each store. Messages that are waited for had better use few lines, which stay in both caches. So a ring is
-//! large, and a producer that finds it empty behind a few slots ([`LEAST_LAP`]) ends the lap there by a *Turn*: a Skip to the ring's end,
-//! of which nobody looks at more than the first slot. What it passes over is written again in the last lap of an epoch at the latest,
-//! which has no turn; so the tags of an epoch are feared ([`Feared`]). Before the consumer has passed a turn, all slots of the next lap
-//! are free but the turn's own, which an ordinary Skip steps over: a short lap is no small ring.
+//! **Early wrap.** A flood should go through more memory than a core's cache holds, because a store to a line that is
+//! still in the consumer's cache has to take it from there. Messages that are waited for should use few lines, which
+//! stay in both caches. So a ring is large, and a producer that finds it empty beyond [`LEAST_LAP`] slots ends the lap
+//! there with a wrap marker: a Skip to the ring's end, of which only the first slot is read. The slots that it passes
+//! over are written again in the last lap of an epoch at the latest, which has no early wrap; so the tags of a whole
+//! epoch are reserved ([`ReservedTags`]). Until the consumer has passed the marker, all slots of the next lap but the
+//! marker's own are free, and an ordinary Skip steps over that one. So a short lap does not make the ring small.
 //!
-//! **Answers.** A producer that waits for a short message back can *ask* for it in the same slot ([`Producer::ask`]): the consumer may
-//! write the answer there instead of releasing the message as it is. One cache line then goes there and back, which takes two thirds
-//! of the time of two lines that go one way each. An asked slot is not written again before its answer was taken, or before the head
-//! shows that there is none; so a producer may have to take an answer before there is room behind it. An answer's tag is no message's.
+//! **Reply slots.** A producer that waits for a short reply can *offer* the slot of its message for it
+//! ([`Producer::offer`]): the consumer may write the reply there instead of releasing the message as it is. One cache
+//! line then goes there and back, which takes two thirds of the time of two lines that go one way each. An offered slot
+//! is not written again before the reply has been taken, or the head shows that there is none; so a producer may have to
+//! take a reply before there is room behind it. A reply's tag is no message's.
 //!
-//! **Discipline.** A ring has one producing process or many ([`Discipline`]); the rest is the same. The private tail
-//! exists because a locked instruction makes every message wait until the stores of the one before have left the store
-//! buffer: measured, 20 million messages a second instead of 160.
+//! **Discipline.** A ring has one producing process or many ([`Discipline`]). With one, its tail is private: a locked
+//! instruction would make every message wait until the stores of the one before have left the store buffer (20 million
+//! messages a second were measured instead of 160).
 //!
-//! **A producer that dies** between reservation and commit leaves a hole: consumers see nothing more of this ring. No one
-//! waits for a lock, and others' rings go on; the job ends because the dead rank is noticed by other means.
+//! **A producer that dies** between reservation and commit leaves a hole, and consumers see nothing more of this ring.
+//! No one waits for a lock, and others' rings go on; the job ends because the dead rank is noticed by other means.
 //!
-//! Words: *SYNC* marks both sides of each ordering.
+//! *SYNC* marks both sides of each ordering.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -47,24 +49,24 @@ mod producer;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub(crate) use consumer::{Consumer, Next, Row};
+pub(crate) use consumer::{Consumer, Next, SlotRun};
 pub(crate) use producer::{Discipline, Producer};
 
 /// Bytes of a slot: a cache line.
 pub(crate) const SLOT: usize = 64;
 /// The frame kind of a Skip. All others belong to the ring's user.
 pub(crate) const KIND_SKIP: u8 = 0;
-/// The index of a Skip that is a Turn.
-const TURN: u8 = 1;
-/// Laps go together by `2^EPOCH`. The last of each epoch has no turn, so that each slot is written in every epoch.
+/// The index of a Skip that is a wrap marker.
+const EARLY_WRAP: u8 = 1;
+/// Laps go together by `2^EPOCH`. The last of each epoch does not wrap early, so that each slot is written in every epoch.
 const EPOCH: u32 = if cfg!(test) { 2 } else { 16 };
 /// Slots, at least, of a lap that ends early. Measured on Zen 4, mediums there and back: 512 bytes 267 ns with up to 128, 329 with 256,
 /// 325 with 4,096; 1 KiB 300, 368 and 405; 4 KiB 723, 753 and 896.
 const LEAST_LAP: u64 = if cfg!(test) { 4 } else { 64 };
-/// Slots of the longest message, by the width of the frame's field, of which one bit is [`PLAIN`].
-pub(crate) const MAX_SLOTS: u32 = (PLAIN - 1) as u32;
-/// The frame says of its message that it is plain.
-const PLAIN: u16 = 1 << 15;
+/// Slots of the longest message, by the width of the frame's field, of which one bit is [`CLEAN`].
+pub(crate) const MAX_SLOTS: u32 = (CLEAN - 1) as u32;
+/// The frame says of its message that it is clean.
+const CLEAN: u16 = 1 << 15;
 /// Set in every tag, so that 0 (fresh memory, a cleared word) has none.
 const TAG: u32 = 1 << 31;
 
@@ -72,11 +74,11 @@ const TAG: u32 = 1 << 31;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub(crate) struct Frame {
-    /// Slots that the message covers, from 1, and [`PLAIN`].
+    /// Slots that the message covers, from 1, and [`CLEAN`].
     extent: u16,
     /// What it is; [`KIND_SKIP`] is the ring's own.
     pub(crate) kind: u8,
-    /// The user's; of a Skip, whether it is a Turn.
+    /// The user's; of a Skip, whether it is a wrap marker.
     pub(crate) index: u8,
 }
 
@@ -85,32 +87,32 @@ impl Frame {
     #[inline]
     pub(crate) const fn new(slots: u16, kind: u8, index: u8) -> Self {
         Self {
-            extent: slots & !PLAIN,
+            extent: slots & !CLEAN,
             kind,
             index,
         }
     }
-    /// No slot behind the first begins with a tag that [`Producer::feared`] tells; all of their first words were written.
+    /// No slot after the first begins with one of [`Producer::reserved_tags`], and all of their first words were written.
     #[inline]
-    pub(crate) const fn plain(self) -> Self {
+    pub(crate) const fn clean(self) -> Self {
         Self {
-            extent: self.extent | PLAIN,
+            extent: self.extent | CLEAN,
             ..self
         }
     }
     /// Slots that the message covers.
     #[inline]
     pub(crate) const fn slots(self) -> u16 {
-        self.extent & !PLAIN
+        self.extent & !CLEAN
     }
-    /// Whether the consumer has to look at slots behind the first.
+    /// Whether the consumer has to scrub the slots after the first.
     #[inline]
-    const fn is_to_be_defused(self) -> bool {
-        self.extent > 1 && self.extent < PLAIN
+    const fn needs_scrub(self) -> bool {
+        self.extent > 1 && self.extent < CLEAN
     }
     #[inline]
-    fn is_turn(self) -> bool {
-        self.kind == KIND_SKIP && self.index == TURN
+    fn is_early_wrap(self) -> bool {
+        self.kind == KIND_SKIP && self.index == EARLY_WRAP
     }
     #[inline]
     const fn to_bits(self) -> u32 {
@@ -136,7 +138,7 @@ impl Frame {
 pub(crate) struct Extent {
     /// All are `2^shift`.
     pub(crate) shift: u32,
-    /// The first part, which is mapped from the start, are `2^part`; `shift`, if there are no turns.
+    /// The first part, which is mapped from the start, has `2^part`; all of it where laps don't wrap early.
     pub(crate) part: u32,
 }
 
@@ -147,8 +149,8 @@ impl Extent {
     const fn part(self) -> u64 {
         1 << self.part
     }
-    /// Slots behind which a lap may end.
-    const fn turn(self) -> u64 {
+    /// Slots after which a lap may wrap early.
+    const fn least_lap(self) -> u64 {
         if self.part == self.shift {
             self.slots()
         } else if self.part() < LEAST_LAP {
@@ -159,12 +161,12 @@ impl Extent {
     }
 }
 
-/// Tags that a slot must not begin with when its lap is over: those of the next lap's epoch, at whose end, at the latest, it is
-/// written again.
+/// Tags that a slot must not begin with when its lap is over: those of the next lap's epoch. By the end of that epoch
+/// the slot is written again.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Feared(u32);
+pub(crate) struct ReservedTags(u32);
 
-impl Feared {
+impl ReservedTags {
     /// Behind the lap that has this tag.
     #[inline]
     pub(crate) const fn after(tag: u32) -> Self {
@@ -187,12 +189,12 @@ pub(crate) trait Slots {
     fn tail(&self) -> &AtomicU64;
     /// Maps `count` slots from the first now instead of one page at a time at each first touch.
     fn warm(&self, count: usize);
-    /// The same by a store, behind the first word. The slot is free, and only the caller's end produces.
+    /// Takes a slot's line for writing, by a store after the first word. The slot is free, and no other end produces.
     fn claim(&self, slot: usize);
 }
 
-/// Laps are counted from here, so that the first epochs' tags, which are feared for long, are not what payloads are full of: small
-/// negative numbers, zeros with a sign. The bits within an epoch begin with 0.
+/// Laps are counted from here, because the first epochs' tags stay reserved for long and should not be what payloads are
+/// full of (small negative numbers, zeros with a sign). The bits within an epoch begin with 0.
 const FIRST_LAP: u32 = 0x2d5b << 16;
 
 /// The tag of the message that begins at `position`.
@@ -207,19 +209,19 @@ const fn next_tag(tag: u32) -> u32 {
     tag.wrapping_add(1) | TAG
 }
 
-/// The tag of the answer to the message that has this one. No message has it.
+/// The tag of the reply to the message that has this one. No message has it.
 #[inline]
-const fn answer_tag(tag: u32) -> u32 {
+const fn reply_tag(tag: u32) -> u32 {
     tag & !TAG
 }
 
-/// Publishes the answer to the message that begins with `asked`. All but this word has been written; the message has not been released.
+/// Publishes the reply to the message that begins with `offered`. All but this word has been written; the message has not been released.
 #[inline(always)]
-pub(crate) fn publish_answer(asked: &AtomicU64, frame: Frame) {
+pub(crate) fn publish_reply(offered: &AtomicU64, frame: Frame) {
     // Relaxed: the message has been found.
-    let tag = answer_tag(tag_in(asked.load(Ordering::Relaxed)));
-    // SYNC (answer): with this word comes all that was written into the slot before. Pairs with `Producer::answer`.
-    asked.store(word(tag, frame), Ordering::Release);
+    let tag = reply_tag(tag_in(offered.load(Ordering::Relaxed)));
+    // SYNC (reply): with this word comes all that was written into the slot before. Pairs with `Producer::reply`.
+    offered.store(word(tag, frame), Ordering::Release);
 }
 
 /// The first word of a message.

@@ -5,17 +5,17 @@ use std::sync::atomic::AtomicBool;
 use crate::sync::{AtomicU64, Ordering};
 
 use super::{
-    EPOCH, Extent, Feared, Frame, KIND_SKIP, MAX_SLOTS, Slots, TURN, answer_tag, frame_in, tag,
-    tag_in, word,
+    EARLY_WRAP, EPOCH, Extent, Frame, KIND_SKIP, MAX_SLOTS, ReservedTags, Slots, frame_in,
+    reply_tag, tag, tag_in, word,
 };
 
-/// Slots whose lines are asked for at once. Measured on Zen 4, messages with 24 other stores for each: 145 ns without, 88 with two, 49
+/// Slots whose lines are offered for at once. Measured on Zen 4, messages with 24 other stores for each: 145 ns without, 88 with two, 49
 /// with four, 77 with eight, where the consumer takes some away again. A smaller ring never has room for them.
 const TOGETHER: u64 = 4;
 
 /// The last lap of an epoch, in the bits that count within it.
 const EPOCH_END: u64 = (1 << EPOCH) - 1;
-/// Slots, at least, until it is asked once more whether a lap can end.
+/// Slots, at least, until it is offered once more whether a lap can end.
 const AGAIN: u64 = if cfg!(test) { 3 } else { 64 };
 
 /// Who produces into a ring.
@@ -43,10 +43,10 @@ pub(crate) struct Producer<S> {
     room: AtomicU64,
     /// The slots behind the first part have been mapped, see [`Slots::warm`].
     warm: AtomicBool,
-    /// The position of the message that has asked for an answer, plus 1; 0 for none.
-    asked: AtomicU64,
-    /// The position of the last turn; 0 for none.
-    turned: AtomicU64,
+    /// The position of the message that has offered for a reply, plus 1; 0 for none.
+    offered: AtomicU64,
+    /// The position of the last wrap marker; 0 for none.
+    wrapped: AtomicU64,
 }
 
 /// Slots that are this producer's until [`Producer::commit`] or [`Producer::abandon`]; one of them must follow.
@@ -58,7 +58,7 @@ pub(crate) struct Reserved {
 }
 
 impl<S: Slots> Producer<S> {
-    /// An end for a ring of which nothing has been sent by this process. One for several processes has no turns.
+    /// An end for a ring of which nothing has been sent by this process. One for several processes never wraps early.
     pub(crate) fn new(slots: S, extent: Extent, discipline: Discipline) -> Self {
         slots.warm(1 << extent.part);
         Self {
@@ -67,10 +67,10 @@ impl<S: Slots> Producer<S> {
             mask: extent.slots() - 1,
             discipline,
             tail: AtomicU64::new(0),
-            room: AtomicU64::new(extent.turn()),
+            room: AtomicU64::new(extent.least_lap()),
             warm: AtomicBool::new(false),
-            asked: AtomicU64::new(0),
-            turned: AtomicU64::new(0),
+            offered: AtomicU64::new(0),
+            wrapped: AtomicU64::new(0),
         }
     }
 
@@ -213,9 +213,9 @@ impl<S: Slots> Producer<S> {
         // SYNC (head): the consumer has read everything before `head`, and made its first words harmless, before it
         // stored it. Pairs with `Consumer::publish_head`; so our stores into these slots come after its reads.
         let head = self.slots.head().load(Ordering::Acquire);
-        let head = self.before_asked(head);
-        if head == tail && self.can_turn(n, tail) {
-            self.turn(tail);
+        let head = self.before_offered(head);
+        if head == tail && self.can_wrap_early(n, tail) {
+            self.wrap_early(tail);
             return Some(false);
         }
         // Not at the first look there: the last message may just not have been released yet.
@@ -234,7 +234,7 @@ impl<S: Slots> Producer<S> {
         if left >= 0 {
             return Some(true);
         }
-        if self.step_over_turn(n, tail, head) {
+        if self.step_over_wrap(n, tail, head) {
             return Some(false);
         }
         if self.discipline == Discipline::Shared {
@@ -247,60 +247,60 @@ impl<S: Slots> Producer<S> {
         None
     }
 
-    /// Asks for an answer to the message reserved last, of one slot, which is to be committed next. One at a time; for one thread.
+    /// Asks for a reply to the message reserved last, of one slot, which is to be committed next. One at a time; for one thread.
     /// Gives the word and the tag that will publish it.
     #[inline(always)]
-    pub(crate) fn ask(&self) -> (&AtomicU64, u32) {
+    pub(crate) fn offer(&self) -> (&AtomicU64, u32) {
         debug_assert!(self.discipline == Discipline::Thread);
         let tail = self.tail.load(Ordering::Relaxed);
-        self.asked.store(tail, Ordering::Relaxed);
+        self.offered.store(tail, Ordering::Relaxed);
         let Reserved { slot, tag } = self.reserved(tail.wrapping_sub(1));
-        (self.slots.word(slot), answer_tag(tag))
+        (self.slots.word(slot), reply_tag(tag))
     }
 
-    /// The message that has asked.
+    /// The message that has offered.
     #[inline(always)]
-    fn asked(&self) -> Option<u64> {
-        let asked = self.asked.load(Ordering::Relaxed);
-        (asked != 0).then(|| asked.wrapping_sub(1))
+    fn offered(&self) -> Option<u64> {
+        let offered = self.offered.load(Ordering::Relaxed);
+        (offered != 0).then(|| offered.wrapping_sub(1))
     }
 
-    /// The answer, if there is one: its slot, where it stays until [`Self::end_asking`], and its frame.
+    /// The reply, if there is one: its slot, where it stays until [`Self::end_offer`], and its frame.
     #[inline(always)]
-    pub(crate) fn answer(&self) -> Option<(usize, Frame)> {
-        self.answer_at(self.asked()?)
+    pub(crate) fn reply(&self) -> Option<(usize, Frame)> {
+        self.reply_at(self.offered()?)
     }
 
     #[inline(always)]
-    fn answer_at(&self, position: u64) -> Option<(usize, Frame)> {
+    fn reply_at(&self, position: u64) -> Option<(usize, Frame)> {
         let Reserved { slot, tag } = self.reserved(position);
-        // SYNC (answer): with the tag comes all that the consumer has written into the slot. Pairs with `publish_answer`.
+        // SYNC (reply): with the tag comes all that the consumer has written into the slot. Pairs with `publish_reply`.
         let word = self.slots.word(slot).load(Ordering::Acquire);
-        (tag_in(word) == answer_tag(tag)).then(|| (slot, frame_in(word)))
+        (tag_in(word) == reply_tag(tag)).then(|| (slot, frame_in(word)))
     }
 
-    /// Waits for no answer any more: it has been taken.
+    /// Waits for no reply any more: it has been taken.
     #[inline(always)]
-    pub(crate) fn end_asking(&self) {
-        self.asked.store(0, Ordering::Relaxed);
+    pub(crate) fn end_offer(&self) {
+        self.offered.store(0, Ordering::Relaxed);
     }
 
-    /// Whether no answer is to come; so not if one waits to be taken.
-    pub(crate) fn awaits_nothing(&self) -> bool {
+    /// Whether no reply is to come; so not if one waits to be taken.
+    pub(crate) fn has_no_reply(&self) -> bool {
         // SYNC (head): as in `refresh_head`.
         let head = self.slots.head().load(Ordering::Acquire);
-        self.before_asked(head);
-        self.asked().is_none()
+        self.before_offered(head);
+        self.offered().is_none()
     }
 
-    /// A head, or, if that lies before it, the message that has asked. Where the head shows that there is no answer, none is waited for.
-    fn before_asked(&self, head: u64) -> u64 {
-        match self.asked() {
-            Some(asked) if head.wrapping_sub(asked) as i64 <= 0 => head,
+    /// A head, or, if that lies before it, the message that has offered. Where the head shows that there is no reply, none is waited for.
+    fn before_offered(&self, head: u64) -> u64 {
+        match self.offered() {
+            Some(offered) if head.wrapping_sub(offered) as i64 <= 0 => head,
             // Written before the head, if at all.
-            Some(asked) if self.answer_at(asked).is_some() => asked,
+            Some(offered) if self.reply_at(offered).is_some() => offered,
             Some(_) => {
-                self.end_asking();
+                self.end_offer();
                 head
             }
             None => head,
@@ -308,54 +308,54 @@ impl<S: Slots> Producer<S> {
     }
 
     /// Whether the lap can end at a position of an empty ring, so that the next one begins with `n` slots: those are free behind the
-    /// turn.
-    fn can_turn(&self, n: u32, position: u64) -> bool {
+    /// wrap marker.
+    fn can_wrap_early(&self, n: u32, position: u64) -> bool {
         let (slot, lap) = (position & self.mask, position >> self.extent.shift);
-        // One slot before the turn's is left for what steps over that.
-        slot >= self.extent.turn().max(u64::from(n) + 1)
+        // One slot before the marker's is left for the Skip that steps over it.
+        slot >= self.extent.least_lap().max(u64::from(n) + 1)
             && self.discipline != Discipline::Shared
             && lap & EPOCH_END != EPOCH_END
     }
 
     /// Ends the lap at a position, if it is still the tail.
-    fn turn(&self, position: u64) {
+    fn wrap_early(&self, position: u64) {
         let next = (position | self.mask).wrapping_add(1);
         let moved =
             self.tail
                 .compare_exchange(position, next, Ordering::Relaxed, Ordering::Relaxed);
         if moved.is_ok() {
-            // SYNC (turn): the slots behind it are as free as those before it are, by the head that was read. Pairs with
-            // `turn_again`. Before the consumer, and so the next turn, can pass it.
-            self.turned.store(position, Ordering::Release);
-            let frame = Frame::new(1, KIND_SKIP, TURN);
+            // SYNC (wrap): the slots behind it are as free as those before it are, by the head that was read. Pairs with
+            // `marker_again`. Before the consumer, and so the next marker, can pass it.
+            self.wrapped.store(position, Ordering::Release);
+            let frame = Frame::new(1, KIND_SKIP, EARLY_WRAP);
             self.commit(self.reserved(position), frame);
         }
     }
 
-    /// Where the slot comes again, in the tail's lap, of a turn at the end of the lap before that the consumer may not have passed.
-    fn turn_again(&self, tail: u64, head: u64) -> Option<u64> {
-        // SYNC (turn): see `turn`.
-        let turned = self.turned.load(Ordering::Acquire);
-        let again = turned.wrapping_add(self.capacity());
-        let is_passed = head.wrapping_sub(turned) as i64 > 0;
+    /// Where the slot of the last marker comes again in the tail's lap, if the consumer may not have passed it.
+    fn marker_again(&self, tail: u64, head: u64) -> Option<u64> {
+        // SYNC (wrap): see `wrap_early`.
+        let wrapped = self.wrapped.load(Ordering::Acquire);
+        let again = wrapped.wrapping_add(self.capacity());
+        let is_passed = head.wrapping_sub(wrapped) as i64 > 0;
         let is_next = again >> self.extent.shift == tail >> self.extent.shift;
-        (turned != 0 && !is_passed && is_next).then_some(again)
+        (wrapped != 0 && !is_passed && is_next).then_some(again)
     }
 
-    /// Where slots stop being free. Where the consumer stands before a turn, all slots of the next lap but the turn's are free: one
-    /// before it is left for what steps over it.
+    /// Where slots stop being free. While the consumer stands before a marker all slots of the next lap but the marker's
+    /// are free; the one before that is left for the Skip that steps over it.
     fn free(&self, tail: u64, head: u64) -> u64 {
-        match self.turn_again(tail, head) {
+        match self.marker_again(tail, head) {
             None => head.wrapping_add(self.capacity()),
             Some(again) if tail <= again => again - 1,
             Some(_) => (tail | self.mask).wrapping_add(1),
         }
     }
 
-    /// Goes on behind a turn's slot that the consumer has not passed; false if that is not what is in the way, or `n` slots don't fit
-    /// behind it either.
-    fn step_over_turn(&self, n: u32, tail: u64, head: u64) -> bool {
-        let Some(again) = self.turn_again(tail, head) else {
+    /// Goes on behind a marker's slot that the consumer has not passed; false if something else is in the way, or `n` slots
+    /// don't fit behind it either.
+    fn step_over_wrap(&self, n: u32, tail: u64, head: u64) -> bool {
+        let Some(again) = self.marker_again(tail, head) else {
             return false;
         };
         let slots = (again + 1).wrapping_sub(tail);
@@ -372,31 +372,31 @@ impl<S: Slots> Producer<S> {
         true
     }
 
-    /// Up to where slots behind `end` may be reserved before it is asked again whether the lap can end.
+    /// Up to where slots behind `end` may be reserved before it is offered again whether the lap can end.
     fn next_look(&self, tail: u64, end: u64) -> u64 {
         if self.discipline == Discipline::Shared {
             return end.wrapping_add(self.capacity());
         }
-        let (slot, turn) = (tail & self.mask, self.extent.turn());
-        let first = tail - slot + turn;
-        let look = match slot < turn {
+        let (slot, least) = (tail & self.mask, self.extent.least_lap());
+        let first = tail - slot + least;
+        let look = match slot < least {
             true => first,
-            // Twice as far from there as this one: a flood is not to look often.
-            false => tail.wrapping_add((slot - turn).max(AGAIN)),
+            // Twice as far from there as this one, so that a flood checks seldom.
+            false => tail.wrapping_add((slot - least).max(AGAIN)),
         };
         let lap_end = (tail | self.mask).wrapping_add(1);
         let look = if look >= lap_end {
-            lap_end + turn
+            lap_end + least
         } else {
             look
         };
         look.max(end)
     }
 
-    /// The tags with which no slot of a plain message behind its first begins ([`Frame::plain`]).
+    /// The tags with which no slot of a clean message behind its first begins ([`Frame::clean`]).
     #[inline]
-    pub(crate) fn feared(&self, reserved: Reserved) -> Feared {
-        Feared::after(reserved.tag)
+    pub(crate) fn reserved_tags(&self, reserved: Reserved) -> ReservedTags {
+        ReservedTags::after(reserved.tag)
     }
 
     /// Publishes a message whose slots have been written, all but the first word of the first.

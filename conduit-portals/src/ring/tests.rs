@@ -6,14 +6,13 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::{
-    Consumer, Discipline, Extent, Frame, KIND_SKIP, Next, Producer, SLOT, Slots, publish_answer,
-    tag,
+    Consumer, Discipline, Extent, Frame, KIND_SKIP, Next, Producer, SLOT, Slots, publish_reply, tag,
 };
 use crate::sync::{AtomicU64, Ordering};
 
 const WORDS: usize = SLOT / 8;
 const KIND: u8 = 3;
-/// Of an answer.
+/// Of a reply.
 const ANSWER: Frame = Frame::new(1, 5, 8);
 
 /// Ring memory of a test. All words are atomics, so that a broken ring shows as wrong values, not as undefined behaviour.
@@ -62,10 +61,10 @@ fn send(producer: &Producer<Memory>, slots: u32, payload: &[u64]) -> bool {
     };
     let first = producer.slot(reserved);
     let mut frame = Frame::new(slots as u16, KIND, 9);
-    let feared = producer.feared(reserved);
+    let reserved_tags = producer.reserved_tags(reserved);
     let mut begins = payload[WORDS - 1..].iter().step_by(WORDS);
-    if begins.all(|&word| !feared.is_in(word)) {
-        frame = frame.plain();
+    if begins.all(|&word| !reserved_tags.is_in(word)) {
+        frame = frame.clean();
     }
     for (i, &word) in payload.iter().enumerate() {
         producer.slots().words[first * WORDS + 1 + i].store(word, Ordering::Relaxed);
@@ -87,22 +86,22 @@ fn receive_row(consumer: &mut Consumer<Memory>, most: u32) -> Vec<Vec<u64>> {
     let Some((_, frame)) = consumer.peek().filter(|(_, frame)| frame.kind != KIND_SKIP) else {
         return payloads;
     };
-    let mut row = consumer.row(frame);
+    let mut run = consumer.run(frame);
     for _ in 0..most {
-        let Some(slot) = consumer.peek_row(&row) else {
+        let Some(slot) = consumer.peek_run(&run) else {
             break;
         };
-        row.pass();
+        run.pass();
         payloads.push(read(consumer, slot, frame));
-        consumer.release_last(&mut row);
+        consumer.release_last(&mut run);
     }
-    consumer.release_row(row);
+    consumer.release_run(run);
     assert!(!payloads.is_empty(), "the message that was seen");
     payloads
 }
 
-/// Sends a message of a slot that asks for an answer.
-fn ask(producer: &Producer<Memory>, payload: u64) -> bool {
+/// Sends a message of a slot that asks for a reply.
+fn offer(producer: &Producer<Memory>, payload: u64) -> bool {
     let Some(reserved) = producer.reserve(1) else {
         return false;
     };
@@ -110,23 +109,23 @@ fn ask(producer: &Producer<Memory>, payload: u64) -> bool {
     for word in &producer.slots().words[first + 1..first + WORDS] {
         word.store(payload, Ordering::Relaxed);
     }
-    producer.ask();
+    producer.offer();
     producer.commit(reserved, Frame::new(1, KIND, 9));
     true
 }
 
-/// Answers the message at the head.
-fn answer(consumer: &Consumer<Memory>, payload: u64) {
+/// Replies the message at the head.
+fn write_reply(consumer: &Consumer<Memory>, payload: u64) {
     let first = consumer.slot as usize * WORDS;
     for word in &consumer.slots().words[first + 1..first + WORDS] {
         word.store(payload, Ordering::Relaxed);
     }
-    publish_answer(consumer.slots().word(consumer.slot as usize), ANSWER);
+    publish_reply(consumer.slots().word(consumer.slot as usize), ANSWER);
 }
 
-/// The answer, if it is there.
-fn answered(producer: &Producer<Memory>) -> Option<u64> {
-    let (slot, frame) = producer.answer()?;
+/// The reply, if it is there.
+fn replied(producer: &Producer<Memory>) -> Option<u64> {
+    let (slot, frame) = producer.reply()?;
     assert_eq!(frame, ANSWER);
     let words = &producer.slots().words[slot * WORDS + 1..(slot + 1) * WORDS];
     let payload = words[0].load(Ordering::Relaxed);
@@ -159,12 +158,12 @@ enum Step {
     ReceiveRow(u32),
     /// Messages of a slot, each received at once, so that laps end as soon as they can.
     PingPong(u32),
-    /// Where one thread sends and no answer is awaited.
-    Ask,
-    /// Receives a message, and answers it if it is the one that has asked.
-    Answer,
-    TakeAnswer,
-    /// Whether an answer is to come.
+    /// Where one thread sends and no reply is awaited.
+    Offer,
+    /// Receives a message, and replies it if it is the one that has offered.
+    Reply,
+    TakeReply,
+    /// Whether a reply is to come.
     Wonder,
 }
 
@@ -175,14 +174,14 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (1_u32..6).prop_map(Step::Receive),
         2 => (1_u32..20).prop_map(Step::ReceiveRow),
         1 => (1_u32..60).prop_map(Step::PingPong),
-        2 => Just(Step::Ask),
-        2 => Just(Step::Answer),
-        1 => Just(Step::TakeAnswer),
+        2 => Just(Step::Offer),
+        2 => Just(Step::Reply),
+        1 => Just(Step::TakeReply),
         1 => Just(Step::Wonder),
     ]
 }
 
-/// Without turns where several processes send.
+/// Without early wraps where several processes send.
 fn extent(discipline: Discipline, shift: u32, part: u32) -> Extent {
     let part = if discipline == Discipline::Shared {
         shift
@@ -220,8 +219,8 @@ proptest! {
         ];
         let mut consumer = Consumer::new(memory, extent);
         let mut model: VecDeque<Vec<u64>> = VecDeque::new();
-        // The question that is out, and its answer.
-        let (mut question, mut reply) = (None, None);
+        // The question that is out, and its reply.
+        let (mut offered, mut reply) = (None, None);
         for (i, step) in steps.into_iter().enumerate() {
             // A second producer only where the ring is for several.
             let producer = &producers[if discipline == Discipline::Shared { i % 2 } else { 0 }];
@@ -244,39 +243,39 @@ proptest! {
                         );
                     }
                 }
-                Step::Ask => {
+                Step::Offer => {
                     let content = 1 << 40 | i as u64;
-                    if discipline == Discipline::Thread && question.is_none() && ask(producer, content) {
-                        question = Some(vec![content; WORDS - 1]);
-                        model.extend(question.clone());
+                    if discipline == Discipline::Thread && offered.is_none() && offer(producer, content) {
+                        offered = Some(vec![content; WORDS - 1]);
+                        model.extend(offered.clone());
                     }
                 }
-                Step::Answer => {
+                Step::Reply => {
                     if let Next::Message { slot, frame } = consumer.next() {
                         let found = read(&consumer, slot, frame);
-                        if question.as_ref() == Some(&found) && reply.is_none() {
+                        if offered.as_ref() == Some(&found) && reply.is_none() {
                             reply = Some(i as u64);
-                            answer(&consumer, i as u64);
+                            write_reply(&consumer, i as u64);
                         }
                         consumer.release(frame);
                         prop_assert_eq!(Some(found), model.pop_front());
                     }
                 }
-                Step::TakeAnswer => {
-                    prop_assert_eq!(answered(producer), reply);
+                Step::TakeReply => {
+                    prop_assert_eq!(replied(producer), reply);
                     if reply.take().is_some() {
-                        producer.end_asking();
-                        question = None;
+                        producer.end_offer();
+                        offered = None;
                     }
                 }
                 Step::Wonder => {
-                    let passed = question.as_ref().is_some_and(|asked| !model.contains(asked));
+                    let passed = offered.as_ref().is_some_and(|message| !model.contains(message));
                     let told = passed && consumer.slot == consumer.published;
-                    if question.is_none() || (told && reply.is_none()) {
-                        prop_assert!(producer.awaits_nothing());
-                        question = None;
+                    if offered.is_none() || (told && reply.is_none()) {
+                        prop_assert!(producer.has_no_reply());
+                        offered = None;
                     } else if !passed || reply.is_some() {
-                        prop_assert!(!producer.awaits_nothing());
+                        prop_assert!(!producer.has_no_reply());
                     }
                 }
                 Step::Abandon(n) => {
@@ -314,9 +313,9 @@ proptest! {
             prop_assert_eq!(receive(&mut consumer), Some(expected));
         }
         prop_assert_eq!(receive(&mut consumer), None);
-        prop_assert_eq!(answered(&producers[0]), reply);
+        prop_assert_eq!(replied(&producers[0]), reply);
         if reply.is_some() {
-            producers[0].end_asking();
+            producers[0].end_offer();
         }
         // Empty and published: the largest message fits, wherever the tail is.
         let n = producers[0].max_slots();
@@ -409,7 +408,7 @@ fn flood(
     assert_eq!(receive(&mut consumer), None);
 }
 
-/// Rings without turns, and with.
+/// Rings without early wraps, and with.
 const EXTENTS: [Extent; 3] = [
     Extent { shift: 4, part: 4 },
     Extent { shift: 4, part: 2 },
@@ -447,7 +446,7 @@ fn processes_flood() {
     );
 }
 
-/// Messages that are waited for stay in a lap's beginning; a flood goes on behind it; an epoch's last lap has no turn.
+/// Messages that are waited for stay in a lap's beginning; a flood goes on behind it; an epoch's last lap does not wrap early.
 #[test]
 fn laps_end_early_while_the_ring_is_empty() {
     let extent = Extent { shift: 4, part: 2 };
@@ -466,12 +465,12 @@ fn laps_end_early_while_the_ring_is_empty() {
         }
     }
     assert_eq!(laps[..9], [4, 4, 4, 16, 4, 4, 4, 16, 4]);
-    // Nothing is received now, so there is no turn.
+    // Nothing is received now, so the lap does not wrap early.
     let sent = (0..20).take_while(|_| send(&producer, 1, &[1; WORDS - 1]));
     assert!(sent.count() > 4);
 }
 
-/// A target that has not looked since a lap ended gets a burst as long as the ring, but for the turn's slot and one before it.
+/// A target that has not looked since a lap ended gets a burst as long as the ring, but for the marker's slot and one before it.
 #[test]
 fn a_turn_leaves_room_for_a_burst() {
     for discipline in [Discipline::Thread, Discipline::Process] {
@@ -489,7 +488,7 @@ fn a_turn_leaves_room_for_a_burst() {
             let sent = (0..)
                 .take_while(|&count| send(&producer, slots, &payload(count)))
                 .count();
-            // What is before the turn, and what is behind it.
+            // What is before the marker, and what is behind it.
             let most = 3 / slots as usize + 59 / slots as usize;
             assert!(consumer.is_ready(), "the lap has ended");
             assert_eq!(sent, most, "{slots} slots");

@@ -7,7 +7,7 @@ use conduit_core::ni::Sink;
 use conduit_core::threads::{Lock, Mode};
 
 use super::message::{ACK, FULL, Header, NO_MD, REPLY, REPLY_INLINE, SEND, STAGED};
-use super::receive::{Message, Out, Taken};
+use super::receive::{Message, PollBudget, Taken};
 use super::{Shm, staging};
 use crate::matching::outcome_of;
 
@@ -17,7 +17,7 @@ impl<M: Mode> Shm<M> {
         &self,
         message: &Message,
         header: &Header,
-        out: &mut Out<'_, S>,
+        budget: &mut PollBudget<'_, S>,
     ) -> Option<Taken> {
         let outcome = outcome_of(message.frame.index);
         let (token, length) = (header.token, header.length as usize);
@@ -27,7 +27,7 @@ impl<M: Mode> Shm<M> {
         if header.md != NO_MD {
             self.descriptors.finish(header.md)?;
         }
-        out.event(match message.frame.kind {
+        budget.event(match message.frame.kind {
             SEND => Event::Send { token },
             ACK => Event::Ack {
                 token,
@@ -64,7 +64,7 @@ impl<M: Mode> Shm<M> {
         if end > bound.len {
             return None;
         }
-        // Held during the copy: who gives them up waits for it.
+        // Held during the copy: `abandon` waits for it.
         let abandoned = self.abandoned.lock();
         let is_wanted = !*abandoned;
         if is_wanted {

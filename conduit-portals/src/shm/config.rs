@@ -32,12 +32,16 @@ pub struct ShmConfig {
     /// With more ranks than this, an event queue is one ring for all sources. With less, it is a ring for each, which
     /// is quicker and takes more memory.
     pub shared_ring_above: u32,
-    /// Bytes up to which the rings of an event queue are larger together than was asked for, so that floods go through more memory
-    /// than a core's own cache holds. Where a queue is one ring for all sources it is not.
+    /// Bytes up to which the rings of an event queue are larger together than was asked for, so that floods go through
+    /// more memory than a core's own cache holds. Not where a queue is one ring for all sources.
     pub flood_bytes: usize,
-    /// For how long at most this rank may leave messages of a flood alone, so that more of them come together. Zero: it never does.
-    /// Ranks may differ in it.
-    pub longest_rest: Duration,
+    /// The longest time for which this rank leaves messages of a flood alone, so that more of them come together. Zero
+    /// turns it off. Ranks may differ in it.
+    pub max_coalescing: Duration,
+    /// Whether this rank offers the slots of its requests for the replies. Ranks may differ in it.
+    pub reply_slots: bool,
+    /// Whether it delays its first look for such a reply. Ranks may differ in it.
+    pub adaptive_delay: bool,
 }
 
 impl Default for ShmConfig {
@@ -54,7 +58,9 @@ impl Default for ShmConfig {
             staging_pieces: 64,
             shared_ring_above: 16,
             flood_bytes: 8 << 20,
-            longest_rest: Duration::from_micros(2),
+            max_coalescing: Duration::from_micros(2),
+            reply_slots: true,
+            adaptive_delay: true,
         }
     }
 }

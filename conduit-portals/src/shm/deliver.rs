@@ -9,21 +9,21 @@ use conduit_core::shared;
 use conduit_core::threads::{Lock, Mode};
 
 use crate::matching::{Incoming, Place, Run, Want, rounded};
-use crate::ring::{Consumer, Row, SLOT};
+use crate::ring::{Consumer, SLOT, SlotRun};
 
 use super::mapping::RingView;
 use super::message::{
     ACK, COMPACT, Compact, FULL, Header, PUT, PUT_COMPACT, SEND, STAGED, WANT_ACK, WANT_SEND,
     before_payload,
 };
-use super::receive::{Inbound, Later, Message, Out, Queue, Sources, Taken, mark};
+use super::receive::{DeferredEvents, Inbound, Message, PollBudget, Queue, Sources, Taken, mark};
 use super::{Shm, staging};
 
 /// Messages of a run that are alike: they have the first one's frame, length, source and match bits, so what was checked of
 /// it holds for all.
-struct Alike<'r> {
+struct PutBatch<'r> {
     ring: &'r Consumer<RingView>,
-    row: Row,
+    slots: SlotRun,
     /// The first one's.
     header: Compact,
     tag: u64,
@@ -35,15 +35,15 @@ struct Alike<'r> {
     left: u32,
 }
 
-impl Alike<'_> {
+impl PutBatch<'_> {
     /// The next one. Ends the delivery of the one before.
     #[inline(always)]
     fn next(&mut self) -> Option<PutEvent<'_>> {
-        self.ring.release_last(&mut self.row);
+        self.ring.release_last(&mut self.slots);
         if self.left == 0 {
             return None;
         }
-        let slot = self.ring.peek_row(&self.row)?;
+        let slot = self.ring.peek_run(&self.slots)?;
         // Behind a longer message it would take a line away that is being written.
         let slot = self.ring.slots().address(slot);
         // A copy, not a reference: what is checked below is what is used, whatever a broken peer writes meanwhile.
@@ -55,9 +55,9 @@ impl Alike<'_> {
         let (offset, length) = (self.offset, self.header.length as usize);
         self.offset += rounded(length) as u64;
         self.left -= 1;
-        self.row.pass();
+        self.slots.pass();
         Some(PutEvent {
-            index: PtIndex(self.row.frame().index),
+            index: PtIndex(self.slots.frame().index),
             tag: self.tag,
             source: self.header.source,
             match_bits: self.header.match_bits,
@@ -111,9 +111,9 @@ impl<M: Mode> Shm<M> {
             }
             let length = header.length as usize;
             let most = run.room_for(left, length);
-            let mut alike = Alike {
+            let mut batch = PutBatch {
                 ring,
-                row: ring.row(frame),
+                slots: ring.run(frame),
                 header,
                 tag: run.tag,
                 offset: run.offset(),
@@ -121,12 +121,12 @@ impl<M: Mode> Shm<M> {
                 left: most,
             };
             while sink.is_ready()
-                && let Some(put) = alike.next()
+                && let Some(put) = batch.next()
             {
                 sink.put(put);
             }
-            let (row, delivered) = (alike.row, most - alike.left);
-            ring.release_row(row);
+            let (slots, delivered) = (batch.slots, most - batch.left);
+            ring.release_run(slots);
             run.charge(delivered, length);
             left -= delivered;
             if delivered == 0 {
@@ -176,8 +176,8 @@ impl<M: Mode> Shm<M> {
         message: &Message,
         header: &Header,
         payload: *const u8,
-        later: &mut Later,
-        out: &mut Out<'_, S>,
+        deferred: &mut DeferredEvents,
+        budget: &mut PollBudget<'_, S>,
     ) -> Option<(Outcome, usize)> {
         let incoming = Incoming {
             want: Want::Put,
@@ -210,7 +210,7 @@ impl<M: Mode> Shm<M> {
             Place::Nothing => {}
         }
         if hit.outcome == Outcome::Done && hit.events.contains(MeEvents::OPERATION) {
-            out.event(Event::Put(PutEvent {
+            budget.event(Event::Put(PutEvent {
                 index: PtIndex(message.frame.index),
                 tag: hit.tag,
                 source: message.source,
@@ -222,7 +222,7 @@ impl<M: Mode> Shm<M> {
                 data,
             }));
         }
-        self.found(queue, &hit, later);
+        self.found(queue, &hit, deferred);
         Some((hit.outcome, hit.length))
     }
 
@@ -232,8 +232,8 @@ impl<M: Mode> Shm<M> {
         queue: &Queue<M>,
         message: &Message,
         header: &Header,
-        later: &mut Later,
-        out: &mut Out<'_, S>,
+        deferred: &mut DeferredEvents,
+        budget: &mut PollBudget<'_, S>,
     ) -> Option<Taken> {
         let initiator = &self.peers.get(message.source as usize)?.mapping;
         let payload = match message.frame.kind {
@@ -241,7 +241,7 @@ impl<M: Mode> Shm<M> {
             _ => initiator.range(header.reference, header.length as usize)?,
         };
         let (outcome, length) =
-            self.take_put(number, queue, message, header, payload, later, out)?;
+            self.take_put(number, queue, message, header, payload, deferred, budget)?;
         if header.flags & STAGED != 0 && !staging::give_back(initiator, header.piece) {
             return None;
         }

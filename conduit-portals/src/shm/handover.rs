@@ -1,11 +1,11 @@
 //! How the memory of a rank comes to its peers: each one asks it for the descriptor, over a socket.
 //!
-//! A file that another process has open can also be opened through `/proc`, but only by who may look into that process: not
+//! A file that another process has open can also be opened through `/proc`, but only with permission to look into that process: not
 //! between sibling user namespaces (containers without privileges, one for each rank), and not where tracing is refused. A
 //! descriptor that is handed over (`SCM_RIGHTS`) needs nobody's leave.
 //!
 //! The socket has an abstract name, which leaves nothing behind and is seen in the whole network namespace. So the name proves
-//! nothing: who asks, and who answers, says a word that only the ranks of the job know, from the card. Users are compared besides,
+//! nothing: who asks, and who answers, says a word that only the ranks of the job know, from the bootstrap info. Users are compared besides,
 //! where their numbers mean something: in another user namespace they don't.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -185,7 +185,7 @@ pub(super) fn ask(address: &Address, patience: Duration) -> io::Result<Handed> {
     let begun = Instant::now();
     loop {
         match ask_once(address, patience) {
-            // The peer has turned to somebody else, as this process was too slow.
+            // The peer has gone on to another rank, because this process was too slow.
             Err(error) if is_passing(&error) && begun.elapsed() < patience => thread::sleep(PAUSE),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Err(io::Error::other(format!("no answer within {patience:?}")));

@@ -24,7 +24,7 @@ pub(super) const VERSION: u32 = 5;
 /// Event queues of the network's user.
 pub(super) const USER_QUEUES: usize = 16;
 /// The queue of indices that were opened without one.
-pub(super) const QUIET_QUEUE: usize = USER_QUEUES;
+pub(super) const INTERNAL_QUEUE: usize = USER_QUEUES;
 /// All queues.
 pub(super) const QUEUES: usize = USER_QUEUES + 1;
 /// Regions of a rank.
@@ -91,9 +91,9 @@ pub(super) struct Control {
     pub(super) bell: CachePadded<BellWords>,
     /// For each portal table index the queue it goes to, plus 1; 0 while it is not open. Stored with release.
     pub(super) pt: CachePadded<[AtomicU32; PT_INDICES]>,
-    /// 1 after a rank has begun to send by a ring of any queue, until the owner has seen it. On a line of its own: the owner looks at it
+    /// 1 after a peer has activated a ring of any queue, until the owner has seen it. On a line of its own: the owner reads it
     /// all the time.
-    pub(super) newcomers: CachePadded<AtomicU64>,
+    pub(super) activations: CachePadded<AtomicU64>,
     pub(super) queues: [QueueEntry; QUEUES],
     pub(super) regions: [RegionEntry; REGIONS],
 }
@@ -101,19 +101,19 @@ pub(super) struct Control {
 impl Control {
     /// Says that somebody is going to send by a ring of a queue.
     pub(super) fn announce(&self, queue: &QueueEntry, ring: usize) {
-        // SYNC (newcomers): first the bit, then the word, then messages. Pairs with `Shm::admit_all`.
+        // SYNC (activations): first the bit, then the word, then messages. Pairs with `Shm::admit_all`.
         queue.used.fetch_or(1 << (ring % 64), Ordering::Release);
         self.call();
     }
 
-    /// Has the owner poll all queues and look for newcomers.
+    /// Makes the owner poll all queues and look for activated rings.
     pub(super) fn call(&self) {
-        self.newcomers.store(NEWCOMERS, Ordering::Release);
+        self.activations.store(ACTIVATIONS, Ordering::Release);
     }
 }
 
 /// [`Control::newcomers`]: there are some.
-pub(super) const NEWCOMERS: u64 = 1;
+pub(super) const ACTIVATIONS: u64 = 1;
 
 /// The shared words of one ring, before its slots.
 #[derive(Debug)]

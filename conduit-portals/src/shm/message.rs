@@ -2,7 +2,7 @@
 //!
 //! | byte | compact and full | full only |
 //! |---|---|---|
-//! | 0 | the ring's word u64: tag, and the [`Frame`]: slots and whether it is plain, kind, index | |
+//! | 0 | the ring's word u64: tag, and the [`Frame`]: slots and whether it is clean, kind, index | |
 //! | 8 | length u32 | |
 //! | 12 | source u32 | |
 //! | 16 | match bits u64 | |
@@ -18,7 +18,7 @@
 //! | kind | uses |
 //! |---|---|
 //! | [`PUT_COMPACT`] | remote offset 0, no completion from the target |
-//! | [`PUT_ASKING`] | the same, in one slot, into which the answer may be written: one of these again |
+//! | [`PUT_REPLY_SLOT`] | the same, in one slot, into which the reply may be written: one of these again |
 //! | [`PUT`] | payload in the slots |
 //! | [`PUT_REFERENCE`] | payload at the reference |
 //! | [`GET`] | header data: offset within the initiator's descriptor; reference: where to write, unless [`REPLY_INLINE`] |
@@ -40,7 +40,7 @@ pub(super) const ATOMIC: u8 = 5;
 pub(super) const SEND: u8 = 6;
 pub(super) const ACK: u8 = 7;
 pub(super) const REPLY: u8 = 8;
-pub(super) const PUT_ASKING: u8 = 9;
+pub(super) const PUT_REPLY_SLOT: u8 = 9;
 
 /// Flag: the target posts [`ACK`].
 pub(super) const WANT_ACK: u8 = 1;
@@ -141,7 +141,7 @@ impl Header {
         let mut header = Self::default();
         let to: *mut u8 = ptr::from_mut(&mut header).cast();
         // SAFETY: 56 bytes within both; every bit pattern is a header, and nobody writes the slot before its release: of a message that
-        // may be answered there a copy is read.
+        // may be replied there a copy is read.
         unsafe { ptr::copy_nonoverlapping(slot.add(WORD), to.add(WORD), FULL - WORD) }
         header
     }

@@ -8,38 +8,38 @@
 //! the target polls that queue (`receive`, [`crate::matching`]); completions come back the same way. No process ever waits for
 //! another's lock. Nothing has a name in any file system, so nothing is left behind however a rank ends.
 //!
-//! Waiting for room has one answer, [`Submit::Again`](conduit_core::ni::Submit::Again). Where the answer would have to come
+//! Waiting for room has one reply, [`Submit::Again`](conduit_core::ni::Submit::Again). Where the reply would have to come
 //! from the target's side (a completion finds its queue full), the target keeps that one completion and takes nothing
 //! more from the same ring until it is posted.
 
-mod answer;
-mod card;
+mod adaptive_delay;
+mod bootstrap_info;
+mod coalescing;
 mod completion;
 mod config;
 mod deliver;
+mod deliver_one;
 mod error;
 mod failure;
+mod get_atomic;
 mod handover;
 mod layout;
 mod mapping;
 mod message;
 mod network;
-mod patience;
 mod process_memory;
+mod ready_table;
 mod receive;
-mod rest;
-mod returns;
+mod reply_slots;
 mod send;
 pub mod settings;
 mod setup;
-mod single;
 mod staging;
 mod start;
 mod statistics;
 #[cfg(test)]
 mod tests;
 mod wait;
-mod watch;
 
 pub use config::ShmConfig;
 pub use error::ShmError;
@@ -61,12 +61,12 @@ use crate::ring::{Discipline, Producer};
 use failure::{Failures, Process};
 use layout::QUEUES;
 use mapping::{Mapping, RingView};
+use ready_table::ReadyTable;
 use receive::Queue;
-use returns::Returns;
+use reply_slots::ReplySlots;
 use setup::Allocated;
 use staging::Staging;
 use statistics::Counters;
-use watch::Watches;
 
 /// The shared-memory network of one rank.
 ///
@@ -97,8 +97,8 @@ pub struct Shm<M: Mode> {
     failures: Failures,
     /// By rank.
     processes: Box<[Process]>,
-    watches: Watches,
-    returns: Returns,
+    ready_table: ReadyTable,
+    reply_slots: ReplySlots,
     /// Messages sent by this rank, where one thread at a time sends them.
     sent: AtomicU32,
     /// Threads in [`wait`](conduit_core::ni::Ni::wait).
@@ -137,7 +137,7 @@ impl Peer {
 struct Index<M: Mode> {
     /// The queue that its messages come by, plus 1; 0 while it is not open.
     queue: AtomicU8,
-    /// Held for a look at the list, never while events are delivered.
+    /// Held while the list is read or changed, never while events are delivered.
     list: M::Lock<MatchList>,
 }
 

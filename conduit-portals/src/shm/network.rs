@@ -10,10 +10,10 @@ use conduit_core::ni::{
 use conduit_core::threads::{Lock, Mode};
 
 use super::Shm;
-use super::layout::{QUIET_QUEUE, STATE_CLOSED, USER_QUEUES};
+use super::layout::{INTERNAL_QUEUE, STATE_CLOSED, USER_QUEUES};
 
 /// Messages that [`Ni::progress`] handles at most; more wait for its next call.
-const QUIET_LIMIT: u32 = 64;
+const INTERNAL_LIMIT: u32 = 64;
 
 impl<M: Mode> Ni for Shm<M> {
     #[inline]
@@ -115,8 +115,7 @@ impl<M: Mode> Ni for Shm<M> {
 
     #[inline]
     fn ready(&self) -> Ready {
-        self.let_answer_come();
-        self.watches.ready().union(self.answer_ready())
+        self.ready_table.ready().union(self.reply_ready())
     }
     #[inline]
     fn poll<S: FnMut(Event<'_>)>(&self, eq: EqId, limit: u32, sink: S) -> u32 {
@@ -131,7 +130,11 @@ impl<M: Mode> Ni for Shm<M> {
     }
     #[inline]
     fn progress(&self) {
-        self.poll_queue(QUIET_QUEUE, QUIET_LIMIT, &mut Closure(|_: Event<'_>| ()));
+        self.poll_queue(
+            INTERNAL_QUEUE,
+            INTERNAL_LIMIT,
+            &mut Closure(|_: Event<'_>| ()),
+        );
     }
     fn wait(&self, limit: Duration) {
         self.sleep(limit);

@@ -14,18 +14,18 @@ use crate::matching::{Hit, Incoming, Place};
 use crate::ring::{Consumer, Frame, KIND_SKIP, Next, SLOT};
 
 use super::Shm;
+use super::coalescing::Coalescing;
 use super::mapping::RingView;
 use super::message::{
-    ACK, ATOMIC, GET, Header, PUT, PUT_ASKING, PUT_COMPACT, PUT_REFERENCE, REPLY, SEND,
+    ACK, ATOMIC, GET, Header, PUT, PUT_COMPACT, PUT_REFERENCE, PUT_REPLY_SLOT, REPLY, SEND,
     before_payload,
 };
-use super::rest::Rest;
 
 /// Messages of one ring that a poll takes at most before it looks at the next: those that raise no event don't count
 /// against the caller's limit.
 const BATCH: u32 = 64;
 
-/// Answers in a row after which a poll looks at the rings, too.
+/// Replies in a row after which a poll also reads the rings.
 const ANSWERS: u32 = 16;
 
 /// An event queue: the rings that lead to it.
@@ -41,11 +41,11 @@ pub(super) struct Inbox {
     pub(super) rings: Box<[Inbound]>,
     /// Where the next poll begins: after the ring at which the last one ended.
     pub(super) next: usize,
-    pub(super) later: Later,
-    /// The queue, as the table of watches names it.
+    pub(super) deferred: DeferredEvents,
+    /// The queue, as the ready table names it.
     ready: Ready,
-    /// Answers that were taken (`super::returns`).
-    answers: u32,
+    /// Replies that were taken (`super::reply_slots`).
+    replies: u32,
 }
 
 /// A ring as its consumer keeps it.
@@ -57,11 +57,11 @@ pub(super) struct Inbound {
     /// A completion for which the initiator's queue had no room. Until it is posted nothing more is taken from this ring:
     /// so one is enough, and nothing is lost.
     pending: Option<(Rank, Header)>,
-    /// The table of watches says where its next message will show, and nothing else is to be done before: see [`Shm::watch`].
+    /// The ready table says where its next message will show, and nothing else is to be done before: see [`Shm::watch`].
     pub(super) watched: bool,
-    /// Its place in the table of watches; none as long as nobody has begun to send by it.
+    /// Its place in the ready table; none as long as nobody has begun to send by it.
     pub(super) place: Option<u32>,
-    pub(super) rest: Rest,
+    pub(super) coalescing: Coalescing,
 }
 
 impl Inbound {
@@ -72,7 +72,7 @@ impl Inbound {
             pending: None,
             watched: false,
             place: None,
-            rest: Rest::default(),
+            coalescing: Coalescing::default(),
         }
     }
 
@@ -86,7 +86,7 @@ impl Inbound {
     #[inline]
     pub(super) fn awaited(&self) -> Option<(&AtomicU64, u32)> {
         match self.pending {
-            None if !self.rest.is_on() => self.ring.awaited(),
+            None if !self.coalescing.is_on() => self.ring.awaited(),
             _ => None,
         }
     }
@@ -97,9 +97,9 @@ impl Inbox {
         Self {
             rings,
             next: 0,
-            later: Later::default(),
+            deferred: DeferredEvents::default(),
             ready,
-            answers: 0,
+            replies: 0,
         }
     }
 
@@ -132,7 +132,7 @@ impl Inbox {
     /// Whether a poll would find anything to do.
     #[inline]
     pub(super) fn is_ready(&self) -> bool {
-        self.later.is_owed()
+        self.deferred.is_pending()
             || self.rings.iter().any(|inbound| {
                 inbound.place.is_some() && (inbound.ring.is_ready() || inbound.pending.is_some())
             })
@@ -141,14 +141,14 @@ impl Inbox {
 
 /// Events that follow one that was delivered already.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Later {
+pub(super) struct DeferredEvents {
     unlinked: Option<u64>,
     free: Option<u64>,
 }
 
-impl Later {
+impl DeferredEvents {
     #[inline]
-    pub(super) fn is_owed(&self) -> bool {
+    pub(super) fn is_pending(&self) -> bool {
         self.unlinked.is_some() || self.free.is_some()
     }
 }
@@ -188,13 +188,13 @@ pub(super) fn mark(me: u32) -> u64 {
 }
 
 /// Where a poll's events go, and how many may.
-pub(super) struct Out<'s, S: ?Sized> {
+pub(super) struct PollBudget<'s, S: ?Sized> {
     pub(super) sink: &'s mut S,
     pub(super) count: u32,
     limit: u32,
 }
 
-impl<'s, S: Sink + ?Sized> Out<'s, S> {
+impl<'s, S: Sink + ?Sized> PollBudget<'s, S> {
     pub(super) fn new(sink: &'s mut S, limit: u32) -> Self {
         Self {
             sink,
@@ -204,7 +204,7 @@ impl<'s, S: Sink + ?Sized> Out<'s, S> {
     }
 }
 
-impl<S: Sink + ?Sized> Out<'_, S> {
+impl<S: Sink + ?Sized> PollBudget<'_, S> {
     #[inline]
     pub(super) fn event(&mut self, event: Event<'_>) {
         self.count += 1;
@@ -213,13 +213,13 @@ impl<S: Sink + ?Sized> Out<'_, S> {
 
     /// Delivers what was put off; false if the limit is reached.
     #[inline]
-    fn settle(&mut self, later: &mut Later) -> bool {
-        if let Some(tag) = later.unlinked.filter(|_| self.count < self.limit) {
-            later.unlinked = None;
+    fn settle(&mut self, deferred: &mut DeferredEvents) -> bool {
+        if let Some(tag) = deferred.unlinked.filter(|_| self.count < self.limit) {
+            deferred.unlinked = None;
             self.event(Event::Unlinked { tag });
         }
-        if let Some(tag) = later.free.filter(|_| self.count < self.limit) {
-            later.free = None;
+        if let Some(tag) = deferred.free.filter(|_| self.count < self.limit) {
+            deferred.free = None;
             self.event(Event::Free { tag });
         }
         self.count < self.limit
@@ -270,12 +270,12 @@ impl<M: Mode> Shm<M> {
         if limit == 0 {
             return 0;
         }
-        if self.is_answered()
-            && let Some(events) = self.take_answer(number, queue, &mut inbox, sink)
+        if self.is_replied()
+            && let Some(events) = self.take_reply(number, queue, &mut inbox, sink)
         {
-            // Whoever is answered in each poll looks at the rings now and then all the same.
-            inbox.answers = inbox.answers.wrapping_add(1);
-            let is_enough = events > 0 && !inbox.answers.is_multiple_of(ANSWERS);
+            // A rank that gets a reply in each poll still polls the rings now and then.
+            inbox.replies = inbox.replies.wrapping_add(1);
+            let is_enough = events > 0 && !inbox.replies.is_multiple_of(ANSWERS);
             if is_enough || events >= limit {
                 return events;
             }
@@ -297,38 +297,38 @@ impl<M: Mode> Shm<M> {
         limit: u32,
         sink: &mut S,
     ) -> u32 {
-        if self.has_newcomers() {
+        if self.has_activations() {
             self.admit_all(number, inbox);
         }
-        let mut out = Out::new(sink, limit);
-        if inbox.later.is_owed() && !out.settle(&mut inbox.later) {
+        let mut budget = PollBudget::new(sink, limit);
+        if inbox.deferred.is_pending() && !budget.settle(&mut inbox.deferred) {
             // The ring that owes them is watched as one to be polled in any case.
-            return out.count;
+            return budget.count;
         }
         let rings = inbox.rings.len();
         for _ in 0..rings {
             let at = inbox.next;
             inbox.next = inbox.behind(at);
             let inbound = &mut inbox.rings[at];
-            if inbound.is_idle() || (inbound.rest.is_on() && self.rests(inbound)) {
+            if inbound.is_idle() || (inbound.coalescing.is_on() && self.is_coalescing(inbound)) {
                 continue;
             }
-            let go_on = self.visit(number, queue, inbound, &mut inbox.later, &mut out);
-            self.watch(inbound, &inbox.later);
+            let go_on = self.visit(number, queue, inbound, &mut inbox.deferred, &mut budget);
+            self.watch(inbound, &inbox.deferred);
             if !go_on {
                 break;
             }
         }
-        out.count
+        budget.count
     }
 
     /// Has a ring watched from which something was taken, or polled in any case while more is to be done than to wait.
     #[inline(always)]
-    pub(super) fn watch(&self, inbound: &mut Inbound, later: &Later) {
-        let awaited = inbound.awaited().filter(|_| !later.is_owed());
+    pub(super) fn watch(&self, inbound: &mut Inbound, deferred: &DeferredEvents) {
+        let awaited = inbound.awaited().filter(|_| !deferred.is_pending());
         let watched = awaited.is_some();
         if let Some(place) = inbound.place {
-            self.watches.set(place as usize, awaited);
+            self.ready_table.set(place as usize, awaited);
         }
         inbound.watched = watched;
     }
@@ -341,23 +341,23 @@ impl<M: Mode> Shm<M> {
             inbound.place
         });
         match place {
-            Some(place) => self.watches.set(place as usize, None),
+            Some(place) => self.ready_table.set(place as usize, None),
             None => self.own().control().call(),
         }
     }
 
-    /// Whether somebody has begun to send by a ring that is not looked at yet.
+    /// Whether a ring was activated that is not polled yet.
     #[inline]
-    pub(super) fn has_newcomers(&self) -> bool {
-        self.own().control().newcomers.load(Ordering::Relaxed) != 0
+    pub(super) fn has_activations(&self) -> bool {
+        self.own().control().activations.load(Ordering::Relaxed) != 0
     }
 
-    /// Has the rings looked at by which somebody has begun to send: those of one queue, which is locked, and of all others.
+    /// Adds activated rings to those that are polled: of one queue, which is locked, and of all others.
     #[cold]
     fn admit_all(&self, number: usize, inbox: &mut Inbox) {
         let control = self.own().control();
-        // SYNC (newcomers): with the word come the bits that were set before it. Pairs with `Control::announce`.
-        control.newcomers.swap(0, Ordering::AcqRel);
+        // SYNC (activations): with the word come the bits that were set before it. Pairs with `Control::announce`.
+        control.activations.swap(0, Ordering::AcqRel);
         self.admit(number, inbox);
         for (other, queue) in self.queues.iter().enumerate() {
             let Some(queue) = queue.get().filter(|_| other != number) else {
@@ -377,31 +377,31 @@ impl<M: Mode> Shm<M> {
             .load(Ordering::Acquire);
         for (at, inbound) in inbox.rings.iter_mut().enumerate() {
             if used >> (at % 64) & 1 == 1 && inbound.place.is_none() {
-                inbound.place = self.watches.add(inbox.ready);
+                inbound.place = self.ready_table.add(inbox.ready);
             }
         }
     }
 
     /// A ring's messages have been taken, something large among them; when that began so many messages had been sent.
     #[inline(always)]
-    pub(super) fn rest(&self, inbound: &mut Inbound, sent: u32) {
-        let longest = self.config.longest_rest;
+    pub(super) fn coalesce(&self, inbound: &mut Inbound, sent: u32) {
+        let longest = self.config.max_coalescing;
         // A flood from one source must not keep others' messages back, nor that to one thread those to another.
         if !longest.is_zero() && inbound.source.is_some() && !M::PARALLEL {
-            let rest = &mut inbound.rest;
-            rest.begin(longest, sent, self.sent(), Instant::now);
+            let coalescing = &mut inbound.coalescing;
+            coalescing.begin(longest, sent, self.sent(), Instant::now);
         }
     }
 
-    /// Whether a ring is not to be looked at yet.
+    /// Whether a ring is not to be polled yet.
     #[inline(never)]
-    fn rests(&self, inbound: &mut Inbound) -> bool {
-        let rests = inbound.rest.goes_on(self.sent(), Instant::now);
-        if rests {
+    fn is_coalescing(&self, inbound: &mut Inbound) -> bool {
+        let pauses = inbound.coalescing.goes_on(self.sent(), Instant::now);
+        if pauses {
             // Its sender may need the room.
             inbound.ring.publish();
         }
-        rests
+        pauses
     }
 
     /// Takes what a ring has; false if the limit is reached.
@@ -411,8 +411,8 @@ impl<M: Mode> Shm<M> {
         number: usize,
         queue: &Queue<M>,
         inbound: &mut Inbound,
-        later: &mut Later,
-        out: &mut Out<'_, S>,
+        deferred: &mut DeferredEvents,
+        budget: &mut PollBudget<'_, S>,
     ) -> bool {
         let mut left = BATCH;
         let (sent, mut large) = (self.sent(), false);
@@ -422,10 +422,10 @@ impl<M: Mode> Shm<M> {
                 inbound.ring.publish();
                 return true;
             }
-            if out.count >= out.limit || !out.sink.is_ready() {
+            if budget.count >= budget.limit || !budget.sink.is_ready() {
                 return false;
             }
-            let most = left.min(out.limit - out.count);
+            let most = left.min(budget.limit - budget.count);
             let head = inbound.ring.peek();
             if head.is_some_and(|(_, frame)| frame.kind == KIND_SKIP) {
                 // It passes that; the message behind it goes its own way.
@@ -435,21 +435,23 @@ impl<M: Mode> Shm<M> {
             large |= head.is_some_and(|(_, frame)| frame.slots() > 1);
             let delivered = match head {
                 None => 0,
-                Some(head) if head.1.kind == PUT_ASKING || !inbound.ring.is_followed(head.1) => {
-                    self.deliver_last(number, queue, inbound, head, out.sink)
+                Some(head)
+                    if head.1.kind == PUT_REPLY_SLOT || !inbound.ring.is_followed(head.1) =>
+                {
+                    self.deliver_last(number, queue, inbound, head, budget.sink)
                         .into()
                 }
-                Some(_) => self.deliver_run(number, queue, inbound, most, out.sink),
+                Some(_) => self.deliver_run(number, queue, inbound, most, budget.sink),
             };
-            out.count += delivered;
+            budget.count += delivered;
             left -= delivered;
             if !inbound.ring.is_ready() {
                 // If there was something, the next poll does that, so that what follows from it need not wait.
                 if left == BATCH {
                     inbound.ring.publish();
-                    inbound.rest.in_vain();
+                    inbound.coalescing.in_vain();
                 } else if large {
-                    self.rest(inbound, sent);
+                    self.coalesce(inbound, sent);
                 }
                 return true;
             }
@@ -460,7 +462,7 @@ impl<M: Mode> Shm<M> {
                 Next::Message { slot, frame } => (slot, frame),
                 Next::Empty => {
                     if left == BATCH {
-                        inbound.rest.in_vain();
+                        inbound.coalescing.in_vain();
                     }
                     return true;
                 }
@@ -472,13 +474,13 @@ impl<M: Mode> Shm<M> {
             left = left.saturating_sub(1);
             let slot = inbound.ring.slots().address(slot);
             // Everything else goes by one copy of the code for all sinks, so that a sink is inlined above.
-            let mut slow = Out {
-                sink: &mut *out.sink as &mut dyn Sink,
-                count: out.count,
-                limit: out.limit,
+            let mut slow = PollBudget {
+                sink: &mut *budget.sink as &mut dyn Sink,
+                count: budget.count,
+                limit: budget.limit,
             };
-            let go_on = self.visit_slowly(number, queue, inbound, slot, frame, later, &mut slow);
-            out.count = slow.count;
+            let go_on = self.visit_slowly(number, queue, inbound, slot, frame, deferred, &mut slow);
+            budget.count = slow.count;
             match go_on {
                 ControlFlow::Continue(()) => {}
                 ControlFlow::Break(more) => return more,
@@ -498,8 +500,8 @@ impl<M: Mode> Shm<M> {
         inbound: &mut Inbound,
         slot: *const u8,
         frame: Frame,
-        later: &mut Later,
-        out: &mut Out<'_, dyn Sink + '_>,
+        deferred: &mut DeferredEvents,
+        budget: &mut PollBudget<'_, dyn Sink + '_>,
     ) -> ControlFlow<bool> {
         // SAFETY: found committed, and released only below.
         let header = unsafe { Header::read_compact(slot) };
@@ -510,7 +512,7 @@ impl<M: Mode> Shm<M> {
         };
         let sources = Sources::of(inbound.source, self.size);
         let taken = match sources.contains(header.source) {
-            true => self.take(number, queue, &message, &header, later, out),
+            true => self.take(number, queue, &message, &header, deferred, budget),
             false => Taken::Bad,
         };
         match taken {
@@ -530,7 +532,7 @@ impl<M: Mode> Shm<M> {
                 inbound.ring.release(frame);
             }
         }
-        match out.settle(later) {
+        match budget.settle(deferred) {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(false),
         }
@@ -561,15 +563,15 @@ impl<M: Mode> Shm<M> {
         queue: &Queue<M>,
         message: &Message,
         header: &Header,
-        later: &mut Later,
-        out: &mut Out<'_, S>,
+        deferred: &mut DeferredEvents,
+        budget: &mut PollBudget<'_, S>,
     ) -> Taken {
-        if matches!(message.frame.kind, PUT_COMPACT | PUT_ASKING) {
+        if matches!(message.frame.kind, PUT_COMPACT | PUT_REPLY_SLOT) {
             let before = before_payload(header.length as usize);
             let Some(payload) = message.payload(before, header.length) else {
                 return Taken::Bad;
             };
-            let put = self.take_put(number, queue, message, header, payload, later, out);
+            let put = self.take_put(number, queue, message, header, payload, deferred, budget);
             return match put {
                 Some(_) => Taken::Done,
                 None => Taken::Bad,
@@ -578,10 +580,12 @@ impl<M: Mode> Shm<M> {
         // SAFETY: the caller found the message committed and has not released it.
         let header = unsafe { Header::read(message.slot) };
         let taken = match message.frame.kind {
-            PUT | PUT_REFERENCE => self.take_full_put(number, queue, message, &header, later, out),
-            GET => self.take_get(number, queue, message, &header, later, out),
-            ATOMIC => self.take_atomic(number, queue, message, &header, later, out),
-            SEND | ACK | REPLY => self.take_completion(message, &header, out),
+            PUT | PUT_REFERENCE => {
+                self.take_full_put(number, queue, message, &header, deferred, budget)
+            }
+            GET => self.take_get(number, queue, message, &header, deferred, budget),
+            ATOMIC => self.take_atomic(number, queue, message, &header, deferred, budget),
+            SEND | ACK | REPLY => self.take_completion(message, &header, budget),
             _ => None,
         };
         taken.unwrap_or(Taken::Bad)
@@ -622,14 +626,14 @@ impl<M: Mode> Shm<M> {
 
     /// Ends what [`Self::find`] began, and puts off the events of an entry that has left its list.
     #[inline]
-    pub(super) fn found(&self, queue: &Queue<M>, hit: &Hit, later: &mut Later) {
+    pub(super) fn found(&self, queue: &Queue<M>, hit: &Hit, deferred: &mut DeferredEvents) {
         // Our accesses to the entry's memory come before the load in `me_unlink` that finds no mark.
         queue.delivering.store(0, Ordering::Release);
         if hit.unlinked && hit.events.contains(MeEvents::LINK) {
-            later.unlinked = Some(hit.tag);
+            deferred.unlinked = Some(hit.tag);
             if hit.place == Place::Managed {
                 // Messages are delivered one after the other, and this was the entry's last.
-                later.free = Some(hit.tag);
+                deferred.free = Some(hit.tag);
             }
         }
     }

@@ -20,12 +20,12 @@ use conduit_core::ni::{
 use conduit_core::threads::Mode;
 
 use crate::matching::{atomic_code, no_such_index, over_limit};
-use crate::ring::{Feared, Frame, Producer, SLOT};
+use crate::ring::{Frame, Producer, ReservedTags, SLOT};
 
 use super::mapping::RingView;
 use super::message::{
-    ATOMIC, COMPACT, Compact, FETCH, FULL, GET, Header, NO_MD, PUT, PUT_ASKING, PUT_COMPACT,
-    PUT_REFERENCE, REPLY_INLINE, SEND, STAGED, WANT_ACK, WANT_SEND, before_payload, slots_for,
+    ATOMIC, COMPACT, Compact, FETCH, FULL, GET, Header, NO_MD, PUT, PUT_COMPACT, PUT_REFERENCE,
+    PUT_REPLY_SLOT, REPLY_INLINE, SEND, STAGED, WANT_ACK, WANT_SEND, before_payload, slots_for,
 };
 use super::{Peer, Shm, staging};
 
@@ -133,18 +133,14 @@ impl<M: Mode> Shm<M> {
                 self.config.inject_size as u64,
             ));
         }
-        if inject.exchange == Exchange::Answers
-            && !M::PARALLEL
-            && self.returns.is_answerable(inject.target)
-            && self.answer(inject)
-        {
+        if inject.exchange == Exchange::IsReply && self.reply_in_slot(inject) {
             return Ok(Submit::Posted);
         }
         let Some(route) = self.route("inject", inject.target, inject.index)? else {
             return Ok(Submit::Again);
         };
         let slots = slots_for(COMPACT, length);
-        if slots == 1 && inject.exchange == Exchange::Alone {
+        if slots == 1 && inject.exchange == Exchange::OneWay {
             route.producer.claim_ahead();
         }
         let Some(reserved) = route.producer.reserve(slots) else {
@@ -160,17 +156,18 @@ impl<M: Mode> Shm<M> {
             let mut frame = frame(slots, PUT_COMPACT, inject.index);
             let head = before_payload(length);
             let body = head + inject.head.len();
-            let feared = route.producer.feared(reserved);
-            if is_plain(inject.head, head, feared) && is_plain(inject.body, body, feared) {
-                frame = frame.plain();
+            let reserved_tags = route.producer.reserved_tags(reserved);
+            if is_clean(inject.head, head, reserved_tags)
+                && is_clean(inject.body, body, reserved_tags)
+            {
+                frame = frame.clean();
             }
             route.producer.commit(reserved, frame);
-        } else if inject.exchange == Exchange::Asks && self.may_ask(inject.target) {
-            self.ask(inject.target, inject.index, route.producer);
-            let frame = Frame::new(1, PUT_ASKING, inject.index.0);
-            route.producer.commit(reserved, frame);
         } else {
-            let frame = Frame::new(1, PUT_COMPACT, inject.index.0);
+            let offers = inject.exchange == Exchange::ExpectsReply
+                && self.offer_slot(inject.target, inject.index, route.producer);
+            let kind = if offers { PUT_REPLY_SLOT } else { PUT_COMPACT };
+            let frame = Frame::new(1, kind, inject.index.0);
             route.producer.commit(reserved, frame);
         }
         self.ring_bell(route.peer);
@@ -186,7 +183,7 @@ impl<M: Mode> Shm<M> {
     pub(super) unsafe fn write_compact(&self, slot: *mut u8, inject: &Inject<'_>) {
         let Inject { head, body, .. } = *inject;
         let length = head.len() + body.len();
-        // The first slot last: the target looks at its line again and again, and takes it away between one store and the next.
+        // The first slot last, because the target polls its line and would take it away between two stores.
         // SAFETY: the caller's promise.
         unsafe {
             let payload = slot.add(before_payload(length));
@@ -441,16 +438,16 @@ impl<M: Mode> Shm<M> {
     }
 }
 
-/// Whether no slot that begins within these bytes of a message, which stand behind `at` others, begins with a tag that is feared, or
+/// Whether no slot that begins within these bytes of a message, which stand behind `at` others, begins with a tag that is reserved_tags, or
 /// with less than a word.
 #[inline]
-fn is_plain(bytes: &[u8], at: usize, feared: Feared) -> bool {
+fn is_clean(bytes: &[u8], at: usize, reserved_tags: ReservedTags) -> bool {
     let Some(behind) = bytes.get(at.next_multiple_of(SLOT) - at..) else {
         return true;
     };
     let (slots, rest) = behind.as_chunks::<SLOT>();
     let begins = |slot: &[u8]| match slot.first_chunk() {
-        Some(&word) => feared.is_in(u64::from_ne_bytes(word)),
+        Some(&word) => reserved_tags.is_in(u64::from_ne_bytes(word)),
         None => !slot.is_empty(),
     };
     !slots.iter().any(|slot| begins(slot)) && !begins(rest)
@@ -498,12 +495,12 @@ mod tests {
             let length = head.len() + body.len();
             let before = before_payload(length);
             let at = before + head.len();
-            let feared = Feared::after(TAG - 1);
-            let plain = is_plain(&head, before, feared) && is_plain(&body, at, feared);
+            let reserved_tags = ReservedTags::after(TAG - 1);
+            let plain = is_clean(&head, before, reserved_tags) && is_clean(&body, at, reserved_tags);
             let message = [&vec![0; before][..], &head, &body].concat();
             let begins = |slot: usize| {
                 let word = message.get(slot..)?.first_chunk()?;
-                Some(feared.is_in(u64::from_ne_bytes(*word)))
+                Some(reserved_tags.is_in(u64::from_ne_bytes(*word)))
             };
             let mut slots = (SLOT..message.len()).step_by(SLOT);
             // Where less than a word of the message, or words of both parts, begin a slot it may be taken for worse than it is.

@@ -8,4 +8,12 @@ settings::group! {
 
     "CONDUIT_HUGE_PAGES" huge_pages: bool = false, Kind::Bool,
         "ask for huge pages for segments and buffers";
+    "CONDUIT_SHM_REPLY_SLOTS" reply_slots: bool = true, Kind::Bool,
+        "let a short reply come back in the slot of its request";
+    "CONDUIT_SHM_ADAPTIVE_DELAY" adaptive_delay: bool = true, Kind::Bool,
+        "look for such a reply only when it is likely to be there";
+    "CONDUIT_SHM_COALESCING" coalescing: u32 = 2_000, Kind::integer(0, 1_000_000),
+        "most nanoseconds for which a rank leaves a flood alone, so that more of it comes together";
+    "CONDUIT_SHM_FLOOD_MEMORY" flood_bytes: usize = 8 << 20, Kind::bytes(0, 1 << 30, 1),
+        "bytes up to which the rings of an event queue grow for floods; 0 also turns early wraps off";
 }

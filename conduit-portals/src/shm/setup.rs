@@ -15,7 +15,7 @@ use crate::ring::{Consumer, SLOT};
 
 use super::Shm;
 use super::layout::{
-    Control, HUGE_PAGE, PAGE, QUIET_QUEUE, REGIONS, RingControl, USER_QUEUES, ring_stride,
+    Control, HUGE_PAGE, INTERNAL_QUEUE, PAGE, REGIONS, RingControl, USER_QUEUES, ring_stride,
 };
 use super::message::{COMPACT, FULL, slots_for};
 use super::receive::{Inbound, Inbox, Queue, mark};
@@ -51,11 +51,11 @@ impl Allocated {
     }
 }
 
-/// A queue, as those who look before they poll are told of it.
+/// A queue's bits in [`Ready`].
 #[inline]
 pub(super) fn ready_of(number: usize) -> Ready {
     match number {
-        QUIET_QUEUE => Ready::PROGRESS,
+        INTERNAL_QUEUE => Ready::PROGRESS,
         // Fits: there are few.
         number => Ready::queue(EqId(number as u8)),
     }
@@ -87,7 +87,7 @@ impl<M: Mode> Shm<M> {
                 limit: room as u64,
             });
         };
-        self.promise(OPERATION, rounded as u64, 1)?;
+        self.reserve_memory(OPERATION, rounded as u64, 1)?;
         let (id, offset) = (allocated.regions, allocated.region_next);
         let base = own.at(offset);
         // Regions belong into core files, unlike the addresses around them.
@@ -112,7 +112,7 @@ impl<M: Mode> Shm<M> {
 
     /// Adds bytes to those that all ranks together may come to touch; refuses what isn't there. All may have one in `part` of the
     /// memory.
-    pub(super) fn promise(
+    pub(super) fn reserve_memory(
         &self,
         operation: &'static str,
         bytes: u64,
@@ -186,7 +186,7 @@ impl<M: Mode> Shm<M> {
 
     /// The queue of indices without one; part of start.
     pub(super) fn create_quiet_queue(&self) -> Result<(), NiError> {
-        self.make_queue(&mut self.allocated.lock(), QUIET_QUEUE, QUIET_SLOTS)
+        self.make_queue(&mut self.allocated.lock(), INTERNAL_QUEUE, QUIET_SLOTS)
     }
 
     fn make_queue(
@@ -230,12 +230,12 @@ impl<M: Mode> Shm<M> {
         };
         let bytes = |shift| rings * ring_stride(shift);
         if self
-            .promise("eq_create", bytes(shift) as u64, LUXURY)
+            .reserve_memory("eq_create", bytes(shift) as u64, LUXURY)
             .is_err()
         {
             // Where memory is scarce floods do without.
             shift = part;
-            self.promise("eq_create", bytes(shift) as u64, 1)?;
+            self.reserve_memory("eq_create", bytes(shift) as u64, 1)?;
         }
         let offset = allocated.queue_next;
         allocated.queue_next += bytes(shift);
@@ -260,7 +260,7 @@ impl<M: Mode> Shm<M> {
             inbox: M::Lock::new(Inbox::new(inbound, ready_of(number))),
             delivering: 0.into(),
         });
-        // Somebody may have begun to send before the queue was there to be looked at.
+        // A ring may have been activated before the queue was there to be polled.
         own.control().call();
         Ok(())
     }
@@ -289,7 +289,7 @@ impl<M: Mode> Shm<M> {
                 self.queue(OPERATION, eq)?;
                 eq.0
             }
-            None => QUIET_QUEUE as u8,
+            None => INTERNAL_QUEUE as u8,
         } + 1;
         let opened = entry
             .queue

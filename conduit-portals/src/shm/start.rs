@@ -12,17 +12,17 @@ use conduit_core::ni::{Capabilities, Limits, Rank, Reach};
 use conduit_core::threads::{Lock, Mode};
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 
-use super::card::{Card, compare};
+use super::bootstrap_info::{BootstrapInfo, compare};
 use super::failure::{Failures, Process};
 use super::handover::{PATIENCE, Server, ask};
 use super::layout::{
     Layout, MAGIC, QUEUES, REGIONS, STATE_OPEN, USER_QUEUES, VERSION, settings_hash,
 };
 use super::mapping::{Mapping, create_file};
-use super::returns::Returns;
+use super::ready_table::ReadyTable;
+use super::reply_slots::ReplySlots;
 use super::setup::{Allocated, ENTRIES};
 use super::statistics::Counters;
-use super::watch::Watches;
 use super::{Index, Peer, Shm, ShmConfig, ShmError};
 use crate::matching::{DESCRIPTORS, Descriptors, MatchList, PT_INDICES};
 
@@ -71,17 +71,17 @@ impl Meeting {
         let prepared = prepare(rank, size, config).and_then(|(fd, own)| {
             let (server, address) = Server::start(fd)
                 .map_err(|e| system(rank, "offer its memory on a Unix socket", e))?;
-            Ok((own, server, Card::new(address, config)))
+            Ok((own, server, BootstrapInfo::new(address, config)))
         });
-        let card = match &prepared {
-            Ok((_, _, card)) => card.to_text(),
+        let info = match &prepared {
+            Ok((_, _, info)) => info.to_text(),
             Err(error) => format!("failed={error}"),
         };
-        let cards = bootstrap.allgather(card.as_bytes())?;
+        let infos = bootstrap.allgather(info.as_bytes())?;
         // The server stays until all have asked, also where this rank has failed: others then fail for the true reason.
         let (_server, met) = match prepared {
-            Ok((own, server, card)) => {
-                let met = meet(rank, ranks, config, own, &card, &cards);
+            Ok((own, server, info)) => {
+                let met = meet(rank, ranks, config, own, &info, &infos);
                 (Some(server), met)
             }
             Err(error) => (None, Err(error)),
@@ -211,8 +211,8 @@ impl<M: Mode> Shm<M> {
             failures: Failures::new(),
             processes: processes.into(),
             sent: AtomicU32::new(0),
-            returns: Returns::new(),
-            watches: Watches::new(
+            reply_slots: ReplySlots::new(config.adaptive_delay),
+            ready_table: ReadyTable::new(
                 QUEUES
                     * if config.shared_rings(size) {
                         1
@@ -224,9 +224,10 @@ impl<M: Mode> Shm<M> {
             statistics: Counters::new(),
             mode: Default::default(),
         };
-        shm.watches.set_newcomers(&shm.own().control().newcomers);
+        shm.ready_table
+            .set_activations(&shm.own().control().activations);
         let staging = (layout.region_offset - layout.piece_states) as u64;
-        shm.promise("start", staging, 1)
+        shm.reserve_memory("start", staging, 1)
             .and_then(|()| shm.create_quiet_queue())
             .map_err(|error| system(rank, "create staging and the quiet queue", error))?;
         Ok(shm)
@@ -278,21 +279,21 @@ fn prepare(rank: Rank, size: u32, config: &ShmConfig) -> Result<(OwnedFd, Arc<Ma
     Ok((fd, Arc::new(own)))
 }
 
-/// Maps the memory of these ranks, each on its card, and tells whose was not to be had.
+/// Maps the memory of these ranks, each on its bootstrap info, and tells whose was not to be had.
 fn meet(
     rank: Rank,
     ranks: &[Rank],
     config: &ShmConfig,
     own: Arc<Mapping>,
-    card: &Card,
-    cards: &[Vec<u8>],
+    info: &BootstrapInfo,
+    infos: &[Vec<u8>],
 ) -> Result<(BTreeMap<Rank, Met>, Vec<Stranger>), ShmError> {
     let fault = |peer: Rank| move |reason: String| ShmError::Peer { rank, peer, reason };
     let mut addresses = Vec::with_capacity(ranks.len());
     for &peer in ranks.iter().filter(|peer| **peer != rank) {
-        let theirs = cards.get(peer as usize).map_or(&[][..], |card| card);
-        let theirs = Card::parse(theirs).map_err(fault(peer))?;
-        compare(rank, card, peer, &theirs)?;
+        let theirs = infos.get(peer as usize).map_or(&[][..], |info| info);
+        let theirs = BootstrapInfo::parse(theirs).map_err(fault(peer))?;
+        compare(rank, info, peer, &theirs)?;
         addresses.push((peer, theirs.address));
     }
     // Not everybody asks the same rank first.
@@ -313,7 +314,7 @@ fn meet(
                 continue;
             }
         };
-        let mapping = map(&handed.memory, config, peer, cards.len() as u32).map_err(fault(peer))?;
+        let mapping = map(&handed.memory, config, peer, infos.len() as u32).map_err(fault(peer))?;
         let theirs = Met {
             mapping: Arc::new(mapping),
             process: handed.process,
@@ -383,8 +384,8 @@ mod tests {
         for size in [size - 4096, size + 4096] {
             assert_eq!(rustix::fs::ftruncate(&memory, size), refused);
         }
-        let later = SealFlags::FUTURE_WRITE;
-        assert_eq!(rustix::fs::fcntl_add_seals(&memory, later), refused);
+        let deferred = SealFlags::FUTURE_WRITE;
+        assert_eq!(rustix::fs::fcntl_add_seals(&memory, deferred), refused);
         // Where the system knows of it.
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL;
         if rustix::fs::memfd_create("probe", flags).is_ok() {

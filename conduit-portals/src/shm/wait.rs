@@ -88,8 +88,8 @@ impl<M: Mode> Shm<M> {
     /// Whether a poll of any queue would find something. A queue that another thread polls now counts.
     pub(super) fn is_anything_ready(&self) -> bool {
         let mut queues = self.queues.iter().filter_map(|queue| queue.get());
-        self.is_answered()
-            || self.has_newcomers()
+        self.is_replied()
+            || self.has_activations()
             || queues.any(|queue| queue.inbox.try_lock().is_none_or(|inbox| inbox.is_ready()))
     }
 }

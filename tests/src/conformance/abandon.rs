@@ -171,7 +171,7 @@ fn messages_go_on<N: Ni>(w: &mut World<N>) {
         let inject = Inject {
             target: 1,
             index: PT,
-            exchange: conduit_core::ni::Exchange::Alone,
+            exchange: conduit_core::ni::Exchange::OneWay,
             match_bits: 0,
             hdr_data: 7,
             head: &[1; 4],

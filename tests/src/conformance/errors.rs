@@ -65,7 +65,7 @@ fn all_refused<N: Ni>(
         let inject = Inject {
             target,
             index,
-            exchange: Exchange::Alone,
+            exchange: Exchange::OneWay,
             match_bits: 0,
             hdr_data: 0,
             head: &[],

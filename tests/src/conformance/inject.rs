@@ -28,7 +28,7 @@ fn message<'a>(head: &'a [u8], body: &'a [u8]) -> Inject<'a> {
     Inject {
         target: 1,
         index: PT,
-        exchange: Exchange::Alone,
+        exchange: Exchange::OneWay,
         match_bits: 0,
         hdr_data: 0,
         head,

@@ -237,7 +237,7 @@ fn ring_of_tokens<N: Ni>(w: &mut World<N>) {
             let inject = Inject {
                 target: to,
                 index: PT,
-                exchange: Exchange::Alone,
+                exchange: Exchange::OneWay,
                 match_bits: 0,
                 hdr_data: hop.into(),
                 head: &[],

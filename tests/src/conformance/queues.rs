@@ -131,7 +131,7 @@ fn injects_are_held_back<N: Ni>(w: &mut World<N>) -> Applies {
         let inject = Inject {
             target: 1,
             index: PT,
-            exchange: Exchange::Alone,
+            exchange: Exchange::OneWay,
             match_bits: 0,
             hdr_data,
             head: &bytes,

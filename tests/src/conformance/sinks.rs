@@ -106,7 +106,7 @@ fn submit_reply<N: Ni>(net: &N, kind: usize, n: u64, reply: &Md, fetched: &Md) -
         _ => net.inject(&Inject {
             target: 0,
             index: PT,
-            exchange: Exchange::Alone,
+            exchange: Exchange::OneWay,
             match_bits: 0,
             hdr_data: 1000 + n,
             head: &[],
@@ -300,7 +300,7 @@ fn messages_that_ask_are_answered<N: Ni>(w: &mut World<N>) -> Applies {
     let delivered = Cell::new(0);
     let again = RefCell::new(Vec::new());
     for n in 0..200 {
-        w.inject(0, &message(1, n, asked(n), Exchange::Asks));
+        w.inject(0, &message(1, n, asked(n), Exchange::ExpectsReply));
         if n % 3 == 0 {
             // Two are under way then.
             continue;
@@ -309,13 +309,13 @@ fn messages_that_ask_are_answered<N: Ni>(w: &mut World<N>) -> Applies {
             let net = w.net(1);
             net.progress();
             again.borrow_mut().retain(|&(n, length)| {
-                net.inject(&message(0, n, length, Exchange::Alone)) == Ok(Submit::Again)
+                net.inject(&message(0, n, length, Exchange::OneWay)) == Ok(Submit::Again)
             });
             net.poll(eq, 3, |event| {
                 if let Event::Put(put) = event {
                     delivered.set(delivered.get() + 1);
                     for (number, length) in answers(put.hdr_data) {
-                        let answer = message(0, number, length, Exchange::Answers);
+                        let answer = message(0, number, length, Exchange::IsReply);
                         if net.inject(&answer).expect("a right operation") == Submit::Again {
                             again.borrow_mut().push((number, length));
                         }

@@ -165,7 +165,7 @@ pub(super) fn inject_flood<N: Ni>(w: &mut World<N>) {
                 let inject = Inject {
                     target,
                     index: PT,
-                    exchange: Exchange::Alone,
+                    exchange: Exchange::OneWay,
                     match_bits: 0,
                     hdr_data,
                     head: &bytes[..16],

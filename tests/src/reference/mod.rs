@@ -214,9 +214,9 @@ impl Ni for Reference {
         self.check("inject", inject.target, inject.index, length, most)?;
         let mut seen = self.seen();
         seen.injected[match inject.exchange {
-            Exchange::Alone => 0,
-            Exchange::Asks => 1,
-            Exchange::Answers => 2,
+            Exchange::OneWay => 0,
+            Exchange::ExpectsReply => 1,
+            Exchange::IsReply => 2,
         }] += 1;
         self.seen.set(seen);
         let mut bytes = [inject.head, inject.body].concat();

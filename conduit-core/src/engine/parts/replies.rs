@@ -145,7 +145,7 @@ impl<M: Mode> Replies<M> {
         let inject = Inject {
             target,
             index: index::SAFE,
-            exchange: Exchange::Answers,
+            exchange: Exchange::IsReply,
             match_bits,
             hdr_data,
             head,

@@ -143,7 +143,7 @@ impl<M: Mode> System<M> {
             job.ni.inject(&Inject {
                 target,
                 index: index::SYS,
-                exchange: Exchange::Alone,
+                exchange: Exchange::OneWay,
                 match_bits,
                 hdr_data,
                 head: &[],

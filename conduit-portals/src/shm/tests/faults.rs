@@ -297,7 +297,7 @@ proptest! {
     }
 }
 
-/// Only the forger's own ring is lost by a turn that its producer knows nothing of.
+/// Only the forger's own ring is lost by a wrap marker that its producer knows nothing of.
 #[test]
 fn a_forged_turn_harms_nobody_else() {
     let ends: Vec<End<Seq>> = world(3, &small());

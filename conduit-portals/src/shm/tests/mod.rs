@@ -1,11 +1,11 @@
 //! Worlds in one process. What every network must do is the conformance suite's subject; here is how this one does it:
 //! every way that bytes can travel, full queues, peers that write nonsense, threads, and start.
 
+mod activations;
+mod coalescing;
 mod faults;
-mod newcomers;
 mod operations;
-mod rests;
-mod returns;
+mod reply_slots;
 mod schedules;
 mod start;
 mod threads;
@@ -31,7 +31,7 @@ fn small() -> ShmConfig {
         max_managed: 8 << 10,
         staging_pieces: 2,
         // A poll finds what is there.
-        longest_rest: Duration::ZERO,
+        max_coalescing: Duration::ZERO,
         ..ShmConfig::default()
     }
 }
@@ -225,7 +225,7 @@ fn inject(target: Rank, bytes: &[u8]) -> Inject<'_> {
     Inject {
         target,
         index: PT,
-        exchange: Exchange::Alone,
+        exchange: Exchange::OneWay,
         match_bits: 5,
         hdr_data: 6,
         head: &[],

@@ -7,7 +7,7 @@ use conduit_core::threads::ParSync;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
 use super::super::ShmError;
-use super::super::card::Card;
+use super::super::bootstrap_info::BootstrapInfo;
 use super::super::handover::Server;
 use super::super::layout::Layout;
 use super::*;
@@ -149,8 +149,8 @@ fn memory_that_could_shrink_is_not_mapped() {
         let memory = memfd_create("other", flags).unwrap();
         ftruncate(&memory, Layout::new(&small()).total as u64).unwrap();
         let (_server, address) = Server::start(memory).unwrap();
-        let card = Card::new(address, &small()).to_text();
-        other.allgather(card.as_bytes()).unwrap();
+        let info = BootstrapInfo::new(address, &small()).to_text();
+        other.allgather(info.as_bytes()).unwrap();
         other.allgather(b"").unwrap();
     });
     let error = Shm::<ParSync>::start(&mut honest, &small())

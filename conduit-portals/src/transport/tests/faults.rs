@@ -98,7 +98,7 @@ fn who_has_left_has_not_failed() {
     let inject = conduit_core::ni::Inject {
         target: 1,
         index: PT,
-        exchange: conduit_core::ni::Exchange::Alone,
+        exchange: conduit_core::ni::Exchange::OneWay,
         match_bits: 0,
         hdr_data: 0,
         head: &[],

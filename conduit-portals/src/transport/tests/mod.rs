@@ -149,7 +149,7 @@ fn threads_share_an_end() {
                         let inject = conduit_core::ni::Inject {
                             target: 1 - rank as u32,
                             index: PT,
-                            exchange: conduit_core::ni::Exchange::Alone,
+                            exchange: conduit_core::ni::Exchange::OneWay,
                             match_bits: 0,
                             hdr_data,
                             head: &hdr_data.to_ne_bytes(),

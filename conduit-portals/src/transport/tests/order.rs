@@ -58,7 +58,7 @@ proptest! {
                     let inject = Inject {
                         target: 1,
                         index: PT,
-                        exchange: Exchange::Alone,
+                        exchange: Exchange::OneWay,
                         match_bits: 0,
                         hdr_data: sent,
                         head: &vec![sent as u8; length],

@@ -11,13 +11,13 @@ use super::{ShmConfig, ShmError};
 
 /// What a rank tells the others: `name=value` lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Card {
+pub(super) struct BootstrapInfo {
     /// Where its memory is to be had.
     pub(super) address: Address,
     pub(super) settings: BTreeMap<String, String>,
 }
 
-impl Card {
+impl BootstrapInfo {
     pub(super) fn new(address: Address, config: &ShmConfig) -> Self {
         let settings = config.entries().into_iter();
         let settings = settings.map(|(name, value)| (name.to_owned(), value.to_string()));
@@ -61,12 +61,17 @@ impl Card {
 }
 
 /// Refuses a peer with other settings.
-pub(super) fn compare(rank: Rank, ours: &Card, peer: Rank, theirs: &Card) -> Result<(), ShmError> {
+pub(super) fn compare(
+    rank: Rank,
+    ours: &BootstrapInfo,
+    peer: Rank,
+    theirs: &BootstrapInfo,
+) -> Result<(), ShmError> {
     let names = ours.settings.keys().chain(theirs.settings.keys());
     for name in names {
-        let of = |card: &Card| card.settings.get(name).cloned();
+        let of = |info: &BootstrapInfo| info.settings.get(name).cloned();
         if of(ours) != of(theirs) {
-            let shown = |card| of(card).unwrap_or_else(|| "missing".to_owned());
+            let shown = |info| of(info).unwrap_or_else(|| "missing".to_owned());
             return Err(ShmError::SettingDiffers {
                 setting: name.clone(),
                 rank,
@@ -83,24 +88,24 @@ pub(super) fn compare(rank: Rank, ours: &Card, peer: Rank, theirs: &Card) -> Res
 mod tests {
     use super::*;
 
-    fn card() -> Card {
+    fn card() -> BootstrapInfo {
         let word = "0123456789abcdef";
         let address = Address::parse(&[word; 3].join(".")).unwrap();
-        Card::new(address, &ShmConfig::default())
+        BootstrapInfo::new(address, &ShmConfig::default())
     }
 
     #[test]
     fn a_card_survives_the_exchange() {
-        let card = card();
-        assert_eq!(Card::parse(card.to_text().as_bytes()), Ok(card));
+        let info = card();
+        assert_eq!(BootstrapInfo::parse(info.to_text().as_bytes()), Ok(info));
     }
 
     #[test]
     fn a_bad_card_is_an_error() {
         for text in ["", "host", "address=x", "failed=why"] {
-            assert!(Card::parse(text.as_bytes()).is_err(), "{text}");
+            assert!(BootstrapInfo::parse(text.as_bytes()).is_err(), "{text}");
         }
-        assert!(Card::parse(&[0xff, 0xfe]).is_err());
+        assert!(BootstrapInfo::parse(&[0xff, 0xfe]).is_err());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The message that a rank waits for: it comes by itself, and each instruction before its handler counts.
+//! Delivery of one message. It is often the one that a rank waits for, so each instruction before its handler counts.
 
 use std::slice;
 use std::sync::atomic::Ordering;
@@ -9,9 +9,9 @@ use conduit_core::threads::{Lock, Mode};
 use crate::ring::{Frame, SLOT};
 
 use super::Shm;
-use super::message::{COMPACT, Compact, PUT_ASKING, PUT_COMPACT, before_payload};
+use super::message::{COMPACT, Compact, PUT_COMPACT, PUT_REPLY_SLOT, before_payload};
 use super::receive::{Inbound, Inbox, Queue, mark};
-use super::returns::Question;
+use super::reply_slots::ReplySlotGuard;
 
 /// A copy of a slot.
 #[derive(Clone, Copy)]
@@ -21,8 +21,9 @@ pub(super) struct Slot(pub(super) [u8; SLOT]);
 impl<M: Mode> Shm<M> {
     /// Delivers one message of a ring that had none before. False: there is none, or something else is to be done.
     ///
-    /// Behind it is not looked: that fetches a line which its sender is about to write, and all stores, also those of a reply
-    /// or of the next request, wait for it. What has come by the next poll goes by [`Self::deliver_run`].
+    /// The slot after it is not read: that would fetch a line which its sender is about to write, and all stores, also
+    /// those of a reply or of the next request, would wait for it. What has come by the next poll goes by
+    /// [`Self::deliver_run`].
     #[inline(always)]
     pub(super) fn poll_single<S: Sink>(
         &self,
@@ -31,7 +32,7 @@ impl<M: Mode> Shm<M> {
         inbox: &mut Inbox,
         sink: &mut S,
     ) -> bool {
-        if inbox.later.is_owed() {
+        if inbox.deferred.is_pending() {
             return false;
         }
         inbox.seek();
@@ -50,9 +51,9 @@ impl<M: Mode> Shm<M> {
         inbox.next = behind;
         // The next poll publishes it, so that what follows from it need not wait.
         if head.1.slots() > 1 {
-            self.rest(inbound, sent);
+            self.coalesce(inbound, sent);
         }
-        self.watch(inbound, &inbox.later);
+        self.watch(inbound, &inbox.deferred);
         true
     }
 
@@ -81,31 +82,33 @@ impl<M: Mode> Shm<M> {
         sink: &mut S,
     ) -> bool {
         let slot = inbound.ring.slots().address(slot);
-        // Into the slot of one that asks an answer may be written while it is delivered: so of a copy.
+        // Into the slot of one that asks a reply may be written while it is delivered: so of a copy.
         let copy: Slot;
-        let (from, question) = match frame.kind {
+        let (from, guard) = match frame.kind {
             PUT_COMPACT => (slot.cast_const(), None),
-            PUT_ASKING if !M::PARALLEL && frame.slots() == 1 => {
+            PUT_REPLY_SLOT if !M::PARALLEL && frame.slots() == 1 => {
                 let Some(source) = inbound.source else {
                     return false;
                 };
                 // SAFETY: as in `deliver_put`.
                 copy = unsafe { slot.cast::<Slot>().read() };
-                // The answer's line, by a store that changes nothing: what asks for a line to write it does nothing where it has been
+                // The reply's line, by a store that changes nothing: what asks for a line to write it does nothing where it has been
                 // read.
-                // SAFETY: the slot's last word, aligned. Its sender writes them again once the head has passed the slot and the answer, if
-                // there is one, was taken; here neither can be, for nothing is released or answered before `begin`.
+                // SAFETY: the slot's last word, aligned. Its sender writes them again once the head has passed the slot and the reply, if
+                // there is one, was taken; here neither can be, for nothing is released or replied before `begin`.
                 unsafe {
                     let last = slot.add(SLOT - size_of::<u32>()).cast::<u32>();
                     last.write_volatile(last.read_volatile());
                 }
-                let question = self.returns.begin(source, slot, &mut inbound.ring, frame);
-                (copy.0.as_ptr(), Some(question))
+                let guard = self
+                    .reply_slots
+                    .begin(source, slot, &mut inbound.ring, frame);
+                (copy.0.as_ptr(), Some(guard))
             }
             _ => return false,
         };
         let done = self.deliver_put(number, queue, from, frame, inbound.source, sink);
-        let _: Option<()> = question.map(Question::end);
+        let _: Option<()> = guard.map(ReplySlotGuard::end);
         if done {
             inbound.ring.release(frame);
         }

@@ -1,10 +1,10 @@
-//! One flat table of what each ring waits for, so that a rank finds out with a load and a comparison per ring where there is
-//! something to do.
+//! The ready table: one flat array of what each ring waits for. A rank finds the rings with something to do by a load
+//! and a comparison for each.
 //!
-//! An entry is the word at which the ring's next message will be published and the tag that publishes it. It is written
-//! by whoever holds the ring's queue, after each poll that took something (that for an answer also by who asks), and read by anybody
-//! without a lock. A reader in another thread may see the two fields of different moments: it then takes a ring for idle or busy which
-//! is not, once; the next look is right.
+//! An entry is the word at which the ring's next message will be published, and the tag that publishes it. The holder
+//! of the ring's queue writes it after each poll that took something (the one for a reply also when a slot is offered).
+//! Any thread reads it without a lock. A reader in another thread may see the two fields of different moments and take
+//! a ring for idle or busy once too often; its next look is right.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -23,19 +23,19 @@ static ALWAYS: AtomicU64 = AtomicU64::new(0);
 /// A tag that is not there.
 const NEVER: u32 = 1;
 /// The place of the entry for [`layout::Control::newcomers`].
-const NEWCOMERS: usize = 0;
+const ACTIVATIONS: usize = 0;
 
 const _: () = assert!(Atomic::<Ready>::is_lock_free());
 
 #[derive(Debug)]
-struct Watch {
+struct ReadyEntry {
     word: AtomicPtr<AtomicU64>,
     tag: AtomicU32,
     /// The bits of the ring's queue in [`Ready`].
     queue: Atomic<Ready>,
 }
 
-impl Watch {
+impl ReadyEntry {
     /// To be polled in any case, for no queue.
     fn new() -> Self {
         Self {
@@ -67,25 +67,27 @@ impl Watch {
 
 /// The table. Rings have entries in the order in which somebody has begun to send by them; the others have none.
 #[derive(Debug)]
-pub(super) struct Watches {
-    entries: Box<[Watch]>,
+pub(super) struct ReadyTable {
+    entries: Box<[ReadyEntry]>,
     used: AtomicUsize,
-    /// For an answer (`super::returns`), which names its queue itself.
-    answer: Watch,
+    /// For a reply (`super::reply_slots`), which names its queue itself.
+    reply: ReadyEntry,
 }
 
-impl Watches {
-    /// Room for so many rings, and for an answer and newcomers, for whom nobody waits.
+impl ReadyTable {
+    /// Room for so many rings, and for a reply and activations, for whom nobody waits.
     pub(super) fn new(rings: usize) -> Self {
-        let watches = Self {
-            entries: (0..=NEWCOMERS + rings).map(|_| Watch::new()).collect(),
-            used: AtomicUsize::new(NEWCOMERS + 1),
-            answer: Watch::new(),
+        let ready_table = Self {
+            entries: (0..=ACTIVATIONS + rings)
+                .map(|_| ReadyEntry::new())
+                .collect(),
+            used: AtomicUsize::new(ACTIVATIONS + 1),
+            reply: ReadyEntry::new(),
         };
         let nothing = Some((&ALWAYS, NEVER));
-        watches.set(NEWCOMERS, nothing);
-        watches.answer.set(nothing);
-        watches
+        ready_table.set(ACTIVATIONS, nothing);
+        ready_table.reply.set(nothing);
+        ready_table
     }
 
     /// An entry for a ring of a queue, which is to be polled in any case at first; gives its place.
@@ -97,10 +99,10 @@ impl Watches {
         Some(place as u32)
     }
 
-    /// Looks at this word for newcomers, who may send to any queue.
-    pub(super) fn set_newcomers(&self, word: &AtomicU64) {
-        self.set(NEWCOMERS, Some((word, tag_in(layout::NEWCOMERS))));
-        let bits = &self.entries[NEWCOMERS].queue;
+    /// Reads this word for activated rings, which may be of any queue.
+    pub(super) fn set_activations(&self, word: &AtomicU64) {
+        self.set(ACTIVATIONS, Some((word, tag_in(layout::ACTIVATIONS))));
+        let bits = &self.entries[ACTIVATIONS].queue;
         bits.store(Ready::ALL, Ordering::Relaxed);
     }
 
@@ -117,16 +119,16 @@ impl Watches {
         ready
     }
 
-    /// Waits for an answer: for `tag` at `word`, or for none.
+    /// Waits for a reply: for `tag` at `word`, or for none.
     #[inline(always)]
-    pub(super) fn set_answer(&self, awaited: Option<(&AtomicU64, u32)>) {
-        self.answer.set(Some(awaited.unwrap_or((&ALWAYS, NEVER))));
+    pub(super) fn set_reply(&self, awaited: Option<(&AtomicU64, u32)>) {
+        self.reply.set(Some(awaited.unwrap_or((&ALWAYS, NEVER))));
     }
 
-    /// The frame of the answer that is waited for, if that is there.
+    /// The frame of the reply that is waited for, if that is there.
     #[inline(always)]
-    pub(super) fn answer(&self) -> Option<Frame> {
-        self.answer.found().map(frame_in)
+    pub(super) fn reply(&self) -> Option<Frame> {
+        self.reply.found().map(frame_in)
     }
 
     /// Waits for `tag` at `word` on behalf of a ring; `None`: the ring must be polled in any case.
@@ -146,24 +148,24 @@ mod tests {
 
     #[test]
     fn ready_where_an_awaited_tag_is() {
-        let watches = Watches::new(3);
+        let ready_table = ReadyTable::new(3);
         let words = [AtomicU64::new(0), AtomicU64::new(0)];
         let (a, b) = (Ready::queue(EqId(1)), Ready::PROGRESS);
-        assert!(watches.ready().is_empty(), "no rings");
-        let first = watches.add(a).unwrap() as usize;
-        assert_eq!(watches.ready(), a, "a ring that nobody has looked at");
-        watches.set(first, Some((&words[0], 7)));
-        let second = watches.add(b).unwrap() as usize;
-        assert_eq!(watches.ready(), b);
-        watches.set(second, Some((&words[1], 8)));
-        assert!(watches.ready().is_empty());
+        assert!(ready_table.ready().is_empty(), "no rings");
+        let first = ready_table.add(a).unwrap() as usize;
+        assert_eq!(ready_table.ready(), a, "a ring that nobody has looked at");
+        ready_table.set(first, Some((&words[0], 7)));
+        let second = ready_table.add(b).unwrap() as usize;
+        assert_eq!(ready_table.ready(), b);
+        ready_table.set(second, Some((&words[1], 8)));
+        assert!(ready_table.ready().is_empty());
         words[1].store(8 | 77 << 32, Ordering::Relaxed);
-        assert_eq!(watches.ready(), b, "whatever the frame");
+        assert_eq!(ready_table.ready(), b, "whatever the frame");
         words[0].store(7, Ordering::Relaxed);
-        assert_eq!(watches.ready(), a.union(b));
+        assert_eq!(ready_table.ready(), a.union(b));
         words[1].store(7, Ordering::Relaxed);
-        assert_eq!(watches.ready(), a);
-        watches.set(second, None);
-        assert_eq!(watches.ready(), a.union(b), "to be polled in any case");
+        assert_eq!(ready_table.ready(), a);
+        ready_table.set(second, None);
+        assert_eq!(ready_table.ready(), a.union(b), "to be polled in any case");
     }
 }

@@ -7,14 +7,14 @@ use super::*;
 /// Large enough for several slots.
 const LARGE: usize = 200;
 
-/// A target that may rest, and takes large messages.
+/// A target that may pause, and takes large messages.
 fn resting_pair() -> (End<Seq>, End<Seq>) {
     resting_pair_with(resting())
 }
 
 fn resting() -> ShmConfig {
     ShmConfig {
-        longest_rest: Duration::from_millis(1),
+        max_coalescing: Duration::from_millis(1),
         ..small()
     }
 }
@@ -32,10 +32,10 @@ fn resting_pair_with(config: ShmConfig) -> (End<Seq>, End<Seq>) {
 }
 
 impl End<Seq> {
-    fn rests(&self) -> bool {
+    fn pauses(&self) -> bool {
         let queue = self.ni.queues[usize::from(self.eq.0)].get().unwrap();
         let inbox = queue.inbox.try_lock().unwrap();
-        inbox.rings.iter().any(|inbound| inbound.rest.is_on())
+        inbox.rings.iter().any(|inbound| inbound.coalescing.is_on())
     }
 
     /// Polls until something comes.
@@ -52,19 +52,19 @@ impl End<Seq> {
 #[test]
 fn a_flood_is_rested_in_and_taken_in_full() {
     let (a, b) = resting_pair();
-    let (mut rested, mut taken) = (false, 0);
+    let (mut paused, mut taken) = (false, 0);
     for i in 0..100 {
         assert_eq!(
             a.ni.inject(&inject(1, &pattern(LARGE, i))),
             Ok(Submit::Posted)
         );
         taken += b.take();
-        rested |= b.rests();
+        paused |= b.pauses();
     }
     assert_eq!(taken, 100);
-    assert!(rested);
+    assert!(paused);
     // The ring is free again.
-    while b.rests() {
+    while b.pauses() {
         b.poll();
     }
     for i in 0..15 {
@@ -84,7 +84,7 @@ fn who_answers_does_not_rest() {
             Ok(Submit::Posted)
         );
         assert_eq!(b.take(), 1);
-        assert!(!b.rests());
+        assert!(!b.pauses());
         assert_eq!(b.ni.inject(&inject(0, &[])), Ok(Submit::Posted));
         a.poll();
     }
@@ -101,7 +101,7 @@ fn a_rest_is_not_slept_through() {
         );
         b.take();
     }
-    assert!(b.rests());
+    assert!(b.pauses());
     assert_eq!(
         a.ni.inject(&inject(1, &pattern(LARGE, 0))),
         Ok(Submit::Posted)
@@ -122,7 +122,7 @@ fn who_hears_several_in_one_ring_does_not_rest() {
             Ok(Submit::Posted)
         );
         b.take();
-        assert!(!b.rests());
+        assert!(!b.pauses());
     }
 }
 
@@ -132,6 +132,6 @@ fn small_messages_are_never_rested_for() {
     for _ in 0..100 {
         assert_eq!(a.ni.inject(&inject(1, &[7])), Ok(Submit::Posted));
         assert_eq!(b.take(), 1);
-        assert!(!b.rests());
+        assert!(!b.pauses());
     }
 }

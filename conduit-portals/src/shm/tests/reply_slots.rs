@@ -1,15 +1,15 @@
-//! Answers in the slots of the messages that asked: what goes that way, what does not, and that nothing is lost or told twice.
+//! Replies in the slots of the messages that offered: what goes that way, what does not, and that nothing is lost or told twice.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use conduit_core::threads::Lock;
 
 use super::super::message::{PUT, PUT_COMPACT};
-use super::super::returns::MOST;
+use super::super::reply_slots::MOST;
 use super::*;
-use crate::ring::{Frame, Slots, publish_answer};
+use crate::ring::{Frame, Slots, publish_reply};
 
-/// Two ends with entries for messages, which have met before: an answer goes only where something went already.
+/// Two ends with entries for messages, which have met before: a reply goes only where something went already.
 fn met() -> (End<Seq>, End<Seq>) {
     let (a, b) = pair(&small());
     for end in [&a, &b] {
@@ -32,16 +32,16 @@ fn append(end: &End<Seq>) {
 
 fn asking(bytes: &[u8]) -> Inject<'_> {
     Inject {
-        exchange: Exchange::Asks,
+        exchange: Exchange::ExpectsReply,
         ..inject(1, bytes)
     }
 }
 
-fn answer(bytes: &[u8], hdr_data: u64) -> Inject<'_> {
+fn reply(bytes: &[u8], hdr_data: u64) -> Inject<'_> {
     Inject {
         match_bits: 15,
         hdr_data,
-        exchange: Exchange::Answers,
+        exchange: Exchange::IsReply,
         ..inject(0, bytes)
     }
 }
@@ -54,12 +54,12 @@ impl End<Seq> {
         inbox.rings[peer as usize].ring.position()
     }
 
-    /// Polls once, and answers each message by what `answers` gives; what came.
-    fn poll_and_answer(&self, answers: &[Inject<'_>]) -> Vec<Seen> {
+    /// Polls once, and replies each message by what `replies` gives; what came.
+    fn poll_and_answer(&self, replies: &[Inject<'_>]) -> Vec<Seen> {
         let mut all = Vec::new();
         self.ni.poll(self.eq, 3, |event| {
-            for answer in answers {
-                assert_eq!(self.ni.inject(answer), Ok(Submit::Posted));
+            for reply in replies {
+                assert_eq!(self.ni.inject(reply), Ok(Submit::Posted));
             }
             all.push(seen(event));
         });
@@ -67,7 +67,7 @@ impl End<Seq> {
     }
 }
 
-/// What the other end gets of [`answer`], if it is the entry's only event.
+/// What the other end gets of [`reply`], if it is the entry's only event.
 fn came(event: &Seen, source: Rank, bytes: &[u8], hdr: u64) -> bool {
     matches!(event, Seen::Put { source: from, hdr_data, data, .. }
         if (*from, *hdr_data, &data[..]) == (source, hdr, bytes))
@@ -79,18 +79,18 @@ fn short_answers_come_back_in_the_slot() {
     let rings = a.taken_from(1);
     for i in 0..500 {
         // Also of messages as long as the slot, which stay as they are while they are delivered.
-        let (asked, answered) = (pattern(i % (MOST + 1), 1), pattern(i * 7 % (MOST + 1), 2));
+        let (asked, replied) = (pattern(i % (MOST + 1), 1), pattern(i * 7 % (MOST + 1), 2));
         assert_eq!(a.ni.inject(&asking(&asked)), Ok(Submit::Posted));
         assert!(a.ni.ready().is_empty() && a.poll().is_empty());
-        let question = b.poll_and_answer(&[answer(&answered, i as u64)]);
+        let request = b.poll_and_answer(&[reply(&replied, i as u64)]);
         assert!(
-            question.len() == 1 && came(&question[0], 0, &asked, 6),
-            "{question:?}"
+            request.len() == 1 && came(&request[0], 0, &asked, 6),
+            "{request:?}"
         );
         assert!(a.ni.ready().intersects(Ready::queue(a.eq)));
         let got = a.poll();
         assert!(
-            got.len() == 1 && came(&got[0], 1, &answered, i as u64),
+            got.len() == 1 && came(&got[0], 1, &replied, i as u64),
             "{got:?}"
         );
         assert!(matches!(got[0], Seen::Put { match_bits: 15, .. }));
@@ -123,97 +123,97 @@ fn what_asks_and_goes_the_general_way_is_whole() {
 fn polls_that_wait_are_told_of_from_each_question_on() {
     let (a, b) = met();
     a.ni.ready();
-    assert_eq!(a.ni.returns.polls(), 0, "nothing was asked");
+    assert_eq!(a.ni.reply_slots.polls(), 0, "nothing was asked");
     for polls in [1, 5, 2] {
         assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
         for _ in 0..polls {
             a.ni.ready();
             assert!(a.poll().is_empty());
         }
-        assert_eq!(a.ni.returns.polls(), polls);
-        assert_eq!(b.poll_and_answer(&[answer(&[], 0)]).len(), 1);
+        assert_eq!(a.ni.reply_slots.polls(), polls);
+        assert_eq!(b.poll_and_answer(&[reply(&[], 0)]).len(), 1);
         assert_eq!(a.poll().len(), 1);
     }
-    // Answers that the second poll finds were just missed.
-    let turns = |end: &End<Seq>| end.ni.returns.turns();
-    let before = turns(&a);
+    // Replies that the second poll finds were just missed.
+    let steps = |end: &End<Seq>| end.ni.reply_slots.steps();
+    let before = steps(&a);
     for _ in 0..10 {
         assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
         for _ in 0..2 {
             a.ni.ready();
         }
-        assert_eq!(b.poll_and_answer(&[answer(&[], 0)]).len(), 1);
+        assert_eq!(b.poll_and_answer(&[reply(&[], 0)]).len(), 1);
         assert_eq!(a.poll().len(), 1);
     }
-    assert!(turns(&a) > before + 10, "{before}, {}", turns(&a));
+    assert!(steps(&a) > before + 10, "{before}, {}", steps(&a));
     // Who waits late learns nothing.
-    let before = turns(&a);
+    let before = steps(&a);
     for _ in 0..100 {
         assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
-        assert_eq!(b.poll_and_answer(&[answer(&[], 0)]).len(), 1);
+        assert_eq!(b.poll_and_answer(&[reply(&[], 0)]).len(), 1);
         a.ni.ready();
         assert_eq!(a.poll().len(), 1);
     }
-    assert_eq!(turns(&a), before);
+    assert_eq!(steps(&a), before);
 }
 
 #[test]
 fn others_go_by_the_ring() {
     let long = pattern(MOST + 1, 1);
-    for (what, asked, answers, slots) in [
-        ("too long", asking(&[1]), vec![answer(&long, 0)], 2),
-        ("not asked", inject(1, &[1]), vec![answer(&[2], 0)], 1),
-        ("several slots", asking(&long), vec![answer(&[2], 0)], 1),
-        ("a second one", asking(&[1]), vec![answer(&[2], 0); 2], 1),
+    for (what, asked, replies, slots) in [
+        ("too long", asking(&[1]), vec![reply(&long, 0)], 2),
+        ("not asked", inject(1, &[1]), vec![reply(&[2], 0)], 1),
+        ("several slots", asking(&long), vec![reply(&[2], 0)], 1),
+        ("a second one", asking(&[1]), vec![reply(&[2], 0); 2], 1),
     ] {
         let (a, b) = met();
         let before = a.taken_from(1);
         assert_eq!(a.ni.inject(&asked), Ok(Submit::Posted));
-        assert_eq!(b.poll_and_answer(&answers).len(), 1);
-        assert_eq!(a.poll().len(), answers.len(), "{what}");
+        assert_eq!(b.poll_and_answer(&replies).len(), 1);
+        assert_eq!(a.poll().len(), replies.len(), "{what}");
         assert_eq!(a.taken_from(1) - before, slots, "{what}");
     }
 }
 
-/// Messages of all kinds between questions, and answers that wait for long: nothing is lost or comes twice.
+/// Messages of all kinds between questions, and replies that wait for long: nothing is lost or comes twice.
 #[test]
 fn answers_wait_while_other_messages_go_on() {
     let (a, b) = met();
-    let (mut asked, mut delivered, mut answered, mut came) = (0, 0, 0, 0);
+    let (mut asked, mut delivered, mut replied, mut came) = (0, 0, 0, 0);
     let mut waited = 0;
     for i in 0..20_000_usize {
         let bytes = pattern(i % 120, 3);
         let message = Inject {
             exchange: match i % 3 {
-                0 => Exchange::Alone,
-                _ => Exchange::Asks,
+                0 => Exchange::OneWay,
+                _ => Exchange::ExpectsReply,
             },
             ..inject(1, &bytes)
         };
         match a.ni.inject(&message).unwrap() {
             Submit::Posted => asked += 1,
-            // The first answer is taken only where there is no more room.
+            // The first reply is taken only where there is no more room.
             Submit::Again => {
                 waited += 1;
                 came += a.poll().len();
             }
         }
         if i % 4 == 0 {
-            let answers = vec![answer(&[4; 8], 1); i / 4 % 3];
-            let found = b.poll_and_answer(&answers).len();
+            let replies = vec![reply(&[4; 8], 1); i / 4 % 3];
+            let found = b.poll_and_answer(&replies).len();
             delivered += found;
-            answered += found * answers.len();
+            replied += found * replies.len();
         }
     }
     assert!(waited > 0);
     while delivered < asked {
         delivered += b.poll().len();
     }
-    while came < answered {
+    while came < replied {
         came += a.poll().len();
     }
     assert_eq!((a.poll(), b.poll()), (vec![], vec![]));
-    assert_eq!((delivered, came), (asked, answered));
+    assert_eq!((delivered, came), (asked, replied));
 }
 
 #[test]
@@ -222,17 +222,17 @@ fn questions_in_vain_become_rare() {
     let mut questions = 0;
     for _ in 0..2000 {
         assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
-        questions += u32::from(a.ni.returns.is_asking());
+        questions += u32::from(a.ni.reply_slots.is_offering());
         assert_eq!(b.poll().len(), 1);
         // So that the message is known to be passed.
         b.poll();
     }
     assert!((5..200).contains(&questions), "{questions}");
-    // One that is answered makes them frequent again.
+    // One that is replied makes them frequent again.
     let before = a.taken_from(1);
     for i in 0..5000 {
         assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
-        b.poll_and_answer(&[answer(&[], i)]);
+        b.poll_and_answer(&[reply(&[], i)]);
         b.poll();
         assert_eq!(a.poll().len(), 1);
     }
@@ -260,7 +260,7 @@ fn an_answer_goes_to_the_queue_of_its_index() {
     a.ni.me_append(OTHER, entry).unwrap();
     let elsewhere = |i| Inject {
         index: OTHER,
-        ..answer(&[5], i)
+        ..reply(&[5], i)
     };
     // So that the index is known to be open.
     assert_eq!(b.ni.inject(&elsewhere(0)), Ok(Submit::Posted));
@@ -271,12 +271,12 @@ fn an_answer_goes_to_the_queue_of_its_index() {
     for i in 0..20 {
         // One after the other in no order: what was is no sign of what comes.
         for there in [other, a.eq, a.eq, other, other] {
-            let answers = match there == other {
+            let replies = match there == other {
                 true => [elsewhere(i)],
-                false => [answer(&[6], i)],
+                false => [reply(&[6], i)],
             };
             assert_eq!(a.ni.inject(&asking(&[1])), Ok(Submit::Posted));
-            assert_eq!(b.poll_and_answer(&answers).len(), 1);
+            assert_eq!(b.poll_and_answer(&replies).len(), 1);
             assert_eq!(a.ni.ready(), Ready::queue(there));
             let wrong = if there == other { a.eq } else { other };
             assert_eq!(a.ni.poll(wrong, 3, |_| ()), 0);
@@ -294,7 +294,7 @@ fn an_answer_may_go_to_an_index_without_a_queue() {
     a.ni.pt_open(QUIET, None).unwrap();
     let quiet = Inject {
         index: QUIET,
-        ..answer(&[5], 1)
+        ..reply(&[5], 1)
     };
     assert_eq!(b.ni.inject(&quiet), Ok(Submit::Posted));
     a.ni.progress();
@@ -310,7 +310,7 @@ fn an_answer_may_go_to_an_index_without_a_queue() {
     }
 }
 
-/// The answer that uses up an entry, and finds none.
+/// The reply that uses up an entry, and finds none.
 #[test]
 fn an_answer_may_be_an_entrys_last() {
     let (a, b) = pair(&small());
@@ -327,8 +327,8 @@ fn an_answer_may_be_an_entrys_last() {
     let mut events = Vec::new();
     for i in 0..3 {
         assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
-        b.poll_and_answer(&[answer(&[3; 16], i)]);
-        // One at a time: what follows from an answer waits for the next poll.
+        b.poll_and_answer(&[reply(&[3; 16], i)]);
+        // One at a time: what follows from a reply waits for the next poll.
         for _ in 0..4 {
             let before = events.len();
             let told = a.ni.poll(a.eq, 1, |event| events.push(seen(event)));
@@ -351,7 +351,7 @@ fn an_answer_may_be_an_entrys_last() {
     assert_eq!(a.ni.statistics().dropped as usize, 3 - puts);
 }
 
-/// A sleeper looks for an answer first; and is one who answers going to wake it?
+/// A sleeper looks for a reply first; and is one who replies going to wake it?
 #[test]
 fn an_answer_is_not_slept_through() {
     let (a, b) = met();
@@ -359,21 +359,21 @@ fn an_answer_is_not_slept_through() {
     assert!(!a.ni.is_anything_ready());
     let bell = &a.ni.own().control().bell;
     bell.sleeping.store(1, Ordering::SeqCst);
-    b.poll_and_answer(&[answer(&[], 1)]);
+    b.poll_and_answer(&[reply(&[], 1)]);
     assert_eq!(bell.sleeping.load(Ordering::SeqCst), 0, "rung");
     assert!(a.ni.is_anything_ready());
     assert_eq!(a.poll().len(), 1);
     assert!(!a.ni.is_anything_ready());
 }
 
-/// Laps end, early or not, and the answers come by the slots all the same.
+/// Laps end, early or not, and the replies come by the slots all the same.
 #[test]
 fn every_exchange_goes_by_the_slot() {
     let (a, b) = met();
     let rings = a.taken_from(1);
     for i in 0..20_000 {
         assert_eq!(a.ni.inject(&asking(&[1])), Ok(Submit::Posted));
-        assert_eq!(b.poll_and_answer(&[answer(&[2], i)]).len(), 1);
+        assert_eq!(b.poll_and_answer(&[reply(&[2], i)]).len(), 1);
         // The ring is published, so that laps end early.
         assert!(b.poll().is_empty());
         assert_eq!(a.poll().len(), 1);
@@ -381,7 +381,7 @@ fn every_exchange_goes_by_the_slot() {
     assert_eq!(a.taken_from(1), rings);
 }
 
-/// Who is answered in each poll hears of others all the same.
+/// Who is replied in each poll hears of others all the same.
 #[test]
 fn answers_keep_nobody_else_waiting() {
     let mut ends = world::<Seq>(3, &small());
@@ -396,7 +396,7 @@ fn answers_keep_nobody_else_waiting() {
     let mut polls = 0;
     loop {
         assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
-        b.poll_and_answer(&[answer(&[], 1)]);
+        b.poll_and_answer(&[reply(&[], 1)]);
         let mut heard = false;
         a.ni.poll(a.eq, 3, |event| {
             heard |= matches!(seen(event), Seen::Put { source: 2, .. })
@@ -409,14 +409,14 @@ fn answers_keep_nobody_else_waiting() {
     }
 }
 
-/// The next question may be sent while an answer is delivered.
+/// The next question may be sent while a reply is delivered.
 #[test]
 fn an_answer_may_lead_to_the_next_question() {
     let (a, b) = met();
     let rings = a.taken_from(1);
     assert_eq!(a.ni.inject(&asking(&[1; 32])), Ok(Submit::Posted));
     for i in 0..100 {
-        b.poll_and_answer(&[answer(&[2; 32], i)]);
+        b.poll_and_answer(&[reply(&[2; 32], i)]);
         let told = a.ni.poll(a.eq, 1, |event| {
             assert_eq!(a.ni.inject(&asking(&[1; 32])), Ok(Submit::Posted));
             assert!(came(&seen(event), 1, &[2; 32], i));
@@ -429,27 +429,27 @@ fn an_answer_may_lead_to_the_next_question() {
 /// A sink that panics loses its own message at most.
 #[test]
 fn a_panic_in_a_sink_leaves_the_ring_usable() {
-    for answers in [true, false] {
+    for replies in [true, false] {
         let (a, b) = met();
         assert_eq!(a.ni.inject(&asking(&[1])), Ok(Submit::Posted));
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             b.ni.poll(b.eq, 1, |_| {
-                if answers {
-                    assert_eq!(b.ni.inject(&answer(&[2], 1)), Ok(Submit::Posted));
+                if replies {
+                    assert_eq!(b.ni.inject(&reply(&[2], 1)), Ok(Submit::Posted));
                 }
                 panic!("as a handler may");
             })
         }));
         assert!(panicked.is_err());
-        // Not delivered, so it answers nothing.
-        assert_eq!(b.ni.inject(&answer(&[3], 2)), Ok(Submit::Posted));
-        assert_eq!(a.poll().len(), 1 + usize::from(answers));
+        // Not delivered, so it replies nothing.
+        assert_eq!(b.ni.inject(&reply(&[3], 2)), Ok(Submit::Posted));
+        assert_eq!(a.poll().len(), 1 + usize::from(replies));
         assert_eq!(a.ni.inject(&inject(1, &[4])), Ok(Submit::Posted));
-        assert_eq!(b.poll().len(), 1 + usize::from(!answers));
+        assert_eq!(b.poll().len(), 1 + usize::from(!replies));
     }
 }
 
-/// The ring has found by itself that there is no answer, and what is in the slot now looks like one.
+/// The ring has found by itself that there is no reply, and what is in the slot now looks like one.
 #[test]
 fn nothing_is_awaited_where_nobody_asks() {
     let (a, b) = met();
@@ -471,7 +471,7 @@ fn nothing_is_awaited_where_nobody_asks() {
     }
 }
 
-/// Modes, rings and targets without answers in slots.
+/// Modes, rings and targets without replies in slots.
 #[test]
 fn others_ask_in_vain() {
     fn ask_and_answer<M: Mode>(config: &ShmConfig, target: Rank) {
@@ -485,16 +485,16 @@ fn others_ask_in_vain() {
         }
         let (a, b) = (&ends[0], &ends[target as usize]);
         for _ in 0..20 {
-            let question = Inject {
+            let request = Inject {
                 target,
                 ..asking(&[1])
             };
-            assert_eq!(a.ni.inject(&question), Ok(Submit::Posted));
-            assert!(!a.ni.returns.is_asking());
+            assert_eq!(a.ni.inject(&request), Ok(Submit::Posted));
+            assert!(!a.ni.reply_slots.is_offering());
             let mut asked = 0;
             b.ni.poll(b.eq, 1, |_| {
                 asked += 1;
-                assert_eq!(b.ni.inject(&answer(&[2], 1)), Ok(Submit::Posted));
+                assert_eq!(b.ni.inject(&reply(&[2], 1)), Ok(Submit::Posted));
             });
             assert_eq!((asked, a.poll().len()), (1, 1));
         }
@@ -508,7 +508,7 @@ fn others_ask_in_vain() {
     ask_and_answer::<conduit_core::threads::Par>(&small(), 1);
 }
 
-/// What a broken peer writes instead of an answer: the frame, and the source and length, if not those of the question.
+/// What a broken peer writes instead of a reply: the frame, and the source and length, if not those of the request.
 fn write_nonsense(b: &End<Seq>, frame: Frame, second_word: Option<u64>) {
     let queue = b.ni.queues[usize::from(b.eq.0)].get().unwrap();
     let inbox = queue.inbox.try_lock().unwrap();
@@ -519,7 +519,7 @@ fn write_nonsense(b: &End<Seq>, frame: Frame, second_word: Option<u64>) {
         let second = unsafe { &*ring.slots().address(slot).add(8).cast::<AtomicU64>() };
         second.store(value, Ordering::Relaxed);
     }
-    publish_answer(ring.slots().word(slot), frame);
+    publish_reply(ring.slots().word(slot), frame);
 }
 
 #[test]
@@ -539,5 +539,19 @@ fn nonsense_is_counted_and_passed_over() {
         assert!(a.poll().is_empty());
         assert_eq!(a.ni.bad_peer(), Some(1));
         assert!(a.ni.ready().is_empty());
+    }
+}
+
+#[test]
+fn slots_are_not_offered_where_that_is_turned_off() {
+    for reply_slots in [false, true] {
+        let (a, b) = pair(&ShmConfig {
+            reply_slots,
+            ..small()
+        });
+        [&a, &b].into_iter().for_each(append);
+        assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
+        assert_eq!(a.ni.reply_slots.is_offering(), reply_slots);
+        assert_eq!(b.poll().len(), 1);
     }
 }

@@ -12,7 +12,7 @@ use crate::ring::Frame;
 
 use super::Shm;
 use super::message::{ACK, FETCH, FULL, Header, REPLY, REPLY_INLINE, slots_for};
-use super::receive::{Later, Message, Out, Queue, Taken};
+use super::receive::{DeferredEvents, Message, PollBudget, Queue, Taken};
 
 impl<M: Mode> Shm<M> {
     /// The completion of an operation that `asked` describes.
@@ -44,8 +44,8 @@ impl<M: Mode> Shm<M> {
         queue: &Queue<M>,
         message: &Message,
         header: &Header,
-        later: &mut Later,
-        out: &mut Out<'_, S>,
+        deferred: &mut DeferredEvents,
+        budget: &mut PollBudget<'_, S>,
     ) -> Option<Taken> {
         let initiator = self.peers.get(message.source as usize)?;
         let length = header.length as usize;
@@ -101,7 +101,7 @@ impl<M: Mode> Shm<M> {
         self.ring_bell(initiator);
         if let Some(hit) = found {
             if outcome == Outcome::Done && hit.events.contains(MeEvents::OPERATION) {
-                out.event(Event::Get {
+                budget.event(Event::Get {
                     tag: hit.tag,
                     source: message.source,
                     match_bits: header.match_bits,
@@ -109,7 +109,7 @@ impl<M: Mode> Shm<M> {
                     length: hit.length,
                 });
             }
-            self.found(queue, &hit, later);
+            self.found(queue, &hit, deferred);
         }
         Some(Taken::Done)
     }
@@ -120,8 +120,8 @@ impl<M: Mode> Shm<M> {
         queue: &Queue<M>,
         message: &Message,
         header: &Header,
-        later: &mut Later,
-        out: &mut Out<'_, S>,
+        deferred: &mut DeferredEvents,
+        budget: &mut PollBudget<'_, S>,
     ) -> Option<Taken> {
         let (op, ty) = atomic_of(header.length)?;
         let incoming = Incoming {
@@ -148,14 +148,14 @@ impl<M: Mode> Shm<M> {
                 }
             }
             if outcome == Outcome::Done && hit.events.contains(MeEvents::OPERATION) {
-                out.event(Event::Atomic {
+                budget.event(Event::Atomic {
                     tag: hit.tag,
                     source: message.source,
                     match_bits: header.match_bits,
                     offset: hit.offset,
                 });
             }
-            self.found(queue, &hit, later);
+            self.found(queue, &hit, deferred);
         }
         let kind = if header.flags & FETCH != 0 {
             REPLY

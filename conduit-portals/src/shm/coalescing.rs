@@ -1,36 +1,39 @@
-//! When to look again at a ring whose messages come one after the other.
+//! Receive coalescing: when to poll a ring again whose messages come in a flood.
 //!
-//! A target that keeps up with a flood reads each line just as its sender goes on to the next, and its processor reads ahead: lines
-//! are taken away that are being written, and both wait for each other. One that lets some messages come together takes a fraction of
-//! the time for them (Zen 4, 1 KiB each: 20 ns a message and not 140 in bare loops). So between two looks it rests, for a time that
-//! doubles while each rest brings something, so that none is longer than the flood has lasted; a rest in vain is the last one.
+//! A target that keeps up with a flood causes false sharing: it reads each line just as its sender writes the next
+//! one, its processor prefetches further lines, and both wait for each other. If it lets messages gather they cost a
+//! fraction of the time (Zen 4, 1 KiB each: 20 ns a message instead of 140 in bare loops). So the target pauses between
+//! polls of such a ring. Each pause after which something is there is followed by one of twice the length, so that none
+//! is longer than the flood has lasted. A pause after which nothing is there ends this.
 //!
-//! A flood goes one way. Where this rank has sent a message since, somebody may wait for what comes of it: there is no rest. Stores
-//! into windows are not known here; what they bring about may come later by a rest.
+//! A flood goes one way. If this rank has sent a message since, somebody may wait for what follows from it, and there
+//! is no pause. Stores into windows are not known here; what they bring about may be later by one pause.
+//!
+//! The setting `CONDUIT_SHM_COALESCING` is the longest pause; 0 turns it off.
 
 use std::time::{Duration, Instant};
 
-/// Looks that have each found something large before the first rest.
-const ROW: u8 = 4;
-/// The first rest.
+/// Polls in a row that have found a message of several slots before the first pause.
+const STREAK: u8 = 4;
+/// The first pause.
 const SHORTEST: Duration = Duration::from_nanos(125);
 
-/// A ring's rests.
+/// A ring's pauses.
 #[derive(Debug, Default)]
-pub(super) struct Rest {
-    /// Looks that have found something large since a message was sent, or a rest was in vain.
-    row: u8,
+pub(super) struct Coalescing {
+    /// Polls that have found such a message since this rank sent one, or a pause brought nothing.
+    streak: u8,
     length: Duration,
     until: Option<Instant>,
-    /// A rest is over, and nobody has looked yet.
+    /// A pause is over, and the ring has not been polled yet.
     over: bool,
-    /// What had been sent when the ring was last found empty, or a rest was ended by that.
+    /// Messages that this rank had sent when the streak began.
     sent: u32,
 }
 
-impl Rest {
-    /// All that the ring had has been taken, something large among it: when that began `sent_before` messages had been sent, and by
-    /// now `sent`.
+impl Coalescing {
+    /// The ring has been emptied, and a message of several slots was among it. This rank had sent `sent_before` messages
+    /// when that began, and now has sent `sent`.
     #[inline]
     pub(super) fn begin(
         &mut self,
@@ -47,21 +50,21 @@ impl Rest {
             return;
         }
         self.over = false;
-        if self.row < ROW {
-            self.row += 1;
+        if self.streak < STREAK {
+            self.streak += 1;
             return;
         }
         self.length = (self.length * 2).max(SHORTEST).min(longest);
         self.until = Some(now() + self.length);
     }
 
-    /// Whether there is a rest that may not be over.
+    /// Whether there is a pause that may not be over.
     #[inline(always)]
     pub(super) fn is_on(&self) -> bool {
         self.until.is_some()
     }
 
-    /// Whether the ring is not to be looked at, when `sent` messages have been sent.
+    /// Whether the pause goes on, where this rank has sent `sent` messages.
     #[inline]
     pub(super) fn goes_on(&mut self, sent: u32, now: impl FnOnce() -> Instant) -> bool {
         let Some(until) = self.until else {
@@ -82,7 +85,7 @@ impl Rest {
         false
     }
 
-    /// Nothing was found.
+    /// The poll has found nothing.
     #[inline(always)]
     pub(super) fn in_vain(&mut self) {
         if self.over {
@@ -102,7 +105,7 @@ mod tests {
 
     /// A ring's target that sends nothing.
     struct Target {
-        rest: Rest,
+        coalescing: Coalescing,
         sent: u32,
         now: Instant,
     }
@@ -110,17 +113,18 @@ mod tests {
     impl Target {
         fn new() -> Self {
             Self {
-                rest: Rest::default(),
+                coalescing: Coalescing::default(),
                 sent: 0,
                 now: Instant::now(),
             }
         }
 
-        /// Takes something large, then looks every five nanoseconds: how long it rests.
+        /// Takes something large, then looks every five nanoseconds: how long it pauses.
         fn takes(&mut self) -> Duration {
-            self.rest.begin(LONGEST, self.sent, self.sent, || self.now);
+            self.coalescing
+                .begin(LONGEST, self.sent, self.sent, || self.now);
             let taken = self.now;
-            while self.rest.is_on() && self.rest.goes_on(self.sent, || self.now) {
+            while self.coalescing.is_on() && self.coalescing.goes_on(self.sent, || self.now) {
                 self.now += Duration::from_nanos(5);
             }
             self.now - taken
@@ -128,20 +132,20 @@ mod tests {
     }
 
     #[test]
-    fn rests_double_up_to_the_longest() {
+    fn pauses_double_up_to_the_longest() {
         let mut target = Target::new();
-        let rests: Vec<_> = (0..ROW + 6).map(|_| target.takes().as_nanos()).collect();
-        assert_eq!(rests, [0, 0, 0, 0, 125, 250, 500, 1000, 1000, 1000]);
+        let pauses: Vec<_> = (0..STREAK + 6).map(|_| target.takes().as_nanos()).collect();
+        assert_eq!(pauses, [0, 0, 0, 0, 125, 250, 500, 1000, 1000, 1000]);
     }
 
     #[test]
     fn one_in_vain_is_the_last() {
         let mut target = Target::new();
-        for _ in 0..ROW + 3 {
+        for _ in 0..STREAK + 3 {
             target.takes();
         }
-        target.rest.in_vain();
-        for _ in 0..ROW {
+        target.coalescing.in_vain();
+        for _ in 0..STREAK {
             assert_eq!(target.takes(), Duration::ZERO);
         }
         assert_eq!(target.takes(), SHORTEST);
@@ -150,9 +154,9 @@ mod tests {
     #[test]
     fn looks_in_vain_without_a_rest_change_nothing() {
         let mut target = Target::new();
-        for _ in 0..ROW {
+        for _ in 0..STREAK {
             target.takes();
-            target.rest.in_vain();
+            target.coalescing.in_vain();
         }
         assert_eq!(target.takes(), SHORTEST);
     }
@@ -160,14 +164,14 @@ mod tests {
     #[test]
     fn who_sends_while_it_takes_or_between_does_not_rest() {
         let mut target = Target::new();
-        for _ in 0..3 * ROW {
+        for _ in 0..3 * STREAK {
             target
-                .rest
+                .coalescing
                 .begin(LONGEST, target.sent, target.sent + 1, || target.now);
             target.sent += 1;
-            assert!(!target.rest.is_on());
+            assert!(!target.coalescing.is_on());
         }
-        for _ in 0..3 * ROW {
+        for _ in 0..3 * STREAK {
             target.sent += 1;
             assert_eq!(target.takes(), Duration::ZERO);
         }
@@ -176,14 +180,14 @@ mod tests {
     #[test]
     fn who_sends_in_a_rest_ends_it() {
         let mut target = Target::new();
-        for _ in 0..ROW + 3 {
+        for _ in 0..STREAK + 3 {
             target.takes();
         }
-        target.rest.begin(LONGEST, 0, 0, || target.now);
-        assert!(target.rest.goes_on(0, || target.now));
-        assert!(!target.rest.goes_on(1, || target.now));
+        target.coalescing.begin(LONGEST, 0, 0, || target.now);
+        assert!(target.coalescing.goes_on(0, || target.now));
+        assert!(!target.coalescing.goes_on(1, || target.now));
         target.sent = 1;
-        for _ in 0..ROW {
+        for _ in 0..STREAK {
             assert_eq!(target.takes(), Duration::ZERO);
         }
         assert_eq!(target.takes(), SHORTEST);

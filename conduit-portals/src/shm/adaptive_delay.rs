@@ -1,0 +1,240 @@
+//! How long to wait before the first look for a reply.
+//!
+//! Polling a cache line pulls it into the poller's cache and delays whoever is about to write it. A reply can't be
+//! there before the request has travelled one way and the reply the other, so earlier polls find nothing and make it
+//! later. Therefore the first poll after an offer follows some steps of an idle loop. Their number adapts: it falls
+//! while replies are there at the first poll, and rises where they come just after it. A rank that begins to wait when
+//! the reply is there already doesn't delay.
+//!
+//! Replies that come much later say nothing about the number, unless they all do: then every first poll was too early.
+//! Where even the most steps are too few, a delay is of no use: the processors are far apart, the target does not run,
+//! or the wait was for something else. The rank then goes without it for a long while.
+//!
+//! X. Values and what they were measured on: docs/shm.md.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A reply that was found by fewer polls more than the first was just missed.
+const CLOSE: u32 = 4;
+/// So many replies in a row that came later are all of them.
+const ALL: u32 = 8;
+/// Parts of a step: one step too many costs what it takes, one too few much more.
+const PARTS: u32 = 8;
+/// Parts added for a reply that was just missed, for each one left out where it was there: one of so many is missed. Measured on
+/// Zen 4: 159 to 171 ns a round trip with 4 to 24, 180 and more with 32; 170 with whole steps.
+const STEP: u32 = 12;
+/// Steps at most, of about a nanosecond each. Replies that take longer gain nothing.
+const MOST: u32 = 128;
+/// Replies that are awaited without a delay, and of which nothing is learnt, where the most steps were too few.
+const GIVEN_UP: u32 = 1 << 12;
+
+/// What a rank has learnt of its replies. Of one thread.
+#[derive(Debug)]
+pub(super) struct AdaptiveDelay {
+    /// Parts at most; none where it is turned off.
+    most: u32,
+    /// Parts of steps.
+    parts: AtomicU32,
+    /// Polls since the last offer; 0 also where the reply was there before the first.
+    polls: AtomicU32,
+    /// Replies in a row that came later than close.
+    late: AtomicU32,
+    /// Replies to come that are awaited without a delay.
+    given_up: AtomicU32,
+}
+
+impl AdaptiveDelay {
+    pub(super) fn new(is_on: bool) -> Self {
+        Self {
+            most: if is_on { MOST * PARTS } else { 0 },
+            parts: 0.into(),
+            polls: 0.into(),
+            late: 0.into(),
+            given_up: 0.into(),
+        }
+    }
+
+    /// This rank asks.
+    #[inline(always)]
+    pub(super) fn begin(&self) {
+        self.polls.store(0, Ordering::Relaxed);
+    }
+
+    /// This rank waits for the reply and is about to poll: lets some time pass first, where that is due.
+    #[inline(always)]
+    pub(super) fn before_poll(&self, is_replied: impl FnOnce() -> bool) {
+        if self.is_due(is_replied) {
+            idle(self.steps());
+        }
+    }
+
+    /// Polls that waited for the reply asked for last.
+    #[cfg(test)]
+    pub(super) fn polls(&self) -> u32 {
+        self.polls.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn is_due(&self, is_replied: impl FnOnce() -> bool) -> bool {
+        let polls = self.polls.load(Ordering::Relaxed);
+        if polls == 0 && is_replied() {
+            return false;
+        }
+        self.polls.store(polls.saturating_add(1), Ordering::Relaxed);
+        polls == 0
+    }
+
+    /// The reply is there.
+    #[inline(always)]
+    pub(super) fn end(&self) {
+        let polls = self.polls.load(Ordering::Relaxed);
+        let Some(more) = polls.checked_sub(1) else {
+            return;
+        };
+        let given_up = self.given_up.load(Ordering::Relaxed);
+        if given_up > 0 {
+            self.given_up.store(given_up - 1, Ordering::Relaxed);
+            return;
+        }
+        let mut late = self.late.load(Ordering::Relaxed);
+        late = if more < CLOSE { 0 } else { (late + 1).min(ALL) };
+        self.late.store(late, Ordering::Relaxed);
+        let parts = self.parts.load(Ordering::Relaxed);
+        let parts = match more {
+            0 => parts.saturating_sub(1),
+            _ if more < CLOSE || late == ALL => parts + STEP,
+            _ => parts,
+        };
+        if parts > self.most {
+            self.give_up();
+        } else {
+            self.parts.store(parts, Ordering::Relaxed);
+        }
+    }
+
+    #[cold]
+    fn give_up(&self) {
+        self.parts.store(0, Ordering::Relaxed);
+        self.late.store(0, Ordering::Relaxed);
+        self.given_up.store(GIVEN_UP, Ordering::Relaxed);
+    }
+
+    pub(super) fn steps(&self) -> u32 {
+        self.parts.load(Ordering::Relaxed) / PARTS
+    }
+}
+
+/// A chain of multiplications, between which no memory is touched: stores would queue up behind those of the request, which wait for
+/// their line.
+#[inline(never)]
+fn idle(steps: u32) {
+    let mut number = black_box(u64::from(steps));
+    for _ in 0..steps {
+        number = number.wrapping_mul(number).wrapping_add(1);
+    }
+    black_box(number);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Waits for a reply that comes so long after the offer, with a poll every ten nanoseconds, where a step takes one; gives
+    /// the time of the poll that finds it.
+    fn wait(delay: &AdaptiveDelay, reply: u32) -> u32 {
+        delay.begin();
+        let mut now = 0;
+        loop {
+            if delay.is_due(|| now >= reply) {
+                now += delay.steps();
+            }
+            now += 10;
+            if now >= reply {
+                delay.end();
+                return now;
+            }
+        }
+    }
+
+    /// What has been learnt of many such replies.
+    fn used_to(reply: u32) -> AdaptiveDelay {
+        let delay = AdaptiveDelay::new(true);
+        for _ in 0..300 {
+            wait(&delay, reply);
+        }
+        delay
+    }
+
+    #[test]
+    fn most_answers_are_found_by_the_first_poll() {
+        for reply in [30, 60, 90, 120] {
+            let delay = used_to(reply);
+            let at_once = (0..1000).filter(|_| {
+                let found = wait(&delay, reply);
+                assert!(found < reply + 20, "{found} ns for one of {reply}");
+                delay.polls() == 1
+            });
+            assert!(at_once.count() > 800);
+        }
+    }
+
+    #[test]
+    fn who_waits_late_finds_what_is_there_and_learns_nothing() {
+        let delay = used_to(90);
+        let before = delay.steps();
+        assert!(before > 50);
+        for _ in 0..1000 {
+            assert_eq!(wait(&delay, 0), 10);
+        }
+        assert_eq!(delay.steps(), before);
+    }
+
+    #[test]
+    fn nobody_holds_off_for_longer_than_the_most() {
+        let delay = AdaptiveDelay::new(true);
+        for _ in 0..10_000 {
+            let before = delay.steps();
+            assert!(before <= MOST);
+            assert!(wait(&delay, 1_000) < 1_010);
+        }
+    }
+
+    /// As where ranks share a core: the first poll finds nothing whatever was before it, and the next finds the reply.
+    #[test]
+    fn what_is_of_no_use_ends() {
+        let delay = AdaptiveDelay::new(true);
+        const ANSWERS: u32 = 100_000;
+        let mut total = 0;
+        for _ in 0..ANSWERS {
+            delay.begin();
+            assert!(delay.is_due(|| false));
+            total += delay.steps();
+            assert!(!delay.is_due(|| false));
+            delay.end();
+        }
+        assert!(total < 2 * ANSWERS, "{total} steps");
+        for _ in 0..2 * GIVEN_UP {
+            wait(&delay, 60);
+        }
+        assert!(delay.steps() > 20, "and is tried again");
+    }
+
+    #[test]
+    fn a_few_that_come_late_change_nothing() {
+        let delay = used_to(60);
+        let before = delay.steps();
+        for _ in 1..ALL {
+            wait(&delay, 5_000);
+        }
+        assert_eq!(delay.steps(), before);
+    }
+    #[test]
+    fn there_is_none_where_it_is_turned_off() {
+        let delay = AdaptiveDelay::new(false);
+        for _ in 0..100 {
+            wait(&delay, 60);
+            assert_eq!(delay.steps(), 0);
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! Reply slots: a short reply comes back in the slot of its request.
+//!
+//! The sender of a message of one slot that [expects a reply](conduit_core::ni::Exchange) offers that slot for it.
+//! While the target delivers the message, the first short one that it injects to the source goes into the slot
+//! instead of a ring of the source's. Request and reply then use one cache line between them (see [`crate::ring`]).
+//! A rank offers one slot at a time, so its polls read one word more however many peers there are. It offers less
+//! often where replies came by other ways or not at all.
+//!
+//! Others call [`Shm::offer_slot`] and [`Shm::reply_in_slot`] when they send, [`Shm::reply_ready`] and
+//! [`Shm::take_reply`] when they poll, and hold a [`ReplySlotGuard`] while they deliver. The setting
+//! `CONDUIT_SHM_REPLY_SLOTS` turns the offers off. Only where one thread at a time uses the network.
+
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use conduit_core::ni::{Inject, PtIndex, Rank, Ready, Sink};
+use conduit_core::threads::Mode;
+
+use crate::ring::{self, Consumer, Frame, Producer, SLOT};
+
+use super::Shm;
+use super::adaptive_delay::AdaptiveDelay;
+use super::deliver_one::Slot;
+use super::mapping::RingView;
+use super::message::{COMPACT, Header, PUT_COMPACT};
+use super::receive::{Inbox, Message, PollBudget, Queue, Taken};
+use super::setup::ready_of;
+
+/// Bytes that fit into a slot behind a compact header.
+pub(super) const MOST: usize = SLOT - COMPACT;
+/// No rank.
+const NOBODY: Rank = Rank::MAX;
+/// Messages, at least, between an offer that is still open and the next one.
+const MIN_INTERVAL: u32 = 16;
+/// After offers that brought nothing the interval doubles, up to `2^MAX_MISSES`.
+const MAX_MISSES: u32 = 12;
+
+/// The slot that this rank offers, and the one that is offered to it.
+#[derive(Debug)]
+pub(super) struct ReplySlots {
+    /// The target of the open offer, or [`NOBODY`], and the index that it went to.
+    target_rank: AtomicU32,
+    index: AtomicU8,
+    /// Messages that are to be sent without an offer.
+    pause: AtomicU32,
+    /// Offers in a row that brought nothing.
+    misses: AtomicU32,
+    /// The source of the message that is being delivered, if it offers its slot.
+    requester: AtomicU32,
+    /// That slot.
+    slot: AtomicPtr<u8>,
+    delay: AdaptiveDelay,
+}
+
+impl ReplySlots {
+    pub(super) fn new(adaptive_delay: bool) -> Self {
+        Self {
+            target_rank: NOBODY.into(),
+            index: 0.into(),
+            pause: 0.into(),
+            misses: 0.into(),
+            requester: NOBODY.into(),
+            slot: ptr::null_mut::<u8>().into(),
+            delay: AdaptiveDelay::new(adaptive_delay),
+        }
+    }
+
+    /// Polls since the last offer.
+    #[cfg(test)]
+    pub(super) fn polls(&self) -> u32 {
+        self.delay.polls()
+    }
+
+    /// Steps of the delay before the first of them.
+    #[cfg(test)]
+    pub(super) fn steps(&self) -> u32 {
+        self.delay.steps()
+    }
+
+    /// Whether an offer is open.
+    #[cfg(test)]
+    pub(super) fn is_offering(&self) -> bool {
+        self.target_rank.load(Ordering::Relaxed) != NOBODY
+    }
+
+    /// The message at the head of a ring is about to be delivered and offers its slot until the guard ends.
+    #[inline(always)]
+    pub(super) fn begin<'r>(
+        &'r self,
+        requester: Rank,
+        slot: *mut u8,
+        ring: &'r mut Consumer<RingView>,
+        frame: Frame,
+    ) -> ReplySlotGuard<'r> {
+        self.slot.store(slot, Ordering::Relaxed);
+        self.requester.store(requester, Ordering::Relaxed);
+        ReplySlotGuard {
+            reply_slots: self,
+            ring,
+            frame,
+        }
+    }
+}
+
+/// A message that offers its slot, while it is delivered.
+pub(super) struct ReplySlotGuard<'r> {
+    reply_slots: &'r ReplySlots,
+    ring: &'r mut Consumer<RingView>,
+    frame: Frame,
+}
+
+impl ReplySlotGuard<'_> {
+    /// The sink has returned.
+    #[inline(always)]
+    pub(super) fn end(self) {
+        self.reply_slots.requester.store(NOBODY, Ordering::Relaxed);
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for ReplySlotGuard<'_> {
+    /// The sink has panicked. A message whose slot holds a reply is no message any more, and must not block the ring.
+    #[cold]
+    fn drop(&mut self) {
+        if self.reply_slots.requester.swap(NOBODY, Ordering::Relaxed) == NOBODY {
+            self.ring.release(self.frame);
+        }
+    }
+}
+
+impl<M: Mode> Shm<M> {
+    /// Offers the slot of a message to `target`, which has been reserved and not yet committed, if an offer is due.
+    #[inline(always)]
+    pub(super) fn offer_slot(
+        &self,
+        target: Rank,
+        index: PtIndex,
+        producer: &Producer<RingView>,
+    ) -> bool {
+        let slots = &self.reply_slots;
+        if M::PARALLEL || !self.is_offer_due(target) {
+            return false;
+        }
+        slots.target_rank.store(target, Ordering::Relaxed);
+        slots.pause.store(MIN_INTERVAL, Ordering::Relaxed);
+        slots.index.store(index.0, Ordering::Relaxed);
+        slots.delay.begin();
+        self.ready_table.set_reply(Some(producer.offer()));
+        true
+    }
+
+    #[inline(always)]
+    fn is_offer_due(&self, target: Rank) -> bool {
+        let slots = &self.reply_slots;
+        let pause = slots.pause.load(Ordering::Relaxed);
+        if pause > 0 {
+            slots.pause.store(pause - 1, Ordering::Relaxed);
+            return false;
+        }
+        !self.shared_rings
+            && self.config.reply_slots
+            && target != self.rank
+            && (slots.target_rank.load(Ordering::Relaxed) == NOBODY || self.may_offer_again())
+    }
+
+    /// Whether the open offer can be replaced by another one.
+    #[inline(never)]
+    fn may_offer_again(&self) -> bool {
+        let reply_slots = &self.reply_slots;
+        let Some(producer) = self.offering_producer() else {
+            return true;
+        };
+        if !producer.has_no_reply() {
+            reply_slots.pause.store(MIN_INTERVAL, Ordering::Relaxed);
+            return false;
+        }
+        let misses = reply_slots.misses.load(Ordering::Relaxed);
+        reply_slots
+            .misses
+            .store((misses + 1).min(MAX_MISSES), Ordering::Relaxed);
+        reply_slots.pause.store(1 << misses, Ordering::Relaxed);
+        self.end_wait();
+        false
+    }
+
+    /// This rank's end of the ring with the slot that it offers.
+    fn offering_producer(&self) -> Option<&Producer<RingView>> {
+        let index = self.reply_slots.index.load(Ordering::Relaxed);
+        self.known_lane(
+            self.reply_slots.target_rank.load(Ordering::Relaxed),
+            PtIndex(index),
+        )
+    }
+
+    fn end_wait(&self) {
+        self.reply_slots
+            .target_rank
+            .store(NOBODY, Ordering::Relaxed);
+        self.ready_table.set_reply(None);
+    }
+
+    /// Sends a reply in the slot of the message that is being delivered; false if that offers none to this target, or
+    /// the reply does not fit.
+    #[inline(always)]
+    pub(super) fn reply_in_slot(&self, inject: &Inject<'_>) -> bool {
+        let reply_slots = &self.reply_slots;
+        if M::PARALLEL || reply_slots.requester.load(Ordering::Relaxed) != inject.target {
+            return false;
+        }
+        let length = inject.head.len() + inject.body.len();
+        // That the index is open there is known only if something was sent to it.
+        let peer = self.peers.get(inject.target as usize);
+        let Some(peer) =
+            peer.filter(|peer| length <= MOST && peer.known_lane(inject.index).is_some())
+        else {
+            return false;
+        };
+        reply_slots.requester.store(NOBODY, Ordering::Relaxed);
+        let slot = reply_slots.slot.load(Ordering::Relaxed);
+        // SAFETY: the slot of the message that is being delivered, in this rank's mapping. It is not released before
+        // the `ReplySlotGuard` has ended, and this call is made while that lives; the message was copied before. Header
+        // and payload fit. The word is aligned.
+        let word = unsafe {
+            self.write_compact(slot, inject);
+            &*slot.cast::<AtomicU64>()
+        };
+        ring::publish_reply(word, Frame::new(1, PUT_COMPACT, inject.index.0));
+        self.ring_bell(peer);
+        self.note_sent();
+        true
+    }
+
+    /// Whether a reply waits to be taken.
+    #[inline(always)]
+    pub(super) fn is_replied(&self) -> bool {
+        !M::PARALLEL && self.ready_table.reply().is_some()
+    }
+
+    /// The queue that is to be polled for a reply. The first look after an offer may be delayed.
+    #[inline(always)]
+    pub(super) fn reply_ready(&self) -> Ready {
+        let slots = &self.reply_slots;
+        if M::PARALLEL || slots.target_rank.load(Ordering::Relaxed) == NOBODY {
+            return Ready::NONE;
+        }
+        slots.delay.before_poll(|| self.is_replied());
+        match self.ready_table.reply() {
+            // A poll finds out that a frame without a queue makes no sense.
+            Some(frame) => self.queue_of(frame).map_or(Ready::ALL, ready_of),
+            None => Ready::NONE,
+        }
+    }
+
+    /// The queue of a reply with this frame. A reply is a compact put of one slot to an open index; anything else is a
+    /// peer's fault.
+    #[inline(always)]
+    fn queue_of(&self, frame: Frame) -> Option<usize> {
+        let is_right = frame.kind == PUT_COMPACT && frame.slots() == 1;
+        let index = self.indices.get(usize::from(frame.index))?;
+        let number = usize::from(index.queue.load(Ordering::Relaxed)).checked_sub(1);
+        number.filter(|_| is_right)
+    }
+
+    /// Takes the reply and delivers it, if there is one for this queue: the number of events.
+    #[inline(always)]
+    pub(super) fn take_reply<S: Sink>(
+        &self,
+        number: usize,
+        queue: &Queue<M>,
+        inbox: &mut Inbox,
+        sink: &mut S,
+    ) -> Option<u32> {
+        let Some((producer, (slot, frame))) = self
+            .offering_producer()
+            .and_then(|producer| Some((producer, producer.reply()?)))
+        else {
+            self.miss_reply();
+            return None;
+        };
+        match self.queue_of(frame) {
+            Some(to) if to != number => return None,
+            Some(_) if inbox.deferred.is_pending() || !sink.is_ready() => return None,
+            Some(_) => {}
+            None => {
+                self.refuse_reply(producer);
+                return None;
+            }
+        }
+        let source = self.reply_slots.target_rank.load(Ordering::Relaxed);
+        let slot = producer.slots().address(slot);
+        // Copied, because the sink may already send the next request.
+        // SAFETY: a slot of a ring, aligned, which nobody writes before its reply has been taken; any bits are bytes.
+        let copy = unsafe { slot.cast::<Slot>().read() };
+        producer.end_offer();
+        self.reply_slots.delay.end();
+        self.reply_slots.misses.store(0, Ordering::Relaxed);
+        self.reply_slots.pause.store(0, Ordering::Relaxed);
+        self.end_wait();
+        let slot = copy.0.as_ptr();
+        if self.deliver_put(number, queue, slot, frame, Some(source), sink) {
+            return Some(1);
+        }
+        Some(self.deliver_reply_generally(number, queue, inbox, slot, frame, source, sink))
+    }
+
+    /// The word looks like a reply, but the ring has found in the meantime that there is none.
+    #[cold]
+    fn miss_reply(&self) {
+        if self.offering_producer().is_none_or(Producer::has_no_reply) {
+            self.end_wait();
+        }
+    }
+
+    /// Drops a reply that makes no sense.
+    #[cold]
+    fn refuse_reply(&self, producer: &Producer<RingView>) {
+        let source = self.reply_slots.target_rank.load(Ordering::Relaxed);
+        self.statistics.note_bad(Some(source));
+        producer.end_offer();
+        self.end_wait();
+    }
+
+    /// Delivers a reply that the short way does not take.
+    #[cold]
+    #[allow(clippy::too_many_arguments)]
+    fn deliver_reply_generally(
+        &self,
+        number: usize,
+        queue: &Queue<M>,
+        inbox: &mut Inbox,
+        slot: *const u8,
+        frame: Frame,
+        source: Rank,
+        sink: &mut dyn Sink,
+    ) -> u32 {
+        let mut budget = PollBudget::new(sink, 1);
+        // SAFETY: as in `deliver_put`.
+        let header = unsafe { Header::read_compact(slot) };
+        let message = Message {
+            slot,
+            frame,
+            source,
+        };
+        let taken = match header.source == source {
+            true => self.take(
+                number,
+                queue,
+                &message,
+                &header,
+                &mut inbox.deferred,
+                &mut budget,
+            ),
+            false => Taken::Bad,
+        };
+        let events = budget.count;
+        if !matches!(taken, Taken::Done) {
+            self.statistics.note_bad(Some(source));
+        }
+        if inbox.deferred.is_pending() {
+            self.watch_anyway(inbox);
+        }
+        events
+    }
+}
