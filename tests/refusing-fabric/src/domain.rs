@@ -15,6 +15,7 @@ use crate::endpoint::Endpoint;
 use crate::fabric::{free_offer, real_offer};
 use crate::faults::Faults;
 use crate::memory::{Memory, Wanted};
+use crate::object;
 use crate::queue::Queue;
 
 /// Over a real one.
@@ -25,36 +26,13 @@ pub(crate) struct Domain {
     device: Arc<Device>,
 }
 
-static OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close: Some(close),
-    bind: None,
-    control: None,
-    ops_open: None,
-    tostr: None,
-    ops_set: None,
-};
-
-static DOMAIN: fi_ops_domain = fi_ops_domain {
-    size: size_of::<fi_ops_domain>(),
-    av_open: Some(av_open),
-    cq_open: Some(cq_open),
-    endpoint: Some(endpoint),
-    scalable_ep: None,
-    cntr_open: None,
-    poll_open: None,
-    stx_ctx: None,
-    srx_ctx: None,
-    query_atomic: None,
-    query_collective: None,
-};
-
-static MR: fi_ops_mr = fi_ops_mr {
-    size: size_of::<fi_ops_mr>(),
-    reg: Some(reg),
-    regv: None,
-    regattr: None,
-};
+static OPS: fi_ops = operations!(fi_ops { close });
+static DOMAIN: fi_ops_domain = operations!(fi_ops_domain {
+    av_open,
+    cq_open,
+    endpoint
+});
+static MR: fi_ops_mr = operations!(fi_ops_mr { reg });
 
 impl Domain {
     pub(crate) fn over(
@@ -64,11 +42,7 @@ impl Domain {
     ) -> *mut fid_domain {
         let domain = Self {
             fid: fid_domain {
-                fid: fid {
-                    fclass: FI_CLASS_DOMAIN,
-                    context,
-                    ops: (&raw const OPS).cast_mut(),
-                },
+                fid: object(FI_CLASS_DOMAIN, context, &OPS),
                 ops: (&raw const DOMAIN).cast_mut(),
                 mr: (&raw const MR).cast_mut(),
             },

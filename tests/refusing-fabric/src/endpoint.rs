@@ -1,6 +1,7 @@
 //! Endpoints: where operations are submitted.
 
 use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
 use std::sync::Arc;
 
 use libfabric_sys::{
@@ -14,6 +15,7 @@ use libfabric_sys::{
 
 use crate::device::Device;
 use crate::memory::offset;
+use crate::object;
 use crate::queue::Queue;
 
 /// Over a real one, which the device has.
@@ -23,82 +25,27 @@ pub(crate) struct Endpoint {
     device: Arc<Device>,
 }
 
-static OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close: Some(close),
-    bind: Some(bind),
-    control: Some(control),
-    ops_open: None,
-    tostr: None,
-    ops_set: None,
-};
-
-static EP: fi_ops_ep = fi_ops_ep {
-    size: size_of::<fi_ops_ep>(),
-    cancel: None,
-    getopt: None,
-    setopt: Some(setopt),
-    tx_ctx: None,
-    rx_ctx: None,
-    rx_size_left: None,
-    tx_size_left: None,
-};
-
-static CM: fi_ops_cm = fi_ops_cm {
-    size: size_of::<fi_ops_cm>(),
-    setname: None,
-    getname: Some(getname),
-    getpeer: None,
-    connect: None,
-    listen: None,
-    accept: None,
-    reject: None,
-    shutdown: None,
-    join: None,
-};
-
-static MSG: fi_ops_msg = fi_ops_msg {
-    size: size_of::<fi_ops_msg>(),
-    recv: Some(recv),
-    recvv: None,
-    recvmsg: Some(recvmsg),
-    send: Some(send),
-    sendv: Some(sendv),
-    sendmsg: None,
-    inject: Some(inject),
-    senddata: None,
-    injectdata: None,
-};
-
-static RMA: fi_ops_rma = fi_ops_rma {
-    size: size_of::<fi_ops_rma>(),
-    read: Some(read),
-    readv: None,
-    readmsg: None,
-    write: None,
-    writev: None,
-    writemsg: Some(writemsg),
-    inject: None,
-    writedata: None,
-    injectdata: None,
-};
-
-static ATOMIC: fi_ops_atomic = fi_ops_atomic {
-    size: size_of::<fi_ops_atomic>(),
-    write: None,
-    writev: None,
-    writemsg: None,
-    inject: None,
-    readwrite: Some(readwrite),
-    readwritev: None,
-    readwritemsg: None,
-    compwrite: Some(compwrite),
-    compwritev: None,
-    compwritemsg: None,
-    writevalid: None,
-    readwritevalid: Some(readwritevalid),
-    compwritevalid: Some(compwritevalid),
-};
+static OPS: fi_ops = operations!(fi_ops {
+    close,
+    bind,
+    control
+});
+static EP: fi_ops_ep = operations!(fi_ops_ep { setopt });
+static CM: fi_ops_cm = operations!(fi_ops_cm { getname });
+static MSG: fi_ops_msg = operations!(fi_ops_msg {
+    recv,
+    recvmsg,
+    send,
+    sendv,
+    inject
+});
+static RMA: fi_ops_rma = operations!(fi_ops_rma { read, writemsg });
+static ATOMIC: fi_ops_atomic = operations!(fi_ops_atomic {
+    readwrite,
+    compwrite,
+    readwritevalid,
+    compwritevalid
+});
 
 impl Endpoint {
     pub(crate) fn over(
@@ -109,18 +56,14 @@ impl Endpoint {
         device.opened(real);
         let endpoint = Self {
             fid: fid_ep {
-                fid: fid {
-                    fclass: FI_CLASS_EP,
-                    context,
-                    ops: (&raw const OPS).cast_mut(),
-                },
+                fid: object(FI_CLASS_EP, context, &OPS),
                 ops: (&raw const EP).cast_mut(),
                 cm: (&raw const CM).cast_mut(),
                 msg: (&raw const MSG).cast_mut(),
                 rma: (&raw const RMA).cast_mut(),
-                tagged: std::ptr::null_mut(),
+                tagged: null_mut(),
                 atomic: (&raw const ATOMIC).cast_mut(),
-                collective: std::ptr::null_mut(),
+                collective: null_mut(),
             },
             device,
         };
@@ -242,7 +185,7 @@ unsafe extern "C" fn recv(
             context,
             FI_RECV | FI_MSG,
             |device| device.check_own("fi_recv", desc, buf, len, FI_RECV),
-            |real| fi_recv(real, buf, len, std::ptr::null_mut(), from, context),
+            |real| fi_recv(real, buf, len, null_mut(), from, context),
         )
     }
 }
@@ -252,7 +195,7 @@ unsafe extern "C" fn recvmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) ->
     unsafe {
         let msg = &*msg;
         let bare = fi_msg {
-            desc: std::ptr::null_mut(),
+            desc: null_mut(),
             ..*msg
         };
         submit(
@@ -289,7 +232,7 @@ unsafe fn check_pieces(
         // SAFETY: the caller's word.
         let (piece, descriptor) = unsafe {
             let descriptor = match descriptors.is_null() {
-                true => std::ptr::null_mut(),
+                true => null_mut(),
                 false => *descriptors.add(at),
             };
             (*pieces.add(at), descriptor)
@@ -314,7 +257,7 @@ unsafe extern "C" fn send(
             context,
             FI_SEND | FI_MSG,
             |device| device.check_own("fi_send", desc, buf, len, FI_SEND),
-            |real| fi_send(real, buf, len, std::ptr::null_mut(), to, context),
+            |real| fi_send(real, buf, len, null_mut(), to, context),
         )
     }
 }
@@ -334,7 +277,7 @@ unsafe extern "C" fn sendv(
             context,
             FI_SEND | FI_MSG,
             |device| check_pieces(device, "fi_sendv", iov, desc, count, FI_SEND),
-            |real| fi_sendv(real, iov, std::ptr::null_mut(), count, to, context),
+            |real| fi_sendv(real, iov, null_mut(), count, to, context),
         )
     }
 }
@@ -349,7 +292,7 @@ unsafe extern "C" fn inject(
     unsafe {
         submit(
             ep,
-            std::ptr::null_mut(),
+            null_mut(),
             FI_SEND | FI_MSG,
             |_| Ok(()),
             |real| fi_inject(real, buf, len, to),
@@ -375,18 +318,7 @@ unsafe extern "C" fn read(
             context,
             FI_READ | FI_RMA,
             |device| device.check_own("fi_read", desc, buf, len, FI_READ),
-            |real| {
-                fi_read(
-                    real,
-                    buf,
-                    len,
-                    std::ptr::null_mut(),
-                    from,
-                    there,
-                    key,
-                    context,
-                )
-            },
+            |real| fi_read(real, buf, len, null_mut(), from, there, key, context),
         )
     }
 }
@@ -404,7 +336,7 @@ unsafe extern "C" fn writemsg(ep: *mut fid_ep, msg: *const fi_msg_rma, flags: u6
             ..there
         };
         let bare = fi_msg_rma {
-            desc: std::ptr::null_mut(),
+            desc: null_mut(),
             rma_iov: &there,
             ..*msg
         };
@@ -448,7 +380,6 @@ unsafe extern "C" fn readwrite(
     context: *mut c_void,
 ) -> isize {
     const NAME: &str = "fi_fetch_atomic";
-    let none = std::ptr::null_mut();
     let length = bytes(count, datatype);
     // SAFETY: as above.
     unsafe {
@@ -463,7 +394,18 @@ unsafe extern "C" fn readwrite(
             },
             |real| {
                 fi_fetch_atomic(
-                    real, buf, count, none, result, none, to, there, key, datatype, op, context,
+                    real,
+                    buf,
+                    count,
+                    null_mut(),
+                    result,
+                    null_mut(),
+                    to,
+                    there,
+                    key,
+                    datatype,
+                    op,
+                    context,
                 )
             },
         )
@@ -487,7 +429,6 @@ unsafe extern "C" fn compwrite(
     context: *mut c_void,
 ) -> isize {
     const NAME: &str = "fi_compare_atomic";
-    let none = std::ptr::null_mut();
     let length = bytes(count, datatype);
     // SAFETY: as above.
     unsafe {
@@ -503,8 +444,20 @@ unsafe extern "C" fn compwrite(
             },
             |real| {
                 fi_compare_atomic(
-                    real, buf, count, none, compare, none, result, none, to, there, key, datatype,
-                    op, context,
+                    real,
+                    buf,
+                    count,
+                    null_mut(),
+                    compare,
+                    null_mut(),
+                    result,
+                    null_mut(),
+                    to,
+                    there,
+                    key,
+                    datatype,
+                    op,
+                    context,
                 )
             },
         )

@@ -10,6 +10,7 @@ use libfabric_sys::{
 
 use crate::behind::{behind, rename, take_apart, text};
 use crate::domain::Domain;
+use crate::object;
 use crate::queue::Queue;
 
 /// Over a real one.
@@ -19,24 +20,8 @@ pub(crate) struct Fabric {
     real: *mut fid_fabric,
 }
 
-static OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close: Some(close),
-    bind: None,
-    control: None,
-    ops_open: None,
-    tostr: None,
-    ops_set: None,
-};
-
-static FABRIC: fi_ops_fabric = fi_ops_fabric {
-    size: size_of::<fi_ops_fabric>(),
-    domain: Some(domain),
-    passive_ep: None,
-    eq_open: None,
-    wait_open: None,
-    trywait: Some(trywait),
-};
+static OPS: fi_ops = operations!(fi_ops { close });
+static FABRIC: fi_ops_fabric = operations!(fi_ops_fabric { domain, trywait });
 
 impl Fabric {
     /// # Safety
@@ -45,11 +30,7 @@ impl Fabric {
     pub(crate) unsafe fn over(real: *mut fid_fabric, context: *mut c_void) -> *mut fid_fabric {
         let fabric = Self {
             fid: fid_fabric {
-                fid: fid {
-                    fclass: FI_CLASS_FABRIC,
-                    context,
-                    ops: (&raw const OPS).cast_mut(),
-                },
+                fid: object(FI_CLASS_FABRIC, context, &OPS),
                 ops: (&raw const FABRIC).cast_mut(),
                 // SAFETY: the caller's word.
                 api_version: unsafe { (*real).api_version },

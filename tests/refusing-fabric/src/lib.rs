@@ -9,6 +9,18 @@
 //! Only what `conduit-ofi` calls is there. What a user of the library does against the rules of its man pages is said on standard
 //! error, and the call answers `-FI_EINVAL`.
 
+/// A table of those operations that are there, by the names of their functions; the others are null.
+macro_rules! operations {
+    ($table:ident { $($name:ident),* }) => {
+        $table {
+            size: size_of::<$table>(),
+            $($name: Some($name),)*
+            // SAFETY: the rest are pointers to functions that may be null.
+            ..unsafe { std::mem::zeroed() }
+        }
+    };
+}
+
 mod behind;
 mod device;
 mod domain;
@@ -18,7 +30,10 @@ mod faults;
 mod memory;
 mod queue;
 
+use std::ffi::c_void;
 use std::path::PathBuf;
+
+use libfabric_sys::{fi_ops, fid};
 
 pub use faults::Faults;
 
@@ -28,6 +43,15 @@ pub const FAULTS: &str = "REFUSING_FABRIC";
 pub const BEHIND: &str = "REFUSING_FABRIC_BEHIND";
 /// Between a domain's own name and its faults.
 pub const MARK: char = '!';
+
+/// The part that all objects begin with.
+fn object(fclass: usize, context: *mut c_void, ops: &'static fi_ops) -> fid {
+    fid {
+        fclass,
+        context,
+        ops: std::ptr::from_ref(ops).cast_mut(),
+    }
+}
 
 /// Where the library lies: cargo puts it beside the tests that depend on this crate.
 ///

@@ -11,6 +11,7 @@ use libfabric_sys::{
 };
 
 use crate::device::{Device, Piece, wrong};
+use crate::object;
 
 /// What is to be registered.
 #[derive(Debug, Clone, Copy)]
@@ -36,15 +37,11 @@ pub(crate) struct Memory {
     bound: bool,
 }
 
-static OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close: Some(close),
-    bind: Some(bind),
-    control: Some(control),
-    ops_open: None,
-    tostr: None,
-    ops_set: None,
-};
+static OPS: fi_ops = operations!(fi_ops {
+    close,
+    bind,
+    control
+});
 
 /// Bits of a key below the address, where a key has one.
 const NUMBER_BITS: u32 = 16;
@@ -135,11 +132,7 @@ impl Memory {
         };
         let mut memory = Box::new(Self {
             fid: fid_mr {
-                fid: fid {
-                    fclass: FI_CLASS_MR,
-                    context,
-                    ops: (&raw const OPS).cast_mut(),
-                },
+                fid: object(FI_CLASS_MR, context, &OPS),
                 mem_desc: ptr::null_mut(),
                 key: FI_KEY_NOTAVAIL,
             },

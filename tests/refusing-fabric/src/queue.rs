@@ -12,6 +12,7 @@ use libfabric_sys::{
 };
 
 use crate::device::{Device, wrong};
+use crate::object;
 
 /// Over a real one.
 #[repr(C)]
@@ -21,26 +22,12 @@ pub(crate) struct Queue {
     pub(crate) device: Arc<Device>,
 }
 
-static OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close: Some(close),
-    bind: None,
-    control: Some(control),
-    ops_open: None,
-    tostr: None,
-    ops_set: None,
-};
-
-static CQ: fi_ops_cq = fi_ops_cq {
-    size: size_of::<fi_ops_cq>(),
-    read: Some(read),
-    readfrom: Some(readfrom),
-    readerr: Some(readerr),
-    sread: None,
-    sreadfrom: None,
-    signal: None,
-    strerror: None,
-};
+static OPS: fi_ops = operations!(fi_ops { close, control });
+static CQ: fi_ops_cq = operations!(fi_ops_cq {
+    read,
+    readfrom,
+    readerr
+});
 
 impl Queue {
     pub(crate) fn over(
@@ -50,11 +37,7 @@ impl Queue {
     ) -> *mut fid_cq {
         let queue = Self {
             fid: fid_cq {
-                fid: fid {
-                    fclass: FI_CLASS_CQ,
-                    context,
-                    ops: (&raw const OPS).cast_mut(),
-                },
+                fid: object(FI_CLASS_CQ, context, &OPS),
                 ops: (&raw const CQ).cast_mut(),
             },
             real,
