@@ -46,17 +46,38 @@ impl Plan {
         runs: 3,
     };
 
+    /// The quick plan or the usual one.
+    #[must_use]
+    pub fn of(quick: bool) -> Self {
+        if quick { Self::QUICK } else { Self::FULL }
+    }
+
+    /// This plan's rounds shared out among so many jobs.
+    #[must_use]
+    pub fn shared(self, jobs: usize) -> Self {
+        Self {
+            good: self.good.div_ceil(jobs),
+            most: self.most.div_ceil(jobs),
+            ..self
+        }
+    }
+
+    /// This plan with runs that are so many times as long.
+    #[must_use]
+    pub fn longer(self, times: u32) -> Self {
+        Self {
+            time: self.time * times,
+            ..self
+        }
+    }
+
     /// The plan for sides that run there: those that share cores take turns, so that more turns have to go into a run
     /// until its start no longer counts.
     #[must_use]
     pub fn placed(self, placement: Placement) -> Self {
-        let turns = match placement {
-            Placement::Apart => 1,
-            Placement::OneCore | Placement::Dealt => 5,
-        };
-        Self {
-            time: self.time * turns,
-            ..self
+        match placement {
+            Placement::Apart => self,
+            Placement::OneCore | Placement::Dealt => self.longer(5),
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::AtomicU64;
 
 use crate::Error;
 
@@ -95,16 +95,6 @@ impl<'a> SharedArea<'a> {
         // SAFETY: `work` checked the bounds, the base and the spacing are multiples of 8, any bytes are an AtomicU64,
         // and `new`'s caller keeps the memory mapped and among the sides for `'a`.
         Ok(unsafe { at.cast::<AtomicU64>().as_ref() })
-    }
-
-    /// As [`Self::word`], with 32 bits, the width of a futex.
-    ///
-    /// # Errors
-    /// The word isn't inside the work area.
-    pub fn futex(&self, index: usize) -> Result<&AtomicU32, Error> {
-        let at = self.work(index.saturating_mul(LINE_SPACING), LINE_SPACING)?;
-        // SAFETY: as in `word`.
-        Ok(unsafe { at.cast::<AtomicU32>().as_ref() })
     }
 }
 

@@ -7,16 +7,11 @@ use anyhow::{Context, bail};
 use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::alternate::Plan;
-use crate::companions::{Companions, handed_over};
-use crate::credits;
-use crate::limits::{Limit, catalogue};
-use crate::mapping::Mapping;
-use crate::placement::Cores;
-use crate::side::{PATIENCE, Side};
-use crate::survey::{Reading, survey};
+use crate::limits::catalogue;
+use crate::select::{Choice, Judged};
 use crate::{
-    Event, Options, area, count, figures, gasnet, job, ofi, peers, report, run_all, select, udp,
+    Event, Options, count, credits, figures, gasnet, job, ofi, peers, report, run_all, select,
+    survey, udp,
 };
 
 /// Latencies, rates and bandwidths of Conduit beside this machine's limits, measured in turn.
@@ -34,20 +29,11 @@ pub struct Cli {
 
 #[derive(Debug, Args)]
 struct FigureOptions {
-    /// Print one JSON object per figure and line
-    #[arg(long)]
-    json: bool,
-    /// Only name the figures
-    #[arg(long)]
-    list: bool,
-    /// Exit with 1 unless every figure with a target meets it
-    #[arg(long)]
-    check: bool,
     /// As a rank of a job that a launcher has started: measure its ranks 0 and 1 as a pair, while the others stand by
     #[arg(long)]
     pair: bool,
     #[command(flatten)]
-    choice: Choice,
+    judged: Judged,
 }
 
 #[derive(Debug, Subcommand)]
@@ -89,28 +75,10 @@ enum Command {
         /// How often
         count: u64,
     },
-    /// Be another side of a measurement; the shared memory is standard input
-    #[command(hide = true)]
-    Side {
-        /// This side
-        #[arg(long)]
-        rank: usize,
-        /// The number of sides
-        #[arg(long)]
-        sides: usize,
-        #[command(flatten)]
-        choice: Choice,
-    },
 }
 
 #[derive(Debug, Args)]
 struct LimitOptions {
-    /// Print one JSON object per limit and line
-    #[arg(long)]
-    json: bool,
-    /// Only name the limits
-    #[arg(long)]
-    list: bool,
     /// Numbers of processes: all limits with 2, the barrier also with more
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "2,8",
           value_parser = clap::value_parser!(u16).range(2..=1024))]
@@ -119,90 +87,35 @@ struct LimitOptions {
     choice: Choice,
 }
 
-/// What is measured and for how long: the same on all sides.
-#[derive(Clone, Debug, Args)]
-struct Choice {
-    /// Measure less often and more briefly
-    #[arg(long)]
-    quick: bool,
-    /// Only these, by name or the first words of it ("copy" is copy-in and copy-out)
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    figures: Vec<String>,
-}
-
-impl Choice {
-    fn plan(&self) -> Plan {
-        if self.quick { Plan::QUICK } else { Plan::FULL }
-    }
-
-    fn limits(&self, sides: usize) -> Vec<Limit> {
-        let mut limits = catalogue(sides);
-        limits.retain(|limit| select::wanted(&self.figures, limit.name));
-        limits
-    }
-
-    /// As arguments for another side.
-    fn arguments(&self) -> Vec<String> {
-        let mut arguments = Vec::new();
-        if self.quick {
-            arguments.push("--quick".to_owned());
-        }
-        if !self.figures.is_empty() {
-            arguments.extend(["--figures".to_owned(), self.figures.join(",")]);
-        }
-        arguments
-    }
-}
-
 /// Does what the command line says.
 ///
 /// # Errors
 /// The measurement failed or the results can't be written.
 pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    match cli.command {
-        None => return figures(&cli.options),
+    let good = match cli.command {
+        None => figures(&cli.options)?,
         Some(Command::Limits(options)) => limits(&options)?,
         Some(Command::Count { operations }) => count_instructions(&operations)?,
-        Some(Command::Credits(options)) => {
-            let good = credits::patterns::run(&options)?;
-            return Ok(ExitCode::from(u8::from(!good)));
-        }
-        Some(Command::FlowControl(options)) => {
-            let good = credits::cost::run(&options)?;
-            return Ok(ExitCode::from(u8::from(!good)));
-        }
+        Some(Command::Credits(options)) => credits::patterns::run(&options)?,
+        Some(Command::FlowControl(options)) => credits::cost::run(&options)?,
         Some(Command::Gasnet(options)) => gasnet::run(&options)?,
-        Some(Command::Ofi(options)) => {
-            let good = ofi::run(&options)?;
-            return Ok(ExitCode::from(u8::from(!good)));
-        }
-        Some(Command::Udp(options)) => {
-            let good = udp::run(&options)?;
-            return Ok(ExitCode::from(u8::from(!good)));
-        }
-        Some(Command::Peers(options)) => {
-            let good = peers::run(&options)?;
-            return Ok(ExitCode::from(u8::from(!good)));
-        }
+        Some(Command::Ofi(options)) => ofi::run(&options)?,
+        Some(Command::Udp(options)) => udp::run(&options)?,
+        Some(Command::Peers(options)) => peers::run(&options)?,
         Some(Command::Repeat { operation, count }) => count::repeat(&operation, count)?,
-        Some(Command::Side {
-            rank,
-            sides,
-            choice,
-        }) => companion(rank, sides, &choice)?,
-    }
-    Ok(ExitCode::SUCCESS)
+    };
+    Ok(ExitCode::from(u8::from(!good)))
 }
 
-/// Measures Conduit.
-fn figures(options: &FigureOptions) -> anyhow::Result<ExitCode> {
-    if options.list {
-        print_names(figures::names())?;
-        return Ok(ExitCode::SUCCESS);
+/// Measures Conduit. False if a check failed.
+fn figures(options: &FigureOptions) -> anyhow::Result<bool> {
+    let choice = &options.judged.choice;
+    if !choice.measures(figures::names())? {
+        return Ok(true);
     }
     let asked = Options {
-        quick: options.choice.quick,
-        figures: options.choice.figures.clone(),
+        quick: choice.quick,
+        figures: choice.figures.clone(),
         pair: options.pair,
     };
     let bar = bar(0);
@@ -228,7 +141,7 @@ fn figures(options: &FigureOptions) -> anyhow::Result<ExitCode> {
         match job::measure_here(&asked, progress)? {
             Some(figures) => figures,
             // Rank 0 prints them.
-            None => return Ok(ExitCode::SUCCESS),
+            None => return Ok(true),
         }
     } else if options.pair {
         bail!(
@@ -238,115 +151,39 @@ fn figures(options: &FigureOptions) -> anyhow::Result<ExitCode> {
         run_all(&asked, progress)?
     };
     bar.finish_and_clear();
-    let summary = report::Summary::of(&figures);
-    let mut out = io::stdout().lock();
-    if options.json {
-        report::json_lines(&mut out, &figures)?;
-    } else {
-        writeln!(out, "{}\n{summary}", report::figures(&figures))?;
-    }
-    let failed = options.check && (!summary.all_within() || left_out > 0);
-    Ok(ExitCode::from(u8::from(failed)))
+    Ok(options.judged.judge(&figures, left_out)?)
 }
 
-fn count_instructions(operations: &[String]) -> anyhow::Result<()> {
+fn count_instructions(operations: &[String]) -> anyhow::Result<bool> {
     select::check(operations, count::names())?;
     for name in count::names().filter(|name| select::wanted(operations, name)) {
         let instructions = count::instructions(name)?;
         writeln!(io::stdout(), "{name:<22}{instructions:>10.1} instructions")?;
     }
-    Ok(())
+    Ok(true)
 }
 
-fn print_names<'n>(names: impl Iterator<Item = &'n str>) -> io::Result<()> {
-    let mut names: Vec<_> = names.collect();
-    names.dedup();
-    writeln!(io::stdout(), "{}", names.join("\n"))
-}
-
-fn limits(options: &LimitOptions) -> anyhow::Result<()> {
+fn limits(options: &LimitOptions) -> anyhow::Result<bool> {
     let choice = &options.choice;
-    select::check(&choice.figures, catalogue(2).iter().map(|limit| limit.name))?;
-    if options.list {
-        return Ok(print_names(catalogue(2).iter().map(|limit| limit.name))?);
+    if !choice.measures(catalogue(2).iter().map(|limit| limit.name))? {
+        return Ok(true);
     }
-    let mut out = io::stdout().lock();
+    let bar = bar(options.ranks.len());
     let mut readings = Vec::new();
     for &sides in &options.ranks {
-        let sides = usize::from(sides);
-        readings.extend(
-            limits_of(sides, choice).with_context(|| format!("limits of {sides} processes"))?,
-        );
+        bar.set_message(format!("{sides} processes"));
+        let measured = survey::measure(choice, usize::from(sides));
+        readings.extend(measured.with_context(|| format!("limits of {sides} processes"))?);
+        bar.inc(1);
     }
-    if options.json {
+    bar.finish_and_clear();
+    let mut out = io::stdout().lock();
+    if choice.json {
         report::json_lines(&mut out, &readings)?;
     } else {
         writeln!(out, "{}", report::readings(&readings))?;
     }
-    Ok(())
-}
-
-/// Measures the limits as side 0, with processes of its own as the others.
-fn limits_of(sides: usize, choice: &Choice) -> anyhow::Result<Vec<Reading>> {
-    let mut limits = choice.limits(sides);
-    if limits.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mapping = Mapping::anonymous(area::AREA_BYTES)?;
-    let cores = Cores::allowed()?;
-    let mut companions = Companions::start(&mapping, sides, |rank| {
-        let mut arguments = [
-            "side",
-            "--rank",
-            &rank.to_string(),
-            "--sides",
-            &sides.to_string(),
-        ]
-        .map(str::to_owned)
-        .to_vec();
-        arguments.extend(choice.arguments());
-        arguments
-    })?;
-    let readings = read_with_companions(&mapping, cores, sides, choice, &mut limits);
-    match companions.ended() {
-        Some((rank, status)) if readings.is_err() => {
-            readings.with_context(|| format!("the process of side {rank} ended: {status}"))
-        }
-        _ => readings,
-    }
-}
-
-fn read_with_companions(
-    mapping: &Mapping,
-    cores: Cores,
-    sides: usize,
-    choice: &Choice,
-    limits: &mut Vec<Limit>,
-) -> anyhow::Result<Vec<Reading>> {
-    let asked = limits.len();
-    let side = Side::join(mapping.area()?, cores, 0, sides, PATIENCE)?;
-    let plan = choice.plan();
-    let bar = bar(asked * plan.good).with_message(format!("{sides} processes"));
-    let readings = survey(&side, limits, plan, &mut |done| {
-        bar.set_position(done as u64);
-    })?;
-    bar.finish_and_clear();
-    if readings.len() < asked {
-        let left_out = asked - readings.len();
-        eprintln!("{left_out} limits left out: they need a core for each of {sides} processes");
-    }
-    // Nobody leaves before all have done their part.
-    side.meet()?;
-    Ok(readings)
-}
-
-fn companion(rank: usize, sides: usize, choice: &Choice) -> anyhow::Result<()> {
-    let mapping = handed_over()?;
-    let side = Side::join(mapping.area()?, Cores::allowed()?, rank, sides, PATIENCE)?;
-    let plan = choice.plan();
-    survey(&side, &mut choice.limits(sides), plan, &mut |_| {})?;
-    side.meet()?;
-    Ok(())
+    Ok(true)
 }
 
 /// A bar on standard error; nothing is drawn if that is no terminal.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::Error;
 use crate::alternate::{Plan, Round, Tally, next_count};
-use crate::figure::{Figure, Subject, Target};
+use crate::figure::{Figure, Subject, Target, Unit};
 use crate::limits::Limit;
 use crate::piece::Piece;
 use crate::side::Side;
@@ -53,24 +53,17 @@ impl<'p> Comparison<'p> {
         }
     }
 
-    /// Measures, on every side at once. Side 0 gets the figure, the others `None`. `progress` is told after every
-    /// round how many were done.
+    /// Measures, on every side at once. Side 0 gets the figure, the others `None`.
     ///
     /// # Errors
     /// Any side's error ends the measurement on all sides.
-    pub fn measure(
-        &mut self,
-        side: &Side<'_>,
-        plan: Plan,
-        progress: &mut dyn FnMut(usize),
-    ) -> Result<Option<Figure>, Error> {
+    pub fn measure(&mut self, side: &Side<'_>, plan: Plan) -> Result<Option<Figure>, Error> {
         side.place(self.limit.placement)?;
         let tally = alternate(
             side,
             plan.placed(self.limit.placement),
             &mut *self.limit.piece,
             &mut *self.figure,
-            progress,
         )?;
         let subject = self.subject();
         let outcome = tally.outcome(subject.unit).filter(|_| side.rank() == 0);
@@ -78,25 +71,22 @@ impl<'p> Comparison<'p> {
     }
 }
 
-/// Measures all `comparisons`, one after the other, on every side at once. Side 0 gets the figures, the others nothing.
-/// Comparisons for which there are too few cores are left out. `progress` is told the figure's name and how many rounds
-/// of it were done.
+/// Measures all `comparisons`, one after the other, on every side at once, each with the plan for its unit. Side 0 gets the
+/// figures, the others nothing. Comparisons for which there are too few cores are left out.
 ///
 /// # Errors
 /// Any side's error ends the measurement on all sides.
-pub fn measure_all(
+pub fn measure_all<'p>(
     side: &Side<'_>,
-    plan: Plan,
-    comparisons: &mut [Comparison<'_>],
-    progress: &mut dyn FnMut(&str, usize),
+    plan: impl Fn(Unit) -> Plan,
+    comparisons: impl IntoIterator<Item = Comparison<'p>>,
 ) -> Result<Vec<Figure>, Error> {
     let mut figures = Vec::new();
-    for comparison in comparisons
-        .iter_mut()
-        .filter(|one| side.fits(one.limit.placement))
-    {
-        let name = comparison.name;
-        figures.extend(comparison.measure(side, plan, &mut |rounds| progress(name, rounds))?);
+    for mut comparison in comparisons {
+        if side.fits(comparison.limit.placement) {
+            let plan = plan(comparison.limit.unit);
+            figures.extend(comparison.measure(side, plan)?);
+        }
     }
     Ok(figures)
 }
@@ -111,13 +101,12 @@ pub fn alternate(
     plan: Plan,
     limit: &mut (impl Piece + ?Sized),
     figure: &mut (impl Piece + ?Sized),
-    progress: &mut dyn FnMut(usize),
 ) -> Result<Tally, Error> {
     let limit_count = calibrate(side, limit, plan.time)?;
     let figure_count = calibrate(side, figure, plan.time)?;
     let mut tally = Tally::new(plan);
     let mut before = reading(side, limit, limit_count, plan.runs)?;
-    for rounds in 1.. {
+    loop {
         let between = reading(side, figure, figure_count, plan.runs)?;
         let after = reading(side, limit, limit_count, plan.runs)?;
         tally.add(Round {
@@ -126,12 +115,10 @@ pub fn alternate(
             after,
         });
         before = after;
-        progress(rounds);
         if side.agree(u64::from(tally.done()))? == 1 {
-            break;
+            return Ok(tally);
         }
     }
-    Ok(tally)
 }
 
 /// Finds the number of operations that take about `goal`, undisturbed; the same on all sides.
@@ -187,7 +174,6 @@ fn run(side: &Side<'_>, piece: &mut (impl Piece + ?Sized), count: u64) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figure::Unit;
     use crate::placement::Placement;
     use crate::testing::in_threads;
 
@@ -214,13 +200,7 @@ mod tests {
                 runs.push(count);
                 Ok(Duration::from_nanos(30 * own * count))
             };
-            let tally = alternate(
-                side,
-                PLAN,
-                &mut takes(20 * own * own),
-                &mut figure,
-                &mut |_| {},
-            );
+            let tally = alternate(side, PLAN, &mut takes(20 * own * own), &mut figure);
             (
                 tally
                     .expect("rounds")
@@ -249,7 +229,7 @@ mod tests {
                 let nanos = if run.is_multiple_of(2) { 50 } else { 250 };
                 Ok(Duration::from_nanos(count * nanos))
             };
-            alternate(side, plan, &mut flipping, &mut takes(100), &mut |_| {}).expect("rounds")
+            alternate(side, plan, &mut flipping, &mut takes(100)).expect("rounds")
         });
         let outcome = tallies[0].outcome(Unit::Nanoseconds).expect("rounds");
         assert_eq!((outcome.rounds, outcome.discarded), (0, PLAN.most));
@@ -266,7 +246,7 @@ mod tests {
                 piece: Box::new(takes(nanos)),
             };
             let target = Some(Target::AtLeast(0.9));
-            let mut comparisons = [
+            let comparisons = [
                 Comparison::new("half", 8, limit(10), target, takes(20)),
                 Comparison::new("equal", 8, limit(10), target, takes(10)),
                 Comparison::new(
@@ -280,7 +260,7 @@ mod tests {
                     |_: &Side<'_>, _| unreachable!("measured without a core of its own"),
                 ),
             ];
-            measure_all(side, PLAN, &mut comparisons, &mut |_, _| {}).expect("figures")
+            measure_all(side, |_| PLAN, comparisons).expect("figures")
         });
         let ratios: Vec<_> = figures[0]
             .iter()
@@ -302,7 +282,7 @@ mod tests {
                 }),
                 _ => takes(100)(side, count),
             };
-            alternate(side, PLAN, &mut takes(100), &mut figure, &mut |_| {}).map(drop)
+            alternate(side, PLAN, &mut takes(100), &mut figure).map(drop)
         });
         assert!(
             matches!(errors[0], Err(Error::Aborted { by: 1 })),

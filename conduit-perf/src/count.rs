@@ -65,7 +65,7 @@ fn collected(operation: &str, count: u64) -> anyhow::Result<u64> {
 ///
 /// # Errors
 /// The operation doesn't exist or fails.
-pub fn repeat(operation: &str, count: u64) -> anyhow::Result<()> {
+pub fn repeat(operation: &str, count: u64) -> anyhow::Result<bool> {
     let Some((_, repeat)) = operations().find(|(name, _)| *name == operation) else {
         let names: Vec<_> = names().collect();
         bail!(
@@ -80,7 +80,8 @@ pub fn repeat(operation: &str, count: u64) -> anyhow::Result<()> {
     );
     let mut private = [1u8; 8];
     repeat(&bench, &mut private, count)?;
-    Ok(bench.conduit.finish()?)
+    bench.conduit.finish()?;
+    Ok(true)
 }
 
 fn shorts(bench: &Bench, _: &mut [u8], count: u64) -> conduit::Result<()> {

@@ -165,7 +165,7 @@ struct Figure {
 ///
 /// # Errors
 /// A program can't be built or fails.
-pub fn run(options: &Options) -> anyhow::Result<()> {
+pub fn run(options: &Options) -> anyhow::Result<bool> {
     let all: Vec<_> = std::iter::once(&options.ours)
         .chain(&options.peer)
         .collect();
@@ -194,7 +194,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
             options.rounds
         );
     }
-    Ok(())
+    Ok(true)
 }
 
 fn figures(all: &[&Installation], rounds: &[Vec<Readings>]) -> Vec<Figure> {

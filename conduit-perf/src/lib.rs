@@ -59,7 +59,7 @@
 //! ```
 //! use std::time::{Duration, Instant};
 //! use conduit_perf::alternate::Plan;
-//! use conduit_perf::limits::copy::Direction;
+//! use conduit_perf::limits::alone::Direction;
 //! use conduit_perf::placement::Cores;
 //! use conduit_perf::{Comparison, Mapping, Side, Target, area::AREA_BYTES, limits};
 //!
@@ -80,7 +80,7 @@
 //!         Ok(start.elapsed())
 //!     },
 //! );
-//! let figure = comparison.measure(&side, Plan::QUICK, &mut |_| {})?.expect("side 0 has it");
+//! let figure = comparison.measure(&side, Plan::QUICK)?.expect("side 0 has it");
 //! assert_eq!((figure.name.as_str(), figure.limit_name.as_str()), ("store", "bare-store"));
 //! # Ok::<(), conduit_perf::Error>(())
 //! ```
@@ -89,7 +89,6 @@ pub mod alternate;
 pub mod area;
 mod bench;
 pub mod cli;
-pub mod companions;
 pub mod compare;
 pub mod count;
 pub mod credits;
@@ -104,6 +103,7 @@ pub mod ofi;
 pub mod peers;
 pub mod piece;
 pub mod placement;
+mod pool;
 pub mod report;
 pub mod select;
 pub mod side;

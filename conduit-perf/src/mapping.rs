@@ -1,8 +1,8 @@
-//! A mapping of anonymous shared memory for measurements without a job: handed to another process as a file
-//! descriptor, to another thread as a reference.
+//! A mapping of anonymous shared memory for measurements whose sides have no segment in common: handed to another process
+//! by its path, to another thread as a reference.
 
 use std::fs::File;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 
 use rustix::fs::MemfdFlags;
@@ -36,20 +36,15 @@ impl Mapping {
         Self::map(File::from(fd), len)
     }
 
-    /// Maps the memory that another process made and handed over as an open file.
+    /// Maps the memory that another process made, by its [path](Self::path).
     ///
     /// # Errors
-    /// The file has no length, as a terminal has none, or can't be mapped.
-    pub fn of_file(memory: File) -> Result<Self, Error> {
+    /// There is no such file, it has no length, or it can't be mapped.
+    pub fn open(path: &str) -> Result<Self, Error> {
+        let memory = File::options().read(true).write(true).open(path);
+        let memory = memory.map_err(Error::system("opening the shared memory"))?;
         let len = memory.metadata().map_err(Error::system("fstat"))?.len();
-        let len = usize::try_from(len).unwrap_or(0);
-        if len == 0 {
-            return Err(Error::AreaTooSmall {
-                need: crate::area::CONTROL_BYTES,
-                have: 0,
-            });
-        }
-        Self::map(memory, len)
+        Self::map(memory, len as usize)
     }
 
     fn map(memory: File, len: usize) -> Result<Self, Error> {
@@ -69,10 +64,11 @@ impl Mapping {
         Ok(Self { base, len, memory })
     }
 
-    /// The open file behind the mapping, to hand over.
+    /// Where other processes of this user find the memory, as long as this process has it.
     #[must_use]
-    pub fn file(&self) -> &File {
-        &self.memory
+    pub fn path(&self) -> String {
+        let fd = self.memory.as_raw_fd();
+        format!("/proc/{}/fd/{fd}", std::process::id())
     }
 
     /// The first byte, here.

@@ -57,7 +57,7 @@ pub fn readings(readings: &[Reading]) -> Table {
     ]);
     for reading in readings {
         table.add_row([
-            reading.name.to_owned(),
+            reading.name.clone(),
             bytes(reading.size),
             reading.ranks.to_string(),
             number(reading.value),

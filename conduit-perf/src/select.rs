@@ -1,4 +1,86 @@
-//! Which figures a user asked for.
+//! Which figures a user asked for, and how they are shown.
+
+use std::io::{self, Write};
+
+use clap::Args;
+
+use crate::alternate::Plan;
+use crate::figure::Figure;
+use crate::report;
+
+/// Options of all commands that measure something by name.
+#[derive(Clone, Debug, Args)]
+pub struct Choice {
+    /// Print JSON, one object per line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Only name what there is
+    #[arg(long)]
+    list: bool,
+    /// Measure less often and more briefly
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Only these, by name or the first words of it ("copy" is copy-in and copy-out)
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) figures: Vec<String>,
+}
+
+/// Options of all commands whose figures have targets.
+#[derive(Clone, Debug, Args)]
+pub struct Judged {
+    #[command(flatten)]
+    pub(crate) choice: Choice,
+    /// Exit with 1 unless every figure with a target meets it
+    #[arg(long)]
+    check: bool,
+}
+
+impl Choice {
+    /// Checks what was asked for; false if names are all that is wanted, which are printed.
+    pub(crate) fn measures<'n>(
+        &self,
+        known: impl IntoIterator<Item = &'n str>,
+    ) -> anyhow::Result<bool> {
+        let mut names: Vec<_> = known.into_iter().collect();
+        names.dedup();
+        if self.list {
+            writeln!(io::stdout(), "{}", names.join("\n"))?;
+        }
+        check(&self.figures, names)?;
+        Ok(!self.list)
+    }
+
+    pub(crate) fn wants(&self, name: &str) -> bool {
+        wanted(&self.figures, name)
+    }
+
+    pub(crate) fn plan(&self) -> Plan {
+        Plan::of(self.quick)
+    }
+}
+
+impl Judged {
+    /// Prints the figures. False if one that was asked for was left out or misses its target, and that is to be checked.
+    pub(crate) fn judge(&self, figures: &[Figure], left_out: usize) -> io::Result<bool> {
+        let summary = report::Summary::of(figures);
+        let mut out = io::stdout().lock();
+        if self.choice.json {
+            report::json_lines(&mut out, figures)?;
+        } else {
+            writeln!(out, "{}\n{summary}", report::figures(figures))?;
+        }
+        Ok(!self.check || (summary.all_within() && left_out == 0))
+    }
+
+    /// As [`judge`](Self::judge) where so many figures were wanted, and only too few cores are a reason to have less.
+    pub(crate) fn judge_of(&self, figures: &[Figure], wanted: usize) -> io::Result<bool> {
+        let left_out = wanted.saturating_sub(figures.len());
+        if left_out > 0 {
+            eprintln!("{left_out} figures left out: they need two cores");
+        }
+        self.judge(figures, left_out)
+    }
+}
 
 /// A name on the command line that fits no figure.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

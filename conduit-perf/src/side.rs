@@ -191,21 +191,8 @@ impl<'a> Side<'a> {
     /// # Errors
     /// As [`Self::wait`].
     #[inline(always)]
-    pub fn spin_until(
-        &self,
-        what: &'static str,
-        mut done: impl FnMut() -> bool,
-    ) -> Result<(), Error> {
-        let mut spins = 0u32;
-        let mut since = None;
-        while !done() {
-            spins += 1;
-            if spins == SPINS_PER_CHECK {
-                spins = 0;
-                self.check(what, &mut since)?;
-            }
-        }
-        Ok(())
+    pub fn spin_until(&self, what: &'static str, done: impl FnMut() -> bool) -> Result<(), Error> {
+        self.until(what, done, || {}, SPINS_PER_CHECK)
     }
 
     /// Gives the core away until `done`.
@@ -213,18 +200,25 @@ impl<'a> Side<'a> {
     /// # Errors
     /// As [`Self::wait`].
     #[inline(always)]
-    pub fn yield_until(
+    pub fn yield_until(&self, what: &'static str, done: impl FnMut() -> bool) -> Result<(), Error> {
+        self.until(what, done, std::thread::yield_now, YIELDS_PER_CHECK)
+    }
+
+    #[inline(always)]
+    fn until(
         &self,
         what: &'static str,
         mut done: impl FnMut() -> bool,
+        between: impl Fn(),
+        per_check: u32,
     ) -> Result<(), Error> {
-        let mut yields = 0u32;
+        let mut polls = 0u32;
         let mut since = None;
         while !done() {
-            std::thread::yield_now();
-            yields += 1;
-            if yields == YIELDS_PER_CHECK {
-                yields = 0;
+            between();
+            polls += 1;
+            if polls == per_check {
+                polls = 0;
                 self.check(what, &mut since)?;
             }
         }

@@ -1,20 +1,32 @@
 //! The limits alone: every limit in turn, several times over, so that each is seen in whatever states the machine goes
 //! through meanwhile.
 
-use serde::Serialize;
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
 
-use crate::Error;
 use crate::alternate::{Plan, median};
 use crate::compare::{calibrate, reading};
 use crate::figure::Unit;
-use crate::limits::Limit;
+use crate::limits::{Limit, catalogue};
+use crate::select::{self, Choice};
 use crate::side::Side;
+use crate::{Error, job};
+
+/// What the processes of a survey are told.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Order {
+    sides: usize,
+    plan: Plan,
+    figures: Vec<String>,
+    /// The memory that the sides share.
+    memory: String,
+}
 
 /// A reading of a limit alone, over several rounds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reading {
     /// The limit.
-    pub name: &'static str,
+    pub name: String,
     /// Bytes per operation; 0 if no bytes are carried.
     pub size: usize,
     /// Sides that took part.
@@ -31,18 +43,53 @@ pub struct Reading {
     pub rounds: usize,
 }
 
+/// The limits with `sides` processes that were asked for.
+fn limits(sides: usize, figures: &[String]) -> Vec<Limit> {
+    let mut limits = catalogue(sides);
+    limits.retain(|limit| select::wanted(figures, limit.name));
+    limits
+}
+
+/// Measures the limits that were asked for with so many processes.
+///
+/// # Errors
+/// One of the processes fails.
+pub(crate) fn measure(choice: &Choice, sides: usize) -> anyhow::Result<Vec<Reading>> {
+    let asked = limits(sides, &choice.figures).len();
+    if asked == 0 {
+        return Ok(Vec::new());
+    }
+    let order = |memory| {
+        job::Order::Limits(Order {
+            sides,
+            plan: choice.plan(),
+            figures: choice.figures.clone(),
+            memory,
+        })
+    };
+    let readings: Vec<_> = job::run_sides(sides, usize::MAX, order, &[])?;
+    if readings.len() < asked {
+        let left_out = asked - readings.len();
+        eprintln!("{left_out} limits left out: they need a core for each of {sides} processes");
+    }
+    Ok(readings)
+}
+
+/// Is one of the processes. They are ranks to the launcher only: nothing of Conduit runs in them.
+pub(crate) fn serve(order: &Order) -> anyhow::Result<()> {
+    let rank = std::env::var("PMI_RANK").context("PMI_RANK")?.parse()?;
+    let mut limits = limits(order.sides, &order.figures);
+    job::as_side(&order.memory, rank, order.sides, |side| {
+        Ok(survey(side, &mut limits, order.plan)?)
+    })
+}
+
 /// Reads all `limits` as often as `plan` wants good rounds. Every side must call it; side 0 gets the
-/// readings, the others nothing. Limits for which there are too few cores are taken out of the list. `progress` is told
-/// how many readings were taken.
+/// readings, the others nothing. Limits for which there are too few cores are taken out of the list.
 ///
 /// # Errors
 /// Any side's error ends the survey on all sides.
-pub fn survey(
-    side: &Side<'_>,
-    limits: &mut Vec<Limit>,
-    plan: Plan,
-    progress: &mut dyn FnMut(usize),
-) -> Result<Vec<Reading>, Error> {
+pub fn survey(side: &Side<'_>, limits: &mut Vec<Limit>, plan: Plan) -> Result<Vec<Reading>, Error> {
     limits.retain(|limit| side.fits(limit.placement));
     let mut runs = Vec::with_capacity(limits.len());
     for limit in limits.iter_mut() {
@@ -52,13 +99,10 @@ pub fn survey(
             Vec::with_capacity(plan.good),
         ));
     }
-    let mut done = 0;
     for _ in 0..plan.good {
         for (limit, (count, times)) in limits.iter_mut().zip(&mut runs) {
             side.place(limit.placement)?;
             times.push(reading(side, &mut *limit.piece, *count, plan.runs)?);
-            done += 1;
-            progress(done);
         }
     }
     if side.rank() != 0 {
@@ -75,7 +119,7 @@ pub fn survey(
 fn summarize(limit: &Limit, ranks: usize, times: &[f64]) -> Option<Reading> {
     let value = |seconds: f64| limit.unit.value(seconds, limit.size);
     Some(Reading {
-        name: limit.name,
+        name: limit.name.to_owned(),
         size: limit.size,
         ranks,
         value: value(median(times)?),

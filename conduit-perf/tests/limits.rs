@@ -12,7 +12,7 @@ fn limits_of_processes_on_one_core_and_of_a_crowd_are_json_objects() {
         "--ranks",
         "2,5",
         "--figures",
-        "yield,futex,counter-barrier",
+        "yield,counter-barrier",
     ]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let mut seen = Vec::new();
@@ -33,7 +33,6 @@ fn limits_of_processes_on_one_core_and_of_a_crowd_are_json_objects() {
         seen,
         [
             ("yield-round-trip", 2),
-            ("futex-round-trip", 2),
             ("counter-barrier", 2),
             ("counter-barrier", 5)
         ]
@@ -59,15 +58,4 @@ fn what_goes_over_udp_is_listed_by_name() {
     let output = conduit_perf(&["udp", "--figures", "carrier-pigeon"]);
     assert!(!output.status.success());
     assert!(text(&output.stderr).contains("wire-stream"));
-}
-
-#[test]
-fn a_side_without_shared_memory_says_what_is_missing() {
-    let output = conduit_perf(&["side", "--rank", "1", "--sides", "2"]);
-    assert!(!output.status.success());
-    assert!(
-        text(&output.stderr).contains("standard input"),
-        "{}",
-        text(&output.stderr)
-    );
 }

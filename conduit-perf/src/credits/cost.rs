@@ -11,13 +11,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use clap::Args;
-use comfy_table::{CellAlignment, Table};
 use conduit::Handlers;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 
-use super::{Order, Policy, job, median, quantile};
+use super::{Policy, Ratios, job, median, table};
+use crate::job::{Order, tell};
 use crate::placement::{Cores, Placement};
+use crate::report;
 
 /// The least part of the rate without flow control that is good.
 const LEAST: f64 = 0.97;
@@ -47,14 +48,14 @@ pub struct Options {
 
 /// What a job does.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Flood {
+pub(crate) struct Flood {
     floods: u32,
     messages: u32,
 }
 
 /// What a job has found.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Found {
+struct Found {
     /// Shorts per second.
     rate: f64,
     /// Stalls of the sender per 1,000 requests.
@@ -67,10 +68,8 @@ struct Figure {
     policy: Policy,
     /// Shorts per second, the median of the jobs.
     rate: f64,
-    /// Part of the rate of the neighbour without flow control: the median, and what a quarter and three quarters are below.
-    ratio: f64,
-    quarter: f64,
-    three_quarters: f64,
+    #[serde(flatten)]
+    ratios: Ratios,
     /// Stalls of the sender per 1,000 requests, the median of the jobs.
     stalls: f64,
 }
@@ -108,59 +107,50 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
     let mut figures = Vec::new();
     for (policy, jobs) in Policy::ALL.into_iter().zip(&found) {
         let beside = jobs.iter().zip(&found[0]);
-        let mut ratios: Vec<_> = beside.map(|(job, bare)| job.rate / bare.rate).collect();
-        ratios.sort_by(f64::total_cmp);
+        let ratios = beside.map(|(job, bare)| job.rate / bare.rate).collect();
         let of = |value: fn(&Found) -> f64| median(&jobs.iter().map(value).collect::<Vec<_>>());
         figures.push(Figure {
             policy,
             rate: of(|job| job.rate),
-            ratio: median(&ratios),
-            quarter: quantile(&ratios, 0.25),
-            three_quarters: quantile(&ratios, 0.75),
+            ratios: Ratios::of(ratios),
             stalls: of(|job| job.stalls),
         });
     }
     if options.json {
-        for figure in &figures {
-            println!("{}", serde_json::to_string(figure)?);
-        }
+        report::json_lines(&mut std::io::stdout().lock(), &figures)?;
     } else {
-        println!("{}", table(&figures));
+        let head = [
+            "flow control",
+            "M/s",
+            "of unlimited",
+            "quarters",
+            "stalls/1000",
+        ];
+        let rows = figures.iter().map(|figure| {
+            let Ratios {
+                ratio,
+                quarter,
+                three_quarters,
+            } = figure.ratios;
+            [
+                format!("{:?}", figure.policy).to_lowercase(),
+                format!("{:.2}", figure.rate / 1e6),
+                format!("{ratio:.3}"),
+                format!("{quarter:.3} to {three_quarters:.3}"),
+                format!("{:.1}", figure.stalls),
+            ]
+        });
+        println!("{}", table(head, 1, rows));
         println!(
             "One way, {} shorts at a time; the fastest of {} floods, medians of {} jobs.",
             options.messages, options.floods, options.rounds
         );
     }
-    Ok(!options.check || figures.iter().all(|figure| figure.ratio >= LEAST))
+    Ok(!options.check || figures.iter().all(|figure| figure.ratios.ratio >= LEAST))
 }
 
-fn table(figures: &[Figure]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header([
-        "flow control",
-        "M/s",
-        "of unlimited",
-        "quarters",
-        "stalls/1000",
-    ]);
-    for figure in figures {
-        table.add_row([
-            format!("{:?}", figure.policy).to_lowercase(),
-            format!("{:.2}", figure.rate / 1e6),
-            format!("{:.3}", figure.ratio),
-            format!("{:.3} to {:.3}", figure.quarter, figure.three_quarters),
-            format!("{:.1}", figure.stalls),
-        ]);
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
-
-/// Rank 0 sends, rank 1 handles; rank 0 gives what was found.
-pub(super) fn run_rank(flood: &Flood) -> anyhow::Result<Option<Found>> {
+/// Rank 0 sends, rank 1 handles; rank 0 tells what was found.
+pub(crate) fn run_rank(flood: &Flood) -> anyhow::Result<()> {
     let job = conduit::start()?;
     let mut handlers = Handlers::new();
     let received = Arc::new(AtomicU64::new(0));
@@ -195,5 +185,8 @@ pub(super) fn run_rank(flood: &Flood) -> anyhow::Result<Option<Found>> {
     let stalls = conduit.credit_stalls(1)? as f64 * 1000.0 / requests;
     conduit.finish()?;
     let rate = f64::from(flood.messages) / fastest;
-    Ok((rank == 0).then_some(Found { rate, stalls }))
+    match rank {
+        0 => tell(&Found { rate, stalls }),
+        _ => Ok(()),
+    }
 }

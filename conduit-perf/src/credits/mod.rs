@@ -4,18 +4,13 @@
 pub mod cost;
 pub mod patterns;
 
-use std::sync::mpsc;
-use std::time::Duration;
-
-use anyhow::{Context, ensure};
-use conduit_run::{Launch, Stream};
+use anyhow::Context;
+use comfy_table::{CellAlignment, Table};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::alternate;
-
-/// The environment variable that makes a process a rank of such a job.
-const ORDER: &str = "CREDITS_OF_CONDUIT_PERF";
+use crate::job::{Order, run_ranks};
 
 /// Flow control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,27 +40,30 @@ impl Policy {
     }
 }
 
-/// What the ranks of a job do.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-enum Order {
-    Patterns(patterns::Work),
-    Flood(cost::Flood),
+/// Parts of the speeds of jobs without flow control beside which jobs have run.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Ratios {
+    /// The median.
+    ratio: f64,
+    /// What a quarter and three quarters are below.
+    quarter: f64,
+    three_quarters: f64,
 }
 
-/// What a rank of such a job does instead of `main`; `None` if this process is not one.
-#[must_use]
-pub fn rank_main() -> Option<anyhow::Result<()>> {
-    let order = std::env::var_os(ORDER)?;
-    Some(be_rank(&order.to_string_lossy()))
-}
-
-fn be_rank(order: &str) -> anyhow::Result<()> {
-    let found = match serde_json::from_str(order).context(ORDER)? {
-        Order::Patterns(work) => serde_json::to_string(&patterns::run_rank(&work)?)?,
-        Order::Flood(flood) => serde_json::to_string(&cost::run_rank(&flood)?)?,
-    };
-    println!("{found}");
-    Ok(())
+impl Ratios {
+    fn of(mut ratios: Vec<f64>) -> Self {
+        ratios.sort_by(f64::total_cmp);
+        // Not a number of none.
+        let quantile = |part: f64| {
+            let at = (ratios.len() as f64 * part) as usize;
+            ratios.get(at).copied().unwrap_or(f64::NAN)
+        };
+        Self {
+            ratio: median(&ratios),
+            quarter: quantile(0.25),
+            three_quarters: quantile(0.75),
+        }
+    }
 }
 
 /// Runs one job; what its rank 0 has found.
@@ -75,41 +73,32 @@ fn job<F: DeserializeOwned + Send + 'static>(
     order: &Order,
     settings: &[(&str, String)],
 ) -> anyhow::Result<F> {
-    let (sender, receiver) = mpsc::channel();
-    let mut launch = Launch::new(ranks as usize, std::env::current_exe()?)
-        .env(ORDER, serde_json::to_string(order)?)
-        .timeout(Some(Duration::from_secs(1200)))
-        .quiet(true)
-        .output(move |rank, stream, line| {
-            match (stream, serde_json::from_slice::<Option<F>>(line)) {
-                // The receiver is there as long as the job.
-                (Stream::Stdout, Ok(Some(found))) => drop(sender.send(found)),
-                (Stream::Stdout, Ok(None)) => {}
-                _ => eprintln!("[{rank}] {}", String::from_utf8_lossy(line)),
-            }
-        });
-    for (name, value) in policy.settings() {
-        launch = launch.env(name, value);
+    let mut found = None;
+    let mut environment = policy.settings().to_vec();
+    environment.extend(settings.iter().map(|(name, value)| (*name, &**value)));
+    run_ranks(ranks as usize, usize::MAX, order, &environment, |word| {
+        found = Some(word);
+    })
+    .with_context(|| format!("{policy:?}, {order:?}"))?;
+    found.context("rank 0 said nothing")
+}
+
+/// A table with these columns; the first few are words, the others numbers.
+fn table<const N: usize>(
+    head: [&str; N],
+    words: usize,
+    rows: impl Iterator<Item = [String; N]>,
+) -> Table {
+    let mut table = Table::new();
+    table.load_preset(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
+    table.set_header(head).add_rows(rows);
+    for column in table.column_iter_mut().skip(words) {
+        column.set_cell_alignment(CellAlignment::Right);
     }
-    for (name, value) in settings {
-        launch = launch.env(name, value);
-    }
-    let outcome = launch.run()?;
-    ensure!(
-        outcome.exit_code == 0,
-        "a job of {ranks} ranks ({policy:?}, {order:?}) failed: {}",
-        outcome.how
-    );
-    receiver.try_recv().context("rank 0 said nothing")
+    table
 }
 
 /// The [median](alternate::median); not a number of none.
 pub(crate) fn median(values: &[f64]) -> f64 {
     alternate::median(values).unwrap_or(f64::NAN)
-}
-
-/// The value that a part of the values, which are sorted, is below; not a number of none.
-pub(crate) fn quantile(sorted: &[f64], part: f64) -> f64 {
-    let at = (sorted.len() as f64 * part) as usize;
-    sorted.get(at).copied().unwrap_or(f64::NAN)
 }

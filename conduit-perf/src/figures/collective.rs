@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::bench::{Bench, failed};
 use crate::compare::Comparison;
 use crate::figure::Target;
-use crate::limits::cache_line::Lines;
+use crate::limits::round_trip::Lines;
 use crate::limits::{self, Limit};
 use crate::side::Side;
 

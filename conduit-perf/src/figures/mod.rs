@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::Bench;
 use crate::compare::Comparison;
-use crate::limits::BULK_SIZES;
+use crate::limits::{BULK_SIZES, MEDIUM_SIZES};
 
 /// The jobs that figures are measured in. What Conduit does while it waits depends on whether ranks share cores, and it
 /// decides that when the job starts.
@@ -70,9 +70,6 @@ const fn pair(name: &'static str, sizes: &'static [usize], build: Build) -> Entr
 const WORD: &[usize] = &[8];
 const NONE: &[usize] = &[0];
 
-/// Payloads of medium floods, in bytes.
-const MEDIUM: &[usize] = &[512, 1 << 10, 4 << 10, 16 << 10];
-
 /// Everything that is measured, in this order.
 pub(crate) const ENTRIES: &[Entry] = &[
     pair("put", WORD, rma::put),
@@ -87,7 +84,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
     pair("fetch-add", WORD, rma::fetch_add),
     pair("am-short-round-trip", NONE, messages::round_trip),
     pair("am-short-flood", NONE, messages::short_flood),
-    pair("am-medium-flood", MEDIUM, messages::medium_flood),
+    pair("am-medium-flood", &MEDIUM_SIZES, messages::medium_flood),
     pair("am-long", &BULK_SIZES, messages::long_bandwidth),
     pair("put-bandwidth", &BULK_SIZES, rma::put_bandwidth),
     pair("get-bandwidth", &BULK_SIZES, rma::get_bandwidth),

@@ -10,7 +10,7 @@ use conduit::{AtomicOp, Result};
 use crate::bench::{Bench, failed};
 use crate::compare::Comparison;
 use crate::figure::{Target, Unit};
-use crate::limits::copy::{Direction, Private};
+use crate::limits::alone::{Direction, Private};
 use crate::limits::{self, Limit};
 use crate::piece::Piece;
 use crate::side::Side;

@@ -1,23 +1,27 @@
-//! Measures Conduit: jobs of this very program, one after the other, whose rank 0 tells of each figure.
+//! Measures Conduit: jobs of this very program, one after the other, whose rank 0 tells what it has measured.
 
 mod rank;
 
-use std::ffi::OsString;
 use std::io::Write;
-use std::sync::mpsc::{self, Sender};
+use std::process::ExitCode;
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use anyhow::Context;
 use conduit_run::{How, Launch, Outcome, Stream};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::alternate::Plan;
+use crate::area::AREA_BYTES;
 use crate::figure::Figure;
 use crate::figures::{Job, names};
 use crate::placement::Cores;
 use crate::select::{self, UnknownFigure};
+use crate::side::{PATIENCE, Side};
+use crate::{Mapping, credits, ofi, survey, udp};
 
-pub use rank::{launched, measure_here, rank_main};
+pub use rank::{launched, measure_here};
 
 /// The environment variable that makes a process a rank of a measurement. Not one of Conduit's settings, of whose
 /// prefix no other names are allowed.
@@ -38,24 +42,44 @@ pub struct Options {
 }
 
 /// What the ranks of a job are told.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Order {
-    job: Job,
-    quick: bool,
-    figures: Vec<String>,
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// The figures of shared memory.
+    Figures(rank::Order),
+    /// The bare limits.
+    Limits(survey::Order),
+    /// Patterns with few credits.
+    Patterns(credits::patterns::Work),
+    /// A flood with flow control or without.
+    Flood(credits::cost::Flood),
+    /// Figures over UDP.
+    Udp(udp::Order),
+    /// Figures over libfabric.
+    Ofi(ofi::Order),
 }
 
-impl Order {
-    fn new(job: Job, options: &Options) -> Self {
-        Self {
-            job,
-            quick: options.quick,
-            figures: options.figures.clone(),
+/// Does a rank's part if this process is a rank that this program has started; `None` if it is not. To be called at the start
+/// of `main` by every program that calls [`run_all`], which starts the program itself as ranks.
+#[must_use]
+pub fn rank_main() -> Option<ExitCode> {
+    let order = std::env::var(ORDER).ok()?;
+    Some(match serve(&order) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            conduit::stderr::write_line(format_args!("{error:#}"));
+            ExitCode::FAILURE
         }
-    }
+    })
+}
 
-    fn plan(&self) -> Plan {
-        if self.quick { Plan::QUICK } else { Plan::FULL }
+fn serve(order: &str) -> anyhow::Result<()> {
+    match serde_json::from_str(order).context(ORDER)? {
+        Order::Figures(order) => rank::serve(&order),
+        Order::Limits(order) => survey::serve(&order),
+        Order::Patterns(work) => credits::patterns::run_rank(&work),
+        Order::Flood(flood) => credits::cost::run_rank(&flood),
+        Order::Udp(order) => udp::serve(&order),
+        Order::Ofi(order) => ofi::serve(&order),
     }
 }
 
@@ -118,51 +142,52 @@ pub fn run_all(
     mut progress: impl FnMut(&Event),
 ) -> Result<Vec<Figure>, RunError> {
     select::check(&options.figures, names())?;
-    let orders = Job::ALL.map(|job| Order::new(job, options));
+    let orders = Job::ALL.map(|job| rank::Order::new(job, options));
     let of = orders.iter().map(|order| order.entries().count()).sum();
     let (mut figures, mut done) = (Vec::new(), 0);
-    for order in &orders {
-        if order.entries().next().is_none() {
+    for order in orders {
+        let (job, count) = (order.job, order.entries().count());
+        if count == 0 {
             continue;
         }
-        progress(&Event::Started {
-            job: order.job,
-            done,
-            of,
-        });
-        run_job(order, |event| {
+        progress(&Event::Started { job, done, of });
+        let order = Order::Figures(order);
+        run_ranks(job.ranks(), job.cores(), &order, &[], |event| {
             progress(&event);
             if let Event::Figure(figure) = event {
                 figures.push(figure);
             }
         })?;
-        done += order.entries().count();
+        done += count;
     }
     Ok(figures)
 }
 
-/// Runs one job to its end.
-fn run_job(order: &Order, mut progress: impl FnMut(Event)) -> Result<(), RunError> {
+/// Runs this program as the ranks of a job on so many cores, with this environment besides. `told` gets what rank 0
+/// [tells](tell).
+pub(crate) fn run_ranks<T: DeserializeOwned + Send + 'static>(
+    ranks: usize,
+    cores: usize,
+    order: &Order,
+    environment: &[(&str, &str)],
+    told: impl FnMut(T),
+) -> Result<(), RunError> {
     let text = serde_json::to_string(order).map_err(std::io::Error::from);
     let text = text.map_err(crate::Error::system("serialising"))?;
-    let environment = [(ORDER, OsString::from(text))];
-    run_ranks(order.job, environment, &mut progress)
-}
-
-/// Runs this program as the ranks of a job, with this environment besides; its rank 0 tells of events on standard output.
-pub(crate) fn run_ranks<'n>(
-    job: Job,
-    environment: impl IntoIterator<Item = (&'n str, OsString)>,
-    mut progress: impl FnMut(Event),
-) -> Result<(), RunError> {
-    let ranks = job.ranks();
     let program = std::env::current_exe().map_err(crate::Error::system("current_exe"))?;
-    let cores = Cores::allowed()?.first(job.cores());
-    let (sender, events) = mpsc::channel();
+    let cores = Cores::allowed()?.first(cores);
+    let (sender, words) = mpsc::channel();
     let mut launch = Launch::new(ranks, program)
+        .env(ORDER, text)
         .timeout(Some(LIMIT))
         .quiet(true)
-        .output(move |rank, stream, line| hear(&sender, rank, stream, line));
+        .output(
+            move |rank, stream, line| match (stream, serde_json::from_slice(line)) {
+                // The receiver is there as long as the job.
+                (Stream::Stdout, Ok(word)) => drop(sender.send(word)),
+                _ => eprintln!("[{rank}] {}", String::from_utf8_lossy(line)),
+            },
+        );
     for (name, value) in environment {
         launch = launch.env(name, value);
     }
@@ -173,7 +198,7 @@ pub(crate) fn run_ranks<'n>(
             Ok(launch.run()?)
         });
         // Ends when the job has ended and with it the sender.
-        events.iter().for_each(&mut progress);
+        words.iter().for_each(told);
         job.join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })?;
@@ -186,18 +211,41 @@ pub(crate) fn run_ranks<'n>(
     }
 }
 
-/// What a rank has to tell the one that has started the job.
-pub(crate) fn tell(event: &Event) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    serde_json::to_writer(&mut out, event)?;
-    Ok(writeln!(out)?)
+/// As [`run_ranks`], for ranks that are [sides](as_side) in memory of this process: its path is for `order`. Gives what
+/// rank 0 has told.
+pub(crate) fn run_sides<T: DeserializeOwned + Send + 'static>(
+    ranks: usize,
+    cores: usize,
+    order: impl FnOnce(String) -> Order,
+    environment: &[(&str, &str)],
+) -> anyhow::Result<Vec<T>> {
+    let memory = Mapping::anonymous(AREA_BYTES)?;
+    let mut told = Vec::new();
+    let order = order(memory.path());
+    run_ranks(ranks, cores, &order, environment, |word| told.push(word))?;
+    Ok(told)
 }
 
-/// A line of a rank.
-fn hear(events: &Sender<Event>, rank: usize, stream: Stream, line: &[u8]) {
-    match (stream, serde_json::from_slice(line)) {
-        // The receiver is there as long as the job.
-        (Stream::Stdout, Ok(event)) => drop(events.send(event)),
-        _ => eprintln!("[{rank}] {}", String::from_utf8_lossy(line)),
+/// As rank `rank` of `ranks`: is a side in the memory at this path, and tells what `measure` gives on rank 0.
+pub(crate) fn as_side<T: Serialize>(
+    memory: &str,
+    rank: usize,
+    ranks: usize,
+    measure: impl FnOnce(&Side<'_>) -> anyhow::Result<Vec<T>>,
+) -> anyhow::Result<()> {
+    let memory = Mapping::open(memory)?;
+    let side = Side::join(memory.area()?, Cores::allowed()?, rank, ranks, PATIENCE)?;
+    let measured = measure(&side).inspect_err(|_| side.abort());
+    for one in measured.with_context(|| format!("rank {rank}"))? {
+        tell(&one)?;
     }
+    // Nobody leaves before all have done their part.
+    Ok(side.meet()?)
+}
+
+/// What a rank has to tell the one that has started the job.
+pub(crate) fn tell(word: &impl Serialize) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer(&mut out, word)?;
+    Ok(writeln!(out)?)
 }

@@ -1,14 +1,15 @@
 //! A rank of a measured job: this very program, started again by [`super::run_all`].
 
-use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
 
-use super::{Event, ORDER, Options, Order, tell};
+use super::{Event, Options, tell};
 use crate::Error;
+use crate::alternate::Plan;
 use crate::bench::Bench;
 use crate::figure::Figure;
 use crate::figures::{ENTRIES, Entry, Job, names};
@@ -16,24 +17,16 @@ use crate::placement::Cores;
 use crate::select;
 use crate::side::{PATIENCE, Side};
 
-/// Does a rank's part if this process is a rank that [`super::run_all`] has started; `None` if it is not. To be called at
-/// the start of `main` by every program that calls [`super::run_all`], which starts the program itself as ranks.
-#[must_use]
-pub fn rank_main() -> Option<ExitCode> {
-    let order = std::env::var(ORDER).ok()?;
-    Some(match serve(&order) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            conduit::stderr::write_line(format_args!("{error:#}"));
-            ExitCode::FAILURE
-        }
-    })
+/// What the ranks of such a job are told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Order {
+    pub(super) job: Job,
+    plan: Plan,
+    figures: Vec<String>,
 }
 
-fn serve(order: &str) -> anyhow::Result<()> {
-    let order: Order = serde_json::from_str(order).context(ORDER)?;
-    let bench = Bench::start()?;
-    measure(&order, bench, &mut |event| tell(&event))
+pub(super) fn serve(order: &Order) -> anyhow::Result<()> {
+    measure(order, Bench::start()?, &mut |event| tell(&event))
 }
 
 /// Whether a launcher has started this process as a rank of a job, and not [`super::run_all`].
@@ -147,11 +140,19 @@ fn one(
             "each rank needs a core, and rank 0 may not use as many",
         ));
     }
-    let figure = comparison.measure(side, order.plan(), &mut |_| {})?;
+    let figure = comparison.measure(side, order.plan)?;
     Ok(figure.map(Event::Figure))
 }
 
 impl Order {
+    pub(super) fn new(job: Job, options: &Options) -> Self {
+        Self {
+            job,
+            plan: Plan::of(options.quick),
+            figures: options.figures.clone(),
+        }
+    }
+
     /// The figures of the job that were asked for, in order, with their sizes.
     pub(super) fn entries(&self) -> impl Iterator<Item = (&'static Entry, usize)> {
         ENTRIES

@@ -4,33 +4,25 @@
 //! Each limit is a [`Piece`] over the sides' [`SharedArea`](crate::area::SharedArea), so it runs in the very ranks and
 //! memory whose figure it is set beside.
 
-pub mod barrier;
-pub mod cache_line;
-pub mod copy;
-pub mod fetch_add;
-pub mod one_core;
+pub mod alone;
 pub mod queue;
+pub mod round_trip;
 pub mod seal;
 pub mod udp;
-pub mod word;
 
-use crate::figure::Unit;
+use crate::figure::Unit::{self, Gigabytes, Millions, Nanoseconds};
 use crate::piece::{Fastest, Piece};
-use crate::placement::Placement;
+use crate::placement::Placement::{self, Apart, Dealt, OneCore};
 
 use ::seal::Protection;
-use barrier::CounterBarrier;
-use cache_line::{CacheLine, Lines};
-use copy::{Copy, Direction, Private};
-use fetch_add::FetchAdd;
-use one_core::{FutexRoundTrip, YieldRoundTrip};
+use alone::{Direction, Private};
 use queue::{LINE, Queue};
+use round_trip::{Lines, RoundTrips};
 use seal::SealAndOpen;
 use udp::{RoundTrip, Stream, Waiting};
-use word::Word;
 
-/// Payload sizes of the queues that medium floods are set beside, in bytes.
-pub const MEDIUM_SIZES: [usize; 5] = [512, 1 << 10, 4 << 10, 16 << 10, 64 << 10];
+/// Payload sizes of medium floods, in bytes.
+pub const MEDIUM_SIZES: [usize; 4] = [512, 1 << 10, 4 << 10, 16 << 10];
 
 /// Sizes of the copies that bandwidths are set beside, in bytes.
 pub const BULK_SIZES: [usize; 4] = [64 << 10, 256 << 10, 1 << 20, 4 << 20];
@@ -73,36 +65,24 @@ impl Limit {
     }
 }
 
-/// Round trip of a cache line between two cores, in nanoseconds.
+/// Round trip of a cache line between two cores.
 #[must_use]
 pub fn cache_line(lines: Lines) -> Limit {
     let name = match lines {
         Lines::One => "cache-line-one",
         Lines::Two => "cache-line-two",
     };
-    Limit::new(
-        name,
-        0,
-        Unit::Nanoseconds,
-        Placement::Apart,
-        CacheLine(lines),
-    )
+    Limit::new(name, 0, Nanoseconds, Apart, RoundTrips(lines))
 }
 
-/// Time of a store of a word to the mapping, or of a load from it, in nanoseconds.
+/// Time of a store of a word to the mapping, or of a load from it.
 #[must_use]
 pub fn word(direction: Direction) -> Limit {
     let name = match direction {
         Direction::In => "bare-store",
         Direction::Out => "bare-load",
     };
-    Limit::new(
-        name,
-        size_of::<u64>(),
-        Unit::Nanoseconds,
-        Placement::Apart,
-        Word(direction),
-    )
+    Limit::new(name, 8, Nanoseconds, Apart, alone::word(direction))
 }
 
 /// Bandwidth of copies of many private bytes.
@@ -113,25 +93,15 @@ pub fn bulk_copy(direction: Direction, private: Private) -> Limit {
         Direction::Out => "copy-out",
     };
     let size = private.size();
-    Limit::new(
-        name,
-        size,
-        Unit::Gigabytes,
-        Placement::Apart,
-        Copy::new(direction, private),
-    )
+    let copy = alone::copy(direction, private);
+    Limit::new(name, size, Gigabytes, Apart, copy)
 }
 
-/// Time of an atomic addition to a word in the core's own cache, in nanoseconds.
+/// Time of an atomic addition to a word in the core's own cache.
 #[must_use]
 pub fn fetch_add() -> Limit {
-    Limit::new(
-        "bare-fetch-add",
-        8,
-        Unit::Nanoseconds,
-        Placement::Apart,
-        FetchAdd,
-    )
+    let (name, piece) = ("bare-fetch-add", alone::fetch_add);
+    Limit::new(name, 8, Nanoseconds, Apart, piece)
 }
 
 /// Rate of a queue of 64-byte slots, the best of three lengths: short rings fall into a step in which each slot is
@@ -139,13 +109,7 @@ pub fn fetch_add() -> Limit {
 #[must_use]
 pub fn queue() -> Limit {
     let rings = [1024, 4096, 16384].map(|slots| Queue::new(slots, 0));
-    Limit::new(
-        "queue",
-        LINE,
-        Unit::Millions,
-        Placement::Apart,
-        Fastest::of(rings),
-    )
+    Limit::new("queue", LINE, Millions, Apart, Fastest::of(rings))
 }
 
 /// Bandwidth of a queue whose messages carry `size` bytes, the best of three lengths: the shortest stays in the
@@ -154,65 +118,33 @@ pub fn queue() -> Limit {
 pub fn payload_queue(size: usize) -> Limit {
     let slots = |bytes: usize| (bytes / (size + LINE)).max(8) as u64;
     let rings = [256 << 10, 1 << 20, 4 << 20].map(|bytes| Queue::new(slots(bytes), size));
-    Limit::new(
-        "payload-queue",
-        size,
-        Unit::Gigabytes,
-        Placement::Apart,
-        Fastest::of(rings),
-    )
+    let rings = Fastest::of(rings);
+    Limit::new("payload-queue", size, Gigabytes, Apart, rings)
 }
 
-/// Round trip of two processes on one core that yield to each other, in nanoseconds.
+/// Round trip of two processes on one core that yield to each other.
 #[must_use]
 pub fn yield_round_trip() -> Limit {
-    Limit::new(
-        "yield-round-trip",
-        0,
-        Unit::Nanoseconds,
-        Placement::OneCore,
-        YieldRoundTrip,
-    )
+    let (name, piece) = ("yield-round-trip", RoundTrips(Lines::Two));
+    Limit::new(name, 0, Nanoseconds, OneCore, piece)
 }
 
-/// Round trip of two processes on one core that wake each other, in nanoseconds.
-#[must_use]
-pub fn futex_round_trip() -> Limit {
-    Limit::new(
-        "futex-round-trip",
-        0,
-        Unit::Nanoseconds,
-        Placement::OneCore,
-        FutexRoundTrip,
-    )
-}
-
-/// Time of a barrier of any number of processes, in nanoseconds.
+/// Time of a barrier of any number of processes.
 #[must_use]
 pub fn counter_barrier() -> Limit {
-    Limit::new(
-        "counter-barrier",
-        0,
-        Unit::Nanoseconds,
-        Placement::Dealt,
-        CounterBarrier,
-    )
+    let (name, piece) = ("counter-barrier", round_trip::counter_barrier);
+    Limit::new(name, 0, Nanoseconds, Dealt, piece)
 }
 
-/// Round trip of a packet over UDP on loopback, between connected sockets, in nanoseconds.
+/// Round trip of a packet over UDP on loopback, between connected sockets.
 #[must_use]
 pub fn udp_round_trip(size: usize, waiting: Waiting) -> Limit {
     let name = match waiting {
         Waiting::Polling => "udp-round-trip",
         Waiting::Blocking => "udp-round-trip-blocking",
     };
-    Limit::new(
-        name,
-        size,
-        Unit::Nanoseconds,
-        Placement::Apart,
-        RoundTrip::new(size, waiting),
-    )
+    let piece = RoundTrip::new(size, waiting);
+    Limit::new(name, size, Nanoseconds, Apart, piece)
 }
 
 /// Bandwidth of a stream over UDP on loopback in packets of `packet` bytes, the best with three windows.
@@ -237,29 +169,18 @@ fn streams(name: &'static str, packets: &[usize]) -> Limit {
     let ways = packets
         .iter()
         .flat_map(|&packet| windows.map(|window| Stream::new(packet, window)));
-    Limit::new(
-        name,
-        udp::BLOCK,
-        Unit::Gigabytes,
-        Placement::Apart,
-        Fastest::of(ways),
-    )
+    Limit::new(name, udp::BLOCK, Gigabytes, Apart, Fastest::of(ways))
 }
 
-/// Time to seal a packet and to open it, in nanoseconds.
+/// Time to seal a packet and to open it.
 #[must_use]
 pub fn seal_and_open(size: usize, protection: Protection) -> Limit {
     let name = match protection {
         Protection::Authenticate => "seal-tag",
         Protection::Encrypt => "seal-encrypt",
     };
-    Limit::new(
-        name,
-        size,
-        Unit::Nanoseconds,
-        Placement::Apart,
-        SealAndOpen::new(size, protection),
-    )
+    let piece = SealAndOpen::new(size, protection);
+    Limit::new(name, size, Nanoseconds, Apart, piece)
 }
 
 /// The limits of a job with `sides` ranks: all of them with two, and of a larger job those that more than two sides
@@ -275,12 +196,7 @@ pub fn catalogue(sides: usize) -> Vec<Limit> {
         limits.push(word(direction));
         limits.extend(BULK_SIZES.map(|size| bulk_copy(direction, Private::new(size))));
     }
-    limits.extend([
-        fetch_add(),
-        yield_round_trip(),
-        futex_round_trip(),
-        counter_barrier(),
-    ]);
+    limits.extend([fetch_add(), yield_round_trip(), counter_barrier()]);
     for waiting in [Waiting::Polling, Waiting::Blocking] {
         limits.extend([8, 64].map(|size| udp_round_trip(size, waiting)));
     }

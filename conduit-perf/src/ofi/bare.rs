@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::*;
 use libfabric_sys::*;
 
 use crate::Error;
-use crate::limits::copy::Private;
+use crate::limits::alone::Private;
 use crate::side::Side;
 
 use super::UNDER_WAY;

@@ -13,7 +13,7 @@ use conduit_ofi::Ofi;
 use conduit_ofi::start::{OfiConfig, start};
 
 use crate::Error;
-use crate::limits::copy::Private;
+use crate::limits::alone::Private;
 use crate::side::Side;
 
 use super::exchange::Exchange;

@@ -13,13 +13,7 @@ mod engine;
 mod exchange;
 mod loops;
 mod pingpong;
-mod pool;
 mod rows;
-
-use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::AsRawFd;
 
 use anyhow::Context;
 use clap::Args;
@@ -31,21 +25,18 @@ use serde::{Deserialize, Serialize};
 use crate::alternate::Plan;
 use crate::figure::Figure;
 use crate::figures::Job;
-use crate::job::{Event, run_ranks, tell};
-use crate::limits::copy::Private;
-use crate::placement::{Cores, Placement};
-use crate::side::{PATIENCE, Side};
-use crate::{Mapping, area, report, select};
+use crate::job;
+use crate::limits::alone::Private;
+use crate::placement::Placement;
+use crate::pool::{Pooled, pool};
+use crate::select::{self, Judged};
+use crate::side::Side;
 
 use bare::{Bare, Locks};
 use engine::End;
 use pingpong::Program;
 pub use pingpong::main_if_asked;
-use pool::Pooled;
 use rows::{Endpoints, ROWS, Row};
-
-/// The environment variable that makes a process a rank of such a job.
-const ORDER: &str = "OFI_RANK_OF_CONDUIT_PERF";
 
 /// Jobs of each provider.
 const JOBS: usize = 9;
@@ -65,21 +56,8 @@ const OVER: usize = 12;
 /// What to measure over libfabric.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Print one JSON object per figure and line
-    #[arg(long)]
-    json: bool,
-    /// Only name the figures
-    #[arg(long)]
-    list: bool,
-    /// Exit with 1 unless every figure with a target meets it
-    #[arg(long)]
-    check: bool,
-    /// Measure less often and more briefly
-    #[arg(long)]
-    quick: bool,
-    /// Only these, by name or the first words of it
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    figures: Vec<String>,
+    #[command(flatten)]
+    judged: Judged,
     /// Over these providers
     #[arg(
         long,
@@ -118,7 +96,7 @@ impl Options {
 
 /// What the ranks of a job are told.
 #[derive(Debug, Serialize, Deserialize)]
-struct Order {
+pub(crate) struct Order {
     provider: String,
     domain: Option<String>,
     library: String,
@@ -147,24 +125,21 @@ fn wanted(figures: &[String], unlocked: bool) -> impl Iterator<Item = Row> {
 /// # Errors
 /// There is no such library or provider, the measurement failed, or the results can't be written.
 pub fn run(options: &Options) -> anyhow::Result<bool> {
-    let mut names: Vec<_> = ROWS.iter().map(|row| row.name).collect();
-    names.dedup();
-    select::check(&options.figures, names.iter().copied())?;
-    if options.list {
-        writeln!(io::stdout(), "{}", names.join("\n"))?;
+    let choice = &options.judged.choice;
+    if !choice.measures(ROWS.iter().map(|row| row.name))? {
         return Ok(true);
     }
     // Known before any job starts, and said once.
     let library = library(&Which::named(&options.library)).map_err(anyhow::Error::msg)?;
     eprintln!("{library:?}");
     let pingpong = Program::find(&Which::named(&options.library))?;
-    let (mut figures, mut left_out) = (Vec::new(), 0);
+    let (mut figures, mut wanted_of_all) = (Vec::new(), 0);
     for provider in &options.provider {
         let measured = provider_figures(options, &library, provider, pingpong.as_ref())
             .with_context(|| format!("provider {provider}"))?;
-        left_out += wanted(&options.figures, is_unlocked(&library))
-            .count()
-            .saturating_sub(measured.len());
+        let wanted = wanted(&choice.figures, is_unlocked(&library)).count();
+        // `fi_pingpong` may have given one more.
+        wanted_of_all += wanted.max(measured.len());
         for Pooled { figure, between } in measured {
             if let Some((low, high)) = between {
                 let Figure {
@@ -178,17 +153,7 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
             figures.push(figure);
         }
     }
-    if left_out > 0 {
-        eprintln!("{left_out} figures left out: they need two cores");
-    }
-    let summary = report::Summary::of(&figures);
-    let mut out = io::stdout().lock();
-    if options.json {
-        report::json_lines(&mut out, &figures)?;
-    } else {
-        writeln!(out, "{}\n{summary}", report::figures(&figures))?;
-    }
-    Ok(!options.check || (summary.all_within() && left_out == 0))
+    Ok(options.judged.judge_of(&figures, wanted_of_all)?)
 }
 
 fn is_unlocked(library: &Library) -> bool {
@@ -202,21 +167,15 @@ fn provider_figures(
     provider: &str,
     pingpong: Option<&Program>,
 ) -> anyhow::Result<Vec<Pooled>> {
-    let (plan, jobs) = match options.quick {
-        true => (Plan::QUICK, QUICK_JOBS),
-        false => (Plan::FULL, JOBS),
-    };
-    let plan = Plan {
-        good: plan.good.div_ceil(jobs),
-        most: plan.most.div_ceil(jobs),
-        ..plan
-    };
+    let choice = &options.judged.choice;
+    let jobs = if choice.quick { QUICK_JOBS } else { JOBS };
+    let plan = choice.plan().shared(jobs);
     let full_name = choose(library, &options.wish(provider))
         .map(|offer| offer.provider())
         .map_err(|(reason, offered)| anyhow::anyhow!("{reason}; there is {offered}"))?;
     let mut all = Vec::new();
     for _ in 0..jobs {
-        let mut figures = job(options, provider, is_unlocked(library), plan)?;
+        let mut figures = run_job(options, provider, is_unlocked(library), plan)?;
         let trip = figures
             .first()
             .filter(|figure| figure.name.ends_with(ROWS[0].name));
@@ -226,66 +185,37 @@ fn provider_figures(
         }
         all.push(figures);
     }
-    Ok(pool::pool(all))
+    Ok(pool(all))
 }
 
 /// Runs one job.
-fn job(
+fn run_job(
     options: &Options,
     provider: &str,
     unlocked: bool,
     plan: Plan,
 ) -> anyhow::Result<Vec<Figure>> {
-    let mut figures = Vec::new();
-    let mapping = Mapping::anonymous(area::AREA_BYTES)?;
-    let order = Order {
-        provider: provider.to_owned(),
-        domain: options.domain(provider),
-        library: options.library.clone(),
-        plan,
-        figures: options.figures.clone(),
-        unlocked,
-        counters: options.counters,
-        memory: format!(
-            "/proc/{}/fd/{}",
-            std::process::id(),
-            mapping.file().as_raw_fd()
-        ),
+    let order = |memory| {
+        job::Order::Ofi(Order {
+            provider: provider.to_owned(),
+            domain: options.domain(provider),
+            library: options.library.clone(),
+            plan,
+            figures: options.judged.choice.figures.clone(),
+            unlocked,
+            counters: options.counters,
+            memory,
+        })
     };
-    let text = serde_json::to_string(&order)?;
-    run_ranks(Job::Pair, [(ORDER, OsString::from(text))], |event| {
-        if let Event::Figure(figure) = event {
-            figures.push(figure);
-        }
-    })?;
-    Ok(figures)
+    job::run_sides(Job::Pair.ranks(), Job::Pair.cores(), order, &[])
 }
 
-/// Does a rank's part if this process is one of such a job; `None` if it is not.
-pub fn rank_main() -> Option<anyhow::Result<()>> {
-    let order = std::env::var(ORDER).ok()?;
-    Some(serve(&order))
-}
-
-fn serve(order: &str) -> anyhow::Result<()> {
-    let order: Order = serde_json::from_str(order).context(ORDER)?;
+/// Is a rank of such a job.
+pub(crate) fn serve(order: &Order) -> anyhow::Result<()> {
     // The launcher's connection, which tells it that this rank has started and ended.
     let job = conduit::start()?;
     let (rank, ranks) = (job.rank() as usize, job.size() as usize);
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .open(&order.memory)
-        .with_context(|| order.memory.clone())?;
-    let mapping = Mapping::of_file(file)?;
-    let side = Side::join(mapping.area()?, Cores::allowed()?, rank, ranks, PATIENCE)?;
-    let measured = measure(&side, &order);
-    if measured.is_err() {
-        side.abort();
-    }
-    for figure in measured.with_context(|| format!("rank {rank}"))? {
-        tell(&Event::Figure(figure))?;
-    }
+    job::as_side(&order.memory, rank, ranks, |side| measure(side, order))?;
     Ok(job.attach(conduit::Handlers::new(), 0)?.finish()?)
 }
 

@@ -8,7 +8,7 @@ use crate::alternate::Plan;
 use crate::compare::{Comparison, measure_all};
 use crate::figure::{Figure, Target, Unit};
 use crate::limits::Limit;
-use crate::limits::copy::Private;
+use crate::limits::alone::Private;
 use crate::piece::Piece;
 use crate::placement::Placement;
 use crate::side::Side;
@@ -154,8 +154,7 @@ fn of_neighbours(plan: Plan) -> Plan {
         good: 3 * plan.good,
         most: 3 * plan.good,
         tolerance: f64::MAX,
-        time: plan.time * 5,
-        ..plan
+        ..plan.longer(5)
     }
 }
 
@@ -167,15 +166,13 @@ pub(super) fn measure(
     source: &Private,
     endpoints: &Endpoints,
 ) -> Result<Vec<Figure>, Error> {
-    let mut figures = Vec::new();
-    for row in order.rows() {
+    let rows = order.rows().map(|row| {
         let bare = endpoints.of(&row);
-        let mut comparison = [row.comparison(&order.provider, end, source, bare)];
-        let plan = match comparison[0].limit.unit {
-            Unit::Gigabytes => of_neighbours(order.plan),
-            _ => order.plan,
-        };
-        figures.extend(measure_all(side, plan, &mut comparison, &mut |_, _| {})?);
-    }
-    Ok(figures)
+        row.comparison(&order.provider, end, source, bare)
+    });
+    let plan = |unit| match unit {
+        Unit::Gigabytes => of_neighbours(order.plan),
+        _ => order.plan,
+    };
+    measure_all(side, plan, rows)
 }

@@ -1,207 +1,287 @@
 //! What Conduit reaches over UDP beside what the loopback interface allows: `conduit-perf udp`.
 //!
-//! Two processes on two cores, as for the bare limits alone. The rows, from the bottom up:
+//! Jobs of two ranks on two cores, which may use no other network. The rows, from the bottom up:
 //!
 //! | row | beside |
 //! |---|---|
 //! | `wire-round-trip`: socket, seal and protocol, without portals and engine; polling and blocking | a bare UDP round trip with the same waiting |
 //! | `wire-stream`: the same, fragments of 1 MiB placed where they belong | a bare UDP stream with the same packets and offload |
-//!
-//! [`rows`] is the list.
+//! | `am-round-trip`: the whole engine; polling and blocking | the same round trip |
+//! | `put-bandwidth`: the whole engine, with packets of several sizes | the same streams; where packets are lost, the wire's without loss |
 
-mod engine;
 mod wire;
 
-pub(crate) use engine::measure_pair;
-pub use engine::rank_main;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
-use std::io::{self, Write};
-
-use anyhow::Context;
 use clap::Args;
+use serde::{Deserialize, Serialize};
 
 use crate::alternate::Plan;
-use crate::companions::Companions;
+use crate::bench::{Bench, failed};
 use crate::compare::{Comparison, measure_all};
 use crate::figure::{Figure, Target, Unit};
+use crate::figures::{Job, messages, rma};
+use crate::limits::alone::Private;
 use crate::limits::udp::{BLOCK, Waiting};
-use crate::limits::{STREAM_PACKETS, udp_round_trip, udp_stream};
-use crate::mapping::Mapping;
-use crate::placement::Cores;
-use crate::side::{PATIENCE, Side};
-use crate::{Error, area, report, select};
+use crate::limits::{Limit, best_udp_stream, udp_round_trip, udp_stream};
+use crate::piece::Piece;
+use crate::placement::Placement;
+use crate::pool::pool;
+use crate::select::{self, Judged};
+use crate::side::Side;
+use crate::{Error, job};
 
-use wire::{RoundTrips, Stream};
+use Kind::{Puts, RoundTrip, WireRoundTrip, WireStream};
+use Waiting::{Blocking, Polling};
+
+/// Where the ranks' sockets are, and that shared memory is not for them.
+const LOOPBACK: [(&str, &str); 2] = [("CONDUIT_NETWORK", "udp"), ("CONDUIT_UDP_INTERFACE", "lo")];
+
+/// Jobs of each kind, among which the rounds are shared out. A job's ratios are nearer to each other than to those of the next one,
+/// whose memory lies elsewhere.
+const JOBS: usize = 3;
 
 /// What to measure over UDP.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Print one JSON object per figure and line
-    #[arg(long)]
-    json: bool,
-    /// Only name the figures
-    #[arg(long)]
-    list: bool,
-    /// Exit with 1 unless every figure with a target meets it
-    #[arg(long)]
-    check: bool,
-    /// Measure less often and more briefly
-    #[arg(long)]
-    quick: bool,
-    /// Only these, by name or the first words of it
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    figures: Vec<String>,
-    /// Be the other side of this measurement; the shared memory is standard input
-    #[arg(long, hide = true)]
-    other: bool,
+    #[command(flatten)]
+    judged: Judged,
 }
 
-/// Everything that is measured, in this order; the same on both sides.
-#[must_use]
-pub fn rows() -> Vec<Comparison<'static>> {
-    let mut rows = Vec::new();
-    for (name, waiting) in [
-        ("wire-round-trip", Waiting::Polling),
-        ("wire-round-trip-blocking", Waiting::Blocking),
-    ] {
-        for size in [8, 64] {
-            rows.push(Comparison::new(
-                name,
-                size,
-                udp_round_trip(size, waiting),
-                Some(Target::AtMost(1.3)),
-                RoundTrips::new(size, waiting),
-            ));
-        }
+/// What a row does.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// A short and its reply.
+    RoundTrip,
+    /// Puts of [`BLOCK`] bytes, waited for together.
+    Puts,
+    /// Fragments of so many bytes to and fro, by the wire alone.
+    WireRoundTrip(usize, Waiting),
+    /// Fragments of [`BLOCK`] bytes in packets of so many, by the wire alone.
+    WireStream(usize),
+}
+
+/// A figure of a job.
+struct Row {
+    name: &'static str,
+    kind: Kind,
+    limit: fn() -> Limit,
+    /// Of small packets none: what is asked for is a part of the best stream.
+    target: Option<Target>,
+}
+
+/// A job with settings of its own.
+struct Setup {
+    environment: &'static [(&'static str, &'static str)],
+    rows: &'static [Row],
+}
+
+const TRIP: Option<Target> = Some(Target::AtMost(1.3));
+const STREAM: Option<Target> = Some(Target::AtLeast(0.7));
+/// Of one packet in a hundred lost, beside what the same packets give where none is.
+const LOSSY: Option<Target> = Some(Target::AtLeast(0.5));
+
+macro_rules! setups {
+    ($($environment:expr => {$($name:literal: $kind:expr, beside $limit:expr, $target:expr;)*})*) => {
+        &[$(Setup {
+            environment: &$environment,
+            rows: &[$(Row { name: $name, kind: $kind, limit: || $limit, target: $target }),*],
+        }),*]
+    };
+}
+
+const SETUPS: &[Setup] = setups! {
+    [] => {
+        "am-round-trip": RoundTrip, beside udp_round_trip(8, Polling), TRIP;
+        "put-bandwidth": Puts, beside best_udp_stream(), STREAM;
     }
-    for packet in STREAM_PACKETS {
-        // What is asked for is a part of the best stream, and the longest packets give that.
-        let target = (Some(&packet) == STREAM_PACKETS.last()).then_some(Target::AtLeast(0.7));
-        rows.push(Comparison::new(
-            wire::stream_name(packet),
-            BLOCK,
-            udp_stream(packet),
-            target,
-            Stream::new(packet),
-        ));
+    // Asleep as soon as there is nothing to do, as a blocking socket is.
+    [("CONDUIT_SPIN", "0"), ("CONDUIT_YIELD", "0")] => {
+        "am-round-trip-blocking": RoundTrip, beside udp_round_trip(8, Blocking), TRIP;
     }
-    rows
+    [("CONDUIT_UDP_LOSS", "1")] => {
+        "put-bandwidth-lossy": Puts, beside wire_stream("wire-stream-longest", 65_507), LOSSY;
+    }
+    [("CONDUIT_UDP_LOSS", "1"), ("CONDUIT_UDP_MTU", "1500")] => {
+        "put-bandwidth-lossy-ethernet": Puts, beside wire_stream("wire-stream-ethernet", 1472), LOSSY;
+    }
+    [("CONDUIT_UDP_MTU", "9000")] => {
+        "put-bandwidth-jumbo": Puts, beside udp_stream(8972), None;
+    }
+    [("CONDUIT_UDP_MTU", "1500")] => {
+        "put-bandwidth-ethernet": Puts, beside udp_stream(1472), None;
+    }
+    [] => {
+        "wire-round-trip": WireRoundTrip(8, Polling), beside udp_round_trip(8, Polling), TRIP;
+        "wire-round-trip": WireRoundTrip(64, Polling), beside udp_round_trip(64, Polling), TRIP;
+        "wire-round-trip-blocking": WireRoundTrip(8, Blocking), beside udp_round_trip(8, Blocking), TRIP;
+        "wire-round-trip-blocking": WireRoundTrip(64, Blocking), beside udp_round_trip(64, Blocking), TRIP;
+        "wire-stream-ethernet": WireStream(1472), beside udp_stream(1472), None;
+        "wire-stream-jumbo": WireStream(8972), beside udp_stream(8972), None;
+        "wire-stream-longest": WireStream(65_507), beside udp_stream(65_507), STREAM;
+    }
+};
+
+/// The wire's stream, in sockets of its own, where nothing is lost: Conduit's own bandwidth without loss, in the same job.
+fn wire_stream(name: &'static str, packet: usize) -> Limit {
+    Limit {
+        name,
+        size: BLOCK,
+        unit: Unit::Gigabytes,
+        placement: Placement::Apart,
+        piece: Box::new(wire::Stream::new(packet)),
+    }
+}
+
+/// What the ranks of a job are told.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Order {
+    /// Which of [`SETUPS`].
+    setup: usize,
+    plan: Plan,
+    figures: Vec<String>,
+    /// The memory that the sides share: their segments are not mapped in each other.
+    memory: String,
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    let rows = SETUPS.iter().flat_map(|setup| setup.rows);
+    rows.map(|row| row.name)
+}
+
+/// The rows of a job that were asked for.
+fn rows(setup: usize, asked: &[String]) -> impl Iterator<Item = &'static Row> {
+    let rows = SETUPS.get(setup).map_or(&[][..], |setup| setup.rows);
+    rows.iter().filter(|row| select::wanted(asked, row.name))
 }
 
 /// Measures and prints. False if a check failed.
 ///
 /// # Errors
-/// The measurement failed or the results can't be written.
+/// A job failed or the results can't be written.
 pub fn run(options: &Options) -> anyhow::Result<bool> {
-    let mut rows = rows();
-    let names = || {
-        let wires = rows.iter().map(|row| row.name);
-        engine::names().chain(wires)
-    };
-    select::check(&options.figures, names())?;
-    if options.list {
-        let mut names: Vec<_> = names().collect();
-        names.dedup();
-        writeln!(io::stdout(), "{}", names.join("\n"))?;
+    let choice = &options.judged.choice;
+    if !choice.measures(names())? {
         return Ok(true);
     }
-    rows.retain(|row| select::wanted(&options.figures, row.name));
-    let plan = plan(options.quick);
-    if options.other {
-        let mapping = crate::companions::handed_over()?;
-        let side = Side::join(mapping.area()?, Cores::allowed()?, 1, 2, PATIENCE)?;
-        measure_rows(&side, plan, &mut rows)?;
-        side.meet()?;
-        return Ok(true);
-    }
-    let wanted = rows.len()
-        + engine::names()
-            .filter(|name| select::wanted(&options.figures, name))
-            .count();
-    let mut figures = engine::measure(options)?;
-    if !rows.is_empty() {
-        figures.extend(wires(options, plan, &mut rows)?);
-    }
-    if figures.len() < wanted {
-        eprintln!(
-            "{} figures left out: they need two cores",
-            wanted - figures.len()
-        );
-    }
-    let summary = report::Summary::of(&figures);
-    let mut out = io::stdout().lock();
-    if options.json {
-        report::json_lines(&mut out, &figures)?;
-    } else {
-        writeln!(out, "{}\n{summary}", report::figures(&figures))?;
-    }
-    Ok(!options.check || (summary.all_within() && figures.len() == wanted))
-}
-
-fn plan(quick: bool) -> Plan {
-    if quick { Plan::QUICK } else { Plan::FULL }
-}
-
-/// The plan for a bandwidth: so long that the way of the first and the last packet no longer counts.
-fn long(plan: Plan) -> Plan {
-    Plan {
-        time: plan.time * 5,
-        ..plan
-    }
-}
-
-/// Measures `rows`, one after the other, on both sides at once; side 0 gets the figures.
-pub(crate) fn measure_rows(
-    side: &Side<'_>,
-    plan: Plan,
-    rows: &mut [Comparison<'_>],
-) -> Result<Vec<Figure>, Error> {
     let mut figures = Vec::new();
-    for row in rows {
-        let plan = match row.limit.unit {
-            Unit::Gigabytes => long(plan),
-            _ => plan,
+    for setup in 0..SETUPS.len() {
+        let job = |_| run_setup(setup, choice.plan().shared(JOBS), &choice.figures);
+        let jobs = (0..JOBS).map(job).collect::<Result<_, _>>()?;
+        figures.extend(pool(jobs).into_iter().map(|pooled| pooled.figure));
+    }
+    let wanted = names().filter(|name| choice.wants(name)).count();
+    Ok(options.judged.judge_of(&figures, wanted)?)
+}
+
+/// Measures, in one job, the round trip and the puts of a job without settings of its own, each with its limit.
+///
+/// # Errors
+/// The job failed.
+pub(crate) fn measure_pair(plan: Plan) -> anyhow::Result<Vec<Figure>> {
+    run_setup(0, plan, &[])
+}
+
+/// Runs one job.
+fn run_setup(setup: usize, plan: Plan, asked: &[String]) -> anyhow::Result<Vec<Figure>> {
+    if rows(setup, asked).next().is_none() {
+        return Ok(Vec::new());
+    }
+    let order = |memory| {
+        job::Order::Udp(Order {
+            setup,
+            plan,
+            figures: asked.to_vec(),
+            memory,
+        })
+    };
+    let environment = [&LOOPBACK[..], SETUPS[setup].environment].concat();
+    job::run_sides(Job::Pair.ranks(), Job::Pair.cores(), order, &environment)
+}
+
+/// Is a rank of such a job.
+pub(crate) fn serve(order: &Order) -> anyhow::Result<()> {
+    let bench = Bench::start()?;
+    let (rank, ranks) = (bench.conduit.rank(), bench.conduit.size());
+    job::as_side(&order.memory, rank as usize, ranks as usize, |side| {
+        let rows = rows(order.setup, &order.figures);
+        let plan = |unit| match unit {
+            // So long that the way of the first and the last packet no longer counts.
+            Unit::Gigabytes => order.plan.longer(5),
+            _ => order.plan,
         };
-        let row = std::slice::from_mut(row);
-        figures.extend(measure_all(side, plan, row, &mut |_, _| {})?);
-    }
-    Ok(figures)
-}
-
-/// Measures the wire with another process, this program again.
-fn wires(
-    options: &Options,
-    plan: Plan,
-    rows: &mut [Comparison<'_>],
-) -> anyhow::Result<Vec<Figure>> {
-    let mapping = Mapping::anonymous(area::AREA_BYTES)?;
-    let mut companions = Companions::start(&mapping, 2, |_| {
-        let mut arguments = vec!["udp".to_owned(), "--other".to_owned()];
-        if options.quick {
-            arguments.push("--quick".to_owned());
-        }
-        if !options.figures.is_empty() {
-            arguments.extend(["--figures".to_owned(), options.figures.join(",")]);
-        }
-        arguments
+        Ok(measure_all(
+            side,
+            plan,
+            rows.map(|row| row.comparison(&bench)),
+        )?)
     })?;
-    let figures = measure(&mapping, plan, rows);
-    match companions.ended() {
-        Some((_, status)) if figures.is_err() => {
-            figures.with_context(|| format!("the other process ended: {status}"))
+    Ok(bench.conduit.finish()?)
+}
+
+impl Kind {
+    /// What the wire does alone, and the bytes of an operation; `None` where the engine does it.
+    fn wire(self) -> Option<(usize, Box<dyn Piece>)> {
+        match self {
+            RoundTrip | Puts => None,
+            WireRoundTrip(size, waiting) => {
+                Some((size, Box::new(wire::RoundTrips::new(size, waiting))))
+            }
+            WireStream(packet) => Some((BLOCK, Box::new(wire::Stream::new(packet)))),
         }
-        _ => figures,
     }
 }
 
-fn measure(
-    mapping: &Mapping,
-    plan: Plan,
-    rows: &mut [Comparison<'_>],
-) -> anyhow::Result<Vec<Figure>> {
-    let side = Side::join(mapping.area()?, Cores::allowed()?, 0, 2, PATIENCE)?;
-    let figures = measure_rows(&side, plan, rows)?;
-    // Nobody leaves before all have done their part.
+impl Row {
+    fn comparison<'b>(&self, bench: &'b Bench) -> Comparison<'b> {
+        let name = self.name;
+        let (size, figure): (usize, Box<dyn Piece + 'b>) = match self.kind.wire() {
+            Some(wire) => wire,
+            None if matches!(self.kind, RoundTrip) => (
+                0,
+                Box::new(move |side: &Side<'_>, count| {
+                    messages::round_trips(bench, name, side, count)
+                }),
+            ),
+            None => {
+                let private = Private::new(BLOCK);
+                let piece = move |side: &Side<'_>, count| puts(bench, name, &private, side, count);
+                (BLOCK, Box::new(piece))
+            }
+        };
+        Comparison {
+            name,
+            size,
+            target: self.target,
+            limit: (self.limit)(),
+            figure,
+        }
+    }
+}
+
+/// Puts from the same memory to the same place. An operation is one; the home rank polls meanwhile.
+fn puts(
+    bench: &Bench,
+    name: &'static str,
+    private: &Private,
+    side: &Side<'_>,
+    count: u64,
+) -> Result<Duration, Error> {
+    let Bench { conduit, seen, .. } = bench;
+    seen.reset();
     side.meet()?;
-    Ok(figures)
+    let start = Instant::now();
+    let mut time = Duration::ZERO;
+    let mut run = || -> conduit::Result<()> {
+        if conduit.rank() == 0 {
+            private.with(|source| rma::repeat_put_nbi_rate(bench, source, count))?;
+            time = start.elapsed();
+            conduit.request(bench.home, bench.messages.finished, ())
+        } else {
+            conduit.wait_until(|| seen.answers.load(Relaxed) == 1)
+        }
+    };
+    run().map_err(failed(name))?;
+    Ok(time)
 }

@@ -15,15 +15,6 @@ use crate::side::Side;
 /// Fragments of a stream that are under way at once.
 const UNDER_WAY: u64 = 4;
 
-/// The row's name for packets of so many bytes.
-pub(super) fn stream_name(packet: usize) -> &'static str {
-    match packet {
-        0..=1500 => "wire-stream-ethernet",
-        1501..=9000 => "wire-stream-jumbo",
-        _ => "wire-stream-longest",
-    }
-}
-
 /// The memory that a stream goes from and to, and what has come.
 #[derive(Debug)]
 struct Ends {
@@ -294,14 +285,18 @@ impl Piece for Stream {
 
 #[cfg(test)]
 mod tests {
+    use super::super::SETUPS;
     use super::*;
     use crate::testing::in_threads;
 
     #[test]
     fn every_row_runs_and_its_limit_too() {
         in_threads(2, |side| {
-            for mut row in super::super::rows() {
-                for piece in [&mut *row.limit.piece, &mut *row.figure] {
+            for row in SETUPS.iter().flat_map(|setup| setup.rows) {
+                let Some((_, wire)) = row.kind.wire() else {
+                    continue;
+                };
+                for mut piece in [(row.limit)().piece, wire] {
                     piece
                         .run(side, 3)
                         .unwrap_or_else(|error| panic!("{}: {error}", row.name));

@@ -9,15 +9,17 @@ mod pattern;
 mod rank;
 
 use clap::Args;
-use comfy_table::{Cell, CellAlignment, Table};
+use comfy_table::Table;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
 pub use pattern::Pattern;
 use rank::Found;
-pub(super) use rank::{Work, run as run_rank};
+pub(crate) use rank::{Work, run as run_rank};
 
-use super::{Order, Policy, job, median, quantile};
+use super::{Policy, Ratios, job, table};
+use crate::job::Order;
+use crate::report;
 
 /// The least part of the speed without flow control that is good.
 const LEAST: f64 = 0.9;
@@ -81,11 +83,8 @@ struct Figure {
     pattern: Pattern,
     ranks: u32,
     policy: Policy,
-    /// Part of the speed of the job without flow control in the same round: the median, and what a quarter and three
-    /// quarters are below.
-    ratio: f64,
-    quarter: f64,
-    three_quarters: f64,
+    #[serde(flatten)]
+    ratios: Ratios,
     #[serde(flatten)]
     found: Found,
 }
@@ -125,16 +124,13 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
                 let found = of(found, policy)?;
                 Some((found.rate / bare.rate, found))
             });
-            let (mut ratios, mut found): (Vec<f64>, Vec<Found>) = pairs.unzip();
-            ratios.sort_by(f64::total_cmp);
+            let (ratios, mut found): (Vec<f64>, Vec<Found>) = pairs.unzip();
             found.sort_by(|a, b| a.rate.total_cmp(&b.rate));
             figures.push(Figure {
                 pattern,
                 ranks,
                 policy,
-                ratio: median(&ratios),
-                quarter: quantile(&ratios, 0.25),
-                three_quarters: quantile(&ratios, 0.75),
+                ratios: Ratios::of(ratios),
                 // There is a job of each kind in the first round.
                 found: found.get(found.len() / 2).copied().unwrap_or_default(),
             });
@@ -142,11 +138,9 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
     }
     bar.finish_and_clear();
     if options.json {
-        for figure in &figures {
-            println!("{}", serde_json::to_string(figure)?);
-        }
+        report::json_lines(&mut std::io::stdout().lock(), &figures)?;
     } else {
-        println!("{}", table(&figures));
+        println!("{}", patterns_table(&figures));
         println!(
             "{} credits a peer and {} banked by each rank; {} full mediums of 1 KiB at a time cost {}; rounds: {}.",
             options.credits,
@@ -158,7 +152,7 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
                 .map_or_else(|| "9 for each rank".to_owned(), |rounds| rounds.to_string())
         );
     }
-    let good = |figure: &Figure| figure.policy != Policy::Dynamic || figure.ratio >= LEAST;
+    let good = |figure: &Figure| figure.policy != Policy::Dynamic || figure.ratios.ratio >= LEAST;
     Ok(!options.check || figures.iter().all(good))
 }
 
@@ -175,10 +169,8 @@ fn round(at: u32) -> Vec<Policy> {
     jobs
 }
 
-fn table(figures: &[Figure]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header([
+fn patterns_table(figures: &[Figure]) -> Table {
+    let head = [
         "pattern",
         "ranks",
         "flow control",
@@ -190,32 +182,29 @@ fn table(figures: &[Figure]) -> Table {
         "idle",
         "stalls/1000: adapting, then",
         "revoked/1000",
-    ]);
-    for figure in figures {
+    ];
+    let rows = figures.iter().map(|figure| {
+        let Ratios {
+            ratio,
+            quarter,
+            three_quarters,
+        } = figure.ratios;
         let found = &figure.found;
-        let numbers = [
+        [
+            format!("{:?}", figure.pattern).to_lowercase(),
+            figure.ranks.to_string(),
+            format!("{:?}", figure.policy).to_lowercase(),
             format!("{:.2}", found.rate / 1e6),
-            format!("{:.3}", figure.ratio),
-            format!("{:.2} to {:.2}", figure.quarter, figure.three_quarters),
+            format!("{ratio:.3}"),
+            format!("{quarter:.2} to {three_quarters:.2}"),
             format!("{:.2}", found.first_rate / 1e6),
             credits(found.active),
             credits(found.idle),
             pair(found.stalls),
             pair(found.revoked),
-        ];
-        let mut row = vec![
-            Cell::new(format!("{:?}", figure.pattern).to_lowercase()),
-            Cell::new(figure.ranks).set_alignment(CellAlignment::Right),
-            Cell::new(format!("{:?}", figure.policy).to_lowercase()),
-        ];
-        row.extend(
-            numbers
-                .into_iter()
-                .map(|number| Cell::new(number).set_alignment(CellAlignment::Right)),
-        );
-        table.add_row(row);
-    }
-    table
+        ]
+    });
+    table(head, 3, rows)
 }
 
 /// While credits may move, and then.

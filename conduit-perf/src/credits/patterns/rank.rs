@@ -7,12 +7,14 @@ use std::time::Instant;
 use conduit::Handlers;
 use serde::{Deserialize, Serialize};
 
-use super::{Pattern, Policy, median};
+use super::super::median;
+use super::{Pattern, Policy};
+use crate::job::tell;
 use crate::placement::{Cores, Placement};
 
 /// What a job does.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(in crate::credits) struct Work {
+pub(crate) struct Work {
     pub(super) pattern: Pattern,
     pub(super) policy: Policy,
     pub(super) rotations: u32,
@@ -27,7 +29,7 @@ pub(in crate::credits) struct Work {
 
 /// What a job has found.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(in crate::credits) struct Found {
+pub(super) struct Found {
     /// Mediums per second of all ranks together in the median of the measured steps.
     pub(super) rate: f64,
     /// The same in the first step of the rotations.
@@ -46,8 +48,8 @@ pub(in crate::credits) struct Found {
 /// the steps until the credits have moved and in the measured ones: stalls and credits taken back.
 type Counts = (u32, u32, u32, u32, u32, u32, u32, u32);
 
-/// Runs the pattern; rank 0 gives what was found.
-pub(in crate::credits) fn run(work: &Work) -> anyhow::Result<Option<Found>> {
+/// Runs the pattern; rank 0 tells what was found.
+pub(crate) fn run(work: &Work) -> anyhow::Result<()> {
     let job = conduit::start()?;
     let mut handlers = Handlers::new();
     let received = Arc::new(AtomicU64::new(0));
@@ -137,7 +139,7 @@ pub(in crate::credits) fn run(work: &Work) -> anyhow::Result<Option<Found>> {
         .map(|sum| sum as f64);
     conduit.finish()?;
     if rank != 0 {
-        return Ok(None);
+        return Ok(());
     }
     let limited = work.policy != Policy::Unlimited;
     let of_a_step: usize = (0..ranks)
@@ -147,7 +149,7 @@ pub(in crate::credits) fn run(work: &Work) -> anyhow::Result<Option<Found>> {
     let rotations = f64::from(work.rotations);
     let per_1000 =
         |count: f64, steps: u32| count * 1000.0 / (of_a_step * rotations * f64::from(steps));
-    Ok(Some(Found {
+    tell(&Found {
         rate: of_a_step / median(&fast),
         first_rate: of_a_step * rotations / slow,
         active: limited.then_some(sums[0] / sums[1].max(1.0)),
@@ -160,7 +162,7 @@ pub(in crate::credits) fn run(work: &Work) -> anyhow::Result<Option<Found>> {
             per_1000(sums[5], work.warm),
             per_1000(sums[7], work.measured),
         ],
-    }))
+    })
 }
 
 /// Stalls and credits taken back so far, of all peers.

@@ -7,17 +7,17 @@ use crate::alternate::{median, median_deviation};
 use crate::figure::Figure;
 
 /// A figure of several jobs: that of the job in the middle.
-pub(super) struct Pooled {
-    pub(super) figure: Figure,
+pub(crate) struct Pooled {
+    pub(crate) figure: Figure,
     /// Between these lies the median of all jobs' ratios with a probability of at least [`SURE`]; `None`: too few jobs.
-    pub(super) between: Option<(f64, f64)>,
+    pub(crate) between: Option<(f64, f64)>,
 }
 
 /// See [`Pooled::between`].
 const SURE: f64 = 0.95;
 
 /// Pools jobs that have the same figures in the same order.
-pub(super) fn pool(jobs: Vec<Vec<Figure>>) -> Vec<Pooled> {
+pub(crate) fn pool(jobs: Vec<Vec<Figure>>) -> Vec<Pooled> {
     let mut jobs: Vec<_> = jobs.into_iter().map(Vec::into_iter).collect();
     let next = || {
         let mut same: Vec<_> = jobs.iter_mut().filter_map(Iterator::next).collect();
@@ -91,5 +91,6 @@ mod tests {
         assert_eq!((second.figure.ratio, second.figure.spread), (2.0, 0.0));
         let few = pool(vec![vec![figure(1.0, None, 1)], vec![figure(2.0, None, 1)]]);
         assert_eq!((few[0].figure.ratio, few[0].between), (1.5, None));
+        assert!(pool(vec![Vec::new(); 3]).is_empty());
     }
 }

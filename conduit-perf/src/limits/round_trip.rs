@@ -1,0 +1,71 @@
+//! Two sides that answer each other, and any number that wait for each other: the floor under messages and barriers.
+
+use std::sync::atomic::Ordering::*;
+use std::time::{Duration, Instant};
+
+use crate::Error;
+use crate::piece::Piece;
+use crate::side::Side;
+
+/// Through how many lines the two sides talk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lines {
+    /// One line that both sides write: the line's owner changes once per direction.
+    One,
+    /// A line per direction, as queues have: the reader's copy is taken away before each write.
+    Two,
+}
+
+/// Round trips between sides 0 and 1, which spin, or yield where they share a core; other sides stand by. An operation is a
+/// full round trip.
+#[derive(Clone, Copy, Debug)]
+pub struct RoundTrips(pub Lines);
+
+impl Piece for RoundTrips {
+    fn run(&mut self, side: &Side<'_>, count: u64) -> Result<Duration, Error> {
+        let there = side.area().word(0)?;
+        let back = match self.0 {
+            Lines::One => there,
+            Lines::Two => side.area().word(1)?,
+        };
+        if side.rank() == 0 {
+            there.store(0, Relaxed);
+            back.store(0, Relaxed);
+        }
+        side.meet()?;
+        let start = Instant::now();
+        match side.rank() {
+            0 => {
+                for trip in 0..count {
+                    there.store(2 * trip + 1, Release);
+                    side.wait("an answer", || back.load(Acquire) == 2 * trip + 2)?;
+                }
+            }
+            1 => {
+                for trip in 0..count {
+                    side.wait("a request", || there.load(Acquire) == 2 * trip + 1)?;
+                    back.store(2 * trip + 2, Release);
+                }
+            }
+            _ => {}
+        }
+        Ok(start.elapsed())
+    }
+}
+
+/// Barriers of all sides by one counter that all add to and then watch. An operation is one barrier. What remains for a real
+/// barrier to do beyond this is to know its name and to survive a rank that dies.
+pub fn counter_barrier(side: &Side<'_>, count: u64) -> Result<Duration, Error> {
+    let arrivals = side.area().word(0)?;
+    if side.rank() == 0 {
+        arrivals.store(0, Relaxed);
+    }
+    side.meet()?;
+    let start = Instant::now();
+    for barrier in 1..=count {
+        let all = barrier * side.sides() as u64;
+        arrivals.fetch_add(1, AcqRel);
+        side.wait("the others at a barrier", || arrivals.load(Acquire) >= all)?;
+    }
+    Ok(start.elapsed())
+}
