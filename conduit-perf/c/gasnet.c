@@ -74,88 +74,50 @@ static void barrier(void) { gex_Event_Wait(gex_Coll_BarrierNB(team, 0)); }
 /* ---- figures: `count` operations on rank 0; rank 1 serves ---- */
 
 /* What bytes are moved between is at hand, as in a loop over an array; `_reading`: it is read from memory each time. */
-static void put(unsigned count) {
-  const gex_TM_t to = team;
-  const gex_Rank_t rank = peer;
-  char *const remote = there, *const local = buffer;
-  const size_t length = bytes;
-  while (count--) gex_RMA_PutBlocking(to, rank, remote, local, length, 0);
-}
-static void put8(unsigned count) {
-  const gex_TM_t to = team;
-  const gex_Rank_t rank = peer;
-  char *const remote = there, *const local = buffer;
-  while (count--) gex_RMA_PutBlocking(to, rank, remote, local, 8, 0);
-}
+#define TRANSFERS(name, call)                        \
+  static void name(unsigned count) {                 \
+    const gex_TM_t to = team;                        \
+    const gex_Rank_t rank = peer;                    \
+    char *const remote = there, *const local = buffer; \
+    const size_t length = bytes;                     \
+    (void)length;                                    \
+    while (count--) call;                            \
+  }
+TRANSFERS(put, gex_RMA_PutBlocking(to, rank, remote, local, length, 0))
+TRANSFERS(put8, gex_RMA_PutBlocking(to, rank, remote, local, 8, 0))
+TRANSFERS(put8_event, gex_Event_Wait(gex_RMA_PutNB(to, rank, remote, local, 8, GEX_EVENT_NOW, 0)))
+TRANSFERS(get8, gex_RMA_GetBlocking(to, local, rank, remote, 8, 0))
+TRANSFERS(get, gex_RMA_GetBlocking(to, local, rank, remote, length, 0))
 static void put8_reading(unsigned count) {
   while (count--) gex_RMA_PutBlocking(team, peer, there, buffer, 8, 0);
-}
-static void put8_event(unsigned count) {
-  const gex_TM_t to = team;
-  const gex_Rank_t rank = peer;
-  char *const remote = there, *const local = buffer;
-  while (count--) gex_Event_Wait(gex_RMA_PutNB(to, rank, remote, local, 8, GEX_EVENT_NOW, 0));
-}
-static void get8(unsigned count) {
-  const gex_TM_t to = team;
-  const gex_Rank_t rank = peer;
-  char *const remote = there, *const local = buffer;
-  while (count--) gex_RMA_GetBlocking(to, local, rank, remote, 8, 0);
 }
 static void get8_reading(unsigned count) {
   while (count--) gex_RMA_GetBlocking(team, buffer, peer, there, 8, 0);
 }
-static void get(unsigned count) {
-  const gex_TM_t to = team;
-  const gex_Rank_t rank = peer;
-  char *const remote = there, *const local = buffer;
-  const size_t length = bytes;
-  while (count--) gex_RMA_GetBlocking(to, local, rank, remote, length, 0);
-}
+
 static void wait_for_pong(unsigned before) { GASNET_BLOCKUNTIL(pongs != before); }
-static void short_round_trip(unsigned count) {
-  while (count--) {
-    const unsigned before = pongs;
-    gex_AM_RequestShort0(team, peer, PING_SHORT, 0);
-    wait_for_pong(before);
+#define ROUND_TRIPS(name, request)   \
+  static void name(unsigned count) { \
+    while (count--) {                \
+      const unsigned before = pongs; \
+      request;                       \
+      wait_for_pong(before);         \
+    }                                \
   }
-}
-static void medium_round_trip(unsigned count) {
-  while (count--) {
-    const unsigned before = pongs;
-    gex_AM_RequestMedium0(team, peer, PING_MEDIUM, buffer, bytes, GEX_EVENT_NOW, 0);
-    wait_for_pong(before);
-  }
-}
-static void long_round_trip(unsigned count) {
-  while (count--) {
-    const unsigned before = pongs;
-    gex_AM_RequestLong0(team, peer, PING_LONG, buffer, bytes, there, GEX_EVENT_NOW, 0);
-    wait_for_pong(before);
-  }
-}
+ROUND_TRIPS(short_round_trip, gex_AM_RequestShort0(team, peer, PING_SHORT, 0))
+ROUND_TRIPS(medium_round_trip, gex_AM_RequestMedium0(team, peer, PING_MEDIUM, buffer, bytes, GEX_EVENT_NOW, 0))
+ROUND_TRIPS(long_round_trip, gex_AM_RequestLong0(team, peer, PING_LONG, buffer, bytes, there, GEX_EVENT_NOW, 0))
+
 /* One way: over when the last has been handled. */
-static void flood_end(void) {
-  const unsigned before = pongs;
-  gex_AM_RequestShort0(team, peer, PING_SHORT, 0);
-  wait_for_pong(before);
-}
-static void short_flood(unsigned count) {
-  while (count--) gex_AM_RequestShort0(team, peer, COUNT_SHORT, 0);
-  flood_end();
-}
-static void medium_flood(unsigned count) {
-  while (count--) gex_AM_RequestMedium0(team, peer, COUNT_MEDIUM, buffer, bytes, GEX_EVENT_NOW, 0);
-  flood_end();
-}
-static void medium_flood_read(unsigned count) {
-  while (count--) gex_AM_RequestMedium0(team, peer, READ_MEDIUM, buffer, bytes, GEX_EVENT_NOW, 0);
-  flood_end();
-}
-static void long_flood(unsigned count) {
-  while (count--) gex_AM_RequestLong0(team, peer, COUNT_LONG, buffer, bytes, there, GEX_EVENT_NOW, 0);
-  flood_end();
-}
+#define FLOOD(name, request)         \
+  static void name(unsigned count) { \
+    while (count--) request;         \
+    short_round_trip(1);             \
+  }
+FLOOD(short_flood, gex_AM_RequestShort0(team, peer, COUNT_SHORT, 0))
+FLOOD(medium_flood, gex_AM_RequestMedium0(team, peer, COUNT_MEDIUM, buffer, bytes, GEX_EVENT_NOW, 0))
+FLOOD(medium_flood_read, gex_AM_RequestMedium0(team, peer, READ_MEDIUM, buffer, bytes, GEX_EVENT_NOW, 0))
+FLOOD(long_flood, gex_AM_RequestLong0(team, peer, COUNT_LONG, buffer, bytes, there, GEX_EVENT_NOW, 0))
 
 static int ascending(const void *left, const void *right) {
   const double a = *(const double *)left, b = *(const double *)right;
