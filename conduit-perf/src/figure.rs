@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::alternate::Outcome;
+use crate::alternate::{Outcome, Plan, Round, Tally};
 
 /// What a number counts. Measurements are times per operation; the unit says how that is printed and which way round
 /// a ratio is taken.
@@ -160,6 +160,28 @@ impl Figure {
             rounds: outcome.rounds,
             discarded: outcome.discarded,
         }
+    }
+
+    /// Of rounds that all count, each with the seconds of an operation and of what it is set beside; `None` without any.
+    #[must_use]
+    pub fn of_rounds(
+        subject: &Subject,
+        ranks: usize,
+        rounds: impl IntoIterator<Item = (f64, f64)>,
+    ) -> Option<Self> {
+        let mut tally = Tally::new(Plan {
+            tolerance: f64::MAX,
+            ..Plan::QUICK
+        });
+        for (figure, limit) in rounds {
+            tally.add(Round {
+                before: limit,
+                figure,
+                after: limit,
+            });
+        }
+        let outcome = tally.outcome(subject.unit)?;
+        Some(Self::new(subject, ranks, &outcome))
     }
 
     /// How the figure stands to its target; `None` without one.

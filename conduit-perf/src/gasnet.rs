@@ -11,12 +11,13 @@ use std::str::FromStr;
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::Table;
 use indicatif::ProgressBar;
 use serde::Serialize;
 use tempfile::TempDir;
 
 use crate::credits::median;
+use crate::report;
 
 /// The program.
 const SOURCE: &str = include_str!("../c/gasnet.c");
@@ -186,7 +187,7 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
     bar.finish_and_clear();
     let figures = figures(&all, &rounds);
     if options.json {
-        crate::report::json_lines(&mut std::io::stdout().lock(), &figures)?;
+        report::json_lines(&mut std::io::stdout().lock(), &figures)?;
     } else {
         println!("{}", table(&figures));
         println!(
@@ -225,25 +226,18 @@ fn figures(all: &[&Installation], rounds: &[Vec<Readings>]) -> Vec<Figure> {
 }
 
 fn table(figures: &[Figure]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header(["figure", "bytes", "ns", "beside", "ns", "ratio"]);
-    for figure in figures {
-        table.add_row([
+    let head = ["figure", "bytes", "ns", "beside", "ns", "ratio"];
+    let row = |figure: &Figure| {
+        [
             figure.name.clone(),
             figure.bytes.to_string(),
             format!("{:.1}", figure.value),
             figure.peer.clone(),
             format!("{:.1}", figure.peer_value),
             format!("{:.2}", figure.ratio),
-        ]);
-    }
-    for column in [1, 2, 4, 5] {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
+        ]
+    };
+    report::table(head, figures.iter().map(row))
 }
 
 #[cfg(test)]

@@ -24,12 +24,12 @@ pub fn json_lines<T: Serialize>(out: &mut impl Write, items: &[T]) -> io::Result
 /// The figures as a table.
 #[must_use]
 pub fn figures(figures: &[Figure]) -> Table {
-    let mut table = table(&[
+    let head = [
         "figure", "size", "ranks", "value", "unit", "beside", "limit", "ratio", "±", "target",
         "verdict", "rounds",
-    ]);
-    for figure in figures {
-        table.add_row([
+    ];
+    let row = |figure: &Figure| {
+        [
             figure.name.clone(),
             bytes(figure.size),
             figure.ranks.to_string(),
@@ -44,19 +44,19 @@ pub fn figures(figures: &[Figure]) -> Table {
                 .map_or_else(String::new, |target| target.to_string()),
             figure.verdict().map_or("", verdict).to_owned(),
             format!("{} of {}", figure.rounds, figure.rounds + figure.discarded),
-        ]);
-    }
-    table
+        ]
+    };
+    table(head, figures.iter().map(row))
 }
 
 /// Readings of limits as a table.
 #[must_use]
 pub fn readings(readings: &[Reading]) -> Table {
-    let mut table = table(&[
+    let head = [
         "limit", "size", "ranks", "median", "unit", "best", "worst", "rounds",
-    ]);
-    for reading in readings {
-        table.add_row([
+    ];
+    let row = |reading: &Reading| {
+        [
             reading.name.clone(),
             bytes(reading.size),
             reading.ranks.to_string(),
@@ -65,9 +65,9 @@ pub fn readings(readings: &[Reading]) -> Table {
             number(reading.best),
             number(reading.worst),
             reading.rounds.to_string(),
-        ]);
-    }
-    table
+        ]
+    };
+    table(head, readings.iter().map(row))
 }
 
 /// What became of the targets.
@@ -122,27 +122,22 @@ impl std::fmt::Display for Summary {
     }
 }
 
-fn table(head: &[&str]) -> Table {
+/// A table. Columns of numbers, whatever follows them, are aligned to the right.
+pub(crate) fn table<const N: usize>(
+    head: [&str; N],
+    rows: impl Iterator<Item = [String; N]>,
+) -> Table {
+    let rows: Vec<_> = rows.collect();
+    let is_number =
+        |cell: &str| cell.is_empty() || cell.starts_with(|c: char| c.is_ascii_digit() || c == '-');
     let mut table = Table::new();
     table.load_preset(UTF8_BORDERS_ONLY).set_header(head);
     for (index, column) in table.column_iter_mut().enumerate() {
-        if matches!(
-            head[index],
-            "size"
-                | "ranks"
-                | "value"
-                | "limit"
-                | "ratio"
-                | "±"
-                | "median"
-                | "best"
-                | "worst"
-                | "rounds"
-        ) && index > 0
-        {
+        if rows.iter().all(|row| is_number(&row[index])) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
+    table.add_rows(rows);
     table
 }
 

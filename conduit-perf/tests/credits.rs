@@ -1,17 +1,8 @@
 //! The program's jobs with scarce credits and with pairs of flow controls. No time is asserted: credits and stalls are
 //! counted.
 
-use crate::support::{conduit_perf, text};
+use crate::support::objects;
 use serde_json::Value;
-
-fn objects(arguments: &[&str]) -> Vec<Value> {
-    let output = conduit_perf(arguments);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    text(&output.stdout)
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("an object per line"))
-        .collect()
-}
 
 /// The object of this flow control.
 fn of<'a>(figures: &'a [Value], policy: &str) -> &'a Value {
@@ -26,17 +17,20 @@ fn number(figure: &Value, name: &str) -> f64 {
 #[test]
 fn scarce_credits_go_to_the_peers_that_send() {
     // Each rank sends 20 mediums of 4 credits at a time to one peer; shared out there would be 16 credits each.
-    let figures = objects(&[
-        "credits",
-        "--json",
-        "--rounds=1",
-        "--patterns=pairs",
-        "--ranks=8",
-        "--bank=80",
-        "--messages=20",
-        "--warm=400",
-        "--steps=10",
-    ]);
+    let (figures, _) = objects(
+        &[
+            "credits",
+            "--json",
+            "--rounds=1",
+            "--patterns=pairs",
+            "--ranks=8",
+            "--bank=80",
+            "--messages=20",
+            "--warm=400",
+            "--steps=10",
+        ],
+        &[],
+    );
     let (shared, moving) = (of(&figures, "static"), of(&figures, "dynamic"));
     let share = number(shared, "active");
     assert_eq!(share, number(shared, "idle"));
@@ -49,13 +43,16 @@ fn scarce_credits_go_to_the_peers_that_send() {
 
 #[test]
 fn flow_control_is_compared_with_none() {
-    let figures = objects(&[
-        "flow-control",
-        "--json",
-        "--rounds=2",
-        "--floods=2",
-        "--messages=500",
-    ]);
+    let (figures, _) = objects(
+        &[
+            "flow-control",
+            "--json",
+            "--rounds=2",
+            "--floods=2",
+            "--messages=500",
+        ],
+        &[],
+    );
     for policy in ["unlimited", "static", "dynamic"] {
         let figure = of(&figures, policy);
         assert!(number(figure, "rate") > 0.0, "{figure}");

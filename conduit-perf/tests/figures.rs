@@ -4,29 +4,19 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use crate::support::{conduit_perf, conduit_perf_with, text};
+use crate::support::{conduit_perf, fails, measured, objects, text};
 use conduit_run::{Launch, Stream};
 
 #[test]
 fn every_figure_is_measured_or_said_to_be_left_out() {
     let list = conduit_perf(&["--list"]);
     let names: HashSet<_> = text(&list.stdout).lines().collect();
-    let output = conduit_perf(&["--quick", "--json"]);
-    let complaints = text(&output.stderr);
-    assert!(output.status.success(), "{complaints}");
+    let (figures, complaints) = objects(&["--quick", "--json"], &[]);
     let mut seen = HashSet::new();
-    for line in text(&output.stdout).lines() {
-        let figure: serde_json::Value = serde_json::from_str(line).expect("an object per line");
-        for number in ["value", "limit", "ratio"] {
-            assert!(
-                figure[number].as_f64().is_some_and(|it| it > 0.0),
-                "{number} of {line}"
-            );
-        }
-        let name = figure["name"].as_str().expect("name");
-        let name = names.get(name).expect("a name from the list");
+    for figure in &figures {
+        let name = names.get(measured(figure)).expect("a name from the list");
         let ranks = if *name == "crowd-barrier" { 8 } else { 2 };
-        assert_eq!(figure["ranks"], ranks, "{line}");
+        assert_eq!(figure["ranks"], ranks, "{figure}");
         seen.insert(*name);
     }
     for name in names.difference(&seen) {
@@ -59,35 +49,23 @@ fn figures_are_selected_by_name_and_without_a_target_there_is_nothing_to_check()
 
 #[test]
 fn an_unknown_figure_is_refused_by_name() {
-    let output = conduit_perf(&["--figures", "warp-drive"]);
-    assert!(!output.status.success());
-    let message = text(&output.stderr);
-    assert!(
-        message.contains("warp-drive") && message.contains("am-short-flood"),
-        "{message}"
-    );
+    let words = ["warp-drive", "am-short-flood"];
+    fails(&["--figures", "warp-drive"], &[], &words);
 }
 
 #[test]
 fn a_job_that_fails_says_why() {
-    let output = conduit_perf_with(
+    fails(
         &["--quick", "--figures", "one-core-barrier"],
         &[("CONDUIT_NETWORK", "tin-cans")],
-    );
-    assert!(!output.status.success());
-    let message = text(&output.stderr);
-    assert!(
-        message.contains("tin-cans") && message.contains("the job of 2 ranks failed"),
-        "{message}"
+        &["tin-cans", "the job of 2 ranks failed"],
     );
 }
 
 #[test]
 fn a_rank_with_an_unreadable_order_says_so() {
-    let output = conduit_perf_with(&[], &[("RANK_OF_CONDUIT_PERF", "make it so")]);
-    assert!(!output.status.success());
-    let message = text(&output.stderr);
-    assert!(message.contains("RANK_OF_CONDUIT_PERF"), "{message}");
+    let order = ("RANK_OF_CONDUIT_PERF", "make it so");
+    fails(&[], &[order], &["RANK_OF_CONDUIT_PERF"]);
 }
 
 #[test]
@@ -127,8 +105,5 @@ fn a_pair_of_a_larger_job_is_measured_while_the_others_stand_by() {
 
 #[test]
 fn a_pair_without_a_launcher_is_refused() {
-    let output = conduit_perf(&["--pair"]);
-    assert!(!output.status.success());
-    let message = text(&output.stderr);
-    assert!(message.contains("conduit-run"), "{message}");
+    fails(&["--pair"], &[], &["conduit-run"]);
 }

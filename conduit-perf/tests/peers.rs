@@ -1,27 +1,22 @@
 //! Conduit beside packaged peers. What there is of them is another machine's matter, so here there are none.
 
-use crate::support::{conduit_perf, conduit_perf_with, text};
+use crate::support::{conduit_perf, objects, text};
 
 #[test]
 fn peers_that_are_not_installed_are_named_and_conduit_is_measured() {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return;
     }
-    let output = conduit_perf_with(&["peers", "--rounds", "1", "--json"], &[("PATH", "/none")]);
-    let complaints = text(&output.stderr);
-    assert!(output.status.success(), "{complaints}");
+    let none = ("PATH", "/none");
+    let (figures, complaints) = objects(&["peers", "--rounds", "1", "--json"], &[none]);
     for package in ["ucx-utils", "libfabric-bin", "libopenmpi-dev"] {
         let mut lines = complaints.lines();
         let line = lines.find(|line| line.contains(package)).expect(package);
         assert!(line.contains("not installed"), "{line}");
     }
-    let names: Vec<_> = text(&output.stdout)
-        .lines()
-        .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("an object per line"))
-        .map(|figure| {
-            [&figure["name"], &figure["limit_name"]]
-                .map(|name| name.as_str().unwrap_or("").to_owned())
-        })
+    let names: Vec<_> = figures
+        .iter()
+        .map(|figure| [&figure["name"], &figure["limit_name"]])
         .collect();
     assert_eq!(
         names,

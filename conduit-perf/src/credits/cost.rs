@@ -15,7 +15,7 @@ use conduit::Handlers;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 
-use super::{Policy, Ratios, job, median, table};
+use super::{Policy, Ratios, job, median};
 use crate::job::{Order, tell};
 use crate::placement::{Cores, Placement};
 use crate::report;
@@ -140,7 +140,7 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
                 format!("{:.1}", figure.stalls),
             ]
         });
-        println!("{}", table(head, 1, rows));
+        println!("{}", report::table(head, rows));
         println!(
             "One way, {} shorts at a time; the fastest of {} floods, medians of {} jobs.",
             options.messages, options.floods, options.rounds

@@ -5,7 +5,6 @@ pub mod cost;
 pub mod patterns;
 
 use anyhow::Context;
-use comfy_table::{CellAlignment, Table};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -81,21 +80,6 @@ fn job<F: DeserializeOwned + Send + 'static>(
     })
     .with_context(|| format!("{policy:?}, {order:?}"))?;
     found.context("rank 0 said nothing")
-}
-
-/// A table with these columns; the first few are words, the others numbers.
-fn table<const N: usize>(
-    head: [&str; N],
-    words: usize,
-    rows: impl Iterator<Item = [String; N]>,
-) -> Table {
-    let mut table = Table::new();
-    table.load_preset(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header(head).add_rows(rows);
-    for column in table.column_iter_mut().skip(words) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
 }
 
 /// The [median](alternate::median); not a number of none.

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 
 use conduit_ofi::start::Which;
 
-use crate::alternate::{Plan, Round, Tally};
 use crate::figure::{Figure, Subject, Unit};
 use crate::peers::tools::{fi_pingpong, on_path};
 use crate::placement::{Cores, Placement};
@@ -91,17 +90,7 @@ pub(super) fn beside(ours: &Figure, seconds: f64) -> Option<Figure> {
         unit: Unit::Nanoseconds,
         target: Some(ROUND_TRIP),
     };
-    let mut tally = Tally::new(Plan {
-        tolerance: f64::MAX,
-        ..Plan::QUICK
-    });
-    tally.add(Round {
-        before: seconds,
-        figure: ours.value * 1e-9,
-        after: seconds,
-    });
-    let outcome = tally.outcome(subject.unit)?;
-    Some(Figure::new(&subject, ours.ranks, &outcome))
+    Figure::of_rounds(&subject, ours.ranks, [(ours.value * 1e-9, seconds)])
 }
 
 /// Becomes `fi_pingpong` if this process is to be that.

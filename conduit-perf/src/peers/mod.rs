@@ -21,7 +21,7 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::ProgressBar;
 
-use crate::alternate::{Plan, Round, Tally};
+use crate::alternate::Plan;
 use crate::figure::{Figure, Subject, Unit};
 use crate::limits::udp::BLOCK;
 use crate::placement::{Cores, Placement};
@@ -150,19 +150,15 @@ impl Found {
         Ok(())
     }
 
-    /// The reading of this name and unit beside that of Conduit's in this unit.
-    fn beside(&self, name: &str, unit: Unit) -> Option<Round> {
+    /// Conduit's reading in this unit, and beside it that of this name.
+    fn beside(&self, name: &str, unit: Unit) -> Option<(f64, f64)> {
         let of = |readings: &[Reading], name: &str| {
             let mut all = readings.iter();
             let found = all.find(|reading| (reading.name, reading.unit) == (name, unit));
             found.map(|reading| reading.seconds)
         };
-        let theirs = of(&self.theirs, name)?;
-        Some(Round {
-            before: theirs,
-            figure: of(&self.ours, subject(unit, "").name)?,
-            after: theirs,
-        })
+        let ours = of(&self.ours, subject(unit, "").name)?;
+        Some((ours, of(&self.theirs, name)?))
     }
 }
 
@@ -201,12 +197,8 @@ fn figures(rounds: &[Found]) -> Vec<Figure> {
             }
         }
         for name in names {
-            let mut tally = Tally::new(OURS);
-            for round in rounds.iter().filter_map(|round| round.beside(name, unit)) {
-                tally.add(round);
-            }
-            let outcome = tally.outcome(unit);
-            figures.extend(outcome.map(|outcome| Figure::new(&subject(unit, name), 2, &outcome)));
+            let rounds = rounds.iter().filter_map(|round| round.beside(name, unit));
+            figures.extend(Figure::of_rounds(&subject(unit, name), 2, rounds));
         }
     }
     figures

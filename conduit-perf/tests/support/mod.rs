@@ -5,6 +5,8 @@ use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 /// One program at a time: ranks that spin on the same cores would keep each other waiting.
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -37,24 +39,50 @@ pub(crate) fn conduit_perf_with(arguments: &[&str], environment: &[(&str, &str)]
         // Only so as not to take a core from what is measured.
         std::thread::sleep(Duration::from_millis(20));
     };
-    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    child
-        .stdout
-        .take()
-        .expect("stdout")
-        .read_to_end(&mut stdout)
-        .expect("read");
-    child
-        .stderr
-        .take()
-        .expect("stderr")
-        .read_to_end(&mut stderr)
-        .expect("read");
-    Output {
+    let mut output = Output {
         status,
-        stdout,
-        stderr,
+        stdout: Vec::new(),
+        stderr: Vec::new(),
+    };
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let read = stdout.expect("stdout").read_to_end(&mut output.stdout);
+    read.expect("read");
+    let read = stderr.expect("stderr").read_to_end(&mut output.stderr);
+    read.expect("read");
+    output
+}
+
+/// Runs the program, which has to succeed: the objects that it prints, one per line, and what it says on standard error.
+pub(crate) fn objects(arguments: &[&str], environment: &[(&str, &str)]) -> (Vec<Value>, String) {
+    let output = conduit_perf_with(arguments, environment);
+    let complaints = text(&output.stderr).to_owned();
+    assert!(output.status.success(), "{complaints}");
+    let object = |line| serde_json::from_str(line).expect("an object per line");
+    (
+        text(&output.stdout).lines().map(object).collect(),
+        complaints,
+    )
+}
+
+/// Runs the program, which has to fail and to say these words.
+pub(crate) fn fails(arguments: &[&str], environment: &[(&str, &str)], words: &[&str]) {
+    let output = conduit_perf_with(arguments, environment);
+    let message = text(&output.stderr);
+    assert!(!output.status.success(), "{message}");
+    for word in words {
+        assert!(message.contains(word), "{word} not in {message}");
     }
+}
+
+/// A figure's name, when it has a value, a limit and a ratio.
+pub(crate) fn measured(figure: &Value) -> &str {
+    for number in ["value", "limit", "ratio"] {
+        assert!(
+            figure[number].as_f64().is_some_and(|it| it > 0.0),
+            "{number} of {figure}"
+        );
+    }
+    figure["name"].as_str().expect("name")
 }
 
 /// Output as text.

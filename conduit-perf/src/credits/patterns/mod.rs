@@ -17,7 +17,7 @@ pub use pattern::Pattern;
 use rank::Found;
 pub(crate) use rank::{Work, run as run_rank};
 
-use super::{Policy, Ratios, job, table};
+use super::{Policy, Ratios, job};
 use crate::job::Order;
 use crate::report;
 
@@ -140,7 +140,7 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
     if options.json {
         report::json_lines(&mut std::io::stdout().lock(), &figures)?;
     } else {
-        println!("{}", patterns_table(&figures));
+        println!("{}", table(&figures));
         println!(
             "{} credits a peer and {} banked by each rank; {} full mediums of 1 KiB at a time cost {}; rounds: {}.",
             options.credits,
@@ -169,7 +169,7 @@ fn round(at: u32) -> Vec<Policy> {
     jobs
 }
 
-fn patterns_table(figures: &[Figure]) -> Table {
+fn table(figures: &[Figure]) -> Table {
     let head = [
         "pattern",
         "ranks",
@@ -204,7 +204,7 @@ fn patterns_table(figures: &[Figure]) -> Table {
             pair(found.revoked),
         ]
     });
-    table(head, 3, rows)
+    report::table(head, rows)
 }
 
 /// While credits may move, and then.
