@@ -1,18 +1,24 @@
-//! Checks the worlds and prints how many states each has: the small ones, or with `--large` those that take minutes.
+//! The program that checks the worlds.
 
 use std::process::ExitCode;
 
+use clap::Parser;
 use credits::Dynamic;
 use credits_model::{check, large, small};
 
+/// Checks the worlds and prints how many states each has.
+#[derive(Parser)]
+#[command(name = "credits-model", version)]
+struct Options {
+    /// Those that take minutes and some gigabytes, instead of the small ones
+    #[arg(long)]
+    large: bool,
+}
+
 fn main() -> ExitCode {
-    let worlds = match std::env::args().nth(1).as_deref() {
-        None => small(),
-        Some("--large") => large(),
-        Some(_) => {
-            eprintln!("usage: credits-model [--large]");
-            return ExitCode::from(2);
-        }
+    let worlds = match Options::parse().large {
+        false => small(),
+        true => large(),
     };
     println!(
         "{:>10} {:>11} {:>7} {:>7}  world",
@@ -35,9 +41,5 @@ fn main() -> ExitCode {
         }
         good &= report.failures.is_empty() && report.missing.is_empty();
     }
-    if good {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    ExitCode::from(u8::from(!good))
 }
