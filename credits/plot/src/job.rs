@@ -87,10 +87,10 @@ impl Track {
     }
 
     /// The value of a column at a time, on the straight line between the rows before and after.
-    pub(crate) fn value(&self, clock: bool, at: f64, column: fn(&RankRow) -> f64) -> f64 {
+    pub(crate) fn value(&self, clock: bool, at: f64, column: impl Fn(&RankRow) -> f64) -> f64 {
         let after = self.rows.partition_point(|row| self.time(row, clock) <= at);
         let Some(before) = after.checked_sub(1) else {
-            return self.rows.first().map_or(0.0, column);
+            return self.rows.first().map_or(0.0, &column);
         };
         let (t0, y0) = (
             self.time(&self.rows[before], clock),

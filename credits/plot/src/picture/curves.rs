@@ -91,54 +91,28 @@ impl<'a> Curves<'a> {
 
     /// Draws all charts.
     pub(super) fn draw(&self, area: &Area<'_>) -> DrawResult {
-        let per = self.unit.name;
-        let sum = |column: fn(&RankRow) -> u64| -> u64 {
-            let each = self.job.tracks.iter().map(|track| track.last(column));
-            each.fold(0, u64::saturating_add)
+        let levels = |title: &str, values| Chart {
+            title: title.to_owned(),
+            axis: "credits".to_owned(),
+            values,
         };
+        let counts = |title: &str, column: fn(&RankRow) -> u64| {
+            let each = self.job.tracks.iter().map(|track| track.last(column));
+            let sum = short(each.fold(0, u64::saturating_add) as f64);
+            Chart {
+                title: format!("{title} ({sum} in all)"),
+                axis: format!("per {}", self.unit.name),
+                values: self.rate(|row| column(row) as f64),
+            }
+        };
+        let banked = self.level(|row| f64::from(row.banked));
         let charts = [
-            Chart {
-                title: "Credits in the bank".to_owned(),
-                axis: "credits".to_owned(),
-                values: self.level(|row| f64::from(row.banked)),
-            },
-            Chart {
-                title: format!(
-                    "Requests received ({} in all)",
-                    short(sum(|row| row.received) as f64)
-                ),
-                axis: format!("per {per}"),
-                values: self.rate(|row| row.received as f64),
-            },
-            Chart {
-                title: format!(
-                    "Requests that stalled ({} in all)",
-                    short(sum(|row| row.stalls) as f64)
-                ),
-                axis: format!("per {per}"),
-                values: self.rate(|row| row.stalls as f64),
-            },
-            Chart {
-                title: "Largest loan to one rank".to_owned(),
-                axis: "credits".to_owned(),
-                values: self.largest(),
-            },
-            Chart {
-                title: format!(
-                    "Credits given back ({} in all)",
-                    short(sum(|row| row.revoked) as f64)
-                ),
-                axis: format!("per {per}"),
-                values: self.rate(|row| row.revoked as f64),
-            },
-            Chart {
-                title: format!(
-                    "System messages sent ({} in all)",
-                    short(sum(|row| row.system_sent) as f64)
-                ),
-                axis: format!("per {per}"),
-                values: self.rate(|row| row.system_sent as f64),
-            },
+            levels("Credits in the bank", banked),
+            counts("Requests received", |row| row.received),
+            counts("Requests that stalled", |row| row.stalls),
+            levels("Largest loan to one rank", self.largest()),
+            counts("Credits given back", |row| row.revoked),
+            counts("System messages sent", |row| row.system_sent),
         ];
         for (area, chart) in area.split_evenly((CHARTS.1, CHARTS.0)).iter().zip(&charts) {
             self.chart(area, chart)?;
@@ -146,20 +120,20 @@ impl<'a> Curves<'a> {
         Ok(())
     }
 
-    fn level(&self, column: fn(&RankRow) -> f64) -> Vec<Vec<f64>> {
+    fn level(&self, column: impl Fn(&RankRow) -> f64) -> Vec<Vec<f64>> {
         let tracks = self.job.tracks.iter();
         tracks
             .map(|track| {
                 let times = self.times.iter();
                 times
-                    .map(|at| track.value(self.job.clock, *at, column))
+                    .map(|at| track.value(self.job.clock, *at, &column))
                     .collect()
             })
             .collect()
     }
 
     /// How fast a counter rises, by unit of time: at each time its mean over the part of time that ends there.
-    fn rate(&self, column: fn(&RankRow) -> f64) -> Vec<Vec<f64>> {
+    fn rate(&self, column: impl Fn(&RankRow) -> f64) -> Vec<Vec<f64>> {
         let step = self.times[1] / self.unit.length;
         let mut values = self.level(column);
         for values in &mut values {
