@@ -124,78 +124,51 @@ unsafe fn describe(library: &Library, wanted: &str, info: *mut fi_info) {
 
 type Hint = (&'static str, u64, fn(Hints));
 
+macro_rules! hints {
+    (|$hints:ident| $($name:literal: $caps:expr, {$($adjust:tt)*})*) => {
+        &[$(($name, $caps, |#[allow(unused)] $hints| {$($adjust)*})),*]
+    };
+}
+
 /// Hints that a provider may take or not: a name, capabilities, and what else is asked for.
-const HINTS: &[Hint] = &[
-    ("TAGGED", FI_TAGGED, |_| ()),
-    ("ATOMIC", FI_ATOMIC, |_| ()),
-    ("MULTI_RECV", FI_MULTI_RECV, |_| ()),
-    ("SOURCE", FI_SOURCE, |_| ()),
-    ("DIRECTED_RECV", FI_DIRECTED_RECV, |_| ()),
-    ("RMA_EVENT", FI_RMA_EVENT, |_| ()),
-    ("FENCE", FI_FENCE, |_| ()),
-    ("TRIGGER", FI_TRIGGER, |_| ()),
-    ("SHARED_AV", FI_SHARED_AV, |_| ()),
-    ("NAMED_RX_CTX", FI_NAMED_RX_CTX, |_| ()),
-    ("LOCAL_COMM", FI_LOCAL_COMM, |_| ()),
-    ("REMOTE_COMM", FI_REMOTE_COMM, |_| ()),
-    ("TRANSMIT_COMPLETE", 0, |hints| {
-        hints.tx.op_flags = FI_TRANSMIT_COMPLETE
-    }),
-    ("DELIVERY_COMPLETE", 0, |hints| {
-        hints.tx.op_flags = FI_DELIVERY_COMPLETE
-    }),
-    ("ORDER_SAS", 0, |hints| {
-        hints.tx.msg_order = FI_ORDER_SAS;
-        hints.rx.msg_order = FI_ORDER_SAS;
-    }),
-    ("ORDER_WAS+WAW+RAW", 0, |hints| {
+const HINTS: &[Hint] = hints! { |hints|
+    "TAGGED": FI_TAGGED, {}
+    "ATOMIC": FI_ATOMIC, {}
+    "MULTI_RECV": FI_MULTI_RECV, {}
+    "SOURCE": FI_SOURCE, {}
+    "DIRECTED_RECV": FI_DIRECTED_RECV, {}
+    "RMA_EVENT": FI_RMA_EVENT, {}
+    "FENCE": FI_FENCE, {}
+    "TRIGGER": FI_TRIGGER, {}
+    "SHARED_AV": FI_SHARED_AV, {}
+    "NAMED_RX_CTX": FI_NAMED_RX_CTX, {}
+    "LOCAL_COMM": FI_LOCAL_COMM, {}
+    "REMOTE_COMM": FI_REMOTE_COMM, {}
+    "TRANSMIT_COMPLETE": 0, { hints.tx.op_flags = FI_TRANSMIT_COMPLETE; }
+    "DELIVERY_COMPLETE": 0, { hints.tx.op_flags = FI_DELIVERY_COMPLETE; }
+    "ORDER_SAS": 0, { hints.tx.msg_order = FI_ORDER_SAS; hints.rx.msg_order = FI_ORDER_SAS; }
+    "ORDER_WAS+WAW+RAW": 0, {
         hints.tx.msg_order = FI_ORDER_WAS | FI_ORDER_WAW | FI_ORDER_RAW;
-        hints.rx.msg_order = FI_ORDER_WAS | FI_ORDER_WAW | FI_ORDER_RAW;
-    }),
-    ("THREAD_SAFE", 0, |hints| {
-        hints.domain.threading = FI_THREAD_SAFE
-    }),
-    ("THREAD_FID", 0, |hints| {
-        hints.domain.threading = FI_THREAD_FID
-    }),
-    ("THREAD_ENDPOINT", 0, |hints| {
-        hints.domain.threading = FI_THREAD_ENDPOINT
-    }),
-    ("THREAD_COMPLETION", 0, |hints| {
-        hints.domain.threading = FI_THREAD_COMPLETION
-    }),
-    ("THREAD_DOMAIN", 0, |hints| {
-        hints.domain.threading = FI_THREAD_DOMAIN
-    }),
-    ("DATA_PROGRESS_AUTO", 0, |hints| {
-        hints.domain.data_progress = FI_PROGRESS_AUTO
-    }),
-    ("DATA_PROGRESS_MANUAL", 0, |hints| {
-        hints.domain.data_progress = FI_PROGRESS_MANUAL
-    }),
-    ("CONTROL_PROGRESS_AUTO", 0, |hints| {
-        hints.domain.control_progress = FI_PROGRESS_AUTO
-    }),
-    ("RM_ENABLED", 0, |hints| {
-        hints.domain.resource_mgmt = FI_RM_ENABLED
-    }),
-    ("AV_MAP", 0, |hints| hints.domain.av_type = FI_AV_MAP),
-    ("AV_TABLE", 0, |hints| hints.domain.av_type = FI_AV_TABLE),
-    ("no_mode_bits", 0, |hints| *hints.mode = 0),
-    ("mr_mode=0", 0, |hints| hints.domain.mr_mode = 0),
-    ("mr_mode-LOCAL", 0, |hints| {
-        hints.domain.mr_mode &= !FI_MR_LOCAL
-    }),
-    ("mr_mode-VIRT_ADDR", 0, |hints| {
-        hints.domain.mr_mode &= !FI_MR_VIRT_ADDR
-    }),
-    ("mr_mode-PROV_KEY", 0, |hints| {
-        hints.domain.mr_mode &= !FI_MR_PROV_KEY
-    }),
-    ("mr_mode-ENDPOINT", 0, |hints| {
-        hints.domain.mr_mode &= !FI_MR_ENDPOINT
-    }),
-];
+        hints.rx.msg_order = hints.tx.msg_order;
+    }
+    "THREAD_SAFE": 0, { hints.domain.threading = FI_THREAD_SAFE; }
+    "THREAD_FID": 0, { hints.domain.threading = FI_THREAD_FID; }
+    "THREAD_ENDPOINT": 0, { hints.domain.threading = FI_THREAD_ENDPOINT; }
+    "THREAD_COMPLETION": 0, { hints.domain.threading = FI_THREAD_COMPLETION; }
+    "THREAD_DOMAIN": 0, { hints.domain.threading = FI_THREAD_DOMAIN; }
+    "DATA_PROGRESS_AUTO": 0, { hints.domain.data_progress = FI_PROGRESS_AUTO; }
+    "DATA_PROGRESS_MANUAL": 0, { hints.domain.data_progress = FI_PROGRESS_MANUAL; }
+    "CONTROL_PROGRESS_AUTO": 0, { hints.domain.control_progress = FI_PROGRESS_AUTO; }
+    "RM_ENABLED": 0, { hints.domain.resource_mgmt = FI_RM_ENABLED; }
+    "AV_MAP": 0, { hints.domain.av_type = FI_AV_MAP; }
+    "AV_TABLE": 0, { hints.domain.av_type = FI_AV_TABLE; }
+    "no_mode_bits": 0, { *hints.mode = 0; }
+    "mr_mode=0": 0, { hints.domain.mr_mode = 0; }
+    "mr_mode-LOCAL": 0, { hints.domain.mr_mode &= !FI_MR_LOCAL; }
+    "mr_mode-VIRT_ADDR": 0, { hints.domain.mr_mode &= !FI_MR_VIRT_ADDR; }
+    "mr_mode-PROV_KEY": 0, { hints.domain.mr_mode &= !FI_MR_PROV_KEY; }
+    "mr_mode-ENDPOINT": 0, { hints.domain.mr_mode &= !FI_MR_ENDPOINT; }
+};
 
 fn takes(library: &Library, wanted: &str, (_, caps, adjust): &Hint) -> bool {
     Offers::ask(library, Some(wanted), BASE | caps, adjust).is_ok()
