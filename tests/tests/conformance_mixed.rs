@@ -1,46 +1,11 @@
 //! The conformance suite for jobs over several hosts: shared memory on each, the reference network between them.
 
-use std::marker::PhantomData;
-
 use conduit_core::threads::{Mode, Par, Seq};
-use conduit_portals::shm::{Shm, ShmConfig, in_process};
-use conduit_tests::conformance::Network;
+use conduit_portals::shm::{ShmConfig, in_process};
+use conduit_tests::conformance::Setup;
 use conduit_tests::conformance::trials::add_with_chaos;
 use conduit_tests::mixed::{self, Hosts};
-use conduit_tests::reference::Reference;
-use lanes::mixed::Mixed;
 use libtest_mimic::Trial;
-
-/// Ranks on several hosts within this process.
-struct SeveralHosts<M> {
-    hosts: Hosts,
-    settings: &'static str,
-    config: ShmConfig,
-    // The mode is a parameter only.
-    mode: PhantomData<fn() -> M>,
-}
-
-impl<M> Clone for SeveralHosts<M> {
-    fn clone(&self) -> Self {
-        Self {
-            config: self.config.clone(),
-            ..*self
-        }
-    }
-}
-
-impl<M: Mode> Network for SeveralHosts<M> {
-    type Ni = Mixed<Shm<M>, Reference, M>;
-    fn name(&self) -> String {
-        let (hosts, settings) = (self.hosts.name(), self.settings);
-        format!("mixed::{}::{hosts}::{settings}", M::NAME)
-    }
-    fn start(&self, ranks: u32) -> Result<Vec<Self::Ni>, String> {
-        mixed::job(ranks, self.hosts, |ranks| {
-            in_process(ranks, &self.config).map_err(|error| error.to_string())
-        })
-    }
-}
 
 /// Adds these hosts, with and without windows onto ranks of the same one.
 fn add<M: Mode>(trials: &mut Vec<Trial>, hosts: &[Hosts]) {
@@ -56,13 +21,12 @@ fn add<M: Mode>(trials: &mut Vec<Trial>, hosts: &[Hosts]) {
     };
     for &hosts in hosts {
         for (settings, config) in [("windows", &small), ("no_windows", &messages)] {
-            let network = SeveralHosts::<M> {
-                hosts,
-                settings,
-                config: config.clone(),
-                mode: PhantomData,
-            };
-            add_with_chaos(trials, network);
+            let name = format!("mixed::{}::{}::{settings}", M::NAME, hosts.name());
+            let config = config.clone();
+            let on_each =
+                move |ranks| in_process::<M>(ranks, &config).map_err(|error| error.to_string());
+            let start = move |ranks| mixed::job::<_, M>(ranks, hosts, &on_each);
+            add_with_chaos(trials, Setup::new(name, start));
         }
     }
 }

@@ -1,51 +1,20 @@
 //! Every case of the conformance suite for the network over libfabric.
 
-use std::marker::PhantomData;
-
 use conduit_core::threads::{Mode, Par, Seq};
 use conduit_ofi::Ofi;
 use conduit_ofi::start::{OfiConfig, Which, in_process};
+use conduit_tests::conformance::Setup;
 use conduit_tests::conformance::trials::add;
-use conduit_tests::conformance::{Network, Patience};
 use conduit_tests::ofi;
 use libtest_mimic::Trial;
 
 /// Endpoints of this host, all ranks in this process.
-struct Endpoints<M> {
-    settings: String,
-    config: OfiConfig,
-    // The mode is a parameter only.
-    mode: PhantomData<fn() -> M>,
+fn setup<M: Mode>(settings: &str, config: OfiConfig) -> Setup<Ofi<M>> {
+    let name = format!("ofi::{}::{settings}", M::NAME);
+    Setup::new(name, move |ranks| in_process(ranks, &config)).patient()
 }
 
-impl<M> Clone for Endpoints<M> {
-    fn clone(&self) -> Self {
-        Self {
-            settings: self.settings.clone(),
-            config: self.config.clone(),
-            mode: PhantomData,
-        }
-    }
-}
-
-impl<M: Mode> Network for Endpoints<M> {
-    type Ni = Ofi<M>;
-    fn name(&self) -> String {
-        format!("ofi::{}::{}", M::NAME, self.settings)
-    }
-    fn start(&self, ranks: u32) -> Result<Vec<Self::Ni>, String> {
-        in_process(ranks, &self.config).map_err(|error| error.to_string())
-    }
-    fn patience(&self) -> Patience {
-        Patience {
-            rounds: 10_000_000,
-            settle: 1000,
-            pause: None,
-        }
-    }
-}
-
-fn endpoints<M: Mode>() -> Vec<Endpoints<M>> {
+fn endpoints<M: Mode>() -> Vec<Setup<Ofi<M>>> {
     let mut all = Vec::new();
     for library in ofi::libraries() {
         for (provider, domain) in ofi::ALSO_CALM {
@@ -63,11 +32,8 @@ fn endpoints<M: Mode>() -> Vec<Endpoints<M>> {
                     config.portals.native_atomics = native_atomics;
                     config.protection = protection;
                     let atomics = if native_atomics { "::atomics" } else { "" };
-                    all.push(Endpoints {
-                        settings: format!("{}::{provider}{atomics}{protected}", library.name),
-                        config,
-                        mode: PhantomData,
-                    });
+                    let settings = format!("{}::{provider}{atomics}{protected}", library.name);
+                    all.push(setup(&settings, config));
                 }
             }
         }
@@ -91,7 +57,7 @@ pub(crate) fn faults() -> String {
     DEMANDING.map(|(_, _, faults)| faults).join(" ")
 }
 
-fn demanding() -> Vec<Endpoints<Seq>> {
+fn demanding() -> Vec<Setup<Ofi<Seq>>> {
     let library = Which::File(refusing_fabric::file());
     DEMANDING
         .into_iter()
@@ -100,11 +66,7 @@ fn demanding() -> Vec<Endpoints<Seq>> {
             let domain = format!("{device}{}{faults}", refusing_fabric::MARK);
             let mut config = ofi::config(&library, provider, Some(&domain));
             config.portals.native_atomics = native_atomics;
-            Endpoints {
-                settings: format!("refusing::{provider}::{faults}"),
-                config,
-                mode: PhantomData,
-            }
+            setup(&format!("refusing::{provider}::{faults}"), config)
         })
         .collect()
 }

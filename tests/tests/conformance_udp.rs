@@ -1,54 +1,19 @@
 //! Every case of the conformance suite for the network over UDP.
 
-use std::marker::PhantomData;
-
 use conduit_core::threads::{Mode, Par, Seq};
 use conduit_portals::transport::PortalsConfig;
 use conduit_portals::transport::fabric::{Atomics, Disorder, Fabric, FabricTransport};
+use conduit_tests::conformance::Setup;
 use conduit_tests::conformance::trials::{add, add_with_chaos};
-use conduit_tests::conformance::{Network, Patience};
 use conduit_tests::udp;
 use conduit_udp::Carrier;
 use conduit_udp::Udp;
 use conduit_udp::start::{UdpConfig, in_process};
 use libtest_mimic::Trial;
 
-/// The portals without the protocol: fragments are handed over in this process.
-struct Portals<M> {
-    settings: &'static str,
-    disorder: Disorder,
-    config: PortalsConfig,
-    // The mode is a parameter only.
-    mode: PhantomData<fn() -> M>,
-}
-
-impl<M> Clone for Portals<M> {
-    fn clone(&self) -> Self {
-        Self {
-            config: self.config.clone(),
-            ..*self
-        }
-    }
-}
-
-impl<M: Mode> Network for Portals<M> {
-    type Ni = Udp<M, FabricTransport>;
-    fn name(&self) -> String {
-        format!("portals::{}::{}", M::NAME, self.settings)
-    }
-    fn start(&self, ranks: u32) -> Result<Vec<Self::Ni>, String> {
-        let fabric = Fabric::new(ranks);
-        Ok((0..ranks)
-            .map(|rank| {
-                let transport = fabric.transport(rank, self.disorder);
-                Udp::new(transport, rank, ranks, &self.config)
-            })
-            .collect())
-    }
-}
-
-/// On transports that use what freedom they have, and with the least room.
-fn portals<M: Mode>() -> Vec<Portals<M>> {
+/// The portals without the protocol: fragments are handed over in this process, by transports that use what freedom they have,
+/// and with the least room.
+fn portals<M: Mode>() -> Vec<Setup<Udp<M, FabricTransport>>> {
     let plain = Disorder::default();
     let config = PortalsConfig {
         region_bytes: 64 << 20,
@@ -114,52 +79,20 @@ fn portals<M: Mode>() -> Vec<Portals<M>> {
             native_tight,
         ),
     ];
-    all.map(|(settings, disorder, config)| Portals {
-        settings,
-        disorder,
-        config,
-        mode: PhantomData,
-    })
-    .into()
+    let setup = |(settings, disorder, config): (&str, Disorder, PortalsConfig)| {
+        let start = move |ranks| {
+            let fabric = Fabric::new(ranks);
+            let rank = |rank| Udp::new(fabric.transport(rank, disorder), rank, ranks, &config);
+            Ok::<_, String>((0..ranks).map(rank).collect())
+        };
+        Setup::new(format!("portals::{}::{settings}", M::NAME), start)
+    };
+    all.map(setup).into()
 }
 
-/// Over sockets of this host, all ranks in this process.
-struct Sockets<M> {
-    settings: &'static str,
-    config: UdpConfig,
-    // The mode is a parameter only.
-    mode: PhantomData<fn() -> M>,
-}
-
-impl<M> Clone for Sockets<M> {
-    fn clone(&self) -> Self {
-        Self {
-            config: self.config.clone(),
-            ..*self
-        }
-    }
-}
-
-impl<M: Mode> Network for Sockets<M> {
-    type Ni = Udp<M, Carrier>;
-    fn name(&self) -> String {
-        format!("udp::{}::{}", M::NAME, self.settings)
-    }
-    fn start(&self, ranks: u32) -> Result<Vec<Self::Ni>, String> {
-        in_process(ranks, &self.config).map_err(|error| error.to_string())
-    }
-    fn patience(&self) -> Patience {
-        Patience {
-            // Time has to pass between them: for acknowledgements, and for packets that are sent again.
-            rounds: 10_000_000,
-            settle: 1000,
-            pause: None,
-        }
-    }
-}
-
-/// On loopback: packets as on Ethernet, packets as large as they can be, and packets that suffer.
-fn sockets<M: Mode>() -> [Sockets<M>; 3] {
+/// Over sockets of this host, all ranks in this process: packets as on Ethernet, packets as large as they can be, and packets
+/// that suffer.
+fn sockets<M: Mode>() -> [Setup<Udp<M, Carrier>>; 3] {
     let lossy = UdpConfig {
         faults: udp::faults(1),
         ..udp::config(1500)
@@ -169,10 +102,9 @@ fn sockets<M: Mode>() -> [Sockets<M>; 3] {
         ("loopback", udp::config(65_535)),
         ("faults", lossy),
     ];
-    all.map(|(settings, config)| Sockets {
-        settings,
-        config,
-        mode: PhantomData,
+    all.map(|(settings, config)| {
+        let name = format!("udp::{}::{settings}", M::NAME);
+        Setup::new(name, move |ranks| in_process(ranks, &config)).patient()
     })
 }
 

@@ -4,7 +4,7 @@
 //! promises: no order between operations or their events, submission that takes effect at once or later, any call that
 //! may answer "again" or "in use" doing so. [`crate::chaos`] holds the suite to that.
 //!
-//! To plug in a network, implement [`Network`] and run [`run_all`], or a [`run_case`] per case of [`cases`].
+//! To plug in a network, make a [`Setup`] or implement [`Network`], and run [`run_all`], or a [`run_case`] per case of [`cases`].
 
 pub(crate) mod arithmetic;
 pub mod entry;
@@ -35,7 +35,8 @@ mod unseen;
 
 pub use memory::Peek;
 pub use network::{
-    Applies, Case, Exclusion, Network, Patience, Verdict, run_all, run_case, unknown_exclusions,
+    Applies, Case, Exclusion, Network, Patience, Setup, Verdict, run_all, run_case,
+    unknown_exclusions,
 };
 pub use seen::{Record, Seen, SeenPut};
 pub use world::{End, Md, World};

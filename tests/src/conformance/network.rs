@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
 use conduit_core::ni::Ni;
@@ -66,6 +67,63 @@ pub trait Network {
     /// How long to wait for its events.
     fn patience(&self) -> Patience {
         Patience::default()
+    }
+}
+
+/// A network by its name and how a job of it is started.
+pub struct Setup<N> {
+    name: String,
+    patience: Patience,
+    start: Arc<Start<N>>,
+}
+
+type Start<N> = dyn Fn(u32) -> Result<Vec<N>, String> + Send + Sync;
+
+impl<N> Setup<N> {
+    /// A network whose jobs `start` makes, with the usual patience.
+    pub fn new<E: ToString>(
+        name: String,
+        start: impl Fn(u32) -> Result<Vec<N>, E> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            name,
+            patience: Patience::default(),
+            start: Arc::new(move |ranks| start(ranks).map_err(|error| error.to_string())),
+        }
+    }
+
+    /// For a network over sockets: time has to pass, for acknowledgements, and for packets that are sent again.
+    #[must_use]
+    pub fn patient(self) -> Self {
+        let patience = Patience {
+            rounds: 10_000_000,
+            settle: 1000,
+            pause: None,
+        };
+        Self { patience, ..self }
+    }
+}
+
+impl<N> Clone for Setup<N> {
+    fn clone(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            patience: self.patience,
+            start: Arc::clone(&self.start),
+        }
+    }
+}
+
+impl<N: Ni> Network for Setup<N> {
+    type Ni = N;
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+    fn start(&self, ranks: u32) -> Result<Vec<N>, String> {
+        (self.start)(ranks)
+    }
+    fn patience(&self) -> Patience {
+        self.patience
     }
 }
 
