@@ -82,9 +82,7 @@ impl Cores {
     /// # Errors
     /// The system refuses the core.
     pub fn pin(&self, core: usize) -> Result<(), Error> {
-        let mut set = CpuSet::new();
-        set.set(core);
-        sched_setaffinity(None, &set).map_err(Error::system("sched_setaffinity"))
+        Self(vec![core]).confine()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Runs peers' programs, each as a job of one rank: it has a time limit, and what it has started ends with it.
 
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -21,11 +21,9 @@ const LIMIT: Duration = Duration::from_secs(300);
 const START: Duration = Duration::from_secs(100);
 
 /// A program to run.
-#[derive(Clone, Debug)]
 pub(super) struct Program {
     path: PathBuf,
-    arguments: Vec<OsString>,
-    environment: Vec<(&'static str, &'static str)>,
+    launch: Launch,
     core: Option<usize>,
 }
 
@@ -33,22 +31,23 @@ impl Program {
     pub(super) fn new(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
-            arguments: Vec::new(),
-            environment: Vec::new(),
+            launch: Launch::new(1, path).timeout(Some(LIMIT)).quiet(true),
             core: None,
         }
     }
 
-    pub(super) fn arguments<A: Into<OsString>>(
+    pub(super) fn arguments<A: AsRef<OsStr>>(
         mut self,
         arguments: impl IntoIterator<Item = A>,
     ) -> Self {
-        self.arguments.extend(arguments.into_iter().map(Into::into));
+        self.launch = self.launch.args(arguments);
         self
     }
 
-    pub(super) fn environment(mut self, variables: &[(&'static str, &'static str)]) -> Self {
-        self.environment.extend_from_slice(variables);
+    pub(super) fn environment(mut self, variables: &[(&str, &str)]) -> Self {
+        for (name, value) in variables {
+            self.launch = self.launch.env(name, value);
+        }
         self
     }
 
@@ -59,34 +58,22 @@ impl Program {
     }
 
     /// Runs it to its end; what it wrote to its standard output.
-    pub(super) fn run(&self) -> anyhow::Result<String> {
+    pub(super) fn run(self) -> anyhow::Result<String> {
         self.follow(|_| {})
     }
 
     /// As [`run`](Self::run); `started` is told of the process.
-    fn follow(&self, started: impl FnOnce(&RunningJob) + Send) -> anyhow::Result<String> {
-        let Self {
-            path,
-            arguments,
-            environment,
-            core,
-        } = self;
+    fn follow(self, started: impl FnOnce(&RunningJob) + Send) -> anyhow::Result<String> {
+        let Self { path, launch, core } = self;
         let (sender, lines) = mpsc::channel();
-        let mut launch = Launch::new(1, path)
-            .args(arguments)
-            .timeout(Some(LIMIT))
-            .quiet(true)
-            .output(move |_, stream, line| {
-                // The receiver is there as long as the job.
-                let _ = sender.send((stream, String::from_utf8_lossy(line).into_owned()));
-            });
-        for (name, value) in environment {
-            launch = launch.env(name, value);
-        }
+        let launch = launch.output(move |_, stream, line| {
+            // The receiver is there as long as the job.
+            let _ = sender.send((stream, String::from_utf8_lossy(line).into_owned()));
+        });
         // A thread of its own, whose core the program inherits.
         let outcome = thread::scope(|scope| {
             let job = scope.spawn(move || -> anyhow::Result<_> {
-                if let Some(core) = *core {
+                if let Some(core) = core {
                     Cores::allowed()?.pin(core)?;
                 }
                 let job = launch.spawn()?;
@@ -113,7 +100,7 @@ impl Program {
     }
 
     /// Runs it as a server and, when it listens at `port`, `client`; what the client wrote to its standard output.
-    pub(super) fn serve(&self, port: u16, client: &Self) -> anyhow::Result<String> {
+    pub(super) fn serve(self, port: u16, client: Self) -> anyhow::Result<String> {
         thread::scope(|scope| {
             let (sender, killers) = mpsc::channel();
             let server = scope.spawn(move || {
@@ -185,13 +172,13 @@ mod tests {
     #[test]
     fn a_server_that_ends_or_whose_client_fails_is_an_error_that_says_so() {
         let port = free_port().expect("a port");
-        let error = shell("echo no >&2; exit 1").serve(port, &shell("echo never"));
+        let error = shell("echo no >&2; exit 1").serve(port, shell("echo never"));
         let text = format!("{:#}", error.expect_err("a failure"));
         assert!(text.contains("no\n") && text.contains("listens"), "{text}");
         // Somebody listens, so the client is run; the server would not end by itself.
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listen");
         let port = listener.local_addr().expect("address").port();
-        let error = shell("sleep 1000").serve(port, &shell("echo badly >&2; exit 1"));
+        let error = shell("sleep 1000").serve(port, shell("echo badly >&2; exit 1"));
         let text = format!("{:#}", error.expect_err("a failure"));
         assert!(text.contains("badly"), "{text}");
     }

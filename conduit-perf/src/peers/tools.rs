@@ -232,7 +232,7 @@ fn ucx_perftest(
             .on(core)
     };
     let client = side(here).arguments([HERE]);
-    ucx(&side(there).serve(port, &client)?)
+    ucx(&side(there).serve(port, client)?)
 }
 
 /// Microseconds of a message one way, with this provider and kind of endpoint.
@@ -255,7 +255,7 @@ pub(crate) fn fi_pingpong(
             .on(core)
     };
     let client = side(here, "-P").arguments([HERE]);
-    libfabric(&side(there, "-B").serve(port, &client)?)
+    libfabric(&side(there, "-B").serve(port, client)?)
 }
 
 /// What this project's MPI program prints. Its ranks go to their cores by themselves.
