@@ -159,10 +159,7 @@ fn launch(options: Options) -> Launch {
     if let Some(grace) = options.grace {
         launch = launch.grace(grace).signal_grace(grace);
     }
-    options
-        .env
-        .into_iter()
-        .fold(launch, |launch, (name, value)| launch.env(name, value))
+    launch.envs(options.env)
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -106,6 +106,15 @@ impl Launch {
         self
     }
 
+    /// Sets several of them.
+    pub fn envs<N: AsRef<OsStr>, V: AsRef<OsStr>>(
+        self,
+        variables: impl IntoIterator<Item = (N, V)>,
+    ) -> Self {
+        let set = |launch: Self, (name, value)| launch.env(name, value);
+        variables.into_iter().fold(self, set)
+    }
+
     /// Whether each line of the ranks' output gets `[rank] ` before it. Lines are then never mixed. Default: no, the ranks
     /// write to the launcher's standard output directly, and lines of standard error are handed on whole.
     pub fn prefix_output(mut self, prefix: bool) -> Self {

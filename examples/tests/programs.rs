@@ -26,9 +26,7 @@ fn job(ranks: usize, program: &str, arguments: &[&str], settings: &[(&str, &str)
             text.push_str(&String::from_utf8_lossy(line));
             text.push('\n');
         });
-    let launch = settings
-        .iter()
-        .fold(launch, |launch, (name, value)| launch.env(name, value));
+    let launch = launch.envs(settings.iter().copied());
     let outcome = launch.run().expect("the job starts");
     let text = text.lock().unwrap().clone();
     (outcome.exit_code, text)

@@ -177,8 +177,9 @@ pub(crate) fn run_ranks<T: DeserializeOwned + Send + 'static>(
     let program = std::env::current_exe().map_err(crate::Error::system("current_exe"))?;
     let cores = Cores::allowed()?.first(cores);
     let (sender, words) = mpsc::channel();
-    let mut launch = Launch::new(ranks, program)
+    let launch = Launch::new(ranks, program)
         .env(ORDER, text)
+        .envs(environment.iter().copied())
         .timeout(Some(LIMIT))
         .quiet(true)
         .output(
@@ -188,9 +189,6 @@ pub(crate) fn run_ranks<T: DeserializeOwned + Send + 'static>(
                 _ => eprintln!("[{rank}] {}", String::from_utf8_lossy(line)),
             },
         );
-    for (name, value) in environment {
-        launch = launch.env(name, value);
-    }
     let outcome = thread::scope(|scope| {
         // A thread of its own, whose cores its ranks inherit: those of the caller stay as they are.
         let job = scope.spawn(move || -> Result<Outcome, RunError> {

@@ -45,9 +45,7 @@ impl Program {
     }
 
     pub(super) fn environment(mut self, variables: &[(&str, &str)]) -> Self {
-        for (name, value) in variables {
-            self.launch = self.launch.env(name, value);
-        }
+        self.launch = self.launch.envs(variables.iter().copied());
         self
     }
 

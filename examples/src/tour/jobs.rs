@@ -63,9 +63,7 @@ fn job(ranks: usize, part: Part, settings: &[(&str, &str)], show: &mut Show) -> 
             // The receiver is there as long as the job runs.
             let _ = send.send((stream, String::from_utf8_lossy(line).into_owned()));
         });
-    let launch = settings
-        .iter()
-        .fold(launch, |launch, (name, value)| launch.env(name, value));
+    let launch = launch.envs(settings.iter().copied());
     let mut running = launch.spawn().context("starting the ranks")?;
     let mut ended = false;
     while !ended {
