@@ -12,7 +12,7 @@
 //! Compilers and programs run with time limits, as jobs; what they write lies in a temporary folder that goes with the
 //! [`Executable`].
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -139,6 +139,51 @@ fn build_static_library(package: &str, features: &[&str]) -> Result<PathBuf> {
         .filter_map(|name| name.as_str().map(PathBuf::from))
         .rfind(|path| path.extension() == Some(OsStr::new("a")))
         .with_context(|| format!("cargo built no archive of {package}"))
+}
+
+/// Words of C: names, key words, numbers.
+pub fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
+        .filter(|word| !word.is_empty())
+}
+
+/// A table of the headers' names and the programs that use them. `0..16` in a name stands for each of these numbers.
+///
+/// # Panics
+/// The file is no such table.
+pub fn names(file: &Path) -> BTreeMap<String, String> {
+    let text = std::fs::read_to_string(file).expect("the table of names");
+    let mut table = BTreeMap::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (name, program) = line.split_once('\t').unwrap_or_else(|| panic!("{line:?}"));
+        let counts = if name.contains("0..16") {
+            0..=16
+        } else {
+            0..=0
+        };
+        for count in counts {
+            let name = name.replace("0..16", &count.to_string());
+            let before = table.insert(name, program.to_owned());
+            assert_eq!(before, None, "{line:?} is there twice");
+        }
+    }
+    table
+}
+
+/// The table lists just the names that are there.
+///
+/// # Panics
+/// It does not.
+#[track_caller]
+pub fn all_listed(table: &BTreeMap<String, String>, there: &BTreeSet<String>) {
+    let listed: BTreeSet<String> = table.keys().cloned().collect();
+    let missing: Vec<_> = there.difference(&listed).collect();
+    assert!(missing.is_empty(), "not in names.tsv: {missing:#?}");
+    let gone: Vec<_> = listed.difference(there).collect();
+    assert!(
+        gone.is_empty(),
+        "in names.tsv and not in the headers: {gone:#?}"
+    );
 }
 
 /// How to build a program.

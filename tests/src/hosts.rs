@@ -22,8 +22,7 @@ pub const DEAD_TIME: Duration = Duration::from_secs(2);
 /// Runs a job with these settings, which has to end well.
 #[track_caller]
 pub fn succeeds(job: Job, settings: &[(&str, &str)]) -> Finished {
-    let job = (ALL_LIVE.iter().chain(settings))
-        .fold(job.limit(LONG), |job, (name, value)| job.env(name, value));
+    let job = job.limit(LONG).envs(&ALL_LIVE).envs(settings);
     let finished = job.run().expect("nothing is left behind");
     assert_eq!(finished.code, Some(0), "{settings:?}: {finished:#?}");
     finished
@@ -65,7 +64,7 @@ fn under_way(
             // The receiver is there until the job has ended.
             let _ = sender.send((rank, stream, line));
         });
-    let job = (settings.iter()).fold(job, |job, (name, value)| job.env(name, value));
+    let job = job.envs(settings.iter().copied());
     let mut job = job.spawn().expect("the launcher starts");
     let mut ready = 0;
     while ready < ranks {

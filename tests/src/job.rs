@@ -94,6 +94,13 @@ impl Job {
         self
     }
 
+    /// With these variables.
+    #[must_use]
+    pub fn envs(self, variables: &[(&str, &str)]) -> Self {
+        let set = |job: Self, (name, value): &(&str, &str)| job.env(name, value);
+        variables.iter().fold(self, set)
+    }
+
     /// Another time limit than [`pace::HANG`].
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {
@@ -123,6 +130,20 @@ impl Job {
             stderr,
             before,
         })
+    }
+
+    /// Runs it: it has to end with this code, and to have said these words on standard error.
+    ///
+    /// # Panics
+    /// It doesn't, or leaves something behind.
+    #[track_caller]
+    pub fn ends_with(self, code: i32, words: &[&str]) -> Finished {
+        let finished = self.run().expect("nothing is left behind");
+        assert_eq!(finished.code, Some(code), "{finished:#?}");
+        for word in words {
+            assert!(finished.stderr.contains(word), "{word}: {finished:#?}");
+        }
+        finished
     }
 
     /// Starts it and waits for its end.

@@ -10,10 +10,7 @@ const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
 const FACADE: &str = env!("CARGO_BIN_EXE_facade");
 
 fn run(ranks: u32, arguments: &[&str], settings: &[(&str, &str)]) -> Finished {
-    let mut job = Job::new(LAUNCH, ranks, FACADE, arguments);
-    for (name, value) in settings {
-        job = job.env(name, value);
-    }
+    let job = Job::new(LAUNCH, ranks, FACADE, arguments).envs(settings);
     job.run().expect("nothing is left behind")
 }
 
@@ -290,10 +287,7 @@ fn leaving_without_finish_is_told_and_no_success() {
 #[test]
 fn what_another_launcher_has_started_is_no_job_of_its_own() {
     let alone = |variables: &[(&str, &str)]| {
-        let mut job = Job::alone(FACADE, ["calls", "seq"]);
-        for (name, value) in variables {
-            job = job.env(name, value);
-        }
+        let job = Job::alone(FACADE, ["calls", "seq"]).envs(variables);
         job.run().expect("nothing is left behind")
     };
     let size = ("OMPI_COMM_WORLD_SIZE", "3");

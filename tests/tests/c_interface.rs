@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use conduit_tests::c::{self, words};
 use conduit_tests::installed::{self, Link, Prefix, WARNINGS};
 use conduit_tests::job::{Finished, Job};
 use conduit_tests::ofi;
@@ -360,11 +361,6 @@ fn headers_go_alone_and_in_any_order() {
     }
 }
 
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
-        .filter(|word| !word.is_empty())
-}
-
 /// A name of GASNet's, other than its tools'.
 fn is_public(name: &str) -> bool {
     let tools = ["gasnett_", "GASNETT_", "gasneti_freeze"];
@@ -424,27 +420,6 @@ fn names_of_headers(package: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     (public, foreign)
 }
 
-/// `names.tsv`: name and program. `0..16` in a name stands for each of these numbers.
-fn table() -> BTreeMap<String, String> {
-    let text = fs::read_to_string(folder().join("names.tsv")).unwrap();
-    let mut table = BTreeMap::new();
-    for line in text.lines().filter(|line| !line.starts_with('#')) {
-        let (name, program) = line.split_once('\t').unwrap_or_else(|| panic!("{line:?}"));
-        let names = if name.contains("0..16") {
-            (0..=16)
-                .map(|count| name.replace("0..16", &count.to_string()))
-                .collect()
-        } else {
-            vec![name.to_owned()]
-        };
-        for name in names {
-            let before = table.insert(name, program.to_owned());
-            assert_eq!(before, None, "{line:?} is there twice");
-        }
-    }
-    table
-}
-
 /// What a program uses: the words of its sources, and the functions in its object, where inline ones are only if called.
 fn used_by(program: &str) -> BTreeSet<String> {
     let mut used = BTreeSet::new();
@@ -483,7 +458,7 @@ fn used_by(program: &str) -> BTreeSet<String> {
 
 #[test]
 fn every_name_of_the_headers_is_in_a_program() {
-    let table = table();
+    let table = c::names(&folder().join("names.tsv"));
     let mut there = BTreeSet::new();
     for package in PACKAGES {
         let (public, foreign) = names_of_headers(package);
@@ -494,11 +469,7 @@ fn every_name_of_the_headers_is_in_a_program() {
         );
         there.extend(public);
     }
-    let listed: BTreeSet<String> = table.keys().cloned().collect();
-    let missing: Vec<_> = there.difference(&listed).collect();
-    assert!(missing.is_empty(), "not in names.tsv: {missing:#?}");
-    let gone: Vec<_> = listed.difference(&there).collect();
-    assert!(gone.is_empty(), "not in the headers: {gone:#?}");
+    c::all_listed(&table, &there);
 
     let mut programs = BTreeMap::new();
     let mut unused = Vec::new();
@@ -539,11 +510,8 @@ fn ends(
     variables: &[(&str, &str)],
 ) -> Finished {
     // The one time limit that a test of ranks that never come back would otherwise wait for.
-    let mut job = job(program, ranks, &[how, "7"]).env("GASNET_EXITTIMEOUT", "1");
-    for (name, value) in variables {
-        job = job.env(name, value);
-    }
-    let finished = ran(job);
+    let job = job(program, ranks, &[how, "7"]).env("GASNET_EXITTIMEOUT", "1");
+    let finished = ran(job.envs(variables));
     assert_eq!(finished.code, Some(code), "{how} on {ranks}: {finished:#?}");
     // What the one rank that ends the job has written is there. Any other may be ended before it has heard of it.
     let rest_is_lost = ["before-attach", "all", "handler", "return"];

@@ -10,10 +10,7 @@ const FACADE: &str = env!("CARGO_BIN_EXE_facade");
 fn succeeds(ranks: u32, arguments: &[&str], settings: &[(&str, &str)]) {
     for checks in CHECKS {
         let settings = [settings, &checks].concat();
-        let job = Job::new(LAUNCH, ranks, FACADE, arguments);
-        let job = settings
-            .iter()
-            .fold(job, |job, (name, value)| job.env(name, value));
+        let job = Job::new(LAUNCH, ranks, FACADE, arguments).envs(&settings);
         let finished = job.run().expect("nothing is left behind");
         assert_eq!(
             finished.code,

@@ -174,12 +174,10 @@ fn children_of_ranks_use_nothing_of_theirs() {
     }
     for network in networks {
         for (mode, checks) in [("seq", "0"), ("seq", "1"), ("par", "0")] {
-            let mut job = Job::new(LAUNCH, 3, FACADE, &["children", mode])
+            let job = Job::new(LAUNCH, 3, FACADE, &["children", mode])
                 .env("CONDUIT_CHECKS", checks)
-                .env("RUST_BACKTRACE", "0");
-            for (name, value) in &network {
-                job = job.env(name, value);
-            }
+                .env("RUST_BACKTRACE", "0")
+                .envs(&network);
             let finished = job.run().expect("nothing is left behind");
             assert_eq!(finished.code, Some(0), "{network:?} {mode}: {finished:#?}");
             assert!(

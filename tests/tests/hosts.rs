@@ -157,11 +157,7 @@ fn an_interface_that_is_not_there_is_named() {
     let job = job
         .env("CONDUIT_NETWORK", "udp")
         .env("CONDUIT_UDP_INTERFACE", "ether99");
-    let finished = job.run().expect("nothing is left behind");
-    assert_eq!(finished.code, Some(1), "{finished:#?}");
-    for word in ["CONDUIT_UDP_INTERFACE", "ether99", "lo "] {
-        assert!(finished.stderr.contains(word), "{word}: {finished:#?}");
-    }
+    job.ends_with(1, &["CONDUIT_UDP_INTERFACE", "ether99", "lo "]);
 }
 
 // ---- between namespaces ----------------------------------------------------------------------------------------------
@@ -271,15 +267,14 @@ fn ranks_that_can_not_share_memory_use_the_next_network_and_say_so() {
     }
     let job = lan.job(LAUNCH, 2, FACADE, &["calls", "seq"]);
     let job = job.env("CONDUIT_NETWORK", "shm").env(same.0, same.1);
-    let finished = job.run().expect("nothing is left behind");
-    assert_eq!(finished.code, Some(1), "{finished:#?}");
-    for word in [
-        "memory of rank 1",
-        "no other network",
-        "CONDUIT_NETWORK=shm",
-    ] {
-        assert!(finished.stderr.contains(word), "{word}: {finished:#?}");
-    }
+    job.ends_with(
+        1,
+        &[
+            "memory of rank 1",
+            "no other network",
+            "CONDUIT_NETWORK=shm",
+        ],
+    );
 }
 
 /// What a control group has is what there is: the largest segment fits, a larger one is refused before it is touched.

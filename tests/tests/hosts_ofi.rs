@@ -125,12 +125,8 @@ fn what_has_happened_is_told() {
 #[track_caller]
 fn fails(settings: &Settings<'_>, words: &[&str]) {
     let job = Job::new(LAUNCH, 2, FACADE, &["calls", "seq"]).env("CONDUIT_NETWORK", "ofi");
-    let job = (settings.iter()).fold(job, |job, (name, value)| job.env(name, value));
-    let finished = job.run().expect("nothing is left behind");
-    assert_eq!(finished.code, Some(1), "{finished:#?}");
-    for word in words {
-        assert!(finished.stderr.contains(word), "{word}: {finished:#?}");
-    }
+    let job = job.envs(settings);
+    job.ends_with(1, words);
 }
 
 #[test]
@@ -185,16 +181,15 @@ fn ranks_with_different_libraries_are_named() {
         .env("CONDUIT_OFI_LIBRARY", "vendored")
         .env("CONDUIT_OFI_PROVIDER", "tcp")
         .env("CONDUIT_OFI_DOMAIN", "lo");
-    let finished = job.run().expect("nothing is left behind");
-    assert_eq!(finished.code, Some(1), "{finished:#?}");
-    for word in [
-        "of libfabric 1.22",
-        "rank 0",
-        "rank 1",
-        "CONDUIT_OFI_LIBRARY",
-    ] {
-        assert!(finished.stderr.contains(word), "{word}: {finished:#?}");
-    }
+    job.ends_with(
+        1,
+        &[
+            "of libfabric 1.22",
+            "rank 0",
+            "rank 1",
+            "CONDUIT_OFI_LIBRARY",
+        ],
+    );
 }
 
 #[test]
@@ -202,11 +197,7 @@ fn ranks_that_protect_differently_are_named() {
     let script = "[ $PMI_RANK = 0 ] || export CONDUIT_OFI_AUTHENTICATE=1; exec \"$@\"";
     let wrapped = ["-c", script, "differ", FACADE, "calls", "seq"];
     let job = Job::new(LAUNCH, 2, "sh", &wrapped).env("CONDUIT_NETWORK", "ofi");
-    let finished = job.run().expect("nothing is left behind");
-    assert_eq!(finished.code, Some(1), "{finished:#?}");
-    for word in ["CONDUIT_OFI_AUTHENTICATE", "rank 0", "rank 1"] {
-        assert!(finished.stderr.contains(word), "{word}: {finished:#?}");
-    }
+    job.ends_with(1, &["CONDUIT_OFI_AUTHENTICATE", "rank 0", "rank 1"]);
 }
 
 // ---- between namespaces ----------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use conduit_tests::c::{self, Build, Executable, Standard};
+use conduit_tests::c::{self, Build, Executable, Standard, words};
 use conduit_tests::job::{Finished, Job};
 
 /// Programs that run to their end without arguments.
@@ -29,7 +29,7 @@ const PROGRAMS: [&str; 15] = [
 ];
 
 /// The code of a process that aborts.
-const ABORTED: Option<i32> = Some(128 + 6);
+const ABORTED: i32 = 128 + 6;
 
 fn folder() -> PathBuf {
     c::source("tools")
@@ -118,22 +118,15 @@ fn debug_build() -> &'static Executable {
     })
 }
 
+/// A run of it with these words as arguments.
+fn debug(arguments: &str) -> Job {
+    let arguments: Vec<&str> = arguments.split(' ').collect();
+    job(debug_build(), &arguments)
+}
+
 #[test]
 fn c99_threads_debug() {
     all_pass(debug_build());
-}
-
-#[track_caller]
-fn ends_with(job: Job, code: Option<i32>, stderr: &[&str]) -> Finished {
-    let finished = job.run().expect("nothing is left behind");
-    assert_eq!(finished.code, code, "{finished:#?}");
-    for text in stderr {
-        assert!(
-            finished.stderr.contains(text),
-            "no '{text}' in {finished:#?}"
-        );
-    }
-    finished
 }
 
 #[test]
@@ -161,11 +154,8 @@ fn faults_with_locks_are_found_by_debug_builds() {
     ] {
         for executable in [debug_build(), &single] {
             let place = "in commit_fault() at ";
-            ends_with(
-                job(executable, &["locks", fault]),
-                ABORTED,
-                &["*** FATAL ERROR", place, "locks.c:"],
-            );
+            job(executable, &["locks", fault])
+                .ends_with(ABORTED, &["*** FATAL ERROR", place, "locks.c:"]);
         }
     }
 }
@@ -173,11 +163,8 @@ fn faults_with_locks_are_found_by_debug_builds() {
 #[test]
 fn a_wait_that_nobody_can_end_is_an_error_in_any_build() {
     let single = build(Standard::C99, &["-O2", "-DGASNETT_THREAD_SINGLE"]);
-    ends_with(
-        job(&single, &["locks", "wait_without_lock"]),
-        ABORTED,
-        &["gasnett_cond_wait", "one thread"],
-    );
+    job(&single, &["locks", "wait_without_lock"])
+        .ends_with(ABORTED, &["gasnett_cond_wait", "one thread"]);
 }
 
 #[test]
@@ -190,34 +177,28 @@ fn faults_with_memory_are_found_by_debug_builds() {
         ("free_twice", "was given back already"),
         ("free_inside", "is no block"),
     ] {
-        ends_with(
-            job(debug_build(), &["memory", fault]),
-            ABORTED,
-            &[text, "memory.c:"],
-        );
+        job(debug_build(), &["memory", fault]).ends_with(ABORTED, &[text, "memory.c:"]);
     }
-    let scanned =
-        job(debug_build(), &["memory", "write_after"]).env("GASNET_MALLOC_SCANFREED", "1");
-    ends_with(scanned, ABORTED, &["after it was given back", "memory.c:"]);
-    let filled = job(debug_build(), &["memory"])
+    let scanned = debug("memory write_after").env("GASNET_MALLOC_SCANFREED", "1");
+    scanned.ends_with(ABORTED, &["after it was given back", "memory.c:"]);
+    let filled = debug("memory")
         .env("GASNET_MALLOC_INIT", "1")
         .env("GASNET_MALLOC_INITVAL", "0xAB")
         .env("GASNET_MALLOC_CLOBBER", "Y")
         .env("GASNET_MALLOC_LEAKALL", "Y")
         .env("GASNET_MALLOC_EXTRACHECK", "Y");
-    ends_with(filled, Some(0), &[]);
-    let misnamed = job(debug_build(), &["memory"])
+    filled.ends_with(0, &[]);
+    let misnamed = debug("memory")
         .env("GASNET_MALLOC_INIT", "1")
         .env("GASNET_MALLOC_INITVAL", "some");
-    ends_with(misnamed, ABORTED, &["GASNET_MALLOC_INITVAL='some'"]);
+    misnamed.ends_with(ABORTED, &["GASNET_MALLOC_INITVAL='some'"]);
 }
 
 #[test]
 fn the_heap_reports_what_was_not_given_back() {
-    let reported = job(debug_build(), &["memory", "leak"]).env("GASNET_MALLOCFILE", "stderr");
-    ends_with(
-        reported,
-        Some(0),
+    let reported = debug("memory leak").env("GASNET_MALLOCFILE", "stderr");
+    reported.ends_with(
+        0,
         &[
             "allocated 1225 bytes in 5 blocks",
             "not given back: 200 bytes in 1 blocks",
@@ -226,25 +207,20 @@ fn the_heap_reports_what_was_not_given_back() {
     );
     let folder = tempfile::tempdir().expect("a temporary folder");
     let pattern = folder.path().join("report-%");
-    let into_file = job(debug_build(), &["memory", "leak"])
-        .env("GASNET_MALLOCFILE", &pattern.to_string_lossy());
-    ends_with(into_file, Some(0), &[]);
+    let into_file = debug("memory leak").env("GASNET_MALLOCFILE", &pattern.to_string_lossy());
+    into_file.ends_with(0, &[]);
     let report =
         std::fs::read_to_string(folder.path().join("report-0")).expect("the report of rank 0");
     assert!(report.contains("not given back"), "{report}");
-    let not_for_this_rank = job(debug_build(), &["memory", "leak"])
+    let not_for_this_rank = debug("memory leak")
         .env("GASNET_MALLOCFILE", "-")
         .env("GASNET_MALLOCNODES", "1-3");
-    assert_eq!(ends_with(not_for_this_rank, Some(0), &[]).stderr, "");
+    assert_eq!(not_for_this_rank.ends_with(0, &[]).stderr, "");
 }
 
 #[test]
 fn fatal_errors_name_their_place_and_end_the_process() {
-    let fatal = ends_with(
-        job(debug_build(), &["failures", "fatal"]),
-        ABORTED,
-        &["failures.c:", ": number 5\n"],
-    );
+    let fatal = debug("failures fatal").ends_with(ABORTED, &["failures.c:", ": number 5\n"]);
     assert!(
         fatal
             .stderr
@@ -252,55 +228,35 @@ fn fatal_errors_name_their_place_and_end_the_process() {
         "{fatal:#?}"
     );
     assert_eq!(fatal.stdout, "", "no function of atexit runs");
-    let nopos = ends_with(
-        job(debug_build(), &["failures", "fatal_nopos"]),
-        ABORTED,
-        &[],
-    );
+    let nopos = debug("failures fatal_nopos").ends_with(ABORTED, &[]);
     assert_eq!(nopos.stderr, "*** FATAL ERROR: number 6 of seven\n");
-    let long = ends_with(
-        job(debug_build(), &["failures", "fatal_long"]),
-        ABORTED,
-        &["  ...\n"],
-    );
+    let long = debug("failures fatal_long").ends_with(ABORTED, &["  ...\n"]);
     assert!(long.stderr.len() > 4000, "{long:#?}");
-    let killed = ends_with(job(debug_build(), &["failures", "kill"]), Some(7), &[]);
+    let killed = debug("failures kill").ends_with(7, &[]);
     assert_eq!(killed.stdout, "", "no function of atexit runs");
 }
 
 #[test]
 fn assumptions_are_checked_by_debug_builds() {
-    ends_with(
-        job(debug_build(), &["failures", "assume"]),
-        ABORTED,
-        &["assumption does not hold: argc < 0"],
-    );
-    ends_with(
-        job(debug_build(), &["failures", "unreachable"]),
-        ABORTED,
-        &["unreachable"],
-    );
+    debug("failures assume").ends_with(ABORTED, &["assumption does not hold: argc < 0"]);
+    debug("failures unreachable").ends_with(ABORTED, &["unreachable"]);
 }
 
 #[test]
 fn backtraces_are_written_by_the_mechanism_that_is_asked_for() {
     // The client's comes first.
-    let client = ends_with(job(debug_build(), &["failures", "print"]), Some(0), &[]);
+    let client = debug("failures print").ends_with(0, &[]);
     assert_eq!(client.stdout, "client's backtrace\natexit\n");
-    let of =
-        |kind: &str| job(debug_build(), &["failures", "print"]).env("GASNET_BACKTRACE_TYPE", kind);
-    let internal = ends_with(of("internal"), Some(0), &[]);
+    let of = |kind: &str| debug("failures print").env("GASNET_BACKTRACE_TYPE", kind);
+    let internal = of("internal").ends_with(0, &[]);
     assert!(
         internal.stdout.contains("test_failures") && internal.stdout.contains("main"),
         "{internal:#?}"
     );
-    let execinfo = ends_with(
-        of("NOSUCH,EXECINFO"),
-        Some(0),
-        &["there is no 'NOSUCH' here, only CLIENT, INTERNAL"],
-    );
+    let execinfo =
+        of("NOSUCH,EXECINFO").ends_with(0, &["there is no 'NOSUCH' here, only CLIENT, INTERNAL"]);
     assert!(execinfo.stdout.contains("program("), "{execinfo:#?}");
-    ends_with(of("NOSUCH"), Some(1), &["NOSUCH"]);
+    of("NOSUCH").ends_with(1, &["NOSUCH"]);
 }
 
 #[test]
@@ -309,10 +265,10 @@ fn a_debugger_may_look_while_it_is_wanted_and_no_longer() {
     let debugger = folder().join("debugger");
     let path = std::env::var("PATH").unwrap_or_default();
     let path = format!("{}:{path}", debugger.display());
-    let print = job(debug_build(), &["failures", "print"])
+    let print = debug("failures print")
         .env("GASNET_BACKTRACE_TYPE", "GDB")
         .env("PATH", &path);
-    let printed = ends_with(print, Some(0), &[]);
+    let printed = print.ends_with(0, &[]);
     assert_eq!(
         printed.stdout,
         "debugged by children\ndebugger's backtrace\ndebugged by nobody\natexit\n"
@@ -322,61 +278,31 @@ fn a_debugger_may_look_while_it_is_wanted_and_no_longer() {
 #[test]
 fn errors_write_backtraces_when_asked_to() {
     let fatal = |name: &str, value: &str| {
-        job(debug_build(), &["failures", "fatal"])
+        debug("failures fatal")
             .env("GASNET_BACKTRACE", "1")
             .env(name, value)
     };
-    ends_with(
-        fatal("GASNET_BACKTRACE_NODES", "0"),
-        ABORTED,
-        &["number 5\nclient's backtrace\n"],
-    );
+    fatal("GASNET_BACKTRACE_NODES", "0").ends_with(ABORTED, &["number 5\nclient's backtrace\n"]);
     // Rank 0 is known in a job only; without one all are.
-    ends_with(
-        fatal("GASNET_BACKTRACE_TYPE", "CLIENT"),
-        ABORTED,
-        &["client's backtrace\n"],
-    );
-    ends_with(
-        job(debug_build(), &["failures", "fatal_replaced"]),
-        ABORTED,
-        &["another backtrace\nreplaced\n"],
-    );
-    let not_asked = ends_with(
-        job(debug_build(), &["failures", "print_if_enabled"]),
-        Some(1),
-        &[],
-    );
+    fatal("GASNET_BACKTRACE_TYPE", "CLIENT").ends_with(ABORTED, &["client's backtrace\n"]);
+    debug("failures fatal_replaced").ends_with(ABORTED, &["another backtrace\nreplaced\n"]);
+    let not_asked = debug("failures print_if_enabled").ends_with(1, &[]);
     assert_eq!(not_asked.stdout, "atexit\n");
-    let signalled =
-        job(debug_build(), &["failures", "signal"]).env("GASNET_BACKTRACE_SIGNAL", "SIGUSR1");
-    let signalled = ends_with(signalled, Some(0), &["client's backtrace\n"]);
+    let signalled = debug("failures signal").env("GASNET_BACKTRACE_SIGNAL", "SIGUSR1");
+    let signalled = signalled.ends_with(0, &["client's backtrace\n"]);
     assert_eq!(signalled.stdout, "went on\natexit\n");
-    let misnamed = job(debug_build(), &["failures"]).env("GASNET_BACKTRACE_SIGNAL", "SIGNOTHING");
-    ends_with(misnamed, ABORTED, &["GASNET_BACKTRACE_SIGNAL='SIGNOTHING'"]);
+    let misnamed = debug("failures").env("GASNET_BACKTRACE_SIGNAL", "SIGNOTHING");
+    misnamed.ends_with(ABORTED, &["GASNET_BACKTRACE_SIGNAL='SIGNOTHING'"]);
 }
 
 #[test]
 fn a_frozen_process_waits_for_a_debugger() {
-    let frozen = ends_with(
-        job(debug_build(), &["failures", "freeze"]),
-        Some(0),
-        &["set the variable frozen to 0"],
-    );
+    let frozen = debug("failures freeze").ends_with(0, &["set the variable frozen to 0"]);
     assert_eq!(frozen.stdout, "went on\natexit\n");
-    let not_asked = ends_with(
-        job(debug_build(), &["failures", "freeze_error"]),
-        Some(0),
-        &[],
-    );
+    let not_asked = debug("failures freeze_error").ends_with(0, &[]);
     assert_eq!(not_asked.stderr, "");
-    let asked =
-        job(debug_build(), &["failures", "freeze_error"]).env("GASNET_FREEZE_ON_ERROR", "1");
-    ends_with(
-        asked,
-        Some(0),
-        &["set the variable conduit_tools_frozen to 0"],
-    );
+    let asked = debug("failures freeze_error").env("GASNET_FREEZE_ON_ERROR", "1");
+    asked.ends_with(0, &["set the variable conduit_tools_frozen to 0"]);
 }
 
 #[test]
@@ -394,16 +320,16 @@ fn settings_that_cannot_be_read_are_errors_that_name_them() {
     ] {
         let value = text.split('\'').nth(1).unwrap_or_default();
         let job = job(debug_build(), &["environment", what]).env("CONDUIT_TEST_OUTSIDE", value);
-        ends_with(job, ABORTED, &[text]);
+        job.ends_with(ABORTED, &[text]);
     }
 }
 
 #[test]
 fn settings_are_reported_once_each() {
-    let job = job(debug_build(), &["environment", "report"])
+    let job = debug("environment report")
         .env("GASNET_VERBOSEENV", "1")
         .env("CONDUIT_TEST_OUTSIDE", "two words");
-    let reported = ends_with(job, Some(0), &[]);
+    let reported = job.ends_with(0, &[]);
     let lines: Vec<&str> = reported
         .stderr
         .lines()
@@ -421,12 +347,10 @@ fn settings_are_reported_once_each() {
 
 #[test]
 fn the_rate_of_ticks_can_be_given() {
-    let timers = |value: &str| job(debug_build(), &["timers"]).env("GASNET_TSC_RATE", value);
-    ends_with(
-        timers("walltime").env("GASNET_TSC_VERBOSE", "1"),
-        Some(0),
-        &[],
-    );
+    let timers = |value: &str| debug("timers").env("GASNET_TSC_RATE", value);
+    timers("walltime")
+        .env("GASNET_TSC_VERBOSE", "1")
+        .ends_with(0, &[]);
     // A rate that is far off shows in the first sleep that is measured; where there is no counter it is not looked at.
     let wrong = timers("100000000000")
         .run()
@@ -440,17 +364,17 @@ fn the_rate_of_ticks_can_be_given() {
         "{wrong:#?}"
     );
     if counted {
-        ends_with(timers("10"), ABORTED, &["GASNET_TSC_RATE='10'"]);
+        timers("10").ends_with(ABORTED, &["GASNET_TSC_RATE='10'"]);
         let hard = timers("walltime").env("GASNET_TSC_RATE_HARD_TOLERANCE", "0.000000000001");
-        ends_with(hard, ABORTED, &["GASNET_TSC_RATE_HARD_TOLERANCE"]);
+        hard.ends_with(ABORTED, &["GASNET_TSC_RATE_HARD_TOLERANCE"]);
         let soft = timers("walltime").env("GASNET_TSC_RATE_TOLERANCE", "0.000000000001");
-        ends_with(soft, Some(0), &["WARNING", "GASNET_TSC_RATE_TOLERANCE"]);
+        soft.ends_with(0, &["WARNING", "GASNET_TSC_RATE_TOLERANCE"]);
     }
 }
 
 #[test]
 fn streams_that_were_closed_end() {
-    let closed = ends_with(job(debug_build(), &["system", "streams"]), Some(0), &[]);
+    let closed = debug("system streams").ends_with(0, &[]);
     assert_eq!(
         (closed.stdout.as_str(), closed.stderr.as_str()),
         ("flushed without an end of line", "")
@@ -459,11 +383,7 @@ fn streams_that_were_closed_end() {
 
 #[test]
 fn a_signal_that_has_no_handler_is_an_error() {
-    ends_with(
-        job(debug_build(), &["system", "kill"]),
-        ABORTED,
-        &["gasnett_reghandler: signal 9"],
-    );
+    debug("system kill").ends_with(ABORTED, &["gasnett_reghandler: signal 9"]);
 }
 
 // ---- The headers themselves ----
@@ -527,29 +447,6 @@ fn one_mode_of_threads_excludes_the_other() {
     assert!(error.contains("exclude each other"), "{error}");
 }
 
-/// Where each name is tested.
-fn table() -> BTreeMap<String, String> {
-    let text = std::fs::read_to_string(folder().join("names.tsv")).expect("the table of names");
-    let rows = text
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .map(|line| {
-            let (name, file) = line
-                .split_once('\t')
-                .unwrap_or_else(|| panic!("no tab in '{line}'"));
-            (name.to_owned(), file.to_owned())
-        });
-    let table: BTreeMap<_, _> = rows.clone().collect();
-    assert_eq!(table.len(), rows.count(), "a name is in the table twice");
-    table
-}
-
-/// Words of C: names, key words, numbers.
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
-        .filter(|word| !word.is_empty())
-}
-
 /// Names that are this project's own, or of the language.
 fn is_internal(name: &str) -> bool {
     name.starts_with("CONDUIT_")
@@ -610,16 +507,8 @@ fn own_text(preprocessed: &str, path: &Path) -> String {
 
 #[test]
 fn each_name_of_the_headers_is_used_by_the_program_that_the_table_names() {
-    let table = table();
-    let listed: BTreeSet<String> = table.keys().cloned().collect();
-    let names = public_names();
-    let missing: Vec<_> = names.difference(&listed).collect();
-    assert!(missing.is_empty(), "not in names.tsv: {missing:#?}");
-    let gone: Vec<_> = listed.difference(&names).collect();
-    assert!(
-        gone.is_empty(),
-        "in names.tsv and not in the headers: {gone:#?}"
-    );
+    let table = c::names(&folder().join("names.tsv"));
+    c::all_listed(&table, &public_names());
 
     let mut used: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for (name, file) in &table {

@@ -81,56 +81,27 @@ fn with(name: &str, value: &str) -> Settings {
     let parsed = Settings::from_lookup([(name.to_owned(), value.to_owned())]);
     let (given, _) = parsed.expect("a valid setting");
     let ours = settings();
-    match name {
-        "GASNET_PORTAL_MSG_LIMIT" => Settings {
-            msg_limit: given.msg_limit,
-            ..ours
-        },
-        "GASNET_PORTAL_NUM_TMPMD" => Settings {
-            num_tmpmd: given.num_tmpmd,
-            ..ours
-        },
-        "GASNET_PORTAL_PACKED_LONG" => Settings {
-            packed_long: given.packed_long,
-            ..ours
-        },
-        "GASNET_PORTAL_FLOW_CONTROL" => Settings {
-            flow_control: given.flow_control,
-            ..ours
-        },
-        "GASNET_PORTAL_SB_CHUNKS" => Settings {
-            sb_chunks: given.sb_chunks,
-            ..ours
-        },
-        "GASNET_PORTAL_RPL_CHUNKS" => Settings {
-            rpl_chunks: given.rpl_chunks,
-            ..ours
-        },
-        "GASNET_PORTAL_SAFE_LIMIT" => Settings {
-            safe_limit: given.safe_limit,
-            ..ours
-        },
-        "GASNET_PORTAL_AM_LIMIT" => Settings {
-            am_limit: given.am_limit,
-            ..ours
-        },
-        "GASNET_PORTAL_SYS_LIMIT" => Settings {
-            sys_limit: given.sys_limit,
-            ..ours
-        },
-        "CONDUIT_CREDIT_DOUBLING" => Settings {
-            credit_doubling: given.credit_doubling,
-            ..ours
-        },
-        "CONDUIT_CREDIT_HOLD" => Settings {
-            credit_hold: given.credit_hold,
-            ..ours
-        },
-        "CONDUIT_CREDIT_REVOKES" => Settings {
-            credit_revokes: given.credit_revokes,
-            ..ours
-        },
-        other => panic!("{other}"),
+    macro_rules! given {
+        ($($setting:literal: $field:ident,)*) => {
+            match name {
+                $($setting => Settings { $field: given.$field, ..ours },)*
+                other => panic!("{other}"),
+            }
+        };
+    }
+    given! {
+        "GASNET_PORTAL_MSG_LIMIT": msg_limit,
+        "GASNET_PORTAL_NUM_TMPMD": num_tmpmd,
+        "GASNET_PORTAL_PACKED_LONG": packed_long,
+        "GASNET_PORTAL_FLOW_CONTROL": flow_control,
+        "GASNET_PORTAL_SB_CHUNKS": sb_chunks,
+        "GASNET_PORTAL_RPL_CHUNKS": rpl_chunks,
+        "GASNET_PORTAL_SAFE_LIMIT": safe_limit,
+        "GASNET_PORTAL_AM_LIMIT": am_limit,
+        "GASNET_PORTAL_SYS_LIMIT": sys_limit,
+        "CONDUIT_CREDIT_DOUBLING": credit_doubling,
+        "CONDUIT_CREDIT_HOLD": credit_hold,
+        "CONDUIT_CREDIT_REVOKES": credit_revokes,
     }
 }
 
