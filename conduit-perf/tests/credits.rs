@@ -18,17 +18,7 @@ fn number(figure: &Value, name: &str) -> f64 {
 fn scarce_credits_go_to_the_peers_that_send() {
     // Each rank sends 20 mediums of 4 credits at a time to one peer; shared out there would be 16 credits each.
     let (figures, _) = objects(
-        &[
-            "credits",
-            "--json",
-            "--rounds=1",
-            "--patterns=pairs",
-            "--ranks=8",
-            "--bank=80",
-            "--messages=20",
-            "--warm=400",
-            "--steps=10",
-        ],
+        "credits --json --rounds=1 --patterns=pairs --ranks=8 --bank=80 --messages=20 --warm=400 --steps=10",
         &[],
     );
     let (shared, moving) = (of(&figures, "static"), of(&figures, "dynamic"));
@@ -44,13 +34,7 @@ fn scarce_credits_go_to_the_peers_that_send() {
 #[test]
 fn flow_control_is_compared_with_none() {
     let (figures, _) = objects(
-        &[
-            "flow-control",
-            "--json",
-            "--rounds=2",
-            "--floods=2",
-            "--messages=500",
-        ],
+        "flow-control --json --rounds=2 --floods=2 --messages=500",
         &[],
     );
     for policy in ["unlimited", "static", "dynamic"] {

@@ -9,9 +9,9 @@ use conduit_run::{Launch, Stream};
 
 #[test]
 fn every_figure_is_measured_or_said_to_be_left_out() {
-    let list = conduit_perf(&["--list"]);
+    let list = conduit_perf("--list");
     let names: HashSet<_> = text(&list.stdout).lines().collect();
-    let (figures, complaints) = objects(&["--quick", "--json"], &[]);
+    let (figures, complaints) = objects("--quick --json", &[]);
     let mut seen = HashSet::new();
     for figure in &figures {
         let name = names.get(measured(figure)).expect("a name from the list");
@@ -37,7 +37,7 @@ fn every_figure_is_measured_or_said_to_be_left_out() {
 
 #[test]
 fn figures_are_selected_by_name_and_without_a_target_there_is_nothing_to_check() {
-    let output = conduit_perf(&["--quick", "--check", "--figures", "one-core-barrier"]);
+    let output = conduit_perf("--quick --check --figures one-core-barrier");
     assert!(output.status.success(), "{}", text(&output.stderr));
     let table = text(&output.stdout);
     assert!(
@@ -50,13 +50,13 @@ fn figures_are_selected_by_name_and_without_a_target_there_is_nothing_to_check()
 #[test]
 fn an_unknown_figure_is_refused_by_name() {
     let words = ["warp-drive", "am-short-flood"];
-    fails(&["--figures", "warp-drive"], &[], &words);
+    fails("--figures warp-drive", &[], &words);
 }
 
 #[test]
 fn a_job_that_fails_says_why() {
     fails(
-        &["--quick", "--figures", "one-core-barrier"],
+        "--quick --figures one-core-barrier",
         &[("CONDUIT_NETWORK", "tin-cans")],
         &["tin-cans", "the job of 2 ranks failed"],
     );
@@ -65,13 +65,13 @@ fn a_job_that_fails_says_why() {
 #[test]
 fn a_rank_with_an_unreadable_order_says_so() {
     let order = ("RANK_OF_CONDUIT_PERF", "make it so");
-    fails(&[], &[order], &["RANK_OF_CONDUIT_PERF"]);
+    fails("", &[order], &["RANK_OF_CONDUIT_PERF"]);
 }
 
 #[test]
 fn every_operation_that_can_be_counted_can_be_repeated() {
     for name in conduit_perf::count::names() {
-        let output = conduit_perf(&["repeat", name, "300"]);
+        let output = conduit_perf(&format!("repeat {name} 300"));
         assert!(output.status.success(), "{name}: {}", text(&output.stderr));
     }
 }
@@ -105,5 +105,5 @@ fn a_pair_of_a_larger_job_is_measured_while_the_others_stand_by() {
 
 #[test]
 fn a_pair_without_a_launcher_is_refused() {
-    fails(&["--pair"], &[], &["conduit-run"]);
+    fails("--pair", &[], &["conduit-run"]);
 }

@@ -6,15 +6,7 @@ use crate::support::{conduit_perf, fails, objects, text};
 fn limits_of_processes_on_one_core_and_of_a_crowd_are_json_objects() {
     // Those that need no core to themselves, so that the test runs anywhere.
     let (limits, _) = objects(
-        &[
-            "limits",
-            "--quick",
-            "--json",
-            "--ranks",
-            "2,5",
-            "--figures",
-            "yield,counter-barrier",
-        ],
+        "limits --quick --json --ranks 2,5 --figures yield,counter-barrier",
         &[],
     );
     let mut seen = Vec::new();
@@ -39,17 +31,13 @@ fn limits_of_processes_on_one_core_and_of_a_crowd_are_json_objects() {
 #[test]
 fn an_unknown_limit_is_refused_by_name() {
     let words = ["warp-drive", "cache-line-two"];
-    fails(&["limits", "--figures", "warp-drive"], &[], &words);
+    fails("limits --figures warp-drive", &[], &words);
 }
 
 #[test]
 fn what_goes_over_udp_is_listed_by_name() {
-    let output = conduit_perf(&["udp", "--list"]);
+    let output = conduit_perf("udp --list");
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("wire-round-trip\n"));
-    fails(
-        &["udp", "--figures", "carrier-pigeon"],
-        &[],
-        &["wire-stream"],
-    );
+    fails("udp --figures carrier-pigeon", &[], &["wire-stream"]);
 }

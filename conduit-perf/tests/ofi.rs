@@ -6,9 +6,8 @@ use serde_json::Value;
 #[test]
 fn figures_over_tcp_are_measured_or_said_to_be_left_out() {
     // The library that is built in is there on any machine.
-    let arguments = ["--quick", "--json", "--provider", "tcp"];
-    let arguments = [&["ofi", "--library", "vendored"], &arguments[..]].concat();
-    let (figures, complaints) = objects(&arguments, &[]);
+    let arguments = "ofi --library vendored --quick --json --provider tcp";
+    let (figures, complaints) = objects(arguments, &[]);
     let names = ["tcp-am-round-trip", "tcp-am-medium", "tcp-put"];
     for figure in &figures {
         assert!(names.contains(&measured(figure)), "{figure}");
@@ -22,17 +21,10 @@ fn figures_over_tcp_are_measured_or_said_to_be_left_out() {
 
 #[test]
 fn a_library_or_provider_that_is_not_there_is_an_error_that_names_it() {
-    for (arguments, word) in [
-        (
-            ["--library", "/no/such/libfabric.so"],
-            "/no/such/libfabric.so",
-        ),
-        (["--provider", "no-such-provider"], "no-such-provider"),
+    for (option, word) in [
+        ("--library", "/no/such/libfabric.so"),
+        ("--provider", "no-such-provider"),
     ] {
-        fails(
-            &[&["ofi", "--quick"], &arguments[..]].concat(),
-            &[],
-            &[word],
-        );
+        fails(&format!("ofi --quick {option} {word}"), &[], &[word]);
     }
 }

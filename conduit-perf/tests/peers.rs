@@ -8,7 +8,7 @@ fn peers_that_are_not_installed_are_named_and_conduit_is_measured() {
         return;
     }
     let none = ("PATH", "/none");
-    let (figures, complaints) = objects(&["peers", "--rounds", "1", "--json"], &[none]);
+    let (figures, complaints) = objects("peers --rounds 1 --json", &[none]);
     for package in ["ucx-utils", "libfabric-bin", "libopenmpi-dev"] {
         let mut lines = complaints.lines();
         let line = lines.find(|line| line.contains(package)).expect(package);
@@ -26,10 +26,10 @@ fn peers_that_are_not_installed_are_named_and_conduit_is_measured() {
 
 #[test]
 fn the_help_names_the_packages() {
-    let output = conduit_perf(&["peers", "--help"]);
+    let output = conduit_perf("peers --help");
     assert!(output.status.success());
     for package in ["ucx-utils", "libfabric-bin", "openmpi-bin"] {
         assert!(text(&output.stdout).contains(package), "{package}");
     }
-    assert!(!conduit_perf(&["peers", "--rounds", "0"]).status.success());
+    assert!(!conduit_perf("peers --rounds 0").status.success());
 }

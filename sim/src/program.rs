@@ -12,15 +12,15 @@ const LIMIT: &str = "300";
 pub struct Program(pub &'static str);
 
 impl Program {
-    /// Runs it to its end; one that does not end is killed, and has failed.
+    /// Runs it with these words to its end; one that does not end is killed, and has failed.
     ///
     /// # Panics
     /// If it can't be run.
-    pub fn run(self, arguments: &[&str]) -> Output {
+    pub fn run(self, arguments: &str) -> Output {
         let mut timeout = Command::new("timeout");
         timeout.args(["--signal=KILL", LIMIT, self.0]);
         timeout
-            .args(arguments)
+            .args(arguments.split_whitespace())
             .output()
             .expect("the simulator runs")
     }
@@ -29,7 +29,7 @@ impl Program {
     ///
     /// # Panics
     /// As [`run`](Self::run), or if it fails.
-    pub fn text(self, arguments: &[&str]) -> String {
+    pub fn text(self, arguments: &str) -> String {
         let output = self.run(arguments);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{arguments:?}: {errors}");
@@ -41,8 +41,8 @@ impl Program {
     ///
     /// # Panics
     /// As [`text`](Self::text), or if it prints anything else.
-    pub fn json(self, arguments: &[&str]) -> Value {
-        let text = self.text(&[arguments, &["--json"]].concat());
+    pub fn json(self, arguments: &str) -> Value {
+        let text = self.text(&format!("{arguments} --json"));
         assert_eq!(text.lines().count(), 1, "{arguments:?}: {text}");
         serde_json::from_str(&text).expect("it prints JSON")
     }
@@ -51,7 +51,7 @@ impl Program {
     ///
     /// # Panics
     /// If it doesn't.
-    pub fn fails_with(self, arguments: &[&str], message: &str) {
+    pub fn fails_with(self, arguments: &str, message: &str) {
         let output = self.run(arguments);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success(), "{arguments:?}");

@@ -10,16 +10,16 @@ use serde_json::Value;
 /// One program at a time: ranks that spin on the same cores would keep each other waiting.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Runs the program.
-pub(crate) fn conduit_perf(arguments: &[&str]) -> Output {
+/// Runs the program with these words.
+pub(crate) fn conduit_perf(arguments: &str) -> Output {
     conduit_perf_with(arguments, &[])
 }
 
 /// Runs the program with these variables in its environment.
-pub(crate) fn conduit_perf_with(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+pub(crate) fn conduit_perf_with(arguments: &str, environment: &[(&str, &str)]) -> Output {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut child = Command::new(env!("CARGO_BIN_EXE_conduit-perf"))
-        .args(arguments)
+        .args(arguments.split_whitespace())
         .envs(environment.iter().copied())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -53,7 +53,7 @@ pub(crate) fn conduit_perf_with(arguments: &[&str], environment: &[(&str, &str)]
 }
 
 /// Runs the program, which has to succeed: the objects that it prints, one per line, and what it says on standard error.
-pub(crate) fn objects(arguments: &[&str], environment: &[(&str, &str)]) -> (Vec<Value>, String) {
+pub(crate) fn objects(arguments: &str, environment: &[(&str, &str)]) -> (Vec<Value>, String) {
     let output = conduit_perf_with(arguments, environment);
     let complaints = text(&output.stderr).to_owned();
     assert!(output.status.success(), "{complaints}");
@@ -65,7 +65,7 @@ pub(crate) fn objects(arguments: &[&str], environment: &[(&str, &str)]) -> (Vec<
 }
 
 /// Runs the program, which has to fail and to say these words.
-pub(crate) fn fails(arguments: &[&str], environment: &[(&str, &str)], words: &[&str]) {
+pub(crate) fn fails(arguments: &str, environment: &[(&str, &str)], words: &[&str]) {
     let output = conduit_perf_with(arguments, environment);
     let message = text(&output.stderr);
     assert!(!output.status.success(), "{message}");

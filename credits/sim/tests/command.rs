@@ -10,7 +10,7 @@ use sim::program::Program;
 const CREDIT_SIM: Program = Program(env!("CARGO_BIN_EXE_credit-sim"));
 
 /// What a run gives but for how long it took.
-fn report(arguments: &[&str]) -> Value {
+fn report(arguments: &str) -> Value {
     let mut report = CREDIT_SIM.json(arguments);
     report.as_object_mut().unwrap().remove("effort");
     report
@@ -18,15 +18,7 @@ fn report(arguments: &[&str]) -> Value {
 
 #[test]
 fn json_is_one_object() {
-    let report = CREDIT_SIM.json(&[
-        "--ranks",
-        "27",
-        "--credits",
-        "8",
-        "--static",
-        "--steps",
-        "2",
-    ]);
+    let report = CREDIT_SIM.json("--ranks 27 --credits 8 --static --steps 2");
     assert_eq!(report["config"]["ranks"], 27);
     assert_eq!(report["config"]["pattern"], "ghost");
     assert_eq!(report["config"]["scheme"]["name"], "static");
@@ -37,15 +29,7 @@ fn json_is_one_object() {
 
 #[test]
 fn a_table_is_for_people() {
-    let text = CREDIT_SIM.text(&[
-        "--ranks",
-        "16",
-        "--pattern",
-        "pairs",
-        "--unlimited",
-        "--steps",
-        "1",
-    ]);
+    let text = CREDIT_SIM.text("--ranks 16 --pattern pairs --unlimited --steps 1");
     assert!(
         text.contains("speed") && text.contains("requests"),
         "{text}"
@@ -54,17 +38,7 @@ fn a_table_is_for_people() {
 
 #[test]
 fn a_table_is_markdown() {
-    let text = CREDIT_SIM.text(&[
-        "table",
-        "--ranks",
-        "8,27",
-        "--patterns",
-        "ghost,pairs",
-        "--steps",
-        "3",
-        "--messages",
-        "20",
-    ]);
+    let text = CREDIT_SIM.text("table --ranks 8,27 --patterns ghost,pairs --steps 3 --messages 20");
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 6, "{text}");
     let columns = |line: &str| line.matches('|').count();
@@ -77,23 +51,23 @@ fn a_table_is_markdown() {
 
 #[test]
 fn bad_input_is_named() {
-    CREDIT_SIM.fails_with(&["--ranks", "0"], "number of ranks is 0");
-    CREDIT_SIM.fails_with(&["table", "--ranks", "8,0"], "number of ranks is 0");
-    CREDIT_SIM.fails_with(&["--ranks", "many"], "--ranks");
-    CREDIT_SIM.fails_with(&["--credits", "3"], "3 credits per peer are too few");
-    CREDIT_SIM.fails_with(&["--pattern", "spiral"], "spiral");
-    CREDIT_SIM.fails_with(&["--pattern", "spiral"], "ghost");
-    CREDIT_SIM.fails_with(&["--latency", "0"], "latency is 0");
-    CREDIT_SIM.fails_with(&["--unlimited", "--credits", "8"], "cannot be used with");
-    CREDIT_SIM.fails_with(&["--static", "--bank", "8"], "cannot be used with");
-    CREDIT_SIM.fails_with(&["--min", "3"], "minimum per peer is 3");
-    CREDIT_SIM.fails_with(&["--epoch", "0"], "epoch is 0");
-    CREDIT_SIM.fails_with(&["--rotation", "3"], "--rotations");
-    CREDIT_SIM.fails_with(&["--chunk", "512"], "chunk of 512 bytes");
-    CREDIT_SIM.fails_with(&["--bandwidth", "1e-300"], "bandwidth is");
-    CREDIT_SIM.fails_with(&["--compute-polls", "4294967295"], "polls while computing");
-    let many = ["--fan", "100000", "--messages", "1000000"];
-    CREDIT_SIM.fails_with(&many, "messages per partner is 1000000");
+    CREDIT_SIM.fails_with("--ranks 0", "number of ranks is 0");
+    CREDIT_SIM.fails_with("table --ranks 8,0", "number of ranks is 0");
+    CREDIT_SIM.fails_with("--ranks many", "--ranks");
+    CREDIT_SIM.fails_with("--credits 3", "3 credits per peer are too few");
+    CREDIT_SIM.fails_with("--pattern spiral", "spiral");
+    CREDIT_SIM.fails_with("--pattern spiral", "ghost");
+    CREDIT_SIM.fails_with("--latency 0", "latency is 0");
+    CREDIT_SIM.fails_with("--unlimited --credits 8", "cannot be used with");
+    CREDIT_SIM.fails_with("--static --bank 8", "cannot be used with");
+    CREDIT_SIM.fails_with("--min 3", "minimum per peer is 3");
+    CREDIT_SIM.fails_with("--epoch 0", "epoch is 0");
+    CREDIT_SIM.fails_with("--rotation 3", "--rotations");
+    CREDIT_SIM.fails_with("--chunk 512", "chunk of 512 bytes");
+    CREDIT_SIM.fails_with("--bandwidth 1e-300", "bandwidth is");
+    CREDIT_SIM.fails_with("--compute-polls 4294967295", "polls while computing");
+    let many = "--fan 100000 --messages 1000000";
+    CREDIT_SIM.fails_with(many, "messages per partner is 1000000");
 }
 
 type Options = &'static [(&'static str, Option<&'static str>)];
@@ -167,12 +141,10 @@ const OPTIONS: &[(&str, Option<&str>, Options)] = &[
 ];
 
 /// The options as arguments; of one that comes twice the last counts.
-fn arguments(options: &[(&str, Option<&str>)]) -> Vec<String> {
+fn arguments(options: &[(&str, Option<&str>)]) -> String {
     let options: BTreeMap<_, _> = options.iter().copied().collect();
-    let one = |(name, value): (&str, Option<&str>)| {
-        std::iter::once(format!("--{name}")).chain(value.map(str::to_owned))
-    };
-    options.into_iter().flat_map(one).collect()
+    let one = |(name, value): (&str, Option<&str>)| format!("--{name} {} ", value.unwrap_or(""));
+    options.into_iter().map(one).collect()
 }
 
 fn options_of(command: &clap::Command) -> BTreeSet<&str> {
@@ -186,10 +158,7 @@ fn options_of(command: &clap::Command) -> BTreeSet<&str> {
 
 #[test]
 fn every_option_is_run_and_does_something() {
-    let run = |options: &[(&str, Option<&str>)]| {
-        let arguments = arguments(options);
-        report(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
-    };
+    let run = |options: &[(&str, Option<&str>)]| report(&arguments(options));
     for &(name, value, beside) in OPTIONS {
         let without = [SHORT, beside].concat();
         let mut with = [&without[..], &[(name, value)]].concat();
@@ -222,8 +191,8 @@ fn every_option_is_run_and_does_something() {
 #[test]
 fn a_table_marks_what_was_not_simulated_at_full_size() {
     let run = |verify| {
-        let table = ["table", "--ranks", "8", "--steps", "2", "--messages", "20"];
-        CREDIT_SIM.text(&[&table[..], &["--verify", verify]].concat())
+        let table = "table --ranks 8 --steps 2 --messages 20 --verify";
+        CREDIT_SIM.text(&format!("{table} {verify}"))
     };
     assert!(!run("8").contains("\\*") && run("7").contains("\\*"));
 }
