@@ -23,6 +23,20 @@ fn ask(server: &mut Server, rank: usize, line: &str) -> String {
     }
 }
 
+/// Rank `waiting` waits in a barrier that rank `missing` can't enter.
+fn broken(waiting: usize, missing: usize, how: &'static str) -> Error {
+    Error::BrokenBarrier {
+        waiting,
+        missing,
+        how,
+    }
+}
+
+fn sends(rank: usize, line: &str) -> Action {
+    let line = line.into();
+    Action::Send { rank, line }
+}
+
 #[test]
 fn the_handshake_is_hydras() {
     let mut server = Server::new(2, "kvs", Limits::default());
@@ -107,10 +121,7 @@ fn a_barrier_releases_all_ranks_at_once_and_again() {
         assert_eq!(server.on_line(0, "cmd=barrier_in"), Ok(vec![]));
         let released = server.on_line(1, "cmd=barrier_in").unwrap();
         let expected: Vec<_> = (0..3)
-            .map(|rank| Action::Send {
-                rank,
-                line: "cmd=barrier_out\n".into(),
-            })
+            .map(|rank| sends(rank, "cmd=barrier_out\n"))
             .collect();
         assert_eq!(released, expected);
     }
@@ -120,20 +131,12 @@ fn a_barrier_releases_all_ranks_at_once_and_again() {
 fn a_barrier_without_everybody_is_an_error_whoever_comes_first() {
     let mut server = started(2);
     server.on_line(0, "cmd=barrier_in").unwrap();
-    let error = Error::BrokenBarrier {
-        waiting: 0,
-        missing: 1,
-        how: "ended",
-    };
+    let error = broken(0, 1, "ended");
     assert_eq!(server.on_end(1), Err(error));
 
     let mut server = started(2);
     server.on_line(1, "cmd=finalize").unwrap();
-    let error = Error::BrokenBarrier {
-        waiting: 0,
-        missing: 1,
-        how: "finalized",
-    };
+    let error = broken(0, 1, "finalized");
     assert_eq!(server.on_line(0, "cmd=barrier_in"), Err(error));
 }
 
@@ -143,11 +146,7 @@ fn who_finalizes_hears_so_also_if_others_wait() {
     server.on_line(0, "cmd=barrier_in").unwrap();
     let actions = server.on_line(1, "cmd=finalize").unwrap();
     assert_eq!(actions.last(), Some(&Action::Finalized { rank: 1 }));
-    let error = Error::BrokenBarrier {
-        waiting: 0,
-        missing: 1,
-        how: "finalized",
-    };
+    let error = broken(0, 1, "finalized");
     assert_eq!(server.check_barrier(), Err(error));
 }
 
@@ -156,11 +155,7 @@ fn a_rank_that_dies_in_the_barrier_leaves_the_others_an_error() {
     let mut server = started(3);
     server.on_line(0, "cmd=barrier_in").unwrap();
     assert_eq!(server.on_end(0), Ok(()), "nobody else waits yet");
-    let error = Error::BrokenBarrier {
-        waiting: 2,
-        missing: 0,
-        how: "ended",
-    };
+    let error = broken(2, 0, "ended");
     assert_eq!(server.on_line(2, "cmd=barrier_in"), Err(error));
 }
 
@@ -171,10 +166,7 @@ fn finalize_is_acknowledged_and_final() {
     assert_eq!(
         actions,
         [
-            Action::Send {
-                rank: 0,
-                line: "cmd=finalize_ack rc=0\n".into()
-            },
+            sends(0, "cmd=finalize_ack rc=0\n"),
             Action::Finalized { rank: 0 }
         ]
     );
