@@ -165,11 +165,9 @@ pub(crate) fn open() -> Result<Socket, Error> {
 
 impl Piece for Stream {
     fn run(&mut self, side: &Side<'_>, count: u64) -> Result<Duration, Error> {
-        if self.parts.is_none() {
-            self.parts = Some((open()?, Batch::new(), vec![1; BLOCK]));
-        }
-        let Some((socket, batch, block)) = &mut self.parts else {
-            unreachable!("made above")
+        let (socket, batch, block) = match &mut self.parts {
+            Some(parts) => parts,
+            none => none.insert((open()?, Batch::new(), vec![1; BLOCK])),
         };
         let peer = meet_ports(side, socket.address().port())?;
         let come = side.area().word(2)?;

@@ -190,11 +190,9 @@ impl RoundTrips {
 
 impl Piece for RoundTrips {
     fn run(&mut self, side: &Side<'_>, count: u64) -> Result<Duration, Error> {
-        if self.end.is_none() {
-            self.end = Some(End::open(side, 1472)?);
-        }
-        let Some(end) = &mut self.end else {
-            unreachable!("opened above")
+        let end = match &mut self.end {
+            Some(end) => end,
+            none => none.insert(End::open(side, 1472)?),
         };
         let bytes = vec![side.rank() as u8; self.size];
         let first = end.ends.tiny;
@@ -247,11 +245,9 @@ impl Stream {
 
 impl Piece for Stream {
     fn run(&mut self, side: &Side<'_>, count: u64) -> Result<Duration, Error> {
-        if self.end.is_none() {
-            self.end = Some(End::open(side, self.packet)?);
-        }
-        let Some(end) = &mut self.end else {
-            unreachable!("opened above")
+        let end = match &mut self.end {
+            Some(end) => end,
+            none => none.insert(End::open(side, self.packet)?),
         };
         let arrived = side.area().word(3)?;
         if side.rank() == 0 {
