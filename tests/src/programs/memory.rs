@@ -99,6 +99,16 @@ pub(super) fn windows<N: Ni>(w: &mut World<N>) {
     }
 }
 
+/// Rank 0's counter has had so many additions by each rank.
+fn adds_up<N: Ni>(w: &mut World<N>, group: &mut Group, region: &Region, each: u64) {
+    group.meet(w);
+    if group.rank == 0 {
+        let sum = each * u64::from(group.size);
+        assert_eq!(region.peek(0, 8), sum.to_ne_bytes());
+    }
+    group.meet(w);
+}
+
 /// Additions of all ranks to one counter add up, each old value seen once.
 pub(super) fn atomics_add_up<N: Ni>(w: &mut World<N>) {
     const EACH: u64 = 500;
@@ -118,12 +128,7 @@ pub(super) fn atomics_add_up<N: Ni>(w: &mut World<N>) {
             last = Some(end.value);
         }
     }
-    group.meet(w);
-    if group.rank == 0 {
-        let sum = EACH * u64::from(group.size);
-        assert_eq!(region.peek(0, 8), sum.to_ne_bytes());
-    }
-    group.meet(w);
+    adds_up(w, &mut group, &region, EACH);
 }
 
 /// Increments by compare-and-swap lose nothing.
@@ -148,12 +153,7 @@ pub(super) fn compare_and_swap<N: Ni>(w: &mut World<N>) {
             known = old;
         }
     }
-    group.meet(w);
-    if group.rank == 0 {
-        let sum = EACH * u64::from(group.size);
-        assert_eq!(region.peek(0, 8), sum.to_ne_bytes());
-    }
-    group.meet(w);
+    adds_up(w, &mut group, &region, EACH);
 }
 
 /// The largest messages, many of them under way at once in both directions.
