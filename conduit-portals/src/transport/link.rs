@@ -8,7 +8,7 @@ use crate::sparing;
 use crate::transport::fragment::Failure;
 
 use super::buffers::Buffer;
-use super::target::Reading;
+use super::inbound::Reading;
 use super::window::{Arrived, RestingIn, Sent, Size};
 use super::wire::Told;
 

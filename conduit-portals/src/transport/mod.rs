@@ -16,6 +16,7 @@ mod config;
 mod direct;
 pub mod fabric;
 pub mod fragment;
+mod inbound;
 mod interface;
 mod linger;
 mod link;
@@ -31,7 +32,6 @@ mod receive;
 mod regions;
 mod state;
 mod submit;
-mod target;
 #[cfg(test)]
 mod tests;
 mod window;

@@ -6,9 +6,9 @@ use conduit_core::ni::{Event, Outcome, Rank};
 
 use crate::transport::fragment::{Failure, FragmentHandler};
 
+use super::inbound::{Arrival, Nonsense, Reading};
 use super::operation::{Answer, End, Kind, Operation};
 use super::state::Portals;
-use super::target::{Arrival, Nonsense, Reading};
 use super::window::Cost;
 use super::wire::Header;
 

@@ -19,12 +19,12 @@ use crate::transport::fragment::{Failure, MAX_TINY};
 use super::buffers::Pool;
 use super::config::PortalsConfig;
 use super::direct::{Direct, Native, Plain};
+use super::inbound::{Arrival, Held, InUse, Reading};
 use super::link::{Link, Links};
 use super::mailbox::{Letter, Writer};
 use super::operation::{Kind, Operations};
 use super::queue::{QUEUES, Queued};
 use super::regions::Regions;
-use super::target::{Arrival, Held, InUse, Reading};
 use super::window::{Cost, Size};
 use super::wire::SHORT_HEADER;
 

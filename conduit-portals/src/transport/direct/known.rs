@@ -4,10 +4,10 @@ use conduit_core::ni::{MeId, MeOptions, Rank};
 
 use super::told::OPERATIONS;
 use crate::matching::{EntryId, PT_INDICES};
+use crate::transport::inbound::Nonsense;
 use crate::transport::interface::Remote;
 use crate::transport::link::Owed;
 use crate::transport::state::Portals;
-use crate::transport::target::Nonsense;
 use crate::transport::wire;
 
 /// An entry of a peer's.

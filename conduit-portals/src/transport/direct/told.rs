@@ -3,10 +3,10 @@
 use conduit_core::ni::{MatchEntry, MeEvents, MeId, MeMemory, MeOptions, Rank, RegionId};
 
 use crate::matching::EntryId;
+use crate::transport::inbound::Nonsense;
 use crate::transport::interface::Remote;
 use crate::transport::link::Owed;
 use crate::transport::state::Portals;
-use crate::transport::target::Nonsense;
 use crate::transport::wire::{self, Header};
 
 /// What can be asked of an entry.
