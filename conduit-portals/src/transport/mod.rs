@@ -39,7 +39,7 @@ mod wire;
 
 pub use config::{MAX_MANAGED, PortalsConfig};
 pub use interface::{Access, NativeAtomic, Remote, Transport, Wait, timespec};
-pub use progress_thread::{Attended, ProgressThread};
+pub use progress_thread::{Progress, ProgressThread};
 pub use state::PortalsCounters;
 
 use std::fmt;
@@ -102,7 +102,7 @@ pub struct SoftPortals<M: Mode, T: Transport> {
     limits: Limits,
     reach: Reach,
     unreachable: Reach,
-    /// Gone before what it attends to.
+    /// Dropped before what it makes progress on.
     progress_thread: Option<ProgressThread>,
     waiter: Arc<dyn Wait>,
     shared: Arc<Shared<T>>,
@@ -111,12 +111,12 @@ pub struct SoftPortals<M: Mode, T: Transport> {
     mode: PhantomData<M>,
 }
 
-impl<T: Transport + 'static> Attended for Shared<T> {
-    fn attend(&self) -> Option<Option<Duration>> {
+impl<T: Transport + 'static> Progress for Shared<T> {
+    fn progress(&self) -> Option<Option<Duration>> {
         let mut inner = self.inner.visit()?;
-        inner.portals.attended = true;
+        inner.portals.on_progress_thread = true;
         inner.progress();
-        inner.portals.attended = false;
+        inner.portals.on_progress_thread = false;
         Some(inner.transport.timeout())
     }
     fn wake(&self) {
@@ -247,7 +247,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
             return false;
         }
         if let Some(progress_thread) = &self.progress_thread {
-            progress_thread.present();
+            progress_thread.count_progress();
         }
         inner.progress()
     }
@@ -301,7 +301,7 @@ impl<T: Transport> Inner<T> {
     fn progress(&mut self) -> bool {
         self.submitted = false;
         self.gathered = 0;
-        if self.portals.held > 0 && !self.portals.attended {
+        if self.portals.held > 0 && !self.portals.on_progress_thread {
             self.portals.take_held();
         }
         let arrived = self.transport.receive(&mut self.portals);

@@ -1,22 +1,25 @@
 //! A thread that makes progress while its rank doesn't.
 //!
-//! A rank that computes does not poll; its peers would take it for dead. So each rank has a thread that looks now and then at a
-//! counter which every progress of the rank raises. While the counter moves the thread does nothing else; when it has stood
-//! still for a *period* the thread attends: it makes progress itself, and sleeps until a packet comes or something is due.
+//! A rank that computes does not poll, and its peers would declare it dead. So each rank has a
+//! thread that checks now and then a counter which every progress of the rank raises. While the
+//! counter moves, the thread does nothing else. When it has stood still for a *period*, the thread
+//! makes progress in the rank's place, and sleeps until a packet comes or a timer is due.
 //!
 //! The hand-over between the rank's threads and this one:
 //!
-//! - **Mutual exclusion** is the lock around the wire, which the thread only tries ([`Attended::attend`]). When somebody has it, the
-//!   rank is not away.
-//! - **The counter** decides nothing but who bothers. It is read and written relaxed; a stale value makes the thread attend once
-//!   without need, or one period late.
-//! - **Every sleep of the thread ends** after a period, whatever it has missed: a timer that the rank has set meanwhile, the end
-//!   of the rank's presence. So no hand-over depends on a wake-up that could be lost, and a timer is at most two periods late.
-//! - **A rank that sleeps** and wants to be woken by packets calls [`ProgressThread::arm`] first, then looks for packets a last time,
-//!   then sleeps. The thread looks at `armed` after it has been woken by `arm`'s event and before every sleep, and waits for the
-//!   socket then; since that wait ends for packets that were there before, it doesn't matter which came first. It takes `armed`
-//!   down with a swap, so one arming wakes at most once, and it calls [`Attended::wake`] afterwards: whatever that sets is seen by a
-//!   rank that arms again.
+//! - **Mutual exclusion** is the lock around the portals, which the thread only tries
+//!   ([`Progress::progress`]). If it is held, the rank is not away.
+//! - **The counter** only decides whether the thread acts; it protects nothing. It is read and
+//!   written relaxed: a stale value makes the thread act once without need, or one period late.
+//! - **Every sleep of the thread is bounded** by a period, whatever it has missed: a timer that the
+//!   rank has set meanwhile, or that the rank went away. So no hand-over depends on a wake-up that
+//!   could be lost, and a timer is at most two periods late.
+//! - **A rank that sleeps** and wants to be woken by packets calls [`ProgressThread::arm`], then
+//!   checks for packets a last time, then sleeps. The thread reads `armed` after `arm`'s event has
+//!   woken it and before every sleep, and then waits for the socket. That wait also ends for packets
+//!   that were there before, so it doesn't matter which came first. The thread clears `armed` with a
+//!   swap, so arming once wakes at most once, and calls [`Progress::wake`] afterwards: whatever that
+//!   sets is visible to a rank that arms again.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -29,33 +32,34 @@ use rustix::event::EventfdFlags;
 
 use crate::transport::interface::{Wait, timespec};
 
-/// What the thread attends to: a wire with what is above it, behind a lock.
-pub trait Attended: Send + Sync + 'static {
-    /// Makes progress, unless somebody else is at it (`None`): runs no handler and waits for nobody. Says when it wants to be
-    /// called next, if no packet comes before: `Some(None)` when nothing is due.
-    fn attend(&self) -> Option<Option<Duration>>;
-    /// Wakes the rank, which has [armed](ProgressThread::arm) and may be asleep by now, or about to.
+/// What the thread makes progress on: a transport with the portals above it, behind a lock.
+pub trait Progress: Send + Sync + 'static {
+    /// Makes progress without running handlers or blocking; `None` if another thread holds the lock.
+    /// Returns the time until it has to be called again if no packet comes before: `Some(None)` when
+    /// no timer is set.
+    fn progress(&self) -> Option<Option<Duration>>;
+    /// Wakes the rank, which has [armed](ProgressThread::arm) and is asleep or about to be.
     fn wake(&self);
 }
 
-/// On a cache line of its own: the rank writes it with every progress.
+/// On a cache line of its own, because the rank writes it with every progress.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Presence(AtomicU64);
+struct ProgressCount(AtomicU64);
 
 #[derive(Debug)]
 struct Shared {
-    presence: Presence,
-    /// The rank sleeps, or is about to, and wants to be woken.
+    progress_count: ProgressCount,
+    /// The rank sleeps or is about to, and wants to be woken.
     armed: AtomicBool,
     stop: AtomicBool,
-    /// Threads of the rank that wait for the socket themselves.
+    /// The number of the rank's threads that wait for the socket themselves.
     waiting: AtomicU32,
-    /// Readable when the thread is to look at `armed` or `stop`.
+    /// Readable when the thread has to check `armed` or `stop`.
     event: OwnedFd,
 }
 
-/// The thread. It ends when this is dropped, at once unless it is attending, then after that.
+/// Handle of the thread. Dropping it ends the thread, after the progress it is making, if any.
 #[derive(Debug)]
 pub struct ProgressThread {
     shared: Arc<Shared>,
@@ -63,10 +67,11 @@ pub struct ProgressThread {
 }
 
 impl ProgressThread {
-    /// How long a rank may be away before the thread attends, unless something else is set.
+    /// How long a rank may be away before the thread makes progress for it, unless set otherwise.
     pub const PERIOD: Duration = Duration::from_millis(20);
 
-    /// The same where `attend` is set, in milliseconds: long before others take the rank for one that has failed.
+    /// The period for settings in milliseconds: `attend`, but well below the time after which peers
+    /// declare the rank dead.
     pub fn period(attend: u32, dead_time: u32) -> Duration {
         Duration::from_millis(attend.min(dead_time / 4).into())
     }
@@ -77,11 +82,11 @@ impl ProgressThread {
     /// The system has no thread or descriptor left.
     pub fn start(
         rank: u32,
-        attended: Arc<dyn Attended>,
+        progress: Arc<dyn Progress>,
         waiter: Arc<dyn Wait>,
         period: Duration,
     ) -> io::Result<Self> {
-        let (mut progress_thread, thread) = Self::new(attended, waiter, period)?;
+        let (mut progress_thread, thread) = Self::new(progress, waiter, period)?;
         let thread = std::thread::Builder::new()
             .name(format!("conduit {rank}"))
             .stack_size(256 << 10)
@@ -90,15 +95,15 @@ impl ProgressThread {
         Ok(progress_thread)
     }
 
-    /// What both sides have; the thread does not run yet.
+    /// Both sides; the thread does not run yet.
     pub(crate) fn new(
-        attended: Arc<dyn Attended>,
+        progress: Arc<dyn Progress>,
         waiter: Arc<dyn Wait>,
         period: Duration,
     ) -> io::Result<(Self, Thread)> {
         let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let shared = Arc::new(Shared {
-            presence: Presence::default(),
+            progress_count: ProgressCount::default(),
             armed: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             waiting: AtomicU32::new(0),
@@ -106,7 +111,7 @@ impl ProgressThread {
         });
         let thread = Thread {
             shared: Arc::clone(&shared),
-            attended,
+            progress,
             waiter,
             period,
         };
@@ -117,44 +122,43 @@ impl ProgressThread {
         Ok((progress_thread, thread))
     }
 
-    /// Somebody of the rank makes progress. Call it with the wire locked: then no two threads are in it at once.
+    /// Counts a progress of the rank. Call it with the lock held, since the counter has one writer.
     #[inline]
-    pub fn present(&self) {
-        let presence = &self.shared.presence.0;
-        presence.store(
-            presence.load(Ordering::Relaxed).wrapping_add(1),
+    pub fn count_progress(&self) {
+        let progress_count = &self.shared.progress_count.0;
+        progress_count.store(
+            progress_count.load(Ordering::Relaxed).wrapping_add(1),
             Ordering::Relaxed,
         );
     }
 
-    /// Asks to be woken ([`Attended::wake`]) when a packet comes, or when a period is over, whichever is first: the rank is
-    /// about to sleep for something else than packets, too. Look for packets once more after this and before sleeping. Costs a
-    /// system call.
+    /// Asks to be woken ([`Progress::wake`]) when a packet comes or a period is over, whichever is
+    /// first: the rank is about to sleep on something other than the socket. Check for packets once
+    /// more between this and sleeping. Costs a system call.
     pub fn arm(&self) {
-        // Release: pairs with the thread's swap; what the rank did before is done when it is woken.
+        // Release: pairs with the thread's swap, so that `wake` sees what the rank did before.
         if !self.shared.armed.swap(true, Ordering::AcqRel) {
-            self.shared.rouse();
+            self.shared.signal();
         }
     }
 
-    /// The rank is awake for another reason. The thread may wake it all the same, if that is under way.
+    /// The rank is awake for another reason. A wake-up that is under way may still come.
     pub fn disarm(&self) {
         self.shared.armed.store(false, Ordering::Relaxed);
     }
 
-    /// Waits for packets as [`Wait::wait`] does, and the thread knows of it and does nothing meanwhile: whoever calls this
+    /// Waits for packets as [`Wait::wait`] does. The thread does nothing meanwhile, since the caller
     /// makes progress afterwards.
     pub fn wait(&self, waiter: &dyn Wait, timeout: Option<Duration>) -> bool {
         self.shared.waiting.fetch_add(1, Ordering::Relaxed);
         let readable = waiter.wait(None, timeout);
-        // Before the count falls, so that the thread does not take the rank for one that was away.
-        let presence = &self.shared.presence.0;
-        presence.fetch_add(1, Ordering::Relaxed);
+        // Before `waiting` falls, lest the thread conclude that the rank has been away.
+        let progress_count = &self.shared.progress_count.0;
+        progress_count.fetch_add(1, Ordering::Relaxed);
         self.shared.waiting.fetch_sub(1, Ordering::Release);
         readable
     }
 
-    /// Threads of the rank that wait for packets themselves.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> u32 {
         self.shared.waiting.load(Ordering::Acquire)
@@ -164,9 +168,9 @@ impl ProgressThread {
 impl Drop for ProgressThread {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
-        self.shared.rouse();
+        self.shared.signal();
         if let Some(thread) = self.thread.take() {
-            // Dropped by the thread itself, which holds a part of what it attends to: it ends by itself.
+            // The thread may drop this itself, with the last reference to what it makes progress on.
             if thread.thread().id() != std::thread::current().id() {
                 let _ = thread.join();
             }
@@ -175,23 +179,22 @@ impl Drop for ProgressThread {
 }
 
 impl Shared {
-    /// Makes the thread look.
-    fn rouse(&self) {
+    /// Interrupts the thread's sleep.
+    fn signal(&self) {
         // Fails only when the counter is full, and then the event is readable anyway.
         let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
     }
 
-    /// Takes the event back.
-    fn calm(&self) {
+    fn drain(&self) {
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.event, &mut count);
     }
 }
 
-/// The thread's side.
+/// The thread's side of the handle.
 pub(crate) struct Thread {
     shared: Arc<Shared>,
-    attended: Arc<dyn Attended>,
+    progress: Arc<dyn Progress>,
     waiter: Arc<dyn Wait>,
     period: Duration,
 }
@@ -200,44 +203,45 @@ impl Thread {
     fn run(self) {
         // The program's signal handlers belong on its own threads.
         block_signals();
-        let mut seen = self.presence();
+        let mut seen = self.progress_count();
         while !self.shared.stop.load(Ordering::Acquire) {
             seen = self.round(seen);
         }
     }
 
-    /// Watches for a rank that sleeps, or sleeps for a period and attends to a rank that has not been here since the counter was
-    /// `seen`, until it is back. The counter after it.
+    /// Waits for packets in place of a rank that sleeps; otherwise sleeps for a period, and makes
+    /// progress for a rank whose counter is still at `seen`, until it is back. Returns the counter.
     pub(crate) fn round(&self, seen: u64) -> u64 {
         if self.shared.armed.load(Ordering::Acquire) {
-            self.watch();
+            self.wait_and_wake();
         } else {
-            // A pause that was cut short says nothing of the rank.
-            if self.pause(self.period) && self.is_away(seen) {
-                self.stand_in(seen);
+            // A sleep that was cut short is no evidence that the rank is away.
+            if self.sleep(self.period) && self.is_away(seen) {
+                self.progress_for_rank(seen);
             }
         }
-        self.presence()
+        self.progress_count()
     }
 
-    pub(crate) fn presence(&self) -> u64 {
-        self.shared.presence.0.load(Ordering::Relaxed)
+    pub(crate) fn progress_count(&self) -> u64 {
+        self.shared.progress_count.0.load(Ordering::Relaxed)
     }
 
-    /// Nobody has been here since the counter was `seen`, and nobody waits for packets or for this thread.
+    /// The counter has not moved since `seen`, and the rank waits neither for packets nor for this
+    /// thread.
     fn is_away(&self, seen: u64) -> bool {
-        // Acquire: who no longer waits has raised the counter before.
+        // Acquire: a thread that no longer waits has raised the counter before.
         self.shared.waiting.load(Ordering::Acquire) == 0
-            && self.presence() == seen
-            && !self.is_roused()
+            && self.progress_count() == seen
+            && !self.is_signalled()
     }
 
-    fn is_roused(&self) -> bool {
+    fn is_signalled(&self) -> bool {
         self.shared.stop.load(Ordering::Acquire) || self.shared.armed.load(Ordering::Acquire)
     }
 
-    /// Sleeps for `time`, unless it is roused before.
-    fn pause(&self, time: Duration) -> bool {
+    /// Sleeps for `time`; false if it was interrupted.
+    fn sleep(&self, time: Duration) -> bool {
         let mut descriptors = [rustix::event::PollFd::new(
             &self.shared.event,
             rustix::event::PollFlags::IN,
@@ -246,15 +250,15 @@ impl Thread {
         match rustix::event::poll(&mut descriptors, Some(&timeout)) {
             Ok(0) => true,
             Ok(_) => {
-                self.shared.calm();
+                self.shared.drain();
                 false
             }
             Err(_) => false,
         }
     }
 
-    /// The rank sleeps: wait for it, then wake it.
-    fn watch(&self) {
+    /// Waits for packets in place of the rank, which sleeps, then wakes it.
+    fn wait_and_wake(&self) {
         let until = Instant::now() + self.period;
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -262,7 +266,7 @@ impl Thread {
             if readable || left.is_zero() {
                 break;
             }
-            self.shared.calm();
+            self.shared.drain();
             if self.shared.stop.load(Ordering::Acquire)
                 || !self.shared.armed.load(Ordering::Acquire)
             {
@@ -270,26 +274,25 @@ impl Thread {
             }
         }
         if self.shared.armed.swap(false, Ordering::AcqRel) {
-            self.attended.wake();
+            self.progress.wake();
         }
     }
 
-    /// The rank is away, and last was here when the counter was `seen`: attend until it is back.
-    fn stand_in(&self, seen: u64) {
+    /// Makes progress until the rank is back, whose counter was `seen` when it went away.
+    fn progress_for_rank(&self, seen: u64) {
         while self.is_away(seen) {
-            let Some(due) = self.attended.attend() else {
+            let Some(due) = self.progress.progress() else {
                 return;
             };
             let limit = due.unwrap_or(self.period).min(self.period);
             if self.waiter.wait(Some(&self.shared.event), Some(limit)) {
                 continue;
             }
-            self.shared.calm();
+            self.shared.drain();
         }
     }
 }
 
-/// Lets no signal be handled by the calling thread.
 fn block_signals() {
     // SAFETY: fills the set, then blocks it for the calling thread; no memory is kept.
     unsafe {

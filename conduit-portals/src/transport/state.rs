@@ -223,8 +223,8 @@ pub(crate) struct Portals {
     pub(crate) leaving: bool,
     /// No memory outside of regions is touched any more.
     pub(crate) abandoned: bool,
-    /// It is not the rank itself that makes progress.
-    pub(crate) attended: bool,
+    /// The progress thread makes progress, not the rank.
+    pub(crate) on_progress_thread: bool,
     pub(crate) counters: PortalsCounters,
 }
 
@@ -273,7 +273,7 @@ impl Portals {
             held: 0,
             leaving: false,
             abandoned: false,
-            attended: false,
+            on_progress_thread: false,
             counters: PortalsCounters::default(),
             config,
         }

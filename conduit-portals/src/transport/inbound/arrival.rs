@@ -70,7 +70,8 @@ impl Portals {
     /// Whether a put that begins can be taken now: one to a closed index that is too long to be kept can not.
     pub(crate) fn can_begin(&self, put: &Put, length: usize) -> bool {
         let index = self.indices.get(usize::from(put.index));
-        length <= self.config.max_managed || index.is_none_or(|index| index.is_ready(self.attended))
+        length <= self.config.max_managed
+            || index.is_none_or(|index| index.is_ready(self.on_progress_thread))
     }
 
     /// A put begins to arrive: it is matched.

@@ -28,11 +28,11 @@ pub(super) struct Held {
 }
 
 impl Index {
-    /// Whether messages can be matched. An index that was opened and has no entry yet may be about to have one, which a thread
-    /// that attends for the rank can't know; it leaves the messages to the rank.
+    /// Whether messages can be matched. The rank may be about to append the first entry of an index
+    /// that it has just opened, so the progress thread leaves messages to such an index to the rank.
     #[inline]
-    fn is_ready(&self, attended: bool) -> bool {
-        self.open.is_some() && (self.used || !attended)
+    fn is_ready(&self, on_progress_thread: bool) -> bool {
+        self.open.is_some() && (self.used || !on_progress_thread)
     }
 }
 
@@ -74,7 +74,7 @@ pub(super) struct Nonsense;
 impl Portals {
     fn accept(&mut self, index: u8, incoming: &Incoming) -> Result<Found, Nonsense> {
         let place = self.indices.get_mut(usize::from(index)).ok_or(Nonsense)?;
-        if !place.is_ready(self.attended) {
+        if !place.is_ready(self.on_progress_thread) {
             return Ok(Found::Closed);
         }
         Ok(match place.list.accept(incoming) {

@@ -38,7 +38,7 @@ impl Portals {
         let Some(index) = self.indices.get_mut(usize::from(put.index)) else {
             return false;
         };
-        let (true, Some(Some(eq))) = (index.is_ready(self.attended), index.open) else {
+        let (true, Some(Some(eq))) = (index.is_ready(self.on_progress_thread), index.open) else {
             return false;
         };
         let number = usize::from(eq.0);
@@ -88,7 +88,7 @@ impl Portals {
         let mut usual = || {
             let index = self.indices.get_mut(usize::from(put.index))?;
             // Those are managed messages for certain, whatever is set.
-            if length > MAX_TINY || !index.is_ready(self.attended) {
+            if length > MAX_TINY || !index.is_ready(self.on_progress_thread) {
                 return None;
             }
             let eq = index.open??;

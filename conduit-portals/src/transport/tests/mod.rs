@@ -1,11 +1,11 @@
 //! What the conformance suite doesn't ask: the progress thread, direct access and atomics by the network, peers that send anything, peers that fail, adopted regions, threads.
 
 mod atomics;
-mod attending;
 mod direct;
 mod faults;
 mod hostile;
 mod order;
+mod progress_thread;
 
 use std::time::Duration;
 

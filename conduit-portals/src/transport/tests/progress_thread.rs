@@ -14,51 +14,51 @@ use conduit_core::threads::Seq;
 
 use super::{PT, events, job, over, put_to_1};
 use crate::transport::progress_thread::Thread;
-use crate::transport::{Attended, ProgressThread, Wait, timespec};
+use crate::transport::{Progress, ProgressThread, Wait, timespec};
 
 const LONG: Duration = Duration::from_secs(600);
 
-/// Something to attend to that counts, and tells of it.
+/// Counts the calls of a progress thread and reports them.
 struct Counting {
     socket: Mutex<UdpSocket>,
-    attended: AtomicUsize,
+    calls: AtomicUsize,
     woken: AtomicUsize,
     datagrams: AtomicUsize,
     /// Says no from so many calls on.
     patience: usize,
-    told: SyncSender<&'static str>,
+    reports: SyncSender<&'static str>,
 }
 
-impl Attended for Counting {
-    fn attend(&self) -> Option<Option<Duration>> {
+impl Progress for Counting {
+    fn progress(&self) -> Option<Option<Duration>> {
         let socket = self.socket.try_lock()?;
         while socket.recv(&mut [0; 64]).is_ok() {
             self.datagrams.fetch_add(1, Ordering::Relaxed);
         }
-        let count = self.attended.fetch_add(1, Ordering::Relaxed) + 1;
-        let _ = self.told.try_send("attended");
+        let count = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        let _ = self.reports.try_send("progressed");
         (count < self.patience).then_some(None)
     }
 
     fn wake(&self) {
         self.woken.fetch_add(1, Ordering::Relaxed);
-        let _ = self.told.try_send("woken");
+        let _ = self.reports.try_send("woken");
     }
 }
 
 fn counting(patience: usize) -> (Arc<Counting>, Receiver<&'static str>) {
-    let (told, tells) = sync_channel(1000);
+    let (reports, received) = sync_channel(1000);
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     socket.set_nonblocking(true).unwrap();
     let counting = Counting {
         socket: Mutex::new(socket),
-        attended: AtomicUsize::new(0),
+        calls: AtomicUsize::new(0),
         woken: AtomicUsize::new(0),
         datagrams: AtomicUsize::new(0),
         patience,
-        told,
+        reports,
     };
-    (Arc::new(counting), tells)
+    (Arc::new(counting), received)
 }
 
 /// Waits for a socket.
@@ -91,37 +91,37 @@ fn send_to(counting: &Counting) {
 
 #[test]
 fn a_rank_that_is_here_is_left_alone() {
-    let (counting, _tells) = counting(usize::MAX);
+    let (counting, _reports) = counting(usize::MAX);
     let (progress_thread, thread) = sides(&counting, Duration::ZERO);
-    let mut seen = thread.presence();
+    let mut seen = thread.progress_count();
     for _ in 0..10 {
-        progress_thread.present();
+        progress_thread.count_progress();
         seen = thread.round(seen);
     }
-    assert_eq!(counting.attended.load(Ordering::Relaxed), 0);
+    assert_eq!(counting.calls.load(Ordering::Relaxed), 0);
 }
 
 #[test]
-fn a_rank_that_is_away_is_attended_to_until_somebody_is_in_the_wire() {
-    let (counting, _tells) = counting(3);
+fn progress_is_made_for_a_rank_that_is_away_until_somebody_holds_the_lock() {
+    let (counting, _reports) = counting(3);
     let (progress_thread, thread) = sides(&counting, Duration::ZERO);
     send_to(&counting);
-    progress_thread.present();
-    let seen = thread.presence();
+    progress_thread.count_progress();
+    let seen = thread.progress_count();
     assert_eq!(thread.round(seen), seen);
-    assert_eq!(counting.attended.load(Ordering::Relaxed), 3);
+    assert_eq!(counting.calls.load(Ordering::Relaxed), 3);
     assert_eq!(counting.datagrams.load(Ordering::Relaxed), 1);
     let _inside = counting.socket.lock();
     thread.round(seen);
-    assert_eq!(counting.attended.load(Ordering::Relaxed), 3);
+    assert_eq!(counting.calls.load(Ordering::Relaxed), 3);
 }
 
 #[test]
 fn a_rank_that_waits_for_packets_itself_is_left_alone_and_counts_as_here_afterwards() {
-    let (counting, _tells) = counting(usize::MAX);
+    let (counting, _reports) = counting(usize::MAX);
     let (progress_thread, thread) = sides(&counting, Duration::ZERO);
     let waiter = waiter(&counting);
-    let seen = thread.presence();
+    let seen = thread.progress_count();
     std::thread::scope(|scope| {
         let rank = scope.spawn(|| progress_thread.wait(&*waiter, Some(Duration::from_secs(100))));
         while progress_thread.waiting() == 0 {
@@ -130,28 +130,28 @@ fn a_rank_that_waits_for_packets_itself_is_left_alone_and_counts_as_here_afterwa
         for _ in 0..10 {
             thread.round(seen);
         }
-        assert_eq!(counting.attended.load(Ordering::Relaxed), 0);
+        assert_eq!(counting.calls.load(Ordering::Relaxed), 0);
         send_to(&counting);
         assert!(rank.join().unwrap());
     });
     thread.round(seen);
-    assert_eq!(counting.attended.load(Ordering::Relaxed), 0);
+    assert_eq!(counting.calls.load(Ordering::Relaxed), 0);
 }
 
 #[test]
 fn a_rank_that_sleeps_is_woken_by_a_packet_whenever_it_came() {
-    let (counting, _tells) = counting(usize::MAX);
+    let (counting, _reports) = counting(usize::MAX);
     let (progress_thread, thread) = sides(&counting, LONG);
     // Before it armed.
     send_to(&counting);
     progress_thread.arm();
-    thread.round(thread.presence());
+    thread.round(thread.progress_count());
     assert_eq!(counting.woken.load(Ordering::Relaxed), 1);
     // After.
-    counting.attend();
+    counting.progress();
     progress_thread.arm();
     std::thread::scope(|scope| {
-        scope.spawn(|| thread.round(thread.presence()));
+        scope.spawn(|| thread.round(thread.progress_count()));
         send_to(&counting);
     });
     assert_eq!(counting.woken.load(Ordering::Relaxed), 2);
@@ -159,24 +159,24 @@ fn a_rank_that_sleeps_is_woken_by_a_packet_whenever_it_came() {
 
 #[test]
 fn a_rank_that_sleeps_is_woken_when_a_period_is_over() {
-    let (counting, _tells) = counting(usize::MAX);
+    let (counting, _reports) = counting(usize::MAX);
     let (progress_thread, thread) = sides(&counting, Duration::ZERO);
     progress_thread.arm();
-    thread.round(thread.presence());
+    thread.round(thread.progress_count());
     assert_eq!(counting.woken.load(Ordering::Relaxed), 1);
-    assert_eq!(counting.attended.load(Ordering::Relaxed), 0);
+    assert_eq!(counting.calls.load(Ordering::Relaxed), 0);
 }
 
 #[test]
-fn the_thread_attends_and_ends() {
-    let (counting, tells) = counting(usize::MAX);
+fn the_thread_makes_progress_and_ends() {
+    let (counting, reports) = counting(usize::MAX);
     let waiter = waiter(&counting);
     let period = Duration::from_millis(1);
     let progress_thread =
         ProgressThread::start(3, Arc::clone(&counting) as _, waiter, period).unwrap();
     send_to(&counting);
     while counting.datagrams.load(Ordering::Relaxed) == 0 {
-        tells.recv_timeout(Duration::from_secs(100)).unwrap();
+        reports.recv_timeout(Duration::from_secs(100)).unwrap();
     }
     drop(progress_thread);
     assert_eq!(Arc::strong_count(&counting), 1);
@@ -184,16 +184,19 @@ fn the_thread_attends_and_ends() {
 
 #[test]
 fn arming_ends_a_pause_and_so_does_the_end() {
-    let (counting, tells) = counting(usize::MAX);
+    let (counting, reports) = counting(usize::MAX);
     let waiter = waiter(&counting);
     let progress_thread =
         ProgressThread::start(3, Arc::clone(&counting) as _, waiter, LONG).unwrap();
     for _ in 0..3 {
         progress_thread.arm();
         send_to(&counting);
-        assert_eq!(tells.recv_timeout(Duration::from_secs(100)), Ok("woken"));
-        counting.attend();
-        assert_eq!(tells.recv_timeout(Duration::from_secs(100)), Ok("attended"));
+        assert_eq!(reports.recv_timeout(Duration::from_secs(100)), Ok("woken"));
+        counting.progress();
+        assert_eq!(
+            reports.recv_timeout(Duration::from_secs(100)),
+            Ok("progressed")
+        );
     }
     drop(progress_thread);
     assert_eq!(Arc::strong_count(&counting), 1);
