@@ -401,12 +401,13 @@ fn assemble<M: Mode, T: Transport + 'static>(
     portals.max_message = portals.max_message.min(max_message);
     let mut ofi = SoftPortals::new(inside(wire), rank, size, &portals);
     if let Some(period) = config.attend {
-        ofi.attend(period).map_err(|error| OfiError::Refused {
-            rank,
-            provider,
-            operation: "start a thread",
-            reason: error.to_string(),
-        })?;
+        ofi.start_progress_thread(period)
+            .map_err(|error| OfiError::Refused {
+                rank,
+                provider,
+                operation: "start a thread",
+                reason: error.to_string(),
+            })?;
     }
     Ok(ofi)
 }

@@ -295,7 +295,8 @@ fn assemble<M: Mode, T: Transport + 'static>(
     let carrier = Carrier::new(wire, hosts).map_err(system(rank, "wait for packets"))?;
     let mut udp = Udp::new(inside(carrier), rank, size, &config.portals);
     if let Some(period) = config.attend {
-        udp.attend(period).map_err(system(rank, "start a thread"))?;
+        udp.start_progress_thread(period)
+            .map_err(system(rank, "start a thread"))?;
     }
     Ok(udp)
 }

@@ -200,11 +200,11 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         }
     }
 
-    /// Starts a progress thread to the transport when this rank has been away for a `period`.
+    /// Starts a thread that makes progress once this rank has made none for a `period`.
     ///
     /// # Errors
     /// The system has no thread or descriptor left.
-    pub fn attend(&mut self, period: Duration) -> io::Result<()>
+    pub fn start_progress_thread(&mut self, period: Duration) -> io::Result<()>
     where
         T: 'static,
     {
