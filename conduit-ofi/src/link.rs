@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroUsize;
 
 use conduit_core::ni::Rank;
-use conduit_portals::sparing;
+use conduit_portals::compact;
 use conduit_portals::transport::fragment::{Failure, MAX_HEADER, Refused};
 use libfabric_sys::{FI_ADDR_UNSPEC, fi_addr_t};
 
@@ -325,7 +325,7 @@ impl Links {
         if let Some(place) = self.places.get_mut(link.peer as usize) {
             // Fits: fewer than ranks.
             *place = self.links.len() as u32;
-            sparing::push(&mut self.links, link);
+            compact::push(&mut self.links, link);
         }
     }
 

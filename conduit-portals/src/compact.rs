@@ -1,6 +1,7 @@
-//! Tables of what is kept of idle peers: most memory of a large job may be these.
+//! Vectors with little spare capacity, for tables of idle peers: in a large job these are most of the
+//! memory.
 
-/// Adds an item. No more of the table than a sixteenth is spare afterwards, if no more was before.
+/// Appends an item. Growing leaves at most a sixteenth of the table spare, where a `Vec` doubles.
 pub fn push<T>(table: &mut Vec<T>, item: T) {
     if table.len() == table.capacity() {
         table.reserve_exact(1 + table.len() / 16);

@@ -2,11 +2,11 @@
 //! shared memory; [`transport`], the Ni contract over anything that carries fragments.
 
 mod bell;
+pub mod compact;
 pub mod matching;
 pub mod memory;
 mod ring;
 #[cfg(not(loom))]
 pub mod shm;
-pub mod sparing;
 mod sync;
 pub mod transport;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use conduit_core::ni::{MeId, Outcome, Rank};
 
-use crate::sparing;
+use crate::compact;
 use crate::transport::fragment::Failure;
 
 use super::buffers::Buffer;
@@ -212,7 +212,7 @@ impl Links {
             self.links.shrink_to(2 * self.links.len());
         }
         self.places[peer as usize] = RESTING | self.resting.len() as u32;
-        sparing::push(&mut self.resting, resting);
+        compact::push(&mut self.resting, resting);
     }
 
     /// Those that this rank has had to do with.

@@ -131,7 +131,7 @@ impl Portals {
         if peer.0.iter().any(same) {
             return Err(Nonsense);
         }
-        crate::sparing::push(
+        crate::compact::push(
             &mut peer.0,
             Known {
                 direct: *direct,

@@ -1,7 +1,7 @@
 //! Links that nothing happens on: parked, looked after, opened again.
 
 use conduit_core::ni::Rank;
-use conduit_portals::sparing;
+use conduit_portals::compact;
 
 use super::queues::Turn;
 use super::{Endpoint, NONE, PARKED};
@@ -73,7 +73,7 @@ impl Lot {
         mut moved: impl FnMut(Rank, u32),
     ) -> u32 {
         let mut place = self.places.len();
-        sparing::push(&mut self.places, parked);
+        compact::push(&mut self.places, parked);
         let next_look = now + self.pause(config);
         if place == 0 || next_look < self.next_look {
             self.next_look = next_look;
