@@ -1,22 +1,25 @@
-//! The lock around a rank's end, cheap for who nearly always takes it.
+//! The lock around a rank's portals, biased towards the rank's own thread.
 //!
-//! A rank's own thread takes it with every call and every poll; the [progress thread](crate::transport::ProgressThread) only when the rank has been
-//! away for a while. An ordinary lock costs two atomic read-modify-writes each time, of some twenty cycles each: more than the rest of
-//! a poll that finds nothing. So where one thread of the rank at a time makes calls (`Seq`, `ParSync`), the *owner's* half of the lock
-//! is a store and a load, and the *visitor* pays for both with a system call:
+//! A rank's own thread takes it with every call and every poll, the [progress
+//! thread](crate::transport::ProgressThread) only when the rank has been away for a while. An ordinary
+//! lock costs two atomic read-modify-writes each time, of some twenty cycles each: more than the rest
+//! of a poll that finds nothing. So where one thread of the rank at a time makes calls (`Seq`,
+//! `ParSync`), it is the lock's *owner*, whose half is a store and a load; a *remote* thread pays for
+//! both sides with a system call:
 //!
 //! ```text
-//! owner                               visitor (under the mutex)
-//! inside = true                       wanted = true
+//! owner                               remote thread (under the mutex)
+//! held = true                         contended = true
 //! (barrier)                           (barrier)
-//! wanted? then leave, and wait        inside? then give up
-//!   for the mutex
+//! contended? then held = false,       held? then give up
+//!   and wait for the mutex
 //! ```
 //!
-//! One of the two sees the other if both barriers are full ones. The visitor's `membarrier` makes each processor that runs a thread of
-//! this process go through one, so the owner's may be one for the compiler alone. Where the system has no such call both are fences.
+//! One of the two sees the other if both barriers are full ones. The remote thread's `membarrier`
+//! executes one on each processor that runs a thread of this process, so the owner's need only stop
+//! the compiler. Where the system has no such call, both are fences.
 //!
-//! Where several threads of the rank are inside at once (`Par`) the mutex is all there is.
+//! Where several threads of the rank make calls at once (`Par`), the lock is only its mutex.
 
 #[cfg(all(test, loom))]
 mod loom;
@@ -31,44 +34,44 @@ use crate::sync::{AtomicBool, Mutex, MutexGuard, fence};
 
 use rustix::thread::{MembarrierCommand, MembarrierQuery, membarrier, membarrier_query};
 
-/// Who owns the lock.
+/// Which threads the lock is cheap for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Owners {
-    /// One thread at a time.
-    One,
-    /// Any number of threads.
-    Many,
+pub(crate) enum Bias {
+    /// One thread at a time, its owner.
+    Owner,
+    /// None: any number of threads lock its mutex.
+    None,
 }
 
-/// The lock. On a cache line of its own, which the visitor touches only when it comes.
+/// See the module. On a cache line of its own, which remote threads touch only when they lock.
 #[repr(align(128))]
-pub(crate) struct OwnersLock<T> {
-    inside: AtomicBool,
-    wanted: AtomicBool,
-    owners: Owners,
-    /// The owner's barrier is one for the compiler alone.
-    light: bool,
+pub(crate) struct BiasedLock<T> {
+    held: AtomicBool,
+    contended: AtomicBool,
+    bias: Bias,
+    /// The owner's barrier only stops the compiler; remote threads use `membarrier`.
+    asymmetric: bool,
     mutex: Mutex<()>,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: at most one guard exists at a time, see the module; what it reaches may be sent.
-unsafe impl<T: Send> Sync for OwnersLock<T> {}
+// SAFETY: at most one guard exists at a time (see the module), and the value may be sent.
+unsafe impl<T: Send> Sync for BiasedLock<T> {}
 
 /// Access by an owner.
 pub(crate) struct Guard<'a, T> {
-    lock: &'a OwnersLock<T>,
-    /// `None` for an only owner.
+    lock: &'a BiasedLock<T>,
+    /// `None` for an owner.
     mutex: Option<MutexGuard<'a, ()>>,
 }
 
-/// Access by a visitor.
-pub(crate) struct Visit<'a, T> {
-    lock: &'a OwnersLock<T>,
+/// Access by another thread than the owner.
+pub(crate) struct RemoteGuard<'a, T> {
+    lock: &'a BiasedLock<T>,
     _mutex: MutexGuard<'a, ()>,
 }
 
-/// Whether a visitor can make the owner's processor go through a barrier.
+/// Whether a remote thread can have the owner's processor execute a barrier.
 fn has_membarrier() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     *HAS.get_or_init(|| {
@@ -79,40 +82,40 @@ fn has_membarrier() -> bool {
     })
 }
 
-impl<T> OwnersLock<T> {
-    pub(crate) fn new(value: T, owners: Owners) -> Self {
-        Self::with_barrier(value, owners, has_membarrier())
+impl<T> BiasedLock<T> {
+    pub(crate) fn new(value: T, bias: Bias) -> Self {
+        Self::with_barrier(value, bias, has_membarrier())
     }
 
-    fn with_barrier(value: T, owners: Owners, light: bool) -> Self {
+    fn with_barrier(value: T, bias: Bias, asymmetric: bool) -> Self {
         Self {
-            inside: AtomicBool::new(false),
-            wanted: AtomicBool::new(false),
-            owners,
-            light,
+            held: AtomicBool::new(false),
+            contended: AtomicBool::new(false),
+            bias,
+            asymmetric,
             mutex: Mutex::new(()),
             value: UnsafeCell::new(value),
         }
     }
 
-    /// Access, waiting for a visitor, or for another owner of many.
+    /// Access, after waiting for whoever has it.
     ///
     /// # Panics
-    /// The only owner is inside already: it would wait for itself.
+    /// The owner holds the lock already: it would wait for itself.
     ///
     /// # Safety
-    /// With [`Owners::One`] no two threads call this or [`Self::try_lock`], or hold a guard, at once.
+    /// With [`Bias::Owner`] no two threads call this or [`Self::try_lock`], or hold a guard, at once.
     #[inline]
     pub(crate) unsafe fn lock(&self) -> Guard<'_, T> {
-        if self.owners == Owners::Many {
+        if self.bias == Bias::None {
             return Guard {
                 lock: self,
                 mutex: Some(self.mutex.lock()),
             };
         }
-        assert!(!self.inside.load(Relaxed), "locked again by its owner");
+        assert!(!self.held.load(Relaxed), "locked again by its owner");
         if !self.enter() {
-            self.wait_for_visitor();
+            self.wait_for_remote();
         }
         Guard {
             lock: self,
@@ -120,20 +123,20 @@ impl<T> OwnersLock<T> {
         }
     }
 
-    /// Access, or `None` when somebody is inside.
+    /// Access, or `None` if the lock is held.
     ///
     /// # Safety
     /// As for [`Self::lock`].
     #[inline]
     pub(crate) unsafe fn try_lock(&self) -> Option<Guard<'_, T>> {
-        if self.owners == Owners::Many {
+        if self.bias == Bias::None {
             let mutex = self.mutex.try_lock()?;
             return Some(Guard {
                 lock: self,
                 mutex: Some(mutex),
             });
         }
-        if self.inside.load(Relaxed) || !self.enter() {
+        if self.held.load(Relaxed) || !self.enter() {
             return None;
         }
         Some(Guard {
@@ -142,51 +145,52 @@ impl<T> OwnersLock<T> {
         })
     }
 
-    /// The only owner's way in; false if there is a visitor.
+    /// The owner's half of the protocol; false if a remote thread has the lock.
     #[inline(always)]
     fn enter(&self) -> bool {
-        self.inside.store(true, Relaxed);
-        // SYNC: between `inside` and `wanted`; pairs with the visitor's barrier.
-        match self.light {
+        self.held.store(true, Relaxed);
+        // SYNC: between `held` and `contended`; pairs with the remote thread's barrier.
+        match self.asymmetric {
             true => compiler_fence(SeqCst),
             false => fence(SeqCst),
         }
-        // Acquire: what the last visitor did is seen.
-        if self.wanted.load(Acquire) {
-            self.inside.store(false, Release);
+        // Acquire: pairs with the release of the last remote guard.
+        if self.contended.load(Acquire) {
+            self.held.store(false, Release);
             return false;
         }
         true
     }
 
     #[cold]
-    fn wait_for_visitor(&self) {
-        // A visitor holds the mutex as long as it wants to be inside. The next one takes it after this, and sees `inside`.
+    fn wait_for_remote(&self) {
+        // A remote thread holds the mutex as long as it holds the lock. The next one takes the mutex
+        // after this, and sees `held`.
         let mutex = self.mutex.lock();
-        self.inside.store(true, Relaxed);
+        self.held.store(true, Relaxed);
         drop(mutex);
     }
 
-    /// Access for another thread than the owners', or `None` when somebody is inside.
-    pub(crate) fn visit(&self) -> Option<Visit<'_, T>> {
+    /// Access for another thread than the owner, or `None` if the lock is held.
+    pub(crate) fn try_lock_remote(&self) -> Option<RemoteGuard<'_, T>> {
         let mutex = self.mutex.try_lock()?;
-        if self.owners == Owners::One {
-            self.wanted.store(true, Relaxed);
-            // SYNC: between `wanted` and `inside`; pairs with the owner's barrier.
-            let is_seen = match self.light {
+        if self.bias == Bias::Owner {
+            self.contended.store(true, Relaxed);
+            // SYNC: between `contended` and `held`; pairs with the owner's barrier.
+            let is_seen = match self.asymmetric {
                 true => membarrier(MembarrierCommand::PrivateExpedited).is_ok(),
                 false => {
                     fence(SeqCst);
                     true
                 }
             };
-            // Acquire: what the owner did is seen.
-            if !is_seen || self.inside.load(Acquire) {
-                self.wanted.store(false, Release);
+            // Acquire: pairs with the release of the owner's guard.
+            if !is_seen || self.held.load(Acquire) {
+                self.contended.store(false, Release);
                 return None;
             }
         }
-        Some(Visit {
+        Some(RemoteGuard {
             lock: self,
             _mutex: mutex,
         })
@@ -197,15 +201,15 @@ impl<T> Drop for Guard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         if self.mutex.is_none() {
-            self.lock.inside.store(false, Release);
+            self.lock.held.store(false, Release);
         }
     }
 }
 
-impl<T> Drop for Visit<'_, T> {
+impl<T> Drop for RemoteGuard<'_, T> {
     fn drop(&mut self) {
         // The mutex is still held.
-        self.lock.wanted.store(false, Release);
+        self.lock.contended.store(false, Release);
     }
 }
 
@@ -226,7 +230,7 @@ impl<T> DerefMut for Guard<'_, T> {
     }
 }
 
-impl<T> Deref for Visit<'_, T> {
+impl<T> Deref for RemoteGuard<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {
         // SAFETY: the only access while it lives.
@@ -234,7 +238,7 @@ impl<T> Deref for Visit<'_, T> {
     }
 }
 
-impl<T> DerefMut for Visit<'_, T> {
+impl<T> DerefMut for RemoteGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: the only access while it lives.
         unsafe { &mut *self.lock.value.get() }
@@ -248,77 +252,77 @@ mod tests {
 
     use super::*;
 
-    /// An owner and two visitors count the same number, without atomics, until both kinds have been inside often enough. Two of them
-    /// inside at once would lose counts.
-    fn count_together(lock: &OwnersLock<(u64, u64)>) {
+    /// An owner and two remote threads increment numbers without atomics until both kinds have done so
+    /// often enough. Two guards at once would lose counts.
+    fn count_together(lock: &BiasedLock<(u64, u64)>) {
         const EACH: u64 = 20_000;
-        let (done, visits) = (AtomicBool::new(false), AtomicU64::new(0));
+        let (done, remote_locks) = (AtomicBool::new(false), AtomicU64::new(0));
         thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
                     while !done.load(Relaxed) {
-                        if let Some(mut inside) = lock.visit() {
-                            inside.0 += 1;
-                            inside.1 += 1;
-                            visits.fetch_add(1, Relaxed);
+                        if let Some(mut guard) = lock.try_lock_remote() {
+                            guard.0 += 1;
+                            guard.1 += 1;
+                            remote_locks.fetch_add(1, Relaxed);
                         }
                     }
                 });
             }
             let mut own = 0;
-            while own < EACH || visits.load(Relaxed) < EACH / 20 {
-                // SAFETY: the only thread that is an owner.
+            while own < EACH || remote_locks.load(Relaxed) < EACH / 20 {
+                // SAFETY: the only owner.
                 let guard = unsafe {
                     match own % 3 {
                         0 => lock.try_lock(),
                         _ => Some(lock.lock()),
                     }
                 };
-                if let Some(mut inside) = guard {
-                    inside.0 += 1;
-                    inside.1 += 1;
+                if let Some(mut guard) = guard {
+                    guard.0 += 1;
+                    guard.1 += 1;
                     own += 1;
                 } else {
                     thread::yield_now();
                 }
             }
             done.store(true, Relaxed);
-            visits.fetch_add(own, Relaxed);
+            remote_locks.fetch_add(own, Relaxed);
         });
-        // SAFETY: nobody else is there any more.
+        // SAFETY: the other threads have ended.
         let sums = *unsafe { lock.lock() };
-        let all = visits.load(Relaxed);
+        let all = remote_locks.load(Relaxed);
         assert_eq!(sums, (all, all));
     }
 
     #[test]
     fn one_at_a_time_with_the_systems_barrier() {
-        count_together(&OwnersLock::new((0, 0), Owners::One));
+        count_together(&BiasedLock::new((0, 0), Bias::Owner));
     }
 
     #[test]
     fn one_at_a_time_with_fences() {
-        count_together(&OwnersLock::with_barrier((0, 0), Owners::One, false));
+        count_together(&BiasedLock::with_barrier((0, 0), Bias::Owner, false));
     }
 
     #[test]
     fn one_at_a_time_among_many() {
-        count_together(&OwnersLock::new((0, 0), Owners::Many));
+        count_together(&BiasedLock::new((0, 0), Bias::None));
     }
 
     #[test]
-    fn who_is_inside_keeps_the_others_out() {
-        for owners in [Owners::One, Owners::Many] {
-            let lock = OwnersLock::new(7, owners);
+    fn a_guard_excludes_all_others() {
+        for bias in [Bias::Owner, Bias::None] {
+            let lock = BiasedLock::new(7, bias);
             // SAFETY: one thread.
             unsafe {
                 let guard = lock.lock();
-                assert!(lock.try_lock().is_none() && lock.visit().is_none());
+                assert!(lock.try_lock().is_none() && lock.try_lock_remote().is_none());
                 drop(guard);
-                let visit = lock.visit().expect("nobody is inside");
-                assert!(lock.try_lock().is_none() && lock.visit().is_none());
-                assert_eq!(*visit, 7);
-                drop(visit);
+                let remote = lock.try_lock_remote().expect("not held");
+                assert!(lock.try_lock().is_none() && lock.try_lock_remote().is_none());
+                assert_eq!(*remote, 7);
+                drop(remote);
                 assert!(lock.try_lock().is_some_and(|guard| *guard == 7));
             }
         }
@@ -327,7 +331,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "again")]
     fn an_owner_does_not_wait_for_itself() {
-        let lock = OwnersLock::new((), Owners::One);
+        let lock = BiasedLock::new((), Bias::Owner);
         // SAFETY: one thread.
         unsafe {
             let _first = lock.lock();

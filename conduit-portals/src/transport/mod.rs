@@ -59,7 +59,7 @@ use crate::transport::fragment::{Fragment, Payload, Refused};
 use direct::Native;
 use linger::Linger;
 use link::Owed;
-use lock::{Guard, Owners, OwnersLock};
+use lock::{Bias, BiasedLock, Guard};
 use pause::Pause;
 use poll::Local;
 use queue::QUEUES;
@@ -83,7 +83,7 @@ struct Inner<T> {
 
 /// What is shared with the transport's own thread.
 struct Shared<T> {
-    inner: OwnersLock<Inner<T>>,
+    inner: BiasedLock<Inner<T>>,
     flags: Arc<Flags>,
     /// Events have been delivered since the last quick look.
     delivered: AtomicBool,
@@ -113,7 +113,7 @@ pub struct SoftPortals<M: Mode, T: Transport> {
 
 impl<T: Transport + 'static> Progress for Shared<T> {
     fn progress(&self) -> Option<Option<Duration>> {
-        let mut inner = self.inner.visit()?;
+        let mut inner = self.inner.try_lock_remote()?;
         inner.portals.on_progress_thread = true;
         inner.progress();
         inner.portals.on_progress_thread = false;
@@ -169,9 +169,9 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
             .unzip::<_, _, Vec<_>, Vec<_>>();
         portals.mailboxes = writers.into();
         let waiter = transport.waiter();
-        let owners = match M::PARALLEL {
-            true => Owners::Many,
-            false => Owners::One,
+        let bias = match M::PARALLEL {
+            true => Bias::None,
+            false => Bias::Owner,
         };
         let inner = Inner {
             transport,
@@ -190,7 +190,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
             progress_thread: None,
             waiter,
             shared: Arc::new(Shared {
-                inner: OwnersLock::new(inner, owners),
+                inner: BiasedLock::new(inner, bias),
                 flags,
                 delivered: AtomicBool::new(false),
                 waker: OnceLock::new(),

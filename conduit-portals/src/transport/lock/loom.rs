@@ -1,5 +1,5 @@
-//! The lock under every order that the memory model allows. With fences on both sides: a `membarrier` is one on each processor, which
-//! the checker does not know.
+//! The lock under every order that the memory model allows, with fences on both sides, since the
+//! checker does not know `membarrier`.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p conduit-portals --release --lib loom`.
 
@@ -7,13 +7,13 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::{Owners, OwnersLock};
+use super::{Bias, BiasedLock};
 
-/// The checker's cell tells of two that are inside at once, and of one that doesn't see what another has done.
-type Counted = OwnersLock<UnsafeCell<u32>>;
+/// The checker's cell reports two guards at once, and one that doesn't see what another has written.
+type Counted = BiasedLock<UnsafeCell<u32>>;
 
-fn lock(owners: Owners) -> Arc<Counted> {
-    Arc::new(OwnersLock::with_barrier(UnsafeCell::new(0), owners, false))
+fn lock(bias: Bias) -> Arc<Counted> {
+    Arc::new(BiasedLock::with_barrier(UnsafeCell::new(0), bias, false))
 }
 
 fn add(cell: &UnsafeCell<u32>) {
@@ -21,56 +21,56 @@ fn add(cell: &UnsafeCell<u32>) {
     cell.with_mut(|count| unsafe { *count += 1 });
 }
 
-fn visit(lock: &Counted) -> u32 {
-    lock.visit().map_or(0, |inside| {
-        add(&inside);
+fn lock_remotely(lock: &Counted) -> u32 {
+    lock.try_lock_remote().map_or(0, |guard| {
+        add(&guard);
         1
     })
 }
 
 #[test]
-fn loom_a_visitor_and_the_owner_are_never_inside_at_once() {
+fn loom_a_remote_thread_and_the_owner_never_hold_the_lock_at_once() {
     loom::model(|| {
-        let lock = lock(Owners::One);
+        let lock = lock(Bias::Owner);
         let other = Arc::clone(&lock);
-        let visitor = thread::spawn(move || visit(&other) + visit(&other));
+        let remote = thread::spawn(move || lock_remotely(&other) + lock_remotely(&other));
         let mut done = 0;
         // SAFETY: the only owner.
         unsafe {
             add(&lock.lock());
             done += 1;
-            if let Some(inside) = lock.try_lock() {
-                add(&inside);
+            if let Some(guard) = lock.try_lock() {
+                add(&guard);
                 done += 1;
             }
         }
-        done += visitor.join().unwrap();
+        done += remote.join().unwrap();
         // SAFETY: as above.
-        let inside = unsafe { lock.lock() };
+        let guard = unsafe { lock.lock() };
         // SAFETY: the checker looks.
-        assert_eq!(inside.with(|count| unsafe { *count }), done);
+        assert_eq!(guard.with(|count| unsafe { *count }), done);
     });
 }
 
 #[test]
-fn loom_two_visitors_and_an_owner_that_waits() {
+fn loom_two_remote_threads_and_an_owner_that_waits() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
-        let lock = lock(Owners::One);
-        let visitors = [0, 1].map(|_| {
+        let lock = lock(Bias::Owner);
+        let remotes = [0, 1].map(|_| {
             let other = Arc::clone(&lock);
-            thread::spawn(move || visit(&other))
+            thread::spawn(move || lock_remotely(&other))
         });
         // SAFETY: the only owner.
         unsafe {
             add(&lock.lock());
             add(&lock.lock());
         }
-        let visits: u32 = visitors.map(|visitor| visitor.join().unwrap()).iter().sum();
+        let remote_locks: u32 = remotes.map(|remote| remote.join().unwrap()).iter().sum();
         // SAFETY: as above.
-        let inside = unsafe { lock.lock() };
+        let guard = unsafe { lock.lock() };
         // SAFETY: the checker looks.
-        assert_eq!(inside.with(|count| unsafe { *count }), 2 + visits);
+        assert_eq!(guard.with(|count| unsafe { *count }), 2 + remote_locks);
     });
 }
