@@ -24,7 +24,6 @@ mod lock;
 mod mailbox;
 mod network;
 mod operation;
-mod pause;
 mod poll;
 mod progress_thread;
 mod queue;
@@ -34,6 +33,7 @@ mod state;
 mod submit;
 #[cfg(test)]
 mod tests;
+mod throttle;
 mod window;
 mod wire;
 
@@ -60,12 +60,12 @@ use direct::Native;
 use linger::Linger;
 use link::Owed;
 use lock::{Bias, BiasedLock, Guard};
-use pause::Pause;
 use poll::Local;
 use queue::QUEUES;
 use receive::READING;
 use regions::REGIONS;
 use state::{ENTRIES, Flags, Portals, list};
+use throttle::ProgressThrottle;
 use wire::Header;
 
 /// What the lock guards.
@@ -75,8 +75,8 @@ struct Inner<T> {
     portals: Portals,
     /// Something was submitted since the last progress.
     submitted: bool,
-    /// Between two of them, while something is.
-    pause: Pause,
+    /// Withholds progress from some polls meanwhile.
+    throttle: ProgressThrottle,
     /// Fragments handed to the transport since it has last transmitted.
     gathered: u32,
 }
@@ -177,7 +177,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
             transport,
             portals,
             submitted: false,
-            pause: Pause::default(),
+            throttle: ProgressThrottle::default(),
             gathered: 0,
         };
         Self {
@@ -312,14 +312,14 @@ impl<T: Transport> Inner<T> {
         if !self.portals.native.waiting.is_empty() {
             self.go_on();
         }
-        self.pause.begin(self.portals.flags.has_queued());
+        self.throttle.restart(self.portals.flags.has_queued());
         arrived
     }
 
-    /// Whether a quick look should make progress: while something was submitted only now and then.
+    /// Whether a poll should make progress: only some do after something was submitted.
     #[inline]
     fn is_due(&mut self) -> bool {
-        !self.submitted || self.pause.is_over(Instant::now)
+        !self.submitted || self.throttle.allows(Instant::now)
     }
 
     fn owe_leave(&mut self) {
