@@ -1,7 +1,9 @@
-//! A place for one message between who makes progress, under the network's lock, and who polls a queue, outside of it.
+//! A slot for one message between the thread that makes progress, under the lock, and the thread that
+//! polls a queue, outside of it.
 //!
-//! A message that comes while nothing else waits, as each of a round trip does, goes through here and not through its queue: nothing
-//! is moved, no buffer is taken and given back. One side writes only while the place is free, the other reads only while it is taken.
+//! A message that comes while its queue is empty, as in a ping-pong, goes through this slot instead of
+//! the queue, which saves a buffer. The writer writes only while the slot is empty, the reader reads
+//! only while it is full.
 
 #[cfg(all(test, loom))]
 mod loom;
@@ -16,21 +18,21 @@ use conduit_core::ni::{PtIndex, PutEvent, Rank};
 use crate::sync::AtomicBool;
 
 struct Mailbox<T> {
-    /// The reader's, else the writer's.
+    /// The reader owns the value; otherwise the writer does.
     full: AtomicBool,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: one side at a time reaches the value, see the module; it may be sent.
+// SAFETY: one side at a time accesses the value (see `full`), and it may be sent.
 unsafe impl<T: Send> Sync for Mailbox<T> {}
 
-/// The side that fills it. There is one.
+/// The side that fills the slot; not `Clone`, so there is one.
 pub(crate) struct Writer<T>(Arc<Mailbox<T>>);
 
-/// The side that empties it. There is one.
+/// The side that empties the slot; not `Clone`, so there is one.
 pub(crate) struct Reader<T>(Arc<Mailbox<T>>);
 
-/// Both sides of a new one, which is empty.
+/// Both sides of an empty slot.
 pub(crate) fn mailbox<T>(value: T) -> (Writer<T>, Reader<T>) {
     let mailbox = Arc::new(Mailbox {
         full: AtomicBool::new(false),
@@ -39,23 +41,22 @@ pub(crate) fn mailbox<T>(value: T) -> (Writer<T>, Reader<T>) {
     (Writer(Arc::clone(&mailbox)), Reader(mailbox))
 }
 
-/// A free one, which stays so until it is filled.
+/// An empty slot, which stays so until it is filled.
 pub(crate) struct Vacant<'a, T>(&'a Mailbox<T>);
 
 impl<T> Writer<T> {
-    /// The same, if it is free.
+    /// The slot, if it is empty.
     #[inline(always)]
     pub(crate) fn vacant(&mut self) -> Option<Vacant<'_, T>> {
-        // SYNC: pairs with the reader's Release: what it has read is not written before it is done.
+        // SYNC: pairs with the reader's Release, so that its reads come before our writes.
         (!self.0.full.load(Acquire)).then_some(Vacant(&self.0))
     }
 }
 
 impl<T> Vacant<'_, T> {
-    /// Fills it.
     #[inline(always)]
     pub(crate) fn fill(self, write: impl FnOnce(&mut T)) {
-        // SAFETY: free, so the reader does not look, and this is the only writer's, borrowed exclusively.
+        // SAFETY: empty, so the reader does not read it; the only writer is borrowed exclusively.
         write(unsafe { &mut *self.0.value.get() });
         // SYNC: pairs with the reader's Acquire.
         self.0.full.store(true, Release);
@@ -68,7 +69,7 @@ impl<T> Reader<T> {
         self.0.full.load(Acquire)
     }
 
-    /// Reads what is there, which is gone after that, also if `read` panics.
+    /// Reads the value and empties the slot, also if `read` panics.
     #[inline(always)]
     pub(crate) fn take<R>(&mut self, read: impl FnOnce(&T) -> R) -> Option<R> {
         struct Emptied<'a>(&'a AtomicBool);
@@ -82,7 +83,7 @@ impl<T> Reader<T> {
             return None;
         }
         let _emptied = Emptied(&self.0.full);
-        // SAFETY: full, so the writer does not touch it, and this is the only reader, borrowed exclusively.
+        // SAFETY: full, so the writer does not touch it; the only reader is borrowed exclusively.
         Some(read(unsafe { &*self.0.value.get() }))
     }
 }
@@ -93,27 +94,27 @@ impl<T> fmt::Debug for Reader<T> {
     }
 }
 
-/// Bytes of a letter's data at most.
-pub(crate) const LETTER: usize = 64;
+/// The most bytes of data that an [`InlinePut`] holds.
+pub(crate) const MAX_INLINE: usize = 64;
 
-/// A short put to a managed entry.
+/// A short put to a managed entry, with its data.
 #[repr(C, align(64))]
-pub(crate) struct Letter {
-    data: [u8; LETTER],
+pub(crate) struct InlinePut {
+    data: [u8; MAX_INLINE],
     tag: u64,
     match_bits: u64,
     offset: u64,
     hdr_data: u64,
     source: Rank,
     index: PtIndex,
-    /// Bytes of data, all that was sent.
+    /// Bytes of data.
     length: u8,
 }
 
-/// Both sides of a queue's mailbox.
-pub(crate) fn of_letters() -> (Writer<Letter>, Reader<Letter>) {
-    mailbox(Letter {
-        data: [0; LETTER],
+/// The mailbox of a queue.
+pub(crate) fn inline_puts() -> (Writer<InlinePut>, Reader<InlinePut>) {
+    mailbox(InlinePut {
+        data: [0; MAX_INLINE],
         tag: 0,
         match_bits: 0,
         offset: 0,
@@ -124,11 +125,11 @@ pub(crate) fn of_letters() -> (Writer<Letter>, Reader<Letter>) {
     })
 }
 
-/// Copies what fits, as two pieces that meet or overlap: a call would take longer.
+/// Copies as two pieces that meet or overlap, which is faster than a call of `memcpy`.
 #[inline(always)]
-fn copy_short(to: &mut [u8; LETTER], from: &[u8]) {
+fn copy_short(to: &mut [u8; MAX_INLINE], from: &[u8]) {
     #[inline(always)]
-    fn ends<const N: usize>(to: &mut [u8; LETTER], from: &[u8]) {
+    fn ends<const N: usize>(to: &mut [u8; MAX_INLINE], from: &[u8]) {
         if let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>())
             && let Some(to) = to.get_mut(..from.len())
         {
@@ -147,8 +148,8 @@ fn copy_short(to: &mut [u8; LETTER], from: &[u8]) {
     }
 }
 
-impl Letter {
-    /// Writes a put of at most [`LETTER`] bytes that have all been taken.
+impl InlinePut {
+    /// Writes a put of at most [`MAX_INLINE`] bytes, none of them cut off.
     #[inline(always)]
     pub(crate) fn write(&mut self, put: &PutEvent<'_>, data: &[u8]) {
         self.tag = put.tag;
@@ -157,7 +158,7 @@ impl Letter {
         self.hdr_data = put.hdr_data;
         self.source = put.source;
         self.index = put.index;
-        // Fits: at most LETTER.
+        // Fits: at most MAX_INLINE.
         self.length = data.len() as u8;
         copy_short(&mut self.data, data);
     }
@@ -200,8 +201,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn letters_of_any_length_are_whole(data in prop::collection::vec(any::<u8>(), 0..=LETTER)) {
-            let mut to = [0; LETTER];
+        fn inline_puts_of_any_length_are_whole(data in prop::collection::vec(any::<u8>(), 0..=MAX_INLINE)) {
+            let mut to = [0; MAX_INLINE];
             copy_short(&mut to, &data);
             prop_assert_eq!(&to[..data.len()], &data[..]);
             prop_assert!(to[data.len()..].iter().all(|byte| *byte == 0));

@@ -163,7 +163,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         };
         let (writers, local) = (0..QUEUES)
             .map(|_| {
-                let (writer, reader) = mailbox::of_letters();
+                let (writer, reader) = mailbox::inline_puts();
                 (writer, M::Lock::new(Local::new(reader)))
             })
             .unzip::<_, _, Vec<_>, Vec<_>>();

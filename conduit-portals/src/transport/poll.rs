@@ -8,7 +8,7 @@ use conduit_core::threads::{Lock, Mode};
 
 use super::buffers::Buffer;
 use super::interface::Transport;
-use super::mailbox::{Letter, Reader};
+use super::mailbox::{InlinePut, Reader};
 use super::queue::{Queued, QueuedPut};
 use super::window::Cost;
 use super::{Inner, SoftPortals};
@@ -19,7 +19,7 @@ pub(crate) struct Local {
     /// Of what is there, older than what is in the mailbox, which is older than what is in the queue.
     events: VecDeque<Queued>,
     done: Done,
-    mailbox: Reader<Letter>,
+    mailbox: Reader<InlinePut>,
 }
 
 /// What has been delivered and is to be accounted for.
@@ -48,7 +48,7 @@ impl Done {
 }
 
 impl Local {
-    pub(crate) fn new(mailbox: Reader<Letter>) -> Self {
+    pub(crate) fn new(mailbox: Reader<InlinePut>) -> Self {
         Self {
             events: VecDeque::new(),
             done: Done::default(),

@@ -21,7 +21,7 @@ use super::config::PortalsConfig;
 use super::direct::{Direct, Native, Plain};
 use super::inbound::{Arrival, Held, InUse, Reading};
 use super::link::{Link, Links};
-use super::mailbox::{Letter, Writer};
+use super::mailbox::{InlinePut, Writer};
 use super::operation::{Kind, Operations};
 use super::queue::{QUEUES, Queued};
 use super::regions::Regions;
@@ -203,7 +203,7 @@ pub(crate) struct Portals {
     entries: u32,
     pub(crate) queues: Vec<VecDeque<Queued>>,
     /// By queue: where what comes while nothing waits in it goes.
-    pub(crate) mailboxes: Box<[Writer<Letter>]>,
+    pub(crate) mailboxes: Box<[Writer<InlinePut>]>,
     pub(crate) pool: Pool,
     /// Bytes of injects that may still get under way.
     pub(crate) inject_room: usize,

@@ -7,7 +7,7 @@ use conduit_core::ni::Rank;
 
 use super::Nonsense;
 use crate::transport::fragment::MAX_TINY;
-use crate::transport::mailbox::{LETTER, Writer};
+use crate::transport::mailbox::{MAX_INLINE, Writer};
 use crate::transport::queue::{Queued, QueuedPut};
 use crate::transport::state::{Portals, list};
 use crate::transport::window::Cost;
@@ -25,7 +25,7 @@ impl Portals {
         payload: &[u8],
     ) -> bool {
         let length = payload.len();
-        if length > LETTER.min(self.short) || source == self.rank {
+        if length > MAX_INLINE.min(self.short) || source == self.rank {
             return false;
         }
         let Some(link) = self.links.get(source) else {
@@ -57,7 +57,7 @@ impl Portals {
             return false;
         };
         let event = put.event(source, (hit.tag, hit.offset), length, length);
-        mailbox.fill(|letter| letter.write(&event, payload));
+        mailbox.fill(|inline| inline.write(&event, payload));
         self.flags.mailed(eq);
         // Taken, as far as the window goes: one short put of each queue is little.
         if link.arrived.arrive_taken(cost, window) {

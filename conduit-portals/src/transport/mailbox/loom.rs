@@ -7,7 +7,8 @@ use loom::thread;
 
 use super::mailbox;
 
-/// The checker's cell tells of a writer and a reader at once, and of one that doesn't see what the other has done.
+/// The checker's cell reports a writer and a reader at once, and one that doesn't see what the other
+/// has written.
 #[test]
 fn loom_one_side_at_a_time() {
     const ROUNDS: u32 = 2;
