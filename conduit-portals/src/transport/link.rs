@@ -9,8 +9,8 @@ use crate::transport::fragment::Failure;
 
 use super::buffers::Buffer;
 use super::inbound::Reading;
-use super::window::{Arrived, RestingIn, Sent, Size};
-use super::wire::Told;
+use super::window::{IdleWindows, ReceiveWindows, SendWindows, WindowSize};
+use super::wire::WindowUpdate;
 
 /// What a peer is owed.
 #[derive(Debug)]
@@ -44,8 +44,8 @@ pub(crate) enum Owed {
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) peer: Rank,
-    pub(crate) sent: Sent,
-    pub(crate) arrived: Arrived,
+    pub(crate) send: SendWindows,
+    pub(crate) receive: ReceiveWindows,
     /// In the order in which it became due. No more than two windows: the peer is told of no more taken operations while there
     /// is a window's worth; besides, a few for each index.
     pub(crate) owed: VecDeque<Owed>,
@@ -63,8 +63,8 @@ impl Link {
     fn new(peer: Rank) -> Self {
         Self {
             peer,
-            sent: Sent::default(),
-            arrived: Arrived::default(),
+            send: SendWindows::default(),
+            receive: ReceiveWindows::default(),
             owed: VecDeque::new(),
             listed: false,
             left: false,
@@ -72,25 +72,26 @@ impl Link {
         }
     }
 
-    /// What to tell the peer in a tiny fragment; when that has gone, [`Arrived::told`] wants to know.
+    /// The window update for the next tiny fragment; once that is sent, call
+    /// [`ReceiveWindows::update_sent`].
     #[inline(always)]
-    pub(crate) fn news(&self, size: Size) -> Told {
+    pub(crate) fn window_update(&self, size: WindowSize) -> WindowUpdate {
         match self.owed.len() < usize::from(size.operations) {
-            true => self.arrived.news(),
-            false => self.arrived.old(),
+            true => self.receive.update(),
+            false => self.receive.last_update(),
         }
     }
 
-    /// Whether those are any.
+    /// Whether that reports anything new.
     #[inline(always)]
-    pub(crate) fn has_news(&self, size: Size) -> bool {
-        self.arrived.has_news() && self.owed.len() < usize::from(size.operations)
+    pub(crate) fn has_window_update(&self, size: WindowSize) -> bool {
+        self.receive.has_update() && self.owed.len() < usize::from(size.operations)
     }
 
     /// Whether something is to be sent to the peer unasked.
     #[inline]
-    pub(crate) fn is_due(&self, size: Size) -> bool {
-        !self.owed.is_empty() || self.arrived.is_due(size)
+    pub(crate) fn is_due(&self, size: WindowSize) -> bool {
+        !self.owed.is_empty() || self.receive.is_due(size)
     }
 }
 
@@ -99,9 +100,9 @@ impl Link {
 struct Resting {
     /// Its rank, in a form that needs no alignment of four bytes.
     peer: [u16; 2],
-    sent: Sent,
-    arrived: RestingIn,
-    /// Of which window something was told last.
+    send: SendWindows,
+    receive: IdleWindows,
+    /// The window of the last update.
     last: u8,
     left: bool,
 }
@@ -116,9 +117,9 @@ impl Resting {
         }
         Some(Self {
             peer: [link.peer as u16, (link.peer >> 16) as u16],
-            sent: link.sent,
-            arrived: link.arrived.rest()?,
-            last: link.arrived.last_told(),
+            send: link.send,
+            receive: link.receive.idle()?,
+            last: link.receive.last_updated(),
             left: link.left,
         })
     }
@@ -128,10 +129,10 @@ impl Resting {
         Rank::from(high) << 16 | Rank::from(low)
     }
 
-    fn resume(&self, window: Size) -> Link {
+    fn resume(&self, window: WindowSize) -> Link {
         Link {
-            sent: self.sent,
-            arrived: Arrived::resume(&self.arrived, self.last, window),
+            send: self.send,
+            receive: ReceiveWindows::resume(&self.receive, self.last, window),
             left: self.left,
             ..Link::new(self.peer())
         }
@@ -147,7 +148,7 @@ pub(crate) struct Links {
     links: Vec<Link>,
     resting: Vec<Resting>,
     /// The size of each window.
-    window: Size,
+    window: WindowSize,
 }
 
 const NONE: u32 = u32::MAX;
@@ -156,7 +157,7 @@ const RESTING: u32 = 1 << 31;
 const FEW: usize = 16;
 
 impl Links {
-    pub(crate) fn new(size: u32, window: Size) -> Self {
+    pub(crate) fn new(size: u32, window: WindowSize) -> Self {
         Self {
             places: vec![NONE; size as usize].into(),
             links: Vec::new(),
@@ -245,7 +246,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    const SIZE: Size = Size {
+    const SIZE: WindowSize = WindowSize {
         operations: 40,
         units: 1000,
     };
@@ -254,7 +255,7 @@ mod tests {
         /// Whatever rests at whatever time, the windows go on as if nothing had.
         #[test]
         fn nobody_notices_who_rests(steps in prop::collection::vec((0u8..8, 0u32..20, 0u8..4), 1..400)) {
-            let (mut links, mut reference) = (Links::new(20, SIZE), BTreeMap::<Rank, (Sent, Arrived, bool)>::new());
+            let (mut links, mut reference) = (Links::new(20, SIZE), BTreeMap::<Rank, (SendWindows, ReceiveWindows, bool)>::new());
             for (what, peer, index) in steps {
                 let cost = Cost::of_put(index, 100, 1000);
                 if what == 0 {
@@ -265,21 +266,21 @@ mod tests {
                 let link = links.get(peer).expect("a rank of the job");
                 prop_assert_eq!(link.peer, peer);
                 match what {
-                    1 => prop_assert_eq!(link.sent.take(cost, SIZE), other.0.take(cost, SIZE)),
+                    1 => prop_assert_eq!(link.send.reserve(cost, SIZE), other.0.reserve(cost, SIZE)),
                     2 | 3 => {
-                        link.arrived.arrive(cost, SIZE);
+                        link.receive.arrive(cost, SIZE);
                         other.1.arrive(cost, SIZE);
                         // Taken at once, mostly.
                         if what == 2 || peer > 10 {
-                            link.arrived.take(cost, SIZE);
-                            other.1.take(cost, SIZE);
+                            link.receive.consume(cost, SIZE);
+                            other.1.consume(cost, SIZE);
                         }
                     }
                     4 => {
-                        let news = link.arrived.news();
-                        prop_assert_eq!(news, other.1.news());
-                        link.arrived.told(news);
-                        other.1.told(news);
+                        let update = link.receive.update();
+                        prop_assert_eq!(update, other.1.update());
+                        link.receive.update_sent(update);
+                        other.1.update_sent(update);
                     }
                     5 if index == 0 => {
                         link.left = true;
@@ -291,7 +292,7 @@ mod tests {
             }
             for (peer, (sent, arrived, left)) in reference {
                 let link = links.get(peer).expect("a rank of the job");
-                prop_assert_eq!((link.sent, link.arrived, link.left), (sent, arrived, left));
+                prop_assert_eq!((link.send, link.receive, link.left), (sent, arrived, left));
             }
         }
     }
@@ -308,7 +309,7 @@ mod tests {
             links
                 .get(2)
                 .expect("a rank")
-                .arrived
+                .receive
                 .arrive(Cost::of_header(1), SIZE)
         );
         for peer in 0..3 {

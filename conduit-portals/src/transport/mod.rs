@@ -402,8 +402,8 @@ impl<T: Transport> Inner<T> {
             let Some(owed) = link.owed.pop_front() else {
                 break;
             };
-            let news = link.news(window);
-            let taken = Some(news);
+            let update = link.window_update(window);
+
             let is_tiny = !matches!(owed, Owed::LongReply(_));
             let refused = match owed {
                 Owed::Response {
@@ -418,7 +418,7 @@ impl<T: Transport> Inner<T> {
                         length,
                         value,
                     };
-                    let sent = send_copied(transport, peer, &header, taken, &[]);
+                    let sent = send_copied(transport, peer, &header, Some(update), &[]);
                     sent.err().map(|refused| (refused, owed))
                 }
                 Owed::Leave | Owed::Direct(_) | Owed::Withdraw(_) | Owed::Withdrawn(_) => {
@@ -432,7 +432,7 @@ impl<T: Transport> Inner<T> {
                     let Some(header) = header else {
                         continue;
                     };
-                    let sent = send_copied(transport, peer, &header, taken, &[]);
+                    let sent = send_copied(transport, peer, &header, Some(update), &[]);
                     sent.err().map(|refused| (refused, owed))
                 }
                 Owed::Reply {
@@ -441,7 +441,7 @@ impl<T: Transport> Inner<T> {
                     data,
                 } => {
                     let header = Header::Reply { operation, outcome };
-                    match send_copied(transport, peer, &header, taken, data.bytes()) {
+                    match send_copied(transport, peer, &header, Some(update), data.bytes()) {
                         Ok(()) => {
                             portals.pool.give(data);
                             None
@@ -480,7 +480,7 @@ impl<T: Transport> Inner<T> {
             match refused {
                 None if is_tiny => {
                     if let Some(link) = portals.links.get(peer) {
-                        link.arrived.told(news);
+                        link.receive.update_sent(update);
                     }
                 }
                 None => {}
@@ -502,14 +502,14 @@ impl<T: Transport> Inner<T> {
         let Some(link) = portals.links.get(peer) else {
             return true;
         };
-        // Nothing is owed, so there are news while something is due.
+        // Nothing is owed, so there are update while something is due.
         while link.is_due(window) {
-            let news = link.news(window);
-            match send_copied(transport, peer, &Header::Taken, Some(news), &[]) {
-                Ok(()) => link.arrived.told(news),
+            let update = link.window_update(window);
+            match send_copied(transport, peer, &Header::WindowUpdate, Some(update), &[]) {
+                Ok(()) => link.receive.update_sent(update),
                 Err(refused) => return refused != Refused::Full,
             }
-            portals.counters.tellings += 1;
+            portals.counters.window_updates += 1;
         }
         true
     }
@@ -519,10 +519,10 @@ fn send_copied<T: Transport>(
     transport: &mut T,
     peer: Rank,
     header: &Header,
-    taken: Option<wire::Told>,
+    update: Option<wire::WindowUpdate>,
     bytes: &[u8],
 ) -> Result<(), Refused> {
-    let header = header.encode(taken);
+    let header = header.encode(update);
     let fragment = Fragment {
         header: header.as_slice(),
         payload: Payload::Copied(&[bytes]),

@@ -18,32 +18,32 @@ use super::{Inner, SoftPortals};
 pub(crate) struct Local {
     /// Of what is there, older than what is in the mailbox, which is older than what is in the queue.
     events: VecDeque<Queued>,
-    done: Done,
+    delivered: Delivered,
     mailbox: Reader<InlinePut>,
 }
 
 /// What has been delivered and is to be accounted for.
 #[derive(Debug, Default)]
-struct Done {
-    taken: Vec<(Rank, Cost)>,
+struct Delivered {
+    operations: Vec<(Rank, Cost)>,
     buffers: Vec<Buffer>,
 }
 
-impl Done {
+impl Delivered {
     #[inline]
     fn is_empty(&self) -> bool {
-        self.taken.is_empty() && self.buffers.is_empty()
+        self.operations.is_empty() && self.buffers.is_empty()
     }
 
     #[inline]
     fn add(&mut self, source: Rank, cost: Cost) {
-        if let Some((last, sum)) = self.taken.last_mut()
+        if let Some((last, sum)) = self.operations.last_mut()
             && *last == source
             && sum.add(cost)
         {
             return;
         }
-        self.taken.push((source, cost));
+        self.operations.push((source, cost));
     }
 }
 
@@ -51,7 +51,7 @@ impl Local {
     pub(crate) fn new(mailbox: Reader<InlinePut>) -> Self {
         Self {
             events: VecDeque::new(),
-            done: Done::default(),
+            delivered: Delivered::default(),
             mailbox,
         }
     }
@@ -59,17 +59,17 @@ impl Local {
     /// The first event has been delivered. What has to be accounted for is taken out of it where it lies: copying all of it out
     /// of the queue would cost more.
     #[inline(always)]
-    fn delivered(&mut self) {
+    fn pop_delivered(&mut self) {
         let Some(event) = self.events.front_mut() else {
             return;
         };
-        if let Some((source, cost)) = event.taken() {
-            self.done.add(source, cost);
+        if let Some((source, cost)) = event.consumed() {
+            self.delivered.add(source, cost);
         }
         if let Queued::Put(QueuedPut { data, .. }) = event
             && let Some(data) = data.take()
         {
-            self.done.buffers.push(data);
+            self.delivered.buffers.push(data);
         }
         self.events.pop_front();
     }
@@ -81,7 +81,7 @@ struct First<'a>(&'a mut Local);
 impl Drop for First<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.0.delivered();
+        self.0.pop_delivered();
     }
 }
 
@@ -166,7 +166,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         if count > 0 && (!local.events.is_empty() || flags.is_queued(number)) {
             self.shared.delivered.store(true, Ordering::Relaxed);
         }
-        if !local.done.is_empty() {
+        if !local.delivered.is_empty() {
             self.settle(number, local);
         }
         count
@@ -175,7 +175,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
     /// Takes a queue's events; makes progress once if there are none. False if there are none then.
     fn refill(&self, number: usize, local: &mut Local, looked: &mut bool) -> bool {
         let mut inner = self.inner();
-        inner.account(&mut local.done);
+        inner.account(&mut local.delivered);
         let queue = inner.portals.queues.get(number);
         if queue.is_none_or(VecDeque::is_empty)
             && !local.mailbox.is_full()
@@ -197,7 +197,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
     /// Accounts for what was delivered.
     fn settle(&self, number: usize, local: &mut Local) {
         let mut inner = self.inner();
-        inner.account(&mut local.done);
+        inner.account(&mut local.delivered);
         let queue = inner.portals.queues.get(number);
         if local.events.is_empty()
             && !local.mailbox.is_full()
@@ -222,12 +222,12 @@ fn deliver<S: Sink>(local: &mut Local, sink: &mut S) -> bool {
 
 impl<T: Transport> Inner<T> {
     #[inline]
-    fn account(&mut self, done: &mut Done) {
+    fn account(&mut self, delivered: &mut Delivered) {
         // Sums, so in any order.
-        while let Some((source, cost)) = done.taken.pop() {
-            self.portals.taken(source, cost);
+        while let Some((source, cost)) = delivered.operations.pop() {
+            self.portals.consumed(source, cost);
         }
-        while let Some(buffer) = done.buffers.pop() {
+        while let Some(buffer) = delivered.buffers.pop() {
             self.portals.pool.give(buffer);
         }
     }

@@ -56,7 +56,7 @@ impl Queued {
 
     /// Whose operation has been taken with this event's delivery, and what it has used.
     #[inline]
-    pub(crate) fn taken(&self) -> Option<(Rank, Cost)> {
+    pub(crate) fn consumed(&self) -> Option<(Rank, Cost)> {
         match *self {
             Self::Put(ref put) => Some((put.event.source, put.cost)),
             Self::Operation { source, cost, .. } => Some((source, cost)),

@@ -21,10 +21,10 @@ impl Portals {
     /// Reads a fragment's header, and hears what the peer has taken.
     #[inline]
     fn header(&mut self, peer: Rank, header: &[u8]) -> Result<Header, Nonsense> {
-        let (header, taken) = Header::decode(header).ok_or(Nonsense)?;
-        if let Some(taken) = taken {
+        let (header, update) = Header::decode(header).ok_or(Nonsense)?;
+        if let Some(update) = update {
             let link = self.links.get(peer).ok_or(Nonsense)?;
-            if !link.sent.hear(taken) {
+            if !link.send.apply(update) {
                 return Err(Nonsense);
             }
         }
@@ -36,7 +36,7 @@ impl Portals {
     fn arrives(&mut self, peer: Rank, cost: Cost) -> Result<(), Nonsense> {
         let window = self.window;
         let link = self.links.get(peer).ok_or(Nonsense)?;
-        match link.arrived.arrive(cost, window) {
+        match link.receive.arrive(cost, window) {
             true => Ok(()),
             false => Err(Nonsense),
         }
@@ -44,8 +44,8 @@ impl Portals {
 
     #[inline(never)]
     fn take(&mut self, peer: Rank, header: &[u8], payload: &[u8]) -> Result<(), Nonsense> {
-        if let Some((put, told)) = Header::decode_short(header) {
-            return self.short_put_arrives(peer, &put, told, payload);
+        if let Some((put, update)) = Header::decode_short(header) {
+            return self.short_put_arrives(peer, &put, update, payload);
         }
         let header = self.header(peer, header)?;
         let has_payload = matches!(header, Header::Put(_) | Header::Reply { .. });
@@ -80,7 +80,7 @@ impl Portals {
             Header::Reply { operation, outcome } => unsafe {
                 self.reply_arrives(peer, operation, outcome, payload.as_ptr(), payload.len())
             },
-            Header::Taken => Ok(()),
+            Header::WindowUpdate => Ok(()),
             Header::Leave => {
                 self.links.get(peer).ok_or(Nonsense)?.left = true;
                 self.direct_gone(peer);
@@ -352,7 +352,7 @@ impl FragmentHandler for Portals {
     #[inline]
     fn fragment(&mut self, peer: Rank, header: &[u8], payload: &[u8]) -> bool {
         let is_mailed = match Header::decode_short(header) {
-            Some((put, told)) => self.mail_short_put(peer, &put, told, payload),
+            Some((put, update)) => self.mail_short_put(peer, &put, update, payload),
             None => false,
         };
         if !is_mailed && self.take(peer, header, payload).is_err() {

@@ -25,7 +25,7 @@ use super::mailbox::{InlinePut, Writer};
 use super::operation::{Kind, Operations};
 use super::queue::{QUEUES, Queued};
 use super::regions::Regions;
-use super::window::{Cost, Size};
+use super::window::{Cost, WindowSize};
 use super::wire::SHORT_HEADER;
 
 /// Match entries that can be linked at once.
@@ -157,7 +157,7 @@ pub struct PortalsCounters {
     /// Fragments that made no sense.
     pub bad_fragments: u64,
     /// Fragments that only told a peer how much of what it has sent was taken.
-    pub tellings: u64,
+    pub window_updates: u64,
     /// Submissions answered with [`Submit::Again`](conduit_core::ni::Submit::Again) because of the window at the peer.
     pub waited_for_peer: u64,
     /// The same because of the own link, tables and pools.
@@ -176,7 +176,7 @@ impl PortalsCounters {
         [
             ("unmatched", self.unmatched),
             ("bad_fragments", self.bad_fragments),
-            ("tellings", self.tellings),
+            ("window_updates", self.window_updates),
             ("waited_for_peer", self.waited_for_peer),
             ("waited_for_room", self.waited_for_room),
             ("direct", self.direct),
@@ -191,7 +191,7 @@ pub(crate) struct Portals {
     pub(crate) rank: Rank,
     pub(crate) size: u32,
     pub(crate) config: PortalsConfig,
-    pub(crate) window: Size,
+    pub(crate) window: WindowSize,
     /// Bytes of the longest message that a tiny fragment carries to a managed entry.
     pub(crate) short: usize,
     pub(crate) flags: Arc<Flags>,
@@ -231,7 +231,7 @@ pub(crate) struct Portals {
 impl Portals {
     pub(crate) fn new(rank: Rank, size: u32, config: &PortalsConfig, flags: Arc<Flags>) -> Self {
         let config = config.clone().bounded();
-        let window = Size::new(
+        let window = WindowSize::new(
             config.window,
             config.arrival_bytes,
             config.max_managed,
@@ -398,16 +398,16 @@ impl Portals {
 
     /// Counts an operation as taken: nothing of it is left here.
     #[inline]
-    pub(crate) fn taken(&mut self, source: Rank, cost: Cost) {
+    pub(crate) fn consumed(&mut self, source: Rank, cost: Cost) {
         let (own, window) = (self.rank, self.window);
         let Some(link) = self.links.get(source) else {
             return;
         };
-        let is_due = link.arrived.take(cost, window);
+        let is_due = link.receive.consume(cost, window);
         if source == own {
-            let told = link.arrived.news();
-            link.arrived.told(told);
-            link.sent.hear(told);
+            let update = link.receive.update();
+            link.receive.update_sent(update);
+            link.send.apply(update);
         } else if is_due {
             list(&mut self.outgoing, link);
         }

@@ -75,7 +75,12 @@ impl<T: Transport> Inner<T> {
 
     /// Takes a place in the target's window.
     #[inline]
-    fn enter(&mut self, operation: &'static str, target: Rank, cost: Cost) -> Result<(), Not> {
+    fn reserve_window(
+        &mut self,
+        operation: &'static str,
+        target: Rank,
+        cost: Cost,
+    ) -> Result<(), Not> {
         let window = self.portals.window;
         let Some(link) = self.portals.links.get(target) else {
             return Err(Not::Again);
@@ -83,7 +88,7 @@ impl<T: Transport> Inner<T> {
         if let Some(failure) = link.failure {
             return Err(Not::Refused(self.peer_failed(operation, target, failure)));
         }
-        match link.sent.take(cost, window) {
+        match link.send.reserve(cost, window) {
             true => Ok(()),
             false => {
                 self.portals.counters.waited_for_peer += 1;
@@ -93,10 +98,10 @@ impl<T: Transport> Inner<T> {
     }
 
     /// Gives it back.
-    fn leave(&mut self, target: Rank, cost: Cost) {
+    fn release_window(&mut self, target: Rank, cost: Cost) {
         self.portals.counters.waited_for_room += 1;
         if let Some(link) = self.portals.links.get(target) {
-            link.sent.untake(cost);
+            link.send.release(cost);
         }
     }
 
@@ -130,11 +135,11 @@ impl<T: Transport> Inner<T> {
         payload: Payload<'_>,
     ) -> Result<(), Not> {
         let tiny = matches!(payload, Payload::Copied(_));
-        let taken = match self.portals.links.get(target) {
-            Some(link) if tiny => Some(link.news(self.portals.window)),
+        let update = match self.portals.links.get(target) {
+            Some(link) if tiny => Some(link.window_update(self.portals.window)),
             _ => None,
         };
-        let header = header.encode(taken);
+        let header = header.encode(update);
         let fragment = Fragment {
             header: header.as_slice(),
             payload,
@@ -150,10 +155,10 @@ impl<T: Transport> Inner<T> {
                 return Err(Not::Refused(failed));
             }
         }
-        if let Some(taken) = taken
+        if let Some(update) = update
             && let Some(link) = self.portals.links.get(target)
         {
-            link.arrived.told(taken);
+            link.receive.update_sent(update);
         }
         if !tiny || !T::AT_ONCE {
             self.handed_over(at_once);
@@ -201,7 +206,7 @@ impl<T: Transport> Inner<T> {
         if to_self && !self.portals.is_open(put.index) {
             return Err(Not::Again);
         }
-        self.enter("put", put.target, cost)?;
+        self.reserve_window("put", put.target, cost)?;
         let acked = put.ack == Ack::Remote;
         let tiny = put.length <= tiny_payload(&header, acked);
         // A short put without an answer has ended when this returns.
@@ -214,7 +219,7 @@ impl<T: Transport> Inner<T> {
                 let copied =
                     unsafe { self.post_copy("put", put.target, &header, memory, put.length) };
                 if let Err(not) = copied {
-                    self.leave(put.target, cost);
+                    self.release_window(put.target, cost);
                     return Err(not);
                 }
             }
@@ -235,7 +240,7 @@ impl<T: Transport> Inner<T> {
             abandoned: false,
         };
         let Some(name) = self.portals.operations.add(operation) else {
-            self.leave(put.target, cost);
+            self.release_window(put.target, cost);
             return Err(Not::Again);
         };
         self.portals.descriptors.start(put.md);
@@ -266,7 +271,7 @@ impl<T: Transport> Inner<T> {
         if let Some(operation) = self.portals.operations.remove(name) {
             self.portals.operation_dropped(operation);
         }
-        self.leave(target, cost);
+        self.release_window(target, cost);
     }
 
     /// # Safety
@@ -323,26 +328,26 @@ impl<T: Transport> Inner<T> {
         let Some(link) = portals.links.get(target) else {
             return false;
         };
-        if link.failure.is_some() || !link.sent.take(cost, portals.window) {
+        if link.failure.is_some() || !link.send.reserve(cost, portals.window) {
             return false;
         }
-        let has_news = link.has_news(portals.window);
-        let news = match has_news {
-            true => link.news(portals.window),
-            false => link.arrived.old(),
+        let has_update = link.has_window_update(portals.window);
+        let update = match has_update {
+            true => link.window_update(portals.window),
+            false => link.receive.last_update(),
         };
-        let header = wire::encode_short(index, inject.match_bits, inject.hdr_data, news);
+        let header = wire::encode_short(index, inject.match_bits, inject.hdr_data, update);
         let fragment = Fragment {
             header: &header,
             payload: Payload::Copied(&[inject.head, inject.body]),
         };
         let at_once = !T::AT_ONCE && transport.is_idle(target);
         if transport.send(target, &fragment).is_err() {
-            link.sent.untake(cost);
+            link.send.release(cost);
             return false;
         }
-        if has_news {
-            link.arrived.told(news);
+        if has_update {
+            link.receive.update_sent(update);
         }
         self.submitted = true;
         if !T::AT_ONCE {
@@ -389,17 +394,17 @@ impl<T: Transport> Inner<T> {
             return Err(Not::Again);
         }
         let pieces = [inject.head, inject.body];
-        self.enter("inject", inject.target, cost)?;
+        self.reserve_window("inject", inject.target, cost)?;
         if !to_self && length <= tiny_payload(&header, false) {
             let header = wire::Header::Put(header);
             let posted = self.post("inject", inject.target, &header, Payload::Copied(&pieces));
             if posted.is_err() {
-                self.leave(inject.target, cost);
+                self.release_window(inject.target, cost);
             }
             return posted;
         }
         if length > self.portals.inject_room {
-            self.leave(inject.target, cost);
+            self.release_window(inject.target, cost);
             return Err(Not::Again);
         }
         let mut buffer = self.portals.pool.take(length);
@@ -427,7 +432,7 @@ impl<T: Transport> Inner<T> {
         };
         let Some(name) = self.portals.operations.add(operation) else {
             self.portals.inject_room += length;
-            self.leave(inject.target, cost);
+            self.release_window(inject.target, cost);
             return Err(Not::Again);
         };
         let payload = Payload::Read {
@@ -548,9 +553,9 @@ impl<T: Transport> Inner<T> {
             return Err(Not::Again);
         }
         let cost = Cost::of_header(index.0);
-        self.enter(name, target, cost)?;
+        self.reserve_window(name, target, cost)?;
         let Some(operation) = self.portals.operations.add(operation) else {
-            self.leave(target, cost);
+            self.release_window(target, cost);
             return Err(Not::Again);
         };
         if let Some(md) = md {
@@ -588,7 +593,7 @@ impl Portals {
     fn arrives_from_self(&mut self, cost: Cost) {
         let (own, window) = (self.rank, self.window);
         if let Some(link) = self.links.get(own) {
-            let within = link.arrived.arrive(cost, window);
+            let within = link.receive.arrive(cost, window);
             debug_assert!(within, "it has entered the window");
         }
     }

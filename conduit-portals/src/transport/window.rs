@@ -1,20 +1,23 @@
-//! How far a rank may run ahead at a peer.
+//! Flow control: how far a rank may run ahead at a peer.
 //!
-//! A rank never refuses what arrives: responses may be behind it, and refusing requests until there is room could wait for
-//! itself. Instead each rank has a *window* at each peer: operations that it has sent and the peer has not *taken* yet, and units
-//! of 64 bytes that they may need there until they are delivered. A peer has taken an operation when nothing of it is left in
-//! its queues; a short put in a `mailbox`, of which each queue has one, counts as taken. It tells how many it has taken so far with
-//! the next tiny fragment when an eighth of a window is untold, and by a fragment of its own when half of one is; so a window of at
-//! least two of the largest messages never stands still while the peer takes.
+//! A rank never refuses what arrives: responses may be behind it, and refusing requests until there
+//! is room could deadlock. Instead each rank has a *window* at each peer, of operations that it has
+//! sent and the peer has not *consumed* yet, and of units of 64 bytes that they may need there until
+//! they are delivered. An operation is consumed when nothing of it is left in the peer's queues; a
+//! short put in a `mailbox`, of which each queue has one, counts as consumed. The peer reports what it
+//! has consumed in *window updates*: with the next tiny fragment when an eighth of a window is
+//! unreported, and in a fragment of its own when half of one is. So a window of at least two of the
+//! largest messages never stalls while the peer consumes.
 //!
-//! There are several windows, and the target's index says which one an operation uses: a rank that takes nothing of one queue
-//! (no requests, until its replies have gone) must not hold back what goes to another (its peers' replies). Two ranks whose
-//! requests fill each other's windows could not answer any otherwise.
+//! There are several windows, and the target's index selects the one that an operation uses: a rank
+//! that consumes nothing of one queue (no requests, until its replies have gone) must not hold back
+//! what goes to another (its peers' replies). Otherwise two ranks whose requests fill each other's
+//! windows could not reply.
 
 use super::buffers::UNIT;
-use super::wire::{Taken, Told};
+use super::wire::{WindowCount, WindowUpdate};
 
-/// Windows at each peer. Indices whose numbers are the same modulo this share one.
+/// Windows at each peer. Indices whose numbers are equal modulo this share one.
 pub(crate) const WINDOWS: usize = 4;
 
 /// What an operation uses of a window.
@@ -27,44 +30,33 @@ pub(crate) struct Cost {
 }
 
 impl Cost {
-    /// Of an operation to an index without bytes that might have to wait at the target.
+    /// Of an operation without bytes that might have to wait at the target.
     #[inline]
     pub(crate) fn of_header(index: u8) -> Self {
-        Self {
-            operations: 1,
-            units: 0,
-            window: index % WINDOWS as u8,
-        }
+        Self::of_short(index, 0)
     }
 
-    /// Of a put to an index that is short enough for a managed entry.
+    /// Of a put that is short enough for a managed entry.
     #[inline(always)]
     pub(crate) fn of_short(index: u8, length: usize) -> Self {
         Self {
             window: index % WINDOWS as u8,
             operations: 1,
-            // Fits: as below.
+            // Fits: `max_managed` is at most 4096 units.
             units: length.div_ceil(UNIT) as u16,
         }
     }
 
-    /// Of a put to an index. One that is too long for managed entries waits nowhere.
+    /// Of a put. One that is too long for managed entries needs no buffer.
     #[inline]
     pub(crate) fn of_put(index: u8, length: usize, max_managed: usize) -> Self {
-        Self {
-            window: index % WINDOWS as u8,
-            operations: 1,
-            units: match length <= max_managed {
-                // Fits: `max_managed` is at most 4096 units.
-                true => length.div_ceil(UNIT) as u16,
-                false => 0,
-            },
+        match length <= max_managed {
+            true => Self::of_short(index, length),
+            false => Self::of_header(index),
         }
     }
-}
 
-impl Cost {
-    /// Adds another one's, if it is of the same window. The sum is within that window.
+    /// Adds the cost of another operation, if it uses the same window. The sum is within that window.
     #[inline]
     pub(crate) fn add(&mut self, other: Self) -> bool {
         let same = self.window == other.window;
@@ -81,23 +73,38 @@ impl Cost {
     }
 }
 
+impl WindowCount {
+    #[inline(always)]
+    fn add(&mut self, cost: Cost) {
+        self.operations = self.operations.wrapping_add(cost.operations);
+        self.units = self.units.wrapping_add(cost.units);
+    }
+
+    /// How much was counted since an earlier count.
+    #[inline(always)]
+    fn since(self, earlier: Self) -> Self {
+        Self {
+            operations: self.operations.wrapping_sub(earlier.operations),
+            units: self.units.wrapping_sub(earlier.units),
+        }
+    }
+
+    /// Whether a window of this size with so much in it has room for an operation.
+    #[inline(always)]
+    fn has_room(self, cost: Cost, size: WindowSize) -> bool {
+        self.operations < size.operations
+            && u32::from(self.units) + u32::from(cost.units) <= u32::from(size.units)
+    }
+}
+
 /// The size of each window of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Size {
+pub(crate) struct WindowSize {
     pub(crate) operations: u16,
     pub(crate) units: u16,
 }
 
-impl Size {
-    /// One of so many parts.
-    #[inline]
-    fn part(self, parts: u16) -> Self {
-        Self {
-            operations: self.operations / parts,
-            units: self.units / parts,
-        }
-    }
-
+impl WindowSize {
     /// Shares `bytes` out among `peers` and their windows.
     pub(crate) fn new(operations: u16, bytes: usize, max_managed: usize, peers: usize) -> Self {
         let least = 2 * max_managed.div_ceil(UNIT) + 2;
@@ -110,226 +117,218 @@ impl Size {
     }
 }
 
-/// The initiator's side of a window: what it has sent, and what of it the peer has taken.
+/// The initiator's side of a window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Out {
-    operations: u16,
-    units: u16,
-    taken: Taken,
+struct SendWindow {
+    sent: WindowCount,
+    /// What of it the peer has consumed.
+    consumed: WindowCount,
 }
 
 /// The initiator's side of all windows at a peer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Sent([Out; WINDOWS]);
+pub(crate) struct SendWindows([SendWindow; WINDOWS]);
 
-impl Sent {
-    /// Counts an operation, if its window has room for it.
+impl SendWindows {
+    /// Counts an operation as sent, if its window has room for it.
     #[inline]
-    pub(crate) fn take(&mut self, cost: Cost, size: Size) -> bool {
-        let out = &mut self.0[cost.window()];
-        let operations = out.operations.wrapping_sub(out.taken.operations);
-        let units = out.units.wrapping_sub(out.taken.units);
-        let fits = operations < size.operations
-            && u32::from(units) + u32::from(cost.units) <= u32::from(size.units);
+    pub(crate) fn reserve(&mut self, cost: Cost, size: WindowSize) -> bool {
+        let SendWindow { sent, consumed } = &mut self.0[cost.window()];
+        let fits = sent.since(*consumed).has_room(cost, size);
         if fits {
-            out.operations = out.operations.wrapping_add(cost.operations);
-            out.units = out.units.wrapping_add(cost.units);
+            sent.add(cost);
         }
         fits
     }
 
-    /// Undoes [`Sent::take`] of an operation that was not sent after all.
+    /// Undoes [`SendWindows::reserve`] of an operation that was not sent after all.
     #[inline]
-    pub(crate) fn untake(&mut self, cost: Cost) {
-        let out = &mut self.0[cost.window()];
-        out.operations = out.operations.wrapping_sub(cost.operations);
-        out.units = out.units.wrapping_sub(cost.units);
+    pub(crate) fn release(&mut self, cost: Cost) {
+        let sent = &mut self.0[cost.window()].sent;
+        sent.operations = sent.operations.wrapping_sub(cost.operations);
+        sent.units = sent.units.wrapping_sub(cost.units);
     }
 
-    /// Hears what the peer has taken; false if that is more than was sent, or of no window.
+    /// Applies a peer's update; false if it reports more than was sent, or of no window.
     #[inline]
-    pub(crate) fn hear(&mut self, told: Told) -> bool {
-        let Some(out) = self.0.get_mut(usize::from(told.window)) else {
+    pub(crate) fn apply(&mut self, update: WindowUpdate) -> bool {
+        let Some(window) = self.0.get_mut(usize::from(update.window)) else {
             return false;
         };
-        let taken = told.taken;
-        // Nothing new, as mostly.
-        if taken == out.taken {
+        // The usual case: nothing new.
+        if update.consumed == window.consumed {
             return true;
         }
-        let right = taken.operations.wrapping_sub(out.taken.operations)
-            <= out.operations.wrapping_sub(out.taken.operations)
-            && taken.units.wrapping_sub(out.taken.units) <= out.units.wrapping_sub(out.taken.units);
-        if right {
-            out.taken = taken;
+        let new = update.consumed.since(window.consumed);
+        let outstanding = window.sent.since(window.consumed);
+        let valid = new.operations <= outstanding.operations && new.units <= outstanding.units;
+        if valid {
+            window.consumed = update.consumed;
         }
-        right
+        valid
     }
 }
 
-/// The target's side of a window: what has arrived of a peer, what of it was taken, and what of that the peer was told.
+/// The target's side of a window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct In {
-    arrived: Taken,
-    taken: Taken,
-    told: Taken,
+struct ReceiveWindow {
+    arrived: WindowCount,
+    /// What of it was consumed.
+    consumed: WindowCount,
+    /// What of that was reported to the peer.
+    reported: WindowCount,
 }
 
-impl In {
-    /// Whether this part of the window is untold.
+impl ReceiveWindow {
+    /// Whether one of so many parts of the window is unreported.
     #[inline]
-    fn is_untold(&self, part: Size) -> bool {
-        let operations = self.taken.operations.wrapping_sub(self.told.operations);
-        let units = self.taken.units.wrapping_sub(self.told.units);
-        operations >= part.operations || units >= part.units
+    fn is_unreported(&self, size: WindowSize, parts: u16) -> bool {
+        let unreported = self.consumed.since(self.reported);
+        unreported.operations >= size.operations / parts || unreported.units >= size.units / parts
     }
 }
 
-/// How much of a window is told with what goes to the peer anyhow, and how much for its own sake: an eighth and half of it.
-const WORTH: u16 = 8;
-const DUE: u16 = 2;
+/// An update is added to a fragment that goes to the peer anyhow when an eighth of a window is
+/// unreported, and sent in a fragment of its own when half of it is.
+const PIGGYBACK: u16 = 8;
+const EXPLICIT: u16 = 2;
 
 /// The target's side of all windows of a peer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Arrived {
-    windows: [In; WINDOWS],
-    /// Those of which enough is untold to be told, a bit each.
-    untold: u8,
-    /// Of which one was told last.
+pub(crate) struct ReceiveWindows {
+    windows: [ReceiveWindow; WINDOWS],
+    /// A bit for each window of which enough is unreported for an update.
+    unreported: u8,
+    /// The window of the last update.
     last: u8,
 }
 
-impl Arrived {
+impl ReceiveWindows {
     /// Counts an operation; false if the peer has overrun its window.
     #[inline]
-    pub(crate) fn arrive(&mut self, cost: Cost, size: Size) -> bool {
+    pub(crate) fn arrive(&mut self, cost: Cost, size: WindowSize) -> bool {
         let window = &mut self.windows[cost.window()];
-        let arrived = &mut window.arrived;
-        arrived.operations = arrived.operations.wrapping_add(cost.operations);
-        arrived.units = arrived.units.wrapping_add(cost.units);
-        arrived.operations.wrapping_sub(window.told.operations) <= size.operations
-            && arrived.units.wrapping_sub(window.told.units) <= size.units
+        window.arrived.add(cost);
+        let held = window.arrived.since(window.reported);
+        held.operations <= size.operations && held.units <= size.units
     }
 
     /// Whether an operation would be within its window.
     #[inline(always)]
-    pub(crate) fn has_room(&self, cost: Cost, size: Size) -> bool {
-        let In { arrived, told, .. } = self.windows[cost.window()];
-        arrived.operations.wrapping_sub(told.operations) < size.operations
-            && u32::from(arrived.units.wrapping_sub(told.units)) + u32::from(cost.units)
-                <= u32::from(size.units)
+    pub(crate) fn has_room(&self, cost: Cost, size: WindowSize) -> bool {
+        let window = &self.windows[cost.window()];
+        window.arrived.since(window.reported).has_room(cost, size)
     }
 
-    /// Counts an operation that [has room](Self::has_room) and is taken at once. Whether half of its window is untold.
+    /// Counts an operation that [has room](Self::has_room) and is consumed at once. Whether half of its
+    /// window is unreported.
     #[inline(always)]
-    pub(crate) fn arrive_taken(&mut self, cost: Cost, size: Size) -> bool {
-        let arrived = &mut self.windows[cost.window()].arrived;
-        arrived.operations = arrived.operations.wrapping_add(cost.operations);
-        arrived.units = arrived.units.wrapping_add(cost.units);
-        self.take(cost, size)
+    pub(crate) fn arrive_consumed(&mut self, cost: Cost, size: WindowSize) -> bool {
+        self.windows[cost.window()].arrived.add(cost);
+        self.consume(cost, size)
     }
 
-    /// Counts what was taken. Whether half of its window is untold.
+    /// Counts what was consumed. Whether half of its window is unreported.
     #[inline(always)]
-    pub(crate) fn take(&mut self, cost: Cost, size: Size) -> bool {
+    pub(crate) fn consume(&mut self, cost: Cost, size: WindowSize) -> bool {
         let window = &mut self.windows[cost.window()];
-        window.taken.operations = window.taken.operations.wrapping_add(cost.operations);
-        window.taken.units = window.taken.units.wrapping_add(cost.units);
-        if !window.is_untold(size.part(WORTH)) {
+        window.consumed.add(cost);
+        if !window.is_unreported(size, PIGGYBACK) {
             return false;
         }
-        self.untold |= 1 << cost.window();
-        window.is_untold(size.part(DUE))
+        self.unreported |= 1 << cost.window();
+        window.is_unreported(size, EXPLICIT)
     }
 
-    /// Whether there is something to tell.
+    /// Whether there is something to report.
     #[inline(always)]
-    pub(crate) fn has_news(&self) -> bool {
-        self.untold != 0
+    pub(crate) fn has_update(&self) -> bool {
+        self.unreported != 0
     }
 
-    /// What to tell next: of the next window that has something to tell, or once more of the last. It is told when
-    /// [`told`](Self::told) says so.
+    /// The next update: of the next window that has one, or the last one again. Call
+    /// [`update_sent`](Self::update_sent) once it is on its way.
     #[inline]
-    pub(crate) fn news(&self) -> Told {
-        if !self.has_news() {
-            return self.old();
+    pub(crate) fn update(&self) -> WindowUpdate {
+        if !self.has_update() {
+            return self.last_update();
         }
         let next = usize::from(self.last) + 1;
-        // Twice in a row, so that it goes on behind the last window.
-        let twice = u32::from(self.untold) << WINDOWS | u32::from(self.untold);
+        // The bits twice, so that the search wraps around.
+        let twice = u32::from(self.unreported) << WINDOWS | u32::from(self.unreported);
         let window = (next + (twice >> next).trailing_zeros() as usize) % WINDOWS;
-        Told {
+        WindowUpdate {
             // Fits: there are few.
             window: window as u8,
-            taken: self.windows[window].taken,
+            consumed: self.windows[window].consumed,
         }
     }
 
-    /// What was told last, to tell it again.
+    /// The last update, to be repeated where there is no new one.
     #[inline]
-    pub(crate) fn old(&self) -> Told {
-        Told {
+    pub(crate) fn last_update(&self) -> WindowUpdate {
+        WindowUpdate {
             window: self.last,
-            taken: self.windows[usize::from(self.last) % WINDOWS].told,
+            consumed: self.windows[usize::from(self.last) % WINDOWS].reported,
         }
     }
 
-    /// The peer will hear this.
+    /// An update is on its way to the peer.
     #[inline]
-    pub(crate) fn told(&mut self, told: Told) {
-        self.last = told.window;
-        let number = usize::from(told.window) % WINDOWS;
+    pub(crate) fn update_sent(&mut self, update: WindowUpdate) {
+        self.last = update.window;
+        let number = usize::from(update.window) % WINDOWS;
         let window = &mut self.windows[number];
-        window.told = told.taken;
-        if window.taken == told.taken {
-            self.untold &= !(1 << number);
+        window.reported = update.consumed;
+        if window.consumed == update.consumed {
+            self.unreported &= !(1 << number);
         }
     }
 
-    /// Whether half of some window is untold.
+    /// Whether half of some window is unreported.
     #[inline]
-    pub(crate) fn is_due(&self, size: Size) -> bool {
-        let half = size.part(DUE);
-        self.windows.iter().any(|window| window.is_untold(half))
+    pub(crate) fn is_due(&self, size: WindowSize) -> bool {
+        let mut windows = self.windows.iter();
+        windows.any(|window| window.is_unreported(size, EXPLICIT))
     }
 
-    /// What has to be kept, if all that has arrived was taken.
-    pub(crate) fn rest(&self) -> Option<RestingIn> {
-        let settled = |window: &In| window.arrived == window.taken;
-        self.windows
-            .iter()
-            .all(settled)
-            .then(|| RestingIn(self.windows.map(|In { taken, told, .. }| [taken, told])))
+    /// What has to be kept of an idle peer; `None` while something that has arrived is not consumed.
+    pub(crate) fn idle(&self) -> Option<IdleWindows> {
+        let mut windows = self.windows.iter();
+        let all_consumed = windows.all(|window| window.arrived == window.consumed);
+        let counts = |window: ReceiveWindow| [window.consumed, window.reported];
+        all_consumed.then(|| IdleWindows(self.windows.map(counts)))
     }
 
-    /// Of which window something was told last.
-    pub(crate) fn last_told(&self) -> u8 {
+    /// The window of the last update.
+    pub(crate) fn last_updated(&self) -> u8 {
         self.last
     }
 
-    /// From what was kept, and [`last_told`](Self::last_told).
-    pub(crate) fn resume(resting: &RestingIn, last: u8, size: Size) -> Self {
-        let windows = resting.0.map(|[taken, told]| In {
-            arrived: taken,
-            taken,
-            told,
+    /// The inverse of [`idle`](Self::idle) and [`last_updated`](Self::last_updated).
+    pub(crate) fn resume(idle: &IdleWindows, last: u8, size: WindowSize) -> Self {
+        let windows = idle.0.map(|[consumed, reported]| ReceiveWindow {
+            arrived: consumed,
+            consumed,
+            reported,
         });
-        let worth = |window: &In| window.taken != window.told && window.is_untold(size.part(WORTH));
-        let untold = (0..)
+        let has_update = |window: &ReceiveWindow| {
+            window.consumed != window.reported && window.is_unreported(size, PIGGYBACK)
+        };
+        let unreported = (0..)
             .zip(&windows)
-            .map(|(number, window)| u8::from(worth(window)) << number);
+            .map(|(number, window)| u8::from(has_update(window)) << number);
         Self {
-            untold: untold.sum(),
+            unreported: unreported.sum(),
             windows,
             last,
         }
     }
 }
 
-/// [`Arrived`] of a peer of which nothing waits: what was taken, and what of it was told.
+/// [`ReceiveWindows`] of an idle peer: what was consumed, and what of it was reported.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct RestingIn([[Taken; 2]; WINDOWS]);
+pub(crate) struct IdleWindows([[WindowCount; 2]; WINDOWS]);
 
 #[cfg(test)]
 mod tests {
@@ -337,17 +336,16 @@ mod tests {
 
     use super::*;
 
-    /// Tells what is new.
-    fn tell(arrived: &mut Arrived) -> Told {
-        let told = arrived.news();
-        arrived.told(told);
-        told
+    fn send_update(arrived: &mut ReceiveWindows) -> WindowUpdate {
+        let update = arrived.update();
+        arrived.update_sent(update);
+        update
     }
 
     proptest! {
-        /// One rank sends, the other takes and tells when it is due or now and then: whatever the sizes, no window of the sender
-        /// stays full once all of it was taken, whatever others hold; the target's count is never overrun, and the counters
-        /// may wrap.
+        /// One rank sends, the other consumes, and sends updates when they are due or now and then:
+        /// whatever the sizes, no window of the sender stays full once all of it was consumed,
+        /// whatever others hold; the target's count is never overrun, and the counters may wrap.
         #[test]
         fn a_window_never_stands_still(
             operations in 2_u16..300,
@@ -357,40 +355,40 @@ mod tests {
             steps in prop::collection::vec((0_u8..16, 0_usize..400_000, 0_usize..4), 1..400),
         ) {
             let max_managed = max_managed.min(super::super::config::MAX_MANAGED);
-            let size = Size::new(operations, bytes, max_managed, peers);
-            let (mut sent, mut arrived) = (Sent::default(), Arrived::default());
+            let size = WindowSize::new(operations, bytes, max_managed, peers);
+            let (mut sent, mut arrived) = (SendWindows::default(), ReceiveWindows::default());
             let mut waiting: [Vec<Cost>; WINDOWS] = Default::default();
             // Near the wrap.
             for window in 0..WINDOWS {
                 let (out, inn) = (&mut sent.0[window], &mut arrived.windows[window]);
-                for counter in [&mut out.operations, &mut out.taken.operations, &mut inn.arrived.operations,
-                    &mut inn.taken.operations, &mut inn.told.operations] {
-                    *counter = u16::MAX - 100;
+                for count in [&mut out.sent, &mut out.consumed, &mut inn.arrived, &mut inn.consumed,
+                    &mut inn.reported] {
+                    count.operations = u16::MAX - 100;
                 }
             }
             for (index, length, action) in steps {
                 let cost = Cost::of_put(index, length, max_managed);
-                if !sent.take(cost, size) {
-                    // All that waits in this window is taken, nothing of the others; what is due is told.
+                if !sent.reserve(cost, size) {
+                    // All that waits in this window is consumed, nothing of the others; due updates are sent.
                     for cost in waiting[cost.window()].drain(..) {
-                        if arrived.take(cost, size) {
+                        if arrived.consume(cost, size) {
                             while arrived.is_due(size) {
-                                prop_assert!(sent.hear(tell(&mut arrived)));
+                                prop_assert!(sent.apply(send_update(&mut arrived)));
                             }
                         }
                     }
-                    prop_assert!(sent.take(cost, size));
+                    prop_assert!(sent.reserve(cost, size));
                 }
                 prop_assert!(arrived.arrive(cost, size));
                 waiting[cost.window()].push(cost);
                 if action == 0 {
-                    arrived.take(waiting[cost.window()].remove(0), size);
+                    arrived.consume(waiting[cost.window()].remove(0), size);
                 }
                 if action == 1 {
-                    prop_assert!(sent.hear(tell(&mut arrived)));
+                    prop_assert!(sent.apply(send_update(&mut arrived)));
                 }
                 while arrived.is_due(size) {
-                    prop_assert!(sent.hear(tell(&mut arrived)));
+                    prop_assert!(sent.apply(send_update(&mut arrived)));
                 }
             }
         }
@@ -398,50 +396,50 @@ mod tests {
 
     #[test]
     fn overrunning_is_noticed() {
-        let size = Size::new(4, 0, 640, 1);
+        let size = WindowSize::new(4, 0, 640, 1);
         let cost = Cost::of_put(2, 64, 640);
-        let (mut sent, mut arrived) = (Sent::default(), Arrived::default());
+        let (mut sent, mut arrived) = (SendWindows::default(), ReceiveWindows::default());
         for _ in 0..4 {
-            assert!(sent.take(cost, size));
+            assert!(sent.reserve(cost, size));
             assert!(arrived.arrive(cost, size));
         }
-        assert!(!sent.take(cost, size));
+        assert!(!sent.reserve(cost, size));
         assert!(!arrived.arrive(cost, size));
-        let told = |operations, units| Told {
+        let update = |operations, units| WindowUpdate {
             window: 2,
-            taken: Taken { operations, units },
+            consumed: WindowCount { operations, units },
         };
-        assert!(!sent.hear(told(5, 4)), "more than was sent");
-        assert!(!sent.hear(told(4, 5)));
-        assert!(sent.hear(told(2, 2)));
-        assert!(!sent.hear(told(1, 2)), "less than before");
-        assert!(sent.take(cost, size));
-        let nowhere = Told {
+        assert!(!sent.apply(update(5, 4)), "more than was sent");
+        assert!(!sent.apply(update(4, 5)));
+        assert!(sent.apply(update(2, 2)));
+        assert!(!sent.apply(update(1, 2)), "less than before");
+        assert!(sent.reserve(cost, size));
+        let nowhere = WindowUpdate {
             window: WINDOWS as u8,
-            taken: Taken::default(),
+            consumed: WindowCount::default(),
         };
-        assert!(!sent.hear(nowhere));
+        assert!(!sent.apply(nowhere));
         // Another index' window has room all the while.
-        assert!(sent.take(Cost::of_header(1), size));
+        assert!(sent.reserve(Cost::of_header(1), size));
     }
 
-    /// What did not reach the peer is told again.
+    /// An update that was not sent is made again.
     #[test]
-    fn news_are_told_once_of_each_window() {
-        let size = Size::new(100, 0, 640, 1);
-        let mut arrived = Arrived::default();
-        for taken in 1..=100 / WORTH {
-            assert!(!arrived.has_news(), "too few to be told: {taken}");
+    fn update_are_told_once_of_each_window() {
+        let size = WindowSize::new(100, 0, 640, 1);
+        let mut arrived = ReceiveWindows::default();
+        for consumed in 1..=100 / PIGGYBACK {
+            assert!(!arrived.has_update(), "too few to be reported: {consumed}");
             for index in 0..4 {
                 let cost = Cost::of_header(index);
                 assert!(arrived.arrive(cost, size));
-                assert!(!arrived.take(cost, size));
+                assert!(!arrived.consume(cost, size));
             }
         }
-        assert_eq!(arrived.news(), arrived.news());
-        let mut windows = [0; WINDOWS].map(|_| tell(&mut arrived).window);
+        assert_eq!(arrived.update(), arrived.update());
+        let mut windows = [0; WINDOWS].map(|_| send_update(&mut arrived).window);
         windows.sort_unstable();
         assert_eq!(windows, [0, 1, 2, 3]);
-        assert_eq!(arrived.news(), arrived.old());
+        assert_eq!(arrived.update(), arrived.last_update());
     }
 }

@@ -1,24 +1,23 @@
 //! The headers of fragments. Little-endian, at most [`MAX_HEADER`] bytes.
 //!
 //! ```text
-//! all        kind 1 | flags 1 | a 1 | b 1 | taken: operations 2, units 2
+//! all        kind 1 | flags 1 | a 1 | b 1 | update: operations 2, units 2
 //! PUT        a: index       match bits 8 | header data 8 | offset 8 | operation 4
 //! SHORT_PUT  a: index       match bits 8 | header data 8
 //! GET        a: index       match bits 8 | offset 8 | length 4 | operation 4
 //! ATOMIC     a: index       match bits 8 | offset 8 | operand 8 | comparand 8 | operation 4      b: what
 //! RESPONSE   a: outcome     operation 4 | length 4 | value 8
 //! REPLY      a: outcome     operation 4
-//! TAKEN, LEAVE
+//! WINDOW_UPDATE, LEAVE
 //! DIRECT     a: options     entry 4 | match bits 8 | ignore bits 8 | key 8 | address 8 | length 8
 //! WITHDRAW   entry 4
 //! WITHDRAWN  entry 4
 //! ```
 //!
-//! `taken` is of the window whose number is in the upper half of the flags.
-//!
-//! An *operation* is its initiator's name for it; the target gives it back and does not look into it. What a target has *taken*
-//! ([`super::window`]) is told in tiny fragments only: those arrive in order. An *entry* ([`super::direct`]) is the target's name
-//! for one, index included.
+//! `update` is a window update ([`super::window`]), of the window whose number is in the upper half of
+//! the flags. Only tiny fragments carry one, since these arrive in order. An *operation* is the
+//! initiator's id, opaque to the target, which returns it. An *entry* ([`super::direct`]) is the
+//! target's id of a match entry, index included.
 
 use conduit_core::ni::{AtomicOp, AtomicType, MeId, MeOptions, Outcome, PtIndex, PutEvent, Rank};
 
@@ -32,17 +31,17 @@ const GET: u8 = 3;
 const ATOMIC: u8 = 4;
 const RESPONSE: u8 = 5;
 const REPLY: u8 = 6;
-const TAKEN: u8 = 7;
+const WINDOW_UPDATE: u8 = 7;
 const LEAVE: u8 = 8;
 const DIRECT: u8 = 9;
 const WITHDRAW: u8 = 10;
 const WITHDRAWN: u8 = 11;
 
-/// The fields about what was taken mean something.
-const WITH_TAKEN: u8 = 1;
-/// Where the window's number begins.
+/// The header carries a window update.
+const WITH_UPDATE: u8 = 1;
+/// Position of the window's number in the flags.
 const WINDOW_SHIFT: u32 = 4;
-/// A put that is to be answered; an atomic whose old value is wanted.
+/// The initiator of a put wants a response.
 const WANTED: u8 = 2;
 
 /// Bytes of a put's header; `full` with an offset or an operation.
@@ -50,27 +49,27 @@ pub(crate) const fn put_header(full: bool) -> usize {
     if full { 36 } else { 24 }
 }
 
-/// What a fragment is.
+/// A decoded header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Header {
     Put(Put),
     Get(Get),
     Atomic(Atomic),
-    /// How a put or an atomic has ended.
+    /// The outcome of a put or an atomic.
     Response {
         operation: u32,
         outcome: Outcome,
         length: u32,
         value: u64,
     },
-    /// A get's data follow.
+    /// The outcome of a get, whose data follow.
     Reply {
         operation: u32,
         outcome: Outcome,
     },
-    /// Nothing but what all headers have.
-    Taken,
-    /// The sender is about to end as it should: its silence is no failure.
+    /// Only the window update that any header may carry.
+    WindowUpdate,
+    /// The sender is about to end in good order: its silence is no failure.
     Leave,
     /// An entry that the receiver may reach directly.
     Direct(Direct),
@@ -84,13 +83,13 @@ pub(crate) enum Header {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Direct {
     pub(crate) entry: MeId,
-    /// What may be done to it: puts, gets, atomics.
+    /// The permitted operations: puts, gets, atomics.
     pub(crate) options: MeOptions,
     pub(crate) match_bits: u64,
     pub(crate) ignore_bits: u64,
-    /// Its first byte.
+    /// Where its first byte is.
     pub(crate) remote: Remote,
-    /// Its bytes.
+    /// In bytes.
     pub(crate) length: u64,
 }
 
@@ -100,12 +99,13 @@ pub(crate) struct Put {
     pub(crate) match_bits: u64,
     pub(crate) hdr_data: u64,
     pub(crate) offset: u64,
-    /// To be answered, if it is to be.
+    /// The initiator's id, if it wants a response.
     pub(crate) operation: Option<u32>,
 }
 
 impl Put {
-    /// What tells of it, its data left out, where an entry with this tag took so many of the bytes asked for at this offset.
+    /// The event, without data, of an entry with this tag that took `length` of the `requested` bytes at
+    /// this offset.
     #[inline(always)]
     pub(crate) fn event(
         &self,
@@ -149,21 +149,21 @@ pub(crate) struct Atomic {
     pub(crate) operation: u32,
 }
 
-/// What the sender has taken of the receiver's in one of the [windows](super::window).
+/// Operations and units of 64 bytes that were counted in a [window](super::window); both wrap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Taken {
+pub(crate) struct WindowCount {
     pub(crate) operations: u16,
     pub(crate) units: u16,
 }
 
-/// The same, and in which window.
+/// What the sender has consumed in one of the receiver's windows, since start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct WindowUpdate {
     pub(crate) window: u8,
-    pub(crate) taken: Taken,
+    pub(crate) consumed: WindowCount,
 }
 
-/// A header as it travels.
+/// An encoded header.
 #[derive(Debug)]
 pub(crate) struct Bytes {
     bytes: [u8; MAX_HEADER],
@@ -172,29 +172,31 @@ pub(crate) struct Bytes {
 
 impl Bytes {
     #[inline]
-    fn new(kind: u8, flags: u8, a: u8, b: u8, told: Option<Told>) -> Self {
+    fn new(kind: u8, flags: u8, a: u8, b: u8, update: Option<WindowUpdate>) -> Self {
         let mut new = Self {
             bytes: [0; MAX_HEADER],
             length: 0,
         };
-        let (flags, taken) = match told {
-            Some(Told { window, taken }) => (flags | WITH_TAKEN | window << WINDOW_SHIFT, taken),
-            None => (flags, Taken::default()),
+        let (flags, consumed) = match update {
+            Some(WindowUpdate { window, consumed }) => {
+                (flags | WITH_UPDATE | window << WINDOW_SHIFT, consumed)
+            }
+            None => (flags, WindowCount::default()),
         };
         new.push([kind, flags, a, b]);
-        new.push(taken.operations.to_le_bytes());
-        new.push(taken.units.to_le_bytes());
+        new.push(consumed.operations.to_le_bytes());
+        new.push(consumed.units.to_le_bytes());
         new
     }
 
-    /// A header that names an entry only.
-    fn of_entry(kind: u8, entry: MeId, told: Option<Told>) -> Self {
-        let mut new = Self::new(kind, 0, 0, 0, told);
+    /// A header whose only field is an entry.
+    fn of_entry(kind: u8, entry: MeId, update: Option<WindowUpdate>) -> Self {
+        let mut new = Self::new(kind, 0, 0, 0, update);
         new.push(entry.0.to_le_bytes());
         new
     }
 
-    /// All pieces of a header together are less than [`MAX_HEADER`].
+    /// Appends a field. All fields of a header together are less than [`MAX_HEADER`].
     #[inline]
     fn push<const N: usize>(&mut self, piece: [u8; N]) {
         if let Some(place) = self.bytes.get_mut(self.length..self.length + N) {
@@ -236,22 +238,22 @@ impl Reader<'_> {
 /// Bytes of a short put's header.
 pub(crate) const SHORT_HEADER: usize = put_header(false);
 
-/// What [`Header::encode`] makes of a put without offset and answer, nearly all that is sent.
+/// [`Header::encode`] for a put without offset and response, the usual fragment.
 #[inline(always)]
 pub(crate) fn encode_short(
     index: u8,
     match_bits: u64,
     hdr_data: u64,
-    told: Told,
+    update: WindowUpdate,
 ) -> [u8; SHORT_HEADER] {
-    let Told { window, taken } = told;
-    let flags = WITH_TAKEN | window << WINDOW_SHIFT;
-    // Its bytes in a word: one store.
+    let WindowUpdate { window, consumed } = update;
+    let flags = WITH_UPDATE | window << WINDOW_SHIFT;
+    // In one word, for a single store.
     let first = u64::from(SHORT_PUT)
         | u64::from(flags) << 8
         | u64::from(index) << 16
-        | u64::from(taken.operations) << 32
-        | u64::from(taken.units) << 48;
+        | u64::from(consumed.operations) << 32
+        | u64::from(consumed.units) << 48;
     let mut bytes = [0; SHORT_HEADER];
     bytes[..8].copy_from_slice(&first.to_le_bytes());
     bytes[8..16].copy_from_slice(&match_bits.to_le_bytes());
@@ -260,19 +262,19 @@ pub(crate) fn encode_short(
 }
 
 impl Header {
-    /// As it travels; `taken` in tiny fragments only.
+    /// Encodes a header; `update` in tiny fragments only.
     #[inline]
-    pub(crate) fn encode(&self, taken: Option<Told>) -> Bytes {
+    pub(crate) fn encode(&self, update: Option<WindowUpdate>) -> Bytes {
         match *self {
             Self::Put(put) => {
                 if put.offset == 0 && put.operation.is_none() {
-                    let mut bytes = Bytes::new(SHORT_PUT, 0, put.index, 0, taken);
+                    let mut bytes = Bytes::new(SHORT_PUT, 0, put.index, 0, update);
                     bytes.push(put.match_bits.to_le_bytes());
                     bytes.push(put.hdr_data.to_le_bytes());
                     return bytes;
                 }
                 let flags = if put.operation.is_some() { WANTED } else { 0 };
-                let mut bytes = Bytes::new(PUT, flags, put.index, 0, taken);
+                let mut bytes = Bytes::new(PUT, flags, put.index, 0, update);
                 bytes.push(put.match_bits.to_le_bytes());
                 bytes.push(put.hdr_data.to_le_bytes());
                 bytes.push(put.offset.to_le_bytes());
@@ -280,7 +282,7 @@ impl Header {
                 bytes
             }
             Self::Get(get) => {
-                let mut bytes = Bytes::new(GET, 0, get.index, 0, taken);
+                let mut bytes = Bytes::new(GET, 0, get.index, 0, update);
                 bytes.push(get.match_bits.to_le_bytes());
                 bytes.push(get.offset.to_le_bytes());
                 bytes.push(get.length.to_le_bytes());
@@ -291,7 +293,7 @@ impl Header {
                 // Operation in one byte, type in another, each less than 16.
                 let code = atomic_code(atomic.op, atomic.ty);
                 let what = (code >> 4 | code & 15) as u8;
-                let mut bytes = Bytes::new(ATOMIC, 0, atomic.index, what, taken);
+                let mut bytes = Bytes::new(ATOMIC, 0, atomic.index, what, update);
                 bytes.push(atomic.match_bits.to_le_bytes());
                 bytes.push(atomic.offset.to_le_bytes());
                 bytes.push(atomic.operand.to_le_bytes());
@@ -305,21 +307,21 @@ impl Header {
                 length,
                 value,
             } => {
-                let mut bytes = Bytes::new(RESPONSE, 0, outcome_code(outcome), 0, taken);
+                let mut bytes = Bytes::new(RESPONSE, 0, outcome_code(outcome), 0, update);
                 bytes.push(operation.to_le_bytes());
                 bytes.push(length.to_le_bytes());
                 bytes.push(value.to_le_bytes());
                 bytes
             }
             Self::Reply { operation, outcome } => {
-                let mut bytes = Bytes::new(REPLY, 0, outcome_code(outcome), 0, taken);
+                let mut bytes = Bytes::new(REPLY, 0, outcome_code(outcome), 0, update);
                 bytes.push(operation.to_le_bytes());
                 bytes
             }
-            Self::Taken => Bytes::new(TAKEN, 0, 0, 0, taken),
-            Self::Leave => Bytes::new(LEAVE, 0, 0, 0, taken),
+            Self::WindowUpdate => Bytes::new(WINDOW_UPDATE, 0, 0, 0, update),
+            Self::Leave => Bytes::new(LEAVE, 0, 0, 0, update),
             Self::Direct(direct) => {
-                let mut bytes = Bytes::new(DIRECT, 0, direct.options.bits(), 0, taken);
+                let mut bytes = Bytes::new(DIRECT, 0, direct.options.bits(), 0, update);
                 bytes.push(direct.entry.0.to_le_bytes());
                 bytes.push(direct.match_bits.to_le_bytes());
                 bytes.push(direct.ignore_bits.to_le_bytes());
@@ -328,21 +330,20 @@ impl Header {
                 bytes.push(direct.length.to_le_bytes());
                 bytes
             }
-            Self::Withdraw(entry) => Bytes::of_entry(WITHDRAW, entry, taken),
-            Self::Withdrawn(entry) => Bytes::of_entry(WITHDRAWN, entry, taken),
+            Self::Withdraw(entry) => Bytes::of_entry(WITHDRAW, entry, update),
+            Self::Withdrawn(entry) => Bytes::of_entry(WITHDRAWN, entry, update),
         }
     }
 
-    /// What [`Header::decode`] makes of a short put with what was taken, nearly all that arrives. `None`: it is something else, or
-    /// nothing.
+    /// [`Header::decode`] for a short put with a window update, the usual fragment; `None` for all else.
     #[inline(always)]
-    pub(crate) fn decode_short(bytes: &[u8]) -> Option<(Put, Told)> {
+    pub(crate) fn decode_short(bytes: &[u8]) -> Option<(Put, WindowUpdate)> {
         let (word, bytes) = bytes.split_first_chunk()?;
         let word = u64::from_le_bytes(*word);
         let (kind, flags, index) = (word as u8, (word >> 8) as u8, (word >> 16) as u8);
         let (match_bits, bytes) = bytes.split_first_chunk()?;
         let hdr_data = bytes.try_into().ok()?;
-        if kind != SHORT_PUT || flags & WITH_TAKEN == 0 {
+        if kind != SHORT_PUT || flags & WITH_UPDATE == 0 {
             return None;
         }
         let put = Put {
@@ -352,26 +353,26 @@ impl Header {
             offset: 0,
             operation: None,
         };
-        let told = Told {
+        let update = WindowUpdate {
             window: flags >> WINDOW_SHIFT,
-            taken: Taken {
+            consumed: WindowCount {
                 operations: (word >> 32) as u16,
                 units: (word >> 48) as u16,
             },
         };
-        Some((put, told))
+        Some((put, update))
     }
 
-    /// The inverse. `None`: no rank writes this.
+    /// Decodes a header; `None` if it is malformed.
     #[inline]
-    pub(crate) fn decode(bytes: &[u8]) -> Option<(Self, Option<Told>)> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<(Self, Option<WindowUpdate>)> {
         let mut reader = Reader(bytes);
         let [kind, flags, a, b] = reader.next()?;
         let (operations, units) = (reader.u16()?, reader.u16()?);
         let wanted = flags & WANTED != 0;
-        let taken = (flags & WITH_TAKEN != 0).then_some(Told {
+        let update = (flags & WITH_UPDATE != 0).then_some(WindowUpdate {
             window: flags >> WINDOW_SHIFT,
-            taken: Taken { operations, units },
+            consumed: WindowCount { operations, units },
         });
         let header = match kind {
             SHORT_PUT => Self::Put(Put {
@@ -418,7 +419,7 @@ impl Header {
                 outcome: outcome_of(a)?,
                 operation: reader.u32()?,
             },
-            TAKEN => Self::Taken,
+            WINDOW_UPDATE => Self::WindowUpdate,
             LEAVE => Self::Leave,
             DIRECT => Self::Direct(Direct {
                 entry: MeId(reader.u32()?),
@@ -435,7 +436,7 @@ impl Header {
             WITHDRAWN => Self::Withdrawn(MeId(reader.u32()?)),
             _ => return None,
         };
-        reader.0.is_empty().then_some((header, taken))
+        reader.0.is_empty().then_some((header, update))
     }
 }
 
@@ -511,7 +512,7 @@ mod tests {
             ),
             (any::<u32>(), outcome())
                 .prop_map(|(operation, outcome)| Header::Reply { operation, outcome }),
-            Just(Header::Taken),
+            Just(Header::WindowUpdate),
             Just(Header::Leave),
             (any::<u32>(), 0_u8..64, prop::array::uniform5(word())).prop_map(
                 |(entry, options, words)| {
@@ -533,20 +534,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(header in header(), taken in any::<Option<(u8, u16, u16)>>()) {
-            let taken = taken.map(|(window, operations, units)| Told {
+        fn decoding_inverts_encoding(header in header(), update in any::<Option<(u8, u16, u16)>>()) {
+            let update = update.map(|(window, operations, units)| WindowUpdate {
                 window: window % 16,
-                taken: Taken { operations, units },
+                consumed: WindowCount { operations, units },
             });
-            let bytes = header.encode(taken);
-            prop_assert_eq!(Header::decode(bytes.as_slice()), Some((header, taken)));
+            let bytes = header.encode(update);
+            prop_assert_eq!(Header::decode(bytes.as_slice()), Some((header, update)));
             let short = match header {
-                Header::Put(put) => taken.filter(|_| put.offset == 0 && put.operation.is_none()).map(|told| (put, told)),
+                Header::Put(put) => update.filter(|_| put.offset == 0 && put.operation.is_none()).map(|update| (put, update)),
                 _ => None,
             };
             prop_assert_eq!(Header::decode_short(bytes.as_slice()), short);
-            if let Some((put, told)) = short {
-                prop_assert_eq!(&encode_short(put.index, put.match_bits, put.hdr_data, told)[..], bytes.as_slice());
+            if let Some((put, update)) = short {
+                prop_assert_eq!(&encode_short(put.index, put.match_bits, put.hdr_data, update)[..], bytes.as_slice());
             }
             if let Header::Put(put) = header {
                 let full = put.offset != 0 || put.operation.is_some();
@@ -558,13 +559,13 @@ mod tests {
         }
 
         #[test]
-        fn anything_is_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
-            if let Some((put, told)) = Header::decode_short(&bytes) {
-                prop_assert_eq!(Header::decode(&bytes), Some((Header::Put(put), Some(told))));
+        fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+            if let Some((put, update)) = Header::decode_short(&bytes) {
+                prop_assert_eq!(Header::decode(&bytes), Some((Header::Put(put), Some(update))));
             }
-            if let Some((header, taken)) = Header::decode(&bytes) {
-                let again = header.encode(taken);
-                prop_assert_eq!(Header::decode(again.as_slice()), Some((header, taken)));
+            if let Some((header, update)) = Header::decode(&bytes) {
+                let again = header.encode(update);
+                prop_assert_eq!(Header::decode(again.as_slice()), Some((header, update)));
             }
         }
     }

@@ -283,7 +283,7 @@ impl Portals {
                 entry,
             } => {
                 self.end_use(index, entry);
-                self.taken(to, Cost::of_header(index));
+                self.consumed(to, Cost::of_header(index));
                 let answered = self.respond(to, operation, Outcome::Done, length, found);
                 debug_assert!(answered.is_ok(), "this rank's own");
             }

@@ -99,7 +99,7 @@ impl Portals {
                 self.hold(index, held);
             }
             Found::Nothing => {
-                self.taken(source, Cost::of_header(index));
+                self.consumed(source, Cost::of_header(index));
                 match header {
                     Header::Get(get) => {
                         self.reply(source, get.operation, Outcome::NoMatch, Buffer::empty())?;
@@ -203,7 +203,7 @@ impl Portals {
                     cost,
                 },
             ),
-            _ => self.taken(source, cost),
+            _ => self.consumed(source, cost),
         }
     }
 

@@ -113,7 +113,7 @@ impl Portals {
                 if let Some(data) = data {
                     self.pool.give(data);
                 }
-                self.taken(source, cost);
+                self.consumed(source, cost);
             }
         }
         let Some(operation) = put.operation else {

@@ -11,7 +11,7 @@ use crate::transport::mailbox::{MAX_INLINE, Writer};
 use crate::transport::queue::{Queued, QueuedPut};
 use crate::transport::state::{Portals, list};
 use crate::transport::window::Cost;
-use crate::transport::wire::{Put, Told};
+use crate::transport::wire::{Put, WindowUpdate};
 
 impl Portals {
     /// A short put while nothing else waits in its queue, as each of a round trip comes. False: it is something else, and nothing
@@ -21,7 +21,7 @@ impl Portals {
         &mut self,
         source: Rank,
         put: &Put,
-        told: Told,
+        update: WindowUpdate,
         payload: &[u8],
     ) -> bool {
         let length = payload.len();
@@ -32,7 +32,7 @@ impl Portals {
             return false;
         };
         // Heard twice is heard once.
-        if !link.sent.hear(told) {
+        if !link.send.apply(update) {
             return false;
         }
         let Some(index) = self.indices.get_mut(usize::from(put.index)) else {
@@ -50,7 +50,7 @@ impl Portals {
         }
         let cost = Cost::of_short(put.index, length);
         let window = self.window;
-        if !link.arrived.has_room(cost, window) {
+        if !link.receive.has_room(cost, window) {
             return false;
         }
         let Some(hit) = index.list.accept_usual(source, put.match_bits, length) else {
@@ -60,7 +60,7 @@ impl Portals {
         mailbox.fill(|inline| inline.write(&event, payload));
         self.flags.mailed(eq);
         // Taken, as far as the window goes: one short put of each queue is little.
-        if link.arrived.arrive_taken(cost, window) {
+        if link.receive.arrive_consumed(cost, window) {
             list(&mut self.outgoing, link);
         }
         true
@@ -71,7 +71,7 @@ impl Portals {
         &mut self,
         source: Rank,
         put: &Put,
-        told: Told,
+        update: WindowUpdate,
         payload: &[u8],
     ) -> Result<(), Nonsense> {
         let length = payload.len();
@@ -81,7 +81,7 @@ impl Portals {
         let cost = Cost::of_put(put.index, length, self.config.max_managed);
         let window = self.window;
         let link = self.links.get(source).ok_or(Nonsense)?;
-        if !link.sent.hear(told) || !link.arrived.arrive(cost, window) {
+        if !link.send.apply(update) || !link.receive.arrive(cost, window) {
             return Err(Nonsense);
         }
         // If the first managed entry of an open index does and stays linked; `None` says nothing, and nothing has happened.
