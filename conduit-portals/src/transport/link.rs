@@ -33,7 +33,7 @@ pub(crate) enum Owed {
     /// That this rank leaves.
     Leave,
     /// That it may reach an entry directly.
-    Direct(MeId),
+    Advertise(MeId),
     /// That it may do so no longer.
     Withdraw(MeId),
     /// That this rank reaches an entry of the peer's directly no longer.

@@ -310,7 +310,7 @@ impl<T: Transport> Inner<T> {
         }
         self.transport.transmit(&mut self.portals);
         if !self.portals.native.waiting.is_empty() {
-            self.go_on();
+            self.resume_tasks();
         }
         self.throttle.restart(self.portals.flags.has_queued());
         arrived
@@ -421,9 +421,9 @@ impl<T: Transport> Inner<T> {
                     let sent = send_copied(transport, peer, &header, Some(update), &[]);
                     sent.err().map(|refused| (refused, owed))
                 }
-                Owed::Leave | Owed::Direct(_) | Owed::Withdraw(_) | Owed::Withdrawn(_) => {
+                Owed::Leave | Owed::Advertise(_) | Owed::Withdraw(_) | Owed::Withdrawn(_) => {
                     let header = match owed {
-                        Owed::Direct(entry) => portals.telling_of(entry),
+                        Owed::Advertise(entry) => portals.advertisement(entry),
                         Owed::Withdraw(entry) => Some(Header::Withdraw(entry)),
                         Owed::Withdrawn(entry) => Some(Header::Withdrawn(entry)),
                         _ => Some(Header::Leave),

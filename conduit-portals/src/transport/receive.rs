@@ -83,10 +83,10 @@ impl Portals {
             Header::WindowUpdate => Ok(()),
             Header::Leave => {
                 self.links.get(peer).ok_or(Nonsense)?.left = true;
-                self.direct_gone(peer);
+                self.forget_direct(peer);
                 Ok(())
             }
-            Header::Direct(direct) => self.direct_told(peer, &direct),
+            Header::Advertise(direct) => self.advertise_arrives(peer, &direct),
             Header::Withdraw(entry) => self.withdraw_arrives(peer, entry),
             Header::Withdrawn(entry) => self.withdrawn_arrives(peer, entry),
         }

@@ -18,7 +18,7 @@ use crate::transport::fragment::{Failure, MAX_TINY};
 
 use super::buffers::Pool;
 use super::config::PortalsConfig;
-use super::direct::{Direct, Native, Plain};
+use super::direct::{DirectAccess, Exported, Native};
 use super::inbound::{Arrival, Held, InUse, Reading};
 use super::link::{Link, Links};
 use super::mailbox::{InlinePut, Writer};
@@ -146,7 +146,7 @@ pub(crate) struct Index {
     /// Match entries linked.
     linked: u32,
     /// The first of them, if peers may reach it directly.
-    pub(crate) plain: Option<Plain>,
+    pub(crate) exported: Option<Exported>,
 }
 
 /// Counts since start.
@@ -165,7 +165,7 @@ pub struct PortalsCounters {
     /// Operations that went to a peer's memory directly.
     pub direct: u64,
     /// Times that a peer was told of an entry which it may reach directly.
-    pub told_direct: u64,
+    pub advertised: u64,
     /// Atomics that came by message, or from this rank, and were done by its network.
     pub native_for_peers: u64,
 }
@@ -180,7 +180,7 @@ impl PortalsCounters {
             ("waited_for_peer", self.waited_for_peer),
             ("waited_for_room", self.waited_for_room),
             ("direct", self.direct),
-            ("told_direct", self.told_direct),
+            ("advertised", self.advertised),
             ("native_for_peers", self.native_for_peers),
         ]
     }
@@ -209,7 +209,7 @@ pub(crate) struct Portals {
     pub(crate) inject_room: usize,
     pub(crate) operations: Operations,
     pub(crate) links: Links,
-    pub(crate) direct: Direct,
+    pub(crate) direct: DirectAccess,
     pub(crate) native: Native,
     /// Fragments that have begun to arrive.
     pub(crate) arrivals: Slab<Arrival>,
@@ -244,7 +244,7 @@ impl Portals {
             in_use: Vec::new(),
             held: VecDeque::new(),
             linked: 0,
-            plain: None,
+            exported: None,
         };
         Self {
             rank,
@@ -265,7 +265,7 @@ impl Portals {
             inject_room: config.inject_bytes,
             operations: Operations::new(config.operations),
             links: Links::new(size, window),
-            direct: Direct::default(),
+            direct: DirectAccess::default(),
             native: Native::default(),
             arrivals: Slab::new(),
             readings: Slab::new(),
@@ -330,8 +330,8 @@ impl Portals {
             return Err(no_such_index(OPERATION, index));
         };
         let start = entry_start(entry.memory, |id| self.regions.find(id))?;
-        let plain = match place.linked == 0 && claim.is_none() {
-            true => Plain::of(entry, |id| self.regions.remote(id)),
+        let exported = match place.linked == 0 && claim.is_none() {
+            true => Exported::of(entry, |id| self.regions.remote(id)),
             false => None,
         };
         let entry = Entry::new(entry, start.map_or(0, |start| start.addr()));
@@ -344,9 +344,9 @@ impl Portals {
         place.linked += 1;
         self.entries += 1;
         let me = id.me(index.0);
-        if let Some(mut plain) = plain {
-            plain.direct.entry = me;
-            place.plain = Some(plain);
+        if let Some(mut exported) = exported {
+            exported.advertisement.entry = me;
+            place.exported = Some(exported);
         }
         Ok(me)
     }
@@ -360,7 +360,9 @@ impl Portals {
                 return Ok(Unlink::InUse);
             }
             if index.list.unlink(id) {
-                index.plain.take_if(|plain| plain.direct.entry == me);
+                index
+                    .exported
+                    .take_if(|exported| exported.advertisement.entry == me);
                 index.linked -= 1;
                 self.entries -= 1;
                 return Ok(Unlink::Done);
@@ -459,7 +461,7 @@ impl Portals {
         }
         let left = link.left;
         let owed = std::mem::take(&mut link.owed);
-        self.direct_gone(peer);
+        self.forget_direct(peer);
         self.native.forget(peer);
         for owed in owed {
             if let super::link::Owed::LongReply(reading) = owed {

@@ -188,9 +188,9 @@ impl<T: Transport> Inner<T> {
         }
         // SAFETY: within the descriptor, as `piece` has checked.
         let memory = unsafe { bound.base.add(put.local_offset) };
-        if self.portals.direct.knows()
+        if self.portals.direct.has_imports()
             // SAFETY: the caller's promise.
-            && let Some(submitted) = unsafe { self.put_directly(put, &bound, memory) }
+            && let Some(submitted) = unsafe { self.put_direct(put, &bound, memory) }
         {
             return submitted;
         }
@@ -469,9 +469,9 @@ impl<T: Transport> Inner<T> {
         }
         // SAFETY: within the descriptor, as `piece` has checked.
         let memory = unsafe { bound.base.add(get.local_offset) };
-        if self.portals.direct.knows()
+        if self.portals.direct.has_imports()
             // SAFETY: the caller's promise.
-            && let Some(submitted) = unsafe { self.get_directly(get, &bound, memory) }
+            && let Some(submitted) = unsafe { self.get_direct(get, &bound, memory) }
         {
             return submitted;
         }
@@ -508,8 +508,8 @@ impl<T: Transport> Inner<T> {
     fn try_atomic(&mut self, atomic: &Atomic) -> Result<(), Not> {
         self.portals.check_queue("atomic", atomic.eq)?;
         self.check("atomic", atomic.target, atomic.index)?;
-        if self.portals.direct.knows()
-            && let Some(submitted) = self.atomic_directly(atomic)
+        if self.portals.direct.has_imports()
+            && let Some(submitted) = self.atomic_direct(atomic)
         {
             return submitted;
         }
@@ -572,7 +572,7 @@ impl<T: Transport> Inner<T> {
             };
             debug_assert!(taken.is_ok(), "this rank's own");
             if !self.portals.native.waiting.is_empty() {
-                self.go_on();
+                self.resume_tasks();
             }
             return Ok(());
         }

@@ -9,7 +9,7 @@
 //! RESPONSE   a: outcome     operation 4 | length 4 | value 8
 //! REPLY      a: outcome     operation 4
 //! WINDOW_UPDATE, LEAVE
-//! DIRECT     a: options     entry 4 | match bits 8 | ignore bits 8 | key 8 | address 8 | length 8
+//! ADVERTISE     a: options     entry 4 | match bits 8 | ignore bits 8 | key 8 | address 8 | length 8
 //! WITHDRAW   entry 4
 //! WITHDRAWN  entry 4
 //! ```
@@ -33,7 +33,7 @@ const RESPONSE: u8 = 5;
 const REPLY: u8 = 6;
 const WINDOW_UPDATE: u8 = 7;
 const LEAVE: u8 = 8;
-const DIRECT: u8 = 9;
+const ADVERTISE: u8 = 9;
 const WITHDRAW: u8 = 10;
 const WITHDRAWN: u8 = 11;
 
@@ -72,7 +72,7 @@ pub(crate) enum Header {
     /// The sender is about to end in good order: its silence is no failure.
     Leave,
     /// An entry that the receiver may reach directly.
-    Direct(Direct),
+    Advertise(Advertisement),
     /// It may do so no longer.
     Withdraw(MeId),
     /// It does so no longer.
@@ -81,7 +81,7 @@ pub(crate) enum Header {
 
 /// An entry that a peer may reach directly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Direct {
+pub(crate) struct Advertisement {
     pub(crate) entry: MeId,
     /// The permitted operations: puts, gets, atomics.
     pub(crate) options: MeOptions,
@@ -320,8 +320,8 @@ impl Header {
             }
             Self::WindowUpdate => Bytes::new(WINDOW_UPDATE, 0, 0, 0, update),
             Self::Leave => Bytes::new(LEAVE, 0, 0, 0, update),
-            Self::Direct(direct) => {
-                let mut bytes = Bytes::new(DIRECT, 0, direct.options.bits(), 0, update);
+            Self::Advertise(direct) => {
+                let mut bytes = Bytes::new(ADVERTISE, 0, direct.options.bits(), 0, update);
                 bytes.push(direct.entry.0.to_le_bytes());
                 bytes.push(direct.match_bits.to_le_bytes());
                 bytes.push(direct.ignore_bits.to_le_bytes());
@@ -421,7 +421,7 @@ impl Header {
             },
             WINDOW_UPDATE => Self::WindowUpdate,
             LEAVE => Self::Leave,
-            DIRECT => Self::Direct(Direct {
+            ADVERTISE => Self::Advertise(Advertisement {
                 entry: MeId(reader.u32()?),
                 options: MeOptions::from_bits(a)?,
                 match_bits: reader.u64()?,
@@ -517,7 +517,7 @@ mod tests {
             (any::<u32>(), 0_u8..64, prop::array::uniform5(word())).prop_map(
                 |(entry, options, words)| {
                     let [match_bits, ignore_bits, key, address, length] = words;
-                    Header::Direct(Direct {
+                    Header::Advertise(Advertisement {
                         entry: MeId(entry),
                         options: MeOptions::from_bits(options).unwrap(),
                         match_bits,

@@ -1,19 +1,21 @@
 //! Atomics by the network.
 //!
-//! A network's atomics are not atomic towards the processor's: what is done on one word must all be done in one way. With
-//! [`PortalsConfig::native_atomics`](crate::transport::PortalsConfig::native_atomics) that way is the network's, for every atomic on a plain
-//! entry and every integer of a size that is *native*: for both types of that size the transport has a fetching compare-and-swap.
-//! That says nothing of the rank, so all ranks have the same sizes.
+//! A network's atomics are not atomic with those of a processor, so all atomics on one word have to be
+//! done in one way. With
+//! [`PortalsConfig::native_atomics`](crate::transport::PortalsConfig::native_atomics) the network does
+//! those on exportable entries, for integers of a size that is *native*: the transport has a fetching
+//! compare-and-swap for both types of that size. This does not depend on the rank, so all ranks agree
+//! on the sizes.
 //!
 //! | atomic | done by |
 //! |---|---|
-//! | on an entry that a peer has told of | the initiator's network |
-//! | that came by message, or is one on oneself | the target's network, on its own memory; then it is answered as any |
-//! | that the network lacks (a product) | compare-and-swap, again until nobody came between |
+//! | on an imported entry | the initiator's network |
+//! | that came by message, or on the rank's own memory | the target's network, on its own memory; then there is a response as always |
+//! | that the network lacks (a product) | compare-and-swap in a loop |
 //! | outside of the entry, misaligned, matching nothing | nobody |
 //!
-//! So it does not matter when an initiator is told of an entry, or has to give it back. An entry stays in use while an atomic on it is
-//! under way here.
+//! So it does not matter when an initiator imports an entry, or has it withdrawn. An entry stays in use
+//! while an atomic on it is under way here.
 
 use std::collections::VecDeque;
 
@@ -22,7 +24,7 @@ use conduit_core::ni::{
 };
 use slab::Slab;
 
-use super::known::Wanted;
+use super::imported::Request;
 use crate::matching::{EntryId, Hit};
 use crate::transport::Inner;
 use crate::transport::fragment::Refused;
@@ -33,22 +35,22 @@ use crate::transport::submit::Not;
 use crate::transport::window::Cost;
 use crate::transport::wire;
 
-/// Of the names that the transport has for what it does: a task, not an operation of this rank's own.
+/// Marks a transport's token as that of a task, not of an operation of this rank.
 const TASK: u64 = 1 << 32;
 
 /// How an atomic is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    /// By the network's own operation; whether by the one that fetches.
-    Itself(bool),
-    /// By compare-and-swap.
-    Loop,
+enum Method {
+    /// By the network's own operation; true for the one that fetches.
+    Native(bool),
+    /// By compare-and-swap in a loop.
+    CasLoop,
 }
 
-/// The ways of one type, by operation and whether the old value is wanted.
-type Ways = [[Way; 2]; AtomicOp::ALL.len()];
+/// The methods of one type, by operation and whether the old value is request.
+type Methods = [[Method; 2]; AtomicOp::ALL.len()];
 
-/// An atomic that this rank has its network do.
+/// An atomic that this rank's network is doing.
 #[derive(Debug)]
 struct Task {
     peer: Rank,
@@ -57,19 +59,19 @@ struct Task {
     ty: AtomicType,
     operand: u64,
     comparand: u64,
-    way: Way,
-    /// In a [loop](Way::Loop): what the word should be.
+    method: Method,
+    /// In a [loop](Method::CasLoop): the comparand of the next step.
     expected: u64,
-    then: Then,
+    completion: Completion,
 }
 
-/// What follows on its end.
+/// What a task's end completes.
 #[derive(Debug)]
-enum Then {
-    /// The end of this rank's own operation.
+enum Completion {
+    /// This rank's own operation.
     Own(u32),
-    /// The answer to a message.
-    Answer {
+    /// A peer's operation, which came by message.
+    Respond {
         to: Rank,
         operation: u32,
         index: u8,
@@ -80,18 +82,18 @@ enum Then {
 /// Atomics by the network.
 #[derive(Debug, Default)]
 pub(crate) struct Native {
-    /// By type; none: by the target's processor.
-    ways: [Option<Ways>; AtomicType::ALL.len()],
+    /// By type; `None`: done by the target's processor.
+    methods: [Option<Methods>; AtomicType::ALL.len()],
     tasks: Slab<Task>,
-    /// Those that the transport is to take next.
+    /// Tasks whose next step the transport has not taken yet.
     pub(crate) waiting: VecDeque<usize>,
 }
 
 impl Native {
-    /// On a network that has these operations.
+    /// Chooses the methods for a network that has these operations.
     pub(crate) fn new(has: impl Fn(AtomicOp, AtomicType, bool) -> bool) -> Self {
         let mut native = Self::default();
-        for (place, ty) in native.ways.iter_mut().zip(AtomicType::ALL) {
+        for (place, ty) in native.methods.iter_mut().zip(AtomicType::ALL) {
             let all = AtomicType::ALL.into_iter();
             let mut of_size = all.filter(|other| other.size() == ty.size());
             if !of_size.all(|ty| has(AtomicOp::CompareSwap, ty, true)) {
@@ -99,9 +101,9 @@ impl Native {
             }
             *place = Some(AtomicOp::ALL.map(|op| {
                 [false, true].map(|fetch| match (has(op, ty, fetch), has(op, ty, true)) {
-                    (true, _) => Way::Itself(fetch),
-                    (false, true) => Way::Itself(true),
-                    (false, false) => Way::Loop,
+                    (true, _) => Method::Native(fetch),
+                    (false, true) => Method::Native(true),
+                    (false, false) => Method::CasLoop,
                 })
             }));
         }
@@ -109,27 +111,27 @@ impl Native {
     }
 
     #[inline]
-    fn way(&self, op: AtomicOp, ty: AtomicType, fetch: bool) -> Option<Way> {
-        let ways = self.ways[ty as usize].as_ref()?;
-        Some(ways[op as usize][usize::from(fetch)])
+    fn method(&self, op: AtomicOp, ty: AtomicType, fetch: bool) -> Option<Method> {
+        let methods = self.methods[ty as usize].as_ref()?;
+        Some(methods[op as usize][usize::from(fetch)])
     }
 
     /// Whether integers of a type are native.
     pub(crate) fn has(&self, ty: AtomicType) -> bool {
-        self.ways[ty as usize].is_some()
+        self.methods[ty as usize].is_some()
     }
 
-    /// Whether those of some type are.
+    /// Whether integers of any type are.
     pub(crate) fn has_any(&self) -> bool {
         AtomicType::ALL.iter().any(|&ty| self.has(ty))
     }
 
-    /// Those under way.
+    /// The number of tasks under way.
     pub(crate) fn under_way(&self) -> usize {
         self.tasks.len()
     }
 
-    /// Forgets what was to be done at a peer.
+    /// Drops the tasks on a peer's memory.
     pub(crate) fn forget(&mut self, peer: Rank) {
         self.tasks.retain(|_, task| task.peer != peer);
         let tasks = &self.tasks;
@@ -138,11 +140,11 @@ impl Native {
 }
 
 impl Task {
-    /// What the transport is asked for.
+    /// The next step, for the transport.
     fn step(&self, at: usize) -> NativeAtomic {
         let (op, ty, token) = (self.op, self.ty, TASK | at as u64);
-        match self.way {
-            Way::Itself(fetch) => NativeAtomic {
+        match self.method {
+            Method::Native(fetch) => NativeAtomic {
                 op,
                 ty,
                 operand: self.operand,
@@ -150,7 +152,7 @@ impl Task {
                 fetch,
                 token,
             },
-            Way::Loop => NativeAtomic {
+            Method::CasLoop => NativeAtomic {
                 op: AtomicOp::CompareSwap,
                 ty,
                 operand: self.new_value(self.expected),
@@ -161,13 +163,12 @@ impl Task {
         }
     }
 
-    /// What the operation makes of an old value.
     fn new_value(&self, old: u64) -> u64 {
         result_of(self.op, self.ty, self.operand, self.comparand, old)
     }
 }
 
-/// What an atomic makes of an old value.
+/// The new value of a word on which an atomic finds `old`.
 pub(crate) fn result_of(
     op: AtomicOp,
     ty: AtomicType,
@@ -180,7 +181,7 @@ pub(crate) fn result_of(
         4 => (&raw mut short).cast(),
         _ => (&raw mut long).cast(),
     };
-    // SAFETY: a variable of the type's size, which nobody else sees.
+    // SAFETY: a local variable of the type's size.
     unsafe { apply_atomic(word, op, ty, operand, comparand) };
     match ty.size() {
         4 => short.into(),
@@ -188,7 +189,7 @@ pub(crate) fn result_of(
     }
 }
 
-/// As a fetched value travels.
+/// A fetched value as headers carry it.
 fn zero_extended(value: u64, ty: AtomicType) -> u64 {
     match ty.size() {
         4 => u64::from(value as u32),
@@ -201,21 +202,16 @@ fn is_aligned(remote: Remote, ty: AtomicType) -> bool {
 }
 
 impl Portals {
-    /// Has the network do an atomic that has matched an entry here, where that is its way. False: the processor does it.
-    pub(crate) fn atomic_natively(
-        &mut self,
-        source: Rank,
-        atomic: &wire::Atomic,
-        hit: &Hit,
-    ) -> bool {
-        // It is answered with the old value in any case.
-        let Some(way) = self.native.way(atomic.op, atomic.ty, true) else {
+    /// Has the network do a peer's atomic that has matched an entry here; false if the processor has to.
+    pub(crate) fn native_atomic(&mut self, source: Rank, atomic: &wire::Atomic, hit: &Hit) -> bool {
+        // Responses carry the old value in any case.
+        let Some(method) = self.native.method(atomic.op, atomic.ty, true) else {
             return false;
         };
-        let Some(plain) = self.plain(hit.id.me(atomic.index)) else {
+        let Some(exported) = self.exported(hit.id.me(atomic.index)) else {
             return false;
         };
-        let direct = &plain.direct;
+        let direct = &exported.advertisement;
         let remote = Remote {
             key: direct.remote.key,
             // Within the entry: the message has matched.
@@ -233,9 +229,9 @@ impl Portals {
             ty: atomic.ty,
             operand: atomic.operand,
             comparand: atomic.comparand,
-            way,
+            method,
             expected: 0,
-            then: Then::Answer {
+            completion: Completion::Respond {
                 to: source,
                 operation: atomic.operation,
                 index: atomic.index,
@@ -246,7 +242,7 @@ impl Portals {
         true
     }
 
-    /// The transport has done an operation; true if that was a step of a task.
+    /// A direct operation has ended; true if it was a step of a task.
     pub(crate) fn task_done(&mut self, peer: Rank, token: u64, value: u64) -> bool {
         if token & TASK == 0 {
             return false;
@@ -256,17 +252,20 @@ impl Portals {
             return true;
         };
         let found = zero_extended(value, task.ty);
-        // A word that stays what it was needs no writing.
-        if task.way == Way::Loop && found != task.expected && task.new_value(found) != found {
+        // Where the new value is the old one, nothing has to be written.
+        if task.method == Method::CasLoop
+            && found != task.expected
+            && task.new_value(found) != found
+        {
             task.expected = found;
             self.native.waiting.push_back(at);
             return true;
         }
-        let Task { ty, then, .. } = self.native.tasks.remove(at);
+        let Task { ty, completion, .. } = self.native.tasks.remove(at);
         // Fits: 4 or 8.
         let length = ty.size() as u32;
-        match then {
-            Then::Own(name) => {
+        match completion {
+            Completion::Own(name) => {
                 if let Some(operation) = self.operations.get(name) {
                     operation.answer = Some(Answer {
                         outcome: Outcome::Done,
@@ -276,7 +275,7 @@ impl Portals {
                     self.ended(name);
                 }
             }
-            Then::Answer {
+            Completion::Respond {
                 to,
                 operation,
                 index,
@@ -293,13 +292,13 @@ impl Portals {
 }
 
 impl<T: Transport> Inner<T> {
-    /// Does an atomic directly. `None`: it has to go by message.
-    pub(crate) fn atomic_directly(&mut self, atomic: &Atomic) -> Option<Result<(), Not>> {
-        let way = self
+    /// Submits an atomic to the network; `None` if it has to go by message.
+    pub(crate) fn atomic_direct(&mut self, atomic: &Atomic) -> Option<Result<(), Not>> {
+        let method = self
             .portals
             .native
-            .way(atomic.op, atomic.ty, atomic.fetch)?;
-        let wanted = Wanted {
+            .method(atomic.op, atomic.ty, atomic.fetch)?;
+        let request = Request {
             peer: atomic.target,
             index: atomic.index.0,
             option: MeOptions::ATOMIC,
@@ -307,7 +306,7 @@ impl<T: Transport> Inner<T> {
             offset: atomic.remote_offset,
             length: atomic.ty.size(),
         };
-        let (entry, remote) = self.portals.direct.find(&wanted)?;
+        let (entry, remote) = self.portals.direct.find(&request)?;
         if !is_aligned(remote, atomic.ty) {
             return None;
         }
@@ -322,9 +321,9 @@ impl<T: Transport> Inner<T> {
             ty: atomic.ty,
             operand: atomic.operand,
             comparand: atomic.comparand,
-            way,
+            method,
             expected: 0,
-            then: Then::Own(name),
+            completion: Completion::Own(name),
         });
         let Err(refused) = self.step(at) else {
             self.portals.counters.direct += 1;
@@ -332,7 +331,7 @@ impl<T: Transport> Inner<T> {
         };
         self.portals.native.tasks.remove(at);
         self.undo(name);
-        self.not_taken("atomic", atomic.target, refused)
+        self.direct_refused("atomic", atomic.target, refused)
     }
 
     fn begin_atomic(&mut self, atomic: &Atomic, entry: MeId) -> Option<u32> {
@@ -365,17 +364,20 @@ impl<T: Transport> Inner<T> {
         self.transport.atomic(peer, remote, &task.step(at))
     }
 
-    /// Goes on with the tasks that wait for the transport.
+    /// Hands over the next steps of the tasks that wait for the transport.
     #[cold]
-    pub(crate) fn go_on(&mut self) {
+    pub(crate) fn resume_tasks(&mut self) {
         while let Some(at) = self.portals.native.waiting.pop_front() {
-            // Another refusal is that of a peer which has failed: the transport will tell, and the task goes then.
+            // Any other refusal means that the peer has failed. The task is dropped when the transport
+            // reports that.
             match self.step(at) {
                 Err(Refused::Full) => {
                     self.portals.native.waiting.push_front(at);
                     return;
                 }
-                refused => debug_assert_ne!(refused, Err(Refused::TooLong), "there is this atomic"),
+                refused => {
+                    debug_assert_ne!(refused, Err(Refused::TooLong), "`has_atomic` was true")
+                }
             }
         }
     }

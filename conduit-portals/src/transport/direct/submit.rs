@@ -1,8 +1,8 @@
-//! Operations on what peers have told.
+//! Puts and gets on imported entries.
 
 use conduit_core::ni::{Ack, EqId, Event, Get, MdId, MeId, MeOptions, Outcome, Put, Rank};
 
-use super::known::Wanted;
+use super::imported::Request;
 use crate::matching::Bound;
 use crate::transport::Inner;
 use crate::transport::fragment::Refused;
@@ -10,8 +10,8 @@ use crate::transport::interface::{Access, Remote, Transport};
 use crate::transport::operation::{End, Kind, Operation};
 use crate::transport::submit::Not;
 
-/// An operation, and this rank's piece of memory for it.
-struct Own {
+/// The initiator's side of an operation.
+struct LocalPart {
     name: &'static str,
     end: End,
     token: u64,
@@ -21,17 +21,17 @@ struct Own {
 }
 
 impl<T: Transport> Inner<T> {
-    /// Puts directly. `None`: it has to go by message.
+    /// Submits a put as a direct write; `None` if it has to go by message.
     ///
     /// # Safety
     /// As for [`conduit_core::ni::Ni::put`]; `memory` is the put's piece of its descriptor.
-    pub(crate) unsafe fn put_directly(
+    pub(crate) unsafe fn put_direct(
         &mut self,
         put: &Put,
         bound: &Bound,
         memory: *mut u8,
     ) -> Option<Result<(), Not>> {
-        let wanted = Wanted {
+        let request = Request {
             peer: put.target,
             index: put.index.0,
             option: MeOptions::PUT,
@@ -39,8 +39,8 @@ impl<T: Transport> Inner<T> {
             offset: put.remote_offset,
             length: put.length,
         };
-        let found = self.portals.direct.find(&wanted)?;
-        let own = Own {
+        let found = self.portals.direct.find(&request)?;
+        let own = LocalPart {
             name: "put",
             end: match put.ack {
                 Ack::Local => End::Send,
@@ -51,24 +51,24 @@ impl<T: Transport> Inner<T> {
             eq: bound.eq,
             memory,
         };
-        self.do_directly(&own, &wanted, found, |transport, access| {
-            // SAFETY: the source is valid until its descriptor is released, which waits for the operation, and is not written
-            // before that has ended (the caller's promise).
+        self.submit_direct(&own, &request, found, |transport, access| {
+            // SAFETY: the source is valid until its descriptor is released, which waits for the operation,
+            // and is not written before that has ended (the caller's promise).
             unsafe { transport.write(put.target, access) }
         })
     }
 
-    /// Gets directly. `None`: it has to go by message.
+    /// Submits a get as a direct read; `None` if it has to go by message.
     ///
     /// # Safety
     /// As for [`conduit_core::ni::Ni::get`]; `memory` is the get's piece of its descriptor.
-    pub(crate) unsafe fn get_directly(
+    pub(crate) unsafe fn get_direct(
         &mut self,
         get: &Get,
         bound: &Bound,
         memory: *mut u8,
     ) -> Option<Result<(), Not>> {
-        let wanted = Wanted {
+        let request = Request {
             peer: get.target,
             index: get.index.0,
             option: MeOptions::GET,
@@ -76,8 +76,8 @@ impl<T: Transport> Inner<T> {
             offset: get.remote_offset,
             length: get.length,
         };
-        let found = self.portals.direct.find(&wanted)?;
-        let own = Own {
+        let found = self.portals.direct.find(&request)?;
+        let own = LocalPart {
             name: "get",
             end: End::Reply,
             token: get.token,
@@ -85,33 +85,33 @@ impl<T: Transport> Inner<T> {
             eq: bound.eq,
             memory,
         };
-        self.do_directly(&own, &wanted, found, |transport, access| {
-            // SAFETY: the destination is valid until its descriptor is released, which waits for the operation, and nobody looks
-            // at it before that has ended (the caller's promise).
+        self.submit_direct(&own, &request, found, |transport, access| {
+            // SAFETY: the destination is valid until its descriptor is released, which waits for the
+            // operation, and is not read before that has ended (the caller's promise).
             unsafe { transport.read(get.target, access) }
         })
     }
 
-    /// Has the transport do an operation on an entry that takes it.
-    fn do_directly(
+    /// Submits an operation on an imported entry to the transport.
+    fn submit_direct(
         &mut self,
-        own: &Own,
-        wanted: &Wanted,
+        own: &LocalPart,
+        request: &Request,
         (entry, remote): (MeId, Remote),
         submit: impl FnOnce(&mut T, &Access) -> Result<(), Refused>,
     ) -> Option<Result<(), Not>> {
-        if wanted.length == 0 {
-            self.tell_of_nothing(own);
+        if request.length == 0 {
+            self.complete_empty(own);
             return Some(Ok(()));
         }
         let operation = Operation {
             kind: Kind::Direct(own.end, entry),
             token: own.token,
-            target: wanted.peer,
+            target: request.peer,
             md: Some(own.md),
             eq: own.eq,
             memory: own.memory,
-            length: wanted.length,
+            length: request.length,
             unsent: false,
             answer: None,
             abandoned: false,
@@ -121,11 +121,11 @@ impl<T: Transport> Inner<T> {
             return Some(Err(Not::Again));
         };
         self.portals.descriptors.start(own.md);
-        self.portals.direct.begin(wanted.peer, entry);
+        self.portals.direct.begin(request.peer, entry);
         let access = Access {
             remote,
             memory: own.memory,
-            length: wanted.length,
+            length: request.length,
             token: u64::from(name),
         };
         let Err(refused) = submit(&mut self.transport, &access) else {
@@ -133,18 +133,18 @@ impl<T: Transport> Inner<T> {
             return Some(Ok(()));
         };
         self.undo(name);
-        self.not_taken(own.name, wanted.peer, refused)
+        self.direct_refused(own.name, request.peer, refused)
     }
 
-    /// Undoes an operation that the transport has not taken.
+    /// Undoes an operation that the transport has refused.
     pub(super) fn undo(&mut self, name: u32) {
         if let Some(operation) = self.portals.operations.remove(name) {
             self.portals.operation_dropped(operation);
         }
     }
 
-    /// What follows then; `None`: it goes by message.
-    pub(super) fn not_taken(
+    /// What a refusal means for the caller; `None` if the operation has to go by message.
+    pub(super) fn direct_refused(
         &mut self,
         operation: &'static str,
         peer: Rank,
@@ -156,13 +156,13 @@ impl<T: Transport> Inner<T> {
                 Some(Err(Not::Again))
             }
             Refused::Dead => Some(Err(self.dead(operation, peer))),
-            // The message finds no such rank either, and says so.
+            // By message the second is refused again, with an error.
             Refused::TooLong | Refused::NoSuchRank => None,
         }
     }
 
-    /// The end of an operation that moves nothing: the entry takes it, so it has ended.
-    fn tell_of_nothing(&mut self, own: &Own) {
+    /// Completes an operation without bytes at once, since the entry would take it.
+    fn complete_empty(&mut self, own: &LocalPart) {
         let (token, outcome) = (own.token, Outcome::Done);
         let event = match own.end {
             End::Send => Event::Send { token },

@@ -102,7 +102,7 @@ impl Portals {
             Found::Nothing => (None, To::Nowhere),
             Found::Entry(hit) => {
                 let hit = self.within_limits(hit);
-                self.tell_of(source, put.index, hit.id);
+                self.advertise(source, put.index, hit.id);
                 self.unlinked(put.index, &hit);
                 self.begin_use(put.index, hit.id);
                 self.freed(put.index, &hit);

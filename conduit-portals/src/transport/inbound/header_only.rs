@@ -86,7 +86,7 @@ impl Portals {
     ) -> Result<Option<Hit>, Nonsense> {
         match self.accept(index, incoming)? {
             Found::Entry(hit) => {
-                self.tell_of(source, index, hit.id);
+                self.advertise(source, index, hit.id);
                 return Ok(Some(hit));
             }
             Found::Closed => {
@@ -252,7 +252,7 @@ impl Portals {
         let Some(hit) = self.entry_for(source, atomic.index, header, &incoming)? else {
             return Ok(());
         };
-        if self.direct.enabled && self.atomic_natively(source, atomic, &hit) {
+        if self.direct.enabled && self.native_atomic(source, atomic, &hit) {
             return Ok(());
         }
         let (mut outcome, mut value, mut done) = (hit.outcome, 0, 0);

@@ -52,7 +52,7 @@ impl Portals {
             Found::Nothing => None,
             Found::Entry(hit) => {
                 let mut hit = self.within_limits(hit);
-                self.tell_of(source, put.index, hit.id);
+                self.advertise(source, put.index, hit.id);
                 match hit.place {
                     // SAFETY: the caller's promise, and `length` bytes there lie within the entry, which `me_append` has found
                     // within a region. A put to oneself may overlap.

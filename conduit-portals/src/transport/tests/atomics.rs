@@ -14,7 +14,7 @@ use crate::transport::SoftPortals;
 use crate::transport::fabric::Atomics;
 use crate::transport::fragment::Failure;
 
-/// All ranks do atomics on a plain entry of rank 1.
+/// All ranks do atomics on an exportable entry of rank 1.
 struct Job {
     fabric: Fabric,
     ends: Vec<End<Seq>>,

@@ -10,7 +10,7 @@ use crate::transport::fragment::Failure;
 
 const BYTES: usize = 1 << 16;
 
-/// Rank 0 reaches a plain entry of rank 1, over all of a region.
+/// Rank 0 reaches an exportable entry of rank 1, over all of a region.
 struct Job {
     fabric: Fabric,
     ends: Vec<End<Seq>>,
@@ -22,7 +22,7 @@ struct Job {
     memory: Vec<u8>,
 }
 
-fn plain(region: &Region) -> MatchEntry {
+fn exportable(region: &Region) -> MatchEntry {
     MatchEntry {
         events: MeEvents::LINK,
         ignore_bits: !1,
@@ -42,7 +42,7 @@ impl Job {
         let (fabric, ends) = job_on::<Seq>(3, direct());
         let region = ends[1].region_create(BYTES).unwrap();
         ends[1].pt_open(PT, None).unwrap();
-        let me = ends[1].me_append(PT, plain(&region)).unwrap();
+        let me = ends[1].me_append(PT, exportable(&region)).unwrap();
         let mut memory: Vec<u8> = (0..BYTES).map(|at| (at % 251) as u8).collect();
         let eq = ends[0].eq_create(16).unwrap();
         // SAFETY: the memory lives as long as the ends.
@@ -106,7 +106,7 @@ impl Job {
     fn counts(&self) -> (u64, u64) {
         (
             self.ends[0].counters(|counters, _| counters.direct),
-            self.ends[1].counters(|counters, _| counters.told_direct),
+            self.ends[1].counters(|counters, _| counters.advertised),
         )
     }
 
@@ -241,7 +241,7 @@ fn an_entry_is_taken_back_when_nothing_is_under_way() {
     );
     assert_eq!(job.counts(), (1, 1));
     // Another one in its place.
-    owner.me_append(PT, plain(&job.region)).unwrap();
+    owner.me_append(PT, exportable(&job.region)).unwrap();
     for _ in 0..2 {
         assert_eq!(job.end_of(&job.put()), DONE);
     }
@@ -253,7 +253,7 @@ fn one_that_stands_behind_another_is_not_told_of() {
     let job = Job::new();
     let second = MatchEntry {
         match_bits: 1,
-        ..plain(&job.region)
+        ..exportable(&job.region)
     };
     job.ends[1].me_append(PT, second).unwrap();
     let put = Put {

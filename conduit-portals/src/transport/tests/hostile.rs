@@ -215,8 +215,8 @@ fn a_flood_beyond_the_window_is_nonsense() {
 #[test]
 fn what_peers_may_say_of_direct_access() {
     use crate::transport::interface::Remote;
-    use crate::transport::wire::{Direct, Header};
-    let right = Direct {
+    use crate::transport::wire::{Advertisement, Header};
+    let right = Advertisement {
         entry: MeId(u32::from(PT.0) << 28 | 5),
         options: MeOptions::PUT,
         match_bits: 0,
@@ -227,27 +227,27 @@ fn what_peers_may_say_of_direct_access() {
         },
         length: 100,
     };
-    let another = Direct {
+    let another = Advertisement {
         entry: MeId(u32::from(PT.0) << 28 | 6),
         ..right
     };
-    let elsewhere = Direct {
+    let elsewhere = Advertisement {
         entry: MeId(3 << 28),
         ..right
     };
     let wrong = [
         // It would wrap.
-        Header::Direct(Direct {
+        Header::Advertise(Advertisement {
             length: 101,
             ..elsewhere
         }),
-        Header::Direct(Direct {
+        Header::Advertise(Advertisement {
             options: MeOptions::USE_ONCE,
             ..elsewhere
         }),
         // One entry of each index.
-        Header::Direct(right),
-        Header::Direct(another),
+        Header::Advertise(right),
+        Header::Advertise(another),
         Header::Withdraw(another.entry),
         Header::Withdrawn(right.entry),
     ];
@@ -264,14 +264,14 @@ fn what_peers_may_say_of_direct_access() {
     };
     let (_, ends) = job_on::<Seq>(2, disorder);
     let mut inner = ends[1].inner();
-    assert!(said(&mut inner, &Header::Direct(right)));
+    assert!(said(&mut inner, &Header::Advertise(right)));
     for wrong in &wrong {
         assert!(!said(&mut inner, wrong), "{wrong:?}");
     }
-    assert!(said(&mut inner, &Header::Direct(elsewhere)));
+    assert!(said(&mut inner, &Header::Advertise(elsewhere)));
     assert!(said(&mut inner, &Header::Withdraw(right.entry)));
     assert!(!said(&mut inner, &Header::Withdraw(right.entry)), "again");
-    assert!(said(&mut inner, &Header::Direct(another)));
+    assert!(said(&mut inner, &Header::Advertise(another)));
     // Nothing ends that is not under way.
     inner.portals.done(0, 0, 0);
     inner.portals.done(7, u64::MAX, 0);
@@ -280,7 +280,7 @@ fn what_peers_may_say_of_direct_access() {
     let (_, ends) = job::<Seq>(2);
     let mut inner = ends[1].inner();
     for header in [
-        Header::Direct(right),
+        Header::Advertise(right),
         Header::Withdraw(right.entry),
         Header::Withdrawn(right.entry),
     ] {

@@ -1,8 +1,8 @@
-//! The initiator's side: what peers have told.
+//! The initiator's side: the entries that peers have advertised.
 
 use conduit_core::ni::{MeId, MeOptions, Rank};
 
-use super::told::OPERATIONS;
+use super::exported::OPERATIONS;
 use crate::matching::{EntryId, PT_INDICES};
 use crate::transport::inbound::Nonsense;
 use crate::transport::interface::Remote;
@@ -10,29 +10,31 @@ use crate::transport::link::Owed;
 use crate::transport::state::Portals;
 use crate::transport::wire;
 
-/// An entry of a peer's.
+/// An entry of a peer.
 #[derive(Debug)]
-struct Known {
-    direct: wire::Direct,
-    /// Operations on it.
+struct Imported {
+    advertisement: wire::Advertisement,
+    /// The number of operations on it.
     under_way: u32,
-    /// Its owner wants it back.
+    /// Its owner has withdrawn it.
     withdrawn: bool,
 }
 
-/// What one peer has told: at most one entry of each index.
+/// The imported entries of a peer, at most one of each index.
 #[derive(Debug, Default)]
-struct Peer(Vec<Known>);
+struct PeerImports(Vec<Imported>);
 
-impl Peer {
+impl PeerImports {
     fn at(&self, entry: MeId) -> Option<usize> {
-        self.0.iter().position(|known| known.direct.entry == entry)
+        self.0
+            .iter()
+            .position(|imported| imported.advertisement.entry == entry)
     }
 }
 
-/// What an operation asks for.
+/// The target's side of an operation.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted {
+pub(super) struct Request {
     pub(super) peer: Rank,
     pub(super) index: u8,
     /// A put, a get or an atomic.
@@ -42,48 +44,47 @@ pub(super) struct Wanted {
     pub(super) length: usize,
 }
 
-/// What peers have told.
+/// The entries that peers have advertised.
 #[derive(Debug, Default)]
-pub(crate) struct Direct {
-    /// The transport reaches memory directly.
+pub(crate) struct DirectAccess {
+    /// The transport has direct access.
     pub(crate) enabled: bool,
-    /// By rank; empty as long as nobody has told anything.
-    peers: Vec<Option<Box<Peer>>>,
+    /// By rank; empty until the first advertisement.
+    peers: Vec<Option<Box<PeerImports>>>,
 }
 
-impl Direct {
-    /// Whether any peer has told anything.
+impl DirectAccess {
     #[inline]
-    pub(crate) fn knows(&self) -> bool {
+    pub(crate) fn has_imports(&self) -> bool {
         !self.peers.is_empty()
     }
 
-    /// The entry that takes an operation for certain, and where in it.
+    /// The entry that is certain to take an operation, and the address within it.
     #[inline]
-    pub(super) fn find(&self, wanted: &Wanted) -> Option<(MeId, Remote)> {
-        let peer = self.peers.get(wanted.peer as usize)?.as_ref()?;
-        let known = peer
+    pub(super) fn find(&self, request: &Request) -> Option<(MeId, Remote)> {
+        let peer = self.peers.get(request.peer as usize)?.as_ref()?;
+        let imported = peer
             .0
             .iter()
-            .find(|known| EntryId::of(known.direct.entry).0 == wanted.index)?;
-        let direct = &known.direct;
-        let bits = (wanted.match_bits ^ direct.match_bits) & !direct.ignore_bits;
-        let end = wanted.offset.checked_add(wanted.length as u64)?;
+            .find(|imported| EntryId::of(imported.advertisement.entry).0 == request.index)?;
+        let direct = &imported.advertisement;
+        let bits = (request.match_bits ^ direct.match_bits) & !direct.ignore_bits;
+        let end = request.offset.checked_add(request.length as u64)?;
         let fits = bits == 0
-            && direct.options.contains(wanted.option)
+            && direct.options.contains(request.option)
             && end <= direct.length
-            && !known.withdrawn;
+            && !imported.withdrawn;
         // No overflow: less than the entry's end, which is no more than `u64::MAX`.
         fits.then(|| {
             let remote = Remote {
                 key: direct.remote.key,
-                address: direct.remote.address + wanted.offset,
+                address: direct.remote.address + request.offset,
             };
             (direct.entry, remote)
         })
     }
 
-    /// An operation on an entry begins.
+    /// Counts an operation on an entry.
     pub(super) fn begin(&mut self, peer: Rank, entry: MeId) {
         if let Some(Some(peer)) = self.peers.get_mut(peer as usize)
             && let Some(at) = peer.at(entry)
@@ -92,7 +93,7 @@ impl Direct {
         }
     }
 
-    /// Forgets what a peer has told.
+    /// Drops the imports from a peer.
     pub(super) fn forget(&mut self, peer: Rank) {
         if let Some(peer) = self.peers.get_mut(peer as usize) {
             *peer = None;
@@ -101,11 +102,11 @@ impl Direct {
 }
 
 impl Portals {
-    /// A peer tells of an entry.
-    pub(crate) fn direct_told(
+    /// A peer advertises an entry.
+    pub(crate) fn advertise_arrives(
         &mut self,
         peer: Rank,
-        direct: &wire::Direct,
+        direct: &wire::Advertisement,
     ) -> Result<(), Nonsense> {
         let (index, _) = EntryId::of(direct.entry);
         let options = direct.options;
@@ -118,7 +119,7 @@ impl Portals {
         {
             return Err(Nonsense);
         }
-        // One that leaves takes nothing more.
+        // A peer that leaves takes no more operations.
         if self.links.get(peer).ok_or(Nonsense)?.left {
             return Ok(());
         }
@@ -127,14 +128,14 @@ impl Portals {
         }
         let peer = self.direct.peers.get_mut(peer as usize).ok_or(Nonsense)?;
         let peer = peer.get_or_insert_default();
-        let same = |known: &Known| EntryId::of(known.direct.entry).0 == index;
+        let same = |imported: &Imported| EntryId::of(imported.advertisement.entry).0 == index;
         if peer.0.iter().any(same) {
             return Err(Nonsense);
         }
         crate::compact::push(
             &mut peer.0,
-            Known {
-                direct: *direct,
+            Imported {
+                advertisement: *direct,
                 under_way: 0,
                 withdrawn: false,
             },
@@ -142,9 +143,9 @@ impl Portals {
         Ok(())
     }
 
-    /// A peer wants an entry back.
+    /// A peer withdraws an entry.
     pub(crate) fn withdraw_arrives(&mut self, from: Rank, entry: MeId) -> Result<(), Nonsense> {
-        // What it had told is forgotten.
+        // Its imports were dropped when it left.
         if self.links.get(from).is_some_and(|link| link.left) {
             return Ok(());
         }
@@ -155,26 +156,26 @@ impl Portals {
         if std::mem::replace(&mut peer.0[at].withdrawn, true) {
             return Err(Nonsense);
         }
-        self.give_back(from, entry);
+        self.confirm_withdrawal(from, entry);
         Ok(())
     }
 
     /// A direct operation has ended.
     pub(crate) fn direct_ended(&mut self, target: Rank, entry: MeId) {
-        // Forgotten of a peer that is gone.
+        // The imports from a peer that is gone were dropped.
         if let Some(Some(peer)) = self.direct.peers.get_mut(target as usize)
             && let Some(at) = peer.at(entry)
         {
             peer.0[at].under_way -= 1;
             if peer.0[at].withdrawn {
-                self.give_back(target, entry);
+                self.confirm_withdrawal(target, entry);
             }
         }
     }
 
-    /// Gives an entry back that its owner wants, if nothing is under way on it.
+    /// Replies to the withdrawal of an entry, if no operation on it is under way.
     #[cold]
-    fn give_back(&mut self, to: Rank, entry: MeId) {
+    fn confirm_withdrawal(&mut self, to: Rank, entry: MeId) {
         let Some(place) = self.direct.peers.get_mut(to as usize) else {
             return;
         };

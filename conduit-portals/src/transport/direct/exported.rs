@@ -1,4 +1,4 @@
-//! The target's side: its plain entries, and who was told of them.
+//! The target's side: its exportable entries, and the peers that have imported them.
 
 use conduit_core::ni::{MatchEntry, MeEvents, MeId, MeMemory, MeOptions, Rank, RegionId};
 
@@ -9,12 +9,12 @@ use crate::transport::link::Owed;
 use crate::transport::state::Portals;
 use crate::transport::wire::{self, Header};
 
-/// What can be asked of an entry.
+/// The operations that an entry may permit.
 pub(super) const OPERATIONS: MeOptions = MeOptions::PUT
     .union(MeOptions::GET)
     .union(MeOptions::ATOMIC);
 
-/// A set of ranks: a bit each, up to the highest that has been in it.
+/// A set of ranks as bits, up to the highest that was ever in it.
 #[derive(Debug, Default)]
 struct Ranks {
     bits: Vec<u64>,
@@ -58,19 +58,19 @@ impl Ranks {
     }
 }
 
-/// An entry that peers may reach directly; see the [module](super).
+/// An exportable entry; see the [module](super).
 #[derive(Debug)]
-pub(crate) struct Plain {
-    /// What they are told.
-    pub(crate) direct: wire::Direct,
-    /// Who was told, and may use it.
-    told: Ranks,
-    /// They were asked to stop, and nobody is told any more.
+pub(crate) struct Exported {
+    pub(crate) advertisement: wire::Advertisement,
+    /// Peers that may access it directly.
+    importers: Ranks,
+    /// It is being withdrawn, and is not advertised any more.
     withdrawn: bool,
 }
 
-impl Plain {
-    /// An entry that is to be the first in its list, if it is plain; it has no name yet. `remote`: where peers reach a region.
+impl Exported {
+    /// An entry that is about to be the first of its list, if it is exportable; it has no id yet.
+    /// `remote` gives the address of an exposed region.
     pub(crate) fn of(
         entry: &MatchEntry,
         remote: impl FnOnce(RegionId) -> Option<Remote>,
@@ -83,7 +83,7 @@ impl Plain {
         else {
             return None;
         };
-        // One of the overflow list stands behind all that come later.
+        // All later entries precede those of the overflow list.
         let other = MeOptions::USE_ONCE | MeOptions::OVERFLOW;
         if entry.source.is_some()
             || entry.options.intersects(other)
@@ -93,7 +93,7 @@ impl Plain {
         }
         let remote = remote(region)?;
         Some(Self {
-            direct: wire::Direct {
+            advertisement: wire::Advertisement {
                 entry: MeId(0),
                 options: entry.options.intersection(OPERATIONS),
                 match_bits: entry.match_bits,
@@ -104,28 +104,28 @@ impl Plain {
                 },
                 length: len as u64,
             },
-            told: Ranks::default(),
+            importers: Ranks::default(),
             withdrawn: false,
         })
     }
 }
 
 impl Portals {
-    pub(super) fn plain(&mut self, entry: MeId) -> Option<&mut Plain> {
+    pub(super) fn exported(&mut self, entry: MeId) -> Option<&mut Exported> {
         let index = self.indices.get_mut(usize::from(EntryId::of(entry).0))?;
-        let plain = index.plain.as_mut();
-        plain.filter(|plain| plain.direct.entry == entry)
+        let exported = index.exported.as_mut();
+        exported.filter(|exported| exported.advertisement.entry == entry)
     }
 
-    /// A peer's message has matched an entry: the peer may do the next one directly.
+    /// Advertises an entry to a peer whose message has matched it, if it is exportable.
     #[inline]
-    pub(crate) fn tell_of(&mut self, peer: Rank, index: u8, id: EntryId) {
+    pub(crate) fn advertise(&mut self, peer: Rank, index: u8, id: EntryId) {
         if self.direct.enabled {
-            self.tell_of_plain(peer, id.me(index));
+            self.advertise_exported(peer, id.me(index));
         }
     }
 
-    fn tell_of_plain(&mut self, peer: Rank, entry: MeId) {
+    fn advertise_exported(&mut self, peer: Rank, entry: MeId) {
         if peer == self.rank || self.leaving {
             return;
         }
@@ -134,59 +134,60 @@ impl Portals {
                 .get(peer)
                 .is_none_or(|link| link.left || link.failure.is_some())
         };
-        let Some(plain) = self.plain(entry) else {
+        let Some(exported) = self.exported(entry) else {
             return;
         };
-        if plain.withdrawn || plain.told.contains(peer) || gone(&mut self.links) {
+        if exported.withdrawn || exported.importers.contains(peer) || gone(&mut self.links) {
             return;
         }
-        if let Some(plain) = self.plain(entry) {
-            plain.told.insert(peer);
+        if let Some(exported) = self.exported(entry) {
+            exported.importers.insert(peer);
         }
-        self.counters.told_direct += 1;
-        self.owe(peer, Owed::Direct(entry));
+        self.counters.advertised += 1;
+        self.owe(peer, Owed::Advertise(entry));
     }
 
-    /// What a peer is told of an entry; `None` if it has left meanwhile, and so has the entry.
-    pub(crate) fn telling_of(&mut self, entry: MeId) -> Option<Header> {
-        self.plain(entry).map(|plain| Header::Direct(plain.direct))
+    /// The message that advertises an entry; `None` if the entry is gone, and so is the peer.
+    pub(crate) fn advertisement(&mut self, entry: MeId) -> Option<Header> {
+        self.exported(entry)
+            .map(|exported| Header::Advertise(exported.advertisement))
     }
 
-    /// An entry is to be unlinked: peers are asked to stop using it directly. Whether some still may.
+    /// Asks the peers that have imported an entry to stop accessing it. Whether some still may.
     pub(crate) fn withdraw(&mut self, entry: MeId) -> bool {
-        let Some(plain) = self.plain(entry) else {
+        let Some(exported) = self.exported(entry) else {
             return false;
         };
-        if plain.told.count == 0 {
+        if exported.importers.count == 0 {
             return false;
         }
-        if !std::mem::replace(&mut plain.withdrawn, true) {
-            for peer in plain.told.iter().collect::<Vec<_>>() {
+        if !std::mem::replace(&mut exported.withdrawn, true) {
+            for peer in exported.importers.iter().collect::<Vec<_>>() {
                 self.owe(peer, Owed::Withdraw(entry));
             }
         }
         true
     }
 
-    /// A peer no longer uses an entry directly.
+    /// A peer no longer accesses an entry directly.
     pub(crate) fn withdrawn_arrives(&mut self, peer: Rank, entry: MeId) -> Result<(), Nonsense> {
-        // Of one that has left this was not awaited.
+        // A peer that has left is no longer an importer.
         if self.links.get(peer).is_some_and(|link| link.left) {
             return Ok(());
         }
-        let plain = self.plain(entry).filter(|plain| plain.withdrawn);
-        match plain.is_some_and(|plain| plain.told.remove(peer)) {
+        let exported = self.exported(entry).filter(|exported| exported.withdrawn);
+        match exported.is_some_and(|exported| exported.importers.remove(peer)) {
             true => Ok(()),
             false => Err(Nonsense),
         }
     }
 
-    /// A peer has failed or leaves: it reaches nothing here any more, nor is it reached directly.
+    /// A peer has failed or leaves: ends direct access in both directions.
     #[cold]
-    pub(crate) fn direct_gone(&mut self, peer: Rank) {
+    pub(crate) fn forget_direct(&mut self, peer: Rank) {
         self.direct.forget(peer);
-        for plain in self.indices.iter_mut().filter_map(|i| i.plain.as_mut()) {
-            plain.told.remove(peer);
+        for exported in self.indices.iter_mut().filter_map(|i| i.exported.as_mut()) {
+            exported.importers.remove(peer);
         }
     }
 }
@@ -234,10 +235,13 @@ mod tests {
             };
             (id == RegionId(3)).then_some(remote)
         };
-        let plain = Plain::of(&entry, exposed).expect("plain");
-        assert_eq!(plain.direct.remote.address, (1 << 40) + 100);
+        let exported = Exported::of(&entry, exposed).expect("exportable");
+        assert_eq!(exported.advertisement.remote.address, (1 << 40) + 100);
         assert_eq!(
-            (plain.direct.length, plain.direct.options),
+            (
+                exported.advertisement.length,
+                exported.advertisement.options
+            ),
             (50, OPERATIONS)
         );
         let others = [
@@ -263,9 +267,9 @@ mod tests {
             },
         ];
         for other in others {
-            assert!(Plain::of(&other, exposed).is_none(), "{other:?}");
+            assert!(Exported::of(&other, exposed).is_none(), "{other:?}");
         }
-        assert!(Plain::of(&entry, |_| None).is_none(), "not exposed");
+        assert!(Exported::of(&entry, |_| None).is_none(), "not exposed");
         // An address that would wrap.
         let high = |_| {
             Some(Remote {
@@ -273,6 +277,6 @@ mod tests {
                 address: u64::MAX,
             })
         };
-        assert!(Plain::of(&entry, high).is_none());
+        assert!(Exported::of(&entry, high).is_none());
     }
 }
