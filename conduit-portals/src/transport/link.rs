@@ -8,13 +8,13 @@ use crate::compact;
 use crate::transport::fragment::Failure;
 
 use super::buffers::Buffer;
-use super::inbound::Reading;
+use super::inbound::LongReply;
 use super::window::{IdleWindows, ReceiveWindows, SendWindows, WindowSize};
 use super::wire::WindowUpdate;
 
-/// What a peer is owed.
+/// What a peer is control.
 #[derive(Debug)]
-pub(crate) enum Owed {
+pub(crate) enum Control {
     /// How a put or an atomic has ended.
     Response {
         operation: u32,
@@ -29,7 +29,7 @@ pub(crate) enum Owed {
         data: Buffer,
     },
     /// A longer one's, read where they are.
-    LongReply(Reading),
+    LongReply(LongReply),
     /// That this rank leaves.
     Leave,
     /// That it may reach an entry directly.
@@ -48,9 +48,9 @@ pub(crate) struct Link {
     pub(crate) receive: ReceiveWindows,
     /// In the order in which it became due. No more than two windows: the peer is told of no more taken operations while there
     /// is a window's worth; besides, a few for each index.
-    pub(crate) owed: VecDeque<Owed>,
+    pub(crate) control: VecDeque<Control>,
     /// It is in the list of links with something to go out.
-    pub(crate) listed: bool,
+    pub(crate) scheduled: bool,
     /// It has said that it leaves.
     pub(crate) left: bool,
     pub(crate) failure: Option<Failure>,
@@ -65,8 +65,8 @@ impl Link {
             peer,
             send: SendWindows::default(),
             receive: ReceiveWindows::default(),
-            owed: VecDeque::new(),
-            listed: false,
+            control: VecDeque::new(),
+            scheduled: false,
             left: false,
             failure: None,
         }
@@ -76,7 +76,7 @@ impl Link {
     /// [`ReceiveWindows::update_sent`].
     #[inline(always)]
     pub(crate) fn window_update(&self, size: WindowSize) -> WindowUpdate {
-        match self.owed.len() < usize::from(size.operations) {
+        match self.control.len() < usize::from(size.operations) {
             true => self.receive.update(),
             false => self.receive.last_update(),
         }
@@ -85,13 +85,13 @@ impl Link {
     /// Whether that reports anything new.
     #[inline(always)]
     pub(crate) fn has_window_update(&self, size: WindowSize) -> bool {
-        self.receive.has_update() && self.owed.len() < usize::from(size.operations)
+        self.receive.has_update() && self.control.len() < usize::from(size.operations)
     }
 
     /// Whether something is to be sent to the peer unasked.
     #[inline]
     pub(crate) fn is_due(&self, size: WindowSize) -> bool {
-        !self.owed.is_empty() || self.receive.is_due(size)
+        !self.control.is_empty() || self.receive.is_due(size)
     }
 }
 
@@ -112,7 +112,7 @@ const _: () = assert!(size_of::<Resting>() == 70);
 
 impl Resting {
     fn of(link: &Link) -> Option<Self> {
-        if !link.owed.is_empty() || link.listed || link.failure.is_some() {
+        if !link.control.is_empty() || link.scheduled || link.failure.is_some() {
             return None;
         }
         Some(Self {
@@ -230,7 +230,7 @@ impl Links {
         self.links.iter_mut()
     }
 
-    /// Bytes of memory, but for what is owed.
+    /// Bytes of memory, but for what is control.
     #[cfg(test)]
     fn memory(&self) -> usize {
         size_of_val(&*self.places)
@@ -303,8 +303,12 @@ mod tests {
         for peer in 0..3 {
             links.get(peer).expect("a rank of the job");
         }
-        links.get(0).expect("a rank").owed.push_back(Owed::Leave);
-        links.get(1).expect("a rank").listed = true;
+        links
+            .get(0)
+            .expect("a rank")
+            .control
+            .push_back(Control::Leave);
+        links.get(1).expect("a rank").scheduled = true;
         assert!(
             links
                 .get(2)

@@ -58,13 +58,13 @@ use crate::transport::fragment::{Fragment, Payload, Refused};
 
 use direct::Native;
 use linger::Linger;
-use link::Owed;
+use link::Control;
 use lock::{Bias, BiasedLock, Guard};
 use poll::Local;
 use queue::QUEUES;
-use receive::READING;
+use receive::LONG_REPLY;
 use regions::REGIONS;
-use state::{ENTRIES, Flags, Portals, list};
+use state::{ENTRIES, Flags, Portals, schedule};
 use throttle::ProgressThrottle;
 use wire::Header;
 
@@ -276,7 +276,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         let mut linger = Linger::new(Instant::now(), patience);
         // Who has left needs not be told.
         self.advance(&mut inner);
-        inner.owe_leave();
+        inner.queue_leave();
         self.advance(&mut inner);
         inner.settle();
         loop {
@@ -306,7 +306,7 @@ impl<T: Transport> Inner<T> {
         }
         let arrived = self.transport.receive(&mut self.portals);
         if !self.portals.outgoing.is_empty() {
-            self.pay();
+            self.flush_control();
         }
         self.transport.transmit(&mut self.portals);
         if !self.portals.native.waiting.is_empty() {
@@ -322,7 +322,7 @@ impl<T: Transport> Inner<T> {
         !self.submitted || self.throttle.allows(Instant::now)
     }
 
-    fn owe_leave(&mut self) {
+    fn queue_leave(&mut self) {
         let Portals {
             rank,
             links,
@@ -331,8 +331,8 @@ impl<T: Transport> Inner<T> {
         } = &mut self.portals;
         for link in links.known_ones().filter(|link| link.peer != *rank) {
             if link.failure.is_none() && !link.left {
-                link.owed.push_back(Owed::Leave);
-                list(outgoing, link);
+                link.control.push_back(Control::Leave);
+                schedule(outgoing, link);
             }
         }
     }
@@ -359,29 +359,29 @@ impl<T: Transport> Inner<T> {
             .links
             .open_ones()
             .filter(|link| !link.left && link.failure.is_none())
-            .map(|link| link.owed.len() + transport.outstanding(link.peer));
+            .map(|link| link.control.len() + transport.outstanding(link.peer));
         portals.native.under_way() + links.sum::<usize>()
     }
 
-    /// Sends what is owed to peers.
+    /// Sends what is control to peers.
     #[inline(never)]
-    fn pay(&mut self) {
-        let mut unpaid = Vec::new();
+    fn flush_control(&mut self) {
+        let mut unflushed = Vec::new();
         for peer in std::mem::take(&mut self.portals.outgoing) {
-            if !self.pay_one(peer) {
-                unpaid.push(peer);
+            if !self.flush_control_to(peer) {
+                unflushed.push(peer);
             }
         }
-        // In what comes from here on they may have been listed again.
-        for peer in unpaid {
+        // In what comes from here on they may have been scheduled again.
+        for peer in unflushed {
             if let Some(link) = self.portals.links.get(peer) {
-                list(&mut self.portals.outgoing, link);
+                schedule(&mut self.portals.outgoing, link);
             }
         }
     }
 
-    /// Sends what is owed to one of them; false if something is left.
-    fn pay_one(&mut self, peer: Rank) -> bool {
+    /// Sends what is control to one of them; false if something is left.
+    fn flush_control_to(&mut self, peer: Rank) -> bool {
         let Self {
             transport, portals, ..
         } = self;
@@ -390,23 +390,23 @@ impl<T: Transport> Inner<T> {
             let Some(link) = portals.links.get(peer) else {
                 return true;
             };
-            link.listed = false;
+            link.scheduled = false;
             if link.failure.is_some() {
-                for owed in std::mem::take(&mut link.owed) {
-                    if let Owed::LongReply(reading) = owed {
-                        portals.end_reading(reading, false);
+                for control in std::mem::take(&mut link.control) {
+                    if let Control::LongReply(reply) = control {
+                        portals.end_long_reply(reply, false);
                     }
                 }
                 return true;
             }
-            let Some(owed) = link.owed.pop_front() else {
+            let Some(control) = link.control.pop_front() else {
                 break;
             };
             let update = link.window_update(window);
 
-            let is_tiny = !matches!(owed, Owed::LongReply(_));
-            let refused = match owed {
-                Owed::Response {
+            let is_tiny = !matches!(control, Control::LongReply(_));
+            let refused = match control {
+                Control::Response {
                     operation,
                     outcome,
                     length,
@@ -419,13 +419,16 @@ impl<T: Transport> Inner<T> {
                         value,
                     };
                     let sent = send_copied(transport, peer, &header, Some(update), &[]);
-                    sent.err().map(|refused| (refused, owed))
+                    sent.err().map(|refused| (refused, control))
                 }
-                Owed::Leave | Owed::Advertise(_) | Owed::Withdraw(_) | Owed::Withdrawn(_) => {
-                    let header = match owed {
-                        Owed::Advertise(entry) => portals.advertisement(entry),
-                        Owed::Withdraw(entry) => Some(Header::Withdraw(entry)),
-                        Owed::Withdrawn(entry) => Some(Header::Withdrawn(entry)),
+                Control::Leave
+                | Control::Advertise(_)
+                | Control::Withdraw(_)
+                | Control::Withdrawn(_) => {
+                    let header = match control {
+                        Control::Advertise(entry) => portals.advertisement(entry),
+                        Control::Withdraw(entry) => Some(Header::Withdraw(entry)),
+                        Control::Withdrawn(entry) => Some(Header::Withdrawn(entry)),
                         _ => Some(Header::Leave),
                     };
                     // Nothing to tell a peer that has left.
@@ -433,9 +436,9 @@ impl<T: Transport> Inner<T> {
                         continue;
                     };
                     let sent = send_copied(transport, peer, &header, Some(update), &[]);
-                    sent.err().map(|refused| (refused, owed))
+                    sent.err().map(|refused| (refused, control))
                 }
-                Owed::Reply {
+                Control::Reply {
                     operation,
                     outcome,
                     data,
@@ -447,34 +450,35 @@ impl<T: Transport> Inner<T> {
                             None
                         }
                         Err(refused) => {
-                            let owed = Owed::Reply {
+                            let control = Control::Reply {
                                 operation,
                                 outcome,
                                 data,
                             };
-                            Some((refused, owed))
+                            Some((refused, control))
                         }
                     }
                 }
-                Owed::LongReply(reading) => {
+                Control::LongReply(reply) => {
                     let header = Header::Reply {
-                        operation: reading.operation,
+                        operation: reply.operation,
                         outcome: conduit_core::ni::Outcome::Done,
                     };
                     // Fits: a message's bytes.
-                    let length = reading.length as u32;
-                    let at = portals.readings.insert(reading);
+                    let length = reply.length as u32;
+                    let at = portals.long_replies.insert(reply);
                     let header = header.encode(None);
                     let fragment = Fragment {
                         header: header.as_slice(),
                         payload: Payload::Read {
-                            token: READING | at as u64,
+                            token: LONG_REPLY | at as u64,
                             length,
                         },
                     };
                     let sent = transport.send(peer, &fragment);
-                    sent.err()
-                        .map(|refused| (refused, Owed::LongReply(portals.readings.remove(at))))
+                    sent.err().map(|refused| {
+                        (refused, Control::LongReply(portals.long_replies.remove(at)))
+                    })
                 }
             };
             match refused {
@@ -484,16 +488,16 @@ impl<T: Transport> Inner<T> {
                     }
                 }
                 None => {}
-                Some((Refused::Full, owed)) => {
+                Some((Refused::Full, control)) => {
                     if let Some(link) = portals.links.get(peer) {
-                        link.owed.push_front(owed);
+                        link.control.push_front(control);
                     }
                     return false;
                 }
                 // The protocol tells of the failure.
-                Some((Refused::Dead | Refused::TooLong | Refused::NoSuchRank, owed)) => {
-                    if let Owed::LongReply(reading) = owed {
-                        portals.end_reading(reading, false);
+                Some((Refused::Dead | Refused::TooLong | Refused::NoSuchRank, control)) => {
+                    if let Control::LongReply(reply) = control {
+                        portals.end_long_reply(reply, false);
                     }
                     return true;
                 }
@@ -502,7 +506,7 @@ impl<T: Transport> Inner<T> {
         let Some(link) = portals.links.get(peer) else {
             return true;
         };
-        // Nothing is owed, so there are update while something is due.
+        // Nothing is control, so there are update while something is due.
         while link.is_due(window) {
             let update = link.window_update(window);
             match send_copied(transport, peer, &Header::WindowUpdate, Some(update), &[]) {

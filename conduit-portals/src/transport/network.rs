@@ -190,7 +190,7 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
         }
     }
     fn bad_peer(&self) -> Option<Rank> {
-        state::first(&self.shared.flags.bad)
+        state::first(&self.shared.flags.protocol_error)
     }
 }
 

@@ -11,7 +11,7 @@ pub(crate) enum Kind {
     Put,
     /// A put that is answered.
     AckedPut,
-    /// A get of at most so many bytes.
+    /// A get of at limit so many bytes.
     Get(u32),
     /// An atomic; whether it fetches.
     Atomic(bool),
@@ -48,7 +48,7 @@ pub(crate) struct Operation {
     /// Its bytes may still be read for the wire.
     pub(crate) unsent: bool,
     /// Where it is answered and was: how it ended.
-    pub(crate) answer: Option<Answer>,
+    pub(crate) completion: Option<Completion>,
     /// Given up: its memory is its caller's again. Nobody hears of its end.
     pub(crate) abandoned: bool,
 }
@@ -70,101 +70,99 @@ impl Operation {
 
 /// How an operation ended at its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct Completion {
     pub(crate) outcome: conduit_core::ni::Outcome,
     pub(crate) length: u32,
     pub(crate) value: u64,
 }
 
-/// Bits of a name that say which place it is.
-const PLACE_BITS: u32 = super::config::MAX_OPERATIONS.trailing_zeros();
+/// Bits of a id that say which slot it is.
+const SLOT_BITS: u32 = super::config::MAX_OPERATIONS.trailing_zeros();
 
 #[derive(Debug)]
-struct Place {
+struct Slot {
     generation: u32,
     operation: Option<Operation>,
 }
 
-/// All of them, by names of 32 bits: a place, and which of the operations at this place it is.
+/// All of them, by names of 32 bits: a slot, and which of the operations at this slot it is.
 #[derive(Debug)]
 pub(crate) struct Operations {
-    places: Vec<Place>,
+    slots: Vec<Slot>,
     free: Vec<u32>,
-    most: u32,
+    limit: u32,
 }
 
 impl Operations {
-    pub(crate) fn new(most: u32) -> Self {
+    pub(crate) fn new(limit: u32) -> Self {
         Self {
-            places: Vec::new(),
+            slots: Vec::new(),
             free: Vec::new(),
-            most,
+            limit,
         }
     }
 
-    /// Gives an operation a name; `None`: all are in use.
+    /// Gives an operation a id; `None`: all are in use.
     #[inline]
     pub(crate) fn add(&mut self, operation: Operation) -> Option<u32> {
         let at = match self.free.pop() {
             Some(at) => at,
-            None if (self.places.len() as u32) < self.most => {
-                self.places.push(Place {
+            None if (self.slots.len() as u32) < self.limit => {
+                self.slots.push(Slot {
                     generation: 0,
                     operation: None,
                 });
-                self.places.len() as u32 - 1
+                self.slots.len() as u32 - 1
             }
             None => return None,
         };
-        let place = self.places.get_mut(at as usize)?;
-        place.operation = Some(operation);
-        Some(place.generation << PLACE_BITS | at)
+        let slot = self.slots.get_mut(at as usize)?;
+        slot.operation = Some(operation);
+        Some(slot.generation << SLOT_BITS | at)
     }
 
     #[inline]
-    fn place(&mut self, name: u32) -> Option<&mut Place> {
-        let place = self
-            .places
-            .get_mut((name & ((1 << PLACE_BITS) - 1)) as usize)?;
-        let same = place.generation << PLACE_BITS == name & !((1 << PLACE_BITS) - 1);
-        same.then_some(place)
+    fn slot(&mut self, id: u32) -> Option<&mut Slot> {
+        let slot = self.slots.get_mut((id & ((1 << SLOT_BITS) - 1)) as usize)?;
+        let same = slot.generation << SLOT_BITS == id & !((1 << SLOT_BITS) - 1);
+        same.then_some(slot)
     }
 
     #[inline]
-    pub(crate) fn get(&mut self, name: u32) -> Option<&mut Operation> {
-        self.place(name)?.operation.as_mut()
+    pub(crate) fn get(&mut self, id: u32) -> Option<&mut Operation> {
+        self.slot(id)?.operation.as_mut()
     }
 
     /// The same, to look at.
     #[inline]
-    pub(crate) fn look(&self, name: u32) -> Option<&Operation> {
-        let place = self.places.get((name & ((1 << PLACE_BITS) - 1)) as usize)?;
-        let same = place.generation << PLACE_BITS == name & !((1 << PLACE_BITS) - 1);
-        place.operation.as_ref().filter(|_| same)
+    pub(crate) fn peek(&self, id: u32) -> Option<&Operation> {
+        let slot = self.slots.get((id & ((1 << SLOT_BITS) - 1)) as usize)?;
+        let same = slot.generation << SLOT_BITS == id & !((1 << SLOT_BITS) - 1);
+        slot.operation.as_ref().filter(|_| same)
     }
 
-    /// Ends an operation: its name is no longer one.
+    /// Ends an operation: its id is no longer one.
     #[inline]
-    pub(crate) fn remove(&mut self, name: u32) -> Option<Operation> {
-        let place = self.place(name)?;
-        let operation = place.operation.take()?;
-        place.generation = place.generation.wrapping_add(1);
-        self.free.push(name & ((1 << PLACE_BITS) - 1));
+    pub(crate) fn remove(&mut self, id: u32) -> Option<Operation> {
+        let slot = self.slot(id)?;
+        let operation = slot.operation.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(id & ((1 << SLOT_BITS) - 1));
         Some(operation)
     }
 
     /// Those under way.
     pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut Operation> {
-        let places = self.places.iter_mut();
-        places.filter_map(|place| place.operation.as_mut())
+        let slots = self.slots.iter_mut();
+        slots.filter_map(|slot| slot.operation.as_mut())
     }
 
     /// Takes out all operations on a target.
     pub(crate) fn remove_all_to(&mut self, target: Rank) -> Vec<Operation> {
         let mut removed = Vec::new();
-        for (at, place) in (0..).zip(&mut self.places) {
-            if let Some(operation) = place.operation.take_if(|o| o.target == target) {
-                place.generation = place.generation.wrapping_add(1);
+        for (at, slot) in (0..).zip(&mut self.slots) {
+            if let Some(operation) = slot.operation.take_if(|o| o.target == target) {
+                slot.generation = slot.generation.wrapping_add(1);
                 self.free.push(at);
                 removed.push(operation);
             }
@@ -187,7 +185,7 @@ mod tests {
             memory: std::ptr::null_mut(),
             length: 0,
             unsent: false,
-            answer: None,
+            completion: None,
             abandoned: false,
         }
     }
@@ -211,9 +209,9 @@ mod tests {
         assert!(operations.get(u32::MAX).is_none());
         let mut seen = std::collections::HashSet::new();
         for _ in 0..10_000 {
-            let name = operations.add(operation(0, 0)).unwrap();
-            assert!(seen.insert(name));
-            operations.remove(name);
+            let id = operations.add(operation(0, 0)).unwrap();
+            assert!(seen.insert(id));
+            operations.remove(id);
         }
     }
 }

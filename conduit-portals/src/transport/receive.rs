@@ -6,26 +6,26 @@ use conduit_core::ni::{Event, Outcome, Rank};
 
 use crate::transport::fragment::{Failure, FragmentHandler};
 
-use super::inbound::{Arrival, Nonsense, Reading};
-use super::operation::{Answer, End, Kind, Operation};
+use super::inbound::{Arrival, LongReply, ProtocolError};
+use super::operation::{Completion, End, Kind, Operation};
 use super::state::Portals;
 use super::window::Cost;
 use super::wire::Header;
 
 /// Of the names that the protocol has for what it reads: a reply, not an operation of this rank's own.
-pub(crate) const READING: u64 = 1 << 32;
+pub(crate) const LONG_REPLY: u64 = 1 << 32;
 /// Bytes of arriving fragments for which there is room at any time: what a peer may send is bounded by its window.
 const ROOM: usize = 1 << 30;
 
 impl Portals {
     /// Reads a fragment's header, and hears what the peer has taken.
     #[inline]
-    fn header(&mut self, peer: Rank, header: &[u8]) -> Result<Header, Nonsense> {
-        let (header, update) = Header::decode(header).ok_or(Nonsense)?;
+    fn header(&mut self, peer: Rank, header: &[u8]) -> Result<Header, ProtocolError> {
+        let (header, update) = Header::decode(header).ok_or(ProtocolError)?;
         if let Some(update) = update {
-            let link = self.links.get(peer).ok_or(Nonsense)?;
+            let link = self.links.get(peer).ok_or(ProtocolError)?;
             if !link.send.apply(update) {
-                return Err(Nonsense);
+                return Err(ProtocolError);
             }
         }
         Ok(header)
@@ -33,29 +33,29 @@ impl Portals {
 
     /// Counts an operation of a peer against its window.
     #[inline]
-    fn arrives(&mut self, peer: Rank, cost: Cost) -> Result<(), Nonsense> {
+    fn arrives(&mut self, peer: Rank, cost: Cost) -> Result<(), ProtocolError> {
         let window = self.window;
-        let link = self.links.get(peer).ok_or(Nonsense)?;
+        let link = self.links.get(peer).ok_or(ProtocolError)?;
         match link.receive.arrive(cost, window) {
             true => Ok(()),
-            false => Err(Nonsense),
+            false => Err(ProtocolError),
         }
     }
 
     #[inline(never)]
-    fn take(&mut self, peer: Rank, header: &[u8], payload: &[u8]) -> Result<(), Nonsense> {
+    fn take(&mut self, peer: Rank, header: &[u8], payload: &[u8]) -> Result<(), ProtocolError> {
         if let Some((put, update)) = Header::decode_short(header) {
             return self.short_put_arrives(peer, &put, update, payload);
         }
         let header = self.header(peer, header)?;
         let has_payload = matches!(header, Header::Put(_) | Header::Reply { .. });
         if !has_payload && !payload.is_empty() {
-            return Err(Nonsense);
+            return Err(ProtocolError);
         }
         match header {
             Header::Put(put) => {
                 if payload.len() > self.config.max_message {
-                    return Err(Nonsense);
+                    return Err(ProtocolError);
                 }
                 let cost = Cost::of_put(put.index, payload.len(), self.config.max_managed);
                 self.arrives(peer, cost)?;
@@ -82,7 +82,7 @@ impl Portals {
             },
             Header::WindowUpdate => Ok(()),
             Header::Leave => {
-                self.links.get(peer).ok_or(Nonsense)?.left = true;
+                self.links.get(peer).ok_or(ProtocolError)?.left = true;
                 self.forget_direct(peer);
                 Ok(())
             }
@@ -97,9 +97,9 @@ impl Portals {
         peer: Rank,
         header: &[u8],
         length: usize,
-    ) -> Result<Option<Arrival>, Nonsense> {
+    ) -> Result<Option<Arrival>, ProtocolError> {
         if length > self.config.max_message {
-            return Err(Nonsense);
+            return Err(ProtocolError);
         }
         match self.header(peer, header)? {
             Header::Put(put) => {
@@ -119,7 +119,7 @@ impl Portals {
                     length,
                 }))
             }
-            _ => Err(Nonsense),
+            _ => Err(ProtocolError),
         }
     }
 
@@ -131,13 +131,13 @@ impl Portals {
         peer: Rank,
         operation: u32,
         length: usize,
-    ) -> Result<&mut Operation, Nonsense> {
-        let operation = self.operations.get(operation).ok_or(Nonsense)?;
+    ) -> Result<&mut Operation, ProtocolError> {
+        let operation = self.operations.get(operation).ok_or(ProtocolError)?;
         match operation.kind {
             Kind::Get(asked) if operation.target == peer && length <= asked as usize => {
                 Ok(operation)
             }
-            _ => Err(Nonsense),
+            _ => Err(ProtocolError),
         }
     }
 
@@ -152,7 +152,7 @@ impl Portals {
         outcome: Outcome,
         bytes: *const u8,
         length: usize,
-    ) -> Result<(), Nonsense> {
+    ) -> Result<(), ProtocolError> {
         let found = self.own_get(from, operation, length)?;
         if !found.abandoned {
             // SAFETY: the caller's promise; within the operation's piece of its descriptor (just checked), which is valid as long
@@ -169,8 +169,8 @@ impl Portals {
         operation: u32,
         outcome: Outcome,
         length: usize,
-    ) -> Result<(), Nonsense> {
-        self.own_get(from, operation, length)?.answer = Some(Answer {
+    ) -> Result<(), ProtocolError> {
+        self.own_get(from, operation, length)?.completion = Some(Completion {
             outcome,
             // Fits: a message's bytes.
             length: length as u32,
@@ -184,50 +184,50 @@ impl Portals {
     pub(crate) fn responded(
         &mut self,
         from: Rank,
-        name: u32,
+        id: u32,
         outcome: Outcome,
         length: u32,
         value: u64,
-    ) -> Result<(), Nonsense> {
-        let operation = self.operations.get(name).ok_or(Nonsense)?;
+    ) -> Result<(), ProtocolError> {
+        let operation = self.operations.get(id).ok_or(ProtocolError)?;
         let answered = matches!(operation.kind, Kind::AckedPut | Kind::Atomic(_));
-        if operation.target != from || !answered || operation.answer.is_some() {
-            return Err(Nonsense);
+        if operation.target != from || !answered || operation.completion.is_some() {
+            return Err(ProtocolError);
         }
-        operation.answer = Some(Answer {
+        operation.completion = Some(Completion {
             outcome,
             length,
             value,
         });
         // An answer may overtake the news that the bytes are not read any more.
         if !operation.unsent {
-            self.ended(name);
+            self.ended(id);
         }
         Ok(())
     }
 
     /// Tells of an operation's end.
-    pub(crate) fn ended(&mut self, name: u32) {
-        let Some(operation) = self.operations.remove(name) else {
+    pub(crate) fn ended(&mut self, id: u32) {
+        let Some(operation) = self.operations.remove(id) else {
             return;
         };
-        let answer = operation.answer.unwrap_or(Answer {
+        let completion = operation.completion.unwrap_or(Completion {
             outcome: Outcome::Done,
             length: 0,
             value: 0,
         });
         let (token, eq) = (operation.token, operation.eq);
-        let length = answer.length as usize;
+        let length = completion.length as usize;
         let ack = Event::Ack {
             token,
-            outcome: answer.outcome,
+            outcome: completion.outcome,
             length,
         };
         let reply = Event::Reply {
             token,
-            outcome: answer.outcome,
+            outcome: completion.outcome,
             length,
-            value: answer.value,
+            value: completion.value,
         };
         let event = match operation.kind {
             Kind::Put | Kind::Direct(End::Send, _) => Some(Event::Send { token }),
@@ -266,7 +266,7 @@ impl Portals {
     fn source_of(&self, token: u64, offset: usize, length: usize) -> Option<*const u8> {
         let operation = self
             .operations
-            .look(token as u32)
+            .peek(token as u32)
             .filter(|o| !o.abandoned)?;
         let (from, all): (*const u8, usize) = match &operation.kind {
             Kind::Inject(buffer) => (buffer.bytes().as_ptr(), buffer.bytes().len()),
@@ -280,21 +280,21 @@ impl Portals {
     /// Copies bytes of a reply.
     #[inline]
     fn read_reply(&mut self, token: u64, offset: usize, into: &mut [u8]) {
-        let reading = self.readings.get(token as u32 as usize);
-        let within = |reading: &&Reading| {
+        let reply = self.long_replies.get(token as u32 as usize);
+        let within = |reply: &&LongReply| {
             let end = offset.checked_add(into.len());
-            end.is_some_and(|end| end <= reading.length)
+            end.is_some_and(|end| end <= reply.length)
         };
-        let Some(reading) = reading.filter(within) else {
+        let Some(reply) = reply.filter(within) else {
             debug_assert!(false, "the protocol reads what it was given");
             return;
         };
         // SAFETY: within what was asked for, as just checked.
-        if !unsafe { reading.from.read(offset, into) } {
+        if !unsafe { reply.source.read(offset, into) } {
             // Memory that this process has given back while it was being read: what was promised can't be kept, and
             // the job has to end.
-            let to = reading.to;
-            self.bad(to);
+            let to = reply.to;
+            self.protocol_error(to);
         }
     }
 }
@@ -306,7 +306,7 @@ impl FragmentHandler for Portals {
 
     #[inline]
     fn read(&mut self, _: Rank, token: u64, offset: usize, into: &mut [u8]) {
-        if token & READING != 0 {
+        if token & LONG_REPLY != 0 {
             return self.read_reply(token, offset, into);
         }
         let Some(from) = self.source_of(token, offset, into.len()) else {
@@ -320,7 +320,7 @@ impl FragmentHandler for Portals {
     #[inline]
     fn source(&self, _: Rank, token: u64, offset: usize, length: usize) -> Option<&[u8]> {
         // A reply's bytes are a region's, which others may write.
-        if token & READING != 0 {
+        if token & LONG_REPLY != 0 {
             return None;
         }
         let from = self.source_of(token, offset, length)?;
@@ -329,23 +329,23 @@ impl FragmentHandler for Portals {
     }
 
     fn sent(&mut self, _: Rank, token: u64) {
-        if token & READING != 0 {
-            if let Some(reading) = self.readings.try_remove(token as u32 as usize) {
-                self.end_reading(reading, true);
+        if token & LONG_REPLY != 0 {
+            if let Some(reply) = self.long_replies.try_remove(token as u32 as usize) {
+                self.end_long_reply(reply, true);
             }
             return;
         }
-        let name = token as u32;
-        let Some(operation) = self.operations.get(name) else {
+        let id = token as u32;
+        let Some(operation) = self.operations.get(id) else {
             return;
         };
         operation.unsent = false;
         let ended = match operation.kind {
             Kind::Put | Kind::Inject(_) => true,
-            _ => operation.answer.is_some(),
+            _ => operation.completion.is_some(),
         };
         if ended {
-            self.ended(name);
+            self.ended(id);
         }
     }
 
@@ -356,7 +356,7 @@ impl FragmentHandler for Portals {
             None => false,
         };
         if !is_mailed && self.take(peer, header, payload).is_err() {
-            self.bad(peer);
+            self.protocol_error(peer);
         }
         true
     }
@@ -364,9 +364,9 @@ impl FragmentHandler for Portals {
     fn begin(&mut self, peer: Rank, header: &[u8], length: usize) -> Option<u64> {
         let arrival = match self.take_begin(peer, header, length) {
             Ok(arrival) => arrival?,
-            Err(Nonsense) => {
-                self.bad(peer);
-                Arrival::Nonsense { source: peer }
+            Err(ProtocolError) => {
+                self.protocol_error(peer);
+                Arrival::Discarded { source: peer }
             }
         };
         Some(self.arrivals.insert(arrival) as u64)
@@ -385,20 +385,20 @@ impl FragmentHandler for Portals {
         if self.task_done(peer, token, value) {
             return;
         }
-        let name = token as u32;
-        let Some(operation) = self.operations.get(name) else {
+        let id = token as u32;
+        let Some(operation) = self.operations.get(id) else {
             return;
         };
         if operation.target != peer || !matches!(operation.kind, Kind::Direct(..)) {
             return;
         }
-        operation.answer = Some(Answer {
+        operation.completion = Some(Completion {
             outcome: Outcome::Done,
             // Fits: a message's bytes.
             length: operation.length as u32,
             value: 0,
         });
-        self.ended(name);
+        self.ended(id);
     }
 
     fn failed(&mut self, peer: Rank, failure: Failure) {

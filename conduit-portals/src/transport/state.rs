@@ -19,7 +19,7 @@ use crate::transport::fragment::{Failure, MAX_TINY};
 use super::buffers::Pool;
 use super::config::PortalsConfig;
 use super::direct::{DirectAccess, Exported, Native};
-use super::inbound::{Arrival, Held, InUse, Reading};
+use super::inbound::{Arrival, Held, InUse, LongReply};
 use super::link::{Link, Links};
 use super::mailbox::{InlinePut, Writer};
 use super::operation::{Kind, Operations};
@@ -44,7 +44,7 @@ pub(crate) struct Flags {
     /// The first peer that has failed.
     pub(crate) failed: AtomicU32,
     /// The first peer that has sent what makes no sense.
-    pub(crate) bad: AtomicU32,
+    pub(crate) protocol_error: AtomicU32,
 }
 
 impl Flags {
@@ -53,7 +53,7 @@ impl Flags {
             ready: Atomic::new(Ready::NONE),
             queued: Atomic::new(Ready::NONE),
             failed: AtomicU32::new(NOBODY),
-            bad: AtomicU32::new(NOBODY),
+            protocol_error: AtomicU32::new(NOBODY),
         }
     }
 
@@ -155,7 +155,7 @@ pub struct PortalsCounters {
     /// Messages that no entry took.
     pub unmatched: u64,
     /// Fragments that made no sense.
-    pub bad_fragments: u64,
+    pub protocol_errors: u64,
     /// Fragments that only told a peer how much of what it has sent was taken.
     pub window_updates: u64,
     /// Submissions answered with [`Submit::Again`](conduit_core::ni::Submit::Again) because of the window at the peer.
@@ -175,7 +175,7 @@ impl PortalsCounters {
     pub fn each(&self) -> [(&'static str, u64); 8] {
         [
             ("unmatched", self.unmatched),
-            ("bad_fragments", self.bad_fragments),
+            ("protocol_errors", self.protocol_errors),
             ("window_updates", self.window_updates),
             ("waited_for_peer", self.waited_for_peer),
             ("waited_for_room", self.waited_for_room),
@@ -214,7 +214,7 @@ pub(crate) struct Portals {
     /// Fragments that have begun to arrive.
     pub(crate) arrivals: Slab<Arrival>,
     /// Replies whose bytes may still be read for the wire.
-    pub(crate) readings: Slab<Reading>,
+    pub(crate) long_replies: Slab<LongReply>,
     /// Links with something to go out.
     pub(crate) outgoing: Vec<Rank>,
     /// Messages in [`Index::held`].
@@ -268,7 +268,7 @@ impl Portals {
             direct: DirectAccess::default(),
             native: Native::default(),
             arrivals: Slab::new(),
-            readings: Slab::new(),
+            long_replies: Slab::new(),
             outgoing: Vec::new(),
             held: 0,
             leaving: false,
@@ -411,19 +411,21 @@ impl Portals {
             link.receive.update_sent(update);
             link.send.apply(update);
         } else if is_due {
-            list(&mut self.outgoing, link);
+            schedule(&mut self.outgoing, link);
         }
     }
 
     /// Remembers that a peer has sent what makes no sense.
     #[cold]
-    pub(crate) fn bad(&mut self, peer: Rank) {
-        self.counters.bad_fragments += 1;
+    pub(crate) fn protocol_error(&mut self, peer: Rank) {
+        self.counters.protocol_errors += 1;
         // The first stays.
-        let _ = self
-            .flags
-            .bad
-            .compare_exchange(NOBODY, peer, Ordering::Release, Ordering::Relaxed);
+        let _ = self.flags.protocol_error.compare_exchange(
+            NOBODY,
+            peer,
+            Ordering::Release,
+            Ordering::Relaxed,
+        );
     }
 
     /// Gives up the operations whose memory lies outside of regions. The targets of those that the transport has to be told of: it may
@@ -460,23 +462,23 @@ impl Portals {
             return;
         }
         let left = link.left;
-        let owed = std::mem::take(&mut link.owed);
+        let control = std::mem::take(&mut link.control);
         self.forget_direct(peer);
         self.native.forget(peer);
-        for owed in owed {
-            if let super::link::Owed::LongReply(reading) = owed {
-                self.end_reading(reading, false);
+        for control in control {
+            if let super::link::Control::LongReply(reply) = control {
+                self.end_long_reply(reply, false);
             }
         }
         let ended: Vec<_> = self
-            .readings
+            .long_replies
             .iter()
-            .filter(|(_, reading)| reading.to == peer)
+            .filter(|(_, reply)| reply.to == peer)
             .map(|(at, _)| at)
             .collect();
         for at in ended {
-            let reading = self.readings.remove(at);
-            self.end_reading(reading, false);
+            let reply = self.long_replies.remove(at);
+            self.end_long_reply(reply, false);
         }
         self.drop_arrivals_of(peer);
         let mut awaited = false;
@@ -498,9 +500,9 @@ impl Portals {
 
 /// Notes that a link has something to go out.
 #[inline]
-pub(crate) fn list(outgoing: &mut Vec<Rank>, link: &mut Link) {
-    if !link.listed {
-        link.listed = true;
+pub(crate) fn schedule(outgoing: &mut Vec<Rank>, link: &mut Link) {
+    if !link.scheduled {
+        link.scheduled = true;
         outgoing.push(link.peer);
     }
 }

@@ -28,15 +28,15 @@ use super::wire;
 const GATHERED: u32 = 16;
 
 /// Why an operation was not taken.
-pub(crate) enum Not {
+pub(crate) enum SubmitError {
     /// Ask again.
     Again,
-    Refused(NiError),
+    Failed(NiError),
 }
 
-impl From<NiError> for Not {
+impl From<NiError> for SubmitError {
     fn from(error: NiError) -> Self {
-        Self::Refused(error)
+        Self::Failed(error)
     }
 }
 
@@ -58,18 +58,18 @@ impl<T: Transport> Inner<T> {
     }
 
     #[inline]
-    fn answer(&mut self, submitted: Result<(), Not>) -> Result<Submit, NiError> {
+    fn submitted(&mut self, submitted: Result<(), SubmitError>) -> Result<Submit, NiError> {
         match submitted {
             Ok(()) => {
                 self.submitted = true;
                 Ok(Submit::Posted)
             }
-            Err(Not::Again) => {
+            Err(SubmitError::Again) => {
                 // What makes room comes by progress only.
                 self.submitted = false;
                 Ok(Submit::Again)
             }
-            Err(Not::Refused(error)) => Err(error),
+            Err(SubmitError::Failed(error)) => Err(error),
         }
     }
 
@@ -80,19 +80,21 @@ impl<T: Transport> Inner<T> {
         operation: &'static str,
         target: Rank,
         cost: Cost,
-    ) -> Result<(), Not> {
+    ) -> Result<(), SubmitError> {
         let window = self.portals.window;
         let Some(link) = self.portals.links.get(target) else {
-            return Err(Not::Again);
+            return Err(SubmitError::Again);
         };
         if let Some(failure) = link.failure {
-            return Err(Not::Refused(self.peer_failed(operation, target, failure)));
+            return Err(SubmitError::Failed(
+                self.peer_failed(operation, target, failure),
+            ));
         }
         match link.send.reserve(cost, window) {
             true => Ok(()),
             false => {
                 self.portals.counters.waited_for_peer += 1;
-                Err(Not::Again)
+                Err(SubmitError::Again)
             }
         }
     }
@@ -117,11 +119,11 @@ impl<T: Transport> Inner<T> {
     /// The transport takes nothing for a peer any more. Why it tells when nothing of this rank's memory is in use for the peer;
     /// until then there is no more to be said than that the operation was not taken.
     #[cold]
-    pub(crate) fn dead(&mut self, operation: &'static str, peer: Rank) -> Not {
+    pub(crate) fn dead(&mut self, operation: &'static str, peer: Rank) -> SubmitError {
         let link = self.portals.links.get(peer);
         match link.and_then(|link| link.failure) {
-            Some(failure) => Not::Refused(self.peer_failed(operation, peer, failure)),
-            None => Not::Again,
+            Some(failure) => SubmitError::Failed(self.peer_failed(operation, peer, failure)),
+            None => SubmitError::Again,
         }
     }
 
@@ -133,7 +135,7 @@ impl<T: Transport> Inner<T> {
         target: Rank,
         header: &wire::Header,
         payload: Payload<'_>,
-    ) -> Result<(), Not> {
+    ) -> Result<(), SubmitError> {
         let tiny = matches!(payload, Payload::Copied(_));
         let update = match self.portals.links.get(target) {
             Some(link) if tiny => Some(link.window_update(self.portals.window)),
@@ -147,12 +149,12 @@ impl<T: Transport> Inner<T> {
         let at_once = !tiny || !T::AT_ONCE && self.transport.is_idle(target);
         match self.transport.send(target, &fragment) {
             Ok(()) => {}
-            Err(Refused::Full) => return Err(Not::Again),
+            Err(Refused::Full) => return Err(SubmitError::Again),
             Err(Refused::Dead) => return Err(self.dead(operation, target)),
             // They can't be: what is sent has been checked.
             Err(Refused::TooLong | Refused::NoSuchRank) => {
                 let failed = self.peer_failed(operation, target, Failure::Unreachable);
-                return Err(Not::Refused(failed));
+                return Err(SubmitError::Failed(failed));
             }
         }
         if let Some(update) = update
@@ -173,10 +175,10 @@ impl<T: Transport> Inner<T> {
     pub(crate) unsafe fn put(&mut self, put: &Put) -> Result<Submit, NiError> {
         // SAFETY: the caller's promise.
         let submitted = unsafe { self.try_put(put) };
-        self.answer(submitted)
+        self.submitted(submitted)
     }
 
-    unsafe fn try_put(&mut self, put: &Put) -> Result<(), Not> {
+    unsafe fn try_put(&mut self, put: &Put) -> Result<(), SubmitError> {
         let limit = self.portals.config.max_message;
         let bound =
             self.portals
@@ -184,7 +186,7 @@ impl<T: Transport> Inner<T> {
                 .piece("put", put.md, put.local_offset, put.length, limit)?;
         self.check("put", put.target, put.index)?;
         if self.portals.abandoned && put.length > 0 {
-            return Err(Not::Again);
+            return Err(SubmitError::Again);
         }
         // SAFETY: within the descriptor, as `piece` has checked.
         let memory = unsafe { bound.base.add(put.local_offset) };
@@ -204,7 +206,7 @@ impl<T: Transport> Inner<T> {
         };
         let to_self = put.target == self.portals.rank;
         if to_self && !self.portals.is_open(put.index) {
-            return Err(Not::Again);
+            return Err(SubmitError::Again);
         }
         self.reserve_window("put", put.target, cost)?;
         let acked = put.ack == Ack::Remote;
@@ -218,9 +220,9 @@ impl<T: Transport> Inner<T> {
                 // SAFETY: as above.
                 let copied =
                     unsafe { self.post_copy("put", put.target, &header, memory, put.length) };
-                if let Err(not) = copied {
+                if let Err(error) = copied {
                     self.release_window(put.target, cost);
-                    return Err(not);
+                    return Err(error);
                 }
             }
             let event = Event::Send { token: put.token };
@@ -236,15 +238,15 @@ impl<T: Transport> Inner<T> {
             memory,
             length: put.length,
             unsent: !to_self && !tiny,
-            answer: None,
+            completion: None,
             abandoned: false,
         };
-        let Some(name) = self.portals.operations.add(operation) else {
+        let Some(id) = self.portals.operations.add(operation) else {
             self.release_window(put.target, cost);
-            return Err(Not::Again);
+            return Err(SubmitError::Again);
         };
         self.portals.descriptors.start(put.md);
-        header.operation = acked.then_some(name);
+        header.operation = acked.then_some(id);
         let posted = if to_self {
             // SAFETY: as above.
             unsafe { self.put_to_self(&header, memory, put.length, cost) };
@@ -254,21 +256,21 @@ impl<T: Transport> Inner<T> {
             unsafe { self.post_copy("put", put.target, &header, memory, put.length) }
         } else {
             let payload = Payload::Read {
-                token: u64::from(name),
+                token: u64::from(id),
                 // Fits: a message's bytes.
                 length: put.length as u32,
             };
             self.post("put", put.target, &wire::Header::Put(header), payload)
         };
         if posted.is_err() {
-            self.abandon(name, put.target, cost);
+            self.abandon(id, put.target, cost);
         }
         posted
     }
 
     /// Undoes an operation that the protocol would not take.
-    fn abandon(&mut self, name: u32, target: Rank, cost: Cost) {
-        if let Some(operation) = self.portals.operations.remove(name) {
+    fn abandon(&mut self, id: u32, target: Rank, cost: Cost) {
+        if let Some(operation) = self.portals.operations.remove(id) {
             self.portals.operation_dropped(operation);
         }
         self.release_window(target, cost);
@@ -283,7 +285,7 @@ impl<T: Transport> Inner<T> {
         header: &wire::Put,
         memory: *const u8,
         length: usize,
-    ) -> Result<(), Not> {
+    ) -> Result<(), SubmitError> {
         let mut copy = [0; MAX_TINY];
         // SAFETY: the caller's promise. Copied first: peers may write to the source, if it is in a region.
         unsafe { ptr::copy_nonoverlapping(memory, copy.as_mut_ptr(), length) };
@@ -360,7 +362,7 @@ impl<T: Transport> Inner<T> {
     #[inline(never)]
     pub(crate) fn inject(&mut self, inject: &Inject<'_>) -> Result<Submit, NiError> {
         let submitted = self.try_inject(inject);
-        self.answer(submitted)
+        self.submitted(submitted)
     }
 
     /// A fragment has been handed to the transport.
@@ -373,12 +375,12 @@ impl<T: Transport> Inner<T> {
         }
     }
 
-    fn try_inject(&mut self, inject: &Inject<'_>) -> Result<(), Not> {
+    fn try_inject(&mut self, inject: &Inject<'_>) -> Result<(), SubmitError> {
         let length = inject.head.len() + inject.body.len();
         let limit = self.portals.config.inject_size;
         if length > limit {
             let error = over_limit("inject", "length", length as u64, limit as u64);
-            return Err(Not::Refused(error));
+            return Err(SubmitError::Failed(error));
         }
         self.check("inject", inject.target, inject.index)?;
         let cost = Cost::of_put(inject.index.0, length, self.portals.config.max_managed);
@@ -391,7 +393,7 @@ impl<T: Transport> Inner<T> {
         };
         let to_self = inject.target == self.portals.rank;
         if to_self && !self.portals.is_open(inject.index) {
-            return Err(Not::Again);
+            return Err(SubmitError::Again);
         }
         let pieces = [inject.head, inject.body];
         self.reserve_window("inject", inject.target, cost)?;
@@ -405,7 +407,7 @@ impl<T: Transport> Inner<T> {
         }
         if length > self.portals.inject_room {
             self.release_window(inject.target, cost);
-            return Err(Not::Again);
+            return Err(SubmitError::Again);
         }
         let mut buffer = self.portals.pool.take(length);
         let (head, body) = buffer.bytes_mut().split_at_mut(inject.head.len());
@@ -427,22 +429,22 @@ impl<T: Transport> Inner<T> {
             memory: ptr::null_mut(),
             length: 0,
             unsent: true,
-            answer: None,
+            completion: None,
             abandoned: false,
         };
-        let Some(name) = self.portals.operations.add(operation) else {
+        let Some(id) = self.portals.operations.add(operation) else {
             self.portals.inject_room += length;
             self.release_window(inject.target, cost);
-            return Err(Not::Again);
+            return Err(SubmitError::Again);
         };
         let payload = Payload::Read {
-            token: u64::from(name),
+            token: u64::from(id),
             // Fits: an inject's bytes.
             length: length as u32,
         };
         let posted = self.post("inject", inject.target, &wire::Header::Put(header), payload);
         if posted.is_err() {
-            self.abandon(name, inject.target, cost);
+            self.abandon(id, inject.target, cost);
         }
         posted
     }
@@ -454,10 +456,10 @@ impl<T: Transport> Inner<T> {
     pub(crate) unsafe fn get(&mut self, get: &Get) -> Result<Submit, NiError> {
         // SAFETY: the caller's promise.
         let submitted = unsafe { self.try_get(get) };
-        self.answer(submitted)
+        self.submitted(submitted)
     }
 
-    unsafe fn try_get(&mut self, get: &Get) -> Result<(), Not> {
+    unsafe fn try_get(&mut self, get: &Get) -> Result<(), SubmitError> {
         let limit = self.portals.config.max_message;
         let bound =
             self.portals
@@ -465,7 +467,7 @@ impl<T: Transport> Inner<T> {
                 .piece("get", get.md, get.local_offset, get.length, limit)?;
         self.check("get", get.target, get.index)?;
         if self.portals.abandoned {
-            return Err(Not::Again);
+            return Err(SubmitError::Again);
         }
         // SAFETY: within the descriptor, as `piece` has checked.
         let memory = unsafe { bound.base.add(get.local_offset) };
@@ -485,7 +487,7 @@ impl<T: Transport> Inner<T> {
             memory,
             length: get.length,
             unsent: false,
-            answer: None,
+            completion: None,
             abandoned: false,
         };
         self.request("get", get.index, operation, |operation| {
@@ -502,10 +504,10 @@ impl<T: Transport> Inner<T> {
 
     pub(crate) fn atomic(&mut self, atomic: &Atomic) -> Result<Submit, NiError> {
         let submitted = self.try_atomic(atomic);
-        self.answer(submitted)
+        self.submitted(submitted)
     }
 
-    fn try_atomic(&mut self, atomic: &Atomic) -> Result<(), Not> {
+    fn try_atomic(&mut self, atomic: &Atomic) -> Result<(), SubmitError> {
         self.portals.check_queue("atomic", atomic.eq)?;
         self.check("atomic", atomic.target, atomic.index)?;
         if self.portals.direct.has_imports()
@@ -522,7 +524,7 @@ impl<T: Transport> Inner<T> {
             memory: ptr::null_mut(),
             length: 0,
             unsent: false,
-            answer: None,
+            completion: None,
             abandoned: false,
         };
         self.request("atomic", atomic.index, operation, |operation| {
@@ -542,21 +544,21 @@ impl<T: Transport> Inner<T> {
     /// Sends an operation that is a header only.
     fn request(
         &mut self,
-        name: &'static str,
+        operation_name: &'static str,
         index: PtIndex,
         operation: Operation,
         header: impl FnOnce(u32) -> wire::Header,
-    ) -> Result<(), Not> {
+    ) -> Result<(), SubmitError> {
         let (target, md) = (operation.target, operation.md);
         let to_self = target == self.portals.rank;
         if to_self && !self.portals.is_open(index) {
-            return Err(Not::Again);
+            return Err(SubmitError::Again);
         }
         let cost = Cost::of_header(index.0);
-        self.reserve_window(name, target, cost)?;
+        self.reserve_window(operation_name, target, cost)?;
         let Some(operation) = self.portals.operations.add(operation) else {
             self.release_window(target, cost);
-            return Err(Not::Again);
+            return Err(SubmitError::Again);
         };
         if let Some(md) = md {
             self.portals.descriptors.start(md);
@@ -576,7 +578,7 @@ impl<T: Transport> Inner<T> {
             }
             return Ok(());
         }
-        let posted = self.post(name, target, &header, Payload::Copied(&[]));
+        let posted = self.post(operation_name, target, &header, Payload::Copied(&[]));
         if posted.is_err() {
             self.abandon(operation, target, cost);
         }

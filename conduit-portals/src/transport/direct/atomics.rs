@@ -29,9 +29,9 @@ use crate::matching::{EntryId, Hit};
 use crate::transport::Inner;
 use crate::transport::fragment::Refused;
 use crate::transport::interface::{NativeAtomic, Remote, Transport};
-use crate::transport::operation::{Answer, End, Kind, Operation};
+use crate::transport::operation::{Completion, End, Kind, Operation};
 use crate::transport::state::Portals;
-use crate::transport::submit::Not;
+use crate::transport::submit::SubmitError;
 use crate::transport::window::Cost;
 use crate::transport::wire;
 
@@ -47,7 +47,7 @@ enum Method {
     CasLoop,
 }
 
-/// The methods of one type, by operation and whether the old value is request.
+/// The methods of one type, by operation and whether the old value is wanted.
 type Methods = [[Method; 2]; AtomicOp::ALL.len()];
 
 /// An atomic that this rank's network is doing.
@@ -62,16 +62,16 @@ struct Task {
     method: Method,
     /// In a [loop](Method::CasLoop): the comparand of the next step.
     expected: u64,
-    completion: Completion,
+    origin: Origin,
 }
 
-/// What a task's end completes.
+/// Whose operation a task does.
 #[derive(Debug)]
-enum Completion {
+enum Origin {
     /// This rank's own operation.
     Own(u32),
     /// A peer's operation, which came by message.
-    Respond {
+    Peer {
         to: Rank,
         operation: u32,
         index: u8,
@@ -231,7 +231,7 @@ impl Portals {
             comparand: atomic.comparand,
             method,
             expected: 0,
-            completion: Completion::Respond {
+            origin: Origin::Peer {
                 to: source,
                 operation: atomic.operation,
                 index: atomic.index,
@@ -261,21 +261,21 @@ impl Portals {
             self.native.waiting.push_back(at);
             return true;
         }
-        let Task { ty, completion, .. } = self.native.tasks.remove(at);
+        let Task { ty, origin, .. } = self.native.tasks.remove(at);
         // Fits: 4 or 8.
         let length = ty.size() as u32;
-        match completion {
-            Completion::Own(name) => {
-                if let Some(operation) = self.operations.get(name) {
-                    operation.answer = Some(Answer {
+        match origin {
+            Origin::Own(id) => {
+                if let Some(operation) = self.operations.get(id) {
+                    operation.completion = Some(Completion {
                         outcome: Outcome::Done,
                         length,
                         value: found,
                     });
-                    self.ended(name);
+                    self.ended(id);
                 }
             }
-            Completion::Respond {
+            Origin::Peer {
                 to,
                 operation,
                 index,
@@ -293,7 +293,7 @@ impl Portals {
 
 impl<T: Transport> Inner<T> {
     /// Submits an atomic to the network; `None` if it has to go by message.
-    pub(crate) fn atomic_direct(&mut self, atomic: &Atomic) -> Option<Result<(), Not>> {
+    pub(crate) fn atomic_direct(&mut self, atomic: &Atomic) -> Option<Result<(), SubmitError>> {
         let method = self
             .portals
             .native
@@ -310,9 +310,9 @@ impl<T: Transport> Inner<T> {
         if !is_aligned(remote, atomic.ty) {
             return None;
         }
-        let Some(name) = self.begin_atomic(atomic, entry) else {
+        let Some(id) = self.begin_atomic(atomic, entry) else {
             self.portals.counters.waited_for_room += 1;
-            return Some(Err(Not::Again));
+            return Some(Err(SubmitError::Again));
         };
         let at = self.portals.native.tasks.insert(Task {
             peer: atomic.target,
@@ -323,14 +323,14 @@ impl<T: Transport> Inner<T> {
             comparand: atomic.comparand,
             method,
             expected: 0,
-            completion: Completion::Own(name),
+            origin: Origin::Own(id),
         });
         let Err(refused) = self.step(at) else {
             self.portals.counters.direct += 1;
             return Some(Ok(()));
         };
         self.portals.native.tasks.remove(at);
-        self.undo(name);
+        self.undo(id);
         self.direct_refused("atomic", atomic.target, refused)
     }
 
@@ -339,7 +339,7 @@ impl<T: Transport> Inner<T> {
             true => End::Reply,
             false => End::Ack,
         };
-        let name = self.portals.operations.add(Operation {
+        let id = self.portals.operations.add(Operation {
             kind: Kind::Direct(end, entry),
             token: atomic.token,
             target: atomic.target,
@@ -348,11 +348,11 @@ impl<T: Transport> Inner<T> {
             memory: std::ptr::null_mut(),
             length: 0,
             unsent: false,
-            answer: None,
+            completion: None,
             abandoned: false,
         })?;
         self.portals.direct.begin(atomic.target, entry);
-        Some(name)
+        Some(id)
     }
 
     /// Hands a task's next step to the transport.

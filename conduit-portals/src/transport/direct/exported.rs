@@ -3,9 +3,9 @@
 use conduit_core::ni::{MatchEntry, MeEvents, MeId, MeMemory, MeOptions, Rank, RegionId};
 
 use crate::matching::EntryId;
-use crate::transport::inbound::Nonsense;
+use crate::transport::inbound::ProtocolError;
 use crate::transport::interface::Remote;
-use crate::transport::link::Owed;
+use crate::transport::link::Control;
 use crate::transport::state::Portals;
 use crate::transport::wire::{self, Header};
 
@@ -144,7 +144,7 @@ impl Portals {
             exported.importers.insert(peer);
         }
         self.counters.advertised += 1;
-        self.owe(peer, Owed::Advertise(entry));
+        self.queue_control(peer, Control::Advertise(entry));
     }
 
     /// The message that advertises an entry; `None` if the entry is gone, and so is the peer.
@@ -163,14 +163,18 @@ impl Portals {
         }
         if !std::mem::replace(&mut exported.withdrawn, true) {
             for peer in exported.importers.iter().collect::<Vec<_>>() {
-                self.owe(peer, Owed::Withdraw(entry));
+                self.queue_control(peer, Control::Withdraw(entry));
             }
         }
         true
     }
 
     /// A peer no longer accesses an entry directly.
-    pub(crate) fn withdrawn_arrives(&mut self, peer: Rank, entry: MeId) -> Result<(), Nonsense> {
+    pub(crate) fn withdrawn_arrives(
+        &mut self,
+        peer: Rank,
+        entry: MeId,
+    ) -> Result<(), ProtocolError> {
         // A peer that has left is no longer an importer.
         if self.links.get(peer).is_some_and(|link| link.left) {
             return Ok(());
@@ -178,7 +182,7 @@ impl Portals {
         let exported = self.exported(entry).filter(|exported| exported.withdrawn);
         match exported.is_some_and(|exported| exported.importers.remove(peer)) {
             true => Ok(()),
-            false => Err(Nonsense),
+            false => Err(ProtocolError),
         }
     }
 

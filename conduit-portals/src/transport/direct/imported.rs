@@ -4,9 +4,9 @@ use conduit_core::ni::{MeId, MeOptions, Rank};
 
 use super::exported::OPERATIONS;
 use crate::matching::{EntryId, PT_INDICES};
-use crate::transport::inbound::Nonsense;
+use crate::transport::inbound::ProtocolError;
 use crate::transport::interface::Remote;
-use crate::transport::link::Owed;
+use crate::transport::link::Control;
 use crate::transport::state::Portals;
 use crate::transport::wire;
 
@@ -107,7 +107,7 @@ impl Portals {
         &mut self,
         peer: Rank,
         direct: &wire::Advertisement,
-    ) -> Result<(), Nonsense> {
+    ) -> Result<(), ProtocolError> {
         let (index, _) = EntryId::of(direct.entry);
         let options = direct.options;
         let end = direct.remote.address.checked_add(direct.length);
@@ -117,20 +117,24 @@ impl Portals {
             || !OPERATIONS.contains(options)
             || end.is_none()
         {
-            return Err(Nonsense);
+            return Err(ProtocolError);
         }
         // A peer that leaves takes no more operations.
-        if self.links.get(peer).ok_or(Nonsense)?.left {
+        if self.links.get(peer).ok_or(ProtocolError)?.left {
             return Ok(());
         }
         if self.direct.peers.is_empty() {
             self.direct.peers.resize_with(self.size as usize, || None);
         }
-        let peer = self.direct.peers.get_mut(peer as usize).ok_or(Nonsense)?;
+        let peer = self
+            .direct
+            .peers
+            .get_mut(peer as usize)
+            .ok_or(ProtocolError)?;
         let peer = peer.get_or_insert_default();
         let same = |imported: &Imported| EntryId::of(imported.advertisement.entry).0 == index;
         if peer.0.iter().any(same) {
-            return Err(Nonsense);
+            return Err(ProtocolError);
         }
         crate::compact::push(
             &mut peer.0,
@@ -144,17 +148,21 @@ impl Portals {
     }
 
     /// A peer withdraws an entry.
-    pub(crate) fn withdraw_arrives(&mut self, from: Rank, entry: MeId) -> Result<(), Nonsense> {
+    pub(crate) fn withdraw_arrives(
+        &mut self,
+        from: Rank,
+        entry: MeId,
+    ) -> Result<(), ProtocolError> {
         // Its imports were dropped when it left.
         if self.links.get(from).is_some_and(|link| link.left) {
             return Ok(());
         }
         let Some(Some(peer)) = self.direct.peers.get_mut(from as usize) else {
-            return Err(Nonsense);
+            return Err(ProtocolError);
         };
-        let at = peer.at(entry).ok_or(Nonsense)?;
+        let at = peer.at(entry).ok_or(ProtocolError)?;
         if std::mem::replace(&mut peer.0[at].withdrawn, true) {
-            return Err(Nonsense);
+            return Err(ProtocolError);
         }
         self.confirm_withdrawal(from, entry);
         Ok(())
@@ -189,6 +197,6 @@ impl Portals {
         if peer.0.is_empty() {
             *place = None;
         }
-        self.owe(to, Owed::Withdrawn(entry));
+        self.queue_control(to, Control::Withdrawn(entry));
     }
 }

@@ -8,7 +8,7 @@ use crate::transport::Inner;
 use crate::transport::fragment::Refused;
 use crate::transport::interface::{Access, Remote, Transport};
 use crate::transport::operation::{End, Kind, Operation};
-use crate::transport::submit::Not;
+use crate::transport::submit::SubmitError;
 
 /// The initiator's side of an operation.
 struct LocalPart {
@@ -30,7 +30,7 @@ impl<T: Transport> Inner<T> {
         put: &Put,
         bound: &Bound,
         memory: *mut u8,
-    ) -> Option<Result<(), Not>> {
+    ) -> Option<Result<(), SubmitError>> {
         let request = Request {
             peer: put.target,
             index: put.index.0,
@@ -67,7 +67,7 @@ impl<T: Transport> Inner<T> {
         get: &Get,
         bound: &Bound,
         memory: *mut u8,
-    ) -> Option<Result<(), Not>> {
+    ) -> Option<Result<(), SubmitError>> {
         let request = Request {
             peer: get.target,
             index: get.index.0,
@@ -99,7 +99,7 @@ impl<T: Transport> Inner<T> {
         request: &Request,
         (entry, remote): (MeId, Remote),
         submit: impl FnOnce(&mut T, &Access) -> Result<(), Refused>,
-    ) -> Option<Result<(), Not>> {
+    ) -> Option<Result<(), SubmitError>> {
         if request.length == 0 {
             self.complete_empty(own);
             return Some(Ok(()));
@@ -113,12 +113,12 @@ impl<T: Transport> Inner<T> {
             memory: own.memory,
             length: request.length,
             unsent: false,
-            answer: None,
+            completion: None,
             abandoned: false,
         };
-        let Some(name) = self.portals.operations.add(operation) else {
+        let Some(id) = self.portals.operations.add(operation) else {
             self.portals.counters.waited_for_room += 1;
-            return Some(Err(Not::Again));
+            return Some(Err(SubmitError::Again));
         };
         self.portals.descriptors.start(own.md);
         self.portals.direct.begin(request.peer, entry);
@@ -126,19 +126,19 @@ impl<T: Transport> Inner<T> {
             remote,
             memory: own.memory,
             length: request.length,
-            token: u64::from(name),
+            token: u64::from(id),
         };
         let Err(refused) = submit(&mut self.transport, &access) else {
             self.portals.counters.direct += 1;
             return Some(Ok(()));
         };
-        self.undo(name);
+        self.undo(id);
         self.direct_refused(own.name, request.peer, refused)
     }
 
     /// Undoes an operation that the transport has refused.
-    pub(super) fn undo(&mut self, name: u32) {
-        if let Some(operation) = self.portals.operations.remove(name) {
+    pub(super) fn undo(&mut self, id: u32) {
+        if let Some(operation) = self.portals.operations.remove(id) {
             self.portals.operation_dropped(operation);
         }
     }
@@ -149,11 +149,11 @@ impl<T: Transport> Inner<T> {
         operation: &'static str,
         peer: Rank,
         refused: Refused,
-    ) -> Option<Result<(), Not>> {
+    ) -> Option<Result<(), SubmitError>> {
         match refused {
             Refused::Full => {
                 self.portals.counters.waited_for_room += 1;
-                Some(Err(Not::Again))
+                Some(Err(SubmitError::Again))
             }
             Refused::Dead => Some(Err(self.dead(operation, peer))),
             // By message the second is refused again, with an error.

@@ -23,7 +23,7 @@ pub(super) struct Exposed {
     busy: Vec<usize>,
 }
 
-// SAFETY: a name for memory that is valid in the whole process as long as it is listed; accesses go through raw pointers.
+// SAFETY: a name for memory that is valid in the whole process as long as it is scheduled; accesses go through raw pointers.
 unsafe impl Send for Exposed {}
 
 /// What to do.
@@ -201,7 +201,7 @@ impl FabricTransport {
             place.len,
             operation.peer
         );
-        // SAFETY: within the memory (just checked), which is valid as long as it is listed, and the list is locked.
+        // SAFETY: within the memory (just checked), which is valid as long as it is scheduled, and the list is locked.
         let there = unsafe { place.base.add(offset) };
         match operation.what {
             // SAFETY: as above; the memory here is valid until the operation has ended.

@@ -195,7 +195,7 @@ pub struct FabricTransport {
     random: Option<fastrand::Rng>,
     links: Box<[FabricLink]>,
     dead: Box<[bool]>,
-    /// Not done yet.
+    /// SubmitError done yet.
     direct: Vec<Operation>,
     /// Done and not told.
     ended: Vec<Ended>,

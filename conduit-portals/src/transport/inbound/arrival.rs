@@ -4,7 +4,7 @@ use std::ptr;
 
 use conduit_core::ni::{Outcome, Rank};
 
-use super::{Found, Held, Nonsense, to_process};
+use super::{Found, Held, ProtocolError, to_process};
 use crate::matching::{Hit, Incoming, Place, Want};
 use crate::transport::buffers::Buffer;
 use crate::transport::regions;
@@ -14,12 +14,12 @@ use crate::transport::wire::{Header, Put};
 
 /// Where the bytes of a fragment go as they come.
 #[derive(Debug)]
-pub(crate) enum To {
-    /// To this address in a region.
+pub(crate) enum Destination {
+    /// Destination this address in a region.
     Region(usize),
-    /// To this address of the process.
+    /// Destination this address of the process.
     Process(u64),
-    /// To a buffer, until its event is delivered.
+    /// Destination a buffer, until its event is delivered.
     Buffer(Buffer),
     /// They are not wanted.
     Nowhere,
@@ -35,7 +35,7 @@ pub(crate) enum Arrival {
         cost: Cost,
         /// The entry that has taken it.
         hit: Option<Hit>,
-        to: To,
+        to: Destination,
     },
     /// A put to an index that is not open.
     Held {
@@ -52,7 +52,7 @@ pub(crate) enum Arrival {
         length: usize,
     },
     /// Of no use.
-    Nonsense { source: Rank },
+    Discarded { source: Rank },
 }
 
 impl Arrival {
@@ -61,7 +61,7 @@ impl Arrival {
             Self::Put { source, .. }
             | Self::Held { source, .. }
             | Self::Reply { source, .. }
-            | Self::Nonsense { source } => source,
+            | Self::Discarded { source } => source,
         }
     }
 }
@@ -81,7 +81,7 @@ impl Portals {
         put: &Put,
         length: usize,
         cost: Cost,
-    ) -> Result<Arrival, Nonsense> {
+    ) -> Result<Arrival, ProtocolError> {
         let incoming = Incoming {
             want: Want::Put,
             source,
@@ -99,7 +99,7 @@ impl Portals {
                     cost,
                 });
             }
-            Found::Nothing => (None, To::Nowhere),
+            Found::Nothing => (None, Destination::Nowhere),
             Found::Entry(hit) => {
                 let hit = self.within_limits(hit);
                 self.advertise(source, put.index, hit.id);
@@ -107,10 +107,10 @@ impl Portals {
                 self.begin_use(put.index, hit.id);
                 self.freed(put.index, &hit);
                 let to = match hit.place {
-                    Place::Region(address) => To::Region(address),
-                    Place::Process(address) => To::Process(address),
-                    Place::Managed => To::Buffer(self.pool.take(hit.length)),
-                    Place::Nothing => To::Nowhere,
+                    Place::Region(address) => Destination::Region(address),
+                    Place::Process(address) => Destination::Process(address),
+                    Place::Managed => Destination::Buffer(self.pool.take(hit.length)),
+                    Place::Nothing => Destination::Nowhere,
                 };
                 (Some(hit), to)
             }
@@ -141,17 +141,17 @@ impl Portals {
                     _ if bytes.is_empty() => {}
                     // SAFETY: `hit.length` bytes there lie within the entry, which `me_append` has found within a region and
                     // which is not unlinked as long as it is in use.
-                    To::Region(address) => unsafe {
+                    Destination::Region(address) => unsafe {
                         let to = regions::place(*address + offset);
                         ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
                     },
                     // SAFETY: the bytes of a slice.
-                    To::Process(address) => unsafe {
+                    Destination::Process(address) => unsafe {
                         let at = address.wrapping_add(offset as u64);
                         to_process(hit, at, bytes.as_ptr(), bytes.len());
                     },
-                    To::Buffer(buffer) => copy_into(buffer, offset, bytes),
-                    To::Nowhere => {}
+                    Destination::Buffer(buffer) => copy_into(buffer, offset, bytes),
+                    Destination::Nowhere => {}
                 }
             }
             Arrival::Held { data, .. } => copy_into(data, offset, bytes),
@@ -169,7 +169,7 @@ impl Portals {
                     }
                 }
             }
-            Arrival::Put { hit: None, .. } | Arrival::Nonsense { .. } => {}
+            Arrival::Put { hit: None, .. } | Arrival::Discarded { .. } => {}
         }
     }
 
@@ -188,15 +188,15 @@ impl Portals {
                 to,
             } => {
                 let data = match to {
-                    To::Buffer(buffer) => Some(buffer),
-                    To::Region(_) | To::Process(_) | To::Nowhere => None,
+                    Destination::Buffer(buffer) => Some(buffer),
+                    Destination::Region(_) | Destination::Process(_) | Destination::Nowhere => None,
                 };
                 let answered = self.put_taken(source, &put, requested, cost, hit, data);
                 if let Some(hit) = hit {
                     self.end_use(put.index, hit.id);
                 }
                 if answered.is_err() {
-                    self.bad(source);
+                    self.protocol_error(source);
                 }
             }
             Arrival::Held {
@@ -220,10 +220,10 @@ impl Portals {
                 length,
             } => {
                 if self.replied(source, operation, outcome, length).is_err() {
-                    self.bad(source);
+                    self.protocol_error(source);
                 }
             }
-            Arrival::Nonsense { .. } => {}
+            Arrival::Discarded { .. } => {}
         }
     }
 
@@ -237,7 +237,7 @@ impl Portals {
             .collect();
         for at in begun {
             if let Arrival::Put { put, hit, to, .. } = self.arrivals.remove(at) {
-                if let To::Buffer(buffer) = to {
+                if let Destination::Buffer(buffer) = to {
                     self.pool.give(buffer);
                 }
                 if let Some(hit) = hit {

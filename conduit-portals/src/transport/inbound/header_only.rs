@@ -8,12 +8,12 @@ use conduit_core::process_memory;
 use crate::matching::{EntryId, Hit, Incoming, Place, Want};
 use crate::transport::fragment::MAX_TINY;
 
-use super::{Found, Held, Nonsense};
+use super::{Found, Held, ProtocolError};
 use crate::transport::buffers::Buffer;
-use crate::transport::link::Owed;
+use crate::transport::link::Control;
 use crate::transport::queue::Queued;
 use crate::transport::regions;
-use crate::transport::state::{Portals, list};
+use crate::transport::state::{Portals, schedule};
 use crate::transport::window::Cost;
 use crate::transport::wire::{Atomic, Get, Header};
 
@@ -22,14 +22,14 @@ const SHORT_REPLY: usize = MAX_TINY - crate::transport::fragment::MAX_HEADER;
 
 /// Where the bytes that a get asks for are.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum From {
+pub(crate) enum ReplySource {
     /// At this address in a region.
     Region(usize),
     /// At this address of the process, where there was memory when the get came.
     Process(u64),
 }
 
-impl From {
+impl ReplySource {
     /// Whether `length` bytes can be read.
     fn is_there(self, length: usize) -> bool {
         match self {
@@ -63,10 +63,10 @@ impl From {
 
 /// A reply whose bytes are read where they are.
 #[derive(Debug)]
-pub(crate) struct Reading {
+pub(crate) struct LongReply {
     pub(crate) to: Rank,
     pub(crate) operation: u32,
-    pub(crate) from: From,
+    pub(crate) source: ReplySource,
     pub(crate) length: usize,
     index: u8,
     entry: EntryId,
@@ -83,7 +83,7 @@ impl Portals {
         index: u8,
         header: Header,
         incoming: &Incoming,
-    ) -> Result<Option<Hit>, Nonsense> {
+    ) -> Result<Option<Hit>, ProtocolError> {
         match self.accept(index, incoming)? {
             Found::Entry(hit) => {
                 self.advertise(source, index, hit.id);
@@ -108,17 +108,17 @@ impl Portals {
                         self.respond(source, atomic.operation, Outcome::NoMatch, 0, 0)?;
                     }
                     // Others bring bytes, or are answers.
-                    _ => return Err(Nonsense),
+                    _ => return Err(ProtocolError),
                 }
             }
         }
         Ok(None)
     }
 
-    pub(crate) fn get_arrives(&mut self, source: Rank, get: &Get) -> Result<(), Nonsense> {
+    pub(crate) fn get_arrives(&mut self, source: Rank, get: &Get) -> Result<(), ProtocolError> {
         let length = get.length as usize;
         if length > self.config.max_message {
-            return Err(Nonsense);
+            return Err(ProtocolError);
         }
         let incoming = Incoming {
             want: Want::Get,
@@ -133,8 +133,8 @@ impl Portals {
         };
         self.unlinked(get.index, &hit);
         let from = match hit.place {
-            Place::Region(address) => Some(From::Region(address)),
-            Place::Process(address) => Some(From::Process(address)),
+            Place::Region(address) => Some(ReplySource::Region(address)),
+            Place::Process(address) => Some(ReplySource::Process(address)),
             // Matching gives nothing to read.
             Place::Managed | Place::Nothing => None,
         };
@@ -155,19 +155,19 @@ impl Portals {
             && from.is_there(hit.length)
         {
             self.begin_use(get.index, hit.id);
-            let reading = Reading {
+            let reply = LongReply {
                 to: source,
                 operation: get.operation,
-                from,
+                source: from,
                 length: hit.length,
                 index: get.index,
                 entry: hit.id,
                 event: event(hit.outcome),
             };
-            self.owe(source, Owed::LongReply(reading));
+            self.queue_control(source, Control::LongReply(reply));
             return Ok(());
         }
-        if let Some(From::Region(address)) = from
+        if let Some(ReplySource::Region(address)) = from
             && source == self.rank
         {
             self.tell_or_take(source, get.index, event(hit.outcome));
@@ -214,7 +214,7 @@ impl Portals {
         operation: u32,
         outcome: Outcome,
         data: Buffer,
-    ) -> Result<(), Nonsense> {
+    ) -> Result<(), ProtocolError> {
         if to == self.rank {
             let bytes = data.bytes();
             // SAFETY: the bytes of a buffer.
@@ -223,24 +223,28 @@ impl Portals {
             self.pool.give(data);
             return arrived;
         }
-        let reply = Owed::Reply {
+        let reply = Control::Reply {
             operation,
             outcome,
             data,
         };
-        self.owe(to, reply);
+        self.queue_control(to, reply);
         Ok(())
     }
 
     /// The bytes of a reply are not read any more.
-    pub(crate) fn end_reading(&mut self, reading: Reading, told: bool) {
-        self.end_use(reading.index, reading.entry);
+    pub(crate) fn end_long_reply(&mut self, reply: LongReply, told: bool) {
+        self.end_use(reply.index, reply.entry);
         if told {
-            self.tell_or_take(reading.to, reading.index, reading.event);
+            self.tell_or_take(reply.to, reply.index, reply.event);
         }
     }
 
-    pub(crate) fn atomic_arrives(&mut self, source: Rank, atomic: &Atomic) -> Result<(), Nonsense> {
+    pub(crate) fn atomic_arrives(
+        &mut self,
+        source: Rank,
+        atomic: &Atomic,
+    ) -> Result<(), ProtocolError> {
         let incoming = Incoming {
             want: Want::Atomic,
             source,
@@ -294,24 +298,24 @@ impl Portals {
         outcome: Outcome,
         length: u32,
         value: u64,
-    ) -> Result<(), Nonsense> {
+    ) -> Result<(), ProtocolError> {
         if to == self.rank {
             return self.responded(to, operation, outcome, length, value);
         }
-        let response = Owed::Response {
+        let response = Control::Response {
             operation,
             outcome,
             length,
             value,
         };
-        self.owe(to, response);
+        self.queue_control(to, response);
         Ok(())
     }
 
-    pub(crate) fn owe(&mut self, to: Rank, owed: Owed) {
+    pub(crate) fn queue_control(&mut self, to: Rank, control: Control) {
         if let Some(link) = self.links.get(to) {
-            link.owed.push_back(owed);
-            list(&mut self.outgoing, link);
+            link.control.push_back(control);
+            schedule(&mut self.outgoing, link);
         }
     }
 }

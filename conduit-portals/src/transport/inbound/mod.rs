@@ -1,4 +1,4 @@
-//! The target's half of every operation: matching, placing, and what is owed for it.
+//! The target's half of every operation: matching, placing, and what is control for it.
 
 mod arrival;
 mod header_only;
@@ -15,7 +15,7 @@ use super::wire::Header;
 use crate::matching::{EntryId, Hit, Incoming, Place};
 
 pub(super) use arrival::Arrival;
-pub(super) use header_only::Reading;
+pub(super) use header_only::LongReply;
 
 /// Something that came to an index that is not open yet.
 #[derive(Debug)]
@@ -69,11 +69,14 @@ unsafe fn to_process(hit: &mut Hit, address: u64, bytes: *const u8, length: usiz
 
 /// The answer to a message that could not be matched: it makes no sense.
 #[derive(Debug)]
-pub(super) struct Nonsense;
+pub(super) struct ProtocolError;
 
 impl Portals {
-    fn accept(&mut self, index: u8, incoming: &Incoming) -> Result<Found, Nonsense> {
-        let place = self.indices.get_mut(usize::from(index)).ok_or(Nonsense)?;
+    fn accept(&mut self, index: u8, incoming: &Incoming) -> Result<Found, ProtocolError> {
+        let place = self
+            .indices
+            .get_mut(usize::from(index))
+            .ok_or(ProtocolError)?;
         if !place.is_ready(self.on_progress_thread) {
             return Ok(Found::Closed);
         }
@@ -116,11 +119,11 @@ impl Portals {
                     }
                     Header::Get(get) => self.get_arrives(source, &get),
                     Header::Atomic(atomic) => self.atomic_arrives(source, &atomic),
-                    _ => Err(Nonsense),
+                    _ => Err(ProtocolError),
                 };
                 self.pool.give(data);
                 if taken.is_err() {
-                    self.bad(source);
+                    self.protocol_error(source);
                 }
             }
         }

@@ -5,7 +5,7 @@ use std::ptr;
 use conduit_core::ni::{Outcome, Rank};
 use conduit_core::shared;
 
-use super::{Found, Held, Nonsense, to_process};
+use super::{Found, Held, ProtocolError, to_process};
 use crate::matching::{Hit, Incoming, Place, Want};
 use crate::transport::buffers::Buffer;
 use crate::transport::queue::{Queued, QueuedPut};
@@ -26,7 +26,7 @@ impl Portals {
         bytes: *const u8,
         length: usize,
         cost: Cost,
-    ) -> Result<(), Nonsense> {
+    ) -> Result<(), ProtocolError> {
         let incoming = Incoming {
             want: Want::Put,
             source,
@@ -102,7 +102,7 @@ impl Portals {
         cost: Cost,
         hit: Option<Hit>,
         data: Option<Buffer>,
-    ) -> Result<(), Nonsense> {
+    ) -> Result<(), ProtocolError> {
         let (outcome, length) = hit.map_or((Outcome::NoMatch, 0), |hit| (hit.outcome, hit.length));
         match (hit, self.queue_of(put.index)) {
             (Some(hit), Some(eq)) if Self::is_told(&hit) => {

@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 
 use conduit_core::ni::Rank;
 
-use super::Nonsense;
+use super::ProtocolError;
 use crate::transport::fragment::MAX_TINY;
 use crate::transport::mailbox::{MAX_INLINE, Writer};
 use crate::transport::queue::{Queued, QueuedPut};
-use crate::transport::state::{Portals, list};
+use crate::transport::state::{Portals, schedule};
 use crate::transport::window::Cost;
 use crate::transport::wire::{Put, WindowUpdate};
 
@@ -61,7 +61,7 @@ impl Portals {
         self.flags.mailed(eq);
         // Taken, as far as the window goes: one short put of each queue is little.
         if link.receive.arrive_consumed(cost, window) {
-            list(&mut self.outgoing, link);
+            schedule(&mut self.outgoing, link);
         }
         true
     }
@@ -73,16 +73,16 @@ impl Portals {
         put: &Put,
         update: WindowUpdate,
         payload: &[u8],
-    ) -> Result<(), Nonsense> {
+    ) -> Result<(), ProtocolError> {
         let length = payload.len();
         if length > self.config.max_message {
-            return Err(Nonsense);
+            return Err(ProtocolError);
         }
         let cost = Cost::of_put(put.index, length, self.config.max_managed);
         let window = self.window;
-        let link = self.links.get(source).ok_or(Nonsense)?;
+        let link = self.links.get(source).ok_or(ProtocolError)?;
         if !link.send.apply(update) || !link.receive.arrive(cost, window) {
-            return Err(Nonsense);
+            return Err(ProtocolError);
         }
         // If the first managed entry of an open index does and stays linked; `None` says nothing, and nothing has happened.
         let mut usual = || {

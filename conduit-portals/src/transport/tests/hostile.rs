@@ -157,7 +157,7 @@ proptest! {
 }
 
 #[test]
-fn nonsense_names_its_sender() {
+fn a_protocol_error_names_its_peer() {
     let (_, ends) = job::<Seq>(3);
     assert_eq!(ends[1].bad_peer(), None);
     {
@@ -169,12 +169,12 @@ fn nonsense_names_its_sender() {
         assert!(inner.portals.fragment(0, &[], &[]));
     }
     assert_eq!(ends[1].bad_peer(), Some(2), "the first");
-    assert_eq!(ends[1].counters(|counters, _| counters.bad_fragments), 2);
+    assert_eq!(ends[1].counters(|counters, _| counters.protocol_errors), 2);
 }
 
 /// A peer that keeps to no window is found out, and what it may occupy is bounded.
 #[test]
-fn a_flood_beyond_the_window_is_nonsense() {
+fn a_flood_beyond_the_window_is_a_protocol_error() {
     let (_, ends) = job::<Seq>(2);
     let eq = ends[1].eq_create(16).unwrap();
     ends[1].pt_open(PT, Some(eq)).unwrap();
@@ -199,11 +199,11 @@ fn a_flood_beyond_the_window_is_nonsense() {
                 .portals
                 .fragment(0, header.as_slice(), b"in the window");
         }
-        assert_eq!(inner.portals.counters.bad_fragments, 0);
+        assert_eq!(inner.portals.counters.protocol_errors, 0);
         for _ in 0..10 {
             inner.portals.fragment(0, header.as_slice(), b"beyond");
         }
-        assert_eq!(inner.portals.counters.bad_fragments, 10);
+        assert_eq!(inner.portals.counters.protocol_errors, 10);
     }
     assert_eq!(ends[1].bad_peer(), Some(0));
     let mut heard = 0;
@@ -252,11 +252,11 @@ fn what_peers_may_say_of_direct_access() {
         Header::Withdrawn(right.entry),
     ];
     let said = |inner: &mut crate::transport::Inner<_>, header: &Header| {
-        let before = inner.portals.counters.bad_fragments;
+        let before = inner.portals.counters.protocol_errors;
         inner
             .portals
             .fragment(0, header.encode(None).as_slice(), &[]);
-        inner.portals.counters.bad_fragments == before
+        inner.portals.counters.protocol_errors == before
     };
     let disorder = Disorder {
         direct: true,
