@@ -1,62 +1,33 @@
-//! What the portals know of a peer that they have had to do with.
+//! The state that the portals keep of each peer they have exchanged fragments with.
 
 use std::collections::VecDeque;
 
-use conduit_core::ni::{MeId, Outcome, Rank};
+use conduit_core::ni::Rank;
 
 use crate::compact;
 use crate::transport::fragment::Failure;
 
-use super::buffers::Buffer;
-use super::inbound::LongReply;
+use super::control::Control;
 use super::window::{IdleWindows, ReceiveWindows, SendWindows, WindowSize};
 use super::wire::WindowUpdate;
 
-/// What a peer is control.
-#[derive(Debug)]
-pub(crate) enum Control {
-    /// How a put or an atomic has ended.
-    Response {
-        operation: u32,
-        outcome: Outcome,
-        length: u32,
-        value: u64,
-    },
-    /// A short get's data, or what became of a get that brings none.
-    Reply {
-        operation: u32,
-        outcome: Outcome,
-        data: Buffer,
-    },
-    /// A longer one's, read where they are.
-    LongReply(LongReply),
-    /// That this rank leaves.
-    Leave,
-    /// That it may reach an entry directly.
-    Advertise(MeId),
-    /// That it may do so no longer.
-    Withdraw(MeId),
-    /// That this rank reaches an entry of the peer's directly no longer.
-    Withdrawn(MeId),
-}
-
-/// A peer.
+/// A peer's flow control and control queue.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) peer: Rank,
     pub(crate) send: SendWindows,
     pub(crate) receive: ReceiveWindows,
-    /// In the order in which it became due. No more than two windows: the peer is told of no more taken operations while there
-    /// is a window's worth; besides, a few for each index.
+    /// The control queue. It is bounded by two windows and a few messages for each index, since no more
+    /// operations are reported as consumed while it holds a window's worth.
     pub(crate) control: VecDeque<Control>,
-    /// It is in the list of links with something to go out.
+    /// It is in the list of links to be flushed.
     pub(crate) scheduled: bool,
-    /// It has said that it leaves.
+    /// It has announced that it leaves.
     pub(crate) left: bool,
     pub(crate) failure: Option<Failure>,
 }
 
-// What `docs/udp.md` says of memory.
+// Stated in `docs/udp.md`.
 const _: () = assert!(size_of::<Link>() <= 144);
 
 impl Link {
@@ -88,17 +59,17 @@ impl Link {
         self.receive.has_update() && self.control.len() < usize::from(size.operations)
     }
 
-    /// Whether something is to be sent to the peer unasked.
+    /// Whether something is to be sent to the peer for its own sake.
     #[inline]
     pub(crate) fn is_due(&self, size: WindowSize) -> bool {
         !self.control.is_empty() || self.receive.is_due(size)
     }
 }
 
-/// A peer whose [`Link`] does not change for a while: what has to be kept of it. The counters of the windows go on from there.
+/// What is kept of an idle [`Link`]. The counters of its windows go on from there.
 #[derive(Debug, Clone, Copy)]
-struct Resting {
-    /// Its rank, in a form that needs no alignment of four bytes.
+struct IdleLink {
+    /// Its rank in two halves, to avoid an alignment of four bytes.
     peer: [u16; 2],
     send: SendWindows,
     receive: IdleWindows,
@@ -107,10 +78,10 @@ struct Resting {
     left: bool,
 }
 
-// What `docs/udp.md` says of memory.
-const _: () = assert!(size_of::<Resting>() == 70);
+// Stated in `docs/udp.md`.
+const _: () = assert!(size_of::<IdleLink>() == 70);
 
-impl Resting {
+impl IdleLink {
     fn of(link: &Link) -> Option<Self> {
         if !link.control.is_empty() || link.scheduled || link.failure.is_some() {
             return None;
@@ -139,103 +110,102 @@ impl Resting {
     }
 }
 
-/// All peers; those that this rank has had nothing to do with cost four bytes, those that it has had nothing to do with of
-/// late 74.
+/// All peers. One that was never in use costs four bytes, an idle one 74.
 #[derive(Debug)]
 pub(crate) struct Links {
-    /// By rank: the place of a link, with [`RESTING`] added of one that rests, or [`NONE`].
-    places: Box<[u32]>,
+    /// By rank: an index into `links`, one into `idle` with [`IDLE`] added, or [`UNUSED`].
+    slots: Box<[u32]>,
     links: Vec<Link>,
-    resting: Vec<Resting>,
+    idle: Vec<IdleLink>,
     /// The size of each window.
     window: WindowSize,
 }
 
-const NONE: u32 = u32::MAX;
-const RESTING: u32 = 1 << 31;
-/// With fewer links no memory is given back.
-const FEW: usize = 16;
+const UNUSED: u32 = u32::MAX;
+const IDLE: u32 = 1 << 31;
+/// Fewer links keep their memory.
+const MIN_SHRINK: usize = 16;
 
 impl Links {
     pub(crate) fn new(size: u32, window: WindowSize) -> Self {
         Self {
-            places: vec![NONE; size as usize].into(),
+            slots: vec![UNUSED; size as usize].into(),
             links: Vec::new(),
-            resting: Vec::new(),
+            idle: Vec::new(),
             window,
         }
     }
 
-    /// A peer, which is a rank of the job.
+    /// The link of a rank of the job, made active if it was not.
     #[inline]
     pub(crate) fn get(&mut self, peer: Rank) -> Option<&mut Link> {
-        let place = *self.places.get(peer as usize)?;
-        if place >= RESTING {
-            return self.open(peer, place);
+        let slot = *self.slots.get(peer as usize)?;
+        if slot >= IDLE {
+            return self.activate(peer, slot);
         }
-        self.links.get_mut(place as usize)
+        self.links.get_mut(slot as usize)
     }
 
     #[cold]
-    fn open(&mut self, peer: Rank, place: u32) -> Option<&mut Link> {
-        let link = if place == NONE {
+    fn activate(&mut self, peer: Rank, slot: u32) -> Option<&mut Link> {
+        let link = if slot == UNUSED {
             Link::new(peer)
         } else {
-            let place = place ^ RESTING;
-            let resting = self.resting.get(place as usize)?.resume(self.window);
-            self.resting.swap_remove(place as usize);
-            if let Some(moved) = self.resting.get(place as usize) {
-                self.places[moved.peer() as usize] = RESTING | place;
+            let slot = slot ^ IDLE;
+            let idle = self.idle.get(slot as usize)?.resume(self.window);
+            self.idle.swap_remove(slot as usize);
+            if let Some(moved) = self.idle.get(slot as usize) {
+                self.slots[moved.peer() as usize] = IDLE | slot;
             }
-            if self.resting.len() < self.resting.capacity() / 2 {
-                self.resting.shrink_to(self.resting.len());
+            if self.idle.len() < self.idle.capacity() / 2 {
+                self.idle.shrink_to(self.idle.len());
             }
-            resting
+            idle
         };
-        *self.places.get_mut(peer as usize)? = self.links.len() as u32;
+        *self.slots.get_mut(peer as usize)? = self.links.len() as u32;
         self.links.push(link);
         self.links.last_mut()
     }
 
-    /// Nothing has gone to a peer or come from it for a while: keeps less of it, if that will do.
-    pub(crate) fn rest(&mut self, peer: Rank) {
-        let Some(&place) = self.places.get(peer as usize) else {
+    /// Reduces the link of a peer without traffic to an [`IdleLink`], if nothing is pending on it.
+    pub(crate) fn make_idle(&mut self, peer: Rank) {
+        let Some(&slot) = self.slots.get(peer as usize) else {
             return;
         };
-        let Some(resting) = self.links.get(place as usize).and_then(Resting::of) else {
+        let Some(idle) = self.links.get(slot as usize).and_then(IdleLink::of) else {
             return;
         };
-        self.links.swap_remove(place as usize);
-        if let Some(moved) = self.links.get(place as usize) {
-            self.places[moved.peer as usize] = place;
+        self.links.swap_remove(slot as usize);
+        if let Some(moved) = self.links.get(slot as usize) {
+            self.slots[moved.peer as usize] = slot;
         }
-        if self.links.len() >= FEW && self.links.len() < self.links.capacity() / 4 {
+        if self.links.len() >= MIN_SHRINK && self.links.len() < self.links.capacity() / 4 {
             self.links.shrink_to(2 * self.links.len());
         }
-        self.places[peer as usize] = RESTING | self.resting.len() as u32;
-        compact::push(&mut self.resting, resting);
+        self.slots[peer as usize] = IDLE | self.idle.len() as u32;
+        compact::push(&mut self.idle, idle);
     }
 
-    /// Those that this rank has had to do with.
-    pub(crate) fn open_ones(&mut self) -> impl Iterator<Item = &mut Link> {
+    /// The links that are not idle.
+    pub(crate) fn active(&mut self) -> impl Iterator<Item = &mut Link> {
         self.links.iter_mut()
     }
 
-    /// The same, and none of them rests any more.
-    pub(crate) fn known_ones(&mut self) -> impl Iterator<Item = &mut Link> {
-        for resting in std::mem::take(&mut self.resting) {
-            self.places[resting.peer() as usize] = self.links.len() as u32;
-            self.links.push(resting.resume(self.window));
+    /// All links that were ever in use, made active.
+    pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut Link> {
+        for idle in std::mem::take(&mut self.idle) {
+            self.slots[idle.peer() as usize] = self.links.len() as u32;
+            self.links.push(idle.resume(self.window));
         }
         self.links.iter_mut()
     }
 
-    /// Bytes of memory, but for what is control.
+    /// Bytes of memory, without those of the control queues.
     #[cfg(test)]
     fn memory(&self) -> usize {
-        size_of_val(&*self.places)
+        size_of_val(&*self.slots)
             + self.links.capacity() * size_of::<Link>()
-            + self.resting.capacity() * size_of::<Resting>()
+            + self.idle.capacity() * size_of::<IdleLink>()
     }
 }
 
@@ -252,14 +222,14 @@ mod tests {
     };
 
     proptest! {
-        /// Whatever rests at whatever time, the windows go on as if nothing had.
+        /// Whichever links become idle at whatever time, the windows go on as if none had.
         #[test]
-        fn nobody_notices_who_rests(steps in prop::collection::vec((0u8..8, 0u32..20, 0u8..4), 1..400)) {
+        fn idle_links_go_on_as_if_they_had_not_been(steps in prop::collection::vec((0u8..8, 0u32..20, 0u8..4), 1..400)) {
             let (mut links, mut reference) = (Links::new(20, SIZE), BTreeMap::<Rank, (SendWindows, ReceiveWindows, bool)>::new());
             for (what, peer, index) in steps {
                 let cost = Cost::of_put(index, 100, 1000);
                 if what == 0 {
-                    links.rest(peer);
+                    links.make_idle(peer);
                     continue;
                 }
                 let other = reference.entry(peer).or_default();
@@ -270,7 +240,7 @@ mod tests {
                     2 | 3 => {
                         link.receive.arrive(cost, SIZE);
                         other.1.arrive(cost, SIZE);
-                        // Taken at once, mostly.
+                        // Mostly consumed at once.
                         if what == 2 || peer > 10 {
                             link.receive.consume(cost, SIZE);
                             other.1.consume(cost, SIZE);
@@ -286,7 +256,7 @@ mod tests {
                         link.left = true;
                         other.2 = true;
                     }
-                    6 => prop_assert_eq!(links.known_ones().count(), reference.len()),
+                    6 => prop_assert_eq!(links.all().count(), reference.len()),
                     _ => {}
                 }
             }
@@ -298,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_owed_something_does_not_rest() {
+    fn links_with_something_pending_do_not_become_idle() {
         let mut links = Links::new(3, SIZE);
         for peer in 0..3 {
             links.get(peer).expect("a rank of the job");
@@ -317,19 +287,19 @@ mod tests {
                 .arrive(Cost::of_header(1), SIZE)
         );
         for peer in 0..3 {
-            links.rest(peer);
+            links.make_idle(peer);
         }
-        assert_eq!((links.links.len(), links.resting.len()), (3, 0));
+        assert_eq!((links.links.len(), links.idle.len()), (3, 0));
     }
 
-    /// What `docs/udp.md` says: 75 bytes and four for each.
+    /// Stated in `docs/udp.md`: 75 bytes and four for each.
     #[test]
-    fn resting_peers_cost_little() {
+    fn idle_links_cost_little() {
         for size in [10, 10_000, 1_000_000] {
             let mut links = Links::new(size, SIZE);
             for peer in 0..size {
                 links.get(peer).expect("a rank of the job");
-                links.rest(peer);
+                links.make_idle(peer);
             }
             let each = links.memory() as f64 / f64::from(size);
             assert!(

@@ -13,6 +13,7 @@
 
 mod buffers;
 mod config;
+mod control;
 mod direct;
 pub mod fabric;
 pub mod fragment;
@@ -54,19 +55,16 @@ use conduit_core::ni::{Capabilities, Limits, Rank, Reach};
 use conduit_core::threads::{Lock, Mode};
 
 use crate::matching::{DESCRIPTORS, PT_INDICES};
-use crate::transport::fragment::{Fragment, Payload, Refused};
 
+use control::Control;
 use direct::Native;
 use linger::Linger;
-use link::Control;
 use lock::{Bias, BiasedLock, Guard};
 use poll::Local;
 use queue::QUEUES;
-use receive::LONG_REPLY;
 use regions::REGIONS;
 use state::{ENTRIES, Flags, Portals, schedule};
 use throttle::ProgressThrottle;
-use wire::Header;
 
 /// What the lock guards.
 struct Inner<T> {
@@ -329,7 +327,7 @@ impl<T: Transport> Inner<T> {
             outgoing,
             ..
         } = &mut self.portals;
-        for link in links.known_ones().filter(|link| link.peer != *rank) {
+        for link in links.all().filter(|link| link.peer != *rank) {
             if link.failure.is_none() && !link.left {
                 link.control.push_back(Control::Leave);
                 schedule(outgoing, link);
@@ -343,7 +341,7 @@ impl<T: Transport> Inner<T> {
             transport, portals, ..
         } = self;
         let own = portals.rank;
-        for link in portals.links.open_ones().filter(|link| link.peer != own) {
+        for link in portals.links.active().filter(|link| link.peer != own) {
             if !link.left && link.failure.is_none() {
                 transport.settle(link.peer);
             }
@@ -357,181 +355,11 @@ impl<T: Transport> Inner<T> {
         } = self;
         let links = portals
             .links
-            .open_ones()
+            .active()
             .filter(|link| !link.left && link.failure.is_none())
             .map(|link| link.control.len() + transport.outstanding(link.peer));
         portals.native.under_way() + links.sum::<usize>()
     }
-
-    /// Sends what is control to peers.
-    #[inline(never)]
-    fn flush_control(&mut self) {
-        let mut unflushed = Vec::new();
-        for peer in std::mem::take(&mut self.portals.outgoing) {
-            if !self.flush_control_to(peer) {
-                unflushed.push(peer);
-            }
-        }
-        // In what comes from here on they may have been scheduled again.
-        for peer in unflushed {
-            if let Some(link) = self.portals.links.get(peer) {
-                schedule(&mut self.portals.outgoing, link);
-            }
-        }
-    }
-
-    /// Sends what is control to one of them; false if something is left.
-    fn flush_control_to(&mut self, peer: Rank) -> bool {
-        let Self {
-            transport, portals, ..
-        } = self;
-        let window = portals.window;
-        loop {
-            let Some(link) = portals.links.get(peer) else {
-                return true;
-            };
-            link.scheduled = false;
-            if link.failure.is_some() {
-                for control in std::mem::take(&mut link.control) {
-                    if let Control::LongReply(reply) = control {
-                        portals.end_long_reply(reply, false);
-                    }
-                }
-                return true;
-            }
-            let Some(control) = link.control.pop_front() else {
-                break;
-            };
-            let update = link.window_update(window);
-
-            let is_tiny = !matches!(control, Control::LongReply(_));
-            let refused = match control {
-                Control::Response {
-                    operation,
-                    outcome,
-                    length,
-                    value,
-                } => {
-                    let header = Header::Response {
-                        operation,
-                        outcome,
-                        length,
-                        value,
-                    };
-                    let sent = send_copied(transport, peer, &header, Some(update), &[]);
-                    sent.err().map(|refused| (refused, control))
-                }
-                Control::Leave
-                | Control::Advertise(_)
-                | Control::Withdraw(_)
-                | Control::Withdrawn(_) => {
-                    let header = match control {
-                        Control::Advertise(entry) => portals.advertisement(entry),
-                        Control::Withdraw(entry) => Some(Header::Withdraw(entry)),
-                        Control::Withdrawn(entry) => Some(Header::Withdrawn(entry)),
-                        _ => Some(Header::Leave),
-                    };
-                    // Nothing to tell a peer that has left.
-                    let Some(header) = header else {
-                        continue;
-                    };
-                    let sent = send_copied(transport, peer, &header, Some(update), &[]);
-                    sent.err().map(|refused| (refused, control))
-                }
-                Control::Reply {
-                    operation,
-                    outcome,
-                    data,
-                } => {
-                    let header = Header::Reply { operation, outcome };
-                    match send_copied(transport, peer, &header, Some(update), data.bytes()) {
-                        Ok(()) => {
-                            portals.pool.give(data);
-                            None
-                        }
-                        Err(refused) => {
-                            let control = Control::Reply {
-                                operation,
-                                outcome,
-                                data,
-                            };
-                            Some((refused, control))
-                        }
-                    }
-                }
-                Control::LongReply(reply) => {
-                    let header = Header::Reply {
-                        operation: reply.operation,
-                        outcome: conduit_core::ni::Outcome::Done,
-                    };
-                    // Fits: a message's bytes.
-                    let length = reply.length as u32;
-                    let at = portals.long_replies.insert(reply);
-                    let header = header.encode(None);
-                    let fragment = Fragment {
-                        header: header.as_slice(),
-                        payload: Payload::Read {
-                            token: LONG_REPLY | at as u64,
-                            length,
-                        },
-                    };
-                    let sent = transport.send(peer, &fragment);
-                    sent.err().map(|refused| {
-                        (refused, Control::LongReply(portals.long_replies.remove(at)))
-                    })
-                }
-            };
-            match refused {
-                None if is_tiny => {
-                    if let Some(link) = portals.links.get(peer) {
-                        link.receive.update_sent(update);
-                    }
-                }
-                None => {}
-                Some((Refused::Full, control)) => {
-                    if let Some(link) = portals.links.get(peer) {
-                        link.control.push_front(control);
-                    }
-                    return false;
-                }
-                // The protocol tells of the failure.
-                Some((Refused::Dead | Refused::TooLong | Refused::NoSuchRank, control)) => {
-                    if let Control::LongReply(reply) = control {
-                        portals.end_long_reply(reply, false);
-                    }
-                    return true;
-                }
-            }
-        }
-        let Some(link) = portals.links.get(peer) else {
-            return true;
-        };
-        // Nothing is control, so there are update while something is due.
-        while link.is_due(window) {
-            let update = link.window_update(window);
-            match send_copied(transport, peer, &Header::WindowUpdate, Some(update), &[]) {
-                Ok(()) => link.receive.update_sent(update),
-                Err(refused) => return refused != Refused::Full,
-            }
-            portals.counters.window_updates += 1;
-        }
-        true
-    }
-}
-
-fn send_copied<T: Transport>(
-    transport: &mut T,
-    peer: Rank,
-    header: &Header,
-    update: Option<wire::WindowUpdate>,
-    bytes: &[u8],
-) -> Result<(), Refused> {
-    let header = header.encode(update);
-    let fragment = Fragment {
-        header: header.as_slice(),
-        payload: Payload::Copied(&[bytes]),
-    };
-    transport.send(peer, &fragment)
 }
 
 impl<M: Mode, T: Transport> Drop for SoftPortals<M, T> {

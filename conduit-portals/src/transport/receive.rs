@@ -301,7 +301,7 @@ impl Portals {
 
 impl FragmentHandler for Portals {
     fn parked(&mut self, peer: Rank) {
-        self.links.rest(peer);
+        self.links.make_idle(peer);
     }
 
     #[inline]

@@ -465,11 +465,7 @@ impl Portals {
         let control = std::mem::take(&mut link.control);
         self.forget_direct(peer);
         self.native.forget(peer);
-        for control in control {
-            if let super::link::Control::LongReply(reply) = control {
-                self.end_long_reply(reply, false);
-            }
-        }
+        self.drop_control(control);
         let ended: Vec<_> = self
             .long_replies
             .iter()

@@ -425,7 +425,7 @@ mod tests {
 
     /// An update that was not sent is made again.
     #[test]
-    fn update_are_told_once_of_each_window() {
+    fn each_window_has_one_update() {
         let size = WindowSize::new(100, 0, 640, 1);
         let mut arrived = ReceiveWindows::default();
         for consumed in 1..=100 / PIGGYBACK {

@@ -3,9 +3,9 @@
 use conduit_core::ni::{MatchEntry, MeEvents, MeId, MeMemory, MeOptions, Rank, RegionId};
 
 use crate::matching::EntryId;
+use crate::transport::control::Control;
 use crate::transport::inbound::ProtocolError;
 use crate::transport::interface::Remote;
-use crate::transport::link::Control;
 use crate::transport::state::Portals;
 use crate::transport::wire::{self, Header};
 

@@ -4,9 +4,9 @@ use conduit_core::ni::{MeId, MeOptions, Rank};
 
 use super::exported::OPERATIONS;
 use crate::matching::{EntryId, PT_INDICES};
+use crate::transport::control::Control;
 use crate::transport::inbound::ProtocolError;
 use crate::transport::interface::Remote;
-use crate::transport::link::Control;
 use crate::transport::state::Portals;
 use crate::transport::wire;
 

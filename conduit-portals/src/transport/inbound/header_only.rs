@@ -10,10 +10,10 @@ use crate::transport::fragment::MAX_TINY;
 
 use super::{Found, Held, ProtocolError};
 use crate::transport::buffers::Buffer;
-use crate::transport::link::Control;
+use crate::transport::control::Control;
 use crate::transport::queue::Queued;
 use crate::transport::regions;
-use crate::transport::state::{Portals, schedule};
+use crate::transport::state::Portals;
 use crate::transport::window::Cost;
 use crate::transport::wire::{Atomic, Get, Header};
 
@@ -310,12 +310,5 @@ impl Portals {
         };
         self.queue_control(to, response);
         Ok(())
-    }
-
-    pub(crate) fn queue_control(&mut self, to: Rank, control: Control) {
-        if let Some(link) = self.links.get(to) {
-            link.control.push_back(control);
-            schedule(&mut self.outgoing, link);
-        }
     }
 }

@@ -1,0 +1,232 @@
+//! The control queue of each peer: responses, replies, and messages about direct access and leaving.
+//!
+//! They wait here until the transport takes them, in the order in which they became due, and carry
+//! window updates; an update that is due while nothing waits goes in a fragment of its own.
+
+use conduit_core::ni::{MeId, Outcome, Rank};
+
+use super::Inner;
+use super::buffers::Buffer;
+use super::fragment::{Fragment, Payload, Refused};
+use super::inbound::LongReply;
+use super::interface::Transport;
+use super::receive::LONG_REPLY;
+use super::state::{Portals, schedule};
+use super::wire::{Header, WindowUpdate};
+
+/// A message that waits in a peer's control queue.
+#[derive(Debug)]
+pub(crate) enum Control {
+    /// The outcome of a put or an atomic.
+    Response {
+        operation: u32,
+        outcome: Outcome,
+        length: u32,
+        value: u64,
+    },
+    /// A get's outcome and data, which fit a tiny fragment.
+    Reply {
+        operation: u32,
+        outcome: Outcome,
+        data: Buffer,
+    },
+    /// The data of a longer get, which are read where they are.
+    LongReply(LongReply),
+    /// This rank leaves.
+    Leave,
+    /// The peer may access an entry directly.
+    Advertise(MeId),
+    /// The peer has to stop accessing an entry directly.
+    Withdraw(MeId),
+    /// This rank has stopped accessing an entry of the peer directly.
+    Withdrawn(MeId),
+}
+
+impl Control {
+    /// The message's header; `None` if the entry is gone, and so is the peer.
+    #[inline]
+    fn header(&self, portals: &mut Portals) -> Option<Header> {
+        Some(match *self {
+            Self::Response {
+                operation,
+                outcome,
+                length,
+                value,
+            } => Header::Response {
+                operation,
+                outcome,
+                length,
+                value,
+            },
+            Self::Reply {
+                operation, outcome, ..
+            } => Header::Reply { operation, outcome },
+            Self::LongReply(ref reply) => Header::Reply {
+                operation: reply.operation,
+                outcome: Outcome::Done,
+            },
+            Self::Leave => Header::Leave,
+            Self::Advertise(entry) => return portals.advertisement(entry),
+            Self::Withdraw(entry) => Header::Withdraw(entry),
+            Self::Withdrawn(entry) => Header::Withdrawn(entry),
+        })
+    }
+}
+
+impl Portals {
+    pub(crate) fn queue_control(&mut self, to: Rank, control: Control) {
+        if let Some(link) = self.links.get(to) {
+            link.control.push_back(control);
+            schedule(&mut self.outgoing, link);
+        }
+    }
+
+    /// Drops messages that can't be sent any more.
+    pub(crate) fn drop_control(&mut self, dropped: impl IntoIterator<Item = Control>) {
+        for control in dropped {
+            if let Control::LongReply(reply) = control {
+                self.end_long_reply(reply, false);
+            }
+        }
+    }
+}
+
+impl<T: Transport> Inner<T> {
+    /// Sends what waits in the control queues, and window updates that are due.
+    #[inline(never)]
+    pub(crate) fn flush_control(&mut self) {
+        let mut unflushed = Vec::new();
+        for peer in std::mem::take(&mut self.portals.outgoing) {
+            if !self.flush_control_to(peer) {
+                unflushed.push(peer);
+            }
+        }
+        // They may have been scheduled again meanwhile.
+        for peer in unflushed {
+            if let Some(link) = self.portals.links.get(peer) {
+                schedule(&mut self.portals.outgoing, link);
+            }
+        }
+    }
+
+    /// Does so for one peer; false if something is left because the transport is full.
+    fn flush_control_to(&mut self, peer: Rank) -> bool {
+        let Self {
+            transport, portals, ..
+        } = self;
+        let window = portals.window;
+        loop {
+            let Some(link) = portals.links.get(peer) else {
+                return true;
+            };
+            link.scheduled = false;
+            if link.failure.is_some() {
+                let dropped = std::mem::take(&mut link.control);
+                portals.drop_control(dropped);
+                return true;
+            }
+            let Some(control) = link.control.pop_front() else {
+                break;
+            };
+            let update = link.window_update(window);
+            let Some(header) = control.header(portals) else {
+                continue;
+            };
+            let is_tiny = !matches!(control, Control::LongReply(_));
+            let sent = match control {
+                Control::LongReply(reply) => send_long(transport, portals, peer, &header, reply),
+                Control::Reply {
+                    data,
+                    operation,
+                    outcome,
+                } => match send_copied(transport, peer, &header, update, data.bytes()) {
+                    Ok(()) => {
+                        portals.pool.give(data);
+                        Ok(())
+                    }
+                    Err(refused) => {
+                        let reply = Control::Reply {
+                            data,
+                            operation,
+                            outcome,
+                        };
+                        Err((refused, reply))
+                    }
+                },
+                other => {
+                    let sent = send_copied(transport, peer, &header, update, &[]);
+                    sent.map_err(|refused| (refused, other))
+                }
+            };
+            match sent {
+                Ok(()) => {
+                    if is_tiny && let Some(link) = portals.links.get(peer) {
+                        link.receive.update_sent(update);
+                    }
+                }
+                Err((Refused::Full, control)) => {
+                    if let Some(link) = portals.links.get(peer) {
+                        link.control.push_front(control);
+                    }
+                    return false;
+                }
+                // The transport reports the failure.
+                Err((Refused::Dead | Refused::TooLong | Refused::NoSuchRank, control)) => {
+                    portals.drop_control([control]);
+                    return true;
+                }
+            }
+        }
+        let Some(link) = portals.links.get(peer) else {
+            return true;
+        };
+        // With an empty queue `window_update` reports what is new, so this ends.
+        while link.is_due(window) {
+            let update = link.window_update(window);
+            match send_copied(transport, peer, &Header::WindowUpdate, update, &[]) {
+                Ok(()) => link.receive.update_sent(update),
+                Err(refused) => return refused != Refused::Full,
+            }
+            portals.counters.window_updates += 1;
+        }
+        true
+    }
+}
+
+fn send_copied<T: Transport>(
+    transport: &mut T,
+    peer: Rank,
+    header: &Header,
+    update: WindowUpdate,
+    bytes: &[u8],
+) -> Result<(), Refused> {
+    let header = header.encode(Some(update));
+    let fragment = Fragment {
+        header: header.as_slice(),
+        payload: Payload::Copied(&[bytes]),
+    };
+    transport.send(peer, &fragment)
+}
+
+/// A reply that is refused comes back with the reason.
+fn send_long<T: Transport>(
+    transport: &mut T,
+    portals: &mut Portals,
+    peer: Rank,
+    header: &Header,
+    reply: LongReply,
+) -> Result<(), (Refused, Control)> {
+    // Fits: a message's bytes.
+    let length = reply.length as u32;
+    let at = portals.long_replies.insert(reply);
+    let header = header.encode(None);
+    let fragment = Fragment {
+        header: header.as_slice(),
+        payload: Payload::Read {
+            token: LONG_REPLY | at as u64,
+            length,
+        },
+    };
+    let sent = transport.send(peer, &fragment);
+    sent.map_err(|refused| (refused, Control::LongReply(portals.long_replies.remove(at))))
+}
