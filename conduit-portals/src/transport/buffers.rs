@@ -1,23 +1,22 @@
-//! Memory for messages between their arrival and their delivery, and for injects on their way: pieces of a few sizes, used again
-//! and again. How much there may be is [`super::window`]'s and the pool's users' affair.
+//! A pool of buffers of a few sizes, for messages between arrival and delivery and for injects on their
+//! way. The pool has no limit: [`super::window`] and its users bound what they take.
 
 use std::fmt;
 
-/// Bytes of the unit that buffers are made of; also their alignment.
+/// Size and alignment in bytes of the blocks that buffers are made of.
 pub(crate) const UNIT: usize = 64;
 
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Block([u8; UNIT]);
 
-/// A piece of memory with room for `len` bytes, aligned to 64.
+/// `len` bytes of memory, aligned to [`UNIT`].
 pub(crate) struct Buffer {
     blocks: Box<[Block]>,
     len: usize,
 }
 
 impl Buffer {
-    /// No bytes.
     pub(crate) fn empty() -> Self {
         Self {
             blocks: Box::default(),
@@ -46,12 +45,12 @@ impl fmt::Debug for Buffer {
     }
 }
 
-/// Sizes in units: 1, 2, 4 ... 4096.
+/// Size classes: 1, 2, 4 ... 4096 units.
 const CLASSES: usize = 13;
-/// Bytes of free buffers of one size that are kept.
-const KEPT: usize = 1 << 20;
+/// The most bytes of free buffers of one size.
+const MAX_FREE: usize = 1 << 20;
 
-/// Buffers that are free, by size.
+/// Free buffers by size class.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     free: [Vec<Box<[Block]>>; CLASSES],
@@ -69,7 +68,7 @@ fn class(len: usize) -> usize {
 }
 
 impl Pool {
-    /// A buffer of `len` bytes. What is in it is left over from others of this rank.
+    /// A buffer of `len` bytes, whose contents are left over from earlier use in this rank.
     #[inline]
     pub(crate) fn take(&mut self, len: usize) -> Buffer {
         if len == 0 {
@@ -81,7 +80,6 @@ impl Pool {
         Buffer { blocks, len }
     }
 
-    /// Takes a buffer back.
     #[inline]
     pub(crate) fn give(&mut self, buffer: Buffer) {
         let blocks = buffer.blocks;
@@ -90,7 +88,7 @@ impl Pool {
         }
         let class = blocks.len().trailing_zeros() as usize;
         if let Some(free) = self.free.get_mut(class)
-            && free.len() * blocks.len() * UNIT < KEPT
+            && free.len() * blocks.len() * UNIT < MAX_FREE
         {
             free.push(blocks);
         }
@@ -126,6 +124,6 @@ mod tests {
             pool.give(buffer);
         }
         let kept: usize = pool.free.iter().flatten().map(|b| b.len() * UNIT).sum();
-        assert_eq!(kept, KEPT);
+        assert_eq!(kept, MAX_FREE);
     }
 }

@@ -1,8 +1,8 @@
-//! What is set for the portals.
+//! The configuration of the portals.
 
 use std::time::Duration;
 
-/// Limits and sizes of an [`SoftPortals`](super::SoftPortals). The same on all ranks.
+/// Limits and sizes of a [`SoftPortals`](super::SoftPortals). All ranks have to agree on them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortalsConfig {
     /// Bytes of all regions of a rank together.
@@ -13,21 +13,21 @@ pub struct PortalsConfig {
     pub max_managed: usize,
     /// Bytes of the largest inject, up to [`PortalsConfig::max_managed`].
     pub inject_size: usize,
-    /// Bytes of injects that are under way at once and longer than a tiny fragment.
+    /// Bytes of injects longer than a tiny fragment that may be under way at once.
     pub inject_bytes: usize,
-    /// Bytes for messages that have arrived and were not delivered yet, shared out among all peers; each has a share of two of
-    /// the largest managed messages at least.
+    /// Bytes for messages that have arrived and were not delivered yet, shared out among all peers. Each
+    /// peer's share has room for at least two of the largest managed messages.
     pub arrival_bytes: usize,
-    /// Operations that a peer may have under way here at most: sent, and not yet delivered to this rank's user.
+    /// The most operations that a peer may have sent here that were not delivered to this rank's user.
     pub window: u16,
-    /// Operations of this rank, to all peers, that are under way at once.
+    /// The most operations of this rank, to all peers, that are under way at once.
     pub operations: u32,
-    /// A rank that leaves waits until its peers have what it has sent, and gives up when for so long nothing more of it has reached
-    /// them; with zero it doesn't wait, nor say that it leaves.
+    /// A rank that leaves waits until its peers have what it has sent, and gives up when nothing more
+    /// has reached them for this time. Zero: it neither waits nor announces that it leaves.
     pub linger: Duration,
-    /// Atomics on entries over regions are done by the network, where it can: an entry that is first of its list, and tells of nothing.
-    /// Who sets this knows that nobody does atomics on words of those entries but through this network, and through these
-    /// entries: neither a processor nor another network sees them in one step.
+    /// The network does the atomics on exportable entries, where it can. These are then not atomic with
+    /// those of processors and other networks, so set this only if all atomics on words of such entries
+    /// go through this network and these entries.
     pub native_atomics: bool,
 }
 
@@ -56,7 +56,7 @@ impl Default for PortalsConfig {
 }
 
 impl PortalsConfig {
-    /// The same with every limit inside its bounds.
+    /// Clamps every limit to its bounds.
     pub(crate) fn bounded(mut self) -> Self {
         self.max_message = self.max_message.clamp(64 << 10, MAX_MESSAGE);
         self.max_managed = self.max_managed.clamp(1 << 10, MAX_MANAGED);

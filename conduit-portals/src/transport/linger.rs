@@ -1,30 +1,30 @@
-//! How long a rank that leaves waits for its peers to have what it has sent.
+//! How long a rank that leaves waits until its peers have what it has sent.
 
 use std::time::{Duration, Instant};
 
-/// Ends when for so long nothing more has reached the peers. A slow network is given its time, and since each wait has to be followed by
-/// less that is outstanding than ever before, there is an end whatever peers do meanwhile.
+/// Ends when nothing more has reached the peers for a time. A slow network gets the time it needs, and
+/// since only a new minimum of what is outstanding prolongs the wait, it ends whatever the peers do.
 #[derive(Debug)]
 pub(crate) struct Linger {
-    patience: Duration,
+    timeout: Duration,
     end: Instant,
-    least: usize,
+    minimum: usize,
 }
 
 impl Linger {
-    pub(crate) fn new(now: Instant, patience: Duration) -> Self {
+    pub(crate) fn new(now: Instant, timeout: Duration) -> Self {
         Self {
-            patience,
-            end: now + patience,
-            least: usize::MAX,
+            timeout,
+            end: now + timeout,
+            minimum: usize::MAX,
         }
     }
 
-    /// Whether waiting is in vain, where so much is outstanding.
+    /// Whether to give up, with so much outstanding.
     pub(crate) fn is_over(&mut self, now: Instant, outstanding: usize) -> bool {
-        if outstanding < self.least {
-            self.least = outstanding;
-            self.end = now + self.patience;
+        if outstanding < self.minimum {
+            self.minimum = outstanding;
+            self.end = now + self.timeout;
         }
         now >= self.end
     }
@@ -34,26 +34,26 @@ impl Linger {
 mod tests {
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(2);
+    const TIMEOUT: Duration = Duration::from_secs(2);
     const STEP: Duration = Duration::from_millis(1900);
 
     #[test]
-    fn what_gets_less_is_waited_for() {
+    fn progress_prolongs_the_wait() {
         let start = Instant::now();
-        let mut linger = Linger::new(start, PATIENCE);
+        let mut linger = Linger::new(start, TIMEOUT);
         for turn in 0..100 {
             assert!(!linger.is_over(start + STEP * turn, 100 - turn as usize));
         }
     }
 
     #[test]
-    fn what_does_not_get_less_than_ever_is_given_up() {
+    fn only_a_new_minimum_prolongs_the_wait() {
         let start = Instant::now();
-        let mut linger = Linger::new(start, PATIENCE);
+        let mut linger = Linger::new(start, TIMEOUT);
         assert!(!linger.is_over(start, 5));
         assert!(!linger.is_over(start + STEP, 4));
         // More and less again.
-        assert!(!linger.is_over(start + STEP + PATIENCE / 2, 9));
-        assert!(linger.is_over(start + STEP + PATIENCE, 4));
+        assert!(!linger.is_over(start + STEP + TIMEOUT / 2, 9));
+        assert!(linger.is_over(start + STEP + TIMEOUT, 4));
     }
 }

@@ -1,34 +1,31 @@
-//! This rank's own operations that are under way.
+//! The operations of this rank that are under way, and their ids.
 
 use conduit_core::ni::{EqId, MdId, MeId, Rank};
 
 use super::buffers::Buffer;
 
-/// What an operation is, and what its end says.
+/// What an operation is, and which event ends it.
 #[derive(Debug)]
 pub(crate) enum Kind {
-    /// A put whose source may be reused once it was sent.
+    /// A put that ends when its source may be reused.
     Put,
-    /// A put that is answered.
+    /// A put that ends with a response.
     AckedPut,
-    /// A get of at limit so many bytes.
+    /// A get of at most so many bytes.
     Get(u32),
     /// An atomic; whether it fetches.
     Atomic(bool),
-    /// An inject, whose bytes are a copy. Nobody hears of its end.
+    /// An inject from a copy of its bytes. Its end raises no event.
     Inject(Buffer),
-    /// One that the transport does on the target's memory, within this entry there.
+    /// Done by the transport on the target's memory, within this entry there.
     Direct(End, MeId),
 }
 
-/// What the end of a direct operation says.
+/// The event that ends a direct operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The source may be reused.
     Send,
-    /// It is done.
     Ack,
-    /// The same, and what was asked for is here.
     Reply,
 }
 
@@ -38,33 +35,33 @@ pub(crate) struct Operation {
     pub(crate) kind: Kind,
     pub(crate) token: u64,
     pub(crate) target: Rank,
-    /// Whose memory it reads or writes; counted as under way there.
+    /// The descriptor of its memory, which counts it as under way.
     pub(crate) md: Option<MdId>,
     pub(crate) eq: EqId,
-    /// Its piece of the descriptor.
+    /// Its memory within the descriptor.
     pub(crate) memory: *mut u8,
     /// Bytes at `memory`.
     pub(crate) length: usize,
-    /// Its bytes may still be read for the wire.
+    /// The transport may still read its bytes.
     pub(crate) unsent: bool,
-    /// Where it is answered and was: how it ended.
+    /// How it ended at the target, once that is known.
     pub(crate) completion: Option<Completion>,
-    /// Given up: its memory is its caller's again. Nobody hears of its end.
+    /// Given up: its memory is its caller's again, and its end raises no event.
     pub(crate) abandoned: bool,
 }
 
-// SAFETY: the pointer is used under the network's lock only, for memory that is valid in the whole process as long as the
-// operation is under way (contract of `Ni::md_bind`).
+// SAFETY: the pointer is used under the network's lock only, for memory that is valid in the whole
+// process as long as the operation is under way (contract of `Ni::md_bind`).
 unsafe impl Send for Operation {}
 
 impl Operation {
-    /// Whether somebody waits until its target has answered.
+    /// Whether the caller waits for the target.
     pub(crate) fn is_awaited(&self) -> bool {
-        let is_answered = match self.kind {
+        let needs_target = match self.kind {
             Kind::Put | Kind::Inject(_) | Kind::Direct(End::Send, _) => false,
             Kind::AckedPut | Kind::Get(_) | Kind::Atomic(_) | Kind::Direct(..) => true,
         };
-        is_answered && !self.abandoned
+        needs_target && !self.abandoned
     }
 }
 
@@ -76,8 +73,9 @@ pub(crate) struct Completion {
     pub(crate) value: u64,
 }
 
-/// Bits of a id that say which slot it is.
+/// Low bits of an id, the number of its slot. The others are the slot's generation.
 const SLOT_BITS: u32 = super::config::MAX_OPERATIONS.trailing_zeros();
+const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 
 #[derive(Debug)]
 struct Slot {
@@ -85,7 +83,14 @@ struct Slot {
     operation: Option<Operation>,
 }
 
-/// All of them, by names of 32 bits: a slot, and which of the operations at this slot it is.
+impl Slot {
+    #[inline]
+    fn is_current(&self, id: u32) -> bool {
+        self.generation << SLOT_BITS == id & !SLOT_MASK
+    }
+}
+
+/// The operations under way, by id.
 #[derive(Debug)]
 pub(crate) struct Operations {
     slots: Vec<Slot>,
@@ -102,7 +107,7 @@ impl Operations {
         }
     }
 
-    /// Gives an operation a id; `None`: all are in use.
+    /// Gives an operation an id; `None` if all are in use.
     #[inline]
     pub(crate) fn add(&mut self, operation: Operation) -> Option<u32> {
         let at = match self.free.pop() {
@@ -133,31 +138,28 @@ impl Operations {
         self.slot(id)?.operation.as_mut()
     }
 
-    /// The same, to look at.
     #[inline]
     pub(crate) fn peek(&self, id: u32) -> Option<&Operation> {
-        let slot = self.slots.get((id & ((1 << SLOT_BITS) - 1)) as usize)?;
-        let same = slot.generation << SLOT_BITS == id & !((1 << SLOT_BITS) - 1);
-        slot.operation.as_ref().filter(|_| same)
+        let slot = self.slots.get((id & SLOT_MASK) as usize)?;
+        slot.operation.as_ref().filter(|_| slot.is_current(id))
     }
 
-    /// Ends an operation: its id is no longer one.
+    /// Takes an operation out; its id becomes stale.
     #[inline]
     pub(crate) fn remove(&mut self, id: u32) -> Option<Operation> {
         let slot = self.slot(id)?;
         let operation = slot.operation.take()?;
         slot.generation = slot.generation.wrapping_add(1);
-        self.free.push(id & ((1 << SLOT_BITS) - 1));
+        self.free.push(id & SLOT_MASK);
         Some(operation)
     }
 
-    /// Those under way.
     pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut Operation> {
         let slots = self.slots.iter_mut();
         slots.filter_map(|slot| slot.operation.as_mut())
     }
 
-    /// Takes out all operations on a target.
+    /// Takes out all operations to a target.
     pub(crate) fn remove_all_to(&mut self, target: Rank) -> Vec<Operation> {
         let mut removed = Vec::new();
         for (at, slot) in (0..).zip(&mut self.slots) {
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_not_used_twice() {
+    fn ids_are_not_used_twice() {
         let mut operations = Operations::new(2);
         let a = operations.add(operation(1, 5)).unwrap();
         let b = operations.add(operation(2, 6)).unwrap();

@@ -1,18 +1,18 @@
-//! Event queues: what is in them, and how it becomes events.
+//! The items of event queues, and the events that they become.
 
 use conduit_core::ni::{Event, PutEvent, Rank};
 
 use super::buffers::Buffer;
 use super::window::Cost;
 
-/// Event queues of a rank.
+/// The most event queues of a rank.
 pub(crate) const QUEUES: usize = 16;
 
-/// A put that an entry took.
+/// A put that matched an entry.
 #[derive(Debug)]
 pub(crate) struct QueuedPut {
     pub(crate) event: PutEvent<'static>,
-    /// Of a managed entry, at least as long as the event says.
+    /// The bytes for a managed entry, at least as many as the event says.
     pub(crate) data: Option<Buffer>,
     pub(crate) cost: Cost,
 }
@@ -35,13 +35,13 @@ impl QueuedPut {
 #[derive(Debug)]
 pub(crate) enum Queued {
     Put(QueuedPut),
-    /// A get or an atomic of an entry.
+    /// A get or an atomic that matched an entry.
     Operation {
         source: Rank,
         event: Event<'static>,
         cost: Cost,
     },
-    /// Any other one: it shows no bytes.
+    /// Any other event.
     Other(Event<'static>),
 }
 
@@ -54,7 +54,7 @@ impl Queued {
         }
     }
 
-    /// Whose operation has been taken with this event's delivery, and what it has used.
+    /// The operation that this event's delivery consumes: its source, and its cost.
     #[inline]
     pub(crate) fn consumed(&self) -> Option<(Rank, Cost)> {
         match *self {

@@ -238,7 +238,7 @@ impl Portals {
         let event = event.filter(|_| !operation.abandoned);
         self.operation_dropped(operation);
         if let Some(event) = event {
-            self.tell(eq, event);
+            self.post_event(eq, event);
         }
     }
 

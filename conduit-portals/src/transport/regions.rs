@@ -1,4 +1,4 @@
-//! Memory that peers can reach: mappings of this network's own, and what others keep.
+//! Memory that peers can access: regions that are mapped here, and adopted ones of other networks.
 
 use conduit_core::ni::{NiError, Rank, Region, RegionId};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
@@ -7,22 +7,22 @@ use rustix::param::page_size;
 use crate::matching::over_limit;
 use crate::transport::interface::Remote;
 
-/// Regions of a rank.
+/// The most regions of a rank.
 pub(crate) const REGIONS: usize = 32;
 
 #[derive(Debug)]
-struct Kept {
+struct OwnRegion {
     region: Region,
     /// Mapped here, not adopted.
-    own: bool,
-    /// Its first byte, where peers can reach it directly.
+    mapped: bool,
+    /// The address of its first byte for direct access.
     remote: Option<Remote>,
 }
 
-impl Kept {
-    /// Of a region of this network's own, when its rank or the network ends with it.
+impl OwnRegion {
+    /// Only for a region that is `mapped` here.
     fn unmap(&self) {
-        // SAFETY: mapped by `create`, and whoever could reach it is gone with the network, or was never told of it.
+        // SAFETY: mapped by `create`; its users are gone with the network, or never learnt of it.
         let unmapped = unsafe { munmap(self.region.base.cast(), self.region.len) };
         debug_assert!(unmapped.is_ok());
     }
@@ -32,7 +32,7 @@ impl Kept {
 #[derive(Debug)]
 pub(crate) struct Regions {
     rank: Rank,
-    kept: Vec<Kept>,
+    regions: Vec<OwnRegion>,
     room: usize,
 }
 
@@ -40,13 +40,13 @@ impl Regions {
     pub(crate) fn new(rank: Rank, bytes: usize) -> Self {
         Self {
             rank,
-            kept: Vec::new(),
+            regions: Vec::new(),
             room: bytes,
         }
     }
 
     fn next(&self, operation: &'static str) -> Result<RegionId, NiError> {
-        if self.kept.len() == REGIONS {
+        if self.regions.len() == REGIONS {
             return Err(NiError::Exhausted {
                 operation,
                 what: "regions",
@@ -55,7 +55,7 @@ impl Regions {
             });
         }
         // Fits: there are few.
-        Ok(RegionId(self.kept.len() as u32))
+        Ok(RegionId(self.regions.len() as u32))
     }
 
     pub(crate) fn create(&mut self, len: usize) -> Result<Region, NiError> {
@@ -71,9 +71,9 @@ impl Regions {
             ));
         };
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // Pages come when they are first used, as those of any large allocation.
+        // Pages are allocated on first use, as those of any large allocation.
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new mapping at a place of the system's choice touches no other.
+        // SAFETY: a new mapping at an address that the system chooses overlaps no other.
         let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), rounded, protection, flags) };
         let base = mapped.map_err(|error| NiError::System {
             operation: OPERATION,
@@ -81,70 +81,71 @@ impl Regions {
             reason: format!("mapping {rounded} bytes: {error}"),
         })?;
         self.room -= rounded;
-        Ok(self.keep(id, base.cast(), rounded, true))
+        Ok(self.add(id, base.cast(), rounded, true))
     }
 
     pub(crate) fn adopt(&mut self, base: *mut u8, len: usize) -> Result<Region, NiError> {
         let id = self.next("region_adopt")?;
-        Ok(self.keep(id, base, len, false))
+        Ok(self.add(id, base, len, false))
     }
 
-    fn keep(&mut self, id: RegionId, base: *mut u8, len: usize, own: bool) -> Region {
-        // Match lists keep places as numbers.
+    fn add(&mut self, id: RegionId, base: *mut u8, len: usize, mapped: bool) -> Region {
+        // Match lists keep addresses as integers, see `pointer`.
         let _ = base.expose_provenance();
         let region = Region { id, base, len };
-        self.kept.push(Kept {
+        self.regions.push(OwnRegion {
             region,
-            own,
+            mapped,
             remote: None,
         });
         region
     }
 
-    /// Peers can reach a region directly.
+    /// Records the address of an exposed region.
     pub(crate) fn exposed(&mut self, id: RegionId, remote: Remote) {
-        if let Some(kept) = self.kept.get_mut(id.0 as usize) {
-            kept.remote = Some(remote);
+        if let Some(region) = self.regions.get_mut(id.0 as usize) {
+            region.remote = Some(remote);
         }
     }
 
-    /// Where they do.
+    /// The address of a region for direct access.
     pub(crate) fn remote(&self, id: RegionId) -> Option<Remote> {
-        self.kept.get(id.0 as usize)?.remote
+        self.regions.get(id.0 as usize)?.remote
     }
 
-    /// Takes back the region that came last, which nobody was told of.
+    /// Undoes the last creation or adoption, whose region nobody has learnt of.
     pub(crate) fn discard_last(&mut self) {
-        if let Some(kept) = self.kept.pop()
-            && kept.own
+        if let Some(region) = self.regions.pop()
+            && region.mapped
         {
-            self.room += kept.region.len;
-            kept.unmap();
+            self.room += region.region.len;
+            region.unmap();
         }
     }
 
-    /// Whether a byte lies in one of them.
+    /// Whether a byte lies in a region.
     pub(crate) fn holds(&self, byte: *const u8) -> bool {
-        let holds =
-            |kept: &Kept| byte.addr().wrapping_sub(kept.region.base.addr()) < kept.region.len;
-        self.kept.iter().any(holds)
+        let holds = |region: &OwnRegion| {
+            byte.addr().wrapping_sub(region.region.base.addr()) < region.region.len
+        };
+        self.regions.iter().any(holds)
     }
 
     pub(crate) fn find(&self, id: RegionId) -> Option<Region> {
-        self.kept.get(id.0 as usize).map(|kept| kept.region)
+        self.regions.get(id.0 as usize).map(|region| region.region)
     }
 }
 
-/// A place within a region, from the number that a match list keeps.
+/// The pointer into a region for the address that a match list keeps.
 #[inline]
-pub(crate) fn place(address: usize) -> *mut u8 {
+pub(crate) fn pointer(address: usize) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(address)
 }
 
 impl Drop for Regions {
     fn drop(&mut self) {
-        for kept in self.kept.iter().filter(|kept| kept.own) {
-            kept.unmap();
+        for region in self.regions.iter().filter(|region| region.mapped) {
+            region.unmap();
         }
     }
 }

@@ -353,10 +353,10 @@ impl Portals {
 
     pub(crate) fn unlink_entry(&mut self, me: MeId) -> Result<Unlink, NiError> {
         let (number, id) = EntryId::of(me);
-        let is_told = self.direct.enabled && self.withdraw(me);
+        let raises_event = self.direct.enabled && self.withdraw(me);
         let index = self.indices.get_mut(usize::from(number));
         if let Some(index) = index {
-            if is_told || index.in_use.iter().any(|in_use| in_use.id == id) {
+            if raises_event || index.in_use.iter().any(|in_use| in_use.id == id) {
                 return Ok(Unlink::InUse);
             }
             if index.list.unlink(id) {
@@ -385,7 +385,7 @@ impl Portals {
 
     /// Puts an event that shows no bytes into a queue.
     #[inline]
-    pub(crate) fn tell(&mut self, eq: EqId, event: Event<'static>) {
+    pub(crate) fn post_event(&mut self, eq: EqId, event: Event<'static>) {
         self.queue(eq, Queued::Other(event));
     }
 

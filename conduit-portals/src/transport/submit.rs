@@ -226,7 +226,7 @@ impl<T: Transport> Inner<T> {
                 }
             }
             let event = Event::Send { token: put.token };
-            self.portals.tell(bound.eq, event);
+            self.portals.post_event(bound.eq, event);
             return Ok(());
         }
         let operation = Operation {

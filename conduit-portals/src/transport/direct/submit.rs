@@ -179,6 +179,6 @@ impl<T: Transport> Inner<T> {
             },
         };
         self.portals.counters.direct += 1;
-        self.portals.tell(own.eq, event);
+        self.portals.post_event(own.eq, event);
     }
 }

@@ -142,7 +142,7 @@ impl Portals {
                     // SAFETY: `hit.length` bytes there lie within the entry, which `me_append` has found within a region and
                     // which is not unlinked as long as it is in use.
                     Destination::Region(address) => unsafe {
-                        let to = regions::place(*address + offset);
+                        let to = regions::pointer(*address + offset);
                         ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
                     },
                     // SAFETY: the bytes of a slice.

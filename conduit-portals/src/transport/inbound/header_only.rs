@@ -45,7 +45,7 @@ impl ReplySource {
     pub(crate) unsafe fn read(self, offset: usize, into: &mut [u8]) -> bool {
         match self {
             Self::Region(address) => {
-                let from = regions::place(address).wrapping_add(offset);
+                let from = regions::pointer(address).wrapping_add(offset);
                 // SAFETY: within an entry (the caller's promise), which is in use and so not unlinked; others may write there at the
                 // program's own risk.
                 unsafe { ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
@@ -140,7 +140,7 @@ impl Portals {
         };
         let from = from.filter(|_| hit.length > 0);
         let event = |outcome| {
-            let told = outcome == Outcome::Done && Self::is_told(&hit);
+            let told = outcome == Outcome::Done && Self::raises_event(&hit);
             told.then_some(Event::Get {
                 tag: hit.tag,
                 source,
@@ -170,8 +170,8 @@ impl Portals {
         if let Some(ReplySource::Region(address)) = from
             && source == self.rank
         {
-            self.tell_or_take(source, get.index, event(hit.outcome));
-            let from: *const u8 = regions::place(address);
+            self.post_or_consume(source, get.index, event(hit.outcome));
+            let from: *const u8 = regions::pointer(address);
             // SAFETY: `length` bytes there lie within an entry.
             return unsafe {
                 self.reply_arrives(source, get.operation, hit.outcome, from, hit.length)
@@ -187,12 +187,12 @@ impl Portals {
                 outcome = Outcome::OutOfRange;
             }
         }
-        self.tell_or_take(source, get.index, event(outcome));
+        self.post_or_consume(source, get.index, event(outcome));
         self.reply(source, get.operation, outcome, data)
     }
 
     /// Tells of an operation with a header only, or counts it as taken where nobody wants to know.
-    fn tell_or_take(&mut self, source: Rank, index: u8, event: Option<Event<'static>>) {
+    fn post_or_consume(&mut self, source: Rank, index: u8, event: Option<Event<'static>>) {
         let cost = Cost::of_header(index);
         match (event, self.queue_of(index)) {
             (Some(event), Some(eq)) => self.queue(
@@ -236,7 +236,7 @@ impl Portals {
     pub(crate) fn end_long_reply(&mut self, reply: LongReply, told: bool) {
         self.end_use(reply.index, reply.entry);
         if told {
-            self.tell_or_take(reply.to, reply.index, reply.event);
+            self.post_or_consume(reply.to, reply.index, reply.event);
         }
     }
 
@@ -266,7 +266,7 @@ impl Portals {
                 // only is what a program promises that uses atomics on it.
                 value = unsafe {
                     apply_atomic(
-                        regions::place(address),
+                        regions::pointer(address),
                         atomic.op,
                         atomic.ty,
                         atomic.operand,
@@ -278,14 +278,14 @@ impl Portals {
                 outcome = Outcome::OutOfRange;
             }
         }
-        let told = outcome == Outcome::Done && Self::is_told(&hit);
+        let told = outcome == Outcome::Done && Self::raises_event(&hit);
         let event = told.then_some(Event::Atomic {
             tag: hit.tag,
             source,
             match_bits: atomic.match_bits,
             offset: hit.offset,
         });
-        self.tell_or_take(source, atomic.index, event);
+        self.post_or_consume(source, atomic.index, event);
         self.unlinked(atomic.index, &hit);
         // Fits: 4 or 8.
         self.respond(source, atomic.operation, outcome, done as u32, value)

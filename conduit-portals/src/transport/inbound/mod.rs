@@ -131,7 +131,7 @@ impl Portals {
 
     // ---- entries in use --------------------------------------------------------------------------------------------
 
-    fn is_told(hit: &Hit) -> bool {
+    fn raises_event(hit: &Hit) -> bool {
         hit.outcome == Outcome::Done && hit.events.contains(MeEvents::OPERATION)
     }
 
@@ -148,7 +148,7 @@ impl Portals {
         if let Some(eq) = self.queue_of(index)
             && hit.events.contains(MeEvents::LINK)
         {
-            self.tell(eq, Event::Unlinked { tag: hit.tag });
+            self.post_event(eq, Event::Unlinked { tag: hit.tag });
         }
     }
 
@@ -163,7 +163,7 @@ impl Portals {
         let in_use = &mut self.indices[usize::from(index)].in_use;
         match in_use.iter_mut().find(|in_use| in_use.id == hit.id) {
             Some(in_use) => in_use.free = Some(hit.tag),
-            None => self.tell(eq, Event::Free { tag: hit.tag }),
+            None => self.post_event(eq, Event::Free { tag: hit.tag }),
         }
     }
 
@@ -190,7 +190,7 @@ impl Portals {
         }
         let ended = in_use.swap_remove(at);
         if let (Some(tag), Some(eq)) = (ended.free, self.queue_of(index)) {
-            self.tell(eq, Event::Free { tag });
+            self.post_event(eq, Event::Free { tag });
         }
     }
 }

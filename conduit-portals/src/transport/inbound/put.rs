@@ -57,7 +57,7 @@ impl Portals {
                     // SAFETY: the caller's promise, and `length` bytes there lie within the entry, which `me_append` has found
                     // within a region. A put to oneself may overlap.
                     Place::Region(address) => unsafe {
-                        shared::copy(bytes, regions::place(address), hit.length);
+                        shared::copy(bytes, regions::pointer(address), hit.length);
                     },
                     Place::Managed => {
                         let mut copy = self.pool.take(hit.length);
@@ -105,7 +105,7 @@ impl Portals {
     ) -> Result<(), ProtocolError> {
         let (outcome, length) = hit.map_or((Outcome::NoMatch, 0), |hit| (hit.outcome, hit.length));
         match (hit, self.queue_of(put.index)) {
-            (Some(hit), Some(eq)) if Self::is_told(&hit) => {
+            (Some(hit), Some(eq)) if Self::raises_event(&hit) => {
                 let event = put.event(source, (hit.tag, hit.offset), length, requested);
                 self.queue(eq, Queued::Put(QueuedPut { event, data, cost }));
             }
