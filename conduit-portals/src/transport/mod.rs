@@ -1,15 +1,16 @@
 //! Portals in software: the Ni contract over any [`Transport`] that carries fragments.
 //!
-//! A put is one fragment, a get is one and its reply another; their headers (`wire`) carry what Portals' messages carry, with
-//! offsets, which are addresses only where the target offers all memory of its process. Messages are matched as they arrive, in order, against the index's match list
-//! ([`crate::matching`]); bytes for a region are placed there as their segments come, bytes for a managed entry in a
-//! buffer until their event has been delivered. Nothing that arrives is refused for want of room: a window at each peer bounds
-//! what it may have here (`window`).
+//! A put is one fragment; a get is one, and its reply another. Their headers (`wire`) carry the fields
+//! of Portals' messages, with offsets, which are addresses only where the target exposes all memory of
+//! its process. Messages are matched as they arrive, in order, against the index's match list
+//! ([`crate::matching`]). Bytes for a region are written there as their segments come; bytes for a
+//! managed entry are buffered until their event has been delivered. Nothing that arrives is refused for
+//! want of room: flow control (`window`) bounds what each peer may have here.
 //!
-//! Where the transport reaches peers' memory by itself, operations on plain entries go there directly (`direct`).
+//! Where the transport has access to peers' memory, operations on exportable entries use it (`direct`).
 //!
-//! Everything lies under one lock, in all threading modes: besides the program's threads one of the transport's own may come
-//! in, to acknowledge for a rank that computes. Events are delivered outside of it.
+//! One lock guards everything, in all threading modes: besides the program's threads, the progress
+//! thread enters, to acknowledge for a rank that computes. Events are delivered outside of the lock.
 
 mod buffers;
 mod config;
@@ -60,7 +61,7 @@ use control::Control;
 use direct::Native;
 use linger::Linger;
 use lock::{Bias, BiasedLock, Guard};
-use poll::Local;
+use poll::Delivery;
 use queue::QUEUES;
 use regions::REGIONS;
 use state::{ENTRIES, Flags, Portals, schedule};
@@ -68,24 +69,24 @@ use throttle::ProgressThrottle;
 
 /// What the lock guards.
 struct Inner<T> {
-    /// Gone before the regions that it lets peers reach.
+    /// Dropped before the regions that it exposes to peers.
     transport: T,
     portals: Portals,
-    /// Something was submitted since the last progress.
+    /// An operation was submitted since the last progress.
     submitted: bool,
     /// Withholds progress from some polls meanwhile.
     throttle: ProgressThrottle,
-    /// Fragments handed to the transport since it has last transmitted.
-    gathered: u32,
+    /// The number of fragments handed to the transport since it last transmitted.
+    batched: u32,
 }
 
-/// What is shared with the transport's own thread.
+/// What the progress thread shares.
 struct Shared<T> {
     inner: BiasedLock<Inner<T>>,
     flags: Arc<Flags>,
-    /// Events have been delivered since the last quick look.
+    /// Events were delivered since the last `ready`.
     delivered: AtomicBool,
-    /// Wakes the rank where it sleeps for more than packets.
+    /// Wakes the rank where it sleeps on more than the socket.
     waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -95,7 +96,7 @@ struct Shared<T> {
 pub struct SoftPortals<M: Mode, T: Transport> {
     rank: Rank,
     size: u32,
-    /// Falls in a child, which may use nothing of this.
+    /// No longer stands in a child process, which may use nothing of this.
     standing: Standing,
     limits: Limits,
     reach: Reach,
@@ -104,8 +105,8 @@ pub struct SoftPortals<M: Mode, T: Transport> {
     progress_thread: Option<ProgressThread>,
     waiter: Arc<dyn Wait>,
     shared: Arc<Shared<T>>,
-    /// By queue: events that are being delivered.
-    local: Box<[M::Lock<Local>]>,
+    /// By queue.
+    deliveries: Box<[M::Lock<Delivery>]>,
     mode: PhantomData<M>,
 }
 
@@ -124,11 +125,11 @@ impl<T: Transport + 'static> Progress for Shared<T> {
     }
 }
 
-/// How long a rank that leaves sleeps until it looks again.
+/// The longest sleep of a rank that leaves.
 const LINGER_PAUSE: Duration = Duration::from_millis(1);
 
 impl<M: Mode, T: Transport> SoftPortals<M, T> {
-    /// The portals of `rank` in a job of `size` ranks, which all have the same `config`.
+    /// The portals of `rank` in a job of `size` ranks, which all have an equal `config`.
     pub fn new(transport: T, rank: Rank, size: u32, config: &PortalsConfig) -> Self {
         let flags = Arc::new(Flags::new());
         let mut portals = Portals::new(rank, size, config, Arc::clone(&flags));
@@ -159,10 +160,10 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
             max_message: 0,
             max_managed: 0,
         };
-        let (writers, local) = (0..QUEUES)
+        let (writers, deliveries) = (0..QUEUES)
             .map(|_| {
                 let (writer, reader) = mailbox::inline_puts();
-                (writer, M::Lock::new(Local::new(reader)))
+                (writer, M::Lock::new(Delivery::new(reader)))
             })
             .unzip::<_, _, Vec<_>, Vec<_>>();
         portals.mailboxes = writers.into();
@@ -176,7 +177,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
             portals,
             submitted: false,
             throttle: ProgressThrottle::default(),
-            gathered: 0,
+            batched: 0,
         };
         Self {
             rank,
@@ -193,7 +194,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
                 delivered: AtomicBool::new(false),
                 waker: OnceLock::new(),
             }),
-            local: local.into(),
+            deliveries: deliveries.into(),
             mode: PhantomData,
         }
     }
@@ -215,30 +216,31 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
     /// What the lock guards.
     #[inline]
     fn inner(&self) -> Guard<'_, Inner<T>> {
-        // SAFETY: unless `M` is parallel, and the lock for many, this is not `Sync`: one thread at a time calls its methods, and no
-        // guard outlives a call.
+        // SAFETY: unless `M` is parallel, and the lock without bias, this is not `Sync`: one thread at a
+        // time calls its methods, and no guard outlives a call.
         unsafe { self.shared.inner.lock() }
     }
 
-    /// The same, or `None` when somebody is at it.
+    /// What the lock guards, or `None` if it is held.
     #[inline]
     fn try_inner(&self) -> Option<Guard<'_, Inner<T>>> {
         // SAFETY: as above.
         unsafe { self.shared.inner.try_lock() }
     }
 
-    /// That thread.
+    /// The progress thread, if it was started.
     pub fn progress_thread(&self) -> Option<&ProgressThread> {
         self.progress_thread.as_ref()
     }
 
-    /// What wakes this rank where it sleeps for more than packets and has [armed](ProgressThread::arm) the progress thread; the
-    /// first one stays.
+    /// Sets what wakes this rank where it sleeps on more than the socket and has
+    /// [armed](ProgressThread::arm) the progress thread. Only the first call has an effect.
     pub fn set_waker(&self, wake: impl Fn() + Send + Sync + 'static) {
         let _ = self.shared.waker.set(Box::new(wake));
     }
 
-    /// Makes progress; nobody needs to do it for the rank. None in a child, whose packets would be the rank's with the rank's numbers.
+    /// Makes progress, and counts it for the progress thread. None in a child process, whose packets
+    /// would carry the parent's sequence numbers.
     #[inline]
     fn advance(&self, inner: &mut Inner<T>) -> bool {
         if !self.standing.stands() {
@@ -250,15 +252,15 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         inner.progress()
     }
 
-    /// Looks at what has happened so far, in the portals and in the transport.
+    /// Calls `look` with the counters of the portals and with the transport.
     pub fn counters<R>(&self, look: impl FnOnce(&PortalsCounters, &T) -> R) -> R {
         let inner = self.inner();
         look(&inner.portals.counters, &inner.transport)
     }
 
-    /// Tells the peers that this rank ends as it should, so that its silence is no failure to them, and waits until they have what
-    /// it has sent, or until for a bounded time nothing of that has reached them. What they send from here on may never be looked at.
-    /// A child tells nobody.
+    /// Announces to the peers that this rank ends in good order, so that they don't take its silence for
+    /// a failure, and waits until they have what it has sent, or until nothing more has reached them for
+    /// a bounded time. What they send from here on may never be received. No effect in a child process.
     pub fn leave(&self) {
         if self.standing.is_child() {
             return;
@@ -272,7 +274,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
             return;
         }
         let mut linger = Linger::new(Instant::now(), patience);
-        // Who has left needs not be told.
+        // Peers that have left by now are skipped.
         self.advance(&mut inner);
         inner.queue_leave();
         self.advance(&mut inner);
@@ -280,7 +282,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         loop {
             self.advance(&mut inner);
             let pause = inner.transport.timeout().unwrap_or(LINGER_PAUSE);
-            // What is due sooner may be an acknowledgement.
+            // A timer that is due sooner may be for an acknowledgement.
             let outstanding = inner.outstanding();
             let settled = pause >= LINGER_PAUSE && outstanding == 0;
             if settled || linger.is_over(Instant::now(), outstanding) {
@@ -295,10 +297,10 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
 }
 
 impl<T: Transport> Inner<T> {
-    /// Receives, answers, sends. Says whether something has arrived.
+    /// Receives, flushes control queues and transmits. Whether something has arrived.
     fn progress(&mut self) -> bool {
         self.submitted = false;
-        self.gathered = 0;
+        self.batched = 0;
         if self.portals.held > 0 && !self.portals.on_progress_thread {
             self.portals.take_held();
         }
@@ -335,7 +337,7 @@ impl<T: Transport> Inner<T> {
         }
     }
 
-    /// Asks the transport to see to it that peers have everything.
+    /// Has the transport make sure that the peers get everything.
     fn settle(&mut self) {
         let Self {
             transport, portals, ..
@@ -348,7 +350,7 @@ impl<T: Transport> Inner<T> {
         }
     }
 
-    /// How much of what was sent to peers they don't have yet, but for those that are gone.
+    /// How much of what was sent has not reached its peer yet, without peers that are gone.
     fn outstanding(&mut self) -> usize {
         let Self {
             transport, portals, ..
@@ -365,8 +367,8 @@ impl<T: Transport> Inner<T> {
 impl<M: Mode, T: Transport> Drop for SoftPortals<M, T> {
     fn drop(&mut self) {
         if self.standing.is_child() {
-            // The progress thread is not in a child and can't be waited for, and connections that a transport ends in good order
-            // would be ended for the parent, too.
+            // The progress thread doesn't exist in a child process and can't be joined. A transport that
+            // closes its connections would close them for the parent, too.
             std::mem::forget(self.progress_thread.take());
             std::mem::forget(Arc::clone(&self.shared));
             return;

@@ -1,4 +1,4 @@
-//! The Ni contract, each call handed to the file that keeps it.
+//! The [`Ni`] contract; most calls are forwarded to other files.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use conduit_core::threads::Mode;
 use super::interface::Transport;
 use super::{Inner, SoftPortals, state};
 
-/// Who has something to do so soon does not sleep for anything else.
+/// A rank with a timer due this soon does not sleep.
 const SOON: Duration = Duration::from_micros(50);
 
 impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
@@ -41,7 +41,7 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
         // SAFETY: the caller keeps the contract of `Ni::region_adopt`.
         unsafe { self.inner().adopt_region(base, len) }
     }
-    /// A rank's own regions only.
+    /// Only a rank's own regions are mapped.
     #[inline]
     fn window(&self, peer: Rank, region: RegionId) -> Option<Window> {
         if peer != self.rank {
@@ -54,7 +54,8 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
         })
     }
     fn eq_create(&self, _slots: usize) -> Result<EqId, NiError> {
-        // A queue grows with its events: those of peers are bounded by their windows, this rank's own by its operations.
+        // Queues grow as needed: windows bound the events of peers' operations, `operations` those of
+        // this rank's own.
         self.inner().portals.create_queue()
     }
     fn pt_open(&self, index: PtIndex, eq: Option<EqId>) -> Result<(), NiError> {
@@ -108,7 +109,7 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
     }
 
     fn abandon(&self) {
-        // Events are delivered outside of the lock, so it is free within a sink.
+        // Safe within a sink, since events are delivered outside of the lock.
         let Inner {
             transport, portals, ..
         } = &mut *self.inner();
@@ -120,7 +121,7 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
 
     #[inline]
     fn ready(&self) -> Ready {
-        self.look()
+        self.poll_ready()
     }
     #[inline]
     fn poll<S: FnMut(Event<'_>)>(&self, eq: EqId, limit: u32, sink: S) -> u32 {
@@ -131,13 +132,13 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
         self.poll_queue(usize::from(eq.0), limit, sink)
     }
     fn progress(&self) {
-        // Whoever holds the lock makes progress, or is about to.
+        // A thread that holds the lock makes progress, or is about to.
         if let Some(mut inner) = self.try_inner() {
             self.advance(&mut inner);
         }
     }
     fn wait(&self, limit: Duration) {
-        // Who may have held the lock is not in a child.
+        // In a child process the lock may be held by a thread that doesn't exist there.
         if self.standing.is_child() {
             return;
         }
@@ -160,7 +161,7 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
     fn arm(&self) -> bool {
         match &self.progress_thread {
             Some(progress_thread) if self.shared.waker.get().is_some() => {
-                // Who asks has what has arrived and been taken wake nobody any more.
+                // Asking for it also keeps packets that were received already from ending the sleep.
                 let due = self.inner().transport.timeout();
                 if due.is_some_and(|due| due <= SOON) {
                     return false;
@@ -176,17 +177,17 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
             progress_thread.disarm();
         }
     }
-    /// No window of a peer's is mapped here, so nobody waits for stores into it.
+    /// No region of a peer is mapped here, so no peer waits for stores into one.
     fn notify(&self, _peer: Rank) {}
     fn failed_peer(&self) -> Option<Rank> {
         state::first(&self.shared.flags.failed)
     }
     fn failure(&self, peer: Rank) -> String {
         let mut inner = self.inner();
-        let place = inner.transport.describe(peer);
+        let address = inner.transport.describe(peer);
         match inner.portals.links.get(peer).and_then(|link| link.failure) {
-            Some(failure) => format!("{place} {failure}"),
-            None => format!("{place} has died"),
+            Some(failure) => format!("{address} {failure}"),
+            None => format!("{address} has died"),
         }
     }
     fn bad_peer(&self) -> Option<Rank> {
@@ -209,10 +210,10 @@ impl<T: Transport> Inner<T> {
         unsafe { self.expose("region_adopt", region) }
     }
 
-    /// Lets peers reach a new region directly, where the transport can.
+    /// Exposes a new region to peers, where the transport can.
     ///
     /// # Safety
-    /// It stays valid as long as the transport lives.
+    /// The region stays valid as long as the transport lives.
     unsafe fn expose(
         &mut self,
         operation: &'static str,

@@ -128,9 +128,8 @@ impl Operations {
 
     #[inline]
     fn slot(&mut self, id: u32) -> Option<&mut Slot> {
-        let slot = self.slots.get_mut((id & ((1 << SLOT_BITS) - 1)) as usize)?;
-        let same = slot.generation << SLOT_BITS == id & !((1 << SLOT_BITS) - 1);
-        same.then_some(slot)
+        let slot = self.slots.get_mut((id & SLOT_MASK) as usize)?;
+        slot.is_current(id).then_some(slot)
     }
 
     #[inline]

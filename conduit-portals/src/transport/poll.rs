@@ -1,4 +1,5 @@
-//! Delivery: events leave their queue under the lock, all at once, and go to the sink outside of it.
+//! Delivery: under the lock, all events of a queue are taken out at once; outside of it, they go to the
+//! sink.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -13,16 +14,16 @@ use super::queue::{Queued, QueuedPut};
 use super::window::Cost;
 use super::{Inner, SoftPortals};
 
-/// What is being delivered of a queue, by one thread at a time.
+/// A queue's events that are being delivered, by one thread at a time.
 #[derive(Debug)]
-pub(crate) struct Local {
-    /// Of what is there, older than what is in the mailbox, which is older than what is in the queue.
+pub(crate) struct Delivery {
+    /// Older than the put in the mailbox, which is older than what is in the queue.
     events: VecDeque<Queued>,
     delivered: Delivered,
     mailbox: Reader<InlinePut>,
 }
 
-/// What has been delivered and is to be accounted for.
+/// What was delivered and is still to be accounted for.
 #[derive(Debug, Default)]
 struct Delivered {
     operations: Vec<(Rank, Cost)>,
@@ -47,7 +48,7 @@ impl Delivered {
     }
 }
 
-impl Local {
+impl Delivery {
     pub(crate) fn new(mailbox: Reader<InlinePut>) -> Self {
         Self {
             events: VecDeque::new(),
@@ -56,8 +57,8 @@ impl Local {
         }
     }
 
-    /// The first event has been delivered. What has to be accounted for is taken out of it where it lies: copying all of it out
-    /// of the queue would cost more.
+    /// Removes the first event after its delivery. What has to be accounted for is taken out in place,
+    /// since moving the whole event out of the queue would cost more.
     #[inline(always)]
     fn pop_delivered(&mut self) {
         let Some(event) = self.events.front_mut() else {
@@ -75,10 +76,10 @@ impl Local {
     }
 }
 
-/// The first event while it is delivered: gone after that, also if the sink panics.
-struct First<'a>(&'a mut Local);
+/// Removes the first event after its delivery, also if the sink panics.
+struct PopOnDrop<'a>(&'a mut Delivery);
 
-impl Drop for First<'_> {
+impl Drop for PopOnDrop<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         self.0.pop_delivered();
@@ -88,119 +89,120 @@ impl Drop for First<'_> {
 impl<M: Mode, T: Transport> SoftPortals<M, T> {
     /// See [`conduit_core::ni::Ni::ready`].
     #[inline]
-    pub(crate) fn look(&self) -> Ready {
+    pub(crate) fn poll_ready(&self) -> Ready {
         let shared = &*self.shared;
         let ready = shared.flags.ready();
-        // Where events lie that nobody takes, what is awaited may be elsewhere.
+        // Progress is made all the same unless events have been delivered since: if nobody polls these
+        // queues, the events awaited may be those of another.
         if !ready.is_empty() && shared.delivered.load(Ordering::Relaxed) {
             shared.delivered.store(false, Ordering::Relaxed);
             return ready;
         }
         if let Some(mut inner) = self.try_inner() {
             if !ready.is_empty() {
-                // Before progress: what comes by that is waited for.
-                self.fetch_ready(&mut inner, ready);
+                // Before progress, as what comes by that is awaited.
+                self.take_ready(&mut inner, ready);
             }
             if inner.is_due() {
                 self.advance(&mut inner);
             }
             if shared.flags.has_queued() {
-                self.fetch_ready(&mut inner, shared.flags.ready());
+                self.take_ready(&mut inner, shared.flags.ready());
             }
         }
         shared.flags.ready()
     }
 
-    /// Takes what the poll that follows will ask for while the lock is held anyhow, and finds out which queues were emptied
-    /// without it.
+    /// Hands over what the next poll will deliver, as the lock is held anyhow, and clears the flags of
+    /// queues that were emptied without it.
     #[inline(never)]
-    fn fetch_ready(&self, inner: &mut Inner<T>, ready: Ready) {
+    fn take_ready(&self, inner: &mut Inner<T>, ready: Ready) {
         let flags = &self.shared.flags;
         for number in ready.queues() {
             if let Some(queue) = inner.portals.queues.get_mut(number)
-                && let Some(mut local) = self.local[number].try_lock()
-                && local.events.is_empty()
-                && !local.mailbox.is_full()
+                && let Some(mut delivery) = self.deliveries[number].try_lock()
+                && delivery.events.is_empty()
+                && !delivery.mailbox.is_full()
             {
-                flags.hand_over(number, queue, &mut local.events);
+                flags.hand_over(number, queue, &mut delivery.events);
             }
         }
     }
 
     /// See [`conduit_core::ni::Ni::poll`].
     pub(crate) fn poll_queue<S: Sink>(&self, number: usize, limit: u32, sink: &mut S) -> u32 {
-        let Some(local) = self.local.get(number) else {
+        let Some(delivery) = self.deliveries.get(number) else {
             return 0;
         };
-        let Some(mut local) = local.try_lock() else {
+        let Some(mut delivery) = delivery.try_lock() else {
             return 0;
         };
-        let local = &mut *local;
+        let delivery = &mut *delivery;
         let flags = &self.shared.flags;
         let mut count = 0;
-        let mut looked = false;
+        let mut has_progressed = false;
         while count < limit && sink.is_ready() {
-            if local.events.is_empty() {
-                if local.mailbox.take(|put| sink.put(put.event())).is_some() {
+            if delivery.events.is_empty() {
+                if delivery.mailbox.take(|put| sink.put(put.event())).is_some() {
                     count += 1;
                     if !flags.is_queued(number) {
-                        // The next look finds out that it is empty: it has the lock anyhow.
+                        // `take_ready` clears the queue's flag, as it has the lock anyhow.
                         break;
                     }
                     // As below.
-                    looked = true;
+                    has_progressed = true;
                     continue;
                 }
-                if !self.refill(number, local, &mut looked) {
+                if !self.refill(number, delivery, &mut has_progressed) {
                     break;
                 }
                 continue;
             }
-            if !deliver(local, sink) {
+            if !deliver(delivery, sink) {
                 break;
             }
             count += 1;
-            // It had something, so nothing is gained by a look before the next poll.
-            looked = true;
+            // The queue was not empty, so progress can wait until the next poll.
+            has_progressed = true;
         }
-        if count > 0 && (!local.events.is_empty() || flags.is_queued(number)) {
+        if count > 0 && (!delivery.events.is_empty() || flags.is_queued(number)) {
             self.shared.delivered.store(true, Ordering::Relaxed);
         }
-        if !local.delivered.is_empty() {
-            self.settle(number, local);
+        if !delivery.delivered.is_empty() {
+            self.account_delivered(number, delivery);
         }
         count
     }
 
-    /// Takes a queue's events; makes progress once if there are none. False if there are none then.
-    fn refill(&self, number: usize, local: &mut Local, looked: &mut bool) -> bool {
+    /// Takes a queue's events, after progress if there are none; false if there are still none.
+    fn refill(&self, number: usize, delivery: &mut Delivery, has_progressed: &mut bool) -> bool {
         let mut inner = self.inner();
-        inner.account(&mut local.delivered);
+        inner.account(&mut delivery.delivered);
         let queue = inner.portals.queues.get(number);
         if queue.is_none_or(VecDeque::is_empty)
-            && !local.mailbox.is_full()
-            && !std::mem::replace(looked, true)
+            && !delivery.mailbox.is_full()
+            && !std::mem::replace(has_progressed, true)
         {
             self.advance(&mut inner);
         }
-        // It is older than what is in the queue.
-        if local.mailbox.is_full() {
+        // The mailbox is older than the queue.
+        if delivery.mailbox.is_full() {
             return true;
         }
         let queue = inner.portals.queues.get_mut(number);
         queue.is_some_and(|queue| {
             let flags = &self.shared.flags;
-            flags.hand_over(number, queue, &mut local.events)
+            flags.hand_over(number, queue, &mut delivery.events)
         })
     }
 
-    /// Accounts for what was delivered.
-    fn settle(&self, number: usize, local: &mut Local) {
+    /// Accounts for what was delivered, and clears the flag of an empty queue.
+    fn account_delivered(&self, number: usize, delivery: &mut Delivery) {
         let mut inner = self.inner();
-        inner.account(&mut local.delivered);
+        inner.account(&mut delivery.delivered);
         let queue = inner.portals.queues.get(number);
-        if local.events.is_empty()
-            && !local.mailbox.is_full()
+        if delivery.events.is_empty()
+            && !delivery.mailbox.is_full()
             && queue.is_none_or(VecDeque::is_empty)
         {
             self.shared.flags.clear(number);
@@ -208,11 +210,11 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
     }
 }
 
-/// Delivers the first event of a queue; false: it has none.
+/// Delivers the first event; false if there is none.
 #[inline]
-fn deliver<S: Sink>(local: &mut Local, sink: &mut S) -> bool {
-    let first = First(local);
-    match first.0.events.front() {
+fn deliver<S: Sink>(delivery: &mut Delivery, sink: &mut S) -> bool {
+    let pop = PopOnDrop(delivery);
+    match pop.0.events.front() {
         Some(Queued::Put(put)) => sink.put(put.event()),
         Some(event) => sink.event(event.event()),
         None => return false,
@@ -223,7 +225,7 @@ fn deliver<S: Sink>(local: &mut Local, sink: &mut S) -> bool {
 impl<T: Transport> Inner<T> {
     #[inline]
     fn account(&mut self, delivered: &mut Delivered) {
-        // Sums, so in any order.
+        // The counts are sums, so the order does not matter.
         while let Some((source, cost)) = delivered.operations.pop() {
             self.portals.consumed(source, cost);
         }

@@ -1,4 +1,4 @@
-//! What the protocol hands over.
+//! The [`FragmentHandler`] of the portals, and the ends of this rank's operations.
 
 use std::ptr;
 
@@ -12,13 +12,14 @@ use super::state::Portals;
 use super::window::Cost;
 use super::wire::Header;
 
-/// Of the names that the protocol has for what it reads: a reply, not an operation of this rank's own.
+/// Marks a token as that of a long reply, not of an operation of this rank.
 pub(crate) const LONG_REPLY: u64 = 1 << 32;
-/// Bytes of arriving fragments for which there is room at any time: what a peer may send is bounded by its window.
+/// Room for arriving fragments that is advertised to transports. It never runs out: the windows bound
+/// what peers may send.
 const ROOM: usize = 1 << 30;
 
 impl Portals {
-    /// Reads a fragment's header, and hears what the peer has taken.
+    /// Decodes a fragment's header and applies its window update.
     #[inline]
     fn header(&mut self, peer: Rank, header: &[u8]) -> Result<Header, ProtocolError> {
         let (header, update) = Header::decode(header).ok_or(ProtocolError)?;
@@ -123,9 +124,9 @@ impl Portals {
         }
     }
 
-    // ---- the ends of this rank's own operations --------------------------------------------------------------------
+    // ---- the ends of this rank's operations ----
 
-    /// A get under way to `peer`, which a reply of `length` bytes is for.
+    /// The get to `peer` that a reply of `length` bytes is for.
     fn own_get(
         &mut self,
         peer: Rank,
@@ -141,7 +142,7 @@ impl Portals {
         }
     }
 
-    /// A get's data, all there.
+    /// A reply with all of a get's data.
     ///
     /// # Safety
     /// `[bytes, bytes + length)` is valid for reads.
@@ -155,14 +156,14 @@ impl Portals {
     ) -> Result<(), ProtocolError> {
         let found = self.own_get(from, operation, length)?;
         if !found.abandoned {
-            // SAFETY: the caller's promise; within the operation's piece of its descriptor (just checked), which is valid as long
-            // as it is under way and not given up. A get from oneself may overlap.
+            // SAFETY: the caller's promise; within the operation's part of its descriptor (just checked),
+            // which is valid as long as it is under way and not given up. A get from oneself may overlap.
             unsafe { ptr::copy(bytes, found.memory, length) };
         }
         self.replied(from, operation, outcome, length)
     }
 
-    /// A get's data are where they belong.
+    /// A get's data have been written to its memory.
     pub(crate) fn replied(
         &mut self,
         from: Rank,
@@ -180,7 +181,7 @@ impl Portals {
         Ok(())
     }
 
-    /// A put or an atomic has ended at its target.
+    /// A response to a put or an atomic.
     pub(crate) fn responded(
         &mut self,
         from: Rank,
@@ -190,8 +191,8 @@ impl Portals {
         value: u64,
     ) -> Result<(), ProtocolError> {
         let operation = self.operations.get(id).ok_or(ProtocolError)?;
-        let answered = matches!(operation.kind, Kind::AckedPut | Kind::Atomic(_));
-        if operation.target != from || !answered || operation.completion.is_some() {
+        let has_response = matches!(operation.kind, Kind::AckedPut | Kind::Atomic(_));
+        if operation.target != from || !has_response || operation.completion.is_some() {
             return Err(ProtocolError);
         }
         operation.completion = Some(Completion {
@@ -199,14 +200,14 @@ impl Portals {
             length,
             value,
         });
-        // An answer may overtake the news that the bytes are not read any more.
+        // The response may come before `sent`.
         if !operation.unsent {
             self.ended(id);
         }
         Ok(())
     }
 
-    /// Tells of an operation's end.
+    /// Ends an operation with its event.
     pub(crate) fn ended(&mut self, id: u32) {
         let Some(operation) = self.operations.remove(id) else {
             return;
@@ -242,7 +243,7 @@ impl Portals {
         }
     }
 
-    /// Gives back what an operation has held.
+    /// Releases what an operation holds.
     pub(crate) fn operation_dropped(&mut self, operation: Operation) {
         if let Some(md) = operation.md {
             let finished = self.descriptors.finish(md.0);
@@ -260,8 +261,9 @@ impl Portals {
 }
 
 impl Portals {
-    /// Where `length` bytes of an operation lie, from `offset` on: within a buffer or the operation's piece of its descriptor, which
-    /// are valid and not written (contract of `Ni::put`) until the protocol says that it is done with them, or is told to be.
+    /// Where `length` bytes of an operation lie, from `offset` on: within a buffer or the operation's
+    /// part of its descriptor, which are valid and not written (contract of `Ni::put`) until the transport
+    /// is done with them, or has abandoned them.
     #[inline]
     fn source_of(&self, token: u64, offset: usize, length: usize) -> Option<*const u8> {
         let operation = self
@@ -273,11 +275,11 @@ impl Portals {
             _ => (operation.memory.cast_const(), operation.length),
         };
         let end = offset.checked_add(length)?;
-        // SAFETY: within what it points to.
+        // SAFETY: within the `all` bytes at `from`.
         (end <= all).then(|| unsafe { from.add(offset) })
     }
 
-    /// Copies bytes of a reply.
+    /// Copies bytes of a long reply.
     #[inline]
     fn read_reply(&mut self, token: u64, offset: usize, into: &mut [u8]) {
         let reply = self.long_replies.get(token as u32 as usize);
@@ -286,13 +288,13 @@ impl Portals {
             end.is_some_and(|end| end <= reply.length)
         };
         let Some(reply) = reply.filter(within) else {
-            debug_assert!(false, "the protocol reads what it was given");
+            debug_assert!(false, "the transport reads what it was given");
             return;
         };
-        // SAFETY: within what was asked for, as just checked.
+        // SAFETY: within the reply, as just checked.
         if !unsafe { reply.source.read(offset, into) } {
-            // Memory that this process has given back while it was being read: what was promised can't be kept, and
-            // the job has to end.
+            // This process has unmapped the memory while it was being read. The reply can't be completed,
+            // so the job has to end.
             let to = reply.to;
             self.protocol_error(to);
         }
@@ -310,7 +312,7 @@ impl FragmentHandler for Portals {
             return self.read_reply(token, offset, into);
         }
         let Some(from) = self.source_of(token, offset, into.len()) else {
-            debug_assert!(false, "the protocol reads what it was given");
+            debug_assert!(false, "the transport reads what it was given");
             return;
         };
         // SAFETY: as `source_of` says.
@@ -319,12 +321,12 @@ impl FragmentHandler for Portals {
 
     #[inline]
     fn source(&self, _: Rank, token: u64, offset: usize, length: usize) -> Option<&[u8]> {
-        // A reply's bytes are a region's, which others may write.
+        // A long reply is read from a region, which others may write.
         if token & LONG_REPLY != 0 {
             return None;
         }
         let from = self.source_of(token, offset, length)?;
-        // SAFETY: as `source_of` says; `self` is borrowed meanwhile, so the protocol does not say that it is done with them.
+        // SAFETY: as `source_of` says; `self` is borrowed, so the operation does not end meanwhile.
         Some(unsafe { std::slice::from_raw_parts(from, length) })
     }
 

@@ -1,4 +1,4 @@
-//! All of a rank's portals but the transport: what is changed under the network's lock.
+//! The state of a rank's portals, all but the transport. The lock guards both.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,22 +28,22 @@ use super::regions::Regions;
 use super::window::{Cost, WindowSize};
 use super::wire::SHORT_HEADER;
 
-/// Match entries that can be linked at once.
+/// The most match entries that can be linked at once.
 pub(crate) const ENTRIES: u32 = 4096;
-/// No rank.
+/// No rank, in `Flags`.
 pub(crate) const NOBODY: u32 = u32::MAX;
 
-/// What anybody may look at without the lock.
+/// State that may be read without the lock.
 #[derive(Debug)]
 pub(crate) struct Flags {
-    /// Queues with undelivered events, as [`Ready`], and perhaps those whose mailbox has been emptied since it was filled.
-    /// This and the next are written under the network's lock only, read without.
+    /// Queues with undelivered events, and perhaps some whose mailbox was emptied since. This and the
+    /// next field are written under the lock only.
     ready: Atomic<Ready>,
-    /// Those with events that did not go through the mailbox.
+    /// Queues with events that did not go through the mailbox.
     queued: Atomic<Ready>,
     /// The first peer that has failed.
     pub(crate) failed: AtomicU32,
-    /// The first peer that has sent what makes no sense.
+    /// The first peer that has broken the protocol.
     pub(crate) protocol_error: AtomicU32,
 }
 
@@ -62,19 +62,19 @@ impl Flags {
         self.ready.load(Ordering::Relaxed)
     }
 
-    /// Whether there is more in a queue than what its mailbox holds.
+    /// Whether a queue has events besides the one in its mailbox.
     #[inline]
     pub(crate) fn is_queued(&self, queue: usize) -> bool {
         self.queued.load(Ordering::Relaxed).intersects(bit(queue))
     }
 
-    /// The same of any queue.
+    /// Whether any queue has.
     #[inline]
     pub(crate) fn has_queued(&self) -> bool {
         !self.queued.load(Ordering::Relaxed).is_empty()
     }
 
-    /// Nothing of a queue is undelivered.
+    /// All events of a queue have been delivered.
     #[inline]
     pub(crate) fn clear(&self, queue: usize) {
         let ready = self.ready.load(Ordering::Relaxed);
@@ -82,7 +82,8 @@ impl Flags {
             .store(ready.without(bit(queue)), Ordering::Relaxed);
     }
 
-    /// Gives the events of a queue whose mailbox is empty to who delivers them and has none. False: there are none.
+    /// Swaps the events of a queue, whose mailbox is empty, with the empty `events`, for delivery; false
+    /// if there are none.
     #[inline]
     pub(crate) fn hand_over(
         &self,
@@ -109,7 +110,7 @@ impl Flags {
             .store(ready.union(Ready::queue(eq)), Ordering::Relaxed);
     }
 
-    /// Something was put into a queue.
+    /// An event was put into a queue.
     #[inline]
     pub(crate) fn queued(&self, eq: EqId) {
         self.mailed(eq);
@@ -125,7 +126,7 @@ fn bit(queue: usize) -> Ready {
     Ready::queue(EqId(queue as u8))
 }
 
-/// The first of them, if there is one.
+/// The value of [`Flags::failed`] or [`Flags::protocol_error`].
 pub(crate) fn first(rank: &AtomicU32) -> Option<Rank> {
     let rank = rank.load(Ordering::Acquire);
     (rank != NOBODY).then_some(rank)
@@ -135,43 +136,43 @@ pub(crate) fn first(rank: &AtomicU32) -> Option<Rank> {
 #[derive(Debug)]
 pub(crate) struct Index {
     pub(crate) list: MatchList,
-    /// Whether it is open, and its queue.
+    /// `None` until it is opened; then its queue, if it has one.
     pub(crate) open: Option<Option<EqId>>,
     /// It has had an entry.
     pub(crate) used: bool,
-    /// Entries with bytes that are still to be placed or read.
+    /// Entries with bytes that are still to be written or read.
     pub(crate) in_use: Vec<InUse>,
-    /// What came before the index was opened.
+    /// Messages that came before the index was opened.
     pub(crate) held: VecDeque<Held>,
-    /// Match entries linked.
+    /// The number of linked entries.
     linked: u32,
-    /// The first of them, if peers may reach it directly.
+    /// The first entry, if it is exportable.
     pub(crate) exported: Option<Exported>,
 }
 
-/// Counts since start.
+/// Counters since start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PortalsCounters {
-    /// Messages that no entry took.
+    /// Messages that matched no entry.
     pub unmatched: u64,
-    /// Fragments that made no sense.
+    /// Fragments that broke the protocol.
     pub protocol_errors: u64,
-    /// Fragments that only told a peer how much of what it has sent was taken.
+    /// Window updates in fragments of their own.
     pub window_updates: u64,
     /// Submissions answered with [`Submit::Again`](conduit_core::ni::Submit::Again) because of the window at the peer.
     pub waited_for_peer: u64,
-    /// The same because of the own link, tables and pools.
+    /// Such submissions because of this rank's link, tables and pools.
     pub waited_for_room: u64,
-    /// Operations that went to a peer's memory directly.
+    /// Operations by direct access.
     pub direct: u64,
-    /// Times that a peer was told of an entry which it may reach directly.
+    /// Advertisements of entries to peers.
     pub advertised: u64,
-    /// Atomics that came by message, or from this rank, and were done by its network.
+    /// Atomics by message, or of this rank on itself, that its network did.
     pub native_for_peers: u64,
 }
 
 impl PortalsCounters {
-    /// Each with its name.
+    /// All counters with their names.
     pub fn each(&self) -> [(&'static str, u64); 8] {
         [
             ("unmatched", self.unmatched),
@@ -186,26 +187,26 @@ impl PortalsCounters {
     }
 }
 
-/// See the module.
+/// See the [module](self).
 pub(crate) struct Portals {
     pub(crate) rank: Rank,
     pub(crate) size: u32,
     pub(crate) config: PortalsConfig,
     pub(crate) window: WindowSize,
-    /// Bytes of the longest message that a tiny fragment carries to a managed entry.
+    /// The most bytes of a put in a tiny fragment to a managed entry.
     pub(crate) short: usize,
     pub(crate) flags: Arc<Flags>,
     pub(crate) regions: Regions,
-    /// Under the lock, so the cheaper mode does.
+    /// `ParSync`, as the lock guards them.
     pub(crate) descriptors: Descriptors<ParSync>,
     pub(crate) indices: Box<[Index]>,
-    /// Match entries linked, over all indices.
+    /// The number of linked entries of all indices.
     entries: u32,
     pub(crate) queues: Vec<VecDeque<Queued>>,
-    /// By queue: where what comes while nothing waits in it goes.
+    /// By queue: takes what comes while the queue is empty.
     pub(crate) mailboxes: Box<[Writer<InlinePut>]>,
     pub(crate) pool: Pool,
-    /// Bytes of injects that may still get under way.
+    /// Bytes of further injects that may be under way.
     pub(crate) inject_room: usize,
     pub(crate) operations: Operations,
     pub(crate) links: Links,
@@ -213,15 +214,15 @@ pub(crate) struct Portals {
     pub(crate) native: Native,
     /// Fragments that have begun to arrive.
     pub(crate) arrivals: Slab<Arrival>,
-    /// Replies whose bytes may still be read for the wire.
+    /// Replies whose bytes the transport may still read.
     pub(crate) long_replies: Slab<LongReply>,
-    /// Links with something to go out.
+    /// Links to be flushed.
     pub(crate) outgoing: Vec<Rank>,
-    /// Messages in [`Index::held`].
+    /// The number of messages in all [`Index::held`].
     pub(crate) held: usize,
-    /// This rank has said that it leaves.
+    /// This rank has announced that it leaves.
     pub(crate) leaving: bool,
-    /// No memory outside of regions is touched any more.
+    /// Memory outside of regions is not accessed any more, see `Ni::abandon`.
     pub(crate) abandoned: bool,
     /// The progress thread makes progress, not the rank.
     pub(crate) on_progress_thread: bool,
@@ -305,17 +306,17 @@ impl Portals {
         if let Some(eq) = eq {
             self.check_queue(OPERATION, eq)?;
         }
-        let Some(place) = self.indices.get_mut(usize::from(index.0)) else {
+        let Some(pt) = self.indices.get_mut(usize::from(index.0)) else {
             return Err(no_such_index(OPERATION, index));
         };
-        if place.open.is_some() {
+        if pt.open.is_some() {
             return Err(NiError::NoSuchObject {
                 operation: OPERATION,
                 what: "unopened portal table index",
                 value: u64::from(index.0),
             });
         }
-        place.open = Some(eq);
+        pt.open = Some(eq);
         Ok(())
     }
 
@@ -326,27 +327,27 @@ impl Portals {
         claim: Option<Claim>,
     ) -> Result<MeId, NiError> {
         const OPERATION: &str = "me_append";
-        let Some(place) = self.indices.get_mut(usize::from(index.0)) else {
+        let Some(pt) = self.indices.get_mut(usize::from(index.0)) else {
             return Err(no_such_index(OPERATION, index));
         };
         let start = entry_start(entry.memory, |id| self.regions.find(id))?;
-        let exported = match place.linked == 0 && claim.is_none() {
+        let exported = match pt.linked == 0 && claim.is_none() {
             true => Exported::of(entry, |id| self.regions.remote(id)),
             false => None,
         };
         let entry = Entry::new(entry, start.map_or(0, |start| start.addr()));
         let id = match self.entries < ENTRIES {
-            true => place.list.append_claimed(entry, claim),
+            true => pt.list.append_claimed(entry, claim),
             false => None,
         };
         let id = id.ok_or_else(|| exhausted(OPERATION, "match entries", ENTRIES.into()))?;
-        place.used = true;
-        place.linked += 1;
+        pt.used = true;
+        pt.linked += 1;
         self.entries += 1;
         let me = id.me(index.0);
         if let Some(mut exported) = exported {
             exported.advertisement.entry = me;
-            place.exported = Some(exported);
+            pt.exported = Some(exported);
         }
         Ok(me)
     }
@@ -383,13 +384,12 @@ impl Portals {
         self.entries -= 1;
     }
 
-    /// Puts an event that shows no bytes into a queue.
+    /// Puts an event without data into a queue.
     #[inline]
     pub(crate) fn post_event(&mut self, eq: EqId, event: Event<'static>) {
         self.queue(eq, Queued::Other(event));
     }
 
-    /// Puts anything into a queue.
     #[inline]
     pub(crate) fn queue(&mut self, eq: EqId, event: Queued) {
         if let Some(queue) = self.queues.get_mut(usize::from(eq.0)) {
@@ -398,7 +398,7 @@ impl Portals {
         }
     }
 
-    /// Counts an operation as taken: nothing of it is left here.
+    /// Counts an operation as consumed: nothing of it is left here.
     #[inline]
     pub(crate) fn consumed(&mut self, source: Rank, cost: Cost) {
         let (own, window) = (self.rank, self.window);
@@ -415,7 +415,7 @@ impl Portals {
         }
     }
 
-    /// Remembers that a peer has sent what makes no sense.
+    /// Records that a peer has broken the protocol.
     #[cold]
     pub(crate) fn protocol_error(&mut self, peer: Rank) {
         self.counters.protocol_errors += 1;
@@ -428,8 +428,8 @@ impl Portals {
         );
     }
 
-    /// Gives up the operations whose memory lies outside of regions. The targets of those that the transport has to be told of: it may
-    /// still read their bytes, or move them itself.
+    /// Gives up the operations whose memory lies outside of regions. Returns the targets of those whose
+    /// memory the transport may still access.
     pub(crate) fn abandon_operations(&mut self) -> Vec<Rank> {
         self.abandoned = true;
         let Self {
@@ -452,7 +452,7 @@ impl Portals {
         targets
     }
 
-    /// Gives a peer up, with everything that is under way to and from it.
+    /// Gives up a peer, with everything that is under way to and from it.
     #[cold]
     pub(crate) fn peer_failed(&mut self, peer: Rank, failure: Failure) {
         let Some(link) = self.links.get(peer) else {
@@ -482,7 +482,7 @@ impl Portals {
             awaited |= operation.is_awaited();
             self.operation_dropped(operation);
         }
-        // One that has left has not failed, unless it has done so without an answer that would be awaited for ever.
+        // A peer that has left has not failed, unless it owed a response that would be awaited forever.
         if (!left || awaited) && !self.leaving {
             let _ = self.flags.failed.compare_exchange(
                 NOBODY,
@@ -494,7 +494,7 @@ impl Portals {
     }
 }
 
-/// Notes that a link has something to go out.
+/// Adds a link to those to be flushed.
 #[inline]
 pub(crate) fn schedule(outgoing: &mut Vec<Rank>, link: &mut Link) {
     if !link.scheduled {

@@ -1,12 +1,12 @@
-//! The initiator's half of every operation: checks, a place in the peer's window, a fragment.
+//! The initiator's half of every operation: checks, a share of the peer's window, a fragment.
 //!
 //! | operation | its bytes |
 //! |---|---|
 //! | put and inject in a tiny fragment | are copied before the call returns |
-//! | longer put | are read from the descriptor's memory until the peer's protocol has them |
+//! | longer put | are read from the descriptor's memory until the peer has acknowledged them |
 //! | longer inject | are copied to a buffer first |
-//! | put or get to an entry that the peer has told of | go to or come from the peer's memory directly ([`super::direct`]) |
-//! | operation on oneself | go where they belong before the call returns |
+//! | put or get to an imported entry | are written to or read from the peer's memory directly ([`super::direct`]) |
+//! | operation on the rank itself | are copied before the call returns |
 
 use std::ptr;
 
@@ -24,12 +24,12 @@ use super::state::Portals;
 use super::window::Cost;
 use super::wire;
 
-/// Submissions that wait for the next poll at most before they are handed to the system together.
-const GATHERED: u32 = 16;
+/// The most fragments that wait for the next poll before they are transmitted together.
+const MAX_BATCH: u32 = 16;
 
-/// Why an operation was not taken.
+/// Why an operation was not posted.
 pub(crate) enum SubmitError {
-    /// Ask again.
+    /// For want of resources, see [`Submit::Again`].
     Again,
     Failed(NiError),
 }
@@ -65,7 +65,7 @@ impl<T: Transport> Inner<T> {
                 Ok(Submit::Posted)
             }
             Err(SubmitError::Again) => {
-                // What makes room comes by progress only.
+                // Only progress makes room.
                 self.submitted = false;
                 Ok(Submit::Again)
             }
@@ -73,7 +73,7 @@ impl<T: Transport> Inner<T> {
         }
     }
 
-    /// Takes a place in the target's window.
+    /// Reserves an operation's share of the target's window.
     #[inline]
     fn reserve_window(
         &mut self,
@@ -99,7 +99,7 @@ impl<T: Transport> Inner<T> {
         }
     }
 
-    /// Gives it back.
+    /// Releases the share of an operation for which there are no other resources.
     fn release_window(&mut self, target: Rank, cost: Cost) {
         self.portals.counters.waited_for_room += 1;
         if let Some(link) = self.portals.links.get(target) {
@@ -116,8 +116,8 @@ impl<T: Transport> Inner<T> {
         }
     }
 
-    /// The transport takes nothing for a peer any more. Why it tells when nothing of this rank's memory is in use for the peer;
-    /// until then there is no more to be said than that the operation was not taken.
+    /// The error where the transport refuses a peer as dead. The transport reports the reason only when
+    /// it uses none of this rank's memory for the peer any more; until then, the caller tries again.
     #[cold]
     pub(crate) fn dead(&mut self, operation: &'static str, peer: Rank) -> SubmitError {
         let link = self.portals.links.get(peer);
@@ -127,7 +127,7 @@ impl<T: Transport> Inner<T> {
         }
     }
 
-    /// Hands a fragment to the protocol, and to the system if it had better go at once.
+    /// Hands a fragment to the transport, and has it transmitted if it should go at once.
     #[inline]
     fn post(
         &mut self,
@@ -151,7 +151,7 @@ impl<T: Transport> Inner<T> {
             Ok(()) => {}
             Err(Refused::Full) => return Err(SubmitError::Again),
             Err(Refused::Dead) => return Err(self.dead(operation, target)),
-            // They can't be: what is sent has been checked.
+            // Impossible, as both have been checked.
             Err(Refused::TooLong | Refused::NoSuchRank) => {
                 let failed = self.peer_failed(operation, target, Failure::Unreachable);
                 return Err(SubmitError::Failed(failed));
@@ -163,12 +163,12 @@ impl<T: Transport> Inner<T> {
             link.receive.update_sent(update);
         }
         if !tiny || !T::AT_ONCE {
-            self.handed_over(at_once);
+            self.transmit_batch(at_once);
         }
         Ok(())
     }
 
-    // ---- puts ------------------------------------------------------------------------------------------------------
+    // ---- puts ----
 
     /// # Safety
     /// As for [`conduit_core::ni::Ni::put`].
@@ -211,7 +211,7 @@ impl<T: Transport> Inner<T> {
         self.reserve_window("put", put.target, cost)?;
         let acked = put.ack == Ack::Remote;
         let tiny = put.length <= tiny_payload(&header, acked);
-        // A short put without an answer has ended when this returns.
+        // A short put without acknowledgement has ended when this returns.
         if !acked && (to_self || tiny) {
             if to_self {
                 // SAFETY: the source is valid by the caller's promise.
@@ -268,7 +268,7 @@ impl<T: Transport> Inner<T> {
         posted
     }
 
-    /// Undoes an operation that the protocol would not take.
+    /// Undoes an operation that the transport has refused.
     fn abandon(&mut self, id: u32, target: Rank, cost: Cost) {
         if let Some(operation) = self.portals.operations.remove(id) {
             self.portals.operation_dropped(operation);
@@ -314,8 +314,8 @@ impl<T: Transport> Inner<T> {
         debug_assert!(taken.is_ok(), "this rank's own");
     }
 
-    /// What [`Self::inject`] does for what nearly all messages are, in one go: short ones to a peer with room. False: it is
-    /// something else, and nothing has happened.
+    /// The fast path of [`Self::inject`], for a short message to a peer with room; false, without any
+    /// effect, for all else.
     #[inline(always)]
     pub(crate) fn inject_short(&mut self, inject: &Inject<'_>) -> bool {
         let Self {
@@ -353,24 +353,24 @@ impl<T: Transport> Inner<T> {
         }
         self.submitted = true;
         if !T::AT_ONCE {
-            self.handed_over(at_once);
+            self.transmit_batch(at_once);
         }
         true
     }
 
-    /// Any message.
+    /// Injects any message.
     #[inline(never)]
     pub(crate) fn inject(&mut self, inject: &Inject<'_>) -> Result<Submit, NiError> {
         let submitted = self.try_inject(inject);
         self.submitted(submitted)
     }
 
-    /// A fragment has been handed to the transport.
+    /// Has the transport transmit at once, or when enough fragments have been handed to it.
     #[inline(always)]
-    fn handed_over(&mut self, at_once: bool) {
-        self.gathered += 1;
-        if at_once || self.gathered >= GATHERED {
-            self.gathered = 0;
+    fn transmit_batch(&mut self, at_once: bool) {
+        self.batched += 1;
+        if at_once || self.batched >= MAX_BATCH {
+            self.batched = 0;
             self.transport.transmit(&mut self.portals);
         }
     }
@@ -449,7 +449,7 @@ impl<T: Transport> Inner<T> {
         posted
     }
 
-    // ---- gets and atomics ------------------------------------------------------------------------------------------
+    // ---- gets and atomics ----
 
     /// # Safety
     /// As for [`conduit_core::ni::Ni::get`].
@@ -541,7 +541,7 @@ impl<T: Transport> Inner<T> {
         })
     }
 
-    /// Sends an operation that is a header only.
+    /// Sends an operation without payload.
     fn request(
         &mut self,
         operation_name: &'static str,
@@ -596,12 +596,12 @@ impl Portals {
         let (own, window) = (self.rank, self.window);
         if let Some(link) = self.links.get(own) {
             let within = link.receive.arrive(cost, window);
-            debug_assert!(within, "it has entered the window");
+            debug_assert!(within, "reserved before");
         }
     }
 }
 
-/// Bytes that fit a tiny fragment behind a put's header.
+/// The most bytes of a put in a tiny fragment.
 #[inline]
 fn tiny_payload(put: &wire::Put, acked: bool) -> usize {
     MAX_TINY - wire::put_header(put.offset != 0 || acked)
