@@ -1,88 +1,91 @@
-//! What a transport carries, and what it and the layer above are to each other.
+//! Fragments, which a transport carries, and the contract between it and the layer above.
 
 use std::fmt;
 
 use conduit_core::ni::Rank;
 
-/// Bytes of the longest header of a fragment.
+/// The most bytes of a fragment's header.
 pub const MAX_HEADER: usize = 64;
-/// Bytes, header and payload, of the largest tiny fragment: those travel on the command channel (seed: tiny segments).
+/// The most bytes, header and payload, of a tiny fragment. These travel on the command channel.
 pub const MAX_TINY: usize = 768;
 
-/// What is to be sent to a peer.
+/// A message to a peer.
 #[derive(Debug, Clone, Copy)]
 pub struct Fragment<'a> {
-    /// At most [`MAX_HEADER`] bytes, the fragment handler's own.
+    /// At most [`MAX_HEADER`] bytes, which only the fragment handlers interpret.
     pub header: &'a [u8],
-    /// What follows it.
+    /// The bytes after the header.
     pub payload: Payload<'a>,
 }
 
 /// A fragment's bytes after the header.
 #[derive(Debug, Clone, Copy)]
 pub enum Payload<'a> {
-    /// Pieces to be copied before the call returns; with the header at most [`MAX_TINY`] bytes. The fragment goes on the
-    /// command channel, and the fragment handler hears nothing more of it.
+    /// Pieces that are copied before the call returns; with the header at most [`MAX_TINY`] bytes. The
+    /// fragment goes on the command channel, and its arrival is not reported.
     Copied(&'a [&'a [u8]]),
-    /// Bytes that stay the fragment handler's: read by [`FragmentHandler::read`] whenever a packet with some of them is made, until
-    /// [`FragmentHandler::sent`]. The fragment goes on the data channel.
+    /// Bytes in the fragment handler's memory, read by [`FragmentHandler::read`] for each packet with
+    /// some of them, until [`FragmentHandler::sent`]. The fragment goes on the data channel.
     Read {
-        /// The fragment handler's name for the fragment.
+        /// Passed back to the fragment handler.
         token: u64,
-        /// Bytes.
+        /// In bytes.
         length: u32,
     },
 }
 
-/// Why a fragment was not taken. Nothing has happened.
+/// Why a fragment was refused, without any effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// The link holds as many fragments as it may: make progress, ask again.
+    /// The link holds as many fragments as it may: make progress and try again.
     Full,
     /// The peer has [failed](FragmentHandler::failed).
     Dead,
-    /// The header is longer than [`MAX_HEADER`], or a copied fragment than [`MAX_TINY`]; no link takes such a fragment ever.
+    /// The header is longer than [`MAX_HEADER`], or a copied fragment than [`MAX_TINY`].
     TooLong,
     /// The job has no such rank.
     NoSuchRank,
 }
 
-/// The layer above the protocol. Its methods are called from within the protocol's, and must not call back.
+/// The layer above a transport. The transport's methods call its methods, which must not call back.
 ///
-/// On one channel of a link fragments are delivered in the order in which they were sent, each exactly once; between channels
-/// and links there is no order.
+/// On each channel of a link, fragments are delivered in the order in which they were sent, each
+/// exactly once; between channels and links there is no order.
 pub trait FragmentHandler {
     /// Copies `into.len()` bytes of a [`Payload::Read`], from `offset` on, for a packet.
     fn read(&mut self, peer: Rank, token: u64, offset: usize, into: &mut [u8]);
-    /// `length` bytes of a [`Payload::Read`], from `offset` on, where they lie: a packet with many goes to the system without being
-    /// copied together first. `None`: they may change meanwhile, or lie in no one place; they are [read](Self::read) instead.
+    /// `length` bytes of a [`Payload::Read`], from `offset` on, in place, so that a packet goes to the
+    /// system without a copy. `None` if they may change meanwhile or are not contiguous: then they are
+    /// [read](Self::read).
     fn source(&self, _peer: Rank, _token: u64, _offset: usize, _length: usize) -> Option<&[u8]> {
         None
     }
-    /// The peer's protocol has all of a [`Payload::Read`]; its bytes are not asked for again.
+    /// The peer has acknowledged all of a [`Payload::Read`]; its bytes are not read any more.
     fn sent(&mut self, peer: Rank, token: u64);
-    /// A fragment that came in one segment. `false`: there is no room for it now; it was not received and comes again.
+    /// A fragment that came in one segment. `false` if there is no room for it now; it comes again.
     fn fragment(&mut self, peer: Rank, header: &[u8], payload: &[u8]) -> bool;
-    /// A larger fragment begins: all fragments before it have been delivered, or have at least begun. Gives a name for the
-    /// place where its bytes go; `None`: no room now, it comes again.
+    /// A larger fragment begins; all fragments before it have been delivered or have begun. Returns an
+    /// id for [`place`](Self::place) and [`end`](Self::end), or `None` if there is no room now: then it
+    /// comes again.
     fn begin(&mut self, peer: Rank, header: &[u8], length: usize) -> Option<u64>;
-    /// A chunk of a fragment that has begun; each byte of it comes once, in any order.
-    fn place(&mut self, place: u64, offset: usize, bytes: &[u8]);
-    /// All chunks of a fragment have been placed, and all fragments before it on its channel have been delivered.
-    fn end(&mut self, place: u64);
-    /// A [direct operation](crate::transport::Transport::write) has ended, all of it. `value`: what an atomic has found.
+    /// A chunk of a fragment that has begun. Each byte comes once; chunks come in any order.
+    fn place(&mut self, id: u64, offset: usize, bytes: &[u8]);
+    /// All chunks of a fragment have come, and all fragments before it on its channel were delivered.
+    fn end(&mut self, id: u64);
+    /// A [direct operation](crate::transport::Transport::write) has ended. `value`: what an atomic has
+    /// fetched.
     fn done(&mut self, _peer: Rank, _token: u64, _value: u64) {}
-    /// The peer is given up. None of its fragments, places or tokens is heard of again, and no direct operation touches this
-    /// rank's memory any more.
+    /// The peer is given up. Its fragments, ids and tokens are not mentioned again, and no direct
+    /// operation accesses this rank's memory any more.
     fn failed(&mut self, peer: Rank, failure: Failure);
-    /// Nothing has been sent to a peer or has come from it for a while, and its link has given its memory back: a good moment
-    /// to do the same. More may be sent and may come all the same.
+    /// A link was without traffic for a while and has released its memory; the handler may do likewise.
+    /// More may be sent and may come at any time.
     fn parked(&mut self, _peer: Rank) {}
-    /// Bytes of arriving fragments for which there is room; told to the peers, who send no more than their part of it.
+    /// Bytes of arriving fragments for which there is room. Each peer is granted its share.
     fn room(&self) -> usize;
 }
 
-/// Why a peer is given up.
+/// Why a peer was given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
     /// It never answered, not even tiny packets.
@@ -93,9 +96,9 @@ pub enum Failure {
     Silent(u64),
     /// The network can't reach it any more: the system's error number.
     Lost(u32),
-    /// The network can't reach it any more: the network's own words.
+    /// The network can't reach it any more: the network's reason.
     Network(&'static str),
-    /// It sent with a valid tag what the protocol does not allow.
+    /// It has sent, with a valid tag, what the protocol does not allow.
     Broken(&'static str),
 }
 

@@ -375,12 +375,12 @@ impl FragmentHandler for Portals {
     }
 
     #[inline]
-    fn place(&mut self, place: u64, offset: usize, bytes: &[u8]) {
-        self.piece_arrives(place as usize, offset, bytes);
+    fn place(&mut self, id: u64, offset: usize, bytes: &[u8]) {
+        self.piece_arrives(id as usize, offset, bytes);
     }
 
-    fn end(&mut self, place: u64) {
-        self.arrival_ends(place as usize);
+    fn end(&mut self, id: u64) {
+        self.arrival_ends(id as usize);
     }
 
     fn done(&mut self, peer: Rank, token: u64, value: u64) {

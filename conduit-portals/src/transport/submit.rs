@@ -270,9 +270,7 @@ impl<T: Transport> Inner<T> {
 
     /// Undoes an operation that the transport has refused.
     fn abandon(&mut self, id: u32, target: Rank, cost: Cost) {
-        if let Some(operation) = self.portals.operations.remove(id) {
-            self.portals.operation_dropped(operation);
-        }
+        self.undo(id);
         self.release_window(target, cost);
     }
 

@@ -1,4 +1,4 @@
-//! Fragments that come in pieces: puts, and the data of this rank's own gets.
+//! Fragments that come in pieces: puts, and replies to this rank's gets.
 
 use std::ptr;
 
@@ -15,13 +15,13 @@ use crate::transport::wire::{Header, Put};
 /// Where the bytes of a fragment go as they come.
 #[derive(Debug)]
 pub(crate) enum Destination {
-    /// Destination this address in a region.
+    /// An address in a region.
     Region(usize),
-    /// Destination this address of the process.
+    /// An address of the process.
     Process(u64),
-    /// Destination a buffer, until its event is delivered.
+    /// A buffer, until the event is delivered.
     Buffer(Buffer),
-    /// They are not wanted.
+    /// They are discarded.
     Nowhere,
 }
 
@@ -33,7 +33,7 @@ pub(crate) enum Arrival {
         put: Put,
         requested: usize,
         cost: Cost,
-        /// The entry that has taken it.
+        /// The entry that it has matched.
         hit: Option<Hit>,
         to: Destination,
     },
@@ -44,14 +44,14 @@ pub(crate) enum Arrival {
         data: Buffer,
         cost: Cost,
     },
-    /// The data of this rank's own get.
+    /// The data of a get of this rank.
     Reply {
         source: Rank,
         operation: u32,
         outcome: Outcome,
         length: usize,
     },
-    /// Of no use.
+    /// It has broken the protocol.
     Discarded { source: Rank },
 }
 
@@ -67,14 +67,14 @@ impl Arrival {
 }
 
 impl Portals {
-    /// Whether a put that begins can be taken now: one to a closed index that is too long to be kept can not.
+    /// Whether a put can begin now. One to a closed index has to wait if it is too long to be held.
     pub(crate) fn can_begin(&self, put: &Put, length: usize) -> bool {
         let index = self.indices.get(usize::from(put.index));
         length <= self.config.max_managed
             || index.is_none_or(|index| index.is_ready(self.on_progress_thread))
     }
 
-    /// A put begins to arrive: it is matched.
+    /// Matches a put that begins to arrive.
     pub(crate) fn put_begins(
         &mut self,
         source: Rank,
@@ -125,22 +125,22 @@ impl Portals {
         })
     }
 
-    /// Places a piece of a fragment.
-    pub(crate) fn piece_arrives(&mut self, place: usize, offset: usize, bytes: &[u8]) {
-        let Some(arrival) = self.arrivals.get_mut(place) else {
+    /// Writes a piece of a fragment to its destination.
+    pub(crate) fn piece_arrives(&mut self, at: usize, offset: usize, bytes: &[u8]) {
+        let Some(arrival) = self.arrivals.get_mut(at) else {
             return;
         };
         match arrival {
             Arrival::Put {
                 hit: Some(hit), to, ..
             } => {
-                // What is cut off goes nowhere.
+                // The rest is truncated.
                 let wanted = hit.length.saturating_sub(offset).min(bytes.len());
                 let bytes = &bytes[..wanted];
                 match to {
                     _ if bytes.is_empty() => {}
-                    // SAFETY: `hit.length` bytes there lie within the entry, which `me_append` has found within a region and
-                    // which is not unlinked as long as it is in use.
+                    // SAFETY: `hit.length` bytes there lie within the entry, which `me_append` has found
+                    // within a region and which is not unlinked as long as it is in use.
                     Destination::Region(address) => unsafe {
                         let to = regions::pointer(*address + offset);
                         ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
@@ -161,8 +161,8 @@ impl Portals {
                     && !operation.abandoned
                     && offset + bytes.len() <= operation.length
                 {
-                    // SAFETY: within the operation's piece of its descriptor, which is valid as long as it is under way and not
-                    // given up.
+                    // SAFETY: within the operation's part of its descriptor, which is valid as long as it is
+                    // under way and not given up.
                     unsafe {
                         let to = operation.memory.add(offset);
                         ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
@@ -173,9 +173,9 @@ impl Portals {
         }
     }
 
-    /// A fragment is whole.
-    pub(crate) fn arrival_ends(&mut self, place: usize) {
-        let Some(arrival) = self.arrivals.try_remove(place) else {
+    /// All of a fragment has arrived.
+    pub(crate) fn arrival_ends(&mut self, at: usize) {
+        let Some(arrival) = self.arrivals.try_remove(at) else {
             return;
         };
         match arrival {
@@ -191,11 +191,11 @@ impl Portals {
                     Destination::Buffer(buffer) => Some(buffer),
                     Destination::Region(_) | Destination::Process(_) | Destination::Nowhere => None,
                 };
-                let answered = self.put_taken(source, &put, requested, cost, hit, data);
+                let result = self.put_done(source, &put, requested, cost, hit, data);
                 if let Some(hit) = hit {
                     self.end_use(put.index, hit.id);
                 }
-                if answered.is_err() {
+                if result.is_err() {
                     self.protocol_error(source);
                 }
             }
@@ -227,7 +227,7 @@ impl Portals {
         }
     }
 
-    /// Forgets the fragments that a peer has begun.
+    /// Drops the fragments of a peer that have arrived in part.
     pub(crate) fn drop_arrivals_of(&mut self, peer: Rank) {
         let begun: Vec<_> = self
             .arrivals
@@ -248,7 +248,7 @@ impl Portals {
     }
 }
 
-/// Copies what fits.
+/// Copies a piece that lies within the buffer.
 fn copy_into(buffer: &mut Buffer, offset: usize, bytes: &[u8]) {
     let end = offset.saturating_add(bytes.len());
     if let Some(to) = buffer.bytes_mut().get_mut(offset..end) {

@@ -1,4 +1,4 @@
-//! Gets and atomics, which bring no bytes, and their answers.
+//! Gets and atomics, which have no payload, and their replies and responses.
 
 use std::ptr;
 
@@ -17,15 +17,16 @@ use crate::transport::state::Portals;
 use crate::transport::window::Cost;
 use crate::transport::wire::{Atomic, Get, Header};
 
-/// A get's data up to this are copied when it arrives, and go in a tiny fragment; longer ones are read where they are.
+/// A get's data up to this are copied when it arrives, and go in a tiny fragment; longer ones are read
+/// in place.
 const SHORT_REPLY: usize = MAX_TINY - crate::transport::fragment::MAX_HEADER;
 
-/// Where the bytes that a get asks for are.
+/// Where the data of a get are.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ReplySource {
-    /// At this address in a region.
+    /// An address in a region.
     Region(usize),
-    /// At this address of the process, where there was memory when the get came.
+    /// An address of the process.
     Process(u64),
 }
 
@@ -38,16 +39,16 @@ impl ReplySource {
         }
     }
 
-    /// Copies some of them, from `offset` on. False: they are gone.
+    /// Copies data from `offset` on; false if they are not mapped.
     ///
     /// # Safety
-    /// As many bytes from there on were asked for.
+    /// So many bytes lie within the entry that the get has matched.
     pub(crate) unsafe fn read(self, offset: usize, into: &mut [u8]) -> bool {
         match self {
             Self::Region(address) => {
                 let from = regions::pointer(address).wrapping_add(offset);
-                // SAFETY: within an entry (the caller's promise), which is in use and so not unlinked; others may write there at the
-                // program's own risk.
+                // SAFETY: within an entry (the caller's promise), which is in use and so not unlinked;
+                // others may write there at the program's own risk.
                 unsafe { ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
                 true
             }
@@ -61,7 +62,7 @@ impl ReplySource {
     }
 }
 
-/// A reply whose bytes are read where they are.
+/// A reply whose data are read in place.
 #[derive(Debug)]
 pub(crate) struct LongReply {
     pub(crate) to: Rank,
@@ -70,13 +71,13 @@ pub(crate) struct LongReply {
     pub(crate) length: usize,
     index: u8,
     entry: EntryId,
-    /// What to tell when it has been read.
+    /// Raised when the data have been sent.
     event: Option<Event<'static>>,
 }
 
 impl Portals {
-    /// The entry for a message that is all header. `None` is one that has been dealt with: it is kept until its index is open, or
-    /// it is answered that no entry matches.
+    /// The entry for a get or an atomic; `None` for one that is done with: it is held until its index is
+    /// open, or its response is that no entry matches.
     fn entry_for(
         &mut self,
         source: Rank,
@@ -107,7 +108,7 @@ impl Portals {
                     Header::Atomic(atomic) => {
                         self.respond(source, atomic.operation, Outcome::NoMatch, 0, 0)?;
                     }
-                    // Others bring bytes, or are answers.
+                    // Impossible: not called for others.
                     _ => return Err(ProtocolError),
                 }
             }
@@ -135,13 +136,13 @@ impl Portals {
         let from = match hit.place {
             Place::Region(address) => Some(ReplySource::Region(address)),
             Place::Process(address) => Some(ReplySource::Process(address)),
-            // Matching gives nothing to read.
+            // There is nothing to read.
             Place::Managed | Place::Nothing => None,
         };
         let from = from.filter(|_| hit.length > 0);
         let event = |outcome| {
-            let told = outcome == Outcome::Done && Self::raises_event(&hit);
-            told.then_some(Event::Get {
+            let raised = outcome == Outcome::Done && Self::raises_event(&hit);
+            raised.then_some(Event::Get {
                 tag: hit.tag,
                 source,
                 match_bits: get.match_bits,
@@ -180,7 +181,7 @@ impl Portals {
         let (mut outcome, mut data) = (hit.outcome, Buffer::empty());
         if let Some(from) = from {
             data = self.pool.take(hit.length);
-            // SAFETY: what was asked for.
+            // SAFETY: `hit.length` bytes lie within the entry.
             if !unsafe { from.read(0, data.bytes_mut()) } {
                 self.pool
                     .give(std::mem::replace(&mut data, Buffer::empty()));
@@ -191,7 +192,7 @@ impl Portals {
         self.reply(source, get.operation, outcome, data)
     }
 
-    /// Tells of an operation with a header only, or counts it as taken where nobody wants to know.
+    /// Queues the event of a get or an atomic; if it raises none, it is consumed at once.
     fn post_or_consume(&mut self, source: Rank, index: u8, event: Option<Event<'static>>) {
         let cost = Cost::of_header(index);
         match (event, self.queue_of(index)) {
@@ -207,7 +208,7 @@ impl Portals {
         }
     }
 
-    /// Answers a get with few bytes, or one of this rank's own with any.
+    /// Replies to a get with data from a buffer.
     fn reply(
         &mut self,
         to: Rank,
@@ -232,10 +233,10 @@ impl Portals {
         Ok(())
     }
 
-    /// The bytes of a reply are not read any more.
-    pub(crate) fn end_long_reply(&mut self, reply: LongReply, told: bool) {
+    /// The data of a reply are not read any more, because all were `sent` or because the peer is gone.
+    pub(crate) fn end_long_reply(&mut self, reply: LongReply, sent: bool) {
         self.end_use(reply.index, reply.entry);
-        if told {
+        if sent {
             self.post_or_consume(reply.to, reply.index, reply.event);
         }
     }
@@ -262,8 +263,8 @@ impl Portals {
         let (mut outcome, mut value, mut done) = (hit.outcome, 0, 0);
         if let Place::Region(address) = hit.place {
             if address.is_multiple_of(atomic.ty.size()) {
-                // SAFETY: aligned (just checked), and within the entry, which lies in a region; that others touch it by atomics
-                // only is what a program promises that uses atomics on it.
+                // SAFETY: aligned (just checked), and within the entry, which lies in a region. A program
+                // that uses atomics on it accesses it by atomics only.
                 value = unsafe {
                     apply_atomic(
                         regions::pointer(address),
@@ -278,8 +279,8 @@ impl Portals {
                 outcome = Outcome::OutOfRange;
             }
         }
-        let told = outcome == Outcome::Done && Self::raises_event(&hit);
-        let event = told.then_some(Event::Atomic {
+        let raised = outcome == Outcome::Done && Self::raises_event(&hit);
+        let event = raised.then_some(Event::Atomic {
             tag: hit.tag,
             source,
             match_bits: atomic.match_bits,

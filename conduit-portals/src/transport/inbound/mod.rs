@@ -1,4 +1,4 @@
-//! The target's half of every operation: matching, placing, and what is control for it.
+//! The target's half of every operation: matching, data movement, responses and replies.
 
 mod arrival;
 mod header_only;
@@ -17,7 +17,7 @@ use crate::matching::{EntryId, Hit, Incoming, Place};
 pub(super) use arrival::Arrival;
 pub(super) use header_only::LongReply;
 
-/// Something that came to an index that is not open yet.
+/// A message to an index that is not open yet.
 #[derive(Debug)]
 pub(super) struct Held {
     source: Rank,
@@ -36,16 +36,16 @@ impl Index {
     }
 }
 
-/// An entry with bytes that are still to be placed or read.
+/// An entry with bytes that are still to be written or read.
 #[derive(Debug)]
 pub(super) struct InUse {
     pub(super) id: EntryId,
     count: u32,
-    /// It has left its list: what to tell when the last of its messages is whole.
+    /// The tag for its `Free` event, if it has left its list. It is raised after its last message.
     free: Option<u64>,
 }
 
-/// What matching has found.
+/// The result of matching.
 enum Found {
     /// The index is not open.
     Closed,
@@ -53,13 +53,13 @@ enum Found {
     Entry(Hit),
 }
 
-/// Places bytes of a put at an address of this process. If that is no memory, the put has ended there: nothing more of it is
-/// wanted.
+/// Writes bytes of a put at an address of this process. If that is not mapped, the put ends with
+/// [`Outcome::OutOfRange`], and nothing more of it is written.
 ///
 /// # Safety
 /// `[bytes, bytes + length)` is valid for reads.
 unsafe fn to_process(hit: &mut Hit, address: u64, bytes: *const u8, length: usize) {
-    // SAFETY: the caller's promise; what is at the address is the word of who has appended the entry.
+    // SAFETY: the caller's promise; the owner of the entry answers for what is at the address.
     let placed = unsafe { process_memory::write(process_memory::this(), address, bytes, length) };
     if placed.is_err() {
         hit.outcome = Outcome::OutOfRange;
@@ -67,7 +67,7 @@ unsafe fn to_process(hit: &mut Hit, address: u64, bytes: *const u8, length: usiz
     }
 }
 
-/// The answer to a message that could not be matched: it makes no sense.
+/// A peer has sent what the protocol does not allow.
 #[derive(Debug)]
 pub(super) struct ProtocolError;
 
@@ -96,7 +96,7 @@ impl Portals {
         }
     }
 
-    /// Takes what was held for indices that are open now.
+    /// Processes the messages held for indices that are open now.
     #[cold]
     pub(super) fn take_held(&mut self) {
         for at in 0..self.indices.len() {
@@ -129,7 +129,7 @@ impl Portals {
         }
     }
 
-    // ---- entries in use --------------------------------------------------------------------------------------------
+    // ---- entries in use ----
 
     fn raises_event(hit: &Hit) -> bool {
         hit.outcome == Outcome::Done && hit.events.contains(MeEvents::OPERATION)
@@ -139,7 +139,7 @@ impl Portals {
         self.indices.get(usize::from(index))?.open?
     }
 
-    /// Tells that an entry has left its list with this message.
+    /// Raises the `Unlinked` event of an entry that has left its list with this message.
     fn unlinked(&mut self, index: u8, hit: &Hit) {
         if !hit.unlinked {
             return;
@@ -152,7 +152,7 @@ impl Portals {
         }
     }
 
-    /// Tells that it is free, once all its messages are in the queue.
+    /// Raises its `Free` event, once all its messages are in the queue.
     fn freed(&mut self, index: u8, hit: &Hit) {
         if !hit.unlinked || hit.place != Place::Managed || !hit.events.contains(MeEvents::LINK) {
             return;

@@ -1,4 +1,4 @@
-//! Puts that are all there.
+//! Puts that have arrived in full.
 
 use std::ptr;
 
@@ -15,7 +15,7 @@ use crate::transport::window::Cost;
 use crate::transport::wire::{Header, Put};
 
 impl Portals {
-    /// A put that is all there.
+    /// Matches a put and moves its data.
     ///
     /// # Safety
     /// `[bytes, bytes + length)` is valid for reads.
@@ -54,8 +54,8 @@ impl Portals {
                 let mut hit = self.within_limits(hit);
                 self.advertise(source, put.index, hit.id);
                 match hit.place {
-                    // SAFETY: the caller's promise, and `length` bytes there lie within the entry, which `me_append` has found
-                    // within a region. A put to oneself may overlap.
+                    // SAFETY: the caller's promise, and `length` bytes there lie within the entry, which
+                    // `me_append` has found within a region. A put to oneself may overlap.
                     Place::Region(address) => unsafe {
                         shared::copy(bytes, regions::pointer(address), hit.length);
                     },
@@ -76,15 +76,15 @@ impl Portals {
                 Some(hit)
             }
         };
-        let answered = self.put_taken(source, put, length, cost, hit, data);
+        let result = self.put_done(source, put, length, cost, hit, data);
         if let Some(hit) = &hit {
             self.unlinked(put.index, hit);
             self.freed(put.index, hit);
         }
-        answered
+        result
     }
 
-    /// A put longer than any managed entry takes by contract is refused there.
+    /// Refuses a put that is longer than a managed entry may take by contract.
     pub(super) fn within_limits(&self, mut hit: Hit) -> Hit {
         if hit.place == Place::Managed && hit.length > self.config.max_managed {
             hit.outcome = Outcome::OutOfRange;
@@ -93,8 +93,8 @@ impl Portals {
         hit
     }
 
-    /// Tells of a put whose bytes are where they belong.
-    pub(super) fn put_taken(
+    /// Raises the event of a put whose data have been moved, and responds to it.
+    pub(super) fn put_done(
         &mut self,
         source: Rank,
         put: &Put,

@@ -1,5 +1,5 @@
-//! Short puts to managed entries, nearly all that arrives: what the general way finds out step by step is found out in one go here.
-//! What is not quite so goes the general way.
+//! The fast path of short puts to managed entries, which nearly all fragments are. Whatever it does not
+//! handle goes the general way.
 
 use std::collections::VecDeque;
 
@@ -14,8 +14,8 @@ use crate::transport::window::Cost;
 use crate::transport::wire::{Put, WindowUpdate};
 
 impl Portals {
-    /// A short put while nothing else waits in its queue, as each of a round trip comes. False: it is something else, and nothing
-    /// has happened.
+    /// Puts a short put into its queue's mailbox, if the queue is empty, as in a ping-pong; false, without
+    /// any effect but the window update, for all else.
     #[inline(always)]
     pub(crate) fn mail_short_put(
         &mut self,
@@ -31,7 +31,7 @@ impl Portals {
         let Some(link) = self.links.get(source) else {
             return false;
         };
-        // Heard twice is heard once.
+        // Harmless where the general way applies it again.
         if !link.send.apply(update) {
             return false;
         }
@@ -59,14 +59,14 @@ impl Portals {
         let event = put.event(source, (hit.tag, hit.offset), length, length);
         mailbox.fill(|inline| inline.write(&event, payload));
         self.flags.mailed(eq);
-        // Taken, as far as the window goes: one short put of each queue is little.
+        // Counts as consumed already: one short put in each queue is little.
         if link.receive.arrive_consumed(cost, window) {
             schedule(&mut self.outgoing, link);
         }
         true
     }
 
-    /// A short put that is all there, and what its source has taken.
+    /// Queues a short put; whatever is unusual about it goes the general way.
     pub(crate) fn short_put_arrives(
         &mut self,
         source: Rank,
@@ -84,10 +84,10 @@ impl Portals {
         if !link.send.apply(update) || !link.receive.arrive(cost, window) {
             return Err(ProtocolError);
         }
-        // If the first managed entry of an open index does and stays linked; `None` says nothing, and nothing has happened.
+        // `None`, without any effect: not for the first managed entry of an open index.
         let mut usual = || {
             let index = self.indices.get_mut(usize::from(put.index))?;
-            // Those are managed messages for certain, whatever is set.
+            // Up to `MAX_TINY`, a put is within the limit for managed entries in any configuration.
             if length > MAX_TINY || !index.is_ready(self.on_progress_thread) {
                 return None;
             }
