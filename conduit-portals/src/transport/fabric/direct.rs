@@ -1,7 +1,8 @@
-//! Direct access over a fabric: done by the initiator's end, some time after it was asked for and in any order, and told later still.
+//! Direct access over a fabric. The initiator's end does it, some time after the submission and in any
+//! order, and reports it later still.
 //!
-//! An atomic reads its word in one turn and writes it in another, and only other atomics of the fabric keep away meanwhile: what a
-//! processor does to the word in between is lost, as it may be over a network.
+//! An atomic reads its word in one call and writes it in another. Only other atomics of the fabric wait
+//! for it; what a processor does to the word in between is lost, as it may be over a network.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -13,7 +14,7 @@ use crate::transport::direct::result_of;
 use crate::transport::fragment::{Failure, FragmentHandler, Refused};
 use crate::transport::interface::{Access, NativeAtomic, Remote};
 
-/// Memory of a rank that its peers reach.
+/// Memory that a rank has exposed.
 #[derive(Debug)]
 pub(super) struct Exposed {
     remote: Remote,
@@ -26,15 +27,15 @@ pub(super) struct Exposed {
 // SAFETY: a name for memory that is valid in the whole process as long as it is scheduled; accesses go through raw pointers.
 unsafe impl Send for Exposed {}
 
-/// What to do.
+/// A direct operation.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum What {
+pub(super) enum DirectOp {
     Write(Access),
     Read(Access),
     Atomic(Remote, NativeAtomic),
 }
 
-impl What {
+impl DirectOp {
     fn remote(&self) -> Remote {
         match self {
             Self::Write(access) | Self::Read(access) => access.remote,
@@ -57,31 +58,31 @@ impl What {
     }
 }
 
-/// Something that was asked for.
+/// A direct operation under way.
 #[derive(Debug)]
 pub(super) struct Operation {
     peer: Rank,
-    what: What,
-    /// What an atomic has read.
+    op: DirectOp,
+    /// The value that an atomic has read.
     old: Option<u64>,
 }
 
-// SAFETY: whoever asks keeps the memory valid in the whole process until it has ended.
+// SAFETY: the submitter keeps the memory valid in the whole process until the operation has ended.
 unsafe impl Send for Operation {}
 
-/// Something that was done.
+/// A direct operation that was done and is still to be reported.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct Completed {
     peer: Rank,
     token: u64,
     value: u64,
 }
 
-/// How far an operation came.
+/// The progress of an operation.
 enum Step {
     Done(u64),
-    Later,
-    /// The peer has nothing exposed any more.
+    Pending,
+    /// The peer's memory is not exposed any more.
     Gone,
 }
 
@@ -93,7 +94,7 @@ impl FabricTransport {
         if bytes.saturating_add(len) > limit {
             return Err(format!("{bytes} of {limit} bytes are exposed"));
         }
-        // Neither is what anybody would guess: networks number keys and addresses as they like.
+        // Unpredictable, since networks assign keys and addresses as they like.
         let key = 77 + 3 * exposed.len() as u64;
         let remote = Remote {
             key,
@@ -108,8 +109,7 @@ impl FabricTransport {
         Ok(remote)
     }
 
-    /// Takes an operation.
-    pub(super) fn begin_direct(&mut self, peer: Rank, what: What) -> Result<(), Refused> {
+    pub(super) fn begin_direct(&mut self, peer: Rank, op: DirectOp) -> Result<(), Refused> {
         if !self.disorder.direct {
             return Err(Refused::TooLong);
         }
@@ -118,13 +118,13 @@ impl FabricTransport {
             Some(true) => return Err(Refused::Dead),
             Some(false) => {}
         }
-        let full = self.direct.len() + self.ended.len() >= 4 * self.disorder.link_fragments;
+        let full = self.direct.len() + self.completed.len() >= 4 * self.disorder.link_fragments;
         if full || self.chance(self.disorder.refuse) {
             return Err(Refused::Full);
         }
         self.direct.push(Operation {
             peer,
-            what,
+            op,
             old: None,
         });
         Ok(())
@@ -132,83 +132,83 @@ impl FabricTransport {
 
     pub(super) fn has_direct_to(&self, peer: Rank) -> bool {
         self.direct.iter().any(|operation| operation.peer == peer)
-            || self.ended.iter().any(|ended| ended.peer == peer)
+            || self.completed.iter().any(|ended| ended.peer == peer)
     }
 
     pub(super) fn drop_direct(&mut self, peer: Rank) {
         self.direct.retain(|operation| operation.peer != peer);
-        self.ended.retain(|ended| ended.peer != peer);
+        self.completed.retain(|ended| ended.peer != peer);
     }
 
-    /// Forgets what touches this rank's memory.
+    /// Drops the operations that access this rank's memory.
     pub(super) fn abandon_direct(&mut self, peer: Rank) {
         self.direct.retain(|operation| {
-            operation.peer != peer || matches!(operation.what, What::Atomic(..))
+            operation.peer != peer || matches!(operation.op, DirectOp::Atomic(..))
         });
     }
 
-    /// Does some of what was asked for, and tells of some of what was done.
+    /// Does some of the operations under way, and reports some of those that were done.
     pub(super) fn do_direct(&mut self, handler: &mut impl FragmentHandler) {
         if let Some(random) = &mut self.random {
             random.shuffle(&mut self.direct);
-            random.shuffle(&mut self.ended);
+            random.shuffle(&mut self.completed);
         }
-        // Those that were done in an earlier turn.
-        while !self.ended.is_empty() && !self.chance(3) {
-            if let Some(Ended { peer, token, value }) = self.ended.pop() {
+        // Those that were done in an earlier call.
+        while !self.completed.is_empty() && !self.chance(3) {
+            if let Some(Completed { peer, token, value }) = self.completed.pop() {
                 handler.done(peer, token, value);
             }
         }
-        let mut later = Vec::new();
+        let mut pending = Vec::new();
         while !self.direct.is_empty() && !self.chance(3) {
             let Some(mut operation) = self.direct.pop() else {
                 break;
             };
             let peer = operation.peer;
             match self.execute(&mut operation) {
-                Step::Done(value) => self.ended.push(Ended {
+                Step::Done(value) => self.completed.push(Completed {
                     peer,
-                    token: operation.what.token(),
+                    token: operation.op.token(),
                     value,
                 }),
-                Step::Later => later.push(operation),
-                // It has ended without waiting for this.
+                Step::Pending => pending.push(operation),
+                // The peer has ended without waiting for this.
                 Step::Gone => {
                     self.dead[peer as usize] = true;
                     self.drop_direct(peer);
-                    later.retain(|operation: &Operation| operation.peer != peer);
+                    pending.retain(|operation: &Operation| operation.peer != peer);
                     handler.failed(peer, Failure::Broken("its memory is gone"));
                 }
             }
         }
-        self.direct.append(&mut later);
+        self.direct.append(&mut pending);
     }
 
-    /// Does it, or a part of it, now.
+    /// Does the operation, or a part of it.
     fn execute(&self, operation: &mut Operation) -> Step {
-        let (remote, length) = (operation.what.remote(), operation.what.length());
+        let (remote, length) = (operation.op.remote(), operation.op.length());
         let mut exposed = self.fabric.0[operation.peer as usize].exposed.lock();
-        let Some(place) = exposed.iter_mut().find(|e| e.remote.key == remote.key) else {
+        let Some(memory) = exposed.iter_mut().find(|e| e.remote.key == remote.key) else {
             return Step::Gone;
         };
-        let offset = remote.address.wrapping_sub(place.remote.address) as usize;
+        let offset = remote.address.wrapping_sub(memory.remote.address) as usize;
         let end = offset.checked_add(length);
         assert!(
-            end.is_some_and(|end| end <= place.len),
+            end.is_some_and(|end| end <= memory.len),
             "rank {}: {:?} is outside of the {} bytes that rank {} has exposed",
             self.rank,
-            operation.what,
-            place.len,
+            operation.op,
+            memory.len,
             operation.peer
         );
         // SAFETY: within the memory (just checked), which is valid as long as it is scheduled, and the list is locked.
-        let there = unsafe { place.base.add(offset) };
-        match operation.what {
+        let target = unsafe { memory.base.add(offset) };
+        match operation.op {
             // SAFETY: as above; the memory here is valid until the operation has ended.
-            What::Write(access) => unsafe { shared::copy(access.memory, there, length) },
+            DirectOp::Write(access) => unsafe { shared::copy(access.memory, target, length) },
             // SAFETY: as above.
-            What::Read(access) => unsafe { shared::copy(there, access.memory, length) },
-            What::Atomic(_, atomic) => {
+            DirectOp::Read(access) => unsafe { shared::copy(target, access.memory, length) },
+            DirectOp::Atomic(_, atomic) => {
                 let NativeAtomic {
                     op,
                     ty,
@@ -218,17 +218,17 @@ impl FabricTransport {
                 } = atomic;
                 assert!(offset.is_multiple_of(length), "an aligned integer");
                 let Some(old) = operation.old else {
-                    if !place.busy.contains(&(offset / 8)) {
-                        place.busy.push(offset / 8);
+                    if !memory.busy.contains(&(offset / 8)) {
+                        memory.busy.push(offset / 8);
                         // SAFETY: as above, and aligned.
-                        operation.old = Some(unsafe { load(there, ty) });
+                        operation.old = Some(unsafe { load(target, ty) });
                     }
-                    return Step::Later;
+                    return Step::Pending;
                 };
                 // SAFETY: as above.
-                unsafe { store(there, ty, result_of(op, ty, operand, comparand, old)) };
-                place.busy.retain(|busy| *busy != offset / 8);
-                // What is not asked for is nothing to rely on.
+                unsafe { store(target, ty, result_of(op, ty, operand, comparand, old)) };
+                memory.busy.retain(|busy| *busy != offset / 8);
+                // Without `fetch` the value is arbitrary.
                 return Step::Done(if atomic.fetch { old } else { !old });
             }
         }
@@ -238,33 +238,33 @@ impl FabricTransport {
 
 /// # Safety
 /// An aligned integer in memory that is valid for reads and writes.
-unsafe fn load(there: *mut u8, ty: AtomicType) -> u64 {
+unsafe fn load(target: *mut u8, ty: AtomicType) -> u64 {
     // SAFETY: the caller's promise.
     unsafe {
         match ty.size() {
-            4 => AtomicU32::from_ptr(there.cast())
+            4 => AtomicU32::from_ptr(target.cast())
                 .load(Ordering::Acquire)
                 .into(),
-            _ => AtomicU64::from_ptr(there.cast()).load(Ordering::Acquire),
+            _ => AtomicU64::from_ptr(target.cast()).load(Ordering::Acquire),
         }
     }
 }
 
 /// # Safety
 /// As for [`load`].
-unsafe fn store(there: *mut u8, ty: AtomicType, value: u64) {
+unsafe fn store(target: *mut u8, ty: AtomicType, value: u64) {
     // SAFETY: the caller's promise.
     unsafe {
         match ty.size() {
-            4 => AtomicU32::from_ptr(there.cast()).store(value as u32, Ordering::Release),
-            _ => AtomicU64::from_ptr(there.cast()).store(value, Ordering::Release),
+            4 => AtomicU32::from_ptr(target.cast()).store(value as u32, Ordering::Release),
+            _ => AtomicU64::from_ptr(target.cast()).store(value, Ordering::Release),
         }
     }
 }
 
 impl Drop for FabricTransport {
     fn drop(&mut self) {
-        // Whoever reaches into it now is waited for; the memory may be gone after this.
+        // The lock waits for accesses under way; the memory may be unmapped after this.
         self.fabric.0[self.rank as usize].exposed.lock().clear();
     }
 }

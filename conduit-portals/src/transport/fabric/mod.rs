@@ -1,5 +1,6 @@
-//! A [`Transport`] between ranks of one process: fragments are handed over without packets, loss or time. It is the oracle for
-//! what a protocol promises and for nothing more: by its [`Disorder`] it uses all the freedom that the promise leaves.
+//! A [`Transport`] between the ranks of one process, for tests: fragments are handed over without
+//! packets, loss or time. By its [`Disorder`] it uses all the freedom that the contract leaves to a
+//! transport.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -17,35 +18,35 @@ use super::interface::{Access, NativeAtomic, Remote, Transport, Wait};
 
 mod direct;
 
-use direct::{Ended, Exposed, Operation, What};
+use direct::{Completed, DirectOp, Exposed, Operation};
 
-/// How a fabric treats its fragments.
+/// How a fabric delays, reorders and refuses fragments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Disorder {
-    /// Where its choices begin; `None`: it makes none, everything goes at once and in order.
+    /// Seed of its random choices; `None`: everything goes at once and in order.
     pub seed: Option<u64>,
-    /// One in so many sends is refused; 0 for none.
+    /// One in so many sends is refused; 0: none.
     pub refuse: u32,
-    /// Bytes of the largest payload that comes in one piece, and of the pieces of others.
+    /// Bytes of the largest payload that comes in one piece, and of the pieces of larger ones.
     pub packet: usize,
-    /// Fragments that a link holds.
+    /// The most fragments that a link holds.
     pub link_fragments: usize,
-    /// Ranks reach each other's regions directly.
+    /// Ranks have direct access to each other's regions.
     pub direct: bool,
-    /// Which atomics they do directly.
+    /// The atomics of the fabric.
     pub atomics: Atomics,
-    /// Bytes of regions that a rank may expose, as the limit of locked memory.
+    /// The most bytes of regions that a rank may expose, like a limit of locked memory.
     pub exposed_bytes: usize,
 }
 
-/// Atomics of a fabric.
+/// The atomics that a fabric has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Atomics {
-    /// It has none.
+    /// No atomics.
     None,
-    /// Additions and compare-and-swap on 64 bits, both fetching: what InfiniBand has.
+    /// Addition and compare-and-swap on 64 bits, both fetching, as on InfiniBand.
     Few,
-    /// It has all.
+    /// All atomics.
     All,
 }
 
@@ -67,36 +68,36 @@ impl Default for Disorder {
 struct Packet {
     header: Vec<u8>,
     payload: Vec<u8>,
-    /// The sender's name for it, if it hears of its arrival.
+    /// The sender's token, if its arrival is reported.
     token: Option<u64>,
-    /// Whether it travels by itself; else in a bundle with others that are tiny.
+    /// It travels on the command channel.
     tiny: bool,
 }
 
-/// What has come for a rank and was not looked at.
+/// What has come for a rank and was not received yet.
 #[derive(Debug, Default)]
 struct Inbox {
     packets: Vec<(Rank, Packet)>,
-    /// Peers and tokens of what has arrived there.
+    /// Peers and tokens of fragments that have arrived there.
     sent: Vec<(Rank, u64)>,
     failures: Vec<(Rank, Failure)>,
-    /// Something has come since the rank was about to sleep; ends sleeps.
-    news: bool,
+    /// Something has come that ends the rank's sleep.
+    wakes: bool,
 }
 
 #[derive(Debug, Default)]
-struct Seat {
+struct Port {
     inbox: Mutex<Inbox>,
     bell: Condvar,
-    /// What peers reach directly. Held while one does.
+    /// Memory for direct access. Locked during an access.
     exposed: Mutex<Vec<Exposed>>,
 }
 
-impl Wait for Seat {
-    /// By a bell of this process, which no descriptor rings.
+impl Wait for Port {
+    /// By a condition variable, so descriptors are ignored.
     fn wait(&self, _: Option<&OwnedFd>, limit: Option<Duration>) -> bool {
         let mut inbox = self.inbox.lock();
-        if !inbox.news {
+        if !inbox.wakes {
             match limit {
                 Some(limit) => {
                     self.bell.wait_for(&mut inbox, limit);
@@ -104,16 +105,16 @@ impl Wait for Seat {
                 None => self.bell.wait(&mut inbox),
             }
         }
-        inbox.news
+        inbox.wakes
     }
 }
 
-/// The seats of all ranks.
+/// A network within this process, with a port for each rank.
 #[derive(Debug, Clone)]
-pub struct Fabric(Arc<[Arc<Seat>]>);
+pub struct Fabric(Arc<[Arc<Port>]>);
 
 impl Fabric {
-    /// For so many ranks.
+    /// A fabric for so many ranks.
     pub fn new(ranks: u32) -> Self {
         Self((0..ranks).map(|_| Arc::default()).collect())
     }
@@ -133,35 +134,35 @@ impl Fabric {
             links: (0..self.0.len()).map(|_| FabricLink::default()).collect(),
             dead: vec![false; self.0.len()].into(),
             direct: Vec::new(),
-            ended: Vec::new(),
+            completed: Vec::new(),
         }
     }
 
-    /// Tells all other ranks that this one has failed.
+    /// Reports to all other ranks that this one has failed.
     pub fn fail(&self, rank: Rank, failure: Failure) {
-        for (peer, seat) in (0..).zip(self.0.iter()) {
+        for (peer, port) in (0..).zip(self.0.iter()) {
             if peer != rank {
-                seat.inbox.lock().failures.push((rank, failure));
-                seat.bell.notify_all();
+                port.inbox.lock().failures.push((rank, failure));
+                port.bell.notify_all();
             }
         }
     }
 }
 
-/// A fragment whose pieces come one by one.
+/// A fragment that arrives in pieces.
 #[derive(Debug)]
-struct Begun {
+struct Partial {
     place: u64,
     payload: Vec<u8>,
     token: Option<u64>,
-    /// Where the pieces that are missing begin.
+    /// Offsets of the pieces that are still to come.
     missing: Vec<usize>,
 }
 
 #[derive(Debug, Default)]
 struct Channel {
     packets: VecDeque<Packet>,
-    begun: VecDeque<Begun>,
+    begun: VecDeque<Partial>,
 }
 
 #[derive(Debug)]
@@ -176,13 +177,13 @@ enum Waiting {
 
 #[derive(Debug, Default)]
 struct FabricLink {
-    /// To the peer: not handed over yet.
+    /// To the peer: not transmitted yet.
     waiting: VecDeque<Waiting>,
-    /// To the peer: not arrived, where this rank hears of it.
+    /// To the peer: fragments whose arrival is still to be reported.
     unacknowledged: usize,
-    /// From the peer: commands and data.
+    /// From the peer: the command and the data channel.
     channels: [Channel; 2],
-    /// Of what has arrived there: not told yet.
+    /// Tokens of arrived fragments, still to be reported.
     sent: VecDeque<u64>,
 }
 
@@ -197,12 +198,12 @@ pub struct FabricTransport {
     dead: Box<[bool]>,
     /// SubmitError done yet.
     direct: Vec<Operation>,
-    /// Done and not told.
-    ended: Vec<Ended>,
+    /// Direct operations that were done and are still to be reported.
+    completed: Vec<Completed>,
 }
 
 impl FabricTransport {
-    /// True once in so many, if choices are made at all.
+    /// True once in so many calls, if there are random choices.
     fn chance(&mut self, one_in: u32) -> bool {
         match &mut self.random {
             Some(random) if one_in > 0 => random.u32(0..one_in) == 0,
@@ -210,11 +211,11 @@ impl FabricTransport {
         }
     }
 
-    /// Takes over what has come.
+    /// Moves what has come from the inbox to the links.
     fn collect(&mut self, handler: &mut impl FragmentHandler) -> bool {
-        let seat = &self.fabric.0[self.rank as usize];
+        let port = &self.fabric.0[self.rank as usize];
         let (packets, sent, failures) = {
-            let mut inbox = seat.inbox.lock();
+            let mut inbox = port.inbox.lock();
             let Inbox {
                 packets,
                 sent,
@@ -246,7 +247,7 @@ impl FabricTransport {
         any
     }
 
-    /// Hands over what one channel has, as far as its choices go; what has arrived whole.
+    /// Delivers some of what a channel has. Returns the tokens of fragments that have arrived in full.
     fn deliver(
         &mut self,
         from: Rank,
@@ -262,7 +263,7 @@ impl FabricTransport {
         };
         while steps > 0 {
             steps -= 1;
-            // The next fragment begins, or a piece of one that has begun comes.
+            // Either the next fragment begins, or a piece of one that has begun comes.
             let next = match (&mut self.random, channel.begun.is_empty()) {
                 (_, true) => true,
                 (Some(random), false) => random.bool(),
@@ -287,7 +288,7 @@ impl FabricTransport {
                         if let Some(random) = &mut self.random {
                             random.shuffle(&mut missing);
                         }
-                        channel.begun.push_back(Begun {
+                        channel.begun.push_back(Partial {
                             place,
                             payload,
                             token,
@@ -319,17 +320,17 @@ impl FabricTransport {
         arrived
     }
 
-    /// Tells a peer that its fragments have arrived.
+    /// Reports to a peer that its fragments have arrived.
     fn acknowledge(&self, peer: Rank, arrived: Vec<Option<u64>>) {
         if arrived.is_empty() {
             return;
         }
-        let seat = &self.fabric.0[peer as usize];
-        let mut inbox = seat.inbox.lock();
+        let port = &self.fabric.0[peer as usize];
+        let mut inbox = port.inbox.lock();
         let tokens = arrived.into_iter().flatten();
         inbox.sent.extend(tokens.map(|token| (self.rank, token)));
-        inbox.news = true;
-        seat.bell.notify_all();
+        inbox.wakes = true;
+        port.bell.notify_all();
     }
 }
 
@@ -384,7 +385,7 @@ impl Transport for FabricTransport {
                 let arrived = self.deliver(from as Rank, channel, handler);
                 self.acknowledge(from as Rank, arrived);
             }
-            // The news of what has been sent comes late.
+            // Arrivals are reported late.
             while !self.links[from].sent.is_empty() && !self.chance(2) {
                 if let Some(token) = self.links[from].sent.pop_front() {
                     self.links[from].unacknowledged -= 1;
@@ -428,12 +429,12 @@ impl Transport for FabricTransport {
             if packets.is_empty() {
                 continue;
             }
-            let seat = &self.fabric.0[peer];
-            let mut inbox = seat.inbox.lock();
+            let port = &self.fabric.0[peer];
+            let mut inbox = port.inbox.lock();
             let from = self.rank;
             inbox.packets.extend(packets.into_iter().map(|p| (from, p)));
-            inbox.news = true;
-            seat.bell.notify_all();
+            inbox.wakes = true;
+            port.bell.notify_all();
         }
     }
 
@@ -455,20 +456,20 @@ impl Transport for FabricTransport {
 
     fn timeout(&self) -> Option<Duration> {
         let mut inbox = self.fabric.0[self.rank as usize].inbox.lock();
-        inbox.news = !(inbox.packets.is_empty() && inbox.sent.is_empty());
+        inbox.wakes = !(inbox.packets.is_empty() && inbox.sent.is_empty());
         drop(inbox);
-        // Where choices are made, what has come waits for the next look.
-        let waits = self.random.is_some() || !self.direct.is_empty() || !self.ended.is_empty();
+        // With random choices, some of what has come waits for the next call.
+        let waits = self.random.is_some() || !self.direct.is_empty() || !self.completed.is_empty();
         waits.then_some(Duration::from_millis(1))
     }
 
     fn waiter(&self) -> Arc<dyn Wait> {
-        let seat: Arc<Seat> = Arc::clone(&self.fabric.0[self.rank as usize]);
-        seat
+        let port: Arc<Port> = Arc::clone(&self.fabric.0[self.rank as usize]);
+        port
     }
 
     fn describe(&self, peer: Rank) -> String {
-        format!("(seat {peer} of this process)")
+        format!("(port {peer} of this process)")
     }
 
     fn has_direct(&self) -> bool {
@@ -483,11 +484,11 @@ impl Transport for FabricTransport {
     }
 
     unsafe fn write(&mut self, peer: Rank, access: &Access) -> Result<(), Refused> {
-        self.begin_direct(peer, What::Write(*access))
+        self.begin_direct(peer, DirectOp::Write(*access))
     }
 
     unsafe fn read(&mut self, peer: Rank, access: &Access) -> Result<(), Refused> {
-        self.begin_direct(peer, What::Read(*access))
+        self.begin_direct(peer, DirectOp::Read(*access))
     }
 
     fn has_atomic(&self, op: AtomicOp, ty: AtomicType, fetch: bool) -> bool {
@@ -504,6 +505,6 @@ impl Transport for FabricTransport {
         if !self.has_atomic(atomic.op, atomic.ty, atomic.fetch) {
             return Err(Refused::TooLong);
         }
-        self.begin_direct(peer, What::Atomic(remote, *atomic))
+        self.begin_direct(peer, DirectOp::Atomic(remote, *atomic))
     }
 }
