@@ -159,7 +159,8 @@ pub struct PortalsCounters {
     pub protocol_errors: u64,
     /// Window updates in fragments of their own.
     pub window_updates: u64,
-    /// Submissions answered with [`Submit::Again`](conduit_core::ni::Submit::Again) because of the window at the peer.
+    /// Submissions that ended with [`Submit::Again`](conduit_core::ni::Submit::Again) because of the
+    /// window at the peer.
     pub waited_for_peer: u64,
     /// Such submissions because of this rank's link, tables and pools.
     pub waited_for_room: u64,

@@ -1,17 +1,19 @@
 //! The headers of fragments. Little-endian, at most [`MAX_HEADER`] bytes.
 //!
 //! ```text
-//! all        kind 1 | flags 1 | a 1 | b 1 | update: operations 2, units 2
-//! PUT        a: index       match bits 8 | header data 8 | offset 8 | operation 4
-//! SHORT_PUT  a: index       match bits 8 | header data 8
-//! GET        a: index       match bits 8 | offset 8 | length 4 | operation 4
-//! ATOMIC     a: index       match bits 8 | offset 8 | operand 8 | comparand 8 | operation 4      b: what
-//! RESPONSE   a: outcome     operation 4 | length 4 | value 8
-//! REPLY      a: outcome     operation 4
-//! WINDOW_UPDATE, LEAVE
-//! ADVERTISE     a: options     entry 4 | match bits 8 | ignore bits 8 | key 8 | address 8 | length 8
-//! WITHDRAW   entry 4
-//! WITHDRAWN  entry 4
+//! all            kind 1 | flags 1 | a 1 | b 1 | update: operations 2, units 2
+//! PUT            a: index     match bits 8 | header data 8 | offset 8 | operation 4
+//! SHORT_PUT      a: index     match bits 8 | header data 8
+//! GET            a: index     match bits 8 | offset 8 | length 4 | operation 4
+//! ATOMIC         a: index     match bits 8 | offset 8 | operand 8 | comparand 8 | operation 4
+//!                b: operation and type, 4 bits each
+//! RESPONSE       a: outcome   operation 4 | length 4 | value 8
+//! REPLY          a: outcome   operation 4
+//! WINDOW_UPDATE
+//! LEAVE
+//! ADVERTISE      a: options   entry 4 | match bits 8 | ignore bits 8 | key 8 | address 8 | length 8
+//! WITHDRAW       entry 4
+//! WITHDRAWN      entry 4
 //! ```
 //!
 //! `update` is a window update ([`super::window`]), of the window whose number is in the upper half of

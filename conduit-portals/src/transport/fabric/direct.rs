@@ -24,7 +24,8 @@ pub(super) struct Exposed {
     busy: Vec<usize>,
 }
 
-// SAFETY: a name for memory that is valid in the whole process as long as it is scheduled; accesses go through raw pointers.
+// SAFETY: the memory is valid in the whole process as long as it is listed, and accessed through raw
+// pointers.
 unsafe impl Send for Exposed {}
 
 /// A direct operation.
@@ -201,7 +202,8 @@ impl FabricTransport {
             memory.len,
             operation.peer
         );
-        // SAFETY: within the memory (just checked), which is valid as long as it is scheduled, and the list is locked.
+        // SAFETY: within the memory (just checked), which is valid as long as it is listed, and the list
+        // is locked.
         let target = unsafe { memory.base.add(offset) };
         match operation.op {
             // SAFETY: as above; the memory here is valid until the operation has ended.

@@ -1,5 +1,5 @@
-//! Atomics by the network, from all sides at once: over a fabric they read and write in different turns, so that one which the
-//! processor does in between is lost.
+//! Atomics by the network, from all sides at once. Over a fabric they read and write in different calls,
+//! so that one which a processor does in between is lost.
 
 use std::collections::BTreeSet;
 
@@ -88,7 +88,7 @@ impl Job {
         }
     }
 
-    /// The next end of a rank's operations: outcome, bytes, and the old value if one is told.
+    /// The next end of a rank's operations: outcome, bytes, and the old value of a fetching one.
     fn end_of(&self, rank: u32) -> (Outcome, usize, Option<u64>) {
         let mut ended = None;
         for _ in 0..10_000 {
@@ -130,7 +130,7 @@ impl Job {
     }
 }
 
-/// From peers that were told and that were not, and of the owner's own: nothing is lost.
+/// Atomics of peers that have imported the entry and that have not, and of the owner: none is lost.
 #[test]
 fn all_sides_at_once() {
     for (atomics, seed) in [
@@ -143,7 +143,7 @@ fn all_sides_at_once() {
             let job = Job::new(atomics, seed, true);
             job.set_word(1);
             let mut fetched = BTreeSet::from([1]);
-            // Each has several under way, the first of them before it was told of anything.
+            // Each has several under way, the first of them before it has imported the entry.
             for _ in 0..20 {
                 for rank in 0..RANKS {
                     for _ in 0..3 {
@@ -212,7 +212,7 @@ fn every_operation_as_a_processor_does_it() {
 }
 
 #[test]
-fn it_is_said_and_can_be_left() {
+fn native_atomics_are_a_capability_that_can_be_turned_off() {
     let can = |job: &Job| {
         let capabilities = job.ends[0].reach(1).capabilities;
         capabilities.contains(Capabilities::NATIVE_ATOMICS)
@@ -231,7 +231,7 @@ fn it_is_said_and_can_be_left() {
 }
 
 #[test]
-fn an_entry_that_is_taken_back_stays_the_networks() {
+fn the_network_does_the_atomics_on_an_entry_until_it_is_unlinked() {
     let job = Job::new(Atomics::All, None, true);
     job.submit(0, &job.atomic(0, AtomicOp::Add, 1));
     job.end_of(0);
@@ -287,7 +287,7 @@ fn what_was_under_way_to_a_peer_that_fails_is_dropped() {
     assert!(inner.portals.native.under_way() == 0 && inner.portals.native.waiting.is_empty());
 }
 
-/// What is done on one word is done in one way, so a size is native or it isn't.
+/// All atomics on one word are done in one way, so a size is native or it isn't.
 #[test]
 fn a_size_needs_compare_and_swap_for_both_types() {
     use crate::transport::direct::Native;

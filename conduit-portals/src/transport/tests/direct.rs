@@ -1,4 +1,4 @@
-//! Direct access: who is told, what goes directly, how it is taken back.
+//! Direct access: what is advertised, what goes directly, how entries are withdrawn.
 
 use conduit_core::ni::{
     Ack, EqId, Get, MatchEntry, MdId, MeEvents, MeId, Ni, NiError, Put, Region, Submit, Unlink,
@@ -10,7 +10,7 @@ use crate::transport::fragment::Failure;
 
 const BYTES: usize = 1 << 16;
 
-/// Rank 0 reaches an exportable entry of rank 1, over all of a region.
+/// Rank 0 accesses an exportable entry of rank 1, over all of a region.
 struct Job {
     fabric: Fabric,
     ends: Vec<End<Seq>>,
@@ -18,7 +18,7 @@ struct Job {
     md: MdId,
     region: Region,
     me: MeId,
-    // Behind the ends, which read and write it.
+    // Dropped after the ends, which access it.
     memory: Vec<u8>,
 }
 
@@ -84,7 +84,7 @@ impl Job {
     }
 
     fn submit_get(&self, get: &Get) {
-        // SAFETY: the destination is looked at when it has ended.
+        // SAFETY: the destination is read only after the get has ended.
         assert_eq!(unsafe { self.ends[0].get(get) }, Ok(Submit::Posted));
     }
 
@@ -102,7 +102,7 @@ impl Job {
         self.turns().concat()
     }
 
-    /// Operations that went directly, and peers that were told.
+    /// The numbers of direct operations and of advertisements.
     fn counts(&self) -> (u64, u64) {
         (
             self.ends[0].counters(|counters, _| counters.direct),
@@ -122,7 +122,11 @@ const DONE: &str = "Ack { token: 1, outcome: Done, length: 3000 }";
 fn the_second_goes_directly() {
     let job = Job::new();
     assert_eq!(job.end_of(&job.put()), DONE);
-    assert_eq!(job.counts(), (0, 1), "a message, and told by its answer");
+    assert_eq!(
+        job.counts(),
+        (0, 1),
+        "a message, and an advertisement with its response"
+    );
     let second = Put {
         remote_offset: 20_000,
         local_offset: 5000,
@@ -149,10 +153,10 @@ fn the_second_goes_directly() {
 }
 
 #[test]
-fn nothing_is_no_operation_of_the_network() {
+fn operations_without_bytes_do_not_reach_the_network() {
     let job = Job::new();
     job.end_of(&job.put());
-    // At the end, where there is room for nothing.
+    // At the end of the entry, where no byte fits.
     let nothing = Put {
         length: 0,
         remote_offset: BYTES as u64,
@@ -211,7 +215,7 @@ fn what_does_not_fit_goes_by_message() {
 }
 
 #[test]
-fn an_entry_is_taken_back_when_nothing_is_under_way() {
+fn an_entry_is_withdrawn_when_nothing_is_under_way() {
     let job = Job::new();
     let (owner, user) = (&job.ends[1], &job.ends[0]);
     job.end_of(&job.put());
@@ -222,14 +226,14 @@ fn an_entry_is_taken_back_when_nothing_is_under_way() {
     job.submit(&late);
     assert_eq!(owner.me_unlink(job.me), Ok(Unlink::InUse));
     owner.progress();
-    // It is done now, and the owner's wish has come; that it is done is told later.
+    // The put is done now, and the withdrawal has arrived; the put's end is reported later.
     user.progress();
     for _ in 0..3 {
         owner.progress();
         assert_eq!(owner.me_unlink(job.me), Ok(Unlink::InUse));
     }
     assert_eq!(job.there()[30_000..33_000], job.memory[1000..4000]);
-    // The entry is still there for messages.
+    // The entry still takes messages.
     job.submit(&job.put());
     assert_eq!(job.counts(), (1, 1));
     assert_eq!(job.turns(), [DONE, DONE]);
@@ -240,7 +244,7 @@ fn an_entry_is_taken_back_when_nothing_is_under_way() {
         "Ack { token: 1, outcome: NoMatch, length: 0 }"
     );
     assert_eq!(job.counts(), (1, 1));
-    // Another one in its place.
+    // Another entry instead of it.
     owner.me_append(PT, exportable(&job.region)).unwrap();
     for _ in 0..2 {
         assert_eq!(job.end_of(&job.put()), DONE);
@@ -249,7 +253,7 @@ fn an_entry_is_taken_back_when_nothing_is_under_way() {
 }
 
 #[test]
-fn one_that_stands_behind_another_is_not_told_of() {
+fn an_entry_behind_another_is_not_advertised() {
     let job = Job::new();
     let second = MatchEntry {
         match_bits: 1,
@@ -267,7 +271,7 @@ fn one_that_stands_behind_another_is_not_told_of() {
 }
 
 #[test]
-fn who_fails_or_leaves_uses_nothing_any_more() {
+fn a_peer_that_fails_or_leaves_is_no_importer() {
     for leaves in [false, true] {
         let mut job = Job::new();
         job.end_of(&job.put());
@@ -284,7 +288,7 @@ fn who_fails_or_leaves_uses_nothing_any_more() {
 }
 
 #[test]
-fn an_owner_that_fails_is_named() {
+fn an_owner_that_fails_is_reported() {
     let job = Job::new();
     job.end_of(&job.put());
     job.submit(&job.put());
@@ -314,9 +318,8 @@ fn an_owner_that_fails_is_named() {
     }
 }
 
-/// An owner that has left takes nothing: it is no longer reached.
 #[test]
-fn an_owner_that_leaves_is_not_reached() {
+fn the_memory_of_an_owner_that_has_left_is_not_accessed() {
     let mut job = Job::new();
     job.end_of(&job.put());
     drop(job.ends.remove(1));
@@ -328,7 +331,7 @@ fn an_owner_that_leaves_is_not_reached() {
 }
 
 #[test]
-fn memory_that_cannot_be_exposed_is_no_region() {
+fn memory_that_cannot_be_exposed_is_refused_as_a_region() {
     let disorder = Disorder {
         exposed_bytes: BYTES,
         ..direct()

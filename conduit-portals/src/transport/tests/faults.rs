@@ -7,7 +7,7 @@ use super::{PT, entry, events, job};
 use crate::transport::fragment::Failure;
 
 #[test]
-fn a_failed_peer_is_named_and_lets_go_of_memory() {
+fn a_failed_peer_is_reported_and_its_operations_release_memory() {
     let (fabric, ends) = job::<Seq>(3);
     let eq = ends[0].eq_create(16).unwrap();
     let bytes = [1_u8; 5000];
@@ -44,7 +44,7 @@ fn a_failed_peer_is_named_and_lets_go_of_memory() {
 }
 
 #[test]
-fn what_a_failed_peer_had_begun_is_dropped() {
+fn fragments_that_a_failed_peer_had_begun_are_dropped() {
     let (fabric, ends) = job::<Seq>(2);
     let eq = ends[1].eq_create(16).unwrap();
     ends[1].pt_open(PT, Some(eq)).unwrap();
@@ -71,10 +71,10 @@ fn what_a_failed_peer_had_begun_is_dropped() {
             operation: Some(5),
         };
         let header = Header::Put(put).encode(None);
-        let place = inner.portals.begin(0, header.as_slice(), 5000).unwrap();
-        inner.portals.place(place, 1000, &[3; 1000]);
-        // Beyond its end: nowhere.
-        inner.portals.place(place, 4999, &[3; 1000]);
+        let id = inner.portals.begin(0, header.as_slice(), 5000).unwrap();
+        inner.portals.place(id, 1000, &[3; 1000]);
+        // What is beyond its end is discarded.
+        inner.portals.place(id, 4999, &[3; 1000]);
     }
     assert_eq!(ends[1].me_unlink(me), Ok(Unlink::InUse));
     fabric.fail(0, Failure::Silent(1));
@@ -91,7 +91,7 @@ fn what_a_failed_peer_had_begun_is_dropped() {
 }
 
 #[test]
-fn who_has_left_has_not_failed() {
+fn a_peer_that_has_left_has_not_failed() {
     let (fabric, mut ends) = job::<Seq>(2);
     let eq = ends[1].eq_create(16).unwrap();
     ends[1].pt_open(PT, Some(eq)).unwrap();
@@ -112,9 +112,9 @@ fn who_has_left_has_not_failed() {
     assert_eq!(ends[0].failed_peer(), None);
 }
 
-/// What it has not answered it never will, so who waits for that hears of it.
+/// A response that was not sent never will be, so a rank that awaits one has to learn of it.
 #[test]
-fn who_has_left_without_an_answer_has_failed() {
+fn a_peer_that_has_left_without_a_response_has_failed() {
     for (ack, failed) in [(Ack::Local, None), (Ack::Remote, Some(0))] {
         let (fabric, mut ends) = job::<Seq>(2);
         let eq = ends[1].eq_create(16).unwrap();

@@ -1,4 +1,5 @@
-//! A peer with a valid tag that sends anything: no panic, nothing written outside of entries, and it is named.
+//! A peer with a valid tag that sends anything: no panic, nothing is written outside of entries, and the
+//! peer is reported.
 
 use conduit_core::ni::{Ack, Event, Get, MeEvents, MeId, MeMemory, MeOptions, Ni, Put};
 use conduit_core::threads::Seq;
@@ -7,7 +8,7 @@ use proptest::prelude::*;
 use super::{Disorder, End, PT, entry, job, job_on, over};
 use crate::transport::fragment::FragmentHandler;
 
-/// What is handed to the portals.
+/// A call of the fragment handler, or a poll.
 #[derive(Debug, Clone)]
 enum Step {
     Fragment(Vec<u8>, Vec<u8>),
@@ -17,7 +18,7 @@ enum Step {
     Poll,
 }
 
-/// Headers that are nearly right: a kind, flags, an index and small numbers.
+/// Headers that are nearly valid: a kind, flags, an index and small numbers.
 fn header() -> impl Strategy<Value = Vec<u8>> {
     let field = prop_oneof![3 => 0_u64..16, 1 => any::<u64>()];
     let near = (
@@ -34,9 +35,9 @@ fn header() -> impl Strategy<Value = Vec<u8>> {
             bytes.extend(taken.to_le_bytes());
             bytes.extend(taken.to_le_bytes());
             bytes.extend(fields.iter().flat_map(|field| field.to_le_bytes()));
-            // The right length for a kind, often.
-            let right = [0, 36, 24, 32, 44, 24, 12, 8, 8, 52, 12, 12];
-            let length = right.get(usize::from(kind)).copied().unwrap_or(cut);
+            // Often the valid length for the kind.
+            let lengths = [0, 36, 24, 32, 44, 24, 12, 8, 8, 52, 12, 12];
+            let length = lengths.get(usize::from(kind)).copied().unwrap_or(cut);
             bytes.resize(if cut < 10 { cut } else { length }, 0);
             bytes
         });
@@ -55,7 +56,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Begins operations of the rank's own, whose names a peer may guess.
+/// Begins operations of this rank, whose ids a peer may guess.
 fn begin_own(end: &End<Seq>, space: &mut [u8]) -> conduit_core::ni::EqId {
     let eq = end.eq_create(16).unwrap();
     // SAFETY: the caller's memory outlives the end.
@@ -83,7 +84,7 @@ fn begin_own(end: &End<Seq>, space: &mut [u8]) -> conduit_core::ni::EqId {
         token: 2,
     };
     for _ in 0..2 {
-        // SAFETY: what the get writes is looked at when all is over; nobody writes what the put reads.
+        // SAFETY: what the get writes is read at the end of the test; nobody writes what the put reads.
         unsafe {
             let _ = end.get(&get).unwrap();
             let _ = end.put(&put).unwrap();
@@ -94,7 +95,7 @@ fn begin_own(end: &End<Seq>, space: &mut [u8]) -> conduit_core::ni::EqId {
 
 proptest! {
     #[test]
-    fn anything_is_taken_or_refused(
+    fn any_calls_are_handled(
         steps in prop::collection::vec(step(), 0..80),
         direct in any::<bool>(),
     ) {
@@ -117,20 +118,20 @@ proptest! {
         let managed = MeMemory::Managed { bytes: 8192, min_free: 64 };
         end.me_append(PT, entry(managed)).unwrap();
         let own = begin_own(end, &mut space);
-        let mut places = Vec::new();
+        let mut ids = Vec::new();
         for step in steps {
             let mut inner = end.inner();
             match step {
                 Step::Fragment(header, payload) => {
                     inner.portals.fragment(0, &header, &payload);
                 }
-                Step::Begin(header, length) => places.extend(inner.portals.begin(0, &header, length)),
-                Step::Place(at, offset, length) if !places.is_empty() => {
-                    inner.portals.place(*at.get(&places), offset, &vec![0x33; length]);
+                Step::Begin(header, length) => ids.extend(inner.portals.begin(0, &header, length)),
+                Step::Place(at, offset, length) if !ids.is_empty() => {
+                    inner.portals.place(*at.get(&ids), offset, &vec![0x33; length]);
                 }
-                Step::End(at) if !places.is_empty() => {
-                    let place = places.swap_remove(at.index(places.len()));
-                    inner.portals.end(place);
+                Step::End(at) if !ids.is_empty() => {
+                    let id = ids.swap_remove(at.index(ids.len()));
+                    inner.portals.end(id);
                 }
                 Step::Place(..) | Step::End(_) => {}
                 Step::Poll => {
@@ -172,7 +173,7 @@ fn a_protocol_error_names_its_peer() {
     assert_eq!(ends[1].counters(|counters, _| counters.protocol_errors), 2);
 }
 
-/// A peer that keeps to no window is found out, and what it may occupy is bounded.
+/// A peer that overruns its window is detected, and what it may occupy is bounded.
 #[test]
 fn a_flood_beyond_the_window_is_a_protocol_error() {
     let (_, ends) = job::<Seq>(2);
@@ -206,17 +207,17 @@ fn a_flood_beyond_the_window_is_a_protocol_error() {
         assert_eq!(inner.portals.counters.protocol_errors, 10);
     }
     assert_eq!(ends[1].bad_peer(), Some(0));
-    let mut heard = 0;
-    ends[1].poll(eq, u32::MAX, |_| heard += 1);
-    assert_eq!(heard, u32::from(window));
+    let mut received = 0;
+    ends[1].poll(eq, u32::MAX, |_| received += 1);
+    assert_eq!(received, u32::from(window));
 }
 
-/// Telling of entries, rightly and not.
+/// Valid and invalid messages about direct access.
 #[test]
-fn what_peers_may_say_of_direct_access() {
+fn invalid_messages_about_direct_access_are_protocol_errors() {
     use crate::transport::interface::Remote;
     use crate::transport::wire::{Advertisement, Header};
-    let right = Advertisement {
+    let valid = Advertisement {
         entry: MeId(u32::from(PT.0) << 28 | 5),
         options: MeOptions::PUT,
         match_bits: 0,
@@ -229,13 +230,13 @@ fn what_peers_may_say_of_direct_access() {
     };
     let another = Advertisement {
         entry: MeId(u32::from(PT.0) << 28 | 6),
-        ..right
+        ..valid
     };
     let elsewhere = Advertisement {
         entry: MeId(3 << 28),
-        ..right
+        ..valid
     };
-    let wrong = [
+    let invalid = [
         // It would wrap.
         Header::Advertise(Advertisement {
             length: 101,
@@ -246,12 +247,12 @@ fn what_peers_may_say_of_direct_access() {
             ..elsewhere
         }),
         // One entry of each index.
-        Header::Advertise(right),
+        Header::Advertise(valid),
         Header::Advertise(another),
         Header::Withdraw(another.entry),
-        Header::Withdrawn(right.entry),
+        Header::Withdrawn(valid.entry),
     ];
-    let said = |inner: &mut crate::transport::Inner<_>, header: &Header| {
+    let accepted = |inner: &mut crate::transport::Inner<_>, header: &Header| {
         let before = inner.portals.counters.protocol_errors;
         inner
             .portals
@@ -264,26 +265,29 @@ fn what_peers_may_say_of_direct_access() {
     };
     let (_, ends) = job_on::<Seq>(2, disorder);
     let mut inner = ends[1].inner();
-    assert!(said(&mut inner, &Header::Advertise(right)));
-    for wrong in &wrong {
-        assert!(!said(&mut inner, wrong), "{wrong:?}");
+    assert!(accepted(&mut inner, &Header::Advertise(valid)));
+    for header in &invalid {
+        assert!(!accepted(&mut inner, header), "{header:?}");
     }
-    assert!(said(&mut inner, &Header::Advertise(elsewhere)));
-    assert!(said(&mut inner, &Header::Withdraw(right.entry)));
-    assert!(!said(&mut inner, &Header::Withdraw(right.entry)), "again");
-    assert!(said(&mut inner, &Header::Advertise(another)));
-    // Nothing ends that is not under way.
+    assert!(accepted(&mut inner, &Header::Advertise(elsewhere)));
+    assert!(accepted(&mut inner, &Header::Withdraw(valid.entry)));
+    assert!(
+        !accepted(&mut inner, &Header::Withdraw(valid.entry)),
+        "again"
+    );
+    assert!(accepted(&mut inner, &Header::Advertise(another)));
+    // Operations that are not under way don't end.
     inner.portals.done(0, 0, 0);
     inner.portals.done(7, u64::MAX, 0);
     drop(inner);
-    // Where memory is not reached directly nobody may tell of it.
+    // Without direct access any such message is an error.
     let (_, ends) = job::<Seq>(2);
     let mut inner = ends[1].inner();
     for header in [
-        Header::Advertise(right),
-        Header::Withdraw(right.entry),
-        Header::Withdrawn(right.entry),
+        Header::Advertise(valid),
+        Header::Withdraw(valid.entry),
+        Header::Withdrawn(valid.entry),
     ] {
-        assert!(!said(&mut inner, &header), "{header:?}");
+        assert!(!accepted(&mut inner, &header), "{header:?}");
     }
 }

@@ -1,4 +1,5 @@
-//! What the conformance suite doesn't ask: the progress thread, direct access and atomics by the network, peers that send anything, peers that fail, adopted regions, threads.
+//! What the conformance suite doesn't cover: the progress thread, direct access, atomics by the network,
+//! malicious and failing peers, adopted regions, threads.
 
 mod atomics;
 mod direct;
@@ -82,10 +83,10 @@ fn events<M: conduit_core::threads::Mode>(end: &End<M>, eq: EqId) -> Vec<String>
 }
 
 #[test]
-fn an_adopted_region_is_one() {
+fn an_adopted_region_takes_puts() {
     let (_, ends) = job::<Seq>(2);
     let own = ends[1].region_create(1 << 16).unwrap();
-    // Somebody else's memory: another network's region.
+    // Memory of another network.
     let (_, others) = job::<Seq>(1);
     let other = others[0].region_create(1 << 16).unwrap();
     // SAFETY: `others` is dropped after `ends`' last access below.
@@ -132,9 +133,9 @@ fn threads_share_an_end() {
     let (ends, queues) = (&ends, &queues);
     std::thread::scope(|scope| {
         for rank in 0..2_usize {
-            let heard = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+            let received = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
             for thread in 0..2_u64 {
-                let heard = heard.clone();
+                let received = received.clone();
                 scope.spawn(move || {
                     let end = &ends[rank];
                     let take = |event: Event<'_>| {
@@ -142,7 +143,7 @@ fn threads_share_an_end() {
                             panic!("{event:?}");
                         };
                         assert_eq!(put.data, put.hdr_data.to_ne_bytes());
-                        heard.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                        received.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     };
                     for i in 0..EACH {
                         let hdr_data = thread * EACH + i;
@@ -159,7 +160,7 @@ fn threads_share_an_end() {
                             end.poll(queues[rank], 8, take);
                         }
                     }
-                    while heard.load(std::sync::atomic::Ordering::Relaxed) < 2 * EACH {
+                    while received.load(std::sync::atomic::Ordering::Relaxed) < 2 * EACH {
                         if end.poll(queues[rank], 8, take) == 0 {
                             end.wait(Duration::from_millis(1));
                         }
@@ -170,9 +171,9 @@ fn threads_share_an_end() {
     });
 }
 
-/// The answer to a put says that the target has it, not that this side is done with the source.
+/// The response to a put says that the target has it, not that the source may be reused.
 #[test]
-fn an_answer_that_overtakes_leaves_the_source_in_use() {
+fn a_response_that_overtakes_leaves_the_source_in_use() {
     use super::wire::Header;
     use crate::transport::fragment::FragmentHandler;
 
@@ -184,7 +185,7 @@ fn an_answer_that_overtakes_leaves_the_source_in_use() {
     let put = put_to_1(md, 5000);
     // SAFETY: the source is not written.
     let _ = unsafe { ends[0].put(&put) }.unwrap();
-    // The first operation's name.
+    // The first operation's id is 0.
     let response = Header::Response {
         operation: 0,
         outcome: conduit_core::ni::Outcome::Done,
@@ -201,7 +202,7 @@ fn an_answer_that_overtakes_leaves_the_source_in_use() {
 }
 
 #[test]
-fn a_long_get_that_is_not_answered_keeps_its_entry() {
+fn an_entry_stays_linked_until_a_long_reply_has_arrived() {
     let (_, ends) = job::<Seq>(2);
     let region = ends[1].region_create(1 << 20).unwrap();
     let eq = ends[1].eq_create(16).unwrap();
@@ -221,15 +222,18 @@ fn a_long_get_that_is_not_answered_keeps_its_entry() {
         remote_offset: 0,
         token: 3,
     };
-    // SAFETY: the destination is looked at when the get has ended.
+    // SAFETY: the destination is read only after the get has ended.
     let _ = unsafe { ends[0].get(&get) }.unwrap();
     assert_eq!(ends[0].md_release(md), Ok(conduit_core::ni::Unlink::InUse));
-    // The reply is on its way, and the news that it has arrived is not back.
+    // The reply is on its way, and its arrival is not acknowledged.
     ends[1].progress();
     assert_eq!(ends[1].me_unlink(me), Ok(conduit_core::ni::Unlink::InUse));
     assert_eq!(events(&ends[0], completions).len(), 1);
-    let told = events(&ends[1], eq);
-    assert!(told.len() == 1 && told[0].starts_with("Get"), "{told:?}");
+    let raised = events(&ends[1], eq);
+    assert!(
+        raised.len() == 1 && raised[0].starts_with("Get"),
+        "{raised:?}"
+    );
     assert_eq!(ends[1].me_unlink(me), Ok(conduit_core::ni::Unlink::Done));
     assert_eq!(ends[0].md_release(md), Ok(conduit_core::ni::Unlink::Done));
     assert!(space.iter().all(|byte| *byte == 0));

@@ -1,4 +1,4 @@
-//! Short puts come in the order in which they were sent, whether they went through a queue or its mailbox.
+//! Short puts arrive in the order in which they were sent, through a queue or its mailbox.
 
 use std::cell::RefCell;
 
@@ -7,17 +7,17 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What one rank does to another.
+/// A step of one of the two ranks.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// Sends so many bytes.
+    /// Rank 0 sends so many bytes.
     Send(usize),
     Progress,
-    /// Looks where there is something to take.
-    Look,
-    /// Takes at most so many.
+    /// Checks which queues are ready.
+    Ready,
+    /// Takes at most so many events.
     Poll(u32),
-    /// Takes one, and panics at it.
+    /// Takes one event, and panics in the handler.
     Panic,
 }
 
@@ -25,7 +25,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => prop_oneof![Just(8_usize), Just(64), Just(65), Just(300)].prop_map(Step::Send),
         2 => Just(Step::Progress),
-        2 => Just(Step::Look),
+        2 => Just(Step::Ready),
         3 => (1_u32..5).prop_map(Step::Poll),
         1 => Just(Step::Panic),
     ]
@@ -40,13 +40,13 @@ proptest! {
         let managed = MeMemory::Managed { bytes: 1 << 30, min_free: 1 << 20 };
         ends[1].me_append(PT, entry(managed)).unwrap();
         let mut sent = 0_u64;
-        let came = RefCell::new(Vec::new());
+        let arrived = RefCell::new(Vec::new());
         let take = |limit: u32, panics: bool| {
             let mut next = |event: Event<'_>| {
                 let Event::Put(put) = event else { panic!("{event:?}") };
                 assert_eq!(put.data, vec![put.hdr_data as u8; put.length]);
                 assert!(put.data.as_ptr().addr().is_multiple_of(16));
-                came.borrow_mut().push(put.hdr_data);
+                arrived.borrow_mut().push(put.hdr_data);
                 assert!(!panics, "as it should");
             };
             let poll = std::panic::AssertUnwindSafe(|| ends[1].poll(eq, limit, &mut next));
@@ -70,22 +70,23 @@ proptest! {
                     ends[0].progress();
                 }
                 Step::Progress => ends[1].progress(),
-                Step::Look => {
-                    // The first may only tell of what was there before. The second has all that was sent, and knows what was taken.
+                Step::Ready => {
+                    // The first call may only report what was there before. The second has received all
+                    // that was sent, and knows what was consumed.
                     ends[1].ready();
                     let is_ready = ends[1].ready().intersects(Ready::queue(eq));
-                    prop_assert_eq!(is_ready, came.borrow().len() as u64 != sent);
+                    prop_assert_eq!(is_ready, arrived.borrow().len() as u64 != sent);
                 }
                 Step::Poll(limit) => drop(take(limit, false)),
                 Step::Panic => drop(take(1, true)),
             }
         }
-        // All has arrived after this, and what has is never forgotten.
+        // Everything has arrived after this, and what has arrived is never lost.
         ends[1].progress();
         while ends[1].ready().intersects(Ready::queue(eq)) {
             take(3, false);
             ends[1].progress();
         }
-        prop_assert_eq!(came.into_inner(), (0..sent).collect::<Vec<_>>());
+        prop_assert_eq!(arrived.into_inner(), (0..sent).collect::<Vec<_>>());
     }
 }

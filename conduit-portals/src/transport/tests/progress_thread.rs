@@ -24,8 +24,8 @@ struct Counting {
     calls: AtomicUsize,
     woken: AtomicUsize,
     datagrams: AtomicUsize,
-    /// Says no from so many calls on.
-    patience: usize,
+    /// Returns `None` from so many calls on.
+    most_calls: usize,
     reports: SyncSender<&'static str>,
 }
 
@@ -37,7 +37,7 @@ impl Progress for Counting {
         }
         let count = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let _ = self.reports.try_send("progressed");
-        (count < self.patience).then_some(None)
+        (count < self.most_calls).then_some(None)
     }
 
     fn wake(&self) {
@@ -46,7 +46,7 @@ impl Progress for Counting {
     }
 }
 
-fn counting(patience: usize) -> (Arc<Counting>, Receiver<&'static str>) {
+fn counting(most_calls: usize) -> (Arc<Counting>, Receiver<&'static str>) {
     let (reports, received) = sync_channel(1000);
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     socket.set_nonblocking(true).unwrap();
@@ -55,7 +55,7 @@ fn counting(patience: usize) -> (Arc<Counting>, Receiver<&'static str>) {
         calls: AtomicUsize::new(0),
         woken: AtomicUsize::new(0),
         datagrams: AtomicUsize::new(0),
-        patience,
+        most_calls,
         reports,
     };
     (Arc::new(counting), received)
@@ -78,7 +78,7 @@ fn waiter(counting: &Counting) -> Arc<dyn Wait> {
     Arc::new(Waiter(counting.socket.lock().try_clone().unwrap().into()))
 }
 
-/// The two sides, in one thread; a period of no time is over at once.
+/// Both sides in one thread. A period of zero is over at once.
 fn sides(counting: &Arc<Counting>, period: Duration) -> (ProgressThread, Thread) {
     ProgressThread::new(Arc::clone(counting) as _, waiter(counting), period).unwrap()
 }
@@ -90,7 +90,7 @@ fn send_to(counting: &Counting) {
 }
 
 #[test]
-fn a_rank_that_is_here_is_left_alone() {
+fn a_rank_that_makes_progress_is_left_alone() {
     let (counting, _reports) = counting(usize::MAX);
     let (progress_thread, thread) = sides(&counting, Duration::ZERO);
     let mut seen = thread.progress_count();
@@ -117,7 +117,7 @@ fn progress_is_made_for_a_rank_that_is_away_until_somebody_holds_the_lock() {
 }
 
 #[test]
-fn a_rank_that_waits_for_packets_itself_is_left_alone_and_counts_as_here_afterwards() {
+fn a_rank_that_waits_for_packets_is_left_alone_and_is_not_away_afterwards() {
     let (counting, _reports) = counting(usize::MAX);
     let (progress_thread, thread) = sides(&counting, Duration::ZERO);
     let waiter = waiter(&counting);
@@ -183,7 +183,7 @@ fn the_thread_makes_progress_and_ends() {
 }
 
 #[test]
-fn arming_ends_a_pause_and_so_does_the_end() {
+fn arming_interrupts_a_sleep_and_so_does_dropping() {
     let (counting, reports) = counting(usize::MAX);
     let waiter = waiter(&counting);
     let progress_thread =
@@ -202,7 +202,7 @@ fn arming_ends_a_pause_and_so_does_the_end() {
     assert_eq!(Arc::strong_count(&counting), 1);
 }
 
-/// Else a rank that has received anything would never sleep.
+/// Otherwise a rank that has received anything would never sleep.
 #[test]
 fn what_was_received_before_arming_wakes_nobody() {
     let (_, mut ends) = job::<Seq>(2);
@@ -218,15 +218,15 @@ fn what_was_received_before_arming_wakes_nobody() {
     let byte = [1];
     // SAFETY: the byte outlives all puts.
     let md = unsafe { ends[0].md_bind(byte.as_ptr().cast_mut(), 1, eq) }.unwrap();
-    let is_news = || ends[1].waiter.wait(None, Some(Duration::ZERO));
+    let would_wake = || ends[1].waiter.wait(None, Some(Duration::ZERO));
     for _ in 0..3 {
         // SAFETY: the source is not written.
         let _ = unsafe { ends[0].put(&put_to_1(md, 1)) }.unwrap();
         ends[0].progress();
-        assert!(is_news());
+        assert!(would_wake());
         ends[1].progress();
         assert!(ends[1].arm());
-        assert!(!is_news());
+        assert!(!would_wake());
         ends[1].disarm();
         assert_eq!(events(&ends[0], eq).len(), 1);
     }
