@@ -1,5 +1,5 @@
-//! All that is Portals below the engine. [`matching`] in software; [`shm`], the network between the processes of one host, in
-//! shared memory; [`transport`], the Ni contract over anything that carries fragments.
+//! Networks with the semantics of Portals: [`matching`] in software; [`shm`], the network in shared memory
+//! between the processes of a host; [`transport`], the Ni contract over anything that carries fragments.
 
 mod bell;
 pub mod compact;

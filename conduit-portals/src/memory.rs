@@ -1,7 +1,8 @@
-//! How much memory there is: of the machine, and of the control group that limits this process, as containers and batch systems do.
+//! How much memory is available: on the machine, and in the control group by which a container or batch
+//! system limits this process.
 //!
-//! Pages of shared memory are found when they are first touched; who asks for more than there is would be killed much later, in the
-//! middle of its work. So it is looked at before.
+//! Pages of shared memory are allocated when they are first touched, and a process that asks for more
+//! than there is would be killed much later, in the middle of its work. So this is checked before.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -12,35 +13,35 @@ use std::path::{Path, PathBuf};
 pub struct Pool {
     /// Bytes that can still be taken.
     pub available: u64,
-    /// Bytes of shared memory that have been taken. Ranks that have promised each other memory have touched some of it: that is
-    /// among these.
+    /// Bytes of shared memory in use, among them those that ranks have touched of the memory that they
+    /// have reserved.
     pub shared: u64,
 }
 
-/// What limits nothing.
-const ENDLESS: Pool = Pool {
+/// A pool without limit.
+const UNLIMITED: Pool = Pool {
     available: u64::MAX,
     shared: 0,
 };
 
-/// What this process can take from.
+/// The pools that limit this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
     /// The machine, or a narrower control group around [`Memory::group`].
     pub machine: Pool,
     /// The innermost control group that has a limit.
     pub group: Pool,
-    /// Its number on this machine; 0: there is none.
+    /// Its inode number; 0: there is no such group.
     pub group_id: u64,
 }
 
 impl Memory {
-    /// Reads the system's figures. What can't be read limits nothing.
+    /// Reads the system's figures. Those that can't be read count as unlimited.
     pub fn read() -> Self {
         let text = |path: &Path| fs::read_to_string(path).unwrap_or_default();
         let mut memory = Self {
             machine: Pool::of_machine(&text(Path::new("/proc/meminfo"))),
-            group: ENDLESS,
+            group: UNLIMITED,
             group_id: 0,
         };
         for (group, version) in groups(&text(Path::new("/proc/self/cgroup"))) {
@@ -75,13 +76,13 @@ impl Pool {
         }
     }
 
-    /// Bytes that all shared memory can come to.
+    /// The most bytes of shared memory, with what is in use.
     pub fn room(&self) -> u64 {
         self.available.saturating_add(self.shared)
     }
 }
 
-/// The two interfaces to control groups.
+/// The version of the interface to control groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
     One,
@@ -89,7 +90,7 @@ enum Version {
 }
 
 impl Version {
-    /// Those that hold limit and use.
+    /// The files with limit and usage.
     fn files(self) -> [&'static str; 2] {
         match self {
             Self::One => ["memory.limit_in_bytes", "memory.usage_in_bytes"],
@@ -97,7 +98,7 @@ impl Version {
         }
     }
 
-    /// A group by its limit, use and statistics; `None`: it limits nothing.
+    /// A group's pool by its limit, usage and statistics; `None` if it has no limit.
     fn pool(self, limit: &str, used: &str, statistics: &str) -> Option<Pool> {
         let limit: u64 = limit.trim().parse().ok()?;
         let used: u64 = used.trim().parse().ok()?;
@@ -109,7 +110,8 @@ impl Version {
             });
             found.map_or(0, |(_, value)| value.trim().parse().unwrap_or(0))
         };
-        // Pages of files are given back where they are needed. No limit is a number in version 1, larger than any memory.
+        // The kernel reclaims pages of files when needed. In version 1, "no limit" is a number larger
+        // than any memory.
         let files: u64 = field("inactive_file") + field("active_file");
         (limit < 1 << 62).then(|| Pool {
             available: limit.saturating_sub(used.saturating_sub(files)),
@@ -118,8 +120,8 @@ impl Version {
     }
 }
 
-/// The folders of this process's control groups for memory, from the inside out. In a container they may be those that its root
-/// shows.
+/// The directories of this process's memory control groups, innermost first. In a container they are
+/// those that its root shows.
 fn groups(text: &str) -> Vec<(PathBuf, Version)> {
     let of = |root: &str, path: &str, version: Version| {
         let root = Path::new(root);
@@ -135,7 +137,7 @@ fn groups(text: &str) -> Vec<(PathBuf, Version)> {
         let (_, rest) = line.split_once(':')?;
         rest.split_once(':')
     });
-    // Where memory has a group of version 1 it has none of version 2.
+    // The memory controller belongs to one version only.
     let one = (fields.clone()).find(|(names, _)| names.split(',').any(|name| name == "memory"));
     match (one, fields.find(|(names, _)| names.is_empty())) {
         (Some((_, path)), _) => of("/sys/fs/cgroup/memory", path, Version::One),
@@ -157,11 +159,11 @@ mod tests {
         };
         assert_eq!(Pool::of_machine(text), expected);
         assert_eq!(expected.room(), 23_000_500 * 1024);
-        assert_eq!(Pool::of_machine(""), ENDLESS);
+        assert_eq!(Pool::of_machine(""), UNLIMITED);
     }
 
     #[test]
-    fn a_group_has_its_limit_less_what_can_not_be_given_back() {
+    fn a_group_has_its_limit_less_what_can_not_be_reclaimed() {
         let two = "anon 100\nfile 70\nshmem 40\ninactive_file 20\nactive_file 10\n";
         let one = "shmem 1\ninactive_file 2\ntotal_shmem 40\ntotal_inactive_file 20\n\
                    total_active_file 10\n";

@@ -1,5 +1,5 @@
-//! What threads and processes share without locks, and the lock and mailboxes of a rank, are made of: the usual, or with
-//! `--cfg loom` the model checker's. Then shared memory is not built, of which only the rings and the bell have models.
+//! The synchronisation primitives of this crate: the standard ones, or the model checker's with
+//! `--cfg loom`. With the latter `shm` is not built: only the rings and the bell of it have models.
 
 #[cfg(not(loom))]
 pub(crate) use parking_lot::{Mutex, MutexGuard};
@@ -11,7 +11,7 @@ pub(crate) use loom::sync::MutexGuard;
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// The checker's mutex, in the other's words.
+/// The checker's mutex with the interface of parking_lot's.
 #[cfg(loom)]
 pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
@@ -30,9 +30,10 @@ impl<T> Mutex<T> {
     }
 }
 
-/// The checker's fence, which other threads can get in front of. The checker itself switches threads at accesses only: a
-/// fence would be one step with the access before it, and fences that are missing there would not be missed. All fences
-/// access one word, so that their orders are all tried; the access orders nothing that the fences don't.
+/// A fence that other threads can run before. The checker switches threads only at accesses, so a plain
+/// fence would be one step with the access before it, and the models would not notice its absence. Here
+/// all fences access one word, so that every order of them is tried; the access itself orders nothing
+/// that the fences don't.
 #[cfg(loom)]
 pub(crate) fn fence(ordering: Ordering) {
     loom::lazy_static! {

@@ -1,8 +1,8 @@
-//! Numbers by which messages name operations and outcomes.
+//! The codes of operations and outcomes in messages.
 
 use conduit_core::ni::{AtomicOp, AtomicType, Outcome};
 
-/// An outcome as messages name it.
+/// The code of an outcome.
 pub fn outcome_code(outcome: Outcome) -> u8 {
     match outcome {
         Outcome::Done => 0,
@@ -11,7 +11,7 @@ pub fn outcome_code(outcome: Outcome) -> u8 {
     }
 }
 
-/// The inverse of [`outcome_code`]; `None` for what no code is.
+/// The inverse of [`outcome_code`]; `None` for an unknown code.
 pub fn outcome_of(code: u8) -> Option<Outcome> {
     Some(match code {
         0 => Outcome::Done,
@@ -21,7 +21,7 @@ pub fn outcome_of(code: u8) -> Option<Outcome> {
     })
 }
 
-/// Operation and type in one word.
+/// The code of an atomic: operation and type.
 pub fn atomic_code(op: AtomicOp, ty: AtomicType) -> u32 {
     let op = AtomicOp::ALL
         .iter()
@@ -34,7 +34,7 @@ pub fn atomic_code(op: AtomicOp, ty: AtomicType) -> u32 {
     (op << 8 | ty) as u32
 }
 
-/// The inverse of [`atomic_code`]; `None` for what no code is.
+/// The inverse of [`atomic_code`]; `None` for an unknown code.
 pub fn atomic_of(code: u32) -> Option<(AtomicOp, AtomicType)> {
     Some((
         *AtomicOp::ALL.get((code >> 8) as usize)?,

@@ -1,7 +1,7 @@
-//! Memory descriptors: the initiating side's memory.
+//! Memory descriptors: memory at the initiator.
 //!
-//! Looked up with every put and get, from any thread, so the table is of atomics and its size is fixed; a lock guards only
-//! the list of free ones.
+//! Every put and get looks one up, from any thread, so the table is of atomics and has a fixed size. A
+//! lock guards only the list of free slots.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
@@ -11,13 +11,13 @@ use conduit_core::threads::{Lock, Mode};
 
 use super::over_limit;
 
-/// Descriptors that can be bound at once.
+/// The most descriptors that can be bound at once.
 pub const DESCRIPTORS: usize = 4096;
 
-/// A bound memory descriptor, or the place of one.
+/// A slot for a memory descriptor.
 #[derive(Debug)]
 struct Descriptor {
-    /// Which descriptor of this place it is; odd while bound. Changes with every bind and release.
+    /// Odd while bound. Increases with every bind and release.
     generation: AtomicU32,
     base: AtomicPtr<u8>,
     len: AtomicUsize,
@@ -26,12 +26,12 @@ struct Descriptor {
     pending: AtomicU32,
 }
 
-/// What a descriptor describes.
+/// The memory and event queue of a bound descriptor.
 #[derive(Debug, Clone, Copy)]
 pub struct Bound {
-    /// Its first byte.
+    /// The first byte.
     pub base: *mut u8,
-    /// Its bytes.
+    /// In bytes.
     pub len: usize,
     /// Where completions go.
     pub eq: EqId,
@@ -52,7 +52,7 @@ fn unknown(operation: &'static str, md: MdId) -> NiError {
 }
 
 impl<M: Mode> Descriptors<M> {
-    /// A table with nothing bound.
+    /// A table without bound descriptors.
     pub fn new() -> Self {
         let empty = || Descriptor {
             generation: AtomicU32::new(0),
@@ -67,7 +67,7 @@ impl<M: Mode> Descriptors<M> {
         }
     }
 
-    /// As [`md_bind`](conduit_core::ni::Ni::md_bind). That there is such a queue is the caller's to check.
+    /// As [`md_bind`](conduit_core::ni::Ni::md_bind). The caller has checked that the queue exists.
     pub fn bind(&self, base: *mut u8, len: usize, eq: EqId) -> Result<MdId, NiError> {
         let slot = self.free.lock().pop().ok_or(NiError::Exhausted {
             operation: "md_bind",
@@ -79,7 +79,7 @@ impl<M: Mode> Descriptors<M> {
         descriptor.base.store(base, Ordering::Relaxed);
         descriptor.len.store(len, Ordering::Relaxed);
         descriptor.eq.store(eq.0, Ordering::Relaxed);
-        // The place was not bound, so the generation is even, and only we hold it.
+        // The slot was free, so the generation is even, and nobody else writes to it.
         let generation = descriptor
             .generation
             .load(Ordering::Relaxed)
@@ -115,7 +115,7 @@ impl<M: Mode> Descriptors<M> {
         (generation & 0xffff == md.0 >> 16 && generation & 1 == 1).then_some(descriptor)
     }
 
-    /// What a descriptor describes.
+    /// The memory and event queue of a descriptor.
     #[inline]
     pub fn get(&self, operation: &'static str, md: MdId) -> Result<Bound, NiError> {
         let descriptor = self.find(md).ok_or_else(|| unknown(operation, md))?;
@@ -126,7 +126,7 @@ impl<M: Mode> Descriptors<M> {
         })
     }
 
-    /// What a descriptor describes, after a check that `length` bytes from `offset` on, at most `limit`, lie within it.
+    /// As [`Self::get`], after a check that `length` bytes from `offset` on, at most `limit`, lie within.
     #[inline]
     pub fn piece(
         &self,
@@ -144,13 +144,14 @@ impl<M: Mode> Descriptors<M> {
         Ok(bound)
     }
 
-    /// The same as [`Self::get`], for a name that a peer has sent.
+    /// As [`Self::get`], for a number that a peer has sent.
     #[inline]
     pub fn bound(&self, md: u32) -> Option<Bound> {
         self.get("completion", MdId(md)).ok()
     }
 
-    /// Counts an operation that is about to be submitted. Its completion may come before the submission returns.
+    /// Counts an operation as pending. Call it before the submission, since the completion may come
+    /// before the submission returns.
     #[inline]
     pub fn start(&self, md: MdId) {
         if let Some(descriptor) = self.find(md) {
@@ -163,8 +164,8 @@ impl<M: Mode> Descriptors<M> {
         }
     }
 
-    /// Ends an operation: its completion was delivered, or it was not submitted after all. `None` if there is none, which
-    /// only a broken peer can bring about.
+    /// Ends a pending operation: its completion was delivered, or its submission failed. `None` if none is
+    /// pending, which only a peer that breaks the protocol can cause.
     #[inline]
     pub fn finish(&self, md: u32) -> Option<()> {
         let md = MdId(md);

@@ -1,27 +1,29 @@
 //! The match list of one portal table index.
 //!
-//! Rules beyond those of [`MatchEntry`], which a message meets in this order:
+//! Rules beyond those of [`MatchEntry`], in the order in which they apply to a message:
 //!
-//! 1. kind, source and bits decide whether an entry is looked at;
-//! 2. an offset outside a region entry ends the message with [`Outcome::OutOfRange`]: the entry has matched, is not used
-//!    up and raises nothing. Outside is beyond the end, or at the end with bytes to move;
-//! 3. a message that doesn't fit is cut if the entry says so, and passes the entry otherwise. An atomic can't be cut.
+//! 1. An entry matches by the message's kind, source and match bits.
+//! 2. An offset outside of a region entry ends the message with [`Outcome::OutOfRange`]: the entry has
+//!    matched, is not used up and raises no event. Outside is beyond the end, or at the end with bytes
+//!    to move.
+//! 3. A message that doesn't fit is truncated if the entry allows that, and passes on to the next entry
+//!    otherwise. An atomic can't be truncated.
 
 use conduit_core::ni::{Claim, MatchEntry, MeEvents, MeId, MeMemory, MeOptions, Outcome, Rank};
 
 /// No entry.
 const NIL: u16 = u16::MAX;
-/// Entries that one list can hold, by the width of [`EntryId`].
+/// The most entries of a list. [`EntryId::me`] has 12 bits for them.
 pub const MAX_ENTRIES: usize = 4096;
 
-/// What a message wants.
+/// The kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
-    /// To write.
+    /// Writes.
     Put,
-    /// To read.
+    /// Reads.
     Get,
-    /// To change an integer.
+    /// Changes an integer.
     Atomic,
 }
 
@@ -36,14 +38,14 @@ impl Want {
     }
 }
 
-/// What of a message decides which entry takes it.
+/// The properties of a message that matching depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct Incoming {
     /// Its kind.
     pub want: Want,
-    /// Who sent it.
+    /// Its sender.
     pub source: Rank,
-    /// As sent.
+    /// Its match bits.
     pub match_bits: u64,
     /// Within the entry's memory.
     pub offset: u64,
@@ -51,31 +53,31 @@ pub struct Incoming {
     pub length: usize,
 }
 
-/// What an entry's messages go to.
+/// The memory of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Memory {
     /// As [`MeMemory::Managed`].
     Managed {
-        /// What it holds.
+        /// Its capacity.
         bytes: usize,
-        /// What must be left for it to stay linked.
+        /// The entry is unlinked when less is left.
         min_free: usize,
     },
     /// A piece of a region.
     Region {
-        /// Where it begins: an address or an offset, as the network counts.
+        /// Where it begins: an address or an offset, as the network chooses.
         base: usize,
-        /// Bytes.
+        /// In bytes.
         len: usize,
     },
     /// As [`MeMemory::Process`].
     Process,
-    /// Headers only.
+    /// None: for headers only.
     Nothing,
 }
 
 impl Memory {
-    /// As the caller of `me_append` gave it; `base` is where a region entry begins.
+    /// The memory of an appended entry; `base` is where a region entry begins.
     fn new(memory: MeMemory, base: usize) -> Self {
         match memory {
             MeMemory::Managed { bytes, min_free } => Self::Managed { bytes, min_free },
@@ -86,28 +88,28 @@ impl Memory {
     }
 }
 
-/// An element of the list.
+/// A match entry.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
-    /// Where messages go.
+    /// Its memory.
     pub memory: Memory,
     /// Bits to match.
     pub match_bits: u64,
-    /// Bits that don't count.
+    /// Bits that are not compared.
     pub ignore_bits: u64,
-    /// Only messages of this rank match.
+    /// The only rank whose messages match, if there is one.
     pub source: Option<Rank>,
-    /// What may be done.
+    /// Permitted operations, and other options.
     pub options: MeOptions,
-    /// What is told.
+    /// The events that it raises.
     pub events: MeEvents,
-    /// The owner's name for it.
+    /// Passed back in its events.
     pub tag: u64,
 }
 
 impl Entry {
-    /// As the caller of [`me_append`](conduit_core::ni::Ni::me_append) gave it; `base` is where a [region entry](Memory::Region)
-    /// begins.
+    /// The entry for a call of [`me_append`](conduit_core::ni::Ni::me_append); `base` is where a
+    /// [region entry](Memory::Region) begins.
     pub fn new(entry: &MatchEntry, base: usize) -> Self {
         Self {
             memory: Memory::new(entry.memory, base),
@@ -120,7 +122,7 @@ impl Entry {
         }
     }
 
-    /// Managed, for puts, to be told of, and not used up by one.
+    /// Managed, persistent, for puts, and with an event for each.
     fn is_usual(&self) -> bool {
         let put = MeOptions::PUT | MeOptions::USE_ONCE;
         matches!(self.memory, Memory::Managed { .. })
@@ -128,24 +130,24 @@ impl Entry {
             && self.events.contains(MeEvents::OPERATION)
     }
 
-    /// Whether no bits match both.
+    /// Whether no match bits match both.
     fn excludes(&self, other: &Self) -> bool {
         let compared = !self.ignore_bits & !other.ignore_bits;
         (self.match_bits ^ other.match_bits) & compared != 0
     }
 }
 
-/// An entry's name within its list. A slot that is used again has another generation.
+/// Identifies an entry of a list. A slot that is reused gets another generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryId {
     /// Less than [`MAX_ENTRIES`].
     pub slot: u16,
-    /// Which entry of this slot it is.
+    /// Increases when the slot's entry is unlinked.
     pub generation: u16,
 }
 
 impl EntryId {
-    /// The entry's name for the network's user: index in 4 bits, slot in 12, generation in 16.
+    /// The id for the network's user: index in 4 bits, slot in 12, generation in 16.
     #[inline]
     pub fn me(self, index: u8) -> MeId {
         MeId(u32::from(index) << 28 | u32::from(self.slot) << 16 | u32::from(self.generation))
@@ -161,16 +163,16 @@ impl EntryId {
     }
 }
 
-/// Where a message's bytes belong.
+/// The memory that a message accesses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// They stay where they are.
+    /// That of a managed entry: the bytes are delivered with the event.
     Managed,
-    /// Here, counted as [`Memory::Region`]'s base.
+    /// This address in a region, relative to the origin of [`Memory::Region`]'s base.
     Region(usize),
-    /// At this address of the process, if it is memory.
+    /// This address of the process, if it is mapped.
     Process(u64),
-    /// Nowhere.
+    /// None.
     Nothing,
 }
 
@@ -179,64 +181,65 @@ pub enum Place {
 pub struct Hit {
     /// Which entry.
     pub id: EntryId,
-    /// Its owner's name for it.
+    /// Its tag.
     pub tag: u64,
-    /// What its owner wants to be told.
+    /// The events that it raises.
     pub events: MeEvents,
-    /// Where the bytes belong.
+    /// The memory that the message accesses.
     pub place: Place,
     /// Within the entry.
     pub offset: u64,
     /// Bytes to move.
     pub length: usize,
-    /// [`Outcome::Done`], or nothing is to be moved or told to this rank.
+    /// Unless it is [`Outcome::Done`], no bytes are moved and no event is raised.
     pub outcome: Outcome,
     /// The entry has left the list.
     pub unlinked: bool,
 }
 
-/// The managed entry that took a message whole and stays linked.
+/// A managed entry that took all of a message and stays linked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UsualHit {
     /// Which entry.
     pub id: EntryId,
-    /// Its owner's name for it.
+    /// Its tag.
     pub tag: u64,
     /// Within the entry.
     pub offset: u64,
 }
 
-/// What a message of `length` bytes uses up of a managed entry.
+/// How much a message of `length` bytes uses of a managed entry.
 #[inline(always)]
 pub fn rounded(length: usize) -> usize {
     (length + 63) & !63
 }
 
-/// Messages that one managed entry takes one after the other, each whole, and stays linked. While it lasts the entry is not
-/// unlinked, and no message of the index is matched in another way; then nothing else could take one of these first.
+/// Successive messages that one managed entry takes in full while it stays linked. During a run the entry
+/// is not unlinked and the index's messages are matched in no other way, so no other entry could take
+/// one of them first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
     /// The entry.
     pub id: EntryId,
-    /// Its owner's name for it.
+    /// Its tag.
     pub tag: u64,
     /// The only source, if the entry has one.
     pub source: Option<Rank>,
     match_bits: u64,
     compared: u64,
     fill: usize,
-    /// Where the entry counts as used up.
+    /// The fill beyond which the entry would be unlinked.
     most: usize,
 }
 
 impl Run {
-    /// Whether a put with these bits, from a right source, belongs to the run as long as there is room.
+    /// Whether a put with these match bits, if its source is right, belongs to the run while there is room.
     #[inline(always)]
     pub fn matches(&self, match_bits: u64) -> bool {
         (match_bits ^ self.match_bits) & self.compared == 0
     }
 
-    /// For how many puts of `length` bytes, at most `wanted`, there is room.
+    /// The number of puts of `length` bytes, at most `wanted`, for which there is room.
     #[inline]
     pub fn room_for(&self, wanted: u32, length: usize) -> u32 {
         let room = self.most.saturating_sub(self.fill);
@@ -264,13 +267,13 @@ impl Run {
 #[derive(Debug)]
 struct Node {
     entry: Entry,
-    /// Bytes of a managed entry that are used up.
+    /// Bytes in use of a managed entry.
     fill: usize,
     previous: u16,
     next: u16,
     generation: u16,
     linked: bool,
-    /// Other networks have the entry too: it takes a message only with this.
+    /// If other networks have the entry too, it takes a message only with this.
     claim: Option<Claim>,
 }
 
@@ -281,8 +284,8 @@ pub struct MatchList {
     free: Vec<u16>,
     first: u16,
     last: u16,
-    /// The first managed entry that most messages may go to, if no message can match both it and one before it; else NIL.
-    /// Found anew after each change.
+    /// The first managed entry for puts, if no message can match both it and an entry before it; else
+    /// NIL. Found anew after each change.
     front: u16,
     front_known: bool,
 }
@@ -293,7 +296,7 @@ impl Default for MatchList {
     }
 }
 
-/// How an entry would take a message.
+/// Whether and how an entry takes a message.
 enum Fit {
     Takes {
         place: Place,
@@ -317,12 +320,14 @@ impl MatchList {
         }
     }
 
-    /// Appends an entry, before those of the overflow list unless it belongs to them; `None` if the list is full.
+    /// Appends an entry, to the overflow list if it belongs to that and before it otherwise; `None` if the
+    /// list is full.
     pub fn append(&mut self, entry: Entry) -> Option<EntryId> {
         self.append_claimed(entry, None)
     }
 
-    /// As [`Self::append`]. An entry with a claim takes a message only if it can take that, and none once it is taken.
+    /// As [`Self::append`]. An entry with a claim takes a message only if it can take the claim, and none
+    /// once that is taken.
     pub fn append_claimed(&mut self, entry: Entry, claim: Option<Claim>) -> Option<EntryId> {
         let mut previous = self.last;
         if !entry.options.contains(MeOptions::OVERFLOW) {
@@ -376,7 +381,7 @@ impl MatchList {
         node.entry.options.contains(MeOptions::OVERFLOW)
     }
 
-    /// Takes an entry out; false if it isn't (or no longer) in the list.
+    /// Unlinks an entry; false if it isn't in the list, or no longer.
     pub fn unlink(&mut self, id: EntryId) -> bool {
         let known = self.contains(id);
         if known {
@@ -409,8 +414,8 @@ impl MatchList {
         self.free.push(slot);
     }
 
-    /// The short way for most messages, those to the first managed entry: `None` if there is none that could be the first to
-    /// match, and what a run does not accept, say nothing; [`Self::accept`] must be asked.
+    /// The fast path of most messages, puts to the first managed entry. `None`, or a message that the run
+    /// does not take, means nothing: call [`Self::accept`].
     #[inline]
     pub fn begin_run(&mut self) -> Option<Run> {
         if !self.front_known {
@@ -440,7 +445,7 @@ impl MatchList {
         })
     }
 
-    /// The same for a single message, which is accounted for at once.
+    /// [`Self::begin_run`] for a single message, which is accounted for at once.
     #[inline(always)]
     pub fn accept_usual(
         &mut self,
@@ -487,8 +492,8 @@ impl MatchList {
         }
     }
 
-    /// Looks for [`Self::front`]. Managed entries are seldom the first: they move behind the others as they are used up and
-    /// appended again.
+    /// Finds [`Self::front`]. Managed entries are seldom the first of the list: they move behind others as
+    /// they are used up and appended again.
     #[cold]
     fn find_front(&mut self) {
         self.front_known = true;
@@ -627,7 +632,7 @@ impl Node {
         }
     }
 
-    /// Accounts for a message; true if it was the entry's last.
+    /// Accounts for a message; true if it is the entry's last.
     #[inline]
     fn charge(&mut self, length: usize) -> bool {
         let full = match self.entry.memory {

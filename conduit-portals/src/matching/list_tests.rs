@@ -1,4 +1,4 @@
-//! The list against a plain vector that is searched from the start, and the rules one by one.
+//! The list against a vector that is searched from the start, and the rules one by one.
 
 use proptest::prelude::*;
 
@@ -32,7 +32,7 @@ const REGION: Memory = Memory::Region {
 };
 
 #[test]
-fn an_offset_outside_is_told_and_uses_nothing_up() {
+fn an_offset_outside_is_reported_and_uses_nothing_up() {
     let mut list = MatchList::new();
     let mut once = entry(REGION);
     once.options |= MeOptions::USE_ONCE;
@@ -59,7 +59,7 @@ fn of_two_lists_with_a_claim_one_takes_a_message() {
         list.append_claimed(once, Some(claim.clone())).unwrap();
         list.append(entry(Memory::Nothing)).unwrap();
     }
-    // What is outside takes nothing, and no claim.
+    // A message outside of the entry takes no claim.
     let outside = one.accept(&incoming(Want::Put, 101, 0)).unwrap();
     assert_eq!(outside.outcome, Outcome::OutOfRange);
     assert!(!claim.is_taken());
@@ -72,7 +72,7 @@ fn of_two_lists_with_a_claim_one_takes_a_message() {
 }
 
 #[test]
-fn what_does_not_fit_passes_or_is_cut() {
+fn a_message_that_does_not_fit_passes_or_is_truncated() {
     let mut list = MatchList::new();
     list.append(entry(REGION)).unwrap();
     let mut cutting = entry(REGION);
@@ -139,12 +139,12 @@ fn the_list_has_an_end() {
     assert!(list.contains(again));
 }
 
-/// The same, written as the contract says it, without regard to time.
+/// A reference that follows the contract without regard to speed.
 #[derive(Debug, Default)]
 struct Model(Vec<(u64, Entry, usize)>);
 
 impl Model {
-    /// Gives tag, outcome, place, offset, length and whether the entry went.
+    /// Returns tag, outcome, place, offset, length and whether the entry was unlinked.
     fn accept(&mut self, m: &Incoming) -> Option<(u64, Outcome, Place, u64, usize, bool)> {
         for i in 0..self.0.len() {
             let (_, e, fill) = self.0[i];
@@ -217,7 +217,7 @@ impl Model {
 enum Step {
     Append(Entry),
     Unlink(prop::sample::Index),
-    /// A message that comes with others, or a single one.
+    /// A message of a run, or a single one.
     Accept(Incoming, bool),
 }
 
@@ -291,7 +291,7 @@ proptest! {
                 }
                 Step::Unlink(_) => {}
                 Step::Accept(incoming, single) => {
-                    // The short ways where they answer: it must be what the long one would have done.
+                    // Where a fast path applies, it has to do what the general way would.
                     let (source, bits) = (incoming.source, incoming.match_bits);
                     let usual = match incoming.want {
                         Want::Put if single => list.accept_usual(source, bits, incoming.length),

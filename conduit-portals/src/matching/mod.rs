@@ -1,5 +1,6 @@
-//! Matching in software, for networks whose messages are matched by the target's processor: match lists, the initiating side's
-//! descriptors, and the numbers by which messages name operations and outcomes. Knows nothing of how messages travel.
+//! Matching in software, for networks whose messages are matched by the target's processor: match lists,
+//! memory descriptors, and the codes of operations and outcomes in messages. Independent of how
+//! messages travel.
 
 mod codes;
 mod descriptors;
@@ -14,11 +15,11 @@ pub use list::{
 
 use conduit_core::ni::{MeMemory, NiError, PtIndex, Region, RegionId};
 
-/// Portal table indices of networks that match in software, by the width of [`EntryId::me`].
+/// Portal table indices of networks that match in software. [`EntryId::me`] has 4 bits for them.
 pub const PT_INDICES: usize = 16;
 
-/// Checks the memory of an entry that is to be appended, and says where it begins, if it is in a region; `region` finds one of
-/// this rank's.
+/// Checks the memory of an entry that is to be appended. Returns its first byte, if it is in a region;
+/// `region` looks up a region of this rank.
 ///
 /// # Errors
 /// There is no such region, the piece is not within it, or `min_free` is more than the entry holds.
@@ -58,7 +59,7 @@ pub fn entry_start(
     }
 }
 
-/// The answer to a quantity beyond its limit.
+/// The error for a quantity beyond its limit.
 #[cold]
 pub fn over_limit(operation: &'static str, what: &'static str, value: u64, limit: u64) -> NiError {
     NiError::OverLimit {
@@ -69,7 +70,7 @@ pub fn over_limit(operation: &'static str, what: &'static str, value: u64, limit
     }
 }
 
-/// The answer to an index beyond the table.
+/// The error for an index beyond the table.
 #[cold]
 pub fn no_such_index(operation: &'static str, index: PtIndex) -> NiError {
     debug_assert!(usize::from(index.0) >= PT_INDICES);
