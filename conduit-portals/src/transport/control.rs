@@ -133,7 +133,7 @@ impl<T: Transport> Inner<T> {
                 continue;
             };
             let is_tiny = !matches!(control, Control::LongReply(_));
-            let sent = match control {
+            let refused = match control {
                 Control::LongReply(reply) => send_long(transport, portals, peer, &header, reply),
                 Control::Reply {
                     data,
@@ -142,7 +142,7 @@ impl<T: Transport> Inner<T> {
                 } => match send_copied(transport, peer, &header, update, data.bytes()) {
                     Ok(()) => {
                         portals.pool.give(data);
-                        Ok(())
+                        None
                     }
                     Err(refused) => {
                         let reply = Control::Reply {
@@ -150,28 +150,28 @@ impl<T: Transport> Inner<T> {
                             operation,
                             outcome,
                         };
-                        Err((refused, reply))
+                        Some((refused, reply))
                     }
                 },
                 other => {
                     let sent = send_copied(transport, peer, &header, update, &[]);
-                    sent.map_err(|refused| (refused, other))
+                    sent.err().map(|refused| (refused, other))
                 }
             };
-            match sent {
-                Ok(()) => {
+            match refused {
+                None => {
                     if is_tiny && let Some(link) = portals.links.get(peer) {
                         link.receive.update_sent(update);
                     }
                 }
-                Err((Refused::Full, control)) => {
+                Some((Refused::Full, control)) => {
                     if let Some(link) = portals.links.get(peer) {
                         link.control.push_front(control);
                     }
                     return false;
                 }
                 // The transport reports the failure.
-                Err((Refused::Dead | Refused::TooLong | Refused::NoSuchRank, control)) => {
+                Some((Refused::Dead | Refused::TooLong | Refused::NoSuchRank, control)) => {
                     portals.drop_control([control]);
                     return true;
                 }
@@ -208,14 +208,14 @@ fn send_copied<T: Transport>(
     transport.send(peer, &fragment)
 }
 
-/// A reply that is refused comes back with the reason.
+/// Returns a reply that is refused, with the reason.
 fn send_long<T: Transport>(
     transport: &mut T,
     portals: &mut Portals,
     peer: Rank,
     header: &Header,
     reply: LongReply,
-) -> Result<(), (Refused, Control)> {
+) -> Option<(Refused, Control)> {
     // Fits: a message's bytes.
     let length = reply.length as u32;
     let at = portals.long_replies.insert(reply);
@@ -228,5 +228,6 @@ fn send_long<T: Transport>(
         },
     };
     let sent = transport.send(peer, &fragment);
-    sent.map_err(|refused| (refused, Control::LongReply(portals.long_replies.remove(at))))
+    let refused = sent.err()?;
+    Some((refused, Control::LongReply(portals.long_replies.remove(at))))
 }
