@@ -63,10 +63,10 @@ pub(super) struct RegionEntry {
     pub(super) len: AtomicU64,
 }
 
-/// The words of [`crate::bell::Bell`].
+/// The words of [`crate::doorbell::Doorbell`].
 #[derive(Debug)]
 #[repr(C)]
-pub(super) struct BellWords {
+pub(super) struct DoorbellWords {
     pub(super) sleeping: AtomicU32,
     pub(super) notified: AtomicU32,
 }
@@ -88,7 +88,7 @@ pub(super) struct Control {
     /// The [control group](crate::memory::Memory::group_id) that they count in.
     pub(super) memory_group: AtomicU64,
     /// On a line of its own: every sender reads it with every message.
-    pub(super) bell: CachePadded<BellWords>,
+    pub(super) doorbell: CachePadded<DoorbellWords>,
     /// For each portal table index the queue it goes to, plus 1; 0 while it is not open. Stored with release.
     pub(super) pt: CachePadded<[AtomicU32; PT_INDICES]>,
     /// 1 after a peer has activated a ring of any queue, until the owner has seen it. On a line of its own: the owner reads it
@@ -141,7 +141,7 @@ const _: () = {
     assert!(size_of::<PieceState>() == 64);
     assert!(offset_of!(Control, magic) == 0);
     assert!(
-        offset_of!(Control, bell).is_multiple_of(128)
+        offset_of!(Control, doorbell).is_multiple_of(128)
             && offset_of!(Control, pt).is_multiple_of(128)
     );
     assert!(size_of::<Control>() <= PAGE);

@@ -1,4 +1,4 @@
-//! Sleeping until a message comes, and waking those who sleep. The protocol is [`crate::bell`]'s.
+//! Sleeping until a message comes, and waking those who sleep. The protocol is [`crate::doorbell`]'s.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -7,18 +7,18 @@ use conduit_core::ni::{Ni, Rank};
 use conduit_core::threads::{Lock, Mode};
 use rustix::thread::futex;
 
-use crate::bell::{Bell, MAX_SLEEP};
+use crate::doorbell::{Doorbell, MAX_SLEEP};
 
 use super::mapping::Mapping;
 use super::{Peer, Shm};
 
-fn bell(peer: &Peer) -> Bell<'_> {
-    bell_of(&peer.mapping)
+fn doorbell(peer: &Peer) -> Doorbell<'_> {
+    doorbell_of(&peer.mapping)
 }
 
-fn bell_of(mapping: &Mapping) -> Bell<'_> {
-    let words = &mapping.control().bell;
-    Bell {
+fn doorbell_of(mapping: &Mapping) -> Doorbell<'_> {
+    let words = &mapping.control().doorbell;
+    Doorbell {
         sleeping: &words.sleeping,
         notified: &words.notified,
     }
@@ -28,7 +28,7 @@ fn bell_of(mapping: &Mapping) -> Bell<'_> {
 #[cold]
 fn wake(rank: &Mapping) {
     let woken = futex::wake(
-        bell_of(rank).sleeping,
+        doorbell_of(rank).sleeping,
         futex::Flags::empty(),
         i32::MAX as u32,
     );
@@ -42,7 +42,7 @@ impl<M: Mode> Shm<M> {
     pub fn waker(&self) -> impl Fn() + Send + Sync + 'static {
         let own = self.peers[self.rank as usize].mapping.clone();
         move || {
-            if bell_of(&own).notify() {
+            if doorbell_of(&own).notify() {
                 wake(&own);
             }
         }
@@ -51,14 +51,14 @@ impl<M: Mode> Shm<M> {
     /// After a commit into a ring of `peer`.
     #[inline]
     pub(super) fn ring_bell(&self, peer: &Peer) {
-        if bell(peer).ring_after_message() {
+        if doorbell(peer).ring_after_message() {
             wake(&peer.mapping);
         }
     }
 
     pub(super) fn notify_peer(&self, peer: Rank) {
         if let Some(peer) = self.peers.get(peer as usize)
-            && bell(peer).notify()
+            && doorbell(peer).notify()
         {
             wake(&peer.mapping);
         }
@@ -71,17 +71,22 @@ impl<M: Mode> Shm<M> {
         let own = &self.peers[self.rank as usize];
         let stretch = limit.min(MAX_SLEEP);
         self.waiting.fetch_add(1, Ordering::AcqRel);
-        if bell(own).announce() && !self.is_anything_ready() {
+        if doorbell(own).announce() && !self.is_anything_ready() {
             let timeout = futex::Timespec {
                 tv_sec: 0,
                 tv_nsec: stretch.as_nanos() as i64,
             };
             // Woken, interrupted, late or no longer asleep: the caller looks again in any case.
-            let _ = futex::wait(bell(own).sleeping, futex::Flags::empty(), 1, Some(&timeout));
+            let _ = futex::wait(
+                doorbell(own).sleeping,
+                futex::Flags::empty(),
+                1,
+                Some(&timeout),
+            );
         }
         // The last one out says so. Should it take away the announcement of one who comes just now, that one returns early.
         if self.waiting.fetch_sub(1, Ordering::AcqRel) == 1 {
-            bell(own).retire();
+            doorbell(own).retire();
         }
     }
 

@@ -357,10 +357,10 @@ fn an_answer_is_not_slept_through() {
     let (a, b) = met();
     assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
     assert!(!a.ni.is_anything_ready());
-    let bell = &a.ni.own().control().bell;
-    bell.sleeping.store(1, Ordering::SeqCst);
+    let doorbell = &a.ni.own().control().doorbell;
+    doorbell.sleeping.store(1, Ordering::SeqCst);
     b.poll_and_answer(&[reply(&[], 1)]);
-    assert_eq!(bell.sleeping.load(Ordering::SeqCst), 0, "rung");
+    assert_eq!(doorbell.sleeping.load(Ordering::SeqCst), 0, "rung");
     assert!(a.ni.is_anything_ready());
     assert_eq!(a.poll().len(), 1);
     assert!(!a.ni.is_anything_ready());

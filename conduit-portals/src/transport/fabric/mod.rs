@@ -88,7 +88,7 @@ struct Inbox {
 #[derive(Debug, Default)]
 struct Port {
     inbox: Mutex<Inbox>,
-    bell: Condvar,
+    arrival: Condvar,
     /// Memory for direct access. Locked during an access.
     exposed: Mutex<Vec<Exposed>>,
 }
@@ -100,9 +100,9 @@ impl Wait for Port {
         if !inbox.wakes {
             match limit {
                 Some(limit) => {
-                    self.bell.wait_for(&mut inbox, limit);
+                    self.arrival.wait_for(&mut inbox, limit);
                 }
-                None => self.bell.wait(&mut inbox),
+                None => self.arrival.wait(&mut inbox),
             }
         }
         inbox.wakes
@@ -143,7 +143,7 @@ impl Fabric {
         for (peer, port) in (0..).zip(self.0.iter()) {
             if peer != rank {
                 port.inbox.lock().failures.push((rank, failure));
-                port.bell.notify_all();
+                port.arrival.notify_all();
             }
         }
     }
@@ -330,7 +330,7 @@ impl FabricTransport {
         let tokens = arrived.into_iter().flatten();
         inbox.sent.extend(tokens.map(|token| (self.rank, token)));
         inbox.wakes = true;
-        port.bell.notify_all();
+        port.arrival.notify_all();
     }
 }
 
@@ -434,7 +434,7 @@ impl Transport for FabricTransport {
             let from = self.rank;
             inbox.packets.extend(packets.into_iter().map(|p| (from, p)));
             inbox.wakes = true;
-            port.bell.notify_all();
+            port.arrival.notify_all();
         }
     }
 
