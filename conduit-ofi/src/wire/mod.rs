@@ -494,7 +494,7 @@ impl Wire {
         }
         for peer in quiet {
             if self.links.rest(peer) {
-                handler.parked(peer);
+                handler.link_idle(peer);
             }
         }
     }

@@ -80,7 +80,7 @@ pub trait FragmentHandler {
     fn failed(&mut self, peer: Rank, failure: Failure);
     /// A link was without traffic for a while and has released its memory; the handler may do likewise.
     /// More may be sent and may come at any time.
-    fn parked(&mut self, _peer: Rank) {}
+    fn link_idle(&mut self, _peer: Rank) {}
     /// Bytes of arriving fragments for which there is room. Each peer is granted its share.
     fn room(&self) -> usize;
 }

@@ -302,7 +302,7 @@ impl Portals {
 }
 
 impl FragmentHandler for Portals {
-    fn parked(&mut self, peer: Rank) {
+    fn link_idle(&mut self, peer: Rank) {
         self.links.make_idle(peer);
     }
 

@@ -50,7 +50,7 @@ impl FragmentHandler for Taker {
     fn failed(&mut self, peer: Rank, failure: Failure) {
         panic!("{peer} {failure}");
     }
-    fn parked(&mut self, _: Rank) {
+    fn link_idle(&mut self, _: Rank) {
         self.parked += 1;
     }
     fn room(&self) -> usize {

@@ -196,7 +196,7 @@ impl Endpoint {
         peers[link.peer as usize] = PARKED | place;
         self.timers.remove(index);
         self.free.push(index);
-        handler.parked(link.peer);
+        handler.link_idle(link.peer);
         let (open, places) = (self.open_links(), self.links.len());
         if open == 0 || (places > FEW && open < places / 4) {
             self.compact();
