@@ -1,17 +1,17 @@
-//! Sleeping until another process has something for this one: two words and their protocol, without the
-//! system calls.
+//! Sleeping until another process has something for this one: two words and their protocol, without
+//! the system calls.
 //!
 //! There are two ways to ring, both without a fence, since both are on hot paths:
 //!
-//! - [`Doorbell::ring_after_message`], after a commit into one of the sleeper's rings: one load. The
-//!   sleeper checks its rings once more after it has announced its sleep.
-//! - [`Doorbell::notify`], after stores that the sleeper's rings don't show. It also sets a mark, for a
-//!   sleeper that has checked its memory but not yet announced its sleep.
+//! - [`Doorbell::ring_after_message`], after a commit into one of the sleeper's rings: one load.
+//!   The sleeper checks its rings once more after it has announced its sleep.
+//! - [`Doorbell::notify`], after stores that the sleeper's rings don't show. It also sets a mark,
+//!   for a sleeper that has checked its memory but not yet announced its sleep.
 //!
-//! A processor may do a load before an earlier store is visible, so the load may miss a sleeper that has
-//! just checked in vain. Excluding that takes a full fence with every message, which waits until all
-//! stores have left the processor and so costs more than the message. Instead the sleeper never sleeps
-//! longer than [`MAX_SLEEP`] at a stretch: a rare lost wake-up costs that much.
+//! A processor may do a load before an earlier store is visible, so the load may miss a sleeper
+//! that has just checked in vain. Excluding that takes a full fence with every message, which waits
+//! until all stores have left the processor and so costs more than the message. Instead the sleeper
+//! never sleeps longer than [`MAX_SLEEP`] at a stretch: a rare lost wake-up costs that much.
 
 use std::time::Duration;
 
@@ -30,13 +30,13 @@ pub(crate) struct Doorbell<'a> {
 }
 
 impl Doorbell<'_> {
-    /// The owner announces its sleep. False if it was notified since it last slept, and has to check its
-    /// memory again first. After true the owner checks its rings once more, then sleeps while `sleeping`
-    /// is 1.
+    /// The owner announces its sleep. False if it was notified since it last slept, and has to
+    /// check its memory again first. After true the owner checks its rings once more, then sleeps
+    /// while `sleeping` is 1.
     pub(crate) fn announce(self) -> bool {
         self.sleeping.store(1, Ordering::Relaxed);
-        // SYNC (doorbell): the announcement comes before the check of `notified` (and of the rings). The
-        // other side has no fence: see the module for what may be lost.
+        // SYNC (doorbell): the announcement comes before the check of `notified` (and of the
+        // rings). The other side has no fence: see the module for what may be lost.
         fence(Ordering::SeqCst);
         // SYNC (mark): pairs with the release in `notify`, so that its earlier stores are seen.
         self.notified.swap(0, Ordering::AcqRel) == 0
@@ -158,7 +158,8 @@ mod loom {
             let slept = words.doorbell().announce() && words.stored[0].load(Ordering::Relaxed) == 0;
             let woken = slept && words.sleeping.load(Ordering::Acquire) == 0;
             if woken {
-                // Woken: no further check is needed. (It may sleep and never be woken; MAX_SLEEP ends it.)
+                // Woken: no further check is needed. (It may sleep and never be woken; MAX_SLEEP
+                // ends it.)
                 assert_eq!(words.stored[0].load(Ordering::Relaxed), 1);
             }
             sender.join().unwrap();

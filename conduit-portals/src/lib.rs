@@ -1,5 +1,6 @@
-//! Networks with the semantics of Portals: [`matching`] in software; [`shm`], the network in shared memory
-//! between the processes of a host; [`transport`], the Ni contract over anything that carries fragments.
+//! Networks with the semantics of Portals: [`matching`] in software; [`shm`], the network in shared
+//! memory between the processes of a host; [`transport`], the Ni contract over anything that
+//! carries fragments.
 
 pub mod compact;
 mod doorbell;

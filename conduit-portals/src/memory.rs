@@ -1,8 +1,9 @@
-//! How much memory is available: on the machine, and in the control group by which a container or batch
-//! system limits this process.
+//! How much memory is available: on the machine, and in the control group by which a container or
+//! batch system limits this process.
 //!
-//! Pages of shared memory are allocated when they are first touched, and a process that asks for more
-//! than there is would be killed much later, in the middle of its work. So this is checked before.
+//! Pages of shared memory are allocated when they are first touched, and a process that asks for
+//! more than there is would be killed much later, in the middle of its work. So this is checked
+//! before.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -13,8 +14,8 @@ use std::path::{Path, PathBuf};
 pub struct Pool {
     /// Bytes that can still be taken.
     pub available: u64,
-    /// Bytes of shared memory in use, among them those that ranks have touched of the memory that they
-    /// have reserved.
+    /// Bytes of shared memory in use, among them those that ranks have touched of the memory that
+    /// they have reserved.
     pub shared: u64,
 }
 
@@ -110,8 +111,8 @@ impl Version {
             });
             found.map_or(0, |(_, value)| value.trim().parse().unwrap_or(0))
         };
-        // The kernel reclaims pages of files when needed. In version 1, "no limit" is a number larger
-        // than any memory.
+        // The kernel reclaims pages of files when needed. In version 1, "no limit" is a number
+        // larger than any memory.
         let files: u64 = field("inactive_file") + field("active_file");
         (limit < 1 << 62).then(|| Pool {
             available: limit.saturating_sub(used.saturating_sub(files)),
@@ -120,8 +121,8 @@ impl Version {
     }
 }
 
-/// The directories of this process's memory control groups, innermost first. In a container they are
-/// those that its root shows.
+/// The directories of this process's memory control groups, innermost first. In a container they
+/// are those that its root shows.
 fn groups(text: &str) -> Vec<(PathBuf, Version)> {
     let of = |root: &str, path: &str, version: Version| {
         let root = Path::new(root);

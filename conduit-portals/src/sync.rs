@@ -1,5 +1,6 @@
 //! The synchronisation primitives of this crate: the standard ones, or the model checker's with
-//! `--cfg loom`. With the latter `shm` is not built: only the rings and the doorbell of it have models.
+//! `--cfg loom`. With the latter `shm` is not built: only the rings and the doorbell of it have
+//! models.
 
 #[cfg(not(loom))]
 pub(crate) use parking_lot::{Mutex, MutexGuard};
@@ -30,10 +31,10 @@ impl<T> Mutex<T> {
     }
 }
 
-/// A fence that other threads can run before. The checker switches threads only at accesses, so a plain
-/// fence would be one step with the access before it, and the models would not notice its absence. Here
-/// all fences access one word, so that every order of them is tried; the access itself orders nothing
-/// that the fences don't.
+/// A fence that other threads can run before. The checker switches threads only at accesses, so a
+/// plain fence would be one step with the access before it, and the models would not notice its
+/// absence. Here all fences access one word, so that every order of them is tried; the access
+/// itself orders nothing that the fences don't.
 #[cfg(loom)]
 pub(crate) fn fence(ordering: Ordering) {
     loom::lazy_static! {

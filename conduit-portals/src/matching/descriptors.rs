@@ -1,7 +1,7 @@
 //! Memory descriptors: memory at the initiator.
 //!
-//! Every put and get looks one up, from any thread, so the table is of atomics and has a fixed size. A
-//! lock guards only the list of free slots.
+//! Every put and get looks one up, from any thread, so the table is of atomics and has a fixed
+//! size. A lock guards only the list of free slots.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
@@ -126,7 +126,8 @@ impl<M: Mode> Descriptors<M> {
         })
     }
 
-    /// As [`Self::get`], after a check that `length` bytes from `offset` on, at most `limit`, lie within.
+    /// As [`Self::get`], after a check that `length` bytes from `offset` on, at most `limit`, lie
+    /// within.
     #[inline]
     pub fn piece(
         &self,
@@ -164,8 +165,8 @@ impl<M: Mode> Descriptors<M> {
         }
     }
 
-    /// Ends a pending operation: its completion was delivered, or its submission failed. `None` if none is
-    /// pending, which only a peer that breaks the protocol can cause.
+    /// Ends a pending operation: its completion was delivered, or its submission failed. `None` if
+    /// none is pending, which only a peer that breaks the protocol can cause.
     #[inline]
     pub fn finish(&self, md: u32) -> Option<()> {
         let md = MdId(md);

@@ -3,11 +3,11 @@
 //! Rules beyond those of [`MatchEntry`], in the order in which they apply to a message:
 //!
 //! 1. An entry matches by the message's kind, source and match bits.
-//! 2. An offset outside of a region entry ends the message with [`Outcome::OutOfRange`]: the entry has
-//!    matched, is not used up and raises no event. Outside is beyond the end, or at the end with bytes
-//!    to move.
-//! 3. A message that doesn't fit is truncated if the entry allows that, and passes on to the next entry
-//!    otherwise. An atomic can't be truncated.
+//! 2. An offset outside of a region entry ends the message with [`Outcome::OutOfRange`]: the entry
+//!    has matched, is not used up and raises no event. Outside is beyond the end, or at the end
+//!    with bytes to move.
+//! 3. A message that doesn't fit is truncated if the entry allows that, and passes on to the next
+//!    entry otherwise. An atomic can't be truncated.
 
 use conduit_core::ni::{Claim, MatchEntry, MeEvents, MeId, MeMemory, MeOptions, Outcome, Rank};
 
@@ -214,9 +214,9 @@ pub fn rounded(length: usize) -> usize {
     (length + 63) & !63
 }
 
-/// Successive messages that one managed entry takes in full while it stays linked. During a run the entry
-/// is not unlinked and the index's messages are matched in no other way, so no other entry could take
-/// one of them first.
+/// Successive messages that one managed entry takes in full while it stays linked. During a run the
+/// entry is not unlinked and the index's messages are matched in no other way, so no other entry
+/// could take one of them first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
     /// The entry.
@@ -233,7 +233,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// Whether a put with these match bits, if its source is right, belongs to the run while there is room.
+    /// Whether a put with these match bits, if its source is right, belongs to the run while there
+    /// is room.
     #[inline(always)]
     pub fn matches(&self, match_bits: u64) -> bool {
         (match_bits ^ self.match_bits) & self.compared == 0
@@ -284,8 +285,8 @@ pub struct MatchList {
     free: Vec<u16>,
     first: u16,
     last: u16,
-    /// The first managed entry for puts, if no message can match both it and an entry before it; else
-    /// NIL. Found anew after each change.
+    /// The first managed entry for puts, if no message can match both it and an entry before it;
+    /// else NIL. Found anew after each change.
     front: u16,
     front_known: bool,
 }
@@ -320,14 +321,14 @@ impl MatchList {
         }
     }
 
-    /// Appends an entry, to the overflow list if it belongs to that and before it otherwise; `None` if the
-    /// list is full.
+    /// Appends an entry, to the overflow list if it belongs to that and before it otherwise; `None`
+    /// if the list is full.
     pub fn append(&mut self, entry: Entry) -> Option<EntryId> {
         self.append_claimed(entry, None)
     }
 
-    /// As [`Self::append`]. An entry with a claim takes a message only if it can take the claim, and none
-    /// once that is taken.
+    /// As [`Self::append`]. An entry with a claim takes a message only if it can take the claim,
+    /// and none once that is taken.
     pub fn append_claimed(&mut self, entry: Entry, claim: Option<Claim>) -> Option<EntryId> {
         let mut previous = self.last;
         if !entry.options.contains(MeOptions::OVERFLOW) {
@@ -414,8 +415,8 @@ impl MatchList {
         self.free.push(slot);
     }
 
-    /// The fast path of most messages, puts to the first managed entry. `None`, or a message that the run
-    /// does not take, means nothing: call [`Self::accept`].
+    /// The fast path of most messages, puts to the first managed entry. `None`, or a message that
+    /// the run does not take, means nothing: call [`Self::accept`].
     #[inline]
     pub fn begin_run(&mut self) -> Option<Run> {
         if !self.front_known {
@@ -492,8 +493,8 @@ impl MatchList {
         }
     }
 
-    /// Finds [`Self::front`]. Managed entries are seldom the first of the list: they move behind others as
-    /// they are used up and appended again.
+    /// Finds [`Self::front`]. Managed entries are seldom the first of the list: they move behind
+    /// others as they are used up and appended again.
     #[cold]
     fn find_front(&mut self) {
         self.front_known = true;

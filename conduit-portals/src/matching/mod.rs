@@ -1,6 +1,6 @@
-//! Matching in software, for networks whose messages are matched by the target's processor: match lists,
-//! memory descriptors, and the codes of operations and outcomes in messages. Independent of how
-//! messages travel.
+//! Matching in software, for networks whose messages are matched by the target's processor: match
+//! lists, memory descriptors, and the codes of operations and outcomes in messages. Independent of
+//! how messages travel.
 
 mod codes;
 mod descriptors;
@@ -18,8 +18,8 @@ use conduit_core::ni::{MeMemory, NiError, PtIndex, Region, RegionId};
 /// Portal table indices of networks that match in software. [`EntryId::me`] has 4 bits for them.
 pub const PT_INDICES: usize = 16;
 
-/// Checks the memory of an entry that is to be appended. Returns its first byte, if it is in a region;
-/// `region` looks up a region of this rank.
+/// Checks the memory of an entry that is to be appended. Returns its first byte, if it is in a
+/// region; `region` looks up a region of this rank.
 ///
 /// # Errors
 /// There is no such region, the piece is not within it, or `min_free` is more than the entry holds.

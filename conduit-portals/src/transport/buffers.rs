@@ -1,5 +1,5 @@
-//! A pool of buffers of a few sizes, for messages between arrival and delivery and for injects on their
-//! way. The pool has no limit: [`super::window`] and its users bound what they take.
+//! A pool of buffers of a few sizes, for messages between arrival and delivery and for injects on
+//! their way. The pool has no limit: [`super::window`] and its users bound what they take.
 
 use std::fmt;
 

@@ -15,19 +15,20 @@ pub struct PortalsConfig {
     pub inject_size: usize,
     /// Bytes of injects longer than a tiny fragment that may be under way at once.
     pub inject_bytes: usize,
-    /// Bytes for messages that have arrived and were not delivered yet, shared out among all peers. Each
-    /// peer's share has room for at least two of the largest managed messages.
+    /// Bytes for messages that have arrived and were not delivered yet, shared out among all peers.
+    /// Each peer's share has room for at least two of the largest managed messages.
     pub arrival_bytes: usize,
-    /// The most operations that a peer may have sent here that were not delivered to this rank's user.
+    /// The most operations that a peer may have sent here that were not delivered to this rank's
+    /// user.
     pub window: u16,
     /// The most operations of this rank, to all peers, that are under way at once.
     pub operations: u32,
-    /// A rank that leaves waits until its peers have what it has sent, and gives up when nothing more
-    /// has reached them for this time. Zero: it neither waits nor announces that it leaves.
+    /// A rank that leaves waits until its peers have what it has sent, and gives up when nothing
+    /// more has reached them for this time. Zero: it neither waits nor announces that it leaves.
     pub linger: Duration,
-    /// The network does the atomics on exportable entries, where it can. These are then not atomic with
-    /// those of processors and other networks, so set this only if all atomics on words of such entries
-    /// go through this network and these entries.
+    /// The network does the atomics on exportable entries, where it can. These are then not atomic
+    /// with those of processors and other networks, so set this only if all atomics on words of
+    /// such entries go through this network and these entries.
     pub native_atomics: bool,
 }
 

@@ -1,4 +1,5 @@
-//! The control queue of each peer: responses, replies, and messages about direct access and leaving.
+//! The control queue of each peer: responses, replies, and messages about direct access and
+//! leaving.
 //!
 //! They wait here until the transport takes them, in the order in which they became due, and carry
 //! window updates; an update that is due while nothing waits goes in a fragment of its own.

@@ -21,11 +21,11 @@ pub struct Fragment<'a> {
 /// A fragment's bytes after the header.
 #[derive(Debug, Clone, Copy)]
 pub enum Payload<'a> {
-    /// Pieces that are copied before the call returns; with the header at most [`MAX_TINY`] bytes. The
-    /// fragment goes on the command channel, and its arrival is not reported.
+    /// Pieces that are copied before the call returns; with the header at most [`MAX_TINY`] bytes.
+    /// The fragment goes on the command channel, and its arrival is not reported.
     Copied(&'a [&'a [u8]]),
-    /// Bytes in the fragment handler's memory, read by [`FragmentHandler::read`] for each packet with
-    /// some of them, until [`FragmentHandler::sent`]. The fragment goes on the data channel.
+    /// Bytes in the fragment handler's memory, read by [`FragmentHandler::read`] for each packet
+    /// with some of them, until [`FragmentHandler::sent`]. The fragment goes on the data channel.
     Read {
         /// Passed back to the fragment handler.
         token: u64,
@@ -54,9 +54,9 @@ pub enum Refused {
 pub trait FragmentHandler {
     /// Copies `into.len()` bytes of a [`Payload::Read`], from `offset` on, for a packet.
     fn read(&mut self, peer: Rank, token: u64, offset: usize, into: &mut [u8]);
-    /// `length` bytes of a [`Payload::Read`], from `offset` on, in place, so that a packet goes to the
-    /// system without a copy. `None` if they may change meanwhile or are not contiguous: then they are
-    /// [read](Self::read).
+    /// `length` bytes of a [`Payload::Read`], from `offset` on, in place, so that a packet goes to
+    /// the system without a copy. `None` if they may change meanwhile or are not contiguous: then
+    /// they are [read](Self::read).
     fn source(&self, _peer: Rank, _token: u64, _offset: usize, _length: usize) -> Option<&[u8]> {
         None
     }
@@ -64,22 +64,23 @@ pub trait FragmentHandler {
     fn sent(&mut self, peer: Rank, token: u64);
     /// A fragment that came in one segment. `false` if there is no room for it now; it comes again.
     fn fragment(&mut self, peer: Rank, header: &[u8], payload: &[u8]) -> bool;
-    /// A larger fragment begins; all fragments before it have been delivered or have begun. Returns an
-    /// id for [`place`](Self::place) and [`end`](Self::end), or `None` if there is no room now: then it
-    /// comes again.
+    /// A larger fragment begins; all fragments before it have been delivered or have begun. Returns
+    /// an id for [`place`](Self::place) and [`end`](Self::end), or `None` if there is no room now:
+    /// then it comes again.
     fn begin(&mut self, peer: Rank, header: &[u8], length: usize) -> Option<u64>;
     /// A chunk of a fragment that has begun. Each byte comes once; chunks come in any order.
     fn place(&mut self, id: u64, offset: usize, bytes: &[u8]);
-    /// All chunks of a fragment have come, and all fragments before it on its channel were delivered.
+    /// All chunks of a fragment have come, and all fragments before it on its channel were
+    /// delivered.
     fn end(&mut self, id: u64);
-    /// A [direct operation](crate::transport::Transport::write) has ended. `value`: what an atomic has
-    /// fetched.
+    /// A [direct operation](crate::transport::Transport::write) has ended. `value`: what an atomic
+    /// has fetched.
     fn done(&mut self, _peer: Rank, _token: u64, _value: u64) {}
     /// The peer is given up. Its fragments, ids and tokens are not mentioned again, and no direct
     /// operation accesses this rank's memory any more.
     fn failed(&mut self, peer: Rank, failure: Failure);
-    /// A link was without traffic for a while and has released its memory; the handler may do likewise.
-    /// More may be sent and may come at any time.
+    /// A link was without traffic for a while and has released its memory; the handler may do
+    /// likewise. More may be sent and may come at any time.
     fn link_idle(&mut self, _peer: Rank) {}
     /// Bytes of arriving fragments for which there is room. Each peer is granted its share.
     fn room(&self) -> usize;

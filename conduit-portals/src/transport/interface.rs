@@ -9,8 +9,8 @@ use rustix::event::Timespec;
 
 use crate::transport::fragment::{Fragment, FragmentHandler, Refused};
 
-/// An address in memory that a rank has [exposed](Transport::expose), as peers pass it to their network
-/// (RDMA: key and remote address).
+/// An address in memory that a rank has [exposed](Transport::expose), as peers pass it to their
+/// network (RDMA: key and remote address).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Remote {
     /// Selects the exposed memory.
@@ -32,7 +32,8 @@ pub struct Access {
     pub token: u64,
 }
 
-/// An atomic on an aligned integer in a peer's memory. Values as in [`Atomic`](conduit_core::ni::Atomic).
+/// An atomic on an aligned integer in a peer's memory. Values as in
+/// [`Atomic`](conduit_core::ni::Atomic).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NativeAtomic {
     /// The operation.
@@ -52,8 +53,8 @@ pub struct NativeAtomic {
 /// What carries fragments: a reliability protocol over datagrams, or a network that is reliable.
 ///
 /// Calls come from one thread at a time, which may be any. Fragments are delivered as
-/// [`FragmentHandler`] says: each once, in order on each of a link's channels, without order between
-/// channels and links.
+/// [`FragmentHandler`] says: each once, in order on each of a link's channels, without order
+/// between channels and links.
 pub trait Transport: Send {
     /// [Copied](crate::transport::fragment::Payload::Copied) fragments are transmitted by
     /// [`Transport::send`] itself. Where the network has no room for one, calling
@@ -61,8 +62,8 @@ pub trait Transport: Send {
     const AT_ONCE: bool = false;
     /// Accepts a fragment. It need not go out before [`Transport::transmit`].
     fn send(&mut self, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused>;
-    /// Hands over what has arrived, and runs timers that are due; at most one system call when there is
-    /// nothing. Whether something has arrived.
+    /// Hands over what has arrived, and runs timers that are due; at most one system call when
+    /// there is nothing. Whether something has arrived.
     fn receive(&mut self, handler: &mut impl FragmentHandler) -> bool;
     /// Passes to the system what may go out now.
     fn transmit(&mut self, handler: &mut impl FragmentHandler);
@@ -71,23 +72,25 @@ pub trait Transport: Send {
     fn is_idle(&self, peer: Rank) -> bool {
         self.outstanding(peer) == 0
     }
-    /// How much was sent to a peer and is not acknowledged, in parts of any size: it falls as parts reach
-    /// the peer, and is zero when the peer is [idle](Self::is_idle).
+    /// How much was sent to a peer and is not acknowledged, in parts of any size: it falls as parts
+    /// reach the peer, and is zero when the peer is [idle](Self::is_idle).
     fn outstanding(&self, peer: Rank) -> usize;
-    /// This rank is about to end: from here on, a peer may be [idle](Self::is_idle) only when it has
-    /// everything that was sent to it.
+    /// This rank is about to end: from here on, a peer may be [idle](Self::is_idle) only when it
+    /// has everything that was sent to it.
     fn settle(&mut self, _peer: Rank) {}
-    /// The time until [`Transport::receive`] has to be called even if nothing arrives. Call this just
-    /// before sleeping: until then, packets that were received already may end sleeps.
+    /// The time until [`Transport::receive`] has to be called even if nothing arrives. Call this
+    /// just before sleeping: until then, packets that were received already may end sleeps.
     fn timeout(&self) -> Option<Duration>;
-    /// What sleeps until something arrives; an object of its own, as the lock is not held meanwhile.
+    /// What sleeps until something arrives; an object of its own, as the lock is not held
+    /// meanwhile.
     fn waiter(&self) -> Arc<dyn Wait>;
-    /// Gives up, for good, whatever accesses the fragment handler's memory on behalf of these peers. When
-    /// this returns, no byte of a [`Payload::Read`](crate::transport::fragment::Payload::Read) to one of
-    /// them is read any more, and no direct [write](Self::write) or [read](Self::read) there accesses
-    /// memory here. Fragments that were cut off so may never arrive, nor any behind them; further ones
-    /// are [refused](Refused::Full). Copied ones go on, unless the transport had to give up these peers,
-    /// or all, for this. May block for a moment, and hand over what arrives meanwhile.
+    /// Gives up, for good, whatever accesses the fragment handler's memory on behalf of these
+    /// peers. When this returns, no byte of a
+    /// [`Payload::Read`](crate::transport::fragment::Payload::Read) to one of them is read any
+    /// more, and no direct [write](Self::write) or [read](Self::read) there accesses memory here.
+    /// Fragments that were cut off so may never arrive, nor any behind them; further ones are
+    /// [refused](Refused::Full). Copied ones go on, unless the transport had to give up these
+    /// peers, or all, for this. May block for a moment, and hand over what arrives meanwhile.
     fn abandon(&mut self, peers: &[Rank], handler: &mut impl FragmentHandler);
     /// A peer's host and address, for error messages.
     fn describe(&self, peer: Rank) -> String;
@@ -107,10 +110,10 @@ pub trait Transport: Send {
     unsafe fn expose(&mut self, _base: *mut u8, _len: usize) -> Result<Option<Remote>, String> {
         Ok(None)
     }
-    /// Writes to a peer's memory. The write begins at once, or with the next [`Transport::receive`] or
-    /// [`Transport::transmit`], and ends with [`FragmentHandler::done`], or with the peer's
-    /// [failure](FragmentHandler::failed). When it is done, the bytes are visible at the peer. While it
-    /// is under way, the peer is not [idle](Self::is_idle).
+    /// Writes to a peer's memory. The write begins at once, or with the next [`Transport::receive`]
+    /// or [`Transport::transmit`], and ends with [`FragmentHandler::done`], or with the peer's
+    /// [failure](FragmentHandler::failed). When it is done, the bytes are visible at the peer.
+    /// While it is under way, the peer is not [idle](Self::is_idle).
     ///
     /// # Errors
     /// [`Refused::TooLong`]: it can't be done directly, now or ever. No error has an effect.
@@ -126,7 +129,8 @@ pub trait Transport: Send {
     /// As for [`Transport::write`].
     ///
     /// # Safety
-    /// The memory here is valid for writes, and nobody else accesses it, until the operation has ended.
+    /// The memory here is valid for writes, and nobody else accesses it, until the operation has
+    /// ended.
     unsafe fn read(&mut self, _peer: Rank, _access: &Access) -> Result<(), Refused> {
         Err(Refused::TooLong)
     }
@@ -134,9 +138,10 @@ pub trait Transport: Send {
     fn has_atomic(&self, _op: AtomicOp, _ty: AtomicType, _fetch: bool) -> bool {
         false
     }
-    /// Does an atomic that the network [has](Transport::has_atomic) on a peer's memory, or on this rank's
-    /// own (`peer` is then this rank), atomic with all others that this network does. It ends with
-    /// [`FragmentHandler::done`] and, if it fetches, the old value; otherwise as [`Transport::write`].
+    /// Does an atomic that the network [has](Transport::has_atomic) on a peer's memory, or on this
+    /// rank's own (`peer` is then this rank), atomic with all others that this network does. It
+    /// ends with [`FragmentHandler::done`] and, if it fetches, the old value; otherwise as
+    /// [`Transport::write`].
     ///
     /// # Errors
     /// [`Refused::Full`] or [`Refused::Dead`], without effect.
@@ -152,10 +157,12 @@ pub trait Transport: Send {
 
 /// Sleeps until a [`Transport`] has something to receive.
 pub trait Wait: Send + Sync {
-    /// Returns when something may have arrived since the last [`Transport::receive`], when `also` is
-    /// readable, or after `limit` (`None`: never), or earlier. Whether something may have arrived.
+    /// Returns when something may have arrived since the last [`Transport::receive`], when `also`
+    /// is readable, or after `limit` (`None`: never), or earlier. Whether something may have
+    /// arrived.
     ///
-    /// In any case call [`Transport::receive`] before the next wait, which may otherwise return at once.
+    /// In any case call [`Transport::receive`] before the next wait, which may otherwise return at
+    /// once.
     fn wait(&self, also: Option<&OwnedFd>, limit: Option<Duration>) -> bool;
 }
 

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-/// Ends when nothing more has reached the peers for a time. A slow network gets the time it needs, and
-/// since only a new minimum of what is outstanding prolongs the wait, it ends whatever the peers do.
+/// Ends when nothing more has reached the peers for a time. A slow network gets the time it needs,
+/// and since only a new minimum of what is outstanding prolongs the wait, it ends whatever the
+/// peers do.
 #[derive(Debug)]
 pub(crate) struct Linger {
     timeout: Duration,

@@ -17,8 +17,8 @@ pub(crate) struct Link {
     pub(crate) peer: Rank,
     pub(crate) send: SendWindows,
     pub(crate) receive: ReceiveWindows,
-    /// The control queue. It is bounded by two windows and a few messages for each index, since no more
-    /// operations are reported as consumed while it holds a window's worth.
+    /// The control queue. It is bounded by two windows and a few messages for each index, since no
+    /// more operations are reported as consumed while it holds a window's worth.
     pub(crate) control: VecDeque<Control>,
     /// It is in the list of links to be flushed.
     pub(crate) scheduled: bool,

@@ -1,11 +1,11 @@
 //! The lock around a rank's portals, biased towards the rank's own thread.
 //!
 //! A rank's own thread takes it with every call and every poll, the [progress
-//! thread](crate::transport::ProgressThread) only when the rank has been away for a while. An ordinary
-//! lock costs two atomic read-modify-writes each time, of some twenty cycles each: more than the rest
-//! of a poll that finds nothing. So where one thread of the rank at a time makes calls (`Seq`,
-//! `ParSync`), it is the lock's *owner*, whose half is a store and a load; a *remote* thread pays for
-//! both sides with a system call:
+//! thread](crate::transport::ProgressThread) only when the rank has been away for a while. An
+//! ordinary lock costs two atomic read-modify-writes each time, of some twenty cycles each: more
+//! than the rest of a poll that finds nothing. So where one thread of the rank at a time makes
+//! calls (`Seq`, `ParSync`), it is the lock's *owner*, whose half is a store and a load; a *remote*
+//! thread pays for both sides with a system call:
 //!
 //! ```text
 //! owner                               remote thread (under the mutex)
@@ -104,7 +104,8 @@ impl<T> BiasedLock<T> {
     /// The owner holds the lock already: it would wait for itself.
     ///
     /// # Safety
-    /// With [`Bias::Owner`] no two threads call this or [`Self::try_lock`], or hold a guard, at once.
+    /// With [`Bias::Owner`] no two threads call this or [`Self::try_lock`], or hold a guard, at
+    /// once.
     #[inline]
     pub(crate) unsafe fn lock(&self) -> Guard<'_, T> {
         if self.bias == Bias::None {
@@ -164,8 +165,8 @@ impl<T> BiasedLock<T> {
 
     #[cold]
     fn wait_for_remote(&self) {
-        // A remote thread holds the mutex as long as it holds the lock. The next one takes the mutex
-        // after this, and sees `held`.
+        // A remote thread holds the mutex as long as it holds the lock. The next one takes the
+        // mutex after this, and sees `held`.
         let mutex = self.mutex.lock();
         self.held.store(true, Relaxed);
         drop(mutex);
@@ -252,8 +253,8 @@ mod tests {
 
     use super::*;
 
-    /// An owner and two remote threads increment numbers without atomics until both kinds have done so
-    /// often enough. Two guards at once would lose counts.
+    /// An owner and two remote threads increment numbers without atomics until both kinds have done
+    /// so often enough. Two guards at once would lose counts.
     fn count_together(lock: &BiasedLock<(u64, u64)>) {
         const EACH: u64 = 20_000;
         let (done, remote_locks) = (AtomicBool::new(false), AtomicU64::new(0));

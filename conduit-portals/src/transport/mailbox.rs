@@ -1,9 +1,9 @@
-//! A slot for one message between the thread that makes progress, under the lock, and the thread that
-//! polls a queue, outside of it.
+//! A slot for one message between the thread that makes progress, under the lock, and the thread
+//! that polls a queue, outside of it.
 //!
-//! A message that comes while its queue is empty, as in a ping-pong, goes through this slot instead of
-//! the queue, which saves a buffer. The writer writes only while the slot is empty, the reader reads
-//! only while it is full.
+//! A message that comes while its queue is empty, as in a ping-pong, goes through this slot instead
+//! of the queue, which saves a buffer. The writer writes only while the slot is empty, the reader
+//! reads only while it is full.
 
 #[cfg(all(test, loom))]
 mod loom;

@@ -1,16 +1,18 @@
 //! Portals in software: the Ni contract over any [`Transport`] that carries fragments.
 //!
-//! A put is one fragment; a get is one, and its reply another. Their headers (`wire`) carry the fields
-//! of Portals' messages, with offsets, which are addresses only where the target exposes all memory of
-//! its process. Messages are matched as they arrive, in order, against the index's match list
-//! ([`crate::matching`]). Bytes for a region are written there as their segments come; bytes for a
-//! managed entry are buffered until their event has been delivered. Nothing that arrives is refused for
-//! want of room: flow control (`window`) bounds what each peer may have here.
+//! A put is one fragment; a get is one, and its reply another. Their headers (`wire`) carry the
+//! fields of Portals' messages, with offsets, which are addresses only where the target exposes all
+//! memory of its process. Messages are matched as they arrive, in order, against the index's match
+//! list ([`crate::matching`]). Bytes for a region are written there as their segments come; bytes
+//! for a managed entry are buffered until their event has been delivered. Nothing that arrives is
+//! refused for want of room: flow control (`window`) bounds what each peer may have here.
 //!
-//! Where the transport has access to peers' memory, operations on exportable entries use it (`direct`).
+//! Where the transport has access to peers' memory, operations on exportable entries use it
+//! (`direct`).
 //!
 //! One lock guards everything, in all threading modes: besides the program's threads, the progress
-//! thread enters, to acknowledge for a rank that computes. Events are delivered outside of the lock.
+//! thread enters, to acknowledge for a rank that computes. Events are delivered outside of the
+//! lock.
 
 mod buffers;
 mod config;
@@ -92,7 +94,8 @@ struct Shared<T> {
 
 /// One rank's end of a network over a transport.
 ///
-/// `Send` in [`ParSync`](conduit_core::threads::ParSync) and [`Par`](conduit_core::threads::Par), `Sync` in the latter.
+/// `Send` in [`ParSync`](conduit_core::threads::ParSync) and [`Par`](conduit_core::threads::Par),
+/// `Sync` in the latter.
 pub struct SoftPortals<M: Mode, T: Transport> {
     rank: Rank,
     size: u32,
@@ -216,8 +219,8 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
     /// What the lock guards.
     #[inline]
     fn inner(&self) -> Guard<'_, Inner<T>> {
-        // SAFETY: unless `M` is parallel, and the lock without bias, this is not `Sync`: one thread at a
-        // time calls its methods, and no guard outlives a call.
+        // SAFETY: unless `M` is parallel, and the lock without bias, this is not `Sync`: one thread
+        // at a time calls its methods, and no guard outlives a call.
         unsafe { self.shared.inner.lock() }
     }
 
@@ -239,8 +242,8 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         let _ = self.shared.waker.set(Box::new(wake));
     }
 
-    /// Makes progress, and counts it for the progress thread. None in a child process, whose packets
-    /// would carry the parent's sequence numbers.
+    /// Makes progress, and counts it for the progress thread. None in a child process, whose
+    /// packets would carry the parent's sequence numbers.
     #[inline]
     fn advance(&self, inner: &mut Inner<T>) -> bool {
         if !self.standing.stands() {
@@ -258,9 +261,10 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         look(&inner.portals.counters, &inner.transport)
     }
 
-    /// Announces to the peers that this rank ends in good order, so that they don't take its silence for
-    /// a failure, and waits until they have what it has sent, or until nothing more has reached them for
-    /// a bounded time. What they send from here on may never be received. No effect in a child process.
+    /// Announces to the peers that this rank ends in good order, so that they don't take its
+    /// silence for a failure, and waits until they have what it has sent, or until nothing more has
+    /// reached them for a bounded time. What they send from here on may never be received. No
+    /// effect in a child process.
     pub fn leave(&self) {
         if self.standing.is_child() {
             return;
@@ -367,8 +371,8 @@ impl<T: Transport> Inner<T> {
 impl<M: Mode, T: Transport> Drop for SoftPortals<M, T> {
     fn drop(&mut self) {
         if self.standing.is_child() {
-            // The progress thread doesn't exist in a child process and can't be joined. A transport that
-            // closes its connections would close them for the parent, too.
+            // The progress thread doesn't exist in a child process and can't be joined. A transport
+            // that closes its connections would close them for the parent, too.
             std::mem::forget(self.progress_thread.take());
             std::mem::forget(Arc::clone(&self.shared));
             return;

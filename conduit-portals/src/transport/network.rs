@@ -54,8 +54,8 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
         })
     }
     fn eq_create(&self, _slots: usize) -> Result<EqId, NiError> {
-        // Queues grow as needed: windows bound the events of peers' operations, `operations` those of
-        // this rank's own.
+        // Queues grow as needed: windows bound the events of peers' operations, `operations` those
+        // of this rank's own.
         self.inner().portals.create_queue()
     }
     fn pt_open(&self, index: PtIndex, eq: Option<EqId>) -> Result<(), NiError> {
@@ -161,7 +161,8 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
     fn arm(&self) -> bool {
         match &self.progress_thread {
             Some(progress_thread) if self.shared.waker.get().is_some() => {
-                // Asking for it also keeps packets that were received already from ending the sleep.
+                // Asking for it also keeps packets that were received already from ending the
+                // sleep.
                 let due = self.inner().transport.timeout();
                 if due.is_some_and(|due| due <= SOON) {
                     return false;

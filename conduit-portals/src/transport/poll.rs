@@ -1,5 +1,5 @@
-//! Delivery: under the lock, all events of a queue are taken out at once; outside of it, they go to the
-//! sink.
+//! Delivery: under the lock, all events of a queue are taken out at once; outside of it, they go to
+//! the sink.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -57,8 +57,8 @@ impl Delivery {
         }
     }
 
-    /// Removes the first event after its delivery. What has to be accounted for is taken out in place,
-    /// since moving the whole event out of the queue would cost more.
+    /// Removes the first event after its delivery. What has to be accounted for is taken out in
+    /// place, since moving the whole event out of the queue would cost more.
     #[inline(always)]
     fn pop_delivered(&mut self) {
         let Some(event) = self.events.front_mut() else {
@@ -92,8 +92,8 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
     pub(crate) fn poll_ready(&self) -> Ready {
         let shared = &*self.shared;
         let ready = shared.flags.ready();
-        // Progress is made all the same unless events have been delivered since: if nobody polls these
-        // queues, the events awaited may be those of another.
+        // Progress is made all the same unless events have been delivered since: if nobody polls
+        // these queues, the events awaited may be those of another.
         if !ready.is_empty() && shared.delivered.load(Ordering::Relaxed) {
             shared.delivered.store(false, Ordering::Relaxed);
             return ready;
@@ -113,8 +113,8 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         shared.flags.ready()
     }
 
-    /// Hands over what the next poll will deliver, as the lock is held anyhow, and clears the flags of
-    /// queues that were emptied without it.
+    /// Hands over what the next poll will deliver, as the lock is held anyhow, and clears the flags
+    /// of queues that were emptied without it.
     #[inline(never)]
     fn take_ready(&self, inner: &mut Inner<T>, ready: Ready) {
         let flags = &self.shared.flags;

@@ -16,10 +16,10 @@
 //!   could be lost, and a timer is at most two periods late.
 //! - **A rank that sleeps** and wants to be woken by packets calls [`ProgressThread::arm`], then
 //!   checks for packets a last time, then sleeps. The thread reads `armed` after `arm`'s event has
-//!   woken it and before every sleep, and then waits for the socket. That wait also ends for packets
-//!   that were there before, so it doesn't matter which came first. The thread clears `armed` with a
-//!   swap, so arming once wakes at most once, and calls [`Progress::wake`] afterwards: whatever that
-//!   sets is visible to a rank that arms again.
+//!   woken it and before every sleep, and then waits for the socket. That wait also ends for
+//!   packets that were there before, so it doesn't matter which came first. The thread clears
+//!   `armed` with a swap, so arming once wakes at most once, and calls [`Progress::wake`]
+//!   afterwards: whatever that sets is visible to a rank that arms again.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -34,9 +34,9 @@ use crate::transport::interface::{Wait, timespec};
 
 /// What the thread makes progress on: a transport with the portals above it, behind a lock.
 pub trait Progress: Send + Sync + 'static {
-    /// Makes progress without running handlers or blocking; `None` if another thread holds the lock.
-    /// Returns the time until it has to be called again if no packet comes before: `Some(None)` when
-    /// no timer is set.
+    /// Makes progress without running handlers or blocking; `None` if another thread holds the
+    /// lock. Returns the time until it has to be called again if no packet comes before:
+    /// `Some(None)` when no timer is set.
     fn progress(&self) -> Option<Option<Duration>>;
     /// Wakes the rank, which has [armed](ProgressThread::arm) and is asleep or about to be.
     fn wake(&self);
@@ -147,8 +147,8 @@ impl ProgressThread {
         self.shared.armed.store(false, Ordering::Relaxed);
     }
 
-    /// Waits for packets as [`Wait::wait`] does. The thread does nothing meanwhile, since the caller
-    /// makes progress afterwards.
+    /// Waits for packets as [`Wait::wait`] does. The thread does nothing meanwhile, since the
+    /// caller makes progress afterwards.
     pub fn wait(&self, waiter: &dyn Wait, timeout: Option<Duration>) -> bool {
         self.shared.waiting.fetch_add(1, Ordering::Relaxed);
         let readable = waiter.wait(None, timeout);
@@ -170,7 +170,8 @@ impl Drop for ProgressThread {
         self.shared.stop.store(true, Ordering::Release);
         self.shared.signal();
         if let Some(thread) = self.thread.take() {
-            // The thread may drop this itself, with the last reference to what it makes progress on.
+            // The thread may drop this itself, with the last reference to what it makes progress
+            // on.
             if thread.thread().id() != std::thread::current().id() {
                 let _ = thread.join();
             }

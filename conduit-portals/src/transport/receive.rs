@@ -14,8 +14,8 @@ use super::wire::Header;
 
 /// Marks a token as that of a long reply, not of an operation of this rank.
 pub(crate) const LONG_REPLY: u64 = 1 << 32;
-/// Room for arriving fragments that is advertised to transports. It never runs out: the windows bound
-/// what peers may send.
+/// Room for arriving fragments that is advertised to transports. It never runs out: the windows
+/// bound what peers may send.
 const ROOM: usize = 1 << 30;
 
 impl Portals {
@@ -156,8 +156,9 @@ impl Portals {
     ) -> Result<(), ProtocolError> {
         let found = self.own_get(from, operation, length)?;
         if !found.abandoned {
-            // SAFETY: the caller's promise; within the operation's part of its descriptor (just checked),
-            // which is valid as long as it is under way and not given up. A get from oneself may overlap.
+            // SAFETY: the caller's promise; within the operation's part of its descriptor (just
+            // checked), which is valid as long as it is under way and not given up. A get from
+            // oneself may overlap.
             unsafe { ptr::copy(bytes, found.memory, length) };
         }
         self.replied(from, operation, outcome, length)
@@ -261,9 +262,9 @@ impl Portals {
 }
 
 impl Portals {
-    /// Where `length` bytes of an operation lie, from `offset` on: within a buffer or the operation's
-    /// part of its descriptor, which are valid and not written (contract of `Ni::put`) until the transport
-    /// is done with them, or has abandoned them.
+    /// Where `length` bytes of an operation lie, from `offset` on: within a buffer or the
+    /// operation's part of its descriptor, which are valid and not written (contract of `Ni::put`)
+    /// until the transport is done with them, or has abandoned them.
     #[inline]
     fn source_of(&self, token: u64, offset: usize, length: usize) -> Option<*const u8> {
         let operation = self
@@ -293,8 +294,8 @@ impl Portals {
         };
         // SAFETY: within the reply, as just checked.
         if !unsafe { reply.source.read(offset, into) } {
-            // This process has unmapped the memory while it was being read. The reply can't be completed,
-            // so the job has to end.
+            // This process has unmapped the memory while it was being read. The reply can't be
+            // completed, so the job has to end.
             let to = reply.to;
             self.protocol_error(to);
         }

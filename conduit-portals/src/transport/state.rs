@@ -36,8 +36,8 @@ pub(crate) const NOBODY: u32 = u32::MAX;
 /// State that may be read without the lock.
 #[derive(Debug)]
 pub(crate) struct Flags {
-    /// Queues with undelivered events, and perhaps some whose mailbox was emptied since. This and the
-    /// next field are written under the lock only.
+    /// Queues with undelivered events, and perhaps some whose mailbox was emptied since. This and
+    /// the next field are written under the lock only.
     ready: Atomic<Ready>,
     /// Queues with events that did not go through the mailbox.
     queued: Atomic<Ready>,
@@ -82,8 +82,8 @@ impl Flags {
             .store(ready.without(bit(queue)), Ordering::Relaxed);
     }
 
-    /// Swaps the events of a queue, whose mailbox is empty, with the empty `events`, for delivery; false
-    /// if there are none.
+    /// Swaps the events of a queue, whose mailbox is empty, with the empty `events`, for delivery;
+    /// false if there are none.
     #[inline]
     pub(crate) fn hand_over(
         &self,
@@ -159,8 +159,8 @@ pub struct PortalsCounters {
     pub protocol_errors: u64,
     /// Window updates in fragments of their own.
     pub window_updates: u64,
-    /// Submissions that ended with [`Submit::Again`](conduit_core::ni::Submit::Again) because of the
-    /// window at the peer.
+    /// Submissions that ended with [`Submit::Again`](conduit_core::ni::Submit::Again) because of
+    /// the window at the peer.
     pub waited_for_peer: u64,
     /// Such submissions because of this rank's link, tables and pools.
     pub waited_for_room: u64,
@@ -429,8 +429,8 @@ impl Portals {
         );
     }
 
-    /// Gives up the operations whose memory lies outside of regions. Returns the targets of those whose
-    /// memory the transport may still access.
+    /// Gives up the operations whose memory lies outside of regions. Returns the targets of those
+    /// whose memory the transport may still access.
     pub(crate) fn abandon_operations(&mut self) -> Vec<Rank> {
         self.abandoned = true;
         let Self {
@@ -483,7 +483,8 @@ impl Portals {
             awaited |= operation.is_awaited();
             self.operation_dropped(operation);
         }
-        // A peer that has left has not failed, unless it owed a response that would be awaited forever.
+        // A peer that has left has not failed, unless it owed a response that would be awaited
+        // forever.
         if (!left || awaited) && !self.leaving {
             let _ = self.flags.failed.compare_exchange(
                 NOBODY,

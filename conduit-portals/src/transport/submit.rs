@@ -116,8 +116,9 @@ impl<T: Transport> Inner<T> {
         }
     }
 
-    /// The error where the transport refuses a peer as dead. The transport reports the reason only when
-    /// it uses none of this rank's memory for the peer any more; until then, the caller tries again.
+    /// The error where the transport refuses a peer as dead. The transport reports the reason only
+    /// when it uses none of this rank's memory for the peer any more; until then, the caller tries
+    /// again.
     #[cold]
     pub(crate) fn dead(&mut self, operation: &'static str, peer: Rank) -> SubmitError {
         let link = self.portals.links.get(peer);
@@ -285,7 +286,8 @@ impl<T: Transport> Inner<T> {
         length: usize,
     ) -> Result<(), SubmitError> {
         let mut copy = [0; MAX_TINY];
-        // SAFETY: the caller's promise. Copied first: peers may write to the source, if it is in a region.
+        // SAFETY: the caller's promise. Copied first: peers may write to the source, if it is in a
+        // region.
         unsafe { ptr::copy_nonoverlapping(memory, copy.as_mut_ptr(), length) };
         let header = wire::Header::Put(*header);
         self.post(
@@ -312,8 +314,8 @@ impl<T: Transport> Inner<T> {
         debug_assert!(taken.is_ok(), "this rank's own");
     }
 
-    /// The fast path of [`Self::inject`], for a short message to a peer with room; false, without any
-    /// effect, for all else.
+    /// The fast path of [`Self::inject`], for a short message to a peer with room; false, without
+    /// any effect, for all else.
     #[inline(always)]
     pub(crate) fn inject_short(&mut self, inject: &Inject<'_>) -> bool {
         let Self {

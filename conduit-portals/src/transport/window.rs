@@ -2,12 +2,12 @@
 //!
 //! A rank never refuses what arrives: responses may be behind it, and refusing requests until there
 //! is room could deadlock. Instead each rank has a *window* at each peer, of operations that it has
-//! sent and the peer has not *consumed* yet, and of units of 64 bytes that they may need there until
-//! they are delivered. An operation is consumed when nothing of it is left in the peer's queues; a
-//! short put in a `mailbox`, of which each queue has one, counts as consumed. The peer reports what it
-//! has consumed in *window updates*: with the next tiny fragment when an eighth of a window is
-//! unreported, and in a fragment of its own when half of one is. So a window of at least two of the
-//! largest messages never stalls while the peer consumes.
+//! sent and the peer has not *consumed* yet, and of units of 64 bytes that they may need there
+//! until they are delivered. An operation is consumed when nothing of it is left in the peer's
+//! queues; a short put in a `mailbox`, of which each queue has one, counts as consumed. The peer
+//! reports what it has consumed in *window updates*: with the next tiny fragment when an eighth of
+//! a window is unreported, and in a fragment of its own when half of one is. So a window of at
+//! least two of the largest messages never stalls while the peer consumes.
 //!
 //! There are several windows, and the target's index selects the one that an operation uses: a rank
 //! that consumes nothing of one queue (no requests, until its replies have gone) must not hold back
@@ -56,7 +56,8 @@ impl Cost {
         }
     }
 
-    /// Adds the cost of another operation, if it uses the same window. The sum is within that window.
+    /// Adds the cost of another operation, if it uses the same window. The sum is within that
+    /// window.
     #[inline]
     pub(crate) fn add(&mut self, other: Self) -> bool {
         let same = self.window == other.window;
@@ -220,8 +221,8 @@ impl ReceiveWindows {
         window.arrived.since(window.reported).has_room(cost, size)
     }
 
-    /// Counts an operation that [has room](Self::has_room) and is consumed at once. Whether half of its
-    /// window is unreported.
+    /// Counts an operation that [has room](Self::has_room) and is consumed at once. Whether half of
+    /// its window is unreported.
     #[inline(always)]
     pub(crate) fn arrive_consumed(&mut self, cost: Cost, size: WindowSize) -> bool {
         self.windows[cost.window()].arrived.add(cost);
@@ -292,7 +293,8 @@ impl ReceiveWindows {
         windows.any(|window| window.is_unreported(size, EXPLICIT))
     }
 
-    /// What has to be kept of an idle peer; `None` while something that has arrived is not consumed.
+    /// What has to be kept of an idle peer; `None` while something that has arrived is not
+    /// consumed.
     pub(crate) fn idle(&self) -> Option<IdleWindows> {
         let mut windows = self.windows.iter();
         let all_consumed = windows.all(|window| window.arrived == window.consumed);
@@ -369,7 +371,8 @@ mod tests {
             for (index, length, action) in steps {
                 let cost = Cost::of_put(index, length, max_managed);
                 if !sent.reserve(cost, size) {
-                    // All that waits in this window is consumed, nothing of the others; due updates are sent.
+                    // All that waits in this window is consumed, nothing of the others; due updates
+                    // are sent.
                     for cost in waiting[cost.window()].drain(..) {
                         if arrived.consume(cost, size) {
                             while arrived.is_due(size) {

@@ -16,8 +16,8 @@
 //! WITHDRAWN      entry 4
 //! ```
 //!
-//! `update` is a window update ([`super::window`]), of the window whose number is in the upper half of
-//! the flags. Only tiny fragments carry one, since these arrive in order. An *operation* is the
+//! `update` is a window update ([`super::window`]), of the window whose number is in the upper half
+//! of the flags. Only tiny fragments carry one, since these arrive in order. An *operation* is the
 //! initiator's id, opaque to the target, which returns it. An *entry* ([`super::direct`]) is the
 //! target's id of a match entry, index included.
 
@@ -106,8 +106,8 @@ pub(crate) struct Put {
 }
 
 impl Put {
-    /// The event, without data, of an entry with this tag that took `length` of the `requested` bytes at
-    /// this offset.
+    /// The event, without data, of an entry with this tag that took `length` of the `requested`
+    /// bytes at this offset.
     #[inline(always)]
     pub(crate) fn event(
         &self,
@@ -337,7 +337,8 @@ impl Header {
         }
     }
 
-    /// [`Header::decode`] for a short put with a window update, the usual fragment; `None` for all else.
+    /// [`Header::decode`] for a short put with a window update, the usual fragment; `None` for all
+    /// else.
     #[inline(always)]
     pub(crate) fn decode_short(bytes: &[u8]) -> Option<(Put, WindowUpdate)> {
         let (word, bytes) = bytes.split_first_chunk()?;

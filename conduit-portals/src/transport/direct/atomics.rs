@@ -1,11 +1,11 @@
 //! Atomics by the network.
 //!
-//! A network's atomics are not atomic with those of a processor, so all atomics on one word have to be
-//! done in one way. With
-//! [`PortalsConfig::native_atomics`](crate::transport::PortalsConfig::native_atomics) the network does
-//! those on exportable entries, for integers of a size that is *native*: the transport has a fetching
-//! compare-and-swap for both types of that size. This does not depend on the rank, so all ranks agree
-//! on the sizes.
+//! A network's atomics are not atomic with those of a processor, so all atomics on one word have to
+//! be done in one way. With
+//! [`PortalsConfig::native_atomics`](crate::transport::PortalsConfig::native_atomics) the network
+//! does those on exportable entries, for integers of a size that is *native*: the transport has a
+//! fetching compare-and-swap for both types of that size. This does not depend on the rank, so all
+//! ranks agree on the sizes.
 //!
 //! | atomic | done by |
 //! |---|---|
@@ -14,8 +14,8 @@
 //! | that the network lacks (a product) | compare-and-swap in a loop |
 //! | outside of the entry, misaligned, matching nothing | nobody |
 //!
-//! So it does not matter when an initiator imports an entry, or has it withdrawn. An entry stays in use
-//! while an atomic on it is under way here.
+//! So it does not matter when an initiator imports an entry, or has it withdrawn. An entry stays in
+//! use while an atomic on it is under way here.
 
 use std::collections::VecDeque;
 
@@ -202,7 +202,8 @@ fn is_aligned(remote: Remote, ty: AtomicType) -> bool {
 }
 
 impl Portals {
-    /// Has the network do a peer's atomic that has matched an entry here; false if the processor has to.
+    /// Has the network do a peer's atomic that has matched an entry here; false if the processor
+    /// has to.
     pub(crate) fn native_atomic(&mut self, source: Rank, atomic: &wire::Atomic, hit: &Hit) -> bool {
         // Responses carry the old value in any case.
         let Some(method) = self.native.method(atomic.op, atomic.ty, true) else {
@@ -368,8 +369,8 @@ impl<T: Transport> Inner<T> {
     #[cold]
     pub(crate) fn resume_tasks(&mut self) {
         while let Some(at) = self.portals.native.waiting.pop_front() {
-            // Any other refusal means that the peer has failed. The task is dropped when the transport
-            // reports that.
+            // Any other refusal means that the peer has failed. The task is dropped when the
+            // transport reports that.
             match self.step(at) {
                 Err(Refused::Full) => {
                     self.portals.native.waiting.push_front(at);

@@ -52,8 +52,8 @@ impl<T: Transport> Inner<T> {
             memory,
         };
         self.submit_direct(&own, &request, found, |transport, access| {
-            // SAFETY: the source is valid until its descriptor is released, which waits for the operation,
-            // and is not written before that has ended (the caller's promise).
+            // SAFETY: the source is valid until its descriptor is released, which waits for the
+            // operation, and is not written before that has ended (the caller's promise).
             unsafe { transport.write(put.target, access) }
         })
     }
@@ -86,8 +86,8 @@ impl<T: Transport> Inner<T> {
             memory,
         };
         self.submit_direct(&own, &request, found, |transport, access| {
-            // SAFETY: the destination is valid until its descriptor is released, which waits for the
-            // operation, and is not read before that has ended (the caller's promise).
+            // SAFETY: the destination is valid until its descriptor is released, which waits for
+            // the operation, and is not read before that has ended (the caller's promise).
             unsafe { transport.read(get.target, access) }
         })
     }

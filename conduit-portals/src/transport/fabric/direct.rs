@@ -1,8 +1,8 @@
-//! Direct access over a fabric. The initiator's end does it, some time after the submission and in any
-//! order, and reports it later still.
+//! Direct access over a fabric. The initiator's end does it, some time after the submission and in
+//! any order, and reports it later still.
 //!
-//! An atomic reads its word in one call and writes it in another. Only other atomics of the fabric wait
-//! for it; what a processor does to the word in between is lost, as it may be over a network.
+//! An atomic reads its word in one call and writes it in another. Only other atomics of the fabric
+//! wait for it; what a processor does to the word in between is lost, as it may be over a network.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -24,8 +24,8 @@ pub(super) struct Exposed {
     busy: Vec<usize>,
 }
 
-// SAFETY: the memory is valid in the whole process as long as it is listed, and accessed through raw
-// pointers.
+// SAFETY: the memory is valid in the whole process as long as it is listed, and accessed through
+// raw pointers.
 unsafe impl Send for Exposed {}
 
 /// A direct operation.
@@ -202,8 +202,8 @@ impl FabricTransport {
             memory.len,
             operation.peer
         );
-        // SAFETY: within the memory (just checked), which is valid as long as it is listed, and the list
-        // is locked.
+        // SAFETY: within the memory (just checked), which is valid as long as it is listed, and the
+        // list is locked.
         let target = unsafe { memory.base.add(offset) };
         match operation.op {
             // SAFETY: as above; the memory here is valid until the operation has ended.

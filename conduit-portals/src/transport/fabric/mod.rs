@@ -247,7 +247,8 @@ impl FabricTransport {
         any
     }
 
-    /// Delivers some of what a channel has. Returns the tokens of fragments that have arrived in full.
+    /// Delivers some of what a channel has. Returns the tokens of fragments that have arrived in
+    /// full.
     fn deliver(
         &mut self,
         from: Rank,

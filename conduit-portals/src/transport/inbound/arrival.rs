@@ -139,8 +139,8 @@ impl Portals {
                 let bytes = &bytes[..wanted];
                 match to {
                     _ if bytes.is_empty() => {}
-                    // SAFETY: `hit.length` bytes there lie within the entry, which `me_append` has found
-                    // within a region and which is not unlinked as long as it is in use.
+                    // SAFETY: `hit.length` bytes there lie within the entry, which `me_append` has
+                    // found within a region and which is not unlinked as long as it is in use.
                     Destination::Region(address) => unsafe {
                         let to = regions::pointer(*address + offset);
                         ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
@@ -161,8 +161,8 @@ impl Portals {
                     && !operation.abandoned
                     && offset + bytes.len() <= operation.length
                 {
-                    // SAFETY: within the operation's part of its descriptor, which is valid as long as it is
-                    // under way and not given up.
+                    // SAFETY: within the operation's part of its descriptor, which is valid as long
+                    // as it is under way and not given up.
                     unsafe {
                         let to = operation.memory.add(offset);
                         ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());

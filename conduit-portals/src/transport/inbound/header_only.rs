@@ -17,8 +17,8 @@ use crate::transport::state::Portals;
 use crate::transport::window::Cost;
 use crate::transport::wire::{Atomic, Get, Header};
 
-/// A get's data up to this are copied when it arrives, and go in a tiny fragment; longer ones are read
-/// in place.
+/// A get's data up to this are copied when it arrives, and go in a tiny fragment; longer ones are
+/// read in place.
 const SHORT_REPLY: usize = MAX_TINY - crate::transport::fragment::MAX_HEADER;
 
 /// Where the data of a get are.
@@ -47,8 +47,8 @@ impl ReplySource {
         match self {
             Self::Region(address) => {
                 let from = regions::pointer(address).wrapping_add(offset);
-                // SAFETY: within an entry (the caller's promise), which is in use and so not unlinked;
-                // others may write there at the program's own risk.
+                // SAFETY: within an entry (the caller's promise), which is in use and so not
+                // unlinked; others may write there at the program's own risk.
                 unsafe { ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
                 true
             }
@@ -76,8 +76,8 @@ pub(crate) struct LongReply {
 }
 
 impl Portals {
-    /// The entry for a get or an atomic; `None` for one that is done with: it is held until its index is
-    /// open, or its response is that no entry matches.
+    /// The entry for a get or an atomic; `None` for one that is done with: it is held until its
+    /// index is open, or its response is that no entry matches.
     fn entry_for(
         &mut self,
         source: Rank,
@@ -233,7 +233,8 @@ impl Portals {
         Ok(())
     }
 
-    /// The data of a reply are not read any more, because all were `sent` or because the peer is gone.
+    /// The data of a reply are not read any more, because all were `sent` or because the peer is
+    /// gone.
     pub(crate) fn end_long_reply(&mut self, reply: LongReply, sent: bool) {
         self.end_use(reply.index, reply.entry);
         if sent {
@@ -263,8 +264,8 @@ impl Portals {
         let (mut outcome, mut value, mut done) = (hit.outcome, 0, 0);
         if let Place::Region(address) = hit.place {
             if address.is_multiple_of(atomic.ty.size()) {
-                // SAFETY: aligned (just checked), and within the entry, which lies in a region. A program
-                // that uses atomics on it accesses it by atomics only.
+                // SAFETY: aligned (just checked), and within the entry, which lies in a region. A
+                // program that uses atomics on it accesses it by atomics only.
                 value = unsafe {
                     apply_atomic(
                         regions::pointer(address),

@@ -29,7 +29,8 @@ pub(super) struct Held {
 
 impl Index {
     /// Whether messages can be matched. The rank may be about to append the first entry of an index
-    /// that it has just opened, so the progress thread leaves messages to such an index to the rank.
+    /// that it has just opened, so the progress thread leaves messages to such an index to the
+    /// rank.
     #[inline]
     fn is_ready(&self, on_progress_thread: bool) -> bool {
         self.open.is_some() && (self.used || !on_progress_thread)

@@ -54,8 +54,8 @@ impl Portals {
                 let mut hit = self.within_limits(hit);
                 self.advertise(source, put.index, hit.id);
                 match hit.place {
-                    // SAFETY: the caller's promise, and `length` bytes there lie within the entry, which
-                    // `me_append` has found within a region. A put to oneself may overlap.
+                    // SAFETY: the caller's promise, and `length` bytes there lie within the entry,
+                    // which `me_append` has found within a region. A put to oneself may overlap.
                     Place::Region(address) => unsafe {
                         shared::copy(bytes, regions::pointer(address), hit.length);
                     },

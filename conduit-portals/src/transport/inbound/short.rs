@@ -1,5 +1,5 @@
-//! The fast path of short puts to managed entries, which nearly all fragments are. Whatever it does not
-//! handle goes the general way.
+//! The fast path of short puts to managed entries, which nearly all fragments are. Whatever it does
+//! not handle goes the general way.
 
 use std::collections::VecDeque;
 
@@ -14,8 +14,8 @@ use crate::transport::window::Cost;
 use crate::transport::wire::{Put, WindowUpdate};
 
 impl Portals {
-    /// Puts a short put into its queue's mailbox, if the queue is empty, as in a ping-pong; false, without
-    /// any effect but the window update, for all else.
+    /// Puts a short put into its queue's mailbox, if the queue is empty, as in a ping-pong; false,
+    /// without any effect but the window update, for all else.
     #[inline(always)]
     pub(crate) fn mail_short_put(
         &mut self,

@@ -9,7 +9,8 @@ use loom::thread;
 
 use super::{Bias, BiasedLock};
 
-/// The checker's cell reports two guards at once, and one that doesn't see what another has written.
+/// The checker's cell reports two guards at once, and one that doesn't see what another has
+/// written.
 type Counted = BiasedLock<UnsafeCell<u32>>;
 
 fn lock(bias: Bias) -> Arc<Counted> {

@@ -7,8 +7,8 @@ use loom::thread;
 
 use super::mailbox;
 
-/// The checker's cell reports a writer and a reader at once, and one that doesn't see what the other
-/// has written.
+/// The checker's cell reports a writer and a reader at once, and one that doesn't see what the
+/// other has written.
 #[test]
 fn loom_one_side_at_a_time() {
     const ROUNDS: u32 = 2;

@@ -1,5 +1,5 @@
-//! Atomics by the network, from all sides at once. Over a fabric they read and write in different calls,
-//! so that one which a processor does in between is lost.
+//! Atomics by the network, from all sides at once. Over a fabric they read and write in different
+//! calls, so that one which a processor does in between is lost.
 
 use std::collections::BTreeSet;
 
@@ -170,7 +170,8 @@ fn all_sides_at_once() {
     }
 }
 
-/// Every operation and both types of a size, by the network's own operations and by compare-and-swap.
+/// Every operation and both types of a size, by the network's own operations and by
+/// compare-and-swap.
 #[test]
 fn every_operation_as_a_processor_does_it() {
     for atomics in [Atomics::All, Atomics::Few] {

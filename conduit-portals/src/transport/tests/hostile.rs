@@ -1,5 +1,5 @@
-//! A peer with a valid tag that sends anything: no panic, nothing is written outside of entries, and the
-//! peer is reported.
+//! A peer with a valid tag that sends anything: no panic, nothing is written outside of entries,
+//! and the peer is reported.
 
 use conduit_core::ni::{Ack, Event, Get, MeEvents, MeId, MeMemory, MeOptions, Ni, Put};
 use conduit_core::threads::Seq;
@@ -84,7 +84,8 @@ fn begin_own(end: &End<Seq>, space: &mut [u8]) -> conduit_core::ni::EqId {
         token: 2,
     };
     for _ in 0..2 {
-        // SAFETY: what the get writes is read at the end of the test; nobody writes what the put reads.
+        // SAFETY: what the get writes is read at the end of the test; nobody writes what the put
+        // reads.
         unsafe {
             let _ = end.get(&get).unwrap();
             let _ = end.put(&put).unwrap();

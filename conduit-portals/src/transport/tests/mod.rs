@@ -1,5 +1,5 @@
-//! What the conformance suite doesn't cover: the progress thread, direct access, atomics by the network,
-//! malicious and failing peers, adopted regions, threads.
+//! What the conformance suite doesn't cover: the progress thread, direct access, atomics by the
+//! network, malicious and failing peers, adopted regions, threads.
 
 mod atomics;
 mod direct;

@@ -71,8 +71,8 @@ proptest! {
                 }
                 Step::Progress => ends[1].progress(),
                 Step::Ready => {
-                    // The first call may only report what was there before. The second has received all
-                    // that was sent, and knows what was consumed.
+                    // The first call may only report what was there before. The second has received
+                    // all that was sent, and knows what was consumed.
                     ends[1].ready();
                     let is_ready = ends[1].ready().intersects(Ready::queue(eq));
                     prop_assert_eq!(is_ready, arrived.borrow().len() as u64 != sent);
