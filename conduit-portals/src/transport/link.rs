@@ -43,6 +43,11 @@ impl Link {
         }
     }
 
+    /// Whether the peer has neither left nor failed.
+    pub(crate) fn is_up(&self) -> bool {
+        !self.left && self.failure.is_none()
+    }
+
     /// The window update for the next tiny fragment; once that is sent, call
     /// [`ReceiveWindows::update_sent`].
     #[inline(always)]

@@ -62,6 +62,7 @@ use crate::matching::{DESCRIPTORS, PT_INDICES};
 use control::Control;
 use direct::Native;
 use linger::Linger;
+use link::Link;
 use lock::{Bias, BiasedLock, Guard};
 use poll::Delivery;
 use queue::QUEUES;
@@ -333,38 +334,27 @@ impl<T: Transport> Inner<T> {
             outgoing,
             ..
         } = &mut self.portals;
-        for link in links.all().filter(|link| link.peer != *rank) {
-            if link.failure.is_none() && !link.left {
-                link.control.push_back(Control::Leave);
-                schedule(outgoing, link);
-            }
+        let peers = links.all().filter(|link| link.peer != *rank);
+        for link in peers.filter(|link| link.is_up()) {
+            link.control.push_back(Control::Leave);
+            schedule(outgoing, link);
         }
     }
 
     /// Has the transport make sure that the peers get everything.
     fn settle(&mut self) {
-        let Self {
-            transport, portals, ..
-        } = self;
-        let own = portals.rank;
-        for link in portals.links.active().filter(|link| link.peer != own) {
-            if !link.left && link.failure.is_none() {
-                transport.settle(link.peer);
-            }
+        let own = self.portals.rank;
+        let peers = self.portals.links.active().filter(|link| link.peer != own);
+        for link in peers.filter(|link| link.is_up()) {
+            self.transport.settle(link.peer);
         }
     }
 
     /// How much of what was sent has not reached its peer yet, without peers that are gone.
     fn outstanding(&mut self) -> usize {
-        let Self {
-            transport, portals, ..
-        } = self;
-        let links = portals
-            .links
-            .active()
-            .filter(|link| !link.left && link.failure.is_none())
-            .map(|link| link.control.len() + transport.outstanding(link.peer));
-        portals.native.under_way() + links.sum::<usize>()
+        let links = self.portals.links.active().filter(|link| link.is_up());
+        let of_link = |link: &mut Link| link.control.len() + self.transport.outstanding(link.peer);
+        self.portals.native.under_way() + links.map(of_link).sum::<usize>()
     }
 }
 

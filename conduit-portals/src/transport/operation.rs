@@ -1,6 +1,6 @@
 //! The operations of this rank that are under way, and their ids.
 
-use conduit_core::ni::{EqId, MdId, MeId, Rank};
+use conduit_core::ni::{EqId, Event, MdId, MeId, Outcome, Rank};
 
 use super::buffers::Buffer;
 
@@ -21,12 +21,52 @@ pub(crate) enum Kind {
     Direct(End, MeId),
 }
 
-/// The event that ends a direct operation.
+impl Kind {
+    /// The event that ends the operation, if one does.
+    #[inline]
+    pub(crate) fn end(&self) -> Option<End> {
+        match *self {
+            Self::Put => Some(End::Send),
+            Self::AckedPut | Self::Atomic(false) => Some(End::Ack),
+            Self::Get(_) | Self::Atomic(true) => Some(End::Reply),
+            Self::Inject(_) => None,
+            Self::Direct(end, _) => Some(end),
+        }
+    }
+}
+
+/// The event that ends an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     Send,
     Ack,
     Reply,
+}
+
+impl End {
+    #[inline]
+    pub(crate) fn event(self, token: u64, completion: Completion) -> Event<'static> {
+        let Completion {
+            outcome,
+            length,
+            value,
+        } = completion;
+        let length = length as usize;
+        match self {
+            Self::Send => Event::Send { token },
+            Self::Ack => Event::Ack {
+                token,
+                outcome,
+                length,
+            },
+            Self::Reply => Event::Reply {
+                token,
+                outcome,
+                length,
+                value,
+            },
+        }
+    }
 }
 
 /// An operation under way.
@@ -55,22 +95,46 @@ pub(crate) struct Operation {
 unsafe impl Send for Operation {}
 
 impl Operation {
+    /// An operation without memory.
+    #[inline]
+    pub(crate) fn new(kind: Kind, token: u64, target: Rank, eq: EqId) -> Self {
+        Self {
+            kind,
+            token,
+            target,
+            md: None,
+            eq,
+            memory: std::ptr::null_mut(),
+            length: 0,
+            unsent: false,
+            completion: None,
+            abandoned: false,
+        }
+    }
+
     /// Whether the caller waits for the target.
     pub(crate) fn is_awaited(&self) -> bool {
-        let needs_target = match self.kind {
-            Kind::Put | Kind::Inject(_) | Kind::Direct(End::Send, _) => false,
-            Kind::AckedPut | Kind::Get(_) | Kind::Atomic(_) | Kind::Direct(..) => true,
-        };
-        needs_target && !self.abandoned
+        matches!(self.kind.end(), Some(End::Ack | End::Reply)) && !self.abandoned
     }
 }
 
 /// How an operation ended at its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Completion {
-    pub(crate) outcome: conduit_core::ni::Outcome,
+    pub(crate) outcome: Outcome,
     pub(crate) length: u32,
     pub(crate) value: u64,
+}
+
+impl Completion {
+    /// Of an operation that has moved so many bytes.
+    pub(crate) fn done(length: u32) -> Self {
+        Self {
+            outcome: Outcome::Done,
+            length,
+            value: 0,
+        }
+    }
 }
 
 /// Low bits of an id, the number of its slot. The others are the slot's generation.
@@ -177,18 +241,7 @@ mod tests {
     use super::*;
 
     fn operation(token: u64, target: Rank) -> Operation {
-        Operation {
-            kind: Kind::Put,
-            token,
-            target,
-            md: None,
-            eq: EqId(0),
-            memory: std::ptr::null_mut(),
-            length: 0,
-            unsent: false,
-            completion: None,
-            abandoned: false,
-        }
+        Operation::new(Kind::Put, token, target, EqId(0))
     }
 
     #[test]

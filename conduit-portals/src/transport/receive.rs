@@ -2,12 +2,12 @@
 
 use std::ptr;
 
-use conduit_core::ni::{Event, Outcome, Rank};
+use conduit_core::ni::{Outcome, Rank};
 
 use crate::transport::fragment::{Failure, FragmentHandler};
 
 use super::inbound::{Arrival, LongReply, ProtocolError};
-use super::operation::{Completion, End, Kind, Operation};
+use super::operation::{Completion, Kind, Operation};
 use super::state::Portals;
 use super::window::Cost;
 use super::wire::Header;
@@ -213,31 +213,10 @@ impl Portals {
         let Some(operation) = self.operations.remove(id) else {
             return;
         };
-        let completion = operation.completion.unwrap_or(Completion {
-            outcome: Outcome::Done,
-            length: 0,
-            value: 0,
-        });
+        let completion = operation.completion.unwrap_or(Completion::done(0));
         let (token, eq) = (operation.token, operation.eq);
-        let length = completion.length as usize;
-        let ack = Event::Ack {
-            token,
-            outcome: completion.outcome,
-            length,
-        };
-        let reply = Event::Reply {
-            token,
-            outcome: completion.outcome,
-            length,
-            value: completion.value,
-        };
-        let event = match operation.kind {
-            Kind::Put | Kind::Direct(End::Send, _) => Some(Event::Send { token }),
-            Kind::AckedPut | Kind::Atomic(false) | Kind::Direct(End::Ack, _) => Some(ack),
-            Kind::Get(_) | Kind::Atomic(true) | Kind::Direct(End::Reply, _) => Some(reply),
-            Kind::Inject(_) => None,
-        };
-        let event = event.filter(|_| !operation.abandoned);
+        let end = operation.kind.end().filter(|_| !operation.abandoned);
+        let event = end.map(|end| end.event(token, completion));
         self.operation_dropped(operation);
         if let Some(event) = event {
             self.post_event(eq, event);
@@ -395,12 +374,8 @@ impl FragmentHandler for Portals {
         if operation.target != peer || !matches!(operation.kind, Kind::Direct(..)) {
             return;
         }
-        operation.completion = Some(Completion {
-            outcome: Outcome::Done,
-            // Fits: a message's bytes.
-            length: operation.length as u32,
-            value: 0,
-        });
+        // Fits: a message's bytes.
+        operation.completion = Some(Completion::done(operation.length as u32));
         self.ended(id);
     }
 

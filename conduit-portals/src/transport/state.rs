@@ -77,9 +77,7 @@ impl Flags {
     /// All events of a queue have been delivered.
     #[inline]
     pub(crate) fn clear(&self, queue: usize) {
-        let ready = self.ready.load(Ordering::Relaxed);
-        self.ready
-            .store(ready.without(bit(queue)), Ordering::Relaxed);
+        change(&self.ready, |ready| ready.without(bit(queue)));
     }
 
     /// Swaps the events of a queue, whose mailbox is empty, with the empty `events`, for delivery;
@@ -95,9 +93,7 @@ impl Flags {
             self.clear(number);
             return false;
         }
-        let queued = self.queued.load(Ordering::Relaxed);
-        self.queued
-            .store(queued.without(bit(number)), Ordering::Relaxed);
+        change(&self.queued, |queued| queued.without(bit(number)));
         std::mem::swap(queue, events);
         true
     }
@@ -105,19 +101,21 @@ impl Flags {
     /// A queue's mailbox has been filled.
     #[inline]
     pub(crate) fn mailed(&self, eq: EqId) {
-        let ready = self.ready.load(Ordering::Relaxed);
-        self.ready
-            .store(ready.union(Ready::queue(eq)), Ordering::Relaxed);
+        change(&self.ready, |ready| ready.union(Ready::queue(eq)));
     }
 
     /// An event was put into a queue.
     #[inline]
     pub(crate) fn queued(&self, eq: EqId) {
         self.mailed(eq);
-        let queued = self.queued.load(Ordering::Relaxed);
-        self.queued
-            .store(queued.union(Ready::queue(eq)), Ordering::Relaxed);
+        change(&self.queued, |queued| queued.union(Ready::queue(eq)));
     }
+}
+
+/// Changes flags that have one writer at a time, the thread that holds the lock.
+#[inline(always)]
+fn change(flags: &Atomic<Ready>, change: impl FnOnce(Ready) -> Ready) {
+    flags.store(change(flags.load(Ordering::Relaxed)), Ordering::Relaxed);
 }
 
 #[inline]

@@ -230,17 +230,13 @@ impl<T: Transport> Inner<T> {
             self.portals.post_event(bound.eq, event);
             return Ok(());
         }
+        let kind = if acked { Kind::AckedPut } else { Kind::Put };
         let operation = Operation {
-            kind: if acked { Kind::AckedPut } else { Kind::Put },
-            token: put.token,
-            target: put.target,
             md: Some(put.md),
-            eq: bound.eq,
             memory,
             length: put.length,
             unsent: !to_self && !tiny,
-            completion: None,
-            abandoned: false,
+            ..Operation::new(kind, put.token, put.target, bound.eq)
         };
         let Some(id) = self.portals.operations.add(operation) else {
             self.release_window(put.target, cost);
@@ -421,16 +417,8 @@ impl<T: Transport> Inner<T> {
         }
         self.portals.inject_room -= length;
         let operation = Operation {
-            kind: Kind::Inject(buffer),
-            token: 0,
-            target: inject.target,
-            md: None,
-            eq: EqId(0),
-            memory: ptr::null_mut(),
-            length: 0,
             unsent: true,
-            completion: None,
-            abandoned: false,
+            ..Operation::new(Kind::Inject(buffer), 0, inject.target, EqId(0))
         };
         let Some(id) = self.portals.operations.add(operation) else {
             self.portals.inject_room += length;
@@ -477,18 +465,13 @@ impl<T: Transport> Inner<T> {
         {
             return submitted;
         }
+        // Fits: a message's bytes.
+        let kind = Kind::Get(get.length as u32);
         let operation = Operation {
-            // Fits: a message's bytes.
-            kind: Kind::Get(get.length as u32),
-            token: get.token,
-            target: get.target,
             md: Some(get.md),
-            eq: bound.eq,
             memory,
             length: get.length,
-            unsent: false,
-            completion: None,
-            abandoned: false,
+            ..Operation::new(kind, get.token, get.target, bound.eq)
         };
         self.request("get", get.index, operation, |operation| {
             wire::Header::Get(wire::Get {
@@ -515,18 +498,8 @@ impl<T: Transport> Inner<T> {
         {
             return submitted;
         }
-        let operation = Operation {
-            kind: Kind::Atomic(atomic.fetch),
-            token: atomic.token,
-            target: atomic.target,
-            md: None,
-            eq: atomic.eq,
-            memory: ptr::null_mut(),
-            length: 0,
-            unsent: false,
-            completion: None,
-            abandoned: false,
-        };
+        let kind = Kind::Atomic(atomic.fetch);
+        let operation = Operation::new(kind, atomic.token, atomic.target, atomic.eq);
         self.request("atomic", atomic.index, operation, |operation| {
             wire::Header::Atomic(wire::Atomic {
                 index: atomic.index.0,

@@ -340,18 +340,9 @@ impl<T: Transport> Inner<T> {
             true => End::Reply,
             false => End::Ack,
         };
-        let id = self.portals.operations.add(Operation {
-            kind: Kind::Direct(end, entry),
-            token: atomic.token,
-            target: atomic.target,
-            md: None,
-            eq: atomic.eq,
-            memory: std::ptr::null_mut(),
-            length: 0,
-            unsent: false,
-            completion: None,
-            abandoned: false,
-        })?;
+        let kind = Kind::Direct(end, entry);
+        let operation = Operation::new(kind, atomic.token, atomic.target, atomic.eq);
+        let id = self.portals.operations.add(operation)?;
         self.portals.direct.begin(atomic.target, entry);
         Some(id)
     }

@@ -129,15 +129,10 @@ impl Portals {
         if peer == self.rank || self.leaving {
             return;
         }
-        let gone = |links: &mut crate::transport::link::Links| {
-            links
-                .get(peer)
-                .is_none_or(|link| link.left || link.failure.is_some())
-        };
-        let Some(exported) = self.exported(entry) else {
-            return;
-        };
-        if exported.withdrawn || exported.importers.contains(peer) || gone(&mut self.links) {
+        let exported = self.exported(entry);
+        if exported.is_none_or(|e| e.withdrawn || e.importers.contains(peer))
+            || !self.links.get(peer).is_some_and(|link| link.is_up())
+        {
             return;
         }
         if let Some(exported) = self.exported(entry) {

@@ -1,13 +1,13 @@
 //! Puts and gets on imported entries.
 
-use conduit_core::ni::{Ack, EqId, Event, Get, MdId, MeId, MeOptions, Outcome, Put, Rank};
+use conduit_core::ni::{Ack, EqId, Get, MdId, MeId, MeOptions, Put, Rank};
 
 use super::imported::Request;
 use crate::matching::Bound;
 use crate::transport::Inner;
 use crate::transport::fragment::Refused;
 use crate::transport::interface::{Access, Remote, Transport};
-use crate::transport::operation::{End, Kind, Operation};
+use crate::transport::operation::{Completion, End, Kind, Operation};
 use crate::transport::submit::SubmitError;
 
 /// The initiator's side of an operation.
@@ -104,17 +104,12 @@ impl<T: Transport> Inner<T> {
             self.complete_empty(own);
             return Some(Ok(()));
         }
+        let kind = Kind::Direct(own.end, entry);
         let operation = Operation {
-            kind: Kind::Direct(own.end, entry),
-            token: own.token,
-            target: request.peer,
             md: Some(own.md),
-            eq: own.eq,
             memory: own.memory,
             length: request.length,
-            unsent: false,
-            completion: None,
-            abandoned: false,
+            ..Operation::new(kind, own.token, request.peer, own.eq)
         };
         let Some(id) = self.portals.operations.add(operation) else {
             self.portals.counters.waited_for_room += 1;
@@ -163,21 +158,7 @@ impl<T: Transport> Inner<T> {
 
     /// Completes an operation without bytes at once, since the entry would take it.
     fn complete_empty(&mut self, own: &LocalPart) {
-        let (token, outcome) = (own.token, Outcome::Done);
-        let event = match own.end {
-            End::Send => Event::Send { token },
-            End::Ack => Event::Ack {
-                token,
-                outcome,
-                length: 0,
-            },
-            End::Reply => Event::Reply {
-                token,
-                outcome,
-                length: 0,
-                value: 0,
-            },
-        };
+        let event = own.end.event(own.token, Completion::done(0));
         self.portals.counters.direct += 1;
         self.portals.post_event(own.eq, event);
     }
