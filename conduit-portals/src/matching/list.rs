@@ -18,7 +18,7 @@ pub const MAX_ENTRIES: usize = 4096;
 
 /// The kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Want {
+pub enum MessageKind {
     /// Writes.
     Put,
     /// Reads.
@@ -27,7 +27,7 @@ pub enum Want {
     Atomic,
 }
 
-impl Want {
+impl MessageKind {
     #[inline]
     fn option(self) -> MeOptions {
         match self {
@@ -42,7 +42,7 @@ impl Want {
 #[derive(Debug, Clone, Copy)]
 pub struct Incoming {
     /// Its kind.
-    pub want: Want,
+    pub kind: MessageKind,
     /// Its sender.
     pub source: Rank,
     /// Its match bits.
@@ -123,7 +123,7 @@ impl Entry {
     }
 
     /// Managed, persistent, for puts, and with an event for each.
-    fn is_usual(&self) -> bool {
+    fn may_be_front(&self) -> bool {
         let put = MeOptions::PUT | MeOptions::USE_ONCE;
         matches!(self.memory, Memory::Managed { .. })
             && self.options.intersection(put) == MeOptions::PUT
@@ -165,7 +165,7 @@ impl EntryId {
 
 /// The memory that a message accesses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// That of a managed entry: the bytes are delivered with the event.
     Managed,
     /// This address in a region, relative to the origin of [`Memory::Region`]'s base.
@@ -186,7 +186,7 @@ pub struct Hit {
     /// The events that it raises.
     pub events: MeEvents,
     /// The memory that the message accesses.
-    pub place: Place,
+    pub location: Location,
     /// Within the entry.
     pub offset: u64,
     /// Bytes to move.
@@ -199,7 +199,7 @@ pub struct Hit {
 
 /// A managed entry that took all of a message and stays linked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UsualHit {
+pub struct FastHit {
     /// Which entry.
     pub id: EntryId,
     /// Its tag.
@@ -300,7 +300,7 @@ impl Default for MatchList {
 /// Whether and how an entry takes a message.
 enum Fit {
     Takes {
-        place: Place,
+        location: Location,
         offset: u64,
         length: usize,
     },
@@ -448,12 +448,7 @@ impl MatchList {
 
     /// [`Self::begin_run`] for a single message, which is accounted for at once.
     #[inline(always)]
-    pub fn accept_usual(
-        &mut self,
-        source: Rank,
-        match_bits: u64,
-        length: usize,
-    ) -> Option<UsualHit> {
+    pub fn accept_fast(&mut self, source: Rank, match_bits: u64, length: usize) -> Option<FastHit> {
         if !self.front_known {
             self.find_front();
         }
@@ -475,7 +470,7 @@ impl MatchList {
             return None;
         }
         let offset = std::mem::replace(fill, end) as u64;
-        Some(UsualHit {
+        Some(FastHit {
             id: EntryId {
                 slot,
                 generation: *generation,
@@ -501,12 +496,12 @@ impl MatchList {
         self.front = NIL;
         let mut slot = self.first;
         while let Some(Node { entry, next, .. }) = self.nodes.get(usize::from(slot)) {
-            if entry.is_usual() {
-                let usual = entry;
+            if entry.may_be_front() {
+                let front = entry;
                 let mut before = self.first;
                 while before != slot {
                     let Node { entry, next, .. } = &self.nodes[usize::from(before)];
-                    if !entry.excludes(usual) {
+                    if !entry.excludes(front) {
                         return;
                     }
                     before = *next;
@@ -527,7 +522,7 @@ impl MatchList {
             let entry = &node.entry;
             let bits = (entry.match_bits ^ incoming.match_bits) & !entry.ignore_bits;
             if bits == 0
-                && entry.options.contains(incoming.want.option())
+                && entry.options.contains(incoming.kind.option())
                 && entry.source.is_none_or(|source| source == incoming.source)
             {
                 let mut hit = Hit {
@@ -537,7 +532,7 @@ impl MatchList {
                     },
                     tag: entry.tag,
                     events: entry.events,
-                    place: Place::Nothing,
+                    location: Location::Nothing,
                     offset: incoming.offset,
                     length: 0,
                     outcome: Outcome::OutOfRange,
@@ -546,11 +541,11 @@ impl MatchList {
                 match node.fit(incoming) {
                     Fit::Outside => return Some(hit),
                     Fit::Takes {
-                        place,
+                        location,
                         offset,
                         length,
                     } if node.claim.as_ref().is_none_or(Claim::take) => {
-                        hit.place = place;
+                        hit.location = location;
                         hit.offset = offset;
                         hit.length = length;
                         hit.outcome = Outcome::Done;
@@ -575,7 +570,8 @@ impl Node {
         if self.claim.as_ref().is_some_and(Claim::is_taken) {
             return Fit::Passes;
         }
-        let cut = self.entry.options.contains(MeOptions::TRUNCATE) && incoming.want != Want::Atomic;
+        let cut = self.entry.options.contains(MeOptions::TRUNCATE)
+            && incoming.kind != MessageKind::Atomic;
         let limited = |room: usize| match incoming.length <= room {
             true => Some(incoming.length),
             false if cut => Some(room),
@@ -583,13 +579,13 @@ impl Node {
         };
         match self.entry.memory {
             Memory::Managed { bytes, .. } => {
-                if incoming.want != Want::Put {
+                if incoming.kind != MessageKind::Put {
                     return Fit::Passes;
                 }
                 match limited(bytes - self.fill) {
                     None => Fit::Passes,
                     Some(length) => Fit::Takes {
-                        place: Place::Managed,
+                        location: Location::Managed,
                         offset: self.fill as u64,
                         length,
                     },
@@ -603,28 +599,28 @@ impl Node {
                 match limited(room as usize) {
                     None => Fit::Passes,
                     Some(length) => Fit::Takes {
-                        place: Place::Region(base + incoming.offset as usize),
+                        location: Location::Region(base + incoming.offset as usize),
                         offset: incoming.offset,
                         length,
                     },
                 }
             }
             Memory::Process => {
-                if incoming.want == Want::Atomic {
+                if incoming.kind == MessageKind::Atomic {
                     return Fit::Passes;
                 }
                 match incoming.offset.checked_add(incoming.length as u64) {
                     None => Fit::Outside,
                     Some(_) => Fit::Takes {
-                        place: Place::Process(incoming.offset),
+                        location: Location::Process(incoming.offset),
                         offset: incoming.offset,
                         length: incoming.length,
                     },
                 }
             }
             Memory::Nothing => match limited(0) {
-                Some(_) if incoming.want != Want::Atomic => Fit::Takes {
-                    place: Place::Nothing,
+                Some(_) if incoming.kind != MessageKind::Atomic => Fit::Takes {
+                    location: Location::Nothing,
                     offset: incoming.offset,
                     length: 0,
                 },

@@ -16,9 +16,9 @@ fn entry(memory: Memory) -> Entry {
     }
 }
 
-fn incoming(want: Want, offset: u64, length: usize) -> Incoming {
+fn incoming(kind: MessageKind, offset: u64, length: usize) -> Incoming {
     Incoming {
-        want,
+        kind,
         source: 0,
         match_bits: 0,
         offset,
@@ -38,16 +38,18 @@ fn an_offset_outside_is_reported_and_uses_nothing_up() {
     once.options |= MeOptions::USE_ONCE;
     list.append(once).unwrap();
     for (offset, length) in [(100, 1), (101, 0), (u64::MAX, 1)] {
-        let hit = list.accept(&incoming(Want::Put, offset, length)).unwrap();
+        let hit = list
+            .accept(&incoming(MessageKind::Put, offset, length))
+            .unwrap();
         assert_eq!((hit.outcome, hit.unlinked), (Outcome::OutOfRange, false));
     }
-    let hit = list.accept(&incoming(Want::Put, 100, 0)).unwrap();
+    let hit = list.accept(&incoming(MessageKind::Put, 100, 0)).unwrap();
     assert_eq!(
-        (hit.outcome, hit.place),
-        (Outcome::Done, Place::Region(1100))
+        (hit.outcome, hit.location),
+        (Outcome::Done, Location::Region(1100))
     );
     assert!(hit.unlinked);
-    assert!(list.accept(&incoming(Want::Put, 0, 0)).is_none());
+    assert!(list.accept(&incoming(MessageKind::Put, 0, 0)).is_none());
 }
 
 #[test]
@@ -60,14 +62,14 @@ fn of_two_lists_with_a_claim_one_takes_a_message() {
         list.append(entry(Memory::Nothing)).unwrap();
     }
     // A message outside of the entry takes no claim.
-    let outside = one.accept(&incoming(Want::Put, 101, 0)).unwrap();
+    let outside = one.accept(&incoming(MessageKind::Put, 101, 0)).unwrap();
     assert_eq!(outside.outcome, Outcome::OutOfRange);
     assert!(!claim.is_taken());
-    let hit = other.accept(&incoming(Want::Put, 0, 0)).unwrap();
-    assert_eq!((hit.place, hit.unlinked), (Place::Region(1000), true));
+    let hit = other.accept(&incoming(MessageKind::Put, 0, 0)).unwrap();
+    assert_eq!((hit.location, hit.unlinked), (Location::Region(1000), true));
     for offset in [0, 101] {
-        let hit = one.accept(&incoming(Want::Put, offset, 0)).unwrap();
-        assert_eq!((hit.place, hit.unlinked), (Place::Nothing, false));
+        let hit = one.accept(&incoming(MessageKind::Put, offset, 0)).unwrap();
+        assert_eq!((hit.location, hit.unlinked), (Location::Nothing, false));
     }
 }
 
@@ -79,13 +81,13 @@ fn a_message_that_does_not_fit_passes_or_is_truncated() {
     cutting.tag = 1;
     cutting.options |= MeOptions::TRUNCATE;
     let cutting = list.append(cutting).unwrap();
-    let hit = list.accept(&incoming(Want::Get, 90, 10)).unwrap();
+    let hit = list.accept(&incoming(MessageKind::Get, 90, 10)).unwrap();
     assert_eq!((hit.tag, hit.length), (0, 10));
-    let hit = list.accept(&incoming(Want::Get, 90, 11)).unwrap();
+    let hit = list.accept(&incoming(MessageKind::Get, 90, 11)).unwrap();
     assert_eq!((hit.tag, hit.length), (1, 10));
-    assert!(list.accept(&incoming(Want::Atomic, 96, 8)).is_none());
+    assert!(list.accept(&incoming(MessageKind::Atomic, 96, 8)).is_none());
     assert!(list.unlink(cutting));
-    assert!(list.accept(&incoming(Want::Get, 90, 11)).is_none());
+    assert!(list.accept(&incoming(MessageKind::Get, 90, 11)).is_none());
     assert!(!list.unlink(cutting));
 }
 
@@ -103,25 +105,30 @@ fn a_managed_entry_fills_up_by_cache_lines() {
         (65, 64, false),
         (3, 192, true),
     ] {
-        let hit = list.accept(&incoming(Want::Put, 7777, length)).unwrap();
+        let hit = list
+            .accept(&incoming(MessageKind::Put, 7777, length))
+            .unwrap();
         assert_eq!((hit.offset, hit.length), (offset, length));
-        assert_eq!((hit.place, hit.unlinked), (Place::Managed, unlinked));
+        assert_eq!((hit.location, hit.unlinked), (Location::Managed, unlinked));
     }
-    assert!(list.accept(&incoming(Want::Put, 0, 0)).is_none());
+    assert!(list.accept(&incoming(MessageKind::Put, 0, 0)).is_none());
 }
 
 #[test]
 fn nothing_takes_headers_only() {
     let mut list = MatchList::new();
     list.append(entry(Memory::Nothing)).unwrap();
-    assert!(list.accept(&incoming(Want::Put, 0, 1)).is_none());
-    assert!(list.accept(&incoming(Want::Atomic, 0, 8)).is_none());
-    let hit = list.accept(&incoming(Want::Put, 12345, 0)).unwrap();
-    assert_eq!((hit.outcome, hit.place), (Outcome::Done, Place::Nothing));
+    assert!(list.accept(&incoming(MessageKind::Put, 0, 1)).is_none());
+    assert!(list.accept(&incoming(MessageKind::Atomic, 0, 8)).is_none());
+    let hit = list.accept(&incoming(MessageKind::Put, 12345, 0)).unwrap();
+    assert_eq!(
+        (hit.outcome, hit.location),
+        (Outcome::Done, Location::Nothing)
+    );
     let mut catch_basin = entry(Memory::Nothing);
     catch_basin.options |= MeOptions::TRUNCATE;
     list.append(catch_basin).unwrap();
-    let hit = list.accept(&incoming(Want::Put, 0, 1)).unwrap();
+    let hit = list.accept(&incoming(MessageKind::Put, 0, 1)).unwrap();
     assert_eq!((hit.length, hit.outcome), (0, Outcome::Done));
 }
 
@@ -144,17 +151,17 @@ fn the_list_has_an_end() {
 struct Model(Vec<(u64, Entry, usize)>);
 
 impl Model {
-    /// Returns tag, outcome, place, offset, length and whether the entry was unlinked.
-    fn accept(&mut self, m: &Incoming) -> Option<(u64, Outcome, Place, u64, usize, bool)> {
+    /// Returns tag, outcome, location, offset, length and whether the entry was unlinked.
+    fn accept(&mut self, m: &Incoming) -> Option<(u64, Outcome, Location, u64, usize, bool)> {
         for i in 0..self.0.len() {
             let (_, e, fill) = self.0[i];
-            let allowed = match m.want {
-                Want::Put => e.options.contains(MeOptions::PUT),
-                Want::Get => {
+            let allowed = match m.kind {
+                MessageKind::Put => e.options.contains(MeOptions::PUT),
+                MessageKind::Get => {
                     e.options.contains(MeOptions::GET)
                         && !matches!(e.memory, Memory::Managed { .. })
                 }
-                Want::Atomic => {
+                MessageKind::Atomic => {
                     e.options.contains(MeOptions::ATOMIC)
                         && matches!(e.memory, Memory::Region { .. })
                 }
@@ -165,36 +172,36 @@ impl Model {
             {
                 continue;
             }
-            let (room, offset, place) = match e.memory {
-                Memory::Managed { bytes, .. } => (bytes - fill, fill as u64, Place::Managed),
+            let (room, offset, location) = match e.memory {
+                Memory::Managed { bytes, .. } => (bytes - fill, fill as u64, Location::Managed),
                 Memory::Region { base, len } => {
                     let o = m.offset as usize;
                     if o > len || (o == len && m.length > 0) {
                         return Some((
                             e.tag,
                             Outcome::OutOfRange,
-                            Place::Nothing,
+                            Location::Nothing,
                             m.offset,
                             0,
                             false,
                         ));
                     }
-                    (len - o, m.offset, Place::Region(base + o))
+                    (len - o, m.offset, Location::Region(base + o))
                 }
                 Memory::Process if m.offset > u64::MAX - m.length as u64 => {
                     return Some((
                         e.tag,
                         Outcome::OutOfRange,
-                        Place::Nothing,
+                        Location::Nothing,
                         m.offset,
                         0,
                         false,
                     ));
                 }
-                Memory::Process => (m.length, m.offset, Place::Process(m.offset)),
-                Memory::Nothing => (0, m.offset, Place::Nothing),
+                Memory::Process => (m.length, m.offset, Location::Process(m.offset)),
+                Memory::Nothing => (0, m.offset, Location::Nothing),
             };
-            let cut = e.options.contains(MeOptions::TRUNCATE) && m.want != Want::Atomic;
+            let cut = e.options.contains(MeOptions::TRUNCATE) && m.kind != MessageKind::Atomic;
             if m.length > room && !cut {
                 continue;
             }
@@ -207,7 +214,7 @@ impl Model {
             if gone {
                 self.0.remove(i);
             }
-            return Some((e.tag, Outcome::Done, place, offset, length, gone));
+            return Some((e.tag, Outcome::Done, location, offset, length, gone));
         }
         None
     }
@@ -248,11 +255,15 @@ fn step() -> impl Strategy<Value = Step> {
             events: MeEvents::all(),
             tag: 0,
         });
-    let want = prop_oneof![Just(Want::Put), Just(Want::Get), Just(Want::Atomic)];
+    let kind = prop_oneof![
+        Just(MessageKind::Put),
+        Just(MessageKind::Get),
+        Just(MessageKind::Atomic)
+    ];
     let offset = prop_oneof![9 => 0_u64..120, 1 => u64::MAX - 119..=u64::MAX];
-    let incoming = (want, 0_u32..2, 0_u64..4, offset, 0_usize..120).prop_map(
-        |(want, source, match_bits, offset, length)| Incoming {
-            want,
+    let incoming = (kind, 0_u32..2, 0_u64..4, offset, 0_usize..120).prop_map(
+        |(kind, source, match_bits, offset, length)| Incoming {
+            kind,
             source,
             match_bits,
             offset,
@@ -293,18 +304,18 @@ proptest! {
                 Step::Accept(incoming, single) => {
                     // Where a fast path applies, it has to do what the general way would.
                     let (source, bits) = (incoming.source, incoming.match_bits);
-                    let usual = match incoming.want {
-                        Want::Put if single => list.accept_usual(source, bits, incoming.length),
+                    let fast = match incoming.kind {
+                        MessageKind::Put if single => list.accept_fast(source, bits, incoming.length),
                         _ => None,
                     };
-                    if let Some(hit) = usual {
-                        let done = (Outcome::Done, Place::Managed);
+                    if let Some(hit) = fast {
+                        let done = (Outcome::Done, Location::Managed);
                         let hit = (hit.tag, done.0, done.1, hit.offset, incoming.length, false);
                         prop_assert_eq!(Some(hit), model.accept(&incoming));
                         continue;
                     }
-                    let mut run = match incoming.want {
-                        Want::Put if !single => list.begin_run(),
+                    let mut run = match incoming.kind {
+                        MessageKind::Put if !single => list.begin_run(),
                         _ => None,
                     };
                     let quick = run.as_mut().and_then(|run| {
@@ -319,11 +330,11 @@ proptest! {
                     let hit = match quick {
                         Some((tag, offset)) => {
                             list.end_run(&run.unwrap());
-                            let place = Place::Managed;
-                            Some((tag, Outcome::Done, place, offset, incoming.length, false))
+                            let location = Location::Managed;
+                            Some((tag, Outcome::Done, location, offset, incoming.length, false))
                         }
                         None => list.accept(&incoming).map(|h| {
-                            (h.tag, h.outcome, h.place, h.offset, h.length, h.unlinked)
+                            (h.tag, h.outcome, h.location, h.offset, h.length, h.unlinked)
                         }),
                     };
                     prop_assert_eq!(hit, model.accept(&incoming));

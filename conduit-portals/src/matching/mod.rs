@@ -9,8 +9,8 @@ mod list;
 pub use codes::{atomic_code, atomic_of, outcome_code, outcome_of};
 pub use descriptors::{Bound, DESCRIPTORS, Descriptors};
 pub use list::{
-    Entry, EntryId, Hit, Incoming, MAX_ENTRIES, MatchList, Memory, Place, Run, UsualHit, Want,
-    rounded,
+    Entry, EntryId, FastHit, Hit, Incoming, Location, MAX_ENTRIES, MatchList, Memory, MessageKind,
+    Run, rounded,
 };
 
 use conduit_core::ni::{MeMemory, NiError, PtIndex, Region, RegionId};

@@ -8,7 +8,7 @@ use conduit_core::process_memory;
 use conduit_core::shared;
 use conduit_core::threads::{Lock, Mode};
 
-use crate::matching::{Incoming, Place, Run, Want, rounded};
+use crate::matching::{Incoming, Location, MessageKind, Run, rounded};
 use crate::ring::{Consumer, SLOT, SlotRun};
 
 use super::mapping::RingView;
@@ -180,7 +180,7 @@ impl<M: Mode> Shm<M> {
         budget: &mut PollBudget<'_, S>,
     ) -> Option<(Outcome, usize)> {
         let incoming = Incoming {
-            want: Want::Put,
+            kind: MessageKind::Put,
             source: message.source,
             match_bits: header.match_bits,
             offset: header.remote_offset,
@@ -190,16 +190,16 @@ impl<M: Mode> Shm<M> {
             return Some((Outcome::NoMatch, 0));
         };
         let mut data: &[u8] = &[];
-        match hit.place {
+        match hit.location {
             // SAFETY: the bytes lie in the slots, or in memory that its owner doesn't write before the completion; neither
             // has happened before the sink returns.
-            Place::Managed => data = unsafe { slice::from_raw_parts(payload, hit.length) },
+            Location::Managed => data = unsafe { slice::from_raw_parts(payload, hit.length) },
             // SAFETY: `length` bytes there lie within the entry, which `me_append` has found within a region. A put to
             // oneself may overlap.
-            Place::Region(offset) => unsafe {
+            Location::Region(offset) => unsafe {
                 shared::copy(payload, self.own().at(offset), hit.length);
             },
-            Place::Process(address) => {
+            Location::Process(address) => {
                 let this = process_memory::this();
                 // SAFETY: as for a managed entry; what is at the address is the word of who has appended the entry.
                 if unsafe { process_memory::write(this, address, payload, hit.length) }.is_err() {
@@ -207,7 +207,7 @@ impl<M: Mode> Shm<M> {
                     hit.length = 0;
                 }
             }
-            Place::Nothing => {}
+            Location::Nothing => {}
         }
         if hit.outcome == Outcome::Done && hit.events.contains(MeEvents::OPERATION) {
             budget.event(Event::Put(PutEvent {

@@ -146,7 +146,7 @@ impl<M: Mode> Shm<M> {
         }
         let hit = {
             let mut list = index.list.lock();
-            let Some(hit) = list.accept_usual(source, header.match_bits, length) else {
+            let Some(hit) = list.accept_fast(source, header.match_bits, length) else {
                 return false;
             };
             // Under the list's lock: see `find`.

@@ -7,7 +7,7 @@ use conduit_core::process_memory;
 use conduit_core::shared;
 use conduit_core::threads::Mode;
 
-use crate::matching::{Incoming, Place, Want, atomic_of, outcome_code};
+use crate::matching::{Incoming, Location, MessageKind, atomic_of, outcome_code};
 use crate::ring::Frame;
 
 use super::Shm;
@@ -64,7 +64,7 @@ impl<M: Mode> Shm<M> {
             return Some(Taken::Stalled);
         };
         let incoming = Incoming {
-            want: Want::Get,
+            kind: MessageKind::Get,
             source: message.source,
             match_bits: header.match_bits,
             offset: header.remote_offset,
@@ -79,20 +79,20 @@ impl<M: Mode> Shm<M> {
             found.map_or((Outcome::NoMatch, 0), |hit| (hit.outcome, hit.length));
         // SAFETY: the slots that were reserved for an inline reply.
         let to = unsafe { if inline { slot.add(FULL) } else { destination } };
-        match found.map(|hit| hit.place) {
+        match found.map(|hit| hit.location) {
             // SAFETY: the source lies within the entry, the destination within the reservation or within the initiator's
             // memory, and neither holds less than `length` bytes. A get from oneself may overlap.
-            Some(Place::Region(offset)) => unsafe {
+            Some(Location::Region(offset)) => unsafe {
                 shared::copy(self.own().at(offset), to, moved);
             },
-            Some(Place::Process(address)) => {
+            Some(Location::Process(address)) => {
                 let this = process_memory::this();
                 // SAFETY: the destination as above.
                 if unsafe { process_memory::read(to, this, address, moved) }.is_err() {
                     (outcome, moved) = (Outcome::OutOfRange, 0);
                 }
             }
-            Some(Place::Managed | Place::Nothing) | None => {}
+            Some(Location::Managed | Location::Nothing) | None => {}
         }
         let reply = self.completion(REPLY, header, outcome, moved, 0, slots);
         // SAFETY: the first slot of our reservation.
@@ -125,7 +125,7 @@ impl<M: Mode> Shm<M> {
     ) -> Option<Taken> {
         let (op, ty) = atomic_of(header.length)?;
         let incoming = Incoming {
-            want: Want::Atomic,
+            kind: MessageKind::Atomic,
             source: message.source,
             match_bits: header.match_bits,
             offset: header.remote_offset,
@@ -135,7 +135,7 @@ impl<M: Mode> Shm<M> {
         let (mut outcome, mut value, mut done) = (Outcome::NoMatch, 0, 0);
         if let Some(hit) = found {
             outcome = hit.outcome;
-            if let Place::Region(offset) = hit.place {
+            if let Location::Region(offset) = hit.location {
                 let address = self.own().at(offset);
                 if address.addr().is_multiple_of(ty.size()) {
                     // SAFETY: aligned (just checked), and within the entry, which lies in a region; that others touch it

@@ -10,7 +10,7 @@ use std::time::Instant;
 use conduit_core::ni::{Event, MeEvents, Rank, Ready, Sink};
 use conduit_core::threads::{Lock, Mode};
 
-use crate::matching::{Hit, Incoming, Place};
+use crate::matching::{Hit, Incoming, Location};
 use crate::ring::{Consumer, Frame, KIND_SKIP, Next, SLOT};
 
 use super::Shm;
@@ -631,7 +631,7 @@ impl<M: Mode> Shm<M> {
         queue.delivering.store(0, Ordering::Release);
         if hit.unlinked && hit.events.contains(MeEvents::LINK) {
             deferred.unlinked = Some(hit.tag);
-            if hit.place == Place::Managed {
+            if hit.location == Location::Managed {
                 // Messages are delivered one after the other, and this was the entry's last.
                 deferred.free = Some(hit.tag);
             }

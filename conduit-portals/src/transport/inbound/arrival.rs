@@ -5,7 +5,7 @@ use std::ptr;
 use conduit_core::ni::{Outcome, Rank};
 
 use super::{Found, Held, ProtocolError, to_process};
-use crate::matching::{Hit, Incoming, Place, Want};
+use crate::matching::{Hit, Incoming, Location, MessageKind};
 use crate::transport::buffers::Buffer;
 use crate::transport::regions;
 use crate::transport::state::Portals;
@@ -83,7 +83,7 @@ impl Portals {
         cost: Cost,
     ) -> Result<Arrival, ProtocolError> {
         let incoming = Incoming {
-            want: Want::Put,
+            kind: MessageKind::Put,
             source,
             match_bits: put.match_bits,
             offset: put.offset,
@@ -106,11 +106,11 @@ impl Portals {
                 self.unlinked(put.index, &hit);
                 self.begin_use(put.index, hit.id);
                 self.freed(put.index, &hit);
-                let to = match hit.place {
-                    Place::Region(address) => Destination::Region(address),
-                    Place::Process(address) => Destination::Process(address),
-                    Place::Managed => Destination::Buffer(self.pool.take(hit.length)),
-                    Place::Nothing => Destination::Nowhere,
+                let to = match hit.location {
+                    Location::Region(address) => Destination::Region(address),
+                    Location::Process(address) => Destination::Process(address),
+                    Location::Managed => Destination::Buffer(self.pool.take(hit.length)),
+                    Location::Nothing => Destination::Nowhere,
                 };
                 (Some(hit), to)
             }

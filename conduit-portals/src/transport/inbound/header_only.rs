@@ -5,7 +5,7 @@ use std::ptr;
 use conduit_core::ni::{Event, Outcome, Rank, apply_atomic};
 use conduit_core::process_memory;
 
-use crate::matching::{EntryId, Hit, Incoming, Place, Want};
+use crate::matching::{EntryId, Hit, Incoming, Location, MessageKind};
 use crate::transport::fragment::MAX_TINY;
 
 use super::{Found, Held, ProtocolError};
@@ -122,7 +122,7 @@ impl Portals {
             return Err(ProtocolError);
         }
         let incoming = Incoming {
-            want: Want::Get,
+            kind: MessageKind::Get,
             source,
             match_bits: get.match_bits,
             offset: get.offset,
@@ -133,11 +133,11 @@ impl Portals {
             return Ok(());
         };
         self.unlinked(get.index, &hit);
-        let from = match hit.place {
-            Place::Region(address) => Some(ReplySource::Region(address)),
-            Place::Process(address) => Some(ReplySource::Process(address)),
+        let from = match hit.location {
+            Location::Region(address) => Some(ReplySource::Region(address)),
+            Location::Process(address) => Some(ReplySource::Process(address)),
             // There is nothing to read.
-            Place::Managed | Place::Nothing => None,
+            Location::Managed | Location::Nothing => None,
         };
         let from = from.filter(|_| hit.length > 0);
         let event = |outcome| {
@@ -248,7 +248,7 @@ impl Portals {
         atomic: &Atomic,
     ) -> Result<(), ProtocolError> {
         let incoming = Incoming {
-            want: Want::Atomic,
+            kind: MessageKind::Atomic,
             source,
             match_bits: atomic.match_bits,
             offset: atomic.offset,
@@ -262,7 +262,7 @@ impl Portals {
             return Ok(());
         }
         let (mut outcome, mut value, mut done) = (hit.outcome, 0, 0);
-        if let Place::Region(address) = hit.place {
+        if let Location::Region(address) = hit.location {
             if address.is_multiple_of(atomic.ty.size()) {
                 // SAFETY: aligned (just checked), and within the entry, which lies in a region. A
                 // program that uses atomics on it accesses it by atomics only.

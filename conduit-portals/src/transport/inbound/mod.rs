@@ -12,7 +12,7 @@ use super::buffers::Buffer;
 use super::state::{Index, Portals};
 use super::window::Cost;
 use super::wire::Header;
-use crate::matching::{EntryId, Hit, Incoming, Place};
+use crate::matching::{EntryId, Hit, Incoming, Location};
 
 pub(super) use arrival::Arrival;
 pub(super) use header_only::LongReply;
@@ -155,7 +155,10 @@ impl Portals {
 
     /// Raises its `Free` event, once all its messages are in the queue.
     fn freed(&mut self, index: u8, hit: &Hit) {
-        if !hit.unlinked || hit.place != Place::Managed || !hit.events.contains(MeEvents::LINK) {
+        if !hit.unlinked
+            || hit.location != Location::Managed
+            || !hit.events.contains(MeEvents::LINK)
+        {
             return;
         }
         let Some(eq) = self.queue_of(index) else {

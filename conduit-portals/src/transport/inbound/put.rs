@@ -6,7 +6,7 @@ use conduit_core::ni::{Outcome, Rank};
 use conduit_core::shared;
 
 use super::{Found, Held, ProtocolError, to_process};
-use crate::matching::{Hit, Incoming, Place, Want};
+use crate::matching::{Hit, Incoming, Location, MessageKind};
 use crate::transport::buffers::Buffer;
 use crate::transport::queue::{Queued, QueuedPut};
 use crate::transport::regions;
@@ -28,7 +28,7 @@ impl Portals {
         cost: Cost,
     ) -> Result<(), ProtocolError> {
         let incoming = Incoming {
-            want: Want::Put,
+            kind: MessageKind::Put,
             source,
             match_bits: put.match_bits,
             offset: put.offset,
@@ -53,13 +53,13 @@ impl Portals {
             Found::Entry(hit) => {
                 let mut hit = self.within_limits(hit);
                 self.advertise(source, put.index, hit.id);
-                match hit.place {
+                match hit.location {
                     // SAFETY: the caller's promise, and `length` bytes there lie within the entry,
                     // which `me_append` has found within a region. A put to oneself may overlap.
-                    Place::Region(address) => unsafe {
+                    Location::Region(address) => unsafe {
                         shared::copy(bytes, regions::pointer(address), hit.length);
                     },
-                    Place::Managed => {
+                    Location::Managed => {
                         let mut copy = self.pool.take(hit.length);
                         let to = copy.bytes_mut().as_mut_ptr();
                         // SAFETY: the caller's promise; a new buffer overlaps nothing.
@@ -67,11 +67,11 @@ impl Portals {
                         data = Some(copy);
                     }
                     // SAFETY: the caller's promise.
-                    Place::Process(address) => unsafe {
+                    Location::Process(address) => unsafe {
                         let wanted = hit.length;
                         to_process(&mut hit, address, bytes, wanted);
                     },
-                    Place::Nothing => {}
+                    Location::Nothing => {}
                 }
                 Some(hit)
             }
@@ -86,7 +86,7 @@ impl Portals {
 
     /// Refuses a put that is longer than a managed entry may take by contract.
     pub(super) fn within_limits(&self, mut hit: Hit) -> Hit {
-        if hit.place == Place::Managed && hit.length > self.config.max_managed {
+        if hit.location == Location::Managed && hit.length > self.config.max_managed {
             hit.outcome = Outcome::OutOfRange;
             hit.length = 0;
         }

@@ -53,7 +53,7 @@ impl Portals {
         if !link.receive.has_room(cost, window) {
             return false;
         }
-        let Some(hit) = index.list.accept_usual(source, put.match_bits, length) else {
+        let Some(hit) = index.list.accept_fast(source, put.match_bits, length) else {
             return false;
         };
         let event = put.event(source, (hit.tag, hit.offset), length, length);
@@ -85,7 +85,7 @@ impl Portals {
             return Err(ProtocolError);
         }
         // `None`, without any effect: not for the first managed entry of an open index.
-        let mut usual = || {
+        let mut fast = || {
             let index = self.indices.get_mut(usize::from(put.index))?;
             // Up to `MAX_TINY`, a put is within the limit for managed entries in any configuration.
             if length > MAX_TINY || !index.is_ready(self.on_progress_thread) {
@@ -93,7 +93,7 @@ impl Portals {
             }
             let eq = index.open??;
             let queue = self.queues.get_mut(usize::from(eq.0))?;
-            let hit = index.list.accept_usual(source, put.match_bits, length)?;
+            let hit = index.list.accept_fast(source, put.match_bits, length)?;
             let event = put.event(source, (hit.tag, hit.offset), length, length);
             let mut data = self.pool.take(length);
             data.bytes_mut().copy_from_slice(payload);
@@ -105,7 +105,7 @@ impl Portals {
             }));
             Some(())
         };
-        if usual().is_some() {
+        if fast().is_some() {
             return Ok(());
         }
         // SAFETY: the bytes of a slice.
