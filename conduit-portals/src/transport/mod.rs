@@ -307,7 +307,7 @@ impl<T: Transport> Inner<T> {
         self.submitted = false;
         self.batched = 0;
         if self.portals.held > 0 && !self.portals.on_progress_thread {
-            self.portals.take_held();
+            self.portals.process_held();
         }
         let arrived = self.transport.receive(&mut self.portals);
         if !self.portals.outgoing.is_empty() {

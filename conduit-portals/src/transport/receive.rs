@@ -44,7 +44,12 @@ impl Portals {
     }
 
     #[inline(never)]
-    fn take(&mut self, peer: Rank, header: &[u8], payload: &[u8]) -> Result<(), ProtocolError> {
+    fn handle_fragment(
+        &mut self,
+        peer: Rank,
+        header: &[u8],
+        payload: &[u8],
+    ) -> Result<(), ProtocolError> {
         if let Some((put, update)) = Header::decode_short(header) {
             return self.short_put_arrives(peer, &put, update, payload);
         }
@@ -93,7 +98,7 @@ impl Portals {
         }
     }
 
-    fn take_begin(
+    fn handle_begin(
         &mut self,
         peer: Rank,
         header: &[u8],
@@ -337,14 +342,14 @@ impl FragmentHandler for Portals {
             Some((put, update)) => self.mail_short_put(peer, &put, update, payload),
             None => false,
         };
-        if !is_mailed && self.take(peer, header, payload).is_err() {
+        if !is_mailed && self.handle_fragment(peer, header, payload).is_err() {
             self.protocol_error(peer);
         }
         true
     }
 
     fn begin(&mut self, peer: Rank, header: &[u8], length: usize) -> Option<u64> {
-        let arrival = match self.take_begin(peer, header, length) {
+        let arrival = match self.handle_begin(peer, header, length) {
             Ok(arrival) => arrival?,
             Err(ProtocolError) => {
                 self.protocol_error(peer);

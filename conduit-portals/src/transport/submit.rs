@@ -306,8 +306,8 @@ impl<T: Transport> Inner<T> {
         let portals = &mut self.portals;
         portals.arrives_from_self(cost);
         // SAFETY: the caller's promise.
-        let taken = unsafe { portals.put_arrives(portals.rank, put, memory, length, cost) };
-        debug_assert!(taken.is_ok(), "this rank's own");
+        let result = unsafe { portals.put_arrives(portals.rank, put, memory, length, cost) };
+        debug_assert!(result.is_ok(), "this rank's own");
     }
 
     /// The fast path of [`Self::inject`], for a short message to a peer with room; false, without
@@ -540,12 +540,12 @@ impl<T: Transport> Inner<T> {
         if to_self {
             let portals = &mut self.portals;
             portals.arrives_from_self(cost);
-            let taken = match header {
+            let result = match header {
                 wire::Header::Get(get) => portals.get_arrives(target, &get),
                 wire::Header::Atomic(atomic) => portals.atomic_arrives(target, &atomic),
                 _ => Ok(()),
             };
-            debug_assert!(taken.is_ok(), "this rank's own");
+            debug_assert!(result.is_ok(), "this rank's own");
             if !self.portals.native.waiting.is_empty() {
                 self.resume_tasks();
             }

@@ -284,8 +284,8 @@ impl Portals {
             } => {
                 self.end_use(index, entry);
                 self.consumed(to, Cost::of_header(index));
-                let answered = self.respond(to, operation, Outcome::Done, length, found);
-                debug_assert!(answered.is_ok(), "this rank's own");
+                let result = self.respond(to, operation, Outcome::Done, length, found);
+                debug_assert!(result.is_ok(), "this rank's own");
             }
         }
         true

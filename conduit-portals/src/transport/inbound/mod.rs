@@ -99,7 +99,7 @@ impl Portals {
 
     /// Processes the messages held for indices that are open now.
     #[cold]
-    pub(super) fn take_held(&mut self) {
+    pub(super) fn process_held(&mut self) {
         for at in 0..self.indices.len() {
             if self.indices[at].open.is_none() {
                 continue;
@@ -112,7 +112,7 @@ impl Portals {
                     data,
                     cost,
                 } = held;
-                let taken = match header {
+                let result = match header {
                     Header::Put(put) => {
                         let bytes = data.bytes();
                         // SAFETY: the bytes of a buffer that is kept until the call has returned.
@@ -123,7 +123,7 @@ impl Portals {
                     _ => Err(ProtocolError),
                 };
                 self.pool.give(data);
-                if taken.is_err() {
+                if result.is_err() {
                     self.protocol_error(source);
                 }
             }
