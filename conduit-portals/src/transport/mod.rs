@@ -271,14 +271,14 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
             return;
         }
         let mut inner = self.inner();
-        let patience = inner.portals.config.linger;
+        let timeout = inner.portals.config.linger;
         if std::mem::replace(&mut inner.portals.leaving, true) {
             return;
         }
-        if patience.is_zero() {
+        if timeout.is_zero() {
             return;
         }
-        let mut linger = Linger::new(Instant::now(), patience);
+        let mut linger = Linger::new(Instant::now(), timeout);
         // Peers that have left by now are skipped.
         self.advance(&mut inner);
         inner.queue_leave();

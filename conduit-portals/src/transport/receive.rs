@@ -81,7 +81,7 @@ impl Portals {
                 outcome,
                 length,
                 value,
-            } => self.responded(peer, operation, outcome, length, value),
+            } => self.response_arrives(peer, operation, outcome, length, value),
             // SAFETY: the bytes of a slice.
             Header::Reply { operation, outcome } => unsafe {
                 self.reply_arrives(peer, operation, outcome, payload.as_ptr(), payload.len())
@@ -92,7 +92,7 @@ impl Portals {
                 self.forget_direct(peer);
                 Ok(())
             }
-            Header::Advertise(direct) => self.advertise_arrives(peer, &direct),
+            Header::Advertise(entry) => self.advertise_arrives(peer, &entry),
             Header::Withdraw(entry) => self.withdraw_arrives(peer, entry),
             Header::Withdrawn(entry) => self.withdrawn_arrives(peer, entry),
         }
@@ -166,11 +166,11 @@ impl Portals {
             // oneself may overlap.
             unsafe { ptr::copy(bytes, found.memory, length) };
         }
-        self.replied(from, operation, outcome, length)
+        self.end_get(from, operation, outcome, length)
     }
 
     /// A get's data have been written to its memory.
-    pub(crate) fn replied(
+    pub(crate) fn end_get(
         &mut self,
         from: Rank,
         operation: u32,
@@ -183,12 +183,12 @@ impl Portals {
             length: length as u32,
             value: 0,
         });
-        self.ended(operation);
+        self.end_operation(operation);
         Ok(())
     }
 
     /// A response to a put or an atomic.
-    pub(crate) fn responded(
+    pub(crate) fn response_arrives(
         &mut self,
         from: Rank,
         id: u32,
@@ -208,13 +208,13 @@ impl Portals {
         });
         // The response may come before `sent`.
         if !operation.unsent {
-            self.ended(id);
+            self.end_operation(id);
         }
         Ok(())
     }
 
     /// Ends an operation with its event.
-    pub(crate) fn ended(&mut self, id: u32) {
+    pub(crate) fn end_operation(&mut self, id: u32) {
         let Some(operation) = self.operations.remove(id) else {
             return;
         };
@@ -222,14 +222,14 @@ impl Portals {
         let (token, eq) = (operation.token, operation.eq);
         let end = operation.kind.end().filter(|_| !operation.abandoned);
         let event = end.map(|end| end.event(token, completion));
-        self.operation_dropped(operation);
+        self.release_operation(operation);
         if let Some(event) = event {
             self.post_event(eq, event);
         }
     }
 
     /// Releases what an operation holds.
-    pub(crate) fn operation_dropped(&mut self, operation: Operation) {
+    pub(crate) fn release_operation(&mut self, operation: Operation) {
         if let Some(md) = operation.md {
             let finished = self.descriptors.finish(md.0);
             debug_assert!(finished.is_some(), "counted when it was submitted");
@@ -332,7 +332,7 @@ impl FragmentHandler for Portals {
             _ => operation.completion.is_some(),
         };
         if ended {
-            self.ended(id);
+            self.end_operation(id);
         }
     }
 
@@ -381,7 +381,7 @@ impl FragmentHandler for Portals {
         }
         // Fits: a message's bytes.
         operation.completion = Some(Completion::done(operation.length as u32));
-        self.ended(id);
+        self.end_operation(id);
     }
 
     fn failed(&mut self, peer: Rank, failure: Failure) {

@@ -479,7 +479,7 @@ impl Portals {
         let mut awaited = false;
         for operation in self.operations.remove_all_to(peer) {
             awaited |= operation.is_awaited();
-            self.operation_dropped(operation);
+            self.release_operation(operation);
         }
         // A peer that has left has not failed, unless it owed a response that would be awaited
         // forever.

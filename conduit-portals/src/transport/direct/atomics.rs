@@ -273,7 +273,7 @@ impl Portals {
                         length,
                         value: found,
                     });
-                    self.ended(id);
+                    self.end_operation(id);
                 }
             }
             Origin::Peer {

@@ -134,7 +134,7 @@ impl<T: Transport> Inner<T> {
     /// Undoes an operation that the transport has refused.
     pub(crate) fn undo(&mut self, id: u32) {
         if let Some(operation) = self.portals.operations.remove(id) {
-            self.portals.operation_dropped(operation);
+            self.portals.release_operation(operation);
         }
     }
 

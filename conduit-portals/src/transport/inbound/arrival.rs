@@ -219,7 +219,7 @@ impl Portals {
                 outcome,
                 length,
             } => {
-                if self.replied(source, operation, outcome, length).is_err() {
+                if self.end_get(source, operation, outcome, length).is_err() {
                     self.protocol_error(source);
                 }
             }

@@ -302,7 +302,7 @@ impl Portals {
         value: u64,
     ) -> Result<(), ProtocolError> {
         if to == self.rank {
-            return self.responded(to, operation, outcome, length, value);
+            return self.response_arrives(to, operation, outcome, length, value);
         }
         let response = Control::Response {
             operation,
