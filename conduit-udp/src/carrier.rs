@@ -1,4 +1,5 @@
-//! What carries fragments over real sockets: endpoint, seal and socket as one [`Transport`] for the portals.
+//! What carries fragments over real sockets: endpoint, seal and socket as one [`Transport`] for the
+//! portals.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use crate::protocol::{
     Counters, Dropped, Endpoint, Fragment, FragmentHandler, LinkStatus, Nanos, Received, Refused,
     Seal, Transmit,
 };
-use crate::socket::{FaultCounters, Machine, SocketCounters, Strangers, Waiter, Wire};
+use crate::socket::{FaultCounters, ForeignDatagrams, Machine, SocketCounters, Waiter, Wire};
 use seal::Sealer;
 
 impl Machine for Endpoint {
@@ -100,8 +101,8 @@ impl Carrier {
     }
 
     /// What has come that no rank has made.
-    pub fn strangers(&self) -> Strangers {
-        *self.wire.strangers()
+    pub fn foreign(&self) -> ForeignDatagrams {
+        *self.wire.foreign()
     }
 
     /// What packets have suffered on purpose, if they do.
@@ -135,7 +136,7 @@ impl Transport for Carrier {
     }
     #[inline]
     fn is_idle(&self, peer: Rank) -> bool {
-        self.wire.machine().is_idle(peer)
+        self.wire.machine().is_flushed(peer)
     }
     fn outstanding(&self, peer: Rank) -> usize {
         self.wire.machine().outstanding(peer)
@@ -159,14 +160,14 @@ impl Transport for Carrier {
         }
         let host = self.hosts.get(peer as usize).map_or("", |host| host);
         let address = peers.address(peer);
-        let strangers = self.wire.strangers();
+        let foreign = self.wire.foreign();
         let mut text = format!("on host {host} ({address}");
         if let Some(errors) = peers.errors(peer) {
             let _ = write!(text, "; {errors}");
         }
         // It may be the peer, behind something that translates addresses.
-        if strangers.datagrams > 0 {
-            let _ = write!(text, "; {strangers}");
+        if foreign.datagrams > 0 {
+            let _ = write!(text, "; {foreign}");
         }
         text + ")"
     }

@@ -91,7 +91,7 @@ impl UdpConfig {
         let mut config = Self::new(options, host.to_owned());
         let milliseconds = |ms: u32| u64::from(ms) * 1_000_000;
         config.protocol.dead_time = milliseconds(settings.dead_time);
-        config.protocol.open_time = milliseconds(settings.dead_time);
+        config.protocol.mtu_timeout = milliseconds(settings.dead_time);
         config.protocol.probe_interval = milliseconds(settings.probe_interval);
         config.protocol.idle_time = milliseconds(settings.idle_time);
         config.protocol.ack_delay = u64::from(settings.ack_delay) * 1_000;

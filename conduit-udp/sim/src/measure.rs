@@ -111,7 +111,8 @@ impl Bench {
         );
         let goodput = rate(&before, &after, end - begin);
         let count = |name: &str| counter(&after, name);
-        let resent = count("resent_overtaken") + count("resent_late") + count("resent_timeout");
+        let resent =
+            count("resent_packet_threshold") + count("resent_time_threshold") + count("resent_pto");
         Measurement {
             senders,
             loss,

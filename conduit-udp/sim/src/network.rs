@@ -10,7 +10,7 @@ use crate::scenario::{Directions, Fault, Host, Path, Scenario};
 
 /// A run of lost packets ends after so long, in nanoseconds: on an idle path it would be an outage.
 const LONGEST_BURST: Nanos = 20_000_000;
-/// Number of the kind of packets without segment (`conduit_udp::protocol`, the clear part).
+/// Number of the kind of packets without segment (`conduit_udp::protocol`, the header).
 const NO_SEGMENT: u8 = 0;
 
 /// A queue that is emptied at a constant rate and drops what finds no room.
@@ -142,7 +142,8 @@ impl Network {
         time
     }
 
-    /// A rank sends a packet; what comes of it is put into `copies`, with the times at which it is at the switch's port to its receiver.
+    /// A rank sends a packet; what comes of it is put into `copies`, with the times at which it is
+    /// at the switch's port to its receiver.
     pub(crate) fn send(
         &mut self,
         now: Nanos,
@@ -236,7 +237,8 @@ impl Network {
             self.fates.forged += 1;
             let mut bytes = packet.to_vec();
             if self.random.bool() {
-                // The same with another number or rank in its clear part, or something else instead of its body.
+                // The same with another number or rank in its header, or something else instead of
+                // its body.
                 let at = self.random.usize(..bytes.len().min(24));
                 bytes[at] = bytes[at].wrapping_add(self.random.u8(1..));
             } else {

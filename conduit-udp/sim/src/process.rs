@@ -41,17 +41,17 @@ struct Numbering<'a> {
 }
 
 impl Seal for Numbering<'_> {
-    fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], clear: usize) {
+    fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], header: usize) {
         let next = &mut self.next[peer as usize];
         if number < *next {
             self.reused = Some((peer, number));
         }
         *next = (*next).max(number + 1);
-        self.seal.seal(peer, number, packet, clear);
+        self.seal.seal(peer, number, packet, header);
     }
 
-    fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], clear: usize) -> bool {
-        self.seal.open(peer, number, packet, clear)
+    fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], header: usize) -> bool {
+        self.seal.open(peer, number, packet, header)
     }
 }
 
@@ -62,12 +62,12 @@ struct Spy<'a> {
 }
 
 impl Seal for Spy<'_> {
-    fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], clear: usize) {
-        self.seal.seal(peer, number, packet, clear);
+    fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], header: usize) {
+        self.seal.seal(peer, number, packet, header);
     }
 
-    fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], clear: usize) -> bool {
-        let verdict = self.seal.open(peer, number, packet, clear);
+    fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], header: usize) -> bool {
+        let verdict = self.seal.open(peer, number, packet, header);
         self.verdict = Some(verdict);
         verdict
     }
@@ -203,7 +203,8 @@ impl Process {
         }
     }
 
-    /// Takes packets, does what is due, sends. `is_attended`: nobody polls, but a thread attends to the protocol.
+    /// Takes packets, does what is due, sends. `is_attended`: nobody polls, but a thread attends to
+    /// the protocol.
     pub(crate) fn poll(
         &mut self,
         now: Nanos,
@@ -412,7 +413,8 @@ impl Process {
             }
         }
         if refused > 0 && refused >= self.traffic.flows() {
-            // Something arrives, or a timer ends, before there is room; the rank polls now and then besides.
+            // Something arrives, or a timer ends, before there is room; the rank polls now and then
+            // besides.
             self.traffic.wait_until(self.clock + ATTENTION);
         }
     }

@@ -1,4 +1,5 @@
-//! What is simulated: network, ranks, traffic and faults. A scenario and nothing else decides what happens.
+//! What is simulated: network, ranks, traffic and faults. A scenario and nothing else decides what
+//! happens.
 
 use conduit_core::ni::Rank;
 use conduit_udp::protocol::{Config, Nanos};
@@ -29,7 +30,8 @@ pub struct Scenario {
     pub seal: SealKind,
 }
 
-/// What happens to packets in one direction between two ranks. Parts are of 1, times in nanoseconds.
+/// What happens to packets in one direction between two ranks. Parts are of 1, times in
+/// nanoseconds.
 #[derive(Debug, Clone, Serialize)]
 pub struct Path {
     /// From interface to interface.
@@ -119,7 +121,7 @@ pub struct Protocol {
     pub window: u32,
     pub initial_window: u32,
     pub dead_time: Nanos,
-    pub open_time: Nanos,
+    pub mtu_timeout: Nanos,
     pub probe_interval: Nanos,
     pub idle_time: Nanos,
     pub open_links: usize,
@@ -148,7 +150,7 @@ impl Protocol {
             window: self.window,
             initial_window: self.initial_window,
             dead_time: self.dead_time,
-            open_time: self.open_time,
+            mtu_timeout: self.mtu_timeout,
             probe_interval: self.probe_interval,
             idle_time: self.idle_time,
             open_links: self.open_links,
@@ -172,7 +174,7 @@ impl From<&Config> for Protocol {
             window: config.window,
             initial_window: config.initial_window,
             dead_time: config.dead_time,
-            open_time: config.open_time,
+            mtu_timeout: config.mtu_timeout,
             probe_interval: config.probe_interval,
             idle_time: config.idle_time,
             open_links: config.open_links,
@@ -299,7 +301,8 @@ pub enum Fault {
         /// Until then.
         end: Option<Nanos>,
     },
-    /// A rank does not poll; a thread attends to its protocol now and then, and its fragment handler takes nothing.
+    /// A rank does not poll; a thread attends to its protocol now and then, and its fragment
+    /// handler takes nothing.
     Busy {
         /// Which.
         rank: Rank,

@@ -18,7 +18,8 @@ pub enum SealKind {
     Encrypt,
 }
 
-/// A tag that depends on every byte of a packet, its number, and who sends it to whom in which incarnations.
+/// A tag that depends on every byte of a packet, its number, and who sends it to whom in which
+/// incarnations.
 #[derive(Debug, Clone)]
 pub struct HashSeal {
     /// By peer: of packets to it and from it.
@@ -75,12 +76,12 @@ fn tag(key: u64, number: u64, bytes: &[u8]) -> [u8; TAG] {
 }
 
 impl Seal for HashSeal {
-    fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], _clear: usize) {
+    fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], _header: usize) {
         let (sealed, place) = packet.split_at_mut(packet.len() - TAG);
         place.copy_from_slice(&tag(self.keys[peer as usize][0], number, sealed));
     }
 
-    fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], _clear: usize) -> bool {
+    fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], _header: usize) -> bool {
         let Some((sealed, is)) = packet.split_last_chunk::<TAG>() else {
             return false;
         };
@@ -123,19 +124,19 @@ impl AnySeal {
 }
 
 impl Seal for AnySeal {
-    fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], clear: usize) {
+    fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], header: usize) {
         match self {
             Self::Open => {}
-            Self::Hash(seal) => seal.seal(peer, number, packet, clear),
-            Self::Real(seal) => seal.seal(peer, number, packet, clear),
+            Self::Hash(seal) => seal.seal(peer, number, packet, header),
+            Self::Real(seal) => seal.seal(peer, number, packet, header),
         }
     }
 
-    fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], clear: usize) -> bool {
+    fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], header: usize) -> bool {
         match self {
             Self::Open => true,
-            Self::Hash(seal) => seal.open(peer, number, packet, clear),
-            Self::Real(seal) => seal.open(peer, number, packet, clear),
+            Self::Hash(seal) => seal.open(peer, number, packet, header),
+            Self::Real(seal) => seal.open(peer, number, packet, header),
         }
     }
 }

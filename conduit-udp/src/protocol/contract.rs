@@ -1,5 +1,6 @@
-//! What the protocol and its surroundings are to each other: the seal of its packets, the driver. What it and the layer above it
-//! are to each other is any transport's: [`conduit_portals::transport::fragment`].
+//! What the protocol and its surroundings are to each other: the seal of its packets, the driver.
+//! What it and the layer above it are to each other is any transport's:
+//! [`conduit_portals::transport::fragment`].
 
 use conduit_core::ni::Rank;
 
@@ -11,8 +12,9 @@ pub use seal::{Seal, TAG};
 /// Time since some moment, in nanoseconds. Never goes back.
 pub type Nanos = u64;
 
-/// Packets that were made for one peer, one behind the other in a buffer: all of `segment` bytes but the last, which may be
-/// shorter. The driver hands them to the system at once where it can (segmentation offload).
+/// Packets that were made for one peer, one behind the other in a buffer: all of `segment` bytes
+/// but the last, which may be shorter. The driver hands them to the system at once where it can
+/// (segmentation offload).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transmit<'u> {
     /// To whom.
@@ -22,12 +24,12 @@ pub struct Transmit<'u> {
     /// Bytes of each packet but the last.
     pub segment: usize,
     /// Bytes of the one packet that are not in the buffer.
-    pub outside: Option<Outside<'u>>,
+    pub zero_copy: Option<ZeroCopy<'u>>,
 }
 
 /// Bytes of a packet that lie with the fragment handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Outside<'u> {
+pub struct ZeroCopy<'u> {
     /// Bytes of the packet before them.
     pub at: usize,
     /// They.

@@ -40,11 +40,11 @@ counters! {
     /// Segments that came for the first time.
     segments_received,
     /// Segments sent again because later ones of their channel were acknowledged.
-    resent_overtaken,
+    resent_packet_threshold,
     /// Segments sent again because a later one was acknowledged and much time had passed.
-    resent_late,
+    resent_time_threshold,
     /// Segments sent again because the probe time-out ended.
-    resent_timeout,
+    resent_pto,
     /// Acknowledgements of something new that came on a packet with a segment or probe.
     acks_with_segment,
     /// Acknowledgements sent at once.
@@ -53,8 +53,8 @@ counters! {
     acks_delayed,
     /// Probes sent.
     probes,
-    /// Times that a link had been idle for long enough to be parked.
-    parked,
+    /// Times that a link was made idle.
+    made_idle,
     /// Segments that came again.
     duplicates,
     /// Segments that came from outside of the window.

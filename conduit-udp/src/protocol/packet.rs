@@ -1,15 +1,16 @@
 //! Packets on the wire.
 //!
 //! ```text
-//! clear:  version and kind 1 | flags 1 | body's length 2 | sender's rank 4 | packet number 8
+//! header:  version and kind 1 | flags 1 | body's length 2 | sender's rank 4 | packet number 8
 //! body:   acknowledgements | segment
 //! tag:    16
 //! ```
 //!
-//! Acknowledgements, if a flag says that there are any: how long the newest segment has waited for this (µs) 2, the highest
-//! packet number that has come (low bits) 3, then for the
-//! command channel, the data channel, or both: received up to 3, send credits 2, words 1, that many words of 8. All numbers are
-//! little-endian. The first word's bits stand for the 64 segments among which the first missing one is, and so on.
+//! Acknowledgements, if a flag says that there are any: how long the newest segment has waited for
+//! this (µs) 2, the highest packet number that has come (low bits) 3, then for the command channel,
+//! the data channel, or both: received up to 3, send credits 2, words 1, that many words of 8. All
+//! numbers are little-endian. The first word's bits stand for the 64 segments among which the first
+//! missing one is, and so on.
 //!
 //! Segments, by kind:
 //!
@@ -29,9 +30,9 @@ use conduit_core::ni::Rank;
 use super::contract::{MAX_HEADER, TAG};
 
 /// Bytes at a packet's begin that are not encrypted.
-pub(super) const CLEAR: usize = 16;
+pub(super) const HEADER: usize = 16;
 /// Bytes of a packet around its body.
-pub(super) const AROUND: usize = CLEAR + TAG;
+pub(super) const OVERHEAD: usize = HEADER + TAG;
 /// Bytes of acknowledgements without words.
 pub(super) const ACKS: usize = ACKS_BEGIN + 2 * CHANNEL_ACK;
 /// Bytes of them before those of a channel.
@@ -49,14 +50,15 @@ pub(super) const CHUNK: usize = 3;
 /// Bytes of a probe that is not full-sized, and of the part of any that counts.
 pub(super) const PROBE: usize = 8;
 /// Bytes of a probe's answer.
-pub(super) const ANSWER: usize = 8 + 2;
+pub(super) const PROBE_REPLY: usize = 8 + 2;
 
 /// The second channel's acknowledgement is there.
 pub(super) const FLAG_DATA: u8 = 2;
 /// The first channel's acknowledgement is there.
 pub(super) const FLAG_COMMAND: u8 = 1;
-/// The sender wants an acknowledgement at once: it has nothing more to send, or has sent much since it last asked.
-pub(super) const FLAG_AT_ONCE: u8 = 4;
+/// The sender wants an acknowledgement at once: it has nothing more to send, or has sent much since
+/// it last asked.
+pub(super) const FLAG_IMMEDIATE_ACK: u8 = 4;
 
 const VERSION: u8 = 1;
 
@@ -70,7 +72,7 @@ pub(super) enum Kind {
     First = 3,
     Chunk = 4,
     Probe = 5,
-    Answer = 6,
+    ProbeReply = 6,
 }
 
 impl Kind {
@@ -82,31 +84,31 @@ impl Kind {
             3 => Self::First,
             4 => Self::Chunk,
             5 => Self::Probe,
-            6 => Self::Answer,
+            6 => Self::ProbeReply,
             _ => return None,
         })
     }
 }
 
-/// A packet's clear part.
+/// A packet's header part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Clear {
+pub(super) struct Header {
     pub(super) kind: Kind,
     pub(super) flags: u8,
     pub(super) sender: Rank,
     pub(super) number: u64,
 }
 
-impl Clear {
+impl Header {
     /// Of a datagram, if it has the length that it says and is of this version.
     pub(super) fn read(packet: &[u8]) -> Option<Self> {
-        if packet.len() < AROUND {
+        if packet.len() < OVERHEAD {
             return None;
         }
-        let clear: &[u8; CLEAR] = packet.first_chunk()?;
-        let [first, flags, b0, b1, r0, r1, r2, r3, number @ ..] = *clear;
+        let header: &[u8; HEADER] = packet.first_chunk()?;
+        let [first, flags, b0, b1, r0, r1, r2, r3, number @ ..] = *header;
         if first >> 4 != VERSION
-            || usize::from(u16::from_le_bytes([b0, b1])) + AROUND != packet.len()
+            || usize::from(u16::from_le_bytes([b0, b1])) + OVERHEAD != packet.len()
         {
             return None;
         }
@@ -124,12 +126,12 @@ impl Clear {
         let &[first, _, b0, b1, ..] = begin else {
             return None;
         };
-        (first >> 4 == VERSION).then(|| usize::from(u16::from_le_bytes([b0, b1])) + AROUND)
+        (first >> 4 == VERSION).then(|| usize::from(u16::from_le_bytes([b0, b1])) + OVERHEAD)
     }
 
     /// At the begin of a packet whose body has `body` bytes.
     pub(super) fn write(&self, packet: &mut [u8], body: usize) {
-        debug_assert!(CLEAR <= packet.len() && body <= usize::from(u16::MAX));
+        debug_assert!(HEADER <= packet.len() && body <= usize::from(u16::MAX));
         packet[0] = VERSION << 4 | self.kind as u8;
         packet[1] = self.flags;
         packet[2..4].copy_from_slice(&(body as u16).to_le_bytes());
@@ -235,7 +237,8 @@ pub(super) struct Acks<'a> {
 }
 
 impl<'a> Acks<'a> {
-    /// Takes them from a body; `None` if it is too short. The caller has seen that flags say that there are some.
+    /// Takes them from a body; `None` if it is too short. The caller has seen that flags say that
+    /// there are some.
     pub(super) fn read(flags: u8, body: &mut Reader<'a>) -> Option<Self> {
         let delay = u64::from(body.u16()?) * 1000;
         let newest = body.u24()?;
@@ -329,27 +332,27 @@ mod tests {
 
     #[test]
     fn the_clear_part_comes_back() {
-        let clear = Clear {
+        let header = Header {
             kind: Kind::First,
             flags: 5,
             sender: 0x0102_0304,
             number: 0x1122_3344_5566_7788,
         };
-        let mut packet = [0; AROUND + 9];
-        clear.write(&mut packet, 9);
-        assert_eq!(Clear::read(&packet), Some(clear));
-        assert_eq!(Clear::read(&packet[..AROUND + 8]), None);
-        assert_eq!(Clear::read(&packet[..3]), None);
+        let mut packet = [0; OVERHEAD + 9];
+        header.write(&mut packet, 9);
+        assert_eq!(Header::read(&packet), Some(header));
+        assert_eq!(Header::read(&packet[..OVERHEAD + 8]), None);
+        assert_eq!(Header::read(&packet[..3]), None);
         packet[0] = 0x2f;
-        assert_eq!(Clear::read(&packet), None);
+        assert_eq!(Header::read(&packet), None);
         packet[0] = 0x1f;
-        assert_eq!(Clear::read(&packet), None);
+        assert_eq!(Header::read(&packet), None);
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..700), flags: u8, kind in 0u8..16) {
-            let _ = Clear::read(&bytes);
+            let _ = Header::read(&bytes);
             let mut reader = Reader(&bytes);
             if let Some(acks) = Acks::read(flags, &mut reader) {
                 let words: usize = acks.channels.iter().flatten().map(|ack| ack.words().len()).sum();

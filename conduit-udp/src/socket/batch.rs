@@ -7,8 +7,8 @@ use super::system::{Filled, LONGEST, MANY};
 /// Bytes of a buffer's filling on average above which one is received at a time.
 const LARGE: usize = 16 << 10;
 
-/// Buffers for what one system call receives, used again and again: 16 of 64 KiB, whose pages come into being when they are
-/// first filled. The first is filled first, so a quiet rank needs one.
+/// Buffers for what one system call receives, used again and again: 16 of 64 KiB, whose pages come
+/// into being when they are first filled. The first is filled first, so a quiet rank needs one.
 pub struct Batch {
     pub(super) space: Vec<u8>,
     pub(super) filled: [Filled; MANY],
@@ -17,7 +17,8 @@ pub struct Batch {
     /// The buffer of the next datagram, and where it begins in it.
     at: usize,
     offset: usize,
-    /// Buffers that the next call offers: as many as there seems to be need for, since each takes time.
+    /// Buffers that the next call offers: as many as there seems to be need for, since each takes
+    /// time.
     pub(super) want: usize,
     /// The system is asked for each one's source.
     pub(super) asks: bool,
@@ -69,9 +70,9 @@ impl Batch {
         self.offset = 0;
     }
 
-    /// Leaves out buffers that have just been filled and are not wanted, by their first datagram and source. Says how many there
-    /// were, and their bytes.
-    pub(super) fn sort_out(
+    /// Leaves out buffers that have just been filled and are not wanted, by their first datagram
+    /// and source. Says how many there were, and their bytes.
+    pub(super) fn filter_sources(
         &mut self,
         mut is_wanted: impl FnMut(&[u8], Ipv6Addr) -> bool,
     ) -> (usize, usize) {
@@ -84,10 +85,10 @@ impl Batch {
             {
                 buffers += 1;
                 bytes += filled.length.max(1);
-                *filled = Filled::LEFT_OUT;
+                *filled = Filled::SKIPPED;
             }
         }
-        while self.count > 0 && self.filled[self.count - 1] == Filled::LEFT_OUT {
+        while self.count > 0 && self.filled[self.count - 1] == Filled::SKIPPED {
             self.count -= 1;
         }
         (buffers, bytes)

@@ -1,14 +1,17 @@
-//! The driver's clock. Reading the system's takes 30 ns, several times in the way of a small packet; where the processor has a
-//! counter, time is made of that, and the system is asked about once in a millisecond how fast the counter goes.
+//! The driver's clock. Reading the system's takes 30 ns, several times in the way of a small
+//! packet; where the processor has a counter, time is made of that, and the system is asked about
+//! once in a millisecond how fast the counter goes.
 
 use std::time::Instant;
 
 use super::system;
 use crate::protocol::Nanos;
 
-/// Ticks after which the system is asked again: a millisecond of a slow counter, some tenths of one of a fast one.
+/// Ticks after which the system is asked again: a millisecond of a slow counter, some tenths of one
+/// of a fast one.
 const WINDOW: u64 = 1 << 20;
-/// Ticks that reading the system's clock takes at most; where it takes more, something else came between.
+/// Ticks that reading the system's clock takes at most; where it takes more, something else came
+/// between.
 const UNDISTURBED: u64 = 4_000;
 /// Part of a tick's length by which it may differ from what it was in the window before.
 const STEADY: u64 = 256;
@@ -44,7 +47,8 @@ impl Anchor {
         let tick = (u128::from(nanos) << 32) / u128::from(passed);
         let tick = u64::try_from(tick).ok().filter(|tick| *tick < 1 << 43);
         let tick = tick.unwrap_or(0);
-        // A counter that stood still for a while, or has jumped, is not believed before it has gone evenly for a window.
+        // A counter that stood still for a while, or has jumped, is not believed before it has gone
+        // evenly for a window.
         let steady = self.tick == 0 || self.tick.abs_diff(tick) <= self.tick / STEADY;
         Self {
             ticks,
@@ -84,14 +88,14 @@ impl Clock {
 
     /// The time, a few microseconds more or less. Never goes back.
     #[inline]
-    pub(super) fn glance(&mut self) -> Nanos {
+    pub(super) fn coarse(&mut self) -> Nanos {
         let told = match (&self.anchor, system::ticks()) {
             (Some(anchor), Some(ticks)) => anchor.time(ticks),
             _ => None,
         };
         let time = match told {
             Some(time) => time,
-            None => self.ask(),
+            None => self.read_system(),
         };
         self.last = self.last.max(time);
         self.last
@@ -99,7 +103,7 @@ impl Clock {
 
     /// Asks the system, and drops a new anchor.
     #[cold]
-    fn ask(&mut self) -> Nanos {
+    fn read_system(&mut self) -> Nanos {
         let before = system::ticks();
         let at = self.now();
         if let (Some(anchor), Some(before), Some(after)) =
@@ -168,10 +172,10 @@ mod tests {
         let end = Instant::now() + Duration::from_millis(20);
         while Instant::now() < end {
             let earlier = clock.now();
-            let glance = clock.glance();
-            assert!(glance >= before && glance <= clock.now() + 20_000);
-            assert!(glance + 20_000 > earlier, "{glance} at {earlier}");
-            before = glance;
+            let coarse = clock.coarse();
+            assert!(coarse >= before && coarse <= clock.now() + 20_000);
+            assert!(coarse + 20_000 > earlier, "{coarse} at {earlier}");
+            before = coarse;
         }
     }
 }

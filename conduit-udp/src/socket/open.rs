@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 
-use super::direct::Directs;
+use super::connected::ConnectedSockets;
 use super::system::{self, Filled, MANY, Number, Report};
 use super::{Batch, Interface, SocketCounters, SocketError, Waiter};
 use crate::protocol::{MAX_PACKET, MIN_PACKET};
@@ -39,7 +39,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Bytes asked for unless something else is set: a full window of packets of a gigabit's Ethernet.
+    /// Bytes asked for unless something else is set: a full window of packets of a gigabit's
+    /// Ethernet.
     pub const BUFFER: usize = 4 << 20;
 
     /// On `interface`, any port.
@@ -125,7 +126,7 @@ pub struct Socket {
     offload: bool,
     counters: SocketCounters,
     /// For the peers that most packets go to.
-    directs: Directs,
+    connected: ConnectedSockets,
     /// The options that it was opened with.
     options: Options,
     reports: Vec<(SocketAddr, i32, Option<IpAddr>)>,
@@ -200,7 +201,7 @@ impl Socket {
             buffers,
             offload,
             counters: SocketCounters::default(),
-            directs: Directs::default(),
+            connected: ConnectedSockets::default(),
             options: options.clone(),
             reports: Vec::new(),
             has_reports: Arc::default(),
@@ -261,11 +262,12 @@ impl Socket {
         self.receive_by(batch, system::receive)
     }
 
-    /// The same with a cheaper system call where one buffer is enough, which does not say how long joined datagrams are:
-    /// `length_of` tells from the begin of the first, `None` if that is none.
+    /// The same with a cheaper system call where one buffer is enough, which does not say how long
+    /// joined datagrams are: `length_of` tells from the begin of the first, `None` if that is none.
     ///
-    /// Who makes a datagram of a false length that the system joins with others lets these be lost, which it could have done by
-    /// filling the socket's buffer. Where sources are asked for the system says how long they are.
+    /// Who makes a datagram of a false length that the system joins with others lets these be lost,
+    /// which it could have done by filling the socket's buffer. Where sources are asked for the
+    /// system says how long they are.
     pub fn receive_joined(
         &mut self,
         batch: &mut Batch,
@@ -344,12 +346,12 @@ impl Socket {
 
     /// Sends packets of `segment` bytes, the last of which may be shorter, to one address.
     ///
-    /// What the system refuses for another reason than want of room is lost, as it could be on its way, and counted; the error
-    /// is in [`next_report`](Self::next_report).
+    /// What the system refuses for another reason than want of room is lost, as it could be on its
+    /// way, and counted; the error is in [`next_report`](Self::next_report).
     pub fn send(&mut self, to: &SocketAddr, bytes: &[u8], segment: usize) -> Sent {
         let mut gone = 0;
-        // Cleared where the system refuses packets together: the device below cannot do it, or they are too large, which shows
-        // when they go one by one.
+        // Cleared where the system refuses packets together: the device below cannot do it, or they
+        // are too large, which shows when they go one by one.
         let mut joined = self.offload;
         while gone < bytes.len() {
             let rest = &bytes[gone..];
@@ -381,8 +383,8 @@ impl Socket {
         Sent::All
     }
 
-    /// Sends one packet whose bytes are these parts, one behind the other. `false`: the system has no room at present. What it
-    /// refuses is lost, as with [`send`](Self::send).
+    /// Sends one packet whose bytes are these parts, one behind the other. `false`: the system has
+    /// no room at present. What it refuses is lost, as with [`send`](Self::send).
     pub fn send_parts(&mut self, to: &SocketAddr, parts: [&[u8]; 3]) -> bool {
         let result = self.try_send(to, |socket, to| system::send_parts(socket, to, parts));
         match result.map_err(|error| self.unsent(to, &error)) {
@@ -399,7 +401,8 @@ impl Socket {
         }
     }
 
-    /// The system's want of room, which it cannot be brought to: `times` sends fail, after `bytes` have gone.
+    /// The system's want of room, which it cannot be brought to: `times` sends fail, after `bytes`
+    /// have gone.
     #[cfg(test)]
     pub(super) fn be_busy_for(&mut self, times: usize, bytes: u64) {
         self.busy = (times, bytes);
@@ -410,7 +413,8 @@ impl Socket {
             .map_err(|error| self.unsent(to, &error))
     }
 
-    /// One attempt at a packet or several, and a second where the first met a report on another packet.
+    /// One attempt at a packet or several, and a second where the first met a report on another
+    /// packet.
     #[inline]
     fn try_send(
         &mut self,
@@ -440,9 +444,9 @@ impl Socket {
         send: impl Fn(BorrowedFd<'_>, Option<&SocketAddr>) -> io::Result<()>,
     ) -> io::Result<()> {
         let options = &self.options;
-        if let Some(direct) = self.directs.of(to, |to| open_direct(options, to).ok()) {
-            match send(direct.as_fd(), None) {
-                Err(error) if !is_busy(&error) => self.directs.give_up(),
+        if let Some(connected) = self.connected.of(to, |to| open_connected(options, to).ok()) {
+            match send(connected.as_fd(), None) {
+                Err(error) if !is_busy(&error) => self.connected.give_up(),
                 done => return done,
             }
         }
@@ -504,7 +508,8 @@ impl Socket {
         }
     }
 
-    /// A report on packets to an address: the error number, and who reported it if it wasn't this host.
+    /// A report on packets to an address: the error number, and who reported it if it wasn't this
+    /// host.
     #[inline]
     pub fn next_report(&mut self) -> Option<(SocketAddr, i32, Option<IpAddr>)> {
         self.reports.pop()
@@ -543,7 +548,7 @@ fn is_offload_refused(error: &io::Error) -> bool {
 }
 
 /// Opens a socket that sends to one address.
-fn open_direct(options: &Options, to: &SocketAddr) -> io::Result<OwnedFd> {
+fn open_connected(options: &Options, to: &SocketAddr) -> io::Result<OwnedFd> {
     let domain = Domain::for_address(*to);
     let socket = RawSocket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
@@ -556,7 +561,8 @@ fn open_direct(options: &Options, to: &SocketAddr) -> io::Result<OwnedFd> {
     Ok(socket.into())
 }
 
-/// Packets are as large as the interface allows and are never cut on their way, so that a probe's answer tells the truth.
+/// Packets are as large as the interface allows and are never cut on their way, so that a probe's
+/// answer tells the truth.
 fn forbid_fragments(socket: BorrowedFd<'_>, is_ipv4: bool) -> io::Result<()> {
     if is_ipv4 {
         sockopt::set_ip_mtu_discover(socket, sockopt::Ipv4PathMtuDiscovery::PROBE)?;

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use conduit_core::ni::Rank;
 
-use super::Card;
+use super::UdpAddress;
 
 /// One row; IPv4 addresses in their IPv6 form.
 #[derive(Clone, Copy)]
@@ -30,7 +30,8 @@ pub struct Peers {
     errors: BTreeMap<Rank, PeerErrors>,
 }
 
-/// What the network has reported of a peer, for the texts of errors: reports can be forged, so nothing else hangs on them.
+/// What the network has reported of a peer, for the texts of errors: reports can be forged, so
+/// nothing else hangs on them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerErrors {
     /// How often.
@@ -59,16 +60,16 @@ impl fmt::Display for PeerErrors {
 
 impl Peers {
     /// The table of a job, by rank. `scope` is the number of this rank's own interface.
-    pub fn new(cards: &[Card], scope: u32) -> Self {
-        let rows = cards
+    pub fn new(addresses: &[UdpAddress], scope: u32) -> Self {
+        let rows = addresses
             .iter()
-            .map(|card| Row {
-                address: match card.address {
+            .map(|address| Row {
+                address: match address.ip {
                     IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
                     IpAddr::V6(address) => address.octets(),
                 },
-                packet: card.packet.min(0xffff) as u16,
-                port: card.port,
+                packet: address.packet.min(0xffff) as u16,
+                port: address.port,
             })
             .collect();
         Self {
@@ -105,7 +106,8 @@ impl Peers {
         }
     }
 
-    /// Whether `source` is where a rank sends from, at whatever port: its sockets are on one address.
+    /// Whether `source` is where a rank sends from, at whatever port: its sockets are on one
+    /// address.
     pub(super) fn is_at(&self, peer: Rank, source: Ipv6Addr) -> bool {
         let row = self.rows.get(peer as usize);
         row.is_some_and(|row| row.address == source.octets())

@@ -1,5 +1,5 @@
-//! The system calls that no crate makes as they are needed here: receiving with offload, sending with offload, the error
-//! queue, an interface's MTU. All `unsafe` of the driver is in this file.
+//! The system calls that no crate makes as they are needed here: receiving with offload, sending
+//! with offload, the error queue, an interface's MTU. All `unsafe` of the driver is in this file.
 
 use std::io;
 use std::mem::{self, MaybeUninit};
@@ -30,7 +30,7 @@ pub(super) struct Filled {
 
 impl Filled {
     /// With nothing, not even an empty datagram.
-    pub(super) const LEFT_OUT: Self = Self {
+    pub(super) const SKIPPED: Self = Self {
         length: 0,
         segment: 1,
         truncated: false,
@@ -62,8 +62,9 @@ const WORD_MESSAGE: usize = unsafe { libc::CMSG_LEN(size_of::<c_int>() as u32) }
 const ERROR_MESSAGE: usize =
     unsafe { libc::CMSG_LEN(size_of::<libc::sock_extended_err>() as u32) } as usize;
 
-/// Receives into the first `many` of the buffers of [`LONGEST`] bytes each that are `space`; says in `filled` what came, and
-/// returns how many. Never blocks: nothing there is [`io::ErrorKind::WouldBlock`].
+/// Receives into the first `many` of the buffers of [`LONGEST`] bytes each that are `space`; says
+/// in `filled` what came, and returns how many. Never blocks: nothing there is
+/// [`io::ErrorKind::WouldBlock`].
 ///
 /// `asks` for the senders' addresses.
 pub(super) fn receive(
@@ -101,7 +102,8 @@ pub(super) fn receive(
         header.msg_hdr.msg_control = control.0.as_mut_ptr().cast();
         header.msg_hdr.msg_controllen = mem::size_of_val(control) as _;
     }
-    // SAFETY: the headers' pointers and lengths are those of live local arrays, or null and 0, and of the first `many` buffers.
+    // SAFETY: the headers' pointers and lengths are those of live local arrays, or null and 0, and
+    // of the first `many` buffers.
     let received = retry(|| unsafe {
         libc::recvmmsg(
             socket.as_raw_fd(),
@@ -135,7 +137,8 @@ fn receive_one(socket: BorrowedFd<'_>, buffer: &mut [u8], asks: bool) -> io::Res
     header.msg_iovlen = 1;
     header.msg_control = control.0.as_mut_ptr().cast();
     header.msg_controllen = mem::size_of_val(&control) as _;
-    // SAFETY: the header's pointers and lengths are those of live locals, or null and 0, and of the buffer.
+    // SAFETY: the header's pointers and lengths are those of live locals, or null and 0, and of the
+    // buffer.
     let length = retry(|| unsafe { recvmsg(socket.as_raw_fd(), &mut header, libc::MSG_DONTWAIT) })?;
     Ok(taken(&header, length as usize))
 }
@@ -164,8 +167,8 @@ pub(super) fn receive_plain(socket: BorrowedFd<'_>, space: &mut [u8]) -> io::Res
     })
 }
 
-/// [`libc::recvmsg`] without what makes that a cancellation point: a tenth of the time of a call that finds nothing, where the
-/// process has several threads.
+/// [`libc::recvmsg`] without what makes that a cancellation point: a tenth of the time of a call
+/// that finds nothing, where the process has several threads.
 ///
 /// # Safety
 /// As for `recvmsg`.
@@ -192,7 +195,8 @@ fn source(header: &libc::msghdr) -> Option<Ipv6Addr> {
     // SAFETY: all-zero bytes are a valid address of no family.
     let mut name: libc::sockaddr_storage = unsafe { mem::zeroed() };
     let length = (header.msg_namelen as usize).min(size_of::<Name>());
-    // SAFETY: a header's name here is null or a live `Name`, of which the system has written so many bytes, and said so.
+    // SAFETY: a header's name here is null or a live `Name`, of which the system has written so
+    // many bytes, and said so.
     unsafe {
         ptr::copy_nonoverlapping(header.msg_name.cast(), (&raw mut name).cast::<u8>(), length)
     };
@@ -236,8 +240,8 @@ pub(super) fn send(
     Ok(())
 }
 
-/// Sends `bytes` as datagrams of `segment` bytes, the last of which may be shorter, by segmentation offload; `to` as
-/// for [`send`]. Never blocks.
+/// Sends `bytes` as datagrams of `segment` bytes, the last of which may be shorter, by segmentation
+/// offload; `to` as for [`send`]. Never blocks.
 pub(super) fn send_segments(
     socket: BorrowedFd<'_>,
     to: Option<&SocketAddr>,
@@ -354,7 +358,8 @@ pub(super) fn report(socket: BorrowedFd<'_>) -> io::Result<Option<Report>> {
         #[allow(clippy::unnecessary_cast)] // 32 bits with musl
         let length = control.cmsg_len as usize;
         if is_error && length >= ERROR_MESSAGE {
-            // SAFETY: within the message, which is long enough for the structure that this kind begins with.
+            // SAFETY: within the message, which is long enough for the structure that this kind
+            // begins with.
             let data = unsafe { libc::CMSG_DATA(message) };
             // SAFETY: as above.
             let error = unsafe { data.cast::<libc::sock_extended_err>().read_unaligned() };
@@ -364,7 +369,8 @@ pub(super) fn report(socket: BorrowedFd<'_>) -> io::Result<Option<Report>> {
                 // SAFETY: all-zero bytes are a valid address of no family.
                 let mut from: libc::sockaddr_storage = unsafe { mem::zeroed() };
                 let bytes = (length - ERROR_MESSAGE).min(size_of_val(&from));
-                // SAFETY: the message has at least so many bytes behind the structure, and `from` has room for them.
+                // SAFETY: the message has at least so many bytes behind the structure, and `from`
+                // has room for them.
                 unsafe {
                     let behind = data.add(size_of::<libc::sock_extended_err>());
                     ptr::copy_nonoverlapping(behind, (&raw mut from).cast(), bytes);
@@ -436,7 +442,8 @@ pub(super) fn set(socket: BorrowedFd<'_>, option: Number, value: c_int) -> io::R
     Ok(())
 }
 
-/// The MTU of an interface, by its name. Asked of the system and not of `/sys`, which may show another network namespace.
+/// The MTU of an interface, by its name. Asked of the system and not of `/sys`, which may show
+/// another network namespace.
 pub(super) fn mtu(name: &str) -> io::Result<usize> {
     // SAFETY: all-zero bytes are a valid request.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
@@ -467,7 +474,8 @@ pub(super) fn mtu(name: &str) -> io::Result<usize> {
     usize::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// The processor's counter of time, where it has one that programs may read and that goes on evenly.
+/// The processor's counter of time, where it has one that programs may read and that goes on
+/// evenly.
 #[inline]
 pub(super) fn ticks() -> Option<u64> {
     #[cfg(target_arch = "x86_64")]

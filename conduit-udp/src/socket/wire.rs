@@ -7,18 +7,20 @@ use conduit_core::ni::Rank;
 
 use super::clock::Clock;
 use super::faults::Faults;
-use super::{Batch, FaultConfig, FaultCounters, Peers, Sent, Socket, Strangers, Waiter};
+use super::{Batch, FaultConfig, FaultCounters, ForeignDatagrams, Peers, Sent, Socket, Waiter};
 use crate::protocol::{Fragment, FragmentHandler, Nanos, Refused, Seal, Transmit};
 
-/// Datagrams that one call handles, and bytes of them, before it receives no more; what is left stays for the next call.
+/// Datagrams that one call handles, and bytes of them, before it receives no more; what is left
+/// stays for the next call.
 const MAX_DATAGRAMS: usize = 64;
 const MAX_BYTES: usize = 256 << 10;
 /// Bytes received by one system call after which the next one probably finds more.
 const BULK: usize = 16 << 10;
-/// System calls that one call sends with, before it makes no more packets. What one making gives is sent, at the most 32 calls
-/// more.
+/// System calls that one call sends with, before it makes no more packets. What one making gives is
+/// sent, at the most 32 calls more.
 const MAX_SENDS: u64 = 16;
-/// Pause before packets that the system had no room for are offered again; doubled each time, up to the second number.
+/// Pause before packets that the system had no room for are offered again; doubled each time, up to
+/// the second number.
 const PAUSE: Nanos = 50_000;
 const MAX_PAUSE: Nanos = 1_000_000;
 
@@ -35,7 +37,8 @@ pub trait Machine {
     /// # Errors
     /// [`Refused`]: nothing has happened.
     fn send(&mut self, now: Nanos, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused>;
-    /// The rank that a packet names as its sender; `None`: it is none, or cannot be told without its tag.
+    /// The rank that a packet names as its sender; `None`: it is none, or cannot be told without
+    /// its tag.
     fn sender_of(_packet: &[u8]) -> Option<Rank> {
         None
     }
@@ -51,7 +54,8 @@ pub trait Machine {
     fn timeout(&self) -> Option<Nanos>;
     /// The time has come.
     fn on_timeout(&mut self, now: Nanos, handler: &mut impl FragmentHandler);
-    /// Whether [`transmit`](Self::transmit) has nothing to make until something else has happened. It may say no without need.
+    /// Whether [`transmit`](Self::transmit) has nothing to make until something else has happened.
+    /// It may say no without need.
     fn is_quiet(&self) -> bool {
         false
     }
@@ -87,7 +91,7 @@ pub struct Wire<M, S> {
     socket: Socket,
     waiter: Waiter,
     peers: Peers,
-    strangers: Strangers,
+    foreign: ForeignDatagrams,
     incoming: Batch,
     outgoing: Outgoing,
     /// What packets suffer on purpose; rarely anything.
@@ -121,7 +125,7 @@ impl<M: Machine, S: Seal> Wire<M, S> {
             },
             socket,
             peers,
-            strangers: Strangers::default(),
+            foreign: ForeignDatagrams::default(),
             incoming: Batch::new(),
             faults: None,
             clock: Clock::new(),
@@ -129,7 +133,7 @@ impl<M: Machine, S: Seal> Wire<M, S> {
     }
 
     /// Lets the packets that come to this rank suffer, for tests.
-    pub fn let_suffer(&mut self, rank: Rank, faults: &FaultConfig) {
+    pub fn inject_faults(&mut self, rank: Rank, faults: &FaultConfig) {
         self.faults = (!faults.is_none()).then(|| Box::new(Faults::new(faults, rank)));
     }
 
@@ -144,19 +148,20 @@ impl<M: Machine, S: Seal> Wire<M, S> {
         self.clock.now()
     }
 
-    /// Takes a fragment to be sent by a later [`progress`](Self::progress) or [`flush`](Self::flush), so that many travel
-    /// together.
+    /// Takes a fragment to be sent by a later [`progress`](Self::progress) or
+    /// [`flush`](Self::flush), so that many travel together.
     ///
     /// # Errors
     /// [`Refused`]: nothing has happened.
     #[inline]
     pub fn send(&mut self, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
-        let now = self.clock.glance();
+        let now = self.clock.coarse();
         self.machine.send(now, peer, fragment)
     }
 
-    /// Sends what is to be sent, receives once, handles what came and what is due, and sends what follows from that. Says
-    /// whether anything happened. Makes one system call where nothing is to be done.
+    /// Sends what is to be sent, receives once, handles what came and what is due, and sends what
+    /// follows from that. Says whether anything happened. Makes one system call where nothing is to
+    /// be done.
     ///
     /// Its work is bounded: where more is to be done, the next call does it, and
     /// [`next_timeout`](Self::next_timeout) says that it is due at once.
@@ -169,8 +174,8 @@ impl<M: Machine, S: Seal> Wire<M, S> {
         did
     }
 
-    /// Receives once, and handles what came and what is due. Sends nothing, so that what the layer above answers can travel with
-    /// the acknowledgements. Says whether anything happened.
+    /// Receives once, and handles what came and what is due. Sends nothing, so that what the layer
+    /// above answers can travel with the acknowledgements. Says whether anything happened.
     pub fn receive(&mut self, handler: &mut impl FragmentHandler) -> bool {
         let mut handled = 0;
         let mut datagrams = MAX_DATAGRAMS;
@@ -182,17 +187,18 @@ impl<M: Machine, S: Seal> Wire<M, S> {
                     true => self.socket.receive_joined(&mut self.incoming, M::length_of),
                     false => self.socket.receive(&mut self.incoming),
                 };
-                if self.strangers.is_wary() {
-                    bytes = self.sort_out(&mut datagrams);
+                if self.foreign.checks_sources() {
+                    bytes = self.filter_sources(&mut datagrams);
                 }
             }
-            now = self.clock.glance();
+            now = self.clock.coarse();
             bytes += match self.faults {
                 None => self.handle(now, &mut datagrams, handler),
                 Some(_) => self.handle_with_faults(now, handler),
             };
             handled += bytes;
-            // What comes in bulk is handled while it is in the cache, and acknowledged when there is no more of it.
+            // What comes in bulk is handled while it is in the cache, and acknowledged when there
+            // is no more of it.
             if bytes < BULK || handled >= MAX_BYTES || datagrams == 0 {
                 break;
             }
@@ -215,11 +221,12 @@ impl<M: Machine, S: Seal> Wire<M, S> {
             self.outgoing.more = false;
             return false;
         }
-        let now = self.clock.glance();
+        let now = self.clock.coarse();
         self.transmit(now, handler)
     }
 
-    /// Handles what has been received, not more than `most` datagrams, which are taken off that; how many bytes.
+    /// Handles what has been received, not more than `most` datagrams, which are taken off that;
+    /// how many bytes.
     fn handle(
         &mut self,
         now: Nanos,
@@ -235,38 +242,40 @@ impl<M: Machine, S: Seal> Wire<M, S> {
             // An empty one was something, too.
             bytes += packet.len().max(1);
             if !self.machine.receive(now, packet, &mut self.seal, handler) {
-                self.turn_away();
+                self.drop_foreign();
             }
         }
         bytes
     }
 
-    /// The last datagram was a stranger's. What was joined with it came from the same sender, or from one that makes itself look
-    /// like it: so nobody looks at 2047 tags for one datagram of 64 KiB that seems to be so many. Should it be a peer's that
-    /// was changed on its way, the peer sends the rest again.
+    /// The last datagram was a stranger's. What was joined with it came from the same sender, or
+    /// from one that makes itself look like it: so nobody looks at 2047 tags for one datagram of 64
+    /// KiB that seems to be so many. Should it be a peer's that was changed on its way, the peer
+    /// sends the rest again.
     #[cold]
-    fn turn_away(&mut self) {
-        self.strangers.note(self.incoming.source());
+    fn drop_foreign(&mut self) {
+        self.foreign.note(self.incoming.source());
         self.incoming.skip_rest();
         self.incoming.asks = true;
     }
 
-    /// Leaves out what has just been received from elsewhere than the rank that it names, and takes it off `most`; how many bytes.
+    /// Leaves out what has just been received from elsewhere than the rank that it names, and takes
+    /// it off `most`; how many bytes.
     #[cold]
-    fn sort_out(&mut self, most: &mut usize) -> usize {
-        let (strangers, peers) = (&mut self.strangers, &self.peers);
+    fn filter_sources(&mut self, most: &mut usize) -> usize {
+        let (foreign, peers) = (&mut self.foreign, &self.peers);
         if !self.incoming.is_empty() {
-            strangers.received();
+            foreign.received();
         }
-        let (buffers, bytes) = self.incoming.sort_out(|packet, source| {
-            let is_strange = M::sender_of(packet).is_some_and(|peer| !peers.is_at(peer, source));
-            if is_strange {
-                strangers.by_source += 1;
-                strangers.note(Some(source));
+        let (buffers, bytes) = self.incoming.filter_sources(|packet, source| {
+            let is_foreign = M::sender_of(packet).is_some_and(|peer| !peers.is_at(peer, source));
+            if is_foreign {
+                foreign.by_source += 1;
+                foreign.note(Some(source));
             }
-            !is_strange
+            !is_foreign
         });
-        self.incoming.asks = strangers.is_wary();
+        self.incoming.asks = foreign.checks_sources();
         *most = most.saturating_sub(buffers);
         bytes
     }
@@ -305,28 +314,28 @@ impl<M: Machine, S: Seal> Wire<M, S> {
                         return did;
                     };
                     let packets = Transmit {
-                        outside: None,
+                        zero_copy: None,
                         ..made
                     };
-                    let packets = match made.outside {
+                    let packets = match made.zero_copy {
                         None => packets,
-                        Some(outside) => {
+                        Some(zero_copy) => {
                             let to = self.peers.address(packets.peer);
                             let (head, tail) =
-                                outgoing.buffer[..packets.length].split_at(outside.at);
-                            if self.socket.send_parts(&to, [head, outside.bytes, tail]) {
+                                outgoing.buffer[..packets.length].split_at(zero_copy.at);
+                            if self.socket.send_parts(&to, [head, zero_copy.bytes, tail]) {
                                 did = true;
                                 continue;
                             }
                             // It waits, while its bytes may go.
-                            let length = packets.length + outside.bytes.len();
+                            let length = packets.length + zero_copy.bytes.len();
                             let buffer = &mut outgoing.buffer[..length];
                             buffer.copy_within(
-                                outside.at..packets.length,
-                                outside.at + outside.bytes.len(),
+                                zero_copy.at..packets.length,
+                                zero_copy.at + zero_copy.bytes.len(),
                             );
-                            buffer[outside.at..][..outside.bytes.len()]
-                                .copy_from_slice(outside.bytes);
+                            buffer[zero_copy.at..][..zero_copy.bytes.len()]
+                                .copy_from_slice(zero_copy.bytes);
                             Transmit { length, ..packets }
                         }
                     };
@@ -356,7 +365,8 @@ impl<M: Machine, S: Seal> Wire<M, S> {
         did
     }
 
-    /// How long nothing is due, unless a packet comes or a fragment is sent. `None`: nothing is due at all.
+    /// How long nothing is due, unless a packet comes or a fragment is sent. `None`: nothing is due
+    /// at all.
     pub fn next_timeout(&self) -> Option<Duration> {
         if self.outgoing.more || !self.incoming.is_empty() {
             return Some(Duration::ZERO);
@@ -369,8 +379,9 @@ impl<M: Machine, S: Seal> Wire<M, S> {
         Some(Duration::from_nanos(due.saturating_sub(self.now())))
     }
 
-    /// Sleeps until a packet is there or something is due, at most for `limit`. Whoever shares the wire among threads waits with
-    /// a [`waiter`](Self::waiter) instead, so that the wire is free meanwhile.
+    /// Sleeps until a packet is there or something is due, at most for `limit`. Whoever shares the
+    /// wire among threads waits with a [`waiter`](Self::waiter) instead, so that the wire is free
+    /// meanwhile.
     pub fn wait(&mut self, limit: Option<Duration>) {
         let timeout = [limit, self.next_timeout()].into_iter().flatten().min();
         self.waiter.wait(timeout);
@@ -405,8 +416,8 @@ impl<M: Machine, S: Seal> Wire<M, S> {
     }
 
     /// What has come that no rank has made.
-    pub fn strangers(&self) -> &Strangers {
-        &self.strangers
+    pub fn foreign(&self) -> &ForeignDatagrams {
+        &self.foreign
     }
 
     /// Where the ranks are, and what was reported of them.

@@ -252,7 +252,7 @@ pub(super) fn run(seed: u64, session: u64, is_real: bool, inputs: u64) -> Outcom
     let ranks = if is_real { RANKS } else { OPEN_RANKS };
     scenario.ranks = ranks;
     // Nobody is silent for so long here, whatever time does.
-    (scenario.protocol.dead_time, scenario.protocol.open_time) = (1 << 50, 1 << 50);
+    (scenario.protocol.dead_time, scenario.protocol.mtu_timeout) = (1 << 50, 1 << 50);
     let kind = [
         SealKind::Hash,
         SealKind::Hash,

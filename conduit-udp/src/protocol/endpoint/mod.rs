@@ -1,6 +1,6 @@
 //! A rank's protocol: its links, their timers, and whose turn it is.
 
-mod parking;
+mod idle;
 mod queues;
 mod receive;
 mod senders;
@@ -16,7 +16,7 @@ use super::timers::Timers;
 
 pub use receive::{Dropped, Received};
 
-use parking::Lot;
+use idle::IdleLinks;
 use queues::{Queues, Turn};
 use senders::Senders;
 
@@ -24,29 +24,31 @@ use senders::Senders;
 const NONE: u32 = u32::MAX;
 /// The peer has failed.
 const FAILED: u32 = u32::MAX - 1;
-/// Smaller numbers are places of open links; this with a place of a parked one added is that.
-const PARKED: u32 = 1 << 31;
+/// Smaller numbers are places of open links; this with a place of a idle one added is that.
+const IDLE: u32 = 1 << 31;
 
 /// The reliability protocol of one rank, for all its peers.
 ///
-/// It makes no system call, reads no clock, and takes memory only for links and what is under way on them. Whoever drives it
+/// It makes no system call, reads no clock, and takes memory only for links and what is under way
+/// on them. Whoever drives it
 ///
 /// * gives each packet that comes to [`receive`](Self::receive);
 /// * calls [`on_timeout`](Self::on_timeout) when [`timeout`](Self::timeout) says so;
-/// * after either, and after [`send`](Self::send), calls [`transmit`](Self::transmit) until it gives nothing.
+/// * after either, and after [`send`](Self::send), calls [`transmit`](Self::transmit) until it
+///   gives nothing.
 ///
 /// All times are of the driver's one monotonic clock.
 #[derive(Debug)]
 pub struct Endpoint {
     config: Config,
     geometry: Geometry,
-    /// By rank: which link, open or [`PARKED`], or [`NONE`] or [`FAILED`].
+    /// By rank: which link, open or [`IDLE`], or [`NONE`] or [`FAILED`].
     peers: Box<[u32]>,
     links: Vec<Option<Box<Link>>>,
     free: Vec<u32>,
-    lot: Lot,
+    idle_links: IdleLinks,
     /// Open links to be looked at because there are more than there should be, and where to go on.
-    crowded: usize,
+    over_limit: usize,
     hand: usize,
     timers: Timers,
     queues: Queues,
@@ -70,8 +72,8 @@ impl Endpoint {
             peers: vec![NONE; config.size as usize].into_boxed_slice(),
             links: Vec::new(),
             free: Vec::new(),
-            lot: Lot::default(),
-            crowded: 0,
+            idle_links: IdleLinks::default(),
+            over_limit: 0,
             hand: 0,
             timers: Timers::default(),
             queues: Queues::default(),
@@ -94,13 +96,13 @@ impl Endpoint {
         &self.config
     }
 
-    /// Takes a fragment for a peer. Opens a link to it if there is none, or it is parked.
+    /// Takes a fragment for a peer. Opens a link to it if there is none, or it is idle.
     pub fn send(&mut self, now: Nanos, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
         self.tell(now);
         let index = match self.peers.get(peer as usize) {
             None => return Err(Refused::NoSuchRank),
             Some(&FAILED) => return Err(Refused::Dead),
-            Some(&index) if index < PARKED => index,
+            Some(&index) if index < IDLE => index,
             Some(_) => self.open(now, peer),
         };
         let Some(link) = self.links[index as usize].as_deref_mut() else {
@@ -115,8 +117,9 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Gives up the fragments to a peer whose bytes the fragment handler keeps: none is asked for again, those that have not arrived never
-    /// do, and more are refused as if there were no room. Tiny fragments go on.
+    /// Gives up the fragments to a peer whose bytes the fragment handler keeps: none is asked for
+    /// again, those that have not arrived never do, and more are refused as if there were no room.
+    /// Tiny fragments go on.
     pub fn abandon(&mut self, peer: Rank) {
         let index = self.peers.get(peer as usize).copied().unwrap_or(NONE);
         // One without an open link has none under way.
@@ -125,22 +128,23 @@ impl Endpoint {
         }
     }
 
-    /// When [`on_timeout`](Self::on_timeout) wants to be called; `None`: not before something else has happened.
+    /// When [`on_timeout`](Self::on_timeout) wants to be called; `None`: not before something else
+    /// has happened.
     pub fn timeout(&self) -> Option<Nanos> {
-        match (self.timers.first(), self.lot.timeout()) {
-            (Some(link), Some(parked)) => Some(link.min(parked)),
-            (link, parked) => link.or(parked),
+        match (self.timers.first(), self.idle_links.timeout()) {
+            (Some(link), Some(idle)) => Some(link.min(idle)),
+            (link, idle) => link.or(idle),
         }
     }
 
     /// Time has passed: looks after the links that are due.
     pub fn on_timeout(&mut self, now: Nanos, handler: &mut impl FragmentHandler) {
         self.tell(now);
-        self.look_at_parked(now);
+        self.sweep_idle_links(now);
         while let Some(index) = self.timers.pop(now) {
             if self.config.idle_time > 0
                 && let Some(quiet_since) = now.checked_sub(self.config.idle_time)
-                && self.park(now, index, quiet_since, handler)
+                && self.make_idle(now, index, quiet_since, handler)
             {
                 continue;
             }
@@ -166,11 +170,11 @@ impl Endpoint {
     /// What is known of the link to a peer, if there is one.
     pub fn link(&self, peer: Rank) -> Option<LinkStatus> {
         let index = *self.peers.get(peer as usize)?;
-        if let Some(parked) = self.lot.get(index ^ PARKED) {
+        if let Some(idle) = self.idle_links.get(index ^ IDLE) {
             return Some(LinkStatus {
-                is_parked: true,
-                memory: size_of_val(parked),
-                ..Link::reopen(self.now, parked, &self.config).status()
+                is_idle: true,
+                memory: size_of_val(idle),
+                ..Link::reopen(self.now, idle, &self.config).status()
             });
         }
         self.links
@@ -180,11 +184,12 @@ impl Endpoint {
     }
 
     /// Whether nothing that was sent to a peer waits to go out or to be acknowledged.
-    pub fn is_idle(&self, peer: Rank) -> bool {
-        self.open_link(peer).is_none_or(Link::is_idle)
+    pub fn is_flushed(&self, peer: Rank) -> bool {
+        self.open_link(peer).is_none_or(Link::is_flushed)
     }
 
-    /// How much that is: segments, and bytes of fragments that are not in segments. It gets less as the peer acknowledges.
+    /// How much that is: segments, and bytes of fragments that are not in segments. It gets less as
+    /// the peer acknowledges.
     pub fn outstanding(&self, peer: Rank) -> usize {
         self.open_link(peer).map_or(0, Link::unacknowledged)
     }
@@ -207,13 +212,14 @@ impl Endpoint {
             + size_of_val(&*self.peers)
             + self.links.capacity() * size_of::<Option<Box<Link>>>()
             + self.free.capacity() * size_of::<u32>()
-            + self.lot.memory()
+            + self.idle_links.memory()
             + self.timers.memory()
             + self.queues.memory()
             + size_of::<Self>()
     }
 
-    /// Notices when this rank was stopped: what it has not heard meanwhile says nothing about its peers.
+    /// Notices when this rank was stopped: what it has not heard meanwhile says nothing about its
+    /// peers.
     fn tell(&mut self, now: Nanos) {
         if now.saturating_sub(self.now) > self.config.dead_time / 2 {
             self.resumed = now;
@@ -231,7 +237,7 @@ impl Endpoint {
         let Some(link) = self.links[index as usize].as_deref_mut() else {
             return Ok(());
         };
-        link.find_lost(now);
+        link.detect_lost(now);
         if link.timeout_at(&self.config).is_some_and(|at| at <= now) {
             link.on_timeout(now, &self.config);
         }
@@ -275,9 +281,9 @@ impl Endpoint {
         if link.control_ready() {
             self.queues.enter(Turn::Control, index, link);
         }
-        if link.owed.is_due(now) {
+        if link.ack_state.is_due(now) {
             self.queues.enter(Turn::Acks, index, link);
-        } else if let Some(at) = link.owed.deadline() {
+        } else if let Some(at) = link.ack_state.deadline() {
             self.timers.schedule(index, at);
         }
         if link.is_refused {

@@ -44,7 +44,8 @@ impl Queues {
     ) -> Option<(u32, &'l mut Link)> {
         let bit = 1 << turn as u8;
         let queue = &mut self.0[turn as usize];
-        // A link that is gone leaves its place in the queue behind, which may have come to another that is not waiting.
+        // A link that is gone leaves its place in the queue behind, which may have come to another
+        // that is not waiting.
         while let Some(index) = queue.pop_front() {
             if links[index as usize]
                 .as_ref()
@@ -70,7 +71,7 @@ impl Queues {
     }
 
     /// Whether no link has anything to send or to tell.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.0.iter().all(VecDeque::is_empty)
     }
 

@@ -2,9 +2,9 @@
 
 use conduit_core::ni::Rank;
 
-use super::{Endpoint, FAILED, PARKED};
+use super::{Endpoint, FAILED, IDLE};
 use crate::protocol::contract::{Failure, FragmentHandler, Nanos, Seal, TAG};
-use crate::protocol::packet::{CLEAR, Clear};
+use crate::protocol::packet::{HEADER, Header};
 
 /// What became of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,20 +29,23 @@ pub enum Dropped {
 }
 
 impl Endpoint {
-    /// Bytes of the packet that begins so, if it is one: for a driver that receives several packets of one length joined. They are
-    /// not proven to be right; if they are wrong, so are the packets that it makes of them.
+    /// Bytes of the packet that begins so, if it is one: for a driver that receives several packets
+    /// of one length joined. They are not proven to be right; if they are wrong, so are the packets
+    /// that it makes of them.
     #[inline]
     pub fn length_of(begin: &[u8]) -> Option<usize> {
-        Clear::length(begin)
+        Header::length(begin)
     }
 
-    /// The rank that a packet names as its sender, if it is one as far as can be told without its tag.
+    /// The rank that a packet names as its sender, if it is one as far as can be told without its
+    /// tag.
     #[inline]
     pub fn sender_of(packet: &[u8]) -> Option<Rank> {
-        Some(Clear::read(packet)?.sender)
+        Some(Header::read(packet)?.sender)
     }
 
-    /// A datagram has come. Whatever its bytes are, nothing changes but a counter unless its tag is valid.
+    /// A datagram has come. Whatever its bytes are, nothing changes but a counter unless its tag is
+    /// valid.
     pub fn receive(
         &mut self,
         now: Nanos,
@@ -50,34 +53,34 @@ impl Endpoint {
         seal: &mut impl Seal,
         handler: &mut impl FragmentHandler,
     ) -> Received {
-        let Some(clear) = Clear::read(packet).filter(|clear| clear.sender < self.config.size)
+        let Some(header) = Header::read(packet).filter(|header| header.sender < self.config.size)
         else {
             self.gone.malformed += 1;
             return Received::Dropped(Dropped::Malformed);
         };
-        let peer = clear.sender;
+        let peer = header.sender;
         let mut index = self.peers[peer as usize];
         if index == FAILED {
             self.gone.from_failed += 1;
             return Received::Dropped(Dropped::Failed);
         }
-        if index < PARKED {
+        if index < IDLE {
             if let Some(link) = self
                 .links
                 .get_mut(index as usize)
                 .and_then(Option::as_deref_mut)
-                && !link.replay.is_new(clear.number)
+                && !link.replay.is_new(header.number)
             {
                 link.counters.replayed += 1;
                 return Received::Dropped(Dropped::Replayed);
             }
-        } else if let Some(parked) = self.lot.get(index ^ PARKED)
-            && !parked.is_new(clear.number)
+        } else if let Some(idle) = self.idle_links.get(index ^ IDLE)
+            && !idle.is_new(header.number)
         {
             self.gone.replayed += 1;
             return Received::Dropped(Dropped::Replayed);
         }
-        if clear.number == u64::MAX || !seal.open(peer, clear.number, packet, CLEAR) {
+        if header.number == u64::MAX || !seal.open(peer, header.number, packet, HEADER) {
             match self
                 .links
                 .get_mut(index as usize)
@@ -89,15 +92,15 @@ impl Endpoint {
             return Received::Dropped(Dropped::BadTag);
         }
         self.tell(now);
-        if index >= PARKED {
+        if index >= IDLE {
             index = self.open(now, peer);
         }
         let Some(link) = self.links[index as usize].as_deref_mut() else {
             return Received::Dropped(Dropped::Failed);
         };
-        link.replay.note(clear.number);
-        let body = &packet[CLEAR..packet.len() - TAG];
-        match link.receive(now, clear, body, &self.config, &mut self.budget, handler) {
+        link.replay.note(header.number);
+        let body = &packet[HEADER..packet.len() - TAG];
+        match link.receive(now, header, body, &self.config, &mut self.budget, handler) {
             Ok(heard) => {
                 if heard.segment {
                     self.senders.note(now, &mut link.period);

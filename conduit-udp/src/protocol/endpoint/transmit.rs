@@ -6,21 +6,25 @@ use crate::protocol::config::MAX_WINDOW;
 use crate::protocol::contract::{Failure, FragmentHandler, Nanos, Seal, Transmit};
 use crate::protocol::link::Burst;
 
-/// After so many times packets with segments, an acknowledgement of its own goes before more of them.
+/// After so many times packets with segments, an acknowledgement of its own goes before more of
+/// them.
 const MANY: u32 = 16;
 
 impl Endpoint {
-    /// Whether [`transmit`](Self::transmit) has nothing to make until something has been sent or received, or is due.
+    /// Whether [`transmit`](Self::transmit) has nothing to make until something has been sent or
+    /// received, or is due.
     #[inline]
     pub fn is_quiet(&self) -> bool {
-        self.queues.is_idle()
+        self.queues.is_empty()
     }
 
-    /// Makes the next packets to be sent, for one peer, at the begin of `buffer`; to be called until it gives nothing. The
-    /// buffer has at least [`Config::packet`](super::Config::packet) bytes; 64 KiB let the system take many at once.
+    /// Makes the next packets to be sent, for one peer, at the begin of `buffer`; to be called
+    /// until it gives nothing. The buffer has at least [`Config::packet`](super::Config::packet)
+    /// bytes; 64 KiB let the system take many at once.
     ///
-    /// First probes and tiny fragments of all links, then what is to be sent again and the data channel, link after link in turn,
-    /// then acknowledgements that went with nothing (one of these now and then before more data, when there is no end of it).
+    /// First probes and tiny fragments of all links, then what is to be sent again and the data
+    /// channel, link after link in turn, then acknowledgements that went with nothing (one of these
+    /// now and then before more data, when there is no end of it).
     pub fn transmit<'u>(
         &mut self,
         now: Nanos,
@@ -33,15 +37,15 @@ impl Endpoint {
             return None;
         }
         self.tell(now);
-        if self.crowded > 0 {
+        if self.over_limit > 0 {
             self.make_room(now, handler);
         }
         self.ask_again(now, handler);
-        if self.queues.is_idle() {
+        if self.queues.is_empty() {
             return None;
         }
         let credits = self.credits(now, handler.room());
-        self.tell_starved(now, credits);
+        self.notify_starved(now, credits);
         let mut burst = Burst::new(now, buffer, seal, credits);
         let turns = if self.bursts < MANY {
             [Turn::Control, Turn::Commands, Turn::Data, Turn::Acks]
@@ -77,11 +81,11 @@ impl Endpoint {
                 let Some(transmit) = burst.transmit(link) else {
                     continue;
                 };
-                let outside = burst.outside();
+                let source = burst.zero_copy();
                 if again {
                     self.queues.enter(turn, index, link);
                 }
-                if link.told_credits == 0 {
+                if link.advertised_credits == 0 {
                     self.queues.enter(Turn::Starved, index, link);
                 }
                 if let Some(at) = link.timeout_at(config) {
@@ -92,9 +96,9 @@ impl Endpoint {
                 } else {
                     self.bursts + 1
                 };
-                return Some(match outside {
+                return Some(match source {
                     None => transmit,
-                    Some(outside) => outside.join(transmit, handler),
+                    Some(source) => source.join(transmit, handler),
                 });
             }
         }
@@ -109,15 +113,16 @@ impl Endpoint {
     }
 
     /// Peers that were told that there is no room hear when there is some.
-    fn tell_starved(&mut self, now: Nanos, credits: u16) {
+    fn notify_starved(&mut self, now: Nanos, credits: u16) {
         if credits == 0 {
             return;
         }
         while let Some((index, link)) = self.queues.next(Turn::Starved, &mut self.links) {
-            if link.told_credits == 0 {
-                // It is now; should the packet be lost, an answer to the peer's probe says it again.
-                link.told_credits = credits;
-                link.owed.at_once();
+            if link.advertised_credits == 0 {
+                // It is now; should the packet be lost, an answer to the peer's probe says it
+                // again.
+                link.advertised_credits = credits;
+                link.ack_state.request_immediate();
                 self.wake(now, index);
             }
         }

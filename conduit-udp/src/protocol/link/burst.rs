@@ -2,8 +2,8 @@
 
 use super::Link;
 use crate::protocol::config::Config;
-use crate::protocol::contract::{FragmentHandler, Nanos, Outside, Seal, TAG, Transmit};
-use crate::protocol::packet::{AROUND, CLEAR, Clear, Kind};
+use crate::protocol::contract::{FragmentHandler, Nanos, Seal, TAG, Transmit, ZeroCopy};
+use crate::protocol::packet::{HEADER, Header, Kind, OVERHEAD};
 
 /// Packets that the system takes at once (Linux: `UDP_MAX_SEGMENTS`).
 const MAX_PACKETS: usize = 64;
@@ -21,12 +21,12 @@ pub(crate) struct Burst<'b, 's, S> {
     pub(super) segment: usize,
     pub(super) packets: usize,
     /// Bytes of the one packet that are not in the buffer.
-    outside: Option<Elsewhere>,
+    zero_copy: Option<ZeroCopySource>,
 }
 
 /// Where the fragment handler has the bytes of a packet that are not in the buffer.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Elsewhere {
+pub(crate) struct ZeroCopySource {
     pub(super) token: u64,
     pub(super) offset: usize,
     pub(super) length: usize,
@@ -34,7 +34,7 @@ pub(crate) struct Elsewhere {
     pub(super) at: usize,
 }
 
-impl Elsewhere {
+impl ZeroCopySource {
     /// The packet with these bytes.
     pub(crate) fn join<'u>(
         self,
@@ -48,7 +48,7 @@ impl Elsewhere {
             length: packet.length,
             segment: packet.segment,
             // Without, it is a packet that nobody can open.
-            outside: bytes.map(|bytes| Outside { at: self.at, bytes }),
+            zero_copy: bytes.map(|bytes| ZeroCopy { at: self.at, bytes }),
         }
     }
 }
@@ -64,18 +64,18 @@ impl<'b, 's, S: Seal> Burst<'b, 's, S> {
             filled: 0,
             segment: 0,
             packets: 0,
-            outside: None,
+            zero_copy: None,
         }
     }
 
     /// Bytes of the packets.
     pub(super) fn bytes(&self) -> usize {
-        self.filled + self.outside.map_or(0, |elsewhere| elsewhere.length)
+        self.filled + self.zero_copy.map_or(0, |source| source.length)
     }
 
     /// The bytes of what has been made that are not in the buffer.
-    pub(crate) fn outside(&self) -> Option<Elsewhere> {
-        self.outside
+    pub(crate) fn zero_copy(&self) -> Option<ZeroCopySource> {
+        self.zero_copy
     }
 
     /// What has been made, if anything.
@@ -84,7 +84,7 @@ impl<'b, 's, S: Seal> Burst<'b, 's, S> {
             peer: link.peer,
             length: self.filled,
             segment: self.segment,
-            outside: None,
+            zero_copy: None,
         })
     }
 
@@ -96,24 +96,25 @@ impl<'b, 's, S: Seal> Burst<'b, 's, S> {
 
     /// The next packet's body.
     pub(super) fn body(&mut self) -> &mut [u8] {
-        &mut self.buffer[self.filled + CLEAR..]
+        &mut self.buffer[self.filled + HEADER..]
     }
 
-    /// Ends a packet whose body has been written but for its last bytes, which are the fragment handler's: the tag follows what is
-    /// there. No other follows. `false`: this seal has no tag for a packet in parts, and nothing has happened.
-    pub(super) fn finish_around(
+    /// Ends a packet whose body has been written but for its last bytes, which are the fragment
+    /// handler's: the tag follows what is there. No other follows. `false`: this seal has no tag
+    /// for a packet in parts, and nothing has happened.
+    pub(super) fn finish_zero_copy(
         &mut self,
         link: &mut Link,
         config: &Config,
         (kind, flags): (Kind, u8),
         body: usize,
-        elsewhere: Elsewhere,
+        source: ZeroCopySource,
         bytes: &[u8],
     ) -> bool {
-        let at = CLEAR + body;
+        let at = HEADER + body;
         let packet = &mut self.buffer[..at + TAG];
         let number = link.number;
-        Clear {
+        Header {
             kind,
             flags,
             sender: config.rank,
@@ -131,7 +132,7 @@ impl<'b, 's, S: Seal> Burst<'b, 's, S> {
         self.filled = at + TAG;
         self.packets = 1;
         self.segment = size;
-        self.outside = Some(Elsewhere { at, ..elsewhere });
+        self.zero_copy = Some(ZeroCopySource { at, ..source });
         true
     }
 
@@ -144,18 +145,18 @@ impl<'b, 's, S: Seal> Burst<'b, 's, S> {
         flags: u8,
         body: usize,
     ) -> bool {
-        let size = body + AROUND;
+        let size = body + OVERHEAD;
         let packet = &mut self.buffer[self.filled..self.filled + size];
         let number = link.number;
         link.number += 1;
-        Clear {
+        Header {
             kind,
             flags,
             sender: config.rank,
             number,
         }
         .write(packet, body);
-        self.seal.seal(link.peer, number, packet, CLEAR);
+        self.seal.seal(link.peer, number, packet, HEADER);
         link.counters.packets_sent += 1;
         link.counters.bytes_sent += size as u64;
         self.filled += size;

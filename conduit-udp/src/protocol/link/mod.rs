@@ -4,28 +4,28 @@ mod acks;
 mod assembly;
 mod burst;
 mod commands;
+mod idle;
 mod inbound;
 mod outbound;
 mod outgoing;
-mod parked;
 mod receive;
 mod send;
 
 use conduit_core::ni::Rank;
 
-use super::acknowledge::Owed;
+use super::ack_state::AckState;
 use super::config::Config;
 use super::congestion::Congestion;
 use super::contract::Nanos;
 use super::counters::Counters;
 use super::liveness::Liveness;
 use super::replay::Replay;
-use super::round_trip::RoundTrip;
+use super::rtt::RttEstimator;
 
 pub(super) use burst::Burst;
+pub(super) use idle::IdleLink;
 pub(super) use inbound::Budget;
 pub(super) use outgoing::Geometry;
-pub(super) use parked::Parked;
 
 use assembly::Assembly;
 use commands::Commands;
@@ -40,7 +40,7 @@ pub(super) const DATA: usize = 1;
 
 /// The probe that is to be answered.
 #[derive(Debug, Clone, Copy)]
-struct Question {
+struct UnansweredProbe {
     stamp: u64,
     size: u16,
 }
@@ -61,7 +61,7 @@ pub(super) struct Link {
     /// One more than the number of the newest packet that has brought credits.
     credits_from: u64,
     /// Credits that were last told, so that a peer that was told none hears when there are some.
-    pub(super) told_credits: u16,
+    pub(super) advertised_credits: u16,
     outbound: [Outbound; 2],
     inbound: [Inbound; 2],
     commands: Commands,
@@ -78,9 +78,9 @@ pub(super) struct Link {
     /// Segments of the data channel sent since one has asked for an acknowledgement at once.
     unasked: u8,
     /// Tiny and full-sized probes to be answered.
-    questions: [Option<Question>; 2],
-    pub(super) owed: Owed,
-    round_trip: RoundTrip,
+    unanswered_probes: [Option<UnansweredProbe>; 2],
+    pub(super) ack_state: AckState,
+    rtt: RttEstimator,
     congestion: Congestion,
     pub(super) liveness: Liveness,
     pub(super) counters: Counters,
@@ -101,7 +101,7 @@ impl Link {
             number: 0,
             replay: Replay::default(),
             credits_from: 0,
-            told_credits: u16::MAX,
+            advertised_credits: u16::MAX,
             outbound: [outbound(), outbound()],
             inbound: [Inbound::new(first), Inbound::new(first)],
             commands: Commands::default(),
@@ -112,9 +112,9 @@ impl Link {
             abandoned: false,
             urgent: 0,
             unasked: 0,
-            questions: [None; 2],
-            owed: Owed::default(),
-            round_trip: RoundTrip::default(),
+            unanswered_probes: [None; 2],
+            ack_state: AckState::default(),
+            rtt: RttEstimator::default(),
             congestion: Congestion::new(config),
             liveness: Liveness::new(now, config.rank, peer),
             counters: Counters::default(),
@@ -152,7 +152,7 @@ impl Link {
     }
 
     /// Whether nothing waits to go out or to be acknowledged.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(super) fn is_flushed(&self) -> bool {
         self.outbound
             .iter()
             .all(|outbound| outbound.outstanding() == 0)
@@ -160,33 +160,35 @@ impl Link {
             && self.outgoing.held() == 0
     }
 
-    /// No byte of a fragment that the fragment handler keeps is asked for any more. The peer waits for the segments that were not
-    /// acknowledged, so nothing more goes by the data channel.
+    /// No byte of a fragment that the fragment handler keeps is asked for any more. The peer waits
+    /// for the segments that were not acknowledged, so nothing more goes by the data channel.
     pub(super) fn abandon(&mut self) {
         self.abandoned = true;
         self.outgoing = Outgoing::default();
         self.outbound[DATA].forget();
     }
 
-    /// How much waits to go out or to be acknowledged: segments, and bytes of what is put together in segments.
+    /// How much waits to go out or to be acknowledged: segments, and bytes of what is put together
+    /// in segments.
     pub(super) fn unacknowledged(&self) -> usize {
         let segments: u32 = self.outbound.iter().map(Outbound::outstanding).sum();
-        // Of a long fragment a window is under way for long: what it still misses gets less all the time.
+        // Of a long fragment a window is under way for long: what it still misses gets less all the
+        // time.
         segments as usize + self.commands.held() + self.outgoing.missing()
     }
 
     /// What a user may want to know.
     pub(super) fn status(&self) -> LinkStatus {
         LinkStatus {
-            is_parked: false,
-            is_open: self.liveness.is_proven(),
+            is_idle: false,
+            is_mtu_validated: self.liveness.is_mtu_validated(),
             has_answered: self.liveness.has_answered(),
-            round_trip: self.round_trip.smoothed(),
-            shortest_round_trip: match self.round_trip.shortest() {
+            smoothed_rtt: self.rtt.smoothed(),
+            min_rtt: match self.rtt.min() {
                 Nanos::MAX => 0,
-                shortest => shortest,
+                min => min,
             },
-            round_trip_variation: self.round_trip.variation(),
+            rtt_variation: self.rtt.variation(),
             congestion_window: self.congestion.window(),
             outstanding: [
                 self.outbound[COMMAND].outstanding(),
@@ -207,18 +209,19 @@ impl Link {
 /// What is to be known of a link. Times are in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkStatus {
-    /// Nothing has happened for a while: only what is needed to go on is kept, and the counts begin again.
-    pub is_parked: bool,
+    /// Nothing has happened for a while: only what is needed to go on is kept, and the counts begin
+    /// again.
+    pub is_idle: bool,
     /// Full-sized packets get through.
-    pub is_open: bool,
+    pub is_mtu_validated: bool,
     /// The peer has shown that it hears this rank.
     pub has_answered: bool,
     /// Smoothed round trip.
-    pub round_trip: Nanos,
+    pub smoothed_rtt: Nanos,
     /// The shortest of the last ten to twenty seconds; 0 before the first.
-    pub shortest_round_trip: Nanos,
+    pub min_rtt: Nanos,
     /// Mean deviation of the round trip.
-    pub round_trip_variation: Nanos,
+    pub rtt_variation: Nanos,
     /// Bytes that congestion control lets be under way.
     pub congestion_window: u64,
     /// Segments sent and not acknowledged, of the command and the data channel.

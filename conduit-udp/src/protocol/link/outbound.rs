@@ -1,18 +1,19 @@
 //! One channel's segments under way to a peer: the send window, acknowledgements, and what is lost.
 //!
-//! A segment is free (no slot), sent (slot, and the link's timer runs), acknowledged (the slot goes when all before it are
-//! acknowledged too), or lost (marked as one to be sent again, after which it is sent).
+//! A segment is free (no slot), sent (slot, and the link's timer runs), acknowledged (the slot goes
+//! when all before it are acknowledged too), or lost (marked as one to be sent again, after which
+//! it is sent).
 
 use crate::protocol::config::MAX_WINDOW;
 use crate::protocol::contract::Nanos;
 use crate::protocol::packet::Ack;
-use crate::protocol::round_trip::RoundTrip;
+use crate::protocol::rtt::RttEstimator;
 use crate::protocol::sequence;
 
 /// Slots of the ring when it is first used.
 const FIRST_SIZE: usize = 8;
 /// A segment is lost when one that was sent so many after it is acknowledged (RFC 9002, 6.1.1).
-const OVERTAKEN: u64 = 3;
+const PACKET_THRESHOLD: u64 = 3;
 const WORDS: usize = MAX_WINDOW as usize / 64;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -61,11 +62,11 @@ impl Slot {
 
 /// Why a segment counts as lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cause {
+pub(crate) enum LossTrigger {
     /// Later ones are acknowledged.
-    Overtaken,
+    PacketThreshold,
     /// A later one is acknowledged, and much time has passed.
-    Late,
+    TimeThreshold,
 }
 
 /// What an acknowledgement has brought.
@@ -114,7 +115,8 @@ pub(crate) struct Outbound {
     limit: u64,
     /// By sequence number modulo their count, a power of two.
     slots: Box<[Slot]>,
-    /// Low bits of the sequence number of what was sent, by order of sending modulo the count, a power of two.
+    /// Low bits of the sequence number of what was sent, by order of sending modulo the count, a
+    /// power of two.
     log: Box<[u32]>,
     /// All sent before are acknowledged, lost, or were sent again later.
     log_front: u64,
@@ -127,8 +129,8 @@ pub(crate) struct Outbound {
     lost: u32,
     /// Bytes sent, not acknowledged and not lost.
     in_flight: u32,
-    /// Since when the peer has had time to acknowledge the first segment: it was sent, an earlier one was acknowledged, or the
-    /// time-out has ended.
+    /// Since when the peer has had time to acknowledge the first segment: it was sent, an earlier
+    /// one was acknowledged, or the time-out has ended.
     timed_from: Nanos,
 }
 
@@ -216,13 +218,15 @@ impl Outbound {
         sequence
     }
 
-    /// The first segment to be sent again: the one that all that came behind it waits for at the peer.
+    /// The first segment to be sent again: the one that all that came behind it waits for at the
+    /// peer.
     pub(crate) fn peek_lost(&self) -> Option<(u64, Content)> {
         if self.lost == 0 {
             return None;
         }
         let marks = self.marks.as_ref()?;
-        // The window's first and last word have the same place, and no bit is set before the window.
+        // The window's first and last word have the same place, and no bit is set before the
+        // window.
         let first = self.base & !63;
         for begin in (first..self.next).step_by(64) {
             let mut word = marks.lost[place(begin).0];
@@ -254,8 +258,9 @@ impl Outbound {
         self.in_flight += u32::from(length);
     }
 
-    /// Takes an acknowledgement; `each` hears of every segment that is acknowledged by it for the first time. Credits are taken
-    /// only if nothing newer has brought some. `newest_packet` is the number of the newest packet that the peer had then.
+    /// Takes an acknowledgement; `each` hears of every segment that is acknowledged by it for the
+    /// first time. Credits are taken only if nothing newer has brought some. `newest_packet` is the
+    /// number of the newest packet that the peer had then.
     pub(crate) fn acknowledge(
         &mut self,
         now: Nanos,
@@ -341,37 +346,37 @@ impl Outbound {
     }
 
     /// Moves what is lost by now to those that are sent again; `each` hears of each.
-    pub(crate) fn find_lost(
+    pub(crate) fn detect_lost(
         &mut self,
         now: Nanos,
-        round_trip: &RoundTrip,
-        mut each: impl FnMut(Cause),
+        rtt: &RttEstimator,
+        mut each: impl FnMut(LossTrigger),
     ) {
         while self.skip_settled() && self.log_front + 1 < self.newest {
             let sequence = self.front_sequence();
-            let cause = if self.newest - 1 - self.log_front >= OVERTAKEN {
-                Cause::Overtaken
-            } else if now >= self.slot(sequence).sent_at + round_trip.overtaken() {
-                Cause::Late
+            let trigger = if self.newest - 1 - self.log_front >= PACKET_THRESHOLD {
+                LossTrigger::PacketThreshold
+            } else if now >= self.slot(sequence).sent_at + rtt.loss_delay() {
+                LossTrigger::TimeThreshold
             } else {
                 break;
             };
             self.lose(sequence);
-            each(cause);
+            each(trigger);
         }
     }
 
-    /// When [`find_lost`](Self::find_lost) will find something without another acknowledgement.
-    pub(crate) fn late_at(&mut self, round_trip: &RoundTrip) -> Option<Nanos> {
+    /// When [`detect_lost`](Self::detect_lost) will find something without another acknowledgement.
+    pub(crate) fn loss_time(&mut self, rtt: &RttEstimator) -> Option<Nanos> {
         if self.skip_settled() && self.log_front + 1 < self.newest {
-            Some(self.slot(self.front_sequence()).sent_at + round_trip.overtaken())
+            Some(self.slot(self.front_sequence()).sent_at + rtt.loss_delay())
         } else {
             None
         }
     }
 
-    /// The probe time-out has ended: the first segment that is not acknowledged is to be sent again, because the peer may have
-    /// no room for any other. Whether there is one.
+    /// The probe time-out has ended: the first segment that is not acknowledged is to be sent
+    /// again, because the peer may have no room for any other. Whether there is one.
     pub(crate) fn on_timeout(&mut self, now: Nanos) -> bool {
         if self.base == self.next {
             return false;
@@ -424,8 +429,8 @@ impl Outbound {
         } else {
             self.unmark_lost(sequence);
         }
-        // If it was sent again in a packet that has not come, an earlier one has: that says nothing about what was sent
-        // between the two.
+        // If it was sent again in a packet that has not come, an earlier one has: that says nothing
+        // about what was sent between the two.
         if slot.sends > 1 && ((newest_packet as u32).wrapping_sub(slot.number) as i32) < 0 {
             return;
         }

@@ -1,24 +1,25 @@
-//! Fragments of one link whose bytes the fragment handler keeps, until all of their segments are acknowledged.
+//! Fragments of one link whose bytes the fragment handler keeps, until all of their segments are
+//! acknowledged.
 
 use std::collections::VecDeque;
 
 use conduit_core::ni::Rank;
 
 use crate::protocol::contract::{FragmentHandler, MAX_HEADER};
-use crate::protocol::packet::{ACKS, AROUND, CHUNK, FIRST, FRAGMENT, Kind, Writer};
+use crate::protocol::packet::{ACKS, CHUNK, FIRST, FRAGMENT, Kind, OVERHEAD, Writer};
 use crate::protocol::sequence;
 
 /// How fragments are cut into segments. Every full segment has the same length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Geometry {
-    /// Bytes of a full segment: a packet less clear part, tag, and acknowledgements without words.
+    /// Bytes of a full segment: a packet less header, tag, and acknowledgements without words.
     pub(crate) segment: usize,
 }
 
 impl Geometry {
     pub(crate) fn new(packet: usize) -> Self {
         Self {
-            segment: packet - AROUND - ACKS,
+            segment: packet - OVERHEAD - ACKS,
         }
     }
 

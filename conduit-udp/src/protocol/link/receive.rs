@@ -1,18 +1,18 @@
 //! What a link makes of its peer's packets.
 
 use super::inbound::{Arrival, Budget};
-use super::outbound::Cause;
-use super::{COMMAND, DATA, Link, Question};
+use super::outbound::LossTrigger;
+use super::{COMMAND, DATA, Link, UnansweredProbe};
 use crate::protocol::bundle::Bundle;
 use crate::protocol::config::Config;
 use crate::protocol::contract::{FragmentHandler, Nanos};
 use crate::protocol::packet::{
-    AROUND, Acks, Clear, Data, FLAG_AT_ONCE, FLAG_COMMAND, FLAG_DATA, Kind, PROBE, Reader,
+    Acks, Data, FLAG_COMMAND, FLAG_DATA, FLAG_IMMEDIATE_ACK, Header, Kind, OVERHEAD, PROBE, Reader,
 };
 use crate::protocol::sequence;
 
 /// Longest packet of a probe that is not full-sized.
-const TINY_PROBE: usize = AROUND + PROBE + 32;
+const TINY_PROBE: usize = OVERHEAD + PROBE + 32;
 
 /// What a packet has brought.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Link {
     pub(crate) fn receive(
         &mut self,
         now: Nanos,
-        clear: Clear,
+        header: Header,
         body: &[u8],
         config: &Config,
         budget: &mut Budget,
@@ -36,30 +36,30 @@ impl Link {
     ) -> Result<Heard, &'static str> {
         const SHORT: &str = "a packet shorter than what it should hold";
         self.counters.packets_received += 1;
-        self.counters.bytes_received += (body.len() + AROUND) as u64;
-        self.liveness.on_heard(now);
+        self.counters.bytes_received += (body.len() + OVERHEAD) as u64;
+        self.liveness.on_received(now);
         let mut heard = Heard::default();
         let mut reader = Reader(body);
-        if clear.flags & (FLAG_COMMAND | FLAG_DATA) != 0 {
-            let acks = Acks::read(clear.flags, &mut reader).ok_or(SHORT)?;
-            self.acknowledged(now, clear.number, acks, config, handler)?;
+        if header.flags & (FLAG_COMMAND | FLAG_DATA) != 0 {
+            let acks = Acks::read(header.flags, &mut reader).ok_or(SHORT)?;
+            self.acknowledged(now, header.number, acks, config, handler)?;
             heard.news = true;
         }
-        let channel = match clear.kind {
+        let channel = match header.kind {
             Kind::Nothing => return Ok(heard),
             Kind::Probe => {
                 let stamp = reader.u64().ok_or(SHORT)?;
-                let size = body.len() + AROUND;
-                self.questions[usize::from(size > TINY_PROBE)] = Some(Question {
+                let size = body.len() + OVERHEAD;
+                self.unanswered_probes[usize::from(size > TINY_PROBE)] = Some(UnansweredProbe {
                     stamp,
                     size: size as u16,
                 });
                 return Ok(heard);
             }
-            Kind::Answer => {
+            Kind::ProbeReply => {
                 let (stamp, size) = (reader.u64().ok_or(SHORT)?, reader.u16().ok_or(SHORT)?);
                 if let Some(elapsed) = now.checked_sub(stamp) {
-                    self.round_trip.sample(now, elapsed, 0);
+                    self.rtt.sample(now, elapsed, 0);
                 }
                 let waits = self.waits();
                 self.liveness
@@ -75,32 +75,33 @@ impl Link {
         self.active_at = now;
         let Some(sequence) = sequence::expand(low, self.inbound[channel].next()) else {
             self.counters.out_of_window += 1;
-            self.owed.at_once();
+            self.ack_state.request_immediate();
             return Ok(heard);
         };
         match self.inbound[channel].classify(sequence) {
             Arrival::Duplicate => {
                 self.counters.duplicates += 1;
-                self.owed.at_once();
+                self.ack_state.request_immediate();
             }
             Arrival::Outside => {
                 self.counters.out_of_window += 1;
-                self.owed.at_once();
+                self.ack_state.request_immediate();
             }
             Arrival::Next | Arrival::Early => {
                 let had_gaps = self.inbound[channel].has_gaps();
-                if self.segment(channel, sequence, clear.kind, reader.0, budget, handler)? {
+                if self.segment(channel, sequence, header.kind, reader.0, budget, handler)? {
                     self.counters.segments_received += 1;
-                    self.owed.segment(now, config.ack_delay, channel == DATA);
+                    self.ack_state
+                        .on_segment(now, config.ack_delay, channel == DATA);
                     if had_gaps
                         || self.inbound[channel].has_gaps()
-                        || clear.flags & FLAG_AT_ONCE != 0
+                        || header.flags & FLAG_IMMEDIATE_ACK != 0
                     {
-                        self.owed.at_once();
+                        self.ack_state.request_immediate();
                     }
                 } else {
                     self.counters.no_room += 1;
-                    self.owed.at_once();
+                    self.ack_state.request_immediate();
                 }
             }
         }
@@ -139,18 +140,12 @@ impl Link {
             if progress.segments > 0 {
                 any = true;
                 if let Some(elapsed) = progress.sample {
-                    self.round_trip.sample(now, elapsed, acks.delay);
+                    self.rtt.sample(now, elapsed, acks.delay);
                 }
-                let sample = progress.sample.map(|_| self.round_trip.latest());
+                let sample = progress.sample.map(|_| self.rtt.latest());
                 let (segments, bytes) = (progress.segments, progress.bytes);
-                self.congestion.on_acknowledged(
-                    now,
-                    segments,
-                    bytes,
-                    sample,
-                    &self.round_trip,
-                    config,
-                );
+                self.congestion
+                    .on_acknowledged(now, segments, bytes, sample, &self.rtt, config);
             }
             if channel == COMMAND
                 && let Some(last) = progress.released
@@ -163,7 +158,7 @@ impl Link {
         }
         if any {
             self.active_at = now;
-            self.find_lost(now);
+            self.detect_lost(now);
             let waits = self.waits();
             self.liveness.on_progress(now, waits);
         }
@@ -171,14 +166,14 @@ impl Link {
     }
 
     /// Looks for lost segments on both channels.
-    pub(crate) fn find_lost(&mut self, now: Nanos) {
+    pub(crate) fn detect_lost(&mut self, now: Nanos) {
         let (counters, congestion) = (&mut self.counters, &mut self.congestion);
         for outbound in &mut self.outbound {
-            outbound.find_lost(now, &self.round_trip, |cause| {
+            outbound.detect_lost(now, &self.rtt, |trigger| {
                 congestion.on_lost();
-                match cause {
-                    Cause::Overtaken => counters.resent_overtaken += 1,
-                    Cause::Late => counters.resent_late += 1,
+                match trigger {
+                    LossTrigger::PacketThreshold => counters.resent_packet_threshold += 1,
+                    LossTrigger::TimeThreshold => counters.resent_time_threshold += 1,
                 }
             });
         }
@@ -308,7 +303,8 @@ impl Link {
         Ok(true)
     }
 
-    /// A segment of a larger fragment, whether its turn has come or not, is put where it goes. `false`: not yet.
+    /// A segment of a larger fragment, whether its turn has come or not, is put where it goes.
+    /// `false`: not yet.
     fn place(
         &mut self,
         sequence: u64,

@@ -1,7 +1,7 @@
 //! How a link makes packets.
 
 use super::acks::Written;
-use super::burst::{Burst, Elsewhere};
+use super::burst::{Burst, ZeroCopySource};
 use super::outbound::Content;
 use super::outgoing::Geometry;
 use super::{COMMAND, DATA, Link};
@@ -10,17 +10,21 @@ use crate::protocol::config::{Config, MIN_PACKET};
 use crate::protocol::contract::{
     Fragment, FragmentHandler, MAX_HEADER, MAX_TINY, Nanos, Payload, Refused, Seal,
 };
-use crate::protocol::packet::{ACKS, ANSWER, AROUND, CHUNK, FLAG_AT_ONCE, Kind, PROBE, Writer};
+use crate::protocol::packet::{
+    ACKS, CHUNK, FLAG_IMMEDIATE_ACK, Kind, OVERHEAD, PROBE, PROBE_REPLY, Writer,
+};
 use crate::protocol::sequence;
 
 /// Bytes of a bundle before its fragments.
 pub(super) const BUNDLE: usize = 3;
-/// Room of a packet with a bundle that the words of acknowledgements leave to it: any tiny fragment fits.
-const LEFT_TO_BUNDLE: usize = AROUND + ACKS + BUNDLE + ENTRY + MAX_TINY;
+/// Room of a packet with a bundle that the words of acknowledgements leave to it: any tiny fragment
+/// fits.
+const LEFT_TO_BUNDLE: usize = OVERHEAD + ACKS + BUNDLE + ENTRY + MAX_TINY;
 /// Commands that wait in this amount are worth packets of full size.
-const MANY_COMMANDS: usize = MIN_PACKET - AROUND - ACKS - BUNDLE;
+const MANY_COMMANDS: usize = MIN_PACKET - OVERHEAD - ACKS - BUNDLE;
 
-/// Bytes of the longest packet from which on packets of chunks travel alone, and their bytes are not copied.
+/// Bytes of the longest packet from which on packets of chunks travel alone, and their bytes are
+/// not copied.
 const ALONE: usize = 16 << 10;
 
 /// Segments of the data channel at most that do not ask for an acknowledgement at once.
@@ -58,7 +62,7 @@ impl Link {
                 }
                 self.commands.push(header, pieces, payload);
                 if self.commands.waiting() > MANY_COMMANDS {
-                    self.liveness.open(now);
+                    self.liveness.validate_mtu(now);
                 }
             }
             Payload::Read { token, length } => {
@@ -66,7 +70,7 @@ impl Link {
                     return Err(Refused::Full);
                 }
                 self.outgoing.push(geometry, header, token, length);
-                self.liveness.open(now);
+                self.liveness.validate_mtu(now);
             }
         }
         Ok(())
@@ -80,7 +84,8 @@ impl Link {
         self.is_admitted(COMMAND)
     }
 
-    /// When something may be sent by the data channel's turn; `None` if nothing waits or windows are closed.
+    /// When something may be sent by the data channel's turn; `None` if nothing waits or windows
+    /// are closed.
     pub(crate) fn data_at(&mut self, config: &Config) -> Option<Nanos> {
         let has_lost = (self.outbound[DATA].peek_lost().is_some()
             && (self.urgent > 0 || self.is_admitted(DATA)))
@@ -95,7 +100,7 @@ impl Link {
     /// Whether new segments of the data channel may be sent, but for the pace.
     fn data_ready(&mut self, config: &Config) -> bool {
         if !self.outgoing.is_waiting()
-            || !self.liveness.is_proven()
+            || !self.liveness.is_mtu_validated()
             || !self.outbound[DATA].is_open(config.window)
         {
             return false;
@@ -107,22 +112,23 @@ impl Link {
     fn is_admitted(&mut self, channel: usize) -> bool {
         let admits = u64::from(self.outbound[channel].in_flight()) < self.congestion.window();
         if !admits {
-            self.congestion.note_limited();
+            self.congestion.note_cwnd_limited();
         }
         admits
     }
 
-    /// Whether something waits for which the peer has no room, and nothing is under way that will tell when it has.
+    /// Whether something waits for which the peer has no room, and nothing is under way that will
+    /// tell when it has.
     pub(crate) fn is_blocked(&self) -> bool {
         (self.commands.waiting() > 0 && self.outbound[COMMAND].is_starved())
             || (self.outgoing.is_waiting()
-                && self.liveness.is_proven()
+                && self.liveness.is_mtu_validated()
                 && self.outbound[DATA].is_starved())
     }
 
     /// Whether probes or answers to them are to be sent.
     pub(crate) fn control_ready(&self) -> bool {
-        self.liveness.wanted.any() || self.questions.iter().any(Option::is_some)
+        self.liveness.wanted.any() || self.unanswered_probes.iter().any(Option::is_some)
     }
 
     /// When the link is to be looked at again.
@@ -131,11 +137,11 @@ impl Link {
         if let Some(timeout) = self.timeout_at(config) {
             at = at.min(timeout);
         }
-        if let Some(deadline) = self.owed.deadline() {
+        if let Some(deadline) = self.ack_state.deadline() {
             at = at.min(deadline);
         }
         for outbound in &mut self.outbound {
-            if let Some(late) = outbound.late_at(&self.round_trip) {
+            if let Some(late) = outbound.loss_time(&self.rtt) {
                 at = at.min(late);
             }
         }
@@ -145,14 +151,14 @@ impl Link {
         if self.is_refused {
             at = at.min(now + config.min_timeout);
         }
-        if let Some(park) = self.park_at(now, config) {
-            at = at.min(park);
+        if let Some(idle) = self.idle_at(now, config) {
+            at = at.min(idle);
         }
         at
     }
 
-    /// When the probe time-out ends, if an answer is waited for. Each channel has its own, so that what is lost on one does not wait
-    /// until nothing moves on the other any more.
+    /// When the probe time-out ends, if an answer is waited for. Each channel has its own, so that
+    /// what is lost on one does not wait until nothing moves on the other any more.
     pub(crate) fn timeout_at(&self, config: &Config) -> Option<Nanos> {
         let timeout = self.probe_timeout(config);
         let channels = self.outbound.iter();
@@ -164,7 +170,7 @@ impl Link {
 
     /// What an answer may take.
     fn answer_time(&self, config: &Config) -> Nanos {
-        self.round_trip.timeout() + config.ack_delay
+        self.rtt.timeout() + config.ack_delay
     }
 
     fn probe_timeout(&self, config: &Config) -> Nanos {
@@ -179,15 +185,19 @@ impl Link {
             let is_due = outbound.timeout_at(timeout).is_some_and(|at| at <= now);
             if is_due && outbound.on_timeout(now) {
                 self.urgent += 1;
-                self.counters.resent_timeout += 1;
+                self.counters.resent_pto += 1;
             }
         }
         let has_segments = self
             .outbound
             .iter()
             .any(|outbound| outbound.outstanding() > 0);
-        if self.liveness.on_timeout(now, has_segments).is_silence {
-            self.congestion.on_silence(config);
+        if self
+            .liveness
+            .on_timeout(now, has_segments)
+            .is_persistent_congestion
+        {
+            self.congestion.on_persistent_congestion(config);
         }
     }
 
@@ -198,7 +208,7 @@ impl Link {
 
     /// Packets of tiny fragments.
     pub(crate) fn send_commands<S: Seal>(&mut self, burst: &mut Burst<'_, '_, S>, config: &Config) {
-        let full = if self.liveness.is_proven() {
+        let full = if self.liveness.is_mtu_validated() {
             config.packet
         } else {
             MIN_PACKET
@@ -222,7 +232,7 @@ impl Link {
             let body = burst.body();
             let acks = self.write_acks(now, credits, words, body);
             // It is sent again with acknowledgements of both channels.
-            let capacity = limit.saturating_sub(AROUND + acks.length.max(ACKS) + BUNDLE);
+            let capacity = limit.saturating_sub(OVERHEAD + acks.length.max(ACKS) + BUNDLE);
             let (at, length) = self.commands.bundle(capacity);
             if length == 0 {
                 break;
@@ -238,13 +248,13 @@ impl Link {
             self.commands.copy(at, writer.space(length));
             let mut body_length = acks.length + BUNDLE + length;
             // Made as long as the others if more follow and little is wasted.
-            let spare = limit - AROUND - body_length;
+            let spare = limit - OVERHEAD - body_length;
             if burst.packets > 0 && spare > 0 && spare < limit / 4 && self.commands.waiting() > 0 {
                 burst.body()[body_length..][..spare].fill(END);
                 body_length += spare;
             }
             self.counters.segments_sent += 1;
-            self.told(acks);
+            self.on_acks_sent(acks);
             if !burst.finish(self, config, Kind::Bundle, acks.flags, body_length) {
                 break;
             }
@@ -285,7 +295,7 @@ impl Link {
             let is_new = lost.is_none();
             let (channel, sequence, content, is_last) =
                 if let Some((channel, sequence, content)) = lost {
-                    if !burst.admits(AROUND + acks.length + usize::from(content.length)) {
+                    if !burst.admits(OVERHEAD + acks.length + usize::from(content.length)) {
                         break;
                     }
                     self.outbound[channel].resend(now, self.number, sequence);
@@ -298,7 +308,7 @@ impl Link {
                     let Some(piece) = self.outgoing.peek(geometry) else {
                         break;
                     };
-                    if !burst.admits(AROUND + acks.length + usize::from(piece.length)) {
+                    if !burst.admits(OVERHEAD + acks.length + usize::from(piece.length)) {
                         break;
                     }
                     self.outgoing.advance(piece);
@@ -314,16 +324,17 @@ impl Link {
                 };
             self.unasked += 1;
             let asks = is_last || u64::from(self.unasked) >= unasked;
-            let flag = if asks { FLAG_AT_ONCE } else { 0 };
+            let flag = if asks { FLAG_IMMEDIATE_ACK } else { 0 };
             if asks {
                 self.unasked = 0;
             }
             let body = burst.body();
             body[..acks.length].copy_from_slice(&block[..acks.length]);
-            // One that is sent again is copied: should its bytes change although they must not, its tag holds all the same.
+            // One that is sent again is copied: should its bytes change although they must not, its
+            // tag holds all the same.
             if is_new
                 && is_alone
-                && self.send_around(
+                && self.send_zero_copy(
                     burst,
                     geometry,
                     config,
@@ -333,7 +344,7 @@ impl Link {
                     flag,
                 )
             {
-                self.told(acks);
+                self.on_acks_sent(acks);
                 break;
             }
             let body = burst.body();
@@ -352,7 +363,7 @@ impl Link {
                 Kind::Bundle
             };
             if burst.packets == 0 {
-                self.told(acks);
+                self.on_acks_sent(acks);
             }
             let body = acks.length + usize::from(content.length);
             if !burst.finish(self, config, kind, acks.flags | flag, body) {
@@ -362,14 +373,14 @@ impl Link {
         }
         if burst.packets > 0 {
             self.liveness.on_sent(now);
-            self.congestion
-                .on_burst(now, burst.bytes(), &self.round_trip);
+            self.congestion.on_burst(now, burst.bytes(), &self.rtt);
         }
     }
 
-    /// A new chunk in a packet of its own, without copying its bytes. `false`: nothing has happened.
+    /// A new chunk in a packet of its own, without copying its bytes. `false`: nothing has
+    /// happened.
     #[allow(clippy::too_many_arguments)]
-    fn send_around<S: Seal>(
+    fn send_zero_copy<S: Seal>(
         &mut self,
         burst: &mut Burst<'_, '_, S>,
         geometry: Geometry,
@@ -393,35 +404,41 @@ impl Link {
         };
         let mut writer = Writer::new(&mut burst.body()[acks.length..]);
         writer.u24(sequence::low(sequence));
-        let elsewhere = Elsewhere {
+        let source = ZeroCopySource {
             token,
             offset,
             length,
             at: 0,
         };
         let kind = (Kind::Chunk, acks.flags | flag);
-        burst.finish_around(self, config, kind, acks.length + CHUNK, elsewhere, bytes)
+        burst.finish_zero_copy(self, config, kind, acks.length + CHUNK, source, bytes)
     }
 
     /// One probe, or one answer to one.
     pub(crate) fn send_control<S: Seal>(&mut self, burst: &mut Burst<'_, '_, S>, config: &Config) {
         let now = burst.now;
-        if let Some(question) = self.questions.iter_mut().find_map(Option::take) {
+        if let Some(probe) = self.unanswered_probes.iter_mut().find_map(Option::take) {
             // A peer that this rank had no room for asks in this way whether it has some now.
             let credits = burst.credits;
             let acks = self.write_acks(now, credits, 0, burst.body());
             let mut writer = Writer::new(&mut burst.body()[acks.length..]);
-            writer.bytes(&question.stamp.to_le_bytes());
-            writer.bytes(&question.size.to_le_bytes());
-            self.told(acks);
-            burst.finish(self, config, Kind::Answer, acks.flags, acks.length + ANSWER);
+            writer.bytes(&probe.stamp.to_le_bytes());
+            writer.bytes(&probe.size.to_le_bytes());
+            self.on_acks_sent(acks);
+            burst.finish(
+                self,
+                config,
+                Kind::ProbeReply,
+                acks.flags,
+                acks.length + PROBE_REPLY,
+            );
             return;
         }
         let wanted = &mut self.liveness.wanted;
         let length = if std::mem::take(&mut wanted.tiny) {
             PROBE
         } else if std::mem::take(&mut wanted.full) {
-            config.packet - AROUND
+            config.packet - OVERHEAD
         } else {
             return;
         };

@@ -15,9 +15,9 @@ const VERSION: u8 = 2;
 
 /// Where a rank can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Card {
+pub struct UdpAddress {
     /// Its address.
-    pub address: IpAddr,
+    pub ip: IpAddr,
     /// Its port.
     pub port: u16,
     /// Bytes of the largest packet (UDP payload) that its interface takes.
@@ -26,15 +26,15 @@ pub struct Card {
     pub incarnation: u64,
 }
 
-/// A card that cannot be read.
+/// Why an address could not be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum CardError {
+pub enum AddressError {
     /// Its length.
-    #[error("a card has {bytes} bytes, this one {0}", bytes = Card::BYTES)]
+    #[error("an address has {bytes} bytes, this one {0}", bytes = UdpAddress::BYTES)]
     Length(usize),
     /// Another version of Conduit made it.
     #[error(
-        "a card of version {0}, this is version {VERSION}: the ranks run different versions of Conduit"
+        "an address of version {0}, this is version {VERSION}: the ranks run different versions of Conduit"
     )]
     Version(u8),
     /// A field is impossible.
@@ -42,8 +42,8 @@ pub enum CardError {
     Field(&'static str),
 }
 
-impl Card {
-    /// Bytes of a card.
+impl UdpAddress {
+    /// Bytes of an encoded address.
     pub const BYTES: usize = 32;
 
     /// For the side channel.
@@ -53,7 +53,7 @@ impl Card {
         bytes[2..4].copy_from_slice(&self.port.to_le_bytes());
         bytes[4..8].copy_from_slice(&self.packet.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.incarnation.to_le_bytes());
-        match self.address {
+        match self.ip {
             IpAddr::V4(address) => {
                 bytes[1] = 4;
                 bytes[16..20].copy_from_slice(&address.octets());
@@ -69,13 +69,13 @@ impl Card {
     /// From the side channel.
     ///
     /// # Errors
-    /// Whatever is not the [encoding](Self::encode) of a card to which a packet could be sent.
-    pub fn decode(bytes: &[u8]) -> Result<Self, CardError> {
+    /// Whatever is not the [encoding](Self::encode) of an address to which a packet can be sent.
+    pub fn decode(bytes: &[u8]) -> Result<Self, AddressError> {
         let bytes: &[u8; Self::BYTES] = bytes
             .try_into()
-            .map_err(|_| CardError::Length(bytes.len()))?;
+            .map_err(|_| AddressError::Length(bytes.len()))?;
         if bytes[0] != VERSION {
-            return Err(CardError::Version(bytes[0]));
+            return Err(AddressError::Version(bytes[0]));
         }
         let [_, family, p0, p1, s0, s1, s2, s3, rest @ ..] = *bytes;
         let (incarnation, address) = rest.split_first_chunk::<8>().expect("24 bytes are left");
@@ -85,21 +85,21 @@ impl Card {
                 address[0], address[1], address[2], address[3],
             )),
             6 => IpAddr::V6(Ipv6Addr::from(address)),
-            _ => return Err(CardError::Field("address family")),
+            _ => return Err(AddressError::Field("address family")),
         };
         if address.is_unspecified() || address.is_multicast() {
-            return Err(CardError::Field("address"));
+            return Err(AddressError::Field("address"));
         }
         let port = u16::from_le_bytes([p0, p1]);
         if port == 0 {
-            return Err(CardError::Field("port"));
+            return Err(AddressError::Field("port"));
         }
         let packet = u32::from_le_bytes([s0, s1, s2, s3]);
         if packet == 0 || packet > 0xffff {
-            return Err(CardError::Field("packet size"));
+            return Err(AddressError::Field("packet size"));
         }
         Ok(Self {
-            address,
+            ip: address,
             port,
             packet,
             incarnation: u64::from_le_bytes(*incarnation),

@@ -11,40 +11,41 @@ const INITIAL: Nanos = 5_000_000;
 
 /// Smoothed as TCP's and QUIC's (RFC 6298, RFC 9002).
 #[derive(Debug, Clone, Copy)]
-pub(super) struct RoundTrip {
+pub(super) struct RttEstimator {
     smoothed: Nanos,
     variation: Nanos,
     latest: Nanos,
     /// The shortest of the present period and of the one before.
-    shortest: [Nanos; 2],
+    min: [Nanos; 2],
     period: Nanos,
 }
 
-impl Default for RoundTrip {
+impl Default for RttEstimator {
     fn default() -> Self {
         Self {
             smoothed: INITIAL,
             variation: INITIAL / 2,
             latest: 0,
-            shortest: [Nanos::MAX; 2],
+            min: [Nanos::MAX; 2],
             period: 0,
         }
     }
 }
 
-impl RoundTrip {
+impl RttEstimator {
     /// As it was estimated some time ago; the shortest is measured anew.
     pub(super) fn resumed(now: Nanos, smoothed: Nanos, variation: Nanos) -> Self {
         Self {
             smoothed,
             variation,
             latest: smoothed,
-            shortest: [Nanos::MAX; 2],
+            min: [Nanos::MAX; 2],
             period: now,
         }
     }
 
-    /// An answer has come `elapsed` after what it answers was sent; the peer says that it waited `delay` before it sent it.
+    /// An answer has come `elapsed` after what it answers was sent; the peer says that it waited
+    /// `delay` before it sent it.
     pub(super) fn sample(&mut self, now: Nanos, elapsed: Nanos, delay: Nanos) {
         let sample = elapsed
             .checked_sub(delay)
@@ -52,9 +53,9 @@ impl RoundTrip {
             .clamp(1, LONGEST);
         if now.saturating_sub(self.period) > MEMORY {
             self.period = now;
-            self.shortest = [Nanos::MAX, self.shortest[0]];
+            self.min = [Nanos::MAX, self.min[0]];
         }
-        self.shortest[0] = self.shortest[0].min(sample);
+        self.min[0] = self.min[0].min(sample);
         if self.latest == 0 {
             self.smoothed = sample;
             self.variation = sample / 2;
@@ -81,8 +82,8 @@ impl RoundTrip {
     }
 
     /// The shortest of late; [`Nanos::MAX`] before the first sample.
-    pub(super) fn shortest(&self) -> Nanos {
-        self.shortest[0].min(self.shortest[1])
+    pub(super) fn min(&self) -> Nanos {
+        self.min[0].min(self.min[1])
     }
 
     /// An answer that has not come after so long (and the peer's delay) is not expected any more.
@@ -90,9 +91,10 @@ impl RoundTrip {
         self.smoothed + 4 * self.variation
     }
 
-    /// What was sent so long ago has been overtaken by what was sent after it and is acknowledged (RFC 9002, 6.1.2, with a
-    /// quarter of a round trip for other orders of arrival instead of an eighth).
-    pub(super) fn overtaken(&self) -> Nanos {
+    /// What was sent so long ago has been overtaken by what was sent after it and is acknowledged
+    /// (RFC 9002, 6.1.2, with a quarter of a round trip for other orders of arrival instead of an
+    /// eighth).
+    pub(super) fn loss_delay(&self) -> Nanos {
         let longer = self.smoothed.max(self.latest);
         longer + longer / 4
     }
@@ -104,30 +106,30 @@ mod tests {
 
     #[test]
     fn it_settles_on_a_steady_round_trip() {
-        let mut round_trip = RoundTrip::default();
+        let mut rtt = RttEstimator::default();
         for n in 0..100 {
-            round_trip.sample(n, 40_000, 10_000);
+            rtt.sample(n, 40_000, 10_000);
         }
-        assert_eq!(round_trip.shortest(), 30_000);
-        assert!(round_trip.smoothed().abs_diff(30_000) < 100 && round_trip.timeout() < 31_000);
+        assert_eq!(rtt.min(), 30_000);
+        assert!(rtt.smoothed().abs_diff(30_000) < 100 && rtt.timeout() < 31_000);
     }
 
     #[test]
     fn a_delay_longer_than_the_round_trip_is_not_believed() {
-        let mut round_trip = RoundTrip::default();
-        round_trip.sample(0, 20_000, 24_000);
-        assert_eq!(round_trip.latest(), 20_000);
-        round_trip.sample(1, 20_000, 20_000);
-        assert_eq!(round_trip.latest(), 1);
+        let mut rtt = RttEstimator::default();
+        rtt.sample(0, 20_000, 24_000);
+        assert_eq!(rtt.latest(), 20_000);
+        rtt.sample(1, 20_000, 20_000);
+        assert_eq!(rtt.latest(), 1);
     }
 
     #[test]
     fn a_shortest_round_trip_is_forgotten() {
-        let mut round_trip = RoundTrip::default();
-        round_trip.sample(1, 1_000, 0);
-        round_trip.sample(MEMORY + 2, 5_000, 0);
-        assert_eq!(round_trip.shortest(), 1_000);
-        round_trip.sample(2 * MEMORY + 4, 5_000, 0);
-        assert_eq!(round_trip.shortest(), 5_000);
+        let mut rtt = RttEstimator::default();
+        rtt.sample(1, 1_000, 0);
+        rtt.sample(MEMORY + 2, 5_000, 0);
+        assert_eq!(rtt.min(), 1_000);
+        rtt.sample(2 * MEMORY + 4, 5_000, 0);
+        assert_eq!(rtt.min(), 5_000);
     }
 }
