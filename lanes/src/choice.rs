@@ -45,7 +45,7 @@ impl fmt::Display for Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// Shared memory alone: all ranks are on one host.
-    Near,
+    IntraHost,
     /// Shared memory between these ranks, of which this is one, and a network between hosts to all others.
     Both(Vec<Rank>, Kind),
 }
@@ -68,27 +68,27 @@ pub(crate) fn choose(settings: NetworkSettings<'_>, hosts: &Hosts, rank: Rank) -
                 }
             }
     };
-    let near = usable("shm");
+    let intra = usable("shm");
     let udp = usable("udp").then_some(Kind::Udp);
     // libfabric is taken only where it is named: to load it runs code of all its providers.
     let ofi = (position("ofi").is_some() && usable("ofi")).then_some(Kind::Ofi);
     usable("portals4");
     // Of those that are named the first.
-    let far = match position("ofi") < position("udp") {
+    let inter = match position("ofi") < position("udp") {
         true => ofi.or(udp),
         false => udp.or(ofi),
     };
-    if near && hosts.count() == 1 {
-        return Ok(Choice::Near);
+    if intra && hosts.count() == 1 {
+        return Ok(Choice::IntraHost);
     }
-    if let Some(far) = far {
-        let neighbours = match near {
+    if let Some(inter) = inter {
+        let neighbours = match intra {
             true => hosts.members().collect(),
             false => vec![rank],
         };
-        return Ok(Choice::Both(neighbours, far));
+        return Ok(Choice::Both(neighbours, inter));
     }
-    if near {
+    if intra {
         let other = (0..).find(|other| hosts.host_of(*other) != hosts.host_of(0));
         let name = |rank| hosts.host_of(rank).map_or("", |host| hosts.name(host));
         let other = other.unwrap_or(0);
@@ -141,7 +141,7 @@ mod tests {
     fn ranks_of_a_host_share_memory_unless_told_otherwise() {
         let (one, two) = (Hosts::new(0, ["a", "a"]), Hosts::new(0, ["a", "b", "a"]));
         let any = Settings::default();
-        assert_eq!(choose(&any, None, &one).unwrap(), Choice::Near);
+        assert_eq!(choose(&any, None, &one).unwrap(), Choice::IntraHost);
         assert_eq!(
             choose(&any, None, &two).unwrap(),
             Choice::Both(vec![0, 2], Kind::Udp)
@@ -152,7 +152,7 @@ mod tests {
             Choice::Both(vec![0, 2], Kind::Udp)
         );
         let shm = among(&["shm"]);
-        assert_eq!(choose(&shm, None, &one).unwrap(), Choice::Near);
+        assert_eq!(choose(&shm, None, &one).unwrap(), Choice::IntraHost);
         let udp = among(&["udp"]);
         for hosts in [one, two] {
             assert_eq!(

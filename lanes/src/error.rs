@@ -27,7 +27,7 @@ pub enum Error {
     Ofi(String),
     /// Two networks do not go together.
     #[error(transparent)]
-    Mixed(#[from] NiError),
+    Composite(#[from] NiError),
     /// None of the networks that `CONDUIT_NETWORK` allows can be used.
     #[error("CONDUIT_NETWORK={asked}: {reason}")]
     NoNetwork {

@@ -51,7 +51,7 @@ impl Hosts {
     }
 
     /// Takes apart hosts some of whose ranks can't share memory with each other: what is left of each are parts that count as
-    /// hosts, as few as come of going through the ranks in order. The same on all ranks.
+    /// hosts, as few as come of going forward the ranks in order. The same on all ranks.
     pub(crate) fn part(&mut self, strangers: &[Stranger]) {
         let apart: HashSet<_> = strangers
             .iter()

@@ -13,9 +13,9 @@ use conduit_portals::transport::PortalsConfig;
 use conduit_udp::start::UdpConfig;
 
 use crate::choice::{Choice, Kind, choose};
-use crate::mixed::Mixed;
+use crate::composite::Composite;
 use crate::settings::NetworkSettings;
-use crate::{Error, Far, Hosts, Network, Result};
+use crate::{Error, Hosts, InterHost, Network, Result};
 
 /// Starts the network of a job whose ranks attach segments of at most `segment` bytes. Collective. Hosts some of whose ranks turn
 /// out to share no memory are taken apart.
@@ -32,7 +32,7 @@ pub fn start<M: Mode>(
     let config = shm_config(settings, bootstrap.size(), segment);
     let everybody: Vec<Rank> = (0..bootstrap.size()).collect();
     let neighbours = match &choice {
-        Choice::Near => &everybody,
+        Choice::IntraHost => &everybody,
         Choice::Both(neighbours, _) => neighbours,
     };
     let meeting = Meeting::hold(bootstrap, neighbours, &config)?;
@@ -45,10 +45,10 @@ pub fn start<M: Mode>(
         choice = another?;
     }
     match choice {
-        Choice::Near => Ok(Mixed::near_only(meeting.start(&everybody)?)),
+        Choice::IntraHost => Ok(Composite::single_host(meeting.start(&everybody)?)),
         Choice::Both(neighbours, kind) => {
-            let near = meeting.start(&neighbours).map_err(Error::from);
-            both(bootstrap, settings, &config, hosts, near, neighbours, kind)
+            let intra = meeting.start(&neighbours).map_err(Error::from);
+            both(bootstrap, settings, &config, hosts, intra, neighbours, kind)
         }
     }
 }
@@ -70,7 +70,7 @@ fn say_apart(first: &Stranger, more: usize, choice: Option<&Choice>) {
 }
 
 /// What the network between hosts is started with.
-enum FarConfig {
+enum InterHostConfig {
     Udp(UdpConfig),
     Ofi(OfiConfig),
 }
@@ -81,42 +81,44 @@ fn both<M: Mode>(
     settings: NetworkSettings<'_>,
     config: &ShmConfig,
     hosts: &Hosts,
-    near: Result<Shm<M>>,
+    intra: Result<Shm<M>>,
     neighbours: Vec<Rank>,
     kind: Kind,
 ) -> Result<Network<M>> {
-    let ready = far_config(settings, config, hosts, bootstrap.rank(), kind)
-        .and_then(|far| Ok((far, near?)));
+    let ready = inter_host_config(settings, config, hosts, bootstrap.rank(), kind)
+        .and_then(|inter| Ok((inter, intra?)));
     // Other hosts don't hear of what fails on this one, and would wait.
     let verdict = ready.as_ref().err().map(ToString::to_string);
     let verdicts = bootstrap.allgather(verdict.unwrap_or_default().as_bytes())?;
-    let (far, near) = ready?;
+    let (inter, intra) = ready?;
     for (peer, verdict) in (0..).zip(verdicts) {
         if !verdict.is_empty() {
             let reason = String::from_utf8_lossy(&verdict);
             return Err(Error::Start(format!("rank {peer} failed: {reason}")));
         }
     }
-    let far = match far {
-        FarConfig::Udp(config) => {
-            conduit_udp::start::start_in(bootstrap, &config, |carrier| Far::Udp(carrier.into()))?
+    let inter = match inter {
+        InterHostConfig::Udp(config) => {
+            conduit_udp::start::start_in(bootstrap, &config, |carrier| {
+                InterHost::Udp(carrier.into())
+            })?
         }
-        FarConfig::Ofi(config) => {
-            conduit_ofi::start::start_in(bootstrap, &config, |wire| Far::Ofi(wire.into()))?
+        InterHostConfig::Ofi(config) => {
+            conduit_ofi::start::start_in(bootstrap, &config, |wire| InterHost::Ofi(wire.into()))?
         }
     };
-    far.set_waker(near.waker());
-    Ok(Mixed::new(near, far, neighbours)?)
+    inter.set_waker(intra.waker());
+    Ok(Composite::new(intra, inter, neighbours)?)
 }
 
 /// The network between hosts by its own settings, fitted to the others.
-fn far_config(
+fn inter_host_config(
     settings: NetworkSettings<'_>,
     shm: &ShmConfig,
     hosts: &Hosts,
     rank: Rank,
     kind: Kind,
-) -> Result<FarConfig> {
+) -> Result<InterHostConfig> {
     let host = hosts.host_of(rank).map_or("", |host| hosts.name(host));
     let secret_file = settings.lanes.secret_file.clone();
     Ok(match kind {
@@ -124,7 +126,7 @@ fn far_config(
             let mut config = UdpConfig::of(settings.udp, host, rank)?;
             config.secret_file = secret_file;
             fit(&mut config.portals, settings.engine, shm);
-            FarConfig::Udp(config)
+            InterHostConfig::Udp(config)
         }
         Kind::Ofi => {
             let mut config = OfiConfig::of(settings.ofi, host, hosts.count() == 1);
@@ -132,7 +134,7 @@ fn far_config(
             fit(&mut config.portals, settings.engine, shm);
             // Where ranks share memory their processors do atomics, which are none towards the network's.
             config.portals.native_atomics = !settings.lanes.allows_network("shm");
-            FarConfig::Ofi(config)
+            InterHostConfig::Ofi(config)
         }
     })
 }

@@ -14,14 +14,14 @@ use crate::settings::NetworkSettings;
 
 /// One rank's end of the network between hosts.
 #[derive(Debug)]
-pub enum Far {
+pub enum InterHost {
     /// Reliable datagrams over UDP.
     Udp(Box<Carrier>),
     /// An endpoint of libfabric.
     Ofi(Box<Wire>),
 }
 
-impl Far {
+impl InterHost {
     /// Whether the settings ask for the report.
     pub(crate) fn is_reported(&self, settings: NetworkSettings<'_>) -> bool {
         match self {
@@ -41,15 +41,15 @@ impl Far {
 
 /// Hands a call on to the network that it is.
 macro_rules! each {
-    ($far:expr, $network:ident => $call:expr) => {
-        match $far {
-            Far::Udp($network) => $call,
-            Far::Ofi($network) => $call,
+    ($inter_host:expr, $network:ident => $call:expr) => {
+        match $inter_host {
+            InterHost::Udp($network) => $call,
+            InterHost::Ofi($network) => $call,
         }
     };
 }
 
-impl Transport for Far {
+impl Transport for InterHost {
     #[inline]
     fn send(&mut self, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
         each!(self, network => network.send(peer, fragment))

@@ -1,36 +1,36 @@
-//! Event queues that both networks have. Their name is the near network's, so that its events need no translation.
+//! Event queues that both networks have. Their name is the intra-host network's, so that its events need no translation.
 
 use std::sync::OnceLock;
 
 use conduit_core::ni::{EqId, Ni, NiError, Ready};
 use conduit_core::threads::{Lock, Mode};
 
-use super::{Beyond, Side};
+use super::{MultiHost, Side};
 
 /// Room for the events that entries of indices without a queue raise here: that they have left their list.
-const QUIET_SLOTS: usize = 1024;
+const INTERNAL_SLOTS: usize = 1024;
 
 pub(super) struct Queue<M: Mode> {
-    pub(super) far: EqId,
+    pub(super) inter: EqId,
     /// Held during a poll; which network the next one begins with.
     pub(super) turn: M::Lock<Side>,
 }
 
 pub(super) struct Queues<M: Mode> {
-    /// By the near network's number.
+    /// By the intra-host network's number.
     table: Box<[OnceLock<Queue<M>>]>,
     /// The queue of indices that were opened without one: it tells when their entries leave their list.
-    quiet: OnceLock<EqId>,
+    internal: OnceLock<EqId>,
     /// Queues that its user may still make. Held while one is made.
     left: M::Lock<u8>,
 }
 
 impl<M: Mode> Queues<M> {
-    /// Numbers of the near network's go to `numbers`; its user makes `most`.
+    /// Numbers of the intra-host network's go to `numbers`; its user makes `most`.
     pub(super) fn new(numbers: u8, most: u8) -> Self {
         Self {
             table: (0..numbers).map(|_| OnceLock::new()).collect(),
-            quiet: OnceLock::new(),
+            internal: OnceLock::new(),
             left: M::Lock::new(most),
         }
     }
@@ -40,11 +40,11 @@ impl<M: Mode> Queues<M> {
         self.table.get(usize::from(eq.0))?.get()
     }
 
-    /// A queue's name in the far network.
-    pub(super) fn far(&self, operation: &'static str, eq: EqId) -> Result<EqId, NiError> {
-        let queue = self.get(eq).filter(|_| self.quiet() != Some(eq));
+    /// A queue's name in the inter-host network.
+    pub(super) fn inter(&self, operation: &'static str, eq: EqId) -> Result<EqId, NiError> {
+        let queue = self.get(eq).filter(|_| self.internal() != Some(eq));
         match queue {
-            Some(queue) => Ok(queue.far),
+            Some(queue) => Ok(queue.inter),
             None => Err(NiError::NoSuchObject {
                 operation,
                 what: "event queue",
@@ -54,15 +54,15 @@ impl<M: Mode> Queues<M> {
     }
 
     #[inline]
-    pub(super) fn quiet(&self) -> Option<EqId> {
-        self.quiet.get().copied()
+    pub(super) fn internal(&self) -> Option<EqId> {
+        self.internal.get().copied()
     }
 }
 
-impl<Far: Ni, M: Mode> Beyond<Far, M> {
-    pub(super) fn create_queue<Near: Ni>(
+impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
+    pub(super) fn create_queue<Intra: Ni>(
         &self,
-        near: &Near,
+        intra: &Intra,
         slots: usize,
     ) -> Result<EqId, NiError> {
         let mut left = self.queues.left.lock();
@@ -74,80 +74,82 @@ impl<Far: Ni, M: Mode> Beyond<Far, M> {
                 setting: "fixed",
             });
         }
-        let eq = self.make_queue(near, slots)?;
+        let eq = self.make_queue(intra, slots)?;
         *left -= 1;
         Ok(eq)
     }
 
-    fn make_queue<Near: Ni>(&self, near: &Near, slots: usize) -> Result<EqId, NiError> {
-        let eq = near.eq_create(slots).map_err(|error| self.of_near(error))?;
+    fn make_queue<Intra: Ni>(&self, intra: &Intra, slots: usize) -> Result<EqId, NiError> {
+        let eq = intra
+            .eq_create(slots)
+            .map_err(|error| self.with_job_rank(error))?;
         let Some(place) = self.queues.table.get(usize::from(eq.0)) else {
             return Err(NiError::System {
                 operation: "eq_create",
-                rank: self.far.rank(),
+                rank: self.inter.rank(),
                 reason: format!(
-                    "the near network numbers a queue {}, beyond its limit",
+                    "the intra-host network numbers a queue {}, multi_host its limit",
                     eq.0
                 ),
             });
         };
         let queue = Queue {
-            far: self.far.eq_create(slots)?,
-            turn: M::Lock::new(Side::Near),
+            inter: self.inter.eq_create(slots)?,
+            turn: M::Lock::new(Side::IntraHost),
         };
         place.get_or_init(|| queue);
         Ok(eq)
     }
 
     /// The queue of indices that are opened without one.
-    pub(super) fn quiet_queue<Near: Ni>(&self, near: &Near) -> Result<EqId, NiError> {
+    pub(super) fn internal_queue<Intra: Ni>(&self, intra: &Intra) -> Result<EqId, NiError> {
         let _making = self.queues.left.lock();
-        if let Some(eq) = self.queues.quiet() {
+        if let Some(eq) = self.queues.internal() {
             return Ok(eq);
         }
-        let eq = self.make_queue(near, QUIET_SLOTS)?;
-        Ok(*self.queues.quiet.get_or_init(|| eq))
+        let eq = self.make_queue(intra, INTERNAL_SLOTS)?;
+        Ok(*self.queues.internal.get_or_init(|| eq))
     }
 
-    /// The same, but that the far network need not be looked at each time.
+    /// The same, but that the inter-host network need not be looked at each time.
     #[inline]
-    pub(super) fn look(&self, near: Ready) -> Ready {
-        match self.pace.is_far_due(near) {
-            true => self.ready(near),
-            false => self.ready_beside(near, self.pace.far()),
+    pub(super) fn look(&self, intra: Ready) -> Ready {
+        match self.throttle.is_inter_due(intra) {
+            true => self.ready(intra),
+            false => self.ready_beside(intra, self.throttle.inter()),
         }
     }
 
-    /// Where a poll would find something, the near network being ready so.
-    pub(super) fn ready(&self, near: Ready) -> Ready {
-        let far = self.far.ready();
-        self.pace.note_far(far);
-        self.ready_beside(near, far)
+    /// Where a poll would find something, the intra-host network being ready so.
+    pub(super) fn ready(&self, intra: Ready) -> Ready {
+        let inter = self.inter.ready();
+        self.throttle.note_inter(inter);
+        self.ready_beside(intra, inter)
     }
 
-    /// The same, the far network being ready so.
+    /// The same, the inter-host network being ready so.
     #[inline]
-    fn ready_beside(&self, near: Ready, far: Ready) -> Ready {
+    fn ready_beside(&self, intra: Ready, inter: Ready) -> Ready {
         if self.entries.any_pending() {
             return Ready::ALL;
         }
-        let mut ready = near;
-        if let Some(quiet) = self.queues.quiet()
-            && near.intersects(Ready::queue(quiet))
+        let mut ready = intra;
+        if let Some(internal) = self.queues.internal()
+            && intra.intersects(Ready::queue(internal))
         {
             ready = ready.union(Ready::PROGRESS);
         }
-        if far.is_empty() {
+        if inter.is_empty() {
             return ready;
         }
-        if far.intersects(Ready::PROGRESS) {
+        if inter.intersects(Ready::PROGRESS) {
             ready = ready.union(Ready::PROGRESS);
         }
         for (number, place) in (0..).zip(&self.queues.table) {
             let Some(queue) = place.get() else { continue };
             let eq = EqId(number);
-            if far.intersects(Ready::queue(queue.far)) {
-                ready = ready.union(match self.queues.quiet() == Some(eq) {
+            if inter.intersects(Ready::queue(queue.inter)) {
+                ready = ready.union(match self.queues.internal() == Some(eq) {
                     true => Ready::PROGRESS,
                     false => Ready::queue(eq),
                 });

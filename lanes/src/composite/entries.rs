@@ -6,7 +6,7 @@
 //! ```text
 //! Linked -- it unlinks itself: Unlinked --> Draining (managed) -- Free --> Gone
 //!    |                                          or Gone at once (not managed)
-//!    +-- the other has unlinked itself --> Gone, or Doomed until the network lets go of it
+//!    +-- the other has unlinked itself --> Gone, or Unlinking until the network lets go of it
 //! ```
 //!
 //! The owner is told [`Event::Unlinked`] when no side is linked any more, and [`Event::Free`] when both are gone. Networks raise
@@ -20,7 +20,7 @@ use conduit_core::ni::{
 };
 use conduit_core::threads::{Lock, Mode};
 
-use super::{Beyond, Side};
+use super::{MultiHost, Side};
 
 /// Places for each entry that can be linked.
 const PLACES: u32 = 4;
@@ -33,7 +33,7 @@ enum Link {
     /// Linked; or it has unlinked itself, and says so in an event that is yet to come.
     Linked(MeId),
     /// To be unlinked, as the other side has unlinked itself; the network said that it is in use.
-    Doomed(MeId),
+    Unlinking(MeId),
     /// It has unlinked itself, and its space is not free yet.
     Draining,
     /// Never linked there, or over.
@@ -44,34 +44,34 @@ enum Link {
 struct Linked {
     generation: u16,
     index: u8,
-    near: Link,
-    far: Link,
+    intra: Link,
+    inter: Link,
     managed: bool,
     claim: Option<Claim>,
     /// The owner wants to hear of unlinking.
     tells: bool,
     /// One side has unlinked itself: from here on the entry ends by itself.
     ending: bool,
-    told_unlinked: bool,
+    delivered_unlinked: bool,
 }
 
 impl Linked {
     fn link(&mut self, side: Side) -> &mut Link {
         match side {
-            Side::Near => &mut self.near,
-            Side::Far => &mut self.far,
+            Side::IntraHost => &mut self.intra,
+            Side::InterHost => &mut self.inter,
         }
     }
 
     /// What the owner is to be told next; the second is that this was all.
     fn due(&mut self) -> Option<(Due, bool)> {
         let unlinked = |link| matches!(link, Link::Draining | Link::Gone);
-        if !self.ending || !unlinked(self.near) || !unlinked(self.far) {
+        if !self.ending || !unlinked(self.intra) || !unlinked(self.inter) {
             return None;
         }
-        let gone = self.near == Link::Gone && self.far == Link::Gone;
-        if !self.told_unlinked {
-            self.told_unlinked = true;
+        let gone = self.intra == Link::Gone && self.inter == Link::Gone;
+        if !self.delivered_unlinked {
+            self.delivered_unlinked = true;
             return Some((Due::Unlinked, gone && !self.managed));
         }
         (gone && self.managed).then_some((Due::Free, true))
@@ -167,26 +167,26 @@ impl Book {
     }
 }
 
-impl<Far: Ni, M: Mode> Beyond<Far, M> {
-    fn unlink_in<Near: Ni>(&self, near: &Near, side: Side, me: MeId) -> Result<Unlink, NiError> {
+impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
+    fn unlink_in<Intra: Ni>(&self, intra: &Intra, side: Side, me: MeId) -> Result<Unlink, NiError> {
         match side {
-            Side::Near => near.me_unlink(me),
-            Side::Far => self.far.me_unlink(me),
+            Side::IntraHost => intra.me_unlink(me),
+            Side::InterHost => self.inter.me_unlink(me),
         }
     }
 
-    pub(super) fn append<Near: Ni>(
+    pub(super) fn append<Intra: Ni>(
         &self,
-        near: &Near,
+        intra: &Intra,
         index: PtIndex,
         entry: MatchEntry,
     ) -> Result<MeId, NiError> {
         let managed = matches!(entry.memory, MeMemory::Managed { .. });
         let once = entry.options.contains(MeOptions::USE_ONCE);
         // Which of the networks can bring a message for it.
-        let (in_near, in_far) = match entry.source {
+        let (in_intra, in_inter) = match entry.source {
             None => (true, true),
-            Some(source) => match self.near_rank(source) {
+            Some(source) => match self.local_rank(source) {
                 Some(_) => (true, false),
                 None => (false, true),
             },
@@ -195,7 +195,7 @@ impl<Far: Ni, M: Mode> Beyond<Far, M> {
         if managed || once {
             inner.events |= MeEvents::LINK;
         }
-        let claim = (once && in_near && in_far).then(Claim::default);
+        let claim = (once && in_intra && in_inter).then(Claim::default);
         self.check_index("me_append", index)?;
         // Held until both have it: both lists have the same order, and an event of it finds it here.
         let mut book = self.entries.book.lock();
@@ -210,31 +210,31 @@ impl<Far: Ni, M: Mode> Beyond<Far, M> {
         let generation = book.generations[usize::from(place)];
         self.entries.tags[usize::from(place)].store(entry.tag, Ordering::Relaxed);
         inner.tag = u64::from(place);
-        let to_near = MatchEntry {
-            source: entry.source.and_then(|source| self.near_rank(source)),
+        let to_intra = MatchEntry {
+            source: entry.source.and_then(|source| self.local_rank(source)),
             ..inner
         };
         let mut linked = Linked {
             generation,
             index: index.0,
-            near: Link::Gone,
-            far: Link::Gone,
+            intra: Link::Gone,
+            inter: Link::Gone,
             managed,
             claim: claim.clone(),
             tells: entry.events.contains(MeEvents::LINK),
             ending: false,
-            told_unlinked: false,
+            delivered_unlinked: false,
         };
         let mut failed = None;
-        if in_near {
-            match append_to(near, index, to_near, claim.as_ref()) {
-                Ok(me) => linked.near = Link::Linked(me),
-                Err(error) => failed = Some(self.of_near(error)),
+        if in_intra {
+            match append_to(intra, index, to_intra, claim.as_ref()) {
+                Ok(me) => linked.intra = Link::Linked(me),
+                Err(error) => failed = Some(self.with_job_rank(error)),
             }
         }
-        if in_far && failed.is_none() {
-            match append_to(&self.far, index, inner, claim.as_ref()) {
-                Ok(me) => linked.far = Link::Linked(me),
+        if in_inter && failed.is_none() {
+            match append_to(&self.inter, index, inner, claim.as_ref()) {
+                Ok(me) => linked.inter = Link::Linked(me),
                 Err(error) => failed = Some(error),
             }
         }
@@ -242,17 +242,17 @@ impl<Far: Ni, M: Mode> Beyond<Far, M> {
             book.places[usize::from(place)] = Some(linked);
             return Ok(me_id(place, generation));
         };
-        if let Link::Linked(me) = linked.near {
+        if let Link::Linked(me) = linked.intra {
             // It may have taken a message in between, in another thread: then it ends as if the other side had.
             linked.tells = false;
             linked.ending = true;
-            linked.near = self.let_go(near, Side::Near, me);
+            linked.intra = self.let_go(intra, Side::IntraHost, me);
         }
-        match linked.near {
+        match linked.intra {
             Link::Gone => book.vacate(place),
             left => {
                 book.places[usize::from(place)] = Some(linked);
-                if matches!(left, Link::Doomed(_)) {
+                if matches!(left, Link::Unlinking(_)) {
                     book.pending.push(place);
                     self.entries.set_pending(&book);
                 }
@@ -262,16 +262,16 @@ impl<Far: Ni, M: Mode> Beyond<Far, M> {
     }
 
     /// Unlinks one side because the other has ended.
-    fn let_go<Near: Ni>(&self, near: &Near, side: Side, me: MeId) -> Link {
-        match self.unlink_in(near, side, me) {
+    fn let_go<Intra: Ni>(&self, intra: &Intra, side: Side, me: MeId) -> Link {
+        match self.unlink_in(intra, side, me) {
             Ok(Unlink::Done) => Link::Gone,
-            Ok(Unlink::InUse) => Link::Doomed(me),
+            Ok(Unlink::InUse) => Link::Unlinking(me),
             // It has unlinked itself at the same time; its event tells.
             Err(_) => Link::Linked(me),
         }
     }
 
-    pub(super) fn unlink<Near: Ni>(&self, near: &Near, me: MeId) -> Result<Unlink, NiError> {
+    pub(super) fn unlink<Intra: Ni>(&self, intra: &Intra, me: MeId) -> Result<Unlink, NiError> {
         let mut book = self.entries.book.lock();
         let place = me.0 as u16;
         let linked = match book.places.get_mut(usize::from(place)) {
@@ -283,9 +283,9 @@ impl<Far: Ni, M: Mode> Beyond<Far, M> {
             return Err(unknown(me));
         }
         // What is done on one side stays done if the other is in use: the owner asks again.
-        for side in [Side::Far, Side::Near] {
+        for side in [Side::InterHost, Side::IntraHost] {
             if let Link::Linked(inner) = *linked.link(side) {
-                match self.unlink_in(near, side, inner) {
+                match self.unlink_in(intra, side, inner) {
                     Ok(Unlink::Done) => *linked.link(side) = Link::Gone,
                     Ok(Unlink::InUse) => return Ok(Unlink::InUse),
                     // It has unlinked itself, and its event is to come.
@@ -299,9 +299,9 @@ impl<Far: Ni, M: Mode> Beyond<Far, M> {
 
     /// A network says that an entry has unlinked itself: what its owner is told.
     #[cold]
-    pub(super) fn unlinked<Near: Ni>(
+    pub(super) fn unlinked<Intra: Ni>(
         &self,
-        near: &Near,
+        intra: &Intra,
         side: Side,
         inner: u64,
     ) -> Option<Event<'static>> {
@@ -312,11 +312,11 @@ impl<Far: Ni, M: Mode> Beyond<Far, M> {
                 false => Link::Gone,
             };
             let other = match side {
-                Side::Near => Side::Far,
-                Side::Far => Side::Near,
+                Side::IntraHost => Side::InterHost,
+                Side::InterHost => Side::IntraHost,
             };
             if let Link::Linked(me) = *linked.link(other) {
-                *linked.link(other) = self.let_go(near, other, me);
+                *linked.link(other) = self.let_go(intra, other, me);
             }
         })
     }
@@ -334,7 +334,8 @@ impl<Far: Ni, M: Mode> Beyond<Far, M> {
         let linked = book.places.get_mut(usize::from(place))?.as_mut()?;
         change(linked);
         let (due, tells) = (linked.due(), linked.tells);
-        if matches!(linked.near, Link::Doomed(_)) || matches!(linked.far, Link::Doomed(_)) {
+        if matches!(linked.intra, Link::Unlinking(_)) || matches!(linked.inter, Link::Unlinking(_))
+        {
             if !book.pending.contains(&place) {
                 book.pending.push(place);
                 self.entries.set_pending(&book);
@@ -349,7 +350,7 @@ impl<Far: Ni, M: Mode> Beyond<Far, M> {
     /// Goes on with an entry of an index with this queue that waits for something else than an event: asks again, and gives
     /// what its owner is told. `None`: nothing more for now.
     #[cold]
-    pub(super) fn settle<Near: Ni>(&self, near: &Near, eq: u8) -> Option<Event<'static>> {
+    pub(super) fn settle<Intra: Ni>(&self, intra: &Intra, eq: u8) -> Option<Event<'static>> {
         let mut book = self.entries.book.lock();
         let mut at = 0;
         while let Some(&place) = book.pending.get(at) {
@@ -362,14 +363,14 @@ impl<Far: Ni, M: Mode> Beyond<Far, M> {
                 at += 1;
                 continue;
             }
-            for side in [Side::Near, Side::Far] {
-                if let Link::Doomed(me) = *linked.link(side) {
-                    *linked.link(side) = self.let_go(near, side, me);
+            for side in [Side::IntraHost, Side::InterHost] {
+                if let Link::Unlinking(me) = *linked.link(side) {
+                    *linked.link(side) = self.let_go(intra, side, me);
                 }
             }
             let (due, tells) = (linked.due(), linked.tells);
-            let doomed =
-                matches!(linked.near, Link::Doomed(_)) || matches!(linked.far, Link::Doomed(_));
+            let unlinking = matches!(linked.intra, Link::Unlinking(_))
+                || matches!(linked.inter, Link::Unlinking(_));
             match due {
                 Some((due, last)) => {
                     // The place stays among those that wait: there may be more to tell.
@@ -382,7 +383,7 @@ impl<Far: Ni, M: Mode> Beyond<Far, M> {
                         return Some(due.event(self.entries.tag(u64::from(place))));
                     }
                 }
-                None if doomed => at += 1,
+                None if unlinking => at += 1,
                 None => {
                     book.pending.remove(at);
                 }

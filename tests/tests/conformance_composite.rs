@@ -4,11 +4,11 @@ use std::marker::PhantomData;
 
 use conduit_core::threads::{Mode, Par, Seq};
 use conduit_portals::shm::{Shm, ShmConfig, in_process};
+use conduit_tests::composite::{self, Hosts};
 use conduit_tests::conformance::Network;
 use conduit_tests::conformance::trials::add_with_chaos;
-use conduit_tests::mixed::{self, Hosts};
 use conduit_tests::reference::Reference;
-use lanes::mixed::Mixed;
+use lanes::composite::Composite;
 use libtest_mimic::Trial;
 
 /// Ranks on several hosts within this process.
@@ -30,13 +30,13 @@ impl<M> Clone for SeveralHosts<M> {
 }
 
 impl<M: Mode> Network for SeveralHosts<M> {
-    type Ni = Mixed<Shm<M>, Reference, M>;
+    type Ni = Composite<Shm<M>, Reference, M>;
     fn name(&self) -> String {
         let (hosts, settings) = (self.hosts.name(), self.settings);
-        format!("mixed::{}::{hosts}::{settings}", M::NAME)
+        format!("composite::{}::{hosts}::{settings}", M::NAME)
     }
     fn start(&self, ranks: u32) -> Result<Vec<Self::Ni>, String> {
-        mixed::job(ranks, self.hosts, |ranks| {
+        composite::job(ranks, self.hosts, |ranks| {
             in_process(ranks, &self.config).map_err(|error| error.to_string())
         })
     }
