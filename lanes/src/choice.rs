@@ -8,16 +8,16 @@ use conduit_ofi::settings::Settings as OfiSettings;
 use crate::settings::NetworkSettings;
 use crate::{Error, Hosts, Result};
 
-/// The networks that this build has, and for each other known name why it is not there. Loads libfabric, to see whether it can.
+/// The known networks, each with the reason if it can't be used here. Tries to load libfabric.
 pub fn available_networks() -> Vec<(&'static str, Result<(), String>)> {
     let ofi = OfiSettings::default();
     ["shm", "udp", "ofi", "portals4"]
-        .map(|name| (name, is_there(name, &ofi)))
+        .map(|name| (name, usable_here(name, &ofi)))
         .into()
 }
 
 /// Whether a network can be used here, or why not.
-fn is_there(name: &str, ofi: &OfiSettings) -> Result<(), String> {
+fn usable_here(name: &str, ofi: &OfiSettings) -> Result<(), String> {
     match name {
         "shm" | "udp" => Ok(()),
         "ofi" => conduit_ofi::start::library(&ofi.which()).map(drop),
@@ -46,21 +46,22 @@ impl fmt::Display for Kind {
 pub(crate) enum Choice {
     /// Shared memory alone: all ranks are on one host.
     IntraHost,
-    /// Shared memory between these ranks, of which this is one, and a network between hosts to all others.
+    /// Shared memory between these ranks, of which this is one, and a network between hosts to all
+    /// others.
     Both(Vec<Rank>, Kind),
 }
 
 /// Chooses among the networks that `CONDUIT_NETWORK` allows. The same kind on every rank.
 ///
 /// # Errors
-/// No network that is allowed and there can carry the job.
+/// [`Error::NoNetwork`]: no allowed network can carry the job.
 pub(crate) fn choose(settings: NetworkSettings<'_>, hosts: &Hosts, rank: Rank) -> Result<Choice> {
     let mut reasons = Vec::new();
     let asked = settings.lanes.networks.as_deref();
     let position = |network: &str| asked?.iter().position(|name| name == network);
     let mut usable = |name: &str| {
         settings.lanes.allows_network(name)
-            && match is_there(name, settings.ofi) {
+            && match usable_here(name, settings.ofi) {
                 Ok(()) => true,
                 Err(reason) => {
                     reasons.push(format!("{name}: {reason}"));
@@ -70,10 +71,10 @@ pub(crate) fn choose(settings: NetworkSettings<'_>, hosts: &Hosts, rank: Rank) -
     };
     let intra = usable("shm");
     let udp = usable("udp").then_some(Kind::Udp);
-    // libfabric is taken only where it is named: to load it runs code of all its providers.
+    // libfabric is used only if it is named: loading it runs code of all its providers.
     let ofi = (position("ofi").is_some() && usable("ofi")).then_some(Kind::Ofi);
     usable("portals4");
-    // Of those that are named the first.
+    // The one that is named first.
     let inter = match position("ofi") < position("udp") {
         true => ofi.or(udp),
         false => udp.or(ofi),
@@ -121,7 +122,7 @@ mod tests {
         }
     }
 
-    /// What the first rank chooses with these, and a libfabric if one is named.
+    /// The choice of rank 0 with these settings, and with this libfabric if one is named.
     fn choose(lanes: &Settings, library: Option<&str>, hosts: &Hosts) -> Result<Choice> {
         let ofi = OfiSettings {
             library: library.map(str::to_owned),
@@ -182,7 +183,7 @@ mod tests {
                 && neither.contains("portals4: "),
             "{neither}"
         );
-        // The other one that is named will do.
+        // The other network that is named is used.
         assert_eq!(
             choose(&among(&["ofi", "udp"]), MISSING, &hosts).unwrap(),
             Choice::Both(vec![0], Kind::Udp)

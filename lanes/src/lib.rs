@@ -1,7 +1,8 @@
 //! The network of a job, made of several: which peer is reached by which.
 //!
-//! [`start`] chooses among those that may be used ([`available_networks`]) and starts them: shared memory between the ranks of a
-//! host, and one between hosts ([`InterHost`]) to all others. The engine sees one, which is [`composite`] of them.
+//! [`start`] chooses among the networks that may be used ([`available_networks`]) and starts them:
+//! shared memory among the ranks of a host, and a network between hosts ([`InterHost`]) to all
+//! others. The engine sees one network, the [`composite`] of both.
 
 mod choice;
 pub mod composite;
@@ -31,8 +32,8 @@ use crate::settings::NetworkSettings;
 pub type Network<M> = Composite<Shm<M>, SoftPortals<M, InterHost>, M>;
 
 impl<M: Mode> Network<M> {
-    /// Says that this rank's process is about to end as it should: peers then don't take it for dead. Waits for a bounded time
-    /// until those of other hosts have what it has sent.
+    /// Announces that this rank's process ends regularly, so that peers don't take it for dead.
+    /// Waits for a bounded time until ranks of other hosts have received what it has sent.
     pub fn leave(&self, settings: NetworkSettings<'_>) {
         self.intra().leave();
         if let Some(inter) = self.inter() {
@@ -40,7 +41,8 @@ impl<M: Mode> Network<M> {
             if inter.counters(|_, network| network.is_reported(settings)) {
                 let report =
                     inter.counters(|portals, network| network.report(portals, inter.rank()));
-                // One write, so that the reports of several ranks stay whole. Nothing can be done about an error.
+                // One write, so that the reports of several ranks stay whole. Nothing can be done
+                // about an error.
                 let _ = std::io::stderr().write_all(report.as_bytes());
             }
         }

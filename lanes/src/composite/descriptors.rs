@@ -1,7 +1,7 @@
-//! Memory descriptors that both networks have bound.
+//! Memory descriptors, bound in both networks.
 //!
-//! Looked up with every put and get, from any thread: a table of atomics of fixed size, and a lock for the list of free
-//! places.
+//! Every put and get looks one up, from any thread: so they are in a table of atomics of fixed
+//! size, and only the list of free places has a lock.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use conduit_core::threads::{Lock, Mode};
 
 use super::{MultiHost, Side};
 
-/// Places at most: a name has 16 bits for one.
+/// Places at most: an `MdId` has 16 bits for the place.
 const MOST: u32 = 1 << 16;
 
 #[derive(Debug)]
@@ -23,15 +23,15 @@ struct Descriptor {
 }
 
 #[derive(Debug)]
-struct Book {
+struct FreeList {
     free: VecDeque<u32>,
     /// Descriptors that the intra-host network has released and the inter-host one not yet.
-    half: Vec<MdId>,
+    half_released: Vec<MdId>,
 }
 
 pub(super) struct Descriptors<M: Mode> {
     table: Box<[Descriptor]>,
-    book: M::Lock<Book>,
+    free_list: M::Lock<FreeList>,
 }
 
 fn unknown(operation: &'static str, md: MdId) -> NiError {
@@ -52,9 +52,9 @@ impl<M: Mode> Descriptors<M> {
         };
         Self {
             table: (0..most).map(empty).collect(),
-            book: M::Lock::new(Book {
+            free_list: M::Lock::new(FreeList {
                 free: (0..most).collect(),
-                half: Vec::new(),
+                half_released: Vec::new(),
             }),
         }
     }
@@ -68,7 +68,7 @@ impl<M: Mode> Descriptors<M> {
         found.ok_or_else(|| unknown(operation, md))
     }
 
-    /// A descriptor's name in one of the networks.
+    /// The descriptor's id in one of the networks.
     #[inline]
     pub(super) fn get(
         &self,
@@ -99,7 +99,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
     ) -> Result<MdId, NiError> {
         let inter_eq = self.queues.inter("md_bind", eq)?;
         let table = &self.descriptors.table;
-        let Some(slot) = self.descriptors.book.lock().free.pop_front() else {
+        let Some(slot) = self.descriptors.free_list.lock().free.pop_front() else {
             return Err(NiError::Exhausted {
                 operation: "md_bind",
                 what: "memory descriptors",
@@ -126,40 +126,41 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
                 let place = &table[slot as usize];
                 place.intra.store(in_intra.0, Ordering::Relaxed);
                 place.inter.store(in_inter.0, Ordering::Relaxed);
-                // The place was not bound, so the generation is even, and only we hold it.
+                // The place was not bound, so its generation is even, and no other thread changes
+                // it.
                 let generation = place.generation.load(Ordering::Relaxed).wrapping_add(1);
                 place.generation.store(generation, Ordering::Release);
                 Ok(MdId(generation << 16 | slot))
             }
             Err(error) => {
-                self.descriptors.book.lock().free.push_back(slot);
+                self.descriptors.free_list.lock().free.push_back(slot);
                 Err(error)
             }
         }
     }
 
     pub(super) fn release<Intra: Ni>(&self, intra: &Intra, md: MdId) -> Result<Unlink, NiError> {
-        // One at a time: of two that release the same descriptor one finds it unknown.
-        let mut book = self.descriptors.book.lock();
+        // One at a time: of two threads that release the same descriptor one gets an error.
+        let mut free_list = self.descriptors.free_list.lock();
         let place = self.descriptors.find("md_release", md)?;
-        if !book.half.contains(&md) {
+        if !free_list.half_released.contains(&md) {
             let in_intra = MdId(place.intra.load(Ordering::Relaxed));
             let released = intra.md_release(in_intra);
             if released.map_err(|error| self.with_job_rank(error))? == Unlink::InUse {
                 return Ok(Unlink::InUse);
             }
-            book.half.push(md);
+            free_list.half_released.push(md);
         }
         let in_inter = MdId(place.inter.load(Ordering::Relaxed));
         if self.inter.md_release(in_inter)? == Unlink::InUse {
             return Ok(Unlink::InUse);
         }
-        book.half.retain(|half| *half != md);
+        free_list.half_released.retain(|half| *half != md);
         let generation = place.generation.load(Ordering::Relaxed);
         place
             .generation
             .store(generation.wrapping_add(1), Ordering::Release);
-        book.free.push_back(md.0 & 0xffff);
+        free_list.free.push_back(md.0 & 0xffff);
         Ok(Unlink::Done)
     }
 }

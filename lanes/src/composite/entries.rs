@@ -1,16 +1,17 @@
 //! Match entries that are linked in both networks.
 //!
-//! An entry has a place here, whose number is its name in the networks' events. The place tells the owner's name for it, and
-//! what has become of it on either side:
+//! An entry has a place in a table here, and the place's number is the entry's tag in both
+//! networks. The place holds the owner's tag and the entry's state on either side:
 //!
 //! ```text
-//! Linked -- it unlinks itself: Unlinked --> Draining (managed) -- Free --> Gone
+//! Linked -- unlinked automatically: Unlinked --> Draining (managed) -- Free --> Gone
 //!    |                                          or Gone at once (not managed)
-//!    +-- the other has unlinked itself --> Gone, or Unlinking until the network lets go of it
+//!    +-- the other side unlinked automatically --> Gone, or Unlinking while the network has it in use
 //! ```
 //!
-//! The owner is told [`Event::Unlinked`] when no side is linked any more, and [`Event::Free`] when both are gone. Networks raise
-//! events in any order, so an event may still name a place whose entry is gone: places are used again as late as possible.
+//! The owner gets [`Event::Unlinked`] when neither side is linked any more, and [`Event::Free`]
+//! when both are gone. Networks raise events in any order, so an event may still name a place whose
+//! entry is gone; places are therefore reused as late as possible.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -24,19 +25,19 @@ use super::{MultiHost, Side};
 
 /// Places for each entry that can be linked.
 const PLACES: u32 = 4;
-/// Places at most: a name has 16 bits for one.
+/// Places at most: a `MeId` has 16 bits for the place.
 const MOST: u32 = 1 << 16;
 
-/// What has become of an entry in one network.
+/// State of an entry in one network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Link {
-    /// Linked; or it has unlinked itself, and says so in an event that is yet to come.
+    /// Linked, or unlinked automatically with the event still to come.
     Linked(MeId),
-    /// To be unlinked, as the other side has unlinked itself; the network said that it is in use.
+    /// To be unlinked because the other side has ended; the network has it in use.
     Unlinking(MeId),
-    /// It has unlinked itself, and its space is not free yet.
+    /// Unlinked automatically; its space is still in use.
     Draining,
-    /// Never linked there, or over.
+    /// Never linked there, or ended.
     Gone,
 }
 
@@ -48,9 +49,9 @@ struct Linked {
     inter: Link,
     managed: bool,
     claim: Option<Claim>,
-    /// The owner wants to hear of unlinking.
+    /// The owner asked for the unlink event.
     tells: bool,
-    /// One side has unlinked itself: from here on the entry ends by itself.
+    /// One side was unlinked automatically: the other follows.
     ending: bool,
     delivered_unlinked: bool,
 }
@@ -63,7 +64,7 @@ impl Linked {
         }
     }
 
-    /// What the owner is to be told next; the second is that this was all.
+    /// The event that is due to the owner, and whether it is the last.
     fn due(&mut self) -> Option<(Due, bool)> {
         let unlinked = |link| matches!(link, Link::Draining | Link::Gone);
         if !self.ending || !unlinked(self.intra) || !unlinked(self.inter) {
@@ -78,7 +79,7 @@ impl Linked {
     }
 }
 
-/// What the owner of an entry is told.
+/// An event that is due to the owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Due {
     Unlinked,
@@ -94,20 +95,20 @@ impl Due {
     }
 }
 
-struct Book {
+struct Table {
     places: Vec<Option<Linked>>,
     generations: Vec<u16>,
     free: VecDeque<u16>,
-    /// Entries that have something to be done or told without an event of the networks.
+    /// Places of entries that have something to do without another event of a network.
     pending: Vec<u16>,
 }
 
 pub(super) struct Entries<M: Mode> {
-    /// By place: the owner's name for the entry, read with every event.
+    /// By place: the owner's tag, read with every event.
     tags: Box<[AtomicU64]>,
-    /// As many as `Book::pending` has.
+    /// Length of `Table::pending`.
     pending: AtomicU32,
-    book: M::Lock<Book>,
+    table: M::Lock<Table>,
 }
 
 fn unknown(me: MeId) -> NiError {
@@ -128,7 +129,7 @@ impl<M: Mode> Entries<M> {
         Self {
             tags: (0..places).map(|_| AtomicU64::new(0)).collect(),
             pending: AtomicU32::new(0),
-            book: M::Lock::new(Book {
+            table: M::Lock::new(Table {
                 places: (0..places).map(|_| None).collect(),
                 generations: vec![0; places as usize],
                 // Fits: at most `MOST`.
@@ -138,7 +139,7 @@ impl<M: Mode> Entries<M> {
         }
     }
 
-    /// The owner's name for the entry of this name in the networks.
+    /// The owner's tag for a tag of the networks.
     #[inline]
     pub(super) fn tag(&self, inner: u64) -> u64 {
         let place = usize::try_from(inner).ok();
@@ -152,13 +153,13 @@ impl<M: Mode> Entries<M> {
         self.pending.load(Ordering::Relaxed) != 0
     }
 
-    fn set_pending(&self, book: &Book) {
+    fn set_pending(&self, table: &Table) {
         self.pending
-            .store(book.pending.len() as u32, Ordering::Relaxed);
+            .store(table.pending.len() as u32, Ordering::Relaxed);
     }
 }
 
-impl Book {
+impl Table {
     fn vacate(&mut self, place: u16) {
         self.places[usize::from(place)] = None;
         let generation = &mut self.generations[usize::from(place)];
@@ -183,7 +184,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
     ) -> Result<MeId, NiError> {
         let managed = matches!(entry.memory, MeMemory::Managed { .. });
         let once = entry.options.contains(MeOptions::USE_ONCE);
-        // Which of the networks can bring a message for it.
+        // The networks that can bring a message for it.
         let (in_intra, in_inter) = match entry.source {
             None => (true, true),
             Some(source) => match self.local_rank(source) {
@@ -197,9 +198,10 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         }
         let claim = (once && in_intra && in_inter).then(Claim::default);
         self.check_index("me_append", index)?;
-        // Held until both have it: both lists have the same order, and an event of it finds it here.
-        let mut book = self.entries.book.lock();
-        let Some(place) = book.free.pop_front() else {
+        // Held until both are linked, so that both lists have the same order and an event finds the
+        // entry here.
+        let mut table = self.entries.table.lock();
+        let Some(place) = table.free.pop_front() else {
             return Err(NiError::Exhausted {
                 operation: "me_append",
                 what: "match entries",
@@ -207,7 +209,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
                 setting: "fixed",
             });
         };
-        let generation = book.generations[usize::from(place)];
+        let generation = table.generations[usize::from(place)];
         self.entries.tags[usize::from(place)].store(entry.tag, Ordering::Relaxed);
         inner.tag = u64::from(place);
         let to_intra = MatchEntry {
@@ -239,22 +241,23 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
             }
         }
         let Some(error) = failed else {
-            book.places[usize::from(place)] = Some(linked);
+            table.places[usize::from(place)] = Some(linked);
             return Ok(me_id(place, generation));
         };
         if let Link::Linked(me) = linked.intra {
-            // It may have taken a message in between, in another thread: then it ends as if the other side had.
+            // It may have taken a message meanwhile, in another thread; it ends as if the other
+            // side had.
             linked.tells = false;
             linked.ending = true;
-            linked.intra = self.let_go(intra, Side::IntraHost, me);
+            linked.intra = self.unlink_other(intra, Side::IntraHost, me);
         }
         match linked.intra {
-            Link::Gone => book.vacate(place),
+            Link::Gone => table.vacate(place),
             left => {
-                book.places[usize::from(place)] = Some(linked);
+                table.places[usize::from(place)] = Some(linked);
                 if matches!(left, Link::Unlinking(_)) {
-                    book.pending.push(place);
-                    self.entries.set_pending(&book);
+                    table.pending.push(place);
+                    self.entries.set_pending(&table);
                 }
             }
         }
@@ -262,19 +265,19 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
     }
 
     /// Unlinks one side because the other has ended.
-    fn let_go<Intra: Ni>(&self, intra: &Intra, side: Side, me: MeId) -> Link {
+    fn unlink_other<Intra: Ni>(&self, intra: &Intra, side: Side, me: MeId) -> Link {
         match self.unlink_in(intra, side, me) {
             Ok(Unlink::Done) => Link::Gone,
             Ok(Unlink::InUse) => Link::Unlinking(me),
-            // It has unlinked itself at the same time; its event tells.
+            // Unlinked automatically at the same time; its event will say so.
             Err(_) => Link::Linked(me),
         }
     }
 
     pub(super) fn unlink<Intra: Ni>(&self, intra: &Intra, me: MeId) -> Result<Unlink, NiError> {
-        let mut book = self.entries.book.lock();
+        let mut table = self.entries.table.lock();
         let place = me.0 as u16;
-        let linked = match book.places.get_mut(usize::from(place)) {
+        let linked = match table.places.get_mut(usize::from(place)) {
             Some(Some(linked)) if me == me_id(place, linked.generation) => linked,
             _ => return Err(unknown(me)),
         };
@@ -282,22 +285,22 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         if linked.ending || claimed {
             return Err(unknown(me));
         }
-        // What is done on one side stays done if the other is in use: the owner asks again.
+        // If the other side is in use, this one stays unlinked: the owner calls again.
         for side in [Side::InterHost, Side::IntraHost] {
             if let Link::Linked(inner) = *linked.link(side) {
                 match self.unlink_in(intra, side, inner) {
                     Ok(Unlink::Done) => *linked.link(side) = Link::Gone,
                     Ok(Unlink::InUse) => return Ok(Unlink::InUse),
-                    // It has unlinked itself, and its event is to come.
+                    // Unlinked automatically; its event is still to come.
                     Err(_) => return Err(unknown(me)),
                 }
             }
         }
-        book.vacate(place);
+        table.vacate(place);
         Ok(Unlink::Done)
     }
 
-    /// A network says that an entry has unlinked itself: what its owner is told.
+    /// A network unlinked an entry automatically. Returns the event that is due to the owner.
     #[cold]
     pub(super) fn unlinked<Intra: Ni>(
         &self,
@@ -316,56 +319,57 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
                 Side::InterHost => Side::IntraHost,
             };
             if let Link::Linked(me) = *linked.link(other) {
-                *linked.link(other) = self.let_go(intra, other, me);
+                *linked.link(other) = self.unlink_other(intra, other, me);
             }
         })
     }
 
-    /// A network says that an unlinked entry's space is free: what its owner is told.
+    /// A network reports that the space of an unlinked entry is free. Returns the event that is due
+    /// to the owner.
     #[cold]
     pub(super) fn freed(&self, side: Side, inner: u64) -> Option<Event<'static>> {
         self.ended(inner, |linked| *linked.link(side) = Link::Gone)
     }
 
-    /// Does `change` to an entry, and gives what its owner is told.
+    /// Applies `change` to an entry. Returns the event that is due to the owner.
     fn ended(&self, inner: u64, change: impl FnOnce(&mut Linked)) -> Option<Event<'static>> {
-        let mut book = self.entries.book.lock();
+        let mut table = self.entries.table.lock();
         let place = u16::try_from(inner).ok()?;
-        let linked = book.places.get_mut(usize::from(place))?.as_mut()?;
+        let linked = table.places.get_mut(usize::from(place))?.as_mut()?;
         change(linked);
         let (due, tells) = (linked.due(), linked.tells);
         if matches!(linked.intra, Link::Unlinking(_)) || matches!(linked.inter, Link::Unlinking(_))
         {
-            if !book.pending.contains(&place) {
-                book.pending.push(place);
-                self.entries.set_pending(&book);
+            if !table.pending.contains(&place) {
+                table.pending.push(place);
+                self.entries.set_pending(&table);
             }
         } else if let Some((_, true)) = due {
-            book.vacate(place);
+            table.vacate(place);
         }
         let (due, _) = due?;
         tells.then(|| due.event(self.entries.tag(inner)))
     }
 
-    /// Goes on with an entry of an index with this queue that waits for something else than an event: asks again, and gives
-    /// what its owner is told. `None`: nothing more for now.
+    /// Retries the unlinking of pending entries of indices with this queue. Returns the first event
+    /// that is due to an owner; `None`: none for now.
     #[cold]
     pub(super) fn settle<Intra: Ni>(&self, intra: &Intra, eq: u8) -> Option<Event<'static>> {
-        let mut book = self.entries.book.lock();
+        let mut table = self.entries.table.lock();
         let mut at = 0;
-        while let Some(&place) = book.pending.get(at) {
-            let Some(linked) = book.places[usize::from(place)].as_mut() else {
-                book.pending.remove(at);
+        while let Some(&place) = table.pending.get(at) {
+            let Some(linked) = table.places[usize::from(place)].as_mut() else {
+                table.pending.remove(at);
                 continue;
             };
-            // One whose index was never opened is anybody's.
+            // An entry whose index was never opened belongs to any queue.
             if self.queue_of(linked.index).is_some_and(|queue| queue != eq) {
                 at += 1;
                 continue;
             }
             for side in [Side::IntraHost, Side::InterHost] {
                 if let Link::Unlinking(me) = *linked.link(side) {
-                    *linked.link(side) = self.let_go(intra, side, me);
+                    *linked.link(side) = self.unlink_other(intra, side, me);
                 }
             }
             let (due, tells) = (linked.due(), linked.tells);
@@ -373,23 +377,23 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
                 || matches!(linked.inter, Link::Unlinking(_));
             match due {
                 Some((due, last)) => {
-                    // The place stays among those that wait: there may be more to tell.
+                    // The place stays pending: another event may be due.
                     if last {
-                        book.pending.remove(at);
-                        book.vacate(place);
+                        table.pending.remove(at);
+                        table.vacate(place);
                     }
                     if tells {
-                        self.entries.set_pending(&book);
+                        self.entries.set_pending(&table);
                         return Some(due.event(self.entries.tag(u64::from(place))));
                     }
                 }
                 None if unlinking => at += 1,
                 None => {
-                    book.pending.remove(at);
+                    table.pending.remove(at);
                 }
             }
         }
-        self.entries.set_pending(&book);
+        self.entries.set_pending(&table);
         None
     }
 }

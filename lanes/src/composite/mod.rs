@@ -1,17 +1,23 @@
-//! Two networks as one: the ranks of this host by the intra-host network, all others by the inter-host one.
+//! Two networks as one: an intra-host network for the ranks of this host, an inter-host network for
+//! all others.
 //!
-//! The intra-host network knows only the ranks of its host, numbered from 0 in the order of their ranks in the job; the inter-host one
-//! knows all. [`Composite`] translates between the two: ranks, names of queues, descriptors and entries. A job of one host has
-//! no inter-host network; then every call goes straight to the intra-host one, behind one comparison.
+//! The intra-host network knows only the ranks of its host, by their *local ranks*: numbers from 0
+//! in the order of their ranks in the job. The inter-host network knows all ranks. [`Composite`]
+//! translates ranks and the names of queues, descriptors and entries. A job of one host has no
+//! inter-host network; each call then goes straight to the intra-host one, after one comparison.
 //!
-//! - **Regions** are made by the intra-host network and adopted by the inter-host one ([`Ni::region_adopt`]).
-//! - **Entries** are linked in both networks, or in the one that the entry's source uses. One that may be used once is
-//!   linked with a [claim](conduit_core::ni::Claim), so that one message takes it. Of a managed one each network has
-//!   all of its space, so it holds at least what was asked for. When a network unlinks an entry by itself the
-//!   other's is unlinked too, and its owner hears of it when both have.
-//! - **Polling** is mostly the intra-host network's while that has traffic: a look at the inter-host one may be a system call (`throttle`).
-//! - **Waiting** is the intra-host network's; what the inter-host one brings ends it ([`Ni::arm`]). A inter-host network that can't do that is waited
-//!   for in turn with the intra-host one, for a moment each.
+//! - **Regions** are made by the intra-host network and adopted by the inter-host one
+//!   ([`Ni::region_adopt`]).
+//! - **Entries** are linked in both networks, or in the one that reaches the entry's source. A
+//!   use-once entry is linked with a [claim](conduit_core::ni::Claim), so that only one message
+//!   takes it. A locally managed entry has all of its space in each network, so it holds at least
+//!   what was asked for. When one network unlinks an entry automatically the other's is unlinked
+//!   too, and the owner gets the event after both.
+//! - **Polling** favours the intra-host network while that has traffic, since a poll of the
+//!   inter-host one may be a system call (`throttle`).
+//! - **Waiting** happens in the intra-host network; arrivals in the inter-host network end it
+//!   ([`Ni::arm`]). If the inter-host network can't do that, the two are waited for in turn, for a
+//!   moment each.
 
 mod descriptors;
 mod entries;
@@ -33,7 +39,8 @@ use throttle::PollThrottle;
 
 /// Two networks as one. See the [module](self).
 pub struct Composite<Intra: Ni, Inter: Ni, M: Mode> {
-    /// Absent in a job of one host. Before the intra-host network, whose regions the inter-host one may touch until it is dropped.
+    /// `None` in a job of one host. Dropped before the intra-host network, because the inter-host
+    /// one may access that one's regions until it is dropped.
     multi_host: Option<Box<MultiHost<Inter, M>>>,
     intra: Intra,
 }
@@ -41,23 +48,24 @@ pub struct Composite<Intra: Ni, Inter: Ni, M: Mode> {
 /// What a job over several hosts needs besides the intra-host network.
 struct MultiHost<Inter: Ni, M: Mode> {
     inter: Inter,
-    /// By rank: its number in the intra-host network, or [`NOT_LOCAL`]. 4 bytes a rank.
+    /// By rank: its local rank, or [`NOT_LOCAL`]. 4 bytes a rank.
     local_rank: Box<[u32]>,
-    /// By number in the intra-host network: its rank.
+    /// By local rank: its rank in the job.
     neighbours: Box<[Rank]>,
     limits: Limits,
-    /// Bytes left for regions. Held while one is made, so that the networks count alike.
+    /// Bytes left for regions. Locked while a region is made, so that both networks number it
+    /// alike.
     regions: M::Lock<usize>,
     queues: Queues<M>,
-    /// When the inter-host network is looked at, and what it had when it last was.
+    /// When the inter-host network is polled, and what the last poll found.
     throttle: PollThrottle,
-    /// By index: the queue that it was opened with, plus 1.
+    /// By portal table index: its event queue plus 1; 0: not open.
     indices: [AtomicU8; 256],
     descriptors: Descriptors<M>,
     entries: Entries<M>,
 }
 
-/// Not in the intra-host network.
+/// The rank is on another host.
 const NOT_LOCAL: u32 = u32::MAX;
 
 /// One of the two networks.
@@ -68,7 +76,7 @@ enum Side {
 }
 
 impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
-    /// The intra-host network alone: a job of one host.
+    /// The network of a job of one host.
     pub fn single_host(intra: Intra) -> Self {
         Self {
             intra,
@@ -76,10 +84,10 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
         }
     }
 
-    /// Both. `neighbours` are the ranks in the job of the intra-host network's ranks, in the intra-host network's order.
+    /// Joins two networks. `neighbours` are the ranks of this host, by local rank.
     ///
     /// # Errors
-    /// The list of neighbours does not agree with the networks.
+    /// [`NiError::System`] if `neighbours` contradict the networks.
     pub fn new(intra: Intra, inter: Inter, neighbours: Vec<Rank>) -> Result<Self, NiError> {
         let (rank, size) = (inter.rank(), inter.size());
         let wrong = |reason: String| NiError::System {
@@ -124,19 +132,19 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
         })
     }
 
-    /// The intra-host network.
+    /// The network among the ranks of this host.
     #[inline]
     pub fn intra(&self) -> &Intra {
         &self.intra
     }
 
-    /// The inter-host network, where there is one.
+    /// The network to all others, in a job over several hosts.
     #[inline]
     pub fn inter(&self) -> Option<&Inter> {
         self.multi_host.as_ref().map(|multi_host| &multi_host.inter)
     }
 
-    /// The ranks that the intra-host network reaches, ascending where it numbers them so; `None`: all of the job.
+    /// The ranks of this host, by local rank; `None`: all of the job.
     pub fn neighbours(&self) -> Option<&[Rank]> {
         self.multi_host
             .as_ref()
@@ -144,11 +152,11 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
     }
 }
 
-/// What there is of everything in both networks.
+/// The limits that both networks keep.
 fn both(intra: &Limits, inter: &Limits) -> Limits {
     Limits {
         pt_indices: intra.pt_indices.min(inter.pt_indices),
-        // One is kept for indices that are opened without.
+        // One is reserved for indices that are opened without a queue.
         event_queues: intra.event_queues.min(inter.event_queues).saturating_sub(1),
         match_entries: intra.match_entries.min(inter.match_entries),
         memory_descriptors: intra.memory_descriptors.min(inter.memory_descriptors),
@@ -158,24 +166,24 @@ fn both(intra: &Limits, inter: &Limits) -> Limits {
 }
 
 impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
-    /// A rank's number in the intra-host network.
+    /// A rank's local rank; `None`: it is on another host.
     #[inline]
     fn local_rank(&self, rank: Rank) -> Option<u32> {
         let number = *self.local_rank.get(rank as usize)?;
         (number != NOT_LOCAL).then_some(number)
     }
 
-    /// The rank that has this number in the intra-host network.
+    /// The rank with this local rank.
     #[inline]
     fn rank_of(&self, number: u32) -> Rank {
-        // A number that the intra-host network should not have given stays one that is no rank.
+        // A local rank that doesn't exist becomes a rank that doesn't exist.
         self.neighbours
             .get(number as usize)
             .copied()
             .unwrap_or(Rank::MAX)
     }
 
-    /// Refuses a target that is not there.
+    /// Checks that the target exists.
     fn check(&self, operation: &'static str, rank: Rank, index: PtIndex) -> Result<(), NiError> {
         match (rank as usize) < self.local_rank.len() {
             true => self.check_index(operation, index),
@@ -198,7 +206,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         }
     }
 
-    /// An error of the intra-host network, by the job's ranks.
+    /// Replaces the local rank in an error of the intra-host network.
     #[cold]
     fn with_job_rank(&self, mut error: NiError) -> NiError {
         if let NiError::System { rank, .. }
@@ -210,7 +218,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         error
     }
 
-    /// The queue that an index was opened with.
+    /// The event queue of an index.
     fn queue_of(&self, index: u8) -> Option<u8> {
         self.indices[usize::from(index)]
             .load(Ordering::Acquire)

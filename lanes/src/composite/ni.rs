@@ -1,4 +1,4 @@
-//! The Ni contract: straight to the intra-host network where it is alone.
+//! The Ni contract. In a job of one host each call goes straight to the intra-host network.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use conduit_core::threads::{Lock, Mode};
 
 use super::{Composite, MultiHost, Side};
 
-/// How long a rank waits on one network before it looks at the other, where nothing tells it to: short against what a
-/// message between hosts takes.
+/// How long a rank waits on one network before it polls the other, if neither can end the other's
+/// wait: short beside the latency between hosts.
 const MOMENT: Duration = Duration::from_micros(50);
 
 impl<Intra: Ni, Inter: Ni, M: Mode> Ni for Composite<Intra, Inter, M> {
@@ -116,7 +116,7 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Ni for Composite<Intra, Inter, M> {
     fn inject(&self, inject: &Inject<'_>) -> Result<Submit, NiError> {
         match &self.multi_host {
             None => self.intra.inject(inject),
-            // A copy, so that the other one never has to be in memory.
+            // Copied so that the single-host path can keep it in registers.
             Some(multi_host) => multi_host.inject(&self.intra, &{ *inject }),
         }
     }
@@ -209,7 +209,7 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Ni for Composite<Intra, Inter, M> {
         let intra = self.intra.ready();
         match &self.multi_host {
             None => intra,
-            Some(multi_host) => multi_host.look(intra),
+            Some(multi_host) => multi_host.ready_throttled(intra),
         }
     }
     #[inline]
@@ -284,7 +284,7 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
         if self.is_anything_ready(multi_host) {
             return;
         }
-        // Alone on its host: nothing else can come.
+        // Alone on its host: nothing can arrive by the intra-host network.
         if multi_host.neighbours.len() == 1 {
             return multi_host.inter.wait(limit);
         }
@@ -316,7 +316,8 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         let region = intra
             .region_create(len)
             .map_err(|error| self.with_job_rank(error))?;
-        // SAFETY: a region of the intra-host network, which is dropped after the inter-host one (`Composite`).
+        // SAFETY: a region of the intra-host network, which is dropped after the inter-host one
+        // (`Composite`).
         let adopted = unsafe { self.inter.region_adopt(region.base, region.len) }?;
         match adopted.id == region.id {
             true => {
@@ -419,7 +420,8 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         }
     }
 
-    /// [`Ni::anticipate`], or of several: for the intra-host network, as between hosts a hint is worth nothing.
+    /// [`Ni::anticipate`], or of several: for the intra-host network, as between hosts a hint is
+    /// worth nothing.
     #[inline(never)]
     fn anticipate<Intra: Ni>(
         &self,

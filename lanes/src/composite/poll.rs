@@ -1,21 +1,21 @@
-//! Polling both networks: their events by the job's ranks and the owner's names.
+//! Polling both networks: their events are delivered with the job's ranks and the owner's tags.
 
 use conduit_core::ni::{EqId, Event, Ni, PutEvent, Rank, Ready, Sink};
 use conduit_core::threads::{Lock, Mode};
 
 use super::{Composite, MultiHost, Side};
 
-/// Events of the queue of indices without one that are taken at once.
+/// Events taken from the internal queue in one call.
 const INTERNAL_LIMIT: u32 = 64;
 
-/// Hands one network's events on.
+/// Translates the events of one network for a sink.
 struct Forward<'a, S, Intra: Ni, Inter: Ni, M: Mode> {
     sink: &'a mut S,
     intra: &'a Intra,
     multi_host: &'a MultiHost<Inter, M>,
     side: Side,
-    /// Events handed on: some are not told.
-    told: u32,
+    /// Events delivered to the sink; some are swallowed.
+    delivered: u32,
 }
 
 impl<S, Intra: Ni, Inter: Ni, M: Mode> Forward<'_, S, Intra, Inter, M> {
@@ -59,16 +59,16 @@ impl<S: Sink, Intra: Ni, Inter: Ni, M: Mode> Sink for Forward<'_, S, Intra, Inte
                 offset,
             },
             Event::Unlinked { tag } => match self.multi_host.unlinked(self.intra, self.side, tag) {
-                Some(told) => told,
+                Some(delivered) => delivered,
                 None => return,
             },
             Event::Free { tag } => match self.multi_host.freed(self.side, tag) {
-                Some(told) => told,
+                Some(delivered) => delivered,
                 None => return,
             },
             Event::Send { .. } | Event::Ack { .. } | Event::Reply { .. } => event,
         };
-        self.told += 1;
+        self.delivered += 1;
         self.sink.event(event);
     }
 
@@ -79,7 +79,7 @@ impl<S: Sink, Intra: Ni, Inter: Ni, M: Mode> Sink for Forward<'_, S, Intra, Inte
 
     #[inline(always)]
     fn put(&mut self, put: PutEvent<'_>) {
-        self.told += 1;
+        self.delivered += 1;
         self.sink.put(PutEvent {
             tag: self.multi_host.entries.tag(put.tag),
             source: self.source(put.source),
@@ -88,9 +88,10 @@ impl<S: Sink, Intra: Ni, Inter: Ni, M: Mode> Sink for Forward<'_, S, Intra, Inte
     }
 }
 
-/// The networks that a poll looks at, one behind the other, and which of two is first the next time. A quick look at the intra-host one is
-/// worth it, as a poll of it is the latency of what has come by the other. What the inter-host one has is known, and a poll of it may be a
-/// system call: while the intra-host one says that it has something nothing else is looked for, also where it turns out to be nothing.
+/// The networks to poll, in order, and which of the two goes first next time. Checking the
+/// intra-host one first is cheap, while polling it adds to the latency of what has come by the
+/// other. For the inter-host one a poll may be a system call: if only the intra-host one reports
+/// something ready, only that is polled, even if the poll turns out empty.
 fn order(turn: Side, intra_has_some: bool, inter_has_some: bool) -> ([Option<Side>; 2], Side) {
     match (intra_has_some, inter_has_some, turn) {
         (true, false, _) => ([Some(Side::IntraHost), None], Side::InterHost),
@@ -106,7 +107,7 @@ fn order(turn: Side, intra_has_some: bool, inter_has_some: bool) -> ([Option<Sid
     }
 }
 
-/// Takes everything and tells nobody.
+/// A sink that discards all events.
 struct Discard;
 
 impl Sink for Discard {
@@ -114,7 +115,7 @@ impl Sink for Discard {
 }
 
 impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
-    /// A poll of both networks, in turn first.
+    /// Polls both networks, which take turns to go first.
     #[inline(never)]
     pub(super) fn poll_both<S: Sink>(
         &self,
@@ -126,17 +127,18 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
         let Some(queue) = multi_host.queues.get(eq) else {
             return 0;
         };
-        // Held while events are delivered, as the networks hold theirs: a call from within a sink finds nothing.
+        // Held while events are delivered, as in the networks themselves: a call from within a sink
+        // finds nothing.
         let Some(mut turn) = queue.turn.try_lock() else {
             return 0;
         };
-        let mut told = 0;
+        let mut delivered = 0;
         while multi_host.entries.any_pending()
-            && told < limit
+            && delivered < limit
             && let Some(event) = multi_host.settle(&self.intra, eq.0)
         {
             sink.event(event);
-            told += 1;
+            delivered += 1;
         }
         let intra_has_some = self.intra.ready().intersects(Ready::queue(eq));
         let inter_has_some = multi_host
@@ -146,7 +148,7 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
         let (order, next) = order(*turn, intra_has_some, inter_has_some);
         *turn = next;
         for side in order.into_iter().flatten() {
-            if told >= limit || !sink.is_ready() {
+            if delivered >= limit || !sink.is_ready() {
                 break;
             }
             let mut forward = Forward {
@@ -154,22 +156,22 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
                 intra: &self.intra,
                 multi_host,
                 side,
-                told: 0,
+                delivered: 0,
             };
             match side {
-                Side::IntraHost => self.intra.poll_into(eq, limit - told, &mut forward),
+                Side::IntraHost => self.intra.poll_into(eq, limit - delivered, &mut forward),
                 Side::InterHost => {
                     multi_host
                         .inter
-                        .poll_into(queue.inter, limit - told, &mut forward)
+                        .poll_into(queue.inter, limit - delivered, &mut forward)
                 }
             };
-            told += forward.told;
-            if side == Side::InterHost && told < limit {
+            delivered += forward.delivered;
+            if side == Side::InterHost && delivered < limit {
                 multi_host.throttle.note_empty(queue.inter);
             }
         }
-        told
+        delivered
     }
 
     #[cold]
@@ -181,7 +183,7 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
         }
     }
 
-    /// Whether a poll would find something, as far as the networks tell.
+    /// Whether a poll would find something, as far as the networks know.
     pub(super) fn is_anything_ready(&self, multi_host: &MultiHost<Inter, M>) -> bool {
         multi_host.ready(self.intra.ready()) != Ready::NONE
     }
@@ -191,9 +193,10 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
 mod tests {
     use super::*;
 
-    /// A ring of shared memory is polled once more after what was taken from it, in each round trip.
+    /// A ring of shared memory is polled once more after what was taken from it, in each round
+    /// trip.
     #[test]
-    fn the_far_network_is_not_polled_where_the_near_one_asks_for_a_poll() {
+    fn the_inter_host_network_is_not_polled_where_only_the_other_is_ready() {
         for turn in [Side::IntraHost, Side::InterHost] {
             assert_eq!(order(turn, true, false).0, [Some(Side::IntraHost), None]);
         }
@@ -208,9 +211,9 @@ mod tests {
         assert_eq!(turn, Side::IntraHost);
     }
 
-    /// Who polls without a look before finds what has come.
+    /// A caller that polls without asking what is ready finds what has arrived.
     #[test]
-    fn the_far_network_is_polled_where_the_near_one_has_nothing() {
+    fn the_inter_host_network_is_polled_where_the_other_has_nothing() {
         for (turn, known) in [Side::IntraHost, Side::InterHost]
             .map(|turn| [(turn, false), (turn, true)])
             .concat()

@@ -1,4 +1,5 @@
-//! Event queues that both networks have. Their name is the intra-host network's, so that its events need no translation.
+//! Event queues, one in each network. A queue has the name of the intra-host network's, so that
+//! names of ready queues need no translation there.
 
 use std::sync::OnceLock;
 
@@ -7,26 +8,27 @@ use conduit_core::threads::{Lock, Mode};
 
 use super::{MultiHost, Side};
 
-/// Room for the events that entries of indices without a queue raise here: that they have left their list.
+/// Slots of the internal queue, for the unlink events of entries of indices that have no queue.
 const INTERNAL_SLOTS: usize = 1024;
 
 pub(super) struct Queue<M: Mode> {
     pub(super) inter: EqId,
-    /// Held during a poll; which network the next one begins with.
+    /// The network that the next poll begins with. Locked during a poll.
     pub(super) turn: M::Lock<Side>,
 }
 
 pub(super) struct Queues<M: Mode> {
-    /// By the intra-host network's number.
+    /// By name.
     table: Box<[OnceLock<Queue<M>>]>,
-    /// The queue of indices that were opened without one: it tells when their entries leave their list.
+    /// The queue of indices that were opened without one: it gets the unlink events of their
+    /// entries.
     internal: OnceLock<EqId>,
-    /// Queues that its user may still make. Held while one is made.
+    /// Queues that the user may still make. Locked while one is made.
     left: M::Lock<u8>,
 }
 
 impl<M: Mode> Queues<M> {
-    /// Numbers of the intra-host network's go to `numbers`; its user makes `most`.
+    /// `numbers`: queues of the intra-host network. `most`: those that the user may make.
     pub(super) fn new(numbers: u8, most: u8) -> Self {
         Self {
             table: (0..numbers).map(|_| OnceLock::new()).collect(),
@@ -101,7 +103,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         Ok(eq)
     }
 
-    /// The queue of indices that are opened without one.
+    /// The queue of indices that are opened without one, which the first call makes.
     pub(super) fn internal_queue<Intra: Ni>(&self, intra: &Intra) -> Result<EqId, NiError> {
         let _making = self.queues.left.lock();
         if let Some(eq) = self.queues.internal() {
@@ -111,23 +113,23 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         Ok(*self.queues.internal.get_or_init(|| eq))
     }
 
-    /// The same, but that the inter-host network need not be looked at each time.
+    /// What is ready in both networks, of which the inter-host one is not asked each time.
     #[inline]
-    pub(super) fn look(&self, intra: Ready) -> Ready {
+    pub(super) fn ready_throttled(&self, intra: Ready) -> Ready {
         match self.throttle.is_inter_due(intra) {
             true => self.ready(intra),
             false => self.ready_beside(intra, self.throttle.inter()),
         }
     }
 
-    /// Where a poll would find something, the intra-host network being ready so.
+    /// What is ready in both networks, given what is in the intra-host one.
     pub(super) fn ready(&self, intra: Ready) -> Ready {
         let inter = self.inter.ready();
         self.throttle.note_inter(inter);
         self.ready_beside(intra, inter)
     }
 
-    /// The same, the inter-host network being ready so.
+    /// What is ready in both networks, given what is in either.
     #[inline]
     fn ready_beside(&self, intra: Ready, inter: Ready) -> Ready {
         if self.entries.any_pending() {
