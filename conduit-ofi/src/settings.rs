@@ -6,7 +6,7 @@ use conduit_portals::transport::ProgressThread;
 use seal::Protection;
 use settings::{Kind, MOST_TIME};
 
-use crate::provider::Wish;
+use crate::provider::Hints;
 use crate::start::{OfiConfig, Which};
 
 settings::group! {
@@ -42,7 +42,7 @@ settings::group! {
 }
 
 impl Settings {
-    /// Which libfabric is asked for.
+    /// Which libfabric to load.
     #[must_use]
     pub fn which(&self) -> Which {
         Which::named(self.library.as_deref().unwrap_or_default())
@@ -50,15 +50,16 @@ impl Settings {
 }
 
 impl OfiConfig {
-    /// As the settings say, for a rank on a host of this name, which may be the only one of the job.
+    /// The configuration by these settings for a rank on the host `host`; `one_host`: all ranks are
+    /// on it.
     pub fn of(settings: &Settings, host: &str, one_host: bool) -> Self {
-        let wish = Wish {
+        let hints = Hints {
             provider: settings.provider.clone(),
             domain: settings.domain.clone(),
             one_host,
-            ..Wish::default()
+            ..Hints::default()
         };
-        let mut config = Self::new(wish, host.to_owned());
+        let mut config = Self::new(hints, host.to_owned());
         config.library = settings.which();
         config.wire.dead_time = Duration::from_millis(settings.dead_time.into());
         config.wire.receives = settings.receives;

@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_an_error_that_names_the_peer() {
+    fn malformed_info_is_an_error_that_names_the_peer() {
         let refused = |nonsense: Vec<u8>, reason: &str| {
             let Err(error) = meet(1, exchange(1, 2), &[nonsense, text(1, 2, "")]) else {
                 panic!("{reason}");

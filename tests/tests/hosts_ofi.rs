@@ -82,7 +82,7 @@ fn frames_with_tags() {
         for mut settings in over(&ofi::PROVIDERS[..1]) {
             settings.extend([(sealed, "1"), ("CONDUIT_OFI_STATISTICS", "1")]);
             let finished = strangers(3, &["calls", "par"], &settings);
-            for word in [" writes ", " reads ", " forged ", " strangers "] {
+            for word in [" writes ", " reads ", " bad_tag ", " wrong_source "] {
                 assert!(!finished.stderr.contains(word), "{word}: {finished:#?}");
             }
             strangers(4, &["flood"], &settings);

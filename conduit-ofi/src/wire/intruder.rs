@@ -1,5 +1,6 @@
-//! Somebody who is no rank of the job: written against libfabric itself, it knows where the ranks are, what frames look like, and what
-//! was seen on the way between them. And a rank of the job that has gone bad.
+//! Tests of attackers. One is no rank of the job: it uses libfabric itself, knows the ranks'
+//! addresses and the format of frames, and has seen the traffic between them. Another is a rank of
+//! the job that is malicious.
 
 use std::ptr;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use seal::{Protection, Seal};
 
 use crate::frame::{EARLY, Frame, HEADER, Kind};
 use crate::liveness::Liveness;
-use crate::provider::{Wish, choose};
+use crate::provider::{Hints, choose};
 use crate::start::{OfiConfig, Which, library, wires};
 
 use super::*;
@@ -53,8 +54,8 @@ impl FragmentHandler for Heard {
     }
 }
 
-fn wish() -> Wish {
-    Wish {
+fn hints() -> Hints {
+    Hints {
         provider: Some("tcp".to_owned()),
         domain: Some("lo".to_owned()),
         one_host: true,
@@ -86,9 +87,10 @@ impl Job {
     fn new(which: &Which, change: impl FnOnce(&mut OfiConfig)) -> Self {
         let mut config = OfiConfig {
             library: which.clone(),
-            ..OfiConfig::new(wish(), "here".to_owned())
+            ..OfiConfig::new(hints(), "here".to_owned())
         };
-        // After the first look, at nobody, no rank asks another whether it is there: all frames' numbers are known.
+        // After the first look, at nobody, no rank asks another whether it is there: all frames'
+        // numbers are known.
         config.wire.dead_time = Duration::from_secs(86_400);
         change(&mut config);
         let wires = wires(3, &config).expect("the network starts");
@@ -182,7 +184,7 @@ struct Intruder {
 impl Intruder {
     fn new(which: &Which, job: &Job) -> Self {
         let library = library(which).expect("loaded before");
-        let offer = choose(&library, &wish()).map_err(|(reason, _)| reason);
+        let offer = choose(&library, &hints()).map_err(|(reason, _)| reason);
         let objects = Objects::open(offer.expect("tcp"), 1 << 14).expect("an endpoint");
         let address = job.wires[0].addresses.of(0).expect("the first rank");
         let to = objects.insert(address).expect("an address");
@@ -242,7 +244,8 @@ impl Intruder {
         };
         job.until(|_| {
             self.progress();
-            // SAFETY: the endpoint is open, and the bytes and the context outlive the operation, which ends below.
+            // SAFETY: the endpoint is open, and the bytes and the context outlive the operation,
+            // which ends below.
             let result = unsafe {
                 fi_writemsg(
                     self.objects.ep,
@@ -287,7 +290,7 @@ fn who_is_no_rank_is_not_heard() {
             }
         }
         let counters = job.wires[0].counters();
-        assert_eq!((counters.strangers, counters.nonsense), (36, 12));
+        assert_eq!((counters.wrong_source, counters.malformed), (36, 12));
         // The error for a peer that is not heard of tells.
         let place = job.wires[0].describe(1);
         assert!(place.contains("; 36 frames were not from"), "{place}");
@@ -316,7 +319,7 @@ fn a_rank_is_not_heard_as_another() {
             let frame = job.frame(Kind::Tiny, rank, 1);
             job.inject(bad_rank, &frame);
         }
-        assert_eq!(job.wires[0].counters().strangers, 2);
+        assert_eq!(job.wires[0].counters().wrong_source, 2);
         assert_eq!(job.heard[0].fragments.len(), 2);
         assert_eq!(job.heard[0].failed, []);
     }
@@ -390,15 +393,15 @@ fn nothing_without_the_right_tag_is_heard() {
             }
             assert_eq!(job.heard[0].fragments.len(), 1);
             let counters = job.wires[0].counters();
-            assert!(counters.forged > 50, "{counters:?}");
-            assert!(counters.repeated > 3, "{counters:?}");
+            assert!(counters.bad_tag > 50, "{counters:?}");
+            assert!(counters.replayed > 3, "{counters:?}");
             job.send(1, 0, b"also");
             job.send(2, 0, b"more");
             assert_eq!(job.heard[0].fragments.len(), 3);
             assert_eq!(job.heard[0].failed, []);
             // What was seen before it is its turn is heard once: it says what its sender says.
             let early = sealed(&mut job, 1, 0, 3);
-            let repeated = job.wires[0].counters().repeated;
+            let repeated = job.wires[0].counters().replayed;
             intruder.send(&mut job, &early);
             // Nor does it keep a silent sender alive.
             job.wires[0].links.get(1).expect("a link").liveness = Liveness::of_known();
@@ -407,7 +410,7 @@ fn nothing_without_the_right_tag_is_heard() {
             }
             let link = job.wires[0].links.get(1).expect("a link");
             assert!(link.liveness.is_quiet());
-            assert_eq!(job.wires[0].counters().repeated, repeated + 4);
+            assert_eq!(job.wires[0].counters().replayed, repeated + 4);
             job.send(1, 0, b"then");
             job.until(|job| job.heard[0].fragments.len() == 5);
             assert_eq!(job.heard[0].fragments[4].1, b"forged!!");
@@ -444,7 +447,7 @@ fn early_frames_are_bounded() {
         for _ in 0..100 {
             job.inject(bad_rank, &frame);
         }
-        assert_eq!(job.wires[0].counters().repeated, 99);
+        assert_eq!(job.wires[0].counters().replayed, 99);
         assert!(job.wires[0].early < 100, "{} bytes", job.wires[0].early);
         for number in 2..u64::from(EARLY) {
             assert!(job.wires[0].early <= room);
@@ -459,7 +462,8 @@ fn early_frames_are_bounded() {
     }
 }
 
-/// What a rank sends of a fragment that can't begin is no more than it has promised, and takes no more than there is room for.
+/// What a rank sends of a fragment that can't begin is no more than it has promised, and takes no
+/// more than there is room for.
 #[test]
 fn held_frames_are_bounded() {
     let chunk = |job: &Job, number, bytes: usize| {
