@@ -167,7 +167,7 @@ struct Prepared {
 
 fn contribution(info: &BootstrapInfo, exchange: &Exchange) -> Vec<u8> {
     let mut words = info.encode();
-    exchange.introduce(&mut words);
+    exchange.append_share(&mut words);
     [&[READY], &words[..]].concat()
 }
 
@@ -262,7 +262,7 @@ fn parse_all(
                 reason: String::from_utf8_lossy(text.get(1..).unwrap_or_default()).into_owned(),
             });
         };
-        let words = exchange.recognise(peer, words);
+        let words = exchange.verify(peer, words);
         let words = words.map_err(|error| fault(error.to_string()))?;
         let malformed = || fault(format!("it is {} bytes that make no sense", text.len()));
         let info = BootstrapInfo::decode(words).ok_or_else(malformed)?;
@@ -355,18 +355,18 @@ pub fn start_in<M: Mode, T: Transport + 'static>(
     let started = prepared.and_then(|prepared| {
         let are_texts = prepared.objects.offer.has_text_addresses();
         let job_info = parse_all(rank, prepared.exchange, are_texts, &texts)?;
-        let heard = job_info.exchange.heard();
+        let transcript = job_info.exchange.transcript();
         let ofi = assemble(rank, config, prepared.objects, job_info, inside)?;
-        Ok((ofi, heard))
+        Ok((ofi, transcript))
     });
     let verdict = match &started {
-        Ok((_, heard)) => heard.confirm(),
+        Ok((_, transcript)) => transcript.confirm(),
         Err(error) => error.to_string().into_bytes(),
     };
     let verdicts = bootstrap.allgather(&verdict)?;
-    let (ofi, heard) = started?;
+    let (ofi, transcript) = started?;
     for (peer, verdict) in (0..).zip(&verdicts) {
-        let same = heard.check(peer, verdict);
+        let same = transcript.check(peer, verdict);
         same.map_err(|reason| OfiError::PeerFailed { peer, reason })?;
     }
     Ok(ofi)
@@ -555,7 +555,7 @@ mod tests {
         let info = info.encode();
         for cut in 0..info.len() {
             let mut words = info[..cut].to_vec();
-            exchange(1).introduce(&mut words);
+            exchange(1).append_share(&mut words);
             let error = error([&[READY], &words[..]].concat());
             assert!(error.contains("make no sense"), "{error}");
         }

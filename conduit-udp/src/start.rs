@@ -1,5 +1,4 @@
-//! Job start over UDP: every rank opens its socket, says where it is, and learns where the others
-//! are.
+//! Job start over UDP: every rank opens its socket and exchanges addresses with the others.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -20,31 +19,31 @@ use crate::socket::{
 use crate::{Carrier, Udp};
 use seal::{Exchange, ExchangeError, Protection, Sealer, random_incarnation};
 
-/// What is set for the network over UDP. The same on all ranks, except for the own address and
-/// host.
+/// The configuration of the network over UDP. The same on all ranks, except for address and host.
 #[derive(Debug, Clone)]
 pub struct UdpConfig {
     /// This rank's socket.
     pub options: Options,
     /// This rank's host, for errors.
     pub host: String,
-    /// The protocol's limits and times. Rank, size, and what the packets' size allows are filled
-    /// in.
+    /// The protocol's limits and times. Rank, size, packet size and socket buffer are filled in at
+    /// start.
     pub protocol: Config,
     /// The portals' limits.
     pub portals: PortalsConfig,
-    /// What is done to packets.
+    /// How packets are sealed.
     pub protection: Protection,
     /// The file with the job's secret.
     pub secret_file: Option<PathBuf>,
-    /// What packets suffer on purpose, for tests.
+    /// Injected faults, for tests.
     pub faults: FaultConfig,
-    /// How long a rank may be away before a thread attends for it; `None`: no thread.
+    /// How long a rank may compute before the progress thread makes progress for it; `None`: no
+    /// thread.
     pub attend: Option<Duration>,
 }
 
 impl UdpConfig {
-    /// Default limits on a socket.
+    /// Default limits, with these options of the socket.
     pub fn new(options: Options, host: String) -> Self {
         Self {
             options,
@@ -136,12 +135,12 @@ fn system(rank: Rank, operation: &'static str) -> impl FnOnce(std::io::Error) ->
     }
 }
 
-/// What a rank says of itself: a address, the name of its host, its part of the exchange of keys.
-/// Or why it has failed.
+/// What a rank contributes to the allgather at start begins with one of these: its [`UdpAddress`],
+/// the name of its host and its part of the key exchange follow, or the text of its error.
 const READY: u8 = 1;
 const FAILED: u8 = 0;
 
-/// A rank's own part, before it knows of the others.
+/// A rank's own state before the exchange.
 struct Prepared {
     socket: Socket,
     exchange: Exchange,
@@ -162,25 +161,25 @@ fn prepare(rank: Rank, size: u32, config: &UdpConfig) -> Result<Prepared, UdpErr
     };
     Ok(Prepared {
         socket,
-        text: say(&address, &config.host, &exchange),
+        text: contribution(&address, &config.host, &exchange),
         exchange,
     })
 }
 
-fn say(address: &UdpAddress, host: &str, exchange: &Exchange) -> Vec<u8> {
+fn contribution(address: &UdpAddress, host: &str, exchange: &Exchange) -> Vec<u8> {
     let mut words = [&address.encode(), host.as_bytes()].concat();
-    exchange.introduce(&mut words);
+    exchange.append_share(&mut words);
     [&[READY], &words[..]].concat()
 }
 
-/// All ranks as they were met.
-struct Met {
+/// What all ranks have contributed.
+struct Job {
     addresses: Vec<UdpAddress>,
     hosts: Box<[Arc<str>]>,
     exchange: Exchange,
 }
 
-fn meet(rank: Rank, mut exchange: Exchange, texts: &[Vec<u8>]) -> Result<Met, UdpError> {
+fn parse_all(rank: Rank, mut exchange: Exchange, texts: &[Vec<u8>]) -> Result<Job, UdpError> {
     let mut addresses = Vec::with_capacity(texts.len());
     let mut hosts: Vec<Arc<str>> = Vec::with_capacity(texts.len());
     for (peer, text) in (0..).zip(texts) {
@@ -191,7 +190,7 @@ fn meet(rank: Rank, mut exchange: Exchange, texts: &[Vec<u8>]) -> Result<Met, Ud
                 reason: String::from_utf8_lossy(text.get(1..).unwrap_or_default()).into_owned(),
             });
         };
-        let words = exchange.recognise(peer, words);
+        let words = exchange.verify(peer, words);
         let words = words.map_err(|error| fault(error.to_string()))?;
         let Some((address, host)) = words.split_first_chunk::<{ UdpAddress::BYTES }>() else {
             return Err(fault(format!("it is {} bytes long", text.len())));
@@ -199,12 +198,12 @@ fn meet(rank: Rank, mut exchange: Exchange, texts: &[Vec<u8>]) -> Result<Met, Ud
         addresses.push(UdpAddress::decode(address).map_err(|error| fault(error.to_string()))?);
         let host = String::from_utf8_lossy(host);
         match hosts.last() {
-            // Ranks of a host follow one another as a rule.
+            // Ranks of a host usually follow one another.
             Some(last) if **last == *host => hosts.push(Arc::clone(last)),
             _ => hosts.push(host.into()),
         }
     }
-    Ok(Met {
+    Ok(Job {
         addresses,
         hosts: hosts.into(),
         exchange,
@@ -214,8 +213,8 @@ fn meet(rank: Rank, mut exchange: Exchange, texts: &[Vec<u8>]) -> Result<Met, Ud
 /// Starts the network among all ranks of a job, which call this together with the same settings.
 ///
 /// # Errors
-/// Names the rank and what is wrong with it. If one rank fails all do, unless the failure is that
-/// of `bootstrap`. That peers can be reached is found out when they are first used.
+/// [`UdpError`] names the rank and what is wrong. If one rank fails all do, unless `bootstrap`
+/// itself failed. Whether a peer can be reached shows when it is first used.
 pub fn start<M: Mode>(
     bootstrap: &mut dyn Bootstrap,
     config: &UdpConfig,
@@ -223,7 +222,7 @@ pub fn start<M: Mode>(
     start_in(bootstrap, config, |carrier| carrier)
 }
 
-/// The same with the carrier inside a transport of several kinds.
+/// [`start`], with the carrier wrapped in another transport by `inside`.
 ///
 /// # Errors
 /// As [`start`].
@@ -240,19 +239,19 @@ pub fn start_in<M: Mode, T: Transport + 'static>(
     };
     let texts = bootstrap.allgather(&text)?;
     let started = prepared.and_then(|prepared| {
-        let met = meet(rank, prepared.exchange, &texts)?;
-        let heard = met.exchange.heard();
-        let udp = assemble(rank, config, prepared.socket, met, inside)?;
-        Ok((udp, heard))
+        let job = parse_all(rank, prepared.exchange, &texts)?;
+        let transcript = job.exchange.transcript();
+        let udp = assemble(rank, config, prepared.socket, job, inside)?;
+        Ok((udp, transcript))
     });
     let verdict = match &started {
-        Ok((_, heard)) => heard.confirm(),
+        Ok((_, transcript)) => transcript.confirm(),
         Err(error) => error.to_string().into_bytes(),
     };
     let verdicts = bootstrap.allgather(&verdict)?;
-    let (udp, heard) = started?;
+    let (udp, transcript) = started?;
     for (peer, verdict) in (0..).zip(&verdicts) {
-        let same = heard.check(peer, verdict);
+        let same = transcript.check(peer, verdict);
         same.map_err(|reason| UdpError::PeerFailed { peer, reason })?;
     }
     Ok(udp)
@@ -262,14 +261,14 @@ fn assemble<M: Mode, T: Transport + 'static>(
     rank: Rank,
     config: &UdpConfig,
     socket: Socket,
-    met: Met,
+    job: Job,
     inside: impl FnOnce(Carrier) -> T,
 ) -> Result<Udp<M, T>, UdpError> {
-    let Met {
+    let Job {
         addresses,
         hosts,
         exchange,
-    } = met;
+    } = job;
     // Fits: ranks.
     let size = addresses.len() as u32;
     let peers = Peers::new(&addresses, config.options.scope);
@@ -307,25 +306,25 @@ fn assemble<M: Mode, T: Transport + 'static>(
     Ok(udp)
 }
 
-/// Everything that a rank counts.
+/// All counters of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UdpCounters {
-    /// Above the protocol.
+    /// The portals'.
     pub portals: PortalsCounters,
-    /// The protocol.
+    /// The protocol's.
     pub protocol: Counters,
-    /// The socket.
+    /// The socket's.
     pub socket: SocketCounters,
-    /// What has come that no rank has made.
+    /// Datagrams that no rank of the job made.
     pub foreign: ForeignDatagrams,
-    /// What packets have suffered on purpose, if they do.
+    /// Injected faults, if any are set.
     pub faults: Option<FaultCounters>,
-    /// Bytes of the protocol's memory at present.
+    /// Bytes of memory that the protocol takes now.
     pub memory: usize,
 }
 
 impl UdpCounters {
-    /// What has happened so far.
+    /// The counters so far.
     pub fn of(portals: &PortalsCounters, carrier: &Carrier) -> Self {
         Self {
             portals: *portals,
@@ -337,7 +336,7 @@ impl UdpCounters {
         }
     }
 
-    /// A line for each part, of the counts that are not zero.
+    /// A report of all counters that are not zero, a line for each part.
     pub fn report(&self, rank: Rank) -> String {
         let mut text = String::new();
         let portals = self.portals.each();
@@ -362,8 +361,8 @@ impl UdpCounters {
     }
 }
 
-/// A whole job within this process, over real sockets of this host, for tests: every end can go to
-/// a thread of its own (where the mode allows), or one thread drives them all in turn.
+/// A whole job within this process, over real sockets of this host, for tests. Each rank may run in
+/// a thread of its own (if the mode allows), or one thread drives all in turn.
 ///
 /// # Errors
 /// As [`start`].
@@ -375,8 +374,8 @@ pub fn in_process<M: Mode>(ranks: u32, config: &UdpConfig) -> Result<Vec<Udp<M>>
     (0..)
         .zip(prepared)
         .map(|(rank, prepared)| {
-            let met = meet(rank, prepared.exchange, &texts)?;
-            assemble(rank, config, prepared.socket, met, |carrier| carrier)
+            let job = parse_all(rank, prepared.exchange, &texts)?;
+            assemble(rank, config, prepared.socket, job, |carrier| carrier)
         })
         .collect()
 }
@@ -405,7 +404,7 @@ mod tests {
     }
 
     fn text(rank: Rank, size: u32, host: &str) -> Vec<u8> {
-        say(&udp_address(rank), host, &exchange(rank, size))
+        contribution(&udp_address(rank), host, &exchange(rank, size))
     }
 
     #[test]
@@ -420,11 +419,11 @@ mod tests {
     #[test]
     fn what_is_said_is_read() {
         let texts = [text(0, 3, "a"), text(1, 3, "a"), text(2, 3, "b")];
-        let met = meet(1, exchange(1, 3), &texts).unwrap();
-        let ports: Vec<_> = met.addresses.iter().map(|address| address.port).collect();
+        let job = parse_all(1, exchange(1, 3), &texts).unwrap();
+        let ports: Vec<_> = job.addresses.iter().map(|address| address.port).collect();
         assert_eq!(ports, [1000, 1001, 1002]);
         assert_eq!(
-            met.hosts.iter().map(|h| &**h).collect::<Vec<_>>(),
+            job.hosts.iter().map(|h| &**h).collect::<Vec<_>>(),
             ["a", "a", "b"]
         );
     }
@@ -432,7 +431,7 @@ mod tests {
     #[test]
     fn a_failed_rank_is_named_with_its_reason() {
         let failed = [&[FAILED], &b"no socket"[..]].concat();
-        let Err(error) = meet(0, exchange(0, 2), &[text(0, 2, "a"), failed]) else {
+        let Err(error) = parse_all(0, exchange(0, 2), &[text(0, 2, "a"), failed]) else {
             panic!("it failed");
         };
         let error = error.to_string();
@@ -445,7 +444,7 @@ mod tests {
     #[test]
     fn malformed_info_is_an_error_that_names_the_peer() {
         let refused = |nonsense: Vec<u8>, reason: &str| {
-            let Err(error) = meet(1, exchange(1, 2), &[nonsense, text(1, 2, "")]) else {
+            let Err(error) = parse_all(1, exchange(1, 2), &[nonsense, text(1, 2, "")]) else {
                 panic!("{reason}");
             };
             let error = error.to_string();
@@ -455,7 +454,7 @@ mod tests {
         // Of a rank with the secret, and then of somebody else.
         let said = |address: &[u8]| {
             let mut words = address.to_vec();
-            exchange(0, 2).introduce(&mut words);
+            exchange(0, 2).append_share(&mut words);
             [&[READY], &words[..]].concat()
         };
         let address = udp_address(0).encode();
@@ -477,7 +476,7 @@ mod tests {
         }
     }
 
-    /// Ranks that are threads, and a launcher that says more than once what it was told once.
+    /// Ranks in threads, with a launcher that replays what it was once given.
     struct Launcher<'a> {
         rank: Rank,
         barrier: &'a Barrier,
@@ -549,24 +548,23 @@ mod tests {
         }
     }
 
-    /// Who has read all that the ranks have told each other can neither make their packets nor read
-    /// them.
+    /// Somebody who has read all that the ranks exchanged can neither make nor read their packets.
     #[test]
     fn what_is_said_tells_no_keys() {
         const HEADER: usize = 16;
         let ends = [exchange(0, 2), exchange(1, 2)];
         let texts = [
-            say(&udp_address(0), "a", &ends[0]),
-            say(&udp_address(1), "a", &ends[1]),
+            contribution(&udp_address(0), "a", &ends[0]),
+            contribution(&udp_address(1), "a", &ends[1]),
         ];
         let sealer = |rank, end| {
-            let met = meet(rank, end, &texts).unwrap();
-            let incarnations = met
+            let job = parse_all(rank, end, &texts).unwrap();
+            let incarnations = job
                 .addresses
                 .iter()
                 .map(|address| address.incarnation)
                 .collect();
-            Sealer::new(met.exchange, Protection::Encrypt, rank, incarnations)
+            Sealer::new(job.exchange, Protection::Encrypt, rank, incarnations)
         };
         let [first, second] = ends;
         let (mut first, mut second) = (sealer(0, first), sealer(1, second));
