@@ -1,26 +1,26 @@
-//! When a link acknowledges.
+//! When a link sends acknowledgements.
 
 use super::contract::Nanos;
 
-/// Segments of the data channel whose acknowledgement is due; half as much is one of the command
-/// channel.
+/// Weight of received segments at which an acknowledgement is due. A segment of the data channel
+/// weighs 1, one of the command channel half of this.
 const THRESHOLD: u32 = 32;
 
-/// What a link owes its peer by way of acknowledgement.
+/// The acknowledgement that a link has yet to send.
 #[derive(Debug, Default)]
 pub(super) struct AckState {
-    /// Of the segments that came since the last packet to the peer.
+    /// Weight of the segments received since the last acknowledgement.
     weight: u32,
-    /// When the last segment that had not come before came.
+    /// When the newest segment was received for the first time.
     newest_at: Nanos,
     immediate: bool,
-    /// Until when it may wait; of meaning if something is ack_state.
+    /// Until when it may wait, if `weight` is not 0.
     deadline: Nanos,
 }
 
 impl AckState {
-    /// A segment has come that had not. One of the data channel counts little: its sender asks for
-    /// an acknowledgement at once where it needs one, and the rest wait for that.
+    /// A segment was received for the first time. One of the data channel weighs little, because
+    /// its sender requests an immediate acknowledgement when it needs one.
     pub(super) fn on_segment(&mut self, now: Nanos, delay: Nanos, is_data: bool) {
         if self.weight == 0 {
             self.deadline = now + delay;
@@ -29,37 +29,37 @@ impl AckState {
         self.weight += if is_data { 1 } else { THRESHOLD / 2 };
     }
 
-    /// Something has come that wants an acknowledgement at once.
+    /// Requests an immediate acknowledgement.
     pub(super) fn request_immediate(&mut self) {
         self.immediate = true;
     }
 
-    /// How long ago the newest_at segment came.
+    /// How long ago the newest segment was received: the ack delay (RFC 9000, 13.2.5).
     pub(super) fn delay(&self, now: Nanos) -> Nanos {
         now.saturating_sub(self.newest_at)
     }
 
-    /// Whether an acknowledgement of its own is due.
+    /// Whether an acknowledgement is due, even without a packet to go with.
     pub(super) fn is_due(&self, now: Nanos) -> bool {
         self.immediate || self.weight >= THRESHOLD || (self.weight > 0 && now >= self.deadline)
     }
 
-    /// Whether one has been asked for at once.
+    /// Whether an immediate acknowledgement was requested.
     pub(super) fn is_immediate(&self) -> bool {
         self.immediate
     }
 
-    /// When one will be due.
+    /// When the acknowledgement will be due.
     pub(super) fn deadline(&self) -> Option<Nanos> {
         (self.weight > 0).then_some(self.deadline)
     }
 
-    /// Whether any is ack_state.
+    /// Whether there is anything to acknowledge.
     pub(super) fn is_pending(&self) -> bool {
         self.immediate || self.weight > 0
     }
 
-    /// All has been told.
+    /// Everything received has been acknowledged.
     pub(super) fn on_sent(&mut self) {
         self.weight = 0;
         self.immediate = false;

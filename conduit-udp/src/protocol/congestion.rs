@@ -1,41 +1,41 @@
-//! How much a link has under way: the congestion window, and the pace at which it is filled.
+//! Congestion control of a link: the congestion window, and the pacing of bursts.
 //!
-//! Once per round trip the window grows or shrinks by the shortest round trip measured in that
-//! time: the shortest, because a rank that polls late makes single samples long and says nothing
-//! about the path. Losses count only when they are more than [`LOSS_RATIO`] of a round's segments:
-//! links that lose a per cent are not slower for it.
+//! Delay-based, like Swift (SIGCOMM 2020): once per round trip the window is adapted to the
+//! shortest RTT measured in that round. The shortest, because a rank that polls late makes single
+//! samples long, which says nothing about the path. Losses count only if they are more than one in
+//! [`LOSS_RATIO`] of a round's segments, so a loss of one per cent does not slow a link down.
 
 use super::config::Config;
 use super::contract::Nanos;
 use super::rtt::RttEstimator;
 
-/// One segment lost of so many is not yet congestion.
+/// One lost segment in so many is not yet congestion.
 const LOSS_RATIO: u32 = 16;
-/// Losses of fewer segments than this in a round say nothing.
+/// Fewer lost segments than this in a round are ignored.
 const MIN_LOSSES: u32 = 4;
-/// Bytes of the longest queue that is allowed where the path needs less than
-/// [`Config::delay_target`] for them.
+/// Bytes of the longest allowed queue, on paths that carry them in less than
+/// [`Config::delay_target`].
 const QUEUE_BYTES: u64 = 512 << 10;
-/// Full packets of the smallest window.
+/// The smallest window, in full packets.
 const MIN_WINDOW: u64 = 4;
-/// Full packets by which the window grows per round when queues are allowed to be no longer.
+/// Additive increase per round, in full packets.
 const INCREASE: u64 = 4;
 
-/// Of one link.
+/// The congestion state of one link.
 #[derive(Debug)]
 pub(super) struct Congestion {
     /// Bytes.
     window: u64,
-    /// The window doubles each round until there is a sign of congestion.
+    /// In slow start the window doubles each round until there is a sign of congestion.
     in_slow_start: bool,
-    /// More was to be sent than the window let.
+    /// The window kept the link from sending in this round.
     is_cwnd_limited: bool,
     round_began: Nanos,
     min_rtt: Nanos,
     acknowledged: u32,
     acknowledged_bytes: u64,
     lost: u32,
-    /// A burst may be sent from now on.
+    /// The next burst may be sent from then on.
     paced_until: Nanos,
 }
 
@@ -54,17 +54,17 @@ impl Congestion {
         }
     }
 
-    /// Bytes that may be under way on a channel.
+    /// Bytes that may be in flight on a channel.
     pub(super) fn window(&self) -> u64 {
         self.window
     }
 
-    /// Something waits because the window is full.
+    /// Notes that something waits because the window is full.
     pub(super) fn note_cwnd_limited(&mut self) {
         self.is_cwnd_limited = true;
     }
 
-    /// Segments are acknowledged; `sample` is a round trip if one was measured.
+    /// Segments were acknowledged; `sample`: an RTT, if one was measured.
     pub(super) fn on_acknowledged(
         &mut self,
         now: Nanos,
@@ -88,7 +88,7 @@ impl Congestion {
         self.lost += 1;
     }
 
-    /// Time-outs follow each other: nothing is known of the path any more.
+    /// Persistent congestion (RFC 9002, 7.6): nothing is known of the path any more.
     pub(super) fn on_persistent_congestion(&mut self, config: &Config) {
         self.window = MIN_WINDOW * config.packet as u64;
         self.in_slow_start = true;
@@ -96,8 +96,8 @@ impl Congestion {
 
     fn end_round(&mut self, now: Nanos, rtt: &RttEstimator, config: &Config) {
         let packet = config.packet as u64;
-        // What a fast path gives in less time than that is a long queue all the same, and does not
-        // fit caches.
+        // On a fast path a queue that drains in less than `delay_target` may still be long, and
+        // exceed the caches.
         let elapsed = now.saturating_sub(self.round_began);
         let queue = QUEUE_BYTES * elapsed / self.acknowledged_bytes.max(1);
         let target = 2 * rtt.min() + queue.min(config.delay_target);
@@ -133,13 +133,13 @@ impl Congestion {
         self.paced_until
     }
 
-    /// A burst has been sent.
+    /// A burst was sent.
     pub(super) fn on_burst(&mut self, now: Nanos, bytes: usize, rtt: &RttEstimator) {
-        // A quarter more than the window per round trip: acknowledgements are what bounds the rate
-        // in the long run.
+        // A quarter more than the window per round trip (twice the window in slow start): in the
+        // long run acknowledgements bound the rate.
         let gain = if self.in_slow_start { 8 } else { 5 };
         let time = bytes as u64 * rtt.smoothed() * 4 / (self.window * gain);
-        // What was not sent in the last quarter of a round trip may be sent at once.
+        // What could have been sent in the last quarter of a round trip may be sent at once.
         self.paced_until = self.paced_until.max(now.saturating_sub(rtt.smoothed() / 4)) + time;
     }
 }

@@ -1,21 +1,21 @@
-//! The round trip to a peer and back, estimated from samples.
+//! Estimation of the round-trip time (RTT) to a peer, as in RFC 6298 and RFC 9002, 5.
 
 use super::contract::Nanos;
 
-/// The shortest round trip is that of the last one to two of these.
+/// The min RTT is that of the last one to two such periods.
 const MEMORY: Nanos = 10_000_000_000;
-/// Samples are not longer: what takes a minute has waited for something else than the path.
+/// Samples are clamped to this: a longer delay is not the path's.
 const LONGEST: Nanos = 60_000_000_000;
 /// Assumed before the first sample.
 const INITIAL: Nanos = 5_000_000;
 
-/// Smoothed as TCP's and QUIC's (RFC 6298, RFC 9002).
+/// The RTT estimate of one path. Times are in nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RttEstimator {
     smoothed: Nanos,
     variation: Nanos,
     latest: Nanos,
-    /// The shortest of the present period and of the one before.
+    /// The shortest sample of this period, and of the one before.
     min: [Nanos; 2],
     period: Nanos,
 }
@@ -33,7 +33,7 @@ impl Default for RttEstimator {
 }
 
 impl RttEstimator {
-    /// As it was estimated some time ago; the shortest is measured anew.
+    /// Resumes an earlier estimate; the min RTT is measured anew.
     pub(super) fn resumed(now: Nanos, smoothed: Nanos, variation: Nanos) -> Self {
         Self {
             smoothed,
@@ -44,8 +44,8 @@ impl RttEstimator {
         }
     }
 
-    /// An answer has come `elapsed` after what it answers was sent; the peer says that it waited
-    /// `delay` before it sent it.
+    /// Adds a sample: an answer came `elapsed` after what it answers was sent; `delay` is the
+    /// peer's ack delay.
     pub(super) fn sample(&mut self, now: Nanos, elapsed: Nanos, delay: Nanos) {
         let sample = elapsed
             .checked_sub(delay)
@@ -66,34 +66,34 @@ impl RttEstimator {
         self.latest = sample;
     }
 
-    /// Smoothed.
+    /// Smoothed RTT (`smoothed_rtt`).
     pub(super) fn smoothed(&self) -> Nanos {
         self.smoothed
     }
 
-    /// The last sample; 0 before the first.
+    /// The last sample (`latest_rtt`); 0 before the first.
     pub(super) fn latest(&self) -> Nanos {
         self.latest
     }
 
-    /// Mean deviation.
+    /// RTT variation (`rttvar`).
     pub(super) fn variation(&self) -> Nanos {
         self.variation
     }
 
-    /// The shortest of late; [`Nanos::MAX`] before the first sample.
+    /// Shortest recent RTT (`min_rtt`); [`Nanos::MAX`] before the first sample.
     pub(super) fn min(&self) -> Nanos {
         self.min[0].min(self.min[1])
     }
 
-    /// An answer that has not come after so long (and the peer's delay) is not expected any more.
+    /// The probe time-out without the peer's ack delay: `smoothed_rtt + 4 * rttvar` (RFC 9002,
+    /// 6.2.1).
     pub(super) fn timeout(&self) -> Nanos {
         self.smoothed + 4 * self.variation
     }
 
-    /// What was sent so long ago has been overtaken by what was sent after it and is acknowledged
-    /// (RFC 9002, 6.1.2, with a quarter of a round trip for other orders of arrival instead of an
-    /// eighth).
+    /// Time threshold of loss detection (RFC 9002, 6.1.2), with a quarter of a round trip of
+    /// tolerance for reordering instead of an eighth.
     pub(super) fn loss_delay(&self) -> Nanos {
         let longer = self.smoothed.max(self.latest);
         longer + longer / 4

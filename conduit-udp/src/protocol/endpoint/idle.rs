@@ -3,7 +3,7 @@
 use conduit_core::ni::Rank;
 use conduit_portals::sparing;
 
-use super::queues::Turn;
+use super::queues::Queue;
 use super::{Endpoint, IDLE, NONE};
 use crate::protocol::config::Config;
 use crate::protocol::contract::{FragmentHandler, Nanos};
@@ -262,7 +262,7 @@ impl Endpoint {
             let index = self.open(now, peer);
             if let Some(link) = self.links[index as usize].as_deref_mut() {
                 link.liveness.probe(now);
-                self.queues.enter(Turn::Control, index, link);
+                self.queues.enter(Queue::Control, index, link);
             }
         }
     }

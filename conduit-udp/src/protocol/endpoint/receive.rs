@@ -1,4 +1,4 @@
-//! Packets that come.
+//! Receiving packets.
 
 use conduit_core::ni::Rank;
 
@@ -9,18 +9,18 @@ use crate::protocol::packet::{HEADER, Header};
 /// What became of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
-    /// It is this peer's.
+    /// It was accepted as this peer's.
     Taken(Rank),
-    /// Nothing has changed but a counter.
+    /// Only a counter has changed.
     Dropped(Dropped),
 }
 
 /// Why a packet was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dropped {
-    /// It is no packet of this job: length, version, kind or rank is wrong.
+    /// Length, version, kind or rank is wrong.
     Malformed,
-    /// Its number has come already, or is too old.
+    /// Its number was received before, or is too old.
     Replayed,
     /// Its tag is not valid.
     BadTag,
@@ -29,23 +29,22 @@ pub enum Dropped {
 }
 
 impl Endpoint {
-    /// Bytes of the packet that begins so, if it is one: for a driver that receives several packets
-    /// of one length joined. They are not proven to be right; if they are wrong, so are the packets
-    /// that it makes of them.
+    /// Bytes of the packet that begins with these bytes, for a driver that receives several packets
+    /// of one length joined. The length is not authenticated; if it is wrong, the packets cut by it
+    /// don't open.
     #[inline]
     pub fn length_of(begin: &[u8]) -> Option<usize> {
         Header::length(begin)
     }
 
-    /// The rank that a packet names as its sender, if it is one as far as can be told without its
-    /// tag.
+    /// The rank that a packet names as its sender, without a check of the tag. `None`: malformed.
     #[inline]
     pub fn sender_of(packet: &[u8]) -> Option<Rank> {
         Some(Header::read(packet)?.sender)
     }
 
-    /// A datagram has come. Whatever its bytes are, nothing changes but a counter unless its tag is
-    /// valid.
+    /// Handles a received datagram. Unless its tag is valid only a counter changes, whatever its
+    /// bytes are.
     pub fn receive(
         &mut self,
         now: Nanos,
@@ -91,7 +90,7 @@ impl Endpoint {
             }
             return Received::Dropped(Dropped::BadTag);
         }
-        self.tell(now);
+        self.advance(now);
         if index >= IDLE {
             index = self.open(now, peer);
         }
@@ -101,11 +100,11 @@ impl Endpoint {
         link.replay.note(header.number);
         let body = &packet[HEADER..packet.len() - TAG];
         match link.receive(now, header, body, &self.config, &mut self.budget, handler) {
-            Ok(heard) => {
-                if heard.segment {
+            Ok(contents) => {
+                if contents.segment {
                     self.senders.note(now, &mut link.period);
                 }
-                self.wake(now, index);
+                self.enqueue(now, index);
             }
             Err(what) => self.fail(index, Failure::Broken(what), handler),
         }

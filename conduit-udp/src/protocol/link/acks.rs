@@ -1,4 +1,4 @@
-//! How a link tells what has come.
+//! How a link writes acknowledgements.
 
 use super::Link;
 use super::burst::Burst;
@@ -9,18 +9,18 @@ use crate::protocol::packet::{
 };
 use crate::protocol::sequence;
 
-/// Acknowledgements that were written.
+/// Acknowledgements that were written to a packet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Written {
     pub(super) length: usize,
     pub(super) flags: u8,
     credits: u16,
-    /// All that has come is told.
+    /// They cover all that was received.
     is_complete: bool,
 }
 
 impl Link {
-    /// An acknowledgement of its own, if one is due still.
+    /// Sends an acknowledgement in a packet of its own, if it is still due.
     pub(crate) fn send_acks<S: Seal>(&mut self, burst: &mut Burst<'_, '_, S>, config: &Config) {
         let now = burst.now;
         if !self.ack_state.is_due(now) {
@@ -43,7 +43,7 @@ impl Link {
         burst.finish(self, config, Kind::Nothing, acks.flags, acks.length);
     }
 
-    /// Acknowledgements have gone with a segment.
+    /// Acknowledgements were sent with a segment.
     pub(super) fn on_acks_sent(&mut self, acks: Written) {
         if acks.flags != 0 {
             self.advertised_credits = acks.credits;
@@ -54,7 +54,7 @@ impl Link {
         }
     }
 
-    /// Writes acknowledgements of both channels, with words of not more than `room` bytes.
+    /// Writes acknowledgements of both channels, with at most `room` bytes of bitmap words.
     pub(super) fn write_acks(
         &self,
         now: Nanos,

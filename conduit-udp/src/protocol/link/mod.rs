@@ -1,4 +1,4 @@
-//! What a rank keeps of one peer that it talks to.
+//! Links: what a rank keeps of each peer that it communicates with.
 
 mod acks;
 mod assembly;
@@ -38,46 +38,47 @@ pub(super) const COMMAND: usize = 0;
 /// The channel of all others.
 pub(super) const DATA: usize = 1;
 
-/// The probe that is to be answered.
+/// A received probe that is to be answered.
 #[derive(Debug, Clone, Copy)]
 struct UnansweredProbe {
     stamp: u64,
     size: u16,
 }
 
-/// A peer that this rank sends to or hears from.
+/// The open link to a peer.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) peer: Rank,
-    /// Which queues of the endpoint it is in.
+    /// The queues of the endpoint that it is in, a bit for each.
     pub(super) queued: u8,
-    /// When something was last to be sent, was acknowledged, or came; probes don't count.
+    /// When a fragment was last submitted, a segment received or one acknowledged; probes don't
+    /// count.
     pub(super) active_at: Nanos,
-    /// In which of the endpoint's periods it last sent a segment.
+    /// The period (see `senders`) in which the peer last sent a segment.
     pub(super) period: u32,
     /// The number of the next packet.
     number: u64,
     pub(super) replay: Replay,
-    /// One more than the number of the newest packet that has brought credits.
+    /// One more than the number of the newest packet that brought credits.
     credits_from: u64,
-    /// Credits that were last told, so that a peer that was told none hears when there are some.
+    /// Credits last advertised; a peer that was given none is notified when there are some.
     pub(super) advertised_credits: u16,
     outbound: [Outbound; 2],
     inbound: [Inbound; 2],
     commands: Commands,
     outgoing: Outgoing,
     assembly: Assembly,
-    /// Fragments of the next bundle that the fragment handler has taken already.
+    /// Fragments of the next bundle that were delivered already.
     taken: u32,
-    /// The fragment handler has had no room for the next fragment.
+    /// The fragment handler had no room for the next fragment.
     pub(super) is_refused: bool,
-    /// The data channel has ended in this direction.
+    /// Nothing more is sent on the data channel.
     abandoned: bool,
-    /// Segments that may be sent again whatever congestion and pace say.
+    /// Retransmissions that are exempt from congestion window and pacing.
     urgent: u8,
-    /// Segments of the data channel sent since one has asked for an acknowledgement at once.
-    unasked: u8,
-    /// Tiny and full-sized probes to be answered.
+    /// Segments of the data channel sent since one requested an immediate acknowledgement.
+    since_request: u8,
+    /// The tiny and the full-sized probe to be answered.
     unanswered_probes: [Option<UnansweredProbe>; 2],
     pub(super) ack_state: AckState,
     rtt: RttEstimator,
@@ -111,7 +112,7 @@ impl Link {
             is_refused: false,
             abandoned: false,
             urgent: 0,
-            unasked: 0,
+            since_request: 0,
             unanswered_probes: [None; 2],
             ack_state: AckState::default(),
             rtt: RttEstimator::default(),
@@ -121,17 +122,17 @@ impl Link {
         }
     }
 
-    /// Bytes of what is kept until its turn.
+    /// Bytes of segments that are buffered until their turn.
     fn kept_bytes(&self) -> usize {
         self.inbound[COMMAND].kept_bytes() + self.inbound[DATA].kept_bytes()
     }
 
-    /// What the link gives back to the budget of kept segments when it goes.
+    /// Returns the link's share of the budget for buffered segments.
     pub(super) fn release(&self, budget: &mut Budget) {
         budget.held -= self.kept_bytes();
     }
 
-    /// Bytes of memory, all in all.
+    /// Bytes of memory in all.
     pub(super) fn memory(&self) -> usize {
         let channels: usize = self.outbound.iter().map(Outbound::memory).sum::<usize>()
             + self.inbound.iter().map(Inbound::memory).sum::<usize>();
@@ -142,7 +143,7 @@ impl Link {
             + self.assembly.memory()
     }
 
-    /// Gives back the memory of all that is empty.
+    /// Frees the memory of all parts that are empty.
     fn shrink(&mut self) {
         self.outbound.iter_mut().for_each(Outbound::shrink);
         self.inbound.iter_mut().for_each(Inbound::shrink);
@@ -151,7 +152,7 @@ impl Link {
         self.assembly.shrink();
     }
 
-    /// Whether nothing waits to go out or to be acknowledged.
+    /// Whether everything submitted is sent and acknowledged.
     pub(super) fn is_flushed(&self) -> bool {
         self.outbound
             .iter()
@@ -160,24 +161,24 @@ impl Link {
             && self.outgoing.held() == 0
     }
 
-    /// No byte of a fragment that the fragment handler keeps is asked for any more. The peer waits
-    /// for the segments that were not acknowledged, so nothing more goes by the data channel.
+    /// Abandons all fragments whose bytes the fragment handler keeps. The peer goes on waiting for
+    /// their segments, so nothing more can be sent on the data channel.
     pub(super) fn abandon(&mut self) {
         self.abandoned = true;
         self.outgoing = Outgoing::default();
         self.outbound[DATA].forget();
     }
 
-    /// How much waits to go out or to be acknowledged: segments, and bytes of what is put together
-    /// in segments.
+    /// A measure of what is not acknowledged: segments, and bytes of fragments that are not in
+    /// segments.
     pub(super) fn unacknowledged(&self) -> usize {
         let segments: u32 = self.outbound.iter().map(Outbound::outstanding).sum();
-        // Of a long fragment a window is under way for long: what it still misses gets less all the
-        // time.
+        // While a long fragment is sent the window is full for long; what is missing of it
+        // decreases steadily.
         segments as usize + self.commands.held() + self.outgoing.missing()
     }
 
-    /// What a user may want to know.
+    /// The status for users.
     pub(super) fn status(&self) -> LinkStatus {
         LinkStatus {
             is_idle: false,
@@ -206,34 +207,34 @@ impl Link {
     }
 }
 
-/// What is to be known of a link. Times are in nanoseconds.
+/// Status of a link. Times are in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkStatus {
-    /// Nothing has happened for a while: only what is needed to go on is kept, and the counts begin
-    /// again.
+    /// The link is idle: only what is needed to reopen it is kept, and its counters start again
+    /// then.
     pub is_idle: bool,
     /// Full-sized packets get through.
     pub is_mtu_validated: bool,
-    /// The peer has shown that it hears this rank.
+    /// The peer has acknowledged or answered something.
     pub has_answered: bool,
-    /// Smoothed round trip.
+    /// Smoothed RTT (RFC 9002, 5.3).
     pub smoothed_rtt: Nanos,
-    /// The shortest of the last ten to twenty seconds; 0 before the first.
+    /// Shortest RTT of the last ten to twenty seconds; 0 before the first sample.
     pub min_rtt: Nanos,
-    /// Mean deviation of the round trip.
+    /// RTT variation (`rttvar`).
     pub rtt_variation: Nanos,
-    /// Bytes that congestion control lets be under way.
+    /// Congestion window in bytes.
     pub congestion_window: u64,
-    /// Segments sent and not acknowledged, of the command and the data channel.
+    /// Segments sent and not acknowledged, of command and data channel.
     pub outstanding: [u32; 2],
-    /// Segments more that the peer has room for.
+    /// Credits: further segments that the peer has room for, of command and data channel.
     pub credits: [u32; 2],
     /// Bytes of tiny fragments held.
     pub waiting_commands: usize,
     /// Fragments of the data channel held.
     pub waiting_fragments: usize,
-    /// Bytes of memory, all in all.
+    /// Bytes of memory in all.
     pub memory: usize,
-    /// Counts of this link.
+    /// Counters of this link.
     pub counters: Counters,
 }
