@@ -1,5 +1,4 @@
-//! What carries fragments over real sockets: endpoint, seal and socket as one [`Transport`] for the
-//! portals.
+//! The transport: endpoint, seal and socket as one [`Transport`] for the portals.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -37,7 +36,7 @@ impl Machine for Endpoint {
         seal: &mut impl Seal,
         handler: &mut impl FragmentHandler,
     ) -> bool {
-        // What was dropped is counted.
+        // Dropped packets are counted there.
         let received = Endpoint::receive(self, now, packet, seal, handler);
         !matches!(
             received,
@@ -67,20 +66,20 @@ impl Machine for Endpoint {
     }
 }
 
-/// One rank's wire, and the names of the hosts at its other ends.
+/// One rank's wire, and the names of all ranks' hosts, for errors.
 #[derive(Debug)]
 pub struct Carrier {
     wire: Wire<Endpoint, Sealer>,
     waiter: Arc<Waiter>,
-    /// By rank; ranks of one host share one.
+    /// By rank; ranks of a host share the string.
     hosts: Box<[Arc<str>]>,
 }
 
 impl Carrier {
-    /// `hosts` are the names of the ranks' hosts.
+    /// `hosts` are the names of the hosts, by rank.
     ///
     /// # Errors
-    /// The system's, when it has no descriptor left.
+    /// The system has no descriptor left.
     pub fn new(wire: Wire<Endpoint, Sealer>, hosts: Box<[Arc<str>]>) -> std::io::Result<Self> {
         let waiter = Arc::new(wire.waiter()?);
         Ok(Self {
@@ -90,32 +89,32 @@ impl Carrier {
         })
     }
 
-    /// What the protocol has counted.
+    /// The protocol's counters.
     pub fn counters(&self) -> Counters {
         self.wire.machine().counters()
     }
 
-    /// What the socket has counted.
+    /// The socket's counters.
     pub fn socket_counters(&self) -> SocketCounters {
         *self.wire.socket().counters()
     }
 
-    /// What has come that no rank has made.
+    /// Datagrams that no rank of the job made.
     pub fn foreign(&self) -> ForeignDatagrams {
         *self.wire.foreign()
     }
 
-    /// What packets have suffered on purpose, if they do.
+    /// Injected faults, if any are set.
     pub fn fault_counters(&self) -> Option<FaultCounters> {
         self.wire.faults().copied()
     }
 
-    /// What is known of the link to a peer, if there is one.
+    /// Status of the link to a peer, if there is one.
     pub fn link(&self, peer: Rank) -> Option<LinkStatus> {
         self.wire.machine().link(peer)
     }
 
-    /// Bytes of memory of the protocol.
+    /// Bytes of memory that the protocol takes.
     pub fn memory(&self) -> usize {
         self.wire.machine().memory()
     }
@@ -165,7 +164,7 @@ impl Transport for Carrier {
         if let Some(errors) = peers.errors(peer) {
             let _ = write!(text, "; {errors}");
         }
-        // It may be the peer, behind something that translates addresses.
+        // They may be the peer's, if addresses are translated on the way.
         if foreign.datagrams > 0 {
             let _ = write!(text, "; {foreign}");
         }

@@ -8,7 +8,7 @@ use settings::{Kind, MOST_TIME, Percent};
 use crate::socket::{FaultConfig, Options, choose, default_source, interfaces};
 use crate::start::{UdpConfig, UdpError};
 
-/// A bound for a delay in microseconds: ten seconds, what a rank that answers nothing is given.
+/// Largest delay in microseconds: ten seconds, the default dead time.
 const MOST_DELAY: u32 = 10_000_000;
 
 settings::group! {

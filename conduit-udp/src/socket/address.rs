@@ -1,13 +1,13 @@
-//! Where a rank can be reached: what the ranks tell each other over the launcher's side channel.
+//! A rank's address, as ranks exchange it over the launcher's side channel. Its layout:
 //!
 //! | bytes | |
 //! |---|---|
 //! | 1 | version |
-//! | 1 | 4 or 6: the address's family |
-//! | 2 | port, little endian like all that follows |
-//! | 4 | bytes of the largest packet (UDP payload) that its interface takes |
+//! | 1 | address family: 4 or 6 |
+//! | 2 | port; all integers are little-endian |
+//! | 4 | bytes of the largest packet (UDP payload) that the interface takes |
 //! | 8 | incarnation |
-//! | 16 | address; an IPv4 one in the first four, zeros behind it |
+//! | 16 | IP address; an IPv4 address is followed by zeros |
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -16,20 +16,20 @@ const VERSION: u8 = 2;
 /// Where a rank can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UdpAddress {
-    /// Its address.
+    /// IP address.
     pub ip: IpAddr,
-    /// Its port.
+    /// UDP port.
     pub port: u16,
-    /// Bytes of the largest packet (UDP payload) that its interface takes.
+    /// Bytes of the largest packet (UDP payload) that the interface takes.
     pub packet: u32,
-    /// Its [incarnation](seal::random_incarnation).
+    /// The rank's [incarnation](seal::random_incarnation).
     pub incarnation: u64,
 }
 
 /// Why an address could not be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// Its length.
+    /// The length is wrong.
     #[error("an address has {bytes} bytes, this one {0}", bytes = UdpAddress::BYTES)]
     Length(usize),
     /// Another version of Conduit made it.
@@ -37,7 +37,7 @@ pub enum AddressError {
         "an address of version {0}, this is version {VERSION}: the ranks run different versions of Conduit"
     )]
     Version(u8),
-    /// A field is impossible.
+    /// A field has an impossible value.
     #[error("its {0} is impossible")]
     Field(&'static str),
 }
@@ -46,7 +46,7 @@ impl UdpAddress {
     /// Bytes of an encoded address.
     pub const BYTES: usize = 32;
 
-    /// For the side channel.
+    /// Encodes it for the side channel.
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[0] = VERSION;
@@ -66,10 +66,10 @@ impl UdpAddress {
         bytes
     }
 
-    /// From the side channel.
+    /// Decodes it.
     ///
     /// # Errors
-    /// Whatever is not the [encoding](Self::encode) of an address to which a packet can be sent.
+    /// The bytes are not the [encoding](Self::encode) of an address that packets can be sent to.
     pub fn decode(bytes: &[u8]) -> Result<Self, AddressError> {
         let bytes: &[u8; Self::BYTES] = bytes
             .try_into()

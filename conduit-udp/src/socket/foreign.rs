@@ -1,47 +1,46 @@
-//! Datagrams that no rank of the job has made: when their source is looked at, and which there are.
+//! Foreign datagrams: those that no rank of the job made.
 //!
-//! Where all goes well nobody asks where a datagram comes from, since the tag says who has made it
-//! and the probe costs 90 ns, as much as two tags of small packets. Once one has come that no rank
-//! has made the wire is *wary* for a while: it has the system say each datagram's source, and
-//! whatever does not come from the address of the rank that it names is dropped before its tag is
-//! looked at.
+//! Normally the source address of a datagram is not asked for: the tag authenticates the sender,
+//! and asking costs 90 ns, as much as two tags of small packets. After a foreign datagram the wire
+//! checks sources for a while: it asks the system for the source of each datagram, and drops what
+//! does not come from the address of the rank that it names before checking its tag.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Receives that bring something, after the last stranger, for which the wire is wary.
+/// Non-empty receives after the last foreign datagram for which sources are checked.
 const CHECKED_RECEIVES: u32 = 4096;
-/// Sources that are counted.
+/// Sources that are counted individually.
 const SOURCES: usize = 8;
 
-/// What has come that no rank of the job has made. Datagrams that came joined count as one.
+/// Counts of foreign datagrams. Datagrams that were received joined (offload) count as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ForeignDatagrams {
-    /// All.
+    /// All of them.
     pub datagrams: u64,
-    /// Those that were dropped for their source: their tag was not looked at.
+    /// Those dropped because of their source, before their tag was checked.
     pub by_source: u64,
-    /// The most frequent sources: of two that are not kept the one that comes takes the place of
-    /// the least, with its count and one more, so that whoever sends more than an eighth of all is
-    /// among them, with that count or more (Metwally's *space saving*).
+    /// The most frequent sources. A new source replaces the least frequent one and continues its
+    /// count, so a source of more than an eighth of all is among them, with at least its true count
+    /// (Metwally et al., *Space-Saving*, ICDT 2005).
     sources: [(Option<Ipv6Addr>, u64); SOURCES],
-    /// Receives for which the wire is still wary.
+    /// Receives for which sources are still checked.
     checks_left: u32,
 }
 
 impl ForeignDatagrams {
-    /// Whether sources are asked for.
+    /// Whether sources are checked.
     #[inline]
     pub(super) fn checks_sources(&self) -> bool {
         self.checks_left > 0
     }
 
-    /// Something was received, warily.
+    /// Something was received while sources are checked.
     pub(super) fn received(&mut self) {
         self.checks_left = self.checks_left.saturating_sub(1);
     }
 
-    /// One has come, from here if that was asked for.
+    /// Counts a foreign datagram, with its source if that is known.
     pub(super) fn note(&mut self, source: Option<Ipv6Addr>) {
         self.datagrams += 1;
         self.checks_left = CHECKED_RECEIVES;
@@ -55,8 +54,7 @@ impl ForeignDatagrams {
         }
     }
 
-    /// The source of most of them, and how many came from there, or fewer if there are many
-    /// sources.
+    /// The most frequent source and its count, which is an upper bound if there are many sources.
     pub fn most(&self) -> Option<(IpAddr, u64)> {
         let (source, count) = self.sources.iter().max_by_key(|(_, count)| *count)?;
         Some((source.as_ref()?.to_canonical(), *count))
@@ -86,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_sends_most_is_named() {
+    fn the_most_frequent_source_is_named() {
         let mut foreign = ForeignDatagrams::default();
         assert_eq!(foreign.most(), None);
         foreign.note(None);
@@ -123,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_wary_is_not_for_ever() {
+    fn sources_are_checked_for_a_while() {
         let mut foreign = ForeignDatagrams::default();
         assert!(!foreign.checks_sources());
         foreign.note(None);
