@@ -1,4 +1,4 @@
-//! The memory that an endpoint may hold.
+//! Bounds on the memory of an endpoint.
 
 use crate::scenario::Scenario;
 

@@ -1,4 +1,4 @@
-//! Interfaces, queues and paths: which packets arrive when, and as what.
+//! The network: interfaces, queues and paths, which decide when and how packets arrive.
 
 use conduit_core::ni::Rank;
 use conduit_udp::protocol::Nanos;
@@ -13,7 +13,7 @@ const LONGEST_BURST: Nanos = 20_000_000;
 /// Number of the kind of packets without segment (`conduit_udp::protocol`, the header).
 const NO_SEGMENT: u8 = 0;
 
-/// A queue that is emptied at a constant rate and drops what finds no room.
+/// A queue that drains at a constant rate and drops packets when it is full.
 #[derive(Debug, Clone, Default)]
 struct Queue {
     empty_at: Nanos,
@@ -55,9 +55,9 @@ pub struct Fates {
     pub duplicated: u64,
     /// Changed on the way.
     pub corrupted: u64,
-    /// Sent again by somebody else.
+    /// Replayed by an attacker.
     pub replayed: u64,
-    /// Made up.
+    /// Forged.
     pub forged: u64,
 }
 
@@ -211,7 +211,7 @@ impl Network {
         }
     }
 
-    /// What others make of a packet that they have seen.
+    /// What an attacker makes of a packet that it has seen.
     fn mistreat(
         &mut self,
         now: Nanos,

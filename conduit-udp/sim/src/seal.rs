@@ -1,4 +1,4 @@
-//! Seals for the simulation: a cheap one that finds every accidental change, and the ranks' own.
+//! Seals for the simulation: a cheap one that detects accidental changes, and the real one.
 
 use conduit_core::ni::Rank;
 use conduit_udp::protocol::{Seal, TAG};
@@ -10,7 +10,7 @@ use sim::random::mix;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum SealKind {
-    /// A keyed hash: tells every change, forged tags are made easily.
+    /// A keyed hash: detects changes, but forged tags are easily made.
     Hash,
     /// What ranks use, without encryption.
     Authenticate,
@@ -91,7 +91,7 @@ impl Seal for HashSeal {
     }
 }
 
-/// Any of them.
+/// One of the seals.
 #[derive(Debug)]
 pub enum AnySeal {
     /// Accepts every tag.

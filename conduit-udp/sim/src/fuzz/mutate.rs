@@ -1,7 +1,7 @@
-//! Packets made of others: as a fuzzer that knows the format, and as one that doesn't.
+//! Mutators: one that knows the packet format, and one that doesn't.
 //!
-//! What is known of the format is written down here again, from `conduit_udp::protocol`'s
-//! description, not shared with it.
+//! The format is written down again here, from the description in `conduit_udp::protocol`, instead
+//! of sharing its code.
 
 use conduit_udp::protocol::TAG;
 use sim::random::Rng;
@@ -11,7 +11,7 @@ pub(super) const HEADER: usize = 16;
 /// Bytes of acknowledgements before those of a channel.
 const ACKS: usize = 5;
 const KINDS: u8 = 7;
-/// Numbers at which something may change.
+/// Interesting numbers.
 const EDGES: [u64; 18] = [
     0,
     1,
@@ -43,7 +43,7 @@ fn edge(random: &mut Rng) -> u64 {
     }
 }
 
-/// Sets the length that a packet says it has, and who sent it as which.
+/// Sets the length, sender and number in a packet's header.
 pub(super) fn address(packet: &mut [u8], sender: u32, number: u64) {
     if packet.len() >= HEADER + TAG {
         let body = (packet.len() - HEADER - TAG) as u16;
@@ -53,7 +53,7 @@ pub(super) fn address(packet: &mut [u8], sender: u32, number: u64) {
     }
 }
 
-/// Where a packet's segment begins: behind the acknowledgements.
+/// Offset of a packet's segment, after the acknowledgements.
 fn segment(packet: &[u8]) -> Option<usize> {
     let flags = *packet.get(1)?;
     if flags & 3 == 0 {
@@ -80,7 +80,7 @@ fn read24(packet: &[u8], at: usize) -> u64 {
     })
 }
 
-/// Changes a packet; `other` is another one that parts may be taken from.
+/// Mutates a packet; parts may be taken from `other`.
 pub(super) fn mutate(random: &mut Rng, packet: &mut Vec<u8>, other: &[u8], most: usize) {
     once(random, packet, other, most);
     while random.u8(..4) == 0 {
@@ -166,7 +166,7 @@ fn once(random: &mut Rng, packet: &mut Vec<u8>, other: &[u8], most: usize) {
     }
 }
 
-/// A packet of the format, near a sequence number.
+/// A well-formed packet near a sequence number.
 fn grammar(random: &mut Rng, packet: &mut Vec<u8>, near: u64, most: usize) {
     packet.clear();
     packet.resize(HEADER, 0);
