@@ -164,8 +164,8 @@ impl Objects {
                 "fi_ep_bind (completion queue)",
                 fi_ep_bind(objects.ep, cq, FI_TRANSMIT | FI_RECV),
             )?;
-            // `shm` of 2.x looks at it when the endpoint is enabled, and writes beyond a buffer's
-            // end if it comes later; before 2.0 it has no place for it until then, and crashes.
+            // `shm` of 2.x reads the option when the endpoint is enabled, and overruns a buffer if
+            // it is set later; before 2.0 it crashes if it is set earlier.
             if objects.offer.library().version() >= fi_version(2, 0) {
                 objects.set_least(least);
             }
@@ -237,7 +237,7 @@ impl Objects {
     /// Closes all registrations.
     fn close_memory(&mut self) {
         for mr in std::mem::take(&mut self.memory) {
-            // SAFETY: open, and nobody's any more.
+            // SAFETY: open, and not used any more.
             unsafe { fi_close(&raw mut (*mr).fid) };
         }
     }
@@ -274,7 +274,7 @@ impl Objects {
     pub(crate) fn insert(&self, address: &[u8]) -> Result<fi_addr_t, Refusal> {
         let mut handle = FI_ADDR_UNSPEC;
         // SAFETY: open; the bytes are an address that the same provider has given, with a zero
-        // behind it if it is a text, and else as long as this rank's own (`start::meet`).
+        // behind it if it is a text, and else as long as this rank's own (`start::parse_all`).
         let count = unsafe {
             fi_av_insert(
                 self.av,
@@ -412,7 +412,7 @@ impl Objects {
     /// Closes a registration that no operation is using.
     pub(crate) fn release(&mut self, registered: Registered) {
         if let Some(at) = self.memory.iter().position(|mr| *mr == registered.mr) {
-            // SAFETY: open, and nobody's any more.
+            // SAFETY: open, and not used any more.
             let result = unsafe { fi_close(&raw mut (*registered.mr).fid) };
             // A registration that stays bound to the endpoint is closed after it.
             if result == 0 {

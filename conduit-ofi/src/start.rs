@@ -565,7 +565,7 @@ mod tests {
         }
     }
 
-    /// Who has read all that the ranks have told each other can't make their frames.
+    /// Somebody who has read all that the ranks exchanged can't make their frames.
     #[test]
     fn what_is_said_tells_no_keys() {
         use seal::{Seal, TAG};

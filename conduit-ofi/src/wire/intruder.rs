@@ -24,9 +24,9 @@ use super::*;
 const HANG: Duration = Duration::from_secs(300);
 const AGAIN: isize = -(FI_EAGAIN as isize);
 
-/// What a rank is told of.
+/// Records what a rank receives.
 #[derive(Default)]
-struct Heard {
+struct Recorder {
     fragments: Vec<(Rank, Vec<u8>)>,
     failed: Vec<(Rank, String)>,
 }
@@ -34,7 +34,7 @@ struct Heard {
 /// Bytes of frames that are kept for want of room.
 const ROOM: usize = 32 << 10;
 
-impl FragmentHandler for Heard {
+impl FragmentHandler for Recorder {
     fn read(&mut self, _: Rank, _: u64, _: usize, _: &mut [u8]) {}
     fn sent(&mut self, _: Rank, _: u64) {}
     fn fragment(&mut self, peer: Rank, header: &[u8], payload: &[u8]) -> bool {
@@ -80,7 +80,7 @@ fn libraries() -> Vec<Which> {
 /// A job of this process.
 struct Job {
     wires: Vec<Wire>,
-    heard: Vec<Heard>,
+    recorders: Vec<Recorder>,
 }
 
 impl Job {
@@ -89,21 +89,21 @@ impl Job {
             library: which.clone(),
             ..OfiConfig::new(hints(), "here".to_owned())
         };
-        // After the first look, at nobody, no rank asks another whether it is there: all frames'
-        // numbers are known.
+        // After the first check, when there are no links, no rank pings another, so that the
+        // numbers of all frames are known.
         config.wire.dead_time = Duration::from_secs(86_400);
         change(&mut config);
         let wires = wires(3, &config).expect("the network starts");
-        let heard = wires.iter().map(|_| Heard::default()).collect();
-        let mut job = Self { wires, heard };
+        let recorders = wires.iter().map(|_| Recorder::default()).collect();
+        let mut job = Self { wires, recorders };
         job.turn();
         job
     }
 
     fn turn(&mut self) {
-        for (wire, heard) in self.wires.iter_mut().zip(&mut self.heard) {
-            wire.receive(heard);
-            wire.transmit(heard);
+        for (wire, recorder) in self.wires.iter_mut().zip(&mut self.recorders) {
+            wire.receive(recorder);
+            wire.transmit(recorder);
         }
     }
 
@@ -125,10 +125,10 @@ impl Job {
         };
         assert_eq!(self.wires[from].send(to as Rank, &fragment), Ok(()));
         let expected = (from as Rank, text.to_vec());
-        self.until(|job| job.heard[to].fragments.contains(&expected));
+        self.until(|job| job.recorders[to].fragments.contains(&expected));
     }
 
-    /// Sends bytes from an endpoint, and waits until the first rank has looked at them.
+    /// Sends bytes from an endpoint, and waits until the first rank has handled them.
     #[track_caller]
     fn inject(&mut self, from: impl Fn(&mut Self) -> (*mut fid_ep, fi_addr_t), bytes: &[u8]) {
         let before = self.wires[0].counters().received;
@@ -148,8 +148,8 @@ impl Job {
     #[track_caller]
     fn gave_up_the_bad_rank(&self, why: &str) {
         assert_eq!((self.wires[0].early, self.wires[0].held), (0, 0));
-        let [(2, reason)] = &self.heard[0].failed[..] else {
-            panic!("{:?}", self.heard[0].failed);
+        let [(2, reason)] = &self.recorders[0].failed[..] else {
+            panic!("{:?}", self.recorders[0].failed);
         };
         assert!(reason.contains(why), "{reason}");
     }
@@ -280,7 +280,8 @@ fn who_is_no_rank_is_not_heard() {
         let intruder = Intruder::new(&which, &job);
         let place = job.wires[0].describe(1);
         assert!(place.ends_with(" on lo)"), "{place}");
-        // As one that was heard of, as one that was not, as the rank itself, and as nobody.
+        // In the name of a rank that has sent something, of one that has not, of the receiver, and
+        // of none.
         for rank in [1, 2, 0, 3] {
             for kind in [Kind::Tiny, Kind::Whole, Kind::Chunk] {
                 for number in [0, 1, 2, u64::from(EARLY) + 1] {
@@ -291,7 +292,7 @@ fn who_is_no_rank_is_not_heard() {
         }
         let counters = job.wires[0].counters();
         assert_eq!((counters.wrong_source, counters.malformed), (36, 12));
-        // The error for a peer that is not heard of tells.
+        // The error for a silent peer says so.
         let place = job.wires[0].describe(1);
         assert!(place.contains("; 36 frames were not from"), "{place}");
         // Nor is a guess at the job's number.
@@ -301,11 +302,11 @@ fn who_is_no_rank_is_not_heard() {
         intruder.send(&mut job, &frame);
         job.send(1, 0, b"also");
         job.send(2, 0, b"more");
-        let heard = &job.heard[0];
+        let recorder = &job.recorders[0];
         let true_ones = [(1, &b"true"[..]), (1, b"also"), (2, b"more")];
         let true_ones = true_ones.map(|(rank, text)| (rank, text.to_vec()));
-        assert_eq!(heard.fragments, true_ones);
-        assert_eq!(heard.failed, []);
+        assert_eq!(recorder.fragments, true_ones);
+        assert_eq!(recorder.failed, []);
     }
 }
 
@@ -320,8 +321,8 @@ fn a_rank_is_not_heard_as_another() {
             job.inject(bad_rank, &frame);
         }
         assert_eq!(job.wires[0].counters().wrong_source, 2);
-        assert_eq!(job.heard[0].fragments.len(), 2);
-        assert_eq!(job.heard[0].failed, []);
+        assert_eq!(job.recorders[0].fragments.len(), 2);
+        assert_eq!(job.recorders[0].failed, []);
     }
 }
 
@@ -391,15 +392,15 @@ fn nothing_without_the_right_tag_is_heard() {
             for frame in others {
                 intruder.send(&mut job, &frame);
             }
-            assert_eq!(job.heard[0].fragments.len(), 1);
+            assert_eq!(job.recorders[0].fragments.len(), 1);
             let counters = job.wires[0].counters();
             assert!(counters.bad_tag > 50, "{counters:?}");
             assert!(counters.replayed > 3, "{counters:?}");
             job.send(1, 0, b"also");
             job.send(2, 0, b"more");
-            assert_eq!(job.heard[0].fragments.len(), 3);
-            assert_eq!(job.heard[0].failed, []);
-            // What was seen before it is its turn is heard once: it says what its sender says.
+            assert_eq!(job.recorders[0].fragments.len(), 3);
+            assert_eq!(job.recorders[0].failed, []);
+            // A frame that was seen before its turn is handled once: it is its sender's.
             let early = sealed(&mut job, 1, 0, 3);
             let repeated = job.wires[0].counters().replayed;
             intruder.send(&mut job, &early);
@@ -412,8 +413,8 @@ fn nothing_without_the_right_tag_is_heard() {
             assert!(link.liveness.is_quiet());
             assert_eq!(job.wires[0].counters().replayed, repeated + 4);
             job.send(1, 0, b"then");
-            job.until(|job| job.heard[0].fragments.len() == 5);
-            assert_eq!(job.heard[0].fragments[4].1, b"forged!!");
+            job.until(|job| job.recorders[0].fragments.len() == 5);
+            assert_eq!(job.recorders[0].fragments[4].1, b"forged!!");
         }
     }
 }
@@ -451,7 +452,7 @@ fn early_frames_are_bounded() {
         assert!(job.wires[0].early < 100, "{} bytes", job.wires[0].early);
         for number in 2..u64::from(EARLY) {
             assert!(job.wires[0].early <= room);
-            if !job.heard[0].failed.is_empty() {
+            if !job.recorders[0].failed.is_empty() {
                 break;
             }
             let frame = job.frame(Kind::Tiny, 2, number);
@@ -477,7 +478,7 @@ fn held_frames_are_bounded() {
         for frame in &frames {
             job.inject(bad_rank, frame);
         }
-        assert_eq!(job.heard[0].failed, []);
+        assert_eq!(job.recorders[0].failed, []);
         assert!(job.wires[0].held >= frames.concat().len());
         let frame = chunk(&job, 3, 1);
         job.inject(bad_rank, &frame);
@@ -490,7 +491,7 @@ fn held_frames_are_bounded() {
         // Each takes more than its bytes.
         for number in 1..(ROOM / 80) as u64 {
             assert!(job.wires[0].held <= ROOM);
-            if !job.heard[0].failed.is_empty() {
+            if !job.recorders[0].failed.is_empty() {
                 break;
             }
             let frame = chunk(&job, number, 40);

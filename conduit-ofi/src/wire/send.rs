@@ -56,8 +56,9 @@ impl Copy {
         Self([const { MaybeUninit::uninit() }; SMALL])
     }
 
-    /// Writes a piece at `place`, and returns where the next one goes. The length is passed on instead
-    /// of kept here, because a field whose address the library gets could not stay in a register.
+    /// Writes a piece at `place`, and returns where the next one goes. The length is passed on
+    /// instead of kept here, because a field whose address the library gets could not stay in a
+    /// register.
     ///
     /// # Safety
     /// There is room for it.

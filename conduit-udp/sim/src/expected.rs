@@ -104,7 +104,7 @@ pub(crate) fn expected(
             _ => Expected::Undetermined,
         },
         Fault::SmallMtu { from, to, .. } if from == rank && to == peer => Expected::MtuTooSmall,
-        // Given up by the other side, it hears nothing.
+        // If the other side has given it up, it receives nothing.
         Fault::SmallMtu { from, to, .. } if from == peer && to == rank => Expected::Undetermined,
         Fault::Restart { rank: one, at } if touches(one) => Expected::Fails {
             begin: at,
@@ -130,7 +130,7 @@ pub(crate) fn judge(
 ) -> Option<String> {
     let dead = scenario.protocol.dead_time;
     let [used, used_by_peer] = used;
-    // What is under way, or kept by somebody, when a path is cut, still arrives.
+    // What is in flight, or held by an attacker, when a path is cut still arrives.
     let path = &scenario.path;
     let late = 2 * (path.latency + path.jitter) + path.replay_after + 50_000_000;
     let slack = dead / 20 + late;

@@ -142,8 +142,8 @@ impl Network {
         time
     }
 
-    /// A rank sends a packet; what comes of it is put into `copies`, with the times at which it is
-    /// at the switch's port to its receiver.
+    /// A rank sends a packet. The resulting packets are added to `copies`, with the times at which
+    /// they reach the switch's port to the receiver.
     pub(crate) fn send(
         &mut self,
         now: Nanos,

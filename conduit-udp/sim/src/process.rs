@@ -106,7 +106,7 @@ pub(crate) struct Process {
     buffer: Vec<u8>,
     random: Rng,
     turn: usize,
-    /// Times that timers have been looked at, and packets sent.
+    /// Timer expirations, and packets sent.
     pub(crate) timeouts: u64,
     pub(crate) packets: u64,
     times: Times,
@@ -203,8 +203,8 @@ impl Process {
         }
     }
 
-    /// Takes packets, does what is due, sends. `is_attended`: nobody polls, but a thread attends to
-    /// the protocol.
+    /// Receives packets, handles what is due, sends. `is_attended`: only the progress thread calls,
+    /// the rank does not poll.
     pub(crate) fn poll(
         &mut self,
         now: Nanos,

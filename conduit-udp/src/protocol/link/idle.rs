@@ -27,7 +27,7 @@ use super::outbound::Outbound;
 
 /// Full-sized packets get through.
 const MTU_VALIDATED: u32 = 1;
-/// The peer has shown that it hears this rank.
+/// The peer has ever answered.
 const ANSWERED: u32 = 2;
 
 /// What is kept of an idle link.
