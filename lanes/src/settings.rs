@@ -16,7 +16,7 @@ settings::group! {
         "networks that may be used; the same on all ranks";
     "CONDUIT_SECRET_FILE" secret_file: Option<std::path::PathBuf> = None, Kind::Path,
         unset "ranks trust the launcher and what it hands out",
-        "file with a secret of 32 random bytes or more, mode 0600, that has the same content on all ranks: keys depend on it, so whoever changes what the launcher hands out of the network's addresses and keys is found out",
+        "file with a secret of 32 random bytes or more, mode 0600, that has the same content on all ranks: keys depend on it, so that changes to the addresses and keys that the launcher hands out are detected",
         acts "udp, ofi";
 }
 
