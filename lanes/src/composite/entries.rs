@@ -4,9 +4,9 @@
 //! networks. The place holds the owner's tag and the entry's state on either side:
 //!
 //! ```text
-//! Linked -- unlinked automatically: Unlinked --> Draining (managed) -- Free --> Gone
-//!    |                                          or Gone at once (not managed)
-//!    +-- the other side unlinked automatically --> Gone, or Unlinking while the network has it in use
+//! Linked -- this side unlinks automatically --> Draining -- Free --> Gone   (locally managed)
+//!    |                                     --> Gone                        (others)
+//!    +-- the other side unlinks automatically --> Gone, or Unlinking as long as it is in use
 //! ```
 //!
 //! The owner gets [`Event::Unlinked`] when neither side is linked any more, and [`Event::Free`]
