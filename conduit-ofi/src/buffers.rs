@@ -1,5 +1,5 @@
-//! Memory that libfabric sends from and receives into: pieces of one size in one allocation, registered where the provider wants
-//! that.
+//! Pools of buffers that libfabric sends from and receives into: pieces of one size in one
+//! allocation, registered if the provider demands it.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ffi::c_void;
@@ -16,15 +16,17 @@ pub(crate) struct Buffers {
     layout: Layout,
     size: usize,
     free: Vec<u32>,
-    /// Where own memory has to be registered.
+    /// The registration's descriptor, if local memory has to be registered.
     pub(crate) descriptor: *mut c_void,
 }
 
-// SAFETY: the memory is this owner's; the descriptor is the library's, whose objects may be used by any one thread at a time.
+// SAFETY: the memory is this owner's; the descriptor is the library's, whose objects may be used by
+// any one thread at a time.
 unsafe impl Send for Buffers {}
 
 impl Buffers {
-    /// `count` pieces of `size` bytes, a multiple of 64, for this access. They have to outlive `objects`.
+    /// Allocates `count` pieces of `size` bytes, a multiple of 64, for this access. They have to
+    /// outlive `objects`.
     pub(crate) fn new(
         objects: &mut Objects,
         count: u32,
@@ -58,12 +60,12 @@ impl Buffers {
         Ok(buffers)
     }
 
-    /// Bytes of each.
+    /// Bytes of each piece.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
 
-    /// One that is free.
+    /// Takes a free piece.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<u32> {
         self.free.pop()
@@ -74,7 +76,7 @@ impl Buffers {
         self.free.push(buffer);
     }
 
-    /// Where one lies.
+    /// The address of a piece.
     #[inline]
     pub(crate) fn place(&self, buffer: u32) -> *mut u8 {
         debug_assert!((buffer as usize + 1) * self.size <= self.layout.size());
@@ -82,10 +84,11 @@ impl Buffers {
         unsafe { self.base.as_ptr().add(buffer as usize * self.size) }
     }
 
-    /// The bytes of one that is taken and not lent to the library.
+    /// The bytes of a piece that was taken and is not in use by the library.
     #[inline]
     pub(crate) fn bytes(&mut self, buffer: u32) -> &mut [u8] {
-        // SAFETY: initialised, within the allocation; the caller has taken it, and it is borrowed exclusively.
+        // SAFETY: initialised, within the allocation; the caller has taken it, and it is borrowed
+        // exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.place(buffer), self.size) }
     }
 }

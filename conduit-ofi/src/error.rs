@@ -1,9 +1,9 @@
-//! Why the network over libfabric can't be used.
+//! Errors of the network over libfabric.
 
 use conduit_core::bootstrap::BootstrapError;
 use conduit_core::ni::Rank;
 
-/// Why the network could not be started. Each names the rank and what can be set.
+/// Why the network could not be started. Each error names the rank and the setting that may help.
 #[derive(Debug, thiserror::Error)]
 pub enum OfiError {
     /// The exchange at job start failed.

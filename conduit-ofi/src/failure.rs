@@ -1,4 +1,4 @@
-//! Why nobody, or a peer, can be reached any more: in words that say what can be done about it.
+//! Texts of failures: why a peer, or every peer, can't be reached any more, and what can be done.
 
 use std::collections::BTreeSet;
 use std::ffi::c_int;
@@ -17,13 +17,14 @@ const OTHER_DEVICE: &str = "settings CONDUIT_OFI_PROVIDER and CONDUIT_OFI_DOMAIN
 /// What can be set when a provider doesn't do what it says.
 const OTHER_ATOMICS: &str = "with CONDUIT_NETWORK=shm,ofi processors do the atomics";
 
-/// A refusal, negated or not, that is this rank's own device's and not that of a peer.
+/// Whether an error number, negated or not, is about this rank's own device and not about a peer.
 pub(crate) fn is_own(error: i64) -> bool {
     let own = [FI_ENODEV, FI_ENETDOWN, FI_EBADF, FI_EOPBADSTATE];
     own.iter().any(|own| i64::from(*own) == error.abs())
 }
 
-/// A text for as long as the process runs. There are as many as calls of the library and error numbers.
+/// A text that lives as long as the process. There are at most as many as pairs of library call and
+/// error number.
 fn kept(text: String) -> &'static str {
     static TEXTS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -40,7 +41,7 @@ fn words(offer: &Offer, error: i64) -> String {
     offer.library().strerror(error)
 }
 
-/// A peer that a call, or an operation, has failed for.
+/// The failure of a peer for which a call or an operation failed.
 pub(crate) fn of_peer(offer: &Offer, operation: &str, error: i64) -> Failure {
     let words = words(offer, error);
     let is_unknown = [FI_EOPNOTSUPP, FI_ENOSYS]
@@ -54,14 +55,14 @@ pub(crate) fn of_peer(offer: &Offer, operation: &str, error: i64) -> Failure {
     }))
 }
 
-/// A peer that has never answered, for so many milliseconds.
+/// The failure of a peer that never answered.
 pub(crate) fn unanswered(milliseconds: u64) -> Failure {
     Failure::Network(kept(format!(
         "it has not answered once for {milliseconds} ms (setting CONDUIT_OFI_DEAD_TIME)"
     )))
 }
 
-/// Everybody: this rank's own end is gone.
+/// The failure of all peers, because this rank's own endpoint has failed.
 pub(crate) fn of_all(offer: &Offer, rank: Rank, operation: &str, error: i64) -> Failure {
     let words = match error.abs() == i64::from(FI_ETIMEDOUT) {
         true => "what is under way to a peer that has failed does not end".to_owned(),

@@ -1,4 +1,5 @@
-//! What travels in a message of libfabric: a *frame*. Little-endian:
+//! A *frame* is what travels in one message of libfabric. Its layout, with lengths in bytes,
+//! little-endian:
 //!
 //! ```text
 //! kind 1 | bytes of the fragment's header 1 | number 2 | sender's rank 4 | the job's number 8 | length 8 | fragment's header | bytes
@@ -10,20 +11,22 @@
 //! PING, PONG    length: the number of a ping, given back
 //! ```
 //!
-//! Only FIRST, PING and PONG have a length. In a job whose frames are sealed a tag follows (`seal`), and where they are encrypted
-//! everything behind the job's number is.
+//! Only FIRST, PING and PONG have a length. In a job whose frames are sealed a tag follows
+//! (`seal`); if they are encrypted, all behind the job's number is.
 //!
-//! Frames between two ranks meet receives in the order in which they were sent (`FI_ORDER_SAS`), but with many providers the
-//! receives may complete in another (`FI_ORDER_NONE`): so frames are numbered, and looked at by their numbers. Of a number the lower
-//! bits travel, which say all of it, as no frame is more than [`EARLY`] ahead of the next one.
+//! Frames between two ranks match receives in the order in which they were sent (`FI_ORDER_SAS`),
+//! but with many providers the receives may complete in another order (`FI_ORDER_NONE`). So frames
+//! are numbered, and handled in the order of their numbers. Only the lower bits of a number travel,
+//! which suffice because no frame is more than [`EARLY`] ahead of the next one.
 
 use conduit_core::ni::Rank;
 
-/// Bytes that each frame begins with; never encrypted.
+/// Bytes of the header that every frame has; never encrypted.
 pub(crate) const HEADER: usize = 16;
-/// Bytes of the own header of a frame that has a length.
+/// Bytes of the header of a frame that has a length.
 pub(crate) const LONG_HEADER: usize = 24;
-/// How far a frame may be ahead of the next one from its sender: more than receives that are posted.
+/// How far a frame may be ahead of the next one from its sender: more than receives that are
+/// posted.
 pub(crate) const EARLY: u16 = 1 << 13;
 
 /// What a frame is.
@@ -63,17 +66,17 @@ pub(crate) struct Frame {
     pub(crate) kind: Kind,
     /// Bytes of the fragment's header.
     pub(crate) header: u8,
-    /// Of this link's frames, the first is 0; the lower bits of it.
+    /// Lower bits of the frame's number on its link, counted from 0.
     pub(crate) number: u16,
     pub(crate) rank: Rank,
-    /// The job's number: what is left of an older job at the same address is not this job's.
+    /// The job's number: keeps out leftovers of an older job at the same address.
     pub(crate) job: u64,
     /// Zero where the kind has none.
     pub(crate) length: u64,
 }
 
-/// All of a frame's number: how far it is ahead of `next`, the number of the next one from its sender, is less than [`EARLY`]. `None`:
-/// it isn't, so that one has come already, or is nobody's.
+/// The whole number of a frame from its lower bits; `next` is the number of the next frame from its
+/// sender. `None`: not less than [`EARLY`] ahead, so the frame is a repetition or a forgery.
 #[inline]
 pub(crate) fn whole_number(number: u16, next: u64) -> Option<u64> {
     // The lower bits.
@@ -82,7 +85,7 @@ pub(crate) fn whole_number(number: u16, next: u64) -> Option<u64> {
 }
 
 impl Frame {
-    /// What each frame begins with, and all of the own header of one without a length.
+    /// The header that every frame has.
     #[inline]
     pub(crate) fn begin(&self) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
@@ -94,7 +97,7 @@ impl Frame {
         bytes
     }
 
-    /// Writes the own header, which is as long as the kind says.
+    /// Writes the frame's header, whose length depends on the kind.
     #[inline]
     pub(crate) fn write(&self, place: &mut [u8]) {
         place[..HEADER].copy_from_slice(&self.begin());
@@ -126,7 +129,7 @@ impl Frame {
         ))
     }
 
-    /// What the first [`HEADER`] bytes say, without the length. `None`: no rank writes this.
+    /// Reads the header that every frame has. `None`: malformed.
     #[inline]
     pub(crate) fn read_begin(bytes: &[u8]) -> Option<Self> {
         let (first, second, _) = Self::words(bytes)?;
@@ -134,7 +137,7 @@ impl Frame {
         Some(Self::of_words(*Kind::ALL.get(kind)?, first, second))
     }
 
-    /// What [`Self::decode`] makes of a tiny frame, nearly all that arrives. `None`: it is something else, or nothing.
+    /// [`Self::decode`] for tiny frames, which nearly all are. `None`: another kind, or malformed.
     #[inline(always)]
     pub(crate) fn decode_tiny(bytes: &[u8]) -> Option<(Self, &[u8], &[u8])> {
         let (first, second, rest) = Self::words(bytes)?;
@@ -146,7 +149,7 @@ impl Frame {
         Some((frame, header, payload))
     }
 
-    /// The frame, the fragment's header, and the bytes behind it. `None`: no rank writes this.
+    /// The frame, the fragment's header, and the payload. `None`: malformed.
     #[inline]
     pub(crate) fn decode(bytes: &[u8]) -> Option<(Self, &[u8], &[u8])> {
         let mut frame = Self::read_begin(bytes)?;

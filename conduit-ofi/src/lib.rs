@@ -1,8 +1,9 @@
 //! The Ni contract over libfabric: one build for every network that has a provider there.
 //!
-//! [`provider`] chooses among what libfabric offers on this host. [`wire`] carries fragments over an endpoint of the chosen kind, and
-//! gives direct access to peers' memory where the provider has that; [`conduit_portals::transport`] is the contract on top. [`start`] puts all of it
-//! together. libfabric itself is loaded when a job starts ([`libfabric_sys`]).
+//! [`provider`] chooses among the providers of this host. [`wire`] carries fragments over an
+//! endpoint, and accesses peers' memory directly if the provider can;
+//! [`conduit_portals::transport`] is the contract on top; [`start`] puts all of it together.
+//! libfabric itself is loaded when a job starts ([`libfabric_sys`]).
 
 mod buffers;
 mod error;

@@ -1,4 +1,4 @@
-//! What is kept of a peer that this rank has had to do with.
+//! Links: what a rank keeps of each peer that it communicates with.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroUsize;
@@ -11,15 +11,15 @@ use libfabric_sys::{FI_ADDR_UNSPEC, fi_addr_t};
 use crate::frame::{Frame, Kind};
 use crate::liveness::Liveness;
 
-/// A fragment whose bytes stay the user's, on its way in one frame or several.
+/// A fragment whose bytes stay in the user's memory, being sent in one frame or several.
 #[derive(Debug)]
 pub(crate) struct Sending {
     pub(crate) token: u64,
-    /// Bytes of the fragment, and those that are in frames already.
+    /// Bytes of the fragment, and of these the ones that are in frames already.
     pub(crate) length: usize,
     pub(crate) next: usize,
-    /// Frames under way whose bytes lie with the user.
-    pub(crate) lent: u32,
+    /// Frames in flight that are sent from the user's memory.
+    pub(crate) in_flight: u32,
     header: [u8; MAX_HEADER],
     header_length: u8,
 }
@@ -32,7 +32,7 @@ impl Sending {
             token,
             length,
             next: 0,
-            lent: 0,
+            in_flight: 0,
             header: kept,
             // Fits: at most MAX_HEADER.
             header_length: header.len() as u8,
@@ -47,19 +47,19 @@ impl Sending {
 /// A longer fragment that is arriving.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arriving {
-    /// The user's name for the place of its bytes.
+    /// The fragment handler's token for its destination.
     pub(crate) place: u64,
-    /// Bytes that have come, and those that have not: a link is small, so nothing is added where there are none.
+    /// Bytes received, and bytes missing; `NonZero` keeps the `Option` of this small.
     pub(crate) next: usize,
     pub(crate) left: NonZeroUsize,
 }
 
-/// Bytes that it takes to keep a frame, or a little less.
+/// Bytes of memory that a kept frame takes, roughly.
 fn cost(frame: &[u8]) -> usize {
     frame.len() + 32
 }
 
-/// Frames that are there before others that were sent before them, by their numbers. Seldom any, and a link is small.
+/// Frames that arrived before earlier ones, by number. Rarely any, so they are boxed.
 #[derive(Debug, Default)]
 pub(crate) struct Early {
     frames: BTreeMap<u64, Box<[u8]>>,
@@ -67,7 +67,8 @@ pub(crate) struct Early {
 }
 
 impl Early {
-    /// Keeps a frame; the bytes that this takes. `None`: one with its number is there.
+    /// Keeps a frame, and returns the bytes that this takes. `None`: a frame with this number is
+    /// there already.
     pub(crate) fn keep(&mut self, number: u64, frame: &[u8]) -> Option<usize> {
         let std::collections::btree_map::Entry::Vacant(place) = self.frames.entry(number) else {
             return None;
@@ -77,7 +78,7 @@ impl Early {
         Some(cost(frame))
     }
 
-    /// The frame with this number, and the bytes that it took.
+    /// Removes the frame with this number; returns it and the bytes that it took.
     pub(crate) fn take(&mut self, number: u64) -> Option<(Box<[u8]>, usize)> {
         let frame = self.frames.remove(&number)?;
         let cost = cost(&frame);
@@ -95,18 +96,19 @@ impl Early {
     }
 }
 
-/// Frames of the data channel for which there was no room, in their order. The first begins a fragment. Seldom any, either.
+/// Frames of the data channel that the fragment handler had no room for, in order. The first of
+/// them begins a fragment. Rarely any.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     frames: VecDeque<Box<[u8]>>,
     bytes: usize,
-    /// Bytes of the last fragment that are still to come.
+    /// Bytes of the last fragment that are missing.
     left: usize,
 }
 
 impl Held {
-    /// Keeps a frame, which has so many of its fragment's bytes, behind the others; the bytes that this takes. `None`: it can't follow
-    /// them.
+    /// Appends a frame with `payload` bytes of its fragment, and returns the bytes of memory that
+    /// this takes. `None`: it can't follow the frames before it, which is a protocol error.
     pub(crate) fn keep(&mut self, frame: &Frame, payload: usize, bytes: &[u8]) -> Option<usize> {
         self.left = match frame.kind {
             Kind::Whole if self.left == 0 => 0,
@@ -120,7 +122,7 @@ impl Held {
         Some(cost(bytes))
     }
 
-    /// The first frame, and the bytes that it took.
+    /// Removes the first frame; returns it and the bytes that it took.
     pub(crate) fn take(&mut self) -> Option<(Box<[u8]>, usize)> {
         let frame = self.frames.pop_front()?;
         let cost = cost(&frame);
@@ -128,7 +130,7 @@ impl Held {
         Some((frame, cost))
     }
 
-    /// Gives back the one that was just taken; the bytes that this takes.
+    /// Puts back the frame that was just taken, and returns the bytes that this takes.
     pub(crate) fn put_back(&mut self, frame: Box<[u8]>) -> usize {
         let cost = cost(&frame);
         self.bytes += cost;
@@ -148,27 +150,27 @@ pub(crate) struct Link {
     pub(crate) peer: Rank,
     /// libfabric's handle of it.
     pub(crate) address: fi_addr_t,
-    /// Tiny frames that the library has refused for now.
+    /// Small frames that libfabric refused for now (`-FI_EAGAIN`).
     pub(crate) backlog: VecDeque<Box<[u8]>>,
     /// The numbers of the next frame to it, and of the next one from it.
     pub(crate) next_out: u64,
     pub(crate) next_in: u64,
-    /// Frames from it whose receives have completed before those of earlier ones.
+    /// Frames whose receives completed before those of earlier frames.
     pub(crate) early: Option<Box<Early>>,
-    /// Not all in frames yet, in their order.
+    /// Fragments that are not all in frames yet, in order.
     pub(crate) queue: VecDeque<Sending>,
-    /// All in frames, some of them under way.
-    pub(crate) lent: Vec<Sending>,
+    /// Fragments that are all in frames, some of which are in flight.
+    pub(crate) in_flight: Vec<Sending>,
     pub(crate) arriving: Option<Arriving>,
     /// Frames of the data channel for which there was no room.
     pub(crate) held: Option<Box<Held>>,
     /// Operations that libfabric has and has not completed.
     pub(crate) pending: u32,
-    /// Of them those that reach the user's own memory without its help.
+    /// Of these, the ones that access the user's memory.
     pub(crate) direct: u32,
     /// It is in the list of links with something to go out.
     pub(crate) listed: bool,
-    /// No more of longer fragments goes to it.
+    /// No more frames of longer fragments are sent to it.
     pub(crate) abandoned: bool,
     pub(crate) liveness: Liveness,
     /// The ping whose answer is waited for before the peer counts as settled.
@@ -191,7 +193,7 @@ impl Link {
             next_in: 0,
             early: None,
             queue: VecDeque::new(),
-            lent: Vec::new(),
+            in_flight: Vec::new(),
             arriving: None,
             held: None,
             pending: 0,
@@ -205,21 +207,22 @@ impl Link {
         }
     }
 
-    /// Whether a frame whose number ends in these bits is the next one from it, and none is there before its time.
+    /// Whether a frame with these lower bits is the next one expected, and no early frame is kept.
     #[inline(always)]
     pub(crate) fn is_next(&self, number: u16) -> bool {
         // The lower bits.
         number == self.next_in as u16 && self.early.is_none() && self.failure.is_none()
     }
 
-    /// Whether a message with this source is its. `takes_unknown`: also if nobody says where it has come from.
+    /// Whether a message came from this peer. `accepts_unknown_source`: a message of unknown source
+    /// counts as its.
     #[inline(always)]
-    pub(crate) fn is_from(&self, source: fi_addr_t, takes_unknown: bool) -> bool {
-        source == self.address || takes_unknown && source == FI_ADDR_UNSPEC
+    pub(crate) fn is_from(&self, source: fi_addr_t, accepts_unknown_source: bool) -> bool {
+        source == self.address || accepts_unknown_source && source == FI_ADDR_UNSPEC
     }
 
-    /// What was sent to it and may not have reached it: frames that libfabric has not completed or not taken, of longer fragments an
-    /// estimate; and a ping that is to be answered.
+    /// What may not have reached the peer: frames that libfabric has not completed or not taken (an
+    /// estimate for longer fragments), and a ping without an answer.
     pub(crate) fn outstanding(&self, frame: usize) -> usize {
         if self.failure.is_some() {
             return 0;
@@ -229,22 +232,23 @@ impl Link {
         self.pending as usize + self.backlog.len() + queued + usize::from(self.unsettled.is_some())
     }
 
-    /// Sends no more frames of longer fragments. The peer may be in the middle of one, so others can't follow either.
+    /// Sends no more frames of longer fragments: the peer may be in the middle of one, so no other
+    /// may follow.
     pub(crate) fn abandon(&mut self) {
         self.abandoned = true;
         self.queue.clear();
-        self.lent.clear();
+        self.in_flight.clear();
     }
 
-    /// What is to be kept of it while it rests: see [`RESTING`]. `None`: it can't.
-    fn resting(&self) -> Option<u32> {
+    /// What is kept of the link while it is idle: see [`IDLE`]. `None`: it can't be idle now.
+    fn to_idle(&self) -> Option<u32> {
         let is_quiet = self.pending == 0
             && self.direct == 0
             && !self.listed
             && !self.abandoned
             && self.backlog.is_empty()
             && self.queue.is_empty()
-            && self.lent.is_empty()
+            && self.in_flight.is_empty()
             && self.held.is_none()
             && self.arriving.is_none()
             && self.early.is_none()
@@ -253,32 +257,35 @@ impl Link {
             && self.failure.is_none()
             && self.liveness.is_quiet();
         let handle = u32::try_from(self.address).ok()?;
-        // The largest would look like no link.
+        // The largest value means that there is no link.
         if !is_quiet || handle >= HANDLE {
             return None;
         }
         let known = if self.liveness.is_known() { KNOWN } else { 0 };
-        Some(RESTING | known | handle)
+        Some(IDLE | known | handle)
     }
 }
 
-/// All peers; those that this rank has had nothing to do with, or nothing of late, cost eight bytes and their address.
+/// The links to all peers. A peer without a link, or with an idle one, costs eight bytes and its
+/// address.
 #[derive(Debug)]
 pub(crate) struct Links {
-    /// By rank: the place of its link, what is kept of one that rests, or [`NONE`].
+    /// By rank: the index of its link, what is kept of an idle one, or [`NONE`].
     places: Box<[u32]>,
-    /// By rank, of links that rest: the numbers of the next frames to and from it. Empty until one rests that has had any.
+    /// By rank, for idle links: the numbers of the next frames to and from the peer. Allocated when
+    /// the first link that was used is made idle.
     numbers: Box<[(u64, u64)]>,
     links: Vec<Link>,
 }
 
 const NONE: u32 = u32::MAX;
-/// A link rests: the lower bits are libfabric's handle of the peer, a small number as address vectors give them (`FI_AV_TABLE`).
-const RESTING: u32 = 1 << 31;
-/// Something has come of this one.
+/// The link is idle: the lower bits are libfabric's handle of the peer, a small number
+/// (`FI_AV_TABLE`).
+const IDLE: u32 = 1 << 31;
+/// Something has been received from the peer of this idle link.
 const KNOWN: u32 = 1 << 30;
 const HANDLE: u32 = KNOWN - 1;
-/// With fewer links no memory is given back.
+/// The table does not shrink while it has fewer links.
 const FEW: usize = 16;
 
 impl Links {
@@ -290,14 +297,14 @@ impl Links {
         }
     }
 
-    /// Where a peer's link is, until one is added, rests or wakes.
+    /// The index of a peer's open link. It is valid until a link is added, made idle or reopened.
     #[inline]
     pub(crate) fn find(&self, peer: Rank) -> Option<usize> {
         let place = *self.places.get(peer as usize)?;
-        (place < RESTING).then_some(place as usize)
+        (place < IDLE).then_some(place as usize)
     }
 
-    /// The link there, unless it has failed.
+    /// The link at an index, unless it has failed.
     #[inline]
     pub(crate) fn alive(&mut self, place: usize) -> Result<&mut Link, Refused> {
         let link = self.links.get_mut(place).ok_or(Refused::NoSuchRank)?;
@@ -307,7 +314,7 @@ impl Links {
         }
     }
 
-    /// A link, unless it rests.
+    /// The link to a peer, if it is open.
     #[inline]
     pub(crate) fn get(&mut self, peer: Rank) -> Option<&mut Link> {
         let place = *self.places.get(peer as usize)?;
@@ -315,12 +322,12 @@ impl Links {
     }
 
     #[inline]
-    pub(crate) fn look(&self, peer: Rank) -> Option<&Link> {
+    pub(crate) fn peek(&self, peer: Rank) -> Option<&Link> {
         let place = *self.places.get(peer as usize)?;
         self.links.get(place as usize)
     }
 
-    /// Adds one that is not there, of a rank of the job.
+    /// Adds the link to a rank of the job that has none.
     pub(crate) fn add(&mut self, link: Link) {
         if let Some(place) = self.places.get_mut(link.peer as usize) {
             // Fits: fewer than ranks.
@@ -329,37 +336,37 @@ impl Links {
         }
     }
 
-    /// Notes libfabric's handle of a peer that nothing was sent to nor has come from.
+    /// Stores libfabric's handle of a peer that nothing was exchanged with, as an idle link.
     pub(crate) fn note(&mut self, peer: Rank, handle: fi_addr_t) {
         self.add(Link::new(peer, handle));
-        // One with a large handle stays.
-        self.rest(peer);
+        // A link with a large handle stays open.
+        self.make_idle(peer);
     }
 
     /// The number of the next frame from a peer. `None`: no rank of the job.
     pub(crate) fn next_in(&self, peer: Rank) -> Option<u64> {
-        match self.look(peer) {
+        match self.peek(peer) {
             Some(link) => Some(link.next_in),
-            None if (peer as usize) < self.places.len() => Some(self.resting_numbers(peer).1),
+            None if (peer as usize) < self.places.len() => Some(self.next_numbers(peer).1),
             None => None,
         }
     }
 
-    /// Of one that rests, or was never met.
-    fn resting_numbers(&self, peer: Rank) -> (u64, u64) {
+    /// The next numbers of an idle link, or of a peer without one.
+    fn next_numbers(&self, peer: Rank) -> (u64, u64) {
         self.numbers.get(peer as usize).copied().unwrap_or_default()
     }
 
-    /// Keeps only what cannot be found out again of a link with which nothing is under way. False if that is more than there is
-    /// room for, or something is.
-    pub(crate) fn rest(&mut self, peer: Rank) -> bool {
+    /// Makes a link idle, if nothing is in flight on it and its handle is small enough. Returns
+    /// whether it did.
+    pub(crate) fn make_idle(&mut self, peer: Rank) -> bool {
         let Some(place) = self.find(peer) else {
             return false;
         };
         let Some(link) = self.links.get(place) else {
             return false;
         };
-        let Some(resting) = link.resting() else {
+        let Some(idle) = link.to_idle() else {
             return false;
         };
         let numbers = (link.next_out, link.next_in);
@@ -377,34 +384,34 @@ impl Links {
         if self.links.len() >= FEW && self.links.len() < self.links.capacity() / 4 {
             self.links.shrink_to(2 * self.links.len());
         }
-        self.places[peer as usize] = resting;
+        self.places[peer as usize] = idle;
         true
     }
 
-    /// Makes a link of one that rests, if it does.
-    pub(crate) fn wake(&mut self, peer: Rank) -> bool {
-        let resting = match self.places.get(peer as usize) {
-            Some(&place) if place != NONE && place & RESTING != 0 => place,
+    /// Reopens an idle link. `false`: it is not idle.
+    pub(crate) fn reopen(&mut self, peer: Rank) -> bool {
+        let idle = match self.places.get(peer as usize) {
+            Some(&place) if place != NONE && place & IDLE != 0 => place,
             _ => return false,
         };
-        let mut link = Link::new(peer, u64::from(resting & HANDLE));
-        (link.next_out, link.next_in) = self.resting_numbers(peer);
-        if resting & KNOWN != 0 {
+        let mut link = Link::new(peer, u64::from(idle & HANDLE));
+        (link.next_out, link.next_in) = self.next_numbers(peer);
+        if idle & KNOWN != 0 {
             link.liveness = Liveness::of_known();
         }
         self.add(link);
         true
     }
 
-    /// The same of all.
-    pub(crate) fn wake_all(&mut self) {
+    /// Reopens all idle links.
+    pub(crate) fn reopen_all(&mut self) {
         // Fits: ranks.
         for peer in 0..self.places.len() as Rank {
-            self.wake(peer);
+            self.reopen(peer);
         }
     }
 
-    /// All that don't rest.
+    /// All open links.
     pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut Link> {
         self.links.iter_mut()
     }
@@ -424,7 +431,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whoever rests and wakes, each peer has its own handle, and is known if it was.
+        /// Whichever links are made idle and reopened, each peer keeps its handle and whether it is
+        /// known.
         #[test]
         fn nobody_is_mixed_up(steps in prop::collection::vec((0u8..4, 0u32..20), 1..300)) {
             let mut links = Links::new(20);
@@ -437,14 +445,14 @@ mod tests {
                 }
                 match what {
                     0 => {
-                        links.rest(peer);
+                        links.make_idle(peer);
                     }
                     1 => {
-                        links.wake(peer);
+                        links.reopen(peer);
                     }
-                    2 => links.wake_all(),
+                    2 => links.reopen_all(),
                     _ => {
-                        links.wake(peer);
+                        links.reopen(peer);
                         let link = links.get(peer).expect("awake");
                         link.liveness = Liveness::of_known();
                         (link.next_out, link.next_in) = (number, 7 * number);
@@ -454,8 +462,8 @@ mod tests {
                 }
             }
             for (peer, (address, is_known)) in reference {
-                links.wake(peer);
-                let link = links.look(peer).expect("awake");
+                links.reopen(peer);
+                let link = links.peek(peer).expect("awake");
                 prop_assert_eq!((link.peer, link.address, link.liveness.is_known()), (peer, address, is_known));
                 let next = numbers.get(&peer).copied().unwrap_or_default();
                 prop_assert_eq!((link.next_out, link.next_in), next);
@@ -468,15 +476,15 @@ mod tests {
         let mut links = Links::new(3);
         links.note(1, 7);
         assert_eq!((links.next_in(1), links.next_in(3)), (Some(0), None));
-        assert!(links.look(1).is_none() && links.wake(1));
+        assert!(links.peek(1).is_none() && links.reopen(1));
         let link = links.get(1).expect("awake");
         assert_eq!((link.address, link.next_out, link.next_in), (7, 0, 0));
         link.next_in = 1 << 40;
-        assert!(links.rest(1));
+        assert!(links.make_idle(1));
         assert_eq!(links.next_in(1), Some(1 << 40));
         // Too large to rest with.
         links.note(2, u64::from(HANDLE));
-        assert!(links.look(2).is_some());
+        assert!(links.peek(2).is_some());
     }
 
     proptest! {
@@ -525,25 +533,26 @@ mod tests {
             let mut links = Links::new(2);
             links.add(Link::new(1, 5));
             change(links.get(1).expect("there"));
-            assert!(!links.rest(1));
-            assert!(links.look(1).is_some());
+            assert!(!links.make_idle(1));
+            assert!(links.peek(1).is_some());
         }
         let mut links = Links::new(2);
         links.add(Link::new(1, 5));
-        assert!(links.rest(1) && !links.rest(1) && links.look(1).is_none());
-        assert!(!links.wake(0) && links.wake(1) && !links.wake(1));
+        assert!(links.make_idle(1) && !links.make_idle(1) && links.peek(1).is_none());
+        assert!(!links.reopen(0) && links.reopen(1) && !links.reopen(1));
     }
 
-    /// What `docs/ofi.md` says: 20 bytes for each rank that has been met, and 232 for each that does not rest.
+    /// What `docs/ofi.md` says: 20 bytes for each rank that has been met, and 232 for each that
+    /// does not rest.
     #[test]
-    fn resting_peers_cost_nothing() {
+    fn idle_peers_cost_nothing() {
         for size in [10, 10_000, 1_000_000] {
             let mut links = Links::new(size);
             for peer in 0..size {
                 let mut link = Link::new(peer, peer.into());
                 link.next_in = 1;
                 links.add(link);
-                assert!(links.rest(peer));
+                assert!(links.make_idle(peer));
             }
             assert!(links.memory() <= 20 * size as usize + FEW * size_of::<Link>());
         }

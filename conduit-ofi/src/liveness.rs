@@ -1,30 +1,31 @@
-//! Is a peer alive? A rank that has sent something to a peer wants to hear from it within a bounded time, if only the answer to a
-//! ping. libfabric itself tells of a dead peer in some providers, late or never in others.
+//! Whether a peer is alive. A peer that was sent something has to send something within a bounded
+//! time, if only the answer to a ping. Some providers of libfabric report a dead peer, others late
+//! or never.
 
-/// Time since some moment, in nanoseconds. Never goes back.
+/// Monotonic time in nanoseconds, from an arbitrary start.
 pub(crate) type Nanos = u64;
 
-/// Looks at a peer in each so many parts of the time after which it is taken for dead.
-pub(crate) const LOOKS: u64 = 8;
+/// Checks of a peer in one dead time.
+pub(crate) const CHECKS: u64 = 8;
 
-/// What a look at a peer asks for.
+/// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Fine,
-    /// It has something to answer: ask it.
+    /// It owes an answer: ping it.
     Ping,
-    /// It has been silent for too long.
+    /// It was silent for the dead time.
     Dead,
 }
 
-/// What is known of a peer's presence. Looked at now and then; between two looks only two flags change.
+/// What is known of a peer's liveness. Between two checks only two flags change.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Liveness {
-    /// Something was sent to it since the last look.
+    /// Something was sent to it since the last check.
     sent: bool,
-    /// Something has come from it since the last look.
+    /// Something was received from it since the last check.
     heard: bool,
-    /// Something has ever come from it.
+    /// Something was ever received from it.
     known: bool,
     /// Since when it owes an answer.
     since: Option<Nanos>,
@@ -44,12 +45,12 @@ impl Liveness {
         self.known = true;
     }
 
-    /// Whether it has ever been heard of.
+    /// Whether something was ever received from it.
     pub(crate) fn is_known(&self) -> bool {
         self.known
     }
 
-    /// Of a peer that something has come from, and that owes nothing.
+    /// Of a peer that something was received from, and that owes no answer.
     pub(crate) fn of_known() -> Self {
         Self {
             known: true,
@@ -57,13 +58,14 @@ impl Liveness {
         }
     }
 
-    /// Nothing has gone to it or come from it since the last look, and it owes nothing.
+    /// Whether nothing was sent to it or received from it since the last check, and it owes no
+    /// answer.
     pub(crate) fn is_quiet(&self) -> bool {
         !self.sent && !self.heard && self.since.is_none()
     }
 
-    /// A look.
-    pub(crate) fn look(&mut self, now: Nanos, dead_time: Nanos) -> Verdict {
+    /// Checks the peer.
+    pub(crate) fn check(&mut self, now: Nanos, dead_time: Nanos) -> Verdict {
         if std::mem::take(&mut self.heard) {
             self.since = None;
         }
@@ -83,24 +85,24 @@ mod tests {
     use super::*;
 
     const DEAD: Nanos = 800;
-    const STEP: Nanos = DEAD / LOOKS;
+    const STEP: Nanos = DEAD / CHECKS;
 
     #[test]
     fn a_peer_that_owes_nothing_may_be_silent() {
         let mut peer = Liveness::default();
-        assert!((0..100).all(|turn| peer.look(turn * STEP, DEAD) == Verdict::Fine));
+        assert!((0..100).all(|turn| peer.check(turn * STEP, DEAD) == Verdict::Fine));
         peer.sent();
-        assert_eq!(peer.look(100 * STEP, DEAD), Verdict::Ping);
+        assert_eq!(peer.check(100 * STEP, DEAD), Verdict::Ping);
         peer.heard();
-        assert!((101..200).all(|turn| peer.look(turn * STEP, DEAD) == Verdict::Fine));
+        assert!((101..200).all(|turn| peer.check(turn * STEP, DEAD) == Verdict::Fine));
     }
 
     #[test]
     fn a_silent_peer_is_asked_and_then_dead_in_bounded_time() {
         let mut peer = Liveness::default();
         peer.sent();
-        let verdicts: Vec<_> = (0..=LOOKS)
-            .map(|turn| peer.look(turn * STEP, DEAD))
+        let verdicts: Vec<_> = (0..=CHECKS)
+            .map(|turn| peer.check(turn * STEP, DEAD))
             .collect();
         let (last, before) = verdicts.split_last().unwrap();
         assert_eq!(*last, Verdict::Dead);
@@ -116,7 +118,7 @@ mod tests {
             if turn % 7 == 6 {
                 peer.heard();
             }
-            assert_ne!(peer.look(turn * STEP, DEAD), Verdict::Dead);
+            assert_ne!(peer.check(turn * STEP, DEAD), Verdict::Dead);
         }
         assert!(peer.is_known());
     }

@@ -1,5 +1,5 @@
-//! libfabric's objects of one rank: fabric, domain, address vector, completion queue, endpoint, registered memory. Opened together
-//! and closed in the order that libfabric demands.
+//! libfabric's objects of one rank: fabric, domain, address vector, completion queue, endpoint,
+//! registered memory. They are opened together, and closed in the order that libfabric demands.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -20,7 +20,8 @@ use crate::wait;
 /// Bytes of the longest address of an endpoint.
 const MAX_ADDRESS: usize = 1024;
 
-/// A call that the library has refused: its name, the library's error number (negative), and the bytes of memory that it was about.
+/// A call that the library refused: its name, the error number (negative), and the bytes of memory
+/// concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) operation: &'static str,
@@ -29,7 +30,7 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    /// In words; of memory with what can be done about it.
+    /// The reason in words; for memory, with what can be done about it.
     pub(crate) fn reason(self, library: &Library) -> String {
         let error = c_int::try_from(self.error).unwrap_or(c_int::MIN);
         let words = library.strerror(error);
@@ -40,7 +41,7 @@ impl Refusal {
     }
 }
 
-/// What the system allows to be locked, which is what most refusals to register are about.
+/// The limit on locked memory, the reason for most refused registrations.
 fn locked_limit() -> String {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock);
     let allowed = match limit.current {
@@ -65,7 +66,7 @@ fn check(operation: &'static str, result: impl Into<i64>) -> Result<(), Refusal>
     }
 }
 
-/// Sees to it that there are pages behind memory, where there can be: what is registered keeps them anyway.
+/// Makes the system back memory with pages, if it can: registered memory would pin them anyway.
 fn allocate(base: *mut u8, length: usize, is_written: bool) {
     use rustix::mm::{Advice, madvise};
     let page = rustix::param::page_size();
@@ -75,12 +76,12 @@ fn allocate(base: *mut u8, length: usize, is_written: bool) {
         true => Advice::LinuxPopulateWrite,
         false => Advice::LinuxPopulateRead,
     };
-    // SAFETY: this advice changes no byte. Systems before Linux 5.14 refuse it, and memory that can't be had is what the
-    // registration will be refused for.
+    // SAFETY: this advice changes no byte. Systems before Linux 5.14 refuse it, and memory that
+    // can't be had is what the registration will be refused for.
     let _ = unsafe { madvise(base.with_addr(begin).cast(), length, advice) };
 }
 
-/// Everything that is opened for one endpoint.
+/// All objects of one endpoint.
 pub(crate) struct Objects {
     pub(crate) offer: Offer,
     fabric: *mut fid_fabric,
@@ -89,22 +90,22 @@ pub(crate) struct Objects {
     pub(crate) cq: *mut fid_cq,
     pub(crate) ep: *mut fid_ep,
     memory: Vec<*mut fid_mr>,
-    /// Of these one has one of its events when the queue has something, where there is such a thing.
+    /// Descriptors to sleep on; may be empty: see [`descriptors`].
     pub(crate) descriptors: Vec<libc::pollfd>,
 }
 
 // SAFETY: the objects are used by one thread at a time (`FI_THREAD_DOMAIN`), and by any.
 unsafe impl Send for Objects {}
 
-/// Memory that is registered.
+/// Registered memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Registered {
     mr: *mut fid_mr,
-    /// For operations on it as own memory.
+    /// Descriptor for operations on it as local memory.
     pub(crate) descriptor: *mut c_void,
-    /// How peers name it.
+    /// Its key for peers.
     pub(crate) key: u64,
-    /// What peers count from.
+    /// The base that peers' offsets count from.
     pub(crate) address: u64,
 }
 
@@ -112,7 +113,8 @@ pub(crate) struct Registered {
 unsafe impl Send for Registered {}
 
 impl Objects {
-    /// Opens an endpoint by an offer. A receive that takes several messages ends when less than `least` bytes are left.
+    /// Opens an endpoint for an offer. A multi-message receive ends when less than `least` bytes
+    /// are left (`FI_OPT_MIN_MULTI_RECV`).
     pub(crate) fn open(mut offer: Offer, least: usize) -> Result<Self, Refusal> {
         offer.name_endpoint();
         let info = offer.info();
@@ -126,8 +128,8 @@ impl Objects {
             descriptors: Vec::new(),
             offer,
         };
-        // SAFETY: the offer is whole and of this library; each object is opened from those before it, and `drop` closes what was
-        // opened.
+        // SAFETY: the offer is whole and of this library; each object is opened from those before
+        // it, and `drop` closes what was opened.
         unsafe {
             let library = objects.offer.library();
             let none = ptr::null_mut();
@@ -162,8 +164,8 @@ impl Objects {
                 "fi_ep_bind (completion queue)",
                 fi_ep_bind(objects.ep, cq, FI_TRANSMIT | FI_RECV),
             )?;
-            // `shm` of 2.x looks at it when the endpoint is enabled, and writes beyond a buffer's end if it comes later; before 2.0
-            // it has no place for it until then, and crashes.
+            // `shm` of 2.x reads the option when the endpoint is enabled, and overruns a buffer if
+            // it is set later; before 2.0 it crashes if it is set earlier.
             if objects.offer.library().version() >= fi_version(2, 0) {
                 objects.set_least(least);
             }
@@ -174,8 +176,7 @@ impl Objects {
         Ok(objects)
     }
 
-    /// A receive that takes several messages ends when less than so many bytes are left. Not all know this, and then a buffer holds
-    /// one message.
+    /// Sets `FI_OPT_MIN_MULTI_RECV`. Not all providers know it; then a buffer holds one message.
     fn set_least(&self, least: usize) {
         // SAFETY: the endpoint is open, and the option is a number of this size.
         let _ = unsafe {
@@ -189,7 +190,7 @@ impl Objects {
         };
     }
 
-    /// Opens the completion queue, one that can be waited for if there is such a thing. Says what it has to wait for.
+    /// Opens the completion queue, with a wait object if the provider has one, and says which.
     ///
     /// # Safety
     ///
@@ -216,7 +217,8 @@ impl Objects {
         check("fi_cq_open", result).map(|()| FI_WAIT_NONE)
     }
 
-    /// Ends everything that is under way. Registrations that the endpoint is bound to may end with it.
+    /// Closes the endpoint, which ends everything under way. Registrations that it is bound to may
+    /// end with it.
     pub(crate) fn close_endpoint(&mut self) {
         let ep = std::mem::replace(&mut self.ep, ptr::null_mut());
         if ep.is_null() {
@@ -224,17 +226,18 @@ impl Objects {
         }
         // SAFETY: open; nobody uses it after this, see `Wire`'s `broken`.
         let close = || unsafe { fi_close(&raw mut (*ep).fid) };
-        // The man pages want it closed before the registrations that it is bound to. `cxi` wants them closed first.
+        // The man pages want it closed before the registrations that it is bound to. `cxi` wants
+        // them closed first.
         if close() == -FI_EBUSY {
             self.close_memory();
             close();
         }
     }
 
-    /// Ends all registrations.
+    /// Closes all registrations.
     fn close_memory(&mut self) {
         for mr in std::mem::take(&mut self.memory) {
-            // SAFETY: open, and nobody's any more.
+            // SAFETY: open, and not used any more.
             unsafe { fi_close(&raw mut (*mr).fid) };
         }
     }
@@ -244,7 +247,7 @@ impl Objects {
         unsafe { &raw mut (*self.ep).fid }
     }
 
-    /// Whether one may sleep on the descriptors now: nothing has come that a read would find.
+    /// Whether a thread may sleep on the descriptors now (`fi_trywait`): the queue is empty.
     pub(crate) fn may_wait(&self) -> bool {
         if self.descriptors.is_empty() {
             return true;
@@ -267,11 +270,11 @@ impl Objects {
         Ok(address)
     }
 
-    /// Makes a peer's address known.
+    /// Inserts a peer's address; returns its handle.
     pub(crate) fn insert(&self, address: &[u8]) -> Result<fi_addr_t, Refusal> {
         let mut handle = FI_ADDR_UNSPEC;
-        // SAFETY: open; the bytes are an address that the same provider has given, with a zero behind it if it is a text, and else as long
-        // as this rank's own (`start::meet`).
+        // SAFETY: open; the bytes are an address that the same provider has given, with a zero
+        // behind it if it is a text, and else as long as this rank's own (`start::parse_all`).
         let count = unsafe {
             fi_av_insert(
                 self.av,
@@ -298,16 +301,17 @@ impl Objects {
         unsafe { (*(*self.offer.info()).domain_attr).mr_mode }
     }
 
-    /// Whether own memory has to be registered, too.
+    /// Whether local memory has to be registered (`FI_MR_LOCAL`).
     pub(crate) fn wants_local(&self) -> bool {
         self.mr_mode() & FI_MR_LOCAL != 0
     }
 
-    /// Registers memory for this access: of what is asked for the part that the offer has.
+    /// Registers memory for the part of this access that the offer supports.
     ///
     /// # Safety
     ///
-    /// `[base, base + length)` is valid for reads and writes until it is [released](Self::release), or these objects are gone.
+    /// `[base, base + length)` is valid for reads and writes until it is [released](Self::release),
+    /// or these objects are gone.
     pub(crate) unsafe fn register(
         &mut self,
         base: *mut u8,
@@ -343,7 +347,7 @@ impl Objects {
         }
     }
 
-    /// Registers memory by a key that nobody guesses, where keys are this rank's to choose.
+    /// Registers memory under a random key, if the provider lets the user choose keys.
     ///
     /// # Safety
     ///
@@ -354,14 +358,14 @@ impl Objects {
         length: usize,
         access: u64,
     ) -> Result<*mut fid_mr, Refusal> {
-        /// Attempts to find one that is not in use, where keys are of few bits.
+        /// Attempts to find an unused key, if keys have few bits.
         const ATTEMPTS: u32 = 16;
         let mut result = -FI_ENOKEY;
         for _ in 0..ATTEMPTS {
             let key = self.new_key()?;
             let mut mr = ptr::null_mut();
-            // SAFETY: the domain is open; the memory is valid by the caller's promise, and the registration is closed before the
-            // endpoint and the domain.
+            // SAFETY: the domain is open; the memory is valid by the caller's promise, and the
+            // registration is closed before the endpoint and the domain.
             result = unsafe {
                 fi_mr_reg(
                     self.domain,
@@ -388,7 +392,7 @@ impl Objects {
         })
     }
 
-    /// A key of random bits, as many as the provider takes; zero where it has its own.
+    /// A key of as many random bits as the provider takes; 0 if it chooses keys.
     fn new_key(&self) -> Result<u64, Refusal> {
         if self.mr_mode() & FI_MR_PROV_KEY != 0 {
             return Ok(0);
@@ -405,12 +409,12 @@ impl Objects {
         Ok(random.checked_shr(unused as u32).unwrap_or(0))
     }
 
-    /// Ends a registration, on which nothing is under way.
+    /// Closes a registration that no operation is using.
     pub(crate) fn release(&mut self, registered: Registered) {
         if let Some(at) = self.memory.iter().position(|mr| *mr == registered.mr) {
-            // SAFETY: open, and nobody's any more.
+            // SAFETY: open, and not used any more.
             let result = unsafe { fi_close(&raw mut (*registered.mr).fid) };
-            // One that stays bound to the endpoint is closed after that.
+            // A registration that stays bound to the endpoint is closed after it.
             if result == 0 {
                 self.memory.swap_remove(at);
             }

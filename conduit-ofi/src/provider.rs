@@ -1,4 +1,4 @@
-//! The choice of a provider: what libfabric offers on this host, best first.
+//! The choice of a provider among those that libfabric has on this host, best first.
 //!
 //! | class | providers | networks |
 //! |---|---|---|
@@ -9,8 +9,8 @@
 //! | 4 | unknown ones | |
 //! | 5 | `sockets` (hung in every version), `net` (an experiment of 1.15 to 1.17) | any |
 //!
-//! `shm` comes before all of them where all ranks are on one host, and is left out elsewhere. Only class 2, 3 and `shm` were run
-//! on machines of this project.
+//! If all ranks are on one host `shm` comes before all of them, otherwise it is left out. Only
+//! classes 2 and 3 and `shm` were run for this project.
 
 use std::ffi::{CStr, CString, c_int};
 use std::fmt;
@@ -24,8 +24,9 @@ use libfabric_sys::{
     FI_THREAD_DOMAIN, Library, fi_info, fi_major, fi_minor, fi_progress, fi_version,
 };
 
-/// What is asked of the providers, the most wanted first: of two offers for the same device the first counts.
-const WISHES: [(u64, u64); 8] = {
+/// Capabilities and flags to ask for, the best first: of two offers for the same device the first
+/// counts.
+const CAPABILITY_SETS: [(u64, u64); 8] = {
     let all = FI_MSG | FI_RMA | FI_MULTI_RECV;
     [
         (all | FI_ATOMIC, FI_DELIVERY_COMPLETE),
@@ -38,48 +39,48 @@ const WISHES: [(u64, u64); 8] = {
         (FI_MSG, 0),
     ]
 };
-/// `FI_PROGRESS_CONTROL_UNIFIED` of libfabric 1.21: control calls are serialised with those that move data, as everything is that
-/// this network does, and so providers leave out their locks.
+/// `FI_PROGRESS_CONTROL_UNIFIED` of libfabric 1.21: control calls are serialised with data
+/// transfers, as all calls of this network are, so providers can leave out locks.
 const UNIFIED: fi_progress = 3;
-/// The ways of registering memory that this network can deal with.
+/// The registration modes that this network supports.
 const MR_MODES: c_int =
     FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
 
-/// What is wished of a provider.
+/// What is asked of a provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wish {
-    /// A provider's name, as `fi_info` writes it; a part before the `;` will do.
+pub struct Hints {
+    /// A provider's name, as `fi_info` writes it; the part before the `;` suffices.
     pub provider: Option<String>,
     /// A domain's name: of `tcp` an interface's.
     pub domain: Option<String>,
     /// All ranks are on one host.
     pub one_host: bool,
-    /// Messages only: nobody's memory is to be within reach.
+    /// Messages only: peers get no access to memory.
     pub messages_only: bool,
 }
 
-/// What an endpoint takes at most.
+/// Limits of an endpoint.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     /// Bytes of a message or an access.
     pub(crate) max_message: usize,
-    /// Bytes of a message that the library copies at once.
+    /// Bytes of a message that the library injects.
     pub(crate) inject: usize,
-    /// Pieces of memory that a message is sent from.
+    /// Pieces of memory that a message may be sent from (`iov_limit`).
     pub(crate) pieces: usize,
     /// Receives that are posted.
     pub(crate) receives: usize,
 }
 
-/// One offer of a provider, owned.
+/// An offer of a provider: an owned `fi_info`.
 pub struct Offer {
     library: Library,
     info: NonNull<fi_info>,
-    /// The completions that are asked for, besides what the info says.
+    /// Completion upon delivery (`FI_DELIVERY_COMPLETE`) is asked for.
     pub(crate) delivery: bool,
     /// The capabilities that were asked for and granted.
     pub(crate) caps: u64,
-    /// The progress of control calls that was asked for.
+    /// The control progress that was asked for.
     control: fi_progress,
 }
 
@@ -91,12 +92,12 @@ impl Offer {
         &self.library
     }
 
-    /// The library's structure, whole with all attributes.
+    /// The library's structure, with all attributes.
     pub(crate) fn info(&self) -> *mut fi_info {
         self.info.as_ptr()
     }
 
-    fn look(&self) -> &fi_info {
+    fn info_ref(&self) -> &fi_info {
         // SAFETY: owned, and written by nobody.
         unsafe { self.info.as_ref() }
     }
@@ -104,17 +105,18 @@ impl Offer {
     /// The provider's name.
     pub fn provider(&self) -> String {
         // SAFETY: an offer has fabric attributes with a name.
-        unsafe { name((*self.look().fabric_attr).prov_name) }
+        unsafe { name((*self.info_ref().fabric_attr).prov_name) }
     }
 
     /// The domain's name.
     pub fn domain(&self) -> String {
         // SAFETY: an offer has domain attributes.
-        unsafe { name((*self.look().domain_attr).name) }
+        unsafe { name((*self.info_ref().domain_attr).name) }
     }
 
-    /// Gives an endpoint over `shm` a name that none has had. The library's own is the process's number, and is refused (`FI_EBUSY`)
-    /// where a process that had the same number was killed and has left its file. Without random bytes it stays.
+    /// Gives an endpoint over `shm` a random name. The library's default is the process id, and is
+    /// refused (`FI_EBUSY`) if a killed process with the same id has left its file. Without random
+    /// bytes the default stays.
     pub(crate) fn name_endpoint(&mut self) {
         let mut random = [0; 8];
         if self.provider() != "shm" || getrandom::fill(&mut random).is_err() {
@@ -136,28 +138,29 @@ impl Offer {
         }
     }
 
-    /// Whether addresses are texts, which end in a zero and are of different lengths.
+    /// Whether addresses are zero-terminated strings of different lengths.
     pub(crate) fn has_text_addresses(&self) -> bool {
-        self.look().addr_format == FI_ADDR_STR
+        self.info_ref().addr_format == FI_ADDR_STR
     }
 
-    /// What two ranks need to have in common, as text: provider, protocol, and the library's version.
+    /// What has to be the same on all ranks, as text: provider, protocol and version.
     pub fn identity(&self) -> String {
         // SAFETY: an offer has endpoint attributes.
         let (protocol, version) = unsafe {
-            let endpoint = &*self.look().ep_attr;
+            let endpoint = &*self.info_ref().ep_attr;
             (endpoint.protocol, endpoint.protocol_version)
         };
         format!("{} (protocol {protocol}.{version})", self.provider())
     }
 
-    /// Whether peers' memory can be reached.
+    /// Whether peers' memory can be accessed.
     pub(crate) fn has_rma(&self) -> bool {
         self.caps & FI_RMA != 0
     }
 
-    /// Whether atomics on it can be asked for. Not with `ofi_rxd`, which crashes with some of them (1.17 and 1.22). Nor with `shm` of
-    /// 1.20 and 1.21, whose plain fetch brings bytes that are not the target's (1.20.0 to 1.21.0, and a version has no third number).
+    /// Whether the provider's atomics are used. Not with `ofi_rxd`, which crashes with some of them
+    /// (1.17 and 1.22). Nor with `shm` of 1.20 and 1.21, whose plain fetch brings bytes that are
+    /// not the target's (1.20.0 to 1.21.0, and a version has no third number).
     pub(crate) fn has_atomics(&self) -> bool {
         let (provider, version) = (self.provider(), self.library.version());
         let fetches_wrongly = fi_version(1, 20)..fi_version(1, 22);
@@ -166,15 +169,17 @@ impl Offer {
         self.caps & FI_ATOMIC != 0 && !is_bad
     }
 
-    /// Whether they can be, and the end of a write that can be seen there is told.
+    /// Whether peers' memory can be accessed, and a write completes when it is visible there.
     pub(crate) fn has_direct(&self) -> bool {
         self.has_rma() && self.delivery
     }
 
-    /// Whether one receive takes several messages. Not with `ofi_rxm`: over `tcp` of libfabric 1.17 messages were overwritten in three
-    /// of eight jobs of eight ranks, and in none of sixteen with a buffer for each message. Nor with `ofi_rxd`, where all of six such jobs
-    /// ended in messages that made no sense, or not at all, and none of six with a buffer for each. Nor with `shm` of 1.17, where posting such a
-    /// receive failed for want of memory in eight of forty jobs, and in none with a buffer for each message.
+    /// Whether one receive takes several messages. Not with `ofi_rxm`: over `tcp` of libfabric 1.17
+    /// messages were overwritten in three of eight jobs of eight ranks, and in none of sixteen with
+    /// a buffer for each message. Nor with `ofi_rxd`, where all of six such jobs ended in messages
+    /// that made no sense, or not at all, and none of six with a buffer for each. Nor with `shm` of
+    /// 1.17, where posting such a receive failed for want of memory in eight of forty jobs, and in
+    /// none with a buffer for each message.
     pub(crate) fn has_multi_receive(&self) -> bool {
         let provider = self.provider();
         let is_bad = provider.contains("ofi_rxm")
@@ -183,22 +188,24 @@ impl Offer {
         self.caps & FI_MULTI_RECV != 0 && !is_bad
     }
 
-    /// Whether it is told from which peer's endpoint a message has come.
+    /// Whether the provider reports which endpoint a message came from.
     pub(crate) fn has_source(&self) -> bool {
         self.caps & FI_SOURCE != 0
     }
 
-    /// Whether the sources that it tells are the endpoints that messages have come from: of those with which it was run, or whose source
-    /// text was read for it. Nearly all say that they have sources (`FI_SOURCE`). But `opx` knows none (`FI_ADDR_NOTAVAIL`, always); `psm3`
-    /// makes an error of the first message from a peer that nothing was sent to yet; `psm2` looks through all addresses for each
-    /// message; those of `shm` and `ofi_rxd`, and of `efa` within a host, are numbers that the sender has written.
+    /// Whether the sources that the provider reports can be relied on: true for those that were run
+    /// with it, or whose source was read. Nearly all say that they have sources (`FI_SOURCE`). But
+    /// `opx` knows none (`FI_ADDR_NOTAVAIL`, always); `psm3` makes an error of the first message
+    /// from a peer that nothing was sent to yet; `psm2` looks through all addresses for each
+    /// message; those of `shm` and `ofi_rxd`, and of `efa` within a host, are numbers that the
+    /// sender has written.
     fn knows_sources(&self) -> bool {
         let provider = self.provider();
         matches!(provider.as_str(), "tcp" | "cxi") || provider.ends_with(";ofi_rxm")
     }
 
-    /// The same offer with the sources of messages, where the provider knows them.
-    fn with_source(self, wish: &Wish) -> Self {
+    /// The same offer with `FI_SOURCE`, if the provider's sources can be relied on.
+    fn with_source(self, hints: &Hints) -> Self {
         if !self.knows_sources() {
             return self;
         }
@@ -208,7 +215,7 @@ impl Offer {
             0
         };
         let caps = self.caps | FI_SOURCE;
-        let mut with = ask(&self.library, wish, caps, flags, self.control).into_iter();
+        let mut with = getinfo(&self.library, hints, caps, flags, self.control).into_iter();
         let found = with.find(|with| with.is_same_device(&self));
         found.unwrap_or(self)
     }
@@ -217,16 +224,18 @@ impl Offer {
         self.provider() == other.provider() && self.domain() == other.domain()
     }
 
-    /// Whether a frame may be sent from where its bytes lie with the user. Not over `shm`, whose receivers fetch a long message from the
-    /// sender's memory: nothing calls that back. Closing the endpoint doesn't either; then a receiver in another process reads what
-    /// lies there later, and one in this process crashes in the library (`smr_progress_iov`, 1.22).
-    pub(crate) fn may_lend(&self) -> bool {
+    /// Whether a frame may be sent from the user's memory. Not over `shm`, whose receivers fetch a
+    /// long message from the sender's memory: that can't be cancelled. Closing the endpoint doesn't
+    /// either; then a receiver in another process reads what lies there later, and one in this
+    /// process crashes in the library (`smr_progress_iov`, 1.22).
+    pub(crate) fn allows_zero_copy(&self) -> bool {
         self.provider() != "shm"
     }
 
-    /// Whether queues give all descriptors that there are to sleep on (`FI_WAIT_POLLFD`) rather than one that joins them (`FI_WAIT_FD`).
-    /// That one is an epoll descriptor, which over `tcp` has another in it; with it long writes with delivery are a quarter slower,
-    /// whether anybody sleeps or not. Only of those with which it was run.
+    /// Whether queues give all descriptors that there are to sleep on (`FI_WAIT_POLLFD`) rather
+    /// than one that joins them (`FI_WAIT_FD`). That one is an epoll descriptor, which over `tcp`
+    /// has another in it; with it long writes with delivery are a quarter slower, whether anybody
+    /// sleeps or not. Only of those with which it was run.
     pub(crate) fn has_several_descriptors(&self) -> bool {
         matches!(self.provider().as_str(), "tcp" | "tcp;ofi_rxm")
     }
@@ -234,7 +243,7 @@ impl Offer {
     pub(crate) fn limits(&self) -> Limits {
         // SAFETY: an offer has these attributes.
         unsafe {
-            let info = self.look();
+            let info = self.info_ref();
             Limits {
                 max_message: (*info.ep_attr).max_msg_size,
                 inject: (*info.tx_attr).inject_size,
@@ -258,15 +267,15 @@ impl Offer {
         }
     }
 
-    fn is_wished(&self, wish: &Wish) -> bool {
+    fn matches(&self, hints: &Hints) -> bool {
         let provider = self.provider();
-        let is_provider = match &wish.provider {
+        let is_provider = match &hints.provider {
             Some(name) => provider == *name || provider.split(';').next() == Some(name),
             // Reaches one host only.
-            None => wish.one_host || provider != "shm",
+            None => hints.one_host || provider != "shm",
         };
         let domain = self.domain();
-        is_provider && wish.domain.as_ref().is_none_or(|name| domain == *name)
+        is_provider && hints.domain.as_ref().is_none_or(|name| domain == *name)
     }
 
     fn is_loopback(&self) -> bool {
@@ -300,20 +309,22 @@ unsafe fn name(text: *const std::ffi::c_char) -> String {
         .into_owned()
 }
 
-/// Everything that providers offer on this host for reliable unconnected endpoints with ordered messages, each device of a provider
-/// once, in the library's order.
-pub fn offers(library: &Library, wish: &Wish) -> Vec<Offer> {
+/// All offers on this host for reliable datagram endpoints (`FI_EP_RDM`) with ordered messages,
+/// each device of a provider once, in the library's order.
+pub fn offers(library: &Library, hints: &Hints) -> Vec<Offer> {
     let mut found: Vec<Offer> = Vec::new();
     let unified = (library.version() >= fi_version(1, 21)).then_some(UNIFIED);
-    let is_wished = |caps: u64| !wish.messages_only || caps & (FI_RMA | FI_ATOMIC) == 0;
-    let wishes = WISHES.into_iter().filter(|(caps, _)| is_wished(*caps));
-    let wishes = wishes.flat_map(|(caps, flags)| {
+    let matches = |caps: u64| !hints.messages_only || caps & (FI_RMA | FI_ATOMIC) == 0;
+    let sets = CAPABILITY_SETS
+        .into_iter()
+        .filter(|(caps, _)| matches(*caps));
+    let sets = sets.flat_map(|(caps, flags)| {
         let plain = iter::once(FI_PROGRESS_UNSPEC);
         let progress = unified.into_iter().chain(plain);
         progress.map(move |progress| (caps, flags, progress))
     });
-    for (caps, flags, progress) in wishes {
-        for offer in ask(library, wish, caps, flags, progress) {
+    for (caps, flags, progress) in sets {
+        for offer in getinfo(library, hints, caps, flags, progress) {
             if !found.iter().any(|other| other.is_same_device(&offer)) {
                 found.push(offer);
             }
@@ -322,21 +333,21 @@ pub fn offers(library: &Library, wish: &Wish) -> Vec<Offer> {
     found
 }
 
-fn ask(
+fn getinfo(
     library: &Library,
-    wish: &Wish,
+    hints: &Hints,
     caps: u64,
     op_flags: u64,
     control: fi_progress,
 ) -> Vec<Offer> {
-    let Some(mut hints) = NonNull::new(library.allocinfo()) else {
+    let Some(mut wanted) = NonNull::new(library.allocinfo()) else {
         return Vec::new();
     };
     let mut offers = Vec::new();
-    // SAFETY: an empty offer of the library's has all its attributes; the string is of C's `malloc`, as the library frees it. The
-    // hints and the list end here.
+    // SAFETY: an empty offer of the library's has all its attributes; the string is of C's
+    // `malloc`, as the library frees it. The hints and the list end here.
     unsafe {
-        let info = hints.as_mut();
+        let info = wanted.as_mut();
         info.caps = caps;
         info.mode = FI_CONTEXT | FI_CONTEXT2;
         (*info.ep_attr).r#type = FI_EP_RDM;
@@ -347,8 +358,8 @@ fn ask(
         (*info.tx_attr).msg_order = FI_ORDER_SAS;
         (*info.rx_attr).msg_order = FI_ORDER_SAS;
         (*info.tx_attr).op_flags = op_flags;
-        // Some look for devices only when they are named.
-        if let Some(provider) = &wish.provider
+        // Some providers look for devices only if they are named.
+        if let Some(provider) = &hints.provider
             && let Ok(provider) = CString::new(provider.as_str())
         {
             (*info.fabric_attr).prov_name = libc::strdup(provider.as_ptr());
@@ -359,7 +370,7 @@ fn ask(
             ptr::null(),
             ptr::null(),
             0,
-            hints.as_ptr(),
+            wanted.as_ptr(),
             &mut first,
         );
         if result == 0 {
@@ -379,39 +390,39 @@ fn ask(
             }
             library.freeinfo(first);
         }
-        library.freeinfo(hints.as_ptr());
+        library.freeinfo(wanted.as_ptr());
     }
     offers
 }
 
-/// The best offer that is as wished.
+/// The best offer that matches `hints`.
 ///
 /// # Errors
-/// What was asked for, and what can be had.
-pub fn choose(library: &Library, wish: &Wish) -> Result<Offer, (String, String)> {
+/// What was asked for, and what is on offer.
+pub fn choose(library: &Library, hints: &Hints) -> Result<Offer, (String, String)> {
     // Stable: among equals the library's order counts.
-    let mut best: Vec<_> = offers(library, wish)
+    let mut best: Vec<_> = offers(library, hints)
         .into_iter()
-        .filter(|offer| offer.is_wished(wish))
+        .filter(|offer| offer.matches(hints))
         .collect();
     best.sort_by_key(|offer| {
         (
-            offer.class(wish.one_host),
-            // What the provider can do by itself is done with less in between.
+            offer.class(hints.one_host),
+            // A native provider comes before a layered one.
             offer.provider().contains(';'),
-            offer.is_loopback() != wish.one_host,
+            offer.is_loopback() != hints.one_host,
         )
     });
     if let Some(offer) = best.into_iter().next() {
-        return Ok(match wish.messages_only {
-            // Who a message is from is told by its tag.
+        return Ok(match hints.messages_only {
+            // The tag authenticates the sender of a message.
             true => offer,
-            false => offer.with_source(wish),
+            false => offer.with_source(hints),
         });
     }
-    let any = Wish {
-        one_host: wish.one_host,
-        ..Wish::default()
+    let any = Hints {
+        one_host: hints.one_host,
+        ..Hints::default()
     };
     let version = library.version();
     let mut all: Vec<_> = offers(library, &any)
@@ -423,11 +434,11 @@ pub fn choose(library: &Library, wish: &Wish) -> Result<Offer, (String, String)>
         true => "none that has reliable endpoints with messages in order".to_owned(),
         false => all.join(", "),
     };
-    let mut asked = match &wish.provider {
+    let mut asked = match &hints.provider {
         Some(name) => format!("no provider {name}"),
         None => "no provider".to_owned(),
     };
-    if let Some(domain) = &wish.domain {
+    if let Some(domain) = &hints.domain {
         asked += &format!(" on the domain {domain}");
     }
     let (major, minor) = (fi_major(version), fi_minor(version));

@@ -1,5 +1,6 @@
-//! Places for operations under way. libfabric gives an operation's place back with its completion, and many providers use it for
-//! themselves meanwhile (`FI_CONTEXT`, `FI_CONTEXT2`); so places don't move, and there is a bounded number.
+//! Slots for operations under way. A slot is the context of its operation: libfabric returns it
+//! with the completion, and many providers use its memory meanwhile (`FI_CONTEXT`, `FI_CONTEXT2`).
+//! So slots don't move, and their number is fixed.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -9,12 +10,12 @@ use libfabric_sys::fi_context2;
 
 use crate::objects::Registered;
 
-/// What an operation under way is.
+/// An operation under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// None.
+    /// The slot is free.
     Free,
-    /// The receive of a buffer.
+    /// A receive into this buffer.
     Receive(u32),
     /// A frame from a buffer of this pool.
     Frame {
@@ -22,9 +23,9 @@ pub(crate) enum Operation {
         large: bool,
         buffer: u32,
     },
-    /// A frame whose bytes lie with the user; its header is in a buffer of the small pool.
+    /// A frame sent from the user's memory; its header is in a buffer of the small pool.
     Pieces { peer: Rank, token: u64, buffer: u32 },
-    /// An atomic whose words are in a buffer of the small pool.
+    /// An atomic whose operands are in a buffer of the small pool.
     Atomic {
         peer: Rank,
         token: u64,
@@ -32,7 +33,7 @@ pub(crate) enum Operation {
         /// Of 64 bits.
         is_wide: bool,
     },
-    /// A direct access, for which its memory was registered or not.
+    /// A direct access; `own` if its local memory was registered for it.
     Direct {
         peer: Rank,
         token: u64,
@@ -40,7 +41,8 @@ pub(crate) enum Operation {
     },
 }
 
-/// As libfabric sees it, it is the context. Its size is a power of two, so that its number is found without a division.
+/// A slot as libfabric sees it: a context. Its size is a power of two, so that its index is found
+/// without a division.
 #[repr(C, align(128))]
 struct Slot {
     context: UnsafeCell<fi_context2>,
@@ -49,13 +51,14 @@ struct Slot {
 
 const _: () = assert!(size_of::<Slot>() == 128);
 
-/// All of them.
+/// All slots.
 pub(crate) struct Slots {
     slots: Box<[Slot]>,
     free: Vec<u32>,
 }
 
-// SAFETY: the pointers in a context are the library's, whose objects may be used by any one thread at a time.
+// SAFETY: the pointers in a context are the library's, whose objects may be used by any one thread
+// at a time.
 unsafe impl Send for Slots {}
 
 impl Slots {
@@ -70,7 +73,8 @@ impl Slots {
         }
     }
 
-    /// A place for an operation, and what libfabric is to know it by. `None`: all are in use.
+    /// Takes a slot for an operation; returns its index and the context for libfabric. `None`: all
+    /// are in use.
     #[inline]
     pub(crate) fn take(&mut self, operation: Operation) -> Option<(u32, *mut c_void)> {
         let at = self.free.pop()?;
@@ -79,20 +83,21 @@ impl Slots {
         Some((at, slot.context.get().cast()))
     }
 
-    /// Whether there is one.
+    /// Whether a slot is free.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         !self.free.is_empty()
     }
 
-    /// Gives back a place: its operation has ended, or never begun.
+    /// Frees a slot whose operation has ended or was never submitted.
     #[inline]
     pub(crate) fn give(&mut self, at: u32) {
         self.slots[at as usize].operation = Operation::Free;
         self.free.push(at);
     }
 
-    /// The place behind a context that libfabric gives back, and its operation. `None`: it is no place of these.
+    /// The slot of a context that libfabric returned, and its operation. `None`: it is none of
+    /// these slots.
     #[inline]
     pub(crate) fn find(&self, context: *mut c_void) -> Option<(u32, &Operation)> {
         let begin = self.slots.as_ptr().addr();
@@ -100,7 +105,7 @@ impl Slots {
         let at = offset / size_of::<Slot>();
         let slot = self.slots.get(at)?;
         let is_begin = offset.is_multiple_of(size_of::<Slot>());
-        // Fits: it is a place.
+        // Fits: it is the index of a slot.
         (is_begin && slot.operation != Operation::Free).then_some((at as u32, &slot.operation))
     }
 }

@@ -1,4 +1,5 @@
-//! Job start over libfabric: every rank takes an offer, opens its endpoint, says where it is, and learns where the others are.
+//! Job start over libfabric: every rank chooses a provider, opens an endpoint, and exchanges
+//! addresses with the others.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -14,13 +15,13 @@ use seal::{Exchange, Protection, Sealer, random_incarnation};
 
 use crate::error::OfiError;
 use crate::objects::{Objects, Refusal};
-use crate::provider::{Wish, choose};
+use crate::provider::{Hints, choose};
 use crate::wire::{Addresses, Hosts, Parts, Wire, WireConfig};
 
 /// One rank's end of the network over libfabric.
 pub type Ofi<M, T = Wire> = SoftPortals<M, T>;
 
-/// Which libfabric.
+/// Which libfabric to load.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Which {
     /// The system's `libfabric.so.1`, or the copy that was built in where there is none.
@@ -35,7 +36,7 @@ pub enum Which {
 }
 
 impl Which {
-    /// As a setting says it: a file's path, `system` or `vendored`.
+    /// Parses the setting: a file's path, `system` or `vendored`.
     pub fn named(text: &str) -> Self {
         match text {
             "" => Self::Any,
@@ -49,30 +50,32 @@ impl Which {
 /// What is set for the network over libfabric. The same on all ranks, except for the host.
 #[derive(Debug, Clone)]
 pub struct OfiConfig {
-    /// Which libfabric.
+    /// Which libfabric to load.
     pub library: Which,
     /// Which provider.
-    pub wish: Wish,
+    pub hints: Hints,
     /// This rank's host, for errors.
     pub host: String,
     /// Sizes of the endpoint.
     pub wire: WireConfig,
     /// The portals' limits.
     pub portals: PortalsConfig,
-    /// What is done to frames, so that nobody outside the job can make them: then all goes by message. `None`: nothing.
+    /// How frames are sealed, so that only ranks of the job can make them; then nothing is accessed
+    /// directly. `None`: they are not.
     pub protection: Option<Protection>,
     /// The file with the job's secret.
     pub secret_file: Option<PathBuf>,
-    /// How long a rank may be away before a thread attends for it; `None`: no thread.
+    /// How long a rank may compute before the progress thread makes progress for it; `None`: no
+    /// thread.
     pub attend: Option<Duration>,
 }
 
 impl OfiConfig {
     /// Default limits for a rank on a host.
-    pub fn new(wish: Wish, host: String) -> Self {
+    pub fn new(hints: Hints, host: String) -> Self {
         Self {
             library: Which::default(),
-            wish,
+            hints,
             host,
             wire: WireConfig::default(),
             portals: PortalsConfig::default(),
@@ -86,7 +89,7 @@ impl OfiConfig {
 /// Loads libfabric.
 ///
 /// # Errors
-/// What was looked for, and why that will not do.
+/// What was looked for, and why it can't be used.
 pub fn library(which: &Which) -> Result<Library, String> {
     let load = |path| Library::load(path).map_err(|error| error.to_string());
     match which {
@@ -105,12 +108,14 @@ fn vendored() -> Option<Library> {
     None
 }
 
-/// What a rank says of itself, or why it has failed: a byte, the job's number from the first rank, its incarnation, then texts with
-/// their lengths: identity, address and host; last its part of the exchange of keys.
+/// What a rank contributes to the allgather at start begins with one of these: its
+/// [`BootstrapInfo`] and its part of the key exchange follow, or the text of its error.
 const READY: u8 = 1;
 const FAILED: u8 = 0;
 
-struct Card {
+/// What a rank tells the others of itself: the job's number (of rank 0) and its incarnation, 8
+/// bytes each, then identity, address and host, each after its length in 4 bytes; little-endian.
+struct BootstrapInfo {
     job: u64,
     incarnation: u64,
     identity: String,
@@ -118,7 +123,7 @@ struct Card {
     host: String,
 }
 
-impl Card {
+impl BootstrapInfo {
     fn encode(&self) -> Vec<u8> {
         let mut bytes = [self.job, self.incarnation].map(u64::to_le_bytes).concat();
         for part in [
@@ -153,16 +158,16 @@ impl Card {
     }
 }
 
-/// A rank's own part, before it knows of the others.
+/// A rank's own state before the exchange.
 struct Prepared {
     objects: Objects,
     exchange: Exchange,
     text: Vec<u8>,
 }
 
-fn say(card: &Card, exchange: &Exchange) -> Vec<u8> {
-    let mut words = card.encode();
-    exchange.introduce(&mut words);
+fn contribution(info: &BootstrapInfo, exchange: &Exchange) -> Vec<u8> {
+    let mut words = info.encode();
+    exchange.append_share(&mut words);
     [&[READY], &words[..]].concat()
 }
 
@@ -179,10 +184,10 @@ fn prepare(rank: Rank, size: u32, config: &OfiConfig) -> Result<Prepared, OfiErr
     let exchange = Exchange::new(b"ofi", rank, size, config.secret_file.as_deref())
         .map_err(|error| OfiError::Exchange { rank, error })?;
     let library = library(&config.library).map_err(|reason| OfiError::Library { rank, reason })?;
-    let mut wish = config.wish.clone();
-    // Accesses to memory are the provider's: nobody would look at a tag.
-    wish.messages_only |= config.protection.is_some();
-    let offer = choose(&library, &wish).map_err(|(reason, offered)| OfiError::Provider {
+    let mut hints = config.hints.clone();
+    // The provider accesses memory without checking a tag.
+    hints.messages_only |= config.protection.is_some();
+    let offer = choose(&library, &hints).map_err(|(reason, offered)| OfiError::Provider {
         rank,
         reason,
         offered,
@@ -207,8 +212,8 @@ fn prepare(rank: Rank, size: u32, config: &OfiConfig) -> Result<Prepared, OfiErr
         reason: error.to_string(),
     };
     let is_first = rank == 0;
-    let card = Card {
-        // As many bits as nobody guesses.
+    let info = BootstrapInfo {
+        // Too many bits to guess.
         job: if is_first {
             random_incarnation().map_err(random)?
         } else {
@@ -221,14 +226,14 @@ fn prepare(rank: Rank, size: u32, config: &OfiConfig) -> Result<Prepared, OfiErr
     };
     Ok(Prepared {
         objects,
-        text: say(&card, &exchange),
+        text: contribution(&info, &exchange),
         exchange,
     })
 }
 
-/// All ranks as they were met.
+/// What all ranks have contributed.
 #[derive(Debug)]
-struct Met {
+struct Job {
     addresses: Addresses,
     hosts: Hosts,
     job: u64,
@@ -236,19 +241,19 @@ struct Met {
     exchange: Exchange,
 }
 
-/// Reads what all ranks have said. `are_texts`: their addresses.
-fn meet(
+/// Parses the contributions of all ranks. `are_texts`: addresses are strings.
+fn parse_all(
     rank: Rank,
     mut exchange: Exchange,
     are_texts: bool,
     texts: &[Vec<u8>],
-) -> Result<Met, OfiError> {
+) -> Result<Job, OfiError> {
     let mut bytes = Vec::new();
     let mut numbers = HashMap::new();
     let mut hosts = Vec::with_capacity(texts.len());
     let mut job = 0;
     let mut incarnations = Vec::with_capacity(texts.len());
-    let mut cards = Vec::with_capacity(texts.len());
+    let mut infos = Vec::with_capacity(texts.len());
     for (peer, text) in (0..).zip(texts) {
         let fault = |reason: String| OfiError::Peer { rank, peer, reason };
         let Some((&READY, words)) = text.split_first() else {
@@ -257,32 +262,32 @@ fn meet(
                 reason: String::from_utf8_lossy(text.get(1..).unwrap_or_default()).into_owned(),
             });
         };
-        let words = exchange.recognise(peer, words);
+        let words = exchange.verify(peer, words);
         let words = words.map_err(|error| fault(error.to_string()))?;
-        let nonsense = || fault(format!("it is {} bytes that make no sense", text.len()));
-        let card = Card::decode(words).ok_or_else(nonsense)?;
-        cards.push(card);
+        let malformed = || fault(format!("it is {} bytes that make no sense", text.len()));
+        let info = BootstrapInfo::decode(words).ok_or_else(malformed)?;
+        infos.push(info);
     }
-    let own = cards.get(rank as usize);
-    let own_length = own.map_or(0, |card| card.address.len());
-    let own = own.map(|card| card.identity.clone()).unwrap_or_default();
-    let lengths = cards.iter().map(|card| card.address.len());
+    let own = infos.get(rank as usize);
+    let own_length = own.map_or(0, |info| info.address.len());
+    let own = own.map(|info| info.identity.clone()).unwrap_or_default();
+    let lengths = infos.iter().map(|info| info.address.len());
     let each = match are_texts {
-        // Of different lengths, and all of them end in zeros.
+        // Of different lengths, padded with zeros.
         true => lengths.max().unwrap_or(0) + 1,
         false => own_length,
     };
-    for (peer, card) in (0..).zip(cards) {
-        if card.identity != own {
+    for (peer, info) in (0..).zip(infos) {
+        if info.identity != own {
             return Err(OfiError::Differs {
                 rank,
                 ours: own,
                 peer,
-                host: card.host,
-                theirs: card.identity,
+                host: info.host,
+                theirs: info.identity,
             });
         }
-        let length = card.address.len();
+        let length = info.address.len();
         if !are_texts && length != own_length {
             let reason = format!(
                 "its endpoint's address has {length} bytes, and this rank's {own_length}, as one of IPv6 and one of IPv4 have \
@@ -291,20 +296,20 @@ fn meet(
             return Err(OfiError::Peer { rank, peer, reason });
         }
         if peer == 0 {
-            job = card.job;
+            job = info.job;
         }
-        incarnations.push(card.incarnation);
-        bytes.extend(card.address);
+        incarnations.push(info.incarnation);
+        bytes.extend(info.address);
         bytes.resize((peer as usize + 1) * each, 0);
         // Fits: hosts.
         let next = numbers.len() as u32;
-        hosts.push(*numbers.entry(card.host).or_insert(next));
+        hosts.push(*numbers.entry(info.host).or_insert(next));
     }
     let mut names = vec![String::new(); numbers.len()];
     for (name, number) in numbers {
         names[number as usize] = name;
     }
-    Ok(Met {
+    Ok(Job {
         addresses: Addresses {
             bytes: bytes.into(),
             each,
@@ -322,8 +327,8 @@ fn meet(
 /// Starts the network among all ranks of a job, which call this together with the same settings.
 ///
 /// # Errors
-/// Names the rank and what is wrong with it. If one rank fails all do, unless the failure is that of `bootstrap`. That peers can be
-/// reached is found out when they are first used.
+/// [`OfiError`] names the rank and what is wrong. If one rank fails all do, unless `bootstrap`
+/// itself failed. Whether a peer can be reached shows when it is first used.
 pub fn start<M: Mode>(
     bootstrap: &mut dyn Bootstrap,
     config: &OfiConfig,
@@ -331,7 +336,7 @@ pub fn start<M: Mode>(
     start_in(bootstrap, config, |wire| wire)
 }
 
-/// The same with the wire inside a transport of several kinds.
+/// [`start`], with the wire wrapped in another transport by `inside`.
 ///
 /// # Errors
 /// As [`start`].
@@ -349,36 +354,36 @@ pub fn start_in<M: Mode, T: Transport + 'static>(
     let texts = bootstrap.allgather(&text)?;
     let started = prepared.and_then(|prepared| {
         let are_texts = prepared.objects.offer.has_text_addresses();
-        let met = meet(rank, prepared.exchange, are_texts, &texts)?;
-        let heard = met.exchange.heard();
-        let ofi = assemble(rank, config, prepared.objects, met, inside)?;
-        Ok((ofi, heard))
+        let job_info = parse_all(rank, prepared.exchange, are_texts, &texts)?;
+        let transcript = job_info.exchange.transcript();
+        let ofi = assemble(rank, config, prepared.objects, job_info, inside)?;
+        Ok((ofi, transcript))
     });
     let verdict = match &started {
-        Ok((_, heard)) => heard.confirm(),
+        Ok((_, transcript)) => transcript.confirm(),
         Err(error) => error.to_string().into_bytes(),
     };
     let verdicts = bootstrap.allgather(&verdict)?;
-    let (ofi, heard) = started?;
+    let (ofi, transcript) = started?;
     for (peer, verdict) in (0..).zip(&verdicts) {
-        let same = heard.check(peer, verdict);
+        let same = transcript.check(peer, verdict);
         same.map_err(|reason| OfiError::PeerFailed { peer, reason })?;
     }
     Ok(ofi)
 }
 
-fn wire(rank: Rank, config: &OfiConfig, objects: Objects, met: Met) -> Result<Wire, OfiError> {
+fn wire(rank: Rank, config: &OfiConfig, objects: Objects, job_info: Job) -> Result<Wire, OfiError> {
     let library = objects.offer.library().clone();
     let provider = objects.offer.provider();
     let seal = config
         .protection
-        .map(|protection| Sealer::new(met.exchange, protection, rank, met.incarnations));
+        .map(|protection| Sealer::new(job_info.exchange, protection, rank, job_info.incarnations));
     let parts = Parts {
         objects,
         rank,
-        addresses: met.addresses,
-        hosts: met.hosts,
-        job: met.job,
+        addresses: job_info.addresses,
+        hosts: job_info.hosts,
+        job: job_info.job,
         seal,
         arrival_bytes: config.portals.arrival_bytes,
     };
@@ -389,14 +394,14 @@ fn assemble<M: Mode, T: Transport + 'static>(
     rank: Rank,
     config: &OfiConfig,
     objects: Objects,
-    met: Met,
+    job_info: Job,
     inside: impl FnOnce(Wire) -> T,
 ) -> Result<Ofi<M, T>, OfiError> {
     let provider = objects.offer.provider();
     let max_message = objects.offer.limits().max_message;
     // Fits: ranks.
-    let size = met.hosts.of.len() as u32;
-    let wire = wire(rank, config, objects, met)?;
+    let size = job_info.hosts.of.len() as u32;
+    let wire = wire(rank, config, objects, job_info)?;
     let mut portals = config.portals.clone();
     portals.max_message = portals.max_message.min(max_message);
     let mut ofi = SoftPortals::new(inside(wire), rank, size, &portals);
@@ -412,29 +417,29 @@ fn assemble<M: Mode, T: Transport + 'static>(
     Ok(ofi)
 }
 
-/// A whole job within this process, for tests: every end can go to a thread of its own (where the mode allows), or one thread drives
-/// them all in turn.
+/// A whole job within this process, for tests. Each rank may run in a thread of its own (if the
+/// mode allows), or one thread drives all in turn.
 ///
 /// # Errors
 /// As [`start`].
 pub fn in_process<M: Mode>(ranks: u32, config: &OfiConfig) -> Result<Vec<Ofi<M>>, OfiError> {
-    all_in_process(ranks, config, |rank, objects, met| {
-        assemble(rank, config, objects, met, |wire| wire)
+    all_in_process(ranks, config, |rank, objects, job_info| {
+        assemble(rank, config, objects, job_info, |wire| wire)
     })
 }
 
 /// The wires of such a job.
 #[cfg(test)]
 pub(crate) fn wires(ranks: u32, config: &OfiConfig) -> Result<Vec<Wire>, OfiError> {
-    all_in_process(ranks, config, |rank, objects, met| {
-        wire(rank, config, objects, met)
+    all_in_process(ranks, config, |rank, objects, job_info| {
+        wire(rank, config, objects, job_info)
     })
 }
 
 fn all_in_process<E>(
     ranks: u32,
     config: &OfiConfig,
-    end: impl Fn(Rank, Objects, Met) -> Result<E, OfiError>,
+    end: impl Fn(Rank, Objects, Job) -> Result<E, OfiError>,
 ) -> Result<Vec<E>, OfiError> {
     let prepared = (0..ranks)
         .map(|rank| prepare(rank, ranks, config))
@@ -444,8 +449,8 @@ fn all_in_process<E>(
         .zip(prepared)
         .map(|(rank, prepared)| {
             let are_texts = prepared.objects.offer.has_text_addresses();
-            let met = meet(rank, prepared.exchange, are_texts, &texts)?;
-            end(rank, prepared.objects, met)
+            let job_info = parse_all(rank, prepared.exchange, are_texts, &texts)?;
+            end(rank, prepared.objects, job_info)
         })
         .collect()
 }
@@ -458,8 +463,8 @@ mod tests {
         Exchange::new(b"ofi", rank, 3, None).unwrap()
     }
 
-    fn card(identity: &str, address: &[u8], host: &str) -> Card {
-        Card {
+    fn info(identity: &str, address: &[u8], host: &str) -> BootstrapInfo {
+        BootstrapInfo {
             job: 7,
             incarnation: 9,
             identity: identity.to_owned(),
@@ -469,7 +474,7 @@ mod tests {
     }
 
     fn text(rank: Rank, identity: &str, address: &[u8], host: &str) -> Vec<u8> {
-        say(&card(identity, address, host), &exchange(rank))
+        contribution(&info(identity, address, host), &exchange(rank))
     }
 
     #[test]
@@ -479,12 +484,12 @@ mod tests {
             text(1, "tcp", b"xy", "a"),
             text(2, "tcp", b"z", "b"),
         ];
-        let met = meet(1, exchange(1), true, &texts).unwrap();
-        assert_eq!((met.job, met.addresses.each), (7, 5));
-        assert_eq!(met.incarnations, [9; 3]);
-        assert_eq!(&*met.addresses.bytes, b"long\0xy\0\0\0z\0\0\0\0");
+        let job_info = parse_all(1, exchange(1), true, &texts).unwrap();
+        assert_eq!((job_info.job, job_info.addresses.each), (7, 5));
+        assert_eq!(job_info.incarnations, [9; 3]);
+        assert_eq!(&*job_info.addresses.bytes, b"long\0xy\0\0\0z\0\0\0\0");
         assert_eq!(
-            (&*met.hosts.of, &met.hosts.names[..]),
+            (&*job_info.hosts.of, &job_info.hosts.names[..]),
             (&[0, 0, 1][..], &["a".to_owned(), "b".to_owned()][..])
         );
     }
@@ -492,7 +497,8 @@ mod tests {
     #[test]
     fn a_failed_rank_is_named_with_its_reason() {
         let failed = [&[FAILED], &b"no provider"[..]].concat();
-        let error = meet(0, exchange(0), false, &[text(0, "tcp", b"", "a"), failed]).unwrap_err();
+        let error =
+            parse_all(0, exchange(0), false, &[text(0, "tcp", b"", "a"), failed]).unwrap_err();
         let error = error.to_string();
         assert!(
             error.contains("rank 1") && error.contains("no provider"),
@@ -506,7 +512,9 @@ mod tests {
             text(0, "tcp of libfabric 1.17", b"", "a"),
             text(1, "tcp of libfabric 2.1", b"", "b"),
         ];
-        let error = meet(0, exchange(0), false, &texts).unwrap_err().to_string();
+        let error = parse_all(0, exchange(0), false, &texts)
+            .unwrap_err()
+            .to_string();
         for word in ["1.17", "2.1", "rank 1", "host b", "CONDUIT_OFI_LIBRARY"] {
             assert!(error.contains(word), "{error}");
         }
@@ -520,7 +528,9 @@ mod tests {
                 text(0, "tcp", b"address", "host"),
                 text(1, "tcp", address, "host"),
             ];
-            let error = meet(0, exchange(0), false, &texts).unwrap_err().to_string();
+            let error = parse_all(0, exchange(0), false, &texts)
+                .unwrap_err()
+                .to_string();
             for word in [
                 "rank 1",
                 "7",
@@ -532,35 +542,35 @@ mod tests {
         }
     }
 
-    /// Wherever it ends too early: in the card, or in what keys are exchanged with.
+    /// Wherever it ends too early: in the info, or in what keys are exchanged with.
     #[test]
-    fn nonsense_is_an_error_that_names_the_peer() {
-        let card = card("tcp", b"address", "host");
-        let first = say(&card, &exchange(0));
+    fn malformed_info_is_an_error_that_names_the_peer() {
+        let info = info("tcp", b"address", "host");
+        let first = contribution(&info, &exchange(0));
         let error = |second: Vec<u8>| {
-            let error = meet(0, exchange(0), false, &[first.clone(), second]).unwrap_err();
+            let error = parse_all(0, exchange(0), false, &[first.clone(), second]).unwrap_err();
             let error = error.to_string();
             assert!(error.contains("rank 1"), "{error}");
             error
         };
-        let card = card.encode();
-        for cut in 0..card.len() {
-            let mut words = card[..cut].to_vec();
-            exchange(1).introduce(&mut words);
+        let info = info.encode();
+        for cut in 0..info.len() {
+            let mut words = info[..cut].to_vec();
+            exchange(1).append_share(&mut words);
             let error = error([&[READY], &words[..]].concat());
             assert!(error.contains("make no sense"), "{error}");
         }
         let whole = text(1, "tcp", b"address", "host");
-        for cut in card.len()..whole.len() {
+        for cut in info.len()..whole.len() {
             error(whole[..cut].to_vec());
         }
     }
 
-    /// Who has read all that the ranks have told each other can't make their frames.
+    /// Somebody who has read all that the ranks exchanged can't make their frames.
     #[test]
     fn what_is_said_tells_no_keys() {
         use seal::{Seal, TAG};
-        let card = |rank: Rank| Card {
+        let info = |rank: Rank| BootstrapInfo {
             job: 7,
             incarnation: rank.into(),
             identity: String::new(),
@@ -568,14 +578,17 @@ mod tests {
             host: String::new(),
         };
         let (first, second) = (exchange(0), exchange(1));
-        let texts = [say(&card(0), &first), say(&card(1), &second)];
+        let texts = [
+            contribution(&info(0), &first),
+            contribution(&info(1), &second),
+        ];
         let sealer = |rank, exchange| {
-            let met = meet(rank, exchange, false, &texts).unwrap();
+            let job_info = parse_all(rank, exchange, false, &texts).unwrap();
             Sealer::new(
-                met.exchange,
+                job_info.exchange,
                 Protection::Authenticate,
                 rank,
-                met.incarnations,
+                job_info.incarnations,
             )
         };
         let (mut first, mut second) = (sealer(0, first), sealer(1, second));

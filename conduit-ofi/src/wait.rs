@@ -13,22 +13,23 @@ use libfabric_sys::{
 use conduit_portals::transport::{Wait, timespec};
 use rustix::event::{PollFd, PollFlags};
 
-/// Where nothing becomes readable when something arrives, how long one sleeps before looking.
+/// Time between polls if there is no descriptor to sleep on.
 const LOOK: Duration = Duration::from_micros(100);
 
-/// No descriptor yet.
+/// An unused entry.
 const NONE: libc::pollfd = libc::pollfd {
     fd: -1,
     events: libc::POLLIN,
     revents: 0,
 };
 
-/// What one can sleep on: of these one has one of its events when the queue has something. Empty where there is no such thing.
+/// The descriptors to sleep on: one of them has an event when the queue has a completion. Empty if
+/// there are none.
 ///
 /// # Safety
 ///
-/// The queue is open with this kind of wait, and an endpoint that is bound to it enabled, with which the library's list is whole.
-/// Nothing has completed.
+/// The queue is open with this kind of wait, and an endpoint bound to it is enabled, so that the
+/// library's list is complete. Nothing has completed.
 pub(crate) unsafe fn descriptors(queue: *mut fid_cq, kind: fi_wait_obj) -> Vec<libc::pollfd> {
     match kind {
         // SAFETY: the caller's word.
@@ -59,9 +60,10 @@ unsafe fn one(queue: *mut fid_cq) -> Vec<libc::pollfd> {
 ///
 /// The queue is open with `FI_WAIT_POLLFD`, and nothing has completed.
 unsafe fn several(queue: *mut fid_cq) -> Vec<libc::pollfd> {
-    /// Places for descriptors; three and four were seen.
+    /// Room for descriptors; three and four were seen.
     const PLACES: usize = 16;
-    /// How often, and for how many milliseconds, the queue is waited for. A shorter wait may end at once, as the library rounds.
+    /// How often, and for how many milliseconds, the queue is waited for. A shorter wait may end at
+    /// once, because the library rounds.
     const WAITS: u32 = 10;
     const WAIT: c_int = 2;
     for _ in 0..WAITS {
@@ -72,14 +74,15 @@ unsafe fn several(queue: *mut fid_cq) -> Vec<libc::pollfd> {
             nfds: PLACES,
             fd: found.as_mut_ptr(),
         };
-        // SAFETY: the caller's word; there is room for one completion, and as many places as are said.
+        // SAFETY: the caller's word; there is room for one completion, and as many places as are
+        // said.
         let result = unsafe {
-            // The library notes what is to be added to its list, and adds it when somebody waits for the queue.
+            // The library defers additions to its list until a thread waits for the queue.
             fi_cq_sread(queue, (&raw mut entry).cast(), 1, ptr::null(), WAIT);
             let place = (&raw mut answer).cast();
             fi_control(&raw mut (*queue).fid, FI_GETWAIT, place)
         };
-        // The first is the list's own, which says that there is something to be added.
+        // The first is the list's own, which signals deferred additions.
         if result == 0 && answer.nfds > 1 {
             let is_open = |found: &libc::pollfd| found.fd >= 0;
             return found.into_iter().filter(is_open).collect();
@@ -88,10 +91,11 @@ unsafe fn several(queue: *mut fid_cq) -> Vec<libc::pollfd> {
     Vec::new()
 }
 
-/// Waits for a completion queue, without having it.
+/// Waits for a completion queue without borrowing it.
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    /// The library's; they are open as long as the endpoint, which outlives every wait: who waits is a thread of the network's owner.
+    /// The library's. They stay open as long as the endpoint, which outlives every wait: only
+    /// threads of the network's owner wait.
     descriptors: Box<[libc::pollfd]>,
 }
 
@@ -122,7 +126,7 @@ impl Wait for Waiter {
         // Interrupted: a short wait.
         let ended = rustix::event::poll(&mut descriptors, limit.as_ref());
         let mut queue = descriptors[..self.descriptors.len()].iter();
-        // Without descriptors nobody knows.
+        // Without descriptors it is unknown whether something has arrived.
         queue.len() == 0 || ended.is_ok() && queue.any(|found| !found.revents().is_empty())
     }
 }
@@ -130,23 +134,23 @@ impl Wait for Waiter {
 #[cfg(test)]
 mod tests {
     use crate::objects::Objects;
-    use crate::provider::{Wish, choose};
+    use crate::provider::{Hints, choose};
     use crate::start::{Which, library};
 
-    /// Without any a rank that sleeps would look every 100 µs.
+    /// Without descriptors a sleeping rank would poll every 100 µs.
     #[test]
     fn queues_of_tcp_have_descriptors() {
         for which in [Which::System, Which::Vendored] {
-            // Not everywhere there is one.
+            // Not every host has a libfabric.
             let Ok(library) = library(&which) else {
                 continue;
             };
-            let wish = Wish {
+            let hints = Hints {
                 provider: Some("tcp".to_owned()),
                 one_host: true,
-                ..Wish::default()
+                ..Hints::default()
             };
-            let offer = choose(&library, &wish).map_err(|(reason, _)| reason);
+            let offer = choose(&library, &hints).map_err(|(reason, _)| reason);
             let objects = Objects::open(offer.expect("tcp"), 1 << 14).expect("an endpoint");
             // Its own, and those of the sockets.
             assert!(objects.descriptors.len() > 1, "{:?}", objects.descriptors);

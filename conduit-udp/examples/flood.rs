@@ -1,8 +1,10 @@
-//! What a flood of strangers costs a rank: its wire, with sockets and seal, gets datagrams on loopback that no rank has made.
+//! What a flood of outsiders costs a rank: its wire, with sockets and seal, gets datagrams on
+//! loopback that no rank has made.
 //!
-//! `flood elsewhere|forged|joined COUNT`: packets of 1472 bytes from another address than that of the rank that they name; from
-//! that address; datagrams of 64 KiB from that address that seem to be 2047 packets. Instructions per datagram, the stranger's
-//! few for sending it included, are the difference of two runs; the system's are not among them:
+//! `flood elsewhere|forged|joined COUNT`: packets of 1472 bytes from another address than that of
+//! the rank that they name; from that address; datagrams of 64 KiB from that address that seem to
+//! be 2047 packets. Instructions per datagram, the outsider's few for sending it included, are the
+//! difference of two runs; the system's are not among them:
 //!
 //! ```sh
 //! cargo build --release -p conduit-udp --example flood
@@ -15,12 +17,12 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 
 use conduit_core::ni::Rank;
 use conduit_udp::protocol::{Config, Endpoint, Failure, FragmentHandler, TAG};
-use conduit_udp::socket::{Card, Options, Peers, Socket, Wire};
+use conduit_udp::socket::{Options, Peers, Socket, UdpAddress, Wire};
 use seal::{Protection, Sealer, Secret};
 
 const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
-const CLEAR: usize = 16;
+const HEADER: usize = 16;
 
 /// Nothing comes.
 struct Nobody;
@@ -44,11 +46,11 @@ impl FragmentHandler for Nobody {
 
 /// A packet of rank 1 whose tag is not right.
 fn forged(body: usize, number: u64) -> Vec<u8> {
-    let mut packet = vec![0; CLEAR + body + TAG];
+    let mut packet = vec![0; HEADER + body + TAG];
     packet[0] = 1 << 4;
     packet[2..4].copy_from_slice(&(body as u16).to_le_bytes());
     packet[4..8].copy_from_slice(&1u32.to_le_bytes());
-    packet[8..CLEAR].copy_from_slice(&number.to_le_bytes());
+    packet[8..HEADER].copy_from_slice(&number.to_le_bytes());
     packet
 }
 
@@ -71,14 +73,14 @@ fn main() {
     };
     let socket = Socket::open(&options).expect("a socket on loopback");
     let to = socket.address();
-    let card = |port| Card {
-        address: HOME,
+    let udp_address = |port| UdpAddress {
+        ip: HOME,
         port,
         packet: 1472,
         incarnation: 7,
     };
     // Nobody is at rank 1's port.
-    let peers = Peers::new(&[card(to.port()), card(1)], 0);
+    let peers = Peers::new(&[udp_address(to.port()), udp_address(1)], 0);
     let secret = Secret::from_bytes([7; 32]);
     let seal = Sealer::new(secret, Protection::Authenticate, 0, vec![7, 7]);
     let endpoint = Endpoint::new(Config {
@@ -92,13 +94,13 @@ fn main() {
         "elsewhere" => ELSEWHERE,
         _ => HOME,
     };
-    let stranger = UdpSocket::bind((from, 0)).expect("a socket on loopback");
+    let outsider = UdpSocket::bind((from, 0)).expect("a socket on loopback");
     let datagram = match &*kind {
         "joined" => (0..2047).flat_map(|number| forged(0, number)).collect(),
         _ => forged(1440, 0),
     };
     for _ in 0..count {
-        stranger.send_to(&datagram, to).expect("room on loopback");
+        outsider.send_to(&datagram, to).expect("room on loopback");
         while wire.receive(&mut Nobody) {}
     }
     println!("{:?}", wire.machine().counters());

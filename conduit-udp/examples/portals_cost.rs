@@ -1,5 +1,6 @@
-//! What the network over UDP costs on this host, beside plain sockets: the round trip of a short message, and the bandwidth of
-//! large puts. Two ranks in two threads, all of them spinning; the two kinds are measured in turn, and the best of each counts.
+//! What the network over UDP costs on this host, beside plain sockets: the round trip of a short
+//! message, and the bandwidth of large puts. Two ranks in two threads, all of them spinning; the
+//! two kinds are measured in turn, and the best of each counts.
 //!
 //! `cargo run --release -p conduit-udp --example portals_cost`
 

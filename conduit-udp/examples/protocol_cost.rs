@@ -1,7 +1,9 @@
-//! What the protocol itself costs, without sockets and seal: two endpoints in one process hand each other their packets.
+//! What the protocol itself costs, without sockets and seal: two endpoints in one process hand each
+//! other their packets.
 //!
-//! `protocol_cost tiny|bundle|chunk COUNT`: round trips of a tiny fragment of 32 bytes; tiny fragments 32 at a time; chunks of 1400
-//! bytes. Instructions per fragment are the difference of two runs:
+//! `protocol_cost tiny|bundle|chunk COUNT`: round trips of a tiny fragment of 32 bytes; tiny
+//! fragments 32 at a time; chunks of 1400 bytes. Instructions per fragment are the difference of
+//! two runs:
 //!
 //! ```sh
 //! cargo build --release -p conduit-udp --example protocol_cost
@@ -19,9 +21,9 @@ use conduit_udp::protocol::{
 struct Null;
 
 impl Seal for Null {
-    fn seal(&mut self, _peer: Rank, _number: u64, _packet: &mut [u8], _clear: usize) {}
+    fn seal(&mut self, _peer: Rank, _number: u64, _packet: &mut [u8], _header: usize) {}
 
-    fn open(&mut self, _peer: Rank, _number: u64, _packet: &mut [u8], _clear: usize) -> bool {
+    fn open(&mut self, _peer: Rank, _number: u64, _packet: &mut [u8], _header: usize) -> bool {
         true
     }
 }

@@ -1,4 +1,4 @@
-//! What carries fragments over real sockets: endpoint, seal and socket as one [`Transport`] for the portals.
+//! The transport: endpoint, seal and socket as one [`Transport`] for the portals.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::protocol::{
     Counters, Dropped, Endpoint, Fragment, FragmentHandler, LinkStatus, Nanos, Received, Refused,
     Seal, Transmit,
 };
-use crate::socket::{FaultCounters, Machine, SocketCounters, Strangers, Waiter, Wire};
+use crate::socket::{FaultCounters, ForeignDatagrams, Machine, SocketCounters, Waiter, Wire};
 use seal::Sealer;
 
 impl Machine for Endpoint {
@@ -36,7 +36,7 @@ impl Machine for Endpoint {
         seal: &mut impl Seal,
         handler: &mut impl FragmentHandler,
     ) -> bool {
-        // What was dropped is counted.
+        // Dropped packets are counted there.
         let received = Endpoint::receive(self, now, packet, seal, handler);
         !matches!(
             received,
@@ -66,20 +66,20 @@ impl Machine for Endpoint {
     }
 }
 
-/// One rank's wire, and the names of the hosts at its other ends.
+/// One rank's wire, and the names of all ranks' hosts, for errors.
 #[derive(Debug)]
 pub struct Carrier {
     wire: Wire<Endpoint, Sealer>,
     waiter: Arc<Waiter>,
-    /// By rank; ranks of one host share one.
+    /// By rank; ranks of a host share the string.
     hosts: Box<[Arc<str>]>,
 }
 
 impl Carrier {
-    /// `hosts` are the names of the ranks' hosts.
+    /// `hosts` are the names of the hosts, by rank.
     ///
     /// # Errors
-    /// The system's, when it has no descriptor left.
+    /// The system has no descriptor left.
     pub fn new(wire: Wire<Endpoint, Sealer>, hosts: Box<[Arc<str>]>) -> std::io::Result<Self> {
         let waiter = Arc::new(wire.waiter()?);
         Ok(Self {
@@ -89,32 +89,32 @@ impl Carrier {
         })
     }
 
-    /// What the protocol has counted.
+    /// The protocol's counters.
     pub fn counters(&self) -> Counters {
         self.wire.machine().counters()
     }
 
-    /// What the socket has counted.
+    /// The socket's counters.
     pub fn socket_counters(&self) -> SocketCounters {
         *self.wire.socket().counters()
     }
 
-    /// What has come that no rank has made.
-    pub fn strangers(&self) -> Strangers {
-        *self.wire.strangers()
+    /// Datagrams that no rank of the job made.
+    pub fn foreign(&self) -> ForeignDatagrams {
+        *self.wire.foreign()
     }
 
-    /// What packets have suffered on purpose, if they do.
+    /// Injected faults, if any are set.
     pub fn fault_counters(&self) -> Option<FaultCounters> {
         self.wire.faults().copied()
     }
 
-    /// What is known of the link to a peer, if there is one.
+    /// Status of the link to a peer, if there is one.
     pub fn link(&self, peer: Rank) -> Option<LinkStatus> {
         self.wire.machine().link(peer)
     }
 
-    /// Bytes of memory of the protocol.
+    /// Bytes of memory that the protocol takes.
     pub fn memory(&self) -> usize {
         self.wire.machine().memory()
     }
@@ -135,7 +135,7 @@ impl Transport for Carrier {
     }
     #[inline]
     fn is_idle(&self, peer: Rank) -> bool {
-        self.wire.machine().is_idle(peer)
+        self.wire.machine().is_flushed(peer)
     }
     fn outstanding(&self, peer: Rank) -> usize {
         self.wire.machine().outstanding(peer)
@@ -159,14 +159,14 @@ impl Transport for Carrier {
         }
         let host = self.hosts.get(peer as usize).map_or("", |host| host);
         let address = peers.address(peer);
-        let strangers = self.wire.strangers();
+        let foreign = self.wire.foreign();
         let mut text = format!("on host {host} ({address}");
         if let Some(errors) = peers.errors(peer) {
             let _ = write!(text, "; {errors}");
         }
-        // It may be the peer, behind something that translates addresses.
-        if strangers.datagrams > 0 {
-            let _ = write!(text, "; {strangers}");
+        // They may be the peer's, if addresses are translated on the way.
+        if foreign.datagrams > 0 {
+            let _ = write!(text, "; {foreign}");
         }
         text + ")"
     }

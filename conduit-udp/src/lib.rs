@@ -1,8 +1,11 @@
-//! The Ni contract over UDP: for ranks of different hosts with nothing but Ethernet between them.
+//! The Ni contract over UDP, for ranks of different hosts that have nothing but Ethernet between
+//! them.
 //!
-//! [`protocol`] makes of datagrams that may be lost, doubled, reordered or forged, fragments that arrive exactly once and in
-//! order. It is a state machine without I/O and clock. [`seal`] makes its packets such that only ranks of the job can make
-//! them, [`socket`] sends and receives them. [`conduit_portals::transport`] is the contract on top; [`start`] puts all of it together.
+//! [`protocol`] turns datagrams, which may be lost, duplicated, reordered or forged, into fragments
+//! that arrive exactly once and in order. It is a state machine without I/O and clock. [`seal`]
+//! authenticates its packets, so that only ranks of the job can make them; [`socket`] sends and
+//! receives them. [`conduit_portals::transport`] is the contract on top; [`start`] puts all of it
+//! together.
 
 mod carrier;
 mod mix;

@@ -8,7 +8,7 @@ use settings::{Kind, MOST_TIME, Percent};
 use crate::socket::{FaultConfig, Options, choose, default_source, interfaces};
 use crate::start::{UdpConfig, UdpError};
 
-/// A bound for a delay in microseconds: ten seconds, what a rank that answers nothing is given.
+/// Largest delay in microseconds: ten seconds, the default dead time.
 const MOST_DELAY: u32 = 10_000_000;
 
 settings::group! {
@@ -25,48 +25,47 @@ settings::group! {
     "CONDUIT_UDP_DEAD_TIME" dead_time: u32 = 10_000, Kind::integer(100, MOST_TIME),
         "milliseconds after which a rank of another host that answers nothing has failed";
     "CONDUIT_UDP_PROBE_INTERVAL" probe_interval: u32 = 250, Kind::integer(1, MOST_TIME),
-        "milliseconds between probes of a silent rank of another host; the first ones follow each other sooner";
+        "longest interval between probes of a silent rank of another host, in milliseconds, up to which the interval doubles";
     "CONDUIT_UDP_IDLE_TIME" idle_time: u32 = 1_000, Kind::integer(0, MOST_TIME),
-        "milliseconds without traffic after which little memory is kept of a rank of another host; 0 is never";
+        "milliseconds without traffic after which the link to a rank of another host is made idle and frees its memory; 0: never";
     "CONDUIT_UDP_ACK_DELAY" ack_delay: u32 = 50, Kind::integer(0, 100_000),
-        "microseconds that an acknowledgement waits for a packet to go with";
+        "microseconds that an acknowledgement may wait for a packet to go with";
     "CONDUIT_UDP_WINDOW" window: u32 = 4096, Kind::integer(1, 4096),
-        "segments that may be under way to one rank";
+        "segments that may be outstanding to one rank";
     "CONDUIT_UDP_SOCKET_BUFFER" socket_buffer: usize = 4 << 20,
         Kind::bytes(64 << 10, 1 << 30, 1),
-        "bytes of packets that the system is asked to keep for a rank's socket, each way";
+        "bytes of the buffers, for sending and for receiving, that are requested for a rank's socket";
     "CONDUIT_UDP_ARRIVALS" arrivals: usize = 64 << 20, Kind::bytes(1 << 20, 1 << 40, 1),
-        "bytes of messages from other hosts that have arrived and were not handled yet; the same on all ranks";
+        "bytes of messages from other hosts that have arrived and are not handled yet; the same on all ranks";
     "CONDUIT_UDP_ENCRYPT" encrypt: bool = false, Kind::Bool,
         "encrypt what is sent to other hosts; without, it is authenticated only; the same on all ranks";
     "CONDUIT_UDP_OFFLOAD" offload: bool = true, Kind::Bool,
-        "let the system cut and join packets where it can";
+        "use segmentation offload if the system has it";
     "CONDUIT_UDP_ATTEND" attend: u32 = 20, Kind::integer(1, 60_000),
-        "milliseconds without a poll after which a thread of the library answers other hosts for its rank; at most a quarter of the dead time";
+        "milliseconds without a poll after which the progress thread answers other hosts for its rank; at most a quarter of the dead time";
     "CONDUIT_UDP_STATISTICS" statistics: bool = false, Kind::Bool,
         "print the counters of UDP when a rank leaves";
     "CONDUIT_UDP_LOSS" loss: Percent = Percent::NONE, Kind::Percent,
         warning "for tests: packets of UDP are lost on purpose",
-        "for tests: packets of a hundred that are lost as they come from other hosts";
+        "for tests: percentage of packets from other hosts that are lost";
     "CONDUIT_UDP_DUPLICATES" duplicates: Percent = Percent::NONE, Kind::Percent,
         warning "for tests: packets of UDP are doubled on purpose",
-        "for tests: packets of a hundred that come twice";
+        "for tests: percentage of packets that are duplicated";
     "CONDUIT_UDP_CORRUPTION" corruption: Percent = Percent::NONE, Kind::Percent,
         warning "for tests: packets of UDP are changed on purpose",
-        "for tests: packets of a hundred that come changed";
+        "for tests: percentage of packets that are corrupted";
     "CONDUIT_UDP_REORDER" reorder: Percent = Percent::NONE, Kind::Percent,
         warning "for tests: packets of UDP are reordered on purpose",
-        "for tests: packets of a hundred that come up to a millisecond later, so that others overtake them";
+        "for tests: percentage of packets that are delayed by up to a millisecond, and so reordered";
     "CONDUIT_UDP_DELAY" delay: u32 = 0, Kind::integer(0, MOST_DELAY),
         warning "for tests: packets of UDP are delayed on purpose",
-        "for tests: microseconds that all packets come later";
+        "for tests: microseconds by which all packets are delayed";
     "CONDUIT_UDP_FAULT_SEED" fault_seed: u32 = 1, Kind::integer(0, u32::MAX),
-        "for tests: what decides which packets are lost, doubled, changed or delayed, from its sender and its number; the same \
-         ones each time";
+        "for tests: seed that decides, with a packet's sender and number, whether the packet is lost, duplicated, corrupted or delayed";
 }
 
 impl UdpConfig {
-    /// As the settings say, for a rank on a host of this name.
+    /// The configuration by these settings, for a rank on the host `host`.
     ///
     /// # Errors
     /// There is no such interface.
@@ -91,7 +90,7 @@ impl UdpConfig {
         let mut config = Self::new(options, host.to_owned());
         let milliseconds = |ms: u32| u64::from(ms) * 1_000_000;
         config.protocol.dead_time = milliseconds(settings.dead_time);
-        config.protocol.open_time = milliseconds(settings.dead_time);
+        config.protocol.mtu_timeout = milliseconds(settings.dead_time);
         config.protocol.probe_interval = milliseconds(settings.probe_interval);
         config.protocol.idle_time = milliseconds(settings.idle_time);
         config.protocol.ack_delay = u64::from(settings.ack_delay) * 1_000;

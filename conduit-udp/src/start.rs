@@ -1,4 +1,4 @@
-//! Job start over UDP: every rank opens its socket, says where it is, and learns where the others are.
+//! Job start over UDP: every rank opens its socket and exchanges addresses with the others.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -13,35 +13,37 @@ use conduit_portals::transport::{PortalsConfig, PortalsCounters, ProgressThread,
 
 use crate::protocol::{Config, Counters, Endpoint};
 use crate::socket::{
-    Card, FaultConfig, FaultCounters, Options, Peers, Socket, SocketCounters, SocketError,
-    Strangers, Wire,
+    FaultConfig, FaultCounters, ForeignDatagrams, Options, Peers, Socket, SocketCounters,
+    SocketError, UdpAddress, Wire,
 };
 use crate::{Carrier, Udp};
 use seal::{Exchange, ExchangeError, Protection, Sealer, random_incarnation};
 
-/// What is set for the network over UDP. The same on all ranks, except for the own address and host.
+/// The configuration of the network over UDP. The same on all ranks, except for address and host.
 #[derive(Debug, Clone)]
 pub struct UdpConfig {
     /// This rank's socket.
     pub options: Options,
     /// This rank's host, for errors.
     pub host: String,
-    /// The protocol's limits and times. Rank, size, and what the packets' size allows are filled in.
+    /// The protocol's limits and times. Rank, size, packet size and socket buffer are filled in at
+    /// start.
     pub protocol: Config,
     /// The portals' limits.
     pub portals: PortalsConfig,
-    /// What is done to packets.
+    /// How packets are sealed.
     pub protection: Protection,
     /// The file with the job's secret.
     pub secret_file: Option<PathBuf>,
-    /// What packets suffer on purpose, for tests.
+    /// Injected faults, for tests.
     pub faults: FaultConfig,
-    /// How long a rank may be away before a thread attends for it; `None`: no thread.
+    /// How long a rank may compute before the progress thread makes progress for it; `None`: no
+    /// thread.
     pub attend: Option<Duration>,
 }
 
 impl UdpConfig {
-    /// Default limits on a socket.
+    /// Default limits, with these options of the socket.
     pub fn new(options: Options, host: String) -> Self {
         Self {
             options,
@@ -133,11 +135,12 @@ fn system(rank: Rank, operation: &'static str) -> impl FnOnce(std::io::Error) ->
     }
 }
 
-/// What a rank says of itself: a card, the name of its host, its part of the exchange of keys. Or why it has failed.
+/// What a rank contributes to the allgather at start begins with one of these: its [`UdpAddress`],
+/// the name of its host and its part of the key exchange follow, or the text of its error.
 const READY: u8 = 1;
 const FAILED: u8 = 0;
 
-/// A rank's own part, before it knows of the others.
+/// A rank's own state before the exchange.
 struct Prepared {
     socket: Socket,
     exchange: Exchange,
@@ -149,8 +152,8 @@ fn prepare(rank: Rank, size: u32, config: &UdpConfig) -> Result<Prepared, UdpErr
         .map_err(|error| UdpError::Exchange { rank, error })?;
     let socket = Socket::open(&config.options).map_err(|error| UdpError::Socket { rank, error })?;
     let incarnation = random_incarnation().map_err(system(rank, "random numbers"))?;
-    let card = Card {
-        address: socket.address().ip(),
+    let address = UdpAddress {
+        ip: socket.address().ip(),
         port: socket.address().port(),
         // Fits: an UDP payload.
         packet: socket.packet() as u32,
@@ -158,26 +161,26 @@ fn prepare(rank: Rank, size: u32, config: &UdpConfig) -> Result<Prepared, UdpErr
     };
     Ok(Prepared {
         socket,
-        text: say(&card, &config.host, &exchange),
+        text: contribution(&address, &config.host, &exchange),
         exchange,
     })
 }
 
-fn say(card: &Card, host: &str, exchange: &Exchange) -> Vec<u8> {
-    let mut words = [&card.encode(), host.as_bytes()].concat();
-    exchange.introduce(&mut words);
+fn contribution(address: &UdpAddress, host: &str, exchange: &Exchange) -> Vec<u8> {
+    let mut words = [&address.encode(), host.as_bytes()].concat();
+    exchange.append_share(&mut words);
     [&[READY], &words[..]].concat()
 }
 
-/// All ranks as they were met.
-struct Met {
-    cards: Vec<Card>,
+/// What all ranks have contributed.
+struct Job {
+    addresses: Vec<UdpAddress>,
     hosts: Box<[Arc<str>]>,
     exchange: Exchange,
 }
 
-fn meet(rank: Rank, mut exchange: Exchange, texts: &[Vec<u8>]) -> Result<Met, UdpError> {
-    let mut cards = Vec::with_capacity(texts.len());
+fn parse_all(rank: Rank, mut exchange: Exchange, texts: &[Vec<u8>]) -> Result<Job, UdpError> {
+    let mut addresses = Vec::with_capacity(texts.len());
     let mut hosts: Vec<Arc<str>> = Vec::with_capacity(texts.len());
     for (peer, text) in (0..).zip(texts) {
         let fault = |reason: String| UdpError::Peer { rank, peer, reason };
@@ -187,21 +190,21 @@ fn meet(rank: Rank, mut exchange: Exchange, texts: &[Vec<u8>]) -> Result<Met, Ud
                 reason: String::from_utf8_lossy(text.get(1..).unwrap_or_default()).into_owned(),
             });
         };
-        let words = exchange.recognise(peer, words);
+        let words = exchange.verify(peer, words);
         let words = words.map_err(|error| fault(error.to_string()))?;
-        let Some((card, host)) = words.split_first_chunk::<{ Card::BYTES }>() else {
+        let Some((address, host)) = words.split_first_chunk::<{ UdpAddress::BYTES }>() else {
             return Err(fault(format!("it is {} bytes long", text.len())));
         };
-        cards.push(Card::decode(card).map_err(|error| fault(error.to_string()))?);
+        addresses.push(UdpAddress::decode(address).map_err(|error| fault(error.to_string()))?);
         let host = String::from_utf8_lossy(host);
         match hosts.last() {
-            // Ranks of a host follow one another as a rule.
+            // Ranks of a host usually follow one another.
             Some(last) if **last == *host => hosts.push(Arc::clone(last)),
             _ => hosts.push(host.into()),
         }
     }
-    Ok(Met {
-        cards,
+    Ok(Job {
+        addresses,
         hosts: hosts.into(),
         exchange,
     })
@@ -210,8 +213,8 @@ fn meet(rank: Rank, mut exchange: Exchange, texts: &[Vec<u8>]) -> Result<Met, Ud
 /// Starts the network among all ranks of a job, which call this together with the same settings.
 ///
 /// # Errors
-/// Names the rank and what is wrong with it. If one rank fails all do, unless the failure is that of `bootstrap`. That peers can be
-/// reached is found out when they are first used.
+/// [`UdpError`] names the rank and what is wrong. If one rank fails all do, unless `bootstrap`
+/// itself failed. Whether a peer can be reached shows when it is first used.
 pub fn start<M: Mode>(
     bootstrap: &mut dyn Bootstrap,
     config: &UdpConfig,
@@ -219,7 +222,7 @@ pub fn start<M: Mode>(
     start_in(bootstrap, config, |carrier| carrier)
 }
 
-/// The same with the carrier inside a transport of several kinds.
+/// [`start`], with the carrier wrapped in another transport by `inside`.
 ///
 /// # Errors
 /// As [`start`].
@@ -236,19 +239,19 @@ pub fn start_in<M: Mode, T: Transport + 'static>(
     };
     let texts = bootstrap.allgather(&text)?;
     let started = prepared.and_then(|prepared| {
-        let met = meet(rank, prepared.exchange, &texts)?;
-        let heard = met.exchange.heard();
-        let udp = assemble(rank, config, prepared.socket, met, inside)?;
-        Ok((udp, heard))
+        let job = parse_all(rank, prepared.exchange, &texts)?;
+        let transcript = job.exchange.transcript();
+        let udp = assemble(rank, config, prepared.socket, job, inside)?;
+        Ok((udp, transcript))
     });
     let verdict = match &started {
-        Ok((_, heard)) => heard.confirm(),
+        Ok((_, transcript)) => transcript.confirm(),
         Err(error) => error.to_string().into_bytes(),
     };
     let verdicts = bootstrap.allgather(&verdict)?;
-    let (udp, heard) = started?;
+    let (udp, transcript) = started?;
     for (peer, verdict) in (0..).zip(&verdicts) {
-        let same = heard.check(peer, verdict);
+        let same = transcript.check(peer, verdict);
         same.map_err(|reason| UdpError::PeerFailed { peer, reason })?;
     }
     Ok(udp)
@@ -258,17 +261,17 @@ fn assemble<M: Mode, T: Transport + 'static>(
     rank: Rank,
     config: &UdpConfig,
     socket: Socket,
-    met: Met,
+    job: Job,
     inside: impl FnOnce(Carrier) -> T,
 ) -> Result<Udp<M, T>, UdpError> {
-    let Met {
-        cards,
+    let Job {
+        addresses,
         hosts,
         exchange,
-    } = met;
+    } = job;
     // Fits: ranks.
-    let size = cards.len() as u32;
-    let peers = Peers::new(&cards, config.options.scope);
+    let size = addresses.len() as u32;
+    let peers = Peers::new(&addresses, config.options.scope);
     if let Some(peer) = peers.other_family(rank) {
         return Err(UdpError::Family {
             rank,
@@ -285,13 +288,16 @@ fn assemble<M: Mode, T: Transport + 'static>(
         socket_buffer: socket.buffers().receive,
         ..config.protocol.clone()
     };
-    let incarnations = cards.iter().map(|card| card.incarnation).collect();
+    let incarnations = addresses
+        .iter()
+        .map(|address| address.incarnation)
+        .collect();
     let sealer = Sealer::new(exchange, config.protection, rank, incarnations);
     let endpoint = Endpoint::new(protocol);
     let packet = endpoint.config().packet;
     let mut wire = Wire::new(endpoint, sealer, socket, peers, packet)
         .map_err(system(rank, "wait for packets"))?;
-    wire.let_suffer(rank, &config.faults);
+    wire.inject_faults(rank, &config.faults);
     let carrier = Carrier::new(wire, hosts).map_err(system(rank, "wait for packets"))?;
     let mut udp = Udp::new(inside(carrier), rank, size, &config.portals);
     if let Some(period) = config.attend {
@@ -301,37 +307,37 @@ fn assemble<M: Mode, T: Transport + 'static>(
     Ok(udp)
 }
 
-/// Everything that a rank counts.
+/// All counters of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UdpCounters {
-    /// Above the protocol.
+    /// The portals'.
     pub portals: PortalsCounters,
-    /// The protocol.
+    /// The protocol's.
     pub protocol: Counters,
-    /// The socket.
+    /// The socket's.
     pub socket: SocketCounters,
-    /// What has come that no rank has made.
-    pub strangers: Strangers,
-    /// What packets have suffered on purpose, if they do.
+    /// Datagrams that no rank of the job made.
+    pub foreign: ForeignDatagrams,
+    /// Injected faults, if any are set.
     pub faults: Option<FaultCounters>,
-    /// Bytes of the protocol's memory at present.
+    /// Bytes of memory that the protocol takes now.
     pub memory: usize,
 }
 
 impl UdpCounters {
-    /// What has happened so far.
+    /// The counters so far.
     pub fn of(portals: &PortalsCounters, carrier: &Carrier) -> Self {
         Self {
             portals: *portals,
             protocol: carrier.counters(),
             socket: carrier.socket_counters(),
-            strangers: carrier.strangers(),
+            foreign: carrier.foreign(),
             faults: carrier.fault_counters(),
             memory: carrier.memory(),
         }
     }
 
-    /// A line for each part, of the counts that are not zero.
+    /// A report of all counters that are not zero, a line for each part.
     pub fn report(&self, rank: Rank) -> String {
         let mut text = String::new();
         let portals = self.portals.each();
@@ -349,15 +355,15 @@ impl UdpCounters {
             }
             text.push('\n');
         }
-        if self.strangers.datagrams > 0 {
-            let _ = writeln!(text, "rank {rank}: udp: {}", self.strangers);
+        if self.foreign.datagrams > 0 {
+            let _ = writeln!(text, "rank {rank}: udp: {}", self.foreign);
         }
         text
     }
 }
 
-/// A whole job within this process, over real sockets of this host, for tests: every end can go to a thread of its own (where
-/// the mode allows), or one thread drives them all in turn.
+/// A whole job within this process, over real sockets of this host, for tests. Each rank may run in
+/// a thread of its own (if the mode allows), or one thread drives all in turn.
 ///
 /// # Errors
 /// As [`start`].
@@ -369,8 +375,8 @@ pub fn in_process<M: Mode>(ranks: u32, config: &UdpConfig) -> Result<Vec<Udp<M>>
     (0..)
         .zip(prepared)
         .map(|(rank, prepared)| {
-            let met = meet(rank, prepared.exchange, &texts)?;
-            assemble(rank, config, prepared.socket, met, |carrier| carrier)
+            let job = parse_all(rank, prepared.exchange, &texts)?;
+            assemble(rank, config, prepared.socket, job, |carrier| carrier)
         })
         .collect()
 }
@@ -385,9 +391,9 @@ mod tests {
 
     use super::*;
 
-    fn card(rank: Rank) -> Card {
-        Card {
-            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+    fn udp_address(rank: Rank) -> UdpAddress {
+        UdpAddress {
+            ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
             port: 1000 + rank as u16,
             packet: 1472,
             incarnation: u64::from(rank),
@@ -399,7 +405,7 @@ mod tests {
     }
 
     fn text(rank: Rank, size: u32, host: &str) -> Vec<u8> {
-        say(&card(rank), host, &exchange(rank, size))
+        contribution(&udp_address(rank), host, &exchange(rank, size))
     }
 
     #[test]
@@ -414,11 +420,11 @@ mod tests {
     #[test]
     fn what_is_said_is_read() {
         let texts = [text(0, 3, "a"), text(1, 3, "a"), text(2, 3, "b")];
-        let met = meet(1, exchange(1, 3), &texts).unwrap();
-        let ports: Vec<_> = met.cards.iter().map(|card| card.port).collect();
+        let job = parse_all(1, exchange(1, 3), &texts).unwrap();
+        let ports: Vec<_> = job.addresses.iter().map(|address| address.port).collect();
         assert_eq!(ports, [1000, 1001, 1002]);
         assert_eq!(
-            met.hosts.iter().map(|h| &**h).collect::<Vec<_>>(),
+            job.hosts.iter().map(|h| &**h).collect::<Vec<_>>(),
             ["a", "a", "b"]
         );
     }
@@ -426,7 +432,7 @@ mod tests {
     #[test]
     fn a_failed_rank_is_named_with_its_reason() {
         let failed = [&[FAILED], &b"no socket"[..]].concat();
-        let Err(error) = meet(0, exchange(0, 2), &[text(0, 2, "a"), failed]) else {
+        let Err(error) = parse_all(0, exchange(0, 2), &[text(0, 2, "a"), failed]) else {
             panic!("it failed");
         };
         let error = error.to_string();
@@ -437,9 +443,9 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_an_error_that_names_the_peer() {
+    fn malformed_info_is_an_error_that_names_the_peer() {
         let refused = |nonsense: Vec<u8>, reason: &str| {
-            let Err(error) = meet(1, exchange(1, 2), &[nonsense, text(1, 2, "")]) else {
+            let Err(error) = parse_all(1, exchange(1, 2), &[nonsense, text(1, 2, "")]) else {
                 panic!("{reason}");
             };
             let error = error.to_string();
@@ -447,14 +453,14 @@ mod tests {
             assert!(error.contains(reason), "no {reason:?}: {error}");
         };
         // Of a rank with the secret, and then of somebody else.
-        let said = |card: &[u8]| {
-            let mut words = card.to_vec();
-            exchange(0, 2).introduce(&mut words);
+        let said = |address: &[u8]| {
+            let mut words = address.to_vec();
+            exchange(0, 2).append_share(&mut words);
             [&[READY], &words[..]].concat()
         };
-        let card = card(0).encode();
-        for cut in 0..card.len() {
-            refused(said(&card[..cut]), "bytes long");
+        let address = udp_address(0).encode();
+        for cut in 0..address.len() {
+            refused(said(&address[..cut]), "bytes long");
         }
         for (byte, value, reason) in [
             (0, 9, "version 9"),
@@ -462,16 +468,16 @@ mod tests {
             (6, 1, "packet size is impossible"),
             (31, 1, "address family is impossible"),
         ] {
-            let mut card = card;
-            card[byte] = value;
-            refused(said(&card), reason);
+            let mut address = address;
+            address[byte] = value;
+            refused(said(&address), reason);
         }
         for cut in [1, 10, 33, 50, 65, 96] {
-            refused(said(&card)[..cut].to_vec(), "");
+            refused(said(&address)[..cut].to_vec(), "");
         }
     }
 
-    /// Ranks that are threads, and a launcher that says more than once what it was told once.
+    /// Ranks in threads, with a launcher that replays what it was once given.
     struct Launcher<'a> {
         rank: Rank,
         barrier: &'a Barrier,
@@ -505,7 +511,7 @@ mod tests {
     #[test]
     fn a_launcher_that_repeats_what_it_was_told_is_found_out() {
         let options = Options {
-            address: card(0).address,
+            address: udp_address(0).ip,
             scope: 0,
             port: 0,
             mtu: Some(1500),
@@ -543,26 +549,33 @@ mod tests {
         }
     }
 
-    /// Who has read all that the ranks have told each other can neither make their packets nor read them.
+    /// Somebody who has read all that the ranks exchanged can neither make nor read their packets.
     #[test]
     fn what_is_said_tells_no_keys() {
-        const CLEAR: usize = 16;
+        const HEADER: usize = 16;
         let ends = [exchange(0, 2), exchange(1, 2)];
-        let texts = [say(&card(0), "a", &ends[0]), say(&card(1), "a", &ends[1])];
+        let texts = [
+            contribution(&udp_address(0), "a", &ends[0]),
+            contribution(&udp_address(1), "a", &ends[1]),
+        ];
         let sealer = |rank, end| {
-            let met = meet(rank, end, &texts).unwrap();
-            let incarnations = met.cards.iter().map(|card| card.incarnation).collect();
-            Sealer::new(met.exchange, Protection::Encrypt, rank, incarnations)
+            let job = parse_all(rank, end, &texts).unwrap();
+            let incarnations = job
+                .addresses
+                .iter()
+                .map(|address| address.incarnation)
+                .collect();
+            Sealer::new(job.exchange, Protection::Encrypt, rank, incarnations)
         };
         let [first, second] = ends;
         let (mut first, mut second) = (sealer(0, first), sealer(1, second));
         let mut reader = sealer(1, exchange(1, 2));
-        let mut sealed = [7; CLEAR + 30 + TAG];
-        first.seal(1, 5, &mut sealed, CLEAR);
-        assert!(!reader.open(0, 5, &mut sealed.clone(), CLEAR));
-        assert!(second.open(0, 5, &mut sealed, CLEAR));
-        assert_eq!(sealed[..CLEAR + 30], [7; CLEAR + 30]);
-        reader.seal(0, 6, &mut sealed, CLEAR);
-        assert!(!first.open(1, 6, &mut sealed, CLEAR));
+        let mut sealed = [7; HEADER + 30 + TAG];
+        first.seal(1, 5, &mut sealed, HEADER);
+        assert!(!reader.open(0, 5, &mut sealed.clone(), HEADER));
+        assert!(second.open(0, 5, &mut sealed, HEADER));
+        assert_eq!(sealed[..HEADER + 30], [7; HEADER + 30]);
+        reader.seal(0, 6, &mut sealed, HEADER);
+        assert!(!first.open(1, 6, &mut sealed, HEADER));
     }
 }

@@ -8,16 +8,16 @@ use conduit_ofi::settings::Settings as OfiSettings;
 use crate::settings::NetworkSettings;
 use crate::{Error, Hosts, Result};
 
-/// The networks that this build has, and for each other known name why it is not there. Loads libfabric, to see whether it can.
+/// The known networks, each with the reason if it can't be used here. Tries to load libfabric.
 pub fn available_networks() -> Vec<(&'static str, Result<(), String>)> {
     let ofi = OfiSettings::default();
     ["shm", "udp", "ofi", "portals4"]
-        .map(|name| (name, is_there(name, &ofi)))
+        .map(|name| (name, usable_here(name, &ofi)))
         .into()
 }
 
 /// Whether a network can be used here, or why not.
-fn is_there(name: &str, ofi: &OfiSettings) -> Result<(), String> {
+fn usable_here(name: &str, ofi: &OfiSettings) -> Result<(), String> {
     match name {
         "shm" | "udp" => Ok(()),
         "ofi" => conduit_ofi::start::library(&ofi.which()).map(drop),
@@ -45,22 +45,23 @@ impl fmt::Display for Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// Shared memory alone: all ranks are on one host.
-    Near,
-    /// Shared memory between these ranks, of which this is one, and a network between hosts to all others.
+    IntraHost,
+    /// Shared memory between these ranks, of which this is one, and a network between hosts to all
+    /// others.
     Both(Vec<Rank>, Kind),
 }
 
 /// Chooses among the networks that `CONDUIT_NETWORK` allows. The same kind on every rank.
 ///
 /// # Errors
-/// No network that is allowed and there can carry the job.
+/// [`Error::NoNetwork`]: no allowed network can carry the job.
 pub(crate) fn choose(settings: NetworkSettings<'_>, hosts: &Hosts, rank: Rank) -> Result<Choice> {
     let mut reasons = Vec::new();
     let asked = settings.lanes.networks.as_deref();
     let position = |network: &str| asked?.iter().position(|name| name == network);
     let mut usable = |name: &str| {
         settings.lanes.allows_network(name)
-            && match is_there(name, settings.ofi) {
+            && match usable_here(name, settings.ofi) {
                 Ok(()) => true,
                 Err(reason) => {
                     reasons.push(format!("{name}: {reason}"));
@@ -68,27 +69,27 @@ pub(crate) fn choose(settings: NetworkSettings<'_>, hosts: &Hosts, rank: Rank) -
                 }
             }
     };
-    let near = usable("shm");
+    let intra = usable("shm");
     let udp = usable("udp").then_some(Kind::Udp);
-    // libfabric is taken only where it is named: to load it runs code of all its providers.
+    // libfabric is used only if it is named: loading it runs code of all its providers.
     let ofi = (position("ofi").is_some() && usable("ofi")).then_some(Kind::Ofi);
     usable("portals4");
-    // Of those that are named the first.
-    let far = match position("ofi") < position("udp") {
+    // The one that is named first.
+    let inter = match position("ofi") < position("udp") {
         true => ofi.or(udp),
         false => udp.or(ofi),
     };
-    if near && hosts.count() == 1 {
-        return Ok(Choice::Near);
+    if intra && hosts.count() == 1 {
+        return Ok(Choice::IntraHost);
     }
-    if let Some(far) = far {
-        let neighbours = match near {
+    if let Some(inter) = inter {
+        let neighbours = match intra {
             true => hosts.members().collect(),
             false => vec![rank],
         };
-        return Ok(Choice::Both(neighbours, far));
+        return Ok(Choice::Both(neighbours, inter));
     }
-    if near {
+    if intra {
         let other = (0..).find(|other| hosts.host_of(*other) != hosts.host_of(0));
         let name = |rank| hosts.host_of(rank).map_or("", |host| hosts.name(host));
         let other = other.unwrap_or(0);
@@ -121,7 +122,7 @@ mod tests {
         }
     }
 
-    /// What the first rank chooses with these, and a libfabric if one is named.
+    /// The choice of rank 0 with these settings, and with this libfabric if one is named.
     fn choose(lanes: &Settings, library: Option<&str>, hosts: &Hosts) -> Result<Choice> {
         let ofi = OfiSettings {
             library: library.map(str::to_owned),
@@ -141,7 +142,7 @@ mod tests {
     fn ranks_of_a_host_share_memory_unless_told_otherwise() {
         let (one, two) = (Hosts::new(0, ["a", "a"]), Hosts::new(0, ["a", "b", "a"]));
         let any = Settings::default();
-        assert_eq!(choose(&any, None, &one).unwrap(), Choice::Near);
+        assert_eq!(choose(&any, None, &one).unwrap(), Choice::IntraHost);
         assert_eq!(
             choose(&any, None, &two).unwrap(),
             Choice::Both(vec![0, 2], Kind::Udp)
@@ -152,7 +153,7 @@ mod tests {
             Choice::Both(vec![0, 2], Kind::Udp)
         );
         let shm = among(&["shm"]);
-        assert_eq!(choose(&shm, None, &one).unwrap(), Choice::Near);
+        assert_eq!(choose(&shm, None, &one).unwrap(), Choice::IntraHost);
         let udp = among(&["udp"]);
         for hosts in [one, two] {
             assert_eq!(
@@ -182,7 +183,7 @@ mod tests {
                 && neither.contains("portals4: "),
             "{neither}"
         );
-        // The other one that is named will do.
+        // The other network that is named is used.
         assert_eq!(
             choose(&among(&["ofi", "udp"]), MISSING, &hosts).unwrap(),
             Choice::Both(vec![0], Kind::Udp)

@@ -9,7 +9,8 @@ use conduit_udp::start::UdpError;
 /// The result of a start.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why the network of a job could not be started. The text names the rank and the setting concerned.
+/// Why the network of a job could not be started. The text names the rank and the setting
+/// concerned.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -25,10 +26,10 @@ pub enum Error {
     /// The network over libfabric could not be started.
     #[error("{0}")]
     Ofi(String),
-    /// Two networks do not go together.
+    /// Two networks do not fit together.
     #[error(transparent)]
-    Mixed(#[from] NiError),
-    /// None of the networks that `CONDUIT_NETWORK` allows can be used.
+    Composite(#[from] NiError),
+    /// No network that `CONDUIT_NETWORK` allows can be used.
     #[error("CONDUIT_NETWORK={asked}: {reason}")]
     NoNetwork {
         /// What was asked for.

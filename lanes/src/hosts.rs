@@ -1,4 +1,4 @@
-//! Which ranks are on one host, which is what can share memory.
+//! Which ranks are on one host, and so can share memory.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +16,7 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// From the name of each rank's host, seen by one of these ranks.
+    /// From the name of each rank's host, as seen by `rank`.
     pub fn new<'a>(rank: Rank, hosts: impl IntoIterator<Item = &'a str>) -> Self {
         let mut names: Vec<String> = Vec::new();
         let mut numbers: HashMap<&str, u32> = HashMap::new();
@@ -35,7 +35,7 @@ impl Hosts {
         }
     }
 
-    /// Hosts of the job.
+    /// Number of hosts of the job.
     pub fn count(&self) -> u32 {
         self.names.len() as u32
     }
@@ -50,9 +50,10 @@ impl Hosts {
         self.names.get(host as usize).map_or("", String::as_str)
     }
 
-    /// Takes apart hosts some of whose ranks can't share memory with each other: what is left of each are parts that count as
-    /// hosts, as few as come of going through the ranks in order. The same on all ranks.
-    pub(crate) fn part(&mut self, strangers: &[Stranger]) {
+    /// Splits hosts some of whose ranks can't share memory with each other. The parts count as
+    /// hosts; each rank, in order, joins the first part with all of whose ranks it can share
+    /// memory. The result is the same on all ranks.
+    pub(crate) fn split(&mut self, strangers: &[Stranger]) {
         let apart: HashSet<_> = strangers
             .iter()
             .flat_map(|s| [(s.rank, s.peer), (s.peer, s.rank)])
@@ -116,7 +117,7 @@ mod tests {
         });
         let seen = |rank| {
             let mut hosts = Hosts::new(rank, ["a", "b", "a", "a", "a"]);
-            hosts.part(&strangers);
+            hosts.split(&strangers);
             assert_eq!(&*hosts.of, &[0, 1, 2, 0, 0]);
             assert_eq!(&*hosts.names, &["a", "b", "a (part 2)"]);
             hosts.members().collect::<Vec<_>>()

@@ -1,20 +1,21 @@
 //! The network of a job, made of several: which peer is reached by which.
 //!
-//! [`start`] chooses among those that may be used ([`available_networks`]) and starts them: shared memory between the ranks of a
-//! host, and one between hosts ([`Far`]) to all others. The engine sees one, which is [`mixed`] of them.
+//! [`start`] chooses among the networks that may be used ([`available_networks`]) and starts them:
+//! shared memory among the ranks of a host, and a network between hosts ([`InterHost`]) to all
+//! others. The engine sees one network, the [`composite`] of both.
 
 mod choice;
+pub mod composite;
 mod error;
-mod far;
 mod hosts;
-pub mod mixed;
+mod inter_host;
 pub mod settings;
 mod start;
 
 pub use choice::available_networks;
 pub use error::{Error, Result};
-pub use far::Far;
 pub use hosts::Hosts;
+pub use inter_host::InterHost;
 pub use start::start;
 
 use std::io::Write as _;
@@ -24,22 +25,24 @@ use conduit_core::threads::Mode;
 use conduit_portals::shm::Shm;
 use conduit_portals::transport::SoftPortals;
 
-use crate::mixed::Mixed;
+use crate::composite::Composite;
 use crate::settings::NetworkSettings;
 
 /// The network under every rank of this build.
-pub type Network<M> = Mixed<Shm<M>, SoftPortals<M, Far>, M>;
+pub type Network<M> = Composite<Shm<M>, SoftPortals<M, InterHost>, M>;
 
 impl<M: Mode> Network<M> {
-    /// Says that this rank's process is about to end as it should: peers then don't take it for dead. Waits for a bounded time
-    /// until those of other hosts have what it has sent.
+    /// Announces that this rank's process ends regularly, so that peers don't take it for dead.
+    /// Waits for a bounded time until ranks of other hosts have received what it has sent.
     pub fn leave(&self, settings: NetworkSettings<'_>) {
-        self.near().leave();
-        if let Some(far) = self.far() {
-            far.leave();
-            if far.counters(|_, network| network.is_reported(settings)) {
-                let report = far.counters(|portals, network| network.report(portals, far.rank()));
-                // One write, so that the reports of several ranks stay whole. Nothing can be done about an error.
+        self.intra().leave();
+        if let Some(inter) = self.inter() {
+            inter.leave();
+            if inter.counters(|_, network| network.is_reported(settings)) {
+                let report =
+                    inter.counters(|portals, network| network.report(portals, inter.rank()));
+                // One write, so that the reports of several ranks stay whole. Nothing can be done
+                // about an error.
                 let _ = std::io::stderr().write_all(report.as_bytes());
             }
         }

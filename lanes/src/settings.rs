@@ -1,4 +1,4 @@
-//! Which networks a job may use, and all settings that its network is made by.
+//! Which networks a job may use, and all settings that its network depends on.
 
 use conduit_core::settings::Settings as EngineSettings;
 use conduit_ofi::settings::Settings as OfiSettings;
@@ -16,12 +16,12 @@ settings::group! {
         "networks that may be used; the same on all ranks";
     "CONDUIT_SECRET_FILE" secret_file: Option<std::path::PathBuf> = None, Kind::Path,
         unset "ranks trust the launcher and what it hands out",
-        "file with a secret of 32 random bytes or more, mode 0600, that has the same content on all ranks: keys depend on it, so whoever changes what the launcher hands out of the network's addresses and keys is found out",
+        "file with a secret of 32 random bytes or more, mode 0600, that has the same content on all ranks: keys depend on it, so that changes to the addresses and keys that the launcher hands out are detected",
         acts "udp, ofi";
 }
 
 impl Settings {
-    /// Whether `CONDUIT_NETWORK` lets the network of this name be used.
+    /// Whether `CONDUIT_NETWORK` allows the network of this name.
     #[must_use]
     pub fn allows_network(&self, name: &str) -> bool {
         let asked = self.networks.as_ref();
@@ -29,12 +29,12 @@ impl Settings {
     }
 }
 
-/// All groups that the network of a job is made by.
+/// All groups of settings that the network of a job depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct NetworkSettings<'a> {
-    /// The engine's: what it asks of a network.
+    /// The engine's.
     pub engine: &'a EngineSettings,
-    /// The choice.
+    /// The choice of networks.
     pub lanes: &'a Settings,
     /// Shared memory's.
     pub shm: &'a ShmSettings,
@@ -45,7 +45,8 @@ pub struct NetworkSettings<'a> {
 }
 
 impl NetworkSettings<'_> {
-    /// Those that ranks must have the same before a network can work, a line each. The engine compares those that it needs.
+    /// The network settings that have to be the same on all ranks, a line each. The engine compares
+    /// its own.
     #[must_use]
     pub fn agreement(&self) -> String {
         let networks = self.lanes.networks.as_ref();

@@ -1,4 +1,4 @@
-//! Start of a job's network: shared memory among the ranks of a host, another network to all others.
+//! Starts a job's network: shared memory among the ranks of a host, another network to all others.
 
 use std::time::Duration;
 
@@ -13,15 +13,16 @@ use conduit_portals::transport::PortalsConfig;
 use conduit_udp::start::UdpConfig;
 
 use crate::choice::{Choice, Kind, choose};
-use crate::mixed::Mixed;
+use crate::composite::Composite;
 use crate::settings::NetworkSettings;
-use crate::{Error, Far, Hosts, Network, Result};
+use crate::{Error, Hosts, InterHost, Network, Result};
 
-/// Starts the network of a job whose ranks attach segments of at most `segment` bytes. Collective. Hosts some of whose ranks turn
-/// out to share no memory are taken apart.
+/// Starts the network of a job whose ranks attach segments of at most `segment` bytes. Collective.
+/// Hosts whose ranks turn out not to share memory are split.
 ///
 /// # Errors
-/// No network that is allowed and there can carry the job; the chosen one can't be started, here or on another rank.
+/// [`Error::NoNetwork`] if no allowed network can carry the job; the error of the chosen network if
+/// it can't be started on this rank; [`Error::Start`] if another rank failed.
 pub fn start<M: Mode>(
     bootstrap: &mut dyn Bootstrap,
     settings: NetworkSettings<'_>,
@@ -32,29 +33,29 @@ pub fn start<M: Mode>(
     let config = shm_config(settings, bootstrap.size(), segment);
     let everybody: Vec<Rank> = (0..bootstrap.size()).collect();
     let neighbours = match &choice {
-        Choice::Near => &everybody,
+        Choice::IntraHost => &everybody,
         Choice::Both(neighbours, _) => neighbours,
     };
     let meeting = Meeting::hold(bootstrap, neighbours, &config)?;
     if let [first, more @ ..] = meeting.strangers() {
-        hosts.part(meeting.strangers());
+        hosts.split(meeting.strangers());
         let another = choose(settings, hosts, bootstrap.rank());
         if bootstrap.rank() == 0 {
-            say_apart(first, more.len(), another.as_ref().ok());
+            report_split(first, more.len(), another.as_ref().ok());
         }
         choice = another?;
     }
     match choice {
-        Choice::Near => Ok(Mixed::near_only(meeting.start(&everybody)?)),
+        Choice::IntraHost => Ok(Composite::single_host(meeting.start(&everybody)?)),
         Choice::Both(neighbours, kind) => {
-            let near = meeting.start(&neighbours).map_err(Error::from);
-            both(bootstrap, settings, &config, hosts, near, neighbours, kind)
+            let intra = meeting.start(&neighbours).map_err(Error::from);
+            both(bootstrap, settings, &config, hosts, intra, neighbours, kind)
         }
     }
 }
 
-/// Says that ranks which should share memory don't.
-fn say_apart(first: &Stranger, more: usize, choice: Option<&Choice>) {
+/// Reports that ranks which should share memory don't.
+fn report_split(first: &Stranger, more: usize, choice: Option<&Choice>) {
     let Stranger { rank, peer, reason } = first;
     let more = match more {
         0 => String::new(),
@@ -69,85 +70,90 @@ fn say_apart(first: &Stranger, more: usize, choice: Option<&Choice>) {
     ));
 }
 
-/// What the network between hosts is started with.
-enum FarConfig {
+/// Configuration of the inter-host network.
+enum InterHostConfig {
     Udp(UdpConfig),
     Ofi(OfiConfig),
 }
 
-/// Shared memory between the neighbours, another network to all others. If one rank fails all do.
+/// Shared memory among the neighbours, another network to all others. If one rank fails all do.
 fn both<M: Mode>(
     bootstrap: &mut dyn Bootstrap,
     settings: NetworkSettings<'_>,
     config: &ShmConfig,
     hosts: &Hosts,
-    near: Result<Shm<M>>,
+    intra: Result<Shm<M>>,
     neighbours: Vec<Rank>,
     kind: Kind,
 ) -> Result<Network<M>> {
-    let ready = far_config(settings, config, hosts, bootstrap.rank(), kind)
-        .and_then(|far| Ok((far, near?)));
-    // Other hosts don't hear of what fails on this one, and would wait.
+    let ready = inter_host_config(settings, config, hosts, bootstrap.rank(), kind)
+        .and_then(|inter| Ok((inter, intra?)));
+    // Ranks of other hosts would otherwise wait for a rank that has failed.
     let verdict = ready.as_ref().err().map(ToString::to_string);
     let verdicts = bootstrap.allgather(verdict.unwrap_or_default().as_bytes())?;
-    let (far, near) = ready?;
+    let (inter, intra) = ready?;
     for (peer, verdict) in (0..).zip(verdicts) {
         if !verdict.is_empty() {
             let reason = String::from_utf8_lossy(&verdict);
             return Err(Error::Start(format!("rank {peer} failed: {reason}")));
         }
     }
-    let far = match far {
-        FarConfig::Udp(config) => {
-            conduit_udp::start::start_in(bootstrap, &config, |carrier| Far::Udp(carrier.into()))?
+    let inter = match inter {
+        InterHostConfig::Udp(config) => {
+            conduit_udp::start::start_in(bootstrap, &config, |carrier| {
+                InterHost::Udp(carrier.into())
+            })?
         }
-        FarConfig::Ofi(config) => {
-            conduit_ofi::start::start_in(bootstrap, &config, |wire| Far::Ofi(wire.into()))?
+        InterHostConfig::Ofi(config) => {
+            conduit_ofi::start::start_in(bootstrap, &config, |wire| InterHost::Ofi(wire.into()))?
         }
     };
-    far.set_waker(near.waker());
-    Ok(Mixed::new(near, far, neighbours)?)
+    inter.set_waker(intra.waker());
+    Ok(Composite::new(intra, inter, neighbours)?)
 }
 
-/// The network between hosts by its own settings, fitted to the others.
-fn far_config(
+/// Configuration of the inter-host network from its own settings, adapted to the other networks'.
+fn inter_host_config(
     settings: NetworkSettings<'_>,
     shm: &ShmConfig,
     hosts: &Hosts,
     rank: Rank,
     kind: Kind,
-) -> Result<FarConfig> {
+) -> Result<InterHostConfig> {
     let host = hosts.host_of(rank).map_or("", |host| hosts.name(host));
     let secret_file = settings.lanes.secret_file.clone();
     Ok(match kind {
         Kind::Udp => {
             let mut config = UdpConfig::of(settings.udp, host, rank)?;
             config.secret_file = secret_file;
-            fit(&mut config.portals, settings.engine, shm);
-            FarConfig::Udp(config)
+            adapt(&mut config.portals, settings.engine, shm);
+            InterHostConfig::Udp(config)
         }
         Kind::Ofi => {
             let mut config = OfiConfig::of(settings.ofi, host, hosts.count() == 1);
             config.secret_file = secret_file;
-            fit(&mut config.portals, settings.engine, shm);
-            // Where ranks share memory their processors do atomics, which are none towards the network's.
+            adapt(&mut config.portals, settings.engine, shm);
+            // Ranks that share memory do atomics by processor, and the device's are not atomic with
+            // those.
             config.portals.native_atomics = !settings.lanes.allows_network("shm");
-            FarConfig::Ofi(config)
+            InterHostConfig::Ofi(config)
         }
     })
 }
 
-/// Fits the portals of the network between hosts to what the engine asks for and to shared memory, whose regions they have too.
-fn fit(portals: &mut PortalsConfig, engine: &EngineSettings, shm: &ShmConfig) {
+/// Adapts the portals of the inter-host network to the engine's settings and to shared memory,
+/// whose regions they adopt.
+fn adapt(portals: &mut PortalsConfig, engine: &EngineSettings, shm: &ShmConfig) {
     if !engine.inject {
         portals.inject_size = 0;
     }
     portals.max_managed = shm.max_managed;
-    // Each region is rounded up to pages, or huge ones.
+    // Each region is rounded up to (huge) pages.
     portals.region_bytes = shm.region_bytes.saturating_add(1 << 30);
 }
 
-/// Memory that the engine needs besides a segment: see `Engine::start`.
+/// Configuration of shared memory: regions for the segment and for what the engine needs besides
+/// (`Engine::start`).
 fn shm_config(settings: NetworkSettings<'_>, size: u32, segment: usize) -> ShmConfig {
     let engine = settings.engine;
     let chunk = engine.chunk.next_multiple_of(64);

@@ -1,17 +1,20 @@
-//! The exchange of keys at job start: each rank tells the others, over the launcher's side channel, its share of an exchange by
-//! X25519, and each two ranks that speak make a secret of their own of theirs. Who reads the side channel, then or later, learns
-//! none of them, and no rank learns another pair's.
+//! The key exchange at job start. Each rank sends the others its X25519 share (RFC 7748) over the
+//! launcher's side channel, and each two ranks that communicate derive a secret of their own from
+//! their shares. Somebody who reads the side channel, then or later, learns no secret, and no rank
+//! learns another pair's.
 //!
-//! A pair's secret is HMAC-SHA256 of the product of both shares and of the shares, the lower rank's first, under the job's secret
-//! (which makes it HKDF's extract). The job's secret comes from a file, by which ranks also tell who else has it: what each says of
-//! itself ends in an HMAC under it, which is also of its rank, the number of ranks and the network. Without a file it is zeros, and
-//! whoever can change what the side channel carries can stand between two ranks.
+//! A pair's secret is HMAC-SHA256 of the product and both shares, the lower rank's first, under the
+//! job's secret (HKDF's extract step, RFC 5869). The job's secret comes from a file, which also
+//! authenticates ranks to each other: what each says of itself ends in an HMAC under it, which
+//! covers its rank, the number of ranks and the network. Without a file the job's secret is zeros,
+//! and somebody who can change the side channel can be the man in the middle.
 //!
-//! Words of an earlier job with the same secret have such an HMAC too. So, when a rank has heard all, it confirms to the others what it
-//! has heard ([`Heard`]).
+//! What ranks of an earlier job with the same secret said has a valid HMAC too. So each rank
+//! confirms to the others the transcript of what it has received ([`Transcript`]).
 //!
-//! A product takes 640,000 instructions, 60 µs. It is made when a peer is first used and then kept in the place of the peer's share,
-//! so that who sends packets in the names of ranks can't have more made than there are ranks.
+//! A product takes 640,000 instructions, 60 µs. It is computed when a peer is first used, and then
+//! stored in place of the peer's share. So somebody who sends packets in the names of ranks can
+//! cause no more products than there are ranks.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -27,10 +30,10 @@ use crate::memory::{DEEP, Guarded, scrubbed};
 /// The setting that names the file.
 const SETTING: &str = "CONDUIT_SECRET_FILE";
 
-/// Why keys can't be exchanged.
+/// Why the key exchange failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ExchangeError {
-    /// The system has no random numbers.
+    /// The system returned no random numbers.
     #[error("random numbers: {0}")]
     Random(#[from] getrandom::Error),
     /// The file with the job's secret can't be used.
@@ -41,52 +44,55 @@ pub enum ExchangeError {
         /// What is wrong with it.
         reason: String,
     },
-    /// What a peer says of itself is too short.
+    /// A peer's contribution is too short.
     #[error("it is {0} bytes long")]
     Length(usize),
-    /// A peer has another secret, or somebody else has made or changed what it says.
+    /// A peer's contribution has no valid HMAC: the peer has another secret, or somebody else
+    /// is_secret or changed it.
     #[error(
-        "it was made with another secret than this rank's, which is {own}, or changed on its way ({SETTING}: on all ranks a file with \
+        "it was is_secret with another secret than this rank's, which is {own}, or changed on its way ({SETTING}: on all ranks a file with \
          the same content, or on none)"
     )]
-    Stranger {
-        /// Where this rank has its secret from.
+    Unauthenticated {
+        /// The source of this rank's secret.
         own: String,
     },
 }
 
-/// A rank's end of the exchange: its own number, and what it has of the others.
+/// A rank's state of the exchange: its own private key, and what it has of each peer.
 pub struct Exchange {
     network: &'static [u8; 3],
     rank: Rank,
-    /// The number that this rank's share is made of.
+    /// This rank's private key.
     own: Guarded<[u8; 32]>,
     share: [u8; 32],
     secret: Option<(Secret, PathBuf)>,
     /// By rank.
     peers: Guarded<Peer>,
-    /// Of what all ranks have said so far.
-    heard: Hash,
+    /// Hash over the contributions of all ranks so far.
+    transcript: Hash,
 }
 
-/// What a rank has of another.
+/// What a rank keeps of a peer.
 #[derive(FromZeros)]
 #[repr(C)]
 struct Peer {
-    /// The peer's share; once it was used, the pair's secret.
+    /// The peer's share, or the pair's secret once that is computed.
     bytes: [u8; 32],
-    /// Which of the two.
-    made: bool,
+    /// `bytes` are the pair's secret.
+    is_secret: bool,
 }
 
 impl Exchange {
-    /// Bytes that each rank's words grow by: a share, and the HMAC.
+    /// Bytes that [`append_share`](Self::append_share) appends: a share and an HMAC.
     pub const BYTES: usize = 64;
 
-    /// Of `rank` among `ranks`, over a network of this name, with the job's secret from a file or without.
+    /// The exchange of `rank` among `ranks`, over a network of this name, with the job's secret
+    /// from a file or without one.
     ///
     /// # Errors
-    /// The file can't be used; a system without random numbers.
+    /// [`ExchangeError::File`] if the file can't be used, [`ExchangeError::Random`] without random
+    /// numbers.
     pub fn new(
         network: &'static [u8; 3],
         rank: Rank,
@@ -120,7 +126,7 @@ impl Exchange {
             own,
             secret,
             peers: Guarded::new(ranks as usize),
-            heard: Hash::new(),
+            transcript: Hash::new(),
         }
     }
 
@@ -132,7 +138,7 @@ impl Exchange {
         }
     }
 
-    /// What tells that `rank` has said `words`.
+    /// The HMAC that authenticates `words` as the contribution of `rank`.
     fn tag(&self, rank: Rank, words: &[u8]) -> HMAC {
         let mut tag = HMAC::new(self.secret());
         tag.update(b"words");
@@ -144,23 +150,21 @@ impl Exchange {
         tag
     }
 
-    /// Appends to what this rank says of itself what the others need.
-    pub fn introduce(&self, words: &mut Vec<u8>) {
+    /// Appends this rank's share and HMAC to its contribution.
+    pub fn append_share(&self, words: &mut Vec<u8>) {
         words.extend(self.share);
         let tag = self.tag(self.rank, words).finalize();
         words.extend(tag);
     }
 
-    /// What a peer said of itself, without what [`introduce`](Self::introduce) has appended, which is checked and kept. For each rank
-    /// once, in their order.
+    /// Checks the HMAC of a peer's contribution and stores its share. Returns the contribution
+    /// without what [`append_share`](Self::append_share) appended. To be called once for each rank,
+    /// in order.
     ///
     /// # Errors
-    /// It doesn't come from such a rank with the same secret, in a job as large, over the same network.
-    pub fn recognise<'a>(
-        &mut self,
-        peer: Rank,
-        words: &'a [u8],
-    ) -> Result<&'a [u8], ExchangeError> {
+    /// [`ExchangeError::Length`] and [`ExchangeError::Unauthenticated`]: it was not made by this
+    /// rank with the same secret, in a job of the same size, over the same network.
+    pub fn verify<'a>(&mut self, peer: Rank, words: &'a [u8]) -> Result<&'a [u8], ExchangeError> {
         let short = || ExchangeError::Length(words.len());
         let (said, tag) = words.split_last_chunk().ok_or_else(short)?;
         let (rest, share) = said.split_last_chunk().ok_or_else(short)?;
@@ -169,9 +173,9 @@ impl Exchange {
                 Some((_, path)) => format!("that of {}", path.display()),
                 None => "none".to_owned(),
             };
-            return Err(ExchangeError::Stranger { own });
+            return Err(ExchangeError::Unauthenticated { own });
         }
-        self.heard.update(tag);
+        self.transcript.update(tag);
         match self.peers.get_mut(peer as usize) {
             Some(known) if peer != self.rank => known.bytes = *share,
             _ => {}
@@ -179,20 +183,21 @@ impl Exchange {
         Ok(rest)
     }
 
-    /// What this rank has heard of all.
-    pub fn heard(&self) -> Heard {
+    /// The transcript of what this rank has received from all.
+    pub fn transcript(&self) -> Transcript {
         let mut key = HMAC::new(self.secret());
         key.update(b"heard");
-        key.update(self.heard.finalize());
-        Heard {
+        key.update(self.transcript.finalize());
+        Transcript {
             rank: self.rank,
             key: key.finalize(),
         }
     }
 
-    /// The secret that this rank shares with `peer`. `None`: no rank of this job, or a system without random numbers.
-    pub(crate) fn with(&mut self, peer: Rank) -> Option<&[u8; 32]> {
-        if !self.peers.get(peer as usize)?.made {
+    /// The secret that this rank shares with `peer`. `None`: no rank of this job, or no random
+    /// numbers.
+    pub(crate) fn pair_secret(&mut self, peer: Rank) -> Option<&[u8; 32]> {
+        if !self.peers.get(peer as usize)?.is_secret {
             scrubbed::<DEEP, _>(|| self.make(peer))?;
         }
         Some(&self.peers[peer as usize].bytes)
@@ -203,8 +208,8 @@ impl Exchange {
         let product = x25519(self.own[0], theirs);
         let mut bytes = [0; 32];
         if product == [0; 32] {
-            // This rank itself, a share of small order, whose product everybody knows, or zeros in a child of the rank's process: a
-            // secret that nobody else has.
+            // This rank itself, a share of small order (whose product is known to everybody), or
+            // zeros in a forked child: takes a random secret that nobody else has.
             getrandom::fill(&mut bytes).ok()?;
         } else {
             let mut shares = [self.share, theirs];
@@ -217,7 +222,10 @@ impl Exchange {
             pair.update(shares.as_flattened());
             bytes = pair.finalize();
         }
-        self.peers[peer as usize] = Peer { bytes, made: true };
+        self.peers[peer as usize] = Peer {
+            bytes,
+            is_secret: true,
+        };
         Some(())
     }
 }
@@ -230,15 +238,15 @@ impl fmt::Debug for Exchange {
     }
 }
 
-/// What a rank has heard of all, for it and the others to find out whether it was the same.
-pub struct Heard {
+/// What a rank received from all ranks at start, for ranks to compare.
+pub struct Transcript {
     rank: Rank,
     key: [u8; 32],
 }
 
-impl Heard {
-    /// How what [`confirm`](Self::confirm) gives begins, and no text.
-    const BEGIN: u8 = 1;
+impl Transcript {
+    /// First byte of a [confirmation](Self::confirm); no text begins with it.
+    const CONFIRMATION: u8 = 1;
 
     fn tag(&self, rank: Rank) -> HMAC {
         let mut tag = HMAC::new(self.key);
@@ -246,23 +254,24 @@ impl Heard {
         tag
     }
 
-    /// What this rank says when it has started: who hasn't heard the same can't make it.
+    /// This rank's confirmation, which only ranks with the same transcript can make.
     pub fn confirm(&self) -> Vec<u8> {
-        [&[Self::BEGIN], &self.tag(self.rank).finalize()[..]].concat()
+        [&[Self::CONFIRMATION], &self.tag(self.rank).finalize()[..]].concat()
     }
 
-    /// Whether a peer has started too and heard the same.
+    /// Checks that a peer has started and has the same transcript.
     ///
     /// # Errors
-    /// The text that it has said instead of [`confirm`](Self::confirm)'s, or that it hasn't heard the same.
+    /// The peer's error text, if it sent that instead of its [confirmation](Self::confirm), or a
+    /// text that says that its transcript differs.
     pub fn check(&self, peer: Rank, said: &[u8]) -> Result<(), String> {
         let is_same = |tag: &[u8]| match tag.try_into() {
             Ok(tag) => self.tag(peer).finalize_verify(tag),
             Err(_) => false,
         };
         match said.split_first() {
-            Some((&Self::BEGIN, tag)) if is_same(tag) => Ok(()),
-            None | Some((&Self::BEGIN, _)) => Err(format!(
+            Some((&Self::CONFIRMATION, tag)) if is_same(tag) => Ok(()),
+            None | Some((&Self::CONFIRMATION, _)) => Err(format!(
                 "it was not told of the ranks what rank {} was told, so that was changed on its way",
                 self.rank
             )),
@@ -271,9 +280,9 @@ impl Heard {
     }
 }
 
-impl fmt::Debug for Heard {
+impl fmt::Debug for Transcript {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Heard")
+        f.debug_struct("Transcript")
             .field("rank", &self.rank)
             .finish_non_exhaustive()
     }

@@ -1,6 +1,7 @@
-//! Keys: one for each direction of each pair of ranks, derived when it is needed.
+//! Keys: one for each direction of each pair of ranks, derived on demand.
 //!
-//! A key and its salt are the begin of AEGIS-256's keystream under the secret of both ranks, with a nonce that says whose they are:
+//! A key and its salt are the beginning of AEGIS-256's keystream under the secret of both ranks,
+//! with this nonce:
 //!
 //! | bytes | |
 //! |---|---|
@@ -10,12 +11,14 @@
 //! | 8 | the receiving rank's incarnation |
 //! | 8 | the key's use |
 //!
-//! These nonces are distinct, and with distinct nonces the keystream is a pseudo-random function; whoever learns one key learns
-//! nothing of another or of the secret.
+//! These nonces are distinct, and with distinct nonces the keystream is a pseudo-random function: a
+//! leaked key reveals nothing of another key or of the secret.
 //!
-//! The salt is the half of a packet's nonce above its number, which all links count from the same begin. Without it a key that is
-//! guessed could be tried on the packets of one number of all links at once: with the 2^40 keys of a job of a million ranks one of
-//! them would be found after 2^88 guesses. With it a guess is one of key and salt, of 2^192.
+//! The salt is the upper half of a packet's nonce; the lower half is the packet's number, which all
+//! links count from the same start. Without a salt a guessed key could be tried on the packets with
+//! one number of all links at once: with the 2^40 keys of a job of a million ranks, one of them
+//! would be found after 2^88 guesses. With it key and salt have to be guessed together, out of
+//! 2^192.
 
 use std::fmt;
 
@@ -27,7 +30,7 @@ use zeroize::Zeroizing;
 use super::memory::{Guarded, SHALLOW, scrubbed};
 use super::{Exchange, Protection, Secret};
 
-/// What the keys of a rank's links are made of.
+/// The secrets that the keys of a rank's links are derived from.
 #[derive(Debug)]
 pub enum Secrets {
     /// One secret for all.
@@ -49,19 +52,19 @@ impl From<Exchange> for Secrets {
 }
 
 impl Secrets {
-    /// That of the link with `peer`. `None`: there is none, or this process is a child of the rank's, which finds zeros instead of the
-    /// job's.
-    fn with(&mut self, peer: Rank) -> Option<&[u8; Secret::LENGTH]> {
+    /// The secret of the link with `peer`. `None`: there is none, or this process is a forked
+    /// child, which finds zeros.
+    fn pair_secret(&mut self, peer: Rank) -> Option<&[u8; Secret::LENGTH]> {
         match self {
             Self::Job(secret) => {
                 Some(secret.bytes()).filter(|bytes| **bytes != [0; Secret::LENGTH])
             }
-            Self::Pairs(exchange) => exchange.with(peer),
+            Self::Pairs(exchange) => exchange.pair_secret(peer),
         }
     }
 }
 
-/// Of packets in one direction: a key of AEGIS-128X2, and what is above the number in its nonces.
+/// Key of packets in one direction, and the salt of their nonces.
 #[derive(Default, FromZeros)]
 pub(super) struct Key {
     pub(super) key: [u8; 16],
@@ -69,7 +72,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// The nonce of a packet with this number, which is used once.
+    /// The nonce of the packet with this number.
     #[inline]
     pub(super) fn nonce(&self, number: u64) -> [u8; 16] {
         let mut nonce = [0; 16];
@@ -79,8 +82,8 @@ impl Key {
     }
 }
 
-/// Peers whose keys are kept.
-pub(super) const KEPT: usize = 1024;
+/// Peers whose keys are cached at most.
+pub(super) const CACHED: usize = 1024;
 
 /// The keys of one link.
 #[derive(FromZeros)]
@@ -89,20 +92,20 @@ pub(super) struct LinkKeys {
     pub(super) send: Key,
     /// Of packets from the peer.
     pub(super) receive: Key,
-    /// Whose they are: peer + 1; 0: nobody's, as in a child of the rank's process.
+    /// The peer + 1; 0: none, as in a forked child.
     owner: u32,
 }
 
 const _: () = assert!(size_of::<LinkKeys>() == 52);
 
-/// The keys of one rank: derived on first use, kept in a table in which each peer has one possible place.
+/// The keys of one rank: derived on first use, and cached in a direct-mapped table.
 pub(super) struct Keys {
     secrets: Secrets,
     label: &'static [u8; 8],
     rank: Rank,
     incarnations: Vec<u64>,
-    /// A power of two of places; the lower bits of a rank are its place.
-    kept: Guarded<LinkKeys>,
+    /// Its size is a power of two; the lower bits of a rank are its index.
+    cache: Guarded<LinkKeys>,
 }
 
 impl Keys {
@@ -124,7 +127,7 @@ impl Keys {
                 Protection::Encrypt => b"udp1 all",
             },
             rank,
-            kept: Guarded::new(incarnations.len().next_power_of_two().min(KEPT)),
+            cache: Guarded::new(incarnations.len().next_power_of_two().min(CACHED)),
             incarnations,
         }
     }
@@ -132,18 +135,18 @@ impl Keys {
     /// The keys of the link with `peer`. `None`: no rank of this job.
     #[inline]
     pub(super) fn of(&mut self, peer: Rank) -> Option<&LinkKeys> {
-        let place = peer as usize & (self.kept.len() - 1);
-        if self.kept[place].owner != peer.wrapping_add(1) || peer == Rank::MAX {
+        let place = peer as usize & (self.cache.len() - 1);
+        if self.cache[place].owner != peer.wrapping_add(1) || peer == Rank::MAX {
             self.derive(peer, place)?;
         }
-        Some(&self.kept[place])
+        Some(&self.cache[place])
     }
 
     #[cold]
     fn derive(&mut self, peer: Rank, place: usize) -> Option<()> {
         self.incarnations.get(peer as usize)?;
         scrubbed::<SHALLOW, _>(|| {
-            self.kept[place] = LinkKeys {
+            self.cache[place] = LinkKeys {
                 send: self.key(self.rank, peer)?,
                 receive: self.key(peer, self.rank)?,
                 owner: peer + 1,
@@ -152,26 +155,26 @@ impl Keys {
         })
     }
 
-    /// Changes the salt of packets from `peer` whose keys are kept, or changes it back.
+    /// Flips a bit of the cached salt of packets from `peer`.
     #[cfg(test)]
     pub(super) fn change_salt(&mut self, peer: Rank) {
-        let place = peer as usize & (self.kept.len() - 1);
-        self.kept[place].receive.salt[7] ^= 1;
+        let place = peer as usize & (self.cache.len() - 1);
+        self.cache[place].receive.salt[7] ^= 1;
     }
 
-    /// Whether the keys of a link with `peer` are kept, or anything of them is there all the same.
+    /// Whether any part of the keys of the link with `peer` is cached.
     #[cfg(test)]
-    pub(super) fn are_kept(&self, peer: Rank) -> bool {
+    pub(super) fn are_cached(&self, peer: Rank) -> bool {
         let LinkKeys {
             send,
             receive,
             owner,
-        } = &self.kept[peer as usize & (self.kept.len() - 1)];
+        } = &self.cache[peer as usize & (self.cache.len() - 1)];
         let is_there = |key: &Key| key.key != [0; 16] || key.salt != [0; 8];
         *owner == peer + 1 || is_there(send) || is_there(receive)
     }
 
-    /// The key of packets from rank `from` to rank `to`, of which this is one.
+    /// Derives the key of packets from rank `from` to rank `to`, one of which is this rank.
     pub(super) fn key(&mut self, from: Rank, to: Rank) -> Option<Key> {
         let mut nonce = [0; 32];
         nonce[..4].copy_from_slice(&from.to_le_bytes());
@@ -180,7 +183,7 @@ impl Keys {
         nonce[16..24].copy_from_slice(&self.incarnations[to as usize].to_le_bytes());
         nonce[24..].copy_from_slice(self.label);
         let peer = if from == self.rank { to } else { from };
-        let secret = self.secrets.with(peer)?;
+        let secret = self.secrets.pair_secret(peer)?;
         let mut stream = Zeroizing::new([0; 24]);
         Aegis256::<16>::new(secret, &nonce).stream(&mut *stream);
         let mut key = Key::default();

@@ -1,12 +1,16 @@
-//! Tags, encryption and keys of packets: nobody outside the job makes, changes or reads them.
+//! Authentication, encryption and keys of packets: nobody outside the job can make, change or (if
+//! they are encrypted) read them.
 //!
-//! The cipher is AEGIS-128X2 (RFC 10032) of the crate `aegis`, or AEGIS-128L for short packets: an authenticated cipher that needs
-//! no key schedule, so that a link costs the bytes of its keys only. Where packets are just authenticated, all of a packet is its associated data and its
-//! message is empty. Measurements and the reasons for the choice are in `docs/udp.md`.
+//! The cipher is AEGIS-128X2 (RFC 10032) of the crate `aegis`, or AEGIS-128L for short packets:
+//! authenticated encryption without a key schedule, so a link costs only the bytes of its keys. If
+//! packets are only authenticated, the whole packet is associated data and the message is empty.
+//! `docs/udp.md` has measurements and the reasons for the choice.
 //!
-//! Each pair of ranks has a key in each direction, and with it a salt (the module `keys`), of a secret that the two have exchanged
-//! (`exchange`). Packet number and salt are the nonce: the number never repeats towards one peer, and the salt keeps packets of one
-//! number on many links apart. A packet number that comes twice is the protocol's affair: it opens twice.
+//! Each pair of ranks has a key for each direction, and with it a salt (module `keys`), both
+//! derived from a secret that the two have exchanged (`exchange`). Packet number and salt are the
+//! nonce: a number is never reused towards one peer, and the salt separates packets with equal
+//! numbers on different links. The seal does not reject replays: a packet opens each time, and the
+//! protocol has to check its number.
 
 mod exchange;
 mod keys;
@@ -15,7 +19,7 @@ mod secret;
 #[cfg(test)]
 mod tests;
 
-pub use exchange::{Exchange, ExchangeError, Heard};
+pub use exchange::{Exchange, ExchangeError, Transcript};
 pub use keys::Secrets;
 pub use secret::{Secret, random_incarnation};
 
@@ -29,37 +33,43 @@ use keys::{Key, Keys};
 /// Bytes of the authentication tag that ends every packet.
 pub const TAG: usize = 16;
 
-/// Makes packets that nobody outside the job can make, change or repeat.
+/// Seals and opens packets.
 ///
-/// A packet is `clear | body | tag`: `clear` bytes at its begin are authenticated only, the body is authenticated and, where
-/// the job asks for it, encrypted; the last [`TAG`] bytes are the tag. `number` is never used twice towards the same peer.
+/// A packet is `header | body | tag`: its first `header` bytes are authenticated only (associated
+/// data), the body is authenticated and, if the job asks for that, encrypted; the last [`TAG`]
+/// bytes are the tag. The caller never reuses a `number` towards the same peer.
 pub trait Seal {
-    /// Seals a packet to `peer`, whose last [`TAG`] bytes are free.
-    fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], clear: usize);
-    /// The tag of a packet whose bytes before the tag are `parts`, one behind the other: the one that [`seal`](Self::seal) would
-    /// write. `None`: it would also change other bytes of it.
+    /// Seals a packet to `peer`: encrypts its body and writes its last [`TAG`] bytes.
+    fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], header: usize);
+    /// The tag that [`seal`](Self::seal) would write for a packet that consists of `parts`, for
+    /// packets whose bytes are not contiguous. `None`: sealing would change other bytes too, or
+    /// this length is not supported.
     fn tag_of(&mut self, _peer: Rank, _number: u64, _parts: [&[u8]; 2]) -> Option<[u8; TAG]> {
         None
     }
-    /// Checks a packet from `peer` and decrypts its body in place. `false`: not sealed by this incarnation of `peer` for this
-    /// incarnation of this rank; the packet's contents are then anything.
-    fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], clear: usize) -> bool;
+    /// Checks a packet from `peer` and decrypts its body in place. `false`: it was not sealed by
+    /// this incarnation of `peer` for this incarnation of this rank; its contents are then
+    /// undefined.
+    fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], header: usize) -> bool;
 }
 
-/// What is done to a packet's body. All ranks of a job need the same: packets of another kind don't open.
+/// How a packet's body is protected. It has to be the same on all ranks, because other packets
+/// don't open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Protection {
-    /// Nobody can make or change packets, everybody on the way can read them.
+    /// Packets are authenticated, and readable on the way.
     #[default]
     Authenticate,
-    /// Nobody can read them either, except for the header: kind, length, sender's rank and packet number.
+    /// Packets are also encrypted, except for their header: kind, length, sender's rank and packet
+    /// number.
     Encrypt,
 }
 
 /// The seal of one rank's packets to and from all others.
 ///
-/// Keys are derived when a peer is first used, and kept for at most [`Sealer::KEPT`] peers; they are derived again (about
-/// 100 ns for both directions) when another peer has taken their place, from the secret that both ranks have once [exchanged](Exchange).
+/// Keys are derived when a peer is first used, and cached for at most [`Sealer::CACHED`] peers. If
+/// another peer has taken their place in the cache they are derived again (about 100 ns for both
+/// directions) from the secret that the two ranks have [exchanged](Exchange).
 #[derive(Debug)]
 pub struct Sealer {
     protection: Protection,
@@ -67,10 +77,11 @@ pub struct Sealer {
 }
 
 impl Sealer {
-    /// Peers whose keys are kept, at 52 bytes each, in jobs that have so many.
-    pub const KEPT: usize = keys::KEPT;
+    /// Peers whose keys are cached at most, at 52 bytes each.
+    pub const CACHED: usize = keys::CACHED;
 
-    /// For `rank` of a job of `incarnations.len()` ranks; each rank's own [incarnation](random_incarnation) is in the list.
+    /// The seal of `rank` in a job of `incarnations.len()` ranks; `incarnations` has each rank's
+    /// [incarnation](random_incarnation).
     ///
     /// # Panics
     /// If `rank` is not in the list.
@@ -91,18 +102,20 @@ fn cipher(key: &Key, number: u64) -> Aegis128X2<TAG> {
     Aegis128X2::new(&key.key, &key.nonce(number))
 }
 
-/// Packets of fewer bytes, tag and all, that are just authenticated have the tag of AEGIS-128L, which takes a fifth less time for
-/// them: it has half of the state to prepare. For what follows from two ciphers under one key see [`LONG`].
+/// Only authenticated packets of fewer bytes, with the tag, get the tag of AEGIS-128L. It takes a
+/// fifth less time for them, because half as much state is initialised. Why two ciphers may share a
+/// key: see [`LONG`].
 const SHORT: usize = 256;
 
 fn short_cipher(key: &Key, number: u64) -> Aegis128L<TAG> {
     Aegis128L::new(&key.key, &key.nonce(number))
 }
 
-/// Packets of so many bytes, tag and all, that are just authenticated have the tag of AEGIS-128X4's MAC instead: it can be made of
-/// a packet whose bytes lie in several places, and where the processor has AES instructions of 64 bytes it takes a third less
-/// time (elsewhere a fifth more). Packets as long as that leave their host on few networks. A packet's number is used once, so no
-/// key and nonce is used for two of the three.
+/// Only authenticated packets of at least so many bytes, with the tag, get the tag of AEGIS-128X4's
+/// MAC. It can be computed over bytes that are not contiguous, and takes a third less time on
+/// processors with AES instructions of 64 bytes (a fifth more on others). Few networks between
+/// hosts have packets that long. Since a packet's number is used once, no pair of key and nonce is
+/// used with two of the three ciphers.
 const LONG: usize = 16 << 10;
 
 fn mac(key: &Key, number: u64, parts: [&[u8]; 2]) -> Aegis128X4Mac<TAG> {
@@ -114,10 +127,10 @@ fn mac(key: &Key, number: u64, parts: [&[u8]; 2]) -> Aegis128X4Mac<TAG> {
 }
 
 impl Seal for Sealer {
-    fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], clear: usize) {
+    fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], header: usize) {
         let (sealed, tag) = packet.split_at_mut(packet.len() - TAG);
         let Some(keys) = self.keys.of(peer) else {
-            // Not a rank of this job: nobody could open it, and nobody is there to.
+            // Not a rank of this job: there is no key, and no receiver.
             tag.fill(0);
             return;
         };
@@ -131,8 +144,8 @@ impl Seal for Sealer {
             }
             Protection::Authenticate => cipher(key, number).encrypt_in_place(&mut [], sealed),
             Protection::Encrypt => {
-                let (clear, body) = sealed.split_at_mut(clear);
-                cipher(key, number).encrypt_in_place(body, clear)
+                let (header, body) = sealed.split_at_mut(header);
+                cipher(key, number).encrypt_in_place(body, header)
             }
         };
         tag.copy_from_slice(&made);
@@ -147,11 +160,11 @@ impl Seal for Sealer {
         Some(mac(&keys.send, number, parts).finalize())
     }
 
-    fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], clear: usize) -> bool {
+    fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], header: usize) -> bool {
         let Some((sealed, tag)) = packet.split_last_chunk_mut::<TAG>() else {
             return false;
         };
-        if sealed.len() < clear {
+        if sealed.len() < header {
             return false;
         }
         let Some(keys) = self.keys.of(peer) else {
@@ -167,8 +180,8 @@ impl Seal for Sealer {
             }
             Protection::Authenticate => cipher(key, number).decrypt_in_place(&mut [], tag, sealed),
             Protection::Encrypt => {
-                let (clear, body) = sealed.split_at_mut(clear);
-                cipher(key, number).decrypt_in_place(body, tag, clear)
+                let (header, body) = sealed.split_at_mut(header);
+                cipher(key, number).decrypt_in_place(body, tag, header)
             }
         }
         .is_ok()

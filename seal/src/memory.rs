@@ -1,5 +1,5 @@
-//! Memory for secrets: pages of their own that are in no core image and in no child process, and are overwritten before the system
-//! has them back.
+//! Memory for secrets: separate pages that are excluded from core dumps and from forked children,
+//! and are overwritten before they are freed.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::hint::black_box;
@@ -12,9 +12,10 @@ use rustix::mm::{Advice, madvise};
 use zerocopy::FromZeros;
 use zeroize::Zeroize;
 
-/// Values in pages of their own, zeroed at first. A child that this process forks finds zeros there.
+/// Values in pages of their own, zeroed at first. A forked child finds zeros there.
 ///
-/// They are not locked, since what may be locked is bounded and other networks need it: the system can move them to its swap space.
+/// The pages are not locked, because locked memory is limited and other networks need it: they can
+/// be swapped out.
 pub(crate) struct Guarded<T> {
     pages: Pages,
     count: usize,
@@ -27,7 +28,8 @@ unsafe impl<T: Send> Send for Guarded<T> {}
 unsafe impl<T: Sync> Sync for Guarded<T> {}
 
 impl<T: FromZeros> Guarded<T> {
-    /// `count` values, at least one. As with any allocation, a system without memory ends the process.
+    /// Allocates `count` values, at least one. Like any allocation it aborts the process if there
+    /// is no memory.
     pub(crate) fn new(count: usize) -> Self {
         const { assert!(size_of::<T>() > 0 && align_of::<T>() <= 4096 && !std::mem::needs_drop::<T>()) }
         let count = count.max(1);
@@ -36,8 +38,8 @@ impl<T: FromZeros> Guarded<T> {
         };
         let pages = Pages::new(layout);
         let start = pages.start().as_ptr().cast();
-        // SAFETY: the pages just made. The advice is about them alone, and changes no byte of them; a system that doesn't know it
-        // keeps them as any others.
+        // SAFETY: the pages just made. The advice is about them alone, and changes no byte of them;
+        // a system that doesn't know it keeps them as any others.
         let _ = unsafe { madvise(start, pages.bytes(), Advice::LinuxDontDump) };
         Self {
             pages,
@@ -59,8 +61,9 @@ impl<T> Deref for Guarded<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: there for as long as this lives, aligned as pages are; zeros, which are there at first and in a forked child, are
-        // values of T, as `new` demands; everything else was written as such.
+        // SAFETY: there for as long as this lives, aligned as pages are; zeros, which are there at
+        // first and in a forked child, are values of T, as `new` demands; everything else was
+        // written as such.
         unsafe { slice::from_raw_parts(self.first(), self.count) }
     }
 }
@@ -76,17 +79,19 @@ impl<T> DerefMut for Guarded<T> {
 impl<T> Drop for Guarded<T> {
     fn drop(&mut self) {
         let bytes = self.count * size_of::<T>();
-        // SAFETY: the values need no drop, and nobody looks at them any more, so they may be any bytes.
+        // SAFETY: the values need no drop, and nobody looks at them any more, so they may be any
+        // bytes.
         unsafe { slice::from_raw_parts_mut(self.first().cast::<u8>(), bytes) }.zeroize();
     }
 }
 
-/// Words of the stack that ciphers and hashes use.
+/// Words of stack that ciphers and hashes use.
 pub(crate) const SHALLOW: usize = 128;
-/// That multiplications of points use too.
+/// Words of stack that scalar multiplications use.
 pub(crate) const DEEP: usize = 2048;
 
-/// Does `work`, and overwrites so many words of the stack that it has used: ciphers and hashes take secrets by value.
+/// Runs `work`, then overwrites `WORDS` words of the stack that it used, because ciphers and hashes
+/// take secrets by value.
 pub(crate) fn scrubbed<const WORDS: usize, R>(work: impl FnOnce() -> R) -> R {
     #[inline(never)]
     fn apart<R>(work: impl FnOnce() -> R) -> R {

@@ -1,4 +1,4 @@
-//! What the ranks of a job share and nobody else knows.
+//! The secret that the ranks of a job share.
 
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
@@ -18,22 +18,22 @@ pub struct Secret(Guarded<[u8; Self::LENGTH]>);
 impl Secret {
     /// Bytes.
     pub const LENGTH: usize = 32;
-    /// Bytes of a file that one is made of, at least: as many as it has if they are random.
+    /// Least bytes of a file with a secret; the secret is no stronger than the file's randomness.
     pub const LEAST_FILE: usize = 32;
-    /// At most.
+    /// Most bytes of such a file.
     pub const MOST_FILE: usize = 4096;
 
-    /// A new one, from the system's random numbers.
+    /// Makes a new secret from the system's random numbers.
     ///
     /// # Errors
-    /// When the system has none.
+    /// The system returned none.
     pub fn random() -> io::Result<Self> {
         let mut secret = Self(Guarded::new(1));
         getrandom::fill(&mut secret.0[0])?;
         Ok(secret)
     }
 
-    /// One that another rank made.
+    /// A secret that another rank made.
     pub fn from_bytes(mut bytes: [u8; Self::LENGTH]) -> Self {
         let mut secret = Self(Guarded::new(1));
         secret.0[0] = bytes;
@@ -41,19 +41,19 @@ impl Secret {
         secret
     }
 
-    /// One made of all that is in a file, which nobody but this user may read.
+    /// Derives a secret from the content of a file that only this user may access.
     ///
     /// # Errors
-    /// What is wrong with the file, in words that don't name it.
+    /// What is wrong with the file; the text does not name it.
     pub(crate) fn from_file(path: &Path) -> Result<Self, String> {
-        // Without O_NONBLOCK the begin of a pipe would wait for its end.
+        // Without O_NONBLOCK opening a FIFO would block.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| match error {
             rustix::io::Errno::LOOP => "it is a symbolic link".to_owned(),
             error => error.to_string(),
         })?;
         let mut file = fs::File::from(file);
-        // Of what was opened, whatever has that name by now.
+        // Metadata of the open file, not of whatever has that name now.
         let found = file.metadata().map_err(|error| error.to_string())?;
         let user = geteuid().as_raw();
         if !found.is_file() {
@@ -89,14 +89,15 @@ impl Secret {
             return Err(format!("it has more than {most} bytes"));
         }
         let mut secret = Self(Guarded::new(1));
-        // Under a key that says what for, so that it is no other program's hash of the same file.
+        // Under a key that names the purpose (domain separation), so that it is no other program's
+        // hash of the file.
         scrubbed::<DEEP, _>(|| {
             secret.0[0] = HMAC::mac(&bytes[..length], b"conduit: a job's secret")
         });
         Ok(secret)
     }
 
-    /// Its bytes. Whoever has them can join the job.
+    /// Its bytes.
     pub fn bytes(&self) -> &[u8; Self::LENGTH] {
         &self.0[0]
     }
@@ -108,11 +109,11 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A rank's incarnation number, made anew by each process that becomes the rank: keys depend on it, so a packet from before a
-/// restart doesn't open after it.
+/// A rank's incarnation: a random number that each process draws anew when it becomes the rank.
+/// Keys depend on it, so a packet from before a restart doesn't open after it.
 ///
 /// # Errors
-/// When the system has no random numbers.
+/// The system returned no random numbers.
 pub fn random_incarnation() -> io::Result<u64> {
     Ok(getrandom::u64()?)
 }

@@ -1,10 +1,10 @@
 use proptest::prelude::*;
 
-use super::keys::{KEPT, Keys};
+use super::keys::{CACHED, Keys};
 use super::*;
 
 const SECRET: [u8; 32] = *b"a job's secret has 32 bytes, yes";
-const CLEAR: usize = 16;
+const HEADER: usize = 16;
 
 fn sealer(protection: Protection, rank: Rank, incarnations: &[u64]) -> Sealer {
     Sealer::new(
@@ -17,10 +17,10 @@ fn sealer(protection: Protection, rank: Rank, incarnations: &[u64]) -> Sealer {
 
 /// A sealed packet from rank 0 to rank 1 and what was in it.
 fn packet(protection: Protection, number: u64, body: usize) -> (Vec<u8>, Vec<u8>) {
-    let plain: Vec<u8> = (0..CLEAR + body).map(|i| (i * 7) as u8).collect();
+    let plain: Vec<u8> = (0..HEADER + body).map(|i| (i * 7) as u8).collect();
     let mut sealed = plain.clone();
     sealed.resize(plain.len() + TAG, 0xee);
-    sealer(protection, 0, &[11, 22, 33]).seal(1, number, &mut sealed, CLEAR);
+    sealer(protection, 0, &[11, 22, 33]).seal(1, number, &mut sealed, HEADER);
     (plain, sealed)
 }
 
@@ -33,14 +33,14 @@ fn what_was_sealed_opens_and_is_encrypted_only_on_demand() {
             0, 1, 15, 16, 17, 31, 32, 33, 64, 65, 223, 224, 1400, 8948, 65_000,
         ] {
             let (plain, mut sealed) = packet(protection, 5, body);
-            assert_eq!(sealed[..CLEAR], plain[..CLEAR]);
+            assert_eq!(sealed[..HEADER], plain[..HEADER]);
             if body >= 15 {
                 assert_eq!(
                     sealed[..plain.len()] == plain[..],
                     protection == Protection::Authenticate
                 );
             }
-            assert!(sealer(protection, 1, &[11, 22, 33]).open(0, 5, &mut sealed, CLEAR));
+            assert!(sealer(protection, 1, &[11, 22, 33]).open(0, 5, &mut sealed, HEADER));
             assert_eq!(sealed[..plain.len()], plain[..]);
         }
     }
@@ -57,9 +57,9 @@ fn no_bit_can_be_changed() {
         for bit in 0..sealed.len() * 8 {
             let mut changed = sealed.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
-            assert!(!receiver.open(0, 5, &mut changed, CLEAR), "bit {bit}");
+            assert!(!receiver.open(0, 5, &mut changed, HEADER), "bit {bit}");
         }
-        assert!(receiver.open(0, 5, &mut sealed.clone(), CLEAR));
+        assert!(receiver.open(0, 5, &mut sealed.clone(), HEADER));
     }
 }
 
@@ -73,11 +73,11 @@ fn nothing_can_be_cut_off_or_added() {
         let (_, sealed) = packet(protection, 5, body);
         let mut receiver = sealer(protection, 1, &[11, 22, 33]);
         for length in 0..sealed.len() {
-            assert!(!receiver.open(0, 5, &mut sealed[..length].to_vec(), CLEAR));
+            assert!(!receiver.open(0, 5, &mut sealed[..length].to_vec(), HEADER));
         }
         let mut longer = sealed.clone();
         longer.push(0);
-        assert!(!receiver.open(0, 5, &mut longer, CLEAR));
+        assert!(!receiver.open(0, 5, &mut longer, HEADER));
     }
 }
 
@@ -86,7 +86,7 @@ fn only_the_pair_direction_incarnation_number_secret_and_use_it_was_sealed_for_o
     for protection in BOTH {
         let (_, sealed) = packet(protection, 5, 45);
         let opens = |receiver: &mut Sealer, from, number| {
-            receiver.open(from, number, &mut sealed.clone(), CLEAR)
+            receiver.open(from, number, &mut sealed.clone(), HEADER)
         };
         let job = [11, 22, 33];
         assert!(opens(&mut sealer(protection, 1, &job), 0, 5));
@@ -101,8 +101,8 @@ fn only_the_pair_direction_incarnation_number_secret_and_use_it_was_sealed_for_o
         assert!(opens(&mut sealer(protection, 1, &[11, 22, 34]), 0, 5));
         let mut secret = SECRET;
         secret[31] ^= 1;
-        let mut stranger = Sealer::new(Secret::from_bytes(secret), protection, 1, job.to_vec());
-        assert!(!opens(&mut stranger, 0, 5), "secret");
+        let mut outsider = Sealer::new(Secret::from_bytes(secret), protection, 1, job.to_vec());
+        assert!(!opens(&mut outsider, 0, 5), "secret");
         let other = BOTH.into_iter().find(|other| *other != protection).unwrap();
         assert!(!opens(&mut sealer(other, 1, &job), 0, 5), "use");
         for nobody in [3, 4, 1 << 20, Rank::MAX - 1, Rank::MAX] {
@@ -113,21 +113,21 @@ fn only_the_pair_direction_incarnation_number_secret_and_use_it_was_sealed_for_o
 
 #[test]
 fn a_packet_to_nobody_has_no_tag() {
-    let mut packet = [7; CLEAR + TAG];
-    sealer(Protection::Authenticate, 0, &[1, 2]).seal(2, 1, &mut packet, CLEAR);
-    assert_eq!(packet[CLEAR..], [0; TAG]);
+    let mut packet = [7; HEADER + TAG];
+    sealer(Protection::Authenticate, 0, &[1, 2]).seal(2, 1, &mut packet, HEADER);
+    assert_eq!(packet[HEADER..], [0; TAG]);
 }
 
 #[test]
 fn peers_that_share_a_place_have_their_own_keys() {
-    let size = 2 * KEPT + 3;
+    let size = 2 * CACHED + 3;
     let incarnations: Vec<u64> = (0..size as u64).map(|rank| rank * 31 + 1).collect();
     let mut here = sealer(Protection::Authenticate, 0, &incarnations);
-    for peer in [1, 1 + KEPT as Rank, 1 + 2 * KEPT as Rank, 1] {
-        let mut packet = [7; CLEAR + TAG];
-        here.seal(peer, 9, &mut packet, CLEAR);
+    for peer in [1, 1 + CACHED as Rank, 1 + 2 * CACHED as Rank, 1] {
+        let mut packet = [7; HEADER + TAG];
+        here.seal(peer, 9, &mut packet, HEADER);
         let mut there = sealer(Protection::Authenticate, peer, &incarnations);
-        assert!(there.open(0, 9, &mut packet, CLEAR), "{peer}");
+        assert!(there.open(0, 9, &mut packet, HEADER), "{peer}");
     }
 }
 
@@ -140,8 +140,9 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// So that two builds of different age either agree or the card's version has been changed on purpose. Keys, salts and tags were
-/// computed with another implementation of the ciphers, the crate's in plain Rust.
+/// So that two builds of different age either agree or the card's version has been changed on
+/// purpose. Keys, salts and tags were computed with another implementation of the ciphers, the
+/// crate's in plain Rust.
 #[test]
 fn keys_and_salts_are_the_known_ones() {
     let mut tag = keys(Protection::Authenticate);
@@ -210,17 +211,18 @@ fn what_was_sealed_with_another_salt_does_not_open() {
     {
         let (_, sealed) = packet(protection, 5, body);
         let mut receiver = sealer(protection, 1, &[11, 22, 33]);
-        assert!(receiver.open(0, 5, &mut sealed.clone(), CLEAR));
+        assert!(receiver.open(0, 5, &mut sealed.clone(), HEADER));
         receiver.keys.change_salt(0);
-        assert!(!receiver.open(0, 5, &mut sealed.clone(), CLEAR), "{body}");
+        assert!(!receiver.open(0, 5, &mut sealed.clone(), HEADER), "{body}");
         receiver.keys.change_salt(0);
-        assert!(receiver.open(0, 5, &mut sealed.clone(), CLEAR));
+        assert!(receiver.open(0, 5, &mut sealed.clone(), HEADER));
     }
 }
 
 /// What `look` finds in a child.
 fn in_a_child(look: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child of a process with threads calls only `look`, which takes no lock but malloc's, and `_exit`.
+    // SAFETY: the child of a process with threads calls only `look`, which takes no lock but
+    // malloc's, and `_exit`.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "{}", std::io::Error::last_os_error());
     if child == 0 {
@@ -241,12 +243,12 @@ fn a_child_has_no_keys() {
     for protection in BOTH {
         let (_, sealed) = packet(protection, 5, 45);
         let mut receiver = sealer(protection, 1, &[11, 22, 33]);
-        assert!(receiver.open(0, 5, &mut sealed.clone(), CLEAR));
-        assert!(receiver.keys.are_kept(0));
+        assert!(receiver.open(0, 5, &mut sealed.clone(), HEADER));
+        assert!(receiver.keys.are_cached(0));
         assert!(in_a_child(|| {
-            !receiver.keys.are_kept(0) && !receiver.open(0, 5, &mut sealed.clone(), CLEAR)
+            !receiver.keys.are_cached(0) && !receiver.open(0, 5, &mut sealed.clone(), HEADER)
         }));
-        assert!(receiver.open(0, 5, &mut sealed.clone(), CLEAR));
+        assert!(receiver.open(0, 5, &mut sealed.clone(), HEADER));
     }
 }
 
@@ -268,12 +270,12 @@ proptest! {
         bytes in prop::collection::vec(any::<u8>(), 0..200),
         peer in any::<Rank>(),
         number in any::<u64>(),
-        clear in 0usize..200,
+        header in 0usize..200,
         encrypt in any::<bool>(),
     ) {
         let protection = if encrypt { Protection::Encrypt } else { Protection::Authenticate };
         let mut packet = bytes;
-        prop_assert!(!sealer(protection, 1, &[11, 22, 33]).open(peer % 5, number, &mut packet, clear));
+        prop_assert!(!sealer(protection, 1, &[11, 22, 33]).open(peer % 5, number, &mut packet, header));
     }
 }
 
@@ -284,22 +286,22 @@ fn a_long_packets_tag_can_be_made_of_its_parts() {
     let mut there = sealer(Protection::Authenticate, 1, &job);
     for length in [LONG, LONG + 17, 65_507] {
         let mut packet: Vec<u8> = (0..length).map(|at| (at % 253) as u8).collect();
-        here.seal(1, 4, &mut packet, CLEAR);
+        here.seal(1, 4, &mut packet, HEADER);
         let (bytes, tag) = packet.split_at(length - TAG);
-        for at in [0, 1, CLEAR, 30, 64, 4096, bytes.len()] {
+        for at in [0, 1, HEADER, 30, 64, 4096, bytes.len()] {
             let (front, back) = bytes.split_at(at);
             let made = here.tag_of(1, 4, [front, back]).expect("long enough");
             assert_eq!(made, tag, "{length} {at}");
         }
-        assert!(there.open(0, 4, &mut packet.clone(), CLEAR));
-        assert!(!there.open(0, 5, &mut packet.clone(), CLEAR));
-        for at in [0, CLEAR, length / 2, length - TAG - 1, length - 1] {
+        assert!(there.open(0, 4, &mut packet.clone(), HEADER));
+        assert!(!there.open(0, 5, &mut packet.clone(), HEADER));
+        for at in [0, HEADER, length / 2, length - TAG - 1, length - 1] {
             let mut changed = packet.clone();
             changed[at] ^= 1;
-            assert!(!there.open(0, 4, &mut changed, CLEAR), "{at}");
+            assert!(!there.open(0, 4, &mut changed, HEADER), "{at}");
         }
         // As long as a shorter one, whose tag is another's.
-        assert!(!there.open(0, 4, &mut packet[..LONG - 1].to_vec(), CLEAR));
+        assert!(!there.open(0, 4, &mut packet[..LONG - 1].to_vec(), HEADER));
     }
     let short = [0; LONG - TAG - 1];
     assert_eq!(here.tag_of(1, 4, [&short, &[]]), None);

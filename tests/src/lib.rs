@@ -5,7 +5,7 @@
 //! - [`mod@reference`]: the simplest network that keeps the contract; it proves that the suite fits more than one.
 //! - [`contained`]: ranks in namespaces and control groups, as containers are.
 //! - [`lan`]: several hosts on this machine, by network namespaces.
-//! - [`mixed`]: jobs over several hosts within one process.
+//! - [`composite`]: jobs over several hosts within one process.
 //! - [`pace`]: time limits on a machine that others use as well.
 //! - [`chaos`]: a wrapper that makes any network as weak as the contract allows.
 //! - [`udp`]: UDP with packets that suffer.
@@ -18,6 +18,7 @@
 
 pub mod c;
 pub mod chaos;
+pub mod composite;
 pub mod conformance;
 pub mod contained;
 mod held;
@@ -25,7 +26,6 @@ pub mod hosts;
 pub mod installed;
 pub mod job;
 pub mod lan;
-pub mod mixed;
 pub mod model;
 pub mod ofi;
 pub mod pace;

@@ -1,8 +1,9 @@
-//! The network over libfabric, as tests start it: every library that is here, every provider that runs on one host.
+//! The network over libfabric, as tests start it: every library that is here, every provider that
+//! runs on one host.
 
 use std::time::Duration;
 
-use conduit_ofi::provider::Wish;
+use conduit_ofi::provider::Hints;
 use conduit_ofi::start::{OfiConfig, Which, library};
 use conduit_portals::transport::PortalsConfig;
 use seal::Protection;
@@ -16,8 +17,8 @@ pub struct Fabric {
     pub which: Which,
 }
 
-/// The system's libfabric and the copy that is built in, or only the one whose file is named by `CONDUIT_TEST_LIBFABRIC`. What isn't
-/// there is said once.
+/// The system's libfabric and the copy that is built in, or only the one whose file is named by
+/// `CONDUIT_TEST_LIBFABRIC`. What isn't there is said once.
 pub fn libraries() -> Vec<Fabric> {
     if let Ok(file) = std::env::var("CONDUIT_TEST_LIBFABRIC") {
         let which = Which::File(file.clone().into());
@@ -41,7 +42,8 @@ pub fn libraries() -> Vec<Fabric> {
 /// Providers that run between ranks of one host: name, domain.
 pub const PROVIDERS: [(&str, Option<&str>); 2] = [("tcp", Some("lo")), ("shm", None)];
 
-/// One that is up to single operations, and to floods only as the launcher sets it: see `PROVIDERS.md` of `libfabric-sys`.
+/// One that is up to single operations, and to floods only as the launcher sets it: see
+/// `PROVIDERS.md` of `libfabric-sys`.
 pub const DATAGRAMS: (&str, Option<&str>) = ("udp;ofi_rxd", Some("lo"));
 
 /// All of these.
@@ -54,7 +56,8 @@ pub const PROTECTIONS: [(&str, Option<Protection>); 3] = [
     ("::encrypted", Some(Protection::Encrypt)),
 ];
 
-/// All of these that a provider is tested with: it has nothing to do with them, so that one is enough for those of a job's secret.
+/// All of these that a provider is tested with: it has nothing to do with them, so that one is
+/// enough for those of a job's secret.
 pub fn protections(provider: &str) -> &'static [(&'static str, Option<Protection>)] {
     match provider == PROVIDERS[0].0 {
         true => &PROTECTIONS,
@@ -64,11 +67,11 @@ pub fn protections(provider: &str) -> &'static [(&'static str, Option<Protection
 
 /// A job of this process over a provider.
 pub fn config(which: &Which, provider: &str, domain: Option<&str>) -> OfiConfig {
-    let wish = Wish {
+    let hints = Hints {
         provider: Some(provider.to_owned()),
         domain: domain.map(str::to_owned),
         one_host: true,
-        ..Wish::default()
+        ..Hints::default()
     };
     OfiConfig {
         library: which.clone(),
@@ -79,6 +82,6 @@ pub fn config(which: &Which, provider: &str, domain: Option<&str>) -> OfiConfig 
             ..PortalsConfig::default()
         },
         attend: None,
-        ..OfiConfig::new(wish, "here".to_owned())
+        ..OfiConfig::new(hints, "here".to_owned())
     }
 }

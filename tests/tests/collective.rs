@@ -8,7 +8,7 @@ use conduit_core::threads::Seq;
 use conduit_portals::shm::{Shm, ShmConfig, in_process};
 use conduit_portals::transport::fabric::{self, Fabric};
 use conduit_tests::chaos::{Chaos, Disorder};
-use conduit_tests::mixed::{self, Hosts};
+use conduit_tests::composite::{self, Hosts};
 use conduit_tests::model::Limits;
 use conduit_tests::model::turns::{self, InTurn, Meeting};
 use conduit_tests::small::{least, network, settings};
@@ -284,7 +284,8 @@ fn over_several_hosts() {
     for hosts in Hosts::ALL {
         for (ranks, seed) in [(2, 2), (5, 4), (8, 5)] {
             let near = |ranks| in_process(ranks, &network()).map_err(|error| error.to_string());
-            let ends = mixed::job::<Shm<Seq>, Seq>(ranks, hosts, near).expect("the networks start");
+            let ends =
+                composite::job::<Shm<Seq>, Seq>(ranks, hosts, near).expect("the networks start");
             let ran = turns::run(ends, seed, TURNS, move |end, meeting| {
                 one_rank(end, meeting, &settings(), seed)
             });

@@ -11,13 +11,13 @@ use conduit_core::settings::Settings;
 use conduit_core::threads::{Mode, Par, Seq};
 use conduit_portals::shm::{Shm, ShmConfig, in_process};
 use conduit_tests::chaos::{Chaos, Disorder};
-use conduit_tests::mixed::{self, Hosts};
+use conduit_tests::composite::{self, Hosts};
 use conduit_tests::model::given_up::check_given_up;
 use conduit_tests::model::schedule::Schedule;
 use conduit_tests::model::{Limits, check, check_drawn, turns};
 use conduit_tests::reference::{Reference, Seen};
 use conduit_tests::small::{least, network, restless, settings};
-use lanes::mixed::Mixed;
+use lanes::composite::Composite;
 
 /// Schedules per configuration, unless `PROPTEST_CASES` says otherwise.
 const CASES: u32 = 64;
@@ -46,9 +46,9 @@ fn run_on(hosts: Hosts, settings: &Settings, config: &ShmConfig, chaos: Option<D
         schedule: &Schedule,
         hosts: Hosts,
         config: &ShmConfig,
-    ) -> Vec<Mixed<Shm<M>, Reference, M>> {
+    ) -> Vec<Composite<Shm<M>, Reference, M>> {
         let near = |ranks| in_process(ranks, config).map_err(|error| error.to_string());
-        mixed::job(schedule.ranks, hosts, near).expect("the networks start")
+        composite::job(schedule.ranks, hosts, near).expect("the networks start")
     }
     check_drawn(cases(chaos), SHRINKS, |schedule| {
         match schedule.is_parallel() {
@@ -197,7 +197,7 @@ fn what_is_given_up_is_left_alone() {
     });
     check_given_up(&settings(), Limits::POLLS, |_| {
         let near = |ranks| in_process(ranks, &config).map_err(|error| error.to_string());
-        mixed::job::<Shm<Seq>, Seq>(3, Hosts::Alternating, near).expect("the networks start")
+        composite::job::<Shm<Seq>, Seq>(3, Hosts::Alternating, near).expect("the networks start")
     });
 }
 
@@ -210,11 +210,11 @@ fn each_peer_is_reached_in_the_best_way() {
         checks: false,
         ..settings()
     };
-    let near = |ranks| {
+    let intra = |ranks| {
         let ends = Reference::job(ranks).into_iter();
         Ok(ends.map(|end| end.with_inject(settings.chunk)).collect())
     };
-    let ends = mixed::job::<Reference, Seq>(4, Hosts::Alternating, near);
+    let ends = composite::job::<Reference, Seq>(4, Hosts::Alternating, intra);
     let ends = ends.expect("the networks start");
     let text = |error: conduit_core::engine::Error| error.to_string();
     let ran = turns::run(ends, 1, 100_000, move |end, mut meeting| {
@@ -229,8 +229,8 @@ fn each_peer_is_reached_in_the_best_way() {
             .map_err(text)?;
         let seen = || {
             let network = engine.network().inner();
-            let far = network.far().expect("there are two hosts");
-            [network.near().seen(), far.seen()]
+            let inter = network.inter().expect("there are two hosts");
+            [network.intra().seen(), inter.seen()]
         };
         let injected = |alone, asking| Seen {
             hints: asking,
@@ -240,7 +240,7 @@ fn each_peer_is_reached_in_the_best_way() {
             let before = seen();
             let sent = engine.request_short(to, HANDLER, &[], Blocking::Wait);
             assert!(sent.map_err(text)?);
-            let [near, far]: [_; 2] = std::array::from_fn(|side| {
+            let [intra, inter]: [_; 2] = std::array::from_fn(|side| {
                 let (after, before) = (seen()[side], before[side]);
                 let injected = |at: usize| after.injected[at] - before.injected[at];
                 Seen {
@@ -252,7 +252,7 @@ fn each_peer_is_reached_in_the_best_way() {
                 true => [injected(0, 1), Seen::default()],
                 false => [Seen::default(), injected(1, 0)],
             };
-            assert_eq!([near, far], expected, "rank {} to {to}", engine.rank());
+            assert_eq!([intra, inter], expected, "rank {} to {to}", engine.rank());
         }
         while !engine.is_quiet().map_err(text)? {
             engine.poll().map_err(text)?;

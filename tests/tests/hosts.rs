@@ -17,12 +17,12 @@ const FACADE: &str = env!("CARGO_BIN_EXE_facade");
 
 // ---- on this host ----------------------------------------------------------------------------------------------------
 
-/// All ranks are strangers to each other.
-const STRANGERS: [(&str, &str); 2] = [("CONDUIT_NETWORK", "udp"), ("CONDUIT_UDP_INTERFACE", "lo")];
+/// Each rank is on a host of its own.
+const SEPARATE: [(&str, &str); 2] = [("CONDUIT_NETWORK", "udp"), ("CONDUIT_UDP_INTERFACE", "lo")];
 
-fn strangers(ranks: u32, arguments: &[&str], more: &[(&str, &str)]) -> Finished {
+fn separate(ranks: u32, arguments: &[&str], more: &[(&str, &str)]) -> Finished {
     let job = Job::new(LAUNCH, ranks, FACADE, arguments);
-    succeeds(job, &[&STRANGERS, more].concat())
+    succeeds(job, &[&SEPARATE, more].concat())
 }
 
 /// Hosts of two ranks each, by name only.
@@ -37,7 +37,7 @@ fn pairs(ranks: u32, arguments: &[&str], more: &[(&str, &str)]) -> Finished {
 fn every_call_over_the_loopback_interface() {
     for (ranks, mode) in [(1, "seq"), (2, "seq"), (3, "parsync"), (4, "par")] {
         for checks in CHECKS {
-            strangers(ranks, &["calls", mode], &checks);
+            separate(ranks, &["calls", mode], &checks);
             pairs(ranks, &["calls", mode], &checks);
         }
     }
@@ -60,10 +60,10 @@ fn every_call_with_other_settings() {
         ],
     ] {
         // With checks, and on the ways of an optimised build.
-        strangers(2, &["calls", "par"], settings);
+        separate(2, &["calls", "par"], settings);
         pairs(3, &["calls", "seq"], settings);
         let settings = [settings, &CHECKS[1]].concat();
-        strangers(2, &["calls", "seq"], &settings);
+        separate(2, &["calls", "seq"], &settings);
         pairs(3, &["calls", "par"], &settings);
     }
 }
@@ -71,9 +71,9 @@ fn every_call_with_other_settings() {
 #[test]
 fn threads_and_floods_over_the_loopback_interface() {
     for checks in CHECKS {
-        strangers(2, &["threads"], &checks);
+        separate(2, &["threads"], &checks);
         pairs(4, &["threads"], &checks);
-        strangers(4, &["flood"], &checks);
+        separate(4, &["flood"], &checks);
         pairs(8, &["flood"], &checks);
     }
     pairs(8, &["crowd"], &CHECKS[1]);
@@ -83,7 +83,7 @@ fn threads_and_floods_over_the_loopback_interface() {
 #[test]
 fn floods_in_both_directions_are_answered() {
     for faults in [&[][..], &FAULTS] {
-        strangers(2, &["mutual"], faults);
+        separate(2, &["mutual"], faults);
         pairs(4, &["mutual"], faults);
     }
 }
@@ -100,7 +100,7 @@ const FEW_CREDITS: [(&str, &str); 4] = [
 fn credits_move_over_the_loopback_interface() {
     for faults in [&[][..], &FAULTS] {
         let settings = [&FEW_CREDITS, faults].concat();
-        let finished = strangers(4, &["credits"], &settings);
+        let finished = separate(4, &["credits"], &settings);
         println!("{}", finished.stdout.trim());
         pairs(6, &["credits"], &settings);
     }
@@ -108,19 +108,19 @@ fn credits_move_over_the_loopback_interface() {
 
 #[test]
 fn threads_with_packets_that_suffer() {
-    strangers(2, &["threads"], &FAULTS);
+    separate(2, &["threads"], &FAULTS);
     pairs(4, &["threads"], &[&FAULTS[..], &CHECKS[1]].concat());
 }
 
 #[test]
 fn all_of_it_with_packets_that_suffer() {
-    strangers(2, &["calls", "par"], &FAULTS);
+    separate(2, &["calls", "par"], &FAULTS);
     pairs(4, &["calls", "seq"], &FAULTS);
-    strangers(4, &["flood"], &FAULTS);
+    separate(4, &["flood"], &FAULTS);
     pairs(8, &["crowd"], &FAULTS);
     // What was done to packets is told.
     let told = [&FAULTS[..], &[("CONDUIT_UDP_STATISTICS", "1")]].concat();
-    let finished = strangers(2, &["flood"], &told);
+    let finished = separate(2, &["flood"], &told);
     for word in [
         "udp faults: seed 1",
         " lost ",

@@ -30,9 +30,9 @@ fn over(providers: &[(&'static str, Option<&'static str>)]) -> Vec<Settings<'sta
     all
 }
 
-/// All ranks are strangers to each other.
+/// Each rank is on a host of its own.
 #[track_caller]
-fn strangers(ranks: u32, arguments: &[&str], settings: &Settings<'_>) -> Finished {
+fn separate(ranks: u32, arguments: &[&str], settings: &Settings<'_>) -> Finished {
     let job = Job::new(LAUNCH, ranks, FACADE, arguments).env("CONDUIT_NETWORK", "ofi");
     succeeds(job, settings)
 }
@@ -50,7 +50,7 @@ fn pairs(ranks: u32, arguments: &[&str], settings: &Settings<'_>) -> Finished {
 fn every_call() {
     for settings in providers() {
         for (ranks, mode) in [(1, "seq"), (2, "par"), (3, "parsync"), (4, "seq")] {
-            strangers(ranks, &["calls", mode], &settings);
+            separate(ranks, &["calls", mode], &settings);
         }
         pairs(4, &["calls", "par"], &settings);
     }
@@ -59,9 +59,9 @@ fn every_call() {
 #[test]
 fn floods_threads_and_crowds() {
     for settings in providers() {
-        strangers(2, &["mutual"], &settings);
-        strangers(2, &["threads"], &settings);
-        strangers(4, &["flood"], &settings);
+        separate(2, &["mutual"], &settings);
+        separate(2, &["threads"], &settings);
+        separate(4, &["flood"], &settings);
         pairs(8, &["crowd"], &settings);
     }
 }
@@ -71,7 +71,7 @@ fn floods_threads_and_crowds() {
 #[test]
 fn floods_over_datagrams() {
     for settings in over(&[ofi::DATAGRAMS]) {
-        strangers(4, &["flood"], &settings);
+        separate(4, &["flood"], &settings);
     }
 }
 
@@ -81,11 +81,11 @@ fn frames_with_tags() {
     for sealed in ["CONDUIT_OFI_AUTHENTICATE", "CONDUIT_OFI_ENCRYPT"] {
         for mut settings in over(&ofi::PROVIDERS[..1]) {
             settings.extend([(sealed, "1"), ("CONDUIT_OFI_STATISTICS", "1")]);
-            let finished = strangers(3, &["calls", "par"], &settings);
-            for word in [" writes ", " reads ", " forged ", " strangers "] {
+            let finished = separate(3, &["calls", "par"], &settings);
+            for word in [" writes ", " reads ", " bad_tag ", " wrong_source "] {
                 assert!(!finished.stderr.contains(word), "{word}: {finished:#?}");
             }
-            strangers(4, &["flood"], &settings);
+            separate(4, &["flood"], &settings);
             pairs(8, &["crowd"], &settings);
         }
     }
@@ -101,7 +101,7 @@ fn credits_move() {
             ("GASNET_PORTAL_BANKED_CREDITS", "60"),
             ("GASNET_PORTAL_EPOCH_DURATION", "32"),
         ]);
-        strangers(4, &["credits"], &settings);
+        separate(4, &["credits"], &settings);
         pairs(6, &["credits"], &settings);
     }
 }
@@ -113,7 +113,7 @@ fn what_has_happened_is_told() {
         settings.push(("CONDUIT_OFI_STATISTICS", "1"));
         settings.push(("CONDUIT_OFI_RECEIVE_BUFFERS", "2"));
         settings.push(("CONDUIT_OFI_RECEIVE_BUFFER_SIZE", "64K"));
-        let finished = strangers(2, &["calls", "seq"], &settings);
+        let finished = separate(2, &["calls", "seq"], &settings);
         for word in ["rank 1: ofi (", " wire: frames ", " writes ", " reads "] {
             assert!(finished.stderr.contains(word), "{word}: {finished:#?}");
         }

@@ -1,6 +1,7 @@
-//! Atomics on peers' memory that the provider does.
+//! Atomics on peers' memory, done by the provider.
 //!
-//! Each fetches, also where nobody wants the old value: that it has come means that the operation has been done.
+//! Each is a fetching one even if the old value is not wanted, because its arrival shows that the
+//! operation has been done.
 
 use std::ffi::c_void;
 
@@ -20,10 +21,10 @@ use super::Wire;
 
 /// Bytes between operand, comparand and result in an operation's buffer.
 const EACH: usize = 8;
-/// Where the result is.
+/// Offset of the result.
 const RESULT: usize = 2 * EACH;
 
-/// Writes an integer of this width where the provider looks for it.
+/// Writes an operand of this width where the provider expects it.
 fn put(words: &mut [u8], at: usize, value: u64, is_wide: bool) {
     match is_wide {
         true => words[at..at + 8].copy_from_slice(&value.to_ne_bytes()),
@@ -49,7 +50,7 @@ fn op(op: AtomicOp) -> fi_op {
     match op {
         AtomicOp::Get => FI_ATOMIC_READ,
         AtomicOp::Set => FI_ATOMIC_WRITE,
-        // The difference is a sum.
+        // A subtraction is the sum with the negated operand.
         AtomicOp::Add | AtomicOp::Sub => FI_SUM,
         AtomicOp::Mult => FI_PROD,
         AtomicOp::Min => FI_MIN,
@@ -70,7 +71,7 @@ fn datatype(ty: AtomicType) -> fi_datatype {
     }
 }
 
-/// Which of them a provider does, a bit for each.
+/// The atomics that a provider has, a bit for each.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Atomics(u64);
 
@@ -145,7 +146,8 @@ impl Wire {
         let place: *mut c_void = self.small.place(buffer).cast();
         let descriptor = self.small.descriptor;
         let (ty, code) = (datatype(atomic.ty), op(atomic.op));
-        // SAFETY: the endpoint is open; the buffer is lent until the completion, and its pieces do not overlap.
+        // SAFETY: the endpoint is open; the library uses the buffer until the completion, and its
+        // pieces do not overlap.
         let result = unsafe {
             let (compare, result) = (place.byte_add(EACH), place.byte_add(RESULT));
             match atomic.op {

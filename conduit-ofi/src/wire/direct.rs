@@ -1,4 +1,4 @@
-//! Access to peers' memory that no processor of theirs looks at.
+//! Direct access: reads and writes of peers' memory without their processor's taking part.
 
 use std::ptr;
 
@@ -52,7 +52,8 @@ impl Wire {
         }
     }
 
-    /// What own memory is registered by, if it has to be: as part of what peers can reach, or for this operation alone.
+    /// The registration of local memory, if it needs one: that of exposed memory, or one for this
+    /// operation alone.
     ///
     /// # Safety
     ///
@@ -101,10 +102,11 @@ impl Wire {
         let (own, descriptor) = match own {
             Ok(own) => own,
             Err(refusal) if failure::is_own(refusal.error) => {
-                self.breaks(refusal.operation, refusal.error);
+                self.fail_all(refusal.operation, refusal.error);
                 return Err(Refused::Dead);
             }
-            // As much as may be locked is registered, or this memory can't be: then it goes by message, from registered buffers.
+            // No more memory may be locked, or this memory can't be registered: the access goes by
+            // message, from registered buffers.
             Err(_) => {
                 self.counters.unregistered += 1;
                 return Err(Refused::TooLong);
@@ -161,7 +163,8 @@ impl Wire {
             length,
             ..
         } = *access;
-        // SAFETY: the caller's promise; the endpoint is open, and what the call itself reads lives longer than it.
+        // SAFETY: the caller's promise; the endpoint is open, and what the call itself reads lives
+        // longer than it.
         let submitted = unsafe {
             let write = ("fi_writemsg", FI_WRITE);
             self.access(

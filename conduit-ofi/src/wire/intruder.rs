@@ -1,5 +1,6 @@
-//! Somebody who is no rank of the job: written against libfabric itself, it knows where the ranks are, what frames look like, and what
-//! was seen on the way between them. And a rank of the job that has gone bad.
+//! Tests of attackers. One is no rank of the job: it uses libfabric itself, knows the ranks'
+//! addresses and the format of frames, and has seen the traffic between them. Another is a rank of
+//! the job that is malicious.
 
 use std::ptr;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use seal::{Protection, Seal};
 
 use crate::frame::{EARLY, Frame, HEADER, Kind};
 use crate::liveness::Liveness;
-use crate::provider::{Wish, choose};
+use crate::provider::{Hints, choose};
 use crate::start::{OfiConfig, Which, library, wires};
 
 use super::*;
@@ -23,9 +24,9 @@ use super::*;
 const HANG: Duration = Duration::from_secs(300);
 const AGAIN: isize = -(FI_EAGAIN as isize);
 
-/// What a rank is told of.
+/// Records what a rank receives.
 #[derive(Default)]
-struct Heard {
+struct Recorder {
     fragments: Vec<(Rank, Vec<u8>)>,
     failed: Vec<(Rank, String)>,
 }
@@ -33,7 +34,7 @@ struct Heard {
 /// Bytes of frames that are kept for want of room.
 const ROOM: usize = 32 << 10;
 
-impl FragmentHandler for Heard {
+impl FragmentHandler for Recorder {
     fn read(&mut self, _: Rank, _: u64, _: usize, _: &mut [u8]) {}
     fn sent(&mut self, _: Rank, _: u64) {}
     fn fragment(&mut self, peer: Rank, header: &[u8], payload: &[u8]) -> bool {
@@ -53,8 +54,8 @@ impl FragmentHandler for Heard {
     }
 }
 
-fn wish() -> Wish {
-    Wish {
+fn hints() -> Hints {
+    Hints {
         provider: Some("tcp".to_owned()),
         domain: Some("lo".to_owned()),
         one_host: true,
@@ -79,29 +80,30 @@ fn libraries() -> Vec<Which> {
 /// A job of this process.
 struct Job {
     wires: Vec<Wire>,
-    heard: Vec<Heard>,
+    recorders: Vec<Recorder>,
 }
 
 impl Job {
     fn new(which: &Which, change: impl FnOnce(&mut OfiConfig)) -> Self {
         let mut config = OfiConfig {
             library: which.clone(),
-            ..OfiConfig::new(wish(), "here".to_owned())
+            ..OfiConfig::new(hints(), "here".to_owned())
         };
-        // After the first look, at nobody, no rank asks another whether it is there: all frames' numbers are known.
+        // After the first check, when there are no links, no rank pings another, so that the
+        // numbers of all frames are known.
         config.wire.dead_time = Duration::from_secs(86_400);
         change(&mut config);
         let wires = wires(3, &config).expect("the network starts");
-        let heard = wires.iter().map(|_| Heard::default()).collect();
-        let mut job = Self { wires, heard };
+        let recorders = wires.iter().map(|_| Recorder::default()).collect();
+        let mut job = Self { wires, recorders };
         job.turn();
         job
     }
 
     fn turn(&mut self) {
-        for (wire, heard) in self.wires.iter_mut().zip(&mut self.heard) {
-            wire.receive(heard);
-            wire.transmit(heard);
+        for (wire, recorder) in self.wires.iter_mut().zip(&mut self.recorders) {
+            wire.receive(recorder);
+            wire.transmit(recorder);
         }
     }
 
@@ -123,10 +125,10 @@ impl Job {
         };
         assert_eq!(self.wires[from].send(to as Rank, &fragment), Ok(()));
         let expected = (from as Rank, text.to_vec());
-        self.until(|job| job.heard[to].fragments.contains(&expected));
+        self.until(|job| job.recorders[to].fragments.contains(&expected));
     }
 
-    /// Sends bytes from an endpoint, and waits until the first rank has looked at them.
+    /// Sends bytes from an endpoint, and waits until the first rank has handled them.
     #[track_caller]
     fn inject(&mut self, from: impl Fn(&mut Self) -> (*mut fid_ep, fi_addr_t), bytes: &[u8]) {
         let before = self.wires[0].counters().received;
@@ -146,8 +148,8 @@ impl Job {
     #[track_caller]
     fn gave_up_the_bad_rank(&self, why: &str) {
         assert_eq!((self.wires[0].early, self.wires[0].held), (0, 0));
-        let [(2, reason)] = &self.heard[0].failed[..] else {
-            panic!("{:?}", self.heard[0].failed);
+        let [(2, reason)] = &self.recorders[0].failed[..] else {
+            panic!("{:?}", self.recorders[0].failed);
         };
         assert!(reason.contains(why), "{reason}");
     }
@@ -182,7 +184,7 @@ struct Intruder {
 impl Intruder {
     fn new(which: &Which, job: &Job) -> Self {
         let library = library(which).expect("loaded before");
-        let offer = choose(&library, &wish()).map_err(|(reason, _)| reason);
+        let offer = choose(&library, &hints()).map_err(|(reason, _)| reason);
         let objects = Objects::open(offer.expect("tcp"), 1 << 14).expect("an endpoint");
         let address = job.wires[0].addresses.of(0).expect("the first rank");
         let to = objects.insert(address).expect("an address");
@@ -242,7 +244,8 @@ impl Intruder {
         };
         job.until(|_| {
             self.progress();
-            // SAFETY: the endpoint is open, and the bytes and the context outlive the operation, which ends below.
+            // SAFETY: the endpoint is open, and the bytes and the context outlive the operation,
+            // which ends below.
             let result = unsafe {
                 fi_writemsg(
                     self.objects.ep,
@@ -277,7 +280,8 @@ fn who_is_no_rank_is_not_heard() {
         let intruder = Intruder::new(&which, &job);
         let place = job.wires[0].describe(1);
         assert!(place.ends_with(" on lo)"), "{place}");
-        // As one that was heard of, as one that was not, as the rank itself, and as nobody.
+        // In the name of a rank that has sent something, of one that has not, of the receiver, and
+        // of none.
         for rank in [1, 2, 0, 3] {
             for kind in [Kind::Tiny, Kind::Whole, Kind::Chunk] {
                 for number in [0, 1, 2, u64::from(EARLY) + 1] {
@@ -287,8 +291,8 @@ fn who_is_no_rank_is_not_heard() {
             }
         }
         let counters = job.wires[0].counters();
-        assert_eq!((counters.strangers, counters.nonsense), (36, 12));
-        // The error for a peer that is not heard of tells.
+        assert_eq!((counters.wrong_source, counters.malformed), (36, 12));
+        // The error for a silent peer says so.
         let place = job.wires[0].describe(1);
         assert!(place.contains("; 36 frames were not from"), "{place}");
         // Nor is a guess at the job's number.
@@ -298,11 +302,11 @@ fn who_is_no_rank_is_not_heard() {
         intruder.send(&mut job, &frame);
         job.send(1, 0, b"also");
         job.send(2, 0, b"more");
-        let heard = &job.heard[0];
+        let recorder = &job.recorders[0];
         let true_ones = [(1, &b"true"[..]), (1, b"also"), (2, b"more")];
         let true_ones = true_ones.map(|(rank, text)| (rank, text.to_vec()));
-        assert_eq!(heard.fragments, true_ones);
-        assert_eq!(heard.failed, []);
+        assert_eq!(recorder.fragments, true_ones);
+        assert_eq!(recorder.failed, []);
     }
 }
 
@@ -316,9 +320,9 @@ fn a_rank_is_not_heard_as_another() {
             let frame = job.frame(Kind::Tiny, rank, 1);
             job.inject(bad_rank, &frame);
         }
-        assert_eq!(job.wires[0].counters().strangers, 2);
-        assert_eq!(job.heard[0].fragments.len(), 2);
-        assert_eq!(job.heard[0].failed, []);
+        assert_eq!(job.wires[0].counters().wrong_source, 2);
+        assert_eq!(job.recorders[0].fragments.len(), 2);
+        assert_eq!(job.recorders[0].failed, []);
     }
 }
 
@@ -388,17 +392,17 @@ fn nothing_without_the_right_tag_is_heard() {
             for frame in others {
                 intruder.send(&mut job, &frame);
             }
-            assert_eq!(job.heard[0].fragments.len(), 1);
+            assert_eq!(job.recorders[0].fragments.len(), 1);
             let counters = job.wires[0].counters();
-            assert!(counters.forged > 50, "{counters:?}");
-            assert!(counters.repeated > 3, "{counters:?}");
+            assert!(counters.bad_tag > 50, "{counters:?}");
+            assert!(counters.replayed > 3, "{counters:?}");
             job.send(1, 0, b"also");
             job.send(2, 0, b"more");
-            assert_eq!(job.heard[0].fragments.len(), 3);
-            assert_eq!(job.heard[0].failed, []);
-            // What was seen before it is its turn is heard once: it says what its sender says.
+            assert_eq!(job.recorders[0].fragments.len(), 3);
+            assert_eq!(job.recorders[0].failed, []);
+            // A frame that was seen before its turn is handled once: it is its sender's.
             let early = sealed(&mut job, 1, 0, 3);
-            let repeated = job.wires[0].counters().repeated;
+            let repeated = job.wires[0].counters().replayed;
             intruder.send(&mut job, &early);
             // Nor does it keep a silent sender alive.
             job.wires[0].links.get(1).expect("a link").liveness = Liveness::of_known();
@@ -407,10 +411,10 @@ fn nothing_without_the_right_tag_is_heard() {
             }
             let link = job.wires[0].links.get(1).expect("a link");
             assert!(link.liveness.is_quiet());
-            assert_eq!(job.wires[0].counters().repeated, repeated + 4);
+            assert_eq!(job.wires[0].counters().replayed, repeated + 4);
             job.send(1, 0, b"then");
-            job.until(|job| job.heard[0].fragments.len() == 5);
-            assert_eq!(job.heard[0].fragments[4].1, b"forged!!");
+            job.until(|job| job.recorders[0].fragments.len() == 5);
+            assert_eq!(job.recorders[0].fragments[4].1, b"forged!!");
         }
     }
 }
@@ -444,11 +448,11 @@ fn early_frames_are_bounded() {
         for _ in 0..100 {
             job.inject(bad_rank, &frame);
         }
-        assert_eq!(job.wires[0].counters().repeated, 99);
+        assert_eq!(job.wires[0].counters().replayed, 99);
         assert!(job.wires[0].early < 100, "{} bytes", job.wires[0].early);
         for number in 2..u64::from(EARLY) {
             assert!(job.wires[0].early <= room);
-            if !job.heard[0].failed.is_empty() {
+            if !job.recorders[0].failed.is_empty() {
                 break;
             }
             let frame = job.frame(Kind::Tiny, 2, number);
@@ -459,7 +463,8 @@ fn early_frames_are_bounded() {
     }
 }
 
-/// What a rank sends of a fragment that can't begin is no more than it has promised, and takes no more than there is room for.
+/// What a rank sends of a fragment that can't begin is no more than it has promised, and takes no
+/// more than there is room for.
 #[test]
 fn held_frames_are_bounded() {
     let chunk = |job: &Job, number, bytes: usize| {
@@ -473,7 +478,7 @@ fn held_frames_are_bounded() {
         for frame in &frames {
             job.inject(bad_rank, frame);
         }
-        assert_eq!(job.heard[0].failed, []);
+        assert_eq!(job.recorders[0].failed, []);
         assert!(job.wires[0].held >= frames.concat().len());
         let frame = chunk(&job, 3, 1);
         job.inject(bad_rank, &frame);
@@ -486,7 +491,7 @@ fn held_frames_are_bounded() {
         // Each takes more than its bytes.
         for number in 1..(ROOM / 80) as u64 {
             assert!(job.wires[0].held <= ROOM);
-            if !job.heard[0].failed.is_empty() {
+            if !job.recorders[0].failed.is_empty() {
                 break;
             }
             let frame = chunk(&job, number, 40);

@@ -1,9 +1,11 @@
-//! One rank's end: a [`Transport`] of fragments over an endpoint of libfabric.
+//! One rank's end of the network: a [`Transport`] of fragments over an endpoint of libfabric.
 //!
-//! Every fragment goes in frames (`frame`), each one message of libfabric: tiny ones at once, from a buffer or injected;
-//! others from where they lie, as many bytes as a frame holds, as there is room. What libfabric refuses for now (`FI_EAGAIN`) is refused
-//! here, or stays in the link's queue. Receives are posted for messages of anybody: buffers that take one message after the other
-//! (`FI_MULTI_RECV`) where the provider can, so what they cost does not grow with the job.
+//! Every fragment travels in frames (`frame`), each one message of libfabric: a tiny fragment at
+//! once, from a buffer or injected; a longer one from where its bytes lie, in as many frames as it
+//! needs, as room permits. What libfabric refuses for now (`-FI_EAGAIN`) is refused here, or stays
+//! in the link's queue. Receives are posted for messages of any rank, into buffers that take
+//! several messages (`FI_MULTI_RECV`) if the provider can, so their cost does not grow with the
+//! job.
 
 mod atomic;
 mod direct;
@@ -26,7 +28,7 @@ use seal::{Sealer, TAG};
 use crate::buffers::Buffers;
 use crate::failure;
 use crate::link::{Link, Links};
-use crate::liveness::{LOOKS, Nanos, Verdict};
+use crate::liveness::{CHECKS, Nanos, Verdict};
 use crate::objects::{Objects, Refusal, Registered};
 use crate::slots::Slots;
 use crate::wait::Waiter;
@@ -44,9 +46,9 @@ pub struct WireConfig {
     pub large: u32,
     /// Buffers that messages are received into.
     pub receives: u32,
-    /// Bytes of each, where one takes several messages.
+    /// Bytes of each buffer, if it takes several messages.
     pub receive_bytes: usize,
-    /// Direct accesses under way at most.
+    /// Direct accesses that may be under way.
     pub direct: u32,
     /// A peer that owes an answer and is silent for so long is dead.
     pub dead_time: Duration,
@@ -68,7 +70,7 @@ impl Default for WireConfig {
 }
 
 impl WireConfig {
-    /// The same with every size inside its bounds.
+    /// Clamps every size to its bounds.
     pub(crate) fn bounded(mut self) -> Self {
         self.frame = self.frame.clamp(2 << 10, 1 << 20).next_multiple_of(64);
         self.small = self.small.clamp(8, 1 << 16);
@@ -86,40 +88,41 @@ pub(crate) const SMALL: usize = 1 << 10;
 const _: () =
     assert!(crate::frame::HEADER + conduit_portals::transport::fragment::MAX_TINY + TAG <= SMALL);
 
-/// In a job of so many ranks at most all addresses are made known to a provider that tells where messages come from, so that it knows
-/// them from the first message on. A larger one would take much memory for ranks that are never met (see `docs/ofi.md`).
-const ALL_KNOWN: u32 = 1 << 14;
+/// In jobs of at most so many ranks all addresses are inserted at start if the provider reports
+/// sources, so that it knows them from the first message on. In a larger job that would take much
+/// memory for ranks that are never communicated with (see `docs/ofi.md`).
+const MAX_PREINSERTED: u32 = 1 << 14;
 
 /// What a wire has counted since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WireCounters {
     /// Frames sent.
     pub frames: u64,
-    /// Of them those whose bytes the library has copied before the call returned.
+    /// Frames injected (copied by the library before the call returned).
     pub injected: u64,
-    /// Of them those sent from the user's memory.
-    pub lent: u64,
+    /// Frames sent from the user's memory.
+    pub zero_copy: u64,
     /// Frames received.
     pub received: u64,
-    /// Of them those that were of another job or made no sense.
-    pub nonsense: u64,
-    /// Of them those that did not come from their rank's endpoint.
-    pub strangers: u64,
-    /// Of them those whose tag was wrong.
-    pub forged: u64,
-    /// Of them those that had come before.
-    pub repeated: u64,
-    /// Calls that the library has answered with "try again".
+    /// Frames received that were malformed or of another job.
+    pub malformed: u64,
+    /// Frames received from another endpoint than that of the rank they name.
+    pub wrong_source: u64,
+    /// Frames received whose tag is not valid.
+    pub bad_tag: u64,
+    /// Frames received with a number that was received before.
+    pub replayed: u64,
+    /// Calls that the library refused for now (`-FI_EAGAIN`).
     pub again: u64,
-    /// Operations that have failed.
+    /// Operations that failed.
     pub errors: u64,
     /// Direct writes.
     pub writes: u64,
     /// Direct reads.
     pub reads: u64,
-    /// Atomics that the provider does.
+    /// Atomics done by the provider.
     pub atomics: u64,
-    /// Direct accesses that went by message, as their own memory could not be registered.
+    /// Direct accesses that went by message because local memory could not be registered.
     pub unregistered: u64,
 }
 
@@ -129,12 +132,12 @@ impl WireCounters {
         [
             ("frames", self.frames),
             ("injected", self.injected),
-            ("lent", self.lent),
+            ("zero_copy", self.zero_copy),
             ("received", self.received),
-            ("nonsense", self.nonsense),
-            ("strangers", self.strangers),
-            ("forged", self.forged),
-            ("repeated", self.repeated),
+            ("malformed", self.malformed),
+            ("wrong_source", self.wrong_source),
+            ("bad_tag", self.bad_tag),
+            ("replayed", self.replayed),
             ("again", self.again),
             ("errors", self.errors),
             ("writes", self.writes),
@@ -145,7 +148,7 @@ impl WireCounters {
     }
 }
 
-/// The addresses of all ranks' endpoints, each in as many bytes.
+/// The addresses of all ranks' endpoints, all of one length.
 #[derive(Debug)]
 pub(crate) struct Addresses {
     pub(crate) bytes: Box<[u8]>,
@@ -159,7 +162,7 @@ impl Addresses {
     }
 }
 
-/// All hosts' names.
+/// The names of all hosts.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts {
     /// By rank: the number of its host's name.
@@ -174,20 +177,20 @@ impl Hosts {
     }
 }
 
-/// See the module.
+/// One rank's end of the network. See the [module](self).
 pub struct Wire {
-    // Before the buffers, which it may reach until it is closed.
+    // Dropped before the buffers, which it may access until it is closed.
     objects: Objects,
     small: Buffers,
     large: Buffers,
     receives: Buffers,
-    /// A receive takes several messages.
+    /// A receive takes several messages (`FI_MULTI_RECV`).
     multi: bool,
-    /// Receive buffers that the library has refused for now.
+    /// Receive buffers that are not posted, because the library refused them for now.
     unposted: Vec<u32>,
-    /// Bytes of the frames held for want of room, of all links.
+    /// Bytes of the frames that are held for lack of room, of all links.
     held: usize,
-    /// Bytes that frames may take that are there before others, and those that they do, of all links.
+    /// Bytes that early frames of all links may take, and bytes that they take.
     early_room: usize,
     early: usize,
     slots: Slots,
@@ -199,42 +202,42 @@ pub struct Wire {
     job: u64,
     /// What frames are sealed with, if they are.
     seal: Option<Box<Sealer>>,
-    /// Where the messages of one read of the queue have come from, if the provider tells.
+    /// Sources of the messages of one read of the queue, if the provider reports them.
     sources: Option<Box<Sources>>,
-    /// A frame is taken also if nobody says where it has come from.
-    takes_unknown: bool,
+    /// A frame of unknown source is accepted.
+    accepts_unknown_source: bool,
     /// Bytes of the largest frame with its tag, and of the largest that is injected.
     frame: usize,
     inject: usize,
     /// Bytes of a frame's tag.
     tag: usize,
-    /// Pieces that a message can be sent from.
+    /// A message may be sent from two pieces of memory.
     pieces: bool,
-    /// The last ping's number, whoever it went to.
+    /// The number of the last ping, to any peer.
     pings: u32,
     /// Links with something to go out.
     outgoing: Vec<Rank>,
-    /// Links that have failed, and whose user does not know yet.
+    /// Links that have failed, which has not been reported yet.
     failures: Vec<(Rank, Failure)>,
-    /// Until when direct accesses to those may end by themselves.
+    /// Until when accesses under way to those peers may complete before the endpoint is closed.
     grace: Option<Nanos>,
-    /// Own memory that peers can reach, with its first byte and length.
+    /// Memory exposed to peers: first byte, length, registration.
     exposed: Vec<(usize, usize, Registered)>,
-    /// Those that the provider does.
+    /// The atomics that the provider has.
     atomics: Atomics,
-    /// Why nobody can be reached any more.
+    /// Why no peer can be reached any more.
     broken: Option<Failure>,
     dead_time: Nanos,
     start: Instant,
-    next_look: Nanos,
-    /// Receives until the clock is looked at, and receives in a row that have found nothing.
+    next_check: Nanos,
+    /// Receives until the clock is read, and empty receives in a row.
     unclocked: Cell<u32>,
     idle: u32,
     waiter: Arc<Waiter>,
     counters: WireCounters,
 }
 
-/// What a wire is made of.
+/// The parts of a new wire.
 pub(crate) struct Parts {
     pub(crate) objects: Objects,
     pub(crate) rank: Rank,
@@ -242,11 +245,11 @@ pub(crate) struct Parts {
     pub(crate) hosts: Hosts,
     pub(crate) job: u64,
     pub(crate) seal: Option<Sealer>,
-    /// Bytes for what has arrived and can't be delivered yet.
+    /// Bytes that may be buffered of what can't be delivered yet.
     pub(crate) arrival_bytes: usize,
 }
 
-/// Where so many messages have come from.
+/// The sources of one batch of messages.
 type Sources = [fi_addr_t; receive::BATCH];
 
 impl Wire {
@@ -264,10 +267,10 @@ impl Wire {
         let limits = objects.offer.limits();
         let frame = config.frame.min(limits.max_message) & !63;
         let multi = objects.offer.has_multi_receive();
-        let may_lend = objects.offer.may_lend();
+        let allows_zero_copy = objects.offer.allows_zero_copy();
         let (receives, receive_bytes) = match multi {
             true => (config.receives, config.receive_bytes),
-            // As much memory in pieces of one frame.
+            // The same amount of memory in pieces of one frame.
             false => {
                 let bytes = config.receives as usize * config.receive_bytes;
                 // Fits: less than the product's factors.
@@ -275,7 +278,7 @@ impl Wire {
                 (count, frame)
             }
         };
-        // Of small ones atomics use some.
+        // Atomics use small buffers too.
         let access = FI_SEND | FI_WRITE | FI_READ;
         let small = Buffers::new(&mut objects, config.small, SMALL.min(frame), access)?;
         let large = Buffers::new(&mut objects, config.large, frame, FI_SEND)?;
@@ -293,7 +296,7 @@ impl Wire {
             multi,
             unposted: (0..receives).collect(),
             held: 0,
-            // What is received into can all be early.
+            // All frames in the receive buffers may be early.
             early_room: arrival_bytes.max(receives as usize * receive_bytes),
             early: 0,
             slots: Slots::new(receives + config.small + config.large + config.direct),
@@ -303,11 +306,11 @@ impl Wire {
             rank,
             job,
             tag: if seal.is_some() { TAG } else { 0 },
-            // A frame with a tag is sent from where the tag was made.
-            pieces: limits.pieces >= 2 && may_lend && seal.is_none(),
+            // A sealed frame is sent from the buffer in which it was sealed.
+            pieces: limits.pieces >= 2 && allows_zero_copy && seal.is_none(),
             seal: seal.map(Box::new),
             sources: has_source.then(|| Box::new([FI_ADDR_UNSPEC; receive::BATCH])),
-            takes_unknown: !has_source || size > ALL_KNOWN,
+            accepts_unknown_source: !has_source || size > MAX_PREINSERTED,
             frame,
             inject: limits.inject,
             pings: 0,
@@ -319,26 +322,26 @@ impl Wire {
             broken: None,
             dead_time: Nanos::try_from(nanos).unwrap_or(Nanos::MAX),
             start: Instant::now(),
-            next_look: 0,
+            next_check: 0,
             unclocked: Cell::new(0),
             idle: 0,
             waiter,
             counters: WireCounters::default(),
         };
         wire.atomics = Atomics::of(&wire.objects);
-        if !wire.takes_unknown {
-            wire.know_all(size);
+        if !wire.accepts_unknown_source {
+            wire.insert_all(size);
         }
         wire.post_receives()?;
         Ok(wire)
     }
 
-    /// What has happened so far.
+    /// The counters so far.
     pub fn counters(&self) -> WireCounters {
         self.counters
     }
 
-    /// A line for each part, of the counts that are not zero.
+    /// A report of all counters that are not zero, a line for each part.
     pub fn report(&self, portals: &PortalsCounters, rank: Rank) -> String {
         let mut text = String::new();
         let offer = &self.objects.offer;
@@ -362,7 +365,7 @@ impl Wire {
         &self.objects.offer
     }
 
-    /// Bytes of memory for peers.
+    /// Bytes of memory that peers take.
     pub fn memory(&self) -> usize {
         self.links.memory() + self.addresses.bytes.len()
     }
@@ -371,14 +374,14 @@ impl Wire {
         Nanos::try_from(self.start.elapsed().as_nanos()).unwrap_or(Nanos::MAX)
     }
 
-    /// The link to a peer, which becomes known to libfabric now, or has rested.
+    /// The link to a peer, which is opened or reopened if need be.
     #[inline]
     fn open(&mut self, peer: Rank) -> Result<&mut Link, Refused> {
         let place = self.place(peer)?;
         self.links.alive(place)
     }
 
-    /// Where it is.
+    /// The index of that link.
     #[inline]
     fn place(&mut self, peer: Rank) -> Result<usize, Refused> {
         match self.links.find(peer) {
@@ -389,12 +392,13 @@ impl Wire {
 
     #[cold]
     fn add(&mut self, peer: Rank) -> Result<usize, Refused> {
-        self.know(peer)?;
+        self.open_new(peer)?;
         self.links.find(peer).ok_or(Refused::NoSuchRank)
     }
 
-    /// Makes all addresses known. One that is refused is refused again, and told, when it is used.
-    fn know_all(&mut self, size: u32) {
+    /// Inserts all addresses. An address that is refused now is refused again, and reported, when
+    /// it is used.
+    fn insert_all(&mut self, size: u32) {
         for peer in 0..size {
             let address = self.addresses.of(peer);
             if let Some(Ok(handle)) = address.map(|address| self.objects.insert(address)) {
@@ -403,8 +407,8 @@ impl Wire {
         }
     }
 
-    fn know(&mut self, peer: Rank) -> Result<(), Refused> {
-        if self.links.wake(peer) {
+    fn open_new(&mut self, peer: Rank) -> Result<(), Refused> {
+        if self.links.reopen(peer) {
             return Ok(());
         }
         let address = self.addresses.of(peer).ok_or(Refused::NoSuchRank)?;
@@ -428,21 +432,21 @@ impl Wire {
         Ok(())
     }
 
-    /// The library has refused something for a peer, or an operation with it has failed: the peer can't be reached any more, or
-    /// nobody can.
+    /// The library refused a call for a peer, or an operation with it failed: that peer, or every
+    /// peer, can't be reached any more.
     #[cold]
     fn refused(&mut self, peer: Rank, operation: &'static str, error: i64) {
         if failure::is_own(error) {
-            self.breaks(operation, error);
+            self.fail_all(operation, error);
         } else {
             let failure = failure::of_peer(&self.objects.offer, operation, error);
-            self.fails(peer, failure);
+            self.fail_peer(peer, failure);
         }
     }
 
-    /// A peer can't be reached any more.
+    /// Gives up a peer.
     #[cold]
-    fn fails(&mut self, peer: Rank, failure: Failure) {
+    fn fail_peer(&mut self, peer: Rank, failure: Failure) {
         let Some(link) = self.links.get(peer) else {
             return;
         };
@@ -450,7 +454,7 @@ impl Wire {
             link.failure = Some(failure);
             link.backlog.clear();
             link.queue.clear();
-            link.lent.clear();
+            link.in_flight.clear();
             self.held -= link.held.take().map_or(0, |held| held.bytes());
             self.early -= link.early.take().map_or(0, |early| early.bytes());
             link.arriving = None;
@@ -460,12 +464,14 @@ impl Wire {
         }
     }
 
-    /// Looks at all peers, asks those that owe an answer, gives up those that have been silent for too long.
+    /// Checks all peers: pings those that owe an answer, and gives up those that were silent for
+    /// the dead time.
     ///
-    /// Who has had nothing to say since the look before, and was sent nothing, may rest: all that it was sent has reached it.
+    /// Makes links idle on which nothing was sent or received since the last check: everything sent
+    /// on them has arrived.
     #[cold]
-    fn look_at_peers(&mut self, now: Nanos, handler: &mut impl FragmentHandler) {
-        self.next_look = now + self.dead_time / LOOKS;
+    fn check_peers(&mut self, now: Nanos, handler: &mut impl FragmentHandler) {
+        self.next_check = now + self.dead_time / CHECKS;
         let mut pings = Vec::new();
         let mut dead = Vec::new();
         let mut quiet = Vec::new();
@@ -473,7 +479,7 @@ impl Wire {
             if link.liveness.is_quiet() {
                 quiet.push(link.peer);
             }
-            match link.liveness.look(now, self.dead_time) {
+            match link.liveness.check(now, self.dead_time) {
                 Verdict::Fine => {}
                 Verdict::Ping => pings.push(link.peer),
                 Verdict::Dead => {
@@ -490,39 +496,39 @@ impl Wire {
             self.ping(peer);
         }
         for (peer, failure) in dead {
-            self.fails(peer, failure);
+            self.fail_peer(peer, failure);
         }
         for peer in quiet {
-            if self.links.rest(peer) {
+            if self.links.make_idle(peer) {
                 handler.link_idle(peer);
             }
         }
     }
 
-    /// What there is to do besides what is sent at once.
+    /// Sends what is queued, and reports failures.
     #[inline(never)]
     fn transmit_some(&mut self, handler: &mut impl FragmentHandler) {
         if self.broken.is_none() {
             self.send_queued(handler);
         }
-        self.tell_failures(handler);
+        self.report_failures(handler);
     }
 
-    /// Tells the user which peers have failed.
+    /// Reports the peers that have failed.
     #[inline]
-    fn tell_failures(&mut self, handler: &mut impl FragmentHandler) {
+    fn report_failures(&mut self, handler: &mut impl FragmentHandler) {
         if !self.failures.is_empty() {
-            self.tell_some_failures(handler);
+            self.report_some_failures(handler);
         }
     }
 
-    /// A peer's failure is told when nothing that is under way to it can touch the user's memory any more: direct accesses, and frames
-    /// sent from where their bytes lie. libfabric can't cancel them; those that don't end by themselves end with the endpoint, and
-    /// with it the links to all others.
+    /// Reports a peer's failure once nothing under way to it can access the user's memory any more:
+    /// direct accesses, and frames sent from there. libfabric can't cancel these; if they don't
+    /// complete in time the endpoint is closed, and with it the links to all peers.
     #[cold]
-    fn tell_some_failures(&mut self, handler: &mut impl FragmentHandler) {
+    fn report_some_failures(&mut self, handler: &mut impl FragmentHandler) {
         let is_over = |wire: &mut Self, peer| {
-            let link = wire.links.look(peer);
+            let link = wire.links.peek(peer);
             wire.broken.is_some() || link.is_none_or(|link| link.direct == 0)
         };
         for (peer, failure) in std::mem::take(&mut self.failures) {
@@ -539,7 +545,7 @@ impl Wire {
         let now = self.now();
         let until = *self.grace.get_or_insert(now + self.dead_time / 2);
         if now >= until {
-            self.breaks("completion", -i64::from(libfabric_sys::FI_ETIMEDOUT));
+            self.fail_all("completion", -i64::from(libfabric_sys::FI_ETIMEDOUT));
             for (peer, failure) in std::mem::take(&mut self.failures) {
                 handler.failed(peer, failure);
             }
@@ -562,9 +568,9 @@ impl Transport for Wire {
 
     #[inline]
     fn receive(&mut self, handler: &mut impl FragmentHandler) -> bool {
-        /// Receives between two looks at the clock, which costs more than an empty receive itself; and of those in a row that have
-        /// found nothing, since their caller may be yielding in between. Who sleeps asks for the [timeout](Transport::timeout)
-        /// before, and looks after it.
+        /// Receives between two reads of the clock, which cost more than an empty receive; and the
+        /// same for empty receives in a row, between which the caller may yield. A caller that
+        /// sleeps asks for the [timeout](Transport::timeout) before, which resets this.
         const UNCLOCKED: u32 = 1024;
         const IDLE: u32 = 32;
         let arrived = self.broken.is_none() && self.complete(handler);
@@ -575,11 +581,11 @@ impl Transport for Wire {
             self.unclocked.set(UNCLOCKED);
             self.idle = 0;
             let now = self.now();
-            if now >= self.next_look {
-                self.look_at_peers(now, handler);
+            if now >= self.next_check {
+                self.check_peers(now, handler);
             }
         }
-        self.tell_failures(handler);
+        self.report_failures(handler);
         arrived
     }
 
@@ -591,7 +597,7 @@ impl Transport for Wire {
     }
 
     fn outstanding(&self, peer: Rank) -> usize {
-        let link = self.links.look(peer);
+        let link = self.links.peek(peer);
         link.map_or(0, |link| link.outstanding(self.frame))
     }
 
@@ -600,9 +606,9 @@ impl Transport for Wire {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        /// Where nothing wakes who sleeps, or something waits for room.
+        /// Time-out if nothing can wake a sleeping thread, or something waits for room.
         const PAUSE: Duration = Duration::from_micros(50);
-        // Time passes until the next receive.
+        // The caller may sleep, so the next receive reads the clock.
         self.unclocked.set(0);
         let is_broken = self.broken.is_some();
         if !is_broken && !self.objects.may_wait() {
@@ -611,7 +617,7 @@ impl Transport for Wire {
         if !is_broken && (!self.outgoing.is_empty() || !self.unposted.is_empty()) {
             return Some(PAUSE);
         }
-        let until_look = Duration::from_nanos(self.next_look.saturating_sub(self.now()));
+        let until_look = Duration::from_nanos(self.next_check.saturating_sub(self.now()));
         Some(until_look)
     }
 
@@ -620,11 +626,12 @@ impl Transport for Wire {
         waiter
     }
 
-    /// What libfabric has been given can be called back for certain in one way only: by closing the endpoint, which discards all that is
-    /// under way (`fi_endpoint(3)`; `fi_cancel` may be too late, or know receives only). All peers are lost with it, so what is under
-    /// way to peers that answer may end by itself first.
+    /// Only closing the endpoint reliably cancels operations: it discards all that is under way
+    /// (`fi_endpoint(3)`; `fi_cancel` may be too late, or support receives only). All peers are
+    /// lost with it, so operations with peers that answer are given time to complete first.
     fn abandon(&mut self, peers: &[Rank], handler: &mut impl FragmentHandler) {
-        /// What that may take: much longer than it does with a peer that is up, and little against what the end of a job may.
+        /// That time: much longer than completion takes with a live peer, and short beside the end
+        /// of a job.
         const PATIENCE: Nanos = 250_000_000;
         for &peer in peers {
             if let Some(link) = self.links.get(peer) {
@@ -633,12 +640,12 @@ impl Transport for Wire {
         }
         let until = self.now() + PATIENCE.min(self.dead_time / 2);
         let is_reached = |wire: &Self, peer: &Rank| {
-            let link = wire.links.look(*peer);
+            let link = wire.links.peek(*peer);
             link.is_some_and(|link| link.direct > 0)
         };
         while self.broken.is_none() && peers.iter().any(|peer| is_reached(self, peer)) {
             if self.now() >= until {
-                self.breaks("completion", -i64::from(libfabric_sys::FI_ETIMEDOUT));
+                self.fail_all("completion", -i64::from(libfabric_sys::FI_ETIMEDOUT));
             } else if !self.complete(handler) {
                 std::thread::yield_now();
             }
@@ -650,8 +657,8 @@ impl Transport for Wire {
             return String::new();
         };
         let mut text = format!("on host {host} (provider {:?}", self.objects.offer);
-        // They may be the peer's, behind something that translates addresses.
-        let strangers = self.counters.strangers;
+        // They may be the peer's, if addresses are translated on the way.
+        let strangers = self.counters.wrong_source;
         if strangers > 0 {
             let _ = write!(
                 text,

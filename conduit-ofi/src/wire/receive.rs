@@ -1,4 +1,4 @@
-//! Completions and frames in.
+//! Receiving: completions and incoming frames.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -22,16 +22,16 @@ use crate::slots::Operation;
 use super::Wire;
 use super::atomic::result;
 
-/// Completions read at once.
+/// Completions read by one call.
 pub(super) const BATCH: usize = 32;
-/// Reads of the queue in a row.
+/// Reads of the queue in one call of `receive`.
 const READS: u32 = 8;
 
 const AGAIN: isize = -(FI_EAGAIN as isize);
 const FAILED: isize = -(FI_EAVAIL as isize);
 
 impl Wire {
-    /// Posts the receives that are not posted.
+    /// Posts the receive buffers that are not posted.
     #[inline(never)]
     pub(super) fn post_receives(&mut self) -> Result<(), Refusal> {
         while self.broken.is_none()
@@ -63,7 +63,7 @@ impl Wire {
         let length = self.receives.size();
         let mut descriptor = self.receives.descriptor;
         if !self.multi {
-            // SAFETY: the endpoint is open; the buffer is lent until the completion.
+            // SAFETY: the endpoint is open; the library uses the buffer until the completion.
             return unsafe {
                 fi_recv(
                     self.objects.ep,
@@ -87,17 +87,17 @@ impl Wire {
             context,
             data: 0,
         };
-        // SAFETY: as above; the buffer is lent until a completion says that it is full.
+        // SAFETY: as above; the library uses the buffer until a completion says that it is full.
         unsafe { fi_recvmsg(self.objects.ep, &message, FI_MULTI_RECV) }
     }
 
-    /// Reads completions and does what follows from them. Says whether there were any.
+    /// Reads and handles completions. Returns whether there were any.
     pub(super) fn complete(&mut self, handler: &mut impl FragmentHandler) -> bool {
         let mut some = false;
         if !self.unposted.is_empty()
             && let Err(refusal) = self.post_receives()
         {
-            self.breaks(refusal.operation, refusal.error);
+            self.fail_all(refusal.operation, refusal.error);
         }
         if self.held > 0 {
             self.take_held(handler);
@@ -105,7 +105,8 @@ impl Wire {
         for _ in 0..READS {
             let mut entries = [const { MaybeUninit::<fi_cq_data_entry>::uninit() }; BATCH];
             let (queue, place) = (self.objects.cq, entries.as_mut_ptr().cast());
-            // SAFETY: the queue is open, of this format, and there is room for so many, and for as many sources.
+            // SAFETY: the queue is open, of this format, and there is room for so many, and for as
+            // many sources.
             let count = unsafe {
                 match &mut self.sources {
                     Some(sources) => fi_cq_readfrom(queue, place, BATCH, sources.as_mut_ptr()),
@@ -116,7 +117,7 @@ impl Wire {
                 AGAIN | 0 => break,
                 FAILED => self.complete_failure(handler),
                 error if error < 0 => {
-                    self.breaks("fi_cq_read", error as i64);
+                    self.fail_all("fi_cq_read", error as i64);
                     break;
                 }
                 count => {
@@ -141,25 +142,26 @@ impl Wire {
         some
     }
 
-    /// The device is gone, or the library in disorder: nobody can be reached any more.
+    /// The device is gone, or the library is in an undefined state: closes the endpoint and gives
+    /// up all peers.
     #[cold]
-    pub(super) fn breaks(&mut self, operation: &'static str, error: i64) {
+    pub(super) fn fail_all(&mut self, operation: &'static str, error: i64) {
         if self.broken.is_none() {
             let failure = failure::of_all(&self.objects.offer, self.rank, operation, error);
             self.broken = Some(failure);
-            // Nothing of what is under way may touch anybody's memory from here on.
+            // Ends every access under way to anybody's memory.
             self.objects.close_endpoint();
-            self.links.wake_all();
+            self.links.reopen_all();
             let mut peers: Vec<_> = self.links.all().map(|link| link.peer).collect();
             if peers.is_empty() {
-                // Someone has to be named, or a rank that waits to be written to would never hear of it.
+                // A peer has to be reported, or a rank that waits for puts would never notice.
                 let size = self.hosts.of.len().max(1) as Rank;
                 peers.push((self.rank + 1) % size);
-                // There is such a rank.
+                // The rank exists.
                 let _ = self.add(peers[0]);
             }
             for peer in peers {
-                self.fails(peer, failure);
+                self.fail_peer(peer, failure);
             }
         }
     }
@@ -185,17 +187,17 @@ impl Wire {
         }
     }
 
-    /// Nothing more comes into a buffer: it is posted again.
+    /// A buffer is full or done: it is posted again.
     #[inline(never)]
     fn received_into(&mut self, slot: u32, buffer: u32) {
         self.slots.give(slot);
         self.unposted.push(buffer);
         if let Err(refusal) = self.post_receives() {
-            self.breaks(refusal.operation, refusal.error);
+            self.fail_all(refusal.operation, refusal.error);
         }
     }
 
-    /// An operation of this rank's has ended, well or not.
+    /// An operation of this rank has ended; `well`: without error.
     #[inline(never)]
     fn ended(
         &mut self,
@@ -205,8 +207,8 @@ impl Wire {
         handler: &mut impl FragmentHandler,
     ) {
         self.slots.give(slot);
-        let mut told = None;
-        // It has reached the user's own memory.
+        let mut sent = None;
+        // It accessed the user's memory.
         let mut reached = false;
         let peer = match operation {
             Operation::Frame {
@@ -226,7 +228,7 @@ impl Wire {
                 buffer,
             } => {
                 self.small.give(buffer);
-                told = Some(token);
+                sent = Some(token);
                 reached = true;
                 peer
             }
@@ -260,40 +262,40 @@ impl Wire {
         };
         link.pending = link.pending.saturating_sub(1);
         link.direct = link.direct.saturating_sub(reached.into());
-        if let Some(token) = told
+        if let Some(token) = sent
             && well
         {
-            self.lent_back(peer, token, handler);
+            self.on_zero_copy_sent(peer, token, handler);
         }
     }
 
     fn is_well(&self, peer: Rank) -> bool {
-        let link = self.links.look(peer);
+        let link = self.links.peek(peer);
         link.is_none_or(|link| link.failure.is_none())
     }
 
-    /// A frame with bytes of the user's is out.
-    fn lent_back(&mut self, peer: Rank, token: u64, handler: &mut impl FragmentHandler) {
+    /// A frame that was sent from the user's memory has completed.
+    fn on_zero_copy_sent(&mut self, peer: Rank, token: u64, handler: &mut impl FragmentHandler) {
         let Some(link) = self.links.get(peer) else {
             return;
         };
-        // The one whose frames still go out is the first of the queue.
+        // A fragment whose frames are still being sent is the first of the queue.
         if let Some(sending) = link.queue.front_mut().filter(|s| s.token == token) {
-            sending.lent -= 1;
+            sending.in_flight -= 1;
             return;
         }
-        let Some(at) = link.lent.iter().position(|s| s.token == token) else {
+        let Some(at) = link.in_flight.iter().position(|s| s.token == token) else {
             return;
         };
-        let sending = &mut link.lent[at];
-        sending.lent -= 1;
-        if sending.lent == 0 {
-            link.lent.swap_remove(at);
+        let sending = &mut link.in_flight[at];
+        sending.in_flight -= 1;
+        if sending.in_flight == 0 {
+            link.in_flight.swap_remove(at);
             handler.sent(peer, token);
         }
     }
 
-    /// A completion that is an error.
+    /// Handles an error completion.
     #[cold]
     fn complete_failure(&mut self, handler: &mut impl FragmentHandler) {
         let mut entry = fi_cq_err_entry::default();
@@ -303,22 +305,23 @@ impl Wire {
             return;
         }
         if count < 0 {
-            self.breaks("fi_cq_readerr", count as i64);
+            self.fail_all("fi_cq_readerr", count as i64);
             return;
         }
         self.counters.errors += 1;
         let error = i64::from(entry.err);
         let Some((slot, &operation)) = self.slots.find(entry.op_context) else {
-            // Of a frame that was injected, to nobody knows whom: its peer is found to be silent.
+            // Of an injected frame, whose peer is unknown here: that peer will be found silent.
             return;
         };
         match operation {
             Operation::Receive(buffer) => {
-                // Nobody has cancelled it: the endpoint has been shut down.
+                // This rank cancels nothing: the endpoint was shut down.
                 if entry.err == FI_ECANCELED || failure::is_own(error) {
-                    self.breaks("fi_recv", error);
+                    self.fail_all("fi_recv", error);
                 }
-                // A buffer for several messages may take others still: of `shm` one that a message was too long for does.
+                // A multi-message buffer may still be in use: over `shm` it is after a message that
+                // was too long.
                 if !self.multi || entry.flags & FI_MULTI_RECV != 0 {
                     self.received_into(slot, buffer);
                 }
@@ -358,11 +361,12 @@ impl Wire {
         let offset = from.addr().wrapping_sub(begin.addr());
         let fits = offset.checked_add(entry.len);
         if fits.is_none_or(|end| end > self.receives.size()) {
-            self.counters.nonsense += 1;
+            self.counters.malformed += 1;
             return;
         }
-        // SAFETY: within the buffer (just checked), written by the library, which does not touch these bytes again before the buffer
-        // is posted again; that does not happen while this frame is looked at. Nobody else has a reference to them.
+        // SAFETY: within the buffer (just checked), written by the library, which does not access
+        // these bytes again before the buffer is posted again; that does not happen while this
+        // frame is handled. There is no other reference to them.
         let bytes = unsafe { std::slice::from_raw_parts_mut(begin.add(offset), entry.len) };
         match self.seal {
             None => self.take_frame(bytes, source, handler),
@@ -370,15 +374,15 @@ impl Wire {
         }
     }
 
-    /// Nearly all frames are tiny, and the next of a peer that this rank has had to do with of late.
+    /// Handles a frame; fast for a tiny one that is the next of an open link, as nearly all are.
     #[inline(always)]
     fn take_frame(&mut self, bytes: &[u8], source: fi_addr_t, handler: &mut impl FragmentHandler) {
-        let takes_unknown = self.takes_unknown;
+        let accepts_unknown_source = self.accepts_unknown_source;
         if let Some((frame, header, payload)) = Frame::decode_tiny(bytes)
             && frame.job == self.job
             && let Some(link) = self.links.get(frame.rank)
             && link.is_next(frame.number)
-            && link.is_from(source, takes_unknown)
+            && link.is_from(source, accepts_unknown_source)
         {
             link.liveness.heard();
             link.next_in += 1;
@@ -388,7 +392,8 @@ impl Wire {
         self.take_any_frame(bytes, source, handler);
     }
 
-    /// Takes a frame that has a tag, if it is the right one, and no frame has come with this number.
+    /// Opens a sealed frame, and handles it if its tag is valid and its number was not received
+    /// before.
     #[inline(never)]
     fn take_sealed(
         &mut self,
@@ -397,22 +402,22 @@ impl Wire {
         handler: &mut impl FragmentHandler,
     ) {
         let Some(frame) = Frame::read_begin(bytes).filter(|frame| frame.job == self.job) else {
-            self.counters.nonsense += 1;
+            self.counters.malformed += 1;
             return;
         };
         let (Some(next), Some(seal)) = (self.links.next_in(frame.rank), &mut self.seal) else {
-            self.counters.nonsense += 1;
+            self.counters.malformed += 1;
             return;
         };
         let Some(number) = whole_number(frame.number, next) else {
-            self.counters.repeated += 1;
+            self.counters.replayed += 1;
             return;
         };
         if !seal.open(frame.rank, number, bytes, HEADER) {
-            self.counters.forged += 1;
+            self.counters.bad_tag += 1;
             return;
         }
-        // It has opened: there is a tag.
+        // It was opened, so it has a tag.
         self.take_frame(&bytes[..bytes.len() - TAG], source, handler);
     }
 
@@ -424,33 +429,33 @@ impl Wire {
         handler: &mut impl FragmentHandler,
     ) {
         let Some((frame, header, payload)) = Frame::decode(bytes) else {
-            self.counters.nonsense += 1;
+            self.counters.malformed += 1;
             return;
         };
         let peer = frame.rank;
-        // Another job's.
+        // Of another job.
         if frame.job != self.job {
-            self.counters.nonsense += 1;
+            self.counters.malformed += 1;
             return;
         }
-        let takes_unknown = self.takes_unknown;
+        let accepts_unknown_source = self.accepts_unknown_source;
         let Ok(link) = self.open(peer) else {
             // Of a peer that was given up.
-            self.counters.nonsense += 1;
+            self.counters.malformed += 1;
             return;
         };
-        if !link.is_from(source, takes_unknown) {
-            self.counters.strangers += 1;
+        if !link.is_from(source, accepts_unknown_source) {
+            self.counters.wrong_source += 1;
             return;
         }
         match whole_number(frame.number, link.next_in) {
             Some(number) if number == link.next_in => {}
             Some(number) => {
-                self.comes_early(peer, number, bytes);
+                self.on_early_frame(peer, number, bytes);
                 return;
             }
             None => {
-                self.fails(peer, Failure::Broken("frames out of order"));
+                self.fail_peer(peer, Failure::Broken("frames out of order"));
                 return;
             }
         }
@@ -459,44 +464,42 @@ impl Wire {
         let has_early = link.early.is_some();
         match frame.kind {
             Kind::Tiny => self.take_tiny(&frame, header, payload, handler),
-            _ => self.look_at(&frame, bytes, header, payload, handler),
+            _ => self.dispatch(&frame, bytes, header, payload, handler),
         }
         if has_early {
             self.take_early(peer, handler);
         }
     }
 
-    /// Keeps a frame until those before it are there. Of those that take too much room together the peer is given up that has sent most.
+    /// Keeps a frame until the frames before it have arrived. If early frames take too much room in
+    /// all, the peer that sent most of them is given up.
     #[cold]
-    fn comes_early(&mut self, peer: Rank, number: u64, bytes: &[u8]) {
+    fn on_early_frame(&mut self, peer: Rank, number: u64, bytes: &[u8]) {
         let Some(link) = self.links.get(peer) else {
             return;
         };
         let Some(taken) = link.early.get_or_insert_default().keep(number, bytes) else {
-            self.counters.repeated += 1;
+            self.counters.replayed += 1;
             return;
         };
         link.liveness.heard();
         self.early += taken;
         if self.early > self.early_room {
             let early = |link: &Link| link.early.as_ref().map_or(0, |early| early.bytes());
-            self.give_up_most(
-                early,
-                "more frames before their time than there is room for",
-            );
+            self.give_up_most(early, "more early frames than there is room for");
         }
     }
 
-    /// Gives up the peer of whose frames most is kept.
+    /// Gives up the peer of whose frames most bytes are kept.
     #[cold]
     fn give_up_most(&mut self, kept: impl Fn(&Link) -> usize, reason: &'static str) {
         let most = self.links.all().map(|link| (kept(link), link.peer)).max();
         if let Some((_, peer)) = most {
-            self.fails(peer, Failure::Broken(reason));
+            self.fail_peer(peer, Failure::Broken(reason));
         }
     }
 
-    /// Takes those that had come before their time, as far as it is their turn.
+    /// Handles early frames whose turn has come.
     #[cold]
     fn take_early(&mut self, peer: Rank, handler: &mut impl FragmentHandler) {
         while let Some(link) = self.links.get(peer)
@@ -511,7 +514,7 @@ impl Wire {
             link.next_in += 1;
             self.early -= taken;
             if let Some((frame, header, payload)) = Frame::decode(&bytes) {
-                self.look_at(&frame, &bytes, header, payload, handler);
+                self.dispatch(&frame, &bytes, header, payload, handler);
             }
         }
     }
@@ -526,12 +529,12 @@ impl Wire {
     ) {
         // Its bytes are bounded by the peer's window, so there is room.
         if !handler.fragment(frame.rank, header, payload) {
-            self.counters.nonsense += 1;
+            self.counters.malformed += 1;
         }
     }
 
     #[inline(never)]
-    fn look_at(
+    fn dispatch(
         &mut self,
         frame: &Frame,
         bytes: &[u8],
@@ -560,8 +563,9 @@ impl Wire {
         }
     }
 
-    /// Keeps a frame of the data channel until there is room for it and those before it. A peer that sends more of a fragment than it
-    /// has promised is given up, and of those whose frames are more than `room` the one that has sent most.
+    /// Holds a frame of the data channel until there is room for it and those before it. A peer
+    /// that sends more of a fragment than it announced is given up; if held frames exceed `room`,
+    /// so is the peer that sent most of them.
     #[cold]
     fn hold(&mut self, frame: &Frame, payload: usize, bytes: &[u8], room: usize) {
         let peer = frame.rank;
@@ -570,7 +574,7 @@ impl Wire {
         };
         let held = link.held.get_or_insert_default();
         let Some(taken) = held.keep(frame, payload, bytes) else {
-            self.fails(peer, Failure::Broken("frames out of order"));
+            self.fail_peer(peer, Failure::Broken("frames out of order"));
             return;
         };
         self.held += taken;
@@ -580,7 +584,7 @@ impl Wire {
         }
     }
 
-    /// Takes a frame of the data channel; false if there is no room now.
+    /// Delivers a frame of the data channel. `false`: there is no room now.
     fn take_data(
         &mut self,
         frame: &Frame,
@@ -623,13 +627,13 @@ impl Wire {
                 true
             }
             _ => {
-                self.fails(peer, Failure::Broken("frames out of order"));
+                self.fail_peer(peer, Failure::Broken("frames out of order"));
                 true
             }
         }
     }
 
-    /// Takes what was held for want of room.
+    /// Delivers frames that were held for lack of room.
     #[cold]
     fn take_held(&mut self, handler: &mut impl FragmentHandler) {
         let peers: Vec<_> = self

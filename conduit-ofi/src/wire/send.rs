@@ -1,4 +1,4 @@
-//! Frames out.
+//! Sending: outgoing frames.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -15,18 +15,18 @@ use crate::slots::Operation;
 
 use super::{SMALL, Wire};
 
-/// Why a frame did not go out.
+/// Why a frame was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Not {
-    /// No room now.
-    Now,
-    /// The library has refused it for good: the call, and its error number.
-    Ever(&'static str, i64),
+enum NotSent {
+    /// No room now: try again.
+    Again,
+    /// The library refused it for good: the call, and its error number.
+    Failed(&'static str, i64),
 }
 
-/// What the library has answered to a submission.
+/// Interprets the result of a submission.
 #[inline(always)]
-fn answer(operation: &'static str, result: isize) -> Result<(), Not> {
+fn result_of(operation: &'static str, result: isize) -> Result<(), NotSent> {
     const AGAIN: isize = -(FI_EAGAIN as isize);
     // `shm` 1.17 says so now and then, and takes the same message later.
     const NO_MEMORY: isize = -(FI_ENOMEM as isize);
@@ -34,20 +34,20 @@ fn answer(operation: &'static str, result: isize) -> Result<(), Not> {
         return Ok(());
     }
     match result {
-        AGAIN | NO_MEMORY => Err(Not::Now),
-        error => Err(Not::Ever(operation, error as i64)),
+        AGAIN | NO_MEMORY => Err(NotSent::Again),
+        error => Err(NotSent::Failed(operation, error as i64)),
     }
 }
 
-/// Sends bytes that the library copies before this returns, and of which it says nothing more.
+/// Injects bytes: the library copies them before this returns, and reports no completion.
 #[inline(always)]
-fn inject(objects: &Objects, address: u64, bytes: &[u8]) -> Result<(), Not> {
+fn inject(objects: &Objects, address: u64, bytes: &[u8]) -> Result<(), NotSent> {
     // SAFETY: the endpoint is open; the library copies the bytes.
     let result = unsafe { fi_inject(objects.ep, bytes.as_ptr().cast(), bytes.len(), address) };
-    answer("fi_inject", result)
+    result_of("fi_inject", result)
 }
 
-/// The bytes of a small frame on its way together. Not zeroed: what is sent is a few dozen bytes as a rule.
+/// Space for assembling a small frame. Not zeroed, since most frames are a few dozen bytes.
 struct Copy([MaybeUninit<u8>; SMALL]);
 
 impl Copy {
@@ -56,15 +56,16 @@ impl Copy {
         Self([const { MaybeUninit::uninit() }; SMALL])
     }
 
-    /// Writes a piece to its place; where the next one goes. The length is handed on, and not kept with the bytes, which the
-    /// library gets to see: it would be in memory.
+    /// Writes a piece at `place`, and returns where the next one goes. The length is passed on
+    /// instead of kept here, because a field whose address the library gets could not stay in a
+    /// register.
     ///
     /// # Safety
     /// There is room for it.
     #[inline(always)]
     unsafe fn put(&mut self, place: usize, piece: &[u8]) -> usize {
-        /// Pieces are headers and arguments, multiples of four bytes and short: a call would take longer, and so would wide loads of
-        /// what was written in parts just before.
+        /// Pieces are headers and arguments: short, and multiples of four bytes. A call of memcpy
+        /// would take longer, and wide loads would stall on what was just written in parts.
         const SHORT: usize = 64;
         // SAFETY: the caller's promise.
         unsafe {
@@ -91,7 +92,7 @@ impl Copy {
     }
 
     /// # Safety
-    /// So many bytes have been written.
+    /// `length` bytes have been written.
     #[inline(always)]
     unsafe fn bytes(&mut self, length: usize) -> &mut [u8] {
         // SAFETY: the caller's promise, who has found room for them.
@@ -99,10 +100,10 @@ impl Copy {
     }
 }
 
-/// Writes the tag of a frame to a peer into its last bytes, and encrypts it where the job wants that. A number may be used again as long
-/// as no frame with it has been handed to the library: nobody has seen such a one.
+/// Seals a frame to a peer: writes its tag into the last bytes, and encrypts it if the job asks for
+/// that. A number may be used again as long as no frame with it was handed to the library.
 #[inline(never)]
-fn close(seal: &mut Sealer, peer: Rank, number: u64, frame: &mut [u8]) {
+fn seal_frame(seal: &mut Sealer, peer: Rank, number: u64, frame: &mut [u8]) {
     seal.seal(peer, number, frame, HEADER);
 }
 
@@ -121,7 +122,8 @@ impl Wire {
         }
     }
 
-    /// Sends a fragment whose bytes are copied before this returns. Inlined, so that the header's length is known.
+    /// Sends a fragment whose bytes are copied before this returns. Inlined so that the header's
+    /// length is a constant.
     #[inline(always)]
     pub(super) fn send_tiny(
         &mut self,
@@ -158,7 +160,7 @@ impl Wire {
         let copy = unsafe {
             let mut length = copy.put(0, &own.begin());
             length = copy.put(length, header);
-            // By itself what nearly all have: no loop.
+            // The common case, without a loop.
             match pieces {
                 [head, body] => {
                     length = copy.put(length, head);
@@ -172,7 +174,7 @@ impl Wire {
             }
             if let Some(seal) = seal {
                 length = copy.put(length, &[0; TAG]);
-                close(seal, peer, link.next_out, copy.bytes(length));
+                seal_frame(seal, peer, link.next_out, copy.bytes(length));
             }
             copy.bytes(length)
         };
@@ -191,16 +193,16 @@ impl Wire {
         }
     }
 
-    /// A small frame that the library has not taken.
+    /// Handles a small frame that the library did not take.
     #[cold]
-    fn not_sent(&mut self, peer: Rank, not: Not, frame: &[u8]) -> Result<(), Refused> {
-        match self.answer_of(peer, |_| Err(not)) {
+    fn not_sent(&mut self, peer: Rank, not: NotSent, frame: &[u8]) -> Result<(), Refused> {
+        match self.submit(peer, |_| Err(not)) {
             Err(Refused::Full) => self.keep(peer, frame),
             answer => answer,
         }
     }
 
-    /// A frame has its number for good.
+    /// Counts a frame whose number is used up.
     #[inline]
     fn numbered(&mut self, peer: Rank) {
         if let Some(link) = self.links.get(peer) {
@@ -208,16 +210,16 @@ impl Wire {
         }
     }
 
-    /// Sends a small frame, or keeps it behind others that wait: a connection is made when the first frame wants to go, which takes
-    /// the peer's progress.
+    /// Sends a small frame, or appends it to the backlog: a connection is made when the first frame
+    /// is sent, which takes progress of the peer.
     #[inline]
     fn post_small(&mut self, peer: Rank, address: u64, frame: &[u8]) -> Result<(), Refused> {
         let waits = self
             .links
-            .look(peer)
+            .peek(peer)
             .is_some_and(|link| !link.backlog.is_empty());
         if !waits {
-            match self.answer_of(peer, |wire| wire.put_out(peer, address, frame)) {
+            match self.submit(peer, |wire| wire.post_frame(peer, address, frame)) {
                 Err(Refused::Full) => {}
                 answer => return answer.inspect(|()| self.numbered(peer)),
             }
@@ -239,13 +241,13 @@ impl Wire {
         Ok(())
     }
 
-    /// Sends small frames that wait until there is no room (true) or none is left.
+    /// Sends frames of the backlog until there is no room (`true`) or none is left.
     fn send_backlog(&mut self, peer: Rank) -> bool {
         while let Some((frame, address)) = self.links.get(peer).and_then(|link| {
             let frame = link.backlog.pop_front()?;
             Some((frame, link.address))
         }) {
-            if self.answer_of(peer, |wire| wire.put_out(peer, address, &frame))
+            if self.submit(peer, |wire| wire.post_frame(peer, address, &frame))
                 == Err(Refused::Full)
             {
                 if let Some(link) = self.links.get(peer) {
@@ -259,31 +261,32 @@ impl Wire {
 
     /// Sends a small frame: injected if it is short enough, else from a buffer.
     #[inline]
-    fn put_out(&mut self, peer: Rank, address: u64, bytes: &[u8]) -> Result<(), Not> {
+    fn post_frame(&mut self, peer: Rank, address: u64, bytes: &[u8]) -> Result<(), NotSent> {
         if bytes.len() <= self.inject {
             inject(&self.objects, address, bytes)?;
             self.counters.injected += 1;
             return Ok(());
         }
-        let buffer = self.small.take().ok_or(Not::Now)?;
+        let buffer = self.small.take().ok_or(NotSent::Again)?;
         self.small.bytes(buffer)[..bytes.len()].copy_from_slice(bytes);
         self.send_buffer(peer, address, false, buffer, bytes.len())
     }
 
-    /// The same of a buffer, which is free again then.
+    /// Injects a buffer, and frees it.
     fn inject_buffer(
         &mut self,
         address: u64,
         large: bool,
         buffer: u32,
         length: usize,
-    ) -> Result<(), Not> {
+    ) -> Result<(), NotSent> {
         let buffers = if large {
             &mut self.large
         } else {
             &mut self.small
         };
-        // SAFETY: the endpoint is open; so many bytes of the buffer have been written, and the library copies them.
+        // SAFETY: the endpoint is open; so many bytes of the buffer have been written, and the
+        // library copies them.
         let result = unsafe {
             fi_inject(
                 self.objects.ep,
@@ -293,12 +296,13 @@ impl Wire {
             )
         };
         buffers.give(buffer);
-        answer("fi_inject", result)?;
+        result_of("fi_inject", result)?;
         self.counters.injected += 1;
         Ok(())
     }
 
-    /// Sends a buffer, which comes back when the library has completed that, or now if it refuses.
+    /// Sends a buffer, which is freed when the library completes it, or now if the library refuses
+    /// it.
     fn send_buffer(
         &mut self,
         peer: Rank,
@@ -306,7 +310,7 @@ impl Wire {
         large: bool,
         buffer: u32,
         length: usize,
-    ) -> Result<(), Not> {
+    ) -> Result<(), NotSent> {
         let operation = Operation::Frame {
             peer,
             large,
@@ -315,9 +319,9 @@ impl Wire {
         let taken = self.slots.take(operation);
         let buffers = if large { &self.large } else { &self.small };
         let sent = match taken {
-            None => Err(Not::Now),
+            None => Err(NotSent::Again),
             Some((slot, context)) => {
-                // SAFETY: the endpoint is open; the buffer is lent until the completion.
+                // SAFETY: the endpoint is open; the library uses the buffer until the completion.
                 let result = unsafe {
                     fi_send(
                         self.objects.ep,
@@ -328,7 +332,7 @@ impl Wire {
                         context,
                     )
                 };
-                answer("fi_send", result).inspect_err(|_| self.slots.give(slot))
+                result_of("fi_send", result).inspect_err(|_| self.slots.give(slot))
             }
         };
         match sent {
@@ -343,23 +347,23 @@ impl Wire {
         sent
     }
 
-    /// Does what the library may refuse, and says so in the user's words.
+    /// Calls the library, and translates its refusal for the user.
     #[inline]
-    fn answer_of(
+    fn submit(
         &mut self,
         peer: Rank,
-        what: impl FnOnce(&mut Self) -> Result<(), Not>,
+        what: impl FnOnce(&mut Self) -> Result<(), NotSent>,
     ) -> Result<(), Refused> {
         match what(self) {
             Ok(()) => {
                 self.counters.frames += 1;
                 Ok(())
             }
-            Err(Not::Now) => {
+            Err(NotSent::Again) => {
                 self.counters.again += 1;
                 Err(Refused::Full)
             }
-            Err(Not::Ever(operation, error)) => {
+            Err(NotSent::Failed(operation, error)) => {
                 self.counters.errors += 1;
                 self.refused(peer, operation, error);
                 Err(Refused::Dead)
@@ -376,12 +380,12 @@ impl Wire {
         let mut frame = [0; LONG_HEADER + TAG];
         own.write(&mut frame);
         if let Some(seal) = &mut self.seal {
-            close(seal, peer, next, &mut frame);
+            seal_frame(seal, peer, next, &mut frame);
         }
         self.post_small(peer, address, &frame[..LONG_HEADER + self.tag])
     }
 
-    /// Asks a peer for an answer.
+    /// Pings a peer.
     pub(super) fn ping(&mut self, peer: Rank) {
         let Some(link) = self.links.get(peer) else {
             return;
@@ -393,12 +397,14 @@ impl Wire {
         }
     }
 
-    /// From here on a peer is not idle until it has answered, and so has everything that was sent before.
+    /// From here on the peer counts as unsettled until it answers this ping, which shows that it
+    /// has received everything sent before.
     pub(super) fn settle_by_ping(&mut self, peer: Rank) {
-        // The next one's; if there is no room now, the next look at the peer asks it.
+        // The next ping's number; if there is no room for it now, the next check of the peer sends
+        // one.
         let number = self.pings.wrapping_add(1);
         self.ping(peer);
-        // One that rests has everything.
+        // The peer of an idle link has received everything.
         if let Some(link) = self.links.get(peer)
             && link.failure.is_none()
         {
@@ -418,7 +424,7 @@ impl Wire {
 
     // ---- longer fragments ------------------------------------------------------------------------------------------
 
-    /// Takes a fragment whose bytes stay the user's until it is told that they were sent.
+    /// Queues a fragment whose bytes stay in the user's memory until `FragmentHandler::sent`.
     pub(super) fn send_later(
         &mut self,
         peer: Rank,
@@ -426,7 +432,7 @@ impl Wire {
         token: u64,
         length: usize,
     ) -> Result<(), Refused> {
-        /// Fragments that wait for one peer.
+        /// Fragments queued for one peer.
         const QUEUED: usize = 256;
         self.open(peer)?;
         let sending = Sending::new(token, length, header).ok_or(Refused::TooLong)?;
@@ -442,7 +448,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Sends what waits, as there is room.
+    /// Sends what is queued, as room permits.
     pub(super) fn send_queued(&mut self, handler: &mut impl FragmentHandler) {
         let mut peers = std::mem::take(&mut self.outgoing);
         peers.retain(|peer| {
@@ -455,7 +461,7 @@ impl Wire {
             }
             let waits = self.send_backlog(peer) || self.send_to(peer, handler);
             if let Some(link) = self.links.get(peer) {
-                // Listed again by a pong that found no room: once is enough.
+                // A pong without room may have listed the link again; once is enough.
                 link.listed = waits;
             }
             waits
@@ -469,7 +475,7 @@ impl Wire {
         self.outgoing.append(&mut peers);
     }
 
-    /// Sends frames of a link's queue until there is no room (true) or nothing is left.
+    /// Sends frames of a link's queue until there is no room (`true`) or nothing is left.
     fn send_to(&mut self, peer: Rank, handler: &mut impl FragmentHandler) -> bool {
         loop {
             let Some(link) = self.links.get(peer) else {
@@ -482,7 +488,7 @@ impl Wire {
                 return false;
             }
             let token = sending.token;
-            let frames = self.answer_of(peer, |wire| wire.send_frame(peer, handler));
+            let frames = self.submit(peer, |wire| wire.send_frame(peer, handler));
             match frames {
                 Ok(()) => {}
                 Err(Refused::Full) => return true,
@@ -495,10 +501,10 @@ impl Wire {
             let Some(first) = link.queue.front() else {
                 return false;
             };
-            let (is_whole, is_lent) = (first.next == first.length, first.lent > 0);
+            let (is_whole, is_in_flight) = (first.next == first.length, first.in_flight > 0);
             if is_whole && let Some(sending) = link.queue.pop_front() {
-                if is_lent {
-                    link.lent.push(sending);
+                if is_in_flight {
+                    link.in_flight.push(sending);
                 } else {
                     handler.sent(peer, token);
                 }
@@ -507,8 +513,12 @@ impl Wire {
     }
 
     /// Sends the next frame of the first fragment in a link's queue.
-    fn send_frame(&mut self, peer: Rank, handler: &mut impl FragmentHandler) -> Result<(), Not> {
-        let Some(link) = self.links.look(peer) else {
+    fn send_frame(
+        &mut self,
+        peer: Rank,
+        handler: &mut impl FragmentHandler,
+    ) -> Result<(), NotSent> {
+        let Some(link) = self.links.peek(peer) else {
             return Ok(());
         };
         let Some(sending) = link.queue.front() else {
@@ -521,10 +531,10 @@ impl Wire {
             0 => sending.header(),
             _ => &[],
         };
-        // All that is left, in one frame.
+        // The rest, in one frame.
         let whole = HEADER + header.len() + left + self.tag;
-        // Two frames that the library copies at once cost less than one that it does not: `shm` has the receiver fetch that with a
-        // system call.
+        // Two injected frames cost less than one that is not: over `shm` the receiver fetches that
+        // with a system call.
         let inject = self.inject.min(self.frame);
         let in_two =
             inject >= 2 * SMALL && whole > inject && whole + LONG_HEADER + self.tag <= 2 * inject;
@@ -538,31 +548,32 @@ impl Wire {
         let bytes = left.min(frame - begin - self.tag);
         let end = begin + bytes + self.tag;
         let own = self.frame(number, kind, header, length as u64);
-        // What the library copies anyhow needs no completion.
+        // An injected frame needs no completion.
         let is_injected = end <= self.inject;
-        // Where the bytes lie and the library can take them from there.
-        let lendable = self.pieces && !self.objects.wants_local() && bytes >= SMALL && !is_injected;
-        let lent = if lendable {
+        // The user's memory, if the library can send from there.
+        let may_zero_copy =
+            self.pieces && !self.objects.wants_local() && bytes >= SMALL && !is_injected;
+        let zero_copy = if may_zero_copy {
             handler.source(peer, token, next, bytes).map(<[u8]>::as_ptr)
         } else {
             None
         };
-        let pool = if lent.is_some() || end <= SMALL {
+        let pool = if zero_copy.is_some() || end <= SMALL {
             &mut self.small
         } else {
             &mut self.large
         };
         let large = pool.size() > SMALL;
-        let buffer = pool.take().ok_or(Not::Now)?;
+        let buffer = pool.take().ok_or(NotSent::Again)?;
         let place = pool.bytes(buffer);
         own.write(place);
         place[kind.header()..begin].copy_from_slice(header);
-        match lent {
+        match zero_copy {
             Some(source) => self.send_pieces(peer, address, token, buffer, begin, source, bytes)?,
             None => {
                 handler.read(peer, token, next, &mut place[begin..begin + bytes]);
                 if let Some(seal) = &mut self.seal {
-                    close(seal, peer, number, &mut place[..end]);
+                    seal_frame(seal, peer, number, &mut place[..end]);
                 }
                 if is_injected {
                     self.inject_buffer(address, large, buffer, end)?;
@@ -574,12 +585,12 @@ impl Wire {
         self.numbered(peer);
         if let Some(sending) = self.links.get(peer).and_then(|link| link.queue.front_mut()) {
             sending.next += bytes;
-            sending.lent += u32::from(lent.is_some());
+            sending.in_flight += u32::from(zero_copy.is_some());
         }
         Ok(())
     }
 
-    /// Sends a frame whose header is in a small buffer and whose bytes lie with the user.
+    /// Sends a frame whose header is in a small buffer and whose payload is in the user's memory.
     #[expect(clippy::too_many_arguments, reason = "all of a frame")]
     fn send_pieces(
         &mut self,
@@ -590,7 +601,7 @@ impl Wire {
         begin: usize,
         source: *const u8,
         bytes: usize,
-    ) -> Result<(), Not> {
+    ) -> Result<(), NotSent> {
         let operation = Operation::Pieces {
             peer,
             token,
@@ -598,7 +609,7 @@ impl Wire {
         };
         let Some((slot, context)) = self.slots.take(operation) else {
             self.small.give(buffer);
-            return Err(Not::Now);
+            return Err(NotSent::Again);
         };
         let pieces = [
             iovec {
@@ -610,8 +621,8 @@ impl Wire {
                 iov_len: bytes,
             },
         ];
-        // SAFETY: the endpoint is open; buffer and source stay until the completion: the source by the contract of
-        // `Payload::Read`, since `FragmentHandler::sent` is called after that.
+        // SAFETY: the endpoint is open; buffer and source stay until the completion: the source by
+        // the contract of `Payload::Read`, since `FragmentHandler::sent` is called after that.
         let result = unsafe {
             fi_sendv(
                 self.objects.ep,
@@ -622,9 +633,9 @@ impl Wire {
                 context,
             )
         };
-        match answer("fi_sendv", result) {
+        match result_of("fi_sendv", result) {
             Ok(()) => {
-                self.counters.lent += 1;
+                self.counters.zero_copy += 1;
                 if let Some(link) = self.links.get(peer) {
                     link.pending += 1;
                     link.direct += 1;
@@ -640,7 +651,7 @@ impl Wire {
     }
 }
 
-/// Notes that a link has something to go out.
+/// Notes that a link has something to send.
 fn list(outgoing: &mut Vec<Rank>, link: &mut crate::link::Link) {
     if !link.listed {
         link.listed = true;

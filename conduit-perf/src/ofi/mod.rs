@@ -17,7 +17,7 @@ mod rows;
 
 use anyhow::Context;
 use clap::Args;
-use conduit_ofi::provider::{Wish, choose};
+use conduit_ofi::provider::{Hints, choose};
 use conduit_ofi::start::{OfiConfig, Which, library};
 use libfabric_sys::{Library, fi_version};
 use serde::{Deserialize, Serialize};
@@ -78,12 +78,12 @@ pub struct Options {
 }
 
 impl Options {
-    fn wish(&self, provider: &str) -> Wish {
-        Wish {
+    fn hints(&self, provider: &str) -> Hints {
+        Hints {
             provider: Some(provider.to_owned()),
             domain: self.domain(provider),
             one_host: true,
-            ..Wish::default()
+            ..Hints::default()
         }
     }
 
@@ -170,7 +170,7 @@ fn provider_figures(
     let choice = &options.judged.choice;
     let jobs = if choice.quick { QUICK_JOBS } else { JOBS };
     let plan = choice.plan().shared(jobs);
-    let full_name = choose(library, &options.wish(provider))
+    let full_name = choose(library, &options.hints(provider))
         .map(|offer| offer.provider())
         .map_err(|(reason, offered)| anyhow::anyhow!("{reason}; there is {offered}"))?;
     let mut all = Vec::new();
@@ -225,21 +225,21 @@ fn measure(side: &Side<'_>, order: &Order) -> anyhow::Result<Vec<Figure>> {
     }
     side.place(Placement::Apart)?;
     let which = Which::named(&order.library);
-    let wish = Wish {
+    let hints = Hints {
         provider: Some(order.provider.clone()),
         domain: order.domain.clone(),
         one_host: true,
-        ..Wish::default()
+        ..Hints::default()
     };
     let config = OfiConfig {
         library: which.clone(),
-        ..OfiConfig::new(wish, "this".to_owned())
+        ..OfiConfig::new(hints, "this".to_owned())
     };
     let end = End::open(side, &config, SEGMENT)?;
     let source = Private::new(SEGMENT);
     let loaded = || library(&which).map_err(bare::failed);
     // The very same offer for both.
-    let offer = choose(&loaded()?, &config.wish).map_err(|(reason, _)| bare::failed(reason))?;
+    let offer = choose(&loaded()?, &config.hints).map_err(|(reason, _)| bare::failed(reason))?;
     if side.rank() == 0 {
         eprintln!("{offer:?}");
     }

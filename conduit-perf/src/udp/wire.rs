@@ -1,10 +1,11 @@
-//! Conduit's wire, without what is above it: fragments of the reliability protocol, sealed, over a socket.
+//! Conduit's wire, without what is above it: fragments of the reliability protocol, sealed, over a
+//! socket.
 
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
 use conduit_udp::protocol::{Config, Endpoint, Failure, Fragment, FragmentHandler, Payload};
-use conduit_udp::socket::{Card, Peers, Wire};
+use conduit_udp::socket::{Peers, UdpAddress, Wire};
 use seal::{Protection, Sealer, Secret};
 
 use crate::Error;
@@ -77,15 +78,15 @@ impl End {
         let socket = open()?;
         let other = meet_ports(side, socket.address().port())?;
         let rank = side.rank() as u32;
-        let card = |address: std::net::SocketAddr| Card {
-            address: address.ip(),
+        let udp_address = |address: std::net::SocketAddr| UdpAddress {
+            ip: address.ip(),
             port: address.port(),
             packet: socket.packet() as u32,
             incarnation: u64::from(address.port()),
         };
-        let mut cards = [card(socket.address()), card(other)];
+        let mut addresses = [udp_address(socket.address()), udp_address(other)];
         if rank == 1 {
-            cards.reverse();
+            addresses.reverse();
         }
         let config = Config {
             rank,
@@ -100,11 +101,14 @@ impl End {
             Secret::from_bytes([5; 32]),
             Protection::Authenticate,
             rank,
-            cards.iter().map(|card| card.incarnation).collect(),
+            addresses
+                .iter()
+                .map(|address| address.incarnation)
+                .collect(),
         );
         let endpoint = Endpoint::new(config);
         Ok(Self {
-            wire: Wire::new(endpoint, seal, socket, Peers::new(&cards, 0), packet)
+            wire: Wire::new(endpoint, seal, socket, Peers::new(&addresses, 0), packet)
                 .map_err(failed)?,
             ends: Ends {
                 from: vec![1; BLOCK],
@@ -231,7 +235,8 @@ fn finish(side: &Side<'_>, end: &mut End) -> Result<(), Error> {
     side.meet()
 }
 
-/// A stream of fragments of [`BLOCK`] bytes, each read from memory and placed in memory. An operation is one.
+/// A stream of fragments of [`BLOCK`] bytes, each read from memory and placed in memory. An
+/// operation is one.
 pub(super) struct Stream {
     packet: usize,
     end: Option<End>,

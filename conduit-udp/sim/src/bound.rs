@@ -1,4 +1,4 @@
-//! The memory that an endpoint may hold.
+//! Bounds on the memory of an endpoint.
 
 use crate::scenario::Scenario;
 
@@ -11,12 +11,14 @@ const SEGMENT: usize = 48;
 /// Of a fragment that waits, without its header.
 const FRAGMENT: usize = 160;
 
-/// Bytes around those of parked links.
+/// Bytes besides those of idle links.
 const IDLE_BASE: usize = 512;
-/// Of a parked link: what is kept of it, and its places in tables. The driver and the layer above take up to 120 besides.
+/// Of an idle link: what is kept of it, and its table entries. The driver and the layer above take
+/// up to 120 besides.
 const IDLE_LINK: usize = 150;
 
-/// Bytes more than at its start that an endpoint holds when nothing has happened for long, if links are parked.
+/// Bytes more than at its start that an endpoint holds when nothing has happened for long, if links
+/// are made idle.
 pub(crate) fn idle_memory(scenario: &Scenario) -> i64 {
     (IDLE_BASE + (scenario.ranks as usize - 1) * IDLE_LINK) as i64
 }

@@ -18,7 +18,7 @@ use crate::scenario::{Pattern, Phase, Sizes};
 use crate::seal::SealKind;
 use crate::{Report, Scenario, Until, fuzz, run};
 
-/// Simulates the reliability protocol over UDP on a faulty network, and checks what comes of it.
+/// Simulates the reliability protocol over UDP on a faulty network, and checks the result
 #[derive(Debug, Parser)]
 #[command(name = "udp-sim", version, args_conflicts_with_subcommands = true)]
 pub struct Cli {
@@ -36,7 +36,7 @@ enum Command {
     Incast(IncastOptions),
     /// Send so many segments that sequence numbers wrap several times, and check all of them
     Wrap(WrapOptions),
-    /// Give endpoints packets that are no packets, and check that they survive
+    /// Give endpoints malformed packets, and check that they survive
     Fuzz(FuzzOptions),
 }
 
@@ -67,16 +67,16 @@ struct Change {
     /// Without faults at certain times
     #[arg(long)]
     no_faults: bool,
-    /// Part of the packets that are lost, from 0 to 1
+    /// Fraction of the packets that are lost, from 0 to 1
     #[arg(long, value_name = "PART", value_parser = part)]
     loss: Option<f64>,
-    /// Part of the packets without a segment that are lost besides
+    /// Fraction of the packets without a segment that are lost in addition
     #[arg(long, value_name = "PART", value_parser = part)]
     ack_loss: Option<f64>,
-    /// Part of the packets that come twice
+    /// Fraction of the packets that come twice
     #[arg(long, value_name = "PART", value_parser = part)]
     duplicate: Option<f64>,
-    /// Part of the packets in which bits are changed
+    /// Fraction of the packets in which bits are changed
     #[arg(long, value_name = "PART", value_parser = part)]
     corrupt: Option<f64>,
     /// From interface to interface, in µs
@@ -206,7 +206,7 @@ struct IncastOptions {
     /// Ranks that send
     #[arg(long, value_delimiter = ',', default_value = "1,2,8,32")]
     senders: Vec<u32>,
-    /// Part of the packets that are lost besides
+    /// Fraction of the packets that are lost in addition
     #[arg(long, default_value_t = 0.0, value_parser = part)]
     loss: f64,
     #[command(flatten)]
@@ -220,10 +220,10 @@ struct WrapOptions {
     /// Times that the 24 bits of sequence numbers wrap
     #[arg(long, default_value_t = 3)]
     times: u32,
-    /// Part of the packets that are lost
+    /// Fraction of the packets that are lost
     #[arg(long, default_value_t = 0.01, value_parser = part)]
     loss: f64,
-    /// Of all that is random
+    /// Seed of all that is random
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -233,7 +233,7 @@ struct FuzzOptions {
     /// Packets given to endpoints, all in all
     #[arg(long, default_value_t = 1_000_000)]
     inputs: u64,
-    /// Of all that is random
+    /// Seed of all that is random
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Only this session, which a failure names
@@ -243,10 +243,10 @@ struct FuzzOptions {
     format: Format,
 }
 
-/// Does what the command line says. The code is 1 if something is wrong with the protocol.
+/// Runs the command line. The exit code is 1 if there were violations.
 ///
 /// # Errors
-/// When standard output can't be written.
+/// Standard output can't be written.
 pub fn main(cli: &Cli) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
     match &cli.command {
@@ -465,7 +465,8 @@ fn wrap(out: &mut impl Write, options: &WrapOptions) -> io::Result<ExitCode> {
     scenario.protocol.first_sequence = (1 << 24) - 5000;
     scenario.host.receive_time = 100;
     scenario.host.send_time = 100;
-    // A little more than one segment for each fragment, so that every number is one delivery that is checked.
+    // A little more than one segment for each fragment, so that every number is one delivery that
+    // is checked.
     scenario.phases[0].fragments = (options.times << 24) + 10_000;
     scenario.phases[0].sizes = Sizes::Short;
     scenario.protocol.link_fragments = 4096;

@@ -1,4 +1,4 @@
-//! The bytes of fragments: anybody can tell what belongs at an offset of which fragment, without keeping it.
+//! The bytes of fragments, which follow from a key and an offset, so that they need not be stored.
 
 use std::sync::LazyLock;
 
@@ -6,7 +6,7 @@ use sim::random::Rng;
 
 /// A prime, so that no power of two and no multiple of a packet's size brings the same bytes again.
 const PERIOD: usize = 65_521;
-/// The most that can be asked for at once.
+/// Most bytes of one call.
 const LONGEST: usize = 65_536;
 
 static TABLE: LazyLock<Vec<u8>> = LazyLock::new(|| {

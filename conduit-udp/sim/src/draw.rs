@@ -29,7 +29,8 @@ impl Scenario {
             SealKind::Hash
         };
         let mut protocol = protocol;
-        // Mostly so short that links are parked amid the traffic; the bursts of a network that holds packets back are longer.
+        // Mostly so short that links are made idle amid the traffic; the bursts of a network that
+        // holds packets back are longer.
         protocol.idle_time = match random.u8(..8) {
             0 => 0,
             1 => protocol.idle_time,
@@ -104,7 +105,7 @@ fn protocol(random: &mut Rng) -> Protocol {
         window: pick(random, &[1, 2, 8, 64, 65, 1000, 4096, 4096, 4096]),
         initial_window: pick(random, &[1, 4, 64, 64, 64]),
         dead_time,
-        open_time: dead_time,
+        mtu_timeout: dead_time,
         probe_interval: dead_time / 40,
         idle_time: usual.idle_time,
         open_links: usual.open_links,
@@ -126,8 +127,8 @@ fn protocol(random: &mut Rng) -> Protocol {
 }
 
 fn host(random: &mut Rng, ranks: u32, protocol: &Protocol) -> Host {
-    // A full-sized probe for every peer fits every queue: they are sent together, and a queue that is smaller drops always
-    // the same ones.
+    // A full-sized probe for every peer fits every queue: they are sent together, and a queue that
+    // is smaller drops always the same ones.
     let least = (ranks as usize + 2) * protocol.packet;
     // What the socket really holds may be less than the protocol was told.
     let told = protocol.socket_buffer.max(4 * protocol.packet);

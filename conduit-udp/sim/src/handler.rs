@@ -1,31 +1,31 @@
-//! The layer above an endpoint, as the endpoint sees it.
+//! The fragment handler: the layer above an endpoint.
 
 use conduit_core::ni::Rank;
 use conduit_udp::protocol::{Failure, FragmentHandler, Nanos};
 use sim::random::{Rng, chance};
 
-use crate::books::{Books, Process, violation};
 use crate::memory::outside;
+use crate::oracle::{Oracle, Process, violation};
 use crate::scenario;
 
-/// Bits of a place that are the fragment's number; those above are the sender.
+/// Bits of a token that are the fragment's number; those above are the sender.
 const NUMBER: u32 = 40;
 
-/// What an fragment handler holds.
+/// State of a fragment handler.
 #[derive(Debug)]
 pub(crate) struct State {
     model: scenario::FragmentHandler,
     random: Rng,
-    /// Bytes that it has not done with.
+    /// Bytes that it has not processed.
     held: usize,
     drained: Nanos,
     /// It takes nothing.
     pub(crate) is_closed: bool,
-    /// It has refused something since this was last looked at.
+    /// It has refused something since this was last checked.
     pub(crate) has_refused: bool,
-    /// The last that it has refused without reason, by sender: the second time it takes it.
+    /// By sender: it refused the last fragment without reason, and accepts it the second time.
     refused: Vec<bool>,
-    /// Calls that it got.
+    /// Calls that it received.
     pub(crate) calls: u64,
 }
 
@@ -43,7 +43,7 @@ impl State {
         }
     }
 
-    /// Time passes, in which it does with what it holds.
+    /// Advances the time, in which it processes what it holds.
     pub(crate) fn pass(&mut self, now: Nanos) {
         let time = now.saturating_sub(self.drained);
         self.drained = now;
@@ -57,7 +57,7 @@ impl State {
         self.held = self.held.saturating_sub(done.max(1));
     }
 
-    /// It will have more room later.
+    /// Whether it will have more room later.
     pub(crate) fn is_waiting(&self) -> bool {
         self.held > 0 || self.has_refused
     }
@@ -82,13 +82,13 @@ impl State {
     }
 }
 
-/// During a call into the endpoint of a process.
+/// The handler of a process during a call of its endpoint.
 pub(crate) struct View<'a> {
     pub(crate) process: Process,
     /// The processes that this one takes for its peers.
     pub(crate) peers: &'a [Process],
     pub(crate) state: &'a mut State,
-    pub(crate) books: &'a mut Books,
+    pub(crate) oracle: &'a mut Oracle,
 }
 
 impl View<'_> {
@@ -98,7 +98,7 @@ impl View<'_> {
         if process.is_none() {
             let own = self.process;
             violation!(
-                self.books,
+                self.oracle,
                 "process {own} hears of rank {peer}, which isn't there"
             );
         }
@@ -112,16 +112,16 @@ impl View<'_> {
             .then_some((from, number))
     }
 
-    /// Whether the process may hear anything of another: it has not given it up.
+    /// Whether the process may receive from another: it has not given it up.
     fn hears(&mut self, from: Process, what: &str) -> bool {
         let is_dead = self
-            .books
+            .oracle
             .look(self.process, from)
             .is_some_and(|pair| pair.failed.is_some());
         if is_dead {
             let own = self.process;
             violation!(
-                self.books,
+                self.oracle,
                 "process {own} gets {what} from {from} after its failure"
             );
         }
@@ -133,7 +133,7 @@ impl FragmentHandler for View<'_> {
     fn read(&mut self, peer: Rank, token: u64, offset: usize, into: &mut [u8]) {
         outside(|| {
             if let Some(to) = self.peer(peer) {
-                self.books.read(self.process, to, token, offset, into);
+                self.oracle.read(self.process, to, token, offset, into);
             }
         });
     }
@@ -141,7 +141,7 @@ impl FragmentHandler for View<'_> {
     fn sent(&mut self, peer: Rank, token: u64) {
         outside(|| {
             if let Some(to) = self.peer(peer) {
-                self.books.told(self.process, to, token);
+                self.oracle.on_sent(self.process, to, token);
             }
         });
     }
@@ -156,7 +156,7 @@ impl FragmentHandler for View<'_> {
             }
             let takes = self.state.takes(peer, header.len() + payload.len());
             if takes {
-                self.books.fragment(from, self.process, header, payload);
+                self.oracle.fragment(from, self.process, header, payload);
             }
             takes
         })
@@ -168,7 +168,7 @@ impl FragmentHandler for View<'_> {
             if !self.hears(from, "the begin of a fragment") || !self.state.takes(peer, length) {
                 return None;
             }
-            let number = self.books.begin(from, self.process, header, length)?;
+            let number = self.oracle.begin(from, self.process, header, length)?;
             Some(u64::from(peer) << NUMBER | number)
         })
     }
@@ -176,7 +176,7 @@ impl FragmentHandler for View<'_> {
     fn place(&mut self, place: u64, offset: usize, bytes: &[u8]) {
         outside(|| {
             if let Some((from, number)) = self.sender(place) {
-                self.books.place(from, self.process, number, offset, bytes);
+                self.oracle.place(from, self.process, number, offset, bytes);
             }
         });
     }
@@ -184,7 +184,7 @@ impl FragmentHandler for View<'_> {
     fn end(&mut self, place: u64) {
         outside(|| {
             if let Some((from, number)) = self.sender(place) {
-                self.books.end(from, self.process, number);
+                self.oracle.end(from, self.process, number);
             }
         });
     }
@@ -192,16 +192,16 @@ impl FragmentHandler for View<'_> {
     fn failed(&mut self, peer: Rank, failure: Failure) {
         outside(|| {
             let Some(to) = self.peer(peer) else { return };
-            let (own, now) = (self.process, self.books.now);
-            let pair = self.books.pair(own, to);
+            let (own, now) = (self.process, self.oracle.now);
+            let pair = self.oracle.pair(own, to);
             if let Some((at, before)) = pair.failed {
                 violation!(
-                    self.books,
+                    self.oracle,
                     "process {own} gives {to} up ({failure:?}), and has before, at {at} ({before:?})"
                 );
             } else {
                 pair.failed = Some((now, failure));
-                self.books.progress += 1;
+                self.oracle.progress += 1;
             }
         });
     }

@@ -1,23 +1,25 @@
-//! A simulator of the reliability protocol over UDP, its oracle, and a fuzzer of what it receives.
+//! A simulator of the reliability protocol over UDP, with an oracle, and a fuzzer of what it
+//! receives.
 //!
-//! A [`Scenario`] says everything: ranks, network, faults, traffic. [`run`] plays it with the endpoints that real ranks use, in
-//! simulated time and from one event queue, so that the same scenario always ends in the same way. While it runs, every call
-//! between an endpoint and the layer above it is compared with what was sent; at the end, every link must have come to what
-//! the faults allow. What must not be is in the [`Report`].
+//! A [`Scenario`] defines a run completely: ranks, network, faults, traffic. [`run`] plays it with
+//! the endpoints that real ranks use, in simulated time and from one event queue, so the same
+//! scenario always has the same result. During the run every call between an endpoint and the layer
+//! above it is compared with what was sent; at the end every link has to be in a state that the
+//! faults allow. Violations are in the [`Report`].
 //!
-//! [`Scenario::from_seed`] draws a scenario, so a seed is all that has to be known of a failing one.
+//! [`Scenario::from_seed`] draws a scenario, so a seed suffices to repeat a failure.
 
-mod books;
 mod bound;
 pub mod cli;
 mod content;
 mod draw;
-mod fate;
+mod expected;
 pub mod fuzz;
 mod handler;
 pub mod measure;
 pub mod memory;
 mod network;
+mod oracle;
 mod process;
 mod report;
 pub mod scenario;
@@ -25,8 +27,8 @@ pub mod seal;
 mod traffic;
 mod world;
 
-pub use books::Violation;
 pub use network::Fates;
+pub use oracle::Violation;
 pub use report::{GivenUp, Report};
 pub use scenario::Scenario;
 pub use world::{Until, run};

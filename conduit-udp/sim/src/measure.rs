@@ -13,7 +13,7 @@ use crate::{Report, Until, run};
 pub struct Measurement {
     /// Ranks that send, to one.
     pub senders: u32,
-    /// Part of the packets that are lost, in both directions.
+    /// Fraction of the packets that are lost, in both directions.
     pub loss: f64,
     /// Payload bytes per second that the receiver's fragment handler gets.
     pub goodput: f64,
@@ -25,7 +25,7 @@ pub struct Measurement {
     pub dropped: u64,
     /// Most bytes that an endpoint had allocated.
     pub memory: i64,
-    /// What must not be.
+    /// Violations.
     pub violations: usize,
 }
 
@@ -53,7 +53,7 @@ pub struct Bench {
     /// How large fragments are
     #[arg(long, value_enum, default_value_t = Sizes::Stream)]
     pub sizes: Sizes,
-    /// Of all that is random
+    /// Seed of all that is random
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
@@ -111,7 +111,8 @@ impl Bench {
         );
         let goodput = rate(&before, &after, end - begin);
         let count = |name: &str| counter(&after, name);
-        let resent = count("resent_overtaken") + count("resent_late") + count("resent_timeout");
+        let resent =
+            count("resent_packet_threshold") + count("resent_time_threshold") + count("resent_pto");
         Measurement {
             senders,
             loss,

@@ -1,4 +1,4 @@
-//! What endpoints allocate, counted in the allocator: the simulator believes no bookkeeping of theirs.
+//! Memory of endpoints, counted in the allocator instead of relying on their own bookkeeping.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -19,7 +19,8 @@ fn note(bytes: i64) {
     }
 }
 
-// SAFETY: every call goes to the system's allocator with the same arguments; counting touches no memory of the caller's.
+// SAFETY: every call goes to the system's allocator with the same arguments; counting touches no
+// memory of the caller's.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size() as i64);
@@ -46,7 +47,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Counts, or not, until it is dropped.
+/// Switches counting on or off until it is dropped.
 struct Scope(bool);
 
 impl Scope {

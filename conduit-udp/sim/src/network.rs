@@ -1,4 +1,4 @@
-//! Interfaces, queues and paths: which packets arrive when, and as what.
+//! The network: interfaces, queues and paths, which decide when and how packets arrive.
 
 use conduit_core::ni::Rank;
 use conduit_udp::protocol::Nanos;
@@ -10,10 +10,10 @@ use crate::scenario::{Directions, Fault, Host, Path, Scenario};
 
 /// A run of lost packets ends after so long, in nanoseconds: on an idle path it would be an outage.
 const LONGEST_BURST: Nanos = 20_000_000;
-/// Number of the kind of packets without segment (`conduit_udp::protocol`, the clear part).
+/// Number of the kind of packets without segment (`conduit_udp::protocol`, the header).
 const NO_SEGMENT: u8 = 0;
 
-/// A queue that is emptied at a constant rate and drops what finds no room.
+/// A queue that drains at a constant rate and drops packets when it is full.
 #[derive(Debug, Clone, Default)]
 struct Queue {
     empty_at: Nanos,
@@ -55,9 +55,9 @@ pub struct Fates {
     pub duplicated: u64,
     /// Changed on the way.
     pub corrupted: u64,
-    /// Sent again by somebody else.
+    /// Replayed by an attacker.
     pub replayed: u64,
-    /// Made up.
+    /// Forged.
     pub forged: u64,
 }
 
@@ -142,7 +142,8 @@ impl Network {
         time
     }
 
-    /// A rank sends a packet; what comes of it is put into `copies`, with the times at which it is at the switch's port to its receiver.
+    /// A rank sends a packet. The resulting packets are added to `copies`, with the times at which
+    /// they reach the switch's port to the receiver.
     pub(crate) fn send(
         &mut self,
         now: Nanos,
@@ -210,7 +211,7 @@ impl Network {
         }
     }
 
-    /// What others make of a packet that they have seen.
+    /// What an attacker makes of a packet that it has seen.
     fn mistreat(
         &mut self,
         now: Nanos,
@@ -236,7 +237,8 @@ impl Network {
             self.fates.forged += 1;
             let mut bytes = packet.to_vec();
             if self.random.bool() {
-                // The same with another number or rank in its clear part, or something else instead of its body.
+                // The same with another number or rank in its header, or something else instead of
+                // its body.
                 let at = self.random.usize(..bytes.len().min(24));
                 bytes[at] = bytes[at].wrapping_add(self.random.u8(1..));
             } else {

@@ -9,19 +9,19 @@ use conduit_udp::protocol::{
 };
 use sim::random::{Rng, mix};
 
-use crate::books::{Books, Channel, Process as Id, violation};
 use crate::content;
 use crate::handler::{State, View};
 use crate::memory::inside;
+use crate::oracle::{Channel, Oracle, Process as Id, violation};
 use crate::scenario::Scenario;
 use crate::seal::AnySeal;
 use crate::traffic::{Traffic, Wish};
 
 /// Packets that are not what was sent, at which a run compares all of the endpoint's state.
 const COMPARED: u32 = 6;
-/// Times in a row that an endpoint may want to be called at once without a reason.
+/// Consecutive times that an endpoint may ask to be called at once without a reason.
 const STORM: u32 = 1000;
-/// A rank that does not poll is attended to so often.
+/// Interval at which the progress thread serves a rank that does not poll.
 const ATTENTION: Nanos = 1_000_000;
 
 /// A datagram in the socket.
@@ -32,7 +32,7 @@ pub(crate) struct Datagram {
     pub(crate) is_changed: bool,
 }
 
-/// Sees that no packet number is used twice towards the same peer: they are the seal's nonces.
+/// A seal that checks that no packet number is reused towards a peer, since numbers are nonces.
 struct Numbering<'a> {
     seal: &'a mut AnySeal,
     /// By peer: the least that may be used.
@@ -41,33 +41,33 @@ struct Numbering<'a> {
 }
 
 impl Seal for Numbering<'_> {
-    fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], clear: usize) {
+    fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], header: usize) {
         let next = &mut self.next[peer as usize];
         if number < *next {
             self.reused = Some((peer, number));
         }
         *next = (*next).max(number + 1);
-        self.seal.seal(peer, number, packet, clear);
+        self.seal.seal(peer, number, packet, header);
     }
 
-    fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], clear: usize) -> bool {
-        self.seal.open(peer, number, packet, clear)
+    fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], header: usize) -> bool {
+        self.seal.open(peer, number, packet, header)
     }
 }
 
-/// Remembers what the seal said last.
+/// A seal that remembers its last verdict.
 struct Spy<'a> {
     seal: &'a mut AnySeal,
     verdict: Option<bool>,
 }
 
 impl Seal for Spy<'_> {
-    fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], clear: usize) {
-        self.seal.seal(peer, number, packet, clear);
+    fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], header: usize) {
+        self.seal.seal(peer, number, packet, header);
     }
 
-    fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], clear: usize) -> bool {
-        let verdict = self.seal.open(peer, number, packet, clear);
+    fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], header: usize) -> bool {
+        let verdict = self.seal.open(peer, number, packet, header);
         self.verdict = Some(verdict);
         verdict
     }
@@ -106,7 +106,7 @@ pub(crate) struct Process {
     buffer: Vec<u8>,
     random: Rng,
     turn: usize,
-    /// Times that timers have been looked at, and packets sent.
+    /// Timer expirations, and packets sent.
     pub(crate) timeouts: u64,
     pub(crate) packets: u64,
     times: Times,
@@ -203,12 +203,13 @@ impl Process {
         }
     }
 
-    /// Takes packets, does what is due, sends. `is_attended`: nobody polls, but a thread attends to the protocol.
+    /// Receives packets, handles what is due, sends. `is_attended`: only the progress thread calls,
+    /// the rank does not poll.
     pub(crate) fn poll(
         &mut self,
         now: Nanos,
         is_attended: bool,
-        books: &mut Books,
+        oracle: &mut Oracle,
         mut send: impl FnMut(Outgoing<'_>),
     ) {
         self.clock = self.clock.max(now);
@@ -227,23 +228,23 @@ impl Process {
             };
             self.socket_bytes -= datagram.bytes.len();
             self.clock += self.times.receive;
-            self.receive(datagram, books);
+            self.receive(datagram, oracle);
         }
-        books.now = self.clock;
+        oracle.now = self.clock;
         if self.endpoint.timeout().is_some_and(|at| at <= self.clock) {
             self.timeouts += 1;
-            self.on_timeout(books);
+            self.on_timeout(oracle);
         }
         if !is_attended {
-            self.offer(books);
+            self.offer(oracle);
         }
-        self.transmit(books, &mut send);
+        self.transmit(oracle, &mut send);
         if self.endpoint.timeout().is_some_and(|at| at <= self.clock) {
             self.storm += 1;
             if self.storm == STORM {
                 let (id, clock, timeout) = (self.id, self.clock, self.endpoint.timeout());
                 violation!(
-                    books,
+                    oracle,
                     "process {id} has timers that are always due: {timeout:?} at {clock}"
                 );
             }
@@ -255,7 +256,7 @@ impl Process {
         if self.memory > self.memory_bound {
             let (id, memory, bound) = (self.id, self.memory, self.memory_bound);
             violation!(
-                books,
+                oracle,
                 "process {id} holds {memory} bytes, more than {bound}"
             );
             self.memory_bound = i64::MAX;
@@ -297,14 +298,15 @@ impl Process {
         }
     }
 
-    /// What must not change without a valid tag. Adding up takes time: it is done for some packets.
+    /// State that must not change without a valid tag. Hashing it takes time, so it is checked for
+    /// some packets only.
     fn counters(&self, is_changed: bool) -> Option<Counters> {
         (is_changed || self.timeouts.is_multiple_of(8))
             .then(|| without_drops(&self.endpoint.counters()))
     }
 
-    fn receive(&mut self, mut datagram: Datagram, books: &mut Books) {
-        books.now = self.clock;
+    fn receive(&mut self, mut datagram: Datagram, oracle: &mut Oracle) {
+        oracle.now = self.clock;
         let digest_before = (datagram.is_changed && self.compared < self.comparisons)
             .then(|| digest(&self.endpoint));
         let before = (
@@ -321,7 +323,7 @@ impl Process {
             process: self.id,
             peers: &self.peers,
             state: &mut self.handler,
-            books,
+            oracle,
         };
         let (endpoint, clock) = (&mut self.endpoint, self.clock);
         let (seal_ref, view_ref) = (&mut seal, &mut view);
@@ -334,7 +336,7 @@ impl Process {
         {
             let id = self.id;
             violation!(
-                view.books,
+                view.oracle,
                 "process {id} has taken a packet of {peer} twice"
             );
         }
@@ -349,7 +351,7 @@ impl Process {
             let id = self.id;
             if before != after {
                 violation!(
-                    books,
+                    oracle,
                     "process {id} has changed by a packet without valid tag: {before:?}, {after:?}"
                 );
             }
@@ -357,23 +359,23 @@ impl Process {
                 self.compared += 1;
                 if digest_before != digest(&self.endpoint) {
                     violation!(
-                        books,
+                        oracle,
                         "process {id}'s state has changed by a packet without valid tag"
                     );
                 }
             }
         } else if datagram.is_changed {
             let id = self.id;
-            violation!(books, "process {id} has taken a packet that nobody sent");
+            violation!(oracle, "process {id} has taken a packet that nobody sent");
         }
     }
 
-    fn on_timeout(&mut self, books: &mut Books) {
+    fn on_timeout(&mut self, oracle: &mut Oracle) {
         let mut view = View {
             process: self.id,
             peers: &self.peers,
             state: &mut self.handler,
-            books,
+            oracle,
         };
         let (endpoint, clock) = (&mut self.endpoint, self.clock);
         let view_ref = &mut view;
@@ -381,7 +383,7 @@ impl Process {
     }
 
     /// Sends of its traffic what the endpoint takes.
-    fn offer(&mut self, books: &mut Books) {
+    fn offer(&mut self, oracle: &mut Oracle) {
         let count = self.traffic.look(self.clock);
         let (mut sent, mut refused) = (0, 0);
         while sent < count && refused < self.traffic.flows() {
@@ -390,7 +392,7 @@ impl Process {
             let Some(wish) = self.traffic.take(turn) else {
                 break;
             };
-            match self.send(wish, books) {
+            match self.send(wish, oracle) {
                 Ok(()) => {
                     self.traffic.took(turn);
                     sent += 1;
@@ -404,7 +406,7 @@ impl Process {
                 Err(refused) => {
                     let id = self.id;
                     violation!(
-                        books,
+                        oracle,
                         "process {id} may not send what is allowed: {wish:?}, {refused:?}"
                     );
                     break;
@@ -412,14 +414,15 @@ impl Process {
             }
         }
         if refused > 0 && refused >= self.traffic.flows() {
-            // Something arrives, or a timer ends, before there is room; the rank polls now and then besides.
+            // Something arrives, or a timer ends, before there is room; the rank polls now and then
+            // besides.
             self.traffic.wait_until(self.clock + ATTENTION);
         }
     }
 
-    fn send(&mut self, wish: Wish, books: &mut Books) -> Result<(), Refused> {
+    fn send(&mut self, wish: Wish, oracle: &mut Oracle) -> Result<(), Refused> {
         let to = self.peers[wish.to as usize];
-        let number = books.next(self.id, to, wish.channel);
+        let number = oracle.next(self.id, to, wish.channel);
         let key =
             mix((self.id as u64) << 48 ^ (to as u64) << 40 ^ (wish.channel as u64) << 39 ^ number);
         let header = content::bytes(mix(key), 0, wish.header);
@@ -447,13 +450,15 @@ impl Process {
             endpoint.send(clock, wish.to, &fragment)
         });
         let id = self.id;
-        let is_dead = books.look(id, to).is_some_and(|pair| pair.failed.is_some());
+        let is_dead = oracle
+            .look(id, to)
+            .is_some_and(|pair| pair.failed.is_some());
         match result {
             Ok(()) if is_dead => violation!(
-                books,
+                oracle,
                 "process {id} may still send to {to} after its failure"
             ),
-            Ok(()) => books.sent(
+            Ok(()) => oracle.sent(
                 id,
                 to,
                 wish.channel,
@@ -463,7 +468,7 @@ impl Process {
             ),
             Err(Refused::Dead) if !is_dead => {
                 violation!(
-                    books,
+                    oracle,
                     "process {id} may not send to {to}, but was not told of a failure"
                 );
             }
@@ -472,14 +477,14 @@ impl Process {
         result
     }
 
-    fn transmit(&mut self, books: &mut Books, send: &mut impl FnMut(Outgoing<'_>)) {
+    fn transmit(&mut self, oracle: &mut Oracle, send: &mut impl FnMut(Outgoing<'_>)) {
         loop {
-            books.now = self.clock;
+            oracle.now = self.clock;
             let mut view = View {
                 process: self.id,
                 peers: &self.peers,
                 state: &mut self.handler,
-                books,
+                oracle,
             };
             let (endpoint, clock, buffer) = (&mut self.endpoint, self.clock, &mut self.buffer);
             let mut seal = Numbering {
@@ -496,7 +501,7 @@ impl Process {
             let reused = seal.reused;
             if made.length == 0 || made.segment == 0 || made.length > self.buffer.len() {
                 let id = self.id;
-                violation!(books, "process {id} makes packets of no sense: {made:?}");
+                violation!(oracle, "process {id} makes packets of no sense: {made:?}");
                 break;
             }
             for bytes in self.buffer[..made.length].chunks(made.segment) {
@@ -511,7 +516,7 @@ impl Process {
             if let Some((peer, number)) = reused {
                 let id = self.id;
                 violation!(
-                    books,
+                    oracle,
                     "process {id} uses packet number {number} towards {peer} again"
                 );
             }

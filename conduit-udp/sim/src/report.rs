@@ -1,25 +1,25 @@
-//! What came of a run.
+//! The result of a run.
 
 use conduit_udp::protocol::{Counters, Failure, Nanos};
 use serde::Serialize;
 
-use crate::books::{Books, Violation};
 use crate::network::Fates;
+use crate::oracle::{Oracle, Violation};
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// What must not be; a run without any has passed.
+    /// Violations; a run without any has passed.
     pub violations: Vec<Violation>,
     /// Simulated time, in nanoseconds.
     pub time_ns: Nanos,
-    /// Things that happened in it.
+    /// Events simulated.
     pub events: u64,
     /// Fragments delivered.
     pub fragments: u64,
     /// Bytes of them, headers and payloads.
     pub bytes: u64,
-    /// Bytes of payloads that have come, also of fragments that are not complete.
+    /// Bytes of payload received, including those of incomplete fragments.
     pub placed: u64,
     /// What the network did to packets.
     pub network: Fates,
@@ -48,7 +48,7 @@ impl Report {
     pub(crate) fn new(
         time_ns: Nanos,
         events: u64,
-        books: &Books,
+        oracle: &Oracle,
         network: Fates,
         counters: Counters,
         failures: Vec<(usize, usize, Nanos, Failure)>,
@@ -61,12 +61,12 @@ impl Report {
             failure: failure.to_string(),
         };
         Self {
-            violations: books.violations.clone(),
+            violations: oracle.violations.clone(),
             time_ns,
             events,
-            fragments: books.delivered,
-            bytes: books.delivered_bytes,
-            placed: books.placed,
+            fragments: oracle.delivered,
+            bytes: oracle.delivered_bytes,
+            placed: oracle.placed,
             network,
             counters: counters.each().collect(),
             failures: failures.into_iter().map(given_up).collect(),

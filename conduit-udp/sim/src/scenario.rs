@@ -1,4 +1,5 @@
-//! What is simulated: network, ranks, traffic and faults. A scenario and nothing else decides what happens.
+//! Scenarios: network, ranks, traffic and faults of a run. A scenario determines the run
+//! completely.
 
 use conduit_core::ni::Rank;
 use conduit_udp::protocol::{Config, Nanos};
@@ -9,7 +10,7 @@ use crate::seal::SealKind;
 /// One run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Scenario {
-    /// Of all that is random while it runs.
+    /// Seed of all that is random during the run.
     pub seed: u64,
     /// Ranks of the job.
     pub ranks: u32,
@@ -29,30 +30,31 @@ pub struct Scenario {
     pub seal: SealKind,
 }
 
-/// What happens to packets in one direction between two ranks. Parts are of 1, times in nanoseconds.
+/// What happens to packets in one direction between two ranks. Parts are of 1, times in
+/// nanoseconds.
 #[derive(Debug, Clone, Serialize)]
 pub struct Path {
     /// From interface to interface.
     pub latency: Nanos,
-    /// A packet takes up to so much longer: it is overtaken.
+    /// Largest additional delay of a packet, which reorders packets.
     pub jitter: Nanos,
-    /// Part of the packets that take the longest time.
+    /// Fraction of the packets that take the longest time.
     pub jittered: f64,
-    /// Part of the packets that are lost.
+    /// Fraction of the packets that are lost.
     pub loss: f64,
     /// So many are lost in a row on average.
     pub burst: f64,
-    /// Part of the packets without a segment that are lost besides.
+    /// Fraction of the packets without a segment that are lost in addition.
     pub ack_loss: f64,
-    /// Part of the packets that come twice.
+    /// Fraction of the packets that come twice.
     pub duplicate: f64,
-    /// Part of the packets in which some bits are changed.
+    /// Fraction of the packets in which some bits are changed.
     pub corrupt: f64,
-    /// Part of the packets that somebody keeps and sends again, up to [`Path::replay_after`] later.
+    /// Fraction of the packets that an attacker replays, up to [`Path::replay_after`] later.
     pub replay: f64,
     /// See there.
     pub replay_after: Nanos,
-    /// Part of the packets beside which a packet is sent that somebody has made up.
+    /// Fraction of the packets for which an attacker sends a forged one too.
     pub forge: f64,
     /// Directions that have these faults, the others have none.
     pub faulty: Directions,
@@ -119,7 +121,7 @@ pub struct Protocol {
     pub window: u32,
     pub initial_window: u32,
     pub dead_time: Nanos,
-    pub open_time: Nanos,
+    pub mtu_timeout: Nanos,
     pub probe_interval: Nanos,
     pub idle_time: Nanos,
     pub open_links: usize,
@@ -148,7 +150,7 @@ impl Protocol {
             window: self.window,
             initial_window: self.initial_window,
             dead_time: self.dead_time,
-            open_time: self.open_time,
+            mtu_timeout: self.mtu_timeout,
             probe_interval: self.probe_interval,
             idle_time: self.idle_time,
             open_links: self.open_links,
@@ -172,7 +174,7 @@ impl From<&Config> for Protocol {
             window: config.window,
             initial_window: config.initial_window,
             dead_time: config.dead_time,
-            open_time: config.open_time,
+            mtu_timeout: config.mtu_timeout,
             probe_interval: config.probe_interval,
             idle_time: config.idle_time,
             open_links: config.open_links,
@@ -263,54 +265,55 @@ pub enum Sizes {
 pub enum Fault {
     /// No packet gets from one rank to another.
     BlackHole {
-        /// From this one.
+        /// The sender.
         from: Rank,
-        /// To this one.
+        /// The receiver.
         to: Rank,
-        /// From then on.
+        /// Begin.
         begin: Nanos,
-        /// Until then.
+        /// End.
         end: Option<Nanos>,
     },
     /// A rank's link is down: no packet gets in or out.
     LinkDown {
         /// Whose.
         rank: Rank,
-        /// From then on.
+        /// Begin.
         begin: Nanos,
-        /// Until then.
+        /// End.
         end: Option<Nanos>,
     },
     /// Packets of more bytes don't get from one rank to another, from the start on.
     SmallMtu {
-        /// From this one.
+        /// The sender.
         from: Rank,
-        /// To this one.
+        /// The receiver.
         to: Rank,
         /// UDP payload that gets through.
         bytes: usize,
     },
-    /// A rank does not poll, nor does anybody for it.
+    /// A rank does not poll, and has no progress thread.
     Asleep {
-        /// Which.
+        /// The rank.
         rank: Rank,
-        /// From then on.
+        /// Begin.
         begin: Nanos,
-        /// Until then.
+        /// End.
         end: Option<Nanos>,
     },
-    /// A rank does not poll; a thread attends to its protocol now and then, and its fragment handler takes nothing.
+    /// A rank does not poll; its progress thread serves the protocol now and then, and its fragment
+    /// handler accepts nothing.
     Busy {
-        /// Which.
+        /// The rank.
         rank: Rank,
-        /// From then on.
+        /// Begin.
         begin: Nanos,
-        /// Until then.
+        /// End.
         end: Nanos,
     },
-    /// A rank's process is replaced by a new one, of which the others have not been told.
+    /// A rank's process is replaced by a new one, without the others' knowledge.
     Restart {
-        /// Which.
+        /// The rank.
         rank: Rank,
         /// When.
         at: Nanos,

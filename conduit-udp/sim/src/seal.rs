@@ -1,4 +1,4 @@
-//! Seals for the simulation: a cheap one that finds every accidental change, and the ranks' own.
+//! Seals for the simulation: a cheap one that detects accidental changes, and the real one.
 
 use conduit_core::ni::Rank;
 use conduit_udp::protocol::{Seal, TAG};
@@ -10,7 +10,7 @@ use sim::random::mix;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum SealKind {
-    /// A keyed hash: tells every change, forged tags are made easily.
+    /// A keyed hash: detects changes, but forged tags are easily made.
     Hash,
     /// What ranks use, without encryption.
     Authenticate,
@@ -18,7 +18,8 @@ pub enum SealKind {
     Encrypt,
 }
 
-/// A tag that depends on every byte of a packet, its number, and who sends it to whom in which incarnations.
+/// A tag that depends on every byte of a packet, its number, and who sends it to whom in which
+/// incarnations.
 #[derive(Debug, Clone)]
 pub struct HashSeal {
     /// By peer: of packets to it and from it.
@@ -75,12 +76,12 @@ fn tag(key: u64, number: u64, bytes: &[u8]) -> [u8; TAG] {
 }
 
 impl Seal for HashSeal {
-    fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], _clear: usize) {
+    fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], _header: usize) {
         let (sealed, place) = packet.split_at_mut(packet.len() - TAG);
         place.copy_from_slice(&tag(self.keys[peer as usize][0], number, sealed));
     }
 
-    fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], _clear: usize) -> bool {
+    fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], _header: usize) -> bool {
         let Some((sealed, is)) = packet.split_last_chunk::<TAG>() else {
             return false;
         };
@@ -90,7 +91,7 @@ impl Seal for HashSeal {
     }
 }
 
-/// Any of them.
+/// One of the seals.
 #[derive(Debug)]
 pub enum AnySeal {
     /// Accepts every tag.
@@ -123,19 +124,19 @@ impl AnySeal {
 }
 
 impl Seal for AnySeal {
-    fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], clear: usize) {
+    fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], header: usize) {
         match self {
             Self::Open => {}
-            Self::Hash(seal) => seal.seal(peer, number, packet, clear),
-            Self::Real(seal) => seal.seal(peer, number, packet, clear),
+            Self::Hash(seal) => seal.seal(peer, number, packet, header),
+            Self::Real(seal) => seal.seal(peer, number, packet, header),
         }
     }
 
-    fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], clear: usize) -> bool {
+    fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], header: usize) -> bool {
         match self {
             Self::Open => true,
-            Self::Hash(seal) => seal.open(peer, number, packet, clear),
-            Self::Real(seal) => seal.open(peer, number, packet, clear),
+            Self::Hash(seal) => seal.open(peer, number, packet, header),
+            Self::Real(seal) => seal.open(peer, number, packet, header),
         }
     }
 }

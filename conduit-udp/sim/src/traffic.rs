@@ -4,7 +4,7 @@ use conduit_core::ni::Rank;
 use conduit_udp::protocol::{MAX_HEADER, MAX_TINY, Nanos};
 use sim::random::Rng;
 
-use crate::books::Channel;
+use crate::oracle::Channel;
 use crate::scenario::{Pattern, Phase, Scenario, Sizes};
 
 /// Between two sends of a rank that has something to send.
@@ -105,7 +105,8 @@ impl Traffic {
         self.burst
     }
 
-    /// Nothing can be sent at present: there is no need to look before something has happened, or `later`.
+    /// Nothing can be sent at present: there is no need to look before something has happened, or
+    /// `later`.
     pub(crate) fn wait_until(&mut self, later: Nanos) {
         self.ready_at = self.ready_at.max(later);
     }
@@ -194,7 +195,8 @@ impl Traffic {
             ),
             Sizes::Stream => (Channel::Data, 24, 1 << 20),
             Sizes::Mixed => match random.u8(..16) {
-                // Those at the limits: of a tiny fragment, nothing, one byte, what just fits a packet or just doesn't.
+                // Those at the limits: of a tiny fragment, nothing, one byte, what just fits a
+                // packet or just doesn't.
                 0 => {
                     let header = random.usize(8..=MAX_HEADER);
                     (Channel::Command, header, MAX_TINY - header)

@@ -5,9 +5,9 @@ use conduit_udp::protocol::{Counters, Nanos};
 use sim::random::mix;
 use sim::{EventQueue, MS};
 
-use crate::books::{Books, violation};
-use crate::fate::{Fate, fate, judge};
+use crate::expected::{Expected, expected, judge};
 use crate::network::Network;
+use crate::oracle::{Oracle, violation};
 use crate::process::{Datagram, Process};
 use crate::report::Report;
 use crate::scenario::{Fault, Scenario};
@@ -16,7 +16,7 @@ use crate::scenario::{Fault, Scenario};
 const MANY: u64 = 3_000_000;
 /// Packets that an idle link may send in a dead time, with losses.
 const IDLE_PACKETS: u64 = 120;
-/// Looks at timers in a dead time that an idle link is allowed.
+/// Timer expirations in a dead time that an idle link is allowed.
 const IDLE_TIMEOUTS: u64 = 240;
 
 #[derive(Debug)]
@@ -29,20 +29,20 @@ enum Event {
     Socket(Rank, Datagram),
     /// A fault begins or ends.
     Fault(u32),
-    /// Looks at how things go.
+    /// Checks progress.
     Check,
 }
 
 /// When a run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
-    /// When all has arrived that should, and nothing more happens.
+    /// When everything expected has arrived, and nothing more happens.
     Done,
-    /// At this time: for measurements, nothing is judged but what is wrong at once.
+    /// At this time, without the final checks: for measurements.
     Time(Nanos),
 }
 
-/// What has been counted of a rank.
+/// Counters of a rank.
 struct World<'a> {
     scenario: &'a Scenario,
     events: EventQueue<Event>,
@@ -51,10 +51,11 @@ struct World<'a> {
     incarnations: Vec<u64>,
     /// By rank.
     current: Vec<usize>,
-    books: Books,
+    oracle: Oracle,
     /// The last time at which something went on, and how much had.
     progress: (Nanos, u64),
-    /// Since when there is nothing more to do, with packets and timer looks of each process at that time.
+    /// Since when there is nothing more to do, with packets and timer looks of each process at that
+    /// time.
     settled: Option<(Nanos, Vec<(u64, u64)>)>,
     is_over: bool,
 }
@@ -94,7 +95,7 @@ impl<'a> World<'a> {
             processes: Vec::new(),
             incarnations: Vec::new(),
             current: vec![0; ranks],
-            books: Books::new(ranks + restarts),
+            oracle: Oracle::new(ranks + restarts),
             progress: (0, 0),
             settled: None,
             is_over: false,
@@ -169,7 +170,7 @@ impl<'a> World<'a> {
             && let Some(event) = self.events.pop()
         {
             let time = self.now();
-            self.books.now = time;
+            self.oracle.now = time;
             match event {
                 Event::Wake(id) => self.poll(id as usize),
                 Event::Port(rank, packet) => self.port(rank, packet),
@@ -182,7 +183,7 @@ impl<'a> World<'a> {
                 }
             }
             if self.events.passed() >= most && until == Until::Done {
-                violation!(self.books, "it goes on for ever: {}", self.describe());
+                violation!(self.oracle, "it goes on for ever: {}", self.describe());
                 break;
             }
         }
@@ -211,7 +212,7 @@ impl<'a> World<'a> {
         let (now, is_attended) = (self.now(), self.is_attended(rank));
         let (network, events) = (&mut self.network, &mut self.events);
         let mut copies = Vec::new();
-        self.processes[id].poll(now, is_attended, &mut self.books, |packet| {
+        self.processes[id].poll(now, is_attended, &mut self.oracle, |packet| {
             network.send(packet.at, rank, packet.to, packet.bytes, &mut copies);
             for (at, datagram) in copies.drain(..) {
                 events.schedule(at, Event::Port(packet.to, datagram));
@@ -274,9 +275,9 @@ impl<'a> World<'a> {
         })
     }
 
-    fn fate(&self, id: usize, peer: usize) -> Fate {
-        let used = self.books.look(id, peer).and_then(|pair| pair.used);
-        fate(
+    fn expected(&self, id: usize, peer: usize) -> Expected {
+        let used = self.oracle.look(id, peer).and_then(|pair| pair.used);
+        expected(
             self.scenario,
             self.processes[id].rank,
             self.processes[peer].rank,
@@ -284,18 +285,20 @@ impl<'a> World<'a> {
         )
     }
 
-    /// Whether a link has come to the end that it should.
+    /// Whether a link has reached its expected state.
     fn is_settled(&self, id: usize, peer: usize, peer_rank: Rank) -> bool {
         let rank = self.processes[id].rank;
-        let pair = self.books.look(id, peer);
+        let pair = self.oracle.look(id, peer);
         if pair.is_some_and(|pair| pair.failed.is_some()) || self.is_asleep(rank) {
             return true;
         }
         let is_open = self.processes[id].endpoint.link(peer_rank).is_some();
-        match self.fate(id, peer) {
-            Fate::Ends { .. } => !is_open,
-            Fate::TooLarge if pair.is_some_and(|pair| pair.used_data.is_some()) => false,
-            Fate::Lives | Fate::Either | Fate::TooLarge => pair.is_none_or(|pair| pair.is_done()),
+        match self.expected(id, peer) {
+            Expected::Fails { .. } => !is_open,
+            Expected::MtuTooSmall if pair.is_some_and(|pair| pair.used_data.is_some()) => false,
+            Expected::Survives | Expected::Undetermined | Expected::MtuTooSmall => {
+                pair.is_none_or(|pair| pair.is_done())
+            }
         }
     }
 
@@ -307,20 +310,20 @@ impl<'a> World<'a> {
             .take(1)
         {
             let what = self
-                .books
+                .oracle
                 .look(id, peer)
                 .map_or("unused".into(), |pair| pair.describe());
             let link = self.processes[id].endpoint.link(rank);
             text += &format!(
                 "{id} to {peer} ({:?}): {what}; {link:?}. ",
-                self.fate(id, peer)
+                self.expected(id, peer)
             );
         }
         text
     }
 
     fn check(&mut self, until: Until) {
-        if !self.books.violations.is_empty() {
+        if !self.oracle.violations.is_empty() {
             self.is_over = true;
             return;
         }
@@ -333,8 +336,8 @@ impl<'a> World<'a> {
             .chain(self.scenario.phases.iter().map(|phase| phase.begin))
             .max()
             .unwrap_or(0);
-        if self.progress.1 != self.books.progress {
-            self.progress = (self.now(), self.books.progress);
+        if self.progress.1 != self.oracle.progress {
+            self.progress = (self.now(), self.oracle.progress);
         }
         let is_done = self.now() > last
             && self.current.iter().all(|&id| {
@@ -349,7 +352,7 @@ impl<'a> World<'a> {
             let since = self.progress.0.max(last);
             if self.now() > since + 3 * dead + 2000 * MS {
                 violation!(
-                    self.books,
+                    self.oracle,
                     "nothing goes on for {} ms: {}",
                     (self.now() - since) / MS,
                     self.describe()
@@ -375,10 +378,10 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The last judgement.
+    /// The final checks.
     fn finish(mut self, until: Until) -> Report {
-        self.books.now = self.now();
-        if until == Until::Done && self.books.violations.is_empty() {
+        self.oracle.now = self.now();
+        if until == Until::Done && self.oracle.violations.is_empty() {
             self.judge_failures();
             self.judge_idleness();
         }
@@ -390,7 +393,7 @@ impl<'a> World<'a> {
         Report::new(
             self.now(),
             self.events.passed(),
-            &self.books,
+            &self.oracle,
             self.network.fates,
             counters,
             failures,
@@ -406,7 +409,7 @@ impl<'a> World<'a> {
         let count = self.processes.len();
         let all = (0..count).flat_map(|id| (0..count).map(move |peer| (id, peer)));
         all.filter_map(|(id, peer)| {
-            let (at, failure) = self.books.look(id, peer)?.failed?;
+            let (at, failure) = self.oracle.look(id, peer)?.failed?;
             Some((id, peer, at, failure))
         })
         .collect()
@@ -415,16 +418,16 @@ impl<'a> World<'a> {
     fn judge_failures(&mut self) {
         for (id, peer, at, failure) in self.failures() {
             let used = [(id, peer), (peer, id)]
-                .map(|(id, peer)| self.books.look(id, peer).and_then(|pair| pair.used));
-            let mut fate = self.fate(id, peer);
+                .map(|(id, peer)| self.oracle.look(id, peer).and_then(|pair| pair.used));
+            let mut expected = self.expected(id, peer);
             if self.current[self.processes[id].rank as usize] != id {
                 // It has been replaced since, by when its links may have been anything.
-                fate = Fate::Either;
+                expected = Expected::Undetermined;
             }
-            if let Some(what) = judge(self.scenario, fate, used, at, failure) {
+            if let Some(what) = judge(self.scenario, expected, used, at, failure) {
                 violation!(
-                    self.books,
-                    "process {peer} {what}: by {id} at {:.6} s, {failure:?}, used since {used:?}, {fate:?}",
+                    self.oracle,
+                    "process {peer} {what}: by {id} at {:.6} s, {failure:?}, used since {used:?}, {expected:?}",
                     at as f64 / 1e9
                 );
             }
@@ -432,7 +435,8 @@ impl<'a> World<'a> {
     }
 
     fn judge_idleness(&mut self) {
-        // A path that is too small is looked at for as long as opening it may take, whatever else is done.
+        // A path that is too small is looked at for as long as opening it may take, whatever else
+        // is done.
         if self
             .scenario
             .faults
@@ -450,7 +454,7 @@ impl<'a> World<'a> {
             if packets > IDLE_PACKETS * links || timeouts > IDLE_TIMEOUTS * links {
                 let id = process.id;
                 violation!(
-                    self.books,
+                    self.oracle,
                     "process {id} is busy while nothing is to be done: {packets} packets and {timeouts} looks at timers in 1.5 dead times"
                 );
                 break;
@@ -466,7 +470,7 @@ impl<'a> World<'a> {
             let held = process.least - process.memory_at_start;
             if held > bound && !self.is_asleep(process.rank) {
                 violation!(
-                    self.books,
+                    self.oracle,
                     "process {id} holds {held} bytes while nothing is to be done, more than {bound}"
                 );
                 break;

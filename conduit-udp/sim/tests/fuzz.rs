@@ -3,7 +3,7 @@
 use conduit_udp_sim::fuzz;
 
 #[test]
-fn nonsense_breaks_links_at_worst() {
+fn protocol_errors_break_links_at_worst() {
     let outcome = fuzz::run(300_000, 1, &sim::Progress::hidden());
     assert!(outcome.failing.is_empty(), "{:#?}", outcome.failing);
     assert!(outcome.inputs >= 300_000);

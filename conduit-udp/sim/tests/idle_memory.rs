@@ -1,4 +1,5 @@
-//! What a peer costs that a rank has talked to and does not talk to any more, counted in the allocator.
+//! What a peer costs that a rank has talked to and does not talk to any more, counted in the
+//! allocator.
 
 use conduit_core::ni::Rank;
 use conduit_udp::protocol::{
@@ -8,8 +9,9 @@ use conduit_udp_sim::memory::inside;
 
 /// Bytes of a packet before its sender's rank.
 const SENDER: usize = 4;
-/// Bytes of each of the peer's table rows besides: where it is 20, its host's name 16, its incarnation 8, its place in the
-/// portals 4; and what these keep of a peer that rests, with a sixteenth to spare (`portals/link.rs`).
+/// Bytes of each of the peer's table rows besides: where it is 20, its host's name 16, its
+/// incarnation 8, its place in the portals 4; and what these keep of a peer that rests, with a
+/// sixteenth to spare (`portals/link.rs`).
 const ELSEWHERE: f64 = 48.0 + 70.0 * 17.0 / 16.0;
 
 struct Open;
@@ -85,7 +87,8 @@ impl Rank0 {
     fn new(size: u32) -> Self {
         let config = Config {
             size,
-            // Nobody asks the peers whether they are there: they are not, but for one after the other.
+            // Nobody asks the peers whether they are there: they are not, but for one after the
+            // other.
             dead_time: 1 << 55,
             ..Config::default()
         };
@@ -169,7 +172,11 @@ impl Rank0 {
             }
             self.most = self.most.max(self.held);
             let done = self.handler.fragments == before + 2 && taker.fragments == 2;
-            if done && self.endpoint.is_idle(peer) && other.is_idle(0) && self.endpoint.is_quiet() {
+            if done
+                && self.endpoint.is_flushed(peer)
+                && other.is_flushed(0)
+                && self.endpoint.is_quiet()
+            {
                 break;
             }
         }
@@ -177,7 +184,8 @@ impl Rank0 {
     }
 }
 
-/// Bytes for each peer when a rank has talked to all of them, and what it held at most meanwhile, all in all.
+/// Bytes for each peer when a rank has talked to all of them, and what it held at most meanwhile,
+/// all in all.
 fn cost(size: u32) -> (f64, i64) {
     let mut rank = Rank0::new(size);
     for peer in 1..size {
@@ -187,14 +195,14 @@ fn cost(size: u32) -> (f64, i64) {
         rank.pass(20_000_000);
     }
     assert!(rank.handler.parked >= u64::from(size - 1));
-    assert!((1..size).all(|peer| rank.endpoint.link(peer).is_some_and(|link| link.is_parked)));
+    assert!((1..size).all(|peer| rank.endpoint.link(peer).is_some_and(|link| link.is_idle)));
     // They open again.
     let fragment = fragment(false);
     for peer in [1, size / 2, size - 1] {
         rank.endpoint
             .send(rank.now, peer, &fragment)
             .expect("it is taken");
-        assert!(rank.endpoint.link(peer).is_some_and(|link| !link.is_parked));
+        assert!(rank.endpoint.link(peer).is_some_and(|link| !link.is_idle));
     }
     (rank.held as f64 / f64::from(size - 1), rank.most)
 }

@@ -13,12 +13,12 @@ fn check(name: &str, scenario: &Scenario) -> conduit_udp_sim::Report {
 
 #[test]
 fn a_few_hundred_seeds() {
-    let mut parked = 0;
+    let mut idle = 0;
     for seed in 0..400 {
         let report = run(&Scenario::from_seed(seed), Until::Done);
         let counters = report.counters.iter();
-        parked += counters
-            .filter(|(name, _)| *name == "parked")
+        idle += counters
+            .filter(|(name, _)| *name == "made_idle")
             .map(|(_, count)| count)
             .sum::<u64>();
         let wrong: Vec<String> = report.violations.iter().map(ToString::to_string).collect();
@@ -27,7 +27,7 @@ fn a_few_hundred_seeds() {
             "udp-sim --seed {seed} --verbose: {wrong:#?}"
         );
     }
-    assert!(parked > 10_000, "links were parked {parked} times");
+    assert!(idle > 10_000, "links were idle {idle} times");
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn two() -> Scenario {
         burst: 1,
     }];
     scenario.protocol.dead_time = 1000 * MS;
-    scenario.protocol.open_time = 1000 * MS;
+    scenario.protocol.mtu_timeout = 1000 * MS;
     scenario.protocol.probe_interval = 25 * MS;
     scenario
 }

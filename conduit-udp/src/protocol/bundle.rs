@@ -1,17 +1,18 @@
-//! Tiny fragments in a segment of the command channel.
+//! Bundles: tiny fragments in a segment of the command channel.
 //!
-//! Each is `header's length 1 | payload's length 2 | header | payload`. A byte [`END`] instead of a header's length says that
-//! nothing more follows: what is behind it only gives the packet the length of others.
+//! Each is `header's length 1 | payload's length 2 | header | payload` (lengths in bytes,
+//! little-endian). A byte [`END`] in place of a header's length ends the bundle; what follows is
+//! padding, which makes packets sent together equally long.
 
 use super::contract::{MAX_HEADER, MAX_TINY};
 use super::packet::Reader;
 
 /// Bytes of a tiny fragment on the wire before its header.
 pub(super) const ENTRY: usize = 3;
-/// Nothing more follows.
+/// End of a bundle; padding follows.
 pub(super) const END: u8 = 0xff;
 
-/// The tiny fragments of a bundle as it came: header and payload of each.
+/// Iterates over the header and payload of each fragment of a received bundle.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bundle<'a>(Reader<'a>);
 

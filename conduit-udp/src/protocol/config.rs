@@ -1,4 +1,4 @@
-//! What is set for a rank's protocol.
+//! Configuration of the protocol.
 
 use conduit_core::ni::Rank;
 
@@ -7,14 +7,16 @@ use super::contract::Nanos;
 const MICROSECOND: Nanos = 1_000;
 const MILLISECOND: Nanos = 1_000_000;
 const SECOND: Nanos = 1_000_000_000;
-/// Longer times than some years count as this, so that sums of times don't overflow.
+/// Longer times (more than nine years) count as this, so that sums of times don't overflow.
 const LONGEST: Nanos = 1 << 58;
 
-/// The smallest packet that holds the longest tiny fragment and what comes with it; smaller ones count as this.
+/// Bytes of the smallest packet size: it holds the longest tiny fragment with headers and tag.
+/// Smaller values count as this.
 pub const MIN_PACKET: usize = 1024;
-/// The largest payload of an UDP datagram over IPv4; larger ones count as this.
+/// Bytes of the largest packet size: the payload of a UDP datagram over IPv4. Larger values count
+/// as this.
 pub const MAX_PACKET: usize = 65_507;
-/// Segments that one acknowledgement can tell of (seed: the send window).
+/// Segments in the largest window: as many as one acknowledgement can report.
 pub const MAX_WINDOW: u32 = 4096;
 
 /// Limits and times of an [`Endpoint`](super::Endpoint). Times are in nanoseconds.
@@ -22,44 +24,50 @@ pub const MAX_WINDOW: u32 = 4096;
 pub struct Config {
     /// This rank.
     pub rank: Rank,
-    /// Ranks of the job; all packets of others are dropped.
+    /// Ranks of the job; packets of others are dropped.
     pub size: u32,
-    /// Bytes of the largest packet: the path's MTU less the headers of IP and UDP. From [`MIN_PACKET`] to [`MAX_PACKET`].
+    /// Bytes of the largest packet: the path's MTU less the headers of IP and UDP. From
+    /// [`MIN_PACKET`] to [`MAX_PACKET`].
     pub packet: usize,
-    /// Segments that may be on their way on one channel of a link, at most [`MAX_WINDOW`].
+    /// Segments that may be outstanding on one channel of a link, at most [`MAX_WINDOW`].
     pub window: u32,
-    /// Segments that may be on their way on a channel before the peer has said what it has room for, and the congestion
-    /// window (in full packets) that a link begins with.
+    /// Segments that may be outstanding on a channel before the peer has advertised credits, and
+    /// the initial congestion window in full packets.
     pub initial_window: u32,
-    /// A peer that answers nothing for so long has failed.
+    /// Dead time: a peer that answers nothing for so long has failed.
     pub dead_time: Nanos,
-    /// A peer's full-sized probe that is not answered for so long says that the path's MTU is smaller.
-    pub open_time: Nanos,
-    /// Time between probes of a peer that is silent: the first of them follow each other sooner.
+    /// If full-sized probes are not answered for so long, while tiny ones are, the path's MTU is
+    /// too small.
+    pub mtu_timeout: Nanos,
+    /// Longest time between probes of a silent peer, up to which the interval doubles.
     pub probe_interval: Nanos,
-    /// A link on which nothing was sent and nothing has come for so long is parked: it gives its memory back but for 64 bytes,
-    /// and opens again when it is used. 0: never.
+    /// A link on which nothing was sent or received for so long is made idle: it keeps 64 bytes,
+    /// and is reopened when it is used. 0: never.
     pub idle_time: Nanos,
-    /// Links that may be open at once before those that are idle are parked sooner.
+    /// Links that may be open at once; beyond that, quiet ones are made idle earlier.
     pub open_links: usize,
-    /// An acknowledgement waits so long for a packet to go with, or for a second segment (seed: 50 µs).
+    /// An acknowledgement waits at most so long for a packet to go with, or for another segment.
     pub ack_delay: Nanos,
-    /// The least time after which a segment without an acknowledgement is sent again.
+    /// Least probe time-out (PTO).
     pub min_timeout: Nanos,
-    /// Time that packets may wait in queues on the path besides twice the shortest round trip, before a link sends less.
+    /// Queueing delay on the path, beyond twice the min RTT, above which the congestion window
+    /// shrinks.
     pub delay_target: Nanos,
-    /// Fragments of [`Payload::Read`](super::Payload::Read) that a link holds; [`Refused::Full`](super::Refused::Full) beyond.
+    /// Fragments of [`Payload::Read`](super::Payload::Read) that a link holds; more are refused
+    /// ([`Refused::Full`](super::Refused::Full)).
     pub link_fragments: usize,
-    /// Bytes of [`Payload::Copied`](super::Payload::Copied) that a link holds, with 3 more for each; rounded up to a power of two.
+    /// Bytes of [`Payload::Copied`](super::Payload::Copied) that a link holds, with 3 more for each
+    /// fragment; rounded up to a power of two.
     pub link_commands: usize,
-    /// Bytes that a link holds of what came before its turn or what the fragment handler has had no room for. What exceeds it is
-    /// not acknowledged, so it comes again.
+    /// Bytes that a link buffers of segments that arrived out of order or that the fragment handler
+    /// had no room for. Segments beyond that are not acknowledged, so they are sent again.
     pub link_early: usize,
-    /// The same, of all links.
+    /// The same for all links together.
     pub early: usize,
-    /// Bytes of packets that the socket holds before it drops some; shared among the peers that send.
+    /// Bytes that the socket's receive buffer holds; shared among the peers that send.
     pub socket_buffer: usize,
-    /// Sequence number of the first segment of all channels, the same on all ranks. For tests of its wrap.
+    /// Sequence number of the first segment of all channels, the same on all ranks. For tests of
+    /// its wrap.
     pub first_sequence: u64,
 }
 
@@ -73,7 +81,7 @@ impl Default for Config {
             window: MAX_WINDOW,
             initial_window: 64,
             dead_time: 10 * SECOND,
-            open_time: 10 * SECOND,
+            mtu_timeout: 10 * SECOND,
             probe_interval: 250 * MILLISECOND,
             idle_time: SECOND,
             open_links: 1024,
@@ -91,13 +99,13 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The same with every limit inside its bounds.
+    /// Clamps every limit to its bounds.
     pub(super) fn bounded(mut self) -> Self {
         self.packet = self.packet.clamp(MIN_PACKET, MAX_PACKET);
         self.window = self.window.clamp(1, MAX_WINDOW);
         self.initial_window = self.initial_window.clamp(1, self.window);
         self.dead_time = self.dead_time.clamp(MILLISECOND, LONGEST);
-        self.open_time = self.open_time.clamp(MILLISECOND, LONGEST);
+        self.mtu_timeout = self.mtu_timeout.clamp(MILLISECOND, LONGEST);
         self.probe_interval = self.probe_interval.clamp(100 * MICROSECOND, self.dead_time);
         self.idle_time = self.idle_time.min(LONGEST);
         self.ack_delay = self.ack_delay.min(SECOND);
@@ -109,7 +117,7 @@ impl Config {
         self
     }
 
-    /// An idle link is probed after so long.
+    /// Keep-alive time: a peer that was silent for so long is probed.
     pub(super) fn keep_alive(&self) -> Nanos {
         self.dead_time / 4
     }

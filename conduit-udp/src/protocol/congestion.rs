@@ -1,39 +1,41 @@
-//! How much a link has under way: the congestion window, and the pace at which it is filled.
+//! Congestion control of a link: the congestion window, and the pacing of bursts.
 //!
-//! Once per round trip the window grows or shrinks by the shortest round trip measured in that time: the shortest, because a
-//! rank that polls late makes single samples long and says nothing about the path. Losses count only when they are more
-//! than [`LOSSES`] of a round's segments: links that lose a per cent are not slower for it.
+//! Delay-based, like Swift (SIGCOMM 2020): once per round trip the window is adapted to the
+//! shortest RTT measured in that round. The shortest, because a rank that polls late makes single
+//! samples long, which says nothing about the path. Losses count only if they are more than one in
+//! [`LOSS_RATIO`] of a round's segments, so a loss of one per cent does not slow a link down.
 
 use super::config::Config;
 use super::contract::Nanos;
-use super::round_trip::RoundTrip;
+use super::rtt::RttEstimator;
 
-/// One segment lost of so many is not yet congestion.
-const LOSSES: u32 = 16;
-/// Losses of fewer segments than this in a round say nothing.
-const FEW: u32 = 4;
-/// Bytes of the longest queue that is allowed where the path needs less than [`Config::delay_target`] for them.
-const QUEUE: u64 = 512 << 10;
-/// Full packets of the smallest window.
-const LEAST: u64 = 4;
-/// Full packets by which the window grows per round when queues are allowed to be no longer.
-const STEP: u64 = 4;
+/// One lost segment in so many is not yet congestion.
+const LOSS_RATIO: u32 = 16;
+/// Fewer lost segments than this in a round are ignored.
+const MIN_LOSSES: u32 = 4;
+/// Bytes of the longest allowed queue, on paths that carry them in less than
+/// [`Config::delay_target`].
+const QUEUE_BYTES: u64 = 512 << 10;
+/// The smallest window, in full packets.
+const MIN_WINDOW: u64 = 4;
+/// Additive increase per round, in full packets.
+const INCREASE: u64 = 4;
 
-/// Of one link.
+/// The congestion state of one link.
 #[derive(Debug)]
 pub(super) struct Congestion {
     /// Bytes.
     window: u64,
-    /// The window doubles each round until there is a sign of congestion.
-    is_starting: bool,
-    /// More was to be sent than the window let.
-    was_limited: bool,
+    /// In slow start the window doubles each round until there is a sign of congestion.
+    in_slow_start: bool,
+    /// The window kept the link from sending in this round.
+    is_cwnd_limited: bool,
     round_began: Nanos,
-    shortest: Nanos,
+    min_rtt: Nanos,
     acknowledged: u32,
     acknowledged_bytes: u64,
     lost: u32,
-    /// A burst may be sent from now on.
+    /// The next burst may be sent from then on.
     paced_until: Nanos,
 }
 
@@ -41,10 +43,10 @@ impl Congestion {
     pub(super) fn new(config: &Config) -> Self {
         Self {
             window: u64::from(config.initial_window) * config.packet as u64,
-            is_starting: true,
-            was_limited: false,
+            in_slow_start: true,
+            is_cwnd_limited: false,
             round_began: 0,
-            shortest: Nanos::MAX,
+            min_rtt: Nanos::MAX,
             acknowledged: 0,
             acknowledged_bytes: 0,
             lost: 0,
@@ -52,35 +54,33 @@ impl Congestion {
         }
     }
 
-    /// Bytes that may be under way on a channel.
+    /// Bytes that may be in flight on a channel.
     pub(super) fn window(&self) -> u64 {
         self.window
     }
 
-    /// Something waits because the window is full.
-    pub(super) fn note_limited(&mut self) {
-        self.was_limited = true;
+    /// Notes that something waits because the window is full.
+    pub(super) fn note_cwnd_limited(&mut self) {
+        self.is_cwnd_limited = true;
     }
 
-    /// Segments are acknowledged; `sample` is a round trip if one was measured.
+    /// Segments were acknowledged; `sample`: an RTT, if one was measured.
     pub(super) fn on_acknowledged(
         &mut self,
         now: Nanos,
         segments: u32,
         bytes: u32,
         sample: Option<Nanos>,
-        round_trip: &RoundTrip,
+        rtt: &RttEstimator,
         config: &Config,
     ) {
         self.acknowledged += segments;
         self.acknowledged_bytes += u64::from(bytes);
         if let Some(sample) = sample {
-            self.shortest = self.shortest.min(sample);
+            self.min_rtt = self.min_rtt.min(sample);
         }
-        if now.saturating_sub(self.round_began) >= round_trip.smoothed()
-            && self.shortest != Nanos::MAX
-        {
-            self.end_round(now, round_trip, config);
+        if now.saturating_sub(self.round_began) >= rtt.smoothed() && self.min_rtt != Nanos::MAX {
+            self.end_round(now, rtt, config);
         }
     }
 
@@ -88,40 +88,41 @@ impl Congestion {
         self.lost += 1;
     }
 
-    /// Time-outs follow each other: nothing is known of the path any more.
-    pub(super) fn on_silence(&mut self, config: &Config) {
-        self.window = LEAST * config.packet as u64;
-        self.is_starting = true;
+    /// Persistent congestion (RFC 9002, 7.6): nothing is known of the path any more.
+    pub(super) fn on_persistent_congestion(&mut self, config: &Config) {
+        self.window = MIN_WINDOW * config.packet as u64;
+        self.in_slow_start = true;
     }
 
-    fn end_round(&mut self, now: Nanos, round_trip: &RoundTrip, config: &Config) {
+    fn end_round(&mut self, now: Nanos, rtt: &RttEstimator, config: &Config) {
         let packet = config.packet as u64;
-        // What a fast path gives in less time than that is a long queue all the same, and does not fit caches.
+        // On a fast path a queue that drains in less than `delay_target` may still be long, and
+        // exceed the caches.
         let elapsed = now.saturating_sub(self.round_began);
-        let queue = QUEUE * elapsed / self.acknowledged_bytes.max(1);
-        let target = 2 * round_trip.shortest() + queue.min(config.delay_target);
-        if self.lost >= FEW && self.lost * LOSSES > self.acknowledged + self.lost {
+        let queue = QUEUE_BYTES * elapsed / self.acknowledged_bytes.max(1);
+        let target = 2 * rtt.min() + queue.min(config.delay_target);
+        if self.lost >= MIN_LOSSES && self.lost * LOSS_RATIO > self.acknowledged + self.lost {
             self.window = self.window * 7 / 10;
-            self.is_starting = false;
-        } else if self.shortest > target {
+            self.in_slow_start = false;
+        } else if self.min_rtt > target {
             // In proportion to the excess, at most by a third (Swift, SIGCOMM 2020).
-            let excess = self.shortest - target;
-            self.window -= (self.window * excess / self.shortest).min(self.window / 3);
-            self.is_starting = false;
-        } else if self.was_limited {
-            self.window += if self.is_starting {
+            let excess = self.min_rtt - target;
+            self.window -= (self.window * excess / self.min_rtt).min(self.window / 3);
+            self.in_slow_start = false;
+        } else if self.is_cwnd_limited {
+            self.window += if self.in_slow_start {
                 self.acknowledged_bytes
-            } else if self.shortest < target / 2 {
-                self.window / 8 + STEP * packet
+            } else if self.min_rtt < target / 2 {
+                self.window / 8 + INCREASE * packet
             } else {
-                STEP * packet
+                INCREASE * packet
             };
         }
         let most = u64::from(config.window) * packet;
-        self.window = self.window.min(most).max(LEAST * packet);
-        self.was_limited = false;
+        self.window = self.window.min(most).max(MIN_WINDOW * packet);
+        self.is_cwnd_limited = false;
         self.round_began = now;
-        self.shortest = Nanos::MAX;
+        self.min_rtt = Nanos::MAX;
         self.acknowledged = 0;
         self.acknowledged_bytes = 0;
         self.lost = 0;
@@ -132,16 +133,14 @@ impl Congestion {
         self.paced_until
     }
 
-    /// A burst has been sent.
-    pub(super) fn on_burst(&mut self, now: Nanos, bytes: usize, round_trip: &RoundTrip) {
-        // A quarter more than the window per round trip: acknowledgements are what bounds the rate in the long run.
-        let gain = if self.is_starting { 8 } else { 5 };
-        let time = bytes as u64 * round_trip.smoothed() * 4 / (self.window * gain);
-        // What was not sent in the last quarter of a round trip may be sent at once.
-        self.paced_until = self
-            .paced_until
-            .max(now.saturating_sub(round_trip.smoothed() / 4))
-            + time;
+    /// A burst was sent.
+    pub(super) fn on_burst(&mut self, now: Nanos, bytes: usize, rtt: &RttEstimator) {
+        // A quarter more than the window per round trip (twice the window in slow start): in the
+        // long run acknowledgements bound the rate.
+        let gain = if self.in_slow_start { 8 } else { 5 };
+        let time = bytes as u64 * rtt.smoothed() * 4 / (self.window * gain);
+        // What could have been sent in the last quarter of a round trip may be sent at once.
+        self.paced_until = self.paced_until.max(now.saturating_sub(rtt.smoothed() / 4)) + time;
     }
 }
 
@@ -151,10 +150,11 @@ mod tests {
 
     const RTT: Nanos = 100_000;
 
-    /// A link whose round trips are as long as `queue` says over the shortest, for a number of rounds.
+    /// A link whose round trips are as long as `queue` says over the shortest, for a number of
+    /// rounds.
     struct Path {
         congestion: Congestion,
-        round_trip: RoundTrip,
+        rtt: RttEstimator,
         config: Config,
         now: Nanos,
     }
@@ -162,11 +162,11 @@ mod tests {
     impl Path {
         fn new() -> Self {
             let config = Config::default();
-            let mut round_trip = RoundTrip::default();
-            round_trip.sample(1, RTT, 0);
+            let mut rtt = RttEstimator::default();
+            rtt.sample(1, RTT, 0);
             Self {
                 congestion: Congestion::new(&config),
-                round_trip,
+                rtt,
                 config,
                 now: 1,
             }
@@ -174,19 +174,19 @@ mod tests {
 
         fn round(&mut self, queue: Nanos, lost: u32) -> u64 {
             let segments = (self.congestion.window() / self.config.packet as u64) as u32;
-            self.congestion.note_limited();
+            self.congestion.note_cwnd_limited();
             for _ in 0..lost {
                 self.congestion.on_lost();
             }
-            self.now += self.round_trip.smoothed().max(RTT + queue);
+            self.now += self.rtt.smoothed().max(RTT + queue);
             let bytes = segments * self.config.packet as u32;
-            self.round_trip.sample(self.now, RTT + queue, 0);
+            self.rtt.sample(self.now, RTT + queue, 0);
             self.congestion.on_acknowledged(
                 self.now,
                 segments,
                 bytes,
                 Some(RTT + queue),
-                &self.round_trip,
+                &self.rtt,
                 &self.config,
             );
             self.congestion.window() / self.config.packet as u64
@@ -227,13 +227,14 @@ mod tests {
         for _ in 0..30 {
             path.round(5_000_000, 0);
         }
-        assert_eq!(path.round(5_000_000, 0), LEAST);
-        assert!(path.round(0, 0) > LEAST);
+        assert_eq!(path.round(5_000_000, 0), MIN_WINDOW);
+        assert!(path.round(0, 0) > MIN_WINDOW);
     }
 
     #[test]
     fn a_slow_path_may_have_a_queue_of_half_a_millisecond_a_fast_one_of_so_many_bytes() {
-        // 64 packets in a round of 600 microseconds: what is under way for half a millisecond are fewer bytes than may queue.
+        // 64 packets in a round of 600 microseconds: what is under way for half a millisecond are
+        // fewer bytes than may queue.
         let mut slow = Path::new();
         let before = slow.congestion.window() / 1472;
         assert!(slow.round(500_000, 0) > before);
@@ -248,26 +249,20 @@ mod tests {
     fn who_sends_less_than_the_window_gets_no_larger_one() {
         let mut path = Path::new();
         path.now += 2 * RTT;
-        path.congestion.on_acknowledged(
-            path.now,
-            3,
-            3000,
-            Some(RTT),
-            &path.round_trip,
-            &path.config,
-        );
+        path.congestion
+            .on_acknowledged(path.now, 3, 3000, Some(RTT), &path.rtt, &path.config);
         assert_eq!(path.congestion.window(), 64 * 1472);
     }
 
     #[test]
     fn bursts_are_paced_over_the_round_trip() {
         let mut path = Path::new();
-        path.congestion.is_starting = false;
-        let (smoothed, window) = (path.round_trip.smoothed(), path.congestion.window());
+        path.congestion.in_slow_start = false;
+        let (smoothed, window) = (path.rtt.smoothed(), path.congestion.window());
         let mut now = 10 * RTT;
         let mut sent = 0;
         while now < 20 * RTT {
-            path.congestion.on_burst(now, 16 * 1472, &path.round_trip);
+            path.congestion.on_burst(now, 16 * 1472, &path.rtt);
             sent += 16 * 1472;
             now = now.max(path.congestion.paced_until());
         }

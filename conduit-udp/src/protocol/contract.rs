@@ -1,5 +1,5 @@
-//! What the protocol and its surroundings are to each other: the seal of its packets, the driver. What it and the layer above it
-//! are to each other is any transport's: [`conduit_portals::transport::fragment`].
+//! The protocol's interface to its driver and to the seal. Its interface to the layer above is that
+//! of any transport: [`conduit_portals::transport::fragment`].
 
 use conduit_core::ni::Rank;
 
@@ -8,28 +8,29 @@ pub use conduit_portals::transport::fragment::{
 };
 pub use seal::{Seal, TAG};
 
-/// Time since some moment, in nanoseconds. Never goes back.
+/// Monotonic time in nanoseconds, from an arbitrary start.
 pub type Nanos = u64;
 
-/// Packets that were made for one peer, one behind the other in a buffer: all of `segment` bytes but the last, which may be
-/// shorter. The driver hands them to the system at once where it can (segmentation offload).
+/// Packets for one peer, contiguous in the driver's buffer: all of `segment` bytes except the last,
+/// which may be shorter. The driver passes them to the system in one call if it can (UDP
+/// segmentation offload).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transmit<'u> {
-    /// To whom.
+    /// The peer.
     pub peer: Rank,
-    /// Bytes in the buffer.
+    /// Bytes of them in the buffer.
     pub length: usize,
-    /// Bytes of each packet but the last.
+    /// Bytes of each packet except the last.
     pub segment: usize,
-    /// Bytes of the one packet that are not in the buffer.
-    pub outside: Option<Outside<'u>>,
+    /// If there is one packet whose payload is not in the buffer: that payload.
+    pub zero_copy: Option<ZeroCopy<'u>>,
 }
 
-/// Bytes of a packet that lie with the fragment handler.
+/// Payload of a packet that stays in the fragment handler's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Outside<'u> {
-    /// Bytes of the packet before them.
+pub struct ZeroCopy<'u> {
+    /// Offset of the payload in the packet.
     pub at: usize,
-    /// They.
+    /// The payload.
     pub bytes: &'u [u8],
 }

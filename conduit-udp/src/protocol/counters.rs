@@ -1,11 +1,11 @@
-//! What is counted.
+//! Counters of the protocol.
 
 use std::iter::Sum;
 use std::ops::AddAssign;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Counts of one link or of all links of a rank.
+        /// Counters of one link, or of all links of a rank.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
         pub struct Counters {
             $($(#[$doc])* pub $name: u64,)*
@@ -27,45 +27,45 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Packets made, of all kinds.
+    /// Packets sent, of all kinds.
     packets_sent,
-    /// Bytes of them.
+    /// Bytes of these packets.
     bytes_sent,
-    /// Packets taken, with a valid tag.
+    /// Packets accepted, with a valid tag.
     packets_received,
-    /// Bytes of them.
+    /// Bytes of these packets.
     bytes_received,
     /// Segments sent for the first time.
     segments_sent,
-    /// Segments that came for the first time.
+    /// Segments received for the first time.
     segments_received,
-    /// Segments sent again because later ones of their channel were acknowledged.
-    resent_overtaken,
-    /// Segments sent again because a later one was acknowledged and much time had passed.
-    resent_late,
-    /// Segments sent again because the probe time-out ended.
-    resent_timeout,
-    /// Acknowledgements of something new that came on a packet with a segment or probe.
+    /// Segments sent again: lost by packet threshold (RFC 9002, 6.1.1).
+    resent_packet_threshold,
+    /// Segments sent again: lost by time threshold (RFC 9002, 6.1.2).
+    resent_time_threshold,
+    /// Segments sent again because the probe time-out (PTO) expired.
+    resent_pto,
+    /// Acknowledgements of something new that went with a segment or probe reply.
     acks_with_segment,
-    /// Acknowledgements sent at once.
+    /// Immediate acknowledgements in packets of their own.
     acks_immediate,
-    /// Acknowledgements sent after the delay or the second segment.
+    /// Delayed acknowledgements in packets of their own.
     acks_delayed,
     /// Probes sent.
     probes,
-    /// Times that a link had been idle for long enough to be parked.
-    parked,
-    /// Segments that came again.
+    /// Times that a link was made idle.
+    made_idle,
+    /// Segments received again.
     duplicates,
-    /// Segments that came from outside of the window.
+    /// Segments received from outside of the window.
     out_of_window,
-    /// Segments dropped for want of room: they come again.
+    /// Segments dropped for lack of buffer space; they are sent again.
     no_room,
-    /// Packets dropped because their number has come already or is too old.
+    /// Packets dropped because their number was received before or is too old.
     replayed,
     /// Packets dropped because their tag is not valid.
     bad_tag,
-    /// Datagrams dropped that are no packets of this job: length, version, kind or rank is wrong.
+    /// Datagrams dropped because length, version, kind or rank is wrong.
     malformed,
     /// Packets dropped because their peer has failed.
     from_failed,

@@ -1,4 +1,4 @@
-//! Whether a peer hears this rank: opening a link, probes, silence.
+//! Whether a peer receives what this rank sends: probes, validation of the MTU, dead time.
 
 use conduit_core::ni::Rank;
 
@@ -6,16 +6,16 @@ use super::config::Config;
 use super::contract::{Failure, Nanos};
 use crate::mix::mixed;
 
-/// Time to the first repetition of a probe of an opening link; doubled each time.
+/// First interval between full-sized probes; it doubles each time.
 const FIRST_INTERVAL: Nanos = 5_000_000;
-/// Probe time-outs in a row after which a tiny probe goes along with what is sent again.
+/// Consecutive probe time-outs after which a tiny probe accompanies the retransmission.
 const PROBE_AFTER: u8 = 2;
-/// After which nothing is known of the path any more.
-const SILENCE_AFTER: u8 = 3;
-/// After which the path's MTU is looked at again.
-const SIZE_AFTER: u8 = 4;
+/// Consecutive probe time-outs that mean persistent congestion.
+const PERSISTENT_CONGESTION_AFTER: u8 = 3;
+/// Consecutive probe time-outs after which the path's MTU is validated again.
+const MTU_PROBE_AFTER: u8 = 4;
 
-/// A probe that is to be sent.
+/// Probes that are to be sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Probes {
     pub(super) tiny: bool,
@@ -28,30 +28,31 @@ impl Probes {
     }
 }
 
-/// A full-sized probe that waits for its answer.
+/// Validation of the path's MTU by full-sized probes, which is under way (cf. RFC 8899).
 #[derive(Debug, Clone, Copy)]
-struct Sizing {
+struct MtuProbe {
     since: Nanos,
     next: Nanos,
     interval: Nanos,
-    /// Times that it was sent.
+    /// Probes sent.
     tries: u32,
 }
 
-impl Sizing {
+impl MtuProbe {
     fn new(now: Nanos, seed: u64) -> Self {
-        let mut sizing = Self {
+        let mut mtu_probe = Self {
             since: now,
             next: now,
             interval: FIRST_INTERVAL,
             tries: 0,
         };
-        sizing.wait(now, seed);
-        sizing
+        mtu_probe.wait(now, seed);
+        mtu_probe
     }
 
-    /// Sets the time of the next one: half an interval to one and a half from now on. Full-sized probes to many peers may have
-    /// left together and filled a queue on the way; the next ones do not meet again, nor in the same order.
+    /// Schedules the next probe: in half an interval to one and a half. Full-sized probes to many
+    /// peers may have been sent together and overflowed a queue on the way; random intervals keep
+    /// that from repeating.
     fn wait(&mut self, now: Nanos, seed: u64) {
         self.tries += 1;
         let part = mixed(seed ^ u64::from(self.tries)) % 1024;
@@ -59,106 +60,106 @@ impl Sizing {
     }
 }
 
-/// What is known of a peer's presence.
+/// What is known of a peer's liveness.
 #[derive(Debug)]
 pub(super) struct Liveness {
-    /// When a packet last came.
-    heard_at: Nanos,
-    /// When the peer last showed that it hears this rank: by an acknowledgement of something new or an answer.
+    /// When the last packet was received.
+    received_at: Nanos,
+    /// When the peer last answered: acknowledged something new, or replied to a probe.
     answered_at: Nanos,
     has_answered: bool,
-    /// Since when an answer is waited for.
+    /// Since when an answer is awaited.
     waiting_since: Option<Nanos>,
-    /// When something that wants an answer was last sent.
+    /// When something that expects an answer was last sent.
     sent_at: Nanos,
-    /// Probe time-outs in a row.
-    timeouts: u8,
-    /// Full-sized packets have got through.
-    is_proven: bool,
-    sizing: Option<Sizing>,
-    /// Of the two ranks: spreads probes in time.
+    /// Consecutive probe time-outs (`pto_count` of RFC 9002).
+    pto_count: u8,
+    /// Full-sized packets get through.
+    is_mtu_validated: bool,
+    mtu_probe: Option<MtuProbe>,
+    /// Hash of both ranks, which spreads probes in time.
     seed: u64,
     /// Probes to be sent.
     pub(super) wanted: Probes,
 }
 
-/// What a probe time-out asks for.
+/// The effect of a probe time-out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Timeout {
-    /// So many in a row that nothing is known of the path any more.
-    pub(super) is_silence: bool,
+    /// It means persistent congestion.
+    pub(super) is_persistent_congestion: bool,
 }
 
 impl Liveness {
     pub(super) fn new(now: Nanos, own: Rank, peer: Rank) -> Self {
         Self {
-            heard_at: now,
+            received_at: now,
             answered_at: now,
             has_answered: false,
             waiting_since: None,
             sent_at: now,
-            timeouts: 0,
-            is_proven: false,
-            sizing: None,
+            pto_count: 0,
+            is_mtu_validated: false,
+            mtu_probe: None,
             seed: mixed(u64::from(own) << 32 | u64::from(peer)),
             wanted: Probes::default(),
         }
     }
 
-    /// What was known of the peer when nothing was waited for.
-    pub(super) fn resume(&mut self, is_proven: bool, has_answered: bool) {
-        self.is_proven = is_proven;
+    /// Restores what an idle link has kept.
+    pub(super) fn restore(&mut self, is_mtu_validated: bool, has_answered: bool) {
+        self.is_mtu_validated = is_mtu_validated;
         self.has_answered = has_answered;
     }
 
-    /// Whether nothing is waited for, and nothing to be asked.
+    /// Whether no answer is awaited and no probe is to be sent.
     pub(super) fn is_quiet(&self) -> bool {
-        self.waiting_since.is_none() && self.sizing.is_none() && !self.wanted.any()
+        self.waiting_since.is_none() && self.mtu_probe.is_none() && !self.wanted.any()
     }
 
-    /// When a packet last came.
-    pub(super) fn heard_at(&self) -> Nanos {
-        self.heard_at
+    /// When the last packet was received.
+    pub(super) fn received_at(&self) -> Nanos {
+        self.received_at
     }
 
-    /// Asks the peer whether it is there.
-    pub(super) fn ask(&mut self, now: Nanos) {
+    /// Sends a tiny probe.
+    pub(super) fn probe(&mut self, now: Nanos) {
         self.wanted.tiny = true;
         self.waiting_since = Some(now);
         self.sent_at = now;
     }
 
     /// Full-sized packets get through.
-    pub(super) fn is_proven(&self) -> bool {
-        self.is_proven
+    pub(super) fn is_mtu_validated(&self) -> bool {
+        self.is_mtu_validated
     }
 
-    /// Whether the peer has ever shown that it hears this rank.
+    /// Whether the peer has ever answered.
     pub(super) fn has_answered(&self) -> bool {
         self.has_answered
     }
 
-    pub(super) fn on_heard(&mut self, now: Nanos) {
-        self.heard_at = now;
+    pub(super) fn on_received(&mut self, now: Nanos) {
+        self.received_at = now;
     }
 
-    /// Begins to find out whether full-sized packets get through.
-    fn size(&mut self, now: Nanos) {
-        self.sizing = Some(Sizing::new(now, self.seed));
+    /// Starts validation of the path's MTU.
+    fn probe_mtu(&mut self, now: Nanos) {
+        self.mtu_probe = Some(MtuProbe::new(now, self.seed));
         self.wanted = Probes {
             tiny: true,
             full: true,
         };
     }
 
-    /// The link is to be used for full-sized packets: probes it unless it has been.
-    pub(super) fn open(&mut self, now: Nanos) {
-        if !self.is_proven && self.sizing.is_none() {
-            self.size(now);
+    /// Full-sized packets are to be sent: validates the MTU unless that is done or under way.
+    pub(super) fn validate_mtu(&mut self, now: Nanos) {
+        if !self.is_mtu_validated && self.mtu_probe.is_none() {
+            self.probe_mtu(now);
         }
     }
 
-    /// A segment or probe is sent. Whether nothing was waited for before.
+    /// A segment or probe is sent. Returns whether no answer was awaited before.
     pub(super) fn on_sent(&mut self, now: Nanos) -> bool {
         self.sent_at = now;
         if self.waiting_since.is_none() {
@@ -168,20 +169,20 @@ impl Liveness {
         false
     }
 
-    /// The peer has acknowledged something new; `waits`: there is more that it has to acknowledge.
+    /// The peer acknowledged something new; `waits`: there is more for it to acknowledge.
     pub(super) fn on_progress(&mut self, now: Nanos, waits: bool) {
-        self.timeouts = 0;
+        self.pto_count = 0;
         self.answered(now, waits);
     }
 
-    /// The peer has answered a probe, of the full size or not.
+    /// The peer replied to a probe; `full`: a full-sized one.
     pub(super) fn on_answer(&mut self, now: Nanos, full: bool, waits: bool) {
         if !waits {
-            self.timeouts = 0;
+            self.pto_count = 0;
         }
         if full {
-            self.is_proven = true;
-            self.sizing = None;
+            self.is_mtu_validated = true;
+            self.mtu_probe = None;
             self.wanted.full = false;
         }
         self.answered(now, waits);
@@ -190,10 +191,10 @@ impl Liveness {
     fn answered(&mut self, now: Nanos, waits: bool) {
         self.has_answered = true;
         self.answered_at = now;
-        self.waiting_since = (waits || self.sizing.is_some()).then_some(now);
+        self.waiting_since = (waits || self.mtu_probe.is_some()).then_some(now);
     }
 
-    /// Something waits that cannot be sent before the peer says so.
+    /// Something waits for credits of the peer.
     pub(super) fn on_blocked(&mut self, now: Nanos) {
         if self.waiting_since.is_none() {
             self.waiting_since = Some(now);
@@ -201,49 +202,56 @@ impl Liveness {
         }
     }
 
-    /// When a probe time-out ends, if an answer is waited for; `timeout` is what an answer may take.
+    /// When the probe time-out expires, if an answer is awaited; `timeout`: the time that an answer
+    /// may take.
     pub(super) fn timeout_at(&self, timeout: Nanos, config: &Config) -> Option<Nanos> {
         self.waiting_since?;
         Some(self.sent_at.max(self.answered_at) + self.timeout(timeout, config))
     }
 
-    /// The probe time-out: what an answer may take, longer with each that has ended in a row.
+    /// The probe time-out: the time that an answer may take, doubled with each consecutive
+    /// time-out.
     pub(super) fn timeout(&self, answer: Nanos, config: &Config) -> Nanos {
         answer
             .max(config.min_timeout)
-            .saturating_mul(1 << self.timeouts.min(20))
+            .saturating_mul(1 << self.pto_count.min(20))
             .min(config.probe_interval)
     }
 
-    /// When something other than the probe time-out is due.
+    /// When anything else than the probe time-out is due.
     pub(super) fn due_at(&self, config: &Config) -> Nanos {
         let mut at = match self.waiting_since {
             Some(since) => since + config.dead_time,
-            None => self.heard_at + config.keep_alive(),
+            None => self.received_at + config.keep_alive(),
         };
-        if let Some(sizing) = self.sizing {
-            at = at.min(sizing.next).min(sizing.since + config.open_time);
+        if let Some(mtu_probe) = self.mtu_probe {
+            at = at
+                .min(mtu_probe.next)
+                .min(mtu_probe.since + config.mtu_timeout);
         }
         at
     }
 
-    /// A probe time-out has ended. `has_segments`: there are segments under way, to be sent again.
+    /// A probe time-out expired. `has_segments`: segments are outstanding.
     pub(super) fn on_timeout(&mut self, now: Nanos, has_segments: bool) -> Timeout {
-        self.timeouts = self.timeouts.saturating_add(1);
+        self.pto_count = self.pto_count.saturating_add(1);
         self.sent_at = now;
-        if !has_segments || self.timeouts >= PROBE_AFTER {
+        if !has_segments || self.pto_count >= PROBE_AFTER {
             self.wanted.tiny = true;
         }
-        if has_segments && self.timeouts >= SIZE_AFTER && self.sizing.is_none() {
-            self.size(now);
+        if has_segments && self.pto_count >= MTU_PROBE_AFTER && self.mtu_probe.is_none() {
+            self.probe_mtu(now);
         }
         Timeout {
-            is_silence: self.timeouts == SILENCE_AFTER,
+            is_persistent_congestion: self.pto_count == PERSISTENT_CONGESTION_AFTER,
         }
     }
 
-    /// What else is due: probes are wanted, or the peer is given up. `resumed`: this rank has not looked at its timers for long
-    /// before then, so what it has not heard says nothing. Whether the link has been idle for the keep-alive time.
+    /// Handles what else is due. `resumed`: the end of this rank's last long pause, before which
+    /// silence doesn't count. Returns whether nothing has happened for the keep-alive time.
+    ///
+    /// # Errors
+    /// The peer is given up, for this reason.
     pub(super) fn on_due(
         &mut self,
         now: Nanos,
@@ -253,8 +261,8 @@ impl Liveness {
         if let Some(since) = &mut self.waiting_since {
             *since = resumed.max(*since);
         }
-        if let Some(sizing) = &mut self.sizing {
-            sizing.since = resumed.max(sizing.since);
+        if let Some(mtu_probe) = &mut self.mtu_probe {
+            mtu_probe.since = resumed.max(mtu_probe.since);
         }
         if let Some(since) = self.waiting_since
             && now >= since + config.dead_time
@@ -265,28 +273,29 @@ impl Liveness {
                 Failure::Unreachable
             });
         }
-        if let Some(sizing) = &mut self.sizing {
-            if now >= sizing.since + config.open_time {
+        if let Some(mtu_probe) = &mut self.mtu_probe {
+            if now >= mtu_probe.since + config.mtu_timeout {
                 if !self.has_answered {
                     return Err(Failure::Unreachable);
                 }
-                // Tiny probes are answered all the time, these are not. Who answers neither is silent: that is for the dead time.
-                if now.saturating_sub(self.answered_at) <= config.open_time / 4 {
+                // Tiny probes are answered, full-sized ones are not. A peer that answers neither is
+                // left to the dead time.
+                if now.saturating_sub(self.answered_at) <= config.mtu_timeout / 4 {
                     return Err(Failure::Mtu(config.packet));
                 }
-                sizing.since = now.saturating_sub(config.open_time - config.open_time / 8);
+                mtu_probe.since = now.saturating_sub(config.mtu_timeout - config.mtu_timeout / 8);
             }
-            if now >= sizing.next {
-                sizing.interval = (sizing.interval * 2).min(config.probe_interval);
-                sizing.wait(now, self.seed);
+            if now >= mtu_probe.next {
+                mtu_probe.interval = (mtu_probe.interval * 2).min(config.probe_interval);
+                mtu_probe.wait(now, self.seed);
                 self.wanted = Probes {
                     tiny: true,
                     full: true,
                 };
             }
         }
-        if self.waiting_since.is_none() && now >= self.heard_at + config.keep_alive() {
-            self.ask(now);
+        if self.waiting_since.is_none() && now >= self.received_at + config.keep_alive() {
+            self.probe(now);
             return Ok(true);
         }
         Ok(false)
@@ -302,16 +311,16 @@ mod tests {
     fn config() -> Config {
         Config {
             dead_time: 1000 * MS,
-            open_time: 400 * MS,
+            mtu_timeout: 400 * MS,
             probe_interval: 50 * MS,
             ..Config::default()
         }
     }
 
     #[test]
-    fn an_opening_link_asks_again_and_again_more_slowly() {
+    fn full_sized_probes_back_off() {
         let (config, mut liveness) = (config(), Liveness::new(0, 0, 1));
-        liveness.open(0);
+        liveness.validate_mtu(0);
         let mut times = Vec::new();
         for ms in 0..300 {
             assert_eq!(liveness.on_due(ms * MS, 0, &config), Ok(false));
@@ -330,7 +339,7 @@ mod tests {
             );
         }
         liveness.on_answer(300 * MS, false, false);
-        assert!(!liveness.is_proven());
+        assert!(!liveness.is_mtu_validated());
         assert_eq!(
             liveness.on_due(400 * MS, 0, &config),
             Err(Failure::Mtu(config.packet))
@@ -344,21 +353,21 @@ mod tests {
             Err(Failure::Silent(1001))
         );
         let mut liveness = Liveness::new(0, 0, 1);
-        liveness.open(0);
-        liveness.on_heard(400 * MS);
+        liveness.validate_mtu(0);
+        liveness.on_received(400 * MS);
         liveness.on_answer(400 * MS, true, false);
-        assert!(liveness.is_proven());
+        assert!(liveness.is_mtu_validated());
         assert_eq!(liveness.on_due(401 * MS, 0, &config), Ok(false));
     }
 
-    /// A thousand links that are opened together: at no time is more than a small part of their second probes sent, and two that
-    /// meet once don't meet again.
+    /// A thousand links that are opened together: at no time is more than a small part of their
+    /// second probes sent, and two that meet once don't meet again.
     #[test]
     fn full_sized_probes_of_many_peers_do_not_leave_together_twice() {
         let config = config();
         let times = |peer| {
             let mut liveness = Liveness::new(0, 7, peer);
-            liveness.open(0);
+            liveness.validate_mtu(0);
             (0..3)
                 .map(|_| {
                     let now = liveness.due_at(&config);

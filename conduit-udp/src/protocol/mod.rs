@@ -1,12 +1,14 @@
-//! Reliable datagrams: packets and time in; packets, deliveries and timers out.
+//! The reliability protocol, a state machine: packets and time come in; packets, deliveries and
+//! timers go out.
 //!
-//! The words are the usNIC BTL's: a *fragment* is what the user of the protocol sends, of any size; a *segment* is what goes
-//! into one packet; a *chunk* is the piece of a large fragment that fills a segment. A *link* is what a rank keeps of one
-//! peer it talks to. See `docs/udp.md`.
+//! Its words are those of Open MPI's usNIC BTL: a *fragment* is what the user of the protocol
+//! sends, of any size; a *segment* is what goes into one packet; a *chunk* is the piece of a large
+//! fragment that fills a segment. A *link* is what a rank keeps of a peer that it communicates
+//! with. Loss detection, RTT and congestion control have the words of RFC 9002. See `docs/udp.md`.
 
 #![forbid(unsafe_code)]
 
-mod acknowledge;
+mod ack_state;
 mod bundle;
 mod config;
 mod congestion;
@@ -17,7 +19,7 @@ mod link;
 mod liveness;
 mod packet;
 mod replay;
-mod round_trip;
+mod rtt;
 mod sequence;
 mod timers;
 
@@ -26,8 +28,8 @@ mod tests;
 
 pub use config::{Config, MAX_PACKET, MAX_WINDOW, MIN_PACKET};
 pub use contract::{
-    Failure, Fragment, FragmentHandler, MAX_HEADER, MAX_TINY, Nanos, Outside, Payload, Refused,
-    Seal, TAG, Transmit,
+    Failure, Fragment, FragmentHandler, MAX_HEADER, MAX_TINY, Nanos, Payload, Refused, Seal, TAG,
+    Transmit, ZeroCopy,
 };
 pub use counters::Counters;
 pub use endpoint::{Dropped, Endpoint, Received};

@@ -1,15 +1,17 @@
 //! Packets on the wire.
 //!
 //! ```text
-//! clear:  version and kind 1 | flags 1 | body's length 2 | sender's rank 4 | packet number 8
+//! header: version and kind 1 | flags 1 | body's length 2 | sender's rank 4 | packet number 8
 //! body:   acknowledgements | segment
 //! tag:    16
 //! ```
 //!
-//! Acknowledgements, if a flag says that there are any: how long the newest segment has waited for this (µs) 2, the highest
-//! packet number that has come (low bits) 3, then for the
-//! command channel, the data channel, or both: received up to 3, send credits 2, words 1, that many words of 8. All numbers are
-//! little-endian. The first word's bits stand for the 64 segments among which the first missing one is, and so on.
+//! Numbers after names are lengths in bytes; all integers are little-endian. If a flag says that
+//! there are acknowledgements, they are: ack delay of the newest segment in µs 2, highest packet
+//! number received (low bits) 3, then for the command channel, the data channel or both: first
+//! segment not received (low bits) 3, credits 2, number of words 1, that many words of 8. Words are
+//! a bitmap of received segments; the first word covers the aligned 64 segments around the first
+//! missing one, and so on.
 //!
 //! Segments, by kind:
 //!
@@ -19,44 +21,45 @@
 //! first     sequence number 3 | fragment's length 4 | bytes of a full chunk 2 | header's length 1 | header | first bytes
 //! chunk     sequence number 3 | bytes
 //! probe     stamp 8 | anything
-//! answer    stamp 8 | the probe's length in bytes 2
+//! reply     the probe's stamp 8 | the probe's length in bytes 2
 //! ```
 //!
-//! What came from a peer is read by [`Reader`] only, which checks every length.
+//! All input from a peer is read by [`Reader`], which checks every length.
 
 use conduit_core::ni::Rank;
 
 use super::contract::{MAX_HEADER, TAG};
 
-/// Bytes at a packet's begin that are not encrypted.
-pub(super) const CLEAR: usize = 16;
-/// Bytes of a packet around its body.
-pub(super) const AROUND: usize = CLEAR + TAG;
-/// Bytes of acknowledgements without words.
+/// Bytes of a packet's header, which is not encrypted.
+pub(super) const HEADER: usize = 16;
+/// Bytes of a packet besides its body.
+pub(super) const OVERHEAD: usize = HEADER + TAG;
+/// Bytes of acknowledgements of both channels without words.
 pub(super) const ACKS: usize = ACKS_BEGIN + 2 * CHANNEL_ACK;
-/// Bytes of them before those of a channel.
+/// Bytes of acknowledgements before those of a channel.
 pub(super) const ACKS_BEGIN: usize = 2 + 3;
 /// Bytes of one channel's acknowledgement without words.
 pub(super) const CHANNEL_ACK: usize = 3 + 2 + 1;
-/// Words of a full window, wherever it begins.
+/// Words that cover a full window, wherever it begins.
 pub(super) const MAX_WORDS: usize = 65;
-/// Bytes of a segment of kind fragment around header and payload.
+/// Bytes of a whole fragment's segment besides the fragment's header and payload.
 pub(super) const FRAGMENT: usize = 3 + 1;
-/// Bytes of a first chunk around header and payload.
+/// Bytes of a first chunk besides the fragment's header and payload.
 pub(super) const FIRST: usize = 3 + 4 + 2 + 1;
-/// Bytes of a chunk before its payload.
+/// Bytes of a chunk besides its payload.
 pub(super) const CHUNK: usize = 3;
-/// Bytes of a probe that is not full-sized, and of the part of any that counts.
+/// Bytes of a tiny probe's body; the rest of a larger one is padding.
 pub(super) const PROBE: usize = 8;
-/// Bytes of a probe's answer.
-pub(super) const ANSWER: usize = 8 + 2;
+/// Bytes of a probe reply's body.
+pub(super) const PROBE_REPLY: usize = 8 + 2;
 
-/// The second channel's acknowledgement is there.
+/// There is an acknowledgement of the data channel.
 pub(super) const FLAG_DATA: u8 = 2;
-/// The first channel's acknowledgement is there.
+/// There is an acknowledgement of the command channel.
 pub(super) const FLAG_COMMAND: u8 = 1;
-/// The sender wants an acknowledgement at once: it has nothing more to send, or has sent much since it last asked.
-pub(super) const FLAG_AT_ONCE: u8 = 4;
+/// The sender requests an immediate acknowledgement: it has nothing more to send, or has sent much
+/// since its last request.
+pub(super) const FLAG_IMMEDIATE_ACK: u8 = 4;
 
 const VERSION: u8 = 1;
 
@@ -70,7 +73,7 @@ pub(super) enum Kind {
     First = 3,
     Chunk = 4,
     Probe = 5,
-    Answer = 6,
+    ProbeReply = 6,
 }
 
 impl Kind {
@@ -82,31 +85,31 @@ impl Kind {
             3 => Self::First,
             4 => Self::Chunk,
             5 => Self::Probe,
-            6 => Self::Answer,
+            6 => Self::ProbeReply,
             _ => return None,
         })
     }
 }
 
-/// A packet's clear part.
+/// A packet's header part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Clear {
+pub(super) struct Header {
     pub(super) kind: Kind,
     pub(super) flags: u8,
     pub(super) sender: Rank,
     pub(super) number: u64,
 }
 
-impl Clear {
-    /// Of a datagram, if it has the length that it says and is of this version.
+impl Header {
+    /// Reads the header of a datagram. `None`: its length or version is wrong.
     pub(super) fn read(packet: &[u8]) -> Option<Self> {
-        if packet.len() < AROUND {
+        if packet.len() < OVERHEAD {
             return None;
         }
-        let clear: &[u8; CLEAR] = packet.first_chunk()?;
-        let [first, flags, b0, b1, r0, r1, r2, r3, number @ ..] = *clear;
+        let header: &[u8; HEADER] = packet.first_chunk()?;
+        let [first, flags, b0, b1, r0, r1, r2, r3, number @ ..] = *header;
         if first >> 4 != VERSION
-            || usize::from(u16::from_le_bytes([b0, b1])) + AROUND != packet.len()
+            || usize::from(u16::from_le_bytes([b0, b1])) + OVERHEAD != packet.len()
         {
             return None;
         }
@@ -118,18 +121,18 @@ impl Clear {
         })
     }
 
-    /// Bytes of the packet that begins so, as far as can be told without its tag.
+    /// Bytes of the packet that begins with these bytes, without a check of its tag.
     #[inline]
     pub(super) fn length(begin: &[u8]) -> Option<usize> {
         let &[first, _, b0, b1, ..] = begin else {
             return None;
         };
-        (first >> 4 == VERSION).then(|| usize::from(u16::from_le_bytes([b0, b1])) + AROUND)
+        (first >> 4 == VERSION).then(|| usize::from(u16::from_le_bytes([b0, b1])) + OVERHEAD)
     }
 
-    /// At the begin of a packet whose body has `body` bytes.
+    /// Writes the header of a packet whose body has `body` bytes.
     pub(super) fn write(&self, packet: &mut [u8], body: usize) {
-        debug_assert!(CLEAR <= packet.len() && body <= usize::from(u16::MAX));
+        debug_assert!(HEADER <= packet.len() && body <= usize::from(u16::MAX));
         packet[0] = VERSION << 4 | self.kind as u8;
         packet[1] = self.flags;
         packet[2..4].copy_from_slice(&(body as u16).to_le_bytes());
@@ -138,7 +141,7 @@ impl Clear {
     }
 }
 
-/// Takes numbers and bytes from the front of what a peer has sent.
+/// Reads integers and bytes from a peer's input.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
@@ -177,7 +180,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Puts numbers and bytes into a packet; the caller has seen that there is room.
+/// Writes integers and bytes to a packet; the caller has checked that there is room.
 #[derive(Debug)]
 pub(super) struct Writer<'a> {
     into: &'a mut [u8],
@@ -193,7 +196,7 @@ impl<'a> Writer<'a> {
         self.space(bytes.len()).copy_from_slice(bytes);
     }
 
-    /// The next `count` bytes, for somebody else to fill.
+    /// The next `count` bytes, for the caller to fill.
     pub(super) fn space(&mut self, count: usize) -> &mut [u8] {
         let at = self.filled;
         self.filled += count;
@@ -205,37 +208,38 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// One channel's acknowledgement as it came.
+/// The received acknowledgement of one channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ack<'a> {
-    /// Low bits of the first segment that has not come.
+    /// Low bits of the first segment that was not received.
     pub(super) next: u32,
-    /// Segments from that one on that may be sent.
+    /// Credits: segments from that one on that may be sent.
     pub(super) credits: u16,
-    /// Of 8 bytes each, little-endian.
+    /// The bitmap: words of 8 bytes, little-endian.
     words: &'a [[u8; 8]],
 }
 
 impl Ack<'_> {
-    /// What has come of the 64 segments around the first missing one, and of each following 64.
+    /// The bitmap of received segments, from the aligned 64 around the first missing one on.
     pub(super) fn words(&self) -> impl ExactSizeIterator<Item = u64> {
         self.words.iter().map(|word| u64::from_le_bytes(*word))
     }
 }
 
-/// The acknowledgements at the begin of a body.
+/// The acknowledgements at the beginning of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Acks<'a> {
-    /// Nanoseconds that the newest segment had come before this was sent.
+    /// Ack delay: nanoseconds from the arrival of the newest segment to the sending of this.
     pub(super) delay: u64,
-    /// Low bits of the highest packet number that had come.
+    /// Low bits of the highest packet number received.
     pub(super) newest: u32,
     /// Of the command and the data channel.
     pub(super) channels: [Option<Ack<'a>>; 2],
 }
 
 impl<'a> Acks<'a> {
-    /// Takes them from a body; `None` if it is too short. The caller has seen that flags say that there are some.
+    /// Reads them from a body; `None` if it is too short. Only for packets whose flags say that
+    /// there are some.
     pub(super) fn read(flags: u8, body: &mut Reader<'a>) -> Option<Self> {
         let delay = u64::from(body.u16()?) * 1000;
         let newest = body.u24()?;
@@ -329,27 +333,27 @@ mod tests {
 
     #[test]
     fn the_clear_part_comes_back() {
-        let clear = Clear {
+        let header = Header {
             kind: Kind::First,
             flags: 5,
             sender: 0x0102_0304,
             number: 0x1122_3344_5566_7788,
         };
-        let mut packet = [0; AROUND + 9];
-        clear.write(&mut packet, 9);
-        assert_eq!(Clear::read(&packet), Some(clear));
-        assert_eq!(Clear::read(&packet[..AROUND + 8]), None);
-        assert_eq!(Clear::read(&packet[..3]), None);
+        let mut packet = [0; OVERHEAD + 9];
+        header.write(&mut packet, 9);
+        assert_eq!(Header::read(&packet), Some(header));
+        assert_eq!(Header::read(&packet[..OVERHEAD + 8]), None);
+        assert_eq!(Header::read(&packet[..3]), None);
         packet[0] = 0x2f;
-        assert_eq!(Clear::read(&packet), None);
+        assert_eq!(Header::read(&packet), None);
         packet[0] = 0x1f;
-        assert_eq!(Clear::read(&packet), None);
+        assert_eq!(Header::read(&packet), None);
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..700), flags: u8, kind in 0u8..16) {
-            let _ = Clear::read(&bytes);
+            let _ = Header::read(&bytes);
             let mut reader = Reader(&bytes);
             if let Some(acks) = Acks::read(flags, &mut reader) {
                 let words: usize = acks.channels.iter().flatten().map(|ack| ack.words().len()).sum();

@@ -1,20 +1,20 @@
-//! Which packet numbers of a peer have come: so that no packet is taken twice.
+//! Replay protection: which packet numbers of a peer have been received (cf. RFC 4303, 3.4.3).
 
-/// Packet numbers that are told apart behind the highest one that came.
+/// Packet numbers in the window, up to the highest one received.
 pub(super) const WINDOW: u64 = 1024;
 const WORDS: usize = (WINDOW / 64) as usize;
 
-/// The numbers that came, of the last [`WINDOW`].
+/// The packet numbers received, of the last [`WINDOW`].
 #[derive(Debug, Default)]
 pub(super) struct Replay {
-    /// One more than the highest number that came.
+    /// One more than the highest number received.
     end: u64,
-    /// A bit for each number of the window, at its place modulo the window.
+    /// A bit for each number, by number modulo the window.
     came: [u64; WORDS],
 }
 
 impl Replay {
-    /// Of a peer whose numbers below `end` may all have come.
+    /// The window of a peer whose numbers below `end` may all have been received.
     pub(super) fn resumed(end: u64) -> Self {
         Self {
             end,
@@ -22,12 +22,13 @@ impl Replay {
         }
     }
 
-    /// One more than the highest number that has come.
+    /// One more than the highest number received.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Whether a packet with this number may be looked at: it has not come, and is not so old that nobody knows.
+    /// Whether a packet with this number is acceptable: not received before, and not too old to
+    /// know.
     pub(super) fn is_new(&self, number: u64) -> bool {
         if number >= self.end {
             return number != u64::MAX;
@@ -35,12 +36,12 @@ impl Replay {
         self.end - number <= WINDOW && self.came[word(number)] & bit(number) == 0
     }
 
-    /// The highest number that has come, 0 before any.
+    /// The highest number received, 0 before any.
     pub(super) fn newest(&self) -> u64 {
         self.end.saturating_sub(1)
     }
 
-    /// A packet with this number has come with a valid tag.
+    /// A packet with this number and a valid tag was received.
     pub(super) fn note(&mut self, number: u64) {
         if number >= self.end {
             let skipped = number - self.end;

@@ -1,14 +1,14 @@
-//! Sequence numbers: 64 bits inside, the low 24 on the wire.
+//! Sequence numbers: 64 bits internally, the low 24 on the wire (cf. RFC 9000, A.3).
 
 const BITS: u32 = 24;
 const MASK: u64 = (1 << BITS) - 1;
 
-/// What the wire carries of `sequence`.
+/// The low bits of `sequence`, as on the wire.
 pub(super) fn low(sequence: u64) -> u32 {
     (sequence & MASK) as u32
 }
 
-/// The number nearest to `near` whose low 24 bits these are; `None` if that would lie before the first one.
+/// The number nearest to `near` with these low 24 bits; `None` if that would be negative.
 pub(super) fn expand(low: u32, near: u64) -> Option<u64> {
     let ahead = u64::from(low).wrapping_sub(near) & MASK;
     if ahead < 1 << (BITS - 1) {

@@ -1,7 +1,7 @@
-//! All timers of a rank: one entry for each link, ordered by time.
+//! The timers of a rank: one entry for each link, in a heap.
 //!
-//! An entry may be early, never late: what a link waits for moves later with every acknowledgement, so its entry stays where
-//! it is and is looked at again when it is due.
+//! An entry may be early, never late. What a link waits for moves later with every acknowledgement;
+//! its entry stays where it is, and the time is computed anew when it expires.
 
 use super::contract::Nanos;
 
@@ -14,21 +14,21 @@ struct Entry {
     link: u32,
 }
 
-/// A binary heap that knows where each link's entry is.
+/// A binary heap with an index of each link's entry.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     heap: Vec<Entry>,
-    /// By link.
+    /// By link: the index of its entry in the heap.
     place: Vec<u32>,
 }
 
 impl Timers {
-    /// The first time that something is due.
+    /// The time of the first entry.
     pub(super) fn first(&self) -> Option<Nanos> {
         self.heap.first().map(|entry| entry.at)
     }
 
-    /// The link is to be looked at not later than `at`.
+    /// Makes the link due at `at`, or earlier if it already is.
     pub(super) fn schedule(&mut self, link: u32, at: Nanos) {
         let index = link as usize;
         if index >= self.place.len() {
@@ -44,7 +44,7 @@ impl Timers {
         }
     }
 
-    /// Takes out a link that is due.
+    /// Removes and returns a link that is due.
     pub(super) fn pop(&mut self, now: Nanos) -> Option<u32> {
         let first = *self.heap.first()?;
         if first.at > now {
@@ -54,7 +54,7 @@ impl Timers {
         Some(first.link)
     }
 
-    /// The link is not waited for any more.
+    /// Removes the link's entry.
     pub(super) fn remove(&mut self, link: u32) {
         let Some(&place) = self.place.get(link as usize) else {
             return;
@@ -72,7 +72,7 @@ impl Timers {
         }
     }
 
-    /// Links have other numbers, in the same order: `moved` says which, by their old ones.
+    /// Links have new indices, in the same order: `moved` has the new one by the old one.
     pub(super) fn renumber(&mut self, moved: &[u32]) {
         let links = moved.iter().filter(|&&to| to != NONE).count();
         self.place = vec![NONE; links];
@@ -144,7 +144,8 @@ mod tests {
                         *entry = at.min(*entry);
                     }
                     2 if at == 0 => {
-                        // All that wait get new numbers, without gaps; the reference tells them by their order.
+                        // All that wait get new numbers, without gaps; the reference tells them by
+                        // their order.
                         let numbers: Vec<u32> = reference.keys().copied().collect();
                         let mut moved = vec![NONE; 20];
                         for (to, &from) in (0..).zip(&numbers) {

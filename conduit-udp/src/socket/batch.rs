@@ -1,25 +1,26 @@
-//! Receive buffers, and the datagrams in them one by one.
+//! Receive buffers, and iteration over the datagrams in them.
 
 use std::net::Ipv6Addr;
 
 use super::system::{Filled, LONGEST, MANY};
 
-/// Bytes of a buffer's filling on average above which one is received at a time.
+/// Average bytes per buffer above which only one buffer is offered.
 const LARGE: usize = 16 << 10;
 
-/// Buffers for what one system call receives, used again and again: 16 of 64 KiB, whose pages come into being when they are
-/// first filled. The first is filled first, so a quiet rank needs one.
+/// Buffers for what one system call receives: 16 of 64 KiB, which are reused. Their pages are
+/// allocated when they are first filled, and the first buffer is filled first, so a rank with
+/// little traffic uses one.
 pub struct Batch {
     pub(super) space: Vec<u8>,
     pub(super) filled: [Filled; MANY],
-    /// Buffers that have been filled.
+    /// Number of filled buffers.
     pub(super) count: usize,
-    /// The buffer of the next datagram, and where it begins in it.
+    /// The buffer of the next datagram, and its offset there.
     at: usize,
     offset: usize,
-    /// Buffers that the next call offers: as many as there seems to be need for, since each takes time.
+    /// Buffers that the next call offers: as many as seem needed, since each takes time.
     pub(super) want: usize,
-    /// The system is asked for each one's source.
+    /// The system is asked for the source of each.
     pub(super) asks: bool,
 }
 
@@ -44,7 +45,7 @@ impl Batch {
             let Filled {
                 length, segment, ..
             } = self.filled[self.at];
-            // An empty datagram is one, too; the protocol counts it as malformed.
+            // An empty datagram is returned too; the protocol counts it as malformed.
             if self.offset < length || (length == 0 && segment == 0 && self.offset == 0) {
                 let begin = self.offset;
                 let end = (begin + segment).min(length);
@@ -58,20 +59,20 @@ impl Batch {
         None
     }
 
-    /// Where the buffer of the last datagram came from, if that was asked for.
+    /// Source of the last datagram's buffer, if it was asked for.
     pub(super) fn source(&self) -> Option<Ipv6Addr> {
         self.filled.get(self.at)?.source
     }
 
-    /// Leaves out what is left of the last datagram's buffer.
+    /// Skips the rest of the last datagram's buffer.
     pub(super) fn skip_rest(&mut self) {
         self.at += 1;
         self.offset = 0;
     }
 
-    /// Leaves out buffers that have just been filled and are not wanted, by their first datagram and source. Says how many there
-    /// were, and their bytes.
-    pub(super) fn sort_out(
+    /// Skips newly filled buffers for whose first datagram and source `is_wanted` returns false.
+    /// Returns their number and bytes.
+    pub(super) fn filter_sources(
         &mut self,
         mut is_wanted: impl FnMut(&[u8], Ipv6Addr) -> bool,
     ) -> (usize, usize) {
@@ -84,30 +85,30 @@ impl Batch {
             {
                 buffers += 1;
                 bytes += filled.length.max(1);
-                *filled = Filled::LEFT_OUT;
+                *filled = Filled::SKIPPED;
             }
         }
-        while self.count > 0 && self.filled[self.count - 1] == Filled::LEFT_OUT {
+        while self.count > 0 && self.filled[self.count - 1] == Filled::SKIPPED {
             self.count -= 1;
         }
         (buffers, bytes)
     }
 
-    /// No datagram is left.
+    /// Whether no datagram is left.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.at >= self.count
             || (self.at + 1 == self.count && self.offset >= self.filled[self.at].length.max(1))
     }
 
-    /// The buffers have been filled anew by a call that offered `want`.
+    /// The buffers were filled by a call that offered `want`.
     pub(super) fn refilled(&mut self, count: usize) {
         self.count = count;
         self.at = 0;
         self.offset = 0;
         let bytes: usize = self.filled[..count].iter().map(|one| one.length).sum();
         self.want = if bytes > count * LARGE {
-            // The call takes next to nothing of their time, and one buffer stays in the cache.
+            // The call itself takes little of the time, and a single buffer stays in the cache.
             1
         } else if count == self.want {
             (self.want * 2).min(MANY)

@@ -1,32 +1,34 @@
-//! The driver's clock. Reading the system's takes 30 ns, several times in the way of a small packet; where the processor has a
-//! counter, time is made of that, and the system is asked about once in a millisecond how fast the counter goes.
+//! The driver's clock. Reading the system's clock takes 30 ns, several times per small packet. If
+//! the processor has a time-stamp counter, time is computed from that, and the counter is
+//! calibrated against the system's clock about once in a millisecond.
 
 use std::time::Instant;
 
 use super::system;
 use crate::protocol::Nanos;
 
-/// Ticks after which the system is asked again: a millisecond of a slow counter, some tenths of one of a fast one.
+/// Ticks after which the counter is calibrated again: a millisecond of a slow counter, some tenths
+/// of one of a fast one.
 const WINDOW: u64 = 1 << 20;
-/// Ticks that reading the system's clock takes at most; where it takes more, something else came between.
+/// Ticks that an undisturbed read of the system's clock takes at most.
 const UNDISTURBED: u64 = 4_000;
-/// Part of a tick's length by which it may differ from what it was in the window before.
+/// Fraction of a tick's length by which it may differ from that of the previous window.
 const STEADY: u64 = 256;
 
-/// What the counter was when the system's clock was read.
+/// A calibration: a reading of the counter and of the system's clock.
 #[derive(Debug, Clone, Copy)]
 struct Anchor {
     ticks: u64,
     at: Nanos,
-    /// Length of a tick, in 2⁻³² ns; 0 as long as it is unknown.
+    /// Length of a tick in 2⁻³² ns; 0: unknown.
     tick: u64,
 }
 
 impl Anchor {
-    /// The time at a value of the counter, as far as that can be told from here.
+    /// The time at a value of the counter, if this calibration covers it.
     #[inline]
     fn time(&self, ticks: u64) -> Option<Nanos> {
-        // A counter that goes back, as it may when a virtual machine moves, is far outside as well.
+        // A counter that goes back, as it may when a virtual machine migrates, is far outside too.
         let passed = ticks.wrapping_sub(self.ticks);
         if passed >= WINDOW || self.tick == 0 {
             return None;
@@ -35,7 +37,7 @@ impl Anchor {
         Some(self.at + ((passed * self.tick) >> 32))
     }
 
-    /// The next one, when the counter is `ticks` and the system says `at`.
+    /// The next calibration, when the counter is `ticks` and the system's clock `at`.
     fn next(&self, ticks: u64, at: Nanos) -> Self {
         let (passed, nanos) = (ticks.wrapping_sub(self.ticks), at.saturating_sub(self.at));
         if passed < WINDOW {
@@ -44,7 +46,7 @@ impl Anchor {
         let tick = (u128::from(nanos) << 32) / u128::from(passed);
         let tick = u64::try_from(tick).ok().filter(|tick| *tick < 1 << 43);
         let tick = tick.unwrap_or(0);
-        // A counter that stood still for a while, or has jumped, is not believed before it has gone evenly for a window.
+        // A counter that stopped or jumped is not trusted before it has been steady for a window.
         let steady = self.tick == 0 || self.tick.abs_diff(tick) <= self.tick / STEADY;
         Self {
             ticks,
@@ -54,7 +56,7 @@ impl Anchor {
     }
 }
 
-/// Time since it was made.
+/// A clock that counts from its creation.
 #[derive(Debug)]
 pub(super) struct Clock {
     start: Instant,
@@ -82,24 +84,24 @@ impl Clock {
         self.start.elapsed().as_nanos() as Nanos
     }
 
-    /// The time, a few microseconds more or less. Never goes back.
+    /// The time, accurate to a few microseconds. Monotonic.
     #[inline]
-    pub(super) fn glance(&mut self) -> Nanos {
-        let told = match (&self.anchor, system::ticks()) {
+    pub(super) fn coarse(&mut self) -> Nanos {
+        let known = match (&self.anchor, system::ticks()) {
             (Some(anchor), Some(ticks)) => anchor.time(ticks),
             _ => None,
         };
-        let time = match told {
+        let time = match known {
             Some(time) => time,
-            None => self.ask(),
+            None => self.read_system(),
         };
         self.last = self.last.max(time);
         self.last
     }
 
-    /// Asks the system, and drops a new anchor.
+    /// Reads the system's clock and calibrates the counter.
     #[cold]
-    fn ask(&mut self) -> Nanos {
+    fn read_system(&mut self) -> Nanos {
         let before = system::ticks();
         let at = self.now();
         if let (Some(anchor), Some(before), Some(after)) =
@@ -117,7 +119,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// A counter of 2 GHz, between two windows of which something happens.
+    /// A counter of 2 GHz, calibrated over one window.
     fn half_a_nanosecond() -> Anchor {
         let first = Anchor {
             ticks: 1_000,
@@ -168,10 +170,10 @@ mod tests {
         let end = Instant::now() + Duration::from_millis(20);
         while Instant::now() < end {
             let earlier = clock.now();
-            let glance = clock.glance();
-            assert!(glance >= before && glance <= clock.now() + 20_000);
-            assert!(glance + 20_000 > earlier, "{glance} at {earlier}");
-            before = glance;
+            let coarse = clock.coarse();
+            assert!(coarse >= before && coarse <= clock.now() + 20_000);
+            assert!(coarse + 20_000 > earlier, "{coarse} at {earlier}");
+            before = coarse;
         }
     }
 }

@@ -1,33 +1,34 @@
-//! What a socket has done.
+//! Counters of a socket.
 
 /// Counts since the socket was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SocketCounters {
-    /// Packets given to the system.
+    /// Packets passed to the system.
     pub sent: u64,
-    /// Bytes of them.
+    /// Bytes of these packets.
     pub sent_bytes: u64,
     /// System calls that sent.
     pub send_calls: u64,
-    /// Sends that found no room: the packets wait.
+    /// Sends that found no room (`EAGAIN`, `ENOBUFS`): the packets wait.
     pub busy: u64,
-    /// Packets that were larger than the interface allows, and so were lost.
+    /// Packets lost because they were larger than the interface allows.
     pub too_large: u64,
-    /// Packets that the system refused to send for another reason, and so were lost.
+    /// Packets lost because the system refused to send them for another reason.
     pub refused: u64,
     /// Packets received.
     pub received: u64,
-    /// Bytes of them.
+    /// Bytes of these packets.
     pub received_bytes: u64,
     /// System calls that received something.
     pub receive_calls: u64,
     /// Datagrams larger than any packet, dropped.
     pub truncated: u64,
-    /// Receives that failed, other than with a report on a peer.
+    /// Receives that failed, except with a report on a peer.
     pub receive_errors: u64,
-    /// Reports of the network on peers (ICMP).
+    /// Reports on peers by the network (ICMP).
     pub reports: u64,
-    /// Segmentation offload was given up: the system refused packets that it then took one by one.
+    /// Times that segmentation offload was given up, because the system refused packets that it
+    /// then took one by one.
     pub offload_lost: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What can fail when a socket is opened.
+//! Errors of opening a socket.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,19 +16,19 @@ pub enum SocketError {
         /// The system's error.
         error: io::Error,
     },
-    /// Nothing says how large packets may be.
+    /// The MTU is unknown.
     #[error("the MTU of the interface with {0} is not known: set it")]
     Mtu(SocketAddr),
-    /// Packets would be too small for the protocol.
+    /// The MTU is too small for the protocol.
     #[error(
         "an MTU of {mtu} bytes leaves {payload} for a packet at {address}; it must be {least} at least"
     )]
     Small {
         /// The MTU, bytes.
         mtu: usize,
-        /// What is left of it without the IP and UDP headers.
+        /// Bytes left without the IP and UDP headers.
         payload: usize,
-        /// What the protocol needs.
+        /// Bytes that the protocol needs.
         least: usize,
         /// The address of the socket.
         address: SocketAddr,

@@ -1,8 +1,9 @@
-//! Faults on purpose, for tests: of the packets that come, some are lost, doubled, changed or delayed.
+//! Fault injection, for tests: some received packets are lost, duplicated, corrupted or delayed.
 //!
-//! What happens to a packet depends on its sender, its receiver, its number and a seed, and on nothing else. So a packet of a
-//! given number suffers the same in every run, in whatever order packets come. The receiving side does it: packets have then
-//! gone through the system in the same groups as they do without faults, and each has made the way that it is to be lost on.
+//! What happens to a packet depends only on its sender, its receiver, its number and a seed. So a
+//! packet with a given number has the same fate in every run, whatever the order of arrival. Faults
+//! are injected at the receiver, so that packets have passed through the system in the same groups
+//! as without faults.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,25 +16,25 @@ use super::Batch;
 use crate::mix::mixed;
 use crate::protocol::Nanos;
 
-/// What is done to packets. The default does nothing.
+/// Which faults are injected; by default none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FaultConfig {
-    /// Decides which packets suffer.
+    /// Selects the packets.
     pub seed: u32,
     /// Packets that are lost.
     pub loss: Percent,
-    /// Packets that come twice.
+    /// Packets that are duplicated.
     pub duplicates: Percent,
-    /// Packets that come changed.
+    /// Packets that are corrupted.
     pub corruption: Percent,
-    /// Packets that come up to a millisecond later than others.
+    /// Packets that are delayed by up to a millisecond, and so reordered.
     pub reorder: Percent,
-    /// How much later all packets come.
+    /// Delay of all packets, nanoseconds.
     pub delay: Nanos,
 }
 
 impl FaultConfig {
-    /// Nothing is done to packets.
+    /// Whether no faults are injected.
     pub fn is_none(&self) -> bool {
         *self
             == Self {
@@ -43,29 +44,30 @@ impl FaultConfig {
     }
 }
 
-/// The longest time by which a reordered packet comes later, in nanoseconds.
+/// Longest additional delay of a reordered packet, nanoseconds.
 const REORDER: Nanos = 1_000_000;
-/// Bytes of packets that are held back at once; what exceeds them is lost, as on any path.
+/// Bytes of packets that may be held back; beyond that packets are lost, as in any queue.
 const MAX_HELD: usize = 64 << 20;
-/// Bytes of the part of a packet that says whose it is and which: kind, flags, length, sender's rank, packet number.
+/// Bytes of a packet's header, which identifies it: kind, flags, length, sender's rank, packet
+/// number.
 const NAME: usize = 16;
 
-/// What was done to packets.
+/// Counts of injected faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FaultCounters {
-    /// What decided.
+    /// The seed.
     pub seed: u32,
-    /// Packets that came.
+    /// Packets received.
     pub packets: u64,
-    /// Lost.
+    /// Packets lost.
     pub lost: u64,
-    /// Doubled.
+    /// Packets duplicated.
     pub duplicated: u64,
-    /// Changed.
+    /// Packets corrupted.
     pub corrupted: u64,
-    /// Held back longer than others.
+    /// Packets reordered.
     pub reordered: u64,
-    /// Lost because too much was held back already.
+    /// Packets lost because too much was held back.
     pub overflowed: u64,
 }
 
@@ -84,16 +86,16 @@ impl FaultCounters {
     }
 }
 
-/// A packet that comes later. The least is the first to come.
+/// A packet that is held back; ordered by due time.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
     due: Nanos,
-    /// Those that are due at once come in the order in which they were held.
+    /// Packets due at the same time keep their order.
     order: u64,
     bytes: Vec<u8>,
 }
 
-/// Stands between a rank's socket and its protocol.
+/// Injects faults between a rank's socket and its protocol.
 #[derive(Debug)]
 pub(super) struct Faults {
     config: FaultConfig,
@@ -123,13 +125,13 @@ impl Faults {
         &self.counters
     }
 
-    /// When a packet comes that is held back.
+    /// When the next held packet is due.
     pub(super) fn due(&self) -> Option<Nanos> {
         self.held.peek().map(|Reverse(held)| held.due)
     }
 
-    /// Hands over packets of `incoming`, at most so many of them and so many bytes, as far as they are to come now, and as many of
-    /// those whose time has come. Says whether any came.
+    /// Passes on packets of `incoming` (at most `limits`: packets, bytes) that are not lost or held
+    /// back, and as many held packets that are due. Returns whether there were any.
     pub(super) fn pass(
         &mut self,
         now: Nanos,
@@ -162,7 +164,7 @@ impl Faults {
         did
     }
 
-    /// Decides on a packet. `true`: it comes now and as it is; copies of it may come besides.
+    /// Decides on a packet. `true`: it passes now and unchanged; copies of it may follow.
     fn admit(&mut self, now: Nanos, packet: &[u8]) -> bool {
         self.counters.packets += 1;
         let config = self.config;
@@ -201,7 +203,7 @@ impl Faults {
         false
     }
 
-    /// Random numbers that belong to this packet alone.
+    /// Random numbers that depend on this packet alone.
     fn draws_for(&self, packet: &[u8]) -> Rng {
         let mut name = [0; NAME];
         let length = packet.len().min(NAME);
@@ -239,19 +241,19 @@ impl Faults {
     }
 }
 
-/// Every bit of the result depends on every bit of the argument, also of 0 (a step of SplitMix64).
+/// A step of SplitMix64: each bit of the result depends on all bits of the argument.
 fn mix(word: u64) -> u64 {
     mixed(word.wrapping_add(0x9e37_79b9_7f4a_7c15))
 }
 
-/// Changes a packet that isn't empty: it is cut off, grows by a byte, or has other bits.
+/// Corrupts a packet that isn't empty: truncates it, appends a byte, or flips bits.
 pub fn corrupt(random: &mut Rng, bytes: &mut Vec<u8>) {
     let length = bytes.len();
     match random.u8(..8) {
         0 => bytes.truncate(random.usize(..length)),
         1 => bytes.push(random.u8(..)),
         _ => {
-            // Different bits, so that something is changed for certain.
+            // Distinct bits, so that something certainly changes.
             let first = random.usize(..length * 8);
             bytes[first / 8] ^= 1 << (first % 8);
             for _ in 0..random.usize(..4) {
@@ -277,7 +279,8 @@ mod tests {
         bytes
     }
 
-    /// What becomes of packets that come at once: the order in which they do, by their numbers, and `false` for changed ones.
+    /// What becomes of packets that come at once: the order in which they do, by their numbers, and
+    /// `false` for changed ones.
     fn outcome(config: &FaultConfig, rank: Rank, numbers: &[u64]) -> Vec<(u64, bool)> {
         let mut faults = Faults::new(config, rank);
         let mut all = Vec::new();
@@ -315,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_suffers_the_same_whenever_it_comes() {
+    fn a_packet_has_the_same_fate_whenever_it_comes() {
         let forwards = all(10_000);
         let backwards: Vec<_> = forwards.iter().rev().copied().collect();
         let first = outcome(&LOSS, 1, &forwards);
@@ -328,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_suffer_as_are_set() {
+    fn as_many_have_faults_as_are_set() {
         let near = |count: usize, wanted: usize| count.abs_diff(wanted) < 150;
         let left = outcome(&LOSS, 0, &all(20_000)).len();
         assert!(near(20_000 - left, 1000), "{left}");

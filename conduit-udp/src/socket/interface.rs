@@ -1,4 +1,4 @@
-//! Which of the host's interfaces a rank uses.
+//! The choice of a rank's interface.
 
 use std::fmt;
 use std::io;
@@ -9,17 +9,17 @@ use super::system;
 /// An address of the host, and the interface that has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
-    /// As the system calls it.
+    /// Its name.
     pub name: String,
-    /// The system's number for it: the scope of link-local addresses.
+    /// Its number, which is the scope of link-local addresses.
     pub index: u32,
     /// The address.
     pub address: IpAddr,
-    /// Bits of the address that its subnet has in common.
+    /// Length of the subnet's prefix, bits.
     pub prefix: u8,
-    /// It can send now.
+    /// It is up.
     pub up: bool,
-    /// Bytes of the largest IP packet; `None`: not known.
+    /// MTU: bytes of the largest IP packet; `None`: unknown.
     pub mtu: Option<usize>,
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for Interface {
     }
 }
 
-/// The addresses of this host in the system's order.
+/// The addresses of this host, in the system's order.
 ///
 /// # Errors
 /// The system's.
@@ -66,9 +66,9 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
         .collect())
 }
 
-/// The address from which this host sends to the world at large, if it has a route there. Nothing is sent.
+/// The source address of this host's default route, if it has one. Nothing is sent.
 pub fn default_source() -> Option<IpAddr> {
-    // Addresses that are reserved for documentation: connecting a datagram socket just looks for a route.
+    // Addresses reserved for documentation: connecting a datagram socket only looks up the route.
     let v4 = (
         SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
         SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 9)),
@@ -84,29 +84,29 @@ pub fn default_source() -> Option<IpAddr> {
     })
 }
 
-/// Why no interface was chosen. Says what there is.
+/// Why no interface was chosen. The text lists those that exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChooseError {
-    /// A word that is no name of an interface here and cannot be read as an address or subnet.
+    /// A word is neither the name of an interface nor an address or subnet.
     #[error("{word:?} is no interface of this host, no address and no subnet such as 10.0.0.0/24; there are: {}", list(.exist))]
     Word {
         /// The word.
         word: String,
-        /// What there is.
+        /// The interfaces that exist.
         exist: Vec<Interface>,
     },
-    /// No word fits an interface that is up.
+    /// No word matches an interface that is up.
     #[error("no interface that is up fits {words:?}; there are: {}", list(.exist))]
     None {
         /// The words.
         words: String,
-        /// What there is.
+        /// The interfaces that exist.
         exist: Vec<Interface>,
     },
-    /// There is nothing to choose from.
+    /// There is no interface that is up.
     #[error("this host has no interface that is up; there are: {}", list(.exist))]
     Nothing {
-        /// What there is.
+        /// The interfaces that exist.
         exist: Vec<Interface>,
     },
 }
@@ -162,11 +162,11 @@ fn contains(subnet: IpAddr, prefix: u8, address: IpAddr) -> bool {
     }
 }
 
-/// Chooses by `words`: names, addresses and subnets with commas between, the earlier the better. An interface with several
-/// addresses is used by its IPv4 address before its IPv6 ones, and by link-local ones last.
+/// Chooses by `words`: names, addresses and subnets separated by commas, in order of preference. Of
+/// an interface's addresses IPv4 ones are preferred to IPv6 ones, and link-local ones come last.
 ///
-/// Without a word: the interface of `source` (see [`default_source`]), else the first that is neither loopback nor link-local,
-/// else loopback. IPv4 goes before IPv6.
+/// Without words: the interface of `source` (see [`default_source`]), else the first that is
+/// neither loopback nor link-local, else loopback. IPv4 is preferred to IPv6.
 ///
 /// # Errors
 /// [`ChooseError`], with all of `exist`.

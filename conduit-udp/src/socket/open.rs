@@ -1,4 +1,4 @@
-//! A socket: opened with what the driver needs, sending, receiving, waiting.
+//! A rank's socket: opening, sending, receiving.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -10,39 +10,39 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 
-use super::direct::Directs;
+use super::connected::ConnectedSockets;
 use super::system::{self, Filled, MANY, Number, Report};
 use super::{Batch, Interface, SocketCounters, SocketError, Waiter};
 use crate::protocol::{MAX_PACKET, MIN_PACKET};
 
-/// Datagrams of one send with segmentation offload: what all systems that have it take.
+/// Datagrams of one send with segmentation offload, which all systems with offload accept.
 const MAX_SEGMENTS: usize = 64;
-/// Reports of the network that are taken at once; more wait for the next call.
+/// Reports taken by one call; the rest is left to the next.
 const MAX_REPORTS: usize = 16;
 /// How a socket is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Own address.
+    /// Local address.
     pub address: IpAddr,
-    /// The number of the interface that has it; needed for link-local addresses.
+    /// Number of its interface; needed for link-local addresses.
     pub scope: u32,
-    /// Own port; 0: one that is free.
+    /// Local port; 0: any free one.
     pub port: u16,
     /// Bytes of the largest IP packet.
     pub mtu: Option<usize>,
-    /// Bytes of packets that wait to be sent, asked for.
+    /// Requested size of the send buffer, bytes.
     pub send_buffer: usize,
-    /// Bytes of packets that wait to be received, asked for.
+    /// Requested size of the receive buffer, bytes.
     pub receive_buffer: usize,
-    /// Segmentation offload is used where the system has it.
+    /// Use segmentation offload if the system has it.
     pub offload: bool,
 }
 
 impl Options {
-    /// Bytes asked for unless something else is set: a full window of packets of a gigabit's Ethernet.
+    /// Default size of both buffers in bytes: a full window of Ethernet packets.
     pub const BUFFER: usize = 4 << 20;
 
-    /// On `interface`, any port.
+    /// Options for `interface`, with any port.
     pub fn on(interface: &Interface) -> Self {
         Self {
             address: interface.address,
@@ -56,34 +56,34 @@ impl Options {
     }
 }
 
-/// Bytes of the largest UDP payload that goes into an IP packet of `mtu` bytes; 0 if none does.
+/// Bytes of the largest UDP payload of an IP packet of `mtu` bytes; 0 if there is no room.
 pub fn largest_payload(address: IpAddr, mtu: usize) -> usize {
     const UDP: usize = 8;
     let (header, longest) = match address {
-        // An IPv4 packet's length counts its header.
+        // The length field of an IPv4 packet includes its header.
         IpAddr::V4(_) => (20, 0xffff - 20 - UDP),
         IpAddr::V6(_) => (40, 0xffff - UDP),
     };
-    // Nothing gains from the last bytes of an IPv6 packet, so that both families have one limit.
+    // An IPv6 packet could be a little longer, but both families get one limit.
     let longest = longest.min(MAX_PACKET);
     mtu.saturating_sub(header + UDP).min(longest)
 }
 
-/// Bytes of packets that the system keeps for a socket.
+/// Sizes of a socket's buffers, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Buffers {
-    /// Asked for, to be sent.
+    /// Send buffer, requested.
     pub send_wanted: usize,
-    /// Given.
+    /// Send buffer, granted.
     pub send: usize,
-    /// Asked for, to be received.
+    /// Receive buffer, requested.
     pub receive_wanted: usize,
-    /// Given.
+    /// Receive buffer, granted.
     pub receive: usize,
 }
 
 impl Buffers {
-    /// A warning if the system gave far less than was asked for.
+    /// A warning if the system granted far less than was requested.
     pub fn warning(&self) -> Option<String> {
         let few = |given: usize, wanted: usize| given < wanted / 2;
         let mut parts = Vec::new();
@@ -106,16 +106,16 @@ impl Buffers {
     }
 }
 
-/// What became of packets that were to be sent.
+/// Result of a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// The system has them, or they are lost and counted.
+    /// The system has taken all packets, or they are lost and counted.
     All,
-    /// It has so many bytes of them and no room at present for the rest.
+    /// The system has taken so many bytes, and has no room now for the rest.
     Part(usize),
 }
 
-/// A socket of one rank.
+/// A rank's socket.
 #[derive(Debug)]
 pub struct Socket {
     socket: OwnedFd,
@@ -124,14 +124,14 @@ pub struct Socket {
     buffers: Buffers,
     offload: bool,
     counters: SocketCounters,
-    /// For the peers that most packets go to.
-    directs: Directs,
-    /// The options that it was opened with.
+    /// Connected sockets, for the most frequent peers.
+    connected: ConnectedSockets,
+    /// The options it was opened with.
     options: Options,
     reports: Vec<(SocketAddr, i32, Option<IpAddr>)>,
-    /// Set by [`Waiter`]s: there are reports.
+    /// There are reports; set by [`Waiter`]s.
     has_reports: Arc<AtomicBool>,
-    /// So many sends more find no room, once so many bytes have been sent.
+    /// For tests: so many further sends find no room, once so many bytes were sent.
     #[cfg(test)]
     busy: (usize, u64),
 }
@@ -140,7 +140,7 @@ impl Socket {
     /// Opens a socket.
     ///
     /// # Errors
-    /// [`SocketError`]; that offload or reports are missing is none.
+    /// [`SocketError`]. Missing support of offload or reports is not an error.
     pub fn open(options: &Options) -> Result<Self, SocketError> {
         let address = local(options, options.port);
         let mtu = options.mtu.ok_or(SocketError::Mtu(address))?;
@@ -179,7 +179,7 @@ impl Socket {
             false => Number::ReportsV6,
         };
         let _ = system::set(fd, reports, 1);
-        // Systems without offload refuse its options.
+        // Systems without offload refuse these options.
         let offload = options.offload && system::set(fd, Number::Segment, 0).is_ok();
         if options.offload {
             let _ = system::set(fd, Number::Join, 1);
@@ -200,7 +200,7 @@ impl Socket {
             buffers,
             offload,
             counters: SocketCounters::default(),
-            directs: Directs::default(),
+            connected: ConnectedSockets::default(),
             options: options.clone(),
             reports: Vec::new(),
             has_reports: Arc::default(),
@@ -209,7 +209,7 @@ impl Socket {
         })
     }
 
-    /// Where it is.
+    /// Its local address.
     pub fn address(&self) -> SocketAddr {
         self.local
     }
@@ -224,20 +224,20 @@ impl Socket {
         &self.buffers
     }
 
-    /// Segmentation offload is used.
+    /// Whether segmentation offload is used.
     pub fn offload(&self) -> bool {
         self.offload
     }
 
-    /// What it has done.
+    /// Its counters.
     pub fn counters(&self) -> &SocketCounters {
         &self.counters
     }
 
-    /// To wait for packets with, without having the socket.
+    /// A waiter for this socket.
     ///
     /// # Errors
-    /// The system's, when it has no descriptor left.
+    /// The system has no descriptor left.
     pub fn waiter(&self) -> io::Result<Waiter> {
         Ok(Waiter {
             descriptor: self.socket.try_clone()?,
@@ -245,7 +245,7 @@ impl Socket {
         })
     }
 
-    /// Bytes of packets, each of `packet` bytes, that one system call can send.
+    /// Bytes of packets of `packet` bytes each that one system call can send.
     pub fn burst(&self, packet: usize) -> usize {
         let longest = MAX_PACKET;
         let packets = if self.offload {
@@ -256,16 +256,18 @@ impl Socket {
         packets * packet
     }
 
-    /// Receives what is there into `batch`, which must be empty. `false`: there is nothing.
+    /// Receives into `batch`, which must be empty. `false`: there is nothing to receive.
     pub fn receive(&mut self, batch: &mut Batch) -> bool {
         self.receive_by(batch, system::receive)
     }
 
-    /// The same with a cheaper system call where one buffer is enough, which does not say how long joined datagrams are:
-    /// `length_of` tells from the begin of the first, `None` if that is none.
+    /// [`receive`](Self::receive) by a cheaper system call if one buffer suffices. That call
+    /// doesn't return the length of joined datagrams; `length_of` computes it from the beginning of
+    /// the first (`None`: malformed).
     ///
-    /// Who makes a datagram of a false length that the system joins with others lets these be lost, which it could have done by
-    /// filling the socket's buffer. Where sources are asked for the system says how long they are.
+    /// A forged datagram with a wrong length can so destroy others that the system joined with it,
+    /// which its sender could also do by filling the socket's buffer. While sources are checked the
+    /// length comes from the system.
     pub fn receive_joined(
         &mut self,
         batch: &mut Batch,
@@ -301,7 +303,7 @@ impl Socket {
             self.has_reports.store(false, Ordering::Relaxed);
             self.take_reports();
         }
-        // A report on a packet sent makes one call fail, each time.
+        // Each report on a sent packet makes one call fail.
         for _ in 0..MAX_REPORTS {
             let want = batch.want;
             match receive(
@@ -316,7 +318,7 @@ impl Socket {
                     for filled in &mut batch.filled[..count] {
                         if filled.truncated {
                             self.counters.truncated += 1;
-                            // One byte is no packet: the protocol drops it.
+                            // A single byte is not a packet: the protocol drops it.
                             filled.length = 1;
                             filled.segment = 1;
                         }
@@ -344,12 +346,12 @@ impl Socket {
 
     /// Sends packets of `segment` bytes, the last of which may be shorter, to one address.
     ///
-    /// What the system refuses for another reason than want of room is lost, as it could be on its way, and counted; the error
-    /// is in [`next_report`](Self::next_report).
+    /// Packets that the system refuses for another reason than lack of room count as lost; the
+    /// error is in [`next_report`](Self::next_report).
     pub fn send(&mut self, to: &SocketAddr, bytes: &[u8], segment: usize) -> Sent {
         let mut gone = 0;
-        // Cleared where the system refuses packets together: the device below cannot do it, or they are too large, which shows
-        // when they go one by one.
+        // Cleared if the system refuses packets together: either the device can't, or they are too
+        // large, which shows when they are sent one by one.
         let mut joined = self.offload;
         while gone < bytes.len() {
             let rest = &bytes[gone..];
@@ -381,8 +383,8 @@ impl Socket {
         Sent::All
     }
 
-    /// Sends one packet whose bytes are these parts, one behind the other. `false`: the system has no room at present. What it
-    /// refuses is lost, as with [`send`](Self::send).
+    /// Sends one packet that consists of these parts. `false`: the system has no room now. A packet
+    /// that it refuses is lost, as with [`send`](Self::send).
     pub fn send_parts(&mut self, to: &SocketAddr, parts: [&[u8]; 3]) -> bool {
         let result = self.try_send(to, |socket, to| system::send_parts(socket, to, parts));
         match result.map_err(|error| self.unsent(to, &error)) {
@@ -399,7 +401,7 @@ impl Socket {
         }
     }
 
-    /// The system's want of room, which it cannot be brought to: `times` sends fail, after `bytes` have gone.
+    /// Simulates lack of room: `times` sends fail after `bytes` were sent.
     #[cfg(test)]
     pub(super) fn be_busy_for(&mut self, times: usize, bytes: u64) {
         self.busy = (times, bytes);
@@ -410,7 +412,7 @@ impl Socket {
             .map_err(|error| self.unsent(to, &error))
     }
 
-    /// One attempt at a packet or several, and a second where the first met a report on another packet.
+    /// Tries to send; once more if the first attempt returned a report on an earlier packet.
     #[inline]
     fn try_send(
         &mut self,
@@ -424,7 +426,7 @@ impl Socket {
         }
         self.counters.send_calls += 1;
         match self.by_either(to, &send) {
-            // The error may be a report on a packet that was sent before.
+            // The error may be a report on an earlier packet.
             Err(error) if !is_busy(&error) && self.take_reports() > 0 => {
                 send(self.socket.as_fd(), Some(to))
             }
@@ -432,7 +434,7 @@ impl Socket {
         }
     }
 
-    /// Sends by the socket that the peer has of its own, if it has one, else by the rank's.
+    /// Sends by the peer's connected socket if there is one, otherwise by the rank's.
     #[inline]
     fn by_either(
         &mut self,
@@ -440,9 +442,9 @@ impl Socket {
         send: impl Fn(BorrowedFd<'_>, Option<&SocketAddr>) -> io::Result<()>,
     ) -> io::Result<()> {
         let options = &self.options;
-        if let Some(direct) = self.directs.of(to, |to| open_direct(options, to).ok()) {
-            match send(direct.as_fd(), None) {
-                Err(error) if !is_busy(&error) => self.directs.give_up(),
+        if let Some(connected) = self.connected.of(to, |to| open_connected(options, to).ok()) {
+            match send(connected.as_fd(), None) {
+                Err(error) if !is_busy(&error) => self.connected.give_up(),
                 done => return done,
             }
         }
@@ -482,7 +484,7 @@ impl Socket {
         Unsent::Lost
     }
 
-    /// Takes reports from the socket's queue; how many there were.
+    /// Takes reports from the socket's error queue. Returns their number.
     pub fn take_reports(&mut self) -> usize {
         for taken in 0..MAX_REPORTS {
             match system::report(self.socket.as_fd()) {
@@ -504,7 +506,8 @@ impl Socket {
         }
     }
 
-    /// A report on packets to an address: the error number, and who reported it if it wasn't this host.
+    /// The next report: destination of the packet, error number, and who reported it if it wasn't
+    /// this host.
     #[inline]
     pub fn next_report(&mut self) -> Option<(SocketAddr, i32, Option<IpAddr>)> {
         self.reports.pop()
@@ -517,17 +520,17 @@ impl AsFd for Socket {
     }
 }
 
-/// Why packets have not been sent.
+/// Why packets were not sent.
 enum Unsent {
     /// There is no room now.
     Busy,
-    /// They have to go one by one.
+    /// They have to be sent one by one.
     OneByOne,
-    /// They are lost, and counted.
+    /// They are lost and counted.
     Lost,
 }
 
-/// Neither is the peer's fault nor ours, and both pass.
+/// Whether an error means lack of room, which passes.
 fn is_busy(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error().map(Errno::from_raw_os_error),
@@ -543,20 +546,20 @@ fn is_offload_refused(error: &io::Error) -> bool {
 }
 
 /// Opens a socket that sends to one address.
-fn open_direct(options: &Options, to: &SocketAddr) -> io::Result<OwnedFd> {
+fn open_connected(options: &Options, to: &SocketAddr) -> io::Result<OwnedFd> {
     let domain = Domain::for_address(*to);
     let socket = RawSocket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
     forbid_fragments(socket.as_fd(), to.is_ipv4())?;
     set_buffers(&socket, options)?;
-    // Nothing that comes is read: the least that the system allows.
+    // Nothing is read from it: the smallest receive buffer.
     socket.set_recv_buffer_size(1)?;
     socket.bind(&local(options, 0).into())?;
     socket.connect(&(*to).into())?;
     Ok(socket.into())
 }
 
-/// Packets are as large as the interface allows and are never cut on their way, so that a probe's answer tells the truth.
+/// Forbids IP fragmentation, so that a full-sized probe validates the path's MTU.
 fn forbid_fragments(socket: BorrowedFd<'_>, is_ipv4: bool) -> io::Result<()> {
     if is_ipv4 {
         sockopt::set_ip_mtu_discover(socket, sockopt::Ipv4PathMtuDiscovery::PROBE)?;
@@ -566,7 +569,7 @@ fn forbid_fragments(socket: BorrowedFd<'_>, is_ipv4: bool) -> io::Result<()> {
     system::set(socket, Number::DontFragmentV6, 1)
 }
 
-/// Where a socket with these options is.
+/// Local address of a socket with these options.
 fn local(options: &Options, port: u16) -> SocketAddr {
     match options.address {
         IpAddr::V4(address) => SocketAddr::from((address, port)),
@@ -580,7 +583,7 @@ fn local(options: &Options, port: u16) -> SocketAddr {
     }
 }
 
-/// Asks for buffers: beyond the system's limit where this process may, else up to it.
+/// Requests buffers: beyond the system's limit if this process may, otherwise up to it.
 fn set_buffers(socket: &RawSocket, options: &Options) -> io::Result<Buffers> {
     if sockopt::set_socket_recv_buffer_size_force(socket, options.receive_buffer).is_err() {
         let _ = socket.set_recv_buffer_size(options.receive_buffer);
@@ -588,7 +591,7 @@ fn set_buffers(socket: &RawSocket, options: &Options) -> io::Result<Buffers> {
     if sockopt::set_socket_send_buffer_size_force(socket, options.send_buffer).is_err() {
         let _ = socket.set_send_buffer_size(options.send_buffer);
     }
-    // The system doubles what was asked for, for its own data, and says so.
+    // The system reports twice the usable size, which includes its own data.
     Ok(Buffers {
         send_wanted: options.send_buffer,
         send: socket.send_buffer_size()? / 2,

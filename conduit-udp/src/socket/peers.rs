@@ -1,4 +1,4 @@
-//! Where all ranks of the job are, and what the network has reported of them.
+//! The addresses of all ranks, and what the network has reported of them (ICMP errors).
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -8,9 +8,9 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use conduit_core::ni::Rank;
 
-use super::Card;
+use super::UdpAddress;
 
-/// One row; IPv4 addresses in their IPv6 form.
+/// A row of the table; IPv4 addresses are mapped to IPv6.
 #[derive(Clone, Copy)]
 struct Row {
     address: [u8; 16],
@@ -20,24 +20,24 @@ struct Row {
 
 const _: () = assert!(size_of::<Row>() == 20);
 
-/// Where all ranks are: 20 bytes for each.
+/// The addresses of all ranks: 20 bytes for each.
 pub struct Peers {
     rows: Vec<Row>,
-    /// The scope of link-local addresses: this rank's interface.
+    /// Scope of link-local addresses: this rank's interface.
     scope: u32,
-    /// Ranks in the order of their addresses and ports, once an error has had to be found.
+    /// Ranks sorted by address and port; made for the first report.
     order: OnceCell<Box<[Rank]>>,
     errors: BTreeMap<Rank, PeerErrors>,
 }
 
-/// What the network has reported of a peer, for the texts of errors: reports can be forged, so nothing else hangs on them.
+/// What the network has reported of a peer, for error texts only, because reports can be forged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerErrors {
-    /// How often.
+    /// Number of reports.
     pub count: u64,
-    /// The last report's error number.
+    /// Error number of the last report.
     pub errno: i32,
-    /// Who sent the last report, if it wasn't this host.
+    /// Sender of the last report, if it wasn't this host.
     pub from: Option<IpAddr>,
 }
 
@@ -58,17 +58,17 @@ impl fmt::Display for PeerErrors {
 }
 
 impl Peers {
-    /// The table of a job, by rank. `scope` is the number of this rank's own interface.
-    pub fn new(cards: &[Card], scope: u32) -> Self {
-        let rows = cards
+    /// The table of a job; `addresses` are by rank. `scope` is the number of this rank's interface.
+    pub fn new(addresses: &[UdpAddress], scope: u32) -> Self {
+        let rows = addresses
             .iter()
-            .map(|card| Row {
-                address: match card.address {
+            .map(|address| Row {
+                address: match address.ip {
                     IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
                     IpAddr::V6(address) => address.octets(),
                 },
-                packet: card.packet.min(0xffff) as u16,
-                port: card.port,
+                packet: address.packet.min(0xffff) as u16,
+                port: address.port,
             })
             .collect();
         Self {
@@ -84,7 +84,7 @@ impl Peers {
         self.rows.len() as u32
     }
 
-    /// Where `peer` is.
+    /// The socket address of `peer`.
     ///
     /// # Panics
     /// If there is no such rank.
@@ -105,7 +105,8 @@ impl Peers {
         }
     }
 
-    /// Whether `source` is where a rank sends from, at whatever port: its sockets are on one address.
+    /// Whether a rank sends from `source`. Ports are not compared, because a rank has several
+    /// sockets on one address.
     pub(super) fn is_at(&self, peer: Rank, source: Ipv6Addr) -> bool {
         let row = self.rows.get(peer as usize);
         row.is_some_and(|row| row.address == source.octets())
@@ -123,7 +124,7 @@ impl Peers {
         (0..self.size()).find(|peer| self.address(*peer).is_ipv4() != v4)
     }
 
-    /// Which rank is at an address; the lowest, should there be several.
+    /// The rank with this address; the lowest, if there are several.
     pub fn find(&self, address: SocketAddr) -> Option<Rank> {
         let key = |ip: IpAddr, port: u16| {
             let octets = match ip {
@@ -146,7 +147,7 @@ impl Peers {
         order.get(at).copied().filter(|rank| of(*rank) == wanted)
     }
 
-    /// Notes what was reported of `peer`.
+    /// Counts a report on `peer`.
     pub fn note(&mut self, peer: Rank, errno: i32, from: Option<IpAddr>) {
         let errors = self.errors.entry(peer).or_insert(PeerErrors {
             count: 0,
@@ -160,7 +161,7 @@ impl Peers {
         };
     }
 
-    /// What was reported of `peer` so far.
+    /// The reports on `peer` so far.
     pub fn errors(&self, peer: Rank) -> Option<&PeerErrors> {
         self.errors.get(&peer)
     }

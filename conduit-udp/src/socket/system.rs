@@ -1,5 +1,5 @@
-//! The system calls that no crate makes as they are needed here: receiving with offload, sending with offload, the error
-//! queue, an interface's MTU. All `unsafe` of the driver is in this file.
+//! System calls that no crate offers as needed here: receiving and sending with offload, the error
+//! queue, an interface's MTU. All `unsafe` code of the driver is in this file.
 
 use std::io;
 use std::mem::{self, MaybeUninit};
@@ -10,27 +10,27 @@ use std::ptr;
 use libc::{c_int, c_void};
 use socket2::SockAddr;
 
-/// Bytes of the longest datagram, or of what receive offload makes of several.
+/// Bytes of a receive buffer: the longest datagram, or several joined by offload.
 pub(super) const LONGEST: usize = 1 << 16;
-/// Datagrams, or groups of datagrams that offload has joined, received by one call.
+/// Buffers that one call receives into.
 pub(super) const MANY: usize = 16;
 
-/// What one receive buffer has been filled with.
+/// What one receive buffer was filled with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Filled {
     /// Bytes.
     pub(super) length: usize,
-    /// Bytes of each datagram in it, but for the last, which may be shorter.
+    /// Bytes of each datagram in it, except the last, which may be shorter.
     pub(super) segment: usize,
-    /// It was longer than the buffer.
+    /// The datagram was longer than the buffer.
     pub(super) truncated: bool,
-    /// Where it came from, IPv4 addresses in their IPv6 form, if that was asked for.
+    /// Source (IPv4 mapped to IPv6), if it was asked for.
     pub(super) source: Option<Ipv6Addr>,
 }
 
 impl Filled {
-    /// With nothing, not even an empty datagram.
-    pub(super) const LEFT_OUT: Self = Self {
+    /// A buffer to skip: it has not even an empty datagram.
+    pub(super) const SKIPPED: Self = Self {
         length: 0,
         segment: 1,
         truncated: false,
@@ -38,10 +38,10 @@ impl Filled {
     };
 }
 
-/// Room for the address of whoever has sent a datagram.
+/// Space for the source address of a datagram.
 type Name = libc::sockaddr_in6;
 
-/// Room for one control message with a word in it. The alignment is that of `cmsghdr`.
+/// Space for one control message with a word in it. The alignment is that of `cmsghdr`.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct Control([MaybeUninit<u8>; 32]);
@@ -62,10 +62,11 @@ const WORD_MESSAGE: usize = unsafe { libc::CMSG_LEN(size_of::<c_int>() as u32) }
 const ERROR_MESSAGE: usize =
     unsafe { libc::CMSG_LEN(size_of::<libc::sock_extended_err>() as u32) } as usize;
 
-/// Receives into the first `many` of the buffers of [`LONGEST`] bytes each that are `space`; says in `filled` what came, and
-/// returns how many. Never blocks: nothing there is [`io::ErrorKind::WouldBlock`].
+/// Receives into the first `many` buffers, of [`LONGEST`] bytes each, in `space`. Describes in
+/// `filled` what was received, and returns the number of buffers filled. Never blocks:
+/// [`io::ErrorKind::WouldBlock`] if there is nothing.
 ///
-/// `asks` for the senders' addresses.
+/// `asks`: also returns the senders' addresses.
 pub(super) fn receive(
     socket: BorrowedFd<'_>,
     space: &mut [u8],
@@ -101,7 +102,8 @@ pub(super) fn receive(
         header.msg_hdr.msg_control = control.0.as_mut_ptr().cast();
         header.msg_hdr.msg_controllen = mem::size_of_val(control) as _;
     }
-    // SAFETY: the headers' pointers and lengths are those of live local arrays, or null and 0, and of the first `many` buffers.
+    // SAFETY: the headers' pointers and lengths are those of live local arrays, or null and 0, and
+    // of the first `many` buffers.
     let received = retry(|| unsafe {
         libc::recvmmsg(
             socket.as_raw_fd(),
@@ -117,7 +119,7 @@ pub(super) fn receive(
     Ok(received)
 }
 
-/// The same into one buffer: what a poll that finds nothing does, so it prepares for no more.
+/// Receives into one buffer, which is cheaper: most polls find nothing.
 fn receive_one(socket: BorrowedFd<'_>, buffer: &mut [u8], asks: bool) -> io::Result<Filled> {
     let mut name = MaybeUninit::<Name>::uninit();
     let mut vector = libc::iovec {
@@ -135,12 +137,14 @@ fn receive_one(socket: BorrowedFd<'_>, buffer: &mut [u8], asks: bool) -> io::Res
     header.msg_iovlen = 1;
     header.msg_control = control.0.as_mut_ptr().cast();
     header.msg_controllen = mem::size_of_val(&control) as _;
-    // SAFETY: the header's pointers and lengths are those of live locals, or null and 0, and of the buffer.
+    // SAFETY: the header's pointers and lengths are those of live locals, or null and 0, and of the
+    // buffer.
     let length = retry(|| unsafe { recvmsg(socket.as_raw_fd(), &mut header, libc::MSG_DONTWAIT) })?;
     Ok(taken(&header, length as usize))
 }
 
-/// The same without asking what was joined.
+/// Receives into one buffer by the cheapest call, which doesn't return the length of joined
+/// datagrams.
 #[inline]
 pub(super) fn receive_plain(socket: BorrowedFd<'_>, space: &mut [u8]) -> io::Result<Filled> {
     let buffer = &mut space[..LONGEST];
@@ -164,8 +168,8 @@ pub(super) fn receive_plain(socket: BorrowedFd<'_>, space: &mut [u8]) -> io::Res
     })
 }
 
-/// [`libc::recvmsg`] without what makes that a cancellation point: a tenth of the time of a call that finds nothing, where the
-/// process has several threads.
+/// [`libc::recvmsg`] without being a cancellation point, which costs a tenth of the time of an
+/// empty call in a process with several threads.
 ///
 /// # Safety
 /// As for `recvmsg`.
@@ -174,7 +178,7 @@ unsafe fn recvmsg(socket: c_int, header: &mut libc::msghdr, flags: c_int) -> isi
     unsafe { libc::syscall(libc::SYS_recvmsg, socket, ptr::from_mut(header), flags) as isize }
 }
 
-/// What a header says of the buffer that was filled.
+/// Reads from a message header what a buffer was filled with.
 fn taken(header: &libc::msghdr, length: usize) -> Filled {
     Filled {
         length,
@@ -184,7 +188,7 @@ fn taken(header: &libc::msghdr, length: usize) -> Filled {
     }
 }
 
-/// Where a datagram came from, if its header has room for a [`Name`].
+/// Source of a datagram, if its header has space for a [`Name`].
 fn source(header: &libc::msghdr) -> Option<Ipv6Addr> {
     if header.msg_name.is_null() || header.msg_namelen == 0 {
         return None;
@@ -192,7 +196,8 @@ fn source(header: &libc::msghdr) -> Option<Ipv6Addr> {
     // SAFETY: all-zero bytes are a valid address of no family.
     let mut name: libc::sockaddr_storage = unsafe { mem::zeroed() };
     let length = (header.msg_namelen as usize).min(size_of::<Name>());
-    // SAFETY: a header's name here is null or a live `Name`, of which the system has written so many bytes, and said so.
+    // SAFETY: a header's name here is null or a live `Name`, of which the system has written so
+    // many bytes, and said so.
     unsafe {
         ptr::copy_nonoverlapping(header.msg_name.cast(), (&raw mut name).cast::<u8>(), length)
     };
@@ -202,7 +207,7 @@ fn source(header: &libc::msghdr) -> Option<Ipv6Addr> {
     }
 }
 
-/// The size of the datagrams that receive offload has joined, if it has.
+/// Size of the datagrams joined by receive offload, if any.
 fn offload_segment(header: &libc::msghdr) -> Option<usize> {
     // SAFETY: the system has filled the header and its control bytes, whose length it has set.
     let message = unsafe { libc::CMSG_FIRSTHDR(header) };
@@ -222,7 +227,7 @@ fn offload_segment(header: &libc::msghdr) -> Option<usize> {
     usize::try_from(segment).ok().filter(|segment| *segment > 0)
 }
 
-/// Sends `bytes` as one datagram; `to` is needed where the socket is not connected. Never blocks.
+/// Sends `bytes` as one datagram; `to` is needed unless the socket is connected. Never blocks.
 pub(super) fn send(
     socket: BorrowedFd<'_>,
     to: Option<&SocketAddr>,
@@ -236,8 +241,8 @@ pub(super) fn send(
     Ok(())
 }
 
-/// Sends `bytes` as datagrams of `segment` bytes, the last of which may be shorter, by segmentation offload; `to` as
-/// for [`send`]. Never blocks.
+/// Sends `bytes` as datagrams of `segment` bytes, the last of which may be shorter, by segmentation
+/// offload; `to` as for [`send`]. Never blocks.
 pub(super) fn send_segments(
     socket: BorrowedFd<'_>,
     to: Option<&SocketAddr>,
@@ -298,14 +303,14 @@ pub(super) fn send_parts(
     Ok(())
 }
 
-/// What the network has reported of a packet that was sent.
+/// A report by the network on a sent packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Report {
-    /// Where the packet was sent to.
+    /// Destination of the packet.
     pub(super) to: Option<SocketAddr>,
     /// The error number.
     pub(super) errno: i32,
-    /// Who reported it, if it wasn't this host's own system.
+    /// Who reported it, if it wasn't this host.
     pub(super) from: Option<IpAddr>,
 }
 
@@ -354,17 +359,19 @@ pub(super) fn report(socket: BorrowedFd<'_>) -> io::Result<Option<Report>> {
         #[allow(clippy::unnecessary_cast)] // 32 bits with musl
         let length = control.cmsg_len as usize;
         if is_error && length >= ERROR_MESSAGE {
-            // SAFETY: within the message, which is long enough for the structure that this kind begins with.
+            // SAFETY: within the message, which is long enough for the structure that this kind
+            // begins with.
             let data = unsafe { libc::CMSG_DATA(message) };
             // SAFETY: as above.
             let error = unsafe { data.cast::<libc::sock_extended_err>().read_unaligned() };
             report.errno = error.ee_errno as i32;
             if error.ee_origin != libc::SO_EE_ORIGIN_LOCAL {
-                // Behind it, as far as the message goes, is the address of who reported.
+                // The reporter's address follows, if the message is long enough.
                 // SAFETY: all-zero bytes are a valid address of no family.
                 let mut from: libc::sockaddr_storage = unsafe { mem::zeroed() };
                 let bytes = (length - ERROR_MESSAGE).min(size_of_val(&from));
-                // SAFETY: the message has at least so many bytes behind the structure, and `from` has room for them.
+                // SAFETY: the message has at least so many bytes behind the structure, and `from`
+                // has room for them.
                 unsafe {
                     let behind = data.add(size_of::<libc::sock_extended_err>());
                     ptr::copy_nonoverlapping(behind, (&raw mut from).cast(), bytes);
@@ -378,7 +385,7 @@ pub(super) fn report(socket: BorrowedFd<'_>) -> io::Result<Option<Report>> {
     Ok(Some(report))
 }
 
-/// Reads an address that the system has written; `None`: of no family, or of another than IP.
+/// Converts an address written by the system; `None`: not an IP address.
 fn address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
     let pointer = ptr::from_ref(storage);
     match c_int::from(storage.ss_family) {
@@ -402,15 +409,15 @@ fn address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
 /// Options of a socket that take a number.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Number {
-    /// Joins datagrams that arrive (receive offload).
+    /// Receive offload: joins arriving datagrams (`UDP_GRO`).
     Join,
-    /// Never breaks an IPv6 packet into fragments.
+    /// Never fragments IPv6 packets.
     DontFragmentV6,
-    /// Reports on what was sent go to the error queue.
+    /// Reports on sent packets go to the error queue.
     ReportsV4,
     /// The same for IPv6.
     ReportsV6,
-    /// The size of the datagrams that all sends are cut into; 0: none.
+    /// Segmentation of all sends into datagrams of this size; 0: none.
     Segment,
 }
 
@@ -436,7 +443,8 @@ pub(super) fn set(socket: BorrowedFd<'_>, option: Number, value: c_int) -> io::R
     Ok(())
 }
 
-/// The MTU of an interface, by its name. Asked of the system and not of `/sys`, which may show another network namespace.
+/// The MTU of an interface, by its name. Not read from `/sys`, which may show another network
+/// namespace.
 pub(super) fn mtu(name: &str) -> io::Result<usize> {
     // SAFETY: all-zero bytes are a valid request.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
@@ -467,7 +475,7 @@ pub(super) fn mtu(name: &str) -> io::Result<usize> {
     usize::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// The processor's counter of time, where it has one that programs may read and that goes on evenly.
+/// The processor's time-stamp counter, if there is one that programs may read.
 #[inline]
 pub(super) fn ticks() -> Option<u64> {
     #[cfg(target_arch = "x86_64")]
@@ -479,7 +487,7 @@ pub(super) fn ticks() -> Option<u64> {
     None
 }
 
-/// A system call, again while a signal interrupts it.
+/// Repeats a system call while signals interrupt it.
 fn retry(mut call: impl FnMut() -> isize) -> io::Result<isize> {
     loop {
         let result = call();

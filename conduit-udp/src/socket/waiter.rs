@@ -1,4 +1,4 @@
-//! Sleeping until a packet comes.
+//! Sleeping until a packet arrives.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -8,24 +8,26 @@ use std::time::Duration;
 use conduit_portals::transport::{Wait, timespec};
 use rustix::event::{PollFd, PollFlags};
 
-/// Waits for packets at a socket, without having it.
+/// Waits for packets at a socket without borrowing it.
 #[derive(Debug)]
 pub struct Waiter {
     pub(super) descriptor: OwnedFd,
-    /// There are reports in the socket's error queue, which whoever has the socket takes with its next receive.
+    /// There are reports in the socket's error queue, which its owner takes with the next receive.
     pub(super) reports: Arc<AtomicBool>,
 }
 
 impl Waiter {
-    /// Waits until there is something to receive or the time is over (`None`: for ever); says whether there is something. A
-    /// signal ends it early.
+    /// Waits until there is something to receive or the time has passed (`None`: for ever). Returns
+    /// whether there is something. A signal ends the wait early.
     ///
-    /// Whatever it says, the socket's owner must try to receive before the next wait: until then it may not wait at all.
+    /// Whatever it returns, the socket's owner has to try to receive before the next wait, which
+    /// may otherwise return at once.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
         self.wait_with(None, timeout)
     }
 
-    /// The same, and `also` ends the wait when it is readable; that alone isn't something to receive.
+    /// [`wait`](Self::wait) that also ends when `also` becomes readable, which doesn't count as
+    /// something to receive.
     fn wait_with(&self, also: Option<&OwnedFd>, timeout: Option<Duration>) -> bool {
         let socket = PollFd::new(&self.descriptor, PollFlags::IN);
         let mut descriptors = [
@@ -40,7 +42,7 @@ impl Waiter {
         }
         let events = descriptors[0].revents();
         if events.contains(PollFlags::ERR) {
-            // Relaxed: who is told reads it after some later synchronisation, or one wait later.
+            // Relaxed: the owner may read it one wait later.
             self.reports.store(true, Ordering::Relaxed);
         }
         !events.is_empty()

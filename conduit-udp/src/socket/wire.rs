@@ -1,4 +1,4 @@
-//! One call makes progress with socket, seal and protocol.
+//! The wire: one call makes progress with socket, seal and protocol.
 
 use std::io;
 use std::time::Duration;
@@ -7,39 +7,41 @@ use conduit_core::ni::Rank;
 
 use super::clock::Clock;
 use super::faults::Faults;
-use super::{Batch, FaultConfig, FaultCounters, Peers, Sent, Socket, Strangers, Waiter};
+use super::{Batch, FaultConfig, FaultCounters, ForeignDatagrams, Peers, Sent, Socket, Waiter};
 use crate::protocol::{Fragment, FragmentHandler, Nanos, Refused, Seal, Transmit};
 
-/// Datagrams that one call handles, and bytes of them, before it receives no more; what is left stays for the next call.
+/// Datagrams, and bytes of them, after which a call receives no more; the rest is left to the next
+/// call.
 const MAX_DATAGRAMS: usize = 64;
 const MAX_BYTES: usize = 256 << 10;
-/// Bytes received by one system call after which the next one probably finds more.
+/// Bytes received by one system call from which on another one probably finds more.
 const BULK: usize = 16 << 10;
-/// System calls that one call sends with, before it makes no more packets. What one making gives is sent, at the most 32 calls
-/// more.
+/// System calls for sending after which a call makes no more packets. Those already made are still
+/// sent, in at most 32 more system calls.
 const MAX_SENDS: u64 = 16;
-/// Pause before packets that the system had no room for are offered again; doubled each time, up to the second number.
+/// Nanoseconds before packets that the system had no room for are offered again; doubled each time,
+/// up to `MAX_PAUSE`.
 const PAUSE: Nanos = 50_000;
 const MAX_PAUSE: Nanos = 1_000_000;
 
 /// The state machine that a wire drives.
 pub trait Machine {
-    /// [`length_of`](Self::length_of) knows.
+    /// Whether [`length_of`](Self::length_of) is implemented.
     const TELLS_LENGTH: bool = false;
-    /// Bytes of the packet that begins so.
+    /// Bytes of the packet that begins with these bytes.
     fn length_of(_begin: &[u8]) -> Option<usize> {
         None
     }
-    /// Takes a fragment that is to be sent.
+    /// Queues a fragment.
     ///
     /// # Errors
     /// [`Refused`]: nothing has happened.
     fn send(&mut self, now: Nanos, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused>;
-    /// The rank that a packet names as its sender; `None`: it is none, or cannot be told without its tag.
+    /// The rank that a packet names as its sender; `None`: malformed, or unknown without the tag.
     fn sender_of(_packet: &[u8]) -> Option<Rank> {
         None
     }
-    /// Takes a packet that has come, whatever it is. `false`: no rank of the job has made it.
+    /// Handles a received datagram. `false`: it is foreign, no rank of the job made it.
     fn receive(
         &mut self,
         now: Nanos,
@@ -47,15 +49,16 @@ pub trait Machine {
         seal: &mut impl Seal,
         handler: &mut impl FragmentHandler,
     ) -> bool;
-    /// When [`on_timeout`](Self::on_timeout) wants to be called.
+    /// When [`on_timeout`](Self::on_timeout) has to be called.
     fn timeout(&self) -> Option<Nanos>;
-    /// The time has come.
+    /// The time-out has expired.
     fn on_timeout(&mut self, now: Nanos, handler: &mut impl FragmentHandler);
-    /// Whether [`transmit`](Self::transmit) has nothing to make until something else has happened. It may say no without need.
+    /// Whether [`transmit`](Self::transmit) certainly has nothing to do until something else
+    /// happens.
     fn is_quiet(&self) -> bool {
         false
     }
-    /// Makes packets for one peer in `buffer`. `None`: there is nothing to send now.
+    /// Writes packets for one peer to `buffer`. `None`: there is nothing to send now.
     fn transmit<'u>(
         &mut self,
         now: Nanos,
@@ -65,21 +68,21 @@ pub trait Machine {
     ) -> Option<Transmit<'u>>;
 }
 
-/// Packets that have been made and not yet sent.
+/// Packets that are written and not yet sent.
 #[derive(Debug)]
 struct Outgoing {
     buffer: Vec<u8>,
     packets: Option<Transmit<'static>>,
-    /// Bytes of them that the system has.
+    /// Bytes of them that the system has taken.
     gone: usize,
-    /// When the system is asked again, after it had no room.
+    /// When they are offered again, after the system had no room.
     again: Option<Nanos>,
     pause: Nanos,
-    /// There may be more to send: the last call stopped at its limit.
+    /// The last call stopped at its limit, so there may be more to send.
     more: bool,
 }
 
-/// A rank's socket, seal and protocol. It holds no fragment: see [`FragmentHandler`].
+/// A rank's socket, seal and protocol. It owns no fragments: see [`FragmentHandler`].
 #[derive(Debug)]
 pub struct Wire<M, S> {
     machine: M,
@@ -87,19 +90,19 @@ pub struct Wire<M, S> {
     socket: Socket,
     waiter: Waiter,
     peers: Peers,
-    strangers: Strangers,
+    foreign: ForeignDatagrams,
     incoming: Batch,
     outgoing: Outgoing,
-    /// What packets suffer on purpose; rarely anything.
+    /// Fault injection, for tests.
     faults: Option<Box<Faults>>,
     clock: Clock,
 }
 
 impl<M: Machine, S: Seal> Wire<M, S> {
-    /// For packets of at most `packet` bytes.
+    /// A wire for packets of at most `packet` bytes.
     ///
     /// # Errors
-    /// The system's, when it has no descriptor left.
+    /// The system has no descriptor left.
     pub fn new(
         machine: M,
         seal: S,
@@ -121,45 +124,45 @@ impl<M: Machine, S: Seal> Wire<M, S> {
             },
             socket,
             peers,
-            strangers: Strangers::default(),
+            foreign: ForeignDatagrams::default(),
             incoming: Batch::new(),
             faults: None,
             clock: Clock::new(),
         })
     }
 
-    /// Lets the packets that come to this rank suffer, for tests.
-    pub fn let_suffer(&mut self, rank: Rank, faults: &FaultConfig) {
+    /// Injects faults into the packets received by this rank, for tests.
+    pub fn inject_faults(&mut self, rank: Rank, faults: &FaultConfig) {
         self.faults = (!faults.is_none()).then(|| Box::new(Faults::new(faults, rank)));
     }
 
-    /// What packets have suffered, if anything is set.
+    /// Counts of injected faults, if any are set.
     pub fn faults(&self) -> Option<&FaultCounters> {
         Some(self.faults.as_ref()?.counters())
     }
 
-    /// The clock that the protocol is given: time since the wire was made.
+    /// The protocol's time: nanoseconds since the wire was created.
     #[inline]
     pub fn now(&self) -> Nanos {
         self.clock.now()
     }
 
-    /// Takes a fragment to be sent by a later [`progress`](Self::progress) or [`flush`](Self::flush), so that many travel
-    /// together.
+    /// Queues a fragment, which a later [`progress`](Self::progress) or [`flush`](Self::flush)
+    /// sends together with others.
     ///
     /// # Errors
     /// [`Refused`]: nothing has happened.
     #[inline]
     pub fn send(&mut self, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
-        let now = self.clock.glance();
+        let now = self.clock.coarse();
         self.machine.send(now, peer, fragment)
     }
 
-    /// Sends what is to be sent, receives once, handles what came and what is due, and sends what follows from that. Says
-    /// whether anything happened. Makes one system call where nothing is to be done.
+    /// Sends what is queued, receives once, handles what arrived and what is due, and sends what
+    /// results. Returns whether anything happened. With nothing to do it makes one system call.
     ///
-    /// Its work is bounded: where more is to be done, the next call does it, and
-    /// [`next_timeout`](Self::next_timeout) says that it is due at once.
+    /// Its work is bounded; the rest is left to the next call, which
+    /// [`next_timeout`](Self::next_timeout) then reports as due at once.
     pub fn progress(&mut self, handler: &mut impl FragmentHandler) -> bool {
         let mut did = self.flush(handler);
         if self.receive(handler) {
@@ -169,8 +172,9 @@ impl<M: Machine, S: Seal> Wire<M, S> {
         did
     }
 
-    /// Receives once, and handles what came and what is due. Sends nothing, so that what the layer above answers can travel with
-    /// the acknowledgements. Says whether anything happened.
+    /// Receives once, and handles what arrived and what is due. Sends nothing, so that
+    /// acknowledgements can travel with the answers of the layer above. Returns whether anything
+    /// happened.
     pub fn receive(&mut self, handler: &mut impl FragmentHandler) -> bool {
         let mut handled = 0;
         let mut datagrams = MAX_DATAGRAMS;
@@ -182,17 +186,17 @@ impl<M: Machine, S: Seal> Wire<M, S> {
                     true => self.socket.receive_joined(&mut self.incoming, M::length_of),
                     false => self.socket.receive(&mut self.incoming),
                 };
-                if self.strangers.is_wary() {
-                    bytes = self.sort_out(&mut datagrams);
+                if self.foreign.checks_sources() {
+                    bytes = self.filter_sources(&mut datagrams);
                 }
             }
-            now = self.clock.glance();
+            now = self.clock.coarse();
             bytes += match self.faults {
                 None => self.handle(now, &mut datagrams, handler),
                 Some(_) => self.handle_with_faults(now, handler),
             };
             handled += bytes;
-            // What comes in bulk is handled while it is in the cache, and acknowledged when there is no more of it.
+            // Bulk data is handled while it is in the cache, and acknowledged at the end.
             if bytes < BULK || handled >= MAX_BYTES || datagrams == 0 {
                 break;
             }
@@ -209,17 +213,18 @@ impl<M: Machine, S: Seal> Wire<M, S> {
         handled > 0 || due
     }
 
-    /// Sends what is to be sent, without receiving.
+    /// Sends what is queued, without receiving. Returns whether anything was sent.
     pub fn flush(&mut self, handler: &mut impl FragmentHandler) -> bool {
         if self.outgoing.packets.is_none() && self.machine.is_quiet() {
             self.outgoing.more = false;
             return false;
         }
-        let now = self.clock.glance();
+        let now = self.clock.coarse();
         self.transmit(now, handler)
     }
 
-    /// Handles what has been received, not more than `most` datagrams, which are taken off that; how many bytes.
+    /// Handles received datagrams, at most `most`, from which they are subtracted. Returns their
+    /// bytes.
     fn handle(
         &mut self,
         now: Nanos,
@@ -232,41 +237,43 @@ impl<M: Machine, S: Seal> Wire<M, S> {
                 break;
             };
             *most -= 1;
-            // An empty one was something, too.
+            // An empty datagram counts as something.
             bytes += packet.len().max(1);
             if !self.machine.receive(now, packet, &mut self.seal, handler) {
-                self.turn_away();
+                self.drop_foreign();
             }
         }
         bytes
     }
 
-    /// The last datagram was a stranger's. What was joined with it came from the same sender, or from one that makes itself look
-    /// like it: so nobody looks at 2047 tags for one datagram of 64 KiB that seems to be so many. Should it be a peer's that
-    /// was changed on its way, the peer sends the rest again.
+    /// The last datagram was foreign: skips what was joined with it, which came from the same
+    /// sender or one that pretends to be. So one datagram of 64 KiB that looks like 2047 packets
+    /// costs only one check of a tag. If it was a peer's, changed on the way, the peer sends the
+    /// rest again.
     #[cold]
-    fn turn_away(&mut self) {
-        self.strangers.note(self.incoming.source());
+    fn drop_foreign(&mut self) {
+        self.foreign.note(self.incoming.source());
         self.incoming.skip_rest();
         self.incoming.asks = true;
     }
 
-    /// Leaves out what has just been received from elsewhere than the rank that it names, and takes it off `most`; how many bytes.
+    /// Drops what was just received from another address than that of the rank that it names, and
+    /// subtracts it from `most`. Returns its bytes.
     #[cold]
-    fn sort_out(&mut self, most: &mut usize) -> usize {
-        let (strangers, peers) = (&mut self.strangers, &self.peers);
+    fn filter_sources(&mut self, most: &mut usize) -> usize {
+        let (foreign, peers) = (&mut self.foreign, &self.peers);
         if !self.incoming.is_empty() {
-            strangers.received();
+            foreign.received();
         }
-        let (buffers, bytes) = self.incoming.sort_out(|packet, source| {
-            let is_strange = M::sender_of(packet).is_some_and(|peer| !peers.is_at(peer, source));
-            if is_strange {
-                strangers.by_source += 1;
-                strangers.note(Some(source));
+        let (buffers, bytes) = self.incoming.filter_sources(|packet, source| {
+            let is_foreign = M::sender_of(packet).is_some_and(|peer| !peers.is_at(peer, source));
+            if is_foreign {
+                foreign.by_source += 1;
+                foreign.note(Some(source));
             }
-            !is_strange
+            !is_foreign
         });
-        self.incoming.asks = strangers.is_wary();
+        self.incoming.asks = foreign.checks_sources();
         *most = most.saturating_sub(buffers);
         bytes
     }
@@ -279,10 +286,10 @@ impl<M: Machine, S: Seal> Wire<M, S> {
         };
         let limits = [MAX_DATAGRAMS, MAX_BYTES];
         let did = faults.pass(now, &mut self.incoming, limits, |packet| {
-            // What is no rank's has been made on purpose as a rule.
+            // A foreign packet is usually one that was corrupted on purpose.
             let _ = machine.receive(now, packet, seal, handler);
         });
-        // However much it was.
+        // An upper bound.
         if did { MAX_BYTES } else { 0 }
     }
 
@@ -305,28 +312,28 @@ impl<M: Machine, S: Seal> Wire<M, S> {
                         return did;
                     };
                     let packets = Transmit {
-                        outside: None,
+                        zero_copy: None,
                         ..made
                     };
-                    let packets = match made.outside {
+                    let packets = match made.zero_copy {
                         None => packets,
-                        Some(outside) => {
+                        Some(zero_copy) => {
                             let to = self.peers.address(packets.peer);
                             let (head, tail) =
-                                outgoing.buffer[..packets.length].split_at(outside.at);
-                            if self.socket.send_parts(&to, [head, outside.bytes, tail]) {
+                                outgoing.buffer[..packets.length].split_at(zero_copy.at);
+                            if self.socket.send_parts(&to, [head, zero_copy.bytes, tail]) {
                                 did = true;
                                 continue;
                             }
-                            // It waits, while its bytes may go.
-                            let length = packets.length + outside.bytes.len();
+                            // It has to wait, while its payload may change: copies that.
+                            let length = packets.length + zero_copy.bytes.len();
                             let buffer = &mut outgoing.buffer[..length];
                             buffer.copy_within(
-                                outside.at..packets.length,
-                                outside.at + outside.bytes.len(),
+                                zero_copy.at..packets.length,
+                                zero_copy.at + zero_copy.bytes.len(),
                             );
-                            buffer[outside.at..][..outside.bytes.len()]
-                                .copy_from_slice(outside.bytes);
+                            buffer[zero_copy.at..][..zero_copy.bytes.len()]
+                                .copy_from_slice(zero_copy.bytes);
                             Transmit { length, ..packets }
                         }
                     };
@@ -356,7 +363,8 @@ impl<M: Machine, S: Seal> Wire<M, S> {
         did
     }
 
-    /// How long nothing is due, unless a packet comes or a fragment is sent. `None`: nothing is due at all.
+    /// The time until something is due, unless a packet arrives or a fragment is sent before.
+    /// `None`: nothing is due.
     pub fn next_timeout(&self) -> Option<Duration> {
         if self.outgoing.more || !self.incoming.is_empty() {
             return Some(Duration::ZERO);
@@ -369,17 +377,17 @@ impl<M: Machine, S: Seal> Wire<M, S> {
         Some(Duration::from_nanos(due.saturating_sub(self.now())))
     }
 
-    /// Sleeps until a packet is there or something is due, at most for `limit`. Whoever shares the wire among threads waits with
-    /// a [`waiter`](Self::waiter) instead, so that the wire is free meanwhile.
+    /// Sleeps until a packet arrives or something is due, at most for `limit`. If threads share the
+    /// wire they use a [`waiter`](Self::waiter) instead, which doesn't borrow it.
     pub fn wait(&mut self, limit: Option<Duration>) {
         let timeout = [limit, self.next_timeout()].into_iter().flatten().min();
         self.waiter.wait(timeout);
     }
 
-    /// What other threads wait with.
+    /// A waiter for other threads.
     ///
     /// # Errors
-    /// The system's, when it has no descriptor left.
+    /// The system has no descriptor left.
     pub fn waiter(&self) -> io::Result<Waiter> {
         self.socket.waiter()
     }
@@ -389,7 +397,7 @@ impl<M: Machine, S: Seal> Wire<M, S> {
         &self.machine
     }
 
-    /// The protocol, to ask or tell it what is not here.
+    /// The protocol, mutably.
     pub fn machine_mut(&mut self) -> &mut M {
         &mut self.machine
     }
@@ -404,12 +412,12 @@ impl<M: Machine, S: Seal> Wire<M, S> {
         &mut self.socket
     }
 
-    /// What has come that no rank has made.
-    pub fn strangers(&self) -> &Strangers {
-        &self.strangers
+    /// Foreign datagrams received.
+    pub fn foreign(&self) -> &ForeignDatagrams {
+        &self.foreign
     }
 
-    /// Where the ranks are, and what was reported of them.
+    /// The addresses of the ranks, and what was reported of them.
     pub fn peers(&self) -> &Peers {
         &self.peers
     }

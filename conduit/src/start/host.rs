@@ -1,10 +1,10 @@
 //! Which ranks share a host, and which share a machine: its processors and its memory.
 //!
-//! A host is what can share memory: one boot of one machine, and on it one namespace of network interfaces and of host names,
-//! within which ranks find each other. `CONDUIT_HOST` overrides that.
+//! A host is what can share memory: one boot of one machine, and on it one namespace of network
+//! interfaces and of host names, within which ranks find each other. `CONDUIT_HOST` overrides that.
 //!
-//! Several hosts may be on one machine, which is known by its boot. Ranks that spin there take each other's processor, whether
-//! they share memory or not.
+//! Several hosts may be on one machine, which is known by its boot. Ranks that spin there take each
+//! other's processor, whether they share memory or not.
 
 use std::collections::HashMap;
 use std::fs;
@@ -31,20 +31,23 @@ pub(super) struct Survey {
     share: usize,
 }
 
-/// Idle polls before a rank yields where ranks share processors: the one that it waits for can't run while it spins.
-const CROWDED_SPIN: u32 = 1;
-/// Yields before it sleeps there: a few rounds through all ranks of a crowded processor.
-const CROWDED_YIELDS: u32 = 200;
-/// Of the available memory, what segments may take together (GASNet's default for its largest segment).
+/// Idle polls before a rank yields if processors are oversubscribed: the rank that it waits for
+/// can't run while it spins.
+const OVERSUBSCRIBED_SPIN: u32 = 1;
+/// Yields before it sleeps then: a few rounds through all ranks of an oversubscribed processor.
+const OVERSUBSCRIBED_YIELDS: u32 = 200;
+/// Of the available memory, what segments may take together (GASNet's default for its largest
+/// segment).
 const SEGMENT_SHARE: f64 = 0.85;
 /// What a rank needs besides: its queues, buffers, and the program.
 const NO_SEGMENT: usize = 64 << 20;
-/// The processors told to each other are those below this number.
+/// Bytes of the mask of processors; those with higher numbers are left out.
 const MASK_BYTES: usize = 128;
 
-/// What a rank tells the others: processors, memory of its machine and of its control group, the names of its machine and of its host with their lengths, settings that
-/// have to be the same.
-struct Card {
+/// What a rank tells the others about its host. Its encoding: a mask of processors, three numbers
+/// of 8 bytes, the names of machine and host after their lengths in 4 bytes, then settings that
+/// have to be the same; little-endian.
+struct HostInfo {
     mask: [u8; MASK_BYTES],
     memory: u64,
     group: u64,
@@ -54,7 +57,7 @@ struct Card {
     settings: String,
 }
 
-impl Card {
+impl HostInfo {
     fn encode(&self) -> Vec<u8> {
         let mut bytes = self.mask.to_vec();
         for number in [self.memory, self.group, self.group_memory] {
@@ -109,7 +112,7 @@ impl Survey {
             }),
         };
         let memory = Memory::read();
-        let own = Card {
+        let own = HostInfo {
             mask: affinity(),
             memory: memory.machine.available,
             group: memory.group_id,
@@ -127,45 +130,45 @@ impl Survey {
             .allgather(&own.encode())
             .map_err(super::start_error)?;
         name?;
-        let mut cards = Vec::with_capacity(all.len());
+        let mut infos = Vec::with_capacity(all.len());
         for (peer, bytes) in (0..).zip(&all) {
-            let card = Card::decode(bytes).ok_or_else(|| {
+            let info = HostInfo::decode(bytes).ok_or_else(|| {
                 Error::Start(format!("rank {peer} says nothing sensible of its host"))
             })?;
-            if card.host.is_empty() {
+            if info.host.is_empty() {
                 return Err(Error::Start(format!("rank {peer} can't tell its host")));
             }
-            for (ours, theirs) in own.settings.lines().zip(card.settings.lines()) {
+            for (ours, theirs) in own.settings.lines().zip(info.settings.lines()) {
                 if ours != theirs {
                     return Err(Error::Settings(format!(
                         "{ours} on rank {rank} and {theirs} on rank {peer}"
                     )));
                 }
             }
-            cards.push(card);
+            infos.push(info);
         }
-        Ok(Self::of(rank, &cards))
+        Ok(Self::of(rank, &infos))
     }
 
-    fn of(rank: Rank, cards: &[Card]) -> Self {
+    fn of(rank: Rank, infos: &[HostInfo]) -> Self {
         // By machine: ranks, processors, memory.
         let mut machines: HashMap<&str, (u32, [u8; MASK_BYTES], u64)> = HashMap::new();
         // By machine and control group: ranks, memory.
         let mut groups: HashMap<(&str, u64), (u32, u64)> = HashMap::new();
-        for card in cards {
+        for info in infos {
             let (count, union, memory) =
-                (machines.entry(&card.machine)).or_insert((0, [0; MASK_BYTES], u64::MAX));
+                (machines.entry(&info.machine)).or_insert((0, [0; MASK_BYTES], u64::MAX));
             *count += 1;
-            *memory = (*memory).min(card.memory);
+            *memory = (*memory).min(info.memory);
             let (count, memory) =
-                (groups.entry((&card.machine, card.group))).or_insert((0, u64::MAX));
+                (groups.entry((&info.machine, info.group))).or_insert((0, u64::MAX));
             *count += 1;
-            *memory = (*memory).min(card.group_memory);
-            for (all, one) in union.iter_mut().zip(card.mask) {
+            *memory = (*memory).min(info.group_memory);
+            for (all, one) in union.iter_mut().zip(info.mask) {
                 *all |= one;
             }
         }
-        let (machine_ranks, mask, _) = machines[&*cards[rank as usize].machine];
+        let (machine_ranks, mask, _) = machines[&*infos[rank as usize].machine];
         let processors = mask.iter().map(|byte| byte.count_ones());
         let processors = processors.sum::<u32>().max(1);
         let machines = machines.values().map(|(count, _, memory)| (count, memory));
@@ -174,7 +177,7 @@ impl Survey {
         let share = shares.map(|(count, memory)| memory / u64::from(*count));
         let share = share.min().unwrap_or(0);
         Self {
-            hosts: Hosts::new(rank, cards.iter().map(|card| &*card.host)),
+            hosts: Hosts::new(rank, infos.iter().map(|info| &*info.host)),
             processors,
             machine_ranks,
             share: usize::try_from(share).unwrap_or(usize::MAX),
@@ -184,9 +187,9 @@ impl Survey {
     /// Fills in the settings that were left to the machine.
     pub(super) fn adapt(&self, settings: &mut Settings) {
         if self.machine_ranks > self.processors {
-            settings.engine.spin.get_or_insert(CROWDED_SPIN);
+            settings.engine.spin.get_or_insert(OVERSUBSCRIBED_SPIN);
             if !settings.is_set("CONDUIT_YIELD") {
-                settings.engine.yields = CROWDED_YIELDS;
+                settings.engine.yields = OVERSUBSCRIBED_YIELDS;
             }
         }
     }
@@ -240,10 +243,10 @@ fn affinity() -> [u8; MASK_BYTES] {
 mod tests {
     use super::*;
 
-    fn card(host: &str, processors: u8, memory: u64) -> Card {
+    fn info(host: &str, processors: u8, memory: u64) -> HostInfo {
         let mut mask = [0; MASK_BYTES];
         mask[0] = processors;
-        Card {
+        HostInfo {
             mask,
             memory,
             group: 0,
@@ -255,19 +258,19 @@ mod tests {
     }
 
     fn one_host(ranks: usize, processors: u8) -> Survey {
-        let cards: Vec<_> = (0..ranks).map(|_| card("a", processors, 1 << 30)).collect();
-        Survey::of(0, &cards)
+        let infos: Vec<_> = (0..ranks).map(|_| info("a", processors, 1 << 30)).collect();
+        Survey::of(0, &infos)
     }
 
     #[test]
-    fn crowded_ranks_yield_unless_told_otherwise() {
+    fn oversubscribed_ranks_yield_unless_told_otherwise() {
         let mut settings = Settings::default();
         one_host(2, 0b11).adapt(&mut settings);
         assert_eq!(settings.engine.spin, None);
         one_host(3, 0b11).adapt(&mut settings);
         assert_eq!(
             (settings.engine.spin, settings.engine.yields),
-            (Some(CROWDED_SPIN), CROWDED_YIELDS)
+            (Some(OVERSUBSCRIBED_SPIN), OVERSUBSCRIBED_YIELDS)
         );
         settings.engine.spin = Some(5);
         one_host(3, 0b11).adapt(&mut settings);
@@ -283,17 +286,18 @@ mod tests {
         assert_eq!(one_host(4, 0b1111).segment_limit(&settings), 8192);
     }
 
-    /// Processors count on each host, the segment's limit is that of the host with least memory for each rank.
+    /// Processors count on each host, the segment's limit is that of the host with least memory for
+    /// each rank.
     #[test]
     fn each_host_has_its_own_processors_and_memory() {
-        let cards = [
-            card("b", 0b0001, 8 << 30),
-            card("a", 0b0110, 1 << 30),
-            card("b", 0b1000, 6 << 30),
-            card("b", 0b0001, 9 << 30),
+        let infos = [
+            info("b", 0b0001, 8 << 30),
+            info("a", 0b0110, 1 << 30),
+            info("b", 0b1000, 6 << 30),
+            info("b", 0b0001, 9 << 30),
         ];
         for rank in 0..4 {
-            let survey = Survey::of(rank, &cards);
+            let survey = Survey::of(rank, &infos);
             assert_eq!(survey.hosts, Hosts::new(rank, ["b", "a", "b", "b"]));
             assert_eq!(survey.processors, 2, "rank {rank}");
             assert_eq!(survey.share, 1 << 30);
@@ -303,58 +307,58 @@ mod tests {
     /// A limit holds for the ranks of one control group; each may have its own.
     #[test]
     fn the_narrowest_memory_decides() {
-        let mut cards: Vec<_> = (0..4).map(|_| card("a", 1, 8 << 30)).collect();
-        assert_eq!(Survey::of(0, &cards).share, 2 << 30);
-        for (group, card) in (1..).zip(&mut cards) {
-            (card.group, card.group_memory) = (group, 1 << 30);
+        let mut infos: Vec<_> = (0..4).map(|_| info("a", 1, 8 << 30)).collect();
+        assert_eq!(Survey::of(0, &infos).share, 2 << 30);
+        for (group, info) in (1..).zip(&mut infos) {
+            (info.group, info.group_memory) = (group, 1 << 30);
         }
-        assert_eq!(Survey::of(0, &cards).share, 1 << 30);
-        cards[3].group = 1;
-        assert_eq!(Survey::of(0, &cards).share, 1 << 29);
+        assert_eq!(Survey::of(0, &infos).share, 1 << 30);
+        infos[3].group = 1;
+        assert_eq!(Survey::of(0, &infos).share, 1 << 29);
     }
 
     /// Containers of one machine take each other's processors and memory.
     #[test]
     fn hosts_on_one_machine_share_it() {
-        let mut cards = [
-            card("a", 0b11, 8 << 30),
-            card("b", 0b11, 8 << 30),
-            card("c", 0b11, 8 << 30),
-            card("elsewhere", 0b11, 8 << 30),
+        let mut infos = [
+            info("a", 0b11, 8 << 30),
+            info("b", 0b11, 8 << 30),
+            info("c", 0b11, 8 << 30),
+            info("elsewhere", 0b11, 8 << 30),
         ];
-        for card in &mut cards[..3] {
-            card.machine = "one".to_owned();
+        for info in &mut infos[..3] {
+            info.machine = "one".to_owned();
         }
         let crowded = |rank| {
-            let survey = Survey::of(rank, &cards);
+            let survey = Survey::of(rank, &infos);
             let hosts = &survey.hosts;
             assert_eq!((hosts.count(), hosts.members().count()), (4, 1));
             assert_eq!(survey.share, (8 << 30) / 3);
             let mut settings = Settings::default();
             survey.adapt(&mut settings);
-            settings.engine.spin == Some(CROWDED_SPIN)
+            settings.engine.spin == Some(OVERSUBSCRIBED_SPIN)
         };
         assert_eq!([0, 1, 2, 3].map(crowded), [true, true, true, false]);
     }
 
     #[test]
     fn a_card_survives_the_exchange() {
-        let mut card = card("a host", 0b101, 12_345);
-        card.machine = "a machine".to_owned();
-        card.settings = "A=1\nB=2".to_owned();
-        (card.group, card.group_memory) = (17, 1 << 20);
-        let read = Card::decode(&card.encode()).unwrap();
-        assert_eq!(read.mask, card.mask);
+        let mut info = info("a host", 0b101, 12_345);
+        info.machine = "a machine".to_owned();
+        info.settings = "A=1\nB=2".to_owned();
+        (info.group, info.group_memory) = (17, 1 << 20);
+        let read = HostInfo::decode(&info.encode()).unwrap();
+        assert_eq!(read.mask, info.mask);
         assert_eq!(
             (read.memory, read.group, read.group_memory),
-            (card.memory, card.group, card.group_memory)
+            (info.memory, info.group, info.group_memory)
         );
         assert_eq!(
             (read.machine, read.host, read.settings),
-            (card.machine, card.host, card.settings)
+            (info.machine, info.host, info.settings)
         );
         for bytes in [&[][..], &[0; 156], &[0xff; 200]] {
-            assert!(Card::decode(bytes).is_none() || bytes.len() == 156);
+            assert!(HostInfo::decode(bytes).is_none() || bytes.len() == 156);
         }
     }
 

@@ -1,11 +1,15 @@
 //! Dynamic credits: loans that follow the traffic.
 //!
-//! * A request that has stalled for credits asks its receiver for more; the receiver lends from its bank.
-//! * When the bank is short, its owner asks peers that have more than the minimum to give back what they don't use.
-//! * What counts as use is recent use: at the end of each epoch, a number of requests received, it is divided by four.
+//! * A request that has stalled for credits asks its receiver for more; the receiver lends from its
+//!   bank.
+//! * When the bank is short, its owner asks peers that have more than the minimum to give back what
+//!   they don't use.
+//! * What counts as use is recent use: at the end of each epoch, a number of requests received, it
+//!   is divided by four.
 //!
-//! A pattern that does not stall moves nothing; one that lasts comes to rest. The scheme is the original conduit's (seed,
-//! "Scheme for credit balancing and re-distribution"). Where its text and its code differ, or leave something open:
+//! A pattern that does not stall moves nothing; one that lasts comes to rest. The scheme is that of
+//! GASNet's original Portals conduit ("Scheme for credit balancing and re-distribution" in its
+//! documentation). Where its text and its code differ, or leave something open:
 //!
 //! | question | here |
 //! |---|---|
@@ -16,8 +20,8 @@
 //! | credits in flight at a decay | count as used, so that a revoke never takes them |
 //! | nobody has anything to spare | nobody is asked again before the next epoch |
 //!
-//! [`Tuning`] has rules of its own beside the scheme's: loans that double and, once large, go on to the most; use that counts
-//! for one epoch more; and a pace for asking.
+//! [`Tuning`] has rules of its own beside the scheme's: loans that double and, once large, go on to
+//! the most; use that counts for one epoch more; and a pace for asking.
 
 mod list;
 mod peer;
@@ -49,8 +53,9 @@ pub struct Dynamic<S = Dense<Peer>, B = OwnBank> {
     tuning: Tuning,
     /// When the bank has less after it has lent credits peers are asked.
     reserve: u32,
-    /// Peers looked at in vain, one after the other on the list, in epoch `walked`. As many as are on it: nobody has
-    /// anything to spare before the next epoch, or before somebody returns credits and may have more.
+    /// Peers looked at in vain, one after the other on the list, in epoch `walked`. As many as are
+    /// on it: nobody has anything to spare before the next epoch, or before somebody returns
+    /// credits and may have more.
     fruitless: u32,
     walked: u32,
     /// Only for [silent](Self::silent) ones, of whom there may be fewer.
@@ -85,8 +90,8 @@ pub struct PeerState {
 }
 
 impl<S: Store<Value = Peer>> Dynamic<S> {
-    /// Dynamic credits of rank `rank` of `ranks`, each of which has lent `loan` credits to every rank and banked
-    /// `banked`.
+    /// Dynamic credits of rank `rank` of `ranks`, each of which has lent `loan` credits to every
+    /// rank and banked `banked`.
     ///
     /// A loan below the minimum can never be what a full medium costs; [`Plan`] sees to that.
     #[must_use]
@@ -188,7 +193,8 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         self.bank.note_requests(requests, self.tuning.epoch);
     }
 
-    /// What [`FlowControl::grant`] does of a request that is more than plain, or the first of an epoch; `noted`: it has been counted.
+    /// What [`FlowControl::grant`] does of a request that is more than plain, or the first of an
+    /// epoch; `noted`: it has been counted.
     #[inline(never)]
     fn grant_otherwise(&mut self, peer: u32, byte: CreditByte, noted: bool) -> CreditByte {
         if !noted {
@@ -312,8 +318,8 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         Ok(())
     }
 
-    /// Whether only peers are asked that have been silent for an epoch: with a pace, as long as the bank still has something
-    /// to give.
+    /// Whether only peers are asked that have been silent for an epoch: with a pace, as long as the
+    /// bank still has something to give.
     fn silent(&self) -> bool {
         self.tuning.has_pace() && !self.bank.was_empty()
     }
@@ -414,7 +420,8 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
     #[inline]
     fn grant(&mut self, peer: u32, byte: CreditByte) -> CreditByte {
         let noted = self.bank.note_within_epoch(1, self.tuning.epoch);
-        // Nearly all, by themselves and without a call: no epoch has ended, nothing is told or asked for.
+        // Nearly all, by themselves and without a call: no epoch has ended, nothing is told or
+        // asked for.
         if noted && byte.is_plain() && peer < self.ranks {
             let epoch = self.bank.epoch();
             let state = self.peers.get_mut(self.part.place(peer));

@@ -20,7 +20,7 @@ fn file(content: &[u8]) -> (TempDir, PathBuf) {
 /// What a rank says.
 fn words(end: &Exchange, said: &[u8]) -> Vec<u8> {
     let mut words = said.to_vec();
-    end.introduce(&mut words);
+    end.append_share(&mut words);
     assert_eq!(words.len(), said.len() + Exchange::BYTES);
     words
 }
@@ -29,8 +29,8 @@ fn words(end: &Exchange, said: &[u8]) -> Vec<u8> {
 fn met(mut ends: [Exchange; 2]) -> [Exchange; 2] {
     let said = [words(&ends[0], b"zero"), words(&ends[1], b"")];
     for end in &mut ends {
-        assert_eq!(end.recognise(0, &said[0]).unwrap(), b"zero");
-        assert_eq!(end.recognise(1, &said[1]).unwrap(), b"");
+        assert_eq!(end.verify(0, &said[0]).unwrap(), b"zero");
+        assert_eq!(end.verify(1, &said[1]).unwrap(), b"");
     }
     ends
 }
@@ -39,20 +39,20 @@ fn met(mut ends: [Exchange; 2]) -> [Exchange; 2] {
 fn both_ranks_of_a_pair_make_the_same_secret_and_no_other_does() {
     let ends = || [0, 1].map(|rank| Exchange::new(NET, rank, 3, None).unwrap());
     let [mut first, mut second] = met(ends());
-    let pair = *first.with(1).unwrap();
-    assert_eq!(second.with(0), Some(&pair));
-    assert_eq!(first.with(1), Some(&pair), "kept");
+    let pair = *first.pair_secret(1).unwrap();
+    assert_eq!(second.pair_secret(0), Some(&pair));
+    assert_eq!(first.pair_secret(1), Some(&pair), "kept");
     let [mut other, _] = met(ends());
-    assert_ne!(other.with(1), Some(&pair));
+    assert_ne!(other.pair_secret(1), Some(&pair));
     // With itself, and with one that has said nothing.
-    for other in [first.with(0).copied(), first.with(2).copied()] {
+    for other in [first.pair_secret(0).copied(), first.pair_secret(2).copied()] {
         assert!(other.is_some_and(|other| other != pair && other != [0; 32]));
     }
-    assert_eq!(first.with(3), None, "no rank");
+    assert_eq!(first.pair_secret(3), None, "no rank");
 }
 
-/// So that two builds of different age either agree or the wire's version has been changed on purpose. Computed by Python's `hmac` and
-/// `cryptography`.
+/// So that two builds of different age either agree or the wire's version has been changed on
+/// purpose. Computed by Python's `hmac` and `cryptography`.
 #[test]
 fn pairs_secrets_are_the_known_ones() {
     let (_folder, path) = file(CONTENT);
@@ -79,8 +79,8 @@ fn pairs_secrets_are_the_known_ones() {
         let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
         assert!(hex(&words(&ends[0], b"said")).ends_with(tag));
         let [mut first, mut second] = met(ends);
-        assert_eq!(hex(first.with(1).unwrap()), pair);
-        assert_eq!(hex(second.with(0).unwrap()), pair);
+        assert_eq!(hex(first.pair_secret(1).unwrap()), pair);
+        assert_eq!(hex(second.pair_secret(0).unwrap()), pair);
     }
 }
 
@@ -95,10 +95,10 @@ fn a_share_that_is_none_makes_no_common_secret() {
                 let [mut end, mut peer] =
                     [0, 1].map(|rank| Exchange::new(NET, rank, 2, None).unwrap());
                 peer.share = share;
-                end.recognise(1, &words(&peer, b"")).unwrap();
+                end.verify(1, &words(&peer, b"")).unwrap();
                 // Kept, so that it is tried once.
-                let made = *end.with(1).unwrap();
-                assert_eq!(end.with(1), Some(&made));
+                let made = *end.pair_secret(1).unwrap();
+                assert_eq!(end.pair_secret(1), Some(&made));
                 let mut pair = HMAC::new([0; 32]);
                 pair.update(b"pair");
                 pair.update([0; 32]);
@@ -112,57 +112,58 @@ fn a_share_that_is_none_makes_no_common_secret() {
 }
 
 #[test]
-fn what_others_say_or_change_is_not_recognised() {
+fn what_others_make_or_change_is_not_verified() {
     let (_folder, path) = file(CONTENT);
     let (_other_folder, other) = file(&CONTENT.repeat(2));
     let end = |rank, path: Option<&Path>| Exchange::new(NET, rank, 2, path).unwrap();
     let mut own = end(0, Some(&path));
     let said = words(&end(1, Some(&path)), b"here");
-    assert_eq!(own.recognise(1, &said).unwrap(), b"here");
+    assert_eq!(own.verify(1, &said).unwrap(), b"here");
     for bit in 0..said.len() * 8 {
         let mut changed = said.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
-        assert!(own.recognise(1, &changed).is_err(), "{bit}");
+        assert!(own.verify(1, &changed).is_err(), "{bit}");
     }
-    assert!(own.recognise(0, &said).is_err(), "another rank's words");
+    assert!(own.verify(0, &said).is_err(), "another rank's words");
     let larger = Exchange::new(NET, 1, 3, Some(&path)).unwrap();
     let other_net = Exchange::new(b"ten", 1, 2, Some(&path)).unwrap();
-    for (what, stranger) in [("another size", larger), ("another network", other_net)] {
-        let said = words(&stranger, b"here");
-        assert!(own.recognise(1, &said).is_err(), "{what}");
+    for (what, outsider) in [("another size", larger), ("another network", other_net)] {
+        let said = words(&outsider, b"here");
+        assert!(own.verify(1, &said).is_err(), "{what}");
     }
     for cut in 0..said.len() {
-        assert!(own.recognise(1, &said[..cut]).is_err(), "{cut}");
+        assert!(own.verify(1, &said[..cut]).is_err(), "{cut}");
     }
-    for stranger in [end(1, Some(&other)), end(1, None)] {
-        let error = own.recognise(1, &words(&stranger, b"here")).unwrap_err();
+    for outsider in [end(1, Some(&other)), end(1, None)] {
+        let error = own.verify(1, &words(&outsider, b"here")).unwrap_err();
         let error = error.to_string();
         assert!(
             error.contains(SETTING) && error.contains(path.to_str().unwrap()),
             "{error}"
         );
     }
-    let error = end(0, None).recognise(1, &said).unwrap_err().to_string();
+    let error = end(0, None).verify(1, &said).unwrap_err().to_string();
     assert!(error.contains(SETTING), "{error}");
 }
 
-/// Whoever can change what the launcher carries can show one rank the words of an earlier job with the same secret.
+/// Whoever can change what the launcher carries can show one rank the words of an earlier job with
+/// the same secret.
 #[test]
-fn ranks_that_have_not_heard_the_same_find_out() {
+fn ranks_with_different_transcripts_find_out() {
     let (_folder, path) = file(CONTENT);
     let end = |rank| Exchange::new(NET, rank, 3, Some(&path)).unwrap();
     let mut ends = [0, 1, 2].map(end);
     let said = [0, 1, 2].map(|rank| words(&ends[rank], b"here"));
     let old = words(&end(2), b"here");
-    let heard = |end: &mut Exchange, last| {
+    let transcript = |end: &mut Exchange, last| {
         for (peer, words) in (0..).zip([&said[0], &said[1], last]) {
-            assert_eq!(end.recognise(peer, words).unwrap(), b"here");
+            assert_eq!(end.verify(peer, words).unwrap(), b"here");
         }
-        end.heard()
+        end.transcript()
     };
     let [first, second, third] = &mut ends;
-    let other = heard(&mut end(1), &old);
-    let [first, second, third] = [first, second, third].map(|end| heard(end, &said[2]));
+    let other = transcript(&mut end(1), &old);
+    let [first, second, third] = [first, second, third].map(|end| transcript(end, &said[2]));
     for (peer, confirmed) in (0..).zip([&first, &second, &third]) {
         first.check(peer, &confirmed.confirm()).unwrap();
         third.check(peer, &confirmed.confirm()).unwrap();

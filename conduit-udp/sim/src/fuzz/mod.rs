@@ -1,9 +1,9 @@
-//! Packets that no endpoint would make, given to one.
+//! The fuzzer: gives endpoints packets that no endpoint would make.
 //!
-//! Half of the sessions accept every tag: whatever is said then is said by a rank of the job, and the worst that may come of
-//! it is that this rank is given up as broken. In the others tags are checked as ranks do it; nothing but counters may change.
-//! What is fed is made of packets that a real endpoint has sent (`mutate`). All of a session follows from the seed and
-//! its number.
+//! In half of the sessions every tag is accepted, so that inputs count as packets of a rank of the
+//! job; the worst that may result is that this rank is given up as broken. In the other half tags
+//! are checked as ranks do, and nothing but counters may change. Inputs are made from packets of a
+//! real endpoint (`mutate`). A session is determined by the seed and its number.
 
 mod mutate;
 mod session;
@@ -15,20 +15,20 @@ use sim::{Failing, Progress, Tally, sweep};
 /// Inputs of a session at most.
 const INPUTS: u64 = 4000;
 
-/// What came of fuzzing.
+/// The result of fuzzing.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Outcome {
     /// Packets given to endpoints.
     pub inputs: u64,
     /// Endpoints that got them.
     pub sessions: u64,
-    /// Peers that were given up for breaking the protocol.
+    /// Peers that were given up for protocol errors.
     pub broken: u64,
-    /// Inputs that were taken as packets of a peer.
+    /// Inputs that were accepted as packets of a peer.
     pub valid: u64,
     /// Most bytes that an endpoint had allocated.
     pub memory: i64,
-    /// Sessions with something that must not be, and what.
+    /// Sessions with violations, and these.
     pub failing: Failing,
 }
 
@@ -47,7 +47,7 @@ impl Tally for Outcome {
     }
 }
 
-/// One session again. `session`: its number; even ones accept every tag.
+/// Repeats one session. `session`: its number; even ones accept every tag.
 pub fn replay(seed: u64, session: u64) -> Outcome {
     Outcome {
         sessions: 1,
@@ -55,7 +55,8 @@ pub fn replay(seed: u64, session: u64) -> Outcome {
     }
 }
 
-/// Sessions until endpoints have got so many inputs, half of them with valid tags. `progress` is told of inputs.
+/// Runs sessions until endpoints have got so many inputs, half of them with valid tags. `progress`
+/// counts inputs.
 pub fn run(inputs: u64, seed: u64, progress: &Progress) -> Outcome {
     progress.expect(inputs);
     let mut all = kind(inputs / 2, seed, 0, progress);

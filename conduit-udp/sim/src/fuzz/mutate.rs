@@ -1,16 +1,17 @@
-//! Packets made of others: as a fuzzer that knows the format, and as one that doesn't.
+//! Mutators: one that knows the packet format, and one that doesn't.
 //!
-//! What is known of the format is written down here again, from `conduit_udp::protocol`'s description, not shared with it.
+//! The format is written down again here, from the description in `conduit_udp::protocol`, instead
+//! of sharing its code.
 
 use conduit_udp::protocol::TAG;
 use sim::random::Rng;
 
-/// Bytes of the clear part.
-pub(super) const CLEAR: usize = 16;
+/// Bytes of the header.
+pub(super) const HEADER: usize = 16;
 /// Bytes of acknowledgements before those of a channel.
 const ACKS: usize = 5;
 const KINDS: u8 = 7;
-/// Numbers at which something may change.
+/// Interesting numbers.
 const EDGES: [u64; 18] = [
     0,
     1,
@@ -42,23 +43,23 @@ fn edge(random: &mut Rng) -> u64 {
     }
 }
 
-/// Sets the length that a packet says it has, and who sent it as which.
+/// Sets the length, sender and number in a packet's header.
 pub(super) fn address(packet: &mut [u8], sender: u32, number: u64) {
-    if packet.len() >= CLEAR + TAG {
-        let body = (packet.len() - CLEAR - TAG) as u16;
+    if packet.len() >= HEADER + TAG {
+        let body = (packet.len() - HEADER - TAG) as u16;
         packet[2..4].copy_from_slice(&body.to_le_bytes());
         packet[4..8].copy_from_slice(&sender.to_le_bytes());
         packet[8..16].copy_from_slice(&number.to_le_bytes());
     }
 }
 
-/// Where a packet's segment begins: behind the acknowledgements.
+/// Offset of a packet's segment, after the acknowledgements.
 fn segment(packet: &[u8]) -> Option<usize> {
     let flags = *packet.get(1)?;
     if flags & 3 == 0 {
-        return Some(CLEAR);
+        return Some(HEADER);
     }
-    let mut at = CLEAR + ACKS;
+    let mut at = HEADER + ACKS;
     for flag in [1, 2] {
         if flags & flag != 0 {
             at += 6 + 8 * usize::from(*packet.get(at + 5)?);
@@ -79,7 +80,7 @@ fn read24(packet: &[u8], at: usize) -> u64 {
     })
 }
 
-/// Changes a packet; `other` is another one that parts may be taken from.
+/// Mutates a packet; parts may be taken from `other`.
 pub(super) fn mutate(random: &mut Rng, packet: &mut Vec<u8>, other: &[u8], most: usize) {
     once(random, packet, other, most);
     while random.u8(..4) == 0 {
@@ -89,8 +90,8 @@ pub(super) fn mutate(random: &mut Rng, packet: &mut Vec<u8>, other: &[u8], most:
 
 fn once(random: &mut Rng, packet: &mut Vec<u8>, other: &[u8], most: usize) {
     let length = packet.len();
-    if length < CLEAR + TAG + 1 {
-        return grammar(random, packet, read24(other, CLEAR), most);
+    if length < HEADER + TAG + 1 {
+        return grammar(random, packet, read24(other, HEADER), most);
     }
     let anywhere = random.usize(..length);
     match random.u8(..16) {
@@ -102,7 +103,7 @@ fn once(random: &mut Rng, packet: &mut Vec<u8>, other: &[u8], most: usize) {
         }
         3 => packet[0] = packet[0] & 0xf0 | random.u8(..KINDS + 1),
         4 => packet[1] = random.u8(..8),
-        5 => packet.truncate(CLEAR + TAG + random.usize(..length - CLEAR - TAG)),
+        5 => packet.truncate(HEADER + TAG + random.usize(..length - HEADER - TAG)),
         6 => {
             let more = random.usize(..100).min(most.saturating_sub(length));
             packet.extend((0..more).map(|_| random.u8(..)));
@@ -149,12 +150,12 @@ fn once(random: &mut Rng, packet: &mut Vec<u8>, other: &[u8], most: usize) {
             ];
             let (offset, bytes) = fields[random.usize(..fields.len())];
             let number = match random.u8(..3) {
-                0 if bytes == 3 => read24(packet, CLEAR + offset)
+                0 if bytes == 3 => read24(packet, HEADER + offset)
                     .wrapping_add(random.u64(..64))
                     .wrapping_sub(16),
                 _ => edge(random),
             };
-            write(packet, CLEAR + offset, number, bytes);
+            write(packet, HEADER + offset, number, bytes);
         }
         _ => grammar(
             random,
@@ -165,10 +166,10 @@ fn once(random: &mut Rng, packet: &mut Vec<u8>, other: &[u8], most: usize) {
     }
 }
 
-/// A packet of the format, near a sequence number.
+/// A well-formed packet near a sequence number.
 fn grammar(random: &mut Rng, packet: &mut Vec<u8>, near: u64, most: usize) {
     packet.clear();
-    packet.resize(CLEAR, 0);
+    packet.resize(HEADER, 0);
     let kind = random.u8(..KINDS);
     packet[0] = 1 << 4 | kind;
     packet[1] = random.u8(..8);

@@ -1,4 +1,4 @@
-//! One endpoint that is fed, and one that makes what it is fed with.
+//! A session: one endpoint gets inputs, which are made from the packets of another.
 
 use conduit_core::ni::Rank;
 use conduit_udp::protocol::{
@@ -16,9 +16,9 @@ use crate::process::{digest, without_drops};
 use crate::scenario::Scenario;
 use crate::seal::{AnySeal, SealKind};
 
-/// Ranks of the job; the first is fed, in the name of all others.
+/// Ranks of the job; the first gets inputs in the names of all others.
 const RANKS: u32 = 8;
-/// The same where every tag is valid: a link does not last for long there.
+/// Ranks if every tag is accepted: there a link does not live long.
 const OPEN_RANKS: u32 = 64;
 /// Packets of the other, from the first on, that a link may begin with.
 const HISTORY: usize = 40;
@@ -29,8 +29,8 @@ const CORPUS: usize = 48;
 /// Inputs between two comparisons of all state.
 const COMPARED: u64 = 5000;
 
-/// A layer above that believes nothing, and checks what would be unsafe to be told.
-struct Wary {
+/// A fragment handler that checks every call for what would be unsafe.
+struct CheckingHandler {
     random: Rng,
     /// Lengths of fragments that it sends, by token; `None` is sent.
     tokens: Vec<(Rank, Option<u32>)>,
@@ -42,7 +42,7 @@ struct Wary {
     wrong: Option<String>,
 }
 
-impl Wary {
+impl CheckingHandler {
     fn new(seed: u64, ranks: u32) -> Self {
         Self {
             random: Rng::with_seed(seed),
@@ -67,7 +67,7 @@ impl Wary {
     }
 }
 
-impl FragmentHandler for Wary {
+impl FragmentHandler for CheckingHandler {
     fn read(&mut self, peer: Rank, token: u64, offset: usize, into: &mut [u8]) {
         outside(|| {
             let end = offset + into.len();
@@ -156,12 +156,12 @@ impl FragmentHandler for Wary {
     }
 }
 
-/// An endpoint and what is around it.
+/// An endpoint and its surroundings.
 struct Side {
     rank: Rank,
     endpoint: Endpoint,
     seal: AnySeal,
-    handler: Wary,
+    handler: CheckingHandler,
     memory: i64,
     peak: i64,
 }
@@ -175,7 +175,7 @@ impl Side {
             rank,
             endpoint,
             seal,
-            handler: Wary::new(seed, scenario.ranks),
+            handler: CheckingHandler::new(seed, scenario.ranks),
             memory,
             peak: memory,
         }
@@ -252,7 +252,7 @@ pub(super) fn run(seed: u64, session: u64, is_real: bool, inputs: u64) -> Outcom
     let ranks = if is_real { RANKS } else { OPEN_RANKS };
     scenario.ranks = ranks;
     // Nobody is silent for so long here, whatever time does.
-    (scenario.protocol.dead_time, scenario.protocol.open_time) = (1 << 50, 1 << 50);
+    (scenario.protocol.dead_time, scenario.protocol.mtu_timeout) = (1 << 50, 1 << 50);
     let kind = [
         SealKind::Hash,
         SealKind::Hash,
@@ -390,7 +390,7 @@ pub(super) fn run(seed: u64, session: u64, is_real: bool, inputs: u64) -> Outcom
     outcome
 }
 
-/// What must not change by a packet without valid tag.
+/// State that a packet without a valid tag must not change.
 fn state(side: &Side, input: u64) -> impl PartialEq + use<> {
     let all = input
         .is_multiple_of(COMPARED)
@@ -404,7 +404,7 @@ fn state(side: &Side, input: u64) -> impl PartialEq + use<> {
     )
 }
 
-/// A while of the traffic that is meant to be: what the other sends is what inputs are made of.
+/// Regular traffic for a while; inputs are made from what the other endpoint sends.
 #[expect(clippy::too_many_arguments, reason = "the state of a session")]
 fn exchange(
     random: &mut Rng,

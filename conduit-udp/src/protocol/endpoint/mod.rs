@@ -1,6 +1,6 @@
-//! A rank's protocol: its links, their timers, and whose turn it is.
+//! A rank's end of the protocol: its links, their timers, and the order in which they send.
 
-mod parking;
+mod idle;
 mod queues;
 mod receive;
 mod senders;
@@ -16,53 +16,56 @@ use super::timers::Timers;
 
 pub use receive::{Dropped, Received};
 
-use parking::Lot;
-use queues::{Queues, Turn};
+use idle::IdleLinks;
+use queues::{Queue, Queues};
 use senders::Senders;
 
 /// No link to this peer.
 const NONE: u32 = u32::MAX;
 /// The peer has failed.
 const FAILED: u32 = u32::MAX - 1;
-/// Smaller numbers are places of open links; this with a place of a parked one added is that.
-const PARKED: u32 = 1 << 31;
+/// Flag of an idle link, whose index it is combined with. Smaller numbers are indices of open
+/// links.
+const IDLE: u32 = 1 << 31;
 
 /// The reliability protocol of one rank, for all its peers.
 ///
-/// It makes no system call, reads no clock, and takes memory only for links and what is under way on them. Whoever drives it
+/// It makes no system calls, reads no clock, and takes memory only for links and what is
+/// outstanding on them. Its driver
 ///
-/// * gives each packet that comes to [`receive`](Self::receive);
-/// * calls [`on_timeout`](Self::on_timeout) when [`timeout`](Self::timeout) says so;
-/// * after either, and after [`send`](Self::send), calls [`transmit`](Self::transmit) until it gives nothing.
+/// * passes each received packet to [`receive`](Self::receive);
+/// * calls [`on_timeout`](Self::on_timeout) at the time that [`timeout`](Self::timeout) returns;
+/// * after either, and after [`send`](Self::send), calls [`transmit`](Self::transmit) until it
+///   returns `None`.
 ///
-/// All times are of the driver's one monotonic clock.
+/// All times are those of one monotonic clock of the driver.
 #[derive(Debug)]
 pub struct Endpoint {
     config: Config,
     geometry: Geometry,
-    /// By rank: which link, open or [`PARKED`], or [`NONE`] or [`FAILED`].
+    /// By rank: the index of its link, with [`IDLE`] if that is idle; or [`NONE`] or [`FAILED`].
     peers: Box<[u32]>,
     links: Vec<Option<Box<Link>>>,
     free: Vec<u32>,
-    lot: Lot,
-    /// Open links to be looked at because there are more than there should be, and where to go on.
-    crowded: usize,
+    idle_links: IdleLinks,
+    /// Open links to check because too many are open, and the last one checked (a clock hand).
+    over_limit: usize,
     hand: usize,
     timers: Timers,
     queues: Queues,
-    /// Times that packets with segments were made since the last acknowledgement of its own.
+    /// Bursts with segments since the last one of acknowledgements alone.
     bursts: u32,
     senders: Senders,
     budget: Budget,
-    /// Of links that are gone, and of packets that belong to none.
+    /// Counters of links that are gone, and of packets that belong to none.
     gone: Counters,
-    /// When time was last told, and when it was first told again after a long pause.
+    /// The latest time, and the first after the last long pause.
     now: Nanos,
     resumed: Nanos,
 }
 
 impl Endpoint {
-    /// Of a rank that talks to nobody yet. Limits outside of their bounds are moved to these.
+    /// An endpoint without links. Limits outside of their bounds are clamped.
     pub fn new(config: Config) -> Self {
         let config = config.bounded();
         Self {
@@ -70,8 +73,8 @@ impl Endpoint {
             peers: vec![NONE; config.size as usize].into_boxed_slice(),
             links: Vec::new(),
             free: Vec::new(),
-            lot: Lot::default(),
-            crowded: 0,
+            idle_links: IdleLinks::default(),
+            over_limit: 0,
             hand: 0,
             timers: Timers::default(),
             queues: Queues::default(),
@@ -94,13 +97,16 @@ impl Endpoint {
         &self.config
     }
 
-    /// Takes a fragment for a peer. Opens a link to it if there is none, or it is parked.
+    /// Queues a fragment for a peer. Opens a link to it if there is none or it is idle.
+    ///
+    /// # Errors
+    /// [`Refused`]: nothing has happened.
     pub fn send(&mut self, now: Nanos, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
-        self.tell(now);
+        self.advance(now);
         let index = match self.peers.get(peer as usize) {
             None => return Err(Refused::NoSuchRank),
             Some(&FAILED) => return Err(Refused::Dead),
-            Some(&index) if index < PARKED => index,
+            Some(&index) if index < IDLE => index,
             Some(_) => self.open(now, peer),
         };
         let Some(link) = self.links[index as usize].as_deref_mut() else {
@@ -108,45 +114,47 @@ impl Endpoint {
         };
         link.push(now, fragment, self.geometry, &self.config)?;
         if matches!(fragment.payload, Payload::Copied(_)) && link.commands_ready(&self.config) {
-            self.queues.enter(Turn::Commands, index, link);
+            self.queues.enter(Queue::Commands, index, link);
         } else {
-            self.wake(now, index);
+            self.enqueue(now, index);
         }
         Ok(())
     }
 
-    /// Gives up the fragments to a peer whose bytes the fragment handler keeps: none is asked for again, those that have not arrived never
-    /// do, and more are refused as if there were no room. Tiny fragments go on.
+    /// Abandons the fragments to a peer whose bytes the fragment handler keeps: they are not read
+    /// again, those that have not arrived never will, and more are refused as if there were no
+    /// room. Tiny fragments are still sent.
     pub fn abandon(&mut self, peer: Rank) {
         let index = self.peers.get(peer as usize).copied().unwrap_or(NONE);
-        // One without an open link has none under way.
+        // Without an open link nothing is outstanding.
         if let Some(Some(link)) = self.links.get_mut(index as usize) {
             link.abandon();
         }
     }
 
-    /// When [`on_timeout`](Self::on_timeout) wants to be called; `None`: not before something else has happened.
+    /// When [`on_timeout`](Self::on_timeout) has to be called; `None`: not before something else
+    /// happens.
     pub fn timeout(&self) -> Option<Nanos> {
-        match (self.timers.first(), self.lot.timeout()) {
-            (Some(link), Some(parked)) => Some(link.min(parked)),
-            (link, parked) => link.or(parked),
+        match (self.timers.first(), self.idle_links.timeout()) {
+            (Some(link), Some(idle)) => Some(link.min(idle)),
+            (link, idle) => link.or(idle),
         }
     }
 
-    /// Time has passed: looks after the links that are due.
+    /// Handles the links that are due at `now`.
     pub fn on_timeout(&mut self, now: Nanos, handler: &mut impl FragmentHandler) {
-        self.tell(now);
-        self.look_at_parked(now);
+        self.advance(now);
+        self.sweep_idle_links(now);
         while let Some(index) = self.timers.pop(now) {
             if self.config.idle_time > 0
                 && let Some(quiet_since) = now.checked_sub(self.config.idle_time)
-                && self.park(now, index, quiet_since, handler)
+                && self.make_idle(now, index, quiet_since, handler)
             {
                 continue;
             }
-            match self.attend(now, index, handler) {
+            match self.on_link_due(now, index, handler) {
                 Ok(()) => {
-                    self.wake(now, index);
+                    self.enqueue(now, index);
                     if let Some(link) = self.links[index as usize].as_deref_mut() {
                         self.timers
                             .schedule(index, link.due(now, &self.config).max(now + 1));
@@ -157,20 +165,20 @@ impl Endpoint {
         }
     }
 
-    /// Counts of all links together.
+    /// Counters of all links together.
     pub fn counters(&self) -> Counters {
         let links = self.links.iter().flatten().map(|link| link.counters);
         links.chain([self.gone]).sum()
     }
 
-    /// What is known of the link to a peer, if there is one.
+    /// Status of the link to a peer, if there is one.
     pub fn link(&self, peer: Rank) -> Option<LinkStatus> {
         let index = *self.peers.get(peer as usize)?;
-        if let Some(parked) = self.lot.get(index ^ PARKED) {
+        if let Some(idle) = self.idle_links.get(index ^ IDLE) {
             return Some(LinkStatus {
-                is_parked: true,
-                memory: size_of_val(parked),
-                ..Link::reopen(self.now, parked, &self.config).status()
+                is_idle: true,
+                memory: size_of_val(idle),
+                ..Link::reopen(self.now, idle, &self.config).status()
             });
         }
         self.links
@@ -179,12 +187,13 @@ impl Endpoint {
             .map(|link| link.status())
     }
 
-    /// Whether nothing that was sent to a peer waits to go out or to be acknowledged.
-    pub fn is_idle(&self, peer: Rank) -> bool {
-        self.open_link(peer).is_none_or(Link::is_idle)
+    /// Whether everything that was sent to a peer is acknowledged.
+    pub fn is_flushed(&self, peer: Rank) -> bool {
+        self.open_link(peer).is_none_or(Link::is_flushed)
     }
 
-    /// How much that is: segments, and bytes of fragments that are not in segments. It gets less as the peer acknowledges.
+    /// A measure of what is not: segments, and bytes of fragments that are not in segments. It
+    /// decreases as the peer acknowledges.
     pub fn outstanding(&self, peer: Rank) -> usize {
         self.open_link(peer).map_or(0, Link::unacknowledged)
     }
@@ -207,22 +216,23 @@ impl Endpoint {
             + size_of_val(&*self.peers)
             + self.links.capacity() * size_of::<Option<Box<Link>>>()
             + self.free.capacity() * size_of::<u32>()
-            + self.lot.memory()
+            + self.idle_links.memory()
             + self.timers.memory()
             + self.queues.memory()
             + size_of::<Self>()
     }
 
-    /// Notices when this rank was stopped: what it has not heard meanwhile says nothing about its peers.
-    fn tell(&mut self, now: Nanos) {
+    /// Advances the time. After a pause (this rank was stopped) the silence of peers during it
+    /// doesn't count.
+    fn advance(&mut self, now: Nanos) {
         if now.saturating_sub(self.now) > self.config.dead_time / 2 {
             self.resumed = now;
         }
         self.now = self.now.max(now);
     }
 
-    /// The link is due.
-    fn attend(
+    /// Handles a link that is due.
+    fn on_link_due(
         &mut self,
         now: Nanos,
         index: u32,
@@ -231,7 +241,7 @@ impl Endpoint {
         let Some(link) = self.links[index as usize].as_deref_mut() else {
             return Ok(());
         };
-        link.find_lost(now);
+        link.detect_lost(now);
         if link.timeout_at(&self.config).is_some_and(|at| at <= now) {
             link.on_timeout(now, &self.config);
         }
@@ -245,7 +255,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Gives a peer up, and all that is kept for it.
+    /// Gives up a peer, and releases all that its link holds.
     fn fail(&mut self, index: u32, failure: Failure, handler: &mut impl FragmentHandler) {
         if let Some(link) = self.links[index as usize].take() {
             link.release(&mut self.budget);
@@ -257,31 +267,31 @@ impl Endpoint {
         }
     }
 
-    /// Gives the link the turns that it has use for.
-    fn wake(&mut self, now: Nanos, index: u32) {
+    /// Enters the link into the queues of what it has to send, and schedules its timer.
+    fn enqueue(&mut self, now: Nanos, index: u32) {
         let Some(link) = self.links[index as usize].as_deref_mut() else {
             return;
         };
         if link.commands_ready(&self.config) {
-            self.queues.enter(Turn::Commands, index, link);
+            self.queues.enter(Queue::Commands, index, link);
         }
         if let Some(at) = link.data_at(&self.config) {
             if at <= now {
-                self.queues.enter(Turn::Data, index, link);
+                self.queues.enter(Queue::Data, index, link);
             } else {
                 self.timers.schedule(index, at);
             }
         }
         if link.control_ready() {
-            self.queues.enter(Turn::Control, index, link);
+            self.queues.enter(Queue::Control, index, link);
         }
-        if link.owed.is_due(now) {
-            self.queues.enter(Turn::Acks, index, link);
-        } else if let Some(at) = link.owed.deadline() {
+        if link.ack_state.is_due(now) {
+            self.queues.enter(Queue::Acks, index, link);
+        } else if let Some(at) = link.ack_state.deadline() {
             self.timers.schedule(index, at);
         }
         if link.is_refused {
-            self.queues.enter(Turn::Refused, index, link);
+            self.queues.enter(Queue::Refused, index, link);
             self.timers.schedule(index, now + self.config.min_timeout);
         }
         if link.is_blocked() {

@@ -1,50 +1,51 @@
-//! Links that have something to send, each kind in the order in which they came.
+//! Queues of the links that have something to send, one for each kind of packet.
 
 use std::collections::VecDeque;
 
 use crate::protocol::link::Link;
 
-/// What a link waits for its turn to do, in the order in which turns are given.
+/// What a link is queued for, in order of priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Turn {
-    /// Probes and answers to them.
+pub(super) enum Queue {
+    /// Probes and replies to them.
     Control,
     /// Tiny fragments.
     Commands,
-    /// What is lost, and the data channel.
+    /// Retransmissions, and the data channel.
     Data,
-    /// Acknowledgements of their own.
+    /// Acknowledgements in packets of their own.
     Acks,
-    /// To ask the fragment handler for room again.
+    /// The fragment handler had no room, and is to be asked again.
     Refused,
-    /// To tell the peer that there is room again.
+    /// The peer was given no credits, and is to be notified when there are some.
     Starved,
 }
 
-/// A queue for each kind of turn. A link is at most once in each.
+/// A FIFO queue for each kind. A link is at most once in each.
 #[derive(Debug, Default)]
 pub(super) struct Queues([VecDeque<u32>; 6]);
 
 impl Queues {
-    /// The link wants a turn, if it does not wait for one already.
-    pub(super) fn enter(&mut self, turn: Turn, index: u32, link: &mut Link) {
-        let bit = 1 << turn as u8;
+    /// Enters a link, if it is not in this queue.
+    pub(super) fn enter(&mut self, kind: Queue, index: u32, link: &mut Link) {
+        let bit = 1 << kind as u8;
         if link.queued & bit == 0 {
             link.queued |= bit;
-            self.0[turn as usize].push_back(index);
+            self.0[kind as usize].push_back(index);
         }
     }
 
-    /// The link whose turn it is. It has left the queue.
+    /// Removes and returns the first link of a queue.
     pub(super) fn next<'l>(
         &mut self,
-        turn: Turn,
+        kind: Queue,
         links: &'l mut [Option<Box<Link>>],
     ) -> Option<(u32, &'l mut Link)> {
-        let bit = 1 << turn as u8;
-        let queue = &mut self.0[turn as usize];
-        // A link that is gone leaves its place in the queue behind, which may have come to another that is not waiting.
+        let bit = 1 << kind as u8;
+        let queue = &mut self.0[kind as usize];
+        // A link that is gone leaves its index in the queue, which may now be that of a link that
+        // is not queued.
         while let Some(index) = queue.pop_front() {
             if links[index as usize]
                 .as_ref()
@@ -58,7 +59,7 @@ impl Queues {
         None
     }
 
-    /// Links have other places: `moved` says which, by their old ones.
+    /// Links have new indices: `moved` has the new one by the old one.
     pub(super) fn renumber(&mut self, moved: &[u32]) {
         for queue in &mut self.0 {
             let new = queue.iter().filter_map(|&old| {
@@ -69,14 +70,14 @@ impl Queues {
         }
     }
 
-    /// Whether no link has anything to send or to tell.
-    pub(super) fn is_idle(&self) -> bool {
+    /// Whether all queues are empty.
+    pub(super) fn is_empty(&self) -> bool {
         self.0.iter().all(VecDeque::is_empty)
     }
 
-    /// Places in a queue.
-    pub(super) fn length(&self, turn: Turn) -> usize {
-        self.0[turn as usize].len()
+    /// Length of a queue.
+    pub(super) fn length(&self, kind: Queue) -> usize {
+        self.0[kind as usize].len()
     }
 
     /// Bytes of memory.

@@ -1,26 +1,26 @@
-//! Packets that come.
+//! Receiving packets.
 
 use conduit_core::ni::Rank;
 
-use super::{Endpoint, FAILED, PARKED};
+use super::{Endpoint, FAILED, IDLE};
 use crate::protocol::contract::{Failure, FragmentHandler, Nanos, Seal, TAG};
-use crate::protocol::packet::{CLEAR, Clear};
+use crate::protocol::packet::{HEADER, Header};
 
 /// What became of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
-    /// It is this peer's.
+    /// It was accepted as this peer's.
     Taken(Rank),
-    /// Nothing has changed but a counter.
+    /// Only a counter has changed.
     Dropped(Dropped),
 }
 
 /// Why a packet was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dropped {
-    /// It is no packet of this job: length, version, kind or rank is wrong.
+    /// Length, version, kind or rank is wrong.
     Malformed,
-    /// Its number has come already, or is too old.
+    /// Its number was received before, or is too old.
     Replayed,
     /// Its tag is not valid.
     BadTag,
@@ -29,20 +29,22 @@ pub enum Dropped {
 }
 
 impl Endpoint {
-    /// Bytes of the packet that begins so, if it is one: for a driver that receives several packets of one length joined. They are
-    /// not proven to be right; if they are wrong, so are the packets that it makes of them.
+    /// Bytes of the packet that begins with these bytes, for a driver that receives several packets
+    /// of one length joined. The length is not authenticated; if it is wrong, the packets cut by it
+    /// don't open.
     #[inline]
     pub fn length_of(begin: &[u8]) -> Option<usize> {
-        Clear::length(begin)
+        Header::length(begin)
     }
 
-    /// The rank that a packet names as its sender, if it is one as far as can be told without its tag.
+    /// The rank that a packet names as its sender, without a check of the tag. `None`: malformed.
     #[inline]
     pub fn sender_of(packet: &[u8]) -> Option<Rank> {
-        Some(Clear::read(packet)?.sender)
+        Some(Header::read(packet)?.sender)
     }
 
-    /// A datagram has come. Whatever its bytes are, nothing changes but a counter unless its tag is valid.
+    /// Handles a received datagram. Unless its tag is valid only a counter changes, whatever its
+    /// bytes are.
     pub fn receive(
         &mut self,
         now: Nanos,
@@ -50,34 +52,34 @@ impl Endpoint {
         seal: &mut impl Seal,
         handler: &mut impl FragmentHandler,
     ) -> Received {
-        let Some(clear) = Clear::read(packet).filter(|clear| clear.sender < self.config.size)
+        let Some(header) = Header::read(packet).filter(|header| header.sender < self.config.size)
         else {
             self.gone.malformed += 1;
             return Received::Dropped(Dropped::Malformed);
         };
-        let peer = clear.sender;
+        let peer = header.sender;
         let mut index = self.peers[peer as usize];
         if index == FAILED {
             self.gone.from_failed += 1;
             return Received::Dropped(Dropped::Failed);
         }
-        if index < PARKED {
+        if index < IDLE {
             if let Some(link) = self
                 .links
                 .get_mut(index as usize)
                 .and_then(Option::as_deref_mut)
-                && !link.replay.is_new(clear.number)
+                && !link.replay.is_new(header.number)
             {
                 link.counters.replayed += 1;
                 return Received::Dropped(Dropped::Replayed);
             }
-        } else if let Some(parked) = self.lot.get(index ^ PARKED)
-            && !parked.is_new(clear.number)
+        } else if let Some(idle) = self.idle_links.get(index ^ IDLE)
+            && !idle.is_new(header.number)
         {
             self.gone.replayed += 1;
             return Received::Dropped(Dropped::Replayed);
         }
-        if clear.number == u64::MAX || !seal.open(peer, clear.number, packet, CLEAR) {
+        if header.number == u64::MAX || !seal.open(peer, header.number, packet, HEADER) {
             match self
                 .links
                 .get_mut(index as usize)
@@ -88,21 +90,21 @@ impl Endpoint {
             }
             return Received::Dropped(Dropped::BadTag);
         }
-        self.tell(now);
-        if index >= PARKED {
+        self.advance(now);
+        if index >= IDLE {
             index = self.open(now, peer);
         }
         let Some(link) = self.links[index as usize].as_deref_mut() else {
             return Received::Dropped(Dropped::Failed);
         };
-        link.replay.note(clear.number);
-        let body = &packet[CLEAR..packet.len() - TAG];
-        match link.receive(now, clear, body, &self.config, &mut self.budget, handler) {
-            Ok(heard) => {
-                if heard.segment {
+        link.replay.note(header.number);
+        let body = &packet[HEADER..packet.len() - TAG];
+        match link.receive(now, header, body, &self.config, &mut self.budget, handler) {
+            Ok(contents) => {
+                if contents.segment {
                     self.senders.note(now, &mut link.period);
                 }
-                self.wake(now, index);
+                self.enqueue(now, index);
             }
             Err(what) => self.fail(index, Failure::Broken(what), handler),
         }

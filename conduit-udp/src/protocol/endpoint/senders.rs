@@ -1,11 +1,11 @@
-//! How many peers send to this rank at present: they share what it has room for.
+//! The number of peers that send to this rank at present, which share its buffers.
 
 use crate::protocol::contract::Nanos;
 
-/// Who has sent nothing for one to two of these does not count.
+/// A peer that sent nothing for one to two of these periods doesn't count.
 const PERIOD: Nanos = 2_000_000;
 
-/// Counts the links that have sent a segment in this period and in the last.
+/// Counts the links that received a segment in this period and in the last.
 #[derive(Debug)]
 pub(super) struct Senders {
     period: u32,
@@ -16,7 +16,7 @@ pub(super) struct Senders {
 
 impl Default for Senders {
     fn default() -> Self {
-        // Links begin with period 0.
+        // Links start with period 0.
         Self {
             period: 1,
             began: 0,
@@ -27,22 +27,22 @@ impl Default for Senders {
 }
 
 impl Senders {
-    /// A link, which last sent in `period`, has sent a segment.
+    /// A segment was received on a link whose last one came in `period`.
     pub(super) fn note(&mut self, now: Nanos, period: &mut u32) {
-        self.turn(now);
+        self.roll_over(now);
         if *period != self.period {
             *period = self.period;
             self.now += 1;
         }
     }
 
-    /// Links that share.
+    /// Peers that send at present, at least 1.
     pub(super) fn count(&mut self, now: Nanos) -> u32 {
-        self.turn(now);
+        self.roll_over(now);
         self.now.max(self.before).max(1)
     }
 
-    fn turn(&mut self, now: Nanos) {
+    fn roll_over(&mut self, now: Nanos) {
         let elapsed = now.saturating_sub(self.began);
         if elapsed >= PERIOD {
             self.before = if elapsed < 2 * PERIOD { self.now } else { 0 };
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_silent_for_long_does_not_share() {
+    fn a_silent_peer_does_not_count() {
         let mut senders = Senders::default();
         let mut periods = [0; 5];
         for period in &mut periods {

@@ -1,26 +1,29 @@
-//! Packets to be sent, and whose turn it is.
+//! Sending packets: which link sends next.
 
 use super::Endpoint;
-use super::queues::Turn;
+use super::queues::Queue;
 use crate::protocol::config::MAX_WINDOW;
 use crate::protocol::contract::{Failure, FragmentHandler, Nanos, Seal, Transmit};
 use crate::protocol::link::Burst;
 
-/// After so many times packets with segments, an acknowledgement of its own goes before more of them.
+/// After so many bursts with segments, one of acknowledgements alone goes first.
 const MANY: u32 = 16;
 
 impl Endpoint {
-    /// Whether [`transmit`](Self::transmit) has nothing to make until something has been sent or received, or is due.
+    /// Whether [`transmit`](Self::transmit) has nothing to do until something is sent, received or
+    /// due.
     #[inline]
     pub fn is_quiet(&self) -> bool {
-        self.queues.is_idle()
+        self.queues.is_empty()
     }
 
-    /// Makes the next packets to be sent, for one peer, at the begin of `buffer`; to be called until it gives nothing. The
-    /// buffer has at least [`Config::packet`](super::Config::packet) bytes; 64 KiB let the system take many at once.
+    /// Writes the next packets to be sent, for one peer, to the beginning of `buffer`; to be called
+    /// until it returns `None`. The buffer has at least [`Config::packet`](super::Config::packet)
+    /// bytes; 64 KiB allow the largest bursts.
     ///
-    /// First probes and tiny fragments of all links, then what is to be sent again and the data channel, link after link in turn,
-    /// then acknowledgements that went with nothing (one of these now and then before more data, when there is no end of it).
+    /// In this order: probes and tiny fragments of all links; retransmissions and the data channel,
+    /// round robin; acknowledgements in packets of their own (under constant load one of these goes
+    /// before more data now and then).
     pub fn transmit<'u>(
         &mut self,
         now: Nanos,
@@ -32,36 +35,36 @@ impl Endpoint {
             debug_assert!(false, "the buffer holds no packet");
             return None;
         }
-        self.tell(now);
-        if self.crowded > 0 {
+        self.advance(now);
+        if self.over_limit > 0 {
             self.make_room(now, handler);
         }
-        self.ask_again(now, handler);
-        if self.queues.is_idle() {
+        self.retry_refused(now, handler);
+        if self.queues.is_empty() {
             return None;
         }
         let credits = self.credits(now, handler.room());
-        self.tell_starved(now, credits);
+        self.notify_starved(now, credits);
         let mut burst = Burst::new(now, buffer, seal, credits);
-        let turns = if self.bursts < MANY {
-            [Turn::Control, Turn::Commands, Turn::Data, Turn::Acks]
+        let order = if self.bursts < MANY {
+            [Queue::Control, Queue::Commands, Queue::Data, Queue::Acks]
         } else {
             self.bursts = 0;
-            [Turn::Acks, Turn::Control, Turn::Commands, Turn::Data]
+            [Queue::Acks, Queue::Control, Queue::Commands, Queue::Data]
         };
-        for turn in turns {
-            while let Some((index, link)) = self.queues.next(turn, &mut self.links) {
+        for queue in order {
+            while let Some((index, link)) = self.queues.next(queue, &mut self.links) {
                 let config = &self.config;
-                let again = match turn {
-                    Turn::Control => {
+                let again = match queue {
+                    Queue::Control => {
                         link.send_control(&mut burst, config);
                         link.control_ready()
                     }
-                    Turn::Commands => {
+                    Queue::Commands => {
                         link.send_commands(&mut burst, config);
                         link.commands_ready(config)
                     }
-                    Turn::Data => {
+                    Queue::Data => {
                         link.send_data(&mut burst, self.geometry, config, handler);
                         let at = link.data_at(config);
                         if let Some(at) = at.filter(|&at| at > now) {
@@ -77,60 +80,61 @@ impl Endpoint {
                 let Some(transmit) = burst.transmit(link) else {
                     continue;
                 };
-                let outside = burst.outside();
+                let source = burst.zero_copy();
                 if again {
-                    self.queues.enter(turn, index, link);
+                    self.queues.enter(queue, index, link);
                 }
-                if link.told_credits == 0 {
-                    self.queues.enter(Turn::Starved, index, link);
+                if link.advertised_credits == 0 {
+                    self.queues.enter(Queue::Starved, index, link);
                 }
                 if let Some(at) = link.timeout_at(config) {
                     self.timers.schedule(index, at);
                 }
-                self.bursts = if turn == Turn::Acks {
+                self.bursts = if queue == Queue::Acks {
                     0
                 } else {
                     self.bursts + 1
                 };
-                return Some(match outside {
+                return Some(match source {
                     None => transmit,
-                    Some(outside) => outside.join(transmit, handler),
+                    Some(source) => source.join(transmit, handler),
                 });
             }
         }
         None
     }
 
-    /// Segments that one of those who send at present may have under way.
+    /// Credits for a peer: segments that it may have outstanding, its share of the buffers.
     fn credits(&mut self, now: Nanos, room: usize) -> u16 {
         let share = room.min(self.config.socket_buffer) / self.senders.count(now) as usize;
         let least = usize::from(room >= self.config.packet);
         (share / self.config.packet).clamp(least, MAX_WINDOW as usize) as u16
     }
 
-    /// Peers that were told that there is no room hear when there is some.
-    fn tell_starved(&mut self, now: Nanos, credits: u16) {
+    /// Notifies peers that were given no credits, once there are some.
+    fn notify_starved(&mut self, now: Nanos, credits: u16) {
         if credits == 0 {
             return;
         }
-        while let Some((index, link)) = self.queues.next(Turn::Starved, &mut self.links) {
-            if link.told_credits == 0 {
-                // It is now; should the packet be lost, an answer to the peer's probe says it again.
-                link.told_credits = credits;
-                link.owed.at_once();
-                self.wake(now, index);
+        while let Some((index, link)) = self.queues.next(Queue::Starved, &mut self.links) {
+            if link.advertised_credits == 0 {
+                // Credits are set now; if the packet is lost, the reply to the peer's probe repeats
+                // them.
+                link.advertised_credits = credits;
+                link.ack_state.request_immediate();
+                self.enqueue(now, index);
             }
         }
     }
 
-    /// Asks the fragment handler for room again on behalf of a link or two.
-    fn ask_again(&mut self, now: Nanos, handler: &mut impl FragmentHandler) {
-        for _ in 0..self.queues.length(Turn::Refused).min(2) {
-            let Some((index, link)) = self.queues.next(Turn::Refused, &mut self.links) else {
+    /// Retries delivery for at most two links that the fragment handler had no room for.
+    fn retry_refused(&mut self, now: Nanos, handler: &mut impl FragmentHandler) {
+        for _ in 0..self.queues.length(Queue::Refused).min(2) {
+            let Some((index, link)) = self.queues.next(Queue::Refused, &mut self.links) else {
                 return;
             };
             match link.retry(&mut self.budget, handler) {
-                Ok(()) => self.wake(now, index),
+                Ok(()) => self.enqueue(now, index),
                 Err(what) => self.fail(index, Failure::Broken(what), handler),
             }
         }

@@ -1,60 +1,60 @@
-//! How a link tells what has come.
+//! How a link writes acknowledgements.
 
 use super::Link;
 use super::burst::Burst;
 use crate::protocol::config::{Config, MIN_PACKET};
 use crate::protocol::contract::{Nanos, Seal};
 use crate::protocol::packet::{
-    ACKS, ACKS_BEGIN, AROUND, CHANNEL_ACK, FLAG_COMMAND, FLAG_DATA, Kind, Writer,
+    ACKS, ACKS_BEGIN, CHANNEL_ACK, FLAG_COMMAND, FLAG_DATA, Kind, OVERHEAD, Writer,
 };
 use crate::protocol::sequence;
 
-/// Acknowledgements that were written.
+/// Acknowledgements that were written to a packet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Written {
     pub(super) length: usize,
     pub(super) flags: u8,
     credits: u16,
-    /// All that has come is told.
+    /// They cover all that was received.
     is_complete: bool,
 }
 
 impl Link {
-    /// An acknowledgement of its own, if one is due still.
+    /// Sends an acknowledgement in a packet of its own, if it is still due.
     pub(crate) fn send_acks<S: Seal>(&mut self, burst: &mut Burst<'_, '_, S>, config: &Config) {
         let now = burst.now;
-        if !self.owed.is_due(now) {
+        if !self.ack_state.is_due(now) {
             return;
         }
-        let full = if self.liveness.is_proven() {
+        let full = if self.liveness.is_mtu_validated() {
             config.packet
         } else {
             MIN_PACKET
         };
         let credits = burst.credits;
-        let acks = self.write_acks(now, credits, full - AROUND - ACKS, burst.body());
-        if self.owed.is_at_once() {
+        let acks = self.write_acks(now, credits, full - OVERHEAD - ACKS, burst.body());
+        if self.ack_state.is_immediate() {
             self.counters.acks_immediate += 1;
         } else {
             self.counters.acks_delayed += 1;
         }
-        self.owed.told();
-        self.told_credits = credits;
+        self.ack_state.on_sent();
+        self.advertised_credits = credits;
         burst.finish(self, config, Kind::Nothing, acks.flags, acks.length);
     }
 
-    /// Acknowledgements have gone with a segment.
-    pub(super) fn told(&mut self, acks: Written) {
+    /// Acknowledgements were sent with a segment.
+    pub(super) fn on_acks_sent(&mut self, acks: Written) {
         if acks.flags != 0 {
-            self.told_credits = acks.credits;
+            self.advertised_credits = acks.credits;
         }
-        if acks.is_complete && self.owed.is_owed() {
+        if acks.is_complete && self.ack_state.is_pending() {
             self.counters.acks_with_segment += 1;
-            self.owed.told();
+            self.ack_state.on_sent();
         }
     }
 
-    /// Writes acknowledgements of both channels, with words of not more than `room` bytes.
+    /// Writes acknowledgements of both channels, with at most `room` bytes of bitmap words.
     pub(super) fn write_acks(
         &self,
         now: Nanos,
@@ -68,7 +68,7 @@ impl Link {
             credits,
             is_complete: true,
         };
-        let delay = (self.owed.delay(now) / 1000).min(u64::from(u16::MAX)) as u16;
+        let delay = (self.ack_state.delay(now) / 1000).min(u64::from(u16::MAX)) as u16;
         for (inbound, flag) in self.inbound.iter().zip([FLAG_COMMAND, FLAG_DATA]) {
             if !inbound.is_used() {
                 continue;

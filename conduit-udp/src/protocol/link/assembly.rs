@@ -1,44 +1,44 @@
-//! Fragments of more than one segment that are arriving from a peer, in the order in which they were sent.
+//! Reassembly of fragments of more than one segment, in the order in which they were sent.
 
 use std::collections::VecDeque;
 
 use crate::protocol::packet::Data;
 
-/// A fragment that the fragment handler has given a place.
+/// A fragment that has begun: the fragment handler has a destination for it.
 #[derive(Debug)]
 struct Begun {
     /// Sequence number of the first of its segments.
     first: u64,
-    /// Of the last.
+    /// Sequence number of the last.
     last: u64,
     place: u64,
     length: u32,
     /// Bytes in its first segment.
     front: u32,
-    /// Bytes in each of the others but the last.
+    /// Bytes in each of the others except the last.
     chunk: u32,
 }
 
-/// Where a segment's bytes go.
+/// Destination of a segment's bytes: the handler's token, and the offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) place: u64,
     pub(crate) offset: usize,
 }
 
-/// The fragments that have begun and not ended.
+/// The fragments that have begun and are not complete.
 #[derive(Debug, Default)]
 pub(crate) struct Assembly {
     begun: VecDeque<Begun>,
 }
 
 impl Assembly {
-    /// The segment behind the last one of all that have begun; if none has, the first that is not delivered.
+    /// The segment after the last one of all fragments that have begun; if none has, `delivered`.
     pub(crate) fn frontier(&self, delivered: u64) -> u64 {
         self.begun.back().map_or(delivered, |begun| begun.last + 1)
     }
 
-    /// A fragment has begun with the segment `first`, which brought `front` bytes.
+    /// A fragment begins with the segment `first`, which has `front` of its bytes.
     pub(crate) fn begin(&mut self, first: u64, place: u64, length: u32, chunk: u16, front: usize) {
         let (front, chunk) = (front as u32, u32::from(chunk));
         let last = first + u64::from((length - front).div_ceil(chunk));
@@ -52,13 +52,14 @@ impl Assembly {
         });
     }
 
-    /// Where a chunk with this number goes. `None`: its fragment has not begun. An error: it is not what belongs there.
+    /// Destination of the segment with this number. `None`: its fragment has not begun. `Err`: a
+    /// protocol error, because another segment belongs there.
     pub(crate) fn target(
         &self,
         sequence: u64,
         segment: Data<'_>,
     ) -> Result<Option<Target>, &'static str> {
-        // Most often the newest.
+        // Usually the newest.
         let Some(begun) = self
             .begun
             .iter()
@@ -87,7 +88,8 @@ impl Assembly {
         }))
     }
 
-    /// All segments up to `sequence` are delivered: the place of the fragment that ends with it.
+    /// All segments up to `sequence` are delivered. Returns the token of the fragment that ends
+    /// with it.
     pub(crate) fn ends(&mut self, sequence: u64) -> Option<u64> {
         if self.begun.front()?.last != sequence {
             return None;
@@ -95,12 +97,12 @@ impl Assembly {
         self.begun.pop_front().map(|begun| begun.place)
     }
 
-    /// Whether nothing has begun that has not ended.
+    /// Whether no fragment is incomplete.
     pub(crate) fn is_empty(&self) -> bool {
         self.begun.is_empty()
     }
 
-    /// Gives memory back if nothing has begun.
+    /// Frees memory if no fragment is incomplete.
     pub(crate) fn shrink(&mut self) {
         if self.begun.is_empty() {
             self.begun = VecDeque::new();

@@ -1,41 +1,41 @@
-//! Packets for one peer that go to the system together.
+//! Bursts: packets for one peer that are passed to the system in one call.
 
 use super::Link;
 use crate::protocol::config::Config;
-use crate::protocol::contract::{FragmentHandler, Nanos, Outside, Seal, TAG, Transmit};
-use crate::protocol::packet::{AROUND, CLEAR, Clear, Kind};
+use crate::protocol::contract::{FragmentHandler, Nanos, Seal, TAG, Transmit, ZeroCopy};
+use crate::protocol::packet::{HEADER, Header, Kind, OVERHEAD};
 
-/// Packets that the system takes at once (Linux: `UDP_MAX_SEGMENTS`).
+/// Packets that one call may send (Linux: `UDP_MAX_SEGMENTS`).
 const MAX_PACKETS: usize = 64;
-/// Bytes that it takes at once.
+/// Bytes that one call may send.
 const MAX_BYTES: usize = 65_507;
-/// Packets for one peer, one behind the other in the driver's buffer.
+/// Packets for one peer, contiguous in the driver's buffer.
 #[derive(Debug)]
 pub(crate) struct Burst<'b, 's, S> {
     buffer: &'b mut [u8],
     seal: &'s mut S,
     pub(super) now: Nanos,
-    /// To be told to the peer with acknowledgements.
+    /// Credits to advertise with acknowledgements.
     pub(super) credits: u16,
     filled: usize,
     pub(super) segment: usize,
     pub(super) packets: usize,
-    /// Bytes of the one packet that are not in the buffer.
-    outside: Option<Elsewhere>,
+    /// If the one packet's payload is not in the buffer: its source.
+    zero_copy: Option<ZeroCopySource>,
 }
 
-/// Where the fragment handler has the bytes of a packet that are not in the buffer.
+/// Where the fragment handler keeps the payload of a packet that is sent without a copy.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Elsewhere {
+pub(crate) struct ZeroCopySource {
     pub(super) token: u64,
     pub(super) offset: usize,
     pub(super) length: usize,
-    /// Bytes of the packet before them.
+    /// Offset of the payload in the packet.
     pub(super) at: usize,
 }
 
-impl Elsewhere {
-    /// The packet with these bytes.
+impl ZeroCopySource {
+    /// Adds the payload to a packet.
     pub(crate) fn join<'u>(
         self,
         packet: Transmit<'_>,
@@ -47,8 +47,8 @@ impl Elsewhere {
             peer: packet.peer,
             length: packet.length,
             segment: packet.segment,
-            // Without, it is a packet that nobody can open.
-            outside: bytes.map(|bytes| Outside { at: self.at, bytes }),
+            // Without its payload the packet would not open at the peer.
+            zero_copy: bytes.map(|bytes| ZeroCopy { at: self.at, bytes }),
         }
     }
 }
@@ -64,56 +64,57 @@ impl<'b, 's, S: Seal> Burst<'b, 's, S> {
             filled: 0,
             segment: 0,
             packets: 0,
-            outside: None,
+            zero_copy: None,
         }
     }
 
-    /// Bytes of the packets.
+    /// Bytes of the packets, with the payload that is not in the buffer.
     pub(super) fn bytes(&self) -> usize {
-        self.filled + self.outside.map_or(0, |elsewhere| elsewhere.length)
+        self.filled + self.zero_copy.map_or(0, |source| source.length)
     }
 
-    /// The bytes of what has been made that are not in the buffer.
-    pub(crate) fn outside(&self) -> Option<Elsewhere> {
-        self.outside
+    /// The source of the payload that is not in the buffer, if any.
+    pub(crate) fn zero_copy(&self) -> Option<ZeroCopySource> {
+        self.zero_copy
     }
 
-    /// What has been made, if anything.
+    /// The packets, if there are any.
     pub(crate) fn transmit(&self, link: &Link) -> Option<Transmit<'static>> {
         (self.packets > 0).then_some(Transmit {
             peer: link.peer,
             length: self.filled,
             segment: self.segment,
-            outside: None,
+            zero_copy: None,
         })
     }
 
-    /// Whether another packet of `size` bytes may follow.
+    /// Whether a packet of `size` bytes may be appended.
     pub(super) fn admits(&self, size: usize) -> bool {
         self.filled + size <= self.buffer.len()
             && (self.packets == 0 || (self.packets < MAX_PACKETS && size <= self.segment))
     }
 
-    /// The next packet's body.
+    /// Space for the next packet's body.
     pub(super) fn body(&mut self) -> &mut [u8] {
-        &mut self.buffer[self.filled + CLEAR..]
+        &mut self.buffer[self.filled + HEADER..]
     }
 
-    /// Ends a packet whose body has been written but for its last bytes, which are the fragment handler's: the tag follows what is
-    /// there. No other follows. `false`: this seal has no tag for a packet in parts, and nothing has happened.
-    pub(super) fn finish_around(
+    /// Finishes a packet whose payload `bytes` stays in the fragment handler's memory: `body` bytes
+    /// have been written before it, and the tag follows these in the buffer. It is the only packet
+    /// of the burst. `false`: the seal can't seal this packet in parts, and nothing has happened.
+    pub(super) fn finish_zero_copy(
         &mut self,
         link: &mut Link,
         config: &Config,
         (kind, flags): (Kind, u8),
         body: usize,
-        elsewhere: Elsewhere,
+        source: ZeroCopySource,
         bytes: &[u8],
     ) -> bool {
-        let at = CLEAR + body;
+        let at = HEADER + body;
         let packet = &mut self.buffer[..at + TAG];
         let number = link.number;
-        Clear {
+        Header {
             kind,
             flags,
             sender: config.rank,
@@ -131,11 +132,11 @@ impl<'b, 's, S: Seal> Burst<'b, 's, S> {
         self.filled = at + TAG;
         self.packets = 1;
         self.segment = size;
-        self.outside = Some(Elsewhere { at, ..elsewhere });
+        self.zero_copy = Some(ZeroCopySource { at, ..source });
         true
     }
 
-    /// Ends the next packet, whose body has been written. Whether another may follow.
+    /// Finishes the next packet, whose body has been written. Returns whether another may follow.
     pub(super) fn finish(
         &mut self,
         link: &mut Link,
@@ -144,18 +145,18 @@ impl<'b, 's, S: Seal> Burst<'b, 's, S> {
         flags: u8,
         body: usize,
     ) -> bool {
-        let size = body + AROUND;
+        let size = body + OVERHEAD;
         let packet = &mut self.buffer[self.filled..self.filled + size];
         let number = link.number;
         link.number += 1;
-        Clear {
+        Header {
             kind,
             flags,
             sender: config.rank,
             number,
         }
         .write(packet, body);
-        self.seal.seal(link.peer, number, packet, CLEAR);
+        self.seal.seal(link.peer, number, packet, HEADER);
         link.counters.packets_sent += 1;
         link.counters.bytes_sent += size as u64;
         self.filled += size;

@@ -1,30 +1,31 @@
-//! Tiny fragments of one link that wait for their bundle or for its acknowledgement.
+//! Tiny fragments of a link that are not acknowledged: not yet in a bundle, or in one.
 
 use crate::protocol::bundle::ENTRY;
 
-/// Bytes of the ring when it is first used.
+/// Bytes of the ring at first use.
 const FIRST_SIZE: usize = 1024;
 
-/// A ring of bytes that grows by doubling. Its entries are as on the wire, so a bundle is a piece of it.
+/// A ring of bytes that grows by doubling. Its entries have the wire format, so a bundle is a range
+/// of it.
 ///
 /// Positions count bytes since the link began, modulo 2^32.
 #[derive(Debug, Default)]
 pub(crate) struct Commands {
     bytes: Box<[u8]>,
-    /// Everything before has been acknowledged.
+    /// Everything before is acknowledged.
     head: u32,
-    /// Everything before has been put into bundles.
+    /// Everything before is in bundles.
     bundled: u32,
     tail: u32,
 }
 
 impl Commands {
-    /// Whether another fragment of so many bytes would fit into `limit`, a power of two.
+    /// Whether another fragment of `length` bytes would fit into `limit` bytes, a power of two.
     pub(crate) fn fits(&self, length: usize, limit: usize) -> bool {
         self.held() + ENTRY + length <= limit
     }
 
-    /// Appends a fragment; the caller has seen that it [fits](Self::fits).
+    /// Appends a fragment, which has to [fit](Self::fits).
     pub(crate) fn push(&mut self, header: &[u8], pieces: &[&[u8]], payload: usize) {
         let needed = self.held() + ENTRY + header.len() + payload;
         if needed > self.bytes.len() {
@@ -38,7 +39,7 @@ impl Commands {
         }
     }
 
-    /// Bytes that wait for a bundle.
+    /// Bytes that are not in bundles.
     pub(crate) fn waiting(&self) -> usize {
         self.tail.wrapping_sub(self.bundled) as usize
     }
@@ -48,7 +49,8 @@ impl Commands {
         self.tail.wrapping_sub(self.head) as usize
     }
 
-    /// Takes as many whole fragments as `capacity` bytes hold for the next bundle: position and bytes.
+    /// Takes the next bundle: as many whole fragments as fit into `capacity` bytes. Returns its
+    /// position and length.
     pub(crate) fn bundle(&mut self, capacity: usize) -> (u32, usize) {
         let (begin, waiting) = (self.bundled, self.waiting());
         let mut length = 0;
@@ -79,13 +81,13 @@ impl Commands {
         second.copy_from_slice(&self.bytes[..second.len()]);
     }
 
-    /// Everything before `position` has been acknowledged.
+    /// Everything before `position` is acknowledged.
     pub(crate) fn release(&mut self, position: u32) {
         debug_assert!(position.wrapping_sub(self.head) as usize <= self.held());
         self.head = position;
     }
 
-    /// Gives the memory back if nothing is held.
+    /// Frees the memory if nothing is held.
     pub(crate) fn shrink(&mut self) {
         if self.head == self.tail {
             self.bytes = Box::default();

@@ -1,4 +1,5 @@
-//! One channel's segments as they come from a peer: what has come, and what is kept until its turn.
+//! The receiver's side of a channel: which segments have been received, and the buffer of those
+//! that arrived out of order.
 
 use std::collections::BTreeMap;
 
@@ -6,33 +7,33 @@ use crate::protocol::config::MAX_WINDOW;
 use crate::protocol::packet::{Kind, MAX_WORDS};
 
 const WORDS: usize = MAX_WINDOW as usize / 64;
-/// Bytes of memory that a kept segment takes besides its own, roughly.
+/// Bytes of memory that a buffered segment takes besides its own, roughly.
 const KEEPING: usize = 64;
 
-/// What a segment is by its number.
+/// What a segment is, by its sequence number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
     /// The first missing one.
     Next,
-    /// One behind a gap.
+    /// A segment behind a gap.
     Early,
-    /// It has come before.
+    /// It was received before.
     Duplicate,
     /// Beyond the window.
     Outside,
 }
 
-/// Bytes that segments may take that are kept until their turn.
+/// Limits of the bytes of buffered segments.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    /// Of all links.
+    /// Bytes of all links.
     pub(crate) held: usize,
     pub(crate) limit: usize,
-    /// Of a link.
+    /// Limit of one link.
     pub(crate) link_limit: usize,
 }
 
-/// A segment that is kept: its kind and what follows its number.
+/// A buffered segment: its kind, and what follows its number.
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) kind: Kind,
@@ -42,15 +43,16 @@ pub(crate) struct Kept {
 /// The receiver's side of a channel.
 #[derive(Debug)]
 pub(crate) struct Inbound {
-    /// The first of all.
+    /// The channel's first sequence number.
     first: u64,
-    /// All before have come.
+    /// All before are received.
     next: u64,
-    /// All before have been delivered.
+    /// All before are delivered.
     delivered: u64,
-    /// One more than the highest that has come.
+    /// One more than the highest received.
     end: u64,
-    /// Bits of those that have come, from `next` on, by number modulo the window; made when needed.
+    /// Bitmap of those received, from `next` on, by number modulo the window; allocated when
+    /// needed.
     came: Option<Box<[u64; WORDS]>>,
     kept: BTreeMap<u64, Kept>,
     kept_bytes: usize,
@@ -69,7 +71,7 @@ impl Inbound {
         }
     }
 
-    /// Of a channel on which all before `next` have come and are delivered.
+    /// A channel on which all before `next` are received and delivered.
     pub(crate) fn resumed(first: u64, next: u64) -> Self {
         Self {
             first,
@@ -77,32 +79,32 @@ impl Inbound {
         }
     }
 
-    /// Whether all that has come is delivered, and nothing is missing before it.
+    /// Whether there are no gaps and everything received is delivered.
     pub(crate) fn is_settled(&self) -> bool {
         !self.has_gaps() && !self.is_behind() && self.kept.is_empty()
     }
 
-    /// The first that is missing.
+    /// The first segment that is missing.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Whether anything has come.
+    /// Whether anything was received.
     pub(crate) fn is_used(&self) -> bool {
         self.end > self.first
     }
 
-    /// The first that is not delivered.
+    /// The first segment that is not delivered.
     pub(crate) fn delivered(&self) -> u64 {
         self.delivered
     }
 
-    /// Whether something has come while something before it is missing.
+    /// Whether there are gaps.
     pub(crate) fn has_gaps(&self) -> bool {
         self.end > self.next
     }
 
-    /// Whether something has come but is not delivered.
+    /// Whether a segment before the first gap is not delivered.
     pub(crate) fn is_behind(&self) -> bool {
         self.delivered < self.next
     }
@@ -126,7 +128,7 @@ impl Inbound {
             })
     }
 
-    /// A segment that had not come, within the window, has.
+    /// Marks a segment of the window as received; it was not before.
     pub(crate) fn mark(&mut self, sequence: u64) {
         if sequence == self.next {
             self.next += 1;
@@ -152,12 +154,12 @@ impl Inbound {
         }
     }
 
-    /// The segment at [`delivered`](Self::delivered) is.
+    /// The segment at [`delivered`](Self::delivered) was delivered.
     pub(crate) fn deliver(&mut self) {
         self.delivered += 1;
     }
 
-    /// Keeps a segment until its turn. `false`: there is no room.
+    /// Buffers a segment until its turn. `false`: there is no room.
     pub(crate) fn keep(
         &mut self,
         sequence: u64,
@@ -182,7 +184,7 @@ impl Inbound {
         true
     }
 
-    /// Takes the kept segment whose turn it is.
+    /// Takes a segment out of the buffer.
     pub(crate) fn take_kept(&mut self, sequence: u64, budget: &mut Budget) -> Option<Kept> {
         if self.kept.is_empty() {
             return None;
@@ -194,7 +196,7 @@ impl Inbound {
         Some(kept)
     }
 
-    /// Puts back what was taken and is not delivered.
+    /// Puts back a segment that could not be delivered.
     pub(crate) fn put_back(&mut self, sequence: u64, kept: Kept, budget: &mut Budget) {
         let cost = kept.bytes.len() + KEEPING;
         budget.held += cost;
@@ -202,12 +204,12 @@ impl Inbound {
         self.kept.insert(sequence, kept);
     }
 
-    /// Bytes of what is kept.
+    /// Bytes of buffered segments.
     pub(crate) fn kept_bytes(&self) -> usize {
         self.kept_bytes
     }
 
-    /// Words that tell of what has come behind gaps.
+    /// Number of bitmap words that cover what was received behind gaps.
     pub(crate) fn words(&self) -> usize {
         if self.has_gaps() {
             ((self.end - 1) / 64 - self.next / 64 + 1) as usize
@@ -216,7 +218,7 @@ impl Inbound {
         }
     }
 
-    /// The word for the `index`th 64 segments from those around the first missing one.
+    /// Bitmap word `index`; word 0 covers the aligned 64 segments around the first missing one.
     pub(crate) fn word(&self, index: usize) -> u64 {
         debug_assert!(index < MAX_WORDS);
         let begin = (self.next & !63) + index as u64 * 64;
@@ -224,7 +226,7 @@ impl Inbound {
             return 0;
         };
         let mut word = came[(begin / 64) as usize % WORDS];
-        // The window's first and last word have the same place.
+        // The window's first and last word share a place.
         if begin < self.next {
             word &= u64::MAX << (self.next - begin);
         }
@@ -234,7 +236,7 @@ impl Inbound {
         word
     }
 
-    /// Gives memory back if there are no gaps.
+    /// Frees memory if there are no gaps.
     pub(crate) fn shrink(&mut self) {
         if !self.has_gaps() {
             self.came = None;

@@ -1,31 +1,31 @@
-//! What a rank keeps of one peer that it talks to.
+//! Links: what a rank keeps of each peer that it communicates with.
 
 mod acks;
 mod assembly;
 mod burst;
 mod commands;
+mod idle;
 mod inbound;
 mod outbound;
 mod outgoing;
-mod parked;
 mod receive;
 mod send;
 
 use conduit_core::ni::Rank;
 
-use super::acknowledge::Owed;
+use super::ack_state::AckState;
 use super::config::Config;
 use super::congestion::Congestion;
 use super::contract::Nanos;
 use super::counters::Counters;
 use super::liveness::Liveness;
 use super::replay::Replay;
-use super::round_trip::RoundTrip;
+use super::rtt::RttEstimator;
 
 pub(super) use burst::Burst;
+pub(super) use idle::IdleLink;
 pub(super) use inbound::Budget;
 pub(super) use outgoing::Geometry;
-pub(super) use parked::Parked;
 
 use assembly::Assembly;
 use commands::Commands;
@@ -38,49 +38,50 @@ pub(super) const COMMAND: usize = 0;
 /// The channel of all others.
 pub(super) const DATA: usize = 1;
 
-/// The probe that is to be answered.
+/// A received probe that is to be answered.
 #[derive(Debug, Clone, Copy)]
-struct Question {
+struct UnansweredProbe {
     stamp: u64,
     size: u16,
 }
 
-/// A peer that this rank sends to or hears from.
+/// The open link to a peer.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) peer: Rank,
-    /// Which queues of the endpoint it is in.
+    /// The queues of the endpoint that it is in, a bit for each.
     pub(super) queued: u8,
-    /// When something was last to be sent, was acknowledged, or came; probes don't count.
+    /// When a fragment was last submitted, a segment received or one acknowledged; probes don't
+    /// count.
     pub(super) active_at: Nanos,
-    /// In which of the endpoint's periods it last sent a segment.
+    /// The period (see `senders`) in which the peer last sent a segment.
     pub(super) period: u32,
     /// The number of the next packet.
     number: u64,
     pub(super) replay: Replay,
-    /// One more than the number of the newest packet that has brought credits.
+    /// One more than the number of the newest packet that brought credits.
     credits_from: u64,
-    /// Credits that were last told, so that a peer that was told none hears when there are some.
-    pub(super) told_credits: u16,
+    /// Credits last advertised; a peer that was given none is notified when there are some.
+    pub(super) advertised_credits: u16,
     outbound: [Outbound; 2],
     inbound: [Inbound; 2],
     commands: Commands,
     outgoing: Outgoing,
     assembly: Assembly,
-    /// Fragments of the next bundle that the fragment handler has taken already.
+    /// Fragments of the next bundle that were delivered already.
     taken: u32,
-    /// The fragment handler has had no room for the next fragment.
+    /// The fragment handler had no room for the next fragment.
     pub(super) is_refused: bool,
-    /// The data channel has ended in this direction.
+    /// Nothing more is sent on the data channel.
     abandoned: bool,
-    /// Segments that may be sent again whatever congestion and pace say.
+    /// Retransmissions that are exempt from congestion window and pacing.
     urgent: u8,
-    /// Segments of the data channel sent since one has asked for an acknowledgement at once.
-    unasked: u8,
-    /// Tiny and full-sized probes to be answered.
-    questions: [Option<Question>; 2],
-    pub(super) owed: Owed,
-    round_trip: RoundTrip,
+    /// Segments of the data channel sent since one requested an immediate acknowledgement.
+    since_request: u8,
+    /// The tiny and the full-sized probe to be answered.
+    unanswered_probes: [Option<UnansweredProbe>; 2],
+    pub(super) ack_state: AckState,
+    rtt: RttEstimator,
     congestion: Congestion,
     pub(super) liveness: Liveness,
     pub(super) counters: Counters,
@@ -101,7 +102,7 @@ impl Link {
             number: 0,
             replay: Replay::default(),
             credits_from: 0,
-            told_credits: u16::MAX,
+            advertised_credits: u16::MAX,
             outbound: [outbound(), outbound()],
             inbound: [Inbound::new(first), Inbound::new(first)],
             commands: Commands::default(),
@@ -111,27 +112,27 @@ impl Link {
             is_refused: false,
             abandoned: false,
             urgent: 0,
-            unasked: 0,
-            questions: [None; 2],
-            owed: Owed::default(),
-            round_trip: RoundTrip::default(),
+            since_request: 0,
+            unanswered_probes: [None; 2],
+            ack_state: AckState::default(),
+            rtt: RttEstimator::default(),
             congestion: Congestion::new(config),
             liveness: Liveness::new(now, config.rank, peer),
             counters: Counters::default(),
         }
     }
 
-    /// Bytes of what is kept until its turn.
+    /// Bytes of segments that are buffered until their turn.
     fn kept_bytes(&self) -> usize {
         self.inbound[COMMAND].kept_bytes() + self.inbound[DATA].kept_bytes()
     }
 
-    /// What the link gives back to the budget of kept segments when it goes.
+    /// Returns the link's share of the budget for buffered segments.
     pub(super) fn release(&self, budget: &mut Budget) {
         budget.held -= self.kept_bytes();
     }
 
-    /// Bytes of memory, all in all.
+    /// Bytes of memory in all.
     pub(super) fn memory(&self) -> usize {
         let channels: usize = self.outbound.iter().map(Outbound::memory).sum::<usize>()
             + self.inbound.iter().map(Inbound::memory).sum::<usize>();
@@ -142,7 +143,7 @@ impl Link {
             + self.assembly.memory()
     }
 
-    /// Gives back the memory of all that is empty.
+    /// Frees the memory of all parts that are empty.
     fn shrink(&mut self) {
         self.outbound.iter_mut().for_each(Outbound::shrink);
         self.inbound.iter_mut().for_each(Inbound::shrink);
@@ -151,8 +152,8 @@ impl Link {
         self.assembly.shrink();
     }
 
-    /// Whether nothing waits to go out or to be acknowledged.
-    pub(super) fn is_idle(&self) -> bool {
+    /// Whether everything submitted is sent and acknowledged.
+    pub(super) fn is_flushed(&self) -> bool {
         self.outbound
             .iter()
             .all(|outbound| outbound.outstanding() == 0)
@@ -160,33 +161,35 @@ impl Link {
             && self.outgoing.held() == 0
     }
 
-    /// No byte of a fragment that the fragment handler keeps is asked for any more. The peer waits for the segments that were not
-    /// acknowledged, so nothing more goes by the data channel.
+    /// Abandons all fragments whose bytes the fragment handler keeps. The peer goes on waiting for
+    /// their segments, so nothing more can be sent on the data channel.
     pub(super) fn abandon(&mut self) {
         self.abandoned = true;
         self.outgoing = Outgoing::default();
         self.outbound[DATA].forget();
     }
 
-    /// How much waits to go out or to be acknowledged: segments, and bytes of what is put together in segments.
+    /// A measure of what is not acknowledged: segments, and bytes of fragments that are not in
+    /// segments.
     pub(super) fn unacknowledged(&self) -> usize {
         let segments: u32 = self.outbound.iter().map(Outbound::outstanding).sum();
-        // Of a long fragment a window is under way for long: what it still misses gets less all the time.
+        // While a long fragment is sent the window is full for long; what is missing of it
+        // decreases steadily.
         segments as usize + self.commands.held() + self.outgoing.missing()
     }
 
-    /// What a user may want to know.
+    /// The status for users.
     pub(super) fn status(&self) -> LinkStatus {
         LinkStatus {
-            is_parked: false,
-            is_open: self.liveness.is_proven(),
+            is_idle: false,
+            is_mtu_validated: self.liveness.is_mtu_validated(),
             has_answered: self.liveness.has_answered(),
-            round_trip: self.round_trip.smoothed(),
-            shortest_round_trip: match self.round_trip.shortest() {
+            smoothed_rtt: self.rtt.smoothed(),
+            min_rtt: match self.rtt.min() {
                 Nanos::MAX => 0,
-                shortest => shortest,
+                min => min,
             },
-            round_trip_variation: self.round_trip.variation(),
+            rtt_variation: self.rtt.variation(),
             congestion_window: self.congestion.window(),
             outstanding: [
                 self.outbound[COMMAND].outstanding(),
@@ -204,33 +207,34 @@ impl Link {
     }
 }
 
-/// What is to be known of a link. Times are in nanoseconds.
+/// Status of a link. Times are in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkStatus {
-    /// Nothing has happened for a while: only what is needed to go on is kept, and the counts begin again.
-    pub is_parked: bool,
+    /// The link is idle: only what is needed to reopen it is kept, and its counters start again
+    /// then.
+    pub is_idle: bool,
     /// Full-sized packets get through.
-    pub is_open: bool,
-    /// The peer has shown that it hears this rank.
+    pub is_mtu_validated: bool,
+    /// The peer has acknowledged or answered something.
     pub has_answered: bool,
-    /// Smoothed round trip.
-    pub round_trip: Nanos,
-    /// The shortest of the last ten to twenty seconds; 0 before the first.
-    pub shortest_round_trip: Nanos,
-    /// Mean deviation of the round trip.
-    pub round_trip_variation: Nanos,
-    /// Bytes that congestion control lets be under way.
+    /// Smoothed RTT (RFC 9002, 5.3).
+    pub smoothed_rtt: Nanos,
+    /// Shortest RTT of the last ten to twenty seconds; 0 before the first sample.
+    pub min_rtt: Nanos,
+    /// RTT variation (`rttvar`).
+    pub rtt_variation: Nanos,
+    /// Congestion window in bytes.
     pub congestion_window: u64,
-    /// Segments sent and not acknowledged, of the command and the data channel.
+    /// Segments sent and not acknowledged, of command and data channel.
     pub outstanding: [u32; 2],
-    /// Segments more that the peer has room for.
+    /// Credits: further segments that the peer has room for, of command and data channel.
     pub credits: [u32; 2],
     /// Bytes of tiny fragments held.
     pub waiting_commands: usize,
     /// Fragments of the data channel held.
     pub waiting_fragments: usize,
-    /// Bytes of memory, all in all.
+    /// Bytes of memory in all.
     pub memory: usize,
-    /// Counts of this link.
+    /// Counters of this link.
     pub counters: Counters,
 }

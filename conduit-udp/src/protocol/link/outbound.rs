@@ -1,18 +1,21 @@
-//! One channel's segments under way to a peer: the send window, acknowledgements, and what is lost.
+//! The sender's side of a channel: send window, acknowledgements, and loss detection (RFC 9002,
+//! 6.1).
 //!
-//! A segment is free (no slot), sent (slot, and the link's timer runs), acknowledged (the slot goes when all before it are
-//! acknowledged too), or lost (marked as one to be sent again, after which it is sent).
+//! A segment is unused (no slot), sent (slot, and the link's timer runs), acknowledged (its slot is
+//! freed when all before it are acknowledged too), or lost (marked for retransmission, which makes
+//! it sent again).
 
 use crate::protocol::config::MAX_WINDOW;
 use crate::protocol::contract::Nanos;
 use crate::protocol::packet::Ack;
-use crate::protocol::round_trip::RoundTrip;
+use crate::protocol::rtt::RttEstimator;
 use crate::protocol::sequence;
 
-/// Slots of the ring when it is first used.
+/// Slots of the ring at first use.
 const FIRST_SIZE: usize = 8;
-/// A segment is lost when one that was sent so many after it is acknowledged (RFC 9002, 6.1.1).
-const OVERTAKEN: u64 = 3;
+/// A segment is lost when one that was sent so many after it is acknowledged (RFC 9002, 6.1.1:
+/// `kPacketThreshold`).
+const PACKET_THRESHOLD: u64 = 3;
 const WORDS: usize = MAX_WINDOW as usize / 64;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -23,7 +26,7 @@ enum State {
     Acknowledged,
 }
 
-/// What a segment carries, in its owner's terms, to make it again.
+/// What a segment carries, so that it can be written again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Content {
     /// Position of a bundle, or number of a fragment.
@@ -37,7 +40,7 @@ pub(crate) struct Content {
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {
     sent_at: Nanos,
-    /// When it was last sent, in the order of all sent on the channel; low bits.
+    /// Position of its last transmission in the log; low bits.
     order: u32,
     /// Number of the packet that it was last sent in; low bits.
     number: u32,
@@ -45,7 +48,7 @@ struct Slot {
     index: u32,
     length: u16,
     state: State,
-    /// Times that it was sent, at most 255.
+    /// Transmissions, at most 255.
     sends: u8,
 }
 
@@ -59,29 +62,29 @@ impl Slot {
     }
 }
 
-/// Why a segment counts as lost.
+/// Why a segment was declared lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cause {
-    /// Later ones are acknowledged.
-    Overtaken,
-    /// A later one is acknowledged, and much time has passed.
-    Late,
+pub(crate) enum LossTrigger {
+    /// Segments sent sufficiently later are acknowledged.
+    PacketThreshold,
+    /// A segment sent later is acknowledged, and enough time has passed.
+    TimeThreshold,
 }
 
-/// What an acknowledgement has brought.
+/// The effect of an acknowledgement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Segments acknowledged by it.
+    /// Segments newly acknowledged.
     pub(crate) segments: u32,
-    /// Bytes of them.
+    /// Bytes of these segments.
     pub(crate) bytes: u32,
-    /// Time since the newest of them was sent, if it was sent once.
+    /// RTT sample: time since the newest of them was sent, if it was sent once (Karn's algorithm).
     pub(crate) sample: Option<Nanos>,
-    /// The last segment of those before which all are acknowledged now.
+    /// The last segment of the acknowledged prefix, if that has grown.
     pub(crate) released: Option<Content>,
 }
 
-/// Bits of segments from the first that is not acknowledged on, by number modulo the window.
+/// Bitmaps of the segments from the first unacknowledged one on, by number modulo the window.
 #[derive(Debug)]
 struct Marks {
     acknowledged: [u64; WORDS],
@@ -98,7 +101,7 @@ impl Marks {
     }
 }
 
-/// Where a segment's bit is.
+/// Word and bit of a segment.
 fn place(sequence: u64) -> (usize, u64) {
     ((sequence / 64) as usize % WORDS, 1 << (sequence % 64))
 }
@@ -110,25 +113,27 @@ pub(crate) struct Outbound {
     base: u64,
     /// The next new segment's number.
     next: u64,
-    /// The peer has room for those before.
+    /// The peer has room for segments before this one.
     limit: u64,
-    /// By sequence number modulo their count, a power of two.
+    /// By sequence number modulo the length, a power of two.
     slots: Box<[Slot]>,
-    /// Low bits of the sequence number of what was sent, by order of sending modulo the count, a power of two.
+    /// Log of transmissions in their order: low bits of sequence numbers. A ring whose length is a
+    /// power of two.
     log: Box<[u32]>,
-    /// All sent before are acknowledged, lost, or were sent again later.
+    /// Transmissions before this one are settled: acknowledged, lost, or followed by a
+    /// retransmission.
     log_front: u64,
     log_next: u64,
-    /// Order of the newest segment that is acknowledged, plus one; 0 before.
+    /// One more than the log position of the newest acknowledged transmission; 0 before any.
     newest: u64,
-    /// Made when needed.
+    /// Allocated when needed.
     marks: Option<Box<Marks>>,
-    /// Segments to be sent again.
+    /// Segments marked as lost.
     lost: u32,
     /// Bytes sent, not acknowledged and not lost.
     in_flight: u32,
-    /// Since when the peer has had time to acknowledge the first segment: it was sent, an earlier one was acknowledged, or the
-    /// time-out has ended.
+    /// Start of the probe time-out: when the first segment was sent, something was acknowledged, or
+    /// the last time-out expired.
     timed_from: Nanos,
 }
 
@@ -155,17 +160,17 @@ impl Outbound {
         self.next
     }
 
-    /// Whether window and send credits admit another new segment.
+    /// Whether window and credits admit another new segment.
     pub(crate) fn is_open(&self, window: u32) -> bool {
         self.next < self.limit && self.next - self.base < u64::from(window)
     }
 
-    /// Segments that may be under way by window and send credits.
+    /// Segments that window and credits allow to be outstanding.
     pub(crate) fn window(&self, window: u32) -> u32 {
         (self.limit.saturating_sub(self.base).min(window.into())) as u32
     }
 
-    /// Whether nothing is under way and the peer has room for nothing.
+    /// Whether nothing is outstanding and the peer has given no credits.
     pub(crate) fn is_starved(&self) -> bool {
         self.base == self.next && self.next >= self.limit
     }
@@ -175,7 +180,7 @@ impl Outbound {
         (self.next - self.base) as u32
     }
 
-    /// Segments that may be sent by the peer's credits.
+    /// New segments that the peer's credits allow.
     pub(crate) fn credits(&self) -> u32 {
         self.limit.saturating_sub(self.next) as u32
     }
@@ -185,12 +190,12 @@ impl Outbound {
         self.in_flight
     }
 
-    /// When the peer has had `time` to acknowledge the first segment, if there is one.
+    /// When a probe time-out of `time` expires, if a segment is outstanding.
     pub(crate) fn timeout_at(&self, time: Nanos) -> Option<Nanos> {
         (self.base < self.next).then(|| self.timed_from.saturating_add(time))
     }
 
-    /// A new segment is sent in the packet `number`: its sequence number.
+    /// Records that a new segment is sent in packet `number`. Returns its sequence number.
     pub(crate) fn send(&mut self, now: Nanos, number: u64, content: Content) -> u64 {
         let sequence = self.next;
         if (self.next - self.base) as usize == self.slots.len() {
@@ -216,13 +221,14 @@ impl Outbound {
         sequence
     }
 
-    /// The first segment to be sent again: the one that all that came behind it waits for at the peer.
+    /// The first lost segment. It is retransmitted first, because everything behind it waits for it
+    /// at the peer.
     pub(crate) fn peek_lost(&self) -> Option<(u64, Content)> {
         if self.lost == 0 {
             return None;
         }
         let marks = self.marks.as_ref()?;
-        // The window's first and last word have the same place, and no bit is set before the window.
+        // The window's first and last word share a place.
         let first = self.base & !63;
         for begin in (first..self.next).step_by(64) {
             let mut word = marks.lost[place(begin).0];
@@ -237,7 +243,8 @@ impl Outbound {
         None
     }
 
-    /// What [`peek_lost`](Self::peek_lost) said is sent again in the packet `number`.
+    /// Records that the segment that [`peek_lost`](Self::peek_lost) returned is sent again in
+    /// packet `number`.
     pub(crate) fn resend(&mut self, now: Nanos, number: u64, sequence: u64) {
         self.unmark_lost(sequence);
         if sequence == self.base {
@@ -254,8 +261,12 @@ impl Outbound {
         self.in_flight += u32::from(length);
     }
 
-    /// Takes an acknowledgement; `each` hears of every segment that is acknowledged by it for the first time. Credits are taken
-    /// only if nothing newer has brought some. `newest_packet` is the number of the newest packet that the peer had then.
+    /// Handles an acknowledgement; `each` is called for every newly acknowledged segment. Credits
+    /// are taken only from the newest acknowledgement (`is_newest`). `newest_packet` is the highest
+    /// packet number that the peer had received.
+    ///
+    /// # Errors
+    /// It acknowledges segments that were not sent.
     pub(crate) fn acknowledge(
         &mut self,
         now: Nanos,
@@ -273,7 +284,8 @@ impl Outbound {
             return Err(UNSENT);
         }
         let mut progress = Progress::default();
-        // Order (plus one), time and count of sending of the newest that is acknowledged now.
+        // Log position (plus one), time and count of transmissions of the newest segment
+        // acknowledged now.
         let mut newest = (0, 0, 0);
         while self.base < next {
             let sequence = self.base;
@@ -317,7 +329,7 @@ impl Outbound {
                     each(slot.content());
                 }
             }
-            // The first missing one may have come with an older packet meanwhile.
+            // The first missing one may have been acknowledged by an older packet meanwhile.
             while self.base < self.next && self.slot(self.base).state == State::Acknowledged {
                 let sequence = self.base;
                 progress.released = Some(self.slot(sequence).content());
@@ -340,38 +352,39 @@ impl Outbound {
         Ok(progress)
     }
 
-    /// Moves what is lost by now to those that are sent again; `each` hears of each.
-    pub(crate) fn find_lost(
+    /// Marks segments as lost by packet or time threshold; `each` is called for each.
+    pub(crate) fn detect_lost(
         &mut self,
         now: Nanos,
-        round_trip: &RoundTrip,
-        mut each: impl FnMut(Cause),
+        rtt: &RttEstimator,
+        mut each: impl FnMut(LossTrigger),
     ) {
         while self.skip_settled() && self.log_front + 1 < self.newest {
             let sequence = self.front_sequence();
-            let cause = if self.newest - 1 - self.log_front >= OVERTAKEN {
-                Cause::Overtaken
-            } else if now >= self.slot(sequence).sent_at + round_trip.overtaken() {
-                Cause::Late
+            let trigger = if self.newest - 1 - self.log_front >= PACKET_THRESHOLD {
+                LossTrigger::PacketThreshold
+            } else if now >= self.slot(sequence).sent_at + rtt.loss_delay() {
+                LossTrigger::TimeThreshold
             } else {
                 break;
             };
             self.lose(sequence);
-            each(cause);
+            each(trigger);
         }
     }
 
-    /// When [`find_lost`](Self::find_lost) will find something without another acknowledgement.
-    pub(crate) fn late_at(&mut self, round_trip: &RoundTrip) -> Option<Nanos> {
+    /// When [`detect_lost`](Self::detect_lost) will find a loss by time threshold (`loss_time` of
+    /// RFC 9002, A.3).
+    pub(crate) fn loss_time(&mut self, rtt: &RttEstimator) -> Option<Nanos> {
         if self.skip_settled() && self.log_front + 1 < self.newest {
-            Some(self.slot(self.front_sequence()).sent_at + round_trip.overtaken())
+            Some(self.slot(self.front_sequence()).sent_at + rtt.loss_delay())
         } else {
             None
         }
     }
 
-    /// The probe time-out has ended: the first segment that is not acknowledged is to be sent again, because the peer may have
-    /// no room for any other. Whether there is one.
+    /// The probe time-out expired: marks the first unacknowledged segment for retransmission,
+    /// because the peer may have no room for any other. Returns whether there is one.
     pub(crate) fn on_timeout(&mut self, now: Nanos) -> bool {
         if self.base == self.next {
             return false;
@@ -383,7 +396,7 @@ impl Outbound {
         true
     }
 
-    /// Forgets what is under way, as if all of it were acknowledged: none of it is sent again.
+    /// Forgets all outstanding segments, as if they were acknowledged.
     pub(crate) fn forget(&mut self) {
         self.base = self.next;
         self.lost = 0;
@@ -392,7 +405,7 @@ impl Outbound {
         self.shrink();
     }
 
-    /// Gives memory back if nothing is under way.
+    /// Frees memory if nothing is outstanding.
     pub(crate) fn shrink(&mut self) {
         if self.base == self.next {
             self.slots = Box::default();
@@ -424,12 +437,12 @@ impl Outbound {
         } else {
             self.unmark_lost(sequence);
         }
-        // If it was sent again in a packet that has not come, an earlier one has: that says nothing about what was sent
-        // between the two.
+        // If the packet of its last transmission was not received, an earlier one was acknowledged:
+        // that says nothing about what was sent between the two.
         if slot.sends > 1 && ((newest_packet as u32).wrapping_sub(slot.number) as i32) < 0 {
             return;
         }
-        // The order's high bits: it lies not more than a window or two before the next.
+        // Restores the high bits: the position is at most two windows before the next.
         let behind = (self.log_next as u32).wrapping_sub(slot.order);
         let order = self.log_next - u64::from(behind) + 1;
         if order > newest.0 {
@@ -455,7 +468,8 @@ impl Outbound {
         }
     }
 
-    /// Goes on in the log to the first segment that is still under way; whether there is one.
+    /// Advances `log_front` to the first transmission that is in flight. Returns whether there is
+    /// one.
     fn skip_settled(&mut self) -> bool {
         while self.log_front < self.log_next {
             let low = self.log[self.log_front as usize & (self.log.len() - 1)];
@@ -475,7 +489,7 @@ impl Outbound {
         self.base + u64::from(low.wrapping_sub(self.base as u32))
     }
 
-    /// The number with these low bits, if it is between the first not acknowledged and the next.
+    /// The outstanding sequence number with these low bits, if there is one.
     fn under_way(&self, low: u32) -> Option<u64> {
         let ahead = u64::from(low.wrapping_sub(self.base as u32));
         (ahead < self.next - self.base).then_some(self.base + ahead)

@@ -1,24 +1,25 @@
-//! Fragments of one link whose bytes the fragment handler keeps, until all of their segments are acknowledged.
+//! Fragments of a link whose bytes the fragment handler keeps until all their segments are
+//! acknowledged.
 
 use std::collections::VecDeque;
 
 use conduit_core::ni::Rank;
 
 use crate::protocol::contract::{FragmentHandler, MAX_HEADER};
-use crate::protocol::packet::{ACKS, AROUND, CHUNK, FIRST, FRAGMENT, Kind, Writer};
+use crate::protocol::packet::{ACKS, CHUNK, FIRST, FRAGMENT, Kind, OVERHEAD, Writer};
 use crate::protocol::sequence;
 
-/// How fragments are cut into segments. Every full segment has the same length.
+/// How fragments are cut into segments. All full segments have the same length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Geometry {
-    /// Bytes of a full segment: a packet less clear part, tag, and acknowledgements without words.
+    /// Bytes of a full segment: a packet less header, tag, and acknowledgements without words.
     pub(crate) segment: usize,
 }
 
 impl Geometry {
     pub(crate) fn new(packet: usize) -> Self {
         Self {
-            segment: packet - AROUND - ACKS,
+            segment: packet - OVERHEAD - ACKS,
         }
     }
 
@@ -44,16 +45,16 @@ impl Geometry {
     }
 }
 
-/// A segment of a fragment, and where in a fragment it lies.
+/// A segment of a fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// Which fragment of the link, modulo 2^32.
+    /// Number of the fragment on its link, modulo 2^32.
     pub(crate) fragment: u32,
-    /// Which of its segments.
+    /// Index of the segment in the fragment.
     pub(crate) index: u32,
     /// Bytes of the segment with its headers.
     pub(crate) length: u16,
-    /// Nothing of the fragment comes after it.
+    /// It is the fragment's last.
     pub(crate) last: bool,
 }
 
@@ -73,13 +74,13 @@ impl Fragment {
     }
 }
 
-/// The fragments in the order in which they are sent.
+/// The fragments in order of submission.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     fragments: VecDeque<Fragment>,
     /// Number of the first fragment of the queue, modulo 2^32.
     front: u32,
-    /// Number of the fragment that the next segment is of, and which of its segments that is.
+    /// The next new segment: number of its fragment, and index.
     next: (u32, u32),
 }
 
@@ -88,7 +89,7 @@ impl Outgoing {
         self.fragments.len()
     }
 
-    /// Segments of all fragments that are not acknowledged; one more of each fragment that is held.
+    /// Unacknowledged segments of all fragments, plus the number of fragments.
     pub(crate) fn missing(&self) -> usize {
         let missing = self
             .fragments
@@ -97,7 +98,7 @@ impl Outgoing {
         missing.sum()
     }
 
-    /// Whether there are segments that were not sent.
+    /// Whether there are new segments to send.
     pub(crate) fn is_waiting(&self) -> bool {
         (self.next.0.wrapping_sub(self.front) as usize) < self.fragments.len()
     }
@@ -115,7 +116,7 @@ impl Outgoing {
         self.fragments.push_back(fragment);
     }
 
-    /// The next segment to be sent for the first time.
+    /// The next new segment.
     pub(crate) fn peek(&self, geometry: Geometry) -> Option<Piece> {
         let (number, index) = self.next;
         let fragment = self
@@ -138,7 +139,7 @@ impl Outgoing {
         })
     }
 
-    /// What [`peek`](Self::peek) said is sent.
+    /// The segment that [`peek`](Self::peek) returned is sent.
     pub(crate) fn advance(&mut self, piece: Piece) {
         self.next = if piece.last {
             (piece.fragment.wrapping_add(1), 0)
@@ -147,7 +148,7 @@ impl Outgoing {
         };
     }
 
-    /// The token of a fragment and where a chunk of it lies there; `None`: it is no chunk.
+    /// The token of a fragment and the offset of a chunk in it; `None`: it is not a chunk.
     pub(crate) fn chunk(
         &self,
         geometry: Geometry,
@@ -166,7 +167,7 @@ impl Outgoing {
         })
     }
 
-    /// Writes a segment of `into.len()` bytes, the length that [`peek`](Self::peek) said.
+    /// Writes a segment of `into.len()` bytes, the length that [`peek`](Self::peek) returned.
     pub(crate) fn write(
         &self,
         geometry: Geometry,
@@ -213,7 +214,7 @@ impl Outgoing {
         }
     }
 
-    /// A segment of this fragment has been acknowledged.
+    /// A segment of this fragment was acknowledged.
     pub(crate) fn acknowledged(
         &mut self,
         number: u32,

@@ -1,110 +1,114 @@
-//! What a link makes of its peer's packets.
+//! How a link handles received packets.
 
 use super::inbound::{Arrival, Budget};
-use super::outbound::Cause;
-use super::{COMMAND, DATA, Link, Question};
+use super::outbound::LossTrigger;
+use super::{COMMAND, DATA, Link, UnansweredProbe};
 use crate::protocol::bundle::Bundle;
 use crate::protocol::config::Config;
 use crate::protocol::contract::{FragmentHandler, Nanos};
 use crate::protocol::packet::{
-    AROUND, Acks, Clear, Data, FLAG_AT_ONCE, FLAG_COMMAND, FLAG_DATA, Kind, PROBE, Reader,
+    Acks, Data, FLAG_COMMAND, FLAG_DATA, FLAG_IMMEDIATE_ACK, Header, Kind, OVERHEAD, PROBE, Reader,
 };
 use crate::protocol::sequence;
 
-/// Longest packet of a probe that is not full-sized.
-const TINY_PROBE: usize = AROUND + PROBE + 32;
+/// Bytes of the longest packet that counts as a tiny probe.
+const TINY_PROBE: usize = OVERHEAD + PROBE + 32;
 
-/// What a packet has brought.
+/// What a packet contained.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Heard {
+pub(crate) struct Contents {
     /// A segment, new or not.
     pub(crate) segment: bool,
-    /// Acknowledgements or an answer, so that more may be sent.
+    /// Acknowledgements or a probe reply, so that more may be sent.
     pub(crate) news: bool,
 }
 
 impl Link {
-    /// Takes the body of a packet with a valid tag. An error says how the peer breaks the protocol.
+    /// Handles the body of a packet with a valid tag.
+    ///
+    /// # Errors
+    /// How the peer violates the protocol.
     pub(crate) fn receive(
         &mut self,
         now: Nanos,
-        clear: Clear,
+        header: Header,
         body: &[u8],
         config: &Config,
         budget: &mut Budget,
         handler: &mut impl FragmentHandler,
-    ) -> Result<Heard, &'static str> {
+    ) -> Result<Contents, &'static str> {
         const SHORT: &str = "a packet shorter than what it should hold";
         self.counters.packets_received += 1;
-        self.counters.bytes_received += (body.len() + AROUND) as u64;
-        self.liveness.on_heard(now);
-        let mut heard = Heard::default();
+        self.counters.bytes_received += (body.len() + OVERHEAD) as u64;
+        self.liveness.on_received(now);
+        let mut contents = Contents::default();
         let mut reader = Reader(body);
-        if clear.flags & (FLAG_COMMAND | FLAG_DATA) != 0 {
-            let acks = Acks::read(clear.flags, &mut reader).ok_or(SHORT)?;
-            self.acknowledged(now, clear.number, acks, config, handler)?;
-            heard.news = true;
+        if header.flags & (FLAG_COMMAND | FLAG_DATA) != 0 {
+            let acks = Acks::read(header.flags, &mut reader).ok_or(SHORT)?;
+            self.acknowledged(now, header.number, acks, config, handler)?;
+            contents.news = true;
         }
-        let channel = match clear.kind {
-            Kind::Nothing => return Ok(heard),
+        let channel = match header.kind {
+            Kind::Nothing => return Ok(contents),
             Kind::Probe => {
                 let stamp = reader.u64().ok_or(SHORT)?;
-                let size = body.len() + AROUND;
-                self.questions[usize::from(size > TINY_PROBE)] = Some(Question {
+                let size = body.len() + OVERHEAD;
+                self.unanswered_probes[usize::from(size > TINY_PROBE)] = Some(UnansweredProbe {
                     stamp,
                     size: size as u16,
                 });
-                return Ok(heard);
+                return Ok(contents);
             }
-            Kind::Answer => {
+            Kind::ProbeReply => {
                 let (stamp, size) = (reader.u64().ok_or(SHORT)?, reader.u16().ok_or(SHORT)?);
                 if let Some(elapsed) = now.checked_sub(stamp) {
-                    self.round_trip.sample(now, elapsed, 0);
+                    self.rtt.sample(now, elapsed, 0);
                 }
-                let waits = self.waits();
+                let expects_answer = self.expects_answer();
                 self.liveness
-                    .on_answer(now, usize::from(size) >= config.packet, waits);
-                heard.news = true;
-                return Ok(heard);
+                    .on_answer(now, usize::from(size) >= config.packet, expects_answer);
+                contents.news = true;
+                return Ok(contents);
             }
             Kind::Bundle => COMMAND,
             Kind::Fragment | Kind::First | Kind::Chunk => DATA,
         };
         let low = reader.u24().ok_or(SHORT)?;
-        heard.segment = true;
+        contents.segment = true;
         self.active_at = now;
         let Some(sequence) = sequence::expand(low, self.inbound[channel].next()) else {
             self.counters.out_of_window += 1;
-            self.owed.at_once();
-            return Ok(heard);
+            self.ack_state.request_immediate();
+            return Ok(contents);
         };
         match self.inbound[channel].classify(sequence) {
             Arrival::Duplicate => {
                 self.counters.duplicates += 1;
-                self.owed.at_once();
+                self.ack_state.request_immediate();
             }
             Arrival::Outside => {
                 self.counters.out_of_window += 1;
-                self.owed.at_once();
+                self.ack_state.request_immediate();
             }
             Arrival::Next | Arrival::Early => {
                 let had_gaps = self.inbound[channel].has_gaps();
-                if self.segment(channel, sequence, clear.kind, reader.0, budget, handler)? {
+                if self.segment(channel, sequence, header.kind, reader.0, budget, handler)? {
                     self.counters.segments_received += 1;
-                    self.owed.segment(now, config.ack_delay, channel == DATA);
+                    self.ack_state
+                        .on_segment(now, config.ack_delay, channel == DATA);
                     if had_gaps
                         || self.inbound[channel].has_gaps()
-                        || clear.flags & FLAG_AT_ONCE != 0
+                        || header.flags & FLAG_IMMEDIATE_ACK != 0
                     {
-                        self.owed.at_once();
+                        self.ack_state.request_immediate();
                     }
                 } else {
                     self.counters.no_room += 1;
-                    self.owed.at_once();
+                    self.ack_state.request_immediate();
                 }
             }
         }
-        Ok(heard)
+        Ok(contents)
     }
 
     fn acknowledged(
@@ -139,18 +143,12 @@ impl Link {
             if progress.segments > 0 {
                 any = true;
                 if let Some(elapsed) = progress.sample {
-                    self.round_trip.sample(now, elapsed, acks.delay);
+                    self.rtt.sample(now, elapsed, acks.delay);
                 }
-                let sample = progress.sample.map(|_| self.round_trip.latest());
+                let sample = progress.sample.map(|_| self.rtt.latest());
                 let (segments, bytes) = (progress.segments, progress.bytes);
-                self.congestion.on_acknowledged(
-                    now,
-                    segments,
-                    bytes,
-                    sample,
-                    &self.round_trip,
-                    config,
-                );
+                self.congestion
+                    .on_acknowledged(now, segments, bytes, sample, &self.rtt, config);
             }
             if channel == COMMAND
                 && let Some(last) = progress.released
@@ -163,36 +161,37 @@ impl Link {
         }
         if any {
             self.active_at = now;
-            self.find_lost(now);
-            let waits = self.waits();
-            self.liveness.on_progress(now, waits);
+            self.detect_lost(now);
+            let expects_answer = self.expects_answer();
+            self.liveness.on_progress(now, expects_answer);
         }
         Ok(())
     }
 
-    /// Looks for lost segments on both channels.
-    pub(crate) fn find_lost(&mut self, now: Nanos) {
+    /// Detects lost segments on both channels.
+    pub(crate) fn detect_lost(&mut self, now: Nanos) {
         let (counters, congestion) = (&mut self.counters, &mut self.congestion);
         for outbound in &mut self.outbound {
-            outbound.find_lost(now, &self.round_trip, |cause| {
+            outbound.detect_lost(now, &self.rtt, |trigger| {
                 congestion.on_lost();
-                match cause {
-                    Cause::Overtaken => counters.resent_overtaken += 1,
-                    Cause::Late => counters.resent_late += 1,
+                match trigger {
+                    LossTrigger::PacketThreshold => counters.resent_packet_threshold += 1,
+                    LossTrigger::TimeThreshold => counters.resent_time_threshold += 1,
                 }
             });
         }
     }
 
-    /// Whether there is something that the peer has to acknowledge, or to make room for.
-    pub(crate) fn waits(&self) -> bool {
+    /// Whether the peer has to acknowledge something, or to give credits.
+    pub(crate) fn expects_answer(&self) -> bool {
         self.outbound
             .iter()
             .any(|outbound| outbound.outstanding() > 0)
             || self.is_blocked()
     }
 
-    /// A segment that had not come. Whether there was room for it.
+    /// Handles a segment that is received for the first time. Returns whether there was room for
+    /// it.
     fn segment(
         &mut self,
         channel: usize,
@@ -223,7 +222,7 @@ impl Link {
         Ok(true)
     }
 
-    /// Keeps a segment until its turn, if there is room.
+    /// Buffers a segment until its turn, if there is room.
     fn keep(
         &mut self,
         channel: usize,
@@ -240,7 +239,7 @@ impl Link {
         kept
     }
 
-    /// Asks the fragment handler again for room for what it had none for.
+    /// Retries the delivery of segments that the fragment handler had no room for.
     pub(crate) fn retry(
         &mut self,
         budget: &mut Budget,
@@ -251,7 +250,7 @@ impl Link {
         self.drain(DATA, budget, handler)
     }
 
-    /// Delivers what has come and is kept, in its turn.
+    /// Delivers buffered segments whose turn has come.
     fn drain(
         &mut self,
         channel: usize,
@@ -274,7 +273,7 @@ impl Link {
         Ok(())
     }
 
-    /// Gives the fragment handler the segment whose turn it is. `false`: it has no room.
+    /// Delivers the segment whose turn it is. `false`: the fragment handler has no room.
     fn deliver(
         &mut self,
         channel: usize,
@@ -308,7 +307,8 @@ impl Link {
         Ok(true)
     }
 
-    /// A segment of a larger fragment, whether its turn has come or not, is put where it goes. `false`: not yet.
+    /// Places a segment of a larger fragment, even before its turn. `false`: its fragment can't
+    /// begin yet.
     fn place(
         &mut self,
         sequence: u64,
@@ -357,12 +357,13 @@ impl Link {
         Ok(placed)
     }
 
-    /// Whether all before this segment is of fragments that are delivered or have begun.
+    /// Whether all segments before this one belong to fragments that are delivered or have begun.
     fn is_at_frontier(&self, sequence: u64) -> bool {
         self.assembly.frontier(self.inbound[DATA].delivered()) == sequence
     }
 
-    /// A segment of the data channel that lies where it belongs has its turn.
+    /// The turn of a segment of the data channel that has been placed: its fragment may be
+    /// complete.
     fn pass(&mut self, sequence: u64, handler: &mut impl FragmentHandler) {
         if let Some(place) = self.assembly.ends(sequence) {
             handler.end(place);

@@ -1,7 +1,7 @@
-//! How a link makes packets.
+//! How a link writes packets.
 
 use super::acks::Written;
-use super::burst::{Burst, Elsewhere};
+use super::burst::{Burst, ZeroCopySource};
 use super::outbound::Content;
 use super::outgoing::Geometry;
 use super::{COMMAND, DATA, Link};
@@ -10,26 +10,30 @@ use crate::protocol::config::{Config, MIN_PACKET};
 use crate::protocol::contract::{
     Fragment, FragmentHandler, MAX_HEADER, MAX_TINY, Nanos, Payload, Refused, Seal,
 };
-use crate::protocol::packet::{ACKS, ANSWER, AROUND, CHUNK, FLAG_AT_ONCE, Kind, PROBE, Writer};
+use crate::protocol::packet::{
+    ACKS, CHUNK, FLAG_IMMEDIATE_ACK, Kind, OVERHEAD, PROBE, PROBE_REPLY, Writer,
+};
 use crate::protocol::sequence;
 
-/// Bytes of a bundle before its fragments.
+/// Bytes of a bundle's header.
 pub(super) const BUNDLE: usize = 3;
-/// Room of a packet with a bundle that the words of acknowledgements leave to it: any tiny fragment fits.
-const LEFT_TO_BUNDLE: usize = AROUND + ACKS + BUNDLE + ENTRY + MAX_TINY;
-/// Commands that wait in this amount are worth packets of full size.
-const MANY_COMMANDS: usize = MIN_PACKET - AROUND - ACKS - BUNDLE;
+/// Bytes of a packet that bitmap words of acknowledgements leave to a bundle: any tiny fragment
+/// fits.
+const LEFT_TO_BUNDLE: usize = OVERHEAD + ACKS + BUNDLE + ENTRY + MAX_TINY;
+/// Bytes of waiting tiny fragments from which full-sized packets are worth it.
+const MANY_COMMANDS: usize = MIN_PACKET - OVERHEAD - ACKS - BUNDLE;
 
-/// Bytes of the longest packet from which on packets of chunks travel alone, and their bytes are not copied.
-const ALONE: usize = 16 << 10;
+/// Packet size from which each chunk is sent alone and without a copy.
+const ZERO_COPY_PACKET: usize = 16 << 10;
 
-/// Segments of the data channel at most that do not ask for an acknowledgement at once.
-const UNASKED: u64 = 8;
+/// Segments of the data channel after which an immediate acknowledgement is requested at the
+/// latest.
+const MAX_SINCE_REQUEST: u64 = 8;
 
 const _: () = assert!(LEFT_TO_BUNDLE <= MIN_PACKET);
 
 impl Link {
-    /// Takes a fragment to be sent.
+    /// Queues a fragment.
     pub(crate) fn push(
         &mut self,
         now: Nanos,
@@ -58,7 +62,7 @@ impl Link {
                 }
                 self.commands.push(header, pieces, payload);
                 if self.commands.waiting() > MANY_COMMANDS {
-                    self.liveness.open(now);
+                    self.liveness.validate_mtu(now);
                 }
             }
             Payload::Read { token, length } => {
@@ -66,7 +70,7 @@ impl Link {
                     return Err(Refused::Full);
                 }
                 self.outgoing.push(geometry, header, token, length);
-                self.liveness.open(now);
+                self.liveness.validate_mtu(now);
             }
         }
         Ok(())
@@ -80,7 +84,7 @@ impl Link {
         self.is_admitted(COMMAND)
     }
 
-    /// When something may be sent by the data channel's turn; `None` if nothing waits or windows are closed.
+    /// When retransmissions or new data may be sent; `None` if nothing waits or windows are closed.
     pub(crate) fn data_at(&mut self, config: &Config) -> Option<Nanos> {
         let has_lost = (self.outbound[DATA].peek_lost().is_some()
             && (self.urgent > 0 || self.is_admitted(DATA)))
@@ -92,10 +96,10 @@ impl Link {
         (has_lost || self.data_ready(config)).then(|| self.congestion.paced_until())
     }
 
-    /// Whether new segments of the data channel may be sent, but for the pace.
+    /// Whether new segments of the data channel may be sent, apart from pacing.
     fn data_ready(&mut self, config: &Config) -> bool {
         if !self.outgoing.is_waiting()
-            || !self.liveness.is_proven()
+            || !self.liveness.is_mtu_validated()
             || !self.outbound[DATA].is_open(config.window)
         {
             return false;
@@ -107,35 +111,36 @@ impl Link {
     fn is_admitted(&mut self, channel: usize) -> bool {
         let admits = u64::from(self.outbound[channel].in_flight()) < self.congestion.window();
         if !admits {
-            self.congestion.note_limited();
+            self.congestion.note_cwnd_limited();
         }
         admits
     }
 
-    /// Whether something waits for which the peer has no room, and nothing is under way that will tell when it has.
+    /// Whether something waits for credits, and nothing is outstanding whose acknowledgement could
+    /// bring some.
     pub(crate) fn is_blocked(&self) -> bool {
         (self.commands.waiting() > 0 && self.outbound[COMMAND].is_starved())
             || (self.outgoing.is_waiting()
-                && self.liveness.is_proven()
+                && self.liveness.is_mtu_validated()
                 && self.outbound[DATA].is_starved())
     }
 
-    /// Whether probes or answers to them are to be sent.
+    /// Whether probes or probe replies are to be sent.
     pub(crate) fn control_ready(&self) -> bool {
-        self.liveness.wanted.any() || self.questions.iter().any(Option::is_some)
+        self.liveness.wanted.any() || self.unanswered_probes.iter().any(Option::is_some)
     }
 
-    /// When the link is to be looked at again.
+    /// When the link is due.
     pub(crate) fn due(&mut self, now: Nanos, config: &Config) -> Nanos {
         let mut at = self.liveness.due_at(config);
         if let Some(timeout) = self.timeout_at(config) {
             at = at.min(timeout);
         }
-        if let Some(deadline) = self.owed.deadline() {
+        if let Some(deadline) = self.ack_state.deadline() {
             at = at.min(deadline);
         }
         for outbound in &mut self.outbound {
-            if let Some(late) = outbound.late_at(&self.round_trip) {
+            if let Some(late) = outbound.loss_time(&self.rtt) {
                 at = at.min(late);
             }
         }
@@ -145,14 +150,14 @@ impl Link {
         if self.is_refused {
             at = at.min(now + config.min_timeout);
         }
-        if let Some(park) = self.park_at(now, config) {
-            at = at.min(park);
+        if let Some(idle) = self.idle_at(now, config) {
+            at = at.min(idle);
         }
         at
     }
 
-    /// When the probe time-out ends, if an answer is waited for. Each channel has its own, so that what is lost on one does not wait
-    /// until nothing moves on the other any more.
+    /// When the probe time-out expires, if an answer is expected. Each channel has its own, so that
+    /// a loss on one does not wait until the other has no traffic.
     pub(crate) fn timeout_at(&self, config: &Config) -> Option<Nanos> {
         let timeout = self.probe_timeout(config);
         let channels = self.outbound.iter();
@@ -162,16 +167,16 @@ impl Link {
             .or_else(|| self.liveness.timeout_at(self.answer_time(config), config))
     }
 
-    /// What an answer may take.
+    /// The time that an answer may take.
     fn answer_time(&self, config: &Config) -> Nanos {
-        self.round_trip.timeout() + config.ack_delay
+        self.rtt.timeout() + config.ack_delay
     }
 
     fn probe_timeout(&self, config: &Config) -> Nanos {
         self.liveness.timeout(self.answer_time(config), config)
     }
 
-    /// The probe time-out of a channel has ended: its first segment is sent again.
+    /// Probe time-outs expired: the first segment of each channel concerned is sent again.
     pub(crate) fn on_timeout(&mut self, now: Nanos, config: &Config) {
         let timeout = self.probe_timeout(config);
         self.urgent = 0;
@@ -179,26 +184,30 @@ impl Link {
             let is_due = outbound.timeout_at(timeout).is_some_and(|at| at <= now);
             if is_due && outbound.on_timeout(now) {
                 self.urgent += 1;
-                self.counters.resent_timeout += 1;
+                self.counters.resent_pto += 1;
             }
         }
         let has_segments = self
             .outbound
             .iter()
             .any(|outbound| outbound.outstanding() > 0);
-        if self.liveness.on_timeout(now, has_segments).is_silence {
-            self.congestion.on_silence(config);
+        if self
+            .liveness
+            .on_timeout(now, has_segments)
+            .is_persistent_congestion
+        {
+            self.congestion.on_persistent_congestion(config);
         }
     }
 
-    /// The link has been idle for the keep-alive time.
+    /// Nothing has happened on the link for the keep-alive time.
     pub(crate) fn on_idle(&mut self) {
         self.shrink();
     }
 
-    /// Packets of tiny fragments.
+    /// Sends bundles of tiny fragments.
     pub(crate) fn send_commands<S: Seal>(&mut self, burst: &mut Burst<'_, '_, S>, config: &Config) {
-        let full = if self.liveness.is_proven() {
+        let full = if self.liveness.is_mtu_validated() {
             config.packet
         } else {
             MIN_PACKET
@@ -221,8 +230,8 @@ impl Link {
             };
             let body = burst.body();
             let acks = self.write_acks(now, credits, words, body);
-            // It is sent again with acknowledgements of both channels.
-            let capacity = limit.saturating_sub(AROUND + acks.length.max(ACKS) + BUNDLE);
+            // A retransmission may have acknowledgements of both channels.
+            let capacity = limit.saturating_sub(OVERHEAD + acks.length.max(ACKS) + BUNDLE);
             let (at, length) = self.commands.bundle(capacity);
             if length == 0 {
                 break;
@@ -237,14 +246,14 @@ impl Link {
             writer.u24(sequence::low(sequence));
             self.commands.copy(at, writer.space(length));
             let mut body_length = acks.length + BUNDLE + length;
-            // Made as long as the others if more follow and little is wasted.
-            let spare = limit - AROUND - body_length;
+            // Padded to the length of the others, if more follow and little is wasted.
+            let spare = limit - OVERHEAD - body_length;
             if burst.packets > 0 && spare > 0 && spare < limit / 4 && self.commands.waiting() > 0 {
                 burst.body()[body_length..][..spare].fill(END);
                 body_length += spare;
             }
             self.counters.segments_sent += 1;
-            self.told(acks);
+            self.on_acks_sent(acks);
             if !burst.finish(self, config, Kind::Bundle, acks.flags, body_length) {
                 break;
             }
@@ -254,7 +263,7 @@ impl Link {
         }
     }
 
-    /// What is lost, and new segments of the data channel.
+    /// Sends retransmissions, and new segments of the data channel.
     pub(crate) fn send_data<S: Seal>(
         &mut self,
         burst: &mut Burst<'_, '_, S>,
@@ -266,13 +275,13 @@ impl Link {
         let mut block = [0; ACKS];
         let acks = self.write_acks(now, burst.credits, 0, &mut block);
         let mut urgent_only = now < self.congestion.paced_until();
-        // Several times for what may be under way, so that there is always more to be sent.
+        // Several requests per window, so that the sender never runs out of window.
         let window = self.congestion.window() / config.packet as u64;
         let window = window.min(self.outbound[DATA].window(config.window).into());
-        let unasked = (window / 4).clamp(1, UNASKED);
-        let is_alone = config.packet >= ALONE;
+        let request_after = (window / 4).clamp(1, MAX_SINCE_REQUEST);
+        let may_zero_copy = config.packet >= ZERO_COPY_PACKET;
         loop {
-            // What is sent again goes first.
+            // Retransmissions go first.
             let mut lost = None;
             for channel in [DATA, COMMAND] {
                 if lost.is_none()
@@ -285,7 +294,7 @@ impl Link {
             let is_new = lost.is_none();
             let (channel, sequence, content, is_last) =
                 if let Some((channel, sequence, content)) = lost {
-                    if !burst.admits(AROUND + acks.length + usize::from(content.length)) {
+                    if !burst.admits(OVERHEAD + acks.length + usize::from(content.length)) {
                         break;
                     }
                     self.outbound[channel].resend(now, self.number, sequence);
@@ -298,7 +307,7 @@ impl Link {
                     let Some(piece) = self.outgoing.peek(geometry) else {
                         break;
                     };
-                    if !burst.admits(AROUND + acks.length + usize::from(piece.length)) {
+                    if !burst.admits(OVERHEAD + acks.length + usize::from(piece.length)) {
                         break;
                     }
                     self.outgoing.advance(piece);
@@ -312,18 +321,19 @@ impl Link {
                     let is_last = piece.last && !self.outgoing.is_waiting();
                     (DATA, sequence, content, is_last)
                 };
-            self.unasked += 1;
-            let asks = is_last || u64::from(self.unasked) >= unasked;
-            let flag = if asks { FLAG_AT_ONCE } else { 0 };
-            if asks {
-                self.unasked = 0;
+            self.since_request += 1;
+            let requests_ack = is_last || u64::from(self.since_request) >= request_after;
+            let flag = if requests_ack { FLAG_IMMEDIATE_ACK } else { 0 };
+            if requests_ack {
+                self.since_request = 0;
             }
             let body = burst.body();
             body[..acks.length].copy_from_slice(&block[..acks.length]);
-            // One that is sent again is copied: should its bytes change although they must not, its tag holds all the same.
+            // Retransmissions are copied, so that a tag stays valid even if the bytes change, which
+            // they must not.
             if is_new
-                && is_alone
-                && self.send_around(
+                && may_zero_copy
+                && self.send_zero_copy(
                     burst,
                     geometry,
                     config,
@@ -333,7 +343,7 @@ impl Link {
                     flag,
                 )
             {
-                self.told(acks);
+                self.on_acks_sent(acks);
                 break;
             }
             let body = burst.body();
@@ -352,7 +362,7 @@ impl Link {
                 Kind::Bundle
             };
             if burst.packets == 0 {
-                self.told(acks);
+                self.on_acks_sent(acks);
             }
             let body = acks.length + usize::from(content.length);
             if !burst.finish(self, config, kind, acks.flags | flag, body) {
@@ -362,14 +372,14 @@ impl Link {
         }
         if burst.packets > 0 {
             self.liveness.on_sent(now);
-            self.congestion
-                .on_burst(now, burst.bytes(), &self.round_trip);
+            self.congestion.on_burst(now, burst.bytes(), &self.rtt);
         }
     }
 
-    /// A new chunk in a packet of its own, without copying its bytes. `false`: nothing has happened.
+    /// Sends a new chunk in a packet of its own, without copying its payload. `false`: nothing has
+    /// happened.
     #[allow(clippy::too_many_arguments)]
-    fn send_around<S: Seal>(
+    fn send_zero_copy<S: Seal>(
         &mut self,
         burst: &mut Burst<'_, '_, S>,
         geometry: Geometry,
@@ -393,35 +403,41 @@ impl Link {
         };
         let mut writer = Writer::new(&mut burst.body()[acks.length..]);
         writer.u24(sequence::low(sequence));
-        let elsewhere = Elsewhere {
+        let source = ZeroCopySource {
             token,
             offset,
             length,
             at: 0,
         };
         let kind = (Kind::Chunk, acks.flags | flag);
-        burst.finish_around(self, config, kind, acks.length + CHUNK, elsewhere, bytes)
+        burst.finish_zero_copy(self, config, kind, acks.length + CHUNK, source, bytes)
     }
 
-    /// One probe, or one answer to one.
+    /// Sends one probe or one probe reply.
     pub(crate) fn send_control<S: Seal>(&mut self, burst: &mut Burst<'_, '_, S>, config: &Config) {
         let now = burst.now;
-        if let Some(question) = self.questions.iter_mut().find_map(Option::take) {
-            // A peer that this rank had no room for asks in this way whether it has some now.
+        if let Some(probe) = self.unanswered_probes.iter_mut().find_map(Option::take) {
+            // A peer without credits probes to learn whether there are some now.
             let credits = burst.credits;
             let acks = self.write_acks(now, credits, 0, burst.body());
             let mut writer = Writer::new(&mut burst.body()[acks.length..]);
-            writer.bytes(&question.stamp.to_le_bytes());
-            writer.bytes(&question.size.to_le_bytes());
-            self.told(acks);
-            burst.finish(self, config, Kind::Answer, acks.flags, acks.length + ANSWER);
+            writer.bytes(&probe.stamp.to_le_bytes());
+            writer.bytes(&probe.size.to_le_bytes());
+            self.on_acks_sent(acks);
+            burst.finish(
+                self,
+                config,
+                Kind::ProbeReply,
+                acks.flags,
+                acks.length + PROBE_REPLY,
+            );
             return;
         }
         let wanted = &mut self.liveness.wanted;
         let length = if std::mem::take(&mut wanted.tiny) {
             PROBE
         } else if std::mem::take(&mut wanted.full) {
-            config.packet - AROUND
+            config.packet - OVERHEAD
         } else {
             return;
         };

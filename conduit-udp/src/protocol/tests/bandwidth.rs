@@ -33,17 +33,17 @@ fn describe(network: &Network) -> String {
     let own = network.endpoints[0].counters();
     format!(
         "resent {} {} {}, duplicates {}, acks {} {} {}, overflown {}, window {}, round trip {} of {}",
-        counters.resent_overtaken,
-        counters.resent_late,
-        counters.resent_timeout,
+        counters.resent_packet_threshold,
+        counters.resent_time_threshold,
+        counters.resent_pto,
         own.duplicates,
         own.acks_immediate,
         own.acks_delayed,
         own.acks_with_segment,
         network.overflown,
         link.congestion_window,
-        link.round_trip,
-        link.shortest_round_trip,
+        link.smoothed_rtt,
+        link.min_rtt,
     )
 }
 

@@ -69,9 +69,9 @@ fn a_large_fragment_is_placed() {
     let counters = network.endpoints[0].counters();
     assert_eq!(
         (
-            counters.resent_overtaken,
-            counters.resent_late,
-            counters.resent_timeout
+            counters.resent_packet_threshold,
+            counters.resent_time_threshold,
+            counters.resent_pto
         ),
         (0, 0, 0)
     );
@@ -177,7 +177,8 @@ fn a_sender_waits_until_there_is_room() {
 
 #[test]
 fn a_bundle_that_goes_again_with_more_acknowledgements_is_no_larger() {
-    // Nothing has come yet when the first bundles are made; the network looks at every packet's size.
+    // Nothing has come yet when the first bundles are made; the network looks at every packet's
+    // size.
     let faults = Faults {
         lose: 400,
         ..Faults::default()
@@ -274,7 +275,8 @@ fn an_idle_link_gives_its_memory_back_and_lives() {
     network.settle(10 * SECOND);
 }
 
-/// While tiny fragments come and go all the time, a segment of the data channel that is lost waits no longer than its own time-out.
+/// While tiny fragments come and go all the time, a segment of the data channel that is lost waits
+/// no longer than its own time-out.
 #[test]
 fn a_lost_segment_does_not_wait_for_the_other_channel() {
     for lost in [0, 1] {

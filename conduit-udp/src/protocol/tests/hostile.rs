@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::reference::Random;
-use crate::protocol::packet::{AROUND, Clear, Kind};
+use crate::protocol::packet::{Header, Kind, OVERHEAD};
 use crate::protocol::{
     Config, Endpoint, Failure, Fragment, FragmentHandler, Nanos, Payload, Received, Seal,
 };
@@ -13,9 +13,9 @@ use crate::protocol::{
 struct Trusting;
 
 impl Seal for Trusting {
-    fn seal(&mut self, _peer: u32, _number: u64, _packet: &mut [u8], _clear: usize) {}
+    fn seal(&mut self, _peer: u32, _number: u64, _packet: &mut [u8], _header: usize) {}
 
-    fn open(&mut self, _peer: u32, _number: u64, _packet: &mut [u8], _clear: usize) -> bool {
+    fn open(&mut self, _peer: u32, _number: u64, _packet: &mut [u8], _header: usize) -> bool {
         true
     }
 }
@@ -97,7 +97,7 @@ fn packet(random: &mut Random, number: u64) -> Vec<u8> {
         Kind::Chunk,
         Kind::Chunk,
         Kind::Probe,
-        Kind::Answer,
+        Kind::ProbeReply,
     ];
     let kind = kinds[random.below(8) as usize];
     let mut flags = random.below(16) as u8;
@@ -130,7 +130,7 @@ fn packet(random: &mut Random, number: u64) -> Vec<u8> {
     match kind {
         Kind::Nothing => {}
         Kind::Probe => body.extend(random.next().to_le_bytes()),
-        Kind::Answer => {
+        Kind::ProbeReply => {
             body.extend(random.below(1 << 30).to_le_bytes());
             body.extend((random.next() as u16).to_le_bytes());
         }
@@ -163,9 +163,9 @@ fn packet(random: &mut Random, number: u64) -> Vec<u8> {
     if random.in_thousand(20) {
         body.truncate(random.below(body.len() as u64 + 1) as usize);
     }
-    let mut packet = vec![0; body.len() + AROUND];
+    let mut packet = vec![0; body.len() + OVERHEAD];
     packet[16..16 + body.len()].copy_from_slice(&body);
-    Clear {
+    Header {
         kind,
         flags,
         sender: 1,
@@ -259,8 +259,8 @@ proptest! {
     fn bytes_without_a_valid_tag_change_nothing(bytes in prop::collection::vec(any::<u8>(), 0..200), first in 0x10u8..0x18) {
         let mut endpoint = Endpoint::new(Config { size: 4, ..Config::default() });
         let mut bytes = bytes;
-        if bytes.len() >= AROUND {
-            let body = (bytes.len() - AROUND) as u16;
+        if bytes.len() >= OVERHEAD {
+            let body = (bytes.len() - OVERHEAD) as u16;
             bytes[0] = first;
             bytes[2..4].copy_from_slice(&body.to_le_bytes());
             bytes[4] %= 5;

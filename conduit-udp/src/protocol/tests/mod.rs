@@ -1,9 +1,9 @@
 //! Endpoints joined by a network that loses, doubles, changes and reorders, in virtual time.
 
+mod idle;
 mod network;
-mod outside;
-mod parking;
 mod reference;
+mod zero_copy;
 
 mod bandwidth;
 mod death;

@@ -22,7 +22,8 @@ pub(super) struct Faults {
     pub(super) largest: usize,
     /// Bytes per microsecond of each rank's outgoing cable; 0: no limit.
     pub(super) rate: u64,
-    /// Bytes per microsecond that each rank takes from its socket, and bytes that the socket holds; 0: no limit.
+    /// Bytes per microsecond that each rank takes from its socket, and bytes that the socket holds;
+    /// 0: no limit.
     pub(super) intake: u64,
     pub(super) buffer: usize,
 }
@@ -115,7 +116,7 @@ impl Network {
                 &mut self.apps[from],
             ) {
                 assert!(transmit.length <= self.buffer.len() && transmit.length > 0);
-                assert!(transmit.outside.is_none());
+                assert!(transmit.zero_copy.is_none());
                 let peer = transmit.peer;
                 let packets: Vec<Vec<u8>> = self.buffer[..transmit.length]
                     .chunks(transmit.segment)
@@ -205,7 +206,8 @@ impl Network {
         true
     }
 
-    /// Goes on until all that was sent is delivered and acknowledged; panics if that takes longer than `time`.
+    /// Goes on until all that was sent is delivered and acknowledged; panics if that takes longer
+    /// than `time`.
     pub(super) fn settle(&mut self, time: Nanos) {
         let end = self.now + time;
         while !self.is_settled() {

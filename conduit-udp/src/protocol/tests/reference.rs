@@ -293,18 +293,18 @@ impl TestSeal {
 }
 
 impl Seal for TestSeal {
-    fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], clear: usize) {
+    fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], header: usize) {
         let (contents, tag) = packet.split_at_mut(packet.len() - TAG);
-        Self::stir(number, &mut contents[clear..]);
+        Self::stir(number, &mut contents[header..]);
         tag.copy_from_slice(&Self::tag(self.0, peer, number, contents));
     }
 
-    fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], clear: usize) -> bool {
+    fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], header: usize) -> bool {
         let (contents, tag) = packet.split_at_mut(packet.len() - TAG);
         if *tag != Self::tag(peer, self.0, number, contents) {
             return false;
         }
-        Self::stir(number, &mut contents[clear..]);
+        Self::stir(number, &mut contents[header..]);
         true
     }
 }

@@ -2,104 +2,107 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use proptest::prelude::*;
 
-use crate::socket::{Card, CardError, Peers};
+use crate::socket::{AddressError, Peers, UdpAddress};
 
-fn card(address: &str, port: u16) -> Card {
-    Card {
-        address: address.parse().unwrap(),
+fn udp_address(ip: &str, port: u16) -> UdpAddress {
+    UdpAddress {
+        ip: ip.parse().unwrap(),
         port,
         packet: 1472,
         incarnation: 7,
     }
 }
 
-fn cards() -> impl Strategy<Value = Card> {
+fn udp_addresses() -> impl Strategy<Value = UdpAddress> {
     let v4 = any::<[u8; 4]>().prop_map(|octets| IpAddr::V4(Ipv4Addr::from(octets)));
     let v6 = any::<[u8; 16]>().prop_map(|octets| IpAddr::V6(Ipv6Addr::from(octets)));
     let address = prop_oneof![v4, v6].prop_filter("somebody's address", |address| {
         !address.is_unspecified() && !address.is_multicast()
     });
-    (address, 1u16.., 1u32..=0xffff, any::<u64>()).prop_map(
-        |(address, port, packet, incarnation)| Card {
-            address,
+    (address, 1u16.., 1u32..=0xffff, any::<u64>()).prop_map(|(ip, port, packet, incarnation)| {
+        UdpAddress {
+            ip,
             port,
             packet,
             incarnation,
-        },
-    )
+        }
+    })
 }
 
 proptest! {
     #[test]
-    fn a_card_comes_back(card in cards()) {
-        prop_assert_eq!(Card::decode(&card.encode()), Ok(card));
+    fn an_address_comes_back(address in udp_addresses()) {
+        prop_assert_eq!(UdpAddress::decode(&address.encode()), Ok(address));
     }
 
     #[test]
-    fn anything_is_a_card_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..48)) {
-        if let Ok(card) = Card::decode(&bytes) {
-            prop_assert_eq!(card.encode().to_vec(), bytes);
+    fn anything_is_an_address_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..48)) {
+        if let Ok(address) = UdpAddress::decode(&bytes) {
+            prop_assert_eq!(address.encode().to_vec(), bytes);
         }
     }
 
     #[test]
-    fn a_changed_card_is_another_or_an_error(card in cards(), at in 0..Card::BYTES, byte in any::<u8>()) {
-        let mut bytes = card.encode();
+    fn a_changed_address_is_another_or_an_error(address in udp_addresses(), at in 0..UdpAddress::BYTES, byte in any::<u8>()) {
+        let mut bytes = address.encode();
         bytes[at] = byte;
-        if let Ok(other) = Card::decode(&bytes) {
+        if let Ok(other) = UdpAddress::decode(&bytes) {
             prop_assert_eq!(other.encode(), bytes);
         }
     }
 
     #[test]
-    fn peers_are_where_their_cards_say_and_found_there(all in prop::collection::vec(cards(), 1..40)) {
+    fn peers_are_where_their_addresses_say_and_found_there(all in prop::collection::vec(udp_addresses(), 1..40)) {
         let peers = Peers::new(&all, 3);
-        for (rank, card) in all.iter().enumerate() {
+        for (rank, udp) in all.iter().enumerate() {
             let address = peers.address(rank as u32);
-            prop_assert_eq!(address.port(), card.port);
+            prop_assert_eq!(address.port(), udp.port);
             // An IPv4 address within IPv6 is the IPv4 address.
-            prop_assert_eq!(address.ip(), card.address.to_canonical());
+            prop_assert_eq!(address.ip(), udp.ip.to_canonical());
             let found = peers.find(address).unwrap();
             prop_assert_eq!(peers.address(found), address);
             prop_assert!(found <= rank as u32);
         }
-        prop_assert_eq!(peers.packet(), all.iter().map(|card| card.packet).min().unwrap() as usize);
+        prop_assert_eq!(peers.packet(), all.iter().map(|address| address.packet).min().unwrap() as usize);
     }
 }
 
 #[test]
-fn errors_say_what_is_wrong_with_a_card() {
-    let good = card("10.0.0.1", 4000).encode();
+fn errors_say_what_is_wrong_with_an_address() {
+    let good = udp_address("10.0.0.1", 4000).encode();
     let with = |at: usize, value: u8| {
         let mut bytes = good;
         bytes[at] = value;
-        Card::decode(&bytes)
+        UdpAddress::decode(&bytes)
     };
-    assert!(Card::decode(&good).is_ok());
-    assert_eq!(Card::decode(&good[..31]), Err(CardError::Length(31)));
-    assert_eq!(Card::decode(&[]), Err(CardError::Length(0)));
-    assert_eq!(with(0, 1), Err(CardError::Version(1)));
-    assert_eq!(with(1, 5), Err(CardError::Field("address family")));
-    assert_eq!(with(31, 1), Err(CardError::Field("address family")));
-    assert_eq!(with(6, 1), Err(CardError::Field("packet size")));
-    assert_eq!(with(16, 224), Err(CardError::Field("address")));
-    let nowhere = Card {
+    assert!(UdpAddress::decode(&good).is_ok());
+    assert_eq!(
+        UdpAddress::decode(&good[..31]),
+        Err(AddressError::Length(31))
+    );
+    assert_eq!(UdpAddress::decode(&[]), Err(AddressError::Length(0)));
+    assert_eq!(with(0, 1), Err(AddressError::Version(1)));
+    assert_eq!(with(1, 5), Err(AddressError::Field("address family")));
+    assert_eq!(with(31, 1), Err(AddressError::Field("address family")));
+    assert_eq!(with(6, 1), Err(AddressError::Field("packet size")));
+    assert_eq!(with(16, 224), Err(AddressError::Field("address")));
+    let nowhere = UdpAddress {
         port: 0,
-        ..card("10.0.0.1", 1)
+        ..udp_address("10.0.0.1", 1)
     };
     assert_eq!(
-        Card::decode(&nowhere.encode()),
-        Err(CardError::Field("port"))
+        UdpAddress::decode(&nowhere.encode()),
+        Err(AddressError::Field("port"))
     );
     assert_eq!(
-        CardError::Length(3).to_string(),
-        "a card has 32 bytes, this one 3"
+        AddressError::Length(3).to_string(),
+        "an address has 32 bytes, this one 3"
     );
 }
 
 #[test]
 fn link_local_peers_are_reached_through_the_own_interface() {
-    let peers = Peers::new(&[card("fe80::7", 9), card("fd00::7", 9)], 12);
+    let peers = Peers::new(&[udp_address("fe80::7", 9), udp_address("fd00::7", 9)], 12);
     let SocketAddr::V6(local) = peers.address(0) else {
         panic!("an IPv6 address")
     };
@@ -109,7 +112,11 @@ fn link_local_peers_are_reached_through_the_own_interface() {
 
 #[test]
 fn ranks_of_the_other_family_are_found() {
-    let mixed = [card("10.0.0.1", 1), card("10.0.0.2", 1), card("fd00::1", 1)];
+    let mixed = [
+        udp_address("10.0.0.1", 1),
+        udp_address("10.0.0.2", 1),
+        udp_address("fd00::1", 1),
+    ];
     let peers = Peers::new(&mixed, 0);
     assert_eq!(peers.other_family(0), Some(2));
     assert_eq!(peers.other_family(2), Some(0));
@@ -118,7 +125,7 @@ fn ranks_of_the_other_family_are_found() {
 
 #[test]
 fn reports_on_a_peer_are_counted_and_told() {
-    let mut peers = Peers::new(&[card("10.0.0.1", 1), card("10.0.0.2", 1)], 0);
+    let mut peers = Peers::new(&[udp_address("10.0.0.1", 1), udp_address("10.0.0.2", 1)], 0);
     assert_eq!(peers.errors(1), None);
     peers.note(1, libc::EHOSTUNREACH, Some("10.0.0.9".parse().unwrap()));
     peers.note(1, libc::ECONNREFUSED, None);

@@ -4,7 +4,8 @@ use std::time::Duration;
 use super::{loopbacks, open, options};
 use crate::socket::{Batch, Options, Sent, Socket, SocketError, largest_payload};
 
-/// Everything that comes until `count` datagrams are there. Loopback loses nothing that fits the buffers.
+/// Everything that comes until `count` datagrams are there. Loopback loses nothing that fits the
+/// buffers.
 fn receive(socket: &mut Socket, batch: &mut Batch, count: usize) -> Vec<Vec<u8>> {
     let waiter = socket.waiter().unwrap();
     let mut all = Vec::new();

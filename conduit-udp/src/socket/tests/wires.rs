@@ -10,12 +10,13 @@ use crate::protocol::{
     Config, Endpoint, Failure, Fragment, FragmentHandler, Nanos, Payload, Refused, Seal, TAG,
     Transmit,
 };
-use crate::socket::{Card, FaultConfig, Machine, Options, Peers, Socket, Wire};
+use crate::socket::{FaultConfig, Machine, Options, Peers, Socket, UdpAddress, Wire};
 use seal::{Protection, Sealer, Secret};
 
-const CLEAR: usize = 16;
+const HEADER: usize = 16;
 
-/// As little of a protocol as a wire can drive: packets with a number and one fragment, nothing is sent again.
+/// As little of a protocol as a wire can drive: packets with a number and one fragment, nothing is
+/// sent again.
 struct Plain {
     rank: Rank,
     queue: VecDeque<(Rank, Vec<u8>)>,
@@ -48,16 +49,16 @@ impl Machine for Plain {
         seal: &mut impl Seal,
         handler: &mut impl FragmentHandler,
     ) -> bool {
-        let header = packet.first_chunk::<CLEAR>().copied();
+        let header = packet.first_chunk::<HEADER>().copied();
         let Some(header) = header else {
             self.dropped += 1;
             return false;
         };
         let from = Rank::from_le_bytes(*header.first_chunk().unwrap());
         let number = u64::from_le_bytes(*header.last_chunk().unwrap());
-        let opens = seal.open(from, number, packet, CLEAR);
+        let opens = seal.open(from, number, packet, HEADER);
         if opens {
-            let body = &packet[CLEAR..packet.len() - TAG];
+            let body = &packet[HEADER..packet.len() - TAG];
             assert!(handler.fragment(from, &[], body));
         } else {
             self.dropped += 1;
@@ -83,10 +84,10 @@ impl Machine for Plain {
     ) -> Option<Transmit<'u>> {
         let (peer, first) = self.queue.front()?;
         let peer = *peer;
-        let segment = CLEAR + first.len() + TAG;
+        let segment = HEADER + first.len() + TAG;
         let mut length = 0;
         while let Some((to, body)) = self.queue.front() {
-            let size = CLEAR + body.len() + TAG;
+            let size = HEADER + body.len() + TAG;
             if *to != peer || size > segment || length + size > buffer.len() {
                 break;
             }
@@ -94,9 +95,9 @@ impl Machine for Plain {
             let packet = &mut buffer[length..length + size];
             packet.fill(0);
             packet[..4].copy_from_slice(&self.rank.to_le_bytes());
-            packet[8..CLEAR].copy_from_slice(&self.number.to_le_bytes());
-            packet[CLEAR..CLEAR + body.len()].copy_from_slice(body);
-            seal.seal(peer, self.number, packet, CLEAR);
+            packet[8..HEADER].copy_from_slice(&self.number.to_le_bytes());
+            packet[HEADER..HEADER + body.len()].copy_from_slice(body);
+            seal.seal(peer, self.number, packet, HEADER);
             self.queue.pop_front();
             length += size;
             if size < segment {
@@ -107,7 +108,7 @@ impl Machine for Plain {
             peer,
             length,
             segment,
-            outside: None,
+            zero_copy: None,
         })
     }
 }
@@ -172,23 +173,26 @@ fn wires<M: Machine>(
     machine: impl Fn(Rank) -> M,
 ) -> Vec<Wire<M, Sealer>> {
     let sockets: Vec<Socket> = (0..size).map(|_| open(&change(options(address)))).collect();
-    let cards: Vec<Card> = sockets
+    let addresses: Vec<UdpAddress> = sockets
         .iter()
         .enumerate()
-        .map(|(rank, socket)| Card {
-            address,
+        .map(|(rank, socket)| UdpAddress {
+            ip: address,
             port: socket.address().port(),
             packet: socket.packet() as u32,
             incarnation: 100 + rank as u64,
         })
         .collect();
-    let incarnations: Vec<u64> = cards.iter().map(|card| card.incarnation).collect();
+    let incarnations: Vec<u64> = addresses
+        .iter()
+        .map(|address| address.incarnation)
+        .collect();
     (0..)
         .zip(sockets)
         .map(|(rank, socket)| {
             let secret = Secret::from_bytes([9; 32]);
             let seal = Sealer::new(secret, Protection::Authenticate, rank, incarnations.clone());
-            let peers = Peers::new(&cards, 0);
+            let peers = Peers::new(&addresses, 0);
             Wire::new(machine(rank), seal, socket, peers, PACKET).unwrap()
         })
         .collect()
@@ -251,37 +255,38 @@ fn fragments_of_many_ranks_arrive_sealed() {
 fn a_fragment_from_outside_of_the_job_is_dropped() {
     let address = loopbacks()[0];
     let mut job = job(address, 2, |options| options);
-    let stranger = std::net::UdpSocket::bind((address, 0)).unwrap();
+    let outsider = std::net::UdpSocket::bind((address, 0)).unwrap();
     let to = job[0].socket().address();
     for length in [0, 1, 15, 16, 31, 32, 100] {
-        stranger.send_to(&vec![1; length], to).unwrap();
+        outsider.send_to(&vec![1; length], to).unwrap();
     }
     send(&mut job[1], 0, b"from inside");
     job[1].flush(&mut Mailbox::default());
     assert_eq!(receive(&mut job[0], 1), [(1, b"from inside".to_vec())]);
-    assert_eq!(job[0].strangers().datagrams, 7);
-    // Of the others what is named as the sender is no rank, which is seen before the protocol has them.
+    assert_eq!(job[0].foreign().datagrams, 7);
+    // Of the others what is named as the sender is no rank, which is seen before the protocol has
+    // them.
     assert_eq!(job[0].machine().dropped, 2);
 }
 
-/// What a stranger can make: the clear part of a packet without a body, and a tag that is not right.
-fn forged(sender: Rank, number: u64) -> [u8; CLEAR + TAG] {
-    let mut packet = [0; CLEAR + TAG];
+/// What a outsider can make: the header of a packet without a body, and a tag that is not right.
+fn forged(sender: Rank, number: u64) -> [u8; HEADER + TAG] {
+    let mut packet = [0; HEADER + TAG];
     packet[0] = 1 << 4;
     packet[4..8].copy_from_slice(&sender.to_le_bytes());
-    packet[8..CLEAR].copy_from_slice(&number.to_le_bytes());
+    packet[8..HEADER].copy_from_slice(&number.to_le_bytes());
     packet
 }
 
-/// Makes progress until so many strangers' datagrams have come.
-fn turn_away(wire: &mut Wire<Endpoint, Sealer>, datagrams: u64) {
+/// Makes progress until so many outsiders' datagrams have come.
+fn drop_foreign(wire: &mut Wire<Endpoint, Sealer>, datagrams: u64) {
     let waiter = wire.waiter().unwrap();
-    while wire.strangers().datagrams < datagrams {
+    while wire.foreign().datagrams < datagrams {
         if !wire.progress(&mut Mailbox::default()) {
             assert!(waiter.wait(Some(Duration::from_secs(100))));
         }
     }
-    assert_eq!(wire.strangers().datagrams, datagrams);
+    assert_eq!(wire.foreign().datagrams, datagrams);
 }
 
 /// Sends a fragment from each of two ranks to the other, which takes it.
@@ -301,22 +306,22 @@ fn exchange([here, there]: &mut [Wire<Endpoint, Sealer>; 2]) {
 fn a_datagram_that_seems_to_be_many_costs_one_tag() {
     for address in loopbacks() {
         let mut job = endpoints(address);
-        let stranger = std::net::UdpSocket::bind((address, 0)).unwrap();
+        let outsider = std::net::UdpSocket::bind((address, 0)).unwrap();
         let to = job[0].socket().address();
         let many: Vec<u8> = (0..2047).flat_map(|number| forged(1, number)).collect();
-        stranger.send_to(&many, to).unwrap();
-        turn_away(&mut job[0], 1);
+        outsider.send_to(&many, to).unwrap();
+        drop_foreign(&mut job[0], 1);
         println!("tags: {}", job[0].machine().counters().bad_tag);
         assert_eq!(job[0].machine().counters().bad_tag, 1);
         // From here on it is known how long they are.
-        stranger.send_to(&many, to).unwrap();
-        turn_away(&mut job[0], 2);
+        outsider.send_to(&many, to).unwrap();
+        drop_foreign(&mut job[0], 2);
         let counters = job[0].machine().counters();
         assert_eq!((counters.bad_tag, counters.malformed), (1, 1));
-        assert_eq!(job[0].strangers().most(), Some((address, 1)));
+        assert_eq!(job[0].foreign().most(), Some((address, 1)));
         // It has a peer's address, and the peer is heard all the same.
         exchange(&mut job);
-        assert_eq!(job[0].strangers().by_source, 0);
+        assert_eq!(job[0].foreign().by_source, 0);
     }
 }
 
@@ -324,24 +329,24 @@ fn a_datagram_that_seems_to_be_many_costs_one_tag() {
 fn who_is_not_where_the_rank_is_costs_no_tag() {
     let mut job = endpoints(loopbacks()[0]);
     let elsewhere = IpAddr::from([127, 0, 0, 2]);
-    let stranger = std::net::UdpSocket::bind((elsewhere, 0)).unwrap();
+    let outsider = std::net::UdpSocket::bind((elsewhere, 0)).unwrap();
     let to = job[0].socket().address();
     for round in 0..10 {
         for number in 0..100 {
-            stranger.send_to(&forged(1, number), to).unwrap();
+            outsider.send_to(&forged(1, number), to).unwrap();
         }
-        turn_away(&mut job[0], 100 * (round + 1));
+        drop_foreign(&mut job[0], 100 * (round + 1));
         exchange(&mut job);
     }
-    let strangers = *job[0].strangers();
+    let foreign = *job[0].foreign();
     println!("tags: {}", job[0].machine().counters().bad_tag);
     // The first is what makes the wire wary.
     assert_eq!(job[0].machine().counters().bad_tag, 1);
-    assert_eq!(strangers.by_source, 999);
-    assert_eq!(strangers.most(), Some((elsewhere, 999)));
-    let text = strangers.to_string();
+    assert_eq!(foreign.by_source, 999);
+    assert_eq!(foreign.most(), Some((elsewhere, 999)));
+    let text = foreign.to_string();
     assert!(text.ends_with("most of them from 127.0.0.2"), "{text}");
-    assert_eq!(job[1].strangers().datagrams, 0);
+    assert_eq!(job[1].foreign().datagrams, 0);
 }
 
 #[test]
@@ -410,7 +415,8 @@ fn packets_wait_where_the_system_has_no_room_for_them() {
     for body in 0..200u8 {
         send(&mut job[1], 0, &[body; 8]);
     }
-    // They are made together, and sent by several calls, of which the second and two after it find no room.
+    // They are made together, and sent by several calls, of which the second and two after it find
+    // no room.
     job[1].socket_mut().be_busy_for(3, 1);
     let mut calls = 0;
     while !job[1].machine().queue.is_empty() || job[1].next_timeout().is_some() {
@@ -458,7 +464,7 @@ fn faults_lose_double_change_and_delay_what_has_come() {
         delay: 1_000_000,
     };
     assert!(job[0].faults().is_none());
-    job[0].let_suffer(0, &faults);
+    job[0].inject_faults(0, &faults);
     for body in 0..200u8 {
         send(&mut job[1], 0, &[body]);
     }

@@ -51,8 +51,8 @@ proptest! {
     fn each_segment_is_acknowledged_once(steps in prop::collection::vec((0u8..8, 0u64..300), 1..250)) {
         let mut outbound = Outbound::new(FIRST, MAX_WINDOW);
         let mut inbound = Inbound::new(FIRST);
-        let mut round_trip = RoundTrip::default();
-        round_trip.sample(1, 100, 0);
+        let mut rtt = RttEstimator::default();
+        rtt.sample(1, 100, 0);
         let mut segments = BTreeMap::new();
         let (mut under_way, mut old, mut now) = (Vec::new(), Vec::new(), 1000);
         for (what, number) in steps {
@@ -95,7 +95,7 @@ proptest! {
                         *segment = (content.length, Expected::Acknowledged);
                     }).unwrap();
                     prop_assert_eq!(progress.segments, count);
-                    outbound.find_lost(now, &round_trip, |_| {});
+                    outbound.detect_lost(now, &rtt, |_| {});
                 }
                 _ => {
                     if number % 3 == 0 {
@@ -134,7 +134,7 @@ proptest! {
             }
             take(&mut outbound, now, &written(&inbound, 1), |_| {}).unwrap();
             now += 1000;
-            outbound.find_lost(now, &round_trip, |_| {});
+            outbound.detect_lost(now, &rtt, |_| {});
         }
         prop_assert_eq!((outbound.outstanding(), outbound.in_flight(), outbound.lost), (0, 0, 0));
         outbound.shrink();
@@ -158,11 +158,11 @@ fn sent(count: u32) -> Outbound {
     outbound
 }
 
-fn lost(outbound: &mut Outbound, now: Nanos) -> Vec<Cause> {
-    let mut round_trip = RoundTrip::default();
-    round_trip.sample(1, 1000, 0);
+fn lost(outbound: &mut Outbound, now: Nanos) -> Vec<LossTrigger> {
+    let mut rtt = RttEstimator::default();
+    rtt.sample(1, 1000, 0);
     let mut causes = Vec::new();
-    outbound.find_lost(now, &round_trip, |cause| causes.push(cause));
+    outbound.detect_lost(now, &rtt, |trigger| causes.push(trigger));
     causes
 }
 
@@ -180,14 +180,14 @@ fn three_later_ones_make_a_segment_lost_or_much_time_after_one() {
     let mut outbound = sent(5);
     take(&mut outbound, 1100, &come(&[1, 2]), |_| {}).unwrap();
     assert_eq!(lost(&mut outbound, 1100), []);
-    let mut round_trip = RoundTrip::default();
-    round_trip.sample(1, 1000, 0);
-    assert_eq!(outbound.late_at(&round_trip), Some(1000 + 1250));
+    let mut rtt = RttEstimator::default();
+    rtt.sample(1, 1000, 0);
+    assert_eq!(outbound.loss_time(&rtt), Some(1000 + 1250));
     assert_eq!(lost(&mut outbound, 2249), []);
-    assert_eq!(lost(&mut outbound, 2250), [Cause::Late]);
+    assert_eq!(lost(&mut outbound, 2250), [LossTrigger::TimeThreshold]);
     let mut outbound = sent(5);
     take(&mut outbound, 1100, &come(&[3]), |_| {}).unwrap();
-    assert_eq!(lost(&mut outbound, 1100), [Cause::Overtaken]);
+    assert_eq!(lost(&mut outbound, 1100), [LossTrigger::PacketThreshold]);
     assert_eq!(outbound.peek_lost().unwrap().0, 0);
     // Sent again it is the newest: nothing has overtaken it.
     outbound.resend(1200, 9, 0);
@@ -196,7 +196,13 @@ fn three_later_ones_make_a_segment_lost_or_much_time_after_one() {
 
 #[test]
 fn an_acknowledgement_of_the_first_sending_says_nothing_of_what_followed() {
-    for (newest, causes) in [(8, vec![]), (9, vec![Cause::Overtaken, Cause::Overtaken])] {
+    for (newest, causes) in [
+        (8, vec![]),
+        (
+            9,
+            vec![LossTrigger::PacketThreshold, LossTrigger::PacketThreshold],
+        ),
+    ] {
         let mut outbound = sent(5);
         outbound.on_timeout(1150);
         outbound.resend(1200, 9, 0);

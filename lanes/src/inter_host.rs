@@ -1,4 +1,4 @@
-//! What carries fragments between hosts: one of several networks, chosen at start.
+//! The transport between hosts: one of several, chosen at start.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use conduit_udp::start::UdpCounters;
 
 use crate::settings::NetworkSettings;
 
-/// One rank's end of the network between hosts.
+/// One rank's end of the inter-host network.
 #[derive(Debug)]
-pub enum Far {
+pub enum InterHost {
     /// Reliable datagrams over UDP.
     Udp(Box<Carrier>),
     /// An endpoint of libfabric.
     Ofi(Box<Wire>),
 }
 
-impl Far {
-    /// Whether the settings ask for the report.
+impl InterHost {
+    /// Whether the settings ask for a report of its counters.
     pub(crate) fn is_reported(&self, settings: NetworkSettings<'_>) -> bool {
         match self {
             Self::Udp(_) => settings.udp.statistics,
@@ -30,7 +30,7 @@ impl Far {
         }
     }
 
-    /// What has happened so far, a line for each part.
+    /// A report of its counters, a line for each part.
     pub(crate) fn report(&self, portals: &PortalsCounters, rank: Rank) -> String {
         match self {
             Self::Udp(carrier) => UdpCounters::of(portals, carrier).report(rank),
@@ -39,17 +39,17 @@ impl Far {
     }
 }
 
-/// Hands a call on to the network that it is.
+/// Dispatches a call to the network chosen.
 macro_rules! each {
-    ($far:expr, $network:ident => $call:expr) => {
-        match $far {
-            Far::Udp($network) => $call,
-            Far::Ofi($network) => $call,
+    ($inter_host:expr, $network:ident => $call:expr) => {
+        match $inter_host {
+            InterHost::Udp($network) => $call,
+            InterHost::Ofi($network) => $call,
         }
     };
 }
 
-impl Transport for Far {
+impl Transport for InterHost {
     #[inline]
     fn send(&mut self, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
         each!(self, network => network.send(peer, fragment))

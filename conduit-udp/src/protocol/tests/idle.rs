@@ -1,4 +1,4 @@
-//! Links that are parked and opened again.
+//! Links that are made idle and reopened.
 
 use std::cmp::Reverse;
 
@@ -13,14 +13,14 @@ fn network(size: u32) -> Network {
     Network::new(size, 1, &Config::default(), Faults::default())
 }
 
-fn is_parked(network: &Network, from: u32, to: u32) -> bool {
+fn is_idle_link(network: &Network, from: u32, to: u32) -> bool {
     network.endpoints[from as usize]
         .link(to)
-        .is_some_and(|link| link.is_parked)
+        .is_some_and(|link| link.is_idle)
 }
 
-/// Both sides have exchanged something of each channel, and parked their links.
-fn parked() -> Network {
+/// Both sides have exchanged something on each channel, and made their links idle.
+fn idle_network() -> Network {
     let mut network = network(2);
     for channel in [0, 1] {
         assert!(network.send(0, 1, channel, 5000 * usize::from(channel) + 20));
@@ -28,22 +28,22 @@ fn parked() -> Network {
     }
     network.settle(SECOND);
     network.run(SECOND * 3 / 2);
-    assert!(is_parked(&network, 0, 1) && is_parked(&network, 1, 0));
+    assert!(is_idle_link(&network, 0, 1) && is_idle_link(&network, 1, 0));
     network
 }
 
 fn resent(counters: &Counters) -> u64 {
-    counters.resent_overtaken + counters.resent_late + counters.resent_timeout
+    counters.resent_packet_threshold + counters.resent_time_threshold + counters.resent_pto
 }
 
 #[test]
-fn what_is_sent_to_a_parked_link_arrives_at_once() {
+fn what_is_sent_to_an_idle_link_arrives_at_once() {
     for (from, channel) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
-        let mut network = parked();
+        let mut network = idle_network();
         let before = [0, 1].map(|rank: usize| network.endpoints[rank].counters());
         let packets = network.packets;
         assert!(network.send(from, 1 - from, channel, 3000 * usize::from(channel) + 5));
-        assert!(!is_parked(&network, from, 1 - from));
+        assert!(!is_idle_link(&network, from, 1 - from));
         network.settle(MILLISECOND);
         let after = [0, 1].map(|rank: usize| network.endpoints[rank].counters());
         for (before, after) in before.iter().zip(&after) {
@@ -53,33 +53,33 @@ fn what_is_sent_to_a_parked_link_arrives_at_once() {
         // Of the data channel three chunks.
         assert!(network.packets - packets <= 2 + 3 * u64::from(channel));
         network.run(SECOND * 3 / 2);
-        assert!(is_parked(&network, 0, 1) && is_parked(&network, 1, 0));
-        assert_eq!(network.endpoints[0].counters().parked, 2);
+        assert!(is_idle_link(&network, 0, 1) && is_idle_link(&network, 1, 0));
+        assert_eq!(network.endpoints[0].counters().made_idle, 2);
     }
 }
 
 #[test]
-fn a_parked_link_keeps_sixty_four_bytes_and_what_is_known() {
-    let network = parked();
+fn an_idle_link_keeps_sixty_four_bytes_and_what_is_known() {
+    let network = idle_network();
     let link = network.endpoints[0].link(1).unwrap();
-    assert!(link.is_open && link.has_answered && link.memory == 64);
+    assert!(link.is_mtu_validated && link.has_answered && link.memory == 64);
     // The network takes 10 microseconds each way.
-    assert!((20_000..40_000).contains(&link.round_trip), "{link:?}");
+    assert!((20_000..40_000).contains(&link.smoothed_rtt), "{link:?}");
 }
 
 #[test]
-fn links_in_use_are_not_parked() {
+fn links_in_use_are_not_idle() {
     let mut network = network(2);
     for _ in 0..100 {
         assert!(network.send(0, 1, 0, 20));
         network.run(SECOND / 10);
     }
-    assert_eq!(network.endpoints[0].counters().parked, 0);
-    assert_eq!(network.endpoints[1].counters().parked, 0);
+    assert_eq!(network.endpoints[0].counters().made_idle, 0);
+    assert_eq!(network.endpoints[1].counters().made_idle, 0);
 }
 
 #[test]
-fn without_an_idle_time_none_is_parked() {
+fn without_an_idle_time_none_is_idle() {
     let config = Config {
         idle_time: 0,
         ..Config::default()
@@ -87,21 +87,21 @@ fn without_an_idle_time_none_is_parked() {
     let mut network = Network::new(2, 1, &config, Faults::default());
     assert!(network.send(0, 1, 0, 20));
     network.run(30 * SECOND);
-    assert!(!is_parked(&network, 0, 1) && !is_parked(&network, 1, 0));
+    assert!(!is_idle_link(&network, 0, 1) && !is_idle_link(&network, 1, 0));
 }
 
-/// The last acknowledgement is lost, and its sender has parked the link when the segment comes again.
+/// The last acknowledgement is lost, and the receiver's link is idle when the segment comes again.
 #[test]
 fn what_comes_again_is_acknowledged_and_not_delivered() {
     for channel in [0, 1] {
-        let mut network = parked();
+        let mut network = idle_network();
         let config = Config {
             idle_time: 100_000,
             rank: 1,
             size: 2,
             ..Config::default()
         };
-        // The receiver parks long before the sender sends again.
+        // The receiver's link is idle long before the sender sends again.
         network.endpoints[1] = Endpoint::new(config);
         network.endpoints[0] = Endpoint::new(Config {
             rank: 0,
@@ -113,7 +113,7 @@ fn what_comes_again_is_acknowledged_and_not_delivered() {
         network.cut = vec![(1, 0)];
         assert!(network.send(0, 1, channel, 20));
         network.run(500_000);
-        assert!(is_parked(&network, 1, 0) && !is_parked(&network, 0, 1));
+        assert!(is_idle_link(&network, 1, 0) && !is_idle_link(&network, 0, 1));
         let received = network.apps[1].received.clone();
         network.cut.clear();
         network.settle(100 * MILLISECOND);
@@ -123,7 +123,7 @@ fn what_comes_again_is_acknowledged_and_not_delivered() {
     }
 }
 
-/// Whatever has come to a link once does not come again after it was parked, nor does anything older.
+/// A packet that a link has taken is not taken again after the link was idle, nor is an older one.
 #[test]
 fn old_packets_are_refused_and_open_nothing() {
     let mut network = network(2);
@@ -140,7 +140,7 @@ fn old_packets_are_refused_and_open_nothing() {
     assert!(to_one.len() >= 50);
     let received = network.apps[1].received.clone();
     for Reverse((_, _, to, packet)) in to_one.into_iter().chain(to_zero) {
-        assert!(is_parked(&network, to, 1 - to));
+        assert!(is_idle_link(&network, to, 1 - to));
         let to = to as usize;
         let got = network.endpoints[to].receive(
             network.now,
@@ -149,12 +149,12 @@ fn old_packets_are_refused_and_open_nothing() {
             &mut network.apps[to],
         );
         assert_eq!(got, Received::Dropped(Dropped::Replayed));
-        assert!(is_parked(&network, to as u32, 1 - to as u32));
+        assert!(is_idle_link(&network, to as u32, 1 - to as u32));
     }
     assert_eq!(network.apps[1].received, received);
 }
 
-/// One side parks at once, the other never: they go on all the same.
+/// One side's link is made idle at once, the other's never.
 #[test]
 fn the_sides_may_park_at_different_times() {
     for often in [0, 1] {
@@ -176,18 +176,18 @@ fn the_sides_may_park_at_different_times() {
             assert!(network.send(from, 1 - from, channel, 3000 * usize::from(channel) + 20));
             network.settle(100 * MILLISECOND);
             network.run(10 * MILLISECOND);
-            assert!(is_parked(&network, often as u32, 1 - often as u32));
+            assert!(is_idle_link(&network, often as u32, 1 - often as u32));
         }
-        assert!(network.endpoints[often].counters().parked >= 40);
-        assert_eq!(network.endpoints[1 - often].counters().parked, 0);
+        assert!(network.endpoints[often].counters().made_idle >= 40);
+        assert_eq!(network.endpoints[1 - often].counters().made_idle, 0);
     }
 }
 
 #[test]
-fn the_death_of_a_parked_peer_is_noticed() {
-    let mut network = parked();
+fn the_death_of_an_idle_peer_is_noticed() {
+    let mut network = idle_network();
     network.run(60 * SECOND);
-    assert!(is_parked(&network, 0, 1) && is_parked(&network, 1, 0));
+    assert!(is_idle_link(&network, 0, 1) && is_idle_link(&network, 1, 0));
     network.cut = vec![(0, 1), (1, 0)];
     network.run(9 * SECOND);
     assert!(network.apps.iter().all(|app| app.failures.is_empty()));
@@ -204,7 +204,7 @@ fn the_death_of_a_parked_peer_is_noticed() {
 
 /// What idle links send: a probe of one side in half of the keep-alive time, and its answer.
 #[test]
-fn parked_links_are_quiet() {
+fn idle_links_are_quiet() {
     let mut network = network(8);
     for from in 0..8 {
         for to in (0..8).filter(|&to| to != from) {
@@ -219,13 +219,13 @@ fn parked_links_are_quiet() {
     let each = (network.packets - packets) / 28;
     assert!((40..=170).contains(&each), "{each} packets of each pair");
     for (from, to) in (0..8).flat_map(|from| (0..8).map(move |to| (from, to))) {
-        assert!(from == to || is_parked(&network, from, to));
+        assert!(from == to || is_idle_link(&network, from, to));
     }
 }
 
-/// With more open links than there should be those that are idle are parked before their time.
+/// If too many links are open, quiet ones are made idle early.
 #[test]
-fn many_open_links_are_parked_sooner() {
+fn many_open_links_are_made_idle_sooner() {
     let config = Config {
         open_links: 10,
         idle_time: 1000 * SECOND,
@@ -238,7 +238,7 @@ fn many_open_links_are_parked_sooner() {
         network.run(2 * MILLISECOND);
         let open = (1..200)
             .filter_map(|peer| network.endpoints[0].link(peer))
-            .filter(|link| !link.is_parked)
+            .filter(|link| !link.is_idle)
             .count();
         assert!(open <= 12, "{open} are open after {to}");
     }

@@ -1,13 +1,13 @@
-//! Where a rank can be reached: what the ranks tell each other over the launcher's side channel.
+//! A rank's address, as ranks exchange it over the launcher's side channel. Its layout:
 //!
 //! | bytes | |
 //! |---|---|
 //! | 1 | version |
-//! | 1 | 4 or 6: the address's family |
-//! | 2 | port, little endian like all that follows |
-//! | 4 | bytes of the largest packet (UDP payload) that its interface takes |
+//! | 1 | address family: 4 or 6 |
+//! | 2 | port; all integers are little-endian |
+//! | 4 | bytes of the largest packet (UDP payload) that the interface takes |
 //! | 8 | incarnation |
-//! | 16 | address; an IPv4 one in the first four, zeros behind it |
+//! | 16 | IP address; an IPv4 address is followed by zeros |
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -15,45 +15,45 @@ const VERSION: u8 = 2;
 
 /// Where a rank can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Card {
-    /// Its address.
-    pub address: IpAddr,
-    /// Its port.
+pub struct UdpAddress {
+    /// IP address.
+    pub ip: IpAddr,
+    /// UDP port.
     pub port: u16,
-    /// Bytes of the largest packet (UDP payload) that its interface takes.
+    /// Bytes of the largest packet (UDP payload) that the interface takes.
     pub packet: u32,
-    /// Its [incarnation](seal::random_incarnation).
+    /// The rank's [incarnation](seal::random_incarnation).
     pub incarnation: u64,
 }
 
-/// A card that cannot be read.
+/// Why an address could not be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum CardError {
-    /// Its length.
-    #[error("a card has {bytes} bytes, this one {0}", bytes = Card::BYTES)]
+pub enum AddressError {
+    /// The length is wrong.
+    #[error("an address has {bytes} bytes, this one {0}", bytes = UdpAddress::BYTES)]
     Length(usize),
     /// Another version of Conduit made it.
     #[error(
-        "a card of version {0}, this is version {VERSION}: the ranks run different versions of Conduit"
+        "an address of version {0}, this is version {VERSION}: the ranks run different versions of Conduit"
     )]
     Version(u8),
-    /// A field is impossible.
+    /// A field has an impossible value.
     #[error("its {0} is impossible")]
     Field(&'static str),
 }
 
-impl Card {
-    /// Bytes of a card.
+impl UdpAddress {
+    /// Bytes of an encoded address.
     pub const BYTES: usize = 32;
 
-    /// For the side channel.
+    /// Encodes it for the side channel.
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[0] = VERSION;
         bytes[2..4].copy_from_slice(&self.port.to_le_bytes());
         bytes[4..8].copy_from_slice(&self.packet.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.incarnation.to_le_bytes());
-        match self.address {
+        match self.ip {
             IpAddr::V4(address) => {
                 bytes[1] = 4;
                 bytes[16..20].copy_from_slice(&address.octets());
@@ -66,16 +66,16 @@ impl Card {
         bytes
     }
 
-    /// From the side channel.
+    /// Decodes it.
     ///
     /// # Errors
-    /// Whatever is not the [encoding](Self::encode) of a card to which a packet could be sent.
-    pub fn decode(bytes: &[u8]) -> Result<Self, CardError> {
+    /// The bytes are not the [encoding](Self::encode) of an address that packets can be sent to.
+    pub fn decode(bytes: &[u8]) -> Result<Self, AddressError> {
         let bytes: &[u8; Self::BYTES] = bytes
             .try_into()
-            .map_err(|_| CardError::Length(bytes.len()))?;
+            .map_err(|_| AddressError::Length(bytes.len()))?;
         if bytes[0] != VERSION {
-            return Err(CardError::Version(bytes[0]));
+            return Err(AddressError::Version(bytes[0]));
         }
         let [_, family, p0, p1, s0, s1, s2, s3, rest @ ..] = *bytes;
         let (incarnation, address) = rest.split_first_chunk::<8>().expect("24 bytes are left");
@@ -85,21 +85,21 @@ impl Card {
                 address[0], address[1], address[2], address[3],
             )),
             6 => IpAddr::V6(Ipv6Addr::from(address)),
-            _ => return Err(CardError::Field("address family")),
+            _ => return Err(AddressError::Field("address family")),
         };
         if address.is_unspecified() || address.is_multicast() {
-            return Err(CardError::Field("address"));
+            return Err(AddressError::Field("address"));
         }
         let port = u16::from_le_bytes([p0, p1]);
         if port == 0 {
-            return Err(CardError::Field("port"));
+            return Err(AddressError::Field("port"));
         }
         let packet = u32::from_le_bytes([s0, s1, s2, s3]);
         if packet == 0 || packet > 0xffff {
-            return Err(CardError::Field("packet size"));
+            return Err(AddressError::Field("packet size"));
         }
         Ok(Self {
-            address,
+            ip: address,
             port,
             packet,
             incarnation: u64::from_le_bytes(*incarnation),

@@ -1,4 +1,5 @@
-//! What was sent and what became of it: the part of the oracle that sees every call between an endpoint and its fragment handler.
+//! The oracle: checks every call between an endpoint and its fragment handler against what was
+//! sent.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,15 +10,15 @@ use sim::random::mix;
 
 use crate::content;
 
-/// Violations that are kept; one is enough for a verdict.
+/// Violations that are kept; one suffices for a verdict.
 const KEPT: usize = 8;
 
-/// Something that must not be.
+/// A violation of the protocol's contract.
 #[derive(Debug, Clone, Serialize)]
 pub struct Violation {
-    /// When, in simulated nanoseconds.
+    /// Simulated time in nanoseconds.
     pub at: Nanos,
-    /// What.
+    /// Description.
     pub what: String,
 }
 
@@ -27,10 +28,10 @@ impl fmt::Display for Violation {
     }
 }
 
-/// A process: each restart of a rank is a new one. Index in the world's list.
+/// Index of a process in the world's list. Each restart of a rank is a new process.
 pub(crate) type Process = usize;
 
-/// The channel that a fragment takes, by what the contract says of [`conduit_udp::protocol::Payload`].
+/// The channel of a fragment, which follows from its [`conduit_udp::protocol::Payload`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Channel {
     Command = 0,
@@ -43,9 +44,9 @@ pub(crate) struct Sent {
     pub(crate) key: u64,
     pub(crate) header: u8,
     pub(crate) length: u32,
-    /// The sender has been told.
+    /// The sender's handler was called (`sent`).
     pub(crate) is_sent: bool,
-    /// Which bytes have come, if it has begun: ranges, in order, none touching another.
+    /// Bytes received, once it has begun: sorted, disjoint ranges.
     pub(crate) came: Option<Vec<(u32, u32)>>,
 }
 
@@ -61,12 +62,12 @@ pub(crate) struct Stream {
     /// Number of the first of `fragments`.
     first: u64,
     fragments: VecDeque<Sent>,
-    /// All before this have been delivered.
+    /// All before this are delivered.
     delivered: u64,
     /// All before this have begun.
     begun: u64,
-    /// Told to the sender.
-    told: u64,
+    /// Fragments reported to the sender as sent.
+    reported: u64,
 }
 
 impl Stream {
@@ -79,7 +80,7 @@ impl Stream {
             .get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
-    /// Forgets what nothing can be heard of any more.
+    /// Forgets fragments that no further call may concern.
     fn forget(&mut self) {
         while self.first < self.delivered && self.fragments.front().is_some_and(|sent| sent.is_sent)
         {
@@ -93,15 +94,15 @@ impl Stream {
     }
 }
 
-/// What is known about packets from one process to another.
+/// The traffic from one process to another.
 #[derive(Debug, Default)]
 pub(crate) struct Pair {
     streams: [Stream; 2],
-    /// The sender has given the receiver up.
+    /// When and why the sender gave up the receiver.
     pub(crate) failed: Option<(Nanos, Failure)>,
-    /// The sender first used the link then.
+    /// When the sender first used the link.
     pub(crate) used: Option<Nanos>,
-    /// And sent something on its data channel then.
+    /// When it first used the data channel.
     pub(crate) used_data: Option<Nanos>,
     /// Bytes of fragments delivered.
     pub(crate) delivered_bytes: u64,
@@ -112,7 +113,7 @@ impl Pair {
         self.streams.iter().all(Stream::is_done)
     }
 
-    /// What is not done, for people.
+    /// The state of both channels, as text.
     pub(crate) fn describe(&self) -> String {
         let [command, data] = &self.streams;
         format!(
@@ -122,36 +123,36 @@ impl Pair {
             data.delivered,
             data.end(),
             data.begun,
-            data.told
+            data.reported
         )
     }
 }
 
-/// All of a run.
+/// The oracle of a run.
 #[derive(Debug)]
-pub(crate) struct Books {
+pub(crate) struct Oracle {
     processes: usize,
     pairs: Vec<Option<Box<Pair>>>,
     pub(crate) violations: Vec<Violation>,
     /// The time, for violations.
     pub(crate) now: Nanos,
-    /// Deliveries and news of sent fragments: it goes on.
+    /// Count of deliveries and other progress.
     pub(crate) progress: u64,
     pub(crate) delivered: u64,
     pub(crate) delivered_bytes: u64,
-    /// Bytes of payloads that have come, also of fragments that are not complete.
+    /// Bytes of payload received, including those of incomplete fragments.
     pub(crate) placed: u64,
 }
 
 macro_rules! violation {
-    ($books:expr, $($text:tt)*) => {{
+    ($oracle:expr, $($text:tt)*) => {{
         let text = format!($($text)*);
-        $books.violate(text)
+        $oracle.violate(text)
     }};
 }
 pub(crate) use violation;
 
-impl Books {
+impl Oracle {
     pub(crate) fn new(processes: usize) -> Self {
         Self {
             processes,
@@ -179,12 +180,12 @@ impl Books {
         self.pairs[from * self.processes + to].as_deref()
     }
 
-    /// The number that a fragment sent now gets.
+    /// The number of the next fragment.
     pub(crate) fn next(&mut self, from: Process, to: Process, channel: Channel) -> u64 {
         self.pair(from, to).streams[channel as usize].end()
     }
 
-    /// A fragment was taken.
+    /// The endpoint accepted a fragment.
     pub(crate) fn sent(
         &mut self,
         from: Process,
@@ -210,7 +211,7 @@ impl Books {
         });
     }
 
-    /// The bytes of a fragment are wanted for a packet.
+    /// The endpoint reads bytes of a fragment for a packet.
     pub(crate) fn read(
         &mut self,
         from: Process,
@@ -240,15 +241,15 @@ impl Books {
         );
     }
 
-    /// The sender is told that a fragment is sent.
-    pub(crate) fn told(&mut self, from: Process, to: Process, token: u64) {
+    /// The endpoint reports a fragment as sent.
+    pub(crate) fn on_sent(&mut self, from: Process, to: Process, token: u64) {
         let pair = self.pair(from, to);
         let is_dead = pair.failed.is_some();
         let stream = &mut pair.streams[Channel::Data as usize];
         let what = match stream.get(token) {
             Some(sent) if !sent.is_sent && !is_dead => {
                 sent.is_sent = true;
-                stream.told += 1;
+                stream.reported += 1;
                 stream.forget();
                 self.progress += 1;
                 return;
@@ -263,9 +264,9 @@ impl Books {
         );
     }
 
-    /// A fragment is delivered at once; whether it is right is all there is to see.
+    /// A whole fragment is delivered.
     pub(crate) fn fragment(&mut self, from: Process, to: Process, header: &[u8], payload: &[u8]) {
-        // On which channel it came is not said: it is the next of one of them.
+        // The channel is not known here: it has to be the next of either.
         let pair = self.pair(from, to);
         let candidates = [Channel::Command, Channel::Data];
         let found = candidates.into_iter().find(|&channel| {
@@ -308,7 +309,8 @@ impl Books {
         self.delivered_bytes += bytes;
     }
 
-    /// Whether the next fragment that may begin is this one. Its number is the name of its place.
+    /// A fragment begins: checks that it is the next one. Its number is the token of its
+    /// destination.
     pub(crate) fn begin(
         &mut self,
         from: Process,
@@ -335,7 +337,7 @@ impl Books {
         None
     }
 
-    /// Some bytes of a fragment that has begun.
+    /// Bytes of a fragment that has begun are placed.
     pub(crate) fn place(
         &mut self,
         from: Process,
@@ -394,7 +396,7 @@ impl Books {
     }
 }
 
-/// Adds a range to others. `false`: some of it is there already.
+/// Adds a range to a set of ranges. `false`: it overlaps with another.
 fn cover(ranges: &mut Vec<(u32, u32)>, begin: u32, end: u32) -> bool {
     if begin == end {
         return true;
@@ -448,12 +450,12 @@ mod tests {
         }
     }
 
-    fn books() -> Books {
-        let mut books = Books::new(2);
-        books.sent(0, 1, Channel::Data, 5, 10, 3000);
-        books.sent(0, 1, Channel::Data, 6, 0, 100);
-        books.sent(0, 1, Channel::Command, 7, 64, 20);
-        books
+    fn oracle() -> Oracle {
+        let mut oracle = Oracle::new(2);
+        oracle.sent(0, 1, Channel::Data, 5, 10, 3000);
+        oracle.sent(0, 1, Channel::Data, 6, 0, 100);
+        oracle.sent(0, 1, Channel::Command, 7, 64, 20);
+        oracle
     }
 
     fn header(key: u64, length: usize) -> &'static [u8] {
@@ -462,61 +464,61 @@ mod tests {
 
     #[test]
     fn what_is_right_is_no_violation() {
-        let mut books = books();
-        books.fragment(0, 1, header(7, 64), content::bytes(7, 0, 20));
-        assert_eq!(books.begin(0, 1, header(5, 10), 3000), Some(0));
-        books.place(0, 1, 0, 1000, content::bytes(5, 1000, 2000));
-        books.place(0, 1, 0, 0, content::bytes(5, 0, 1000));
-        books.told(0, 1, 0);
-        books.end(0, 1, 0);
-        books.fragment(0, 1, &[], content::bytes(6, 0, 100));
-        assert!(!books.pair(0, 1).is_done());
-        books.told(0, 1, 1);
-        assert!(books.pair(0, 1).is_done());
-        assert!(books.violations.is_empty(), "{:?}", books.violations);
-        assert_eq!((books.delivered, books.delivered_bytes), (3, 3194));
+        let mut oracle = oracle();
+        oracle.fragment(0, 1, header(7, 64), content::bytes(7, 0, 20));
+        assert_eq!(oracle.begin(0, 1, header(5, 10), 3000), Some(0));
+        oracle.place(0, 1, 0, 1000, content::bytes(5, 1000, 2000));
+        oracle.place(0, 1, 0, 0, content::bytes(5, 0, 1000));
+        oracle.on_sent(0, 1, 0);
+        oracle.end(0, 1, 0);
+        oracle.fragment(0, 1, &[], content::bytes(6, 0, 100));
+        assert!(!oracle.pair(0, 1).is_done());
+        oracle.on_sent(0, 1, 1);
+        assert!(oracle.pair(0, 1).is_done());
+        assert!(oracle.violations.is_empty(), "{:?}", oracle.violations);
+        assert_eq!((oracle.delivered, oracle.delivered_bytes), (3, 3194));
     }
 
     #[test]
     fn what_is_wrong_is_one() {
-        type Act = fn(&mut Books);
+        type Act = fn(&mut Oracle);
         let wrong: [(&str, Act); 9] = [
-            ("twice", |books| {
-                (0..2).for_each(|_| books.fragment(0, 1, header(7, 64), content::bytes(7, 0, 20)))
+            ("twice", |oracle| {
+                (0..2).for_each(|_| oracle.fragment(0, 1, header(7, 64), content::bytes(7, 0, 20)))
             }),
-            ("overtakes", |books| {
-                books.fragment(0, 1, &[], content::bytes(6, 0, 100))
+            ("overtakes", |oracle| {
+                oracle.fragment(0, 1, &[], content::bytes(6, 0, 100))
             }),
-            ("changed", |books| {
-                books.fragment(0, 1, header(7, 64), &[1; 20])
+            ("changed", |oracle| {
+                oracle.fragment(0, 1, header(7, 64), &[1; 20])
             }),
-            ("overtakes one that has begun", |books| {
-                books.begin(0, 1, header(5, 10), 3000);
-                books.fragment(0, 1, &[], content::bytes(6, 0, 100));
+            ("overtakes one that has begun", |oracle| {
+                oracle.begin(0, 1, header(5, 10), 3000);
+                oracle.fragment(0, 1, &[], content::bytes(6, 0, 100));
             }),
-            ("ends too early", |books| {
-                books.begin(0, 1, header(5, 10), 3000);
-                books.place(0, 1, 0, 0, content::bytes(5, 0, 2999));
-                books.end(0, 1, 0);
+            ("ends too early", |oracle| {
+                oracle.begin(0, 1, header(5, 10), 3000);
+                oracle.place(0, 1, 0, 0, content::bytes(5, 0, 2999));
+                oracle.end(0, 1, 0);
             }),
-            ("bytes twice", |books| {
-                books.begin(0, 1, header(5, 10), 3000);
-                books.place(0, 1, 0, 0, content::bytes(5, 0, 2000));
-                books.place(0, 1, 0, 1999, content::bytes(5, 1999, 10));
+            ("bytes twice", |oracle| {
+                oracle.begin(0, 1, header(5, 10), 3000);
+                oracle.place(0, 1, 0, 0, content::bytes(5, 0, 2000));
+                oracle.place(0, 1, 0, 1999, content::bytes(5, 1999, 10));
             }),
-            ("told twice", |books| {
-                (0..2).for_each(|_| books.told(0, 1, 1))
+            ("told twice", |oracle| {
+                (0..2).for_each(|_| oracle.on_sent(0, 1, 1))
             }),
-            ("read after it was told", |books| {
-                books.told(0, 1, 1);
-                books.read(0, 1, 1, 0, &mut [0; 10]);
+            ("read after it was told", |oracle| {
+                oracle.on_sent(0, 1, 1);
+                oracle.read(0, 1, 1, 0, &mut [0; 10]);
             }),
-            ("never sent", |books| books.fragment(1, 0, &[], &[])),
+            ("never sent", |oracle| oracle.fragment(1, 0, &[], &[])),
         ];
         for (name, act) in wrong {
-            let mut books = books();
-            act(&mut books);
-            assert_eq!(books.violations.len(), 1, "{name}");
+            let mut oracle = oracle();
+            act(&mut oracle);
+            assert_eq!(oracle.violations.len(), 1, "{name}");
         }
     }
 }

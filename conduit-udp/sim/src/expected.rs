@@ -1,71 +1,76 @@
-//! What has to become of a link, by what is done to it.
+//! The expected state of a link at the end of a run, by the faults of its scenario.
 
 use conduit_core::ni::Rank;
 use conduit_udp::protocol::{Failure, Nanos};
 
 use crate::scenario::{Fault, Scenario};
 
-/// What has to become of one rank's link to another.
+/// The expected state of one rank's link to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// Everything arrives, nobody is given up.
-    Lives,
-    /// Whatever; but not nothing.
-    Either,
-    /// The peer is given up if the link has been used before or is used later.
-    Ends {
-        /// From then on nothing comes back.
+pub(crate) enum Expected {
+    /// Everything arrives, and the peer is not given up.
+    Survives,
+    /// Either: everything arrives, or the peer is given up.
+    Undetermined,
+    /// The peer is given up if the link was used before or is used later.
+    Fails {
+        /// From then on nothing is received from the peer, or by it.
         begin: Nanos,
-        /// But the peer may still be heard: it notices sooner, and only its silence ends an idle link.
+        /// Packets of the peer are still received: it notices sooner, and only its own end stops an
+        /// idle link.
         is_heard: bool,
     },
     /// The peer is given up because of the path's MTU, if more than tiny fragments are sent.
-    TooLarge,
+    MtuTooSmall,
 }
 
-impl Fate {
-    /// The worse of two.
+impl Expected {
+    /// The worse of two expectations.
     fn and(self, other: Self) -> Self {
         match (self, other) {
-            (Self::Lives, fate) | (fate, Self::Lives) => fate,
-            (Self::TooLarge, _) | (_, Self::TooLarge) => Self::TooLarge,
+            (Self::Survives, expected) | (expected, Self::Survives) => expected,
+            (Self::MtuTooSmall, _) | (_, Self::MtuTooSmall) => Self::MtuTooSmall,
             (
-                Self::Ends {
+                Self::Fails {
                     begin: a,
                     is_heard: c,
                 },
-                Self::Ends {
+                Self::Fails {
                     begin: b,
                     is_heard: d,
                 },
-            ) => Self::Ends {
+            ) => Self::Fails {
                 begin: a.min(b),
                 is_heard: c && d,
             },
-            (ends @ Self::Ends { .. }, Self::Either) | (Self::Either, ends @ Self::Ends { .. }) => {
-                ends
-            }
-            (Self::Either, Self::Either) => Self::Either,
+            (ends @ Self::Fails { .. }, Self::Undetermined)
+            | (Self::Undetermined, ends @ Self::Fails { .. }) => ends,
+            (Self::Undetermined, Self::Undetermined) => Self::Undetermined,
         }
     }
 }
 
-/// Of the link of `rank` to `peer`. `used`: when it was first used.
-pub(crate) fn fate(scenario: &Scenario, rank: Rank, peer: Rank, used: Option<Nanos>) -> Fate {
+/// The expected state of the link of `rank` to `peer`. `used`: when it was first used.
+pub(crate) fn expected(
+    scenario: &Scenario,
+    rank: Rank,
+    peer: Rank,
+    used: Option<Nanos>,
+) -> Expected {
     let dead = scenario.protocol.dead_time;
     let touches = |one: Rank| one == rank || one == peer;
     let outage = |begin: Nanos, end: Option<Nanos>| match end {
-        None => Fate::Ends {
+        None => Expected::Fails {
             begin,
             is_heard: false,
         },
-        Some(end) if end - begin < dead => Fate::Lives,
-        // In use before, it has been given up when the outage ends.
-        Some(_) if used.is_some_and(|used| used <= begin) => Fate::Ends {
+        Some(end) if end - begin < dead => Expected::Survives,
+        // If it was in use before, it is given up when the outage ends.
+        Some(_) if used.is_some_and(|used| used <= begin) => Expected::Fails {
             begin,
             is_heard: false,
         },
-        Some(_) => Fate::Either,
+        Some(_) => Expected::Undetermined,
     };
     let of = |fault: &Fault| match *fault {
         Fault::BlackHole {
@@ -74,7 +79,7 @@ pub(crate) fn fate(scenario: &Scenario, rank: Rank, peer: Rank, used: Option<Nan
             begin,
             end,
         } if touches(from) && touches(to) => match outage(begin, end) {
-            Fate::Ends { begin, .. } => Fate::Ends {
+            Expected::Fails { begin, .. } => Expected::Fails {
                 begin,
                 is_heard: from == rank,
             },
@@ -95,51 +100,57 @@ pub(crate) fn fate(scenario: &Scenario, rank: Rank, peer: Rank, used: Option<Nan
             begin,
             end,
         } if one == rank => match outage(begin, end) {
-            Fate::Lives => Fate::Lives,
-            _ => Fate::Either,
+            Expected::Survives => Expected::Survives,
+            _ => Expected::Undetermined,
         },
-        Fault::SmallMtu { from, to, .. } if from == rank && to == peer => Fate::TooLarge,
-        // Given up by the other side, it hears nothing.
-        Fault::SmallMtu { from, to, .. } if from == peer && to == rank => Fate::Either,
-        Fault::Restart { rank: one, at } if touches(one) => Fate::Ends {
+        Fault::SmallMtu { from, to, .. } if from == rank && to == peer => Expected::MtuTooSmall,
+        // If the other side has given it up, it receives nothing.
+        Fault::SmallMtu { from, to, .. } if from == peer && to == rank => Expected::Undetermined,
+        Fault::Restart { rank: one, at } if touches(one) => Expected::Fails {
             begin: at,
             is_heard: false,
         },
-        _ => Fate::Lives,
+        _ => Expected::Survives,
     };
-    scenario.faults.iter().map(of).fold(Fate::Lives, Fate::and)
+    scenario
+        .faults
+        .iter()
+        .map(of)
+        .fold(Expected::Survives, Expected::and)
 }
 
-/// What is wrong with a failure, if something is. `used`: when the link was first used, and when its peer first used it.
+/// What is wrong with a failure, if anything. `used`: when the link was first used, by this rank
+/// and by the peer.
 pub(crate) fn judge(
     scenario: &Scenario,
-    fate: Fate,
+    expected: Expected,
     used: [Option<Nanos>; 2],
     at: Nanos,
     failure: Failure,
 ) -> Option<String> {
     let dead = scenario.protocol.dead_time;
     let [used, used_by_peer] = used;
-    // What is under way, or kept by somebody, when a path is cut, still arrives.
+    // What is in flight, or held by an attacker, when a path is cut still arrives.
     let path = &scenario.path;
     let late = 2 * (path.latency + path.jitter) + path.replay_after + 50_000_000;
     let slack = dead / 20 + late;
-    let (begin, is_heard) = match fate {
-        Fate::Lives => return Some("is given up, though nothing lasted for long".into()),
-        Fate::Either | Fate::TooLarge => (None, false),
-        Fate::Ends { begin, is_heard } => (Some(begin), is_heard),
+    let (begin, is_heard) = match expected {
+        Expected::Survives => return Some("is given up, though nothing lasted for long".into()),
+        Expected::Undetermined | Expected::MtuTooSmall => (None, false),
+        Expected::Fails { begin, is_heard } => (Some(begin), is_heard),
     };
     // Neither has heard of the other before the path was cut.
     let is_unknown = begin.is_some_and(|begin| {
         used.is_some_and(|used| used >= begin + late)
             && used_by_peer.is_none_or(|used| used >= begin + late)
     });
-    let is_cause = match (fate, failure) {
+    let is_cause = match (expected, failure) {
         (_, Failure::Broken(_)) => false,
-        (Fate::TooLarge, failure) => failure == Failure::Mtu(scenario.protocol.packet),
-        // An answer that somebody has kept may come when full-sized packets have not been answered for long.
+        (Expected::MtuTooSmall, failure) => failure == Failure::Mtu(scenario.protocol.packet),
+        // An answer that somebody has kept may come when full-sized packets have not been answered
+        // for long.
         (_, Failure::Mtu(_)) => path.replay > 0.0,
-        (Fate::Ends { .. }, failure) if is_unknown => failure == Failure::Unreachable,
+        (Expected::Fails { .. }, failure) if is_unknown => failure == Failure::Unreachable,
         _ => true,
     };
     if !is_cause {
@@ -150,7 +161,8 @@ pub(crate) fn judge(
     {
         return Some("is given up too early".into());
     }
-    // An idle link notices after the keep-alive time; that of its peer must have ended before, as long as it is heard.
+    // An idle link notices after the keep-alive time; that of its peer must have ended before, as
+    // long as it is heard.
     let bound = (if is_heard { 2 } else { 1 }) * (dead + dead / 4) + slack;
     let since = begin.map(|begin| begin.max(used.unwrap_or(0)));
     match since {

@@ -1,7 +1,7 @@
-//! Memory descriptors that both networks have bound.
+//! Memory descriptors, bound in both networks.
 //!
-//! Looked up with every put and get, from any thread: a table of atomics of fixed size, and a lock for the list of free
-//! places.
+//! Every put and get looks one up, from any thread: so they are in a table of atomics of fixed
+//! size, and only the list of free places has a lock.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,29 +9,29 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use conduit_core::ni::{EqId, MdId, Ni, NiError, Unlink};
 use conduit_core::threads::{Lock, Mode};
 
-use super::{Beyond, Side};
+use super::{MultiHost, Side};
 
-/// Places at most: a name has 16 bits for one.
+/// Places at most: an `MdId` has 16 bits for the place.
 const MOST: u32 = 1 << 16;
 
 #[derive(Debug)]
 struct Descriptor {
     /// Odd while bound. Changes with every bind and release.
     generation: AtomicU32,
-    near: AtomicU32,
-    far: AtomicU32,
+    intra: AtomicU32,
+    inter: AtomicU32,
 }
 
 #[derive(Debug)]
-struct Book {
+struct FreeList {
     free: VecDeque<u32>,
-    /// Descriptors that the near network has released and the far one not yet.
-    half: Vec<MdId>,
+    /// Descriptors that the intra-host network has released and the inter-host one not yet.
+    half_released: Vec<MdId>,
 }
 
 pub(super) struct Descriptors<M: Mode> {
     table: Box<[Descriptor]>,
-    book: M::Lock<Book>,
+    free_list: M::Lock<FreeList>,
 }
 
 fn unknown(operation: &'static str, md: MdId) -> NiError {
@@ -47,14 +47,14 @@ impl<M: Mode> Descriptors<M> {
         let most = most.min(MOST);
         let empty = |_| Descriptor {
             generation: AtomicU32::new(0),
-            near: AtomicU32::new(0),
-            far: AtomicU32::new(0),
+            intra: AtomicU32::new(0),
+            inter: AtomicU32::new(0),
         };
         Self {
             table: (0..most).map(empty).collect(),
-            book: M::Lock::new(Book {
+            free_list: M::Lock::new(FreeList {
                 free: (0..most).collect(),
-                half: Vec::new(),
+                half_released: Vec::new(),
             }),
         }
     }
@@ -68,7 +68,7 @@ impl<M: Mode> Descriptors<M> {
         found.ok_or_else(|| unknown(operation, md))
     }
 
-    /// A descriptor's name in one of the networks.
+    /// The descriptor's id in one of the networks.
     #[inline]
     pub(super) fn get(
         &self,
@@ -78,28 +78,28 @@ impl<M: Mode> Descriptors<M> {
     ) -> Result<MdId, NiError> {
         let found = self.find(operation, md)?;
         let name = match side {
-            Side::Near => &found.near,
-            Side::Far => &found.far,
+            Side::IntraHost => &found.intra,
+            Side::InterHost => &found.inter,
         };
         Ok(MdId(name.load(Ordering::Relaxed)))
     }
 }
 
-impl<Far: Ni, M: Mode> Beyond<Far, M> {
+impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
     /// See [`Ni::md_bind`].
     ///
     /// # Safety
     /// As there.
-    pub(super) unsafe fn bind<Near: Ni>(
+    pub(super) unsafe fn bind<Intra: Ni>(
         &self,
-        near: &Near,
+        intra: &Intra,
         base: *mut u8,
         len: usize,
         eq: EqId,
     ) -> Result<MdId, NiError> {
-        let far_eq = self.queues.far("md_bind", eq)?;
+        let inter_eq = self.queues.inter("md_bind", eq)?;
         let table = &self.descriptors.table;
-        let Some(slot) = self.descriptors.book.lock().free.pop_front() else {
+        let Some(slot) = self.descriptors.free_list.lock().free.pop_front() else {
             return Err(NiError::Exhausted {
                 operation: "md_bind",
                 what: "memory descriptors",
@@ -109,57 +109,58 @@ impl<Far: Ni, M: Mode> Beyond<Far, M> {
         };
         let bound = || {
             // SAFETY: the caller's promise.
-            let in_near =
-                unsafe { near.md_bind(base, len, eq) }.map_err(|error| self.of_near(error))?;
+            let in_intra = unsafe { intra.md_bind(base, len, eq) }
+                .map_err(|error| self.with_job_rank(error))?;
             // SAFETY: the same, for the same time: both are released before it ends.
-            match unsafe { self.far.md_bind(base, len, far_eq) } {
-                Ok(in_far) => Ok((in_near, in_far)),
+            match unsafe { self.inter.md_bind(base, len, inter_eq) } {
+                Ok(in_inter) => Ok((in_intra, in_inter)),
                 Err(error) => {
                     // Nothing was submitted with it, so it is not in use.
-                    let _ = near.md_release(in_near);
+                    let _ = intra.md_release(in_intra);
                     Err(error)
                 }
             }
         };
         match bound() {
-            Ok((in_near, in_far)) => {
+            Ok((in_intra, in_inter)) => {
                 let place = &table[slot as usize];
-                place.near.store(in_near.0, Ordering::Relaxed);
-                place.far.store(in_far.0, Ordering::Relaxed);
-                // The place was not bound, so the generation is even, and only we hold it.
+                place.intra.store(in_intra.0, Ordering::Relaxed);
+                place.inter.store(in_inter.0, Ordering::Relaxed);
+                // The place was not bound, so its generation is even, and no other thread changes
+                // it.
                 let generation = place.generation.load(Ordering::Relaxed).wrapping_add(1);
                 place.generation.store(generation, Ordering::Release);
                 Ok(MdId(generation << 16 | slot))
             }
             Err(error) => {
-                self.descriptors.book.lock().free.push_back(slot);
+                self.descriptors.free_list.lock().free.push_back(slot);
                 Err(error)
             }
         }
     }
 
-    pub(super) fn release<Near: Ni>(&self, near: &Near, md: MdId) -> Result<Unlink, NiError> {
-        // One at a time: of two that release the same descriptor one finds it unknown.
-        let mut book = self.descriptors.book.lock();
+    pub(super) fn release<Intra: Ni>(&self, intra: &Intra, md: MdId) -> Result<Unlink, NiError> {
+        // One at a time: of two threads that release the same descriptor one gets an error.
+        let mut free_list = self.descriptors.free_list.lock();
         let place = self.descriptors.find("md_release", md)?;
-        if !book.half.contains(&md) {
-            let in_near = MdId(place.near.load(Ordering::Relaxed));
-            let released = near.md_release(in_near);
-            if released.map_err(|error| self.of_near(error))? == Unlink::InUse {
+        if !free_list.half_released.contains(&md) {
+            let in_intra = MdId(place.intra.load(Ordering::Relaxed));
+            let released = intra.md_release(in_intra);
+            if released.map_err(|error| self.with_job_rank(error))? == Unlink::InUse {
                 return Ok(Unlink::InUse);
             }
-            book.half.push(md);
+            free_list.half_released.push(md);
         }
-        let in_far = MdId(place.far.load(Ordering::Relaxed));
-        if self.far.md_release(in_far)? == Unlink::InUse {
+        let in_inter = MdId(place.inter.load(Ordering::Relaxed));
+        if self.inter.md_release(in_inter)? == Unlink::InUse {
             return Ok(Unlink::InUse);
         }
-        book.half.retain(|half| *half != md);
+        free_list.half_released.retain(|half| *half != md);
         let generation = place.generation.load(Ordering::Relaxed);
         place
             .generation
             .store(generation.wrapping_add(1), Ordering::Release);
-        book.free.push_back(md.0 & 0xffff);
+        free_list.free.push_back(md.0 & 0xffff);
         Ok(Unlink::Done)
     }
 }

@@ -1,16 +1,17 @@
 //! Match entries that are linked in both networks.
 //!
-//! An entry has a place here, whose number is its name in the networks' events. The place tells the owner's name for it, and
-//! what has become of it on either side:
+//! An entry has a place in a table here, and the place's number is the entry's tag in both
+//! networks. The place holds the owner's tag and the entry's state on either side:
 //!
 //! ```text
-//! Linked -- it unlinks itself: Unlinked --> Draining (managed) -- Free --> Gone
-//!    |                                          or Gone at once (not managed)
-//!    +-- the other has unlinked itself --> Gone, or Doomed until the network lets go of it
+//! Linked -- this side unlinks automatically --> Draining -- Free --> Gone   (locally managed)
+//!    |                                     --> Gone                        (others)
+//!    +-- the other side unlinks automatically --> Gone, or Unlinking as long as it is in use
 //! ```
 //!
-//! The owner is told [`Event::Unlinked`] when no side is linked any more, and [`Event::Free`] when both are gone. Networks raise
-//! events in any order, so an event may still name a place whose entry is gone: places are used again as late as possible.
+//! The owner gets [`Event::Unlinked`] when neither side is linked any more, and [`Event::Free`]
+//! when both are gone. Networks raise events in any order, so an event may still name a place whose
+//! entry is gone; places are therefore reused as late as possible.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -20,23 +21,23 @@ use conduit_core::ni::{
 };
 use conduit_core::threads::{Lock, Mode};
 
-use super::{Beyond, Side};
+use super::{MultiHost, Side};
 
 /// Places for each entry that can be linked.
 const PLACES: u32 = 4;
-/// Places at most: a name has 16 bits for one.
+/// Places at most: a `MeId` has 16 bits for the place.
 const MOST: u32 = 1 << 16;
 
-/// What has become of an entry in one network.
+/// State of an entry in one network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Link {
-    /// Linked; or it has unlinked itself, and says so in an event that is yet to come.
+    /// Linked, or unlinked automatically with the event still to come.
     Linked(MeId),
-    /// To be unlinked, as the other side has unlinked itself; the network said that it is in use.
-    Doomed(MeId),
-    /// It has unlinked itself, and its space is not free yet.
+    /// To be unlinked because the other side has ended; the network has it in use.
+    Unlinking(MeId),
+    /// Unlinked automatically; its space is still in use.
     Draining,
-    /// Never linked there, or over.
+    /// Never linked there, or ended.
     Gone,
 }
 
@@ -44,41 +45,41 @@ enum Link {
 struct Linked {
     generation: u16,
     index: u8,
-    near: Link,
-    far: Link,
+    intra: Link,
+    inter: Link,
     managed: bool,
     claim: Option<Claim>,
-    /// The owner wants to hear of unlinking.
+    /// The owner asked for the unlink event.
     tells: bool,
-    /// One side has unlinked itself: from here on the entry ends by itself.
+    /// One side was unlinked automatically: the other follows.
     ending: bool,
-    told_unlinked: bool,
+    delivered_unlinked: bool,
 }
 
 impl Linked {
     fn link(&mut self, side: Side) -> &mut Link {
         match side {
-            Side::Near => &mut self.near,
-            Side::Far => &mut self.far,
+            Side::IntraHost => &mut self.intra,
+            Side::InterHost => &mut self.inter,
         }
     }
 
-    /// What the owner is to be told next; the second is that this was all.
+    /// The event that is due to the owner, and whether it is the last.
     fn due(&mut self) -> Option<(Due, bool)> {
         let unlinked = |link| matches!(link, Link::Draining | Link::Gone);
-        if !self.ending || !unlinked(self.near) || !unlinked(self.far) {
+        if !self.ending || !unlinked(self.intra) || !unlinked(self.inter) {
             return None;
         }
-        let gone = self.near == Link::Gone && self.far == Link::Gone;
-        if !self.told_unlinked {
-            self.told_unlinked = true;
+        let gone = self.intra == Link::Gone && self.inter == Link::Gone;
+        if !self.delivered_unlinked {
+            self.delivered_unlinked = true;
             return Some((Due::Unlinked, gone && !self.managed));
         }
         (gone && self.managed).then_some((Due::Free, true))
     }
 }
 
-/// What the owner of an entry is told.
+/// An event that is due to the owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Due {
     Unlinked,
@@ -94,20 +95,20 @@ impl Due {
     }
 }
 
-struct Book {
+struct Table {
     places: Vec<Option<Linked>>,
     generations: Vec<u16>,
     free: VecDeque<u16>,
-    /// Entries that have something to be done or told without an event of the networks.
+    /// Places of entries that have something to do without another event of a network.
     pending: Vec<u16>,
 }
 
 pub(super) struct Entries<M: Mode> {
-    /// By place: the owner's name for the entry, read with every event.
+    /// By place: the owner's tag, read with every event.
     tags: Box<[AtomicU64]>,
-    /// As many as `Book::pending` has.
+    /// Length of `Table::pending`.
     pending: AtomicU32,
-    book: M::Lock<Book>,
+    table: M::Lock<Table>,
 }
 
 fn unknown(me: MeId) -> NiError {
@@ -128,7 +129,7 @@ impl<M: Mode> Entries<M> {
         Self {
             tags: (0..places).map(|_| AtomicU64::new(0)).collect(),
             pending: AtomicU32::new(0),
-            book: M::Lock::new(Book {
+            table: M::Lock::new(Table {
                 places: (0..places).map(|_| None).collect(),
                 generations: vec![0; places as usize],
                 // Fits: at most `MOST`.
@@ -138,7 +139,7 @@ impl<M: Mode> Entries<M> {
         }
     }
 
-    /// The owner's name for the entry of this name in the networks.
+    /// The owner's tag for a tag of the networks.
     #[inline]
     pub(super) fn tag(&self, inner: u64) -> u64 {
         let place = usize::try_from(inner).ok();
@@ -152,13 +153,13 @@ impl<M: Mode> Entries<M> {
         self.pending.load(Ordering::Relaxed) != 0
     }
 
-    fn set_pending(&self, book: &Book) {
+    fn set_pending(&self, table: &Table) {
         self.pending
-            .store(book.pending.len() as u32, Ordering::Relaxed);
+            .store(table.pending.len() as u32, Ordering::Relaxed);
     }
 }
 
-impl Book {
+impl Table {
     fn vacate(&mut self, place: u16) {
         self.places[usize::from(place)] = None;
         let generation = &mut self.generations[usize::from(place)];
@@ -167,26 +168,26 @@ impl Book {
     }
 }
 
-impl<Far: Ni, M: Mode> Beyond<Far, M> {
-    fn unlink_in<Near: Ni>(&self, near: &Near, side: Side, me: MeId) -> Result<Unlink, NiError> {
+impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
+    fn unlink_in<Intra: Ni>(&self, intra: &Intra, side: Side, me: MeId) -> Result<Unlink, NiError> {
         match side {
-            Side::Near => near.me_unlink(me),
-            Side::Far => self.far.me_unlink(me),
+            Side::IntraHost => intra.me_unlink(me),
+            Side::InterHost => self.inter.me_unlink(me),
         }
     }
 
-    pub(super) fn append<Near: Ni>(
+    pub(super) fn append<Intra: Ni>(
         &self,
-        near: &Near,
+        intra: &Intra,
         index: PtIndex,
         entry: MatchEntry,
     ) -> Result<MeId, NiError> {
         let managed = matches!(entry.memory, MeMemory::Managed { .. });
         let once = entry.options.contains(MeOptions::USE_ONCE);
-        // Which of the networks can bring a message for it.
-        let (in_near, in_far) = match entry.source {
+        // The networks that can bring a message for it.
+        let (in_intra, in_inter) = match entry.source {
             None => (true, true),
-            Some(source) => match self.near_rank(source) {
+            Some(source) => match self.local_rank(source) {
                 Some(_) => (true, false),
                 None => (false, true),
             },
@@ -195,11 +196,12 @@ impl<Far: Ni, M: Mode> Beyond<Far, M> {
         if managed || once {
             inner.events |= MeEvents::LINK;
         }
-        let claim = (once && in_near && in_far).then(Claim::default);
+        let claim = (once && in_intra && in_inter).then(Claim::default);
         self.check_index("me_append", index)?;
-        // Held until both have it: both lists have the same order, and an event of it finds it here.
-        let mut book = self.entries.book.lock();
-        let Some(place) = book.free.pop_front() else {
+        // Held until both are linked, so that both lists have the same order and an event finds the
+        // entry here.
+        let mut table = self.entries.table.lock();
+        let Some(place) = table.free.pop_front() else {
             return Err(NiError::Exhausted {
                 operation: "me_append",
                 what: "match entries",
@@ -207,54 +209,55 @@ impl<Far: Ni, M: Mode> Beyond<Far, M> {
                 setting: "fixed",
             });
         };
-        let generation = book.generations[usize::from(place)];
+        let generation = table.generations[usize::from(place)];
         self.entries.tags[usize::from(place)].store(entry.tag, Ordering::Relaxed);
         inner.tag = u64::from(place);
-        let to_near = MatchEntry {
-            source: entry.source.and_then(|source| self.near_rank(source)),
+        let to_intra = MatchEntry {
+            source: entry.source.and_then(|source| self.local_rank(source)),
             ..inner
         };
         let mut linked = Linked {
             generation,
             index: index.0,
-            near: Link::Gone,
-            far: Link::Gone,
+            intra: Link::Gone,
+            inter: Link::Gone,
             managed,
             claim: claim.clone(),
             tells: entry.events.contains(MeEvents::LINK),
             ending: false,
-            told_unlinked: false,
+            delivered_unlinked: false,
         };
         let mut failed = None;
-        if in_near {
-            match append_to(near, index, to_near, claim.as_ref()) {
-                Ok(me) => linked.near = Link::Linked(me),
-                Err(error) => failed = Some(self.of_near(error)),
+        if in_intra {
+            match append_to(intra, index, to_intra, claim.as_ref()) {
+                Ok(me) => linked.intra = Link::Linked(me),
+                Err(error) => failed = Some(self.with_job_rank(error)),
             }
         }
-        if in_far && failed.is_none() {
-            match append_to(&self.far, index, inner, claim.as_ref()) {
-                Ok(me) => linked.far = Link::Linked(me),
+        if in_inter && failed.is_none() {
+            match append_to(&self.inter, index, inner, claim.as_ref()) {
+                Ok(me) => linked.inter = Link::Linked(me),
                 Err(error) => failed = Some(error),
             }
         }
         let Some(error) = failed else {
-            book.places[usize::from(place)] = Some(linked);
+            table.places[usize::from(place)] = Some(linked);
             return Ok(me_id(place, generation));
         };
-        if let Link::Linked(me) = linked.near {
-            // It may have taken a message in between, in another thread: then it ends as if the other side had.
+        if let Link::Linked(me) = linked.intra {
+            // It may have taken a message meanwhile, in another thread; it ends as if the other
+            // side had.
             linked.tells = false;
             linked.ending = true;
-            linked.near = self.let_go(near, Side::Near, me);
+            linked.intra = self.unlink_other(intra, Side::IntraHost, me);
         }
-        match linked.near {
-            Link::Gone => book.vacate(place),
+        match linked.intra {
+            Link::Gone => table.vacate(place),
             left => {
-                book.places[usize::from(place)] = Some(linked);
-                if matches!(left, Link::Doomed(_)) {
-                    book.pending.push(place);
-                    self.entries.set_pending(&book);
+                table.places[usize::from(place)] = Some(linked);
+                if matches!(left, Link::Unlinking(_)) {
+                    table.pending.push(place);
+                    self.entries.set_pending(&table);
                 }
             }
         }
@@ -262,19 +265,19 @@ impl<Far: Ni, M: Mode> Beyond<Far, M> {
     }
 
     /// Unlinks one side because the other has ended.
-    fn let_go<Near: Ni>(&self, near: &Near, side: Side, me: MeId) -> Link {
-        match self.unlink_in(near, side, me) {
+    fn unlink_other<Intra: Ni>(&self, intra: &Intra, side: Side, me: MeId) -> Link {
+        match self.unlink_in(intra, side, me) {
             Ok(Unlink::Done) => Link::Gone,
-            Ok(Unlink::InUse) => Link::Doomed(me),
-            // It has unlinked itself at the same time; its event tells.
+            Ok(Unlink::InUse) => Link::Unlinking(me),
+            // Unlinked automatically at the same time; its event will say so.
             Err(_) => Link::Linked(me),
         }
     }
 
-    pub(super) fn unlink<Near: Ni>(&self, near: &Near, me: MeId) -> Result<Unlink, NiError> {
-        let mut book = self.entries.book.lock();
+    pub(super) fn unlink<Intra: Ni>(&self, intra: &Intra, me: MeId) -> Result<Unlink, NiError> {
+        let mut table = self.entries.table.lock();
         let place = me.0 as u16;
-        let linked = match book.places.get_mut(usize::from(place)) {
+        let linked = match table.places.get_mut(usize::from(place)) {
             Some(Some(linked)) if me == me_id(place, linked.generation) => linked,
             _ => return Err(unknown(me)),
         };
@@ -282,26 +285,26 @@ impl<Far: Ni, M: Mode> Beyond<Far, M> {
         if linked.ending || claimed {
             return Err(unknown(me));
         }
-        // What is done on one side stays done if the other is in use: the owner asks again.
-        for side in [Side::Far, Side::Near] {
+        // If the other side is in use, this one stays unlinked: the owner calls again.
+        for side in [Side::InterHost, Side::IntraHost] {
             if let Link::Linked(inner) = *linked.link(side) {
-                match self.unlink_in(near, side, inner) {
+                match self.unlink_in(intra, side, inner) {
                     Ok(Unlink::Done) => *linked.link(side) = Link::Gone,
                     Ok(Unlink::InUse) => return Ok(Unlink::InUse),
-                    // It has unlinked itself, and its event is to come.
+                    // Unlinked automatically; its event is still to come.
                     Err(_) => return Err(unknown(me)),
                 }
             }
         }
-        book.vacate(place);
+        table.vacate(place);
         Ok(Unlink::Done)
     }
 
-    /// A network says that an entry has unlinked itself: what its owner is told.
+    /// A network unlinked an entry automatically. Returns the event that is due to the owner.
     #[cold]
-    pub(super) fn unlinked<Near: Ni>(
+    pub(super) fn unlinked<Intra: Ni>(
         &self,
-        near: &Near,
+        intra: &Intra,
         side: Side,
         inner: u64,
     ) -> Option<Event<'static>> {
@@ -312,83 +315,85 @@ impl<Far: Ni, M: Mode> Beyond<Far, M> {
                 false => Link::Gone,
             };
             let other = match side {
-                Side::Near => Side::Far,
-                Side::Far => Side::Near,
+                Side::IntraHost => Side::InterHost,
+                Side::InterHost => Side::IntraHost,
             };
             if let Link::Linked(me) = *linked.link(other) {
-                *linked.link(other) = self.let_go(near, other, me);
+                *linked.link(other) = self.unlink_other(intra, other, me);
             }
         })
     }
 
-    /// A network says that an unlinked entry's space is free: what its owner is told.
+    /// A network reports that the space of an unlinked entry is free. Returns the event that is due
+    /// to the owner.
     #[cold]
     pub(super) fn freed(&self, side: Side, inner: u64) -> Option<Event<'static>> {
         self.ended(inner, |linked| *linked.link(side) = Link::Gone)
     }
 
-    /// Does `change` to an entry, and gives what its owner is told.
+    /// Applies `change` to an entry. Returns the event that is due to the owner.
     fn ended(&self, inner: u64, change: impl FnOnce(&mut Linked)) -> Option<Event<'static>> {
-        let mut book = self.entries.book.lock();
+        let mut table = self.entries.table.lock();
         let place = u16::try_from(inner).ok()?;
-        let linked = book.places.get_mut(usize::from(place))?.as_mut()?;
+        let linked = table.places.get_mut(usize::from(place))?.as_mut()?;
         change(linked);
         let (due, tells) = (linked.due(), linked.tells);
-        if matches!(linked.near, Link::Doomed(_)) || matches!(linked.far, Link::Doomed(_)) {
-            if !book.pending.contains(&place) {
-                book.pending.push(place);
-                self.entries.set_pending(&book);
+        if matches!(linked.intra, Link::Unlinking(_)) || matches!(linked.inter, Link::Unlinking(_))
+        {
+            if !table.pending.contains(&place) {
+                table.pending.push(place);
+                self.entries.set_pending(&table);
             }
         } else if let Some((_, true)) = due {
-            book.vacate(place);
+            table.vacate(place);
         }
         let (due, _) = due?;
         tells.then(|| due.event(self.entries.tag(inner)))
     }
 
-    /// Goes on with an entry of an index with this queue that waits for something else than an event: asks again, and gives
-    /// what its owner is told. `None`: nothing more for now.
+    /// Retries the unlinking of pending entries of indices with this queue. Returns the first event
+    /// that is due to an owner; `None`: none for now.
     #[cold]
-    pub(super) fn settle<Near: Ni>(&self, near: &Near, eq: u8) -> Option<Event<'static>> {
-        let mut book = self.entries.book.lock();
+    pub(super) fn settle<Intra: Ni>(&self, intra: &Intra, eq: u8) -> Option<Event<'static>> {
+        let mut table = self.entries.table.lock();
         let mut at = 0;
-        while let Some(&place) = book.pending.get(at) {
-            let Some(linked) = book.places[usize::from(place)].as_mut() else {
-                book.pending.remove(at);
+        while let Some(&place) = table.pending.get(at) {
+            let Some(linked) = table.places[usize::from(place)].as_mut() else {
+                table.pending.remove(at);
                 continue;
             };
-            // One whose index was never opened is anybody's.
+            // An entry whose index was never opened belongs to any queue.
             if self.queue_of(linked.index).is_some_and(|queue| queue != eq) {
                 at += 1;
                 continue;
             }
-            for side in [Side::Near, Side::Far] {
-                if let Link::Doomed(me) = *linked.link(side) {
-                    *linked.link(side) = self.let_go(near, side, me);
+            for side in [Side::IntraHost, Side::InterHost] {
+                if let Link::Unlinking(me) = *linked.link(side) {
+                    *linked.link(side) = self.unlink_other(intra, side, me);
                 }
             }
             let (due, tells) = (linked.due(), linked.tells);
-            let doomed =
-                matches!(linked.near, Link::Doomed(_)) || matches!(linked.far, Link::Doomed(_));
+            let unlinking = matches!(linked.intra, Link::Unlinking(_))
+                || matches!(linked.inter, Link::Unlinking(_));
             match due {
                 Some((due, last)) => {
-                    // The place stays among those that wait: there may be more to tell.
+                    // The place stays pending: another event may be due.
                     if last {
-                        book.pending.remove(at);
-                        book.vacate(place);
+                        table.pending.remove(at);
+                        table.vacate(place);
                     }
                     if tells {
-                        self.entries.set_pending(&book);
+                        self.entries.set_pending(&table);
                         return Some(due.event(self.entries.tag(u64::from(place))));
                     }
                 }
-                None if doomed => at += 1,
+                None if unlinking => at += 1,
                 None => {
-                    book.pending.remove(at);
+                    table.pending.remove(at);
                 }
             }
         }
-        self.entries.set_pending(&book);
+        self.entries.set_pending(&table);
         None
     }
 }

@@ -1,10 +1,10 @@
-//! Jobs over several hosts within one process: a near network for each host, the reference network between them.
+//! Jobs over several hosts within one process: an intra-host network for each host, the reference network between them.
 
 use std::collections::BTreeMap;
 
 use conduit_core::ni::{Capabilities, Ni, Rank};
 use conduit_core::threads::Mode;
-use lanes::mixed::Mixed;
+use lanes::composite::Composite;
 
 use crate::reference::Reference;
 
@@ -51,30 +51,30 @@ impl Hosts {
     }
 }
 
-/// The ends of all ranks. `near` starts the network of a host of so many ranks.
+/// The ends of all ranks. `intra` starts the network of a host of so many ranks.
 ///
 /// # Errors
-/// Those of `near`, and what the composite finds wrong.
-pub fn job<Near: Ni, M: Mode>(
+/// Those of `intra`, and what the composite finds wrong.
+pub fn job<Intra: Ni, M: Mode>(
     ranks: u32,
     hosts: Hosts,
-    near: impl Fn(u32) -> Result<Vec<Near>, String>,
-) -> Result<Vec<Mixed<Near, Reference, M>>, String> {
+    intra: impl Fn(u32) -> Result<Vec<Intra>, String>,
+) -> Result<Vec<Composite<Intra, Reference, M>>, String> {
     let mut members: BTreeMap<u32, Vec<Rank>> = BTreeMap::new();
     for rank in 0..ranks {
         members.entry(hosts.of(rank)).or_default().push(rank);
     }
-    let mut near_ends = BTreeMap::new();
+    let mut intra_ends = BTreeMap::new();
     for ranks in members.values() {
-        let ends = near(ranks.len() as u32)?;
-        near_ends.extend(ranks.iter().copied().zip(ends));
+        let ends = intra(ranks.len() as u32)?;
+        intra_ends.extend(ranks.iter().copied().zip(ends));
     }
-    near_ends
+    intra_ends
         .into_iter()
         .zip(Reference::job_of(ranks, Capabilities::REMOTE_COMPLETION))
-        .map(|((rank, near), far)| {
+        .map(|((rank, intra), inter)| {
             let neighbours = members[&hosts.of(rank)].clone();
-            Mixed::new(near, far, neighbours).map_err(|error| error.to_string())
+            Composite::new(intra, inter, neighbours).map_err(|error| error.to_string())
         })
         .collect()
 }

@@ -2,9 +2,9 @@
 
 use conduit_core::threads::{Mode, Par, Seq};
 use conduit_portals::shm::{ShmConfig, in_process};
+use conduit_tests::composite::{self, Hosts};
 use conduit_tests::conformance::Setup;
 use conduit_tests::conformance::trials::add_with_chaos;
-use conduit_tests::mixed::{self, Hosts};
 use libtest_mimic::Trial;
 
 /// Adds these hosts, with and without windows onto ranks of the same one.
@@ -21,11 +21,11 @@ fn add<M: Mode>(trials: &mut Vec<Trial>, hosts: &[Hosts]) {
     };
     for &hosts in hosts {
         for (settings, config) in [("windows", &small), ("no_windows", &messages)] {
-            let name = format!("mixed::{}::{}::{settings}", M::NAME, hosts.name());
+            let name = format!("composite::{}::{}::{settings}", M::NAME, hosts.name());
             let config = config.clone();
             let on_each =
                 move |ranks| in_process::<M>(ranks, &config).map_err(|error| error.to_string());
-            let start = move |ranks| mixed::job::<_, M>(ranks, hosts, &on_each);
+            let start = move |ranks| composite::job::<_, M>(ranks, hosts, &on_each);
             add_with_chaos(trials, Setup::new(name, start));
         }
     }

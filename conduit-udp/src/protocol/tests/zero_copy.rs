@@ -88,7 +88,8 @@ impl FragmentHandler for Memory {
     }
 }
 
-/// Sends a fragment over a path that loses every fifth packet; how many packets had bytes outside of the buffer.
+/// Sends a fragment over a path that loses every fifth packet; how many packets had bytes outside
+/// of the buffer.
 fn carry(packet: usize, lends: bool) -> u32 {
     let config = |rank| Config {
         rank,
@@ -121,7 +122,7 @@ fn carry(packet: usize, lends: bool) -> u32 {
                 let Transmit {
                     length, segment, ..
                 } = made;
-                let Some(part) = made.outside else {
+                let Some(part) = made.zero_copy else {
                     packets.extend(buffer[..length].chunks(segment).map(<[u8]>::to_vec));
                     continue;
                 };
@@ -147,7 +148,8 @@ fn carry(packet: usize, lends: bool) -> u32 {
 
 #[test]
 fn long_packets_take_their_bytes_where_they_lie_the_first_time() {
-    // 17 segments, of which the first and the last are no full chunks; what is sent again is copied.
+    // 17 segments, of which the first and the last are no full chunks; what is sent again is
+    // copied.
     let chunks = carry(65_507, true);
     assert!((15..=16).contains(&chunks), "{chunks}");
 }

@@ -1,0 +1,166 @@
+//! An idle link: what has to be kept of a link on which nothing happens.
+//!
+//! A link can be made *idle* when neither side of it has anything to do: all that was sent is
+//! acknowledged, all that came is delivered and acknowledged, and nothing is queued, awaited or
+//! unanswered. Then two sequence numbers are the whole state of each channel. The link is reopened
+//! when something is sent, or when a packet with a valid tag arrives, and goes on with the next
+//! numbers. The peer doesn't notice, whether its own side is idle or not.
+//!
+//! * A segment that arrives again, because its acknowledgement was lost or the network duplicated
+//!   it, is older than the next number of its channel: it reopens the link, is acknowledged again,
+//!   and is not delivered.
+//! * Of the replay window only its end is kept: a packet with a lower number may be a duplicate and
+//!   is dropped. If it was merely late it is lost by this; its sender sends the segment again under
+//!   a new packet number.
+//! * Packet numbers go on, so no nonce of the seal is reused.
+
+use conduit_core::ni::Rank;
+
+use super::{COMMAND, DATA, Link};
+use crate::protocol::config::Config;
+use crate::protocol::contract::Nanos;
+use crate::protocol::replay::Replay;
+use crate::protocol::rtt::RttEstimator;
+
+use super::inbound::Inbound;
+use super::outbound::Outbound;
+
+/// Full-sized packets get through.
+const MTU_VALIDATED: u32 = 1;
+/// The peer has ever answered.
+const ANSWERED: u32 = 2;
+
+/// What is kept of an idle link.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IdleLink {
+    /// The number of the next packet.
+    number: u64,
+    /// One more than the highest packet number received.
+    replay_end: u64,
+    /// The next sequence number to be sent, by channel.
+    sent: [u64; 2],
+    /// The next sequence number to be received, by channel.
+    came: [u64; 2],
+    pub(crate) peer: Rank,
+    /// Smoothed round trip, at most four seconds; 0 before the first.
+    smoothed: u32,
+    /// Its variation; the two lowest bits are [`MTU_VALIDATED`] and [`ANSWERED`].
+    variation: u32,
+    /// When the last packet came, in units of 2^20 nanoseconds, modulo 2^32.
+    heard: u32,
+}
+
+// What `docs/udp.md` says of memory.
+const _: () = assert!(size_of::<IdleLink>() == 64);
+
+/// In the unit of [`IdleLink::heard`].
+fn coarse(time: Nanos) -> u32 {
+    (time >> 20) as u32
+}
+
+/// At most what 32 bits hold.
+fn saturated(time: Nanos) -> u32 {
+    u32::try_from(time).unwrap_or(u32::MAX)
+}
+
+impl IdleLink {
+    /// Whether a packet with this number is not a replay.
+    pub(crate) fn is_new(&self, number: u64) -> bool {
+        number >= self.replay_end && number != u64::MAX
+    }
+
+    /// About how long ago the last packet came.
+    pub(crate) fn silence(&self, now: Nanos) -> Nanos {
+        u64::from(coarse(now).wrapping_sub(self.heard)) << 20
+    }
+}
+
+impl Link {
+    /// Whether [`IdleLink`] keeps all of this link's state.
+    pub(crate) fn can_be_idle(&self) -> bool {
+        self.queued == 0
+            && self.is_flushed()
+            && self.inbound.iter().all(Inbound::is_settled)
+            && self.assembly.is_empty()
+            && self.taken == 0
+            && !self.is_refused
+            && !self.abandoned
+            && !self.ack_state.is_pending()
+            && !self.control_ready()
+            && self.advertised_credits > 0
+            && self.liveness.is_quiet()
+    }
+
+    /// When the link is to be made idle, or checked again because it could not be; `None`: never.
+    pub(crate) fn idle_at(&self, now: Nanos, config: &Config) -> Option<Nanos> {
+        if config.idle_time == 0 {
+            return None;
+        }
+        let quiet = self.active_at + config.idle_time;
+        Some(if self.can_be_idle() {
+            quiet
+        } else {
+            // The longer it has waited for something else, the more rarely it is checked.
+            let waited = now.saturating_sub(self.active_at) / 2;
+            quiet.max(now + waited.max(config.idle_time / 4).max(config.min_timeout))
+        })
+    }
+
+    /// When the link is due if nothing happens on it.
+    pub(crate) fn due_when_idle(&self, now: Nanos, config: &Config) -> Nanos {
+        let alive = now + config.keep_alive();
+        self.idle_at(now, config)
+            .map_or(alive, |idle| idle.min(alive))
+    }
+
+    /// What is kept of it. Its caller has seen that it [can be idle](Self::can_be_idle).
+    pub(crate) fn to_idle(&self) -> IdleLink {
+        debug_assert!(self.can_be_idle());
+        let mut flags = 0;
+        if self.liveness.is_mtu_validated() {
+            flags |= MTU_VALIDATED;
+        }
+        if self.liveness.has_answered() {
+            flags |= ANSWERED;
+        }
+        let is_measured = self.rtt.latest() > 0;
+        let channels = [COMMAND, DATA];
+        IdleLink {
+            number: self.number,
+            replay_end: self.replay.end(),
+            sent: channels.map(|channel| self.outbound[channel].next()),
+            came: channels.map(|channel| self.inbound[channel].next()),
+            peer: self.peer,
+            smoothed: if is_measured {
+                saturated(self.rtt.smoothed())
+            } else {
+                0
+            },
+            variation: saturated(self.rtt.variation()) & !3 | flags,
+            heard: coarse(self.liveness.received_at()),
+        }
+    }
+
+    /// Reopens an idle link. Until something happens on it, it may be made idle again at once.
+    pub(crate) fn reopen(now: Nanos, idle: &IdleLink, config: &Config) -> Self {
+        let flag = |flag| idle.variation & flag != 0;
+        let mut link = Self::new(now, idle.peer, config);
+        link.number = idle.number;
+        link.replay = Replay::resumed(idle.replay_end);
+        link.credits_from = idle.replay_end;
+        for channel in [COMMAND, DATA] {
+            link.outbound[channel] = Outbound::new(idle.sent[channel], config.initial_window);
+            link.inbound[channel] = Inbound::resumed(config.first_sequence, idle.came[channel]);
+        }
+        if idle.smoothed > 0 {
+            link.rtt = RttEstimator::resumed(
+                now,
+                idle.smoothed.into(),
+                (idle.variation & !(MTU_VALIDATED | ANSWERED)).into(),
+            );
+        }
+        link.liveness.restore(flag(MTU_VALIDATED), flag(ANSWERED));
+        link.active_at = now.saturating_sub(config.idle_time);
+        link
+    }
+}

@@ -1,0 +1,237 @@
+//! Two networks as one: an intra-host network for the ranks of this host, an inter-host network for
+//! all others.
+//!
+//! The intra-host network knows only the ranks of its host, by their *local ranks*: numbers from 0
+//! in the order of their ranks in the job. The inter-host network knows all ranks. [`Composite`]
+//! translates ranks and the names of queues, descriptors and entries. A job of one host has no
+//! inter-host network; each call then goes straight to the intra-host one, after one comparison.
+//!
+//! - **Regions** are made by the intra-host network and adopted by the inter-host one
+//!   ([`Ni::region_adopt`]).
+//! - **Entries** are linked in both networks, or in the one that reaches the entry's source. A
+//!   use-once entry is linked with a [claim](conduit_core::ni::Claim), so that only one message
+//!   takes it. A locally managed entry has all of its space in each network, so it holds at least
+//!   what was asked for. When one network unlinks an entry automatically the other's is unlinked
+//!   too, and the owner gets the event after both.
+//! - **Polling** favours the intra-host network while that has traffic, since a poll of the
+//!   inter-host one may be a system call (`throttle`).
+//! - **Waiting** happens in the intra-host network; arrivals in the inter-host network end it
+//!   ([`Ni::arm`]). If the inter-host network can't do that, the two are waited for in turn, for a
+//!   moment each.
+
+mod descriptors;
+mod entries;
+mod ni;
+mod poll;
+mod queues;
+mod throttle;
+
+use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use conduit_core::ni::{Limits, Ni, NiError, PtIndex, Rank};
+use conduit_core::threads::{Lock, Mode};
+
+use descriptors::Descriptors;
+use entries::Entries;
+use queues::Queues;
+use throttle::PollThrottle;
+
+/// Two networks as one. See the [module](self).
+pub struct Composite<Intra: Ni, Inter: Ni, M: Mode> {
+    /// `None` in a job of one host. Dropped before the intra-host network, because the inter-host
+    /// one may access that one's regions until it is dropped.
+    multi_host: Option<Box<MultiHost<Inter, M>>>,
+    intra: Intra,
+}
+
+/// What a job over several hosts needs besides the intra-host network.
+struct MultiHost<Inter: Ni, M: Mode> {
+    inter: Inter,
+    /// By rank: its local rank, or [`NOT_LOCAL`]. 4 bytes a rank.
+    local_rank: Box<[u32]>,
+    /// By local rank: its rank in the job.
+    neighbours: Box<[Rank]>,
+    limits: Limits,
+    /// Bytes left for regions. Locked while a region is made, so that both networks number it
+    /// alike.
+    regions: M::Lock<usize>,
+    queues: Queues<M>,
+    /// When the inter-host network is polled, and what the last poll found.
+    throttle: PollThrottle,
+    /// By portal table index: its event queue plus 1; 0: not open.
+    indices: [AtomicU8; 256],
+    descriptors: Descriptors<M>,
+    entries: Entries<M>,
+}
+
+/// The rank is on another host.
+const NOT_LOCAL: u32 = u32::MAX;
+
+/// One of the two networks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    IntraHost,
+    InterHost,
+}
+
+impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
+    /// The network of a job of one host.
+    pub fn single_host(intra: Intra) -> Self {
+        Self {
+            intra,
+            multi_host: None,
+        }
+    }
+
+    /// Joins two networks. `neighbours` are the ranks of this host, by local rank.
+    ///
+    /// # Errors
+    /// [`NiError::System`] if `neighbours` contradict the networks.
+    pub fn new(intra: Intra, inter: Inter, neighbours: Vec<Rank>) -> Result<Self, NiError> {
+        let (rank, size) = (inter.rank(), inter.size());
+        let wrong = |reason: String| NiError::System {
+            operation: "start",
+            rank,
+            reason,
+        };
+        let mut local_rank = vec![NOT_LOCAL; size as usize];
+        for (number, &neighbour) in (0..).zip(&neighbours) {
+            match local_rank.get_mut(neighbour as usize) {
+                Some(place) if *place == NOT_LOCAL => *place = number,
+                _ => {
+                    return Err(wrong(format!(
+                        "the neighbours {neighbours:?} are no distinct ranks of a job of {size}"
+                    )));
+                }
+            }
+        }
+        if neighbours.len() != intra.size() as usize || local_rank[rank as usize] != intra.rank() {
+            return Err(wrong(format!(
+                "is number {} of {} in the intra-host network, which is not so in {neighbours:?}",
+                intra.rank(),
+                intra.size()
+            )));
+        }
+        let limits = both(intra.limits(), inter.limits());
+        let multi_host = MultiHost {
+            local_rank: local_rank.into(),
+            neighbours: neighbours.into(),
+            regions: M::Lock::new(limits.region_bytes),
+            queues: Queues::new(intra.limits().event_queues, limits.event_queues),
+            throttle: PollThrottle::default(),
+            indices: [const { AtomicU8::new(0) }; 256],
+            descriptors: Descriptors::new(limits.memory_descriptors),
+            entries: Entries::new(limits.match_entries),
+            limits,
+            inter,
+        };
+        Ok(Self {
+            intra,
+            multi_host: Some(Box::new(multi_host)),
+        })
+    }
+
+    /// The network among the ranks of this host.
+    #[inline]
+    pub fn intra(&self) -> &Intra {
+        &self.intra
+    }
+
+    /// The network to all others, in a job over several hosts.
+    #[inline]
+    pub fn inter(&self) -> Option<&Inter> {
+        self.multi_host.as_ref().map(|multi_host| &multi_host.inter)
+    }
+
+    /// The ranks of this host, by local rank; `None`: all of the job.
+    pub fn neighbours(&self) -> Option<&[Rank]> {
+        self.multi_host
+            .as_ref()
+            .map(|multi_host| &*multi_host.neighbours)
+    }
+}
+
+/// The limits that both networks keep.
+fn both(intra: &Limits, inter: &Limits) -> Limits {
+    Limits {
+        pt_indices: intra.pt_indices.min(inter.pt_indices),
+        // One is reserved for indices that are opened without a queue.
+        event_queues: intra.event_queues.min(inter.event_queues).saturating_sub(1),
+        match_entries: intra.match_entries.min(inter.match_entries),
+        memory_descriptors: intra.memory_descriptors.min(inter.memory_descriptors),
+        regions: intra.regions.min(inter.regions),
+        region_bytes: intra.region_bytes.min(inter.region_bytes),
+    }
+}
+
+impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
+    /// A rank's local rank; `None`: it is on another host.
+    #[inline]
+    fn local_rank(&self, rank: Rank) -> Option<u32> {
+        let number = *self.local_rank.get(rank as usize)?;
+        (number != NOT_LOCAL).then_some(number)
+    }
+
+    /// The rank with this local rank.
+    #[inline]
+    fn rank_of(&self, number: u32) -> Rank {
+        // A local rank that doesn't exist becomes a rank that doesn't exist.
+        self.neighbours
+            .get(number as usize)
+            .copied()
+            .unwrap_or(Rank::MAX)
+    }
+
+    /// Checks that the target exists.
+    fn check(&self, operation: &'static str, rank: Rank, index: PtIndex) -> Result<(), NiError> {
+        match (rank as usize) < self.local_rank.len() {
+            true => self.check_index(operation, index),
+            false => Err(NiError::NoSuchRank {
+                operation,
+                rank,
+                size: self.local_rank.len() as u32,
+            }),
+        }
+    }
+
+    fn check_index(&self, operation: &'static str, index: PtIndex) -> Result<(), NiError> {
+        match index.0 < self.limits.pt_indices {
+            true => Ok(()),
+            false => Err(NiError::NoSuchObject {
+                operation,
+                what: "portal table index",
+                value: u64::from(index.0),
+            }),
+        }
+    }
+
+    /// Replaces the local rank in an error of the intra-host network.
+    #[cold]
+    fn with_job_rank(&self, mut error: NiError) -> NiError {
+        if let NiError::System { rank, .. }
+        | NiError::PeerFailed { rank, .. }
+        | NiError::BadPeer { rank, .. } = &mut error
+        {
+            *rank = self.rank_of(*rank);
+        }
+        error
+    }
+
+    /// The event queue of an index.
+    fn queue_of(&self, index: u8) -> Option<u8> {
+        self.indices[usize::from(index)]
+            .load(Ordering::Acquire)
+            .checked_sub(1)
+    }
+}
+
+impl<Intra: Ni, Inter: Ni, M: Mode> fmt::Debug for Composite<Intra, Inter, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Composite")
+            .field("rank", &self.rank())
+            .field("size", &self.size())
+            .field("neighbours", &self.neighbours())
+            .finish_non_exhaustive()
+    }
+}

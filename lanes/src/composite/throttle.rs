@@ -1,0 +1,137 @@
+//! How often the inter-host network is polled.
+//!
+//! A poll may be a system call, which costs as much as a round trip between two ranks of a host.
+//! While there is traffic between those, the inter-host network is therefore polled only once in a
+//! number of polls: seldom, and more often while it has traffic too or an answer is expected from
+//! it. Polls are counted, because reading the clock costs too much. Without traffic on the host it
+//! is polled each time.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use atomic::Atomic;
+use conduit_core::ni::{EqId, Ready};
+
+/// Polls without an event of the intra-host network after which that is taken for idle, and at most
+/// between two polls of an inter-host network without traffic: some microseconds, so that empty
+/// polls take a twentieth of the time.
+const IDLE_INTERVAL: u32 = 1024;
+/// Polls between two of an inter-host network with traffic.
+const BUSY_INTERVAL: u32 = 64;
+/// Empty polls of the inter-host network after which it counts as being without traffic.
+const EMPTY_POLLS: u32 = 64;
+/// A poll that finds events counts as many, about what handling them takes: in a flood the
+/// inter-host network is polled every 128th time, and with traffic every 8th.
+const EVENT_WEIGHT: u32 = 8;
+
+/// What is known of both networks. Threads that count at the same time may lose a count.
+#[derive(Debug, Default)]
+pub(super) struct PollThrottle {
+    /// Polls until the intra-host network counts as idle.
+    busy: AtomicU32,
+    /// Polls since the last one of the inter-host network.
+    polls: AtomicU32,
+    /// Empty polls of the inter-host network until it counts as being without traffic.
+    traffic: AtomicU32,
+    /// What the last poll of the inter-host network found ready.
+    inter: Atomic<Ready>,
+}
+
+const _: () = assert!(Atomic::<Ready>::is_lock_free());
+
+impl PollThrottle {
+    /// Whether the inter-host network is to be polled, given what is ready in the intra-host one.
+    #[inline]
+    pub(super) fn is_inter_due(&self, intra: Ready) -> bool {
+        let (busy, weight) = match intra.is_empty() {
+            true => (self.busy.load(Relaxed).saturating_sub(1), 1),
+            false => (IDLE_INTERVAL, EVENT_WEIGHT),
+        };
+        self.busy.store(busy, Relaxed);
+        let polls = self.polls.load(Relaxed) + weight;
+        let most = match self.traffic.load(Relaxed) {
+            0 => IDLE_INTERVAL,
+            _ => BUSY_INTERVAL,
+        };
+        let due = busy == 0 || polls >= most;
+        self.polls.store(if due { 0 } else { polls }, Relaxed);
+        due
+    }
+
+    /// What the last poll of the inter-host network found ready.
+    #[inline]
+    pub(super) fn inter(&self) -> Ready {
+        self.inter.load(Relaxed)
+    }
+
+    /// Notes that this queue of the inter-host network is empty.
+    #[inline]
+    pub(super) fn note_empty(&self, eq: EqId) {
+        let rest = self.inter.load(Relaxed).without(Ready::queue(eq));
+        self.inter.store(rest, Relaxed);
+    }
+
+    pub(super) fn note_inter(&self, ready: Ready) {
+        self.inter.store(ready, Relaxed);
+        match ready.is_empty() {
+            true => {
+                let rest = self.traffic.load(Relaxed).saturating_sub(1);
+                self.traffic.store(rest, Relaxed);
+            }
+            false => self.note_traffic(),
+        }
+    }
+
+    /// Notes that something is sent to a rank of another host, which may answer.
+    pub(super) fn note_traffic(&self) {
+        // Several threads may send: a store without effect would only take the cache line from the
+        // others.
+        if self.traffic.load(Relaxed) != EMPTY_POLLS {
+            self.traffic.store(EMPTY_POLLS, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Polls until the inter-host network is due.
+    fn polls(throttle: &PollThrottle, intra: Ready) -> u32 {
+        let mut polls = 1;
+        while !throttle.is_inter_due(intra) {
+            polls += 1;
+        }
+        polls
+    }
+
+    #[test]
+    fn an_idle_host_polls_the_inter_host_network_each_time() {
+        let throttle = PollThrottle::default();
+        assert_eq!(polls(&throttle, Ready::NONE), 1);
+        assert_eq!(polls(&throttle, Ready::NONE), 1);
+    }
+
+    #[test]
+    fn traffic_of_the_host_comes_first_but_not_for_ever() {
+        let throttle = PollThrottle::default();
+        assert_eq!(polls(&throttle, Ready::ALL), IDLE_INTERVAL / EVENT_WEIGHT);
+        assert_eq!(polls(&throttle, Ready::ALL), IDLE_INTERVAL / EVENT_WEIGHT);
+        // After the last of it.
+        assert_eq!(polls(&throttle, Ready::NONE), IDLE_INTERVAL);
+        assert_eq!(polls(&throttle, Ready::NONE), 1);
+    }
+
+    #[test]
+    fn an_inter_host_network_with_traffic_is_polled_often() {
+        let throttle = PollThrottle::default();
+        assert_eq!(polls(&throttle, Ready::ALL), IDLE_INTERVAL / EVENT_WEIGHT);
+        throttle.note_traffic();
+        for _ in 0..EMPTY_POLLS {
+            assert_eq!(polls(&throttle, Ready::ALL), BUSY_INTERVAL / EVENT_WEIGHT);
+            throttle.note_inter(Ready::NONE);
+        }
+        assert_eq!(polls(&throttle, Ready::ALL), IDLE_INTERVAL / EVENT_WEIGHT);
+        throttle.note_inter(Ready::ALL);
+        assert_eq!(polls(&throttle, Ready::ALL), BUSY_INTERVAL / EVENT_WEIGHT);
+    }
+}
