@@ -20,8 +20,8 @@ pub(crate) enum Next {
     Broken,
 }
 
-/// Messages that lie behind one another in one lap, all with the same frame: passed one after the other and freed together.
-/// See [`Consumer::row`].
+/// Consecutive messages of one lap with the same frame, which are passed one by one and freed together.
+/// See [`Consumer::run`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SlotRun {
     /// The slot of the next one.

@@ -103,16 +103,16 @@ impl Control {
     pub(super) fn announce(&self, queue: &QueueEntry, ring: usize) {
         // SYNC (activations): first the bit, then the word, then messages. Pairs with `Shm::admit_all`.
         queue.used.fetch_or(1 << (ring % 64), Ordering::Release);
-        self.call();
+        self.signal();
     }
 
     /// Makes the owner poll all queues and look for activated rings.
-    pub(super) fn call(&self) {
+    pub(super) fn signal(&self) {
         self.activations.store(ACTIVATIONS, Ordering::Release);
     }
 }
 
-/// [`Control::newcomers`]: there are some.
+/// [`Control::activations`]: there are some.
 pub(super) const ACTIVATIONS: u64 = 1;
 
 /// The shared words of one ring, before its slots.

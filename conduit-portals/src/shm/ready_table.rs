@@ -22,7 +22,7 @@ static ALWAYS: AtomicU64 = AtomicU64::new(0);
 
 /// A tag that is not there.
 const NEVER: u32 = 1;
-/// The place of the entry for [`layout::Control::newcomers`].
+/// The place of the entry for [`layout::Control::activations`].
 const ACTIVATIONS: usize = 0;
 
 const _: () = assert!(Atomic::<Ready>::is_lock_free());

@@ -342,7 +342,7 @@ impl<M: Mode> Shm<M> {
         });
         match place {
             Some(place) => self.ready_table.set(place as usize, None),
-            None => self.own().control().call(),
+            None => self.own().control().signal(),
         }
     }
 
@@ -358,20 +358,20 @@ impl<M: Mode> Shm<M> {
         let control = self.own().control();
         // SYNC (activations): with the word come the bits that were set before it. Pairs with `Control::announce`.
         control.activations.swap(0, Ordering::AcqRel);
-        self.admit(number, inbox);
+        self.activate(number, inbox);
         for (other, queue) in self.queues.iter().enumerate() {
             let Some(queue) = queue.get().filter(|_| other != number) else {
                 continue;
             };
             match queue.inbox.try_lock() {
-                Some(mut inbox) => self.admit(other, &mut inbox),
+                Some(mut inbox) => self.activate(other, &mut inbox),
                 // Later. In the meantime all queues are polled.
-                None => control.call(),
+                None => control.signal(),
             }
         }
     }
 
-    fn admit(&self, number: usize, inbox: &mut Inbox) {
+    fn activate(&self, number: usize, inbox: &mut Inbox) {
         let used = self.own().control().queues[number]
             .used
             .load(Ordering::Acquire);

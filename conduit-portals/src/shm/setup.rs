@@ -261,7 +261,7 @@ impl<M: Mode> Shm<M> {
             delivering: 0.into(),
         });
         // A ring may have been activated before the queue was there to be polled.
-        own.control().call();
+        own.control().signal();
         Ok(())
     }
 

@@ -100,7 +100,10 @@ pub(super) fn killed_meanwhile(how: &str) -> Result<()> {
     const WHILE: Duration = Duration::from_secs(1);
     const ALL: Duration = Duration::from_secs(4);
     static SOON: AtomicBool = AtomicBool::new(false);
+    /// Rank 1 has left the barrier, which it could not without rank 2.
+    static READY: AtomicBool = AtomicBool::new(false);
     let mut handlers = Handlers::<Seq>::new();
+    let ready = handlers.short(|_, ()| READY.store(true, Relaxed));
     let soon = handlers.short(|_, ()| SOON.store(true, Relaxed));
     let die = handlers.short(|_, ()| {
         // It does not come back from this.
@@ -110,6 +113,7 @@ pub(super) fn killed_meanwhile(how: &str) -> Result<()> {
     conduit.barrier()?;
     match conduit.rank() {
         0 => {
+            conduit.wait_until(|| READY.load(Relaxed))?;
             let mut rounds = 0;
             let (mut source, mut destination) = (vec![1_u8; BYTES], vec![0_u8; BYTES]);
             let error = loop {
@@ -146,6 +150,7 @@ pub(super) fn killed_meanwhile(how: &str) -> Result<()> {
             println!("left alone after: {error}");
         }
         1 => {
+            conduit.request(0, ready, ())?;
             // Or rank 0 has been given up, on a machine that is busy.
             let _ = conduit.wait_until(|| SOON.load(Relaxed));
             let soon = Instant::now();

@@ -50,16 +50,16 @@ fn rings_are_watched_from_the_first_message_on() {
 }
 
 #[test]
-fn who_sleeps_wakes_for_a_newcomer() {
+fn a_sleeping_rank_wakes_for_an_activation() {
     let ends = open(2);
     assert_eq!(ends[1].ni.inject(&inject(0, &[1])), Ok(Submit::Posted));
     ends[0].ni.wait(Duration::from_secs(3600));
     assert_eq!(ends[0].poll().len(), 1);
 }
 
-/// A queue that is being polled can't have its newcomers then; nor are they forgotten.
+/// Rings are not activated in a queue while it is being polled, and not forgotten either.
 #[test]
-fn a_newcomer_waits_while_its_queue_is_polled() {
+fn an_activation_waits_while_its_queue_is_polled() {
     let ends = open(3);
     let (a, other) = (&ends[0], ends[0].ni.eq_create(64).unwrap());
     assert_eq!(ends[1].ni.inject(&inject(0, &[1])), Ok(Submit::Posted));
