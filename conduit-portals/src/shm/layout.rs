@@ -101,7 +101,7 @@ pub(super) struct Control {
 impl Control {
     /// Says that somebody is going to send by a ring of a queue.
     pub(super) fn announce(&self, queue: &QueueEntry, ring: usize) {
-        // SYNC (activations): first the bit, then the word, then messages. Pairs with `Shm::admit_all`.
+        // SYNC (activations): first the bit, then the word, then messages. Pairs with `Shm::activate_all`.
         queue.used.fetch_or(1 << (ring % 64), Ordering::Release);
         self.signal();
     }

@@ -298,7 +298,7 @@ impl<M: Mode> Shm<M> {
         sink: &mut S,
     ) -> u32 {
         if self.has_activations() {
-            self.admit_all(number, inbox);
+            self.activate_all(number, inbox);
         }
         let mut budget = PollBudget::new(sink, limit);
         if inbox.deferred.is_pending() && !budget.settle(&mut inbox.deferred) {
@@ -354,7 +354,7 @@ impl<M: Mode> Shm<M> {
 
     /// Adds activated rings to those that are polled: of one queue, which is locked, and of all others.
     #[cold]
-    fn admit_all(&self, number: usize, inbox: &mut Inbox) {
+    fn activate_all(&self, number: usize, inbox: &mut Inbox) {
         let control = self.own().control();
         // SYNC (activations): with the word come the bits that were set before it. Pairs with `Control::announce`.
         control.activations.swap(0, Ordering::AcqRel);
